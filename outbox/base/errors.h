@@ -1,0 +1,40 @@
+#pragma once
+/*
+ * Errors are values that say what to do next.
+ *
+ * A function that can fail returns bool (true: done) and takes `struct err *err` last; on false
+ * *err is filled, on true it is untouched. SQLSTATE, Kafka and system codes are translated once, in
+ * the adapter of the layer that meets them. Library code returns errors; the loop that retries,
+ * stops or reports logs them.
+ */
+#include <stdbool.h>
+
+#define MUST_CHECK __attribute__((warn_unused_result))
+
+enum err_kind {
+	ERR_RETRY,  /* the other side is away or busy: the same call may succeed later */
+	ERR_REJECT, /* this input is refused for good; others may pass */
+	ERR_CONFIG, /* the configuration or the command line is wrong */
+	ERR_DENIED, /* a privilege or a password is missing */
+	ERR_FENCED, /* somebody else owns it now: forget what is in memory */
+	ERR_FATAL,  /* cannot go on */
+};
+
+struct err {
+	enum err_kind kind;
+	char message[1024]; /* one line: the place, what is wrong, what to do */
+};
+
+/* Fills *err; always returns false, for `return err_set(...)`. err may be NULL. */
+bool err_set(struct err *err, enum err_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts "prefix: " before the message that is there; always returns false. */
+bool err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * The documented exit status of the program for an error of this kind (sysexits.h):
+ * RETRY 69 EX_UNAVAILABLE, REJECT 65 EX_DATAERR, CONFIG 78 EX_CONFIG, DENIED 77 EX_NOPERM,
+ * FENCED 75 EX_TEMPFAIL, FATAL 70 EX_SOFTWARE.
+ */
+int err_exit_status(const struct err *err);

@@ -1,0 +1,51 @@
+#pragma once
+/*
+ * Structured logs to stderr, logfmt or JSON, one line an event, written with one write(2).
+ *
+ *   log_warn("publish_refused", {"slot", LOG_TEXT(slot)}, {"id", LOG_INT(id)});
+ *
+ * The first word is a stable event code (snake_case); then pairs {field name, LOG_* value}.
+ * Values are quoted as the format needs. Never a payload, never a secret. Each event
+ * code is rate limited (20 a second, the rest counted and reported as `suppressed=N` on the next
+ * line of that code). Any thread may call.
+ *
+ * logfmt:  ts=2026-01-02T03:04:05.678Z level=warn event=publish_refused slot=main id=7
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
+enum log_format { LOG_LOGFMT, LOG_JSON };
+
+struct log_value {
+	const char *text; /* NULL: number */
+	int64_t number;
+};
+#define LOG_TEXT(string) ((struct log_value){.text = (string) ? (string) : ""})
+#define LOG_INT(value) ((struct log_value){.number = (value)})
+
+struct log_field {
+	const char *name;
+	struct log_value value;
+};
+
+/* Both may be changed at any time (SIGHUP); defaults info, logfmt. */
+void log_configure(enum log_level level, enum log_format format);
+bool log_enabled(enum log_level level);
+void log_write(enum log_level level, const char *event, const struct log_field *fields, int count);
+
+/*
+ * log_event(LOG_LEVEL_INFO, "slot_taken", {"slot", LOG_TEXT(name)}, {"shard", LOG_INT(shard)});
+ */
+#define log_event(level, event, ...)                                                              \
+	do {                                                                                      \
+		if (log_enabled(level)) {                                                         \
+			const struct log_field log_fields_[] = {__VA_ARGS__};                     \
+			log_write(level, event, log_fields_,                                      \
+			    (int)(sizeof log_fields_ / sizeof *log_fields_));                     \
+		}                                                                                 \
+	} while (0)
+#define log_debug(event, ...) log_event(LOG_LEVEL_DEBUG, event, __VA_ARGS__)
+#define log_info(event, ...) log_event(LOG_LEVEL_INFO, event, __VA_ARGS__)
+#define log_warn(event, ...) log_event(LOG_LEVEL_WARN, event, __VA_ARGS__)
+#define log_error(event, ...) log_event(LOG_LEVEL_ERROR, event, __VA_ARGS__)

@@ -1,0 +1,28 @@
+#pragma once
+/*
+ * From the [kafka] section to librdkafka configurations. Properties pass under their own names;
+ * librdkafka refuses unknown ones; one that breaks a promise is refused here with the reason
+ * (table of rows {property, allowed, why}: enable.idempotence, acks, message.timeout.ms,
+ * enable.gapless.guarantee, partitioner, max.in.flight…, retries, transactional.id,
+ * delivery report / queue settings that the relay owns …).
+ */
+#include <librdkafka/rdkafka.h>
+#include "config.h"
+
+/* Checks all properties without connecting: for check-config and start. */
+bool kafka_conf_check(const struct config_kafka *kafka, struct err *err) MUST_CHECK;
+
+/*
+ * The idempotent producer of the relay (outbox.md, "Publishing"); events instead of callbacks.
+ * linger.ms, compression.codec, batch sizes take the relay's defaults unless the section sets them.
+ * queue_bytes/queue_messages: what librdkafka must be able to hold. Caller owns the conf until
+ * rd_kafka_new takes it; NULL on error.
+ */
+rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, int64_t queue_bytes,
+    int64_t queue_messages, struct err *err);
+
+/* A plain client (catalog, admin, consumer): the section's properties that are not the producer's. */
+rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err);
+
+/* ERR_REJECT when Kafka refuses this record for good (too large, invalid record/timestamp/…). */
+enum err_kind kafka_error_kind(rd_kafka_resp_err_t code);

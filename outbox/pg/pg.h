@@ -1,0 +1,112 @@
+#pragma once
+/*
+ * One connection to Postgres on libpq: the only folder that includes libpq. Two ways of use on the
+ * same struct: blocking calls (commands, upkeep) and the non-blocking calls below for event loops.
+ * A connection belongs to one thread at a time. Results are owned by the caller.
+ *
+ * Works through PgBouncer in transaction mode: no session state, no named statements.
+ *
+ * SQLSTATE is translated here once: class 08, 57P0x, 53xxx, 40001, 40P01, 55P03 (lock timeout) and a
+ * lost connection are ERR_RETRY; 28xxx and 42501 ERR_DENIED; 3F000/42P01/42883 (no schema, table,
+ * function) ERR_CONFIG with "run `outbox-relay migrate up`"; 23505 ERR_FENCED; others ERR_FATAL.
+ */
+#include <stdint.h>
+#include <stddef.h>
+#include "errors.h"
+
+struct pg;
+struct pg_result;
+
+/* A parameter in text form; NULL text is SQL NULL. */
+struct pg_param {
+	const char *text;
+};
+
+/* --- connection -------------------------------------------------------------------------- */
+
+/*
+ * Starts connecting and returns at once (pg_step drives it on). dsn "" uses PG* variables. Never
+ * fails but for a dsn that cannot be parsed (ERR_CONFIG). application names the session
+ * ("outbox-relay main/0").
+ */
+struct pg *pg_start(const char *dsn, const char *application, struct err *err);
+/* pg_start and pg_step until it is up or timeout_ms passed; NULL on failure. */
+struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err);
+void pg_destroy(struct pg *pg); /* NULL is fine */
+
+enum pg_state {
+	PG_CONNECTING, /* wait for pg_fd with pg_events, then pg_step */
+	PG_IDLE,       /* a query may be sent */
+	PG_BUSY,       /* a query is under way: wait for pg_fd, then pg_step */
+	PG_LOST,       /* pg_step said why; destroy it and start anew */
+};
+enum pg_state pg_state(const struct pg *pg);
+int pg_fd(const struct pg *pg);
+short pg_events(const struct pg *pg); /* POLLIN | POLLOUT wanted now */
+
+/*
+ * Moves things on without blocking. False: the connection is lost (PG_LOST), *err says why.
+ */
+bool pg_step(struct pg *pg, struct err *err) MUST_CHECK;
+
+/* --- blocking ---------------------------------------------------------------------------- */
+
+/*
+ * Runs one statement with text parameters, waits, returns its rows in text form; NULL on error.
+ */
+struct pg_result *pg_query(struct pg *pg, const char *sql, const struct pg_param *params, int count,
+    struct err *err);
+/* pg_query without rows. */
+bool pg_execute(struct pg *pg, const char *sql, const struct pg_param *params, int count,
+    struct err *err) MUST_CHECK;
+/* Several statements in one simple query (a script, one implicit transaction unless it has its own). */
+bool pg_script(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
+
+/* --- non-blocking ------------------------------------------------------------------------ */
+
+/* State must be PG_IDLE. Rows come in binary form. The strings are copied before it returns. */
+bool pg_send(struct pg *pg, const char *sql, const struct pg_param *params, int count,
+    struct err *err) MUST_CHECK;
+/*
+ * The answer of pg_send: call when the state was BUSY and pg_step returned. *ret_done false: not yet
+ * (result NULL). Done: *ret_result has the rows, or false with err from the server (the connection
+ * may go on when its state is PG_IDLE).
+ */
+bool pg_receive(struct pg *pg, bool *ret_done, struct pg_result **ret_result, struct err *err)
+    MUST_CHECK;
+
+/*
+ * A COPY … TO STDOUT (FORMAT binary), last of a script sent as one simple query (statements before it
+ * must return no rows, e.g. SET LOCAL, LOCK TABLE).
+ */
+bool pg_send_copy(struct pg *pg, const char *script, struct err *err) MUST_CHECK;
+
+enum pg_copy { PG_COPY_WAIT, PG_COPY_ROW, PG_COPY_END };
+/*
+ * The next CopyData message (one row; the first carries the file header too). PG_COPY_ROW: *ret_row is
+ * malloc'ed by libpq and the caller's (pg_free_row); PG_COPY_END: finished, state is PG_IDLE again.
+ * False: failed (or cancelled: kind ERR_RETRY, SQLSTATE 57014), state PG_IDLE or PG_LOST.
+ */
+bool pg_copy_next(struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *ret_length,
+    struct err *err) MUST_CHECK;
+void pg_free_row(char *row);
+
+/* Asks the server to cancel what runs (blocking, short; own connection). */
+bool pg_cancel(struct pg *pg, struct err *err);
+
+/* --- results ----------------------------------------------------------------------------- */
+
+int pg_rows(const struct pg_result *result);
+int pg_columns(const struct pg_result *result);
+bool pg_is_null(const struct pg_result *result, int row, int column);
+/* Text form (pg_query): NUL-terminated. Binary form (pg_receive): raw bytes, see pg_length. */
+const char *pg_value(const struct pg_result *result, int row, int column);
+int pg_length(const struct pg_result *result, int row, int column);
+/* Text-form conversions; asserts that the column is a number. NULL gives 0. */
+int64_t pg_int(const struct pg_result *result, int row, int column);
+void pg_result_destroy(struct pg_result *result); /* NULL is fine */
+
+/* The server's SQLSTATE of the last error ("" when none), e.g. for tests of a special case. */
+const char *pg_sqlstate(const struct pg *pg);
+int pg_server_version(const struct pg *pg); /* 150008 */
+const char *pg_place(const struct pg *pg);  /* "host:port/dbname" for messages, no password */
