@@ -29,8 +29,8 @@ static inline void cleanup_fclose(FILE **file)
 #define owned_file OWNED(cleanup_fclose)
 
 /* DEFINE_OWNED(struct pg, pg_destroy) makes `owned_pg_destroy(struct pg **)` for OWNED(...). */
-#define DEFINE_OWNED(type, destroy)                                                               \
-	static inline void owned_##destroy(type **pointer)                                        \
-	{                                                                                         \
-		destroy(*pointer);                                                                \
+#define DEFINE_OWNED(type, destroy)                                                                \
+	static inline void owned_##destroy(type **pointer)                                         \
+	{                                                                                          \
+		destroy(*pointer);                                                                 \
 	}

@@ -1,9 +1,9 @@
 #pragma once
 /*
  * Fault points: named steps between two writes. In a build with -Dfault_points=true the environment
- * variable OUTBOX_RELAY_FAULT=name[:n] makes the process SIGKILL itself at the n-th (default: first)
- * passage of that point, and OUTBOX_RELAY_FAULT_LIST=FILE appends each name met to a file once.
- * In other builds a fault point is nothing.
+ * variable OUTBOX_RELAY_FAULT=name[:n] makes the process SIGKILL itself at the n-th (default:
+ * first) passage of that point, and OUTBOX_RELAY_FAULT_LIST=FILE appends each name met to a file
+ * once. In other builds a fault point is nothing.
  */
 #ifdef FAULT_POINTS
 void fault_point(const char *name);

@@ -21,7 +21,11 @@ struct log_value {
 	const char *text; /* NULL: number */
 	int64_t number;
 };
-#define LOG_TEXT(string) ((struct log_value){.text = (string) ? (string) : ""})
+static inline struct log_value log_text(const char *string)
+{
+	return (struct log_value){.text = string ? string : ""};
+}
+#define LOG_TEXT(string) log_text(string)
 #define LOG_INT(value) ((struct log_value){.number = (value)})
 
 struct log_field {
@@ -37,13 +41,13 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 /*
  * log_event(LOG_LEVEL_INFO, "slot_taken", {"slot", LOG_TEXT(name)}, {"shard", LOG_INT(shard)});
  */
-#define log_event(level, event, ...)                                                              \
-	do {                                                                                      \
-		if (log_enabled(level)) {                                                         \
-			const struct log_field log_fields_[] = {__VA_ARGS__};                     \
-			log_write(level, event, log_fields_,                                      \
-			    (int)(sizeof log_fields_ / sizeof *log_fields_));                     \
-		}                                                                                 \
+#define log_event(level, event, ...)                                                               \
+	do {                                                                                       \
+		if (log_enabled(level)) {                                                          \
+			const struct log_field log_fields_[] = {__VA_ARGS__};                      \
+			log_write(level, event, log_fields_,                                       \
+			    (int)(sizeof log_fields_ / sizeof *log_fields_));                      \
+		}                                                                                  \
 	} while (0)
 #define log_debug(event, ...) log_event(LOG_LEVEL_DEBUG, event, __VA_ARGS__)
 #define log_info(event, ...) log_event(LOG_LEVEL_INFO, event, __VA_ARGS__)

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * Text: a growing buffer, and the few checks and conversions that libc does unsafely.
- * Allocation failure ends the process (text_alloc_failed logs and aborts): a daemon whose memory is
+ * Allocation failure ends the process (one line to stderr, then abort): a daemon whose memory is
  * bounded by configuration has nothing sensible to do without the first kilobyte.
  */
 #include <stdbool.h>
@@ -28,6 +28,9 @@ void text_addf(struct text *text, const char *format, ...) __attribute__((format
 /* "" if nothing was ever added; valid until the next change. */
 const char *text_string(const struct text *text);
 
+/* Copies what fits in size - 1 bytes and ends it with NUL; from NULL is "". */
+void text_copy(char *to, size_t size, const char *from);
+
 bool text_equal(const char *a, const char *b); /* NULL equals NULL only */
 bool text_starts(const char *string, const char *prefix);
 
@@ -36,6 +39,13 @@ bool text_to_int64(const char *string, int64_t low, int64_t high, int64_t *ret_v
 
 /* Writes value in decimal at `at` (room for 20 bytes), no NUL; returns the end. For hot paths. */
 char *text_write_int64(char *at, int64_t value);
+
+/*
+ * The well-formed UTF-8 sequence (RFC 3629: shortest form, no surrogates) at the beginning of a
+ * NUL-terminated string: its length in bytes and its code point; 0: there is none. NUL has
+ * length 1.
+ */
+int text_utf8(const char *at, uint32_t *ret_code);
 
 /* Base64 (RFC 4648, padded). ret_bytes is malloc'ed, the caller frees. False: not base64. */
 bool text_base64_decode(const char *string, size_t length, void **ret_bytes, size_t *ret_length);

@@ -1,7 +1,8 @@
 #pragma once
 /*
- * What is known of topics: one background thread per cluster (its own client handle) asks the broker,
- * so that no event loop ever blocks on metadata. Results come back by a notification function.
+ * What is known of topics: one background thread per cluster (its own client handle) asks the
+ * broker, so that no event loop ever blocks on metadata. Results come back by a notification
+ * function.
  */
 #include "config.h"
 
@@ -9,8 +10,8 @@ struct catalog;
 
 struct catalog_topic {
 	enum { TOPIC_UNKNOWN /* not asked yet or no answer */, TOPIC_MISSING, TOPIC_THERE } state;
-	int32_t partitions;   /* when there */
-	char error[256];      /* "" or why there is no answer */
+	int32_t partitions; /* when there */
+	char error[256];    /* "" or why there is no answer */
 };
 
 struct catalog *catalog_create(const struct config_kafka *kafka, struct err *err);
@@ -18,8 +19,9 @@ void catalog_destroy(struct catalog *catalog);
 
 /*
  * The newest knowledge of the topic. A first question, a missing topic and one older than
- * max_age_ms cause a look-up in the background (missing: again each second). After each look-up that
- * changed something every registered eventfd is written. Any thread; never blocks on the network.
+ * max_age_ms cause a look-up in the background (missing: again each second). After each look-up
+ * that changed something every registered eventfd is written. Any thread; never blocks on the
+ * network.
  */
 struct catalog_topic catalog_look(struct catalog *catalog, const char *topic, int64_t max_age_ms);
 
@@ -35,8 +37,8 @@ struct catalog_setting {
 bool catalog_topic_settings(struct catalog *catalog, const char *topic, int timeout_ms,
     struct catalog_setting **ret_settings, int *ret_count, struct err *err) MUST_CHECK;
 void catalog_settings_free(struct catalog_setting *settings, int count);
-bool catalog_broker_count(struct catalog *catalog, int timeout_ms, int *ret_count,
-    struct err *err) MUST_CHECK;
+bool catalog_broker_count(
+    struct catalog *catalog, int timeout_ms, int *ret_count, struct err *err) MUST_CHECK;
 /* ERR_REJECT when it exists. */
 bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
     int replication, int timeout_ms, struct err *err) MUST_CHECK;

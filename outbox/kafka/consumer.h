@@ -1,8 +1,8 @@
 #pragma once
 /*
- * A reader of whole topics without a group: every partition, from the beginning (or an offset), up to
- * the end as it stood when the reader was made or on for ever. For verify, the demonstration and the
- * bench. One thread owns it.
+ * A reader of whole topics without a group: every partition, from the beginning (or an offset), up
+ * to the end as it stood when the reader was made or on for ever. For verify, the demonstration and
+ * the bench. One thread owns it.
  */
 #include "config.h"
 
@@ -13,11 +13,11 @@ struct consumer_record {
 	int32_t partition;
 	int64_t offset;
 	int64_t timestamp_ms;
-	const void *key;     /* NULL: null key */
+	const void *key; /* NULL: null key */
 	size_t key_length;
 	const void *payload; /* NULL: tombstone */
 	size_t payload_length;
-	void *internal;      /* for consumer_header */
+	void *internal; /* for consumer_header */
 };
 
 /* isolation: "read_committed" or "read_uncommitted". Topics: NULL-ended list; each must exist. */
@@ -26,8 +26,8 @@ struct consumer *consumer_create(const struct config_kafka *kafka, const char *c
 void consumer_destroy(struct consumer *consumer);
 
 /*
- * Calls `see` for each record that is there, waits at most timeout_ms for the first. Pointers in the
- * record are valid during the call only. *ret_at_end: every partition was read up to the high
+ * Calls `see` for each record that is there, waits at most timeout_ms for the first. Pointers in
+ * the record are valid during the call only. *ret_at_end: every partition was read up to the high
  * watermark it had at creation. `see` returns false to stop early (no error).
  */
 bool consumer_read(struct consumer *consumer, int timeout_ms,
@@ -35,8 +35,8 @@ bool consumer_read(struct consumer *consumer, int timeout_ms,
     bool *ret_at_end, struct err *err) MUST_CHECK;
 
 /* The last header of that name; false if absent. *ret_value NULL: a null value. */
-bool consumer_header(const struct consumer_record *record, const char *name,
-    const void **ret_value, size_t *ret_length);
+bool consumer_header(const struct consumer_record *record, const char *name, const void **ret_value,
+    size_t *ret_length);
 /* The i-th header in order; false beyond the last. */
 bool consumer_header_at(const struct consumer_record *record, size_t index, const char **ret_name,
     const void **ret_value, size_t *ret_length);

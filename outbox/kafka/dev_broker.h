@@ -1,7 +1,7 @@
 #pragma once
 /*
- * librdkafka's mock cluster as an embedded broker to try things out: no durability, no transactions,
- * 5 MiB a partition. Topics are created on first use.
+ * librdkafka's mock cluster as an embedded broker to try things out: no durability, no
+ * transactions, 5 MiB a partition. Topics are created on first use.
  */
 #include "errors.h"
 
@@ -13,5 +13,5 @@ void dev_broker_destroy(struct dev_broker *broker);
 /* "127.0.0.1:port,…"; owned by the broker. */
 const char *dev_broker_bootstrap(const struct dev_broker *broker);
 /* Makes a topic now. */
-bool dev_broker_topic(struct dev_broker *broker, const char *name, int partitions,
-    struct err *err) MUST_CHECK;
+bool dev_broker_topic(
+    struct dev_broker *broker, const char *name, int partitions, struct err *err) MUST_CHECK;

@@ -18,11 +18,16 @@ bool kafka_conf_check(const struct config_kafka *kafka, struct err *err) MUST_CH
  * queue_bytes/queue_messages: what librdkafka must be able to hold. Caller owns the conf until
  * rd_kafka_new takes it; NULL on error.
  */
-rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, int64_t queue_bytes,
-    int64_t queue_messages, struct err *err);
+rd_kafka_conf_t *kafka_conf_producer(
+    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
-/* A plain client (catalog, admin, consumer): the section's properties that are not the producer's. */
+/* A plain client (catalog, admin, consumer): the section's properties that are not the producer's.
+ */
 rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err);
 
 /* ERR_REJECT when Kafka refuses this record for good (too large, invalid record/timestamp/…). */
 enum err_kind kafka_error_kind(rd_kafka_resp_err_t code);
+
+/* One value of our own: ERR_FATAL says that this librdkafka does not know it. */
+bool kafka_conf_set(
+    rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err) MUST_CHECK;

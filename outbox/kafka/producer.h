@@ -1,13 +1,40 @@
 #pragma once
 /*
- * One idempotent producer: records in with an explicit partition, delivery reports out. Thin: order,
- * retries after a fatal error and the careful first batch are the business of outbox/publish.
+ * One idempotent producer: records in with an explicit partition, delivery reports out. Thin:
+ * order, retries after a fatal error and the careful first batch are the business of
+ * outbox/publish.
  *
  * Owned by one thread (librdkafka has its own behind it). Nothing here blocks, except
  * producer_destroy (bounded by wait_ms).
  */
 #include "config.h"
 
+/*
+ * What a failed record looks like (librdkafka 2.0.2 against Kafka 3.9.1, measured):
+ *
+ * The broker refuses one record of a batch (MSG_SIZE_TOO_LARGE over the topic's max.message.bytes,
+ * INVALID_RECORD for a null key on a compacted topic, INVALID_TIMESTAMP): every record of that
+ * batch, innocent ones included, is reported with that code, purged = false; nothing of the batch
+ * is written. The producer is fatal by then (_GAPLESS_GUARANTEE). Alone in its batch, only the
+ * guilty one carries the code. What was still queued is reported _PURGE_QUEUE. Batches that were in
+ * flight behind the refused one:
+ *   - established producer (a batch of this partition was acknowledged before): not written; the
+ *     broker answers "out of order", and 2.0.2 would keep those records for ever without a report,
+ *     so producer_poll purges them (_PURGE_QUEUE) as long as the producer is fatal;
+ *   - fresh producer, the refused batch being its first: up to max.in.flight - 1 batches behind it
+ *     ARE written and reported as such, after the refusal.
+ * The broker forgets a producer after producer.id.expiration.ms (one day) without a batch for the
+ * partition: it is fresh there once more.
+ *
+ * A topic that is not there: no report for 30 s (topic.metadata.propagation.max.ms), then
+ * UNKNOWN_TOPIC_OR_PART; a topic deleted under way: _UNKNOWN_PARTITION. librdkafka calls neither
+ * fatal and sends later records when the topic comes back, which would pass the failed ones: so
+ * here any failed record makes the producer fatal, gives back what is queued and refuses more.
+ *
+ * After producer_is_fatal: poll every few milliseconds until every record is reported (records
+ * in flight may yet turn out to be written) or patience ends, destroy, send the unacknowledged ones
+ * again, in order, by a new producer.
+ */
 struct producer;
 struct producer_topic; /* a topic handle, owned by the producer */
 
@@ -20,26 +47,26 @@ struct producer_header {
 
 struct producer_record {
 	struct producer_topic *topic;
-	int32_t partition;    /* explicit; -1 = let librdkafka choose at random (never used for keys) */
-	const void *key;      /* NULL: null key; copied by librdkafka */
+	int32_t partition; /* explicit; -1: at random (for null keys only) */
+	const void *key;   /* NULL: null key; copied by librdkafka */
 	size_t key_length;
-	const void *payload;  /* NULL: tombstone; NOT copied: stays valid until the report */
+	const void *payload; /* NULL: tombstone; NOT copied: stays valid until the report */
 	size_t payload_length;
 	int64_t timestamp_ms; /* 0: now */
 	const struct producer_header *headers;
 	int header_count;
-	void *opaque;         /* handed back with the report */
+	void *opaque; /* handed back with the report */
 };
 
 struct producer_report {
 	void *opaque;
-	int64_t offset;   /* of the record in its partition; -1 if unknown */
-	int32_t error;    /* rd_kafka_resp_err_t; 0: written with acks=all */
-	bool purged;      /* not at fault: purged or behind a fatal error; send again */
+	int64_t offset; /* of the record in its partition; -1 if unknown */
+	int32_t error;  /* rd_kafka_resp_err_t; 0: written with acks=all */
+	bool purged;    /* not at fault: _PURGE_QUEUE, _PURGE_INFLIGHT, _FATAL; send again */
 };
 
-struct producer *producer_create(const struct config_kafka *kafka, int64_t queue_bytes,
-    int64_t queue_messages, struct err *err);
+struct producer *producer_create(
+    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
 /*
  * Purges what is queued and in flight, drops all reports (the payload memory is free to go when it
@@ -47,21 +74,27 @@ struct producer *producer_create(const struct config_kafka *kafka, int64_t queue
  */
 void producer_destroy(struct producer *producer, int wait_ms);
 
-/* Readable when producer_poll has something to say. */
+/* Readable when producer_poll has something to say; stays readable until it said everything. */
 int producer_fd(const struct producer *producer);
 
 /* NULL + err when the name is not one Kafka allows. The same name gives the same handle. */
-struct producer_topic *producer_topic(struct producer *producer, const char *name,
-    struct err *err);
+struct producer_topic *producer_topic(struct producer *producer, const char *name, struct err *err);
 
-/* ERR_RETRY: the queue is full; ERR_REJECT: this record can never be sent (too large …). */
-bool producer_send(struct producer *producer, const struct producer_record *record,
-    struct err *err) MUST_CHECK;
+/*
+ * ERR_RETRY: the queue is full, librdkafka does not know the partition now, or the producer is
+ * fatal; ERR_REJECT: this record can never be sent (over message.max.bytes). On false nothing is
+ * kept of the record.
+ */
+bool producer_send(
+    struct producer *producer, const struct producer_record *record, struct err *err) MUST_CHECK;
 
 /* Reads up to max reports without blocking; returns how many. */
 int producer_poll(struct producer *producer, struct producer_report *reports, int max);
 
-/* True once the idempotent producer is broken for good; text says why. Then: destroy, make anew. */
+/*
+ * True once the producer is broken for good or gave a record up; text says why (kind ERR_RETRY).
+ * Then as described above.
+ */
 bool producer_is_fatal(const struct producer *producer, struct err *ret_why);
 
 /* The last client-level error ("all brokers down", authentication) and when (clock_ms); 0: none. */
@@ -74,3 +107,10 @@ struct producer_figures {
 	int64_t queue_messages, queue_bytes, requests, bytes_sent, broker_rtt_us;
 };
 struct producer_figures producer_figures(const struct producer *producer);
+
+/*
+ * What to do about a report's error (kafka_error_kind): ERR_REJECT: Kafka refuses this record for
+ * good when it was alone in its batch; anything else: send again. Any thread.
+ */
+enum err_kind producer_error_kind(int32_t error);
+const char *producer_error_text(int32_t error); /* for people; static */

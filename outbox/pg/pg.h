@@ -6,12 +6,16 @@
  *
  * Works through PgBouncer in transaction mode: no session state, no named statements.
  *
- * SQLSTATE is translated here once: class 08, 57P0x, 53xxx, 40001, 40P01, 55P03 (lock timeout) and a
- * lost connection are ERR_RETRY; 28xxx and 42501 ERR_DENIED; 3F000/42P01/42883 (no schema, table,
- * function) ERR_CONFIG with "run `outbox-relay migrate up`"; 23505 ERR_FENCED; others ERR_FATAL.
+ * SQLSTATE is translated here once: class 08, 57P0x, 53xxx, 40001, 40P01, 55P03 (lock timeout),
+ * 57014 (cancelled), 25006 (on a standby) and a lost connection are ERR_RETRY; 28xxx and 42501
+ * ERR_DENIED; 3D000 (no such database) ERR_CONFIG; 3F000/42P01/42703/42883 (no schema, table,
+ * column, function) ERR_CONFIG with "run `outbox-relay migrate up`"; 23505 ERR_FENCED; others
+ * ERR_FATAL. Messages read "host:port/db: what (SQLSTATE 42P01); what to do"; they never hold a
+ * password or the server's DETAIL, which may quote a row. Notices are logged at debug level.
  */
 #include <stdint.h>
 #include <stddef.h>
+#include "cleanup.h"
 #include "errors.h"
 
 struct pg;
@@ -25,14 +29,21 @@ struct pg_param {
 /* --- connection -------------------------------------------------------------------------- */
 
 /*
- * Starts connecting and returns at once (pg_step drives it on). dsn "" uses PG* variables. Never
- * fails but for a dsn that cannot be parsed (ERR_CONFIG). application names the session
- * ("outbox-relay main/0").
+ * Starts connecting and returns at once (pg_step drives it on; only the resolver, for a host given
+ * by name, may block). dsn "" uses PG* variables. Fails only for a dsn that cannot be used
+ * (ERR_CONFIG). application names the session ("outbox-relay main/0") unless the dsn does.
+ *
+ * What the dsn does not set: a dead peer is noticed after about 10 s (keepalives,
+ * tcp_user_timeout), also as one of several hosts while connecting. client_encoding is UTF8.
  */
 struct pg *pg_start(const char *dsn, const char *application, struct err *err);
-/* pg_start and pg_step until it is up or timeout_ms passed; NULL on failure. */
+/*
+ * pg_start and pg_step until it is up or timeout_ms passed (less, when the dsn's connect_timeout
+ * for its hosts is less); NULL on failure.
+ */
 struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err);
 void pg_destroy(struct pg *pg); /* NULL is fine */
+DEFINE_OWNED(struct pg, pg_destroy)
 
 enum pg_state {
 	PG_CONNECTING, /* wait for pg_fd with pg_events, then pg_step */
@@ -41,57 +52,78 @@ enum pg_state {
 	PG_LOST,       /* pg_step said why; destroy it and start anew */
 };
 enum pg_state pg_state(const struct pg *pg);
+/* The socket changes while connecting (next host). -1: nothing to wait for, call pg_step. */
 int pg_fd(const struct pg *pg);
-short pg_events(const struct pg *pg); /* POLLIN | POLLOUT wanted now */
+/*
+ * POLLIN | POLLOUT wanted now. 0 while libpq holds rows of a COPY: they are to be taken first
+ * (pg_copy_next until PG_COPY_WAIT).
+ */
+short pg_events(const struct pg *pg);
 
 /*
- * Moves things on without blocking. False: the connection is lost (PG_LOST), *err says why.
+ * Moves things on without blocking; may be called at any time. False: the connection is lost
+ * (PG_LOST), *err says why. After it returned in state PG_BUSY call pg_receive or pg_copy_next.
+ *
+ * While a COPY runs it reads from the socket only after PG_COPY_WAIT. So memory holds one buffer
+ * (about 16 kB, or the largest row), and TCP holds back the server while the caller takes no rows.
  */
 bool pg_step(struct pg *pg, struct err *err) MUST_CHECK;
 
 /* --- blocking ---------------------------------------------------------------------------- */
 
+/* The state must be PG_IDLE (PG_LOST fails). They wait as long as the server lives. */
+
 /*
  * Runs one statement with text parameters, waits, returns its rows in text form; NULL on error.
  */
-struct pg_result *pg_query(struct pg *pg, const char *sql, const struct pg_param *params, int count,
-    struct err *err);
+struct pg_result *pg_query(
+    struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err);
 /* pg_query without rows. */
 bool pg_execute(struct pg *pg, const char *sql, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;
-/* Several statements in one simple query (a script, one implicit transaction unless it has its own). */
+/*
+ * Several statements in one simple query (a script, one implicit transaction unless it has its
+ * own). Stops at the first error. A COPY in it is refused (ERR_FATAL, PG_LOST).
+ */
 bool pg_script(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
 
 /* --- non-blocking ------------------------------------------------------------------------ */
 
-/* State must be PG_IDLE. Rows come in binary form. The strings are copied before it returns. */
+/*
+ * State must be PG_IDLE (PG_LOST fails). Rows come in binary form. The strings are copied before it
+ * returns.
+ */
 bool pg_send(struct pg *pg, const char *sql, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;
 /*
- * The answer of pg_send: call when the state was BUSY and pg_step returned. *ret_done false: not yet
- * (result NULL). Done: *ret_result has the rows, or false with err from the server (the connection
- * may go on when its state is PG_IDLE).
+ * The answer of pg_send: call when the state was BUSY and pg_step returned. *ret_done false: not
+ * yet (result NULL). Done: *ret_result has the rows, or false with err from the server (the
+ * connection may go on when its state is PG_IDLE).
  */
-bool pg_receive(struct pg *pg, bool *ret_done, struct pg_result **ret_result, struct err *err)
-    MUST_CHECK;
+bool pg_receive(
+    struct pg *pg, bool *ret_done, struct pg_result **ret_result, struct err *err) MUST_CHECK;
 
 /*
- * A COPY … TO STDOUT (FORMAT binary), last of a script sent as one simple query (statements before it
- * must return no rows, e.g. SET LOCAL, LOCK TABLE).
+ * A COPY … TO STDOUT (FORMAT binary), last of a script sent as one simple query (statements before
+ * it must return no rows, e.g. SET LOCAL, LOCK TABLE).
  */
 bool pg_send_copy(struct pg *pg, const char *script, struct err *err) MUST_CHECK;
 
 enum pg_copy { PG_COPY_WAIT, PG_COPY_ROW, PG_COPY_END };
 /*
- * The next CopyData message (one row; the first carries the file header too). PG_COPY_ROW: *ret_row is
- * malloc'ed by libpq and the caller's (pg_free_row); PG_COPY_END: finished, state is PG_IDLE again.
- * False: failed (or cancelled: kind ERR_RETRY, SQLSTATE 57014), state PG_IDLE or PG_LOST.
+ * The next CopyData message (one row; the first carries the file header too). PG_COPY_WAIT: poll,
+ * pg_step, come back. PG_COPY_ROW: *ret_row is malloc'ed by libpq and the caller's (pg_free_row).
+ * PG_COPY_END: finished, state is PG_IDLE again. False: failed (or cancelled: kind ERR_RETRY,
+ * SQLSTATE 57014), state PG_IDLE or PG_LOST; rows already given out may be of a COPY that failed.
  */
 bool pg_copy_next(struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *ret_length,
     struct err *err) MUST_CHECK;
 void pg_free_row(char *row);
 
-/* Asks the server to cancel what runs (blocking, short; own connection). */
+/*
+ * Asks the server to cancel what runs (blocking, short; own connection). What was asked still ends
+ * by pg_receive or pg_copy_next, with 57014 unless it was finished by then.
+ */
 bool pg_cancel(struct pg *pg, struct err *err);
 
 /* --- results ----------------------------------------------------------------------------- */
@@ -105,8 +137,9 @@ int pg_length(const struct pg_result *result, int row, int column);
 /* Text-form conversions; asserts that the column is a number. NULL gives 0. */
 int64_t pg_int(const struct pg_result *result, int row, int column);
 void pg_result_destroy(struct pg_result *result); /* NULL is fine */
+DEFINE_OWNED(struct pg_result, pg_result_destroy)
 
 /* The server's SQLSTATE of the last error ("" when none), e.g. for tests of a special case. */
 const char *pg_sqlstate(const struct pg *pg);
-int pg_server_version(const struct pg *pg); /* 150008 */
+int pg_server_version(const struct pg *pg); /* 150008; 0 while not connected */
 const char *pg_place(const struct pg *pg);  /* "host:port/dbname" for messages, no password */

@@ -1,0 +1,176 @@
+#include "logging.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "clock.h"
+#include "text.h"
+
+enum { LINES_A_SECOND = 20, CODES = 512 };
+
+/* What was written of one event code in the second that began at `since_ms`. */
+struct allowance {
+	char *event;
+	int64_t since_ms;
+	int64_t written, suppressed;
+};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+static _Atomic int least_level = LOG_LEVEL_INFO;
+static _Atomic int line_format = LOG_LOGFMT;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the allowances */
+static struct allowance allowances[CODES];
+
+void log_configure(enum log_level level, enum log_format format)
+{
+	atomic_store(&least_level, (int)level);
+	atomic_store(&line_format, (int)format);
+}
+
+bool log_enabled(enum log_level level)
+{
+	return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
+}
+
+/* Codes are few and fixed; should they not be, those too many share the last allowance. */
+static struct allowance *find_allowance(const char *event)
+{
+	size_t i = 0;
+
+	while (i < CODES - 1 && allowances[i].event && strcmp(allowances[i].event, event) != 0)
+		i++;
+	if (!allowances[i].event)
+		allowances[i].event = xstrdup(event);
+	return &allowances[i];
+}
+
+/* False: not this line. True: write it, and say how many were left out before it. */
+static bool allow(const char *event, int64_t *ret_suppressed)
+{
+	int64_t now = clock_ms();
+	struct allowance *allowance;
+	bool allowed;
+
+	pthread_mutex_lock(&lock);
+	allowance = find_allowance(event);
+	if (now - allowance->since_ms >= 1000) {
+		allowance->since_ms = now;
+		allowance->written = 0;
+	}
+	allowed = allowance->written < LINES_A_SECOND;
+	if (allowed) {
+		*ret_suppressed = allowance->suppressed;
+		allowance->written++;
+		allowance->suppressed = 0;
+	} else {
+		allowance->suppressed++;
+	}
+	pthread_mutex_unlock(&lock);
+	return allowed;
+}
+
+/*
+ * Control characters, those of C1 included, would let a value act on the reader's terminal; bytes
+ * that are not UTF-8 would make the line unreadable for every JSON parser.
+ */
+static void add_quoted(struct text *line, const char *value)
+{
+	text_add(line, "\"");
+	while (*value) {
+		uint32_t code = 0;
+		int length = text_utf8(value, &code);
+		if (length == 0)
+			text_add(line, "\xef\xbf\xbd"); /* U+FFFD */
+		else if (code == '"' || code == '\\')
+			text_addf(line, "\\%c", (int)code);
+		else if (code == '\n')
+			text_add(line, "\\n");
+		else if (code == '\t')
+			text_add(line, "\\t");
+		else if (code < 0x20 || (code >= 0x7f && code < 0xa0))
+			text_addf(line, "\\u%04x", (unsigned)code);
+		else
+			text_append(line, value, (size_t)length);
+		value += length ? length : 1;
+	}
+	text_add(line, "\"");
+}
+
+static bool is_bare(const char *value)
+{
+	if (!*value)
+		return false;
+	for (; *value; value++)
+		if (*value <= ' ' || *value > '~' || strchr("=\"\\", *value))
+			return false;
+	return true;
+}
+
+static void add_text(struct text *line, enum log_format format, const char *name, const char *value)
+{
+	if (format == LOG_JSON) {
+		text_addf(line, "%s\"%s\":", line->length ? "," : "{", name);
+		add_quoted(line, value);
+		return;
+	}
+	text_addf(line, "%s%s=", line->length ? " " : "", name);
+	if (is_bare(value))
+		text_add(line, value);
+	else
+		add_quoted(line, value);
+}
+
+static void add_number(struct text *line, enum log_format format, const char *name, int64_t number)
+{
+	const char *shape = format == LOG_JSON ? ",\"%s\":%lld" : " %s=%lld";
+
+	text_addf(line, shape, name, (long long)number);
+}
+
+static void add_time(struct text *line, enum log_format format)
+{
+	int64_t now_ms = clock_wall_us() / 1000;
+	time_t seconds = (time_t)(now_ms / 1000);
+	struct tm utc;
+	char date[32], stamp[40];
+
+	gmtime_r(&seconds, &utc);
+	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
+	snprintf(stamp, sizeof stamp, "%s.%03dZ", date, (int)(now_ms % 1000));
+	add_text(line, format, "ts", stamp);
+}
+
+/* What stderr does not take at once is lost: a log must not stop the stream. */
+static void put(const struct text *line)
+{
+	while (write(STDERR_FILENO, line->data, line->length) < 0 && errno == EINTR)
+		;
+}
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields, int count)
+{
+	enum log_format format = (enum log_format)atomic_load(&line_format);
+	struct text line = {0};
+	int64_t suppressed = 0;
+
+	if (!allow(event, &suppressed))
+		return;
+	add_time(&line, format);
+	add_text(&line, format, "level", level_names[level]);
+	add_text(&line, format, "event", event);
+	for (int i = 0; i < count; i++) {
+		if (fields[i].value.text)
+			add_text(&line, format, fields[i].name, fields[i].value.text);
+		else
+			add_number(&line, format, fields[i].name, fields[i].value.number);
+	}
+	if (suppressed)
+		add_number(&line, format, "suppressed", suppressed);
+	text_add(&line, format == LOG_JSON ? "}\n" : "\n");
+	put(&line);
+	text_finish(&line);
+}

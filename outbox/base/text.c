@@ -1,0 +1,262 @@
+#include "text.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Noreturn static void text_alloc_failed(void)
+{
+	static const char line[] = "level=error event=out_of_memory\n";
+
+	if (write(STDERR_FILENO, line, sizeof line - 1) < 0)
+		abort();
+	abort();
+}
+
+void *xrealloc(void *pointer, size_t size)
+{
+	void *moved = realloc(pointer, size ? size : 1);
+
+	if (!moved)
+		text_alloc_failed();
+	return moved;
+}
+
+void *xmalloc(size_t size)
+{
+	return xrealloc(NULL, size);
+}
+
+void *xcalloc(size_t count, size_t size)
+{
+	void *pointer = calloc(count ? count : 1, size ? size : 1);
+
+	if (!pointer)
+		text_alloc_failed();
+	return pointer;
+}
+
+char *xstrdup(const char *text)
+{
+	size_t size;
+
+	if (!text)
+		return NULL;
+	size = strlen(text) + 1;
+	return memcpy(xmalloc(size), text, size);
+}
+
+char *xformat(const char *format, ...)
+{
+	char *text;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text_alloc_failed();
+	va_end(args);
+	return text;
+}
+
+void text_finish(struct text *text)
+{
+	free(text->data);
+	*text = (struct text){0};
+}
+
+void text_clear(struct text *text)
+{
+	text->length = 0;
+	if (text->data)
+		text->data[0] = '\0';
+}
+
+/* Makes room for `more` bytes and the NUL behind them. */
+static void reserve(struct text *text, size_t more)
+{
+	size_t capacity = text->capacity ? text->capacity : 64;
+
+	if (more >= SIZE_MAX / 2 - text->length)
+		text_alloc_failed();
+	while (capacity <= text->length + more)
+		capacity *= 2;
+	if (capacity == text->capacity)
+		return;
+	text->data = xrealloc(text->data, capacity);
+	text->capacity = capacity;
+}
+
+void text_append(struct text *text, const char *bytes, size_t length)
+{
+	reserve(text, length);
+	if (length)
+		memcpy(text->data + text->length, bytes, length);
+	text->length += length;
+	text->data[text->length] = '\0';
+}
+
+void text_add(struct text *text, const char *string)
+{
+	text_append(text, string, strlen(string));
+}
+
+void text_addf(struct text *text, const char *format, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (length < 0)
+		text_alloc_failed();
+	reserve(text, (size_t)length);
+	va_start(args, format);
+	vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+	va_end(args);
+	text->length += (size_t)length;
+}
+
+const char *text_string(const struct text *text)
+{
+	return text->data ? text->data : "";
+}
+
+void text_copy(char *to, size_t size, const char *from)
+{
+	size_t length = from ? strnlen(from, size - 1) : 0;
+	memcpy(to, from ? from : "", length);
+	to[length] = '\0';
+}
+
+bool text_equal(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool text_starts(const char *string, const char *prefix)
+{
+	return strncmp(string, prefix, strlen(prefix)) == 0;
+}
+
+bool text_to_int64(const char *string, int64_t low, int64_t high, int64_t *ret_value)
+{
+	bool negative = *string == '-';
+	int64_t value = 0;
+
+	string += negative;
+	if (!*string)
+		return false;
+	/* Counted downwards: the negative range is the larger one. */
+	for (; *string; string++) {
+		if (*string < '0' || *string > '9')
+			return false;
+		if (__builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_sub_overflow(value, *string - '0', &value))
+			return false;
+	}
+	if (!negative && __builtin_sub_overflow((int64_t)0, value, &value))
+		return false;
+	if (value < low || value > high)
+		return false;
+	*ret_value = value;
+	return true;
+}
+
+char *text_write_int64(char *at, int64_t value)
+{
+	char digits[20];
+	char *first = digits + sizeof digits;
+	uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+	size_t length;
+
+	do {
+		*--first = (char)('0' + rest % 10);
+		rest /= 10;
+	} while (rest);
+	if (value < 0)
+		*at++ = '-';
+	length = (size_t)(digits + sizeof digits - first);
+	memcpy(at, first, length);
+	return at + length;
+}
+
+static int utf8_length(unsigned char first)
+{
+	if (first < 0x80)
+		return 1;
+	if (first < 0xc0)
+		return 0; /* continues a sequence that never began */
+	return first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
+}
+
+int text_utf8(const char *at, uint32_t *ret_code)
+{
+	static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
+	const unsigned char *byte = (const unsigned char *)at;
+	uint32_t code = byte[0];
+	int length = utf8_length(byte[0]);
+
+	if (length > 1)
+		code &= 0x7fu >> length;
+	for (int i = 1; i < length; i++) {
+		if (byte[i] >> 6 != 2)
+			return 0;
+		code = code << 6 | (byte[i] & 0x3f);
+	}
+	if (!length || code < lowest[length] || code > 0x10ffff ||
+	    (code >= 0xd800 && code <= 0xdfff))
+		return 0;
+	*ret_code = code;
+	return length;
+}
+
+static int base64_digit(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* One group of four with `digits` of them before the padding; false also for stray low bits. */
+static bool base64_group(const char *group, int digits, unsigned char *out)
+{
+	uint32_t bits = 0;
+
+	for (int i = 0; i < 4; i++) {
+		int digit = i < digits ? base64_digit(group[i]) : 0;
+		if (digit < 0)
+			return false;
+		bits = bits << 6 | (uint32_t)digit;
+	}
+	for (int i = 0; i < digits - 1; i++)
+		out[i] = (unsigned char)(bits >> (16 - 8 * i));
+	return digits == 4 || (bits & (0xffffffu >> (8 * (digits - 1)))) == 0;
+}
+
+bool text_base64_decode(const char *string, size_t length, void **ret_bytes, size_t *ret_length)
+{
+	int padding = 0;
+	unsigned char *bytes;
+
+	if (length % 4 != 0)
+		return false;
+	while (padding < 2 && length && string[length - 1 - (size_t)padding] == '=')
+		padding++;
+	bytes = xmalloc(length / 4 * 3);
+	for (size_t at = 0; at < length; at += 4) {
+		int digits = at + 4 == length ? 4 - padding : 4;
+		if (!base64_group(string + at, digits, bytes + at / 4 * 3)) {
+			free(bytes);
+			return false;
+		}
+	}
+	*ret_bytes = bytes;
+	*ret_length = length / 4 * 3 - (size_t)padding;
+	return true;
+}

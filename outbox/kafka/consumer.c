@@ -1,0 +1,286 @@
+#include "consumer.h"
+
+#include <librdkafka/rdkafka.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "kafka_client.h"
+#include "kafka_conf.h"
+
+/*
+ * librdkafka's simple consumer: assign() wants a group.id, which costs a group's privileges and
+ * makes the cluster look for a coordinator; consume_start does not. All partitions feed one queue.
+ */
+enum { BATCH = 1000, ANSWER_MS = 10000, CLOSE_MS = 2000 };
+
+struct reading {
+	rd_kafka_topic_t *topic; /* one handle is shared by a topic's partitions */
+	int32_t partition;
+	int64_t end;  /* the watermark when the reader was made */
+	int64_t next; /* the offset after the last one seen */
+};
+
+struct consumer {
+	rd_kafka_t *handle;
+	rd_kafka_queue_t *queue;
+	rd_kafka_topic_t **topics;
+	int topic_count;
+	struct reading *readings;
+	int reading_count, unfinished;
+	int recent;                       /* the reading of the last message */
+	rd_kafka_message_t *batch[BATCH]; /* [taken, filled) is still to be seen */
+	int taken, filled;
+};
+
+static bool has_property(const struct config_kafka *kafka, const char *name)
+{
+	for (int i = 0; i < kafka->property_count; i++)
+		if (text_equal(kafka->properties[i].name, name))
+			return true;
+	return false;
+}
+
+/* librdkafka would keep up to 64 MiB a partition ready. */
+static bool set_queue(rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err)
+{
+	return has_property(kafka, "queued.max.messages.kbytes") ||
+	       kafka_conf_set(conf, "queued.max.messages.kbytes", "8192", err);
+}
+
+static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
+    const char *isolation, struct err *err)
+{
+	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+
+	if (!conf)
+		return false;
+	if (!kafka_conf_set(conf, "isolation.level", isolation, err) ||
+	    !kafka_conf_set(conf, "enable.partition.eof", "true", err) ||
+	    !kafka_conf_set(conf, "enable.auto.commit", "false", err) ||
+	    !kafka_conf_set(conf, "auto.offset.reset", "earliest", err) ||
+	    !set_queue(conf, kafka, err)) {
+		rd_kafka_conf_destroy(conf);
+		return false;
+	}
+	consumer->handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, kafka, err);
+	if (!consumer->handle)
+		return false;
+	consumer->queue = rd_kafka_queue_new(consumer->handle);
+	return true;
+}
+
+/* The end by isolation level: with read_committed the last stable offset. */
+static bool start_partition(
+    struct consumer *consumer, rd_kafka_topic_t *topic, int32_t partition, struct err *err)
+{
+	struct reading *reading = &consumer->readings[consumer->reading_count];
+	const char *name = rd_kafka_topic_name(topic);
+	rd_kafka_resp_err_t code;
+	int64_t low, high;
+
+	code = rd_kafka_query_watermark_offsets(
+	    consumer->handle, name, partition, &low, &high, ANSWER_MS);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return kafka_client_failed(err, code, name);
+	*reading =
+	    (struct reading){.topic = topic, .partition = partition, .end = high, .next = low};
+	if (rd_kafka_consume_start_queue(topic, partition, low, consumer->queue) != 0)
+		return kafka_client_failed(err, rd_kafka_last_error(), name);
+	consumer->reading_count++;
+	consumer->unfinished += low < high;
+	return true;
+}
+
+static bool count_partitions(
+    struct consumer *consumer, const char *name, int *ret_count, struct err *err)
+{
+	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *metadata;
+	rd_kafka_resp_err_t code = kafka_client_topic(consumer->handle, name, ANSWER_MS, &metadata);
+
+	if (kafka_client_is_missing(code))
+		return err_set(err, ERR_REJECT, "topic %s does not exist", name);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return kafka_client_failed(err, code, name);
+	*ret_count = metadata->topics[0].partition_cnt;
+	return true;
+}
+
+static bool start_topic(struct consumer *consumer, const char *name, struct err *err)
+{
+	rd_kafka_topic_t *topic;
+	int count = 0;
+
+	if (!count_partitions(consumer, name, &count, err))
+		return false;
+	topic = rd_kafka_topic_new(consumer->handle, name, NULL);
+	if (!topic)
+		return kafka_client_failed(err, rd_kafka_last_error(), name);
+	consumer->topics[consumer->topic_count++] = topic;
+	consumer->readings = xrealloc(consumer->readings,
+	    (size_t)(consumer->reading_count + count) * sizeof *consumer->readings);
+	for (int partition = 0; partition < count; partition++)
+		if (!start_partition(consumer, topic, partition, err))
+			return false;
+	return true;
+}
+
+struct consumer *consumer_create(const struct config_kafka *kafka, const char *const *topics,
+    const char *isolation, struct err *err)
+{
+	struct consumer *consumer = xcalloc(1, sizeof *consumer);
+	size_t count = 0;
+
+	while (topics[count])
+		count++;
+	consumer->topics = xcalloc(count, sizeof *consumer->topics);
+	if (!open_client(consumer, kafka, isolation, err))
+		goto fail;
+	for (size_t i = 0; i < count; i++)
+		if (!start_topic(consumer, topics[i], err))
+			goto fail;
+	return consumer;
+fail:
+	consumer_destroy(consumer);
+	return NULL;
+}
+
+static void close_client(struct consumer *consumer)
+{
+	while (consumer->taken < consumer->filled)
+		rd_kafka_message_destroy(consumer->batch[consumer->taken++]);
+	for (int i = 0; i < consumer->reading_count; i++)
+		rd_kafka_consume_stop(consumer->readings[i].topic, consumer->readings[i].partition);
+	for (int i = 0; i < consumer->topic_count; i++)
+		rd_kafka_topic_destroy(consumer->topics[i]);
+	rd_kafka_queue_destroy(consumer->queue);
+	kafka_client_close(consumer->handle, CLOSE_MS);
+}
+
+void consumer_destroy(struct consumer *consumer)
+{
+	if (!consumer)
+		return;
+	if (consumer->handle)
+		close_client(consumer);
+	free(consumer->readings);
+	free(consumer->topics);
+	free(consumer);
+}
+
+/* Records come in runs of one partition. */
+static struct reading *reading_of(struct consumer *consumer, const rd_kafka_message_t *message)
+{
+	for (int i = 0; i < consumer->reading_count; i++) {
+		int at = (consumer->recent + i) % consumer->reading_count;
+		struct reading *reading = &consumer->readings[at];
+
+		if (reading->topic == message->rkt && reading->partition == message->partition) {
+			consumer->recent = at;
+			return reading;
+		}
+	}
+	return NULL;
+}
+
+/* Everything before offset `next` was seen, or is no record (a transaction's marker, a gap). */
+static void note_progress(
+    struct consumer *consumer, const rd_kafka_message_t *message, int64_t next)
+{
+	struct reading *reading = reading_of(consumer, message);
+
+	if (!reading || next <= reading->next)
+		return;
+	if (reading->next < reading->end && next >= reading->end)
+		consumer->unfinished--;
+	reading->next = next;
+}
+
+static bool show(rd_kafka_message_t *message,
+    bool (*see)(void *context, const struct consumer_record *record), void *context)
+{
+	struct consumer_record record = {
+	    .topic = rd_kafka_topic_name(message->rkt),
+	    .partition = message->partition,
+	    .offset = message->offset,
+	    .timestamp_ms = rd_kafka_message_timestamp(message, NULL),
+	    .key = message->key,
+	    .key_length = message->key_len,
+	    .payload = message->payload,
+	    .payload_length = message->len,
+	    .internal = message,
+	};
+
+	return see(context, &record);
+}
+
+/* Waits for the first message only: a batch call would wait until the batch is full. */
+static bool fill_batch(struct consumer *consumer, int timeout_ms, struct err *err)
+{
+	ssize_t first =
+	    rd_kafka_consume_batch_queue(consumer->queue, timeout_ms, consumer->batch, 1);
+	ssize_t more = first == 1 ? rd_kafka_consume_batch_queue(
+					consumer->queue, 0, consumer->batch + 1, BATCH - 1)
+				  : 0;
+
+	if (first < 0 || more < 0)
+		return kafka_client_failed(err, rd_kafka_last_error(), "reading");
+	consumer->taken = 0;
+	consumer->filled = (int)(first + more);
+	return true;
+}
+
+static bool see_message(struct consumer *consumer, rd_kafka_message_t *message,
+    bool (*see)(void *context, const struct consumer_record *record), void *context, bool *ret_stop,
+    struct err *err)
+{
+	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		*ret_stop = !show(message, see, context);
+		note_progress(consumer, message, message->offset + 1);
+		return true;
+	}
+	if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+		note_progress(consumer, message, message->offset);
+		return true;
+	}
+	return kafka_client_failed(err, message->err, rd_kafka_message_errstr(message));
+}
+
+bool consumer_read(struct consumer *consumer, int timeout_ms,
+    bool (*see)(void *context, const struct consumer_record *record), void *context,
+    bool *ret_at_end, struct err *err)
+{
+	bool stop = false;
+
+	if (consumer->taken == consumer->filled && !fill_batch(consumer, timeout_ms, err))
+		return false;
+	while (consumer->taken < consumer->filled && !stop) {
+		rd_kafka_message_t *message = consumer->batch[consumer->taken++];
+		bool done = see_message(consumer, message, see, context, &stop, err);
+
+		rd_kafka_message_destroy(message);
+		if (!done)
+			return false;
+	}
+	*ret_at_end = consumer->unfinished == 0 && consumer->taken == consumer->filled;
+	return true;
+}
+
+bool consumer_header(const struct consumer_record *record, const char *name, const void **ret_value,
+    size_t *ret_length)
+{
+	rd_kafka_headers_t *headers;
+
+	return rd_kafka_message_headers(record->internal, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+	       rd_kafka_header_get_last(headers, name, ret_value, ret_length) ==
+		   RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+bool consumer_header_at(const struct consumer_record *record, size_t index, const char **ret_name,
+    const void **ret_value, size_t *ret_length)
+{
+	rd_kafka_headers_t *headers;
+
+	return rd_kafka_message_headers(record->internal, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+	       rd_kafka_header_get_all(headers, index, ret_name, ret_value, ret_length) ==
+		   RD_KAFKA_RESP_ERR_NO_ERROR;
+}

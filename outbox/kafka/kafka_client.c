@@ -1,0 +1,145 @@
+#include "kafka_client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "kafka_conf.h"
+#include "text.h"
+
+rd_kafka_t *kafka_client_open(
+    rd_kafka_type_t type, rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err)
+{
+	rd_kafka_t *handle;
+	char text[512];
+
+	if (!conf)
+		return NULL;
+	handle = rd_kafka_new(type, conf, text, sizeof text);
+	if (!handle) {
+		rd_kafka_conf_destroy(conf);
+		err_set(err, ERR_CONFIG, "[kafka \"%s\"]: %s", kafka->name, text);
+	}
+	return handle;
+}
+
+bool kafka_client_failed(struct err *err, rd_kafka_resp_err_t code, const char *what)
+{
+	return err_set(err, kafka_error_kind(code), "%s: %s (%s)", what, rd_kafka_err2str(code),
+	    rd_kafka_err2name(code));
+}
+
+bool kafka_client_is_missing(rd_kafka_resp_err_t code)
+{
+	return code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+	       code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+}
+
+rd_kafka_resp_err_t kafka_client_topic(rd_kafka_t *handle, const char *name, int timeout_ms,
+    const struct rd_kafka_metadata **ret_metadata)
+{
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(handle, name, NULL);
+	rd_kafka_resp_err_t code;
+
+	*ret_metadata = NULL;
+	if (!topic)
+		return rd_kafka_last_error();
+	code = rd_kafka_metadata(handle, 0, topic, ret_metadata, timeout_ms);
+	rd_kafka_topic_destroy(topic);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return code;
+	if ((*ret_metadata)->topic_cnt != 1)
+		return RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+	return (*ret_metadata)->topics[0].err;
+}
+
+/* Shared by the closing thread and the one that waits; the last of the two frees it. */
+struct closing {
+	rd_kafka_t *handle;
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	bool done, abandoned;
+};
+
+static void closing_free(struct closing *closing)
+{
+	pthread_cond_destroy(&closing->changed);
+	pthread_mutex_destroy(&closing->mutex);
+	free(closing);
+}
+
+static void *close_handle(void *argument)
+{
+	struct closing *closing = argument;
+	bool abandoned;
+
+	rd_kafka_destroy(closing->handle);
+	pthread_mutex_lock(&closing->mutex);
+	closing->done = true;
+	abandoned = closing->abandoned;
+	pthread_cond_signal(&closing->changed);
+	pthread_mutex_unlock(&closing->mutex);
+	if (abandoned)
+		closing_free(closing);
+	return NULL;
+}
+
+static struct timespec after_ms(int wait_ms)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += wait_ms / 1000;
+	at.tv_nsec += wait_ms % 1000 * 1000000L;
+	if (at.tv_nsec >= 1000000000L) {
+		at.tv_sec++;
+		at.tv_nsec -= 1000000000L;
+	}
+	return at;
+}
+
+static struct closing *closing_create(rd_kafka_t *handle)
+{
+	struct closing *closing = xcalloc(1, sizeof *closing);
+	pthread_condattr_t attributes;
+
+	closing->handle = handle;
+	pthread_mutex_init(&closing->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&closing->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return closing;
+}
+
+bool kafka_client_close(rd_kafka_t *handle, int wait_ms)
+{
+	struct timespec until = after_ms(wait_ms);
+	struct closing *closing;
+	pthread_t thread;
+	bool done;
+
+	if (!handle)
+		return true;
+	closing = closing_create(handle);
+	if (pthread_create(&thread, NULL, close_handle, closing) != 0) {
+		closing_free(closing);
+		rd_kafka_destroy(handle);
+		return true;
+	}
+	pthread_mutex_lock(&closing->mutex);
+	while (!closing->done)
+		if (pthread_cond_timedwait(&closing->changed, &closing->mutex, &until) == ETIMEDOUT)
+			break;
+	done = closing->done;
+	closing->abandoned = !done;
+	pthread_mutex_unlock(&closing->mutex);
+	if (!done) {
+		pthread_detach(thread);
+		return false;
+	}
+	pthread_join(thread, NULL);
+	closing_free(closing);
+	return true;
+}

@@ -1,0 +1,38 @@
+#pragma once
+/*
+ * What producer, catalog and consumer do alike with a librdkafka handle. Private to this folder.
+ */
+#include <librdkafka/rdkafka.h>
+#include "config.h"
+
+/* Takes conf in every case; NULL conf (its maker failed and filled *err) gives NULL. */
+rd_kafka_t *kafka_client_open(
+    rd_kafka_type_t type, rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err);
+
+/*
+ * rd_kafka_destroy joins librdkafka's threads and has no limit of its own: a thread in a name
+ * look-up can hold it for half a minute. So it runs on a thread of its own and is waited for at
+ * most wait_ms; false when it goes on in the background. Topic handles, queues and events of the
+ * handle must be gone before. NULL is fine.
+ */
+bool kafka_client_close(rd_kafka_t *handle, int wait_ms);
+
+/* Fills *err with "what: text (NAME)" and the code's kind; always returns false. */
+bool kafka_client_failed(struct err *err, rd_kafka_resp_err_t code, const char *what);
+
+/*
+ * One topic's metadata, freed by the caller whatever the result says. Blocks. Asking creates no
+ * topic (allow.auto.create.topics) and the client does not go on asking for it by itself.
+ */
+rd_kafka_resp_err_t kafka_client_topic(rd_kafka_t *handle, const char *name, int timeout_ms,
+    const struct rd_kafka_metadata **ret_metadata);
+
+/* The codes that say so of a topic. */
+bool kafka_client_is_missing(rd_kafka_resp_err_t code);
+
+/* For OWNED(...). */
+static inline void kafka_client_free_metadata(const struct rd_kafka_metadata **metadata)
+{
+	if (*metadata)
+		rd_kafka_metadata_destroy(*metadata);
+}

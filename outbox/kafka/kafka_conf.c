@@ -1,0 +1,377 @@
+#include "kafka_conf.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "kafka_client.h"
+
+enum side { BOTH, PRODUCER, CONSUMER };
+
+/*
+ * Properties that are not simply passed through. allowed: NULL any value; "" none; "low..high" a
+ * range; else the permitted words. side: properties of the other kind of client are left out, or
+ * librdkafka would warn of each.
+ */
+struct rule {
+	const char *name;
+	enum side side;
+	const char *allowed;
+	const char *why;
+};
+
+static const char why_retries[] = "a record that is given up lets its followers pass it";
+static const char why_order[] = "an idempotent producer keeps the order of at most 5 requests";
+static const char why_acks[] = "a record counts as published when every in-sync replica has it";
+static const char why_memory[] = "the queue is bounded by the slot's memory and max_in_flight";
+static const char why_events[] = "the relay serves the client's events itself";
+static const char why_group[] = "the relay belongs to no consumer group and commits no offsets";
+static const char why_reading[] = "the relay chooses what it reads, and from where, itself";
+
+static const struct rule rules[] = {
+    /* what a promise stands on */
+    {"enable.idempotence", PRODUCER, "true", "without it a retry doubles and reorders records"},
+    {"enable.gapless.guarantee", PRODUCER, "true",
+	"without it the followers of a refused record pass it"},
+    {"acks", PRODUCER, "all -1", why_acks},
+    {"request.required.acks", PRODUCER, "all -1", why_acks},
+    {"message.timeout.ms", PRODUCER, "0", why_retries},
+    {"delivery.timeout.ms", PRODUCER, "0", why_retries},
+    {"retries", PRODUCER, "2147483647", why_retries},
+    {"message.send.max.retries", PRODUCER, "2147483647", why_retries},
+    {"max.in.flight", PRODUCER, "1..5", why_order},
+    {"max.in.flight.requests.per.connection", PRODUCER, "1..5", why_order},
+    {"queuing.strategy", PRODUCER, "fifo", "records of a key must keep their order"},
+    {"partitioner", PRODUCER, "",
+	"the relay computes each partition as the Java client does, from the logged count"},
+    {"transactional.id", PRODUCER, "", "the relay names its transactions itself"},
+    {"delivery.report.only.error", PRODUCER, "false",
+	"a record without a report could never be acknowledged"},
+    /* what the relay sets for itself */
+    {"queue.buffering.max.messages", PRODUCER, "", why_memory},
+    {"queue.buffering.max.kbytes", PRODUCER, "", why_memory},
+    {"enabled_events", BOTH, "", why_events},
+    {"log.queue", BOTH, "false", why_events},
+    {"statistics.interval.ms", BOTH, "", why_events},
+    {"internal.termination.signal", BOTH, "", "signals belong to the relay"},
+    {"test.mock.num.brokers", BOTH, "",
+	"each client would get a cluster of its own; outbox-relay dev-broker runs one for all"},
+    {"group.id", CONSUMER, "", why_group},
+    {"group.instance.id", CONSUMER, "", why_group},
+    {"enable.auto.commit", CONSUMER, "", why_group},
+    {"auto.commit.enable", CONSUMER, "", why_group},
+    {"enable.auto.offset.store", CONSUMER, "", why_group},
+    {"offset.store.method", CONSUMER, "", why_group},
+    {"isolation.level", CONSUMER, "", why_reading},
+    {"enable.partition.eof", CONSUMER, "", why_reading},
+    {"auto.offset.reset", CONSUMER, "", why_reading},
+    /* any value, but for one side only */
+    {"linger.ms", PRODUCER},
+    {"queue.buffering.max.ms", PRODUCER},
+    {"queue.buffering.backpressure.threshold", PRODUCER},
+    {"retry.backoff.ms", PRODUCER},
+    {"batch.num.messages", PRODUCER},
+    {"batch.size", PRODUCER},
+    {"compression.codec", PRODUCER},
+    {"compression.type", PRODUCER},
+    {"compression.level", PRODUCER},
+    {"request.timeout.ms", PRODUCER},
+    {"sticky.partitioning.linger.ms", PRODUCER},
+    {"transaction.timeout.ms", PRODUCER},
+    {"produce.offset.report", PRODUCER},
+    {"partition.assignment.strategy", CONSUMER},
+    {"session.timeout.ms", CONSUMER},
+    {"heartbeat.interval.ms", CONSUMER},
+    {"group.protocol.type", CONSUMER},
+    {"coordinator.query.interval.ms", CONSUMER},
+    {"max.poll.interval.ms", CONSUMER},
+    {"auto.commit.interval.ms", CONSUMER},
+    {"queued.min.messages", CONSUMER},
+    {"queued.max.messages.kbytes", CONSUMER},
+    {"fetch.wait.max.ms", CONSUMER},
+    {"fetch.message.max.bytes", CONSUMER},
+    {"max.partition.fetch.bytes", CONSUMER},
+    {"fetch.max.bytes", CONSUMER},
+    {"fetch.min.bytes", CONSUMER},
+    {"fetch.error.backoff.ms", CONSUMER},
+    {"check.crcs", CONSUMER},
+    {"offset.store.path", CONSUMER},
+    {"offset.store.sync.interval.ms", CONSUMER},
+    {"consume.callback.max.messages", CONSUMER},
+};
+
+static const struct rule *find_rule(const char *name)
+{
+	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+		if (text_equal(rules[i].name, name))
+			return &rules[i];
+	return NULL;
+}
+
+static bool is_allowed(const char *allowed, const char *value)
+{
+	size_t length = strlen(value);
+	int64_t low, high, number;
+	int parsed = 0;
+
+	if (sscanf(allowed, "%" SCNd64 "..%" SCNd64 "%n", &low, &high, &parsed) == 2 &&
+	    allowed[parsed] == '\0')
+		return text_to_int64(value, low, high, &number);
+	for (const char *word = allowed; *word; word += *word == ' ') {
+		size_t word_length = strcspn(word, " ");
+
+		if (word_length == length && strncasecmp(word, value, length) == 0)
+			return true;
+		word += word_length;
+	}
+	return false;
+}
+
+static bool is_secret(const char *name)
+{
+	static const char *const parts[] = {
+	    "password", "secret", ".pem", "ssl_", "oauthbearer.config", "extensions", "token"};
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (strstr(name, parts[i]))
+			return true;
+	return false;
+}
+
+/* Values are shown of properties that are known and hold no secret: a misspelt one may hold one. */
+static bool refuse(const struct config_kafka *kafka, const struct config_property *property,
+    const char *value, const char *why, const char *cure, struct err *err)
+{
+	return err_set(err, ERR_CONFIG, "%s: [kafka \"%s\"] %s%s%s: %s%s", property->origin,
+	    kafka->name, property->name, value ? " = " : "", value ? value : "", why, cure);
+}
+
+static bool check_rule(const struct config_kafka *kafka, const struct config_property *property,
+    const struct rule *rule, struct err *err)
+{
+	char cure[128] = "; remove it";
+
+	if (!rule || !rule->allowed || is_allowed(rule->allowed, property->value))
+		return true;
+	if (rule->allowed[0])
+		snprintf(cure, sizeof cure, "; remove it or use %.*s",
+		    (int)strcspn(rule->allowed, " "), rule->allowed);
+	return refuse(kafka, property, property->value, rule->why, cure, err);
+}
+
+static bool set_property(rd_kafka_conf_t *conf, const struct config_kafka *kafka,
+    const struct config_property *property, struct err *err)
+{
+	char text[512];
+
+	switch (rd_kafka_conf_set(conf, property->name, property->value, text, sizeof text)) {
+	case RD_KAFKA_CONF_OK:
+		return true;
+	case RD_KAFKA_CONF_UNKNOWN:
+		return refuse(kafka, property, NULL, "librdkafka knows no such property",
+		    "; see its CONFIGURATION.md for the names", err);
+	default:
+		if (is_secret(property->name))
+			return refuse(
+			    kafka, property, "(hidden)", "librdkafka refuses the value", "", err);
+		return refuse(kafka, property, property->value, text, "", err);
+	}
+}
+
+/* Every property is checked, also those that this side leaves out. */
+static bool apply(
+    rd_kafka_conf_t *conf, const struct config_kafka *kafka, enum side side, struct err *err)
+{
+	bool has_servers = false;
+
+	for (int i = 0; i < kafka->property_count; i++) {
+		const struct config_property *property = &kafka->properties[i];
+		const struct rule *rule = find_rule(property->name);
+
+		if (!check_rule(kafka, property, rule, err))
+			return false;
+		if ((!rule || rule->side == BOTH || rule->side == side) &&
+		    !set_property(conf, kafka, property, err))
+			return false;
+		if (text_equal(property->name, "bootstrap.servers") ||
+		    text_equal(property->name, "metadata.broker.list"))
+			has_servers = property->value[0] != '\0';
+	}
+	if (has_servers)
+		return true;
+	return err_set(err, ERR_CONFIG,
+	    "[kafka \"%s\"] bootstrap.servers is missing: set bootstrap.servers = host:port in "
+	    "that section, or %s",
+	    kafka->name,
+	    text_equal(kafka->name, "main") ? "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS"
+					    : "OUTBOX_RELAY_KAFKA_<NAME>_BOOTSTRAP_SERVERS");
+}
+
+/*
+ * Its "error" (syslog 3) is a broker that cannot be reached, which it retries for ever: a warning
+ * here. That gapless mode is "experimental", and a fatal error, which also comes as an event and is
+ * routine, are for debugging.
+ */
+static enum log_level level_of(int level, const char *facility, const char *text)
+{
+	if (text_equal(facility, "FATAL") || level > 6 ||
+	    (text_equal(facility, "CONFWARN") && strstr(text, "enable.gapless.guarantee")))
+		return LOG_LEVEL_DEBUG;
+	if (level <= 2)
+		return LOG_LEVEL_ERROR;
+	return level <= 4 ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
+}
+
+/* Called from librdkafka's threads. */
+static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
+{
+	log_event(level_of(level, facility, text), "kafka_log",
+	    {"client", LOG_TEXT(handle ? rd_kafka_name(handle) : "")},
+	    {"facility", LOG_TEXT(facility)}, {"text", LOG_TEXT(text)});
+}
+
+bool kafka_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
+{
+	char text[512];
+
+	if (rd_kafka_conf_set(conf, name, value, text, sizeof text) == RD_KAFKA_CONF_OK)
+		return true;
+	return err_set(err, ERR_FATAL, "librdkafka %s refuses %s = %s: %s", rd_kafka_version_str(),
+	    name, value, text);
+}
+
+static bool set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%" PRId64, value < INT_MAX ? value : (int64_t)INT_MAX);
+	return kafka_conf_set(conf, name, text, err);
+}
+
+static bool set_common(rd_kafka_conf_t *conf, struct err *err)
+{
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	/* A misspelt topic is reported and waited for, not made with the broker's defaults. */
+	return kafka_conf_set(conf, "client.id", "outbox-relay", err) &&
+	       kafka_conf_set(conf, "socket.nagle.disable", "true", err) &&
+	       kafka_conf_set(conf, "allow.auto.create.topics", "false", err);
+}
+
+static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
+{
+	return kafka_conf_set(conf, "enable.idempotence", "true", err) &&
+	       kafka_conf_set(conf, "enable.gapless.guarantee", "true", err) &&
+	       kafka_conf_set(conf, "acks", "all", err) &&
+	       kafka_conf_set(conf, "message.timeout.ms", "0", err) &&
+	       kafka_conf_set(conf, "compression.codec", "lz4", err) &&
+	       kafka_conf_set(conf, "linger.ms", "1", err) &&
+	       kafka_conf_set(conf, "statistics.interval.ms", "5000", err);
+}
+
+/* A quarter above what the caller keeps out, so that librdkafka's queue is never what fills. */
+static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, struct err *err)
+{
+	return set_number(
+		   conf, "queue.buffering.max.kbytes", bytes / 1024 + bytes / 4096 + 1024, err) &&
+	       set_number(
+		   conf, "queue.buffering.max.messages", messages + messages / 4 + 1000, err);
+}
+
+rd_kafka_conf_t *kafka_conf_producer(
+    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	rd_kafka_conf_set_events(
+	    conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
+	if (set_common(conf, err) && set_producer(conf, err) && apply(conf, kafka, PRODUCER, err) &&
+	    set_queue(conf, queue_bytes, queue_messages, err))
+		return conf;
+	rd_kafka_conf_destroy(conf);
+	return NULL;
+}
+
+rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (set_common(conf, err) && apply(conf, kafka, CONSUMER, err))
+		return conf;
+	rd_kafka_conf_destroy(conf);
+	return NULL;
+}
+
+/*
+ * What only shows when a client is made (a certificate that cannot be read, a mechanism that is not
+ * built in, values that exclude each other): made without a broker to go to, nothing is connected.
+ */
+static bool check_by_making(
+    rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err)
+{
+	rd_kafka_t *handle;
+
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	if (!kafka_conf_set(conf, "bootstrap.servers", "", err) ||
+	    !kafka_conf_set(conf, "log_level", "0", err)) {
+		rd_kafka_conf_destroy(conf);
+		return false;
+	}
+	handle = kafka_client_open(RD_KAFKA_PRODUCER, conf, kafka, err);
+	if (!handle)
+		return false;
+	rd_kafka_destroy(handle);
+	return true;
+}
+
+bool kafka_conf_check(const struct config_kafka *kafka, struct err *err)
+{
+	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+
+	if (!conf)
+		return false;
+	rd_kafka_conf_destroy(conf);
+	conf = kafka_conf_producer(kafka, 1 << 20, 1000, err);
+	return conf && check_by_making(conf, kafka, err);
+}
+
+/* Everything that is not here is worth a retry: it blames no record and loses none. */
+static const struct {
+	rd_kafka_resp_err_t code;
+	enum err_kind kind;
+} kinds[] = {
+    /* this record, or this topic's name, for good */
+    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_INVALID_RECORD, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_POLICY_VIOLATION, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_INVALID_PARTITIONS, ERR_REJECT},
+    {RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR, ERR_REJECT},
+    /* somebody has to grant or to give a password */
+    {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, ERR_DENIED},
+    {RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, ERR_DENIED},
+    {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, ERR_DENIED},
+    {RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ERR_DENIED},
+    {RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, ERR_DENIED},
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, ERR_DENIED},
+    /* the client and the cluster do not fit each other */
+    {RD_KAFKA_RESP_ERR_UNSUPPORTED_SASL_MECHANISM, ERR_CONFIG},
+    {RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, ERR_CONFIG},
+    {RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION, ERR_CONFIG},
+    {RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE, ERR_CONFIG},
+    {RD_KAFKA_RESP_ERR__INVALID_ARG, ERR_CONFIG},
+};
+
+enum err_kind kafka_error_kind(rd_kafka_resp_err_t code)
+{
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (kinds[i].code == code)
+			return kinds[i].kind;
+	return ERR_RETRY;
+}

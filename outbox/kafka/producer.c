@@ -1,0 +1,399 @@
+#include "producer.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <uthash.h>
+
+#include "cleanup.h"
+#include "clock.h"
+#include "kafka_client.h"
+#include "kafka_conf.h"
+
+/*
+ * Delivery reports come as events on the client's main queue. librdkafka writes the eventfd when
+ * that queue stops being empty, once until somebody reads the queue again; so the order in
+ * producer_poll matters: the eventfd is read only after the queue was found empty, and then the
+ * queue is asked once more. What arrives between the two is seen by the second question, what
+ * arrives later writes anew.
+ */
+struct producer_topic {
+	rd_kafka_topic_t *handle;
+	UT_hash_handle hh;
+	char name[];
+};
+
+struct producer {
+	rd_kafka_t *handle;
+	rd_kafka_queue_t *queue;
+	int wake_fd;
+	rd_kafka_event_t *reports; /* the delivery event that is being handed out; NULL: none */
+	struct producer_topic *topics;
+	rd_kafka_resp_err_t given_up; /* the first record that failed, while librdkafka goes on */
+	struct producer_figures figures;
+	int64_t last_error_ms;
+	char last_error[512];
+};
+
+static void wake(int fd)
+{
+	/* Fails only when the counter is full, and then the fd is readable all the same. */
+	if (eventfd_write(fd, 1) != 0)
+		return;
+}
+
+struct producer *producer_create(
+    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err)
+{
+	static const uint64_t one = 1;
+	struct producer *producer = xcalloc(1, sizeof *producer);
+
+	producer->wake_fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (producer->wake_fd < 0) {
+		err_set(err, ERR_RETRY, "no eventfd for a Kafka producer: %s", strerror(errno));
+		goto fail;
+	}
+	producer->handle = kafka_client_open(RD_KAFKA_PRODUCER,
+	    kafka_conf_producer(kafka, queue_bytes, queue_messages, err), kafka, err);
+	if (!producer->handle)
+		goto fail;
+	producer->queue = rd_kafka_queue_get_main(producer->handle);
+	rd_kafka_queue_io_event_enable(producer->queue, producer->wake_fd, &one, sizeof one);
+	return producer;
+fail:
+	producer_destroy(producer, 0);
+	return NULL;
+}
+
+/*
+ * Until librdkafka holds no record: a request that is being written may still read a payload, and
+ * the caller frees payloads when producer_destroy returns. No broker is waited for. Purged again
+ * each time round, because a record on its way from one of librdkafka's queues to the next is
+ * missed.
+ */
+static void drop_everything(struct producer *producer)
+{
+	rd_kafka_event_destroy(producer->reports);
+	producer->reports = NULL;
+	while (rd_kafka_outq_len(producer->handle) > 0) {
+		rd_kafka_purge(producer->handle, RD_KAFKA_PURGE_F_QUEUE |
+						     RD_KAFKA_PURGE_F_INFLIGHT |
+						     RD_KAFKA_PURGE_F_NON_BLOCKING);
+		rd_kafka_event_destroy(rd_kafka_queue_poll(producer->queue, 10));
+	}
+}
+
+static void close_topics(struct producer *producer)
+{
+	struct producer_topic *topic, *next;
+
+	HASH_ITER(hh, producer->topics, topic, next)
+	{
+		HASH_DEL(producer->topics, topic);
+		rd_kafka_topic_destroy(topic->handle);
+		free(topic);
+	}
+}
+
+void producer_destroy(struct producer *producer, int wait_ms)
+{
+	if (!producer)
+		return;
+	if (producer->handle) {
+		/* It would call a purge on purpose a fatal error. */
+		rd_kafka_set_log_level(producer->handle, -1);
+		drop_everything(producer);
+		close_topics(producer);
+		/* Closing may go on in the background: nothing writes to the eventfd any more. */
+		rd_kafka_queue_io_event_enable(producer->queue, -1, NULL, 0);
+		rd_kafka_queue_destroy(producer->queue);
+		if (!kafka_client_close(producer->handle, wait_ms))
+			log_info("kafka_close_slow", {"waited_ms", LOG_INT(wait_ms)});
+	}
+	if (producer->wake_fd >= 0)
+		close(producer->wake_fd);
+	free(producer);
+}
+
+int producer_fd(const struct producer *producer)
+{
+	return producer->wake_fd;
+}
+
+/* As the broker does (org.apache.kafka.common.internals.Topic). */
+static bool is_topic_name(const char *name)
+{
+	size_t length =
+	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return length > 0 && length <= 249 && name[length] == '\0' && !text_equal(name, ".") &&
+	       !text_equal(name, "..");
+}
+
+struct producer_topic *producer_topic(struct producer *producer, const char *name, struct err *err)
+{
+	struct producer_topic *topic;
+	size_t length = strlen(name);
+
+	HASH_FIND_STR(producer->topics, name, topic);
+	if (topic)
+		return topic;
+	if (!is_topic_name(name)) {
+		err_set(err, ERR_REJECT,
+		    "\"%.249s\" is no topic name: Kafka allows 1 to 249 of a-z A-Z 0-9 . _ -",
+		    name);
+		return NULL;
+	}
+	topic = xcalloc(1, sizeof *topic + length + 1);
+	memcpy(topic->name, name, length);
+	topic->handle = rd_kafka_topic_new(producer->handle, name, NULL);
+	if (!topic->handle) {
+		err_set(
+		    err, ERR_RETRY, "topic %s: %s", name, rd_kafka_err2str(rd_kafka_last_error()));
+		free(topic);
+		return NULL;
+	}
+	HASH_ADD_STR(producer->topics, name, topic);
+	return topic;
+}
+
+static rd_kafka_headers_t *headers_of(const struct producer_record *record)
+{
+	rd_kafka_headers_t *headers = rd_kafka_headers_new((size_t)record->header_count);
+
+	for (int i = 0; i < record->header_count; i++) {
+		const struct producer_header *header = &record->headers[i];
+
+		rd_kafka_header_add(headers, header->name, header->name_length, header->value,
+		    header->value_length);
+	}
+	return headers;
+}
+
+static bool is_broken(const struct producer *producer)
+{
+	return producer->given_up || rd_kafka_fatal_error(producer->handle, NULL, 0);
+}
+
+static bool send_failed(
+    const struct producer_record *record, rd_kafka_resp_err_t code, struct err *err)
+{
+	/* A partition that librdkafka does not know yet, a full queue, a broken producer: later. */
+	return err_set(err, kafka_error_kind(code), "%s [%d]: %s (%s)",
+	    rd_kafka_topic_name(record->topic->handle), record->partition, rd_kafka_err2str(code),
+	    rd_kafka_err2name(code));
+}
+
+static rd_kafka_resp_err_t hand_over(
+    struct producer *producer, const struct producer_record *record)
+{
+	rd_kafka_headers_t *headers = record->header_count > 0 ? headers_of(record) : NULL;
+	rd_kafka_resp_err_t code =
+	    rd_kafka_producev(producer->handle, RD_KAFKA_V_RKT(record->topic->handle),
+		RD_KAFKA_V_PARTITION(record->partition), RD_KAFKA_V_MSGFLAGS(0),
+		RD_KAFKA_V_VALUE((void *)record->payload, record->payload_length),
+		RD_KAFKA_V_KEY(record->key, record->key_length),
+		RD_KAFKA_V_TIMESTAMP(record->timestamp_ms), RD_KAFKA_V_HEADERS(headers),
+		RD_KAFKA_V_OPAQUE(record->opaque), RD_KAFKA_V_END);
+
+	/* The headers are librdkafka's only after a success. */
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR && headers)
+		rd_kafka_headers_destroy(headers);
+	return code;
+}
+
+bool producer_send(struct producer *producer, const struct producer_record *record, struct err *err)
+{
+	rd_kafka_resp_err_t code =
+	    producer->given_up ? RD_KAFKA_RESP_ERR__FATAL : hand_over(producer, record);
+
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || send_failed(record, code, err);
+}
+
+static void take_error(struct producer *producer, rd_kafka_event_t *event)
+{
+	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+
+	snprintf(producer->last_error, sizeof producer->last_error, "%s: %s",
+	    rd_kafka_err2name(code), rd_kafka_event_error_string(event));
+	producer->last_error_ms = clock_ms();
+	if (rd_kafka_event_error_is_fatal(event))
+		return; /* routine: who makes a new producer says so */
+	log_warn("kafka_error", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},
+	    {"code", LOG_TEXT(rd_kafka_err2name(code))},
+	    {"text", LOG_TEXT(rd_kafka_event_error_string(event))});
+}
+
+static int64_t number_of(const json_t *object, const char *name)
+{
+	return (int64_t)json_integer_value(json_object_get(object, name));
+}
+
+/* The slowest broker's average: what a record may wait for. */
+static int64_t slowest_rtt_us(json_t *brokers)
+{
+	const char *name;
+	json_t *broker;
+	int64_t slowest = 0;
+
+	json_object_foreach(brokers, name, broker)
+	{
+		int64_t average = number_of(json_object_get(broker, "rtt"), "avg");
+
+		slowest = average > slowest ? average : slowest;
+	}
+	return slowest;
+}
+
+static void take_statistics(struct producer *producer, rd_kafka_event_t *event)
+{
+	json_t *root = json_loads(rd_kafka_event_stats(event), 0, NULL);
+
+	if (!root)
+		return;
+	producer->figures = (struct producer_figures){
+	    .queue_messages = number_of(root, "msg_cnt"),
+	    .queue_bytes = number_of(root, "msg_size"),
+	    .requests = number_of(root, "tx"),
+	    .bytes_sent = number_of(root, "tx_bytes"),
+	    .broker_rtt_us = slowest_rtt_us(json_object_get(root, "brokers")),
+	};
+	json_decref(root);
+}
+
+/*
+ * What still waits to be sent goes back, so that it does not pass a record that failed. Once is not
+ * enough: a request that was in flight behind the refused one is answered "out of order" and queued
+ * for a retry that a broken producer never makes. What waits for its answer is left alone: it may
+ * turn out to be written.
+ */
+static void give_back_queue(struct producer *producer)
+{
+	rd_kafka_purge(producer->handle, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
+}
+
+/* Delivery events are kept, to be handed out; the others are dealt with here. */
+static void take_event(struct producer *producer, rd_kafka_event_t *event)
+{
+	switch (rd_kafka_event_type(event)) {
+	case RD_KAFKA_EVENT_DR:
+		producer->reports = event;
+		return;
+	case RD_KAFKA_EVENT_ERROR:
+		take_error(producer, event);
+		break;
+	case RD_KAFKA_EVENT_STATS:
+		take_statistics(producer, event);
+		break;
+	default:
+		break;
+	}
+	rd_kafka_event_destroy(event);
+}
+
+static bool is_purged(rd_kafka_resp_err_t code)
+{
+	return code == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+	       code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || code == RD_KAFKA_RESP_ERR__FATAL ||
+	       code == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE;
+}
+
+static struct producer_report report_of(
+    struct producer *producer, const rd_kafka_message_t *message)
+{
+	struct producer_report report = {
+	    .opaque = message->_private,
+	    .offset = message->err ? -1 : message->offset,
+	    .error = message->err,
+	    .purged = is_purged(message->err),
+	};
+
+	if (message->err && !report.purged && !producer->given_up) {
+		producer->given_up = message->err;
+		give_back_queue(producer);
+	}
+	return report;
+}
+
+static int hand_out(struct producer *producer, struct producer_report *reports, int max)
+{
+	const rd_kafka_message_t *message;
+	int count = 0;
+
+	while (count < max && (message = rd_kafka_event_message_next(producer->reports)))
+		reports[count++] = report_of(producer, message);
+	if (count < max) {
+		rd_kafka_event_destroy(producer->reports);
+		producer->reports = NULL;
+	}
+	return count;
+}
+
+int producer_poll(struct producer *producer, struct producer_report *reports, int max)
+{
+	bool fd_was_read = false;
+	int count = 0;
+
+	if (is_broken(producer))
+		give_back_queue(producer);
+	while (count < max) {
+		rd_kafka_event_t *event;
+		eventfd_t ignored;
+
+		if (producer->reports) {
+			count += hand_out(producer, reports + count, max - count);
+			continue;
+		}
+		event = rd_kafka_queue_poll(producer->queue, 0);
+		if (event) {
+			take_event(producer, event);
+		} else if (fd_was_read) {
+			return count;
+		} else {
+			/* EAGAIN: it was called without having been woken. */
+			fd_was_read =
+			    eventfd_read(producer->wake_fd, &ignored) == 0 || errno == EAGAIN;
+		}
+	}
+	if (fd_was_read) /* stopped by max: there may be more, and nothing would say so */
+		wake(producer->wake_fd);
+	return count;
+}
+
+bool producer_is_fatal(const struct producer *producer, struct err *ret_why)
+{
+	char text[512];
+	rd_kafka_resp_err_t code = rd_kafka_fatal_error(producer->handle, text, sizeof text);
+
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		code = producer->given_up;
+		snprintf(text, sizeof text, "a record was given up: %s", rd_kafka_err2str(code));
+	}
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return false;
+	err_set(ret_why, ERR_RETRY, "the producer is broken, a new one is needed: %s (%s)", text,
+	    rd_kafka_err2name(code));
+	return true;
+}
+
+int64_t producer_last_error(const struct producer *producer, char *ret_text, size_t size)
+{
+	snprintf(ret_text, size, "%s", producer->last_error);
+	return producer->last_error_ms;
+}
+
+struct producer_figures producer_figures(const struct producer *producer)
+{
+	return producer->figures;
+}
+
+enum err_kind producer_error_kind(int32_t error)
+{
+	return kafka_error_kind(error);
+}
+
+const char *producer_error_text(int32_t error)
+{
+	return rd_kafka_err2str(error);
+}

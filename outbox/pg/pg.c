@@ -1,0 +1,374 @@
+#include "pg_private.h"
+#include <assert.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include "clock.h"
+#include "logging.h"
+#include "text.h"
+
+/* --- what the server says outside of answers ----------------------------------------------- */
+
+static void receive_notice(void *context, const PGresult *notice)
+{
+	struct pg *pg = context;
+	const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *message = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+	if (!message)
+		message = PQresultErrorMessage(notice);
+	if (text_equal(severity, "FATAL") || text_equal(severity, "PANIC"))
+		pg_report(pg, notice, &pg->farewell);
+	log_debug(
+	    "postgres_notice", {"place", LOG_TEXT(pg->place)}, {"message", LOG_TEXT(message)});
+}
+
+bool pg_report(struct pg *pg, const PGresult *error, struct err *err)
+{
+	const char *sqlstate = PQresultErrorField(error, PG_DIAG_SQLSTATE);
+	const char *message = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
+	snprintf(pg->sqlstate, sizeof pg->sqlstate, "%s", sqlstate ? sqlstate : "");
+	return failure_of_statement(pg->place, pg->sqlstate,
+	    message ? message : PQresultErrorMessage(error),
+	    PQresultErrorField(error, PG_DIAG_MESSAGE_HINT), err);
+}
+
+bool pg_is_error(const PGresult *result)
+{
+	ExecStatusType status = PQresultStatus(result);
+	return status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE;
+}
+
+void pg_keep_answer(struct pg *pg, PGresult *result)
+{
+	if (pg->answer && pg_is_error(pg->answer)) {
+		PQclear(result);
+		return;
+	}
+	PQclear(pg->answer);
+	pg->answer = result;
+}
+
+/*
+ * libpq still holds what arrived before the end of the connection: the server's FATAL is there.
+ * With the socket gone PQgetResult cannot block.
+ */
+static void take_last_words(struct pg *pg)
+{
+	PGresult *result;
+	while (PQstatus(pg->connection) == CONNECTION_BAD && (result = PQgetResult(pg->connection)))
+		pg_keep_answer(pg, result);
+}
+
+bool pg_lose(struct pg *pg, struct err *err)
+{
+	pg->state = PG_LOST;
+	take_last_words(pg);
+	if (pg->answer && PQresultErrorField(pg->answer, PG_DIAG_SQLSTATE)) {
+		struct err said;
+		pg_report(pg, pg->answer, &said);
+		err_set(err, ERR_RETRY, "%s", said.message);
+	} else if (pg->farewell.message[0]) {
+		err_set(err, ERR_RETRY, "%s", pg->farewell.message);
+	} else {
+		err_set(err, ERR_RETRY, "%s: connection lost: %s", pg->place,
+		    PQerrorMessage(pg->connection));
+	}
+	PQclear(pg->answer);
+	pg->answer = NULL;
+	return false;
+}
+
+/* --- connecting ---------------------------------------------------------------------------- */
+
+static void note_place(struct pg *pg)
+{
+	const char *host = PQhost(pg->connection), *port = PQport(pg->connection);
+	const char *database = PQdb(pg->connection);
+	bool bare_ipv6 = host && strchr(host, ':');
+	snprintf(pg->place, sizeof pg->place, "%s%s%s:%s/%s", bare_ipv6 ? "[" : "",
+	    host && *host ? host : "?", bare_ipv6 ? "]" : "", port && *port ? port : "?",
+	    database && *database ? database : "?");
+}
+
+static const char *option(const PQconninfoOption *options, const char *keyword)
+{
+	for (; options->keyword; options++) {
+		if (text_equal(options->keyword, keyword))
+			return options->val;
+	}
+	return NULL;
+}
+
+/* `postgres://user:p@ss/word@host/db` parses, and would show parts of its password as a host. */
+static bool check_dsn(const char *dsn, struct err *err)
+{
+	char *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(dsn, &message);
+	if (!options) {
+		failure_of_dsn(dsn, message ? message : "out of memory", err);
+		PQfreemem(message);
+		return false;
+	}
+	const char *host = option(options, "host"), *database = option(options, "dbname");
+	bool uri = text_starts(dsn, "postgresql://") || text_starts(dsn, "postgres://");
+	bool split = uri && ((host && strchr(host, '@')) || (database && strchr(database, '@')));
+	PQconninfoFree(options);
+	if (split)
+		return err_set(err, ERR_CONFIG,
+		    "dsn: more than one @; write those of the password as %%40 (and / as %%2F, : "
+		    "as "
+		    "%%3A)");
+	return true;
+}
+
+/*
+ * Later keywords win, and those of the dsn stand where "dbname" does. PgBouncer tracks
+ * client_encoding and application_name, and refuses startup options that it does not know.
+ */
+static PGconn *start_connecting(const char *dsn, const char *application)
+{
+	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
+	    "keepalives_count", "tcp_user_timeout", "fallback_application_name", "dbname",
+	    "client_encoding", NULL};
+	const char *const values[] = {"5", "2", "3", "10000", application, dsn, "UTF8", NULL};
+	return PQconnectStartParams(keywords, values, 1);
+}
+
+static bool fail_connecting(struct pg *pg, struct err *err)
+{
+	pg->state = PG_LOST;
+	return failure_of_connecting(
+	    pg->dsn, pg->place, PQerrorMessage(pg->connection), pg->sqlstate, err);
+}
+
+struct pg *pg_start(const char *dsn, const char *application, struct err *err)
+{
+	if (!check_dsn(dsn, err))
+		return NULL;
+	PGconn *connection = start_connecting(dsn, application);
+	if (!connection) {
+		err_set(err, ERR_FATAL, "out of memory");
+		return NULL;
+	}
+	struct pg *pg = xcalloc(1, sizeof *pg);
+	*pg = (struct pg){.connection = connection,
+	    .state = PG_CONNECTING,
+	    .dsn = xstrdup(dsn),
+	    .polling = PGRES_POLLING_WRITING};
+	note_place(pg);
+	PQsetNoticeReceiver(connection, receive_notice, pg);
+	/* The one way to the SQLSTATE of a refused connection: no result carries it. */
+	PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
+	struct err failure;
+	if (PQstatus(connection) == CONNECTION_BAD && !fail_connecting(pg, &failure)) {
+		if (failure.kind == ERR_CONFIG) {
+			err_set(err, ERR_CONFIG, "%s", failure.message);
+			pg_destroy(pg);
+			return NULL;
+		}
+		pg->state = PG_CONNECTING; /* pg_step tells it */
+	}
+	return pg;
+}
+
+static bool is_ready(const struct pg *pg)
+{
+	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
+	return wanted.fd < 0 || poll(&wanted, 1, 0) != 0;
+}
+
+/*
+ * libpq offers no way to ask how many decrypted bytes GSSAPI holds, so that an event loop would
+ * wait for a socket that has nothing more to say.
+ */
+static bool finish_connecting(struct pg *pg, struct err *err)
+{
+	if (PQgssEncInUse(pg->connection)) {
+		pg->state = PG_LOST;
+		return err_set(err, ERR_CONFIG,
+		    "%s: connections with GSSAPI encryption are not supported; put "
+		    "gssencmode=disable, and sslmode=require for TLS, into the dsn",
+		    pg->place);
+	}
+	if (PQsetnonblocking(pg->connection, 1) != 0)
+		return pg_lose(pg, err);
+	PQsetErrorVerbosity(pg->connection, PQERRORS_DEFAULT);
+	free(pg->dsn);
+	pg->dsn = NULL;
+	pg->sqlstate[0] = '\0';
+	pg->state = PG_IDLE;
+	return true;
+}
+
+/* PQconnectPoll takes a socket that is still connecting for a connected one. */
+static bool step_connecting(struct pg *pg, struct err *err)
+{
+	if (PQstatus(pg->connection) != CONNECTION_BAD) {
+		if (!is_ready(pg))
+			return true;
+		pg->polling = PQconnectPoll(pg->connection);
+		note_place(pg);
+	}
+	if (PQstatus(pg->connection) == CONNECTION_BAD || pg->polling == PGRES_POLLING_FAILED)
+		return fail_connecting(pg, err);
+	return pg->polling == PGRES_POLLING_OK ? finish_connecting(pg, err) : true;
+}
+
+/* libpq's connect_timeout is for each host, in seconds, at least 2; 0 is none. */
+static int64_t connect_limit_ms(const struct pg *pg, int timeout_ms)
+{
+	int64_t limit = timeout_ms, seconds = 0, hosts = 1;
+	PQconninfoOption *options = PQconninfo(pg->connection);
+	if (!options)
+		return limit;
+	const char *timeout = option(options, "connect_timeout"), *host = option(options, "host");
+	for (; host && *host; host++)
+		hosts += *host == ',';
+	if (timeout && text_to_int64(timeout, 1, INT32_MAX, &seconds)) {
+		int64_t own = (seconds < 2 ? 2 : seconds) * 1000 * hosts;
+		limit = own < limit ? own : limit;
+	}
+	PQconninfoFree(options);
+	return limit;
+}
+
+struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err)
+{
+	struct pg *pg = pg_start(dsn, application, err);
+	if (!pg)
+		return NULL;
+	const int64_t limit = connect_limit_ms(pg, timeout_ms), end = clock_ms() + limit;
+	bool up = pg_step(pg, err);
+	while (up && pg->state == PG_CONNECTING) {
+		int64_t left = end - clock_ms();
+		if (left <= 0) {
+			up = err_set(
+			    err, ERR_RETRY, "%s: no answer within %d ms", pg->place, (int)limit);
+			break;
+		}
+		pg_wait(pg, (int)left);
+		up = pg_step(pg, err);
+	}
+	if (up)
+		return pg;
+	pg_destroy(pg);
+	return NULL;
+}
+
+void pg_destroy(struct pg *pg)
+{
+	if (!pg)
+		return;
+	PQclear(pg->answer);
+	PQfinish(pg->connection);
+	free(pg->dsn);
+	free(pg);
+}
+
+/* --- waiting and moving on ----------------------------------------------------------------- */
+
+enum pg_state pg_state(const struct pg *pg)
+{
+	return pg->state;
+}
+
+int pg_fd(const struct pg *pg)
+{
+	return PQsocket(pg->connection);
+}
+
+short pg_events(const struct pg *pg)
+{
+	switch (pg->state) {
+	case PG_CONNECTING:
+		return pg->polling == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
+	case PG_BUSY:
+		return (short)((pg->copying && !pg->drained ? 0 : POLLIN) |
+			       (pg->flushing ? POLLOUT : 0));
+	default:
+		return POLLIN;
+	}
+}
+
+void pg_wait(const struct pg *pg, int timeout_ms)
+{
+	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
+	if (wanted.fd >= 0)
+		poll(&wanted, 1, timeout_ms); /* EINTR: the callers' loops ask again */
+}
+
+bool pg_tls_holds_bytes(const struct pg *pg)
+{
+	SSL *tls = PQsslStruct(pg->connection, "OpenSSL");
+	return tls && SSL_pending(tls) > 0;
+}
+
+static bool step_idle(struct pg *pg, struct err *err)
+{
+	bool alive = PQconsumeInput(pg->connection);
+	(void)PQisBusy(pg->connection); /* parses: a FATAL comes to receive_notice */
+	return alive && !pg->farewell.message[0] ? true : pg_lose(pg, err);
+}
+
+static bool step_busy(struct pg *pg, struct err *err)
+{
+	if (pg->flushing) {
+		int left = PQflush(pg->connection);
+		if (left < 0)
+			return pg_lose(pg, err);
+		pg->flushing = left > 0;
+	}
+	bool reads = pg->copying ? pg->drained : PQisBusy(pg->connection);
+	if (!reads)
+		return true;
+	pg->drained = false;
+	return PQconsumeInput(pg->connection) ? true : pg_lose(pg, err);
+}
+
+bool pg_step(struct pg *pg, struct err *err)
+{
+	switch (pg->state) {
+	case PG_CONNECTING:
+		return step_connecting(pg, err);
+	case PG_IDLE:
+		return step_idle(pg, err);
+	case PG_BUSY:
+		return step_busy(pg, err);
+	default:
+		return pg_is_there(pg, err);
+	}
+}
+
+bool pg_is_there(const struct pg *pg, struct err *err)
+{
+	if (pg->state != PG_LOST)
+		return true;
+	return err_set(err, ERR_RETRY, "%s: the connection was lost before", pg->place);
+}
+
+bool pg_cancel(struct pg *pg, struct err *err)
+{
+	char message[256] = "out of memory";
+	if (!pg_is_there(pg, err))
+		return false;
+	PGcancel *cancel = PQgetCancel(pg->connection);
+	bool asked = cancel && PQcancel(cancel, message, sizeof message);
+	PQfreeCancel(cancel);
+	return asked ? true : err_set(err, ERR_RETRY, "%s: cancel: %s", pg->place, message);
+}
+
+const char *pg_sqlstate(const struct pg *pg)
+{
+	return pg->sqlstate;
+}
+
+int pg_server_version(const struct pg *pg)
+{
+	return PQserverVersion(pg->connection);
+}
+
+const char *pg_place(const struct pg *pg)
+{
+	return pg->place;
+}

@@ -1,0 +1,306 @@
+#include "pg_private.h"
+#include <assert.h>
+#include "text.h"
+
+struct pg_result {
+	PGresult *rows;
+};
+
+enum { FORMAT_TEXT, FORMAT_BINARY };
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+static bool may_send(struct pg *pg, struct err *err)
+{
+	if (!pg_is_there(pg, err))
+		return false;
+	assert(pg->state == PG_IDLE);
+	return true;
+}
+
+static bool sent(struct pg *pg, bool accepted, bool wants_copy, struct err *err)
+{
+	int left = accepted ? PQflush(pg->connection) : -1;
+	pg->sqlstate[0] = '\0';
+	pg->state = PG_BUSY;
+	pg->flushing = left > 0;
+	pg->wants_copy = wants_copy;
+	pg->copying = pg->drained = false;
+	return left < 0 ? pg_lose(pg, err) : true;
+}
+
+static bool send_statement(struct pg *pg, const char *sql, const struct pg_param *params, int count,
+    int format, struct err *err)
+{
+	if (!may_send(pg, err))
+		return false;
+	owned_text const char **values = xcalloc((size_t)count, sizeof *values);
+	for (int i = 0; i < count; i++)
+		values[i] = params[i].text;
+	bool accepted =
+	    PQsendQueryParams(pg->connection, sql, count, NULL, values, NULL, NULL, format);
+	return sent(pg, accepted, false, err);
+}
+
+static bool send_script(struct pg *pg, const char *script, bool wants_copy, struct err *err)
+{
+	return may_send(pg, err) && sent(pg, PQsendQuery(pg->connection, script), wants_copy, err);
+}
+
+bool pg_send(
+    struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
+{
+	return send_statement(pg, sql, params, count, FORMAT_BINARY, err);
+}
+
+bool pg_send_copy(struct pg *pg, const char *script, struct err *err)
+{
+	return send_script(pg, script, true, err);
+}
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+/* False: libpq has no whole result yet. NULL: the answer is over. */
+static bool take_result(struct pg *pg, PGresult **ret_result)
+{
+	while (PQisBusy(pg->connection)) {
+		if (!pg_tls_holds_bytes(pg) || !PQconsumeInput(pg->connection))
+			return false;
+	}
+	*ret_result = PQgetResult(pg->connection);
+	return true;
+}
+
+/* Nobody would feed or drain it: the connection is given up, the server rolls back. */
+static bool refuse_copy(struct pg *pg, struct err *err)
+{
+	pg->state = PG_LOST;
+	return err_set(err, ERR_FATAL, "%s: COPY has no place here", pg->place);
+}
+
+static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
+{
+	if (PQstatus(pg->connection) == CONNECTION_BAD)
+		return pg_lose(pg, err);
+	PGresult *answer = pg->answer;
+	pg->answer = NULL;
+	pg->state = PG_IDLE;
+	if (answer && pg_is_error(answer)) {
+		pg_report(pg, answer, err);
+		PQclear(answer);
+		return false;
+	}
+	*ret_answer = answer;
+	return true;
+}
+
+enum progress { WAITS, COPY_BEGINS, ENDED };
+
+/* Takes what has arrived. *ret_answer is set at ENDED. */
+static bool receive(
+    struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
+{
+	PGresult *result;
+	assert(pg->state == PG_BUSY);
+	*ret_progress = WAITS;
+	while (take_result(pg, &result)) {
+		if (!result) {
+			*ret_progress = ENDED;
+			return settle(pg, ret_answer, err);
+		}
+		ExecStatusType status = PQresultStatus(result);
+		bool out = status == PGRES_COPY_OUT;
+		if (!out && status != PGRES_COPY_IN && status != PGRES_COPY_BOTH) {
+			pg_keep_answer(pg, result);
+			continue;
+		}
+		PQclear(result);
+		if (!out || !pg->wants_copy)
+			return refuse_copy(pg, err);
+		*ret_progress = COPY_BEGINS;
+		return true;
+	}
+	return true;
+}
+
+static struct pg_result *make_result(PGresult *rows)
+{
+	struct pg_result *result = xmalloc(sizeof *result);
+	result->rows = rows;
+	return result;
+}
+
+bool pg_receive(struct pg *pg, bool *ret_done, struct pg_result **ret_result, struct err *err)
+{
+	enum progress progress = ENDED;
+	PGresult *answer = NULL;
+	bool good = pg_is_there(pg, err) && receive(pg, &progress, &answer, err);
+	*ret_done = !good || progress == ENDED;
+	*ret_result = good && progress == ENDED ? make_result(answer) : NULL;
+	return good;
+}
+
+/* --- COPY ---------------------------------------------------------------------------------- */
+
+static bool lose_row(struct pg *pg, struct err *err)
+{
+	pg->copying = false;
+	return pg_lose(pg, err);
+}
+
+/* COPY_ROW, COPY_WAIT, or COPY_END: of the rows, the answer follows. */
+static bool take_row(
+    struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *ret_length, struct err *err)
+{
+	for (;;) {
+		int length = PQgetCopyData(pg->connection, ret_row, 1);
+		if (length > 0) {
+			*ret_what = PG_COPY_ROW;
+			*ret_length = length;
+			return true;
+		}
+		if (length == -1) {
+			pg->copying = false;
+			*ret_what = PG_COPY_END;
+			return true;
+		}
+		if (length < 0)
+			return lose_row(pg, err);
+		if (!pg_tls_holds_bytes(pg)) {
+			pg->drained = true;
+			*ret_what = PG_COPY_WAIT;
+			return true;
+		}
+		if (!PQconsumeInput(pg->connection))
+			return lose_row(pg, err);
+	}
+}
+
+static bool end_copy(struct pg *pg, PGresult *answer, enum pg_copy *ret_what, struct err *err)
+{
+	PQclear(answer);
+	*ret_what = PG_COPY_END;
+	if (pg->wants_copy)
+		return err_set(err, ERR_FATAL, "%s: the script holds no COPY", pg->place);
+	return true;
+}
+
+bool pg_copy_next(
+    struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *ret_length, struct err *err)
+{
+	*ret_row = NULL;
+	*ret_length = 0;
+	if (!pg_is_there(pg, err))
+		return false;
+	for (;;) {
+		if (pg->copying) {
+			bool good = take_row(pg, ret_what, ret_row, ret_length, err);
+			if (!good || *ret_what != PG_COPY_END)
+				return good;
+		}
+		enum progress progress;
+		PGresult *answer = NULL;
+		if (!receive(pg, &progress, &answer, err))
+			return false;
+		if (progress == ENDED)
+			return end_copy(pg, answer, ret_what, err);
+		*ret_what = PG_COPY_WAIT;
+		if (progress == WAITS)
+			return true;
+		pg->copying = true;
+		pg->wants_copy = pg->drained = false; /* one COPY a script */
+	}
+}
+
+void pg_free_row(char *row)
+{
+	PQfreemem(row);
+}
+
+/* --- blocking ------------------------------------------------------------------------------ */
+
+static bool wait_for_answer(struct pg *pg, PGresult **ret_answer, struct err *err)
+{
+	enum progress progress;
+	for (;;) {
+		if (!receive(pg, &progress, ret_answer, err))
+			return false;
+		if (progress == ENDED)
+			return true;
+		pg_wait(pg, -1);
+		if (!pg_step(pg, err))
+			return false;
+	}
+}
+
+struct pg_result *pg_query(
+    struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
+{
+	PGresult *answer;
+	if (!send_statement(pg, sql, params, count, FORMAT_TEXT, err) ||
+	    !wait_for_answer(pg, &answer, err))
+		return NULL;
+	return make_result(answer);
+}
+
+bool pg_execute(
+    struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
+{
+	struct pg_result *result = pg_query(pg, sql, params, count, err);
+	pg_result_destroy(result);
+	return result != NULL;
+}
+
+bool pg_script(struct pg *pg, const char *sql, struct err *err)
+{
+	PGresult *answer;
+	if (!send_script(pg, sql, false, err) || !wait_for_answer(pg, &answer, err))
+		return false;
+	PQclear(answer);
+	return true;
+}
+
+/* --- results ------------------------------------------------------------------------------- */
+
+int pg_rows(const struct pg_result *result)
+{
+	return PQntuples(result->rows);
+}
+
+int pg_columns(const struct pg_result *result)
+{
+	return PQnfields(result->rows);
+}
+
+bool pg_is_null(const struct pg_result *result, int row, int column)
+{
+	return PQgetisnull(result->rows, row, column);
+}
+
+const char *pg_value(const struct pg_result *result, int row, int column)
+{
+	return PQgetvalue(result->rows, row, column);
+}
+
+int pg_length(const struct pg_result *result, int row, int column)
+{
+	return PQgetlength(result->rows, row, column);
+}
+
+int64_t pg_int(const struct pg_result *result, int row, int column)
+{
+	int64_t value = 0;
+	if (pg_is_null(result, row, column))
+		return 0;
+	bool number = text_to_int64(pg_value(result, row, column), INT64_MIN, INT64_MAX, &value);
+	assert(number);
+	return number ? value : 0;
+}
+
+void pg_result_destroy(struct pg_result *result)
+{
+	if (!result)
+		return;
+	PQclear(result->rows);
+	free(result);
+}
