@@ -74,7 +74,7 @@ struct config {
 	int kafka_count;
 	struct config_slot *slots;
 	int slot_count;
-	char *admin_listen; /* "host:port" or a port (on 127.0.0.1); "" means off, the default */
+	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	enum log_level log_level;
 	enum log_format log_format;
 };

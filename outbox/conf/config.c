@@ -1,0 +1,170 @@
+#include "config.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "config_source.h"
+#include "config_value.h"
+
+DEFINE_OWNED(struct config, config_destroy)
+
+static void add_property(struct config_kafka *kafka, const struct config_entry *entry)
+{
+	size_t size = (size_t)(kafka->property_count + 1) * sizeof *kafka->properties;
+
+	kafka->properties = xrealloc(kafka->properties, size);
+	kafka->properties[kafka->property_count++] =
+	    (struct config_property){.name = xstrdup(entry->key),
+		.value = xstrdup(entry->value),
+		.origin = xstrdup(entry->origin)};
+}
+
+/* A member that points to another section; sections that are referred to were built before. */
+static bool set_section(const struct config *config, void *item, const struct config_row *row,
+    const char *name, struct err *err)
+{
+	const char *word = config_kinds[row->refers].word;
+	const void *section = config_rows_item_named(config, row->refers, name);
+
+	if (!section)
+		return err_set(err, ERR_CONFIG,
+		    "there is no [%s \"%.63s\"]; declare it, or name one that is declared", word,
+		    name);
+	memcpy((char *)item + row->offset, &section, sizeof section);
+	return true;
+}
+
+static bool set_value(const struct config *config, const struct config_section *section, void *item,
+    const struct config_row *row, struct err *err)
+{
+	const struct config_entry *entry = config_source_entry(section, row->key);
+	const char *value = entry ? entry->value : row->default_value;
+	struct err reason;
+	bool done;
+
+	if (row->type == CONFIG_FILE)
+		return true;
+	done = row->type == CONFIG_SECTION ? set_section(config, item, row, value, &reason)
+					   : config_value_set(item, row, value, &reason);
+	return done || config_source_fail(err, entry ? entry->origin : section->origin, section,
+			   row->key, "%s", reason.message);
+}
+
+static bool set_item(
+    const struct config *config, const struct config_section *section, void *item, struct err *err)
+{
+	for (int i = 0; i < config_row_count; i++)
+		if (config_rows[i].kind == section->kind &&
+		    !set_value(config, section, item, &config_rows[i], err))
+			return false;
+	for (int i = 0; config_kinds[section->kind].open && i < section->count; i++)
+		add_property(item, &section->entries[i]);
+	return true;
+}
+
+/* The next element of the kind's list, which has room for all; or the configuration itself. */
+static void *next_item(struct config *config, const struct config_section *section)
+{
+	const struct config_kind_row *kind = &config_kinds[section->kind];
+	int number = config_rows_items(config, section->kind);
+	char **item;
+
+	if (!kind->size)
+		return config;
+	item = config_rows_item(config, section->kind, number++);
+	*item = xstrdup(section->name);
+	memcpy((char *)config + kind->count, &number, sizeof number);
+	return item;
+}
+
+static void make_room(struct config *config, const struct config_source *source, int kind)
+{
+	void *list = xcalloc((size_t)source->count, config_kinds[kind].size);
+
+	memcpy((char *)config + config_kinds[kind].list, &list, sizeof list);
+}
+
+static struct config *build(const struct config_source *source, struct err *err)
+{
+	OWNED(owned_config_destroy) struct config *config = xcalloc(1, sizeof *config);
+	struct config *built = config;
+
+	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
+		if (config_kinds[kind].size)
+			make_room(config, source, kind);
+		for (int i = 0; i < source->count; i++) {
+			const struct config_section *section = &source->sections[i];
+			if ((int)section->kind != kind)
+				continue;
+			if (!set_item(config, section, next_item(config, section), err))
+				return NULL;
+		}
+	}
+	for (int i = 0; i < config->slot_count; i++)
+		config->slots[i].origin =
+		    xstrdup(config_source_find(source, CONFIG_SLOT, config->slots[i].name)->origin);
+	config = NULL;
+	return built;
+}
+
+struct config *config_parse(
+    const char *name, const char *ini, char *const *environ_list, struct err *err)
+{
+	OWNED(config_source_finish) struct config_source source = {0};
+
+	if (!config_ini_read(&source, name, ini, err) ||
+	    !config_environ_apply(&source, environ_list, err) ||
+	    !config_secret_read(&source, environ_list, err))
+		return NULL;
+	return build(&source, err);
+}
+
+struct config *config_load(const char *path, struct err *err)
+{
+	owned_text char *ini = NULL;
+
+	if (!path)
+		return config_parse("", "", environ, err);
+	ini = config_source_read_file(path, err);
+	return ini ? config_parse(path, ini, environ, err) : NULL;
+}
+
+void config_destroy(struct config *config)
+{
+	if (!config)
+		return;
+	for (int i = 0; i < config_row_count; i++)
+		for (int k = 0; k < config_rows_items(config, config_rows[i].kind); k++)
+			config_value_free(
+			    config_rows_item(config, config_rows[i].kind, k), &config_rows[i]);
+	for (int i = 0; i < config->kafka_count; i++) {
+		struct config_kafka *kafka = &config->kafka[i];
+		for (int k = 0; k < kafka->property_count; k++) {
+			free(kafka->properties[k].name);
+			free(kafka->properties[k].value);
+			free(kafka->properties[k].origin);
+		}
+		free(kafka->properties);
+		free(kafka->name);
+	}
+	for (int i = 0; i < config->postgres_count; i++)
+		free(config->postgres[i].name);
+	for (int i = 0; i < config->slot_count; i++) {
+		free(config->slots[i].name);
+		free(config->slots[i].origin);
+	}
+	free(config->postgres);
+	free(config->kafka);
+	free(config->slots);
+	free(config);
+}
+
+const struct config_postgres *config_find_postgres(const struct config *config, const char *name)
+{
+	return config_rows_item_named(config, CONFIG_POSTGRES, name);
+}
+
+const struct config_slot *config_find_slot(const struct config *config, const char *name)
+{
+	return config_rows_item_named(config, CONFIG_SLOT, name);
+}

@@ -1,0 +1,74 @@
+#include <string.h>
+#include "config_rows.h"
+#include "config_value.h"
+
+static const char *item_name(enum config_kind kind, const void *item)
+{
+	return config_kinds[kind].size ? *(char *const *)item : NULL;
+}
+
+/* "slot.main.shards: restart to apply"; key NULL: of the whole section. */
+static void add_line(
+    struct text *out, enum config_kind kind, const char *name, const char *key, const char *what)
+{
+	text_addf(out, "%s%s%s%s%s: %srestart to apply\n", config_kinds[kind].word, name ? "." : "",
+	    name ? name : "", key ? "." : "", key ? key : "", what);
+}
+
+static const struct config_property *find_property(
+    const struct config_kafka *kafka, const char *name)
+{
+	for (int i = 0; i < kafka->property_count; i++)
+		if (strcmp(kafka->properties[i].name, name) == 0)
+			return &kafka->properties[i];
+	return NULL;
+}
+
+/* Properties of `from` that `to` has not, or, if `changed`, has with another value. */
+static void compare_properties(const struct config_kafka *from, const struct config_kafka *to,
+    bool changed, const char *what, struct text *out)
+{
+	for (int i = 0; i < from->property_count; i++) {
+		const struct config_property *here = &from->properties[i];
+		const struct config_property *there = find_property(to, here->name);
+		if (!there || (changed && strcmp(here->value, there->value) != 0))
+			add_line(out, CONFIG_KAFKA, from->name, here->name, there ? "" : what);
+	}
+}
+
+static void compare_items(
+    enum config_kind kind, const void *running, const void *fresh, struct text *out)
+{
+	for (int i = 0; i < config_row_count; i++) {
+		const struct config_row *row = &config_rows[i];
+		if (row->kind == kind && !row->reloadable &&
+		    !config_value_equal(running, fresh, row))
+			add_line(out, kind, item_name(kind, running), row->key, "");
+	}
+	if (kind != CONFIG_KAFKA)
+		return;
+	compare_properties(running, fresh, true, "removed, ", out);
+	compare_properties(fresh, running, false, "added, ", out);
+}
+
+void config_compare(
+    const struct config *running, const struct config *fresh, struct text *ret_fixed)
+{
+	for (int k = 0; k < CONFIG_KINDS; k++) {
+		enum config_kind kind = (enum config_kind)k;
+		for (int i = 0; i < config_rows_items(running, kind); i++) {
+			const void *item = config_rows_item(running, kind, i);
+			const char *name = item_name(kind, item);
+			const void *other = config_rows_item_named(fresh, kind, name);
+			if (other)
+				compare_items(kind, item, other, ret_fixed);
+			else
+				add_line(ret_fixed, kind, name, NULL, "removed, ");
+		}
+		for (int i = 0; i < config_rows_items(fresh, kind); i++) {
+			const char *name = item_name(kind, config_rows_item(fresh, kind, i));
+			if (!config_rows_item_named(running, kind, name))
+				add_line(ret_fixed, kind, name, NULL, "added, ");
+		}
+	}
+}

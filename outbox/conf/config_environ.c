@@ -1,0 +1,193 @@
+/* The environment over the file: OUTBOX_RELAY_<SECTION>_<KEY> and DATABASE_URL. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "config_source.h"
+
+static const char prefix[] = "OUTBOX_RELAY_";
+
+/* Read by the program itself, or by the fault points of a test build. */
+static const char *const reserved[] = {
+    "OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_FAULT", "OUTBOX_RELAY_FAULT_LIST"};
+
+static bool is_reserved(const char *variable)
+{
+	for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+		if (strcmp(reserved[i], variable) == 0)
+			return true;
+	return false;
+}
+
+const char *config_environ_get(char *const *environ_list, const char *variable)
+{
+	size_t length = strlen(variable);
+
+	for (; *environ_list; environ_list++)
+		if (strncmp(*environ_list, variable, length) == 0 && (*environ_list)[length] == '=')
+			return *environ_list + length + 1;
+	return NULL;
+}
+
+/* Behind `word` as a variable spells it (poll.busy-x is POLL_BUSY_X); NULL: it does not begin so.
+ */
+static const char *skip_word(const char *variable, const char *word)
+{
+	for (; *word; word++, variable++) {
+		char spelled = strchr(".-", *word) ? '_' : (char)toupper((unsigned char)*word);
+		if (*variable != spelled)
+			return NULL;
+	}
+	return variable;
+}
+
+/* Behind WORD_; NULL as well when nothing follows. */
+static const char *skip_part(const char *variable, const char *word)
+{
+	const char *behind = skip_word(variable, word);
+
+	return behind && behind[0] == '_' && behind[1] ? behind + 1 : NULL;
+}
+
+/* BOOTSTRAP_SERVERS is bootstrap.servers, SASL_PASSWORD_FILE is sasl.password_file. */
+static char *property_name(const char *variable)
+{
+	char *name = xstrdup(variable);
+	size_t length = strlen(name);
+
+	for (char *at = name; *at; at++)
+		*at = *at == '_' ? '.' : (char)tolower((unsigned char)*at);
+	if (length > 5 && strcmp(name + length - 5, ".file") == 0)
+		name[length - 5] = '_';
+	return name;
+}
+
+/* The key that the rest of a variable spells; malloc'ed, NULL: none. */
+static char *find_key(enum config_kind kind, const char *variable)
+{
+	if (config_kinds[kind].open)
+		return property_name(variable);
+	for (int i = 0; i < config_row_count; i++) {
+		const char *behind = skip_word(variable, config_rows[i].key);
+		if (config_rows[i].kind == kind && behind && !*behind)
+			return xstrdup(config_rows[i].key);
+	}
+	return NULL;
+}
+
+static void put(
+    struct config_section *section, const char *key, const char *value, const char *variable)
+{
+	owned_text char *other = config_source_other_key(key);
+	struct config_entry *before = config_source_entry(section, other);
+
+	if (before && !before->from_environ)
+		config_source_remove(section, before);
+	config_source_put(section, key, value, variable, true);
+}
+
+/* For the section "main", which need not be in the file. */
+static bool apply_to_main(struct config_source *source, enum config_kind kind, const char *key,
+    const char *variable, const char *value, struct err *err)
+{
+	struct config_section *section = config_source_find(source, kind, "main");
+
+	if (!section && kind == CONFIG_SLOT && config_source_find(source, kind, NULL))
+		return err_set(err, ERR_CONFIG,
+		    "%s: the file declares slots, but not [slot \"main\"]; name the slot, as in "
+		    "OUTBOX_RELAY_SLOT_<NAME>_<KEY>",
+		    variable);
+	if (!section)
+		section = config_source_add(source, kind, "main", variable);
+	put(section, key, value, variable);
+	return true;
+}
+
+static bool refuse(struct err *err, const char *variable)
+{
+	return err_set(err, ERR_CONFIG,
+	    "%s: no setting has this variable; unset it, or correct it to "
+	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>",
+	    variable);
+}
+
+/* The key, when the rest of a variable begins with the name of this section. */
+static char *find_named_key(
+    const struct config_section *section, enum config_kind kind, const char *rest)
+{
+	const char *behind = skip_part(rest, section->name);
+
+	if (section->kind != kind || !config_kinds[kind].size || !behind)
+		return NULL;
+	return find_key(kind, behind);
+}
+
+static bool apply_to_kind(struct config_source *source, enum config_kind kind, const char *rest,
+    const char *variable, const char *value, struct err *err)
+{
+	struct config_section *section = NULL;
+	owned_text char *key = NULL;
+
+	for (int i = 0; i < source->count; i++) {
+		char *found = find_named_key(&source->sections[i], kind, rest);
+		if (found && section) {
+			free(found);
+			return err_set(err, ERR_CONFIG,
+			    "%s: means [%s \"%s\"] as well as [%s \"%s\"]; rename one of them",
+			    variable, config_kinds[kind].word, section->name,
+			    config_kinds[kind].word, source->sections[i].name);
+		}
+		if (found) {
+			section = &source->sections[i];
+			key = found;
+		}
+	}
+	if (section) {
+		put(section, key, value, variable);
+		return true;
+	}
+	key = find_key(kind, rest);
+	return key ? apply_to_main(source, kind, key, variable, value, err) : refuse(err, variable);
+}
+
+static bool apply(struct config_source *source, const char *assignment, struct err *err)
+{
+	const char *equals = strchr(assignment, '=');
+	owned_text char *variable = NULL;
+
+	if (!equals || !text_starts(assignment, prefix))
+		return true;
+	variable = xformat("%.*s", (int)(equals - assignment), assignment);
+	if (is_reserved(variable))
+		return true;
+	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
+		const char *rest = skip_part(variable + sizeof prefix - 1, config_kinds[kind].word);
+		if (rest)
+			return apply_to_kind(
+			    source, (enum config_kind)kind, rest, variable, equals + 1, err);
+	}
+	return refuse(err, variable);
+}
+
+/* What is not declared at all exists once under the name "main". */
+static void add_defaults(struct config_source *source, const char *database_url)
+{
+	struct config_section *section;
+
+	for (int kind = 0; kind < CONFIG_KINDS; kind++)
+		if (!config_source_find(source, (enum config_kind)kind, NULL))
+			config_source_add(source, (enum config_kind)kind, "main", "default");
+	section = config_source_find(source, CONFIG_POSTGRES, "main");
+	if (section && database_url && !config_source_has_value(section, "dsn") &&
+	    !config_source_has_value(section, "dsn_file"))
+		put(section, "dsn", database_url, "DATABASE_URL");
+}
+
+bool config_environ_apply(struct config_source *source, char *const *environ_list, struct err *err)
+{
+	for (char *const *at = environ_list; *at; at++)
+		if (!apply(source, *at, err))
+			return false;
+	add_defaults(source, config_environ_get(environ_list, "DATABASE_URL"));
+	return true;
+}

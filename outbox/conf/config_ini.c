@@ -1,0 +1,202 @@
+/* The file, by libinih. What it does not tell, lines and empty sections, the reader sees itself. */
+#include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "cleanup.h"
+#include "config_source.h"
+
+enum { NAME_LENGTH = 63, LINE_SIZE = 64 << 10 };
+
+/* One pass over the text: libinih asks for lines and hands back keys and values. */
+struct reader {
+	struct config_source *source;
+	struct config_section *section; /* the last one begun */
+	const char *name, *rest;
+	int line;
+	bool failed;
+	struct err *err;
+};
+
+__attribute__((format(printf, 2, 3))) static bool fail(
+    struct reader *reader, const char *format, ...)
+{
+	char message[sizeof reader->err->message];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof message, format, args);
+	va_end(args);
+	reader->failed = true;
+	return err_set(reader->err, ERR_CONFIG, "%s:%d: %s", reader->name, reader->line, message);
+}
+
+static bool find_kind(const char *word, enum config_kind *ret_kind)
+{
+	for (int kind = 0; kind < CONFIG_KINDS; kind++)
+		if (strcmp(config_kinds[kind].word, word) == 0) {
+			*ret_kind = (enum config_kind)kind;
+			return true;
+		}
+	return false;
+}
+
+static bool refuse_kind(struct reader *reader, const char *word)
+{
+	struct text known = {0};
+
+	for (int kind = 0; kind < CONFIG_KINDS; kind++)
+		text_addf(&known, "%s[%s]", kind ? ", " : "", config_kinds[kind].word);
+	fail(reader, "unknown section [%.40s]; there are %s", word, known.data);
+	text_finish(&known);
+	return false;
+}
+
+static bool declare(struct reader *reader, const char *word, const char *name)
+{
+	struct config_section *before;
+	owned_text char *origin = xformat("%s:%d", reader->name, reader->line);
+	enum config_kind kind;
+
+	if (!find_kind(word, &kind))
+		return refuse_kind(reader, word);
+	if (*name && !config_kinds[kind].size)
+		return fail(reader, "[%s] takes no name; write [%s]", word, word);
+	if (!*name)
+		name = "main";
+	before = config_source_find(reader->source, kind, name);
+	reader->section = before ? before : config_source_add(reader->source, kind, name, origin);
+	if (!before)
+		return true;
+	reader->failed = true;
+	return config_source_fail(reader->err, origin, before, NULL,
+	    "duplicate section, already at %s; keep one of them", before->origin);
+}
+
+static const char *skip_blanks(const char *at)
+{
+	return at + strspn(at, " \t\r");
+}
+
+/* [word] or [word "name"]. libinih would cut it to 49 bytes and be silent about an empty one. */
+static bool begin_section(struct reader *reader, const char *line)
+{
+	static const char letters[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+	owned_text char *word = NULL, *name = NULL;
+	size_t length;
+
+	line = skip_blanks(line + 1);
+	length = strspn(line, letters);
+	word = xformat("%.*s", (int)length, line);
+	line = skip_blanks(line + length);
+	if (*line == '"') {
+		length = strspn(++line, letters);
+		if (length == 0 || length > NAME_LENGTH || line[length] != '"')
+			return fail(reader,
+			    "a section's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' "
+			    "and '-', in double quotes",
+			    NAME_LENGTH);
+		name = xformat("%.*s", (int)length, line);
+		line = skip_blanks(line + length + 1);
+	}
+	if (!*word || *line != ']' || !strchr(";#", *skip_blanks(line + 1)))
+		return fail(reader, "write a section as [slot] or [slot \"name\"]");
+	return declare(reader, word, name ? name : "");
+}
+
+/*
+ * The reader of libinih, like fgets. Blanks before a line go, so that an indented line is never
+ * taken for the continuation of the one before.
+ */
+static char *next_line(char *buffer, int size, void *user)
+{
+	struct reader *reader = user;
+	const char *line = reader->rest;
+	size_t length = strcspn(line, "\n");
+
+	if (reader->failed || !*line)
+		return NULL;
+	reader->line++;
+	reader->rest += length + (line[length] == '\n');
+	length -= strspn(line, " \t\r") < length ? strspn(line, " \t\r") : length;
+	line = skip_blanks(line);
+	if (length + 2 > (size_t)size) {
+		fail(reader,
+		    "the line is longer than %d bytes; put the value in a file and use "
+		    "the key with _file",
+		    size - 2);
+		return NULL;
+	}
+	memcpy(buffer, line, length);
+	buffer[length] = '\0';
+	if (*buffer == '[' && !begin_section(reader, buffer))
+		return NULL;
+	return buffer;
+}
+
+static bool refuse_key(struct reader *reader, const char *origin, const char *key)
+{
+	const char *word = config_kinds[reader->section->kind].word;
+	struct text known = {0};
+
+	for (int i = 0; i < config_row_count; i++)
+		if (config_rows[i].kind == reader->section->kind)
+			text_addf(&known, "%s%s", known.length ? ", " : "", config_rows[i].key);
+	reader->failed = true;
+	config_source_fail(reader->err, origin, reader->section, key, "unknown key; [%s] has %s",
+	    word, known.data);
+	text_finish(&known);
+	return false;
+}
+
+/* The handler of libinih; its `section` is not used, being cut off when long. */
+static int take(void *user, const char *section, const char *key, const char *value)
+{
+	struct reader *reader = user;
+	owned_text char *origin = xformat("%s:%d", reader->name, reader->line);
+	const struct config_entry *before;
+
+	(void)section;
+	if (reader->failed)
+		return 0;
+	if (!reader->section)
+		return fail(reader,
+		    "%.60s: a key before the first section; write [slot] or another "
+		    "section above it",
+		    key);
+	if (!*key)
+		return fail(reader, "a value without a key; write key = value");
+	if (!config_kinds[reader->section->kind].open &&
+	    !config_rows_find(reader->section->kind, key))
+		return refuse_key(reader, origin, key);
+	before = config_source_entry(reader->section, key);
+	if (before) {
+		reader->failed = true;
+		return config_source_fail(reader->err, origin, reader->section, key,
+		    "duplicate key, already at %s; keep one of them", before->origin);
+	}
+	config_source_put(reader->section, key, value, origin, false);
+	return 1;
+}
+
+bool config_ini_read(
+    struct config_source *source, const char *name, const char *ini, struct err *err)
+{
+	struct reader reader = {.source = source, .name = name, .rest = ini, .err = err};
+	int first_bad;
+
+#ifdef INIH_SETTINGS /* where lines of 200 bytes need not be the limit */
+	ini_use_stack = false;
+	ini_initial_alloc = ini_max_line = LINE_SIZE;
+#endif
+	if (text_starts(ini, "\xef\xbb\xbf"))
+		reader.rest += 3;
+	first_bad = ini_parse_stream(next_line, &reader, take, &reader);
+	if (first_bad == 0 && !reader.failed)
+		return true;
+	if (reader.failed && (first_bad <= 0 || first_bad >= reader.line))
+		return false;
+	reader.line = first_bad;
+	return fail(&reader, "neither a [section] nor key = value");
+}

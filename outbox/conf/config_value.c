@@ -1,0 +1,236 @@
+#include "config_value.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCHEMA_LENGTH = 40 };
+
+struct unit {
+	const char *word;
+	int64_t factor;
+};
+static const struct unit duration_units[] = {
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {NULL}};
+static const struct unit byte_units[] = {{"B", 1}, {"kB", 1000}, {"KiB", 1 << 10}, {"MB", 1000000},
+    {"MiB", 1 << 20}, {"GB", 1000000000}, {"GiB", 1 << 30}, {NULL}};
+static const struct unit no_units[] = {{"", 1}, {NULL}};
+
+static const struct {
+	const char *noun;
+	const struct unit *units;
+} numbers[] = {
+    [CONFIG_INTEGER] = {"whole number", no_units},
+    [CONFIG_DURATION] = {"duration", duration_units},
+    [CONFIG_BYTES] = {"size", byte_units},
+};
+
+static char **text_at(const void *item, const struct config_row *row)
+{
+	return (char **)((const char *)item + row->offset);
+}
+
+static int64_t *number_at(const void *item, const struct config_row *row)
+{
+	return (int64_t *)((const char *)item + row->offset);
+}
+
+static void replace(void *item, const struct config_row *row, char *text)
+{
+	free(*text_at(item, row));
+	*text_at(item, row) = text;
+}
+
+static void add_number(struct text *out, const struct config_row *row, int64_t number)
+{
+	const struct unit *best = numbers[row->type].units;
+
+	for (const struct unit *unit = best; unit->word; unit++)
+		if (number % unit->factor == 0)
+			best = unit;
+	text_addf(out, "%lld%s", (long long)(number / best->factor), number ? best->word : "");
+}
+
+void config_value_describe(struct text *out, const struct config_row *row)
+{
+	switch (row->type) {
+	case CONFIG_INTEGER:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES:
+		add_number(out, row, row->low);
+		text_add(out, " to ");
+		add_number(out, row, row->high);
+		break;
+	case CONFIG_CHOICE:
+		for (int i = 0; row->choices[i]; i++)
+			text_addf(out, "%s%s", i ? " | " : "", row->choices[i]);
+		break;
+	case CONFIG_SCHEMA:
+		text_addf(out, "up to %d of a-z, 0-9 and _, beginning with neither a digit nor pg_",
+		    SCHEMA_LENGTH);
+		break;
+	case CONFIG_ADDRESS:
+		text_add(out, "host:port or port");
+		break;
+	case CONFIG_SECTION:
+		text_addf(out, "the name of a [%s] section", config_kinds[row->refers].word);
+		break;
+	case CONFIG_FILE:
+		text_add(out, "path");
+		break;
+	case CONFIG_TEXT:
+		text_add(out, "text");
+		break;
+	}
+}
+
+static bool refuse(
+    struct err *err, const char *text, const char *what, const struct config_row *row)
+{
+	return err_set(
+	    err, ERR_CONFIG, "'%.40s' %s; write for example %s", text, what, row->default_value);
+}
+
+static bool refuse_range(struct err *err, const char *text, const struct config_row *row)
+{
+	struct text range = {0};
+
+	config_value_describe(&range, row);
+	err_set(err, ERR_CONFIG, "'%.40s' is out of range; write %s", text, range.data);
+	text_finish(&range);
+	return false;
+}
+
+static bool set_number(void *item, const struct config_row *row, const char *text, struct err *err)
+{
+	const struct unit *unit = numbers[row->type].units;
+	size_t digits = strspn(text, "0123456789");
+	int64_t number;
+	char figures[20], what[40];
+
+	snprintf(what, sizeof what, "is not a %s", numbers[row->type].noun);
+	if (digits == 0)
+		return refuse(err, text, what, row);
+	snprintf(figures, sizeof figures, "%.*s", (int)(digits < 19 ? digits : 19), text);
+	if (!text_to_int64(figures, 0, INT64_MAX, &number) || digits > 18)
+		return refuse_range(err, text, row);
+	if (!text[digits] && number != 0 && unit != no_units)
+		return refuse(err, text, "has no unit", row);
+	while (unit->word && strcmp(unit->word, text + digits) != 0)
+		unit++;
+	if (!unit->word && text[digits])
+		return refuse(err, text, what, row);
+	if (__builtin_mul_overflow(number, unit->word ? unit->factor : 0, &number) ||
+	    number < row->low || number > row->high)
+		return refuse_range(err, text, row);
+	*number_at(item, row) = number;
+	return true;
+}
+
+static bool set_choice(void *item, const struct config_row *row, const char *text, struct err *err)
+{
+	struct text known = {0};
+
+	for (int i = 0; row->choices[i]; i++)
+		if (strcmp(row->choices[i], text) == 0) {
+			memcpy((char *)item + row->offset, &i, sizeof i);
+			return true;
+		}
+	config_value_describe(&known, row);
+	err_set(err, ERR_CONFIG, "'%.40s' is not a choice; write %s", text, known.data);
+	text_finish(&known);
+	return false;
+}
+
+static bool set_schema(void *item, const struct config_row *row, const char *text, struct err *err)
+{
+	struct text rule = {0};
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	if (!text[length] && length > 0 && length <= SCHEMA_LENGTH &&
+	    strchr("0123456789", *text) == NULL && !text_starts(text, "pg_")) {
+		replace(item, row, xstrdup(text));
+		return true;
+	}
+	config_value_describe(&rule, row);
+	err_set(err, ERR_CONFIG, "'%.40s' is not a schema name; write %s", text, rule.data);
+	text_finish(&rule);
+	return false;
+}
+
+/* An IPv6 address stands in brackets, so the last colon is the one before the port. */
+static bool set_address(void *item, const struct config_row *row, const char *text, struct err *err)
+{
+	const char *colon = strrchr(text, ':');
+	const char *port = colon ? colon + 1 : text;
+	size_t host = colon ? (size_t)(colon - text) : 0;
+	bool bracketed = host > 2 && text[0] == '[' && text[host - 1] == ']';
+	int64_t number;
+
+	if (*text && (!text_to_int64(port, 0, 65535, &number) || (colon && host == 0) ||
+			 (!bracketed && memchr(text, ':', host)) || strpbrk(text, " \t/")))
+		return err_set(err, ERR_CONFIG,
+		    "'%.40s' is neither a port nor host:port; write for example 127.0.0.1:9187",
+		    text);
+	replace(item, row, xformat("%s%s", *text && !colon ? "127.0.0.1:" : "", text));
+	return true;
+}
+
+bool config_value_set(void *item, const struct config_row *row, const char *text, struct err *err)
+{
+	switch (row->type) {
+	case CONFIG_TEXT:
+		replace(item, row, xstrdup(text));
+		return true;
+	case CONFIG_SCHEMA:
+		return set_schema(item, row, text, err);
+	case CONFIG_ADDRESS:
+		return set_address(item, row, text, err);
+	case CONFIG_INTEGER:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES:
+		return set_number(item, row, text, err);
+	case CONFIG_CHOICE:
+		return set_choice(item, row, text, err);
+	case CONFIG_SECTION:
+	case CONFIG_FILE:
+		break;
+	}
+	assert(!"a reference or a file has no value of its own");
+	return false;
+}
+
+static bool is_text(const struct config_row *row)
+{
+	return row->type == CONFIG_TEXT || row->type == CONFIG_SCHEMA ||
+	       row->type == CONFIG_ADDRESS;
+}
+
+void config_value_free(void *item, const struct config_row *row)
+{
+	if (is_text(row))
+		replace(item, row, NULL);
+}
+
+/* The name of the section that a member points to; a named struct begins with its name. */
+static const char *section_name(const void *item, const struct config_row *row)
+{
+	const void *section;
+
+	memcpy(&section, (const char *)item + row->offset, sizeof section);
+	return *(char *const *)section;
+}
+
+bool config_value_equal(const void *a, const void *b, const struct config_row *row)
+{
+	if (row->type == CONFIG_FILE)
+		return true;
+	if (row->type == CONFIG_CHOICE)
+		return memcmp((const char *)a + row->offset, (const char *)b + row->offset,
+			   sizeof(int)) == 0;
+	if (is_text(row))
+		return text_equal(*text_at(a, row), *text_at(b, row));
+	if (row->type == CONFIG_SECTION)
+		return text_equal(section_name(a, row), section_name(b, row));
+	return *number_at(a, row) == *number_at(b, row);
+}
