@@ -1,0 +1,167 @@
+#include "message.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "text.h"
+
+/* Microseconds from 1970-01-01 to 2000-01-01, where a binary timestamptz begins. */
+#define POSTGRES_EPOCH_US 946684800000000LL
+
+static bool has_length(const struct copy_field *field, int32_t length)
+{
+	return field->data && field->length == length;
+}
+
+/* Fields in the order of MESSAGE_FIELDS; the widths are those of the binary send functions. */
+static bool from_fields(const struct copy_field *fields, struct message *ret_message,
+    struct err *err)
+{
+	if (!has_length(&fields[0], 8) || !has_length(&fields[1], 8) ||
+	    !has_length(&fields[2], 16) || !fields[3].data ||
+	    (fields[7].data && fields[7].length != 4))
+		return err_set(err, ERR_FATAL,
+		    "a row of the message table has columns of unexpected types; is the schema "
+		    "the one that `outbox-relay migrate up` made?");
+	ret_message->id = copy_int64(fields[0].data);
+	ret_message->created_us = copy_int64(fields[1].data) + POSTGRES_EPOCH_US;
+	ret_message->event_id = fields[2].data;
+	ret_message->topic = fields[3].data;
+	ret_message->topic_length = fields[3].length;
+	ret_message->key = fields[4].data;
+	ret_message->key_length = fields[4].data ? fields[4].length : 0;
+	ret_message->payload = fields[5].data;
+	ret_message->payload_length = fields[5].data ? fields[5].length : 0;
+	ret_message->headers = fields[6].data;
+	ret_message->headers_length = fields[6].data ? fields[6].length : 0;
+	ret_message->partition = fields[7].data ? copy_int32(fields[7].data) : -1;
+	return true;
+}
+
+bool message_from_copy(char *row, int length, bool first, struct message *ret_message,
+    enum copy_kind *ret_kind, struct err *err)
+{
+	struct copy_field fields[MESSAGE_FIELDS];
+	*ret_message = (struct message){.block = row, .bytes = length};
+	if (copy_parse(row, length, first, fields, MESSAGE_FIELDS, ret_kind, err) &&
+	    (*ret_kind == COPY_TRAILER || from_fields(fields, ret_message, err))) {
+		if (*ret_kind == COPY_TRAILER)
+			message_release(ret_message);
+		return true;
+	}
+	message_release(ret_message);
+	return false;
+}
+
+bool message_from_result(const struct pg_result *result, int row, int column,
+    struct message *ret_message, struct err *err)
+{
+	struct copy_field fields[MESSAGE_FIELDS];
+	size_t bytes = 0;
+	for (int i = 0; i < MESSAGE_FIELDS; i++)
+		bytes += (size_t)pg_length(result, row, column + i);
+	char *block = xmalloc(bytes);
+	char *at = block;
+	for (int i = 0; i < MESSAGE_FIELDS; i++) {
+		int length = pg_length(result, row, column + i);
+		bool null = pg_is_null(result, row, column + i);
+		fields[i] = (struct copy_field){null ? NULL : at, length};
+		memcpy(at, pg_value(result, row, column + i), (size_t)length);
+		at += length;
+	}
+	*ret_message = (struct message){.block = block, .bytes = (int32_t)bytes};
+	if (from_fields(fields, ret_message, err))
+		return true;
+	message_release(ret_message);
+	return false;
+}
+
+void message_release(struct message *message)
+{
+	pg_free_row(message->block);
+	message->block = NULL;
+}
+
+struct header_sink {
+	void (*see)(void *context, const char *name, const void *value, size_t length);
+	void *context;
+};
+
+/* A value is a string, null, {"base64": "…"}, or another scalar in its JSON text. */
+static bool see_header(const struct header_sink *sink, const char *name, json_t *value)
+{
+	json_t *base64 = json_object_size(value) == 1 ? json_object_get(value, "base64") : NULL;
+	if (json_is_null(value)) {
+		sink->see(sink->context, name, NULL, 0);
+	} else if (json_is_string(value)) {
+		sink->see(sink->context, name, json_string_value(value),
+		    json_string_length(value));
+	} else if (json_is_string(base64)) {
+		owned_text void *bytes = NULL;
+		size_t length;
+		if (!text_base64_decode(json_string_value(base64), json_string_length(base64),
+			&bytes, &length))
+			return false;
+		sink->see(sink->context, name, bytes, length);
+	} else if (json_is_number(value) || json_is_boolean(value)) {
+		owned_text char *text = json_dumps(value, JSON_ENCODE_ANY);
+		sink->see(sink->context, name, text, strlen(text));
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static bool see_headers(const struct header_sink *sink, json_t *headers)
+{
+	const char *name;
+	json_t *value;
+	size_t index;
+	if (json_is_object(headers)) {
+		json_object_foreach(headers, name, value)
+		{
+			if (!see_header(sink, name, value))
+				return false;
+		}
+		return true;
+	}
+	json_array_foreach(headers, index, value)
+	{
+		json_t *item_name = json_array_get(value, 0);
+		if (json_array_size(value) != 2 || !json_is_string(item_name) ||
+		    !see_header(sink, json_string_value(item_name), json_array_get(value, 1)))
+			return false;
+	}
+	return json_is_array(headers);
+}
+
+bool message_headers(const struct message *message,
+    void (*see)(void *context, const char *name, const void *value, size_t length), void *context,
+    struct err *err)
+{
+	if (!message->headers)
+		return true;
+	const struct header_sink sink = {see, context};
+	json_error_t problem;
+	json_t *headers = json_loadb(message->headers, (size_t)message->headers_length,
+	    JSON_ALLOW_NUL, &problem);
+	bool good = headers && see_headers(&sink, headers);
+	json_decref(headers);
+	if (!good)
+		return err_set(err, ERR_REJECT,
+		    "headers of row %lld are neither an object nor an array of [name, value]",
+		    (long long)message->id);
+	return true;
+}
+
+void message_uuid_text(const char uuid[16], char text[MESSAGE_UUID_TEXT])
+{
+	static const char digits[] = "0123456789abcdef";
+	for (int i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*text++ = '-';
+		*text++ = digits[(unsigned char)uuid[i] >> 4];
+		*text++ = digits[(unsigned char)uuid[i] & 15];
+	}
+}

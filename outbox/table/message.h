@@ -1,0 +1,46 @@
+#pragma once
+/*
+ * One row of outbox.message in memory, as it came in binary form: either a row of a COPY, whose buffer
+ * it takes over, or a row of a result, which is copied once. All pointers go into `block`.
+ */
+#include <stdint.h>
+#include "copy_binary.h"
+#include "pg.h"
+
+enum { MESSAGE_FIELDS = 8 }; /* id created_at event_id topic key payload headers partition */
+
+struct message {
+	char *block; /* owned; message_release frees it */
+	int64_t id;
+	int64_t created_us;   /* since 1970, UTC */
+	const char *event_id; /* 16 bytes */
+	const char *topic;    /* not NUL-terminated */
+	const char *key;      /* NULL: null key */
+	const char *payload;  /* NULL: tombstone */
+	const char *headers;  /* JSON text; NULL: none */
+	int32_t topic_length, key_length, payload_length, headers_length;
+	int32_t partition;    /* -1: by key */
+	int32_t bytes;        /* of the block */
+};
+
+/* Takes over `row` (from pg_copy_next), also when it fails. */
+bool message_from_copy(char *row, int length, bool first, struct message *ret_message,
+    enum copy_kind *ret_kind, struct err *err) MUST_CHECK;
+
+/* Copies row `row` of a binary result whose message columns begin at `column`. */
+bool message_from_result(const struct pg_result *result, int row, int column,
+    struct message *ret_message, struct err *err) MUST_CHECK;
+
+void message_release(struct message *message);
+
+/*
+ * Calls `see` for each application header in order; value NULL is a null value. The form was checked
+ * when the row was inserted (constraint headers…); ERR_REJECT if it is wrong all the same.
+ */
+bool message_headers(const struct message *message,
+    void (*see)(void *context, const char *name, const void *value, size_t length), void *context,
+    struct err *err) MUST_CHECK;
+
+#define MESSAGE_UUID_TEXT 36
+/* Canonical lower-case text of a 16-byte uuid, no NUL. */
+void message_uuid_text(const char uuid[16], char text[MESSAGE_UUID_TEXT]);

@@ -1,0 +1,320 @@
+-- oldest-program: 0.1.0
+-- Slots and their one log: progress, lease and fence in the same insert.
+--
+-- A slot is a named reader of outbox.message. Its whole state is the newest row of outbox.log for
+-- each of its shards; rows are only ever inserted, n is dense, and the row n is made from the row
+-- n - 1 with the nonce that its writer put there. Whoever fails to insert has lost the shard.
+--
+-- ticks[1] is the acknowledged snapshot, number first_tick: everything visible in it is published.
+-- ticks[k + 1] is the snapshot of the k-th open window, number first_tick + k: the rows visible in it
+-- and not in ticks[k], ordered by id. In the first open window the rows up to acked_id are published.
+
+create table outbox.slot (
+	name text collate "C" primary key
+		constraint slot_name_is_lower_case_letters_digits_dash_underscore
+		check (name ~ '^[a-z0-9_-]{1,40}$'),
+	shards int not null constraint shards_are_1_to_64 check (shards between 1 and 64),
+	-- a split under way: no window opens beyond drain_to; null drain_to: none opens at all
+	split_to int constraint split_to_is_1_to_64 check (split_to between 1 and 64),
+	drain_to pg_snapshot,
+	created_at timestamptz not null default clock_timestamp()
+);
+
+create table outbox.log (
+	slot text collate "C" not null,
+	shard int not null,
+	n bigint not null,
+	epoch bigint not null,
+	nonce bigint not null,
+	owner text not null,
+	lease_until timestamptz not null,
+	first_tick bigint not null,
+	acked_id bigint not null,
+	ticks pg_snapshot[] not null,
+	-- {"topic": [partition count, {"partition": last acknowledged offset}]}, touched since the row
+	-- before; complete in every 64th row and in the row of a take-over
+	destinations jsonb not null,
+	written_at timestamptz not null default clock_timestamp(),
+	txid xid8 not null default pg_current_xact_id(),
+	timeline int not null,
+	system_identifier bigint not null,
+	primary key (slot, shard, n)
+) partition by range (slot, shard, n);
+
+create function outbox.timeline() returns int
+language sql volatile as $$
+	select ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
+$$;
+comment on function outbox.timeline() is
+	'The timeline the server writes now. Fails on a standby, which must not be read from.';
+
+create function outbox.shard_of(key bytea, shards int) returns int
+language sql immutable parallel safe as $$
+	select case when shards = 1 or key is null then 0
+		else (('x' || substr(md5(key), 1, 8))::bit(32)::bigint % shards)::int end
+$$;
+comment on function outbox.shard_of(bytea, int) is
+	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
+
+-- All known destinations of a shard: the rows since the last complete one, merged.
+create function outbox.destinations(of_slot text, of_shard int) returns jsonb
+language sql stable as $$
+	with recent as (
+		select l.n, l.destinations from outbox.log l
+		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 65
+	), topics as (
+		select distinct on (t.key) t.key as topic, t.value -> 0 as partitions
+		from recent, jsonb_each(recent.destinations) t order by t.key, recent.n desc
+	), offsets as (
+		select distinct on (t.key, o.key) t.key as topic, o.key as partition, o.value as at
+		from recent, jsonb_each(recent.destinations) t, jsonb_each(t.value -> 1) o
+		order by t.key, o.key, recent.n desc
+	)
+	select coalesce(jsonb_object_agg(t.topic, jsonb_build_array(t.partitions, coalesce(
+		(select jsonb_object_agg(o.partition, o.at) from offsets o where o.topic = t.topic),
+		'{}'::jsonb))), '{}'::jsonb)
+	from topics t
+$$;
+
+-- Takes a shard whose lease is over, or that this owner holds. outcome: 'taken', 'held' (wait_ms says
+-- how long its lease still runs), 'absent' (no such slot or shard).
+create function outbox.take(
+	of_slot text, of_shard int, new_nonce bigint, new_owner text, lease_ms bigint,
+	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
+	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
+	out windows int, out destinations jsonb, out shards int, out holder text, out wait_ms bigint)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	newest outbox.log;
+	now_timeline int := outbox.timeline();
+	now_system bigint := (select system_identifier from pg_control_system());
+begin
+	if current_setting('synchronous_commit') in ('off', 'local') then
+		perform set_config('synchronous_commit', 'on', true);
+	end if;
+	select s.shards into shards from outbox.slot s where s.name = of_slot;
+	select l.* into newest from outbox.log l
+		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 1;
+	if shards is null or newest.n is null or of_shard >= shards then
+		outcome := 'absent';
+		return;
+	end if;
+	if newest.lease_until > clock_timestamp() and newest.owner <> new_owner then
+		outcome := 'held';
+		holder := newest.owner;
+		wait_ms := ceil(extract(epoch from newest.lease_until - clock_timestamp()) * 1000);
+		return;
+	end if;
+	outcome := 'taken';
+	n := newest.n + 1;
+	epoch := case when newest.timeline = now_timeline and newest.system_identifier = now_system
+		then newest.epoch else fresh_epoch end;
+	first_tick := newest.first_tick;
+	acked_id := newest.acked_id;
+	windows := cardinality(newest.ticks) - 1;
+	destinations := outbox.destinations(of_slot, of_shard);
+	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+		ticks, destinations, timeline, system_identifier)
+	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
+		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
+		newest.ticks, destinations, now_timeline, now_system);
+end
+$$;
+
+-- One step of an owner, in one statement and one round trip: looks for a window, and writes the next
+-- log row if there is one or if `must_write` (progress to note, a lease to renew). A small window's
+-- rows come with the answer; the caller must not publish them before the statement has committed.
+--
+-- The first row of the answer is the verdict, without an id:
+--   fenced   the row (n, nonce) is not the newest or not here: somebody else owns the shard
+--   dropped  the slot is gone or has another number of shards
+--   idle     nothing found, nothing written
+--   noted    the row n + 1 is written, no window opened
+--   rows     n + 1 opened a window, its rows follow in the order of publication
+--   pages    n + 1 opened a window too large for one answer: to be read by pages
+-- with the snapshot that was looked at.
+--
+-- The tick is a snapshot taken before this transaction has an xid, and the transaction writes no
+-- message. Rows are filtered by the tick and not by the newer snapshots of later statements here.
+-- The ACCESS SHARE lock comes before those snapshots, so that rows which upkeep moves between
+-- partitions are seen in exactly one of them.
+create function outbox.tick(
+	of_slot text, of_shard int, of_shards int, of_n bigint, of_nonce bigint,
+	new_nonce bigint, lease_ms bigint,
+	closed int,            -- so many of the open windows are published to their end
+	new_acked_id bigint,   -- progress in the window after them
+	touched jsonb,         -- destinations since the row before
+	new_epoch bigint,      -- null: as before
+	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
+	last_seen text)        -- `seen` of the answer before: if nothing moved since, there is nothing
+returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
+	topic text, key bytea, payload bytea, headers text, partition int)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+	previous outbox.log;
+	slot_row outbox.slot;
+	before pg_snapshot;
+	now_tick pg_snapshot;
+	low xid8;
+	high xid8;
+	stragglers xid8[];
+	found_rows bigint := 0;
+	found_bytes bigint := 0;
+	opens boolean := false;
+	now_timeline int := outbox.timeline();
+begin
+	select l.* into previous from outbox.log l
+		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
+	if previous.n is null or previous.timeline <> now_timeline then
+		verdict := 'fenced';
+		return next;
+		return;
+	end if;
+	select s.* into slot_row from outbox.slot s where s.name = of_slot;
+	if slot_row.shards is distinct from of_shards then
+		verdict := 'dropped';
+		return next;
+		return;
+	end if;
+
+	before := previous.ticks[cardinality(previous.ticks)];
+	if slot_row.split_to is null then
+		now_tick := pg_current_snapshot();
+	else
+		now_tick := slot_row.drain_to;
+	end if;
+	seen := now_tick::text;
+	if may_open and seen <> before::text and seen is distinct from last_seen then
+		low := pg_snapshot_xmax(before);
+		high := pg_snapshot_xmax(now_tick);
+		stragglers := array(select x from pg_snapshot_xip(before) x
+			where pg_visible_in_snapshot(x, now_tick));
+		lock table outbox.message in access share mode;
+		select count(*), coalesce(sum(r.bytes), 0) into found_rows, found_bytes from (
+			select octet_length(m.payload) as bytes from outbox.message m
+			where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
+				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+			union all
+			select octet_length(m.payload) from outbox.message m
+			where m.txid = any (stragglers)
+				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+			limit max_rows + 1) r;
+		-- the last window of a split is written even when it is empty: all shards end at one tick
+		opens := found_rows > 0 or slot_row.split_to is not null;
+	end if;
+	if not opens and not must_write then
+		verdict := 'idle';
+		return next;
+		return;
+	end if;
+
+	if current_setting('synchronous_commit') in ('off', 'local') then
+		perform set_config('synchronous_commit', 'on', true);
+	end if;
+	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+		ticks, destinations, timeline, system_identifier)
+	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, previous.epoch), new_nonce,
+		previous.owner, clock_timestamp() + lease_ms * interval '1 ms',
+		previous.first_tick + closed, new_acked_id,
+		case when opens then previous.ticks[closed + 1:] || now_tick
+			else previous.ticks[closed + 1:] end,
+		case when (of_n + 1) % 64 = 0
+			then outbox.destinations_merge(outbox.destinations(of_slot, of_shard), touched)
+			else touched end,
+		now_timeline, previous.system_identifier);
+
+	verdict := 'noted';
+	if opens then
+		verdict := case when found_rows > max_rows or found_bytes > max_bytes
+			then 'pages' else 'rows' end;
+	end if;
+	return next;
+	if verdict = 'rows' and found_rows > 0 then
+		return query
+		select null, null, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
+			m.headers::text, m.partition
+		from (
+			select m.* from outbox.message m
+			where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
+			union all
+			select m.* from outbox.message m where m.txid = any (stragglers)
+		) m
+		where of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard
+		order by m.id;
+	end if;
+end
+$$;
+
+create function outbox.destinations_merge(older jsonb, newer jsonb) returns jsonb
+language sql immutable as $$
+	select older || coalesce((select jsonb_object_agg(t.key, jsonb_build_array(t.value -> 0,
+		coalesce(older -> t.key -> 1, '{}'::jsonb) || (t.value -> 1))) from jsonb_each(newer) t),
+		'{}'::jsonb)
+$$;
+
+-- What the pages of an open window need, from the log row that holds it. low_id and high_id enclose
+-- the ids of the main range of xids; stragglers are the xids that were in progress at the tick before
+-- and are visible in this one. Any lower low_id or higher high_id would be right as well.
+-- high_id: every id was drawn from the sequence before its row became visible.
+create function outbox.window_bounds(
+	of_slot text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
+	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
+	out low_id bigint, out high_id bigint)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+	before pg_snapshot;
+begin
+	perform outbox.window_guard(of_slot, of_shard, of_n, of_nonce);
+	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1] into before, upto
+		from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n;
+	low_xid := pg_snapshot_xmax(before);
+	sure_xid := pg_snapshot_xmin(upto);
+	select coalesce(array_agg(x), '{}')::text into stragglers from pg_snapshot_xip(before) x
+		where pg_visible_in_snapshot(x, upto);
+	-- id + 0 keeps the planner from walking the index on id through everything published
+	select min(m.id + 0) into low_id from outbox.message m
+		where m.txid >= low_xid and m.txid < pg_snapshot_xmax(upto);
+	select s.last_value into high_id from outbox.message_id_seq s;
+end
+$$;
+
+-- Fails unless the log row is here: a server without it is a standby, an old primary or a restored
+-- copy, and a window must not be read there. Takes the lock that the page's snapshot must come after.
+create function outbox.window_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint)
+returns void language plpgsql volatile as $$
+begin
+	perform outbox.timeline();
+	perform from outbox.log l
+		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
+	if not found then
+		raise exception 'log row % of slot % shard % is not on this server', of_n, of_slot, of_shard
+			using errcode = 'OR001',
+			hint = 'this server is not the one that the relay writes its log to';
+	end if;
+	lock table outbox.message in access share mode;
+end
+$$;
+
+-- The newest log row of each shard.
+create view outbox.progress as
+	select s.name as slot, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
+		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
+		s.split_to
+	from outbox.slot s
+	cross join lateral generate_series(0, s.shards - 1) g (shard)
+	left join lateral (
+		select * from outbox.log l where l.slot = s.name and l.shard = g.shard
+		order by l.n desc limit 1) l on true;
+
+create view outbox.message_state as
+	select m.id, m.created_at, m.event_id, m.topic, m.key, p.slot, p.shard,
+		case when pg_visible_in_snapshot(m.txid, p.ticks[1])
+			or (cardinality(p.ticks) > 1 and pg_visible_in_snapshot(m.txid, p.ticks[2])
+				and m.id <= p.acked_id)
+			then 'published' else 'pending' end as state
+	from outbox.message m
+	join outbox.progress p on p.shard = outbox.shard_of(m.key, p.shards);

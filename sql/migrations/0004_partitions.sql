@@ -1,0 +1,495 @@
+-- oldest-program: 0.1.0
+--
+-- Making, emptying, dropping and detaching partitions of the message table and of the log.
+--
+-- A writer never waits more than 50 ms for any of this. CREATE … PARTITION OF, DROP and DETACH need
+-- ACCESS EXCLUSIVE on the parent, and behind such a lock, while it waits, every insert waits as well.
+-- So each function is one short transaction that waits at most lock_timeout for its first lock,
+-- takes the others without waiting, and otherwise returns 'busy': the caller tries again later.
+-- Each returns what came of it: no expected outcome is an error.
+--
+-- They run as the schema's owner, so that the relay's role owns nothing and can do nothing else.
+-- They must be called alone in a READ COMMITTED transaction, since the checks below need snapshots
+-- that are taken after their locks.
+--
+-- Why no row is lost with a leaf. P is a snapshot, taken first. Then, without a lock, all rows that
+-- some shard has not acknowledged are looked for; that query began after P, and so saw every row
+-- visible in P. Then comes the ACCESS EXCLUSIVE lock, under which no transaction that wrote into the
+-- leaf is in progress, and a look with a fresh snapshot for rows that are not visible in P, which
+-- are those whose txid is in P's list of transactions in progress or not below its xmax: a few probes
+-- of the index on (txid, id). If there is one, it was committed meanwhile, and the leaf stays.
+--
+-- Why no reader misses a row that is moved. TRUNCATE empties the table for older snapshots too, and
+-- the copies are invisible to them. So a reader locks outbox.message (and with it every partition)
+-- in ACCESS SHARE mode before it takes the snapshot that it reads with: either the move waits for
+-- it, or its snapshot sees the copies. The columns that order messages are copied as they are.
+--
+-- Why no insert fails when a row is moved. An insert looks up its partition when it begins and locks
+-- it later; one that waits for the default partition while its row's range is given to a new one is
+-- refused by the server. So a partition whose range can be written now is attached under ACCESS
+-- EXCLUSIVE on the parent, where an insert waits before it looks anything up.
+
+create function outbox.log_partition_rows() returns bigint
+	immutable parallel safe language sql as 'select bigint ''1000000''';
+
+-- The start of the period of this width that a time lies in. Days begin at midnight UTC.
+create function outbox.partition_floor(at timestamptz, width interval) returns timestamptz
+	immutable parallel safe language sql as $$
+	select to_timestamp(floor(extract(epoch from at)::numeric / extract(epoch from width)::numeric)
+		* extract(epoch from width)::numeric) $$;
+
+-- message_p20260102, or message_p20260102T030405 when it does not begin at midnight UTC.
+create function outbox.partition_name(from_at timestamptz) returns text
+	immutable parallel safe language sql as $$
+	select 'message_p' || to_char(at, 'YYYYMMDD')
+		|| case when at::time = '00:00' then '' else to_char(at, '"T"HH24MISS') end
+	from (select from_at at time zone 'UTC') as utc (at) $$;
+
+-- The partitions of the message table but for the default one, oldest first.
+create function outbox.partitions(out name text, out from_at timestamptz, out to_at timestamptz)
+	returns setof record stable language sql
+	set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
+	select c.relname::text,
+		coalesce(substring(b.bound from 'FROM \(''(.+)''\) TO')::timestamptz, '-infinity'),
+		coalesce(substring(b.bound from 'TO \(''(.+)''\)')::timestamptz, 'infinity')
+	from pg_inherits i
+	join pg_class c on c.oid = i.inhrelid
+	cross join lateral pg_get_expr(c.relpartbound, c.oid) as b (bound)
+	where i.inhparent = 'outbox.message'::regclass and b.bound <> 'DEFAULT'
+	order by 2 $$;
+
+create function outbox.log_partitions(out name text, out slot text, out shard int,
+	out from_n bigint, out to_n bigint)
+	returns setof record stable language sql set search_path = pg_catalog, pg_temp as $$
+	select c.relname::text, b.part[1], b.part[2]::int, b.part[3]::bigint, b.part[4]::bigint
+	from pg_inherits i
+	join pg_class c on c.oid = i.inhrelid
+	cross join lateral (select regexp_match(pg_get_expr(c.relpartbound, c.oid),
+		'FROM \(''(.*)'', (\d+), ''?(\d+)''?\) TO \(''.*'', \d+, ''?(\d+)''?\)')) as b (part)
+	where i.inhparent = 'outbox.log'::regclass
+	order by 2, 3, 4 $$;
+
+-- True when this transaction may change partitions: one at a time does. The commit does not wait for
+-- standbys, since writers wait for it.
+create function outbox.partition_begin() returns boolean language plpgsql as $$
+begin
+	if current_setting('transaction_isolation') <> 'read committed' then
+		raise exception 'partitions are changed in READ COMMITTED transactions only'
+			using errcode = 'invalid_transaction_state';
+	end if;
+	perform set_config('synchronous_commit', 'local', true);
+	return pg_try_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+end $$;
+
+-- A table like the message table, tuned for rows that are only inserted: frozen by the vacuum that
+-- comes every so many rows, so that nothing has to be rewritten before it goes.
+create function outbox.partition_create(name text) returns void language plpgsql as $$
+begin
+	execute format('create table outbox.%I '
+		'(like outbox.message including all excluding identity excluding comments) with ('
+		'autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000, '
+		'autovacuum_freeze_min_age = 0, toast.autovacuum_vacuum_insert_scale_factor = 0, '
+		'toast.autovacuum_vacuum_insert_threshold = 200000, toast.autovacuum_freeze_min_age = 0)',
+		name);
+end $$;
+
+create function outbox.partition_attach(name text, from_at timestamptz, to_at timestamptz)
+	returns void language plpgsql as $$
+begin
+	execute format('alter table outbox.message attach partition outbox.%I '
+		'for values from (%L) to (%L)', name, from_at, to_at);
+end $$;
+
+-- 'made', 'exists', 'overlaps' (another partition holds a part of the range), 'default_not_empty' (its
+-- rows must be moved first), 'name_taken' (by a table that is no partition), 'busy'.
+create function outbox.partition_make(from_at timestamptz, to_at timestamptz) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
+	set timezone = 'UTC' set datestyle = 'ISO' as $$
+declare
+	leaf text := outbox.partition_name(from_at);
+begin
+	if not outbox.partition_begin() then
+		return 'busy';
+	end if;
+	if not (isfinite(from_at) and isfinite(to_at) and from_at < to_at) then
+		raise exception 'a partition goes from a time to a later one'
+			using errcode = 'invalid_parameter_value';
+	end if;
+	if exists (select from outbox.partitions() p
+		where p.from_at = partition_make.from_at and p.to_at = partition_make.to_at) then
+		return 'exists';
+	elsif exists (select from outbox.partitions() p
+		where p.from_at < partition_make.to_at and p.to_at > partition_make.from_at) then
+		return 'overlaps';
+	elsif exists (select from outbox.message_default) then
+		return 'default_not_empty';
+	end if;
+	perform outbox.partition_create(leaf);
+	if from_at < clock_timestamp() + interval '1 minute' then
+		lock table only outbox.message in access exclusive mode;
+		lock table only outbox.message_default in access exclusive mode nowait;
+	end if;
+	perform outbox.partition_attach(leaf, from_at, to_at);
+	return 'made';
+exception
+	when lock_not_available then
+		return 'busy';
+	when duplicate_table then
+		return 'name_taken';
+	when check_violation then -- a row came between
+		return 'default_not_empty';
+end $$;
+
+create function outbox.partition_exists(leaf text) returns boolean language sql stable as $$
+	select exists (select from outbox.partitions() p where p.name = leaf) $$;
+
+-- The first shard ("main/0") that has not acknowledged every row of its own in this partition, or
+-- 'no slot' when there is none to publish the rows; null: nothing keeps it.
+create function outbox.partition_holder(leaf text) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+	reader record;
+	holds boolean;
+begin
+	if not outbox.partition_exists(leaf) then
+		return null;
+	end if;
+	for reader in select slot, shard, shards, ticks[1] as acknowledged from outbox.progress
+		order by slot, shard
+	loop
+		execute format('select exists (select from outbox.%1$I where txid >= $1
+				and ($3 = 1 or outbox.shard_of(key, $3) = $4))
+			or exists (select from outbox.%1$I where txid = any ($2)
+				and ($3 = 1 or outbox.shard_of(key, $3) = $4))', leaf)
+			into holds using coalesce(pg_snapshot_xmax(reader.acknowledged), '0'),
+				array(select pg_snapshot_xip(reader.acknowledged)), reader.shards, reader.shard;
+		if holds then
+			return reader.slot || '/' || reader.shard;
+		end if;
+	end loop;
+	if not found then
+		execute format('select exists (select from outbox.%I)', leaf) into holds;
+	end if;
+	return case when holds then 'no slot' end;
+end $$;
+
+-- Whether a row is there that was not visible in the snapshot. The caller holds a lock that keeps
+-- writers out.
+create function outbox.partition_changed(leaf text, since pg_snapshot) returns boolean
+	language plpgsql
+	set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+	changed boolean;
+begin
+	execute format('select exists (select from outbox.%1$I where txid >= $1)
+		or exists (select from outbox.%1$I where txid = any ($2))', leaf)
+		into changed using pg_snapshot_xmax(since), array(select pg_snapshot_xip(since));
+	return changed;
+end $$;
+
+-- Empties a partition of which every row is acknowledged by every slot: 'emptied', 'held'
+-- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only.
+create function outbox.partition_empty(leaf text) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+declare
+	looked pg_snapshot := pg_current_snapshot();
+begin
+	if not outbox.partition_begin() then
+		return 'busy';
+	elsif not outbox.partition_exists(leaf) then
+		return 'missing';
+	elsif outbox.partition_holder(leaf) is not null then
+		return 'held';
+	end if;
+	execute format('lock table only outbox.%I in access exclusive mode', leaf);
+	if outbox.partition_changed(leaf, looked) then
+		return 'busy';
+	end if;
+	execute format('truncate only outbox.%I', leaf);
+	return 'emptied';
+exception
+	when lock_not_available then
+		return 'busy';
+end $$;
+
+-- Drops an emptied partition: 'dropped', 'not_empty', 'missing', 'busy'.
+create function outbox.partition_drop(leaf text) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+begin
+	if not outbox.partition_begin() then
+		return 'busy';
+	elsif not outbox.partition_exists(leaf) then
+		return 'missing';
+	elsif pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
+		return 'not_empty';
+	end if;
+	lock table only outbox.message in access exclusive mode;
+	execute format('lock table only outbox.message_default, only outbox.%I '
+		'in access exclusive mode nowait', leaf);
+	if pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
+		return 'not_empty';
+	end if;
+	execute format('drop table outbox.%I', leaf);
+	return 'dropped';
+exception
+	when lock_not_available then
+		return 'busy';
+end $$;
+
+-- Makes a partition of which every row is acknowledged a table of its own, to be archived: 'detached',
+-- 'held', 'missing', 'busy'.
+create function outbox.partition_detach(leaf text) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+declare
+	looked pg_snapshot := pg_current_snapshot();
+begin
+	if not outbox.partition_begin() then
+		return 'busy';
+	elsif not outbox.partition_exists(leaf) then
+		return 'missing';
+	elsif outbox.partition_holder(leaf) is not null then
+		return 'held';
+	end if;
+	lock table only outbox.message in access exclusive mode;
+	execute format('lock table only outbox.message_default, only outbox.%I '
+		'in access exclusive mode nowait', leaf);
+	if outbox.partition_changed(leaf, looked) then
+		return 'busy';
+	end if;
+	execute format('alter table outbox.message detach partition outbox.%I', leaf);
+	return 'detached';
+exception
+	when lock_not_available then
+		return 'busy';
+end $$;
+
+-- Moving rows out of the default partition -------------------------------------------------------
+--
+-- In one transaction: a table for each stretch of time that no partition covers gets the rows that
+-- are there, then those that came meanwhile, until few are left; all this without a lock that a
+-- writer meets. Then, under ACCESS EXCLUSIVE on the parent, the last few are copied, the default
+-- partition is truncated and the tables are attached. They carry a CHECK of their range, so that
+-- attaching one does not read it.
+
+-- The tables to make: one for each gap between partitions in which the default one has rows, as wide
+-- as whole periods make it. The gap that holds the present gets room for the next minutes.
+create function outbox.rehome_plan(width interval, out name text, out from_at timestamptz,
+	out to_at timestamptz) returns setof record language sql stable as $$
+	with gaps as (
+		select b.to_at as low, lead(b.from_at) over (order by b.from_at, b.to_at) as high
+		from (select p.from_at, p.to_at from outbox.partitions() p
+			union all values ('-infinity'::timestamptz, '-infinity'::timestamptz),
+				('infinity', 'infinity')) b
+	), filled as (
+		select g.low, g.high, min(d.created_at) as oldest, max(d.created_at) as newest
+		from gaps g join outbox.message_default d on d.created_at >= g.low and d.created_at < g.high
+		where g.low < g.high group by g.low, g.high
+	), rounded as (
+		select greatest(f.low, outbox.partition_floor(f.oldest, width)) as from_at,
+			least(f.high, outbox.partition_floor(greatest(f.newest, case
+				when clock_timestamp() between f.low and f.high
+				then clock_timestamp() + interval '10 minutes' end), width) + width) as to_at
+		from filled f
+	)
+	select outbox.partition_name(r.from_at), r.from_at, r.to_at from rounded r order by 2 $$;
+
+-- Copies the rows of the default partition that `before` does not show, and `upto` does (null: all).
+-- Fails when one of them belongs to none of the tables.
+create function outbox.rehome_copy(names text[], from_ats timestamptz[], to_ats timestamptz[],
+	before pg_snapshot, upto pg_snapshot) returns bigint language plpgsql as $$
+declare
+	pending text := format('(txid >= %L or txid = any (%L)) and (%3$L is null or '
+		'pg_visible_in_snapshot(txid, %3$L))', pg_snapshot_xmax(before),
+		array(select pg_snapshot_xip(before)), upto);
+	columns text := 'txid, id, created_at, event_id, topic, key, payload, headers, partition, '
+		'deliver_at';
+	copied bigint := 0;
+	expected bigint;
+	moved bigint;
+begin
+	for i in 1 .. cardinality(names) loop
+		execute format('insert into outbox.%I (%2$s) select %2$s from outbox.message_default '
+			'where created_at >= %3$L and created_at < %4$L and %5$s',
+			names[i], columns, from_ats[i], to_ats[i], pending);
+		get diagnostics moved = row_count;
+		copied := copied + moved;
+	end loop;
+	execute 'select count(*) from outbox.message_default where ' || pending into expected;
+	if copied <> expected then
+		raise exception 'a row lies outside the tables made for it' using errcode = 'OR002';
+	end if;
+	return copied;
+end $$;
+
+-- 'moved', 'empty' (nothing to do), 'busy', 'name_taken' (by a table that is no partition).
+create function outbox.partition_rehome(width interval) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
+	set timezone = 'UTC' set datestyle = 'ISO' as $$
+declare
+	names text[];
+	from_ats timestamptz[];
+	to_ats timestamptz[];
+	copied_upto pg_snapshot := '3:3:'; -- shows nothing
+	latest pg_snapshot;
+	copied bigint;
+	locked boolean := false;
+begin
+	if not outbox.partition_begin() then
+		return 'busy';
+	elsif not exists (select from outbox.message_default) then
+		return 'empty';
+	end if;
+	-- Is the lock to be had at all? Copying is in vain while a writer's transaction stays open.
+	begin
+		lock table only outbox.message in access exclusive mode;
+		raise exception using errcode = 'OR003';
+	exception when sqlstate 'OR003' then -- given back with the savepoint
+	end;
+
+	select array_agg(p.name), array_agg(p.from_at), array_agg(p.to_at)
+		into names, from_ats, to_ats from outbox.rehome_plan(width) p;
+	for i in 1 .. cardinality(names) loop
+		perform outbox.partition_create(names[i]);
+		execute format('alter table outbox.%I add constraint rehomed '
+			'check (created_at >= %L and created_at < %L)', names[i], from_ats[i], to_ats[i]);
+	end loop;
+	for attempt in 1 .. 10 loop
+		latest := pg_current_snapshot();
+		copied := outbox.rehome_copy(names, from_ats, to_ats, copied_upto, latest);
+		copied_upto := latest;
+		perform set_config('enable_seqscan', 'off', true); -- what is left is found by its txid
+		continue when copied > 500;
+		begin
+			lock table only outbox.message in access exclusive mode;
+			lock table only outbox.message_default in access exclusive mode nowait;
+			locked := true;
+			exit;
+		exception when lock_not_available then
+			perform pg_sleep(0.1);
+		end;
+	end loop;
+	if not locked then
+		raise exception using errcode = 'lock_not_available';
+	end if;
+	perform outbox.rehome_copy(names, from_ats, to_ats, copied_upto, null);
+	truncate only outbox.message_default;
+	for i in 1 .. cardinality(names) loop
+		perform outbox.partition_attach(names[i], from_ats[i], to_ats[i]);
+		execute format('alter table outbox.%I drop constraint rehomed', names[i]);
+	end loop;
+	return 'moved';
+exception
+	when lock_not_available or sqlstate 'OR002' then
+		return 'busy';
+	when duplicate_table then
+		return 'name_taken';
+end $$;
+
+-- The log ----------------------------------------------------------------------------------------
+--
+-- It is partitioned by (slot, shard, n), without a default partition. Attaching one keeps no insert
+-- waiting; dropping one needs ACCESS EXCLUSIVE on the parent for a moment.
+
+-- Makes the partition in which row n of this shard lies: 'made', 'exists', 'busy'.
+create function outbox.log_partition_make(of_slot text, of_shard int, n bigint) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
+declare
+	first_n bigint := n - n % outbox.log_partition_rows();
+	leaf text := format('log_%s_%s_%s', case when of_slot ~ '^[a-z0-9_]{1,30}$' then of_slot
+		else left(md5(of_slot), 16) end, of_shard, first_n);
+begin
+	if of_slot is null or of_shard is null or n is null or of_shard < 0 or n < 0 then
+		raise exception 'a log partition is made for a slot, a shard and a number'
+			using errcode = 'invalid_parameter_value';
+	end if;
+	perform pg_advisory_xact_lock(hashtextextended('outbox.log_partitions', 0));
+	if exists (select from outbox.log_partitions() p
+		where p.slot = of_slot and p.shard = of_shard and p.from_n = first_n) then
+		return 'exists';
+	end if;
+	execute format('create table outbox.%I (like outbox.log including all excluding comments) '
+		'with (autovacuum_freeze_min_age = 0)', leaf);
+	execute format('alter table outbox.log attach partition outbox.%I '
+		'for values from (%L, %s, %s) to (%2$L, %3$s, %5$s)', leaf, of_slot, of_shard, first_n,
+		first_n + outbox.log_partition_rows());
+	return 'made';
+exception
+	when lock_not_available then
+		return 'busy';
+end $$;
+
+-- What is due: 'make' the partition of row n before the one in use is full, 'drop' the one that holds
+-- row n. Rows look back at most 64 rows for a complete list of destinations; a partition stays for
+-- 1000 rows more. All of a slot that is no more go.
+create function outbox.log_partitions_due(out action text, out slot text, out shard int,
+	out n bigint) returns setof record stable language sql
+	set search_path = pg_catalog, pg_temp as $$
+	select 'make', p.slot, p.shard, ahead.n
+	from outbox.progress p
+	cross join lateral (select p.n + outbox.log_partition_rows() / 2) as ahead (n)
+	where p.n is not null and not exists (select from outbox.log_partitions() l
+		where l.slot = p.slot and l.shard = p.shard
+			and ahead.n >= l.from_n and ahead.n < l.to_n)
+	union all
+	select 'drop', l.slot, l.shard, l.from_n
+	from outbox.log_partitions() l
+	where not exists (select from outbox.slot s where s.name = l.slot)
+		or exists (select from outbox.log g where g.slot = l.slot and g.shard = l.shard
+			and g.n >= l.to_n + 1000) $$;
+
+-- Drops the partition in which row n lies, if that is due: 'dropped', 'held', 'missing', 'busy'.
+create function outbox.log_partition_drop(of_slot text, of_shard int, n bigint) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+declare
+	leaf record;
+begin
+	if not outbox.partition_begin() then
+		return 'busy';
+	end if;
+	select p.* into leaf from outbox.log_partitions() p where p.slot = of_slot
+		and p.shard = of_shard and log_partition_drop.n >= p.from_n and log_partition_drop.n < p.to_n;
+	if leaf.name is null then
+		return 'missing';
+	end if;
+	lock table only outbox.log in access exclusive mode;
+	if not exists (select from outbox.log_partitions_due() d where d.action = 'drop'
+		and d.slot = of_slot and d.shard = of_shard and d.n = leaf.from_n) then
+		return 'held';
+	end if;
+	execute format('lock table only outbox.%I in access exclusive mode nowait', leaf.name);
+	execute format('drop table outbox.%I', leaf.name);
+	return 'dropped';
+exception
+	when lock_not_available then
+		return 'busy';
+end $$;
+
+-- The functions that run as the owner are for the relay alone (roles.sql).
+revoke execute on function
+	outbox.partition_make(timestamptz, timestamptz), outbox.partition_holder(text),
+	outbox.partition_empty(text), outbox.partition_drop(text), outbox.partition_detach(text),
+	outbox.partition_rehome(interval), outbox.log_partition_make(text, int, bigint),
+	outbox.log_partition_drop(text, int, bigint) from public;
+
+-- Today's partition and three ahead; the relay goes on from there.
+do $$
+declare
+	today timestamptz := outbox.partition_floor(clock_timestamp(), '1 day');
+	outcome text;
+begin
+	for day in 0 .. 3 loop
+		outcome := outbox.partition_make(today + day * interval '24 hours',
+			today + (day + 1) * interval '24 hours');
+		if outcome <> 'made' then
+			raise exception 'partition of day %: %', day, outcome;
+		end if;
+	end loop;
+end $$;

@@ -1,0 +1,46 @@
+-- oldest-program: 0.1.0
+--
+-- Every role and every grant. Applied after the numbered files, and again whenever it changed; not at
+-- all with --no-roles. Give the roles to your own: GRANT outbox_writer TO shop.
+--
+--   outbox_writer  writes messages: by outbox.publish, INSERT or COPY of the columns that are its own
+--   outbox_relay   reads messages, keeps the log; changes partitions by functions, owns nothing
+--   outbox_reader  sees everything but payloads
+
+do $$
+declare
+	name text;
+begin
+	foreach name in array array['outbox_writer', 'outbox_relay', 'outbox_reader'] loop
+		if not exists (select from pg_roles where rolname = name) then
+			execute format('create role %I nologin', name);
+		end if;
+	end loop;
+end $$;
+
+grant usage on schema outbox to outbox_writer, outbox_relay, outbox_reader;
+
+-- What stands in a constraint runs as the writer; nothing else is everybody's.
+revoke execute on all functions in schema outbox from public;
+grant execute on function outbox.topic_valid(text), outbox.headers_valid(jsonb),
+	outbox.headers_reserved(jsonb), outbox.message_fits(bytea, bytea, jsonb) to public;
+
+grant insert (event_id, topic, key, payload, headers, partition, deliver_at)
+	on outbox.message to outbox_writer;
+grant execute on function
+	outbox.publish(text, text, bytea, jsonb, uuid, timestamptz),
+	outbox.publish(text, text, text, jsonb, uuid, timestamptz),
+	outbox.publish(text, text, jsonb, jsonb, uuid, timestamptz) to outbox_writer;
+
+grant select on outbox.message, outbox.message_default, outbox.slot, outbox.log, outbox.progress,
+	outbox.message_state, outbox.migration to outbox_relay;
+grant select on sequence outbox.message_id_seq to outbox_relay;
+grant insert on outbox.log to outbox_relay;
+grant execute on all functions in schema outbox to outbox_relay;
+
+grant select (txid, id, created_at, event_id, topic, key, headers, partition, deliver_at)
+	on outbox.message to outbox_reader;
+grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.migration
+	to outbox_reader;
+grant execute on function outbox.partitions(), outbox.log_partitions(), outbox.shard_of(bytea, int)
+	to outbox_reader;

@@ -1,0 +1,32 @@
+-- What a shard has not published: rows that are not visible in its acknowledged snapshot, and in the
+-- first open window those behind acked_id. Counted up to a bound; beyond it, ids say about how many.
+-- To be run with enable_seqscan and enable_bitmapscan off: the rows are few behind many published.
+-- $1 slot text, $2 shard int, $3 bound bigint
+with shard as (
+	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window
+	from outbox.progress p where p.slot = $1::text and p.shard = $2::int
+), unpublished as (
+	select u.id, u.created_at from shard s cross join lateral (
+		select m.id, m.created_at from outbox.message m
+		where m.txid >= pg_snapshot_xmax(s.acked)
+			and (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
+			and not (m.id <= s.acked_id and s.first_window is not null
+				and pg_visible_in_snapshot(m.txid, s.first_window))
+		union all
+		select m.id, m.created_at from pg_snapshot_xip(s.acked) x (txid)
+		join outbox.message m on m.txid = x.txid
+		where (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
+			and not (m.id <= s.acked_id and s.first_window is not null
+				and pg_visible_in_snapshot(m.txid, s.first_window))
+	) u limit $3::bigint
+), counted as (
+	select count(*) as rows, min(id) as first_id, min(created_at) as oldest from unpublished
+)
+select c.rows, c.rows >= $3::bigint as more,
+	case when c.rows < $3::bigint then c.rows
+		else greatest(c.rows, ((select m.id from outbox.message m order by m.id desc limit 1)
+			- c.first_id + 1) / s.shards) end as estimated,
+	case when c.oldest is null then 0
+		else greatest(0, extract(epoch from clock_timestamp() - c.oldest) * 1000)::bigint
+		end as oldest_age_ms
+from counted c cross join shard s

@@ -1,0 +1,1 @@
+select outbox.log_partition_drop($1::text, $2::int, $3::bigint);

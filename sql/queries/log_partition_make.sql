@@ -1,0 +1,1 @@
+select outbox.log_partition_make($1::text, $2::int, $3::bigint);

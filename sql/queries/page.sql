@@ -1,0 +1,16 @@
+-- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
+-- parameters. :slot :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
+-- :low_id :high_id; :after id; :rows at most.
+-- The settings keep a table that was never analyzed from being read whole for every page.
+set local enable_seqscan = off;
+set local enable_bitmapscan = off;
+do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
+copy (
+	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers::text, m.partition
+	from outbox.message m
+	where m.id > :after and m.id >= :low_id and m.id <= :high_id
+		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
+			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
+		and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
+	order by m.id limit :rows
+) to stdout (format binary)

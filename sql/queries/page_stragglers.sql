@@ -1,0 +1,24 @@
+-- page.sql with the rows of :stragglers (xids that were in progress at the tick before and are visible
+-- in this one) merged in by id. They come from scans of their own, so that one old id does not make the
+-- pages walk through everything already published.
+set local enable_seqscan = off;
+set local enable_bitmapscan = off;
+do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
+copy (
+	select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers::text, p.partition
+	from (
+		(select m.* from outbox.message m
+		where m.id > :after and m.id >= :low_id and m.id <= :high_id
+			and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
+				else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
+			and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
+		order by m.id limit :rows)
+		union all
+		(select s.* from unnest(:stragglers::xid8[]) x (txid) cross join lateral (
+			select m.* from outbox.message m
+			where m.txid = x.txid and m.id > :after
+				and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
+			order by m.id limit :rows) s
+		order by s.id limit :rows)
+	) p order by p.id limit :rows
+) to stdout (format binary)

@@ -1,0 +1,1 @@
+select outbox.partition_detach($1::text);

@@ -1,0 +1,1 @@
+select outbox.partition_drop($1::text);

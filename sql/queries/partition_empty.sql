@@ -1,0 +1,1 @@
+select outbox.partition_empty($1::text);

@@ -1,0 +1,1 @@
+select outbox.partition_holder($1::text);

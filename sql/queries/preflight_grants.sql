@@ -1,0 +1,31 @@
+-- What the role of this connection lacks to run the relay, and the statement that grants it.
+with schema as (
+	select n.oid from pg_namespace n where n.nspname = 'outbox'
+), relation (name, privilege) as (values
+	('message', 'select'), ('message_default', 'select'), ('message_id_seq', 'select'),
+	('slot', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
+	('migration', 'select')
+), lacking_relation as (
+	select r.name, r.privilege from relation r
+	join pg_class c on c.relname = r.name and c.relnamespace = (select oid from schema)
+	where not has_table_privilege(c.oid, r.privilege)
+), lacking_function as (
+	select p.proname from pg_proc p
+	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
+		and p.proname in ('take', 'tick', 'timeline', 'destinations', 'destinations_merge',
+			'window_bounds', 'window_guard', 'shard_of', 'partitions', 'partition_floor',
+			'partition_make', 'partition_holder', 'partition_empty', 'partition_drop',
+			'partition_detach', 'partition_rehome', 'log_partitions', 'log_partitions_due',
+			'log_partition_rows', 'log_partition_make', 'log_partition_drop')
+)
+select 'USAGE on schema outbox' as lacking,
+	format('grant usage on schema outbox to %I', current_user) as cure
+from schema where not has_schema_privilege(schema.oid, 'usage')
+union all
+select upper(privilege) || ' on outbox.' || name,
+	format('grant %s on outbox.%I to %I', privilege, name, current_user)
+from lacking_relation
+union all
+select format('EXECUTE on %s functions of schema outbox (%s …)', count(*), min(proname)),
+	format('grant execute on all functions in schema outbox to %I', current_user)
+from lacking_function having count(*) > 0

@@ -1,0 +1,1 @@
+select name, shards from outbox.slot order by name
