@@ -1,0 +1,301 @@
+#include "delivery.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "fault.h"
+#include "position.h"
+#include "producer.h"
+
+enum {
+	REPORTS_A_TURN = 1024,
+	RECORDS_A_TURN = 1024,
+	LAST_REPORTS_MS = 50,  /* a broken producer still tells what became of its records */
+	PRODUCER_END_MS = 1000,
+	ERROR_FORGOTTEN_MS = 10000,
+};
+
+struct headers {
+	struct producer_header *list;
+	int count, capacity;
+	struct text bytes; /* values and names of the application's headers */
+};
+
+struct delivery {
+	const struct config_slot *slot;
+	int shard;
+	struct stream *stream;
+	struct publish_metrics *metrics;
+	struct producer *producer; /* NULL: not now */
+	struct backoff backoff;
+	int64_t create_at;  /* not before */
+	int64_t abandon_at; /* 0: the producer is in use */
+	const char *topic_name; /* the topic of the record before and its handle */
+	struct producer_topic *topic;
+	struct outbox_position position;
+	struct headers headers;
+	struct producer_report reports[REPORTS_A_TURN];
+	char error[512];
+};
+
+static bool make_producer(struct delivery *delivery, struct err *err)
+{
+	const struct config_slot *slot = delivery->slot;
+	delivery->producer = producer_create(slot->kafka, slot->memory, slot->max_in_flight, err);
+	delivery->topic_name = NULL;
+	return delivery->producer != NULL;
+}
+
+struct delivery *delivery_create(const struct config_slot *slot, int shard, struct stream *stream,
+    struct publish_metrics *metrics, struct err *err)
+{
+	struct delivery *delivery = xcalloc(1, sizeof *delivery);
+	delivery->slot = slot;
+	delivery->shard = shard;
+	delivery->stream = stream;
+	delivery->metrics = metrics;
+	delivery->backoff = (struct backoff){.first_ms = 20, .cap_ms = 5000, .jitter = 0.2,
+	    .seed = (uint64_t)clock_random()};
+	delivery->position.shard = shard;
+	text_copy(delivery->position.slot, sizeof delivery->position.slot, slot->name);
+	if (make_producer(delivery, err))
+		return delivery;
+	delivery_destroy(delivery);
+	return NULL;
+}
+
+void delivery_destroy(struct delivery *delivery)
+{
+	if (!delivery)
+		return;
+	producer_destroy(delivery->producer, PRODUCER_END_MS);
+	free(delivery->headers.list);
+	text_finish(&delivery->headers.bytes);
+	free(delivery);
+}
+
+/* --- records out -------------------------------------------------------------------------- */
+
+static void add_header(struct headers *headers, const char *name, size_t name_length,
+    const void *value, size_t length)
+{
+	if (headers->count == headers->capacity) {
+		headers->capacity = headers->capacity ? headers->capacity * 2 : 8;
+		headers->list = xrealloc(headers->list,
+		    (size_t)headers->capacity * sizeof *headers->list);
+	}
+	headers->list[headers->count++] = (struct producer_header){
+	    name, (int32_t)name_length, value, (int32_t)length};
+}
+
+/* Names and values live in one buffer that may move: offsets until all are there. */
+struct header_place {
+	size_t name, name_length, value, length;
+	bool null;
+};
+
+struct header_places {
+	struct text *bytes;
+	struct header_place *list;
+	int count;
+};
+
+static void note_header(void *context, const char *name, const void *value, size_t length)
+{
+	struct header_places *places = context;
+	places->list = xrealloc(places->list, (size_t)(places->count + 1) * sizeof *places->list);
+	struct header_place *place = &places->list[places->count++];
+	*place = (struct header_place){.name = places->bytes->length,
+	    .name_length = strlen(name), .length = length, .null = !value};
+	text_append(places->bytes, name, place->name_length);
+	place->value = places->bytes->length;
+	/* an empty value needs an address as well: only NULL means null */
+	text_append(places->bytes, value ? value : "", length);
+	text_append(places->bytes, "", 1);
+}
+
+static bool add_application_headers(struct headers *headers, const struct message *message,
+    struct err *err)
+{
+	struct header_places places = {.bytes = &headers->bytes};
+	text_clear(&headers->bytes);
+	bool good = message_headers(message, note_header, &places, err);
+	for (int i = 0; i < places.count; i++) {
+		const struct header_place *place = &places.list[i];
+		const char *bytes = headers->bytes.data;
+		add_header(headers, bytes + place->name, place->name_length,
+		    place->null ? NULL : bytes + place->value, place->length);
+	}
+	free(places.list);
+	return good;
+}
+
+static bool send_record(struct delivery *delivery, const struct stream_record *record,
+    struct err *err)
+{
+	const struct message *message = record->message;
+	struct headers *headers = &delivery->headers;
+	char id[MESSAGE_UUID_TEXT], position[OUTBOX_POSITION_SIZE];
+	if (delivery->topic_name != record->topic) {
+		delivery->topic = producer_topic(delivery->producer, record->topic, err);
+		delivery->topic_name = delivery->topic ? record->topic : NULL;
+		if (!delivery->topic)
+			return false;
+	}
+	headers->count = 0;
+	if (message->headers && !add_application_headers(headers, message, err))
+		return false;
+	message_uuid_text(message->event_id, id);
+	delivery->position.tick = record->tick;
+	delivery->position.id = record->id;
+	add_header(headers, "outbox-id", 9, id, sizeof id);
+	add_header(headers, "outbox-position", 15, position,
+	    outbox_position_format(&delivery->position, position));
+	const struct producer_record out = {
+	    .topic = delivery->topic,
+	    .partition = record->partition,
+	    .key = message->key,
+	    .key_length = (size_t)message->key_length,
+	    .payload = message->payload,
+	    .payload_length = (size_t)message->payload_length,
+	    .timestamp_ms = delivery->slot->timestamp == TIMESTAMP_CREATED
+		? message->created_us / 1000
+		: 0,
+	    .headers = headers->list,
+	    .header_count = headers->count,
+	    .opaque = (void *)(uintptr_t)record->sequence,
+	};
+	return producer_send(delivery->producer, &out, err);
+}
+
+static bool send_records(struct delivery *delivery, int64_t now)
+{
+	struct stream_record record;
+	int count = 0;
+	delivery->position.epoch = stream_epoch(delivery->stream);
+	while (count < RECORDS_A_TURN && stream_send(delivery->stream, now, &record)) {
+		struct err err;
+		fault_point("before_produce");
+		publish_metrics_sent(delivery->metrics, record.sequence);
+		if (!send_record(delivery, &record, &err))
+			stream_report(delivery->stream, now, record.sequence,
+			    err.kind == ERR_REJECT ? STREAM_UNSENDABLE : STREAM_AGAIN, -1,
+			    err.message);
+		count++;
+	}
+	if (count)
+		fault_point("after_produce");
+	return count == RECORDS_A_TURN;
+}
+
+/* --- reports in ---------------------------------------------------------------------------- */
+
+static void take_report(struct delivery *delivery, const struct producer_report *report,
+    int64_t now)
+{
+	uint64_t sequence = (uint64_t)(uintptr_t)report->opaque;
+	if (report->error == 0) {
+		publish_metrics_acked(delivery->metrics, sequence);
+		stream_report(delivery->stream, now, sequence, STREAM_WRITTEN, report->offset, NULL);
+		return;
+	}
+	bool refused = !report->purged && producer_error_kind(report->error) == ERR_REJECT;
+	stream_report(delivery->stream, now, sequence, refused ? STREAM_REFUSED : STREAM_AGAIN, -1,
+	    producer_error_text(report->error));
+}
+
+static bool take_reports(struct delivery *delivery, int64_t now)
+{
+	int count = producer_poll(delivery->producer, delivery->reports, REPORTS_A_TURN);
+	bool written = false;
+	for (int i = 0; i < count; i++) {
+		written |= delivery->reports[i].error == 0;
+		take_report(delivery, &delivery->reports[i], now);
+	}
+	if (written) {
+		backoff_reset(&delivery->backoff);
+		fault_point("after_acknowledgement");
+	}
+	return count == REPORTS_A_TURN;
+}
+
+/* --- the producer's life --------------------------------------------------------------------- */
+
+static void abandon_producer(struct delivery *delivery, const char *why, int64_t now)
+{
+	int64_t wait = backoff_next_ms(&delivery->backoff);
+	log_warn("producer_recreated", {"slot", LOG_TEXT(delivery->slot->name)},
+	    {"shard", LOG_INT(delivery->shard)}, {"reason", LOG_TEXT(why)},
+	    {"retry_ms", LOG_INT(wait)});
+	metric_add(delivery->metrics->producer_recreations, 1);
+	producer_destroy(delivery->producer, PRODUCER_END_MS);
+	delivery->producer = NULL;
+	delivery->abandon_at = 0;
+	delivery->create_at = now + wait;
+	publish_metrics_forget(delivery->metrics);
+	stream_producer_lost(delivery->stream);
+}
+
+/* True while the producer is being given up. */
+static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
+{
+	struct err why = {.message = ""};
+	bool fatal = producer_is_fatal(delivery->producer, &why);
+	const char *verdict = stream_producer_verdict(delivery->stream, now);
+	if (!fatal && !verdict)
+		return false;
+	if (!delivery->abandon_at)
+		delivery->abandon_at = now + LAST_REPORTS_MS;
+	else if (now >= delivery->abandon_at)
+		abandon_producer(delivery, fatal ? why.message : verdict, now);
+	return true;
+}
+
+static bool has_producer(struct delivery *delivery, int64_t now)
+{
+	struct err err;
+	if (delivery->producer)
+		return true;
+	if (now < delivery->create_at)
+		return false;
+	if (make_producer(delivery, &err))
+		return true;
+	text_copy(delivery->error, sizeof delivery->error, err.message);
+	delivery->create_at = now + backoff_next_ms(&delivery->backoff);
+	return false;
+}
+
+bool delivery_step(struct delivery *delivery, int64_t now)
+{
+	if (!has_producer(delivery, now))
+		return false;
+	bool more = take_reports(delivery, now);
+	if (give_up_if_wanted(delivery, now))
+		return more;
+	return send_records(delivery, now) || more;
+}
+
+int delivery_fd(const struct delivery *delivery)
+{
+	return delivery->producer ? producer_fd(delivery->producer) : -1;
+}
+
+int64_t delivery_wait(const struct delivery *delivery)
+{
+	if (!delivery->producer)
+		return delivery->create_at;
+	return delivery->abandon_at ? delivery->abandon_at : INT64_MAX;
+}
+
+const char *delivery_error(struct delivery *delivery)
+{
+	if (delivery->producer) {
+		int64_t when = producer_last_error(delivery->producer, delivery->error,
+		    sizeof delivery->error);
+		if (when == 0 || clock_ms() - when > ERROR_FORGOTTEN_MS)
+			delivery->error[0] = '\0';
+	}
+	return delivery->error;
+}

@@ -1,0 +1,26 @@
+#pragma once
+/*
+ * Between a stream and Kafka: a producer that is made anew when the stream wants it, records out,
+ * reports in. Internal to outbox/publish; owned by the publisher's thread; nothing blocks but the
+ * end of a producer (bounded).
+ */
+#include "config.h"
+#include "publish_metrics.h"
+#include "stream.h"
+
+struct delivery;
+
+/* Checks the properties by making a first producer. All pointers must outlive it. */
+struct delivery *delivery_create(const struct config_slot *slot, int shard, struct stream *stream,
+    struct publish_metrics *metrics, struct err *err);
+/* Ends the producer first: from here on no record's memory is in use by it. */
+void delivery_destroy(struct delivery *delivery);
+
+/* One turn. True: there may be more to do at once. */
+bool delivery_step(struct delivery *delivery, int64_t now);
+/* Readable when there are reports; -1: no producer now. */
+int delivery_fd(const struct delivery *delivery);
+/* When to call again if nothing happens. */
+int64_t delivery_wait(const struct delivery *delivery);
+/* Why the brokers cannot be reached now; "" if they can, or it is not known. */
+const char *delivery_error(struct delivery *delivery);

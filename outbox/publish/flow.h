@@ -1,0 +1,65 @@
+#pragma once
+/*
+ * The records of a stream between the read and the acknowledgement, and the lanes they travel on.
+ * Internal to outbox/publish; one thread; no I/O. flow.c opens with the rules.
+ */
+#include "stream.h"
+
+struct flow;
+
+struct flow *flow_create(int64_t max_in_flight);
+void flow_destroy(struct flow *flow);
+/* Forgets all records (a fenced owner); numbers go on, so that late reports find nothing. */
+void flow_forget(struct flow *flow);
+
+void flow_add(struct flow *flow, int64_t tick, const struct message *message);
+
+/* --- numbers: acked <= next <= end; covered <= acked ---------------------------------------- */
+uint64_t flow_end(const struct flow *flow);   /* the number the next record gets */
+uint64_t flow_acked(const struct flow *flow); /* all before are acknowledged */
+/* Passes over the next acknowledged record at the front; false: there is none. */
+bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id);
+/* All before `sequence` stand in a committed log row. */
+void flow_cover(struct flow *flow, uint64_t sequence);
+uint64_t flow_covered(const struct flow *flow);
+bool flow_is_full(const struct flow *flow); /* max_in_flight keeps records from going out */
+int64_t flow_records(const struct flow *flow);
+int64_t flow_bytes(const struct flow *flow);     /* what the records cost in memory */
+int64_t flow_under_way(const struct flow *flow); /* given to the producer, no report yet */
+int64_t flow_in_flight(const struct flow *flow); /* given once and not covered */
+/* NULL: not in memory, or acknowledged. */
+const struct message *flow_message(const struct flow *flow, uint64_t sequence);
+const struct message *flow_oldest(const struct flow *flow); /* NULL: no record */
+
+/* --- destinations --------------------------------------------------------------------------- */
+/* From the log: the logged partition count and offset. */
+void flow_destination(struct flow *flow, const char *topic, int32_t partitions);
+void flow_destination_offset(struct flow *flow, const char *topic, int32_t partition,
+    int64_t offset);
+/* From the broker; 0: missing. */
+void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
+const char *flow_topic_name(const struct flow *flow, int index, bool *ret_ready);
+const char *flow_missing_topic(const struct flow *flow);
+bool flow_has_new_topics(const struct flow *flow);     /* their counts must be logged first */
+bool flow_has_changed_topics(const struct flow *flow); /* another count: a new epoch, once idle */
+/*
+ * JSON of the destinations touched since the last commit, with new and (if `changed`) changed counts.
+ * flow_logged says what became of that row.
+ */
+void flow_destinations(struct flow *flow, bool changed, struct text *ret_json);
+void flow_logged(struct flow *flow, bool written);
+
+/* --- sending -------------------------------------------------------------------------------- */
+bool flow_send(struct flow *flow, struct stream_record *ret_record);
+/* True: the record was known. Sets *ret_wants_producer when only a new producer helps. */
+bool flow_report(struct flow *flow, uint64_t sequence, enum stream_delivery delivery,
+    int64_t offset, const char *error, bool *ret_wants_producer);
+void flow_producer_lost(struct flow *flow);
+
+struct flow_refusal {
+	int64_t tick, id;
+	char topic[256];
+	char error[512];
+};
+/* The first record that Kafka refused for good; NULL: none. */
+const struct flow_refusal *flow_refused(const struct flow *flow);

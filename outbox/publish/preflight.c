@@ -1,0 +1,43 @@
+#include "preflight.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "text.h"
+
+const char *const preflight_severity_names[] = {"ok", "info", "warn", "unsafe", "fail"};
+
+void preflight_finish(struct preflight *report)
+{
+	for (int i = 0; i < report->count; i++) {
+		free(report->findings[i].place);
+		free(report->findings[i].what);
+		free(report->findings[i].cure);
+	}
+	free(report->findings);
+	*report = (struct preflight){0};
+}
+
+struct preflight_finding *preflight_add(struct preflight *report, enum preflight_severity severity,
+    const char *place, const char *cure, const char *format, ...)
+{
+	struct preflight_finding *finding;
+	char what[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(what, sizeof what, format, arguments);
+	va_end(arguments);
+	report->findings =
+	    xrealloc(report->findings, (size_t)(report->count + 1) * sizeof *report->findings);
+	finding = &report->findings[report->count++];
+	*finding = (struct preflight_finding){
+	    severity, xstrdup(place), xstrdup(what), xstrdup(cure ? cure : "")};
+	return finding;
+}
+
+bool preflight_is_fatal(enum preflight_severity severity, enum safety safety)
+{
+	return severity == PREFLIGHT_FAIL ||
+	       (severity == PREFLIGHT_UNSAFE && safety == SAFETY_STRICT);
+}

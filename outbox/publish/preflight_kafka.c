@@ -1,0 +1,214 @@
+#include "preflight.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "text.h"
+
+/* librdkafka's defaults, which the relay leaves as they are. */
+enum { BATCH_SIZE = 1000000, MESSAGE_MAX_BYTES = 1000000 };
+
+struct topic {
+	struct preflight *report;
+	const struct config_kafka *kafka;
+	const char *name;
+	char *place;
+	const struct catalog_setting *settings;
+	int count;
+	int64_t oldest_age_ms;
+};
+
+static const char *setting(const struct topic *topic, const char *name)
+{
+	for (int i = 0; i < topic->count; i++)
+		if (text_equal(topic->settings[i].name, name))
+			return topic->settings[i].value;
+	return NULL;
+}
+
+/* `missing` also when it is no number. */
+static int64_t number(const struct topic *topic, const char *name, int64_t missing)
+{
+	const char *value = setting(topic, name);
+	int64_t result;
+
+	return value && text_to_int64(value, INT64_MIN, INT64_MAX, &result) ? result : missing;
+}
+
+static int64_t property(const struct config_kafka *kafka, const char *name, int64_t missing)
+{
+	int64_t result;
+
+	for (int i = kafka->property_count - 1; i >= 0; i--)
+		if (text_equal(kafka->properties[i].name, name) &&
+		    text_to_int64(kafka->properties[i].value, 0, INT64_MAX, &result))
+			return result;
+	return missing;
+}
+
+static void check_replication(const struct topic *topic)
+{
+	int64_t factor = number(topic, "replication.factor", 0);
+	int64_t in_sync = number(topic, "min.insync.replicas", 1);
+
+	if (factor < 2)
+		preflight_add(topic->report, PREFLIGHT_UNSAFE, topic->place,
+		    "raise it to 3 with kafka-reassign-partitions",
+		    "replication factor %" PRId64 ": the loss of one broker's disk loses records",
+		    factor);
+	if (in_sync < 2)
+		preflight_add(topic->report, PREFLIGHT_UNSAFE, topic->place,
+		    "set min.insync.replicas = 2 on the topic",
+		    "min.insync.replicas = %" PRId64
+		    ": a record counts as written when one broker has it",
+		    in_sync);
+	else if (in_sync >= factor)
+		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
+		    "raise the replication factor above it",
+		    "min.insync.replicas = %" PRId64 " of %" PRId64
+		    " replicas: publishing stops when one broker is away",
+		    in_sync, factor);
+	else
+		preflight_add(topic->report, PREFLIGHT_OK, topic->place, NULL,
+		    "replication factor %" PRId64 ", min.insync.replicas %" PRId64, factor,
+		    in_sync);
+}
+
+static void check_election(const struct topic *topic)
+{
+	const char *unclean = setting(topic, "unclean.leader.election.enable");
+
+	if (unclean && text_equal(unclean, "true"))
+		preflight_add(topic->report, PREFLIGHT_UNSAFE, topic->place,
+		    "set unclean.leader.election.enable = false on the topic",
+		    "a replica that lacks acknowledged records may become the leader");
+}
+
+/* The defaults of both are Long.MAX_VALUE: never. */
+static void check_flush(const struct topic *topic)
+{
+	if (number(topic, "flush.messages", INT64_MAX) < INT64_MAX ||
+	    number(topic, "flush.ms", INT64_MAX) < INT64_MAX)
+		preflight_add(topic->report, PREFLIGHT_INFO, topic->place, NULL,
+		    "flush.messages = %s, flush.ms = %s: the brokers flush by themselves, which "
+		    "costs throughput",
+		    setting(topic, "flush.messages"), setting(topic, "flush.ms"));
+	else
+		preflight_add(topic->report, PREFLIGHT_INFO, topic->place, NULL,
+		    "the brokers leave flushing to the operating system: replicas that lose power "
+		    "together lose their last records");
+}
+
+static void check_compaction(const struct topic *topic)
+{
+	const char *policy = setting(topic, "cleanup.policy");
+
+	if (policy && strstr(policy, "compact"))
+		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
+		    "write every row of this topic with a key",
+		    "cleanup.policy = %s: a record with a null key is refused and stops the slot",
+		    policy);
+}
+
+static void check_sizes(const struct topic *topic)
+{
+	int64_t limit = number(topic, "max.message.bytes", INT64_MAX);
+	int64_t batch = property(topic->kafka, "batch.size", BATCH_SIZE);
+	int64_t message = property(topic->kafka, "message.max.bytes", MESSAGE_MAX_BYTES);
+	owned_text char *cure =
+	    xformat("raise max.message.bytes on the topic, or set batch.size "
+		    "and message.max.bytes in [kafka \"%s\"] to %" PRId64 " at most",
+		topic->kafka->name, limit);
+
+	if (message > limit)
+		preflight_add(topic->report, PREFLIGHT_WARN, topic->place, cure,
+		    "max.message.bytes = %" PRId64 " is below message.max.bytes = %" PRId64
+		    ": a record between them is refused and stops the slot",
+		    limit, message);
+	else if (batch > limit)
+		preflight_add(topic->report, PREFLIGHT_WARN, topic->place, cure,
+		    "max.message.bytes = %" PRId64 " is below batch.size = %" PRId64
+		    ": full batches are refused and sent again one by one",
+		    limit, batch);
+}
+
+/* A negative retention is none; timestamps of the past are refused beyond the difference. */
+static void check_age(const struct topic *topic)
+{
+	int64_t retention = number(topic, "retention.ms", -1);
+	int64_t past = number(topic, "message.timestamp.before.max.ms",
+	    number(topic, "message.timestamp.difference.max.ms", INT64_MAX));
+
+	if (retention >= 0 && topic->oldest_age_ms > retention)
+		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
+		    "raise retention.ms until they are consumed, or set timestamp = publish",
+		    "rows wait since %" PRId64 " s, longer than retention.ms = %" PRId64
+		    ": Kafka may delete them at once",
+		    topic->oldest_age_ms / 1000, retention);
+	if (topic->oldest_age_ms > past)
+		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
+		    "raise message.timestamp.difference.max.ms, or set timestamp = publish",
+		    "rows wait since %" PRId64 " s; timestamps older than %" PRId64
+		    " s are refused and stop the slot",
+		    topic->oldest_age_ms / 1000, past / 1000);
+}
+
+void preflight_topic_settings(struct preflight *report, const struct config_kafka *kafka,
+    const char *name, const struct catalog_setting *settings, int count, int64_t oldest_age_ms)
+{
+	owned_text char *place = xformat("topic %s", name);
+	const struct topic topic = {report, kafka, name, place, settings, count, oldest_age_ms};
+
+	check_replication(&topic);
+	check_election(&topic);
+	check_flush(&topic);
+	check_compaction(&topic);
+	check_sizes(&topic);
+	check_age(&topic);
+}
+
+bool preflight_topic(struct preflight *report, struct catalog *catalog,
+    const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
+    struct err *err)
+{
+	owned_text char *place = xformat("topic %s", topic);
+	struct catalog_setting *settings = NULL;
+	struct err failed;
+	int count = 0;
+
+	if (catalog_topic_settings(catalog, topic, timeout_ms, &settings, &count, &failed)) {
+		preflight_topic_settings(report, kafka, topic, settings, count, oldest_age_ms);
+		catalog_settings_free(settings, count);
+		return true;
+	}
+	switch (failed.kind) {
+	case ERR_REJECT:
+		preflight_add(report, PREFLIGHT_FAIL, place,
+		    "create it; until then its rows wait, and no others of their slot pass them",
+		    "%s", failed.message);
+		return true;
+	case ERR_RETRY:
+		return err_set(err, ERR_RETRY, "%s", failed.message);
+	default:
+		preflight_add(report, PREFLIGHT_UNSAFE, place,
+		    "allow the relay DESCRIBE_CONFIGS on the topic",
+		    "its settings cannot be read: %s", failed.message);
+		return true;
+	}
+}
+
+bool preflight_cluster(struct preflight *report, struct catalog *catalog,
+    const struct config_kafka *kafka, int timeout_ms, struct err *err)
+{
+	owned_text char *place = xformat("kafka %s", kafka->name);
+	int brokers = 0;
+
+	if (!catalog_broker_count(catalog, timeout_ms, &brokers, err))
+		return err_prefix(err, "kafka %s", kafka->name);
+	preflight_add(
+	    report, PREFLIGHT_OK, place, NULL, "%d broker%s", brokers, brokers == 1 ? "" : "s");
+	if (brokers == 1)
+		preflight_add(report, PREFLIGHT_UNSAFE, place, "run three brokers or more",
+		    "one broker: its loss loses acknowledged records");
+	return true;
+}

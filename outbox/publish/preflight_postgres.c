@@ -1,0 +1,208 @@
+#include "preflight.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { OLDEST_SERVER = 130000 };
+
+/* Where a finding goes and whom it speaks of. */
+struct subject {
+	struct preflight *report;
+	struct pg *pg;
+	const struct config_postgres *postgres;
+	char *place;
+};
+
+static struct pg_result *ask(const struct subject *subject, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	owned_text char *text = schema_text(sql, subject->postgres->schema);
+
+	return pg_query(subject->pg, text, params, count, err);
+}
+
+static void check_version(const struct subject *subject, const char *version)
+{
+	if (pg_server_version(subject->pg) < OLDEST_SERVER)
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
+		    "use PostgreSQL 13 or newer", "server version %s has no xid8 and pg_snapshot",
+		    version);
+	else
+		preflight_add(subject->report, PREFLIGHT_OK, subject->place, NULL,
+		    "PostgreSQL %s at %s", version, pg_place(subject->pg));
+}
+
+static void check_mode(const struct subject *subject, const struct pg_result *facts)
+{
+	if (text_equal(pg_value(facts, 0, 2), "t"))
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
+		    "name the primary in the dsn, or several hosts with "
+		    "target_session_attrs=read-write",
+		    "%s is a standby; the relay writes its log on the primary",
+		    pg_place(subject->pg));
+	else if (text_equal(pg_value(facts, 0, 3), "on"))
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
+		    "alter role … reset default_transaction_read_only",
+		    "transactions of role %s are read-only by default", pg_value(facts, 0, 1));
+	if (!text_equal(pg_value(facts, 0, 4), "read committed"))
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
+		    "alter role … set default_transaction_isolation = 'read committed'",
+		    "transactions of role %s are %s by default; the relay needs read committed",
+		    pg_value(facts, 0, 1), pg_value(facts, 0, 4));
+	if (text_equal(pg_value(facts, 0, 5), "off"))
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place, "set fsync = on",
+		    "fsync is off: a crash of the server's machine loses committed rows");
+}
+
+/* The port of our end of the socket; 0: it is no TCP socket. */
+static int64_t local_port(int fd)
+{
+	struct sockaddr_storage name;
+	socklen_t length = sizeof name;
+
+	if (getsockname(fd, (struct sockaddr *)&name, &length) != 0)
+		return 0;
+	if (name.ss_family == AF_INET)
+		return ntohs(((struct sockaddr_in *)&name)->sin_port);
+	return name.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&name)->sin6_port) : 0;
+}
+
+static void check_pooling(const struct subject *subject, const struct pg_result *facts)
+{
+	if (pg_int(facts, 0, 6) != local_port(pg_fd(subject->pg)))
+		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
+		    "a pooler or proxy stands between; transaction and session pooling both work, "
+		    "statement pooling does not");
+}
+
+static void check_sequence(const struct subject *subject, const struct pg_result *facts)
+{
+	owned_text char *cure = NULL;
+
+	if (pg_is_null(facts, 0, 8) || pg_int(facts, 0, 8) == 1)
+		return;
+	cure = xformat("alter sequence %s.message_id_seq cache 1, and restart the writers",
+	    subject->postgres->schema);
+	preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, cure,
+	    "the sequence of message.id has CACHE %" PRId64
+	    ": sessions draw ids ahead, and the records of a key would be reordered",
+	    pg_int(facts, 0, 8));
+}
+
+static bool check_grants(const struct subject *subject, const char *role, bool has_roles,
+    int *ret_lacking, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *lacking = ask(subject, sql_preflight_grants, NULL, 0, err);
+
+	if (!lacking)
+		return false;
+	*ret_lacking = pg_rows(lacking);
+	for (int i = 0; i < *ret_lacking; i++) {
+		owned_text char *cure =
+		    has_roles ? xformat("grant %s_relay to \"%s\", or: %s",
+				    subject->postgres->schema, role, pg_value(lacking, i, 1))
+			      : xstrdup(pg_value(lacking, i, 1));
+
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, cure,
+		    "role %s lacks %s", role, pg_value(lacking, i, 0));
+	}
+	if (*ret_lacking == 0)
+		preflight_add(subject->report, PREFLIGHT_OK, subject->place, NULL,
+		    "role %s has every privilege that the relay needs", role);
+	return true;
+}
+
+/* Columns of partitions.sql: name, from_us, to_us, bytes, rows_estimated, now_us. */
+static void judge_partitions(const struct subject *subject, const struct pg_result *leaves)
+{
+	const int64_t wanted = subject->postgres->partitions_ahead;
+	int64_t ahead = 0;
+	bool covered = false;
+
+	for (int i = 0; i < pg_rows(leaves); i++) {
+		int64_t now = pg_int(leaves, i, 5);
+
+		if (text_equal(pg_value(leaves, i, 0), "message_default"))
+			continue;
+		if (!pg_is_null(leaves, i, 1) && pg_int(leaves, i, 1) > now)
+			ahead++;
+		else if (pg_is_null(leaves, i, 2) || pg_int(leaves, i, 2) > now)
+			covered = true;
+	}
+	if (!covered || ahead == 0)
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    "`outbox-relay run` makes them, or `outbox-relay partition make`",
+		    covered ? "no partition is made ahead"
+			    : "no partition covers the present: rows go to the default one");
+	else
+		preflight_add(subject->report, PREFLIGHT_OK, subject->place, NULL,
+		    "%" PRId64 " partitions ahead (partitions_ahead = %" PRId64 ")", ahead, wanted);
+}
+
+static bool check_partitions(const struct subject *subject, struct err *err)
+{
+	owned_text char *width = xformat("%" PRId64, subject->postgres->partition_every_ms);
+	const struct pg_param params[] = {{width}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *leaves = ask(subject, sql_partitions, params, 1, err);
+	OWNED(owned_pg_result_destroy) struct pg_result *strays = NULL;
+
+	if (!leaves)
+		return false;
+	judge_partitions(subject, leaves);
+	strays = ask(subject, sql_partition_default, NULL, 0, err);
+	if (!strays)
+		return false;
+	if (pg_int(strays, 0, 0) > 0)
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    "`outbox-relay run` moves them; if it cannot, its log says why",
+		    "the default partition holds rows (%s counted): partitions were missing",
+		    pg_value(strays, 0, 0));
+	return true;
+}
+
+static bool check_schema(
+    const struct subject *subject, const struct pg_result *facts, bool *ret_usable, struct err *err)
+{
+	int lacking = 0;
+
+	if (!text_equal(pg_value(facts, 0, 7), "t")) {
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
+		    "run `outbox-relay migrate up`", "schema %s has no message table",
+		    subject->postgres->schema);
+		return true;
+	}
+	check_sequence(subject, facts);
+	if (!check_grants(subject, pg_value(facts, 0, 1), text_equal(pg_value(facts, 0, 9), "t"),
+		&lacking, err))
+		return false;
+	*ret_usable = lacking == 0;
+	return lacking > 0 || check_partitions(subject, err);
+}
+
+bool preflight_postgres(struct preflight *report, struct pg *pg,
+    const struct config_postgres *postgres, bool *ret_usable, struct err *err)
+{
+	owned_text char *place = xformat("postgres %s", postgres->name);
+	struct subject subject = {report, pg, postgres, place};
+	OWNED(owned_pg_result_destroy) struct pg_result *facts = NULL;
+
+	*ret_usable = false;
+	if (pg_server_version(pg) < OLDEST_SERVER) {
+		check_version(&subject, "older than 13");
+		return true;
+	}
+	facts = ask(&subject, sql_preflight, NULL, 0, err);
+	if (!facts)
+		return false;
+	check_version(&subject, pg_value(facts, 0, 0));
+	check_mode(&subject, facts);
+	check_pooling(&subject, facts);
+	return check_schema(&subject, facts, ret_usable, err);
+}

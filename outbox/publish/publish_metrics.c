@@ -1,0 +1,104 @@
+#include "publish_metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "clock.h"
+
+static const double latency_buckets[] = {0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064,
+    0.128, 0.256, 0.512, 1, 2, 4, 8, 16, 32, INFINITY};
+
+#define FAMILY(id, kind, text)                                                                    \
+	static const struct metric_family id = {.name = "relay_" #id, .type = kind, .help = text, \
+	    .labels = {"slot", "shard"}}
+#define LATENCY(id, text)                                                                         \
+	static const struct metric_family id = {.name = "relay_" #id, .type = METRIC_HISTOGRAM,   \
+	    .help = text, .labels = {"slot", "shard"}, .buckets = latency_buckets}
+
+FAMILY(published_total, METRIC_COUNTER, "Records acknowledged by Kafka.");
+FAMILY(published_bytes_total, METRIC_COUNTER,
+    "Memory of the records acknowledged by Kafka, bookkeeping included.");
+FAMILY(open_windows, METRIC_GAUGE, "Snapshot windows opened and not yet acknowledged to their end.");
+FAMILY(in_flight, METRIC_GAUGE, "Records given to Kafka and not yet covered by a log row.");
+FAMILY(memory_bytes, METRIC_GAUGE, "Memory of rows read and not yet acknowledged.");
+FAMILY(oldest_unpublished_age_seconds, METRIC_GAUGE,
+    "Age of the oldest row read and not yet acknowledged; 0 when there is none.");
+FAMILY(owner, METRIC_GAUGE, "1 while this process owns the shard.");
+FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka refuses.");
+FAMILY(producer_recreations_total, METRIC_COUNTER, "Producers given up and made anew.");
+FAMILY(postgres_reconnects_total, METRIC_COUNTER, "Connections to Postgres lost.");
+LATENCY(latency_commit_to_read_seconds, "From created_at to the read of the row, sampled.");
+LATENCY(latency_read_to_produce_seconds, "From the read to the producer, sampled.");
+LATENCY(latency_produce_to_ack_seconds, "From the producer to the acknowledgement, sampled.");
+
+void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int shard)
+{
+	char number[16];
+	snprintf(number, sizeof number, "%d", shard);
+	const char *const labels[] = {slot, number};
+	*metrics = (struct publish_metrics){
+	    .published = metric_series(&published_total, labels),
+	    .published_bytes = metric_series(&published_bytes_total, labels),
+	    .windows = metric_series(&open_windows, labels),
+	    .in_flight = metric_series(&in_flight, labels),
+	    .memory = metric_series(&memory_bytes, labels),
+	    .oldest_age = metric_series(&oldest_unpublished_age_seconds, labels),
+	    .owner = metric_series(&owner, labels),
+	    .refused = metric_series(&refused, labels),
+	    .producer_recreations = metric_series(&producer_recreations_total, labels),
+	    .postgres_reconnects = metric_series(&postgres_reconnects_total, labels),
+	    .commit_to_read = metric_series(&latency_commit_to_read_seconds, labels),
+	    .read_to_produce = metric_series(&latency_read_to_produce_seconds, labels),
+	    .produce_to_ack = metric_series(&latency_produce_to_ack_seconds, labels),
+	};
+}
+
+void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t created_us)
+{
+	if (metrics->sequence)
+		return;
+	int64_t delay = clock_wall_us() - created_us;
+	metric_observe(metrics->commit_to_read, delay > 0 ? (double)delay / 1e6 : 0, 1);
+	metrics->sequence = sequence;
+	metrics->read_us = clock_us();
+}
+
+void publish_metrics_sent(struct publish_metrics *metrics, uint64_t sequence)
+{
+	if (metrics->sequence != sequence)
+		return;
+	metrics->sent_us = clock_us();
+	metric_observe(metrics->read_to_produce,
+	    (double)(metrics->sent_us - metrics->read_us) / 1e6, 1);
+}
+
+void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence)
+{
+	if (metrics->sequence != sequence)
+		return;
+	metric_observe(metrics->produce_to_ack, (double)(clock_us() - metrics->sent_us) / 1e6, 1);
+	metrics->sequence = 0;
+}
+
+void publish_metrics_forget(struct publish_metrics *metrics)
+{
+	metrics->sequence = 0;
+}
+
+void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status)
+{
+	double age = status->oldest_created_us
+	    ? (double)(clock_wall_us() - status->oldest_created_us) / 1e6
+	    : 0;
+	metric_add(metrics->published, (double)(status->published - metrics->seen_published));
+	metric_add(metrics->published_bytes, (double)(status->published_bytes - metrics->seen_bytes));
+	metrics->seen_published = status->published;
+	metrics->seen_bytes = status->published_bytes;
+	metric_set(metrics->windows, status->windows);
+	metric_set(metrics->in_flight, (double)status->in_flight);
+	metric_set(metrics->memory, (double)status->bytes);
+	metric_set(metrics->oldest_age, age > 0 ? age : 0);
+	metric_set(metrics->owner,
+	    status->state == STREAM_OWNER || status->state == STREAM_UNSURE);
+	metric_set(metrics->refused, status->refused);
+}

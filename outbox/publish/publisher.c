@@ -1,0 +1,598 @@
+/*
+ * The loop around a stream: each turn moves on the two connections and the producer, asks the stream
+ * what to do on whatever is idle, and waits until a file descriptor or the stream's clock calls.
+ * Nothing in it blocks, so that the lease is renewed while Kafka is away, a page is slow or the other
+ * connection is being made.
+ */
+#include "publisher.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "cleanup.h"
+#include "clock.h"
+#include "delivery.h"
+#include "fault.h"
+#include "link.h"
+#include "logging.h"
+#include "publish_metrics.h"
+#include "statements.h"
+
+enum {
+	ROWS_A_TURN = 512,
+	TOPICS_MAX_AGE_MS = 30000,
+	TOPICS_ASK_MS = 1000,
+	STATUS_MS = 100,
+	LONGEST_WAIT_MS = 1000,
+};
+
+struct publisher {
+	struct publisher_options options;
+	char *owner;
+	pthread_t thread;
+	int event_fd, wake_fd, catalog_fd;
+	atomic_bool stop_asked;
+
+	/* of the thread */
+	struct stream *stream;
+	struct statements *statements;
+	struct delivery *delivery;
+	struct publish_metrics metrics;
+	struct link log, read;
+	enum stream_call log_call;   /* under way on the log connection */
+	bool reading, copying;       /* under way on the read connection: bounds, or a page */
+	bool first_row, cutting;     /* of the page; cutting: cancelled, its further rows do not count */
+	struct stream_page page;
+	int64_t page_rows, page_bytes;
+	int64_t topics_asked_at, status_at, stop_at;
+	int64_t lost_seen;
+	bool owned, refusal_logged, drained;
+	char missing_logged[256];
+	char holder[128];
+
+	pthread_mutex_t mutex; /* guards what follows */
+	struct publisher_status status;
+	struct stream_settings settings;
+	bool settings_changed;
+};
+
+static struct stream_settings settings_of(const struct config_slot *slot)
+{
+	return (struct stream_settings){
+	    .max_in_flight = slot->max_in_flight,
+	    .memory = slot->memory,
+	    .lease_ms = slot->lease_ms,
+	    .poll_busy_ms = slot->poll_busy_ms,
+	    .poll_idle_ms = slot->poll_idle_ms,
+	    .ack_interval_ms = slot->ack_interval_ms,
+	    .stall_after_ms = slot->stall_after_ms,
+	    .seed = (uint64_t)clock_random(),
+	};
+}
+
+/* --- the log connection -------------------------------------------------------------------- */
+
+static void log_problem(struct publisher *publisher, const char *event, const struct err *err)
+{
+	log_warn(event, {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)}, {"error", LOG_TEXT(err->message)});
+}
+
+/* May this process take one more shard now? A take that may not begin is not asked for. */
+static bool may_ask(struct publisher *publisher, const struct stream_status *status, int64_t now)
+{
+	return status->state != STREAM_STANDBY || spread_begin(publisher->options.spread, now);
+}
+
+static void end_take(struct publisher *publisher, int64_t now)
+{
+	struct stream_status status = stream_status(publisher->stream, now);
+	spread_end(publisher->options.spread, now, status.state == STREAM_OWNER);
+}
+
+static void send_log_call(struct publisher *publisher, int64_t now)
+{
+	struct stream_status status = stream_status(publisher->stream, now);
+	struct err err;
+	if (!may_ask(publisher, &status, now))
+		return;
+	struct stream_tick call = stream_log_call(publisher->stream, now);
+	publisher->log_call = call.call;
+	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
+		spread_end(publisher->options.spread, now, false);
+	if (call.call == STREAM_NONE)
+		return;
+	fault_point("before_log_call");
+	if (!statements_send_call(publisher->statements, publisher->log.pg, &call, &err)) {
+		stream_log_failed(publisher->stream, now, true);
+		if (call.call == STREAM_TAKE)
+			end_take(publisher, now);
+		publisher->log_call = STREAM_NONE;
+		link_drop(&publisher->log, now, &err);
+	}
+}
+
+static void log_call_failed(struct publisher *publisher, int64_t now, const struct err *err)
+{
+	bool lost = !publisher->log.pg || pg_state(publisher->log.pg) == PG_LOST;
+	enum stream_call call = publisher->log_call;
+	publisher->log_call = STREAM_NONE;
+	if (err)
+		log_problem(publisher, "log_call_failed", err);
+	if (err && err->kind == ERR_FENCED && call == STREAM_TICK)
+		stream_ticked(publisher->stream, now, STREAM_FENCED);
+	else
+		stream_log_failed(publisher->stream, now, lost);
+	if (call == STREAM_TAKE)
+		end_take(publisher, now);
+}
+
+static void take_answer(struct publisher *publisher, const struct pg_result *result, int64_t now)
+{
+	struct err err;
+	enum stream_call call = publisher->log_call;
+	publisher->log_call = STREAM_NONE;
+	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
+	uint64_t sequence = stream_next_sequence(publisher->stream);
+	bool good = statements_answer(publisher->statements, call, result, publisher->stream, now,
+	    publisher->holder, sizeof publisher->holder, &err);
+	if (!good)
+		log_problem(publisher, "log_answer_unreadable", &err);
+	if (call == STREAM_TAKE)
+		end_take(publisher, now);
+	const struct message *newest = stream_message(publisher->stream, sequence);
+	if (newest)
+		publish_metrics_read(&publisher->metrics, sequence, newest->created_us);
+}
+
+static void step_log(struct publisher *publisher, int64_t now)
+{
+	enum link_event event = link_step(&publisher->log, now);
+	if (event == LINK_LOST && publisher->log_call != STREAM_NONE)
+		log_call_failed(publisher, now, NULL);
+	if (event == LINK_ANSWER) {
+		struct err err;
+		bool done;
+		OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
+		if (!pg_receive(publisher->log.pg, &done, &result, &err))
+			log_call_failed(publisher, now, &err);
+		else if (done)
+			take_answer(publisher, result, now);
+		else
+			return;
+		event = publisher->log.pg && pg_state(publisher->log.pg) == PG_IDLE ? LINK_READY
+										    : LINK_NONE;
+	}
+	if (event == LINK_READY && publisher->log_call == STREAM_NONE)
+		send_log_call(publisher, now);
+}
+
+/* --- the read connection ------------------------------------------------------------------- */
+
+static void read_failed(struct publisher *publisher, const struct err *err)
+{
+	publisher->reading = publisher->copying = false;
+	statements_forget_bounds(publisher->statements);
+	stream_read_failed(publisher->stream);
+	if (err)
+		log_problem(publisher, "page_failed", err);
+}
+
+static void send_page(struct publisher *publisher, int64_t now)
+{
+	struct err err;
+	publisher->page = stream_read_call(publisher->stream, now);
+	if (!publisher->page.wanted)
+		return;
+	if (!statements_send_page(publisher->statements, publisher->read.pg, &publisher->page,
+		&publisher->copying, &err)) {
+		read_failed(publisher, &err);
+		link_drop(&publisher->read, now, &err);
+		return;
+	}
+	publisher->reading = true;
+	publisher->first_row = true;
+	publisher->cutting = false;
+	publisher->page_rows = publisher->page_bytes = 0;
+}
+
+static void take_bounds(struct publisher *publisher)
+{
+	struct err err;
+	bool done;
+	OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
+	if (!pg_receive(publisher->read.pg, &done, &result, &err) ||
+	    (done && !statements_bounds(publisher->statements, result, &err)))
+		read_failed(publisher, &err);
+	else if (done)
+		publisher->reading = false;
+}
+
+/* A page of unexpectedly large rows ends early: what came counts, the next one begins behind it. */
+static void cut_page(struct publisher *publisher)
+{
+	struct err err;
+	publisher->cutting = true;
+	if (!pg_cancel(publisher->read.pg, &err))
+		log_problem(publisher, "page_not_cancelled", &err);
+}
+
+static bool take_row(struct publisher *publisher, char *row, int length, struct err *err)
+{
+	struct message message;
+	enum copy_kind kind;
+	if (publisher->cutting) {
+		pg_free_row(row);
+		return true;
+	}
+	if (!message_from_copy(row, length, publisher->first_row, &message, &kind, err))
+		return false;
+	publisher->first_row = false;
+	if (kind == COPY_TRAILER)
+		return true;
+	publish_metrics_read(&publisher->metrics, stream_next_sequence(publisher->stream),
+	    message.created_us);
+	stream_row(publisher->stream, &message);
+	publisher->page_rows++;
+	publisher->page_bytes += length;
+	if (publisher->page_bytes >= publisher->page.bytes)
+		cut_page(publisher);
+	return true;
+}
+
+static void page_over(struct publisher *publisher, int64_t now)
+{
+	publisher->reading = publisher->copying = false;
+	stream_page_end(publisher->stream, now,
+	    !publisher->cutting && publisher->page_rows < publisher->page.rows);
+}
+
+/* True: more rows may be there at once. */
+static bool take_rows(struct publisher *publisher, int64_t now)
+{
+	struct err err;
+	for (int i = 0; i < ROWS_A_TURN; i++) {
+		enum pg_copy what;
+		char *row;
+		int length;
+		if (!pg_copy_next(publisher->read.pg, &what, &row, &length, &err)) {
+			if (publisher->cutting && err.kind == ERR_RETRY)
+				page_over(publisher, now);
+			else
+				read_failed(publisher, &err);
+			return false;
+		}
+		if (what == PG_COPY_WAIT)
+			return false;
+		if (what == PG_COPY_END) {
+			page_over(publisher, now);
+			return true;
+		}
+		if (!take_row(publisher, row, length, &err)) {
+			read_failed(publisher, &err);
+			link_drop(&publisher->read, now, &err);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool step_read(struct publisher *publisher, int64_t now)
+{
+	bool more = false;
+	if (!publisher->owned && !publisher->read.pg)
+		return false;
+	enum link_event event = link_step(&publisher->read, now);
+	if (event == LINK_LOST && publisher->reading)
+		read_failed(publisher, NULL);
+	if (event == LINK_ANSWER && publisher->copying)
+		more = take_rows(publisher, now);
+	else if (event == LINK_ANSWER)
+		take_bounds(publisher);
+	bool idle = publisher->read.pg && pg_state(publisher->read.pg) == PG_IDLE;
+	if (idle && !publisher->reading)
+		send_page(publisher, now);
+	return more;
+}
+
+/* --- topics, status, ends --------------------------------------------------------------------- */
+
+static void ask_topics(struct publisher *publisher, int64_t now)
+{
+	const char *name;
+	bool ready;
+	uint64_t count;
+	bool told = read(publisher->catalog_fd, &count, sizeof count) > 0;
+	bool unready = false;
+	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++)
+		unready |= !ready;
+	if (!told && !unready && now - publisher->topics_asked_at < TOPICS_ASK_MS)
+		return;
+	publisher->topics_asked_at = now;
+	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++) {
+		struct catalog_topic topic = catalog_look(publisher->options.catalog, name,
+		    TOPICS_MAX_AGE_MS);
+		if (topic.state != TOPIC_UNKNOWN)
+			stream_topic(publisher->stream, name,
+			    topic.state == TOPIC_THERE ? topic.partitions : 0);
+	}
+}
+
+static void log_refusal(struct publisher *publisher, const struct stream_status *status)
+{
+	if (!status->refused || publisher->refusal_logged)
+		return;
+	publisher->refusal_logged = true;
+	log_error("slot_stopped", {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(status->refused_topic)},
+	    {"id", LOG_INT(status->refused_id)}, {"error", LOG_TEXT(status->refused_error)},
+	    {"consequence", LOG_TEXT("Kafka refuses this row for good; nothing of its key passes "
+				     "it; mend the topic or the row, then restart")});
+}
+
+static void log_missing(struct publisher *publisher, const char *topic)
+{
+	if (text_equal(topic ? topic : "", publisher->missing_logged))
+		return;
+	text_copy(publisher->missing_logged, sizeof publisher->missing_logged, topic);
+	if (topic)
+		log_warn("topic_missing", {"slot", LOG_TEXT(publisher->options.slot->name)},
+		    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(topic)},
+		    {"consequence", LOG_TEXT("its rows wait until the topic exists")});
+}
+
+static void log_ownership(struct publisher *publisher, const struct stream_status *status)
+{
+	bool owns = status->state == STREAM_OWNER || status->state == STREAM_UNSURE;
+	if (owns == publisher->owned)
+		return;
+	publisher->owned = owns;
+	if (!owns)
+		spread_lost(publisher->options.spread);
+	log_info(owns ? "shard_taken" : "shard_left",
+	    {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)},
+	    {"state", LOG_TEXT(stream_state_names[status->state])}, {"n", LOG_INT(status->n)});
+}
+
+static enum publisher_end end_of(const struct publisher *publisher,
+    const struct stream_status *status)
+{
+	switch (status->state) {
+	case STREAM_GONE:
+		return PUBLISHER_GONE;
+	case STREAM_RELEASED:
+		return publisher->drained ? PUBLISHER_DRAINED : PUBLISHER_STOPPED;
+	default:
+		return PUBLISHER_RUNNING;
+	}
+}
+
+static void write_status(struct publisher *publisher, const struct stream_status *status,
+    int64_t now, enum publisher_end end)
+{
+	struct publisher_status *out = &publisher->status;
+	int64_t oldest = status->oldest_created_us;
+	pthread_mutex_lock(&publisher->mutex);
+	out->end = end;
+	out->state = status->state;
+	out->loop_ms = now;
+	out->n = status->n;
+	out->epoch = status->epoch;
+	out->windows = status->windows;
+	out->records = status->records;
+	out->bytes = status->bytes;
+	out->in_flight = status->in_flight;
+	out->published = status->published;
+	out->oldest_age_s = oldest ? (double)(clock_wall_us() - oldest) / 1e6 : 0;
+	out->refused = status->refused;
+	out->refused_id = status->refused_id;
+	text_copy(out->refused_topic, sizeof out->refused_topic, status->refused_topic);
+	text_copy(out->refused_error, sizeof out->refused_error, status->refused_error);
+	text_copy(out->missing_topic, sizeof out->missing_topic, status->missing_topic);
+	text_copy(out->postgres_error, sizeof out->postgres_error,
+	    publisher->log.error[0] ? publisher->log.error : publisher->read.error);
+	text_copy(out->kafka_error, sizeof out->kafka_error, delivery_error(publisher->delivery));
+	text_copy(out->holder, sizeof out->holder, publisher->holder);
+	if (publisher->settings_changed)
+		stream_retune(publisher->stream, &publisher->settings);
+	publisher->settings_changed = false;
+	pthread_mutex_unlock(&publisher->mutex);
+}
+
+static void note_links(struct publisher *publisher)
+{
+	int64_t lost = publisher->log.lost_count + publisher->read.lost_count;
+	if (lost == publisher->lost_seen)
+		return;
+	metric_add(publisher->metrics.postgres_reconnects, (double)(lost - publisher->lost_seen));
+	publisher->lost_seen = lost;
+	const char *why = publisher->log.error[0] ? publisher->log.error : publisher->read.error;
+	log_warn("postgres_lost", {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)}, {"error", LOG_TEXT(why)});
+}
+
+/* Returns what the loop ends with; PUBLISHER_RUNNING: it goes on. */
+static enum publisher_end note_status(struct publisher *publisher, int64_t now)
+{
+	struct stream_status status = stream_status(publisher->stream, now);
+	enum publisher_end end = end_of(publisher, &status);
+	log_ownership(publisher, &status);
+	if (now < publisher->status_at && end == PUBLISHER_RUNNING)
+		return end;
+	publisher->status_at = now + STATUS_MS;
+	log_refusal(publisher, &status);
+	log_missing(publisher, status.missing_topic);
+	note_links(publisher);
+	publish_metrics_note(&publisher->metrics, &status);
+	write_status(publisher, &status, now, end);
+	return end;
+}
+
+static void begin_stop(struct publisher *publisher, int64_t now)
+{
+	stream_stop(publisher->stream);
+	if (!publisher->stop_at)
+		publisher->stop_at = now + publisher->options.slot->lease_ms + 1000;
+}
+
+static void check_stop(struct publisher *publisher, int64_t now)
+{
+	struct stream_status status = stream_status(publisher->stream, now);
+	if (atomic_load(&publisher->stop_asked))
+		begin_stop(publisher, now);
+	if (publisher->options.drain && status.caught_up && !publisher->drained) {
+		publisher->drained = true;
+		begin_stop(publisher, now);
+	}
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+static void wait_for_events(struct publisher *publisher, int64_t now)
+{
+	struct pollfd fds[5];
+	int count = 0;
+	int64_t wait = now + LONGEST_WAIT_MS;
+	const int64_t clocks[] = {stream_wait(publisher->stream, now), link_wait(&publisher->log),
+	    publisher->owned ? link_wait(&publisher->read) : INT64_MAX,
+	    delivery_wait(publisher->delivery)};
+	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
+		wait = clocks[i] < wait ? clocks[i] : wait;
+	const struct link *links[] = {&publisher->log, &publisher->read};
+	for (int i = 0; i < 2; i++)
+		if (links[i]->pg)
+			fds[count++] = (struct pollfd){.fd = pg_fd(links[i]->pg),
+			    .events = pg_events(links[i]->pg)};
+	fds[count++] = (struct pollfd){.fd = delivery_fd(publisher->delivery), .events = POLLIN};
+	fds[count++] = (struct pollfd){.fd = publisher->catalog_fd, .events = POLLIN};
+	fds[count++] = (struct pollfd){.fd = publisher->wake_fd, .events = POLLIN};
+	if (wait > now)
+		poll(fds, (nfds_t)count, (int)(wait - now));
+	uint64_t woken;
+	while (read(publisher->wake_fd, &woken, sizeof woken) > 0)
+		;
+}
+
+static void *run(void *context)
+{
+	struct publisher *publisher = context;
+	enum publisher_end end = PUBLISHER_RUNNING;
+	while (end == PUBLISHER_RUNNING) {
+		int64_t now = clock_ms();
+		check_stop(publisher, now);
+		step_log(publisher, now);
+		bool more = step_read(publisher, now);
+		more |= delivery_step(publisher->delivery, clock_ms());
+		ask_topics(publisher, now);
+		end = note_status(publisher, now);
+		if (publisher->stop_at && now >= publisher->stop_at && end == PUBLISHER_RUNNING)
+			end = PUBLISHER_STOPPED; /* Postgres is away: the lease runs out by itself */
+		if (!more && end == PUBLISHER_RUNNING)
+			wait_for_events(publisher, clock_ms());
+	}
+	pthread_mutex_lock(&publisher->mutex);
+	publisher->status.end = end;
+	pthread_mutex_unlock(&publisher->mutex);
+	if (publisher->owned)
+		spread_lost(publisher->options.spread);
+	uint64_t one = 1;
+	if (write(publisher->event_fd, &one, sizeof one) < 0)
+		log_error("event_not_written", {"slot", LOG_TEXT(publisher->options.slot->name)});
+	return NULL;
+}
+
+static void publisher_free(struct publisher *publisher)
+{
+	delivery_destroy(publisher->delivery);
+	stream_destroy(publisher->stream);
+	statements_destroy(publisher->statements);
+	link_finish(&publisher->log);
+	link_finish(&publisher->read);
+	close(publisher->event_fd);
+	close(publisher->wake_fd);
+	close(publisher->catalog_fd);
+	pthread_mutex_destroy(&publisher->mutex);
+	free(publisher->owner);
+	free(publisher);
+}
+
+struct publisher *publisher_start(const struct publisher_options *options, struct err *err)
+{
+	const struct config_slot *slot = options->slot;
+	struct publisher *publisher = xcalloc(1, sizeof *publisher);
+	char name[96];
+	publisher->options = *options;
+	publisher->owner = xstrdup(options->owner);
+	publisher->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	publisher->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	publisher->catalog_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	pthread_mutex_init(&publisher->mutex, NULL);
+	publisher->status.slot = slot->name;
+	publisher->status.shard = options->shard;
+	publisher->status.loop_ms = clock_ms();
+	struct stream_settings settings = settings_of(slot);
+	publisher->stream = stream_create(&settings);
+	publisher->statements = statements_create(slot->postgres->schema, slot->name,
+	    options->shard, options->shards, options->owner);
+	publish_metrics_init(&publisher->metrics, slot->name, options->shard);
+	snprintf(name, sizeof name, "outbox-relay %s/%d", slot->name, options->shard);
+	link_init(&publisher->log, slot->postgres->dsn, name);
+	link_init(&publisher->read, slot->postgres->dsn, name);
+	publisher->delivery = delivery_create(slot, options->shard, publisher->stream,
+	    &publisher->metrics, err);
+	if (!publisher->delivery) {
+		publisher_free(publisher);
+		return NULL;
+	}
+	catalog_watch(options->catalog, publisher->catalog_fd);
+	if (pthread_create(&publisher->thread, NULL, run, publisher) == 0)
+		return publisher;
+	err_set(err, ERR_FATAL, "slot %s: no thread can be started", slot->name);
+	catalog_unwatch(options->catalog, publisher->catalog_fd);
+	publisher_free(publisher);
+	return NULL;
+}
+
+void publisher_stop(struct publisher *publisher)
+{
+	uint64_t one = 1;
+	atomic_store(&publisher->stop_asked, true);
+	if (write(publisher->wake_fd, &one, sizeof one) < 0)
+		log_debug("already_woken", {"slot", LOG_TEXT(publisher->options.slot->name)});
+}
+
+void publisher_join(struct publisher *publisher)
+{
+	if (!publisher)
+		return;
+	pthread_join(publisher->thread, NULL);
+	catalog_unwatch(publisher->options.catalog, publisher->catalog_fd);
+	publisher_free(publisher);
+}
+
+void publisher_retune(struct publisher *publisher, const struct config_slot *slot)
+{
+	pthread_mutex_lock(&publisher->mutex);
+	publisher->settings = settings_of(slot);
+	publisher->settings_changed = true;
+	pthread_mutex_unlock(&publisher->mutex);
+}
+
+struct publisher_status publisher_status(struct publisher *publisher)
+{
+	pthread_mutex_lock(&publisher->mutex);
+	struct publisher_status status = publisher->status;
+	pthread_mutex_unlock(&publisher->mutex);
+	return status;
+}
+
+int publisher_event_fd(const struct publisher *publisher)
+{
+	return publisher->event_fd;
+}

@@ -1,0 +1,66 @@
+#include "spread.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "text.h"
+
+enum { WAIT_PER_SHARD_MS = 500 };
+
+struct spread {
+	pthread_mutex_t mutex;
+	int held;
+	bool taking;
+	int64_t next_take;
+};
+
+struct spread *spread_create(void)
+{
+	struct spread *spread = xcalloc(1, sizeof *spread);
+	pthread_mutex_init(&spread->mutex, NULL);
+	return spread;
+}
+
+void spread_destroy(struct spread *spread)
+{
+	if (!spread)
+		return;
+	pthread_mutex_destroy(&spread->mutex);
+	free(spread);
+}
+
+int spread_held(struct spread *spread)
+{
+	pthread_mutex_lock(&spread->mutex);
+	int held = spread->held;
+	pthread_mutex_unlock(&spread->mutex);
+	return held;
+}
+
+bool spread_begin(struct spread *spread, int64_t now)
+{
+	pthread_mutex_lock(&spread->mutex);
+	bool may = !spread->taking && now >= spread->next_take;
+	if (may)
+		spread->taking = true;
+	pthread_mutex_unlock(&spread->mutex);
+	return may;
+}
+
+void spread_end(struct spread *spread, int64_t now, bool taken)
+{
+	pthread_mutex_lock(&spread->mutex);
+	spread->taking = false;
+	if (taken) {
+		spread->held++;
+		spread->next_take = now + spread->held * WAIT_PER_SHARD_MS;
+	}
+	pthread_mutex_unlock(&spread->mutex);
+}
+
+void spread_lost(struct spread *spread)
+{
+	pthread_mutex_lock(&spread->mutex);
+	spread->held--;
+	pthread_mutex_unlock(&spread->mutex);
+}

@@ -1,0 +1,19 @@
+#pragma once
+/*
+ * How the publishers of one process share out the taking of shards: one take at a time, and after each
+ * the next waits longer for every shard that is held already, so that processes started together come
+ * away with about as many each. Any thread.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct spread;
+
+struct spread *spread_create(void);
+void spread_destroy(struct spread *spread);
+int spread_held(struct spread *spread); /* shards this process owns now */
+
+/* May a take begin now? If so it must be ended by spread_end. */
+bool spread_begin(struct spread *spread, int64_t now);
+void spread_end(struct spread *spread, int64_t now, bool taken);
+void spread_lost(struct spread *spread);

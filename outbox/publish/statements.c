@@ -1,0 +1,367 @@
+#include "statements.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "copy_binary.h"
+#include "schema_text.h"
+#include "sql_files.h"
+
+enum { STANDBY_POLL_MS = 250 };
+
+struct bounds {
+	int64_t tick; /* 0: not known */
+	char *low_xid, *sure_xid, *upto, *stragglers, *low_id, *high_id;
+};
+
+struct statements {
+	char *take, *tick, *newest, *bounds_sql, *page, *page_stragglers;
+	char *slot, *owner;
+	int shard, shards;
+	char *seen; /* the snapshot in which nothing was found; NULL: none */
+	struct bounds bounds;
+	int64_t asked_tick;
+};
+
+struct statements *statements_create(const char *schema, const char *slot, int shard, int shards,
+    const char *owner)
+{
+	struct statements *statements = xcalloc(1, sizeof *statements);
+	statements->take = schema_text(sql_take, schema);
+	statements->tick = schema_text(sql_tick, schema);
+	statements->newest = schema_text(sql_newest, schema);
+	statements->bounds_sql = schema_text(sql_bounds, schema);
+	statements->page = schema_text(sql_page, schema);
+	statements->page_stragglers = schema_text(sql_page_stragglers, schema);
+	statements->slot = xstrdup(slot);
+	statements->owner = xstrdup(owner);
+	statements->shard = shard;
+	statements->shards = shards;
+	return statements;
+}
+
+void statements_forget_bounds(struct statements *statements)
+{
+	struct bounds *bounds = &statements->bounds;
+	free(bounds->low_xid);
+	free(bounds->sure_xid);
+	free(bounds->upto);
+	free(bounds->stragglers);
+	free(bounds->low_id);
+	free(bounds->high_id);
+	*bounds = (struct bounds){0};
+}
+
+void statements_destroy(struct statements *statements)
+{
+	if (!statements)
+		return;
+	statements_forget_bounds(statements);
+	free(statements->take);
+	free(statements->tick);
+	free(statements->newest);
+	free(statements->bounds_sql);
+	free(statements->page);
+	free(statements->page_stragglers);
+	free(statements->slot);
+	free(statements->owner);
+	free(statements->seen);
+	free(statements);
+}
+
+/* Parameters in text form; numbers are written into a buffer of the list. */
+struct parameters {
+	struct pg_param list[16];
+	char numbers[16][24];
+	int count;
+};
+
+static void add_text(struct parameters *parameters, const char *text)
+{
+	parameters->list[parameters->count++].text = text;
+}
+
+static void add_number(struct parameters *parameters, int64_t number)
+{
+	char *text = parameters->numbers[parameters->count];
+	*text_write_int64(text, number) = '\0';
+	add_text(parameters, text);
+}
+
+static void add_boolean(struct parameters *parameters, bool value)
+{
+	add_text(parameters, value ? "t" : "f");
+}
+
+static bool send_take(struct statements *statements, struct pg *pg, const struct stream_tick *call,
+    struct err *err)
+{
+	struct parameters parameters = {0};
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	add_number(&parameters, call->new_nonce);
+	add_text(&parameters, statements->owner);
+	add_number(&parameters, call->lease_ms);
+	add_number(&parameters, call->fresh_epoch);
+	return pg_send(pg, statements->take, parameters.list, parameters.count, err);
+}
+
+static bool send_tick(struct statements *statements, struct pg *pg, const struct stream_tick *call,
+    struct err *err)
+{
+	struct parameters parameters = {0};
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	add_number(&parameters, statements->shards);
+	add_number(&parameters, call->n);
+	add_number(&parameters, call->nonce);
+	add_number(&parameters, call->new_nonce);
+	add_number(&parameters, call->lease_ms);
+	add_number(&parameters, call->closed);
+	add_number(&parameters, call->acked_id);
+	add_text(&parameters, call->destinations);
+	if (call->new_epoch)
+		add_number(&parameters, call->fresh_epoch);
+	else
+		add_text(&parameters, NULL);
+	add_boolean(&parameters, call->may_open);
+	add_boolean(&parameters, call->must_write);
+	add_number(&parameters, call->max_rows);
+	add_number(&parameters, call->max_bytes);
+	add_text(&parameters, statements->seen);
+	return pg_send(pg, statements->tick, parameters.list, parameters.count, err);
+}
+
+bool statements_send_call(struct statements *statements, struct pg *pg,
+    const struct stream_tick *call, struct err *err)
+{
+	if (call->call == STREAM_TAKE)
+		return send_take(statements, pg, call, err);
+	if (call->call == STREAM_TICK)
+		return send_tick(statements, pg, call, err);
+	struct parameters parameters = {0};
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	return pg_send(pg, statements->newest, parameters.list, parameters.count, err);
+}
+
+/* --- answers, in binary form -------------------------------------------------------------- */
+
+static int64_t int8_at(const struct pg_result *result, int column)
+{
+	return pg_is_null(result, 0, column) ? 0 : copy_int64(pg_value(result, 0, column));
+}
+
+static int32_t int4_at(const struct pg_result *result, int column)
+{
+	return pg_is_null(result, 0, column) ? 0 : copy_int32(pg_value(result, 0, column));
+}
+
+/* {"topic": [count, {"partition": offset}]} */
+static bool tell_destinations(const char *json, struct stream *stream, struct err *err)
+{
+	json_error_t problem;
+	json_t *topics = json_loads(json, 0, &problem);
+	if (!topics)
+		return err_set(err, ERR_FATAL, "destinations in the log cannot be read: %s",
+		    problem.text);
+	const char *topic, *partition;
+	json_t *entry, *offset;
+	json_object_foreach(topics, topic, entry)
+	{
+		stream_destination(stream, topic,
+		    (int32_t)json_integer_value(json_array_get(entry, 0)));
+		json_object_foreach(json_array_get(entry, 1), partition, offset)
+		{
+			int64_t number;
+			if (text_to_int64(partition, 0, INT32_MAX, &number))
+				stream_destination_offset(stream, topic, (int32_t)number,
+				    json_integer_value(offset));
+		}
+	}
+	json_decref(topics);
+	return true;
+}
+
+static bool answer_take(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
+{
+	const char *outcome = pg_value(result, 0, 0);
+	if (text_equal(outcome, "held")) {
+		int64_t wait = int8_at(result, 9);
+		text_copy(holder, size, pg_value(result, 0, 8));
+		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
+		return true;
+	}
+	*holder = '\0';
+	if (!text_equal(outcome, "taken") || int4_at(result, 7) != statements->shards) {
+		stream_absent(stream, now);
+		return true;
+	}
+	statements_forget_bounds(statements);
+	free(statements->seen);
+	statements->seen = NULL;
+	if (!tell_destinations(pg_value(result, 0, 6), stream, err))
+		return false;
+	const struct stream_taken taken = {
+	    .n = int8_at(result, 1),
+	    .epoch = int8_at(result, 2),
+	    .first_tick = int8_at(result, 3),
+	    .acked_id = int8_at(result, 4),
+	    .windows = int4_at(result, 5),
+	};
+	stream_taken(stream, now, &taken);
+	return true;
+}
+
+static const struct {
+	const char *text;
+	enum stream_verdict verdict;
+} verdicts[] = {
+    {"fenced", STREAM_FENCED},
+    {"dropped", STREAM_DROPPED},
+    {"idle", STREAM_IDLE},
+    {"noted", STREAM_NOTED},
+    {"rows", STREAM_ROWS},
+    {"pages", STREAM_PAGES},
+};
+
+static bool answer_tick(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now, struct err *err)
+{
+	const char *text = pg_rows(result) ? pg_value(result, 0, 0) : "";
+	size_t i = 0;
+	while (i < sizeof verdicts / sizeof *verdicts && !text_equal(text, verdicts[i].text))
+		i++;
+	if (i == sizeof verdicts / sizeof *verdicts)
+		return err_set(err, ERR_FATAL, "the function tick answered '%s'", text);
+	free(statements->seen);
+	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, 0, 1)
+	    ? xstrdup(pg_value(result, 0, 1))
+	    : NULL;
+	stream_ticked(stream, now, verdicts[i].verdict);
+	if (verdicts[i].verdict != STREAM_ROWS)
+		return true;
+	for (int row = 1; row < pg_rows(result); row++) {
+		struct message message;
+		if (!message_from_result(result, row, 2, &message, err))
+			return false;
+		stream_row(stream, &message);
+	}
+	stream_rows_end(stream, now);
+	return true;
+}
+
+bool statements_answer(struct statements *statements, enum stream_call call,
+    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
+    struct err *err)
+{
+	if (call == STREAM_TAKE)
+		return answer_take(statements, result, stream, now, holder, size, err);
+	if (call == STREAM_TICK)
+		return answer_tick(statements, result, stream, now, err);
+	if (pg_rows(result))
+		stream_newest(stream, now, int8_at(result, 0), int8_at(result, 1),
+		    int4_at(result, 2));
+	else
+		stream_newest(stream, now, 0, 0, 0);
+	return true;
+}
+
+/* --- pages --------------------------------------------------------------------------------- */
+
+bool statements_bounds(struct statements *statements, const struct pg_result *result,
+    struct err *err)
+{
+	if (pg_rows(result) != 1)
+		return err_set(err, ERR_FATAL, "the function window_bounds gave no row");
+	struct bounds *bounds = &statements->bounds;
+	statements_forget_bounds(statements);
+	bounds->tick = statements->asked_tick;
+	bounds->low_xid = xstrdup(pg_value(result, 0, 0));
+	bounds->sure_xid = xstrdup(pg_value(result, 0, 1));
+	bounds->upto = xstrdup(pg_value(result, 0, 2));
+	bounds->stragglers = xstrdup(pg_value(result, 0, 3));
+	/* no row in the main range: a range that holds none */
+	bool empty = pg_is_null(result, 0, 4);
+	bounds->low_id = xformat("%lld", empty ? 1LL : (long long)int8_at(result, 4));
+	bounds->high_id = xformat("%lld", empty ? 0LL : (long long)int8_at(result, 5));
+	return true;
+}
+
+struct placeholder {
+	const char *name, *value;
+	bool quoted;
+};
+
+/* Puts the values in the places of :names. Values hold no quote: names of slots, numbers, snapshots. */
+static void fill(struct text *script, const char *sql, const struct placeholder *places)
+{
+	while (*sql) {
+		const struct placeholder *place = places;
+		size_t plain = strcspn(sql, ":");
+		text_append(script, sql, plain);
+		sql += plain;
+		if (!*sql)
+			return;
+		while (place->name && !text_starts(sql + 1, place->name))
+			place++;
+		bool cast = sql[1] == ':';
+		text_append(script, sql, place->name && !cast ? 0 : cast ? 2 : 1);
+		sql += cast ? 2 : 1;
+		if (!place->name || cast)
+			continue;
+		text_addf(script, place->quoted ? "'%s'" : "%s", place->value);
+		sql += strlen(place->name);
+	}
+}
+
+bool statements_send_page(struct statements *statements, struct pg *pg,
+    const struct stream_page *page, bool *ret_copying, struct err *err)
+{
+	const struct bounds *bounds = &statements->bounds;
+	*ret_copying = bounds->tick == page->tick;
+	if (!*ret_copying) {
+		struct parameters parameters = {0};
+		add_text(&parameters, statements->slot);
+		add_number(&parameters, statements->shard);
+		add_number(&parameters, page->n);
+		add_number(&parameters, page->nonce);
+		add_number(&parameters, page->tick);
+		statements->asked_tick = page->tick;
+		return pg_send(pg, statements->bounds_sql, parameters.list, parameters.count, err);
+	}
+	char shard[24], shards[24], n[24], nonce[24], after[24], rows[24];
+	*text_write_int64(shard, statements->shard) = '\0';
+	*text_write_int64(shards, statements->shards) = '\0';
+	*text_write_int64(n, page->n) = '\0';
+	*text_write_int64(nonce, page->nonce) = '\0';
+	*text_write_int64(after, page->after_id) = '\0';
+	*text_write_int64(rows, page->rows) = '\0';
+	/* a name that begins with another comes before it */
+	const struct placeholder places[] = {
+	    {"slot", statements->slot, true},
+	    {"shards", shards, false},
+	    {"shard", shard, false},
+	    {"nonce", nonce, false},
+	    {"n", n, false},
+	    {"low_xid", bounds->low_xid, true},
+	    {"sure_xid", bounds->sure_xid, true},
+	    {"upto", bounds->upto, true},
+	    {"stragglers", bounds->stragglers, true},
+	    {"low_id", bounds->low_id, false},
+	    {"high_id", bounds->high_id, false},
+	    {"after", after, false},
+	    {"rows", rows, false},
+	    {0},
+	};
+	struct text script = {0};
+	bool plain = text_equal(bounds->stragglers, "{}");
+	fill(&script, plain ? statements->page : statements->page_stragglers, places);
+	bool sent = pg_send_copy(pg, text_string(&script), err);
+	text_finish(&script);
+	return sent;
+}

@@ -1,0 +1,38 @@
+#pragma once
+/*
+ * The statements of a publisher: from what a stream wants (stream.h) to SQL on a connection, and from
+ * the answer back to the stream. Internal to outbox/publish. One thread.
+ */
+#include "pg.h"
+#include "stream.h"
+
+struct statements;
+
+/* schema must have passed schema_text_check; slot, owner are copied. */
+struct statements *statements_create(const char *schema, const char *slot, int shard, int shards,
+    const char *owner);
+void statements_destroy(struct statements *statements);
+
+/* --- the log connection --------------------------------------------------------------------- */
+
+/* Sends what stream_log_call wants; the connection must be idle. */
+bool statements_send_call(struct statements *statements, struct pg *pg,
+    const struct stream_tick *call, struct err *err) MUST_CHECK;
+
+/* Tells the stream the answer. holder (size bytes) becomes who holds the shard, when TAKE says it. */
+bool statements_answer(struct statements *statements, enum stream_call call,
+    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
+    struct err *err) MUST_CHECK;
+
+/* --- the read connection -------------------------------------------------------------------- */
+
+/*
+ * Sends what the page needs first: the bounds of its window when they are not known (false in
+ * *ret_copying; give the answer to statements_bounds), else the page itself as a COPY.
+ */
+bool statements_send_page(struct statements *statements, struct pg *pg,
+    const struct stream_page *page, bool *ret_copying, struct err *err) MUST_CHECK;
+bool statements_bounds(struct statements *statements, const struct pg_result *result,
+    struct err *err) MUST_CHECK;
+/* The bounds are of another history, or may be: read them again. */
+void statements_forget_bounds(struct statements *statements);

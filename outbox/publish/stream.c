@@ -1,0 +1,644 @@
+/*
+ * One shard of a slot: take it, look for windows, send their rows, note what Kafka acknowledged.
+ *
+ * The log row n that this owner wrote last says: everything visible in ticks[1] is published; then come
+ * the open windows. TICK writes row n + 1 out of row n: it drops the windows that are published to
+ * their end (`closed`), notes progress in the next one (`acked_id`), renews the lease and, when it finds
+ * rows, opens one more window, whose rows may go out once the row is committed. One call is under way
+ * at a time; while its commit is waited for, records flow and are acknowledged.
+ *
+ * Reading runs ahead of acknowledging: a window is opened when all windows before it are read to their
+ * end, however many of them still wait for Kafka (at most MAX_WINDOWS). A small window's rows come with
+ * the answer of TICK; a large one, or one inherited from a former owner, is read by pages.
+ *
+ * Bounds: rows in memory cost at most `memory` (a page is asked for when there is room for a whole one);
+ * records given to the producer and not covered by a committed row are at most `max_in_flight`.
+ *
+ * Lease: counted from before the sending of the last row that was written. Once it is over nothing is
+ * given to the producer, and what is in its queue is purged: another owner may be at work.
+ *
+ * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call (then
+ * it was written), or the one before (then it was not), or a stranger's: then the shard is lost, memory
+ * is forgotten, and the stream begins again as anybody who wants the shard.
+ */
+#include "stream.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "flow.h"
+
+enum {
+	MAX_WINDOWS = 16,
+	PAGE_ROWS_MIN = 16,
+	PAGE_ROWS_MAX = 16384,
+	SMALL_WINDOW_ROWS = 1000,
+	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
+};
+
+const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
+
+struct window {
+	int64_t tick;
+	int64_t last_id;  /* read so far */
+	int64_t acked_id; /* published so far, contiguous */
+	uint64_t end;     /* the number after its last record, once complete */
+	bool complete;    /* all rows are read */
+};
+
+struct call {
+	struct stream_tick tick; /* call NONE: nothing under way */
+	int64_t issued;
+	uint64_t acked;
+};
+
+struct stream {
+	struct stream_settings settings;
+	struct flow *flow;
+	enum stream_state state;
+	uint64_t random;
+	int64_t n, nonce, epoch;
+	struct window *windows; /* oldest first */
+	int window_count, window_capacity;
+	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */
+	struct call call;
+	struct text destinations;
+	int64_t written_at;    /* when the last written row was sent */
+	int64_t lease_over_at;
+	int64_t progress_at;   /* since when there is progress to note; 0: none */
+	int64_t next_take, next_poll, poll_interval, rows_at, retry_at;
+	int64_t page_cost;     /* average of a row, for the size of the next page */
+	int64_t moved_at;      /* last acknowledgement, or begin of flow */
+	const char *producer_verdict;
+	bool forgetting;       /* records of a lost shard wait for the producer to go */
+	bool found_nothing;    /* the last look found no window */
+	bool stopping;
+	int64_t stop_by;
+	int64_t published, published_bytes;
+};
+
+/* splitmix64: nonces and epochs are drawn from it; positive. */
+static int64_t draw(struct stream *stream)
+{
+	uint64_t z = (stream->random += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return (int64_t)((z ^ (z >> 31)) >> 1) | 1;
+}
+
+struct stream *stream_create(const struct stream_settings *settings)
+{
+	struct stream *stream = xcalloc(1, sizeof *stream);
+	stream->settings = *settings;
+	stream->random = settings->seed;
+	stream->flow = flow_create(settings->max_in_flight);
+	stream->page_cost = 1024;
+	stream->poll_interval = settings->poll_busy_ms;
+	return stream;
+}
+
+void stream_destroy(struct stream *stream)
+{
+	if (!stream)
+		return;
+	flow_destroy(stream->flow);
+	text_finish(&stream->destinations);
+	free(stream->windows);
+	free(stream);
+}
+
+void stream_retune(struct stream *stream, const struct stream_settings *settings)
+{
+	stream->settings.poll_busy_ms = settings->poll_busy_ms;
+	stream->settings.poll_idle_ms = settings->poll_idle_ms;
+	stream->settings.ack_interval_ms = settings->ack_interval_ms;
+	stream->poll_interval = settings->poll_busy_ms;
+}
+
+/* --- windows ------------------------------------------------------------------------------ */
+
+static struct window *push_window(struct stream *stream, int64_t tick, int64_t acked_id)
+{
+	if (stream->window_count == stream->window_capacity) {
+		stream->window_capacity = stream->window_capacity ? stream->window_capacity * 2 : 8;
+		stream->windows = xrealloc(stream->windows,
+		    (size_t)stream->window_capacity * sizeof *stream->windows);
+	}
+	struct window *window = &stream->windows[stream->window_count++];
+	*window = (struct window){.tick = tick, .last_id = acked_id, .acked_id = acked_id};
+	return window;
+}
+
+/* The window that is being read; NULL: all are complete. */
+static struct window *reading_window(const struct stream *stream)
+{
+	for (int i = 0; i < stream->window_count; i++)
+		if (!stream->windows[i].complete)
+			return &stream->windows[i];
+	return NULL;
+}
+
+static int published_windows(const struct stream *stream)
+{
+	int count = 0;
+	while (count < stream->window_count && stream->windows[count].complete &&
+	    stream->windows[count].end <= flow_acked(stream->flow))
+		count++;
+	return count;
+}
+
+static void close_windows(struct stream *stream, int count)
+{
+	assert(count <= stream->window_count);
+	stream->window_count -= count;
+	for (int i = 0; i < stream->window_count; i++)
+		stream->windows[i] = stream->windows[i + count];
+	stream->first_tick += count;
+}
+
+/* --- ownership ---------------------------------------------------------------------------- */
+
+static bool lease_is_over(const struct stream *stream, int64_t now)
+{
+	return now >= stream->lease_over_at;
+}
+
+/*
+ * Memory is forgotten at once, but for the records: the producer may hold their payloads, so they go
+ * when it is gone (stream_producer_lost). Until then nothing is taken, sent or believed.
+ */
+static void forget(struct stream *stream, int64_t now, enum stream_state state)
+{
+	if (flow_under_way(stream->flow)) {
+		stream->producer_verdict = "the shard has another owner";
+		stream->forgetting = true;
+	} else {
+		flow_forget(stream->flow);
+	}
+	stream->window_count = 0;
+	stream->call = (struct call){0};
+	stream->progress_at = 0;
+	stream->found_nothing = false;
+	stream->state = state;
+	stream->next_take = now;
+	stream->lease_over_at = 0;
+}
+
+void stream_destination(struct stream *stream, const char *topic, int32_t partitions)
+{
+	flow_destination(stream->flow, topic, partitions);
+}
+
+void stream_destination_offset(struct stream *stream, const char *topic, int32_t partition,
+    int64_t offset)
+{
+	flow_destination_offset(stream->flow, topic, partition, offset);
+}
+
+void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken)
+{
+	assert(stream->call.tick.call == STREAM_TAKE);
+	stream->state = STREAM_OWNER;
+	stream->n = taken->n;
+	stream->nonce = stream->call.tick.new_nonce;
+	stream->epoch = taken->epoch;
+	stream->written_at = stream->call.issued;
+	stream->lease_over_at = stream->call.issued + stream->settings.lease_ms;
+	stream->first_tick = taken->first_tick;
+	for (int i = 0; i < taken->windows; i++)
+		push_window(stream, taken->first_tick + 1 + i, i == 0 ? taken->acked_id : 0);
+	stream->call = (struct call){0};
+	stream->next_poll = stream->retry_at = now;
+	stream->moved_at = now;
+}
+
+void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms)
+{
+	stream->call = (struct call){0};
+	stream->next_take = now + retry_ms;
+}
+
+void stream_absent(struct stream *stream, int64_t now)
+{
+	forget(stream, now, STREAM_GONE);
+}
+
+/* --- the log connection ------------------------------------------------------------------- */
+
+static int64_t page_budget(const struct stream *stream)
+{
+	return stream->settings.memory / 4;
+}
+
+static bool has_room(const struct stream *stream)
+{
+	return flow_bytes(stream->flow) + page_budget(stream) <= stream->settings.memory;
+}
+
+static bool may_open(const struct stream *stream)
+{
+	return !stream->stopping && !flow_refused(stream->flow) && !reading_window(stream) &&
+	    stream->window_count < MAX_WINDOWS && has_room(stream) &&
+	    !flow_has_changed_topics(stream->flow) && !flow_is_full(stream->flow);
+}
+
+static bool has_progress(const struct stream *stream)
+{
+	return flow_acked(stream->flow) > flow_covered(stream->flow) || published_windows(stream);
+}
+
+static bool must_note_progress(struct stream *stream, int64_t now)
+{
+	if (!has_progress(stream)) {
+		stream->progress_at = 0;
+		return false;
+	}
+	if (!stream->progress_at)
+		stream->progress_at = now;
+	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
+	return unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
+	    stream->window_count >= MAX_WINDOWS ||
+	    now - stream->progress_at >= stream->settings.ack_interval_ms;
+}
+
+static bool wants_release(const struct stream *stream, int64_t now)
+{
+	return stream->stopping && (flow_under_way(stream->flow) == 0 || now >= stream->stop_by);
+}
+
+static bool renewal_is_due(const struct stream *stream, int64_t now)
+{
+	return now - stream->written_at >= stream->settings.lease_ms / 3;
+}
+
+static struct stream_tick tick_call(struct stream *stream, int64_t now)
+{
+	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
+	bool release = wants_release(stream, now);
+	tick.new_epoch = flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow);
+	tick.may_open = now >= stream->next_poll && may_open(stream);
+	tick.must_write = must_note_progress(stream, now) || release || tick.new_epoch ||
+	    flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
+	if (!tick.may_open && !tick.must_write)
+		return tick;
+	tick.call = STREAM_TICK;
+	tick.new_nonce = draw(stream);
+	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->epoch;
+	tick.lease_ms = release ? 0 : stream->settings.lease_ms;
+	tick.closed = published_windows(stream);
+	tick.acked_id = tick.closed < stream->window_count
+	    ? stream->windows[tick.closed].acked_id
+	    : 0;
+	int64_t rows = page_budget(stream) / stream->page_cost;
+	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
+	tick.max_bytes = page_budget(stream) / 2;
+	text_clear(&stream->destinations);
+	flow_destinations(stream->flow, tick.new_epoch, &stream->destinations);
+	tick.destinations = text_string(&stream->destinations);
+	return tick;
+}
+
+static struct stream_tick next_call(struct stream *stream, int64_t now)
+{
+	switch (stream->state) {
+	case STREAM_STANDBY:
+		if (stream->stopping) {
+			stream->state = STREAM_RELEASED;
+			return (struct stream_tick){0};
+		}
+		if (now < stream->next_take || stream->producer_verdict)
+			return (struct stream_tick){0};
+		return (struct stream_tick){.call = STREAM_TAKE, .new_nonce = draw(stream),
+		    .fresh_epoch = draw(stream), .lease_ms = stream->settings.lease_ms};
+	case STREAM_OWNER:
+		if (now < stream->retry_at)
+			return (struct stream_tick){0};
+		return tick_call(stream, now);
+	default:
+		return (struct stream_tick){0};
+	}
+}
+
+struct stream_tick stream_log_call(struct stream *stream, int64_t now)
+{
+	if (stream->state == STREAM_UNSURE)
+		return (struct stream_tick){
+		    .call = now >= stream->retry_at ? STREAM_NEWEST : STREAM_NONE};
+	assert(stream->call.tick.call == STREAM_NONE);
+	struct stream_tick tick = next_call(stream, now);
+	if (tick.call != STREAM_NONE)
+		stream->call = (struct call){tick, now, flow_acked(stream->flow)};
+	return tick;
+}
+
+/* The row of the call under way is written: its contents are the truth from here on. */
+static void call_written(struct stream *stream)
+{
+	const struct call *call = &stream->call;
+	stream->n++;
+	stream->nonce = call->tick.new_nonce;
+	stream->epoch = call->tick.fresh_epoch;
+	stream->written_at = call->issued;
+	stream->lease_over_at = call->issued + stream->settings.lease_ms;
+	stream->progress_at = 0;
+	flow_cover(stream->flow, call->acked);
+	flow_logged(stream->flow, true);
+	close_windows(stream, call->tick.closed);
+	if (call->tick.lease_ms == 0)
+		stream->state = STREAM_RELEASED;
+}
+
+static void schedule_poll(struct stream *stream, int64_t now, bool found)
+{
+	const struct stream_settings *settings = &stream->settings;
+	if (found) {
+		stream->rows_at = now;
+		stream->poll_interval = settings->poll_busy_ms;
+	} else if (now - stream->rows_at > RECENTLY_MS) {
+		stream->poll_interval = stream->poll_interval ? stream->poll_interval * 2 : 1;
+	}
+	if (stream->poll_interval > settings->poll_idle_ms)
+		stream->poll_interval = settings->poll_idle_ms;
+	stream->next_poll = now + stream->poll_interval;
+}
+
+void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict)
+{
+	assert(stream->call.tick.call == STREAM_TICK);
+	if (verdict == STREAM_FENCED || verdict == STREAM_DROPPED) {
+		forget(stream, now, verdict == STREAM_FENCED ? STREAM_STANDBY : STREAM_GONE);
+		return;
+	}
+	bool looked = stream->call.tick.may_open;
+	bool found = verdict == STREAM_ROWS || verdict == STREAM_PAGES;
+	stream->state = STREAM_OWNER;
+	if (verdict == STREAM_IDLE)
+		flow_logged(stream->flow, false);
+	else
+		call_written(stream);
+	stream->call = (struct call){0};
+	if (looked) {
+		schedule_poll(stream, now, found);
+		stream->found_nothing = !found;
+	}
+	if (found)
+		push_window(stream, stream->first_tick + stream->window_count + 1, 0);
+}
+
+void stream_log_failed(struct stream *stream, int64_t now, bool unknown)
+{
+	stream->retry_at = now + 50;
+	if (stream->call.tick.call == STREAM_TICK && unknown) {
+		stream->state = STREAM_UNSURE;
+		return;
+	}
+	if (stream->state == STREAM_UNSURE)
+		return;
+	if (stream->call.tick.call == STREAM_TICK)
+		flow_logged(stream->flow, false);
+	stream->call = (struct call){0};
+	stream->next_take = now + 50;
+}
+
+void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows)
+{
+	const struct stream_tick *tick = &stream->call.tick;
+	assert(stream->state == STREAM_UNSURE);
+	if (n == stream->n + 1 && nonce == tick->new_nonce) {
+		bool opened = windows > stream->window_count - tick->closed;
+		stream_ticked(stream, now, opened ? STREAM_PAGES : STREAM_NOTED);
+	} else if (n == stream->n && nonce == stream->nonce) {
+		stream->state = STREAM_OWNER;
+		flow_logged(stream->flow, false);
+		stream->call = (struct call){0};
+	} else {
+		forget(stream, now, STREAM_STANDBY);
+	}
+}
+
+/* --- the read connection ------------------------------------------------------------------ */
+
+struct stream_page stream_read_call(struct stream *stream, int64_t now)
+{
+	struct window *window = reading_window(stream);
+	struct stream_page page = {0};
+	if (!window || stream->state != STREAM_OWNER || stream->stopping ||
+	    flow_refused(stream->flow) || !has_room(stream) || lease_is_over(stream, now))
+		return page;
+	int64_t rows = page_budget(stream) / stream->page_cost;
+	page.wanted = true;
+	page.n = stream->n;
+	page.nonce = stream->nonce;
+	page.tick = window->tick;
+	page.after_id = window->last_id;
+	page.rows = rows < PAGE_ROWS_MIN ? PAGE_ROWS_MIN
+	    : rows > PAGE_ROWS_MAX       ? PAGE_ROWS_MAX
+					 : rows;
+	page.bytes = page_budget(stream);
+	return page;
+}
+
+void stream_row(struct stream *stream, const struct message *message)
+{
+	struct window *window = reading_window(stream);
+	int64_t before = flow_bytes(stream->flow);
+	flow_add(stream->flow, window->tick, message);
+	window->last_id = message->id;
+	/* a moving average, so that a page of larger rows makes the next page shorter */
+	stream->page_cost += (flow_bytes(stream->flow) - before - stream->page_cost) / 16;
+}
+
+static void window_complete(struct stream *stream)
+{
+	struct window *window = reading_window(stream);
+	window->complete = true;
+	window->end = flow_end(stream->flow);
+}
+
+void stream_page_end(struct stream *stream, int64_t now, bool last)
+{
+	if (last) {
+		window_complete(stream);
+		stream->next_poll = now;
+	}
+}
+
+void stream_read_failed(struct stream *stream)
+{
+	(void)stream; /* last_id stands: the next page begins behind what came */
+}
+
+void stream_rows_end(struct stream *stream, int64_t now)
+{
+	(void)now;
+	window_complete(stream);
+}
+
+/* --- Kafka -------------------------------------------------------------------------------- */
+
+void stream_topic(struct stream *stream, const char *topic, int32_t partitions)
+{
+	flow_topic(stream->flow, topic, partitions);
+}
+
+const char *stream_topic_name(const struct stream *stream, int index, bool *ret_ready)
+{
+	return flow_topic_name(stream->flow, index, ret_ready);
+}
+
+bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
+{
+	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
+	if (!owns || stream->stopping || stream->producer_verdict || lease_is_over(stream, now))
+		return false;
+	bool idle = flow_under_way(stream->flow) == 0;
+	if (!flow_send(stream->flow, ret_record))
+		return false;
+	if (idle)
+		stream->moved_at = now;
+	return true;
+}
+
+static void pass_acked(struct stream *stream)
+{
+	int64_t tick, id;
+	int i = 0;
+	while (flow_pass(stream->flow, &tick, &id)) {
+		while (stream->windows[i].tick != tick)
+			i++;
+		stream->windows[i].acked_id = id;
+	}
+}
+
+void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
+    enum stream_delivery delivery, int64_t offset, const char *error)
+{
+	bool wants_producer;
+	int64_t before = flow_bytes(stream->flow);
+	if (stream->forgetting)
+		return;
+	if (!flow_report(stream->flow, sequence, delivery, offset, error, &wants_producer))
+		return;
+	if (wants_producer)
+		stream->producer_verdict = error ? "a record was refused" : "records must go again";
+	if (delivery != STREAM_WRITTEN)
+		return;
+	stream->moved_at = now;
+	stream->published++;
+	stream->published_bytes += before - flow_bytes(stream->flow);
+	pass_acked(stream);
+}
+
+const char *stream_producer_verdict(const struct stream *stream, int64_t now)
+{
+	if (stream->producer_verdict)
+		return stream->producer_verdict;
+	if (!flow_under_way(stream->flow))
+		return NULL;
+	if (lease_is_over(stream, now))
+		return "the lease is over";
+	if (now - stream->moved_at > stream->settings.stall_after_ms)
+		return "no acknowledgement within stall_after";
+	return NULL;
+}
+
+void stream_producer_lost(struct stream *stream)
+{
+	stream->producer_verdict = NULL;
+	if (stream->forgetting)
+		flow_forget(stream->flow);
+	else
+		flow_producer_lost(stream->flow);
+	stream->forgetting = false;
+}
+
+/* --- the whole ---------------------------------------------------------------------------- */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+int64_t stream_wait(const struct stream *stream, int64_t now)
+{
+	const struct stream_settings *settings = &stream->settings;
+	if (stream->state == STREAM_STANDBY)
+		return stream->call.tick.call == STREAM_NONE ? stream->next_take : INT64_MAX;
+	if (stream->state == STREAM_UNSURE)
+		return earlier(stream->retry_at, stream->lease_over_at);
+	if (stream->state != STREAM_OWNER)
+		return INT64_MAX;
+	int64_t wait = INT64_MAX;
+	if (stream->call.tick.call == STREAM_NONE) {
+		wait = stream->written_at + settings->lease_ms / 3;
+		if (may_open(stream))
+			wait = earlier(wait, stream->next_poll);
+		if (stream->progress_at)
+			wait = earlier(wait, stream->progress_at + settings->ack_interval_ms);
+		else if (has_progress(stream))
+			wait = now;
+		if (stream->stopping)
+			wait = earlier(wait, stream->stop_by);
+		if (wait < stream->retry_at)
+			wait = stream->retry_at;
+	}
+	if (flow_under_way(stream->flow)) {
+		wait = earlier(wait, stream->moved_at + settings->stall_after_ms + 1);
+		wait = earlier(wait, stream->lease_over_at);
+	}
+	return wait;
+}
+
+void stream_stop(struct stream *stream)
+{
+	if (stream->stopping)
+		return;
+	stream->stopping = true;
+	stream->stop_by = stream->written_at + stream->settings.lease_ms;
+	stream->next_take = 0;
+	if (stream->state == STREAM_STANDBY && stream->call.tick.call == STREAM_NONE)
+		stream->state = STREAM_RELEASED;
+}
+
+struct stream_status stream_status(const struct stream *stream, int64_t now)
+{
+	const struct flow *flow = stream->flow;
+	const struct flow_refusal *refusal = flow_refused(flow);
+	const struct message *oldest = flow_oldest(flow);
+	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
+	return (struct stream_status){
+	    .state = stream->state,
+	    .n = stream->n,
+	    .epoch = stream->epoch,
+	    .lease_over = owns && lease_is_over(stream, now),
+	    .windows = stream->window_count,
+	    .records = flow_records(flow),
+	    .bytes = flow_bytes(flow),
+	    .in_flight = flow_in_flight(flow),
+	    .published = stream->published,
+	    .published_bytes = stream->published_bytes,
+	    .oldest_created_us = oldest ? oldest->created_us : 0,
+	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
+		stream->window_count == 0 && !has_progress(stream),
+	    .refused = refusal != NULL,
+	    .refused_id = refusal ? refusal->id : 0,
+	    .refused_topic = refusal ? refusal->topic : NULL,
+	    .refused_error = refusal ? refusal->error : NULL,
+	    .missing_topic = flow_missing_topic(flow),
+	};
+}
+
+uint64_t stream_next_sequence(const struct stream *stream)
+{
+	return flow_end(stream->flow);
+}
+
+const struct message *stream_message(const struct stream *stream, uint64_t sequence)
+{
+	return flow_message(stream->flow, sequence);
+}
+
+int64_t stream_epoch(const struct stream *stream)
+{
+	return stream->epoch;
+}

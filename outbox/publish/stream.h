@@ -1,0 +1,178 @@
+#pragma once
+/*
+ * The core of the publisher: one shard of one slot, without I/O. Events go in, actions come out, time
+ * is an argument, so that a seeded simulator drives it through crashes and interleavings exactly as
+ * outbox/publish/publisher.c drives it with Postgres and Kafka. stream.c opens with the algorithm.
+ *
+ * One thread owns a stream. Nothing blocks. Times are milliseconds of one monotonic clock.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "errors.h"
+#include "message.h"
+#include "text.h"
+
+struct stream;
+
+struct stream_settings {
+	int64_t max_in_flight;
+	int64_t memory;
+	int64_t lease_ms;
+	int64_t poll_busy_ms, poll_idle_ms;
+	int64_t ack_interval_ms;
+	int64_t stall_after_ms;
+	uint64_t seed; /* of nonces and epochs; random in production */
+};
+
+struct stream *stream_create(const struct stream_settings *settings);
+void stream_destroy(struct stream *stream);
+/* On a reload: poll and ack intervals only. */
+void stream_retune(struct stream *stream, const struct stream_settings *settings);
+
+/* --- the log connection ------------------------------------------------------------------- */
+
+enum stream_call {
+	STREAM_NONE,
+	STREAM_TAKE,   /* outbox.take: become the owner if the lease is over */
+	STREAM_TICK,   /* outbox.tick: look for a window, note progress, renew the lease */
+	STREAM_NEWEST, /* read the newest log row: was the last TICK or TAKE written? */
+};
+
+struct stream_tick {
+	enum stream_call call;
+	int64_t n, nonce;     /* the row this owner wrote last */
+	int64_t new_nonce;
+	int64_t fresh_epoch;  /* TAKE */
+	int64_t lease_ms;     /* 0: release the shard */
+	int closed;
+	int64_t acked_id;
+	bool new_epoch;       /* fresh_epoch begins with this row */
+	bool may_open, must_write;
+	int64_t max_rows, max_bytes;
+	const char *destinations; /* JSON; valid until the answer is given */
+};
+
+/* What to send on the idle log connection now; NONE: nothing (see stream_wait). */
+struct stream_tick stream_log_call(struct stream *stream, int64_t now);
+
+struct stream_taken {
+	int64_t n, epoch, first_tick, acked_id;
+	int windows;
+};
+/* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
+void stream_destination(struct stream *stream, const char *topic, int32_t partitions);
+void stream_destination_offset(struct stream *stream, const char *topic, int32_t partition,
+    int64_t offset);
+void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken);
+void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms);
+/* There is no such slot, or not with this number of shards: the stream is GONE. */
+void stream_absent(struct stream *stream, int64_t now);
+
+enum stream_verdict {
+	STREAM_FENCED,
+	STREAM_DROPPED, /* the slot is gone or has another number of shards: stop for good */
+	STREAM_IDLE,
+	STREAM_NOTED,
+	STREAM_ROWS,    /* followed by stream_row for each row, then stream_rows_end */
+	STREAM_PAGES,
+};
+void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
+/* The call failed: `unknown` when it may have been carried out all the same (connection lost). */
+void stream_log_failed(struct stream *stream, int64_t now, bool unknown);
+/* The answer of NEWEST: n and nonce of the newest row, and its number of open windows. */
+void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows);
+
+/* --- the read connection ------------------------------------------------------------------ */
+
+struct stream_page {
+	bool wanted;
+	int64_t n, nonce;     /* the log row that holds the window's boundaries */
+	int64_t tick;
+	int64_t after_id;     /* rows with a larger id */
+	int64_t rows;         /* at most so many */
+	int64_t bytes;        /* the reader stops the page when it has so many */
+};
+/* The page to read now on the idle read connection. */
+struct stream_page stream_read_call(struct stream *stream, int64_t now);
+/* One row of the page or of a tick's answer, in order; takes over the message's block. */
+void stream_row(struct stream *stream, const struct message *message);
+/* The page is over; `last` when the window holds no further row. */
+void stream_page_end(struct stream *stream, int64_t now, bool last);
+/* The read failed: what came of it counts, the rest is asked again. */
+void stream_read_failed(struct stream *stream);
+/* All rows of a STREAM_ROWS verdict were given. */
+void stream_rows_end(struct stream *stream, int64_t now);
+
+/* --- Kafka -------------------------------------------------------------------------------- */
+
+/* The newest knowledge of a topic; partitions 0: it is missing or not known yet. */
+void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
+/* The i-th topic the stream knows of; NULL beyond the last. `ready`: records may flow to it. */
+const char *stream_topic_name(const struct stream *stream, int index, bool *ret_ready);
+
+struct stream_record {
+	uint64_t sequence; /* names the record in stream_report */
+	int64_t tick, id;
+	const struct message *message;
+	const char *topic; /* NUL-terminated, lives as long as the stream */
+	int32_t partition;
+};
+/* The next record to hand to the producer; false: none now. */
+bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record);
+
+enum stream_delivery {
+	STREAM_WRITTEN,  /* acks=all */
+	STREAM_AGAIN,    /* not at fault: to be sent again by the next producer */
+	STREAM_REFUSED,  /* Kafka refuses it, or the batch it was in, for good */
+	STREAM_UNSENDABLE, /* refused before anything was sent: at fault by itself */
+};
+/* error: text for people when refused, else NULL. */
+void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
+    enum stream_delivery delivery, int64_t offset, const char *error);
+
+/* Why the producer must be made anew now; NULL: it need not. */
+const char *stream_producer_verdict(const struct stream *stream, int64_t now);
+/* The producer was destroyed: everything not acknowledged goes out again, in order. */
+void stream_producer_lost(struct stream *stream);
+
+/* --- the whole ----------------------------------------------------------------------------- */
+
+/* When to call again if nothing happens before; INT64_MAX: only an event helps. */
+int64_t stream_wait(const struct stream *stream, int64_t now);
+
+/* Finish what is in flight, note it, release the lease. */
+void stream_stop(struct stream *stream);
+
+enum stream_state {
+	STREAM_STANDBY,  /* somebody else owns the shard, or it is being taken */
+	STREAM_OWNER,
+	STREAM_UNSURE,   /* owner whose last call may or may not have been written */
+	STREAM_RELEASED, /* after stream_stop: done */
+	STREAM_GONE,     /* the slot was dropped or split */
+};
+extern const char *const stream_state_names[];
+
+struct stream_status {
+	enum stream_state state;
+	int64_t n, epoch;
+	bool lease_over;
+	int windows;             /* open */
+	int64_t records, bytes;  /* in memory, not acknowledged */
+	int64_t in_flight;       /* given to the producer and not covered by a log row */
+	int64_t published;       /* acknowledged since the stream was made */
+	int64_t published_bytes;
+	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */
+	bool caught_up;          /* the last look found nothing and all is covered */
+	bool refused;            /* stopped by a record that Kafka refuses */
+	int64_t refused_id;
+	const char *refused_topic, *refused_error;
+	const char *missing_topic; /* a topic that is waited for; NULL: none */
+};
+struct stream_status stream_status(const struct stream *stream, int64_t now);
+
+/* The number that the next row gets, and the message of a number (NULL: not in memory). */
+uint64_t stream_next_sequence(const struct stream *stream);
+const struct message *stream_message(const struct stream *stream, uint64_t sequence);
+
+/* The epoch for positions. */
+int64_t stream_epoch(const struct stream *stream);
