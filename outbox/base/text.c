@@ -101,20 +101,26 @@ void text_add(struct text *text, const char *string)
 	text_append(text, string, strlen(string));
 }
 
+/* Most additions are short: they fit at the first try. */
 void text_addf(struct text *text, const char *format, ...)
 {
 	va_list args;
+	size_t room;
 	int length;
 
+	reserve(text, 64);
+	room = text->capacity - text->length;
 	va_start(args, format);
-	length = vsnprintf(NULL, 0, format, args);
+	length = vsnprintf(text->data + text->length, room, format, args);
 	va_end(args);
 	if (length < 0)
 		text_alloc_failed();
-	reserve(text, (size_t)length);
-	va_start(args, format);
-	vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
-	va_end(args);
+	if ((size_t)length >= room) {
+		reserve(text, (size_t)length);
+		va_start(args, format);
+		vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+		va_end(args);
+	}
 	text->length += (size_t)length;
 }
 

@@ -1,18 +1,22 @@
 #pragma once
 /*
- * The configuration: an INI file (libinih), overridden by the environment, checked against one table
- * of rows (config_rows.c) that also makes the sample file and the reference page.
+ * The configuration: an INI file (libinih), overridden by the environment, checked against one
+ * table of rows (config_rows.c) that also makes the sample file and the reference page.
  *
  * Sections: [postgres] [kafka] [slot] [admin] [log]; further ones are named: [postgres "x"],
  * [kafka "y"], [slot "z"]. An unnamed section [slot] is the slot "main"; [postgres] and [kafka]
- * without a name are "main" as well. With no file and no [slot] at all, the slot "main" exists on
- * the postgres and kafka "main".
+ * without a name are "main" as well. Of a kind that is not declared at all there is one, "main",
+ * with its defaults.
  *
  * Environment: OUTBOX_RELAY_<SECTION>_<KEY> for the unnamed ("main") section and
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
- * dashes as underscores. It wins over the file. DATABASE_URL, else libpq's PG* variables, serve when
- * no dsn is given for "main". An OUTBOX_RELAY_ variable that matches no row is an error, like an
- * unknown key.
+ * dashes as underscores. It wins over the file. DATABASE_URL, else libpq's PG* variables, serve
+ * when no dsn is given for "main". An OUTBOX_RELAY_ variable that matches no row is an error, like
+ * an unknown key; OUTBOX_RELAY_CONFIG and OUTBOX_RELAY_FAULT* are not settings and are left alone.
+ *
+ * Secrets: dsn_file, and any librdkafka property with _file behind it, name a file that holds the
+ * value; a relative path is in $CREDENTIALS_DIRECTORY when that is set. No value of a dsn or of a
+ * property is ever part of a message.
  *
  * A loaded configuration is read-only and may be shared between threads; every string is owned by
  * it. On a reload a new one is loaded and the reloadable values are copied by who uses them.
@@ -54,15 +58,15 @@ struct config_slot {
 	char *name;
 	const struct config_postgres *postgres;
 	const struct config_kafka *kafka;
-	char *origin;           /* where it was declared, for messages */
-	int64_t shards;         /* 0: what the database says; else it must agree with it */
-	int64_t max_in_flight;  /* records produced and not yet covered by a committed log row */
-	int64_t memory;         /* bytes for rows read and not yet acknowledged, queue included */
+	char *origin;          /* where it was declared, for messages */
+	int64_t shards;        /* 0: what the database says; else it must agree with it */
+	int64_t max_in_flight; /* records produced and not yet covered by a committed log row */
+	int64_t memory;        /* bytes for rows read and not yet acknowledged, queue included */
 	int64_t lease_ms;
-	int64_t poll_busy_ms;   /* between polls while rows come */
-	int64_t poll_idle_ms;   /* the ceiling it backs off to */
-	int64_t ack_interval_ms;/* at most so long is an acknowledgement kept out of the log */
-	int64_t stall_after_ms; /* a producer without progress for so long is made anew */
+	int64_t poll_busy_ms;    /* between polls while rows come */
+	int64_t poll_idle_ms;    /* the ceiling it backs off to */
+	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
+	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
 	enum timestamp_source timestamp;
 	enum safety safety;
 };
@@ -84,9 +88,10 @@ struct config {
  * variable) and the cure; kind ERR_CONFIG.
  */
 struct config *config_load(const char *path, struct err *err) MUST_CHECK;
-/* The same from memory, name stands for the file in messages, environ is a NULL-ended "K=V" list. */
-struct config *config_parse(const char *name, const char *ini, char *const *environ_list,
-    struct err *err) MUST_CHECK;
+/* The same from memory, name stands for the file in messages, environ is a NULL-ended "K=V" list.
+ */
+struct config *config_parse(
+    const char *name, const char *ini, char *const *environ_list, struct err *err) MUST_CHECK;
 void config_destroy(struct config *config); /* NULL is fine */
 
 const struct config_postgres *config_find_postgres(const struct config *config, const char *name);
@@ -96,8 +101,8 @@ const struct config_slot *config_find_slot(const struct config *config, const ch
  * Compares a newly loaded configuration with the running one. Appends to *ret_fixed one line a
  * changed value that cannot change without a restart ("slot.main.shards: restart to apply").
  */
-void config_compare(const struct config *running, const struct config *fresh,
-    struct text *ret_fixed);
+void config_compare(
+    const struct config *running, const struct config *fresh, struct text *ret_fixed);
 
-void config_print_sample(struct text *out);    /* a commented INI file that parses to the defaults */
+void config_print_sample(struct text *out); /* a commented INI file that parses to the defaults */
 void config_print_reference(struct text *out); /* docs/configuration.md */

@@ -16,8 +16,8 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		"A database with an outbox, and how its message table is kept."},
 	[CONFIG_KAFKA] = {"kafka", true, LIST(kafka), sizeof(struct config_kafka),
 		"A Kafka cluster. Each key is a librdkafka property under its own name, for example "
-		"bootstrap.servers or security.protocol; <property>_file names a file that holds the "
-		"value (sasl.password_file, ssl.key.password_file)."},
+		"bootstrap.servers or security.protocol. With _file behind it, as in sasl.password_file, "
+		"it names a file that holds the value."},
 	[CONFIG_SLOT] = {"slot", false, offsetof(struct config, slots),
 		offsetof(struct config, slot_count), sizeof(struct config_slot),
 		"A reader of the message table with its own progress. Without any, there is \"main\"."},

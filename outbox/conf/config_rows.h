@@ -26,7 +26,7 @@ struct config_kind_row {
 enum config_type {
 	CONFIG_TEXT,     /* char * */
 	CONFIG_SCHEMA,   /* char *, a name that needs no quotes in SQL */
-	CONFIG_ADDRESS,  /* char *, "" or host:port; a bare port gets 127.0.0.1 */
+	CONFIG_ADDRESS,  /* char *, "" or host:port; a bare port is on 127.0.0.1 */
 	CONFIG_INTEGER,  /* int64_t, as are the next two */
 	CONFIG_DURATION, /* in milliseconds */
 	CONFIG_BYTES,

@@ -167,8 +167,9 @@ static bool set_address(void *item, const struct config_row *row, const char *te
 	bool bracketed = host > 2 && text[0] == '[' && text[host - 1] == ']';
 	int64_t number;
 
-	if (*text && (!text_to_int64(port, 0, 65535, &number) || (colon && host == 0) ||
-			 (!bracketed && memchr(text, ':', host)) || strpbrk(text, " \t/")))
+	if (*text &&
+	    (!text_to_int64(port, 0, 65535, &number) || (colon && host == 0) ||
+		(colon && !bracketed && strcspn(text, ":[]") != host) || strpbrk(text, " \t/")))
 		return err_set(err, ERR_CONFIG,
 		    "'%.40s' is neither a port nor host:port; write for example 127.0.0.1:9187",
 		    text);

@@ -1,17 +1,18 @@
 #pragma once
 /*
  * librdkafka's mock cluster as an embedded broker to try things out: no durability, no
- * transactions, 5 MiB a partition. Topics are created on first use.
+ * transactions, 5 MiB a partition, no CreateTopics or DescribeConfigs. A topic that anybody asks
+ * about is there at once, with 4 partitions: librdkafka has no setting for that number.
  */
 #include "errors.h"
 
 struct dev_broker;
 
-/* partitions: of topics that are made on first use. */
+/* partitions: of topics that dev_broker_topic makes when it is given no number. */
 struct dev_broker *dev_broker_create(int brokers, int partitions, struct err *err);
 void dev_broker_destroy(struct dev_broker *broker);
 /* "127.0.0.1:port,…"; owned by the broker. */
 const char *dev_broker_bootstrap(const struct dev_broker *broker);
-/* Makes a topic now. */
+/* Makes a topic now; partitions 0: the usual number. ERR_REJECT when it exists. */
 bool dev_broker_topic(
     struct dev_broker *broker, const char *name, int partitions, struct err *err) MUST_CHECK;

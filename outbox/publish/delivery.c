@@ -12,7 +12,7 @@
 enum {
 	REPORTS_A_TURN = 1024,
 	RECORDS_A_TURN = 1024,
-	LAST_REPORTS_MS = 50,  /* a broken producer still tells what became of its records */
+	LAST_REPORTS_MS = 50, /* a broken producer still tells what became of its records */
 	PRODUCER_END_MS = 1000,
 	ERROR_FORGOTTEN_MS = 10000,
 };
@@ -30,8 +30,8 @@ struct delivery {
 	struct publish_metrics *metrics;
 	struct producer *producer; /* NULL: not now */
 	struct backoff backoff;
-	int64_t create_at;  /* not before */
-	int64_t abandon_at; /* 0: the producer is in use */
+	int64_t create_at;      /* not before */
+	int64_t abandon_at;     /* 0: the producer is in use */
 	const char *topic_name; /* the topic of the record before and its handle */
 	struct producer_topic *topic;
 	struct outbox_position position;
@@ -56,8 +56,8 @@ struct delivery *delivery_create(const struct config_slot *slot, int shard, stru
 	delivery->shard = shard;
 	delivery->stream = stream;
 	delivery->metrics = metrics;
-	delivery->backoff = (struct backoff){.first_ms = 20, .cap_ms = 5000, .jitter = 0.2,
-	    .seed = (uint64_t)clock_random()};
+	delivery->backoff = (struct backoff){
+	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	delivery->position.shard = shard;
 	text_copy(delivery->position.slot, sizeof delivery->position.slot, slot->name);
 	if (make_producer(delivery, err))
@@ -78,16 +78,16 @@ void delivery_destroy(struct delivery *delivery)
 
 /* --- records out -------------------------------------------------------------------------- */
 
-static void add_header(struct headers *headers, const char *name, size_t name_length,
-    const void *value, size_t length)
+static void add_header(
+    struct headers *headers, const char *name, size_t name_length, const void *value, size_t length)
 {
 	if (headers->count == headers->capacity) {
 		headers->capacity = headers->capacity ? headers->capacity * 2 : 8;
-		headers->list = xrealloc(headers->list,
-		    (size_t)headers->capacity * sizeof *headers->list);
+		headers->list =
+		    xrealloc(headers->list, (size_t)headers->capacity * sizeof *headers->list);
 	}
-	headers->list[headers->count++] = (struct producer_header){
-	    name, (int32_t)name_length, value, (int32_t)length};
+	headers->list[headers->count++] =
+	    (struct producer_header){name, (int32_t)name_length, value, (int32_t)length};
 }
 
 /* Names and values live in one buffer that may move: offsets until all are there. */
@@ -108,7 +108,9 @@ static void note_header(void *context, const char *name, const void *value, size
 	places->list = xrealloc(places->list, (size_t)(places->count + 1) * sizeof *places->list);
 	struct header_place *place = &places->list[places->count++];
 	*place = (struct header_place){.name = places->bytes->length,
-	    .name_length = strlen(name), .length = length, .null = !value};
+	    .name_length = strlen(name),
+	    .length = length,
+	    .null = !value};
 	text_append(places->bytes, name, place->name_length);
 	place->value = places->bytes->length;
 	/* an empty value needs an address as well: only NULL means null */
@@ -116,8 +118,8 @@ static void note_header(void *context, const char *name, const void *value, size
 	text_append(places->bytes, "", 1);
 }
 
-static bool add_application_headers(struct headers *headers, const struct message *message,
-    struct err *err)
+static bool add_application_headers(
+    struct headers *headers, const struct message *message, struct err *err)
 {
 	struct header_places places = {.bytes = &headers->bytes};
 	text_clear(&headers->bytes);
@@ -132,8 +134,8 @@ static bool add_application_headers(struct headers *headers, const struct messag
 	return good;
 }
 
-static bool send_record(struct delivery *delivery, const struct stream_record *record,
-    struct err *err)
+static bool send_record(
+    struct delivery *delivery, const struct stream_record *record, struct err *err)
 {
 	const struct message *message = record->message;
 	struct headers *headers = &delivery->headers;
@@ -160,9 +162,8 @@ static bool send_record(struct delivery *delivery, const struct stream_record *r
 	    .key_length = (size_t)message->key_length,
 	    .payload = message->payload,
 	    .payload_length = (size_t)message->payload_length,
-	    .timestamp_ms = delivery->slot->timestamp == TIMESTAMP_CREATED
-		? message->created_us / 1000
-		: 0,
+	    .timestamp_ms =
+		delivery->slot->timestamp == TIMESTAMP_CREATED ? message->created_us / 1000 : 0,
 	    .headers = headers->list,
 	    .header_count = headers->count,
 	    .opaque = (void *)(uintptr_t)record->sequence,
@@ -192,13 +193,14 @@ static bool send_records(struct delivery *delivery, int64_t now)
 
 /* --- reports in ---------------------------------------------------------------------------- */
 
-static void take_report(struct delivery *delivery, const struct producer_report *report,
-    int64_t now)
+static void take_report(
+    struct delivery *delivery, const struct producer_report *report, int64_t now)
 {
 	uint64_t sequence = (uint64_t)(uintptr_t)report->opaque;
 	if (report->error == 0) {
 		publish_metrics_acked(delivery->metrics, sequence);
-		stream_report(delivery->stream, now, sequence, STREAM_WRITTEN, report->offset, NULL);
+		stream_report(
+		    delivery->stream, now, sequence, STREAM_WRITTEN, report->offset, NULL);
 		return;
 	}
 	bool refused = !report->purged && producer_error_kind(report->error) == ERR_REJECT;
@@ -292,8 +294,8 @@ int64_t delivery_wait(const struct delivery *delivery)
 const char *delivery_error(struct delivery *delivery)
 {
 	if (delivery->producer) {
-		int64_t when = producer_last_error(delivery->producer, delivery->error,
-		    sizeof delivery->error);
+		int64_t when = producer_last_error(
+		    delivery->producer, delivery->error, sizeof delivery->error);
 		if (when == 0 || clock_ms() - when > ERROR_FORGOTTEN_MS)
 			delivery->error[0] = '\0';
 	}

@@ -10,12 +10,13 @@
  * Careful lanes. Nothing of a key may pass a refused record. The producer is gapless, so that the
  * followers of a refused batch fail with it; but a broker accepts any first sequence number from a
  * producer it does not know, so on a fresh producer followers of a refused first batch could be
- * written. Hence the first record of each lane goes alone until it is acknowledged. And a refused batch
- * is not a refused record: every record of it is a suspect, and suspects go alone. Only what is refused
- * alone is at fault.
+ * written. Hence the first record of each lane goes alone until it is acknowledged. And a refused
+ * batch is not a refused record: every record of it is a suspect, and suspects go alone. Only what
+ * is refused alone is at fault.
  *
- * A topic's partition count must stand in the log before the first record flows to it, and a changed
- * count takes effect with a new epoch once nothing is under way: until then no record goes out.
+ * A topic's partition count must stand in the log before the first record flows to it, and a
+ * changed count takes effect with a new epoch once nothing is under way: until then no record goes
+ * out.
  */
 #include "flow.h"
 
@@ -27,7 +28,8 @@
 
 #include "partitioner.h"
 
-/* What librdkafka and we need for a record beside its bytes: message struct, headers, queue links. */
+/* What librdkafka and we need for a record beside its bytes: message struct, headers, queue links.
+ */
 enum { RECORD_OVERHEAD = 640 };
 
 enum record_state { PENDING, HELD, SENT, ACKED, REFUSED, BLOCKED };
@@ -69,9 +71,9 @@ enum topic_state {
 struct topic {
 	char *name;
 	enum topic_state state;
-	int32_t logging;  /* the count that the row under way carries; 0: none */
-	int32_t count;    /* logged; 0: none yet */
-	int32_t known;    /* what the broker says; 0: missing */
+	int32_t logging; /* the count that the row under way carries; 0: none */
+	int32_t count;   /* logged; 0: none yet */
+	int32_t known;   /* what the broker says; 0: missing */
 	struct lane *lanes;
 	struct queue held;
 	int index;
@@ -160,8 +162,8 @@ static struct topic *topic_find(struct flow *flow, const char *name, size_t leng
 		topic->name = xformat("%.*s", (int)length, name);
 		topic->index = flow->topic_count;
 		HASH_ADD_KEYPTR(hh, flow->topics, topic->name, length, topic);
-		flow->topic_list = xrealloc(flow->topic_list,
-		    (size_t)(flow->topic_count + 1) * sizeof *flow->topic_list);
+		flow->topic_list = xrealloc(
+		    flow->topic_list, (size_t)(flow->topic_count + 1) * sizeof *flow->topic_list);
 		flow->topic_list[flow->topic_count++] = topic;
 	}
 	flow->last_topic = topic;
@@ -174,8 +176,12 @@ static void set_count(struct topic *topic, int32_t count)
 	topic->lanes = xcalloc((size_t)count, sizeof *topic->lanes);
 	topic->count = count;
 	for (int32_t p = 0; p < count; p++)
-		topic->lanes[p] = (struct lane){.topic = topic, .partition = p, .fresh = true,
-		    .offset = -1, .logging_offset = -1, .logged_offset = -1};
+		topic->lanes[p] = (struct lane){.topic = topic,
+		    .partition = p,
+		    .fresh = true,
+		    .offset = -1,
+		    .logging_offset = -1,
+		    .logged_offset = -1};
 }
 
 static struct queue take_queue(struct queue *queue)
@@ -247,8 +253,8 @@ static void blame(struct flow *flow, struct record *record, const char *error)
 	blocked->topic = record->topic;
 	blocked->length = message->key_length;
 	memcpy(blocked->key, message->key, (size_t)message->key_length);
-	flow->blocked = xrealloc(flow->blocked,
-	    (size_t)(flow->blocked_count + 1) * sizeof *flow->blocked);
+	flow->blocked =
+	    xrealloc(flow->blocked, (size_t)(flow->blocked_count + 1) * sizeof *flow->blocked);
 	flow->blocked[flow->blocked_count++] = blocked;
 }
 
@@ -290,7 +296,7 @@ static void hold_on_lane(struct flow *flow, uint64_t sequence)
 static void topic_becomes(struct flow *flow, struct topic *topic, enum topic_state state)
 {
 	flow->unready += (state == TOPIC_NEW || state == TOPIC_CHANGED) -
-	    (topic->state == TOPIC_NEW || topic->state == TOPIC_CHANGED);
+			 (topic->state == TOPIC_NEW || topic->state == TOPIC_CHANGED);
 	topic->state = state;
 	if (state != TOPIC_READY)
 		return;
@@ -442,8 +448,8 @@ void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
 	text_add(ret_json, "{");
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
-		bool counts = topic->state == TOPIC_NEW ||
-		    (changed && topic->state == TOPIC_CHANGED);
+		bool counts =
+		    topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
 		topic->logging = counts ? topic->known : 0;
 		topic_json(topic, ret_json);
 	}
@@ -581,8 +587,8 @@ static bool is_open(const struct lane *lane, uint64_t sequence)
 	return !lane->solo && (!is_careful(lane, sequence) || lane->under_way == 0);
 }
 
-static void put_on_lane(struct flow *flow, struct lane *lane, uint64_t sequence,
-    struct stream_record *ret_record)
+static void put_on_lane(
+    struct flow *flow, struct lane *lane, uint64_t sequence, struct stream_record *ret_record)
 {
 	struct record *record = record_at(flow, sequence);
 	record->state = SENT;

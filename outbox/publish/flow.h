@@ -34,8 +34,8 @@ const struct message *flow_oldest(const struct flow *flow); /* NULL: no record *
 /* --- destinations --------------------------------------------------------------------------- */
 /* From the log: the logged partition count and offset. */
 void flow_destination(struct flow *flow, const char *topic, int32_t partitions);
-void flow_destination_offset(struct flow *flow, const char *topic, int32_t partition,
-    int64_t offset);
+void flow_destination_offset(
+    struct flow *flow, const char *topic, int32_t partition, int64_t offset);
 /* From the broker; 0: missing. */
 void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
 const char *flow_topic_name(const struct flow *flow, int index, bool *ret_ready);
@@ -43,8 +43,8 @@ const char *flow_missing_topic(const struct flow *flow);
 bool flow_has_new_topics(const struct flow *flow);     /* their counts must be logged first */
 bool flow_has_changed_topics(const struct flow *flow); /* another count: a new epoch, once idle */
 /*
- * JSON of the destinations touched since the last commit, with new and (if `changed`) changed counts.
- * flow_logged says what became of that row.
+ * JSON of the destinations touched since the last commit, with new and (if `changed`) changed
+ * counts. flow_logged says what became of that row.
  */
 void flow_destinations(struct flow *flow, bool changed, struct text *ret_json);
 void flow_logged(struct flow *flow, bool written);

@@ -9,7 +9,9 @@ void link_init(struct link *link, const char *dsn, const char *name)
 {
 	*link = (struct link){
 	    .dsn = dsn,
-	    .backoff = {.first_ms = 50, .cap_ms = 1000, .jitter = 0.2,
+	    .backoff = {.first_ms = 50,
+		.cap_ms = 1000,
+		.jitter = 0.2,
 		.seed = (uint64_t)clock_random()},
 	};
 	text_copy(link->name, sizeof link->name, name);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "logging.h"
 #include "text.h"
 
 const char *const preflight_severity_names[] = {"ok", "info", "warn", "unsafe", "fail"};
@@ -32,8 +33,26 @@ struct preflight_finding *preflight_add(struct preflight *report, enum preflight
 	    xrealloc(report->findings, (size_t)(report->count + 1) * sizeof *report->findings);
 	finding = &report->findings[report->count++];
 	*finding = (struct preflight_finding){
-	    severity, xstrdup(place), xstrdup(what), xstrdup(cure ? cure : "")};
+	    severity, ERR_CONFIG, xstrdup(place), xstrdup(what), xstrdup(cure ? cure : "")};
 	return finding;
+}
+
+void preflight_log(const struct preflight *report)
+{
+	static const enum log_level levels[] = {[PREFLIGHT_OK] = LOG_LEVEL_DEBUG,
+	    [PREFLIGHT_INFO] = LOG_LEVEL_DEBUG,
+	    [PREFLIGHT_WARN] = LOG_LEVEL_WARN,
+	    [PREFLIGHT_UNSAFE] = LOG_LEVEL_WARN,
+	    [PREFLIGHT_FAIL] = LOG_LEVEL_ERROR};
+
+	for (int i = 0; i < report->count; i++) {
+		const struct preflight_finding *finding = &report->findings[i];
+
+		log_event(levels[finding->severity], "preflight",
+		    {"severity", LOG_TEXT(preflight_severity_names[finding->severity])},
+		    {"place", LOG_TEXT(finding->place)}, {"finding", LOG_TEXT(finding->what)},
+		    {"cure", LOG_TEXT(finding->cure)});
+	}
 }
 
 bool preflight_is_fatal(enum preflight_severity severity, enum safety safety)

@@ -20,6 +20,7 @@ extern const char *const preflight_severity_names[];
 
 struct preflight_finding {
 	enum preflight_severity severity;
+	enum err_kind kind; /* of a failure: what the program ends with; ERR_CONFIG unless changed */
 	char *place; /* "postgres main", "kafka main", "topic orders" */
 	char *what;
 	char *cure; /* "" when there is nothing to do */
@@ -35,6 +36,8 @@ void preflight_finish(struct preflight *report);
 struct preflight_finding *preflight_add(struct preflight *report, enum preflight_severity severity,
     const char *place, const char *cure, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+/* Logs the findings that want attention (the others at debug level), one line each. */
+void preflight_log(const struct preflight *report);
 /* Does this finding end `run` under that safety? */
 bool preflight_is_fatal(enum preflight_severity severity, enum safety safety);
 

@@ -183,8 +183,7 @@ bool preflight_topic(struct preflight *report, struct catalog *catalog,
 	}
 	switch (failed.kind) {
 	case ERR_REJECT:
-		preflight_add(report, PREFLIGHT_FAIL, place,
-		    "create it; until then its rows wait, and no others of their slot pass them",
+		preflight_add(report, PREFLIGHT_FAIL, place, "create it; its rows wait until then",
 		    "%s", failed.message);
 		return true;
 	case ERR_RETRY:

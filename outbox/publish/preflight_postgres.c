@@ -110,7 +110,8 @@ static bool check_grants(const struct subject *subject, const char *role, bool h
 			      : xstrdup(pg_value(lacking, i, 1));
 
 		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, cure,
-		    "role %s lacks %s", role, pg_value(lacking, i, 0));
+		    "role %s lacks %s", role, pg_value(lacking, i, 0))
+		    ->kind = ERR_DENIED;
 	}
 	if (*ret_lacking == 0)
 		preflight_add(subject->report, PREFLIGHT_OK, subject->place, NULL,

@@ -8,17 +8,21 @@
 static const double latency_buckets[] = {0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064,
     0.128, 0.256, 0.512, 1, 2, 4, 8, 16, 32, INFINITY};
 
-#define FAMILY(id, kind, text)                                                                    \
-	static const struct metric_family id = {.name = "relay_" #id, .type = kind, .help = text, \
-	    .labels = {"slot", "shard"}}
-#define LATENCY(id, text)                                                                         \
-	static const struct metric_family id = {.name = "relay_" #id, .type = METRIC_HISTOGRAM,   \
-	    .help = text, .labels = {"slot", "shard"}, .buckets = latency_buckets}
+#define FAMILY(id, kind, text)                                                                     \
+	static const struct metric_family id = {                                                   \
+	    .name = "relay_" #id, .type = kind, .help = text, .labels = {"slot", "shard"}}
+#define LATENCY(id, text)                                                                          \
+	static const struct metric_family id = {.name = "relay_" #id,                              \
+	    .type = METRIC_HISTOGRAM,                                                              \
+	    .help = text,                                                                          \
+	    .labels = {"slot", "shard"},                                                           \
+	    .buckets = latency_buckets}
 
 FAMILY(published_total, METRIC_COUNTER, "Records acknowledged by Kafka.");
 FAMILY(published_bytes_total, METRIC_COUNTER,
     "Memory of the records acknowledged by Kafka, bookkeeping included.");
-FAMILY(open_windows, METRIC_GAUGE, "Snapshot windows opened and not yet acknowledged to their end.");
+FAMILY(
+    open_windows, METRIC_GAUGE, "Snapshot windows opened and not yet acknowledged to their end.");
 FAMILY(in_flight, METRIC_GAUGE, "Records given to Kafka and not yet covered by a log row.");
 FAMILY(memory_bytes, METRIC_GAUGE, "Memory of rows read and not yet acknowledged.");
 FAMILY(oldest_unpublished_age_seconds, METRIC_GAUGE,
@@ -68,8 +72,8 @@ void publish_metrics_sent(struct publish_metrics *metrics, uint64_t sequence)
 	if (metrics->sequence != sequence)
 		return;
 	metrics->sent_us = clock_us();
-	metric_observe(metrics->read_to_produce,
-	    (double)(metrics->sent_us - metrics->read_us) / 1e6, 1);
+	metric_observe(
+	    metrics->read_to_produce, (double)(metrics->sent_us - metrics->read_us) / 1e6, 1);
 }
 
 void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence)
@@ -88,17 +92,17 @@ void publish_metrics_forget(struct publish_metrics *metrics)
 void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status)
 {
 	double age = status->oldest_created_us
-	    ? (double)(clock_wall_us() - status->oldest_created_us) / 1e6
-	    : 0;
+			 ? (double)(clock_wall_us() - status->oldest_created_us) / 1e6
+			 : 0;
 	metric_add(metrics->published, (double)(status->published - metrics->seen_published));
-	metric_add(metrics->published_bytes, (double)(status->published_bytes - metrics->seen_bytes));
+	metric_add(
+	    metrics->published_bytes, (double)(status->published_bytes - metrics->seen_bytes));
 	metrics->seen_published = status->published;
 	metrics->seen_bytes = status->published_bytes;
 	metric_set(metrics->windows, status->windows);
 	metric_set(metrics->in_flight, (double)status->in_flight);
 	metric_set(metrics->memory, (double)status->bytes);
 	metric_set(metrics->oldest_age, age > 0 ? age : 0);
-	metric_set(metrics->owner,
-	    status->state == STREAM_OWNER || status->state == STREAM_UNSURE);
+	metric_set(metrics->owner, status->state == STREAM_OWNER || status->state == STREAM_UNSURE);
 	metric_set(metrics->refused, status->refused);
 }

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The metrics of one shard, and the latency of a sample of its messages (one at a time from its read
- * to its acknowledgement: a timestamp on each would cost more than it tells). Internal to
+ * The metrics of one shard, and the latency of a sample of its messages (one at a time from its
+ * read to its acknowledgement: a timestamp on each would cost more than it tells). Internal to
  * outbox/publish; owned by the publisher's thread.
  */
 #include "metrics.h"

@@ -1,8 +1,8 @@
 /*
- * The loop around a stream: each turn moves on the two connections and the producer, asks the stream
- * what to do on whatever is idle, and waits until a file descriptor or the stream's clock calls.
- * Nothing in it blocks, so that the lease is renewed while Kafka is away, a page is slow or the other
- * connection is being made.
+ * The loop around a stream: each turn moves on the two connections and the producer, asks the
+ * stream what to do on whatever is idle, and waits until a file descriptor or the stream's clock
+ * calls. Nothing in it blocks, so that the lease is renewed while Kafka is away, a page is slow or
+ * the other connection is being made.
  */
 #include "publisher.h"
 
@@ -44,9 +44,10 @@ struct publisher {
 	struct delivery *delivery;
 	struct publish_metrics metrics;
 	struct link log, read;
-	enum stream_call log_call;   /* under way on the log connection */
-	bool reading, copying;       /* under way on the read connection: bounds, or a page */
-	bool first_row, cutting;     /* of the page; cutting: cancelled, its further rows do not count */
+	enum stream_call log_call; /* under way on the log connection */
+	bool reading, copying;     /* under way on the read connection: bounds, or a page */
+	bool first_row,
+	    cutting; /* of the page; cutting: cancelled, its further rows do not count */
 	struct stream_page page;
 	int64_t page_rows, page_bytes;
 	int64_t topics_asked_at, status_at, stop_at;
@@ -135,14 +136,21 @@ static void log_call_failed(struct publisher *publisher, int64_t now, const stru
 static void take_answer(struct publisher *publisher, const struct pg_result *result, int64_t now)
 {
 	struct err err;
+	bool done;
 	enum stream_call call = publisher->log_call;
-	publisher->log_call = STREAM_NONE;
 	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
 	uint64_t sequence = stream_next_sequence(publisher->stream);
-	bool good = statements_answer(publisher->statements, call, result, publisher->stream, now,
-	    publisher->holder, sizeof publisher->holder, &err);
+	bool good = statements_answer(publisher->statements, publisher->log.pg, result,
+	    publisher->stream, now, publisher->holder, sizeof publisher->holder, &done, &err);
 	if (!good)
-		log_problem(publisher, "log_answer_unreadable", &err);
+		log_problem(publisher, "log_answer_unusable", &err);
+	if (!done && good)
+		return;
+	publisher->log_call = STREAM_NONE;
+	if (!good) {
+		link_drop(&publisher->log, now, &err);
+		stream_log_failed(publisher->stream, now, true);
+	}
 	if (call == STREAM_TAKE)
 		end_take(publisher, now);
 	const struct message *newest = stream_message(publisher->stream, sequence);
@@ -235,8 +243,8 @@ static bool take_row(struct publisher *publisher, char *row, int length, struct 
 	publisher->first_row = false;
 	if (kind == COPY_TRAILER)
 		return true;
-	publish_metrics_read(&publisher->metrics, stream_next_sequence(publisher->stream),
-	    message.created_us);
+	publish_metrics_read(
+	    &publisher->metrics, stream_next_sequence(publisher->stream), message.created_us);
 	stream_row(publisher->stream, &message);
 	publisher->page_rows++;
 	publisher->page_bytes += length;
@@ -315,8 +323,8 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 		return;
 	publisher->topics_asked_at = now;
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++) {
-		struct catalog_topic topic = catalog_look(publisher->options.catalog, name,
-		    TOPICS_MAX_AGE_MS);
+		struct catalog_topic topic =
+		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
 		if (topic.state != TOPIC_UNKNOWN)
 			stream_topic(publisher->stream, name,
 			    topic.state == TOPIC_THERE ? topic.partitions : 0);
@@ -329,8 +337,9 @@ static void log_refusal(struct publisher *publisher, const struct stream_status 
 		return;
 	publisher->refusal_logged = true;
 	log_error("slot_stopped", {"slot", LOG_TEXT(publisher->options.slot->name)},
-	    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(status->refused_topic)},
-	    {"id", LOG_INT(status->refused_id)}, {"error", LOG_TEXT(status->refused_error)},
+	    {"shard", LOG_INT(publisher->options.shard)},
+	    {"topic", LOG_TEXT(status->refused_topic)}, {"id", LOG_INT(status->refused_id)},
+	    {"error", LOG_TEXT(status->refused_error)},
 	    {"consequence", LOG_TEXT("Kafka refuses this row for good; nothing of its key passes "
 				     "it; mend the topic or the row, then restart")});
 }
@@ -360,8 +369,8 @@ static void log_ownership(struct publisher *publisher, const struct stream_statu
 	    {"state", LOG_TEXT(stream_state_names[status->state])}, {"n", LOG_INT(status->n)});
 }
 
-static enum publisher_end end_of(const struct publisher *publisher,
-    const struct stream_status *status)
+static enum publisher_end end_of(
+    const struct publisher *publisher, const struct stream_status *status)
 {
 	switch (status->state) {
 	case STREAM_GONE:
@@ -467,8 +476,8 @@ static void wait_for_events(struct publisher *publisher, int64_t now)
 	const struct link *links[] = {&publisher->log, &publisher->read};
 	for (int i = 0; i < 2; i++)
 		if (links[i]->pg)
-			fds[count++] = (struct pollfd){.fd = pg_fd(links[i]->pg),
-			    .events = pg_events(links[i]->pg)};
+			fds[count++] = (struct pollfd){
+			    .fd = pg_fd(links[i]->pg), .events = pg_events(links[i]->pg)};
 	fds[count++] = (struct pollfd){.fd = delivery_fd(publisher->delivery), .events = POLLIN};
 	fds[count++] = (struct pollfd){.fd = publisher->catalog_fd, .events = POLLIN};
 	fds[count++] = (struct pollfd){.fd = publisher->wake_fd, .events = POLLIN};
@@ -492,7 +501,8 @@ static void *run(void *context)
 		ask_topics(publisher, now);
 		end = note_status(publisher, now);
 		if (publisher->stop_at && now >= publisher->stop_at && end == PUBLISHER_RUNNING)
-			end = PUBLISHER_STOPPED; /* Postgres is away: the lease runs out by itself */
+			end =
+			    PUBLISHER_STOPPED; /* Postgres is away: the lease runs out by itself */
 		if (!more && end == PUBLISHER_RUNNING)
 			wait_for_events(publisher, clock_ms());
 	}
@@ -538,14 +548,14 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	publisher->status.loop_ms = clock_ms();
 	struct stream_settings settings = settings_of(slot);
 	publisher->stream = stream_create(&settings);
-	publisher->statements = statements_create(slot->postgres->schema, slot->name,
-	    options->shard, options->shards, options->owner);
+	publisher->statements = statements_create(
+	    slot->postgres->schema, slot->name, options->shard, options->shards, options->owner);
 	publish_metrics_init(&publisher->metrics, slot->name, options->shard);
 	snprintf(name, sizeof name, "outbox-relay %s/%d", slot->name, options->shard);
 	link_init(&publisher->log, slot->postgres->dsn, name);
 	link_init(&publisher->read, slot->postgres->dsn, name);
-	publisher->delivery = delivery_create(slot, options->shard, publisher->stream,
-	    &publisher->metrics, err);
+	publisher->delivery =
+	    delivery_create(slot, options->shard, publisher->stream, &publisher->metrics, err);
 	if (!publisher->delivery) {
 		publisher_free(publisher);
 		return NULL;

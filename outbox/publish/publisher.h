@@ -1,8 +1,8 @@
 #pragma once
 /*
- * One shard of a slot at work: a thread that drives a stream (stream.h) with two Postgres connections
- * (one for the log, one to read) and a Kafka producer. Made and ended by one thread (the daemon's main
- * one); status and retune may be called from any.
+ * One shard of a slot at work: a thread that drives a stream (stream.h) with two Postgres
+ * connections (one for the log, one to read) and a Kafka producer. Made and ended by one thread
+ * (the daemon's main one); status and retune may be called from any.
  */
 #include "catalog.h"
 #include "config.h"
@@ -14,10 +14,10 @@ struct publisher;
 struct publisher_options {
 	const struct config_slot *slot; /* must outlive the publisher */
 	int shard, shards;
-	struct catalog *catalog;        /* of slot->kafka; shared, outlives the publisher */
+	struct catalog *catalog; /* of slot->kafka; shared, outlives the publisher */
 	struct spread *spread;
-	const char *owner;              /* names the process in the log: host:pid:random */
-	bool drain;                     /* end once everything in the table is published */
+	const char *owner; /* names the process in the log: host:pid:random */
+	bool drain;        /* end once everything in the table is published */
 };
 
 /* Starts the thread. Only a configuration that cannot work fails here (ERR_CONFIG). */
@@ -35,26 +35,27 @@ enum publisher_end {
 	PUBLISHER_RUNNING,
 	PUBLISHER_STOPPED, /* after publisher_stop */
 	PUBLISHER_DRAINED, /* options.drain: nothing is left */
-	PUBLISHER_GONE,    /* the slot was dropped or its number of shards changed: start anew or not */
+	PUBLISHER_GONE, /* the slot was dropped or its number of shards changed: start anew or not
+			 */
 };
 
 /* A copy of what the thread last wrote down; strings are copied. */
 struct publisher_status {
 	enum publisher_end end;
-	const char *slot;       /* the options' */
+	const char *slot; /* the options' */
 	int shard;
 	enum stream_state state;
-	int64_t loop_ms;        /* clock_ms of the last turn of the loop: old means stalled */
+	int64_t loop_ms; /* clock_ms of the last turn of the loop: old means stalled */
 	int64_t n, epoch;
 	int windows;
 	int64_t records, bytes, in_flight, published;
-	double oldest_age_s;    /* of the oldest unacknowledged row in memory; 0: none */
-	bool refused;           /* stopped: Kafka refuses a record for good */
+	double oldest_age_s; /* of the oldest unacknowledged row in memory; 0: none */
+	bool refused;        /* stopped: Kafka refuses a record for good */
 	int64_t refused_id;
 	char refused_topic[256], refused_error[512];
-	char missing_topic[256];/* "" or the topic that is waited for */
+	char missing_topic[256];                    /* "" or the topic that is waited for */
 	char postgres_error[512], kafka_error[512]; /* "" or why there is no connection now */
-	char holder[128];       /* standby: who owns the shard, as far as known */
+	char holder[128]; /* standby: who owns the shard, as far as known */
 };
 struct publisher_status publisher_status(struct publisher *publisher);
 /* Written (8 bytes) whenever `end` changes: for the daemon's poll. */

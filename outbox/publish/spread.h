@@ -1,8 +1,8 @@
 #pragma once
 /*
- * How the publishers of one process share out the taking of shards: one take at a time, and after each
- * the next waits longer for every shard that is held already, so that processes started together come
- * away with about as many each. Any thread.
+ * How the publishers of one process share out the taking of shards: one take at a time, and after
+ * each the next waits longer for every shard that is held already, so that processes started
+ * together come away with about as many each. Any thread.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -18,20 +18,23 @@ struct bounds {
 };
 
 struct statements {
-	char *take, *tick, *newest, *bounds_sql, *page, *page_stragglers;
+	char *take, *tick, *peek, *newest, *bounds_sql, *page, *page_stragglers;
 	char *slot, *owner;
 	int shard, shards;
 	char *seen; /* the snapshot in which nothing was found; NULL: none */
+	bool peeking; /* the statement under way only asks whether anything moved */
+	struct stream_tick call; /* under way on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
 };
 
-struct statements *statements_create(const char *schema, const char *slot, int shard, int shards,
-    const char *owner)
+struct statements *statements_create(
+    const char *schema, const char *slot, int shard, int shards, const char *owner)
 {
 	struct statements *statements = xcalloc(1, sizeof *statements);
 	statements->take = schema_text(sql_take, schema);
 	statements->tick = schema_text(sql_tick, schema);
+	statements->peek = schema_text(sql_peek, schema);
 	statements->newest = schema_text(sql_newest, schema);
 	statements->bounds_sql = schema_text(sql_bounds, schema);
 	statements->page = schema_text(sql_page, schema);
@@ -62,6 +65,7 @@ void statements_destroy(struct statements *statements)
 	statements_forget_bounds(statements);
 	free(statements->take);
 	free(statements->tick);
+	free(statements->peek);
 	free(statements->newest);
 	free(statements->bounds_sql);
 	free(statements->page);
@@ -96,8 +100,8 @@ static void add_boolean(struct parameters *parameters, bool value)
 	add_text(parameters, value ? "t" : "f");
 }
 
-static bool send_take(struct statements *statements, struct pg *pg, const struct stream_tick *call,
-    struct err *err)
+static bool send_take(
+    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
@@ -109,8 +113,8 @@ static bool send_take(struct statements *statements, struct pg *pg, const struct
 	return pg_send(pg, statements->take, parameters.list, parameters.count, err);
 }
 
-static bool send_tick(struct statements *statements, struct pg *pg, const struct stream_tick *call,
-    struct err *err)
+static bool send_tick(
+    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
@@ -135,9 +139,17 @@ static bool send_tick(struct statements *statements, struct pg *pg, const struct
 	return pg_send(pg, statements->tick, parameters.list, parameters.count, err);
 }
 
+/*
+ * A look that need not write begins with a peek while nothing was found the last time: an idle
+ * database is asked for its snapshot and nothing else.
+ */
 bool statements_send_call(struct statements *statements, struct pg *pg,
     const struct stream_tick *call, struct err *err)
 {
+	statements->call = *call;
+	statements->peeking = call->call == STREAM_TICK && !call->must_write && statements->seen;
+	if (statements->peeking)
+		return pg_send(pg, statements->peek, NULL, 0, err);
 	if (call->call == STREAM_TAKE)
 		return send_take(statements, pg, call, err);
 	if (call->call == STREAM_TICK)
@@ -166,20 +178,20 @@ static bool tell_destinations(const char *json, struct stream *stream, struct er
 	json_error_t problem;
 	json_t *topics = json_loads(json, 0, &problem);
 	if (!topics)
-		return err_set(err, ERR_FATAL, "destinations in the log cannot be read: %s",
-		    problem.text);
+		return err_set(
+		    err, ERR_FATAL, "destinations in the log cannot be read: %s", problem.text);
 	const char *topic, *partition;
 	json_t *entry, *offset;
 	json_object_foreach(topics, topic, entry)
 	{
-		stream_destination(stream, topic,
-		    (int32_t)json_integer_value(json_array_get(entry, 0)));
+		stream_destination(
+		    stream, topic, (int32_t)json_integer_value(json_array_get(entry, 0)));
 		json_object_foreach(json_array_get(entry, 1), partition, offset)
 		{
 			int64_t number;
 			if (text_to_int64(partition, 0, INT32_MAX, &number))
-				stream_destination_offset(stream, topic, (int32_t)number,
-				    json_integer_value(offset));
+				stream_destination_offset(
+				    stream, topic, (int32_t)number, json_integer_value(offset));
 		}
 	}
 	json_decref(topics);
@@ -240,8 +252,8 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 		return err_set(err, ERR_FATAL, "the function tick answered '%s'", text);
 	free(statements->seen);
 	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, 0, 1)
-	    ? xstrdup(pg_value(result, 0, 1))
-	    : NULL;
+			       ? xstrdup(pg_value(result, 0, 1))
+			       : NULL;
 	stream_ticked(stream, now, verdicts[i].verdict);
 	if (verdicts[i].verdict != STREAM_ROWS)
 		return true;
@@ -255,13 +267,29 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	return true;
 }
 
-bool statements_answer(struct statements *statements, enum stream_call call,
-    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
+static bool answer_peek(struct statements *statements, struct pg *pg,
+    const struct pg_result *result, struct stream *stream, int64_t now, bool *ret_done,
     struct err *err)
 {
-	if (call == STREAM_TAKE)
+	statements->peeking = false;
+	if (text_equal(pg_value(result, 0, 0), statements->seen)) {
+		stream_ticked(stream, now, STREAM_IDLE);
+		return true;
+	}
+	*ret_done = false;
+	return send_tick(statements, pg, &statements->call, err);
+}
+
+bool statements_answer(struct statements *statements, struct pg *pg,
+    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
+    bool *ret_done, struct err *err)
+{
+	*ret_done = true;
+	if (statements->peeking)
+		return answer_peek(statements, pg, result, stream, now, ret_done, err);
+	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
-	if (call == STREAM_TICK)
+	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
 	if (pg_rows(result))
 		stream_newest(stream, now, int8_at(result, 0), int8_at(result, 1),
@@ -273,8 +301,8 @@ bool statements_answer(struct statements *statements, enum stream_call call,
 
 /* --- pages --------------------------------------------------------------------------------- */
 
-bool statements_bounds(struct statements *statements, const struct pg_result *result,
-    struct err *err)
+bool statements_bounds(
+    struct statements *statements, const struct pg_result *result, struct err *err)
 {
 	if (pg_rows(result) != 1)
 		return err_set(err, ERR_FATAL, "the function window_bounds gave no row");
@@ -297,7 +325,8 @@ struct placeholder {
 	bool quoted;
 };
 
-/* Puts the values in the places of :names. Values hold no quote: names of slots, numbers, snapshots. */
+/* Puts the values in the places of :names. Values hold no quote: names of slots, numbers,
+ * snapshots. */
 static void fill(struct text *script, const char *sql, const struct placeholder *places)
 {
 	while (*sql) {

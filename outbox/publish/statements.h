@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The statements of a publisher: from what a stream wants (stream.h) to SQL on a connection, and from
- * the answer back to the stream. Internal to outbox/publish. One thread.
+ * The statements of a publisher: from what a stream wants (stream.h) to SQL on a connection, and
+ * from the answer back to the stream. Internal to outbox/publish. One thread.
  */
 #include "pg.h"
 #include "stream.h"
@@ -9,8 +9,8 @@
 struct statements;
 
 /* schema must have passed schema_text_check; slot, owner are copied. */
-struct statements *statements_create(const char *schema, const char *slot, int shard, int shards,
-    const char *owner);
+struct statements *statements_create(
+    const char *schema, const char *slot, int shard, int shards, const char *owner);
 void statements_destroy(struct statements *statements);
 
 /* --- the log connection --------------------------------------------------------------------- */
@@ -19,10 +19,13 @@ void statements_destroy(struct statements *statements);
 bool statements_send_call(struct statements *statements, struct pg *pg,
     const struct stream_tick *call, struct err *err) MUST_CHECK;
 
-/* Tells the stream the answer. holder (size bytes) becomes who holds the shard, when TAKE says it. */
-bool statements_answer(struct statements *statements, enum stream_call call,
+/*
+ * Tells the stream the answer. *ret_done false: it was only a first look, the call itself is under way
+ * now. holder (size bytes) becomes who holds the shard, when TAKE says it.
+ */
+bool statements_answer(struct statements *statements, struct pg *pg,
     const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
-    struct err *err) MUST_CHECK;
+    bool *ret_done, struct err *err) MUST_CHECK;
 
 /* --- the read connection -------------------------------------------------------------------- */
 
@@ -32,7 +35,7 @@ bool statements_answer(struct statements *statements, enum stream_call call,
  */
 bool statements_send_page(struct statements *statements, struct pg *pg,
     const struct stream_page *page, bool *ret_copying, struct err *err) MUST_CHECK;
-bool statements_bounds(struct statements *statements, const struct pg_result *result,
-    struct err *err) MUST_CHECK;
+bool statements_bounds(
+    struct statements *statements, const struct pg_result *result, struct err *err) MUST_CHECK;
 /* The bounds are of another history, or may be: read them again. */
 void statements_forget_bounds(struct statements *statements);

@@ -1,25 +1,28 @@
 /*
  * One shard of a slot: take it, look for windows, send their rows, note what Kafka acknowledged.
  *
- * The log row n that this owner wrote last says: everything visible in ticks[1] is published; then come
- * the open windows. TICK writes row n + 1 out of row n: it drops the windows that are published to
- * their end (`closed`), notes progress in the next one (`acked_id`), renews the lease and, when it finds
- * rows, opens one more window, whose rows may go out once the row is committed. One call is under way
- * at a time; while its commit is waited for, records flow and are acknowledged.
+ * The log row n that this owner wrote last says: everything visible in ticks[1] is published; then
+ * come the open windows. TICK writes row n + 1 out of row n: it drops the windows that are
+ * published to their end (`closed`), notes progress in the next one (`acked_id`), renews the lease
+ * and, when it finds rows, opens one more window, whose rows may go out once the row is committed.
+ * One call is under way at a time; while its commit is waited for, records flow and are
+ * acknowledged.
  *
- * Reading runs ahead of acknowledging: a window is opened when all windows before it are read to their
- * end, however many of them still wait for Kafka (at most MAX_WINDOWS). A small window's rows come with
- * the answer of TICK; a large one, or one inherited from a former owner, is read by pages.
+ * Reading runs ahead of acknowledging: a window is opened when all windows before it are read to
+ * their end, however many of them still wait for Kafka (at most MAX_WINDOWS). A small window's rows
+ * come with the answer of TICK; a large one, or one inherited from a former owner, is read by
+ * pages.
  *
- * Bounds: rows in memory cost at most `memory` (a page is asked for when there is room for a whole one);
- * records given to the producer and not covered by a committed row are at most `max_in_flight`.
+ * Bounds: rows in memory cost at most `memory` (a page is asked for when there is room for a whole
+ * one); records given to the producer and not covered by a committed row are at most
+ * `max_in_flight`.
  *
- * Lease: counted from before the sending of the last row that was written. Once it is over nothing is
- * given to the producer, and what is in its queue is purged: another owner may be at work.
+ * Lease: counted from before the sending of the last row that was written. Once it is over nothing
+ * is given to the producer, and what is in its queue is purged: another owner may be at work.
  *
- * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call (then
- * it was written), or the one before (then it was not), or a stranger's: then the shard is lost, memory
- * is forgotten, and the stream begins again as anybody who wants the shard.
+ * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call
+ * (then it was written), or the one before (then it was not), or a stranger's: then the shard is
+ * lost, memory is forgotten, and the stream begins again as anybody who wants the shard.
  */
 #include "stream.h"
 
@@ -33,6 +36,8 @@ enum {
 	PAGE_ROWS_MIN = 16,
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
+	RETRY_FIRST_MS = 50, /* after a failed log call, doubled up to the next */
+	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
 };
 
@@ -63,15 +68,16 @@ struct stream {
 	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */
 	struct call call;
 	struct text destinations;
-	int64_t written_at;    /* when the last written row was sent */
+	int64_t written_at; /* when the last written row was sent */
 	int64_t lease_over_at;
-	int64_t progress_at;   /* since when there is progress to note; 0: none */
+	int64_t progress_at; /* since when there is progress to note; 0: none */
 	int64_t next_take, next_poll, poll_interval, rows_at, retry_at;
-	int64_t page_cost;     /* average of a row, for the size of the next page */
-	int64_t moved_at;      /* last acknowledgement, or begin of flow */
+	int failures;      /* of log calls in a row */
+	int64_t page_cost; /* average of a row, for the size of the next page */
+	int64_t moved_at;  /* last acknowledgement, or begin of flow */
 	const char *producer_verdict;
-	bool forgetting;       /* records of a lost shard wait for the producer to go */
-	bool found_nothing;    /* the last look found no window */
+	bool forgetting;    /* records of a lost shard wait for the producer to go */
+	bool found_nothing; /* the last look found no window */
 	bool stopping;
 	int64_t stop_by;
 	int64_t published, published_bytes;
@@ -121,8 +127,8 @@ static struct window *push_window(struct stream *stream, int64_t tick, int64_t a
 {
 	if (stream->window_count == stream->window_capacity) {
 		stream->window_capacity = stream->window_capacity ? stream->window_capacity * 2 : 8;
-		stream->windows = xrealloc(stream->windows,
-		    (size_t)stream->window_capacity * sizeof *stream->windows);
+		stream->windows = xrealloc(
+		    stream->windows, (size_t)stream->window_capacity * sizeof *stream->windows);
 	}
 	struct window *window = &stream->windows[stream->window_count++];
 	*window = (struct window){.tick = tick, .last_id = acked_id, .acked_id = acked_id};
@@ -142,7 +148,7 @@ static int published_windows(const struct stream *stream)
 {
 	int count = 0;
 	while (count < stream->window_count && stream->windows[count].complete &&
-	    stream->windows[count].end <= flow_acked(stream->flow))
+	       stream->windows[count].end <= flow_acked(stream->flow))
 		count++;
 	return count;
 }
@@ -164,8 +170,8 @@ static bool lease_is_over(const struct stream *stream, int64_t now)
 }
 
 /*
- * Memory is forgotten at once, but for the records: the producer may hold their payloads, so they go
- * when it is gone (stream_producer_lost). Until then nothing is taken, sent or believed.
+ * Memory is forgotten at once, but for the records: the producer may hold their payloads, so they
+ * go when it is gone (stream_producer_lost). Until then nothing is taken, sent or believed.
  */
 static void forget(struct stream *stream, int64_t now, enum stream_state state)
 {
@@ -189,8 +195,8 @@ void stream_destination(struct stream *stream, const char *topic, int32_t partit
 	flow_destination(stream->flow, topic, partitions);
 }
 
-void stream_destination_offset(struct stream *stream, const char *topic, int32_t partition,
-    int64_t offset)
+void stream_destination_offset(
+    struct stream *stream, const char *topic, int32_t partition, int64_t offset)
 {
 	flow_destination_offset(stream->flow, topic, partition, offset);
 }
@@ -208,6 +214,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	for (int i = 0; i < taken->windows; i++)
 		push_window(stream, taken->first_tick + 1 + i, i == 0 ? taken->acked_id : 0);
 	stream->call = (struct call){0};
+	stream->failures = 0;
 	stream->next_poll = stream->retry_at = now;
 	stream->moved_at = now;
 }
@@ -215,6 +222,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms)
 {
 	stream->call = (struct call){0};
+	stream->failures = 0;
 	stream->next_take = now + retry_ms;
 }
 
@@ -238,8 +246,8 @@ static bool has_room(const struct stream *stream)
 static bool may_open(const struct stream *stream)
 {
 	return !stream->stopping && !flow_refused(stream->flow) && !reading_window(stream) &&
-	    stream->window_count < MAX_WINDOWS && has_room(stream) &&
-	    !flow_has_changed_topics(stream->flow) && !flow_is_full(stream->flow);
+	       stream->window_count < MAX_WINDOWS && has_room(stream) &&
+	       !flow_has_changed_topics(stream->flow) && !flow_is_full(stream->flow);
 }
 
 static bool has_progress(const struct stream *stream)
@@ -257,8 +265,8 @@ static bool must_note_progress(struct stream *stream, int64_t now)
 		stream->progress_at = now;
 	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
 	return unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
-	    stream->window_count >= MAX_WINDOWS ||
-	    now - stream->progress_at >= stream->settings.ack_interval_ms;
+	       stream->window_count >= MAX_WINDOWS ||
+	       now - stream->progress_at >= stream->settings.ack_interval_ms;
 }
 
 static bool wants_release(const struct stream *stream, int64_t now)
@@ -278,7 +286,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.new_epoch = flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow);
 	tick.may_open = now >= stream->next_poll && may_open(stream);
 	tick.must_write = must_note_progress(stream, now) || release || tick.new_epoch ||
-	    flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
+			  flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 	tick.call = STREAM_TICK;
@@ -286,9 +294,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->epoch;
 	tick.lease_ms = release ? 0 : stream->settings.lease_ms;
 	tick.closed = published_windows(stream);
-	tick.acked_id = tick.closed < stream->window_count
-	    ? stream->windows[tick.closed].acked_id
-	    : 0;
+	tick.acked_id =
+	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
 	int64_t rows = page_budget(stream) / stream->page_cost;
 	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
 	tick.max_bytes = page_budget(stream) / 2;
@@ -308,8 +315,10 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 		}
 		if (now < stream->next_take || stream->producer_verdict)
 			return (struct stream_tick){0};
-		return (struct stream_tick){.call = STREAM_TAKE, .new_nonce = draw(stream),
-		    .fresh_epoch = draw(stream), .lease_ms = stream->settings.lease_ms};
+		return (struct stream_tick){.call = STREAM_TAKE,
+		    .new_nonce = draw(stream),
+		    .fresh_epoch = draw(stream),
+		    .lease_ms = stream->settings.lease_ms};
 	case STREAM_OWNER:
 		if (now < stream->retry_at)
 			return (struct stream_tick){0};
@@ -372,6 +381,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	bool looked = stream->call.tick.may_open;
 	bool found = verdict == STREAM_ROWS || verdict == STREAM_PAGES;
 	stream->state = STREAM_OWNER;
+	stream->failures = 0;
 	if (verdict == STREAM_IDLE)
 		flow_logged(stream->flow, false);
 	else
@@ -387,7 +397,10 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 
 void stream_log_failed(struct stream *stream, int64_t now, bool unknown)
 {
-	stream->retry_at = now + 50;
+	int64_t delay =
+	    stream->failures < 5 ? (int64_t)RETRY_FIRST_MS << stream->failures : RETRY_MAX_MS;
+	stream->failures++;
+	stream->retry_at = now + delay;
 	if (stream->call.tick.call == STREAM_TICK && unknown) {
 		stream->state = STREAM_UNSURE;
 		return;
@@ -397,7 +410,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown)
 	if (stream->call.tick.call == STREAM_TICK)
 		flow_logged(stream->flow, false);
 	stream->call = (struct call){0};
-	stream->next_take = now + 50;
+	stream->next_take = now + delay;
 }
 
 void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows)
@@ -431,9 +444,9 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
 	page.after_id = window->last_id;
-	page.rows = rows < PAGE_ROWS_MIN ? PAGE_ROWS_MIN
-	    : rows > PAGE_ROWS_MAX       ? PAGE_ROWS_MAX
-					 : rows;
+	page.rows = rows < PAGE_ROWS_MIN   ? PAGE_ROWS_MIN
+		    : rows > PAGE_ROWS_MAX ? PAGE_ROWS_MAX
+					   : rows;
 	page.bytes = page_budget(stream);
 	return page;
 }
@@ -619,7 +632,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .published_bytes = stream->published_bytes,
 	    .oldest_created_us = oldest ? oldest->created_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
-		stream->window_count == 0 && !has_progress(stream),
+			 stream->window_count == 0 && !has_progress(stream),
 	    .refused = refusal != NULL,
 	    .refused_id = refusal ? refusal->id : 0,
 	    .refused_topic = refusal ? refusal->topic : NULL,

@@ -1,8 +1,9 @@
 #pragma once
 /*
- * The core of the publisher: one shard of one slot, without I/O. Events go in, actions come out, time
- * is an argument, so that a seeded simulator drives it through crashes and interleavings exactly as
- * outbox/publish/publisher.c drives it with Postgres and Kafka. stream.c opens with the algorithm.
+ * The core of the publisher: one shard of one slot, without I/O. Events go in, actions come out,
+ * time is an argument, so that a seeded simulator drives it through crashes and interleavings
+ * exactly as outbox/publish/publisher.c drives it with Postgres and Kafka. stream.c opens with the
+ * algorithm.
  *
  * One thread owns a stream. Nothing blocks. Times are milliseconds of one monotonic clock.
  */
@@ -40,13 +41,13 @@ enum stream_call {
 
 struct stream_tick {
 	enum stream_call call;
-	int64_t n, nonce;     /* the row this owner wrote last */
+	int64_t n, nonce; /* the row this owner wrote last */
 	int64_t new_nonce;
-	int64_t fresh_epoch;  /* TAKE */
-	int64_t lease_ms;     /* 0: release the shard */
+	int64_t fresh_epoch; /* TAKE */
+	int64_t lease_ms;    /* 0: release the shard */
 	int closed;
 	int64_t acked_id;
-	bool new_epoch;       /* fresh_epoch begins with this row */
+	bool new_epoch; /* fresh_epoch begins with this row */
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
 	const char *destinations; /* JSON; valid until the answer is given */
@@ -61,8 +62,8 @@ struct stream_taken {
 };
 /* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
 void stream_destination(struct stream *stream, const char *topic, int32_t partitions);
-void stream_destination_offset(struct stream *stream, const char *topic, int32_t partition,
-    int64_t offset);
+void stream_destination_offset(
+    struct stream *stream, const char *topic, int32_t partition, int64_t offset);
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken);
 void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms);
 /* There is no such slot, or not with this number of shards: the stream is GONE. */
@@ -73,7 +74,7 @@ enum stream_verdict {
 	STREAM_DROPPED, /* the slot is gone or has another number of shards: stop for good */
 	STREAM_IDLE,
 	STREAM_NOTED,
-	STREAM_ROWS,    /* followed by stream_row for each row, then stream_rows_end */
+	STREAM_ROWS, /* followed by stream_row for each row, then stream_rows_end */
 	STREAM_PAGES,
 };
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
@@ -86,11 +87,11 @@ void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce,
 
 struct stream_page {
 	bool wanted;
-	int64_t n, nonce;     /* the log row that holds the window's boundaries */
+	int64_t n, nonce; /* the log row that holds the window's boundaries */
 	int64_t tick;
-	int64_t after_id;     /* rows with a larger id */
-	int64_t rows;         /* at most so many */
-	int64_t bytes;        /* the reader stops the page when it has so many */
+	int64_t after_id; /* rows with a larger id */
+	int64_t rows;     /* at most so many */
+	int64_t bytes;    /* the reader stops the page when it has so many */
 };
 /* The page to read now on the idle read connection. */
 struct stream_page stream_read_call(struct stream *stream, int64_t now);
@@ -121,9 +122,9 @@ struct stream_record {
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record);
 
 enum stream_delivery {
-	STREAM_WRITTEN,  /* acks=all */
-	STREAM_AGAIN,    /* not at fault: to be sent again by the next producer */
-	STREAM_REFUSED,  /* Kafka refuses it, or the batch it was in, for good */
+	STREAM_WRITTEN,    /* acks=all */
+	STREAM_AGAIN,      /* not at fault: to be sent again by the next producer */
+	STREAM_REFUSED,    /* Kafka refuses it, or the batch it was in, for good */
 	STREAM_UNSENDABLE, /* refused before anything was sent: at fault by itself */
 };
 /* error: text for people when refused, else NULL. */
@@ -144,7 +145,7 @@ int64_t stream_wait(const struct stream *stream, int64_t now);
 void stream_stop(struct stream *stream);
 
 enum stream_state {
-	STREAM_STANDBY,  /* somebody else owns the shard, or it is being taken */
+	STREAM_STANDBY, /* somebody else owns the shard, or it is being taken */
 	STREAM_OWNER,
 	STREAM_UNSURE,   /* owner whose last call may or may not have been written */
 	STREAM_RELEASED, /* after stream_stop: done */
@@ -156,14 +157,14 @@ struct stream_status {
 	enum stream_state state;
 	int64_t n, epoch;
 	bool lease_over;
-	int windows;             /* open */
-	int64_t records, bytes;  /* in memory, not acknowledged */
-	int64_t in_flight;       /* given to the producer and not covered by a log row */
-	int64_t published;       /* acknowledged since the stream was made */
+	int windows;            /* open */
+	int64_t records, bytes; /* in memory, not acknowledged */
+	int64_t in_flight;      /* given to the producer and not covered by a log row */
+	int64_t published;      /* acknowledged since the stream was made */
 	int64_t published_bytes;
 	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */
-	bool caught_up;          /* the last look found nothing and all is covered */
-	bool refused;            /* stopped by a record that Kafka refuses */
+	bool caught_up;            /* the last look found nothing and all is covered */
+	bool refused;              /* stopped by a record that Kafka refuses */
 	int64_t refused_id;
 	const char *refused_topic, *refused_error;
 	const char *missing_topic; /* a topic that is waited for; NULL: none */

@@ -15,8 +15,8 @@ static bool has_length(const struct copy_field *field, int32_t length)
 }
 
 /* Fields in the order of MESSAGE_FIELDS; the widths are those of the binary send functions. */
-static bool from_fields(const struct copy_field *fields, struct message *ret_message,
-    struct err *err)
+static bool from_fields(
+    const struct copy_field *fields, struct message *ret_message, struct err *err)
 {
 	if (!has_length(&fields[0], 8) || !has_length(&fields[1], 8) ||
 	    !has_length(&fields[2], 16) || !fields[3].data ||
@@ -95,13 +95,12 @@ static bool see_header(const struct header_sink *sink, const char *name, json_t 
 	if (json_is_null(value)) {
 		sink->see(sink->context, name, NULL, 0);
 	} else if (json_is_string(value)) {
-		sink->see(sink->context, name, json_string_value(value),
-		    json_string_length(value));
+		sink->see(sink->context, name, json_string_value(value), json_string_length(value));
 	} else if (json_is_string(base64)) {
 		owned_text void *bytes = NULL;
 		size_t length;
-		if (!text_base64_decode(json_string_value(base64), json_string_length(base64),
-			&bytes, &length))
+		if (!text_base64_decode(
+			json_string_value(base64), json_string_length(base64), &bytes, &length))
 			return false;
 		sink->see(sink->context, name, bytes, length);
 	} else if (json_is_number(value) || json_is_boolean(value)) {
@@ -144,8 +143,8 @@ bool message_headers(const struct message *message,
 		return true;
 	const struct header_sink sink = {see, context};
 	json_error_t problem;
-	json_t *headers = json_loadb(message->headers, (size_t)message->headers_length,
-	    JSON_ALLOW_NUL, &problem);
+	json_t *headers =
+	    json_loadb(message->headers, (size_t)message->headers_length, JSON_ALLOW_NUL, &problem);
 	bool good = headers && see_headers(&sink, headers);
 	json_decref(headers);
 	if (!good)

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * One row of outbox.message in memory, as it came in binary form: either a row of a COPY, whose buffer
- * it takes over, or a row of a result, which is copied once. All pointers go into `block`.
+ * One row of outbox.message in memory, as it came in binary form: either a row of a COPY, whose
+ * buffer it takes over, or a row of a result, which is copied once. All pointers go into `block`.
  */
 #include <stdint.h>
 #include "copy_binary.h"
@@ -19,8 +19,8 @@ struct message {
 	const char *payload;  /* NULL: tombstone */
 	const char *headers;  /* JSON text; NULL: none */
 	int32_t topic_length, key_length, payload_length, headers_length;
-	int32_t partition;    /* -1: by key */
-	int32_t bytes;        /* of the block */
+	int32_t partition; /* -1: by key */
+	int32_t bytes;     /* of the block */
 };
 
 /* Takes over `row` (from pg_copy_next), also when it fails. */
@@ -34,8 +34,8 @@ bool message_from_result(const struct pg_result *result, int row, int column,
 void message_release(struct message *message);
 
 /*
- * Calls `see` for each application header in order; value NULL is a null value. The form was checked
- * when the row was inserted (constraint headers…); ERR_REJECT if it is wrong all the same.
+ * Calls `see` for each application header in order; value NULL is a null value. The form was
+ * checked when the row was inserted (constraint headers…); ERR_REJECT if it is wrong all the same.
  */
 bool message_headers(const struct message *message,
     void (*see)(void *context, const char *name, const void *value, size_t length), void *context,

@@ -5,8 +5,8 @@
 
 #include "text.h"
 
-size_t outbox_position_format(const struct outbox_position *position,
-    char text[OUTBOX_POSITION_SIZE])
+size_t outbox_position_format(
+    const struct outbox_position *position, char text[OUTBOX_POSITION_SIZE])
 {
 	char *at = text + snprintf(text, OUTBOX_POSITION_SIZE, "1:%s:", position->slot);
 	at = text_write_int64(at, position->shard);

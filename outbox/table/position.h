@@ -2,12 +2,17 @@
 /*
  * The place of a message in its slot's order: (slot, shard, epoch, tick, id). The same after every
  * re-read; at first occurrence it grows along each (destination partition, slot, shard, epoch).
- * As the header `outbox-position` it is the text  1:slot:shard:epoch:tick:id  (version first, numbers
- * in decimal; a slot's name has no colon). A reader ignores versions it does not know.
+ * As the header `outbox-position` it is the text  1:slot:shard:epoch:tick:id  (version first,
+ * numbers in decimal; a slot's name has no colon). A reader ignores versions it does not know.
+ *
+ * The public header of liboutbox, for consumers that look at positions. Pure functions: any thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* What liboutbox exports; everything else in the tree is hidden. */
+#define OUTBOX_PUBLIC __attribute__((visibility("default")))
 
 #define OUTBOX_POSITION_SIZE 160 /* room for any position as text, NUL included */
 
@@ -18,11 +23,13 @@ struct outbox_position {
 };
 
 /* Returns the length written, NUL excluded. */
-size_t outbox_position_format(const struct outbox_position *position,
-    char text[OUTBOX_POSITION_SIZE]);
+OUTBOX_PUBLIC size_t outbox_position_format(
+    const struct outbox_position *position, char text[OUTBOX_POSITION_SIZE]);
 
 /* text need not end in NUL. False: not a position of version 1. */
-bool outbox_position_parse(const char *text, size_t length, struct outbox_position *ret_position);
+OUTBOX_PUBLIC bool outbox_position_parse(
+    const char *text, size_t length, struct outbox_position *ret_position);
 
 /* -1, 0, 1 by (tick, id); both must be of one slot, shard and epoch. */
-int outbox_position_compare(const struct outbox_position *a, const struct outbox_position *b);
+OUTBOX_PUBLIC int outbox_position_compare(
+    const struct outbox_position *a, const struct outbox_position *b);

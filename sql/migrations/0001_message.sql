@@ -82,12 +82,12 @@ create table outbox.message (
 create index on outbox.message (txid, id);
 
 -- A reader takes lz4 values several times faster than pglz ones; servers have it from 14 on, when
--- they are built with it.
+-- they are built with it. As a text, since 13 would not read the block otherwise.
 do $$
 begin
 	if exists (select from pg_catalog.pg_settings
 		where name = 'default_toast_compression' and 'lz4' = any (enumvals)) then
-		alter table outbox.message alter column payload set compression lz4;
+		execute 'alter table outbox.message alter column payload set compression lz4';
 	end if;
 end $$;
 

@@ -41,9 +41,12 @@ create table outbox.log (
 	primary key (slot, shard, n)
 ) partition by range (slot, shard, n);
 
+-- In PL/pgSQL, which keeps its plan: this is called with every tick.
 create function outbox.timeline() returns int
-language sql volatile as $$
-	select ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
+language plpgsql volatile as $$
+begin
+	return ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
+end
 $$;
 comment on function outbox.timeline() is
 	'The timeline the server writes now. Fails on a standby, which must not be read from.';
@@ -151,6 +154,8 @@ create function outbox.tick(
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers text, partition int)
 language plpgsql volatile
+-- planned once a session: the index on (txid, id) is right whatever the numbers are
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -160,7 +165,9 @@ declare
 	now_tick pg_snapshot;
 	low xid8;
 	high xid8;
-	stragglers xid8[];
+	straggler xid8;
+	far xid8[];
+	late boolean := false;
 	found_rows bigint := 0;
 	found_bytes bigint := 0;
 	opens boolean := false;
@@ -173,37 +180,50 @@ begin
 		return next;
 		return;
 	end if;
+	-- before the slot is looked at: a split that is not seen there begins after this tick
+	now_tick := pg_current_snapshot();
 	select s.* into slot_row from outbox.slot s where s.name = of_slot;
 	if slot_row.shards is distinct from of_shards then
 		verdict := 'dropped';
 		return next;
 		return;
 	end if;
-
-	before := previous.ticks[cardinality(previous.ticks)];
-	if slot_row.split_to is null then
-		now_tick := pg_current_snapshot();
-	else
+	if slot_row.split_to is not null then
 		now_tick := slot_row.drain_to;
 	end if;
+
+	before := previous.ticks[cardinality(previous.ticks)];
 	seen := now_tick::text;
 	if may_open and seen <> before::text and seen is distinct from last_seen then
 		low := pg_snapshot_xmax(before);
 		high := pg_snapshot_xmax(now_tick);
-		stragglers := array(select x from pg_snapshot_xip(before) x
-			where pg_visible_in_snapshot(x, now_tick));
+		-- Transactions that were in progress at the tick before and are visible now: near ones only
+		-- widen the range of xids, far ones are left to the pages.
+		for straggler in select x from pg_snapshot_xip(before) x
+			where pg_visible_in_snapshot(x, now_tick) order by x
+		loop
+			if high::text::bigint - straggler::text::bigint > 10000 then
+				far := far || straggler;
+			else
+				low := straggler;
+				exit;
+			end if;
+		end loop;
 		lock table outbox.message in access share mode;
 		select count(*), coalesce(sum(r.bytes), 0) into found_rows, found_bytes from (
 			select octet_length(m.payload) as bytes from outbox.message m
 			where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
-				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
-			union all
-			select octet_length(m.payload) from outbox.message m
-			where m.txid = any (stragglers)
+				and not pg_visible_in_snapshot(m.txid, before)
 				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
 			limit max_rows + 1) r;
+		if far is not null then
+			perform from outbox.message m where m.txid = any (far)
+				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+			limit 1;
+			late := found;
+		end if;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
-		opens := found_rows > 0 or slot_row.split_to is not null;
+		opens := found_rows > 0 or late or slot_row.split_to is not null;
 	end if;
 	if not opens and not must_write then
 		verdict := 'idle';
@@ -228,7 +248,7 @@ begin
 
 	verdict := 'noted';
 	if opens then
-		verdict := case when found_rows > max_rows or found_bytes > max_bytes
+		verdict := case when late or found_rows > max_rows or found_bytes > max_bytes
 			then 'pages' else 'rows' end;
 	end if;
 	return next;
@@ -236,13 +256,10 @@ begin
 		return query
 		select null, null, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
 			m.headers::text, m.partition
-		from (
-			select m.* from outbox.message m
-			where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
-			union all
-			select m.* from outbox.message m where m.txid = any (stragglers)
-		) m
-		where of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard
+		from outbox.message m
+		where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
+			and not pg_visible_in_snapshot(m.txid, before)
+			and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
 		order by m.id;
 	end if;
 end

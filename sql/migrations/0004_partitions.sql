@@ -203,6 +203,8 @@ begin
 		return 'missing';
 	elsif outbox.partition_holder(leaf) is not null then
 		return 'held';
+	elsif pg_relation_size(format('outbox.%I', leaf)::regclass) = 0 then
+		return 'emptied'; -- before
 	end if;
 	execute format('lock table only outbox.%I in access exclusive mode', leaf);
 	if outbox.partition_changed(leaf, looked) then

@@ -24,9 +24,10 @@ with shard as (
 )
 select c.rows, c.rows >= $3::bigint as more,
 	case when c.rows < $3::bigint then c.rows
-		else greatest(c.rows, ((select m.id from outbox.message m order by m.id desc limit 1)
-			- c.first_id + 1) / s.shards) end as estimated,
+		else greatest(c.rows, (n.id - c.first_id + 1) / s.shards) end as estimated,
 	case when c.oldest is null then 0
 		else greatest(0, extract(epoch from clock_timestamp() - c.oldest) * 1000)::bigint
-		end as oldest_age_ms
+		end as oldest_age_ms,
+	coalesce(n.id, 0) as newest_id
 from counted c cross join shard s
+left join lateral (select m.id from outbox.message m order by m.id desc limit 1) n on true

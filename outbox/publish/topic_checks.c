@@ -1,0 +1,239 @@
+#include "topic_checks.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "clock.h"
+#include "logging.h"
+#include "preflight.h"
+#include "text.h"
+
+enum {
+	ASK_MS = 3000, /* how long a question may take */
+	AGAIN_MS = 1000,
+	AGAIN_UNSAFE_MS = 30000,
+};
+
+/* Under the mutex; entries live as long as the checks. */
+struct entry {
+	char *topic;
+	bool strict;    /* somebody publishes to it only when it is safe */
+	bool safe;      /* as the last answer said */
+	char *why;      /* the first thing that is not safe; NULL: no answer yet, or all is safe */
+	int64_t due_ms; /* when to ask; INT64_MAX: never again */
+};
+
+struct topic_checks {
+	struct catalog *catalog;
+	const struct config_kafka *kafka;
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t mutex;
+	pthread_cond_t changed; /* a topic is new, or stop */
+	/* under the mutex */
+	bool stop;
+	struct entry **entries;
+	int count;
+};
+
+static const struct preflight_finding *first_unsafe(const struct preflight *report)
+{
+	for (int i = 0; i < report->count; i++)
+		if (report->findings[i].severity >= PREFLIGHT_UNSAFE)
+			return &report->findings[i];
+	return NULL;
+}
+
+/* Notes an answer; what was said before is not logged again. */
+static void note(struct entry *entry, const struct preflight *report)
+{
+	const struct preflight_finding *unsafe = first_unsafe(report);
+	bool known = unsafe && text_equal(unsafe->what, entry->why);
+
+	free(entry->why);
+	entry->safe = !unsafe;
+	entry->why = unsafe ? xstrdup(unsafe->what) : NULL;
+	entry->due_ms = unsafe && entry->strict ? clock_ms() + AGAIN_UNSAFE_MS : INT64_MAX;
+	if (known)
+		return;
+	preflight_log(report);
+	if (unsafe && entry->strict)
+		log_error("topic_closed", {"topic", LOG_TEXT(entry->topic)},
+		    {"error", LOG_TEXT(unsafe->what)}, {"cure", LOG_TEXT(unsafe->cure)},
+		    {"consequence",
+			LOG_TEXT("safety = strict: its rows wait until the topic is safe")});
+}
+
+/* Called with the mutex held; lets it go while it asks. */
+static void ask(struct topic_checks *checks, struct entry *entry)
+{
+	OWNED(preflight_finish) struct preflight report = {0};
+	struct err err;
+	bool answered;
+
+	pthread_mutex_unlock(&checks->mutex);
+	answered =
+	    preflight_topic(&report, checks->catalog, checks->kafka, entry->topic, 0, ASK_MS, &err);
+	pthread_mutex_lock(&checks->mutex);
+	if (answered)
+		note(entry, &report);
+	else
+		entry->due_ms = clock_ms() + AGAIN_MS;
+}
+
+static struct entry *most_due(const struct topic_checks *checks)
+{
+	struct entry *most = NULL;
+
+	for (int i = 0; i < checks->count; i++)
+		if (checks->entries[i]->due_ms < (most ? most->due_ms : INT64_MAX))
+			most = checks->entries[i];
+	return most;
+}
+
+static void wait_ms(struct topic_checks *checks, int64_t ms)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += (at.tv_nsec / 1000000 + ms) / 1000;
+	at.tv_nsec = (at.tv_nsec / 1000000 + ms) % 1000 * 1000000;
+	pthread_cond_timedwait(&checks->changed, &checks->mutex, &at);
+}
+
+static void *run(void *context)
+{
+	struct topic_checks *checks = context;
+
+	pthread_mutex_lock(&checks->mutex);
+	while (!checks->stop) {
+		struct entry *entry = most_due(checks);
+		int64_t now = clock_ms();
+
+		if (!entry)
+			pthread_cond_wait(&checks->changed, &checks->mutex);
+		else if (entry->due_ms <= now)
+			ask(checks, entry);
+		else
+			wait_ms(checks, entry->due_ms - now);
+	}
+	pthread_mutex_unlock(&checks->mutex);
+	return NULL;
+}
+
+static void init_locks(struct topic_checks *checks)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&checks->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&checks->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+struct topic_checks *topic_checks_create(
+    struct catalog *catalog, const struct config_kafka *kafka, struct err *err)
+{
+	struct topic_checks *checks = xcalloc(1, sizeof *checks);
+	int error;
+
+	checks->catalog = catalog;
+	checks->kafka = kafka;
+	init_locks(checks);
+	error = pthread_create(&checks->thread, NULL, run, checks);
+	if (error == 0) {
+		checks->started = true;
+		return checks;
+	}
+	err_set(err, ERR_RETRY, "no thread for the checks of topics: %s", strerror(error));
+	topic_checks_destroy(checks);
+	return NULL;
+}
+
+static void stop_thread(struct topic_checks *checks)
+{
+	pthread_mutex_lock(&checks->mutex);
+	checks->stop = true;
+	pthread_cond_signal(&checks->changed);
+	pthread_mutex_unlock(&checks->mutex);
+	pthread_join(checks->thread, NULL);
+}
+
+void topic_checks_destroy(struct topic_checks *checks)
+{
+	if (!checks)
+		return;
+	if (checks->started)
+		stop_thread(checks);
+	for (int i = 0; i < checks->count; i++) {
+		free(checks->entries[i]->topic);
+		free(checks->entries[i]->why);
+		free(checks->entries[i]);
+	}
+	free(checks->entries);
+	pthread_cond_destroy(&checks->changed);
+	pthread_mutex_destroy(&checks->mutex);
+	free(checks);
+}
+
+static struct entry *entry_of(struct topic_checks *checks, const char *topic)
+{
+	struct entry *entry;
+
+	for (int i = 0; i < checks->count; i++)
+		if (text_equal(checks->entries[i]->topic, topic))
+			return checks->entries[i];
+	entry = xcalloc(1, sizeof *entry);
+	entry->topic = xstrdup(topic);
+	checks->entries =
+	    xrealloc(checks->entries, (size_t)(checks->count + 1) * sizeof *checks->entries);
+	checks->entries[checks->count++] = entry;
+	pthread_cond_signal(&checks->changed);
+	return entry;
+}
+
+/* A strict slot that meets a topic known to be unsafe wants it watched from then on. */
+static void mark_strict(struct topic_checks *checks, struct entry *entry)
+{
+	if (entry->strict)
+		return;
+	entry->strict = true;
+	if (!entry->safe) {
+		entry->due_ms = 0;
+		pthread_cond_signal(&checks->changed);
+	}
+}
+
+bool topic_checks_allow(struct topic_checks *checks, const char *topic, enum safety safety)
+{
+	struct entry *entry;
+	bool allowed;
+
+	pthread_mutex_lock(&checks->mutex);
+	entry = entry_of(checks, topic);
+	if (safety == SAFETY_STRICT)
+		mark_strict(checks, entry);
+	allowed = safety != SAFETY_STRICT || entry->safe;
+	pthread_mutex_unlock(&checks->mutex);
+	return allowed;
+}
+
+int topic_checks_closed(struct topic_checks *checks, struct text *out)
+{
+	int closed = 0;
+
+	pthread_mutex_lock(&checks->mutex);
+	for (int i = 0; i < checks->count; i++) {
+		const struct entry *entry = checks->entries[i];
+
+		if (!entry->strict || entry->safe)
+			continue;
+		text_addf(out, "topic %s: %s\n", entry->topic,
+		    entry->why ? entry->why : "not checked yet");
+		closed++;
+	}
+	pthread_mutex_unlock(&checks->mutex);
+	return closed;
+}

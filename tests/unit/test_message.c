@@ -1,0 +1,140 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "message.h"
+#include "text.h"
+
+struct row {
+	char bytes[512];
+	int length;
+};
+
+static void add_bytes(struct row *row, const void *bytes, int length)
+{
+	memcpy(row->bytes + row->length, bytes, (size_t)length);
+	row->length += length;
+}
+
+static void add_field(struct row *row, const void *bytes, int32_t length)
+{
+	uint32_t size = htobe32((uint32_t)length);
+	add_bytes(row, &size, 4);
+	if (length > 0)
+		add_bytes(row, bytes, length);
+}
+
+/* One row as COPY sends it; NULL headers, key or payload are SQL NULL. */
+static struct row make_row(const char *key, const char *payload, const char *headers)
+{
+	struct row row = {.length = 0};
+	uint16_t count = htobe16(MESSAGE_FIELDS);
+	uint64_t id = htobe64(77), created = htobe64(1000000);
+	add_bytes(&row, &count, 2);
+	add_field(&row, &id, 8);
+	add_field(&row, &created, 8);
+	add_field(&row, "0123456789abcdef", 16);
+	add_field(&row, "orders", 6);
+	add_field(&row, key, key ? (int32_t)strlen(key) : -1);
+	add_field(&row, payload, payload ? (int32_t)strlen(payload) : -1);
+	add_field(&row, headers, headers ? (int32_t)strlen(headers) : -1);
+	add_field(&row, NULL, -1);
+	return row;
+}
+
+static bool parse(const struct row *row, struct message *message, struct err *err)
+{
+	enum copy_kind kind;
+	char *block = xmalloc((size_t)row->length);
+	memcpy(block, row->bytes, (size_t)row->length);
+	return message_from_copy(block, row->length, false, message, &kind, err);
+}
+
+static void a_row_becomes_a_message_in_place(void **state)
+{
+	(void)state;
+	struct message message;
+	struct err err;
+	const struct row row = make_row("", NULL, NULL);
+	assert_true(parse(&row, &message, &err));
+	assert_int_equal(message.id, 77);
+	assert_int_equal(message.created_us, 946684801000000);
+	assert_memory_equal(message.topic, "orders", 6);
+	assert_non_null(message.key); /* an empty key is a key */
+	assert_int_equal(message.key_length, 0);
+	assert_null(message.payload);
+	assert_int_equal(message.partition, -1);
+	char text[MESSAGE_UUID_TEXT];
+	message_uuid_text(message.event_id, text);
+	assert_memory_equal(text, "30313233-3435-3637-3839-616263646566", sizeof text);
+	message_release(&message);
+}
+
+static void a_column_of_another_width_is_an_error(void **state)
+{
+	(void)state;
+	struct message message;
+	struct err err;
+	struct row row = make_row("k", "p", NULL);
+	row.bytes[5] = 4; /* the id's length */
+	assert_false(parse(&row, &message, &err));
+}
+
+static void write_down(void *context, const char *name, const void *value, size_t length)
+{
+	struct text *text = context;
+	text_addf(text, "%s=%.*s%s;", name, (int)length, value ? (const char *)value : "",
+	    value ? "" : "(null)");
+}
+
+static void expect_headers(const char *json, const char *expected)
+{
+	struct message message;
+	struct err err;
+	struct text seen = {0};
+	const struct row row = make_row("k", "p", json);
+	assert_true(parse(&row, &message, &err));
+	bool good = message_headers(&message, write_down, &seen, &err);
+	assert_int_equal(good, expected != NULL);
+	if (expected)
+		assert_string_equal(text_string(&seen), expected);
+	else
+		assert_int_equal(err.kind, ERR_REJECT);
+	text_finish(&seen);
+	message_release(&message);
+}
+
+static void headers_come_from_objects_and_from_arrays(void **state)
+{
+	(void)state;
+	expect_headers(NULL, "");
+	expect_headers(
+	    "{\"a\": \"1\", \"n\": null, \"v\": 2, \"t\": true}", "a=1;n=(null);v=2;t=true;");
+	expect_headers(
+	    "[[\"a\", \"1\"], [\"a\", {\"base64\": \"Yg==\"}], [\"e\", \"\"]]", "a=1;a=b;e=;");
+}
+
+static void headers_of_another_form_are_refused(void **state)
+{
+	(void)state;
+	static const char *const wrong[] = {"7", "[1]", "[[\"a\"]]", "[[1, \"a\"]]", "{\"a\": {}}",
+	    "{\"a\": [1]}", "{\"a\": {\"base64\": \"?\"}}", "not json"};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		expect_headers(wrong[i], NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_row_becomes_a_message_in_place),
+	    cmocka_unit_test(a_column_of_another_width_is_an_error),
+	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
+	    cmocka_unit_test(headers_of_another_form_are_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,48 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "spread.h"
+
+static void one_take_at_a_time(void **state)
+{
+	(void)state;
+	struct spread *spread = spread_create();
+	assert_true(spread_begin(spread, 0));
+	assert_false(spread_begin(spread, 0));
+	spread_end(spread, 0, false);
+	assert_true(spread_begin(spread, 0));
+	spread_destroy(spread);
+}
+
+static void who_holds_more_waits_longer(void **state)
+{
+	(void)state;
+	struct spread *spread = spread_create();
+	int64_t waits[3];
+	int64_t now = 0;
+	for (int i = 0; i < 3; i++) {
+		int64_t before = now;
+		while (!spread_begin(spread, now))
+			now++;
+		waits[i] = now - before;
+		spread_end(spread, now, true);
+	}
+	assert_int_equal(spread_held(spread), 3);
+	assert_int_equal(waits[0], 0);
+	assert_true(waits[1] < waits[2]);
+	spread_lost(spread);
+	assert_int_equal(spread_held(spread), 2);
+	spread_destroy(spread);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(one_take_at_a_time),
+	    cmocka_unit_test(who_holds_more_waits_longer),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
