@@ -29,7 +29,10 @@ begin
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
 			where l.slot = of_slot and l.shard = s;
-		perform outbox.log_partition_make(of_slot, s, first_n);
+		if outbox.log_partition_make(of_slot, s, first_n) = 'busy' then
+			raise exception 'the log is locked by somebody else; try again'
+				using errcode = 'lock_not_available';
+		end if;
 		random_epoch := ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint;
 		insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
 			acked_id, ticks, destinations, timeline, system_identifier)
@@ -102,5 +105,11 @@ begin
 	delete from outbox.log where slot = of_slot;
 end
 $$;
+
+-- They run as the schema's owner: only who is granted them (roles.sql) may call them.
+revoke execute on function
+	outbox.slot_create(text, int, text), outbox.slot_split_begin(text, int),
+	outbox.slot_split_bound(text), outbox.slot_split_cancel(text), outbox.slot_split_finish(text),
+	outbox.slot_drop(text) from public;
 
 select outbox.slot_create('main', 1, 'beginning');

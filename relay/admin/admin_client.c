@@ -1,0 +1,130 @@
+#include "admin_client.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "listener.h"
+
+enum { MOST_BYTES = 1 << 20 };
+
+struct exchange {
+	int fd;
+	int64_t until; /* clock_ms */
+};
+
+static bool wait_for(const struct exchange *exchange, short events)
+{
+	struct pollfd fd = {.fd = exchange->fd, .events = events};
+	int64_t left = exchange->until - clock_ms();
+
+	errno = ETIMEDOUT;
+	return left > 0 && poll(&fd, 1, (int)left) > 0;
+}
+
+static int connect_at(const struct addrinfo *at, int64_t until)
+{
+	struct exchange exchange = {
+	    socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), until};
+	int error = 0;
+	socklen_t length = sizeof error;
+
+	if (exchange.fd < 0)
+		return -1;
+	if (connect(exchange.fd, at->ai_addr, at->ai_addrlen) == 0)
+		return exchange.fd;
+	if (errno == EINPROGRESS && wait_for(&exchange, POLLOUT) &&
+	    getsockopt(exchange.fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)
+		return exchange.fd;
+	error = error ? error : errno;
+	close(exchange.fd);
+	errno = error;
+	return -1;
+}
+
+static bool connect_to(const char *listen, struct exchange *exchange, struct err *err)
+{
+	owned_text char *host = NULL, *port = NULL;
+	struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+	struct addrinfo *found = NULL;
+	int error;
+
+	if (!listener_parse(listen, &host, &port, err))
+		return false;
+	/* Without a name the resolver gives this host's own addresses. */
+	error = getaddrinfo(text_equal(host, "0.0.0.0") || text_equal(host, "::") ? NULL : host,
+	    port, &wanted, &found);
+	if (error != 0)
+		return err_set(err, ERR_CONFIG, "%s: %s", listen, gai_strerror(error));
+	exchange->fd = -1;
+	for (const struct addrinfo *at = found; at && exchange->fd < 0; at = at->ai_next)
+		exchange->fd = connect_at(at, exchange->until);
+	error = errno;
+	freeaddrinfo(found);
+	return exchange->fd >= 0 ||
+	       err_set(err, ERR_RETRY, "no relay answers at %s: %s", listen, strerror(error));
+}
+
+static bool send_all(const struct exchange *exchange, const char *bytes, size_t length)
+{
+	while (length > 0) {
+		ssize_t sent = send(exchange->fd, bytes, length, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno != EAGAIN)
+			return false;
+		if (sent < 0 && !wait_for(exchange, POLLOUT))
+			return false;
+		bytes += sent > 0 ? sent : 0;
+		length -= sent > 0 ? (size_t)sent : 0;
+	}
+	return true;
+}
+
+/* To the end of the connection, which `Connection: close` asks for. */
+static bool receive_all(const struct exchange *exchange, struct text *answer)
+{
+	char part[4096];
+
+	while (answer->length < MOST_BYTES) {
+		ssize_t length = recv(exchange->fd, part, sizeof part, 0);
+
+		if (length == 0)
+			return true;
+		if (length < 0 && errno != EAGAIN)
+			return false;
+		if (length < 0 && !wait_for(exchange, POLLIN))
+			return false;
+		if (length > 0)
+			text_append(answer, part, (size_t)length);
+	}
+	errno = EMSGSIZE;
+	return false;
+}
+
+bool admin_get(const char *listen, const char *path, int timeout_ms, int *ret_status,
+    struct text *body, struct err *err)
+{
+	struct exchange exchange = {.until = clock_ms() + timeout_ms};
+	owned_text char *request =
+	    xformat("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+	OWNED(text_finish) struct text answer = {0};
+	const char *found;
+	bool done;
+
+	if (!connect_to(listen, &exchange, err))
+		return false;
+	done = send_all(&exchange, request, strlen(request)) && receive_all(&exchange, &answer);
+	close(exchange.fd);
+	if (!done)
+		return err_set(err, ERR_RETRY, "no answer from %s: %s", listen, strerror(errno));
+	found = strstr(text_string(&answer), "\r\n\r\n");
+	if (!found || !text_starts(answer.data, "HTTP/1.") || answer.length < 12)
+		return err_set(err, ERR_RETRY, "what answers at %s speaks no HTTP", listen);
+	*ret_status = (int)strtol(answer.data + strlen("HTTP/1.1 "), NULL, 10);
+	text_add(body, found + 4);
+	return true;
+}

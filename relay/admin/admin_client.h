@@ -1,0 +1,11 @@
+#pragma once
+/* The other side of the endpoint, for `outbox-relay status`. Blocks at most timeout_ms. */
+#include "errors.h"
+#include "text.h"
+
+/*
+ * GET path at `listen` (as in admin_start; 0.0.0.0 and [::] mean this host). Any complete answer is
+ * a success: its status and its body, of at most 1 MiB.
+ */
+bool admin_get(const char *listen, const char *path, int timeout_ms, int *ret_status,
+    struct text *body, struct err *err) MUST_CHECK;

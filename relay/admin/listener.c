@@ -1,0 +1,99 @@
+#include "listener.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "cleanup.h"
+#include "text.h"
+
+bool listener_parse(const char *address, char **ret_host, char **ret_port, struct err *err)
+{
+	const char *colon = strrchr(address, ':');
+	const char *port = colon ? colon + 1 : address;
+	size_t length = colon ? (size_t)(colon - address) : 0;
+	bool bracketed = length > 2 && address[0] == '[' && colon[-1] == ']';
+	int64_t number;
+
+	if (!text_to_int64(port, 0, 65535, &number) || (colon && length == 0) ||
+	    (!bracketed && memchr(address, ':', length)))
+		return err_set(err, ERR_CONFIG,
+		    "[admin] listen = %s: write host:port, [address]:port, or a port alone for "
+		    "127.0.0.1",
+		    address);
+	*ret_host = !colon      ? xstrdup("127.0.0.1")
+		    : bracketed ? xformat("%.*s", (int)length - 2, address + 1)
+				: xformat("%.*s", (int)length, address);
+	*ret_port = xstrdup(port);
+	return true;
+}
+
+static int listen_at(const struct addrinfo *at)
+{
+	int fd = socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int on = 1;
+
+	if (fd < 0)
+		return -1;
+	/* A restart need not wait for the connections of the process before. */
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+	    bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 32) == 0)
+		return fd;
+	on = errno;
+	close(fd);
+	errno = on;
+	return -1;
+}
+
+static char *bound_address(int fd)
+{
+	struct sockaddr_storage name;
+	socklen_t length = sizeof name;
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	if (getsockname(fd, (struct sockaddr *)&name, &length) != 0 ||
+	    getnameinfo((struct sockaddr *)&name, length, host, sizeof host, port, sizeof port,
+		NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return xstrdup("?");
+	return xformat(name.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+static const char *cure(int error)
+{
+	switch (error) {
+	case EADDRINUSE:
+		return "; end the process that listens there or choose another port";
+	case EADDRNOTAVAIL:
+		return "; this host has no such address";
+	case EACCES:
+		return "; choose a port from 1024 on";
+	default:
+		return "";
+	}
+}
+
+bool listener_open(const char *address, int *ret_fd, char **ret_address, struct err *err)
+{
+	struct addrinfo wanted = {
+	    .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+	struct addrinfo *found = NULL;
+	owned_text char *host = NULL, *port = NULL;
+	int error, fd = -1;
+
+	if (!listener_parse(address, &host, &port, err))
+		return false;
+	error = getaddrinfo(host, port, &wanted, &found);
+	if (error != 0)
+		return err_set(
+		    err, ERR_CONFIG, "[admin] listen = %s: %s", address, gai_strerror(error));
+	for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
+		fd = listen_at(at);
+	error = errno;
+	freeaddrinfo(found);
+	if (fd < 0)
+		return err_set(err, ERR_CONFIG, "[admin] listen = %s: %s%s", address,
+		    strerror(error), cure(error));
+	*ret_fd = fd;
+	*ret_address = bound_address(fd);
+	return true;
+}

@@ -1,0 +1,195 @@
+#include "call.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include "text.h"
+
+const struct command *call_find(const struct command *const *rows, const char *name)
+{
+	for (; *rows; rows++)
+		if (text_equal((*rows)->name, name))
+			return *rows;
+	return NULL;
+}
+
+/* Does a command begin with this word and go on with another? */
+static bool is_group(const struct command *const *rows, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (; *rows; rows++)
+		if (text_starts((*rows)->name, word) && (*rows)->name[length] == ' ')
+			return true;
+	return false;
+}
+
+static int option_place(const struct command *command, const char *name, size_t length)
+{
+	for (int i = 0; command->options && command->options[i].name; i++)
+		if (strlen(command->options[i].name) == length &&
+		    strncmp(command->options[i].name, name, length) == 0)
+			return i;
+	return -1;
+}
+
+/* "a|b|c" has this word. */
+static bool is_choice(const char *choices, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+		if (length == strcspn(at, "|") && strncmp(at, word, length) == 0)
+			return true;
+	return false;
+}
+
+static bool check_value(const struct command_option *option, const char *value, struct err *err)
+{
+	int64_t number;
+
+	if (option->high > 0 && !text_to_int64(value, option->low, option->high, &number))
+		return err_set(err, ERR_REJECT,
+		    "--%s wants a number from %lld to %lld, not '%.80s'", option->name,
+		    (long long)option->low, (long long)option->high, value);
+	if (strchr(option->value, '|') && !is_choice(option->value, value))
+		return err_set(err, ERR_REJECT, "--%s wants %s, not '%.80s'", option->name,
+		    option->value, value);
+	return true;
+}
+
+/* argv[*at] is an option after a command's name; moves *at to the last word that it took. */
+static bool parse_option(struct call *call, int argc, char *const *argv, int *at, struct err *err)
+{
+	const char *name = argv[*at] + 2;
+	size_t length = strcspn(name, "=");
+	const char *value = name[length] == '=' ? name + length + 1 : NULL;
+	int place = option_place(call->command, name, length);
+	const struct command_option *option;
+
+	if (place < 0 || argv[*at][1] != '-')
+		return err_set(
+		    err, ERR_REJECT, "%s has no option '%.80s'", call->command->name, argv[*at]);
+	option = &call->command->options[place];
+	if (!option->value) {
+		call->options[place] = "";
+		return !value || err_set(err, ERR_REJECT, "--%s takes no value", option->name);
+	}
+	if (!value && *at + 1 >= argc)
+		return err_set(
+		    err, ERR_REJECT, "--%s wants a value: %s", option->name, option->value);
+	call->options[place] = value ? value : argv[++*at];
+	return check_value(option, call->options[place], err);
+}
+
+/* --config and --help, which may stand anywhere. *ret_taken false: it is something else. */
+static bool parse_global(
+    struct call *call, int argc, char *const *argv, int *at, bool *ret_taken, struct err *err)
+{
+	const char *word = argv[*at];
+
+	*ret_taken = true;
+	if (text_equal(word, "--help") || text_equal(word, "-h")) {
+		call->help = true;
+	} else if (text_starts(word, "--config=")) {
+		call->config = word + strlen("--config=");
+	} else if (text_equal(word, "--config")) {
+		if (*at + 1 >= argc)
+			return err_set(err, ERR_REJECT, "--config wants a value: FILE");
+		call->config = argv[++*at];
+	} else {
+		*ret_taken = false;
+	}
+	return true;
+}
+
+/* The first word, or the first two when they name a command of a group. */
+static bool parse_command(
+    struct call *call, const struct command *const *rows, const char *argument, struct err *err)
+{
+	const char *word = text_equal(argument, "--version") ? "version" : argument;
+	char name[64];
+
+	if (word[0] == '-')
+		return err_set(err, ERR_REJECT, "there is no option '%.80s'", word);
+	if (!call->group && is_group(rows, word)) {
+		call->group = word;
+		return true;
+	}
+	if (call->group)
+		snprintf(name, sizeof name, "%s %s", call->group, word);
+	else
+		snprintf(name, sizeof name, "%s", word);
+	call->command = call_find(rows, name);
+	return call->command || err_set(err, ERR_REJECT, "there is no command '%.60s'", name);
+}
+
+static bool add_argument(struct call *call, const char *word, struct err *err)
+{
+	int most = call->command->most_arguments;
+
+	assert(most <= CALL_ARGUMENTS);
+	if (call->argument_count >= most)
+		return err_set(
+		    err, ERR_REJECT, "%s does not expect '%.80s'", call->command->name, word);
+	call->arguments[call->argument_count++] = word;
+	return true;
+}
+
+bool call_parse(const struct command *const *rows, int argc, char *const *argv,
+    struct call *ret_call, struct err *err)
+{
+	struct call *call = ret_call;
+	bool only_arguments = false, taken;
+
+	*call = (struct call){0};
+	for (int at = 1; at < argc; at++) {
+		if (call->command && !only_arguments && text_equal(argv[at], "--")) {
+			only_arguments = true;
+			continue;
+		}
+		taken = false;
+		if (!only_arguments && !parse_global(call, argc, argv, &at, &taken, err))
+			return false;
+		if (taken)
+			continue;
+		if (!call->command) {
+			if (!parse_command(call, rows, argv[at], err))
+				return false;
+		} else if (!only_arguments && argv[at][0] == '-' && argv[at][1]) {
+			if (!parse_option(call, argc, argv, &at, err))
+				return false;
+		} else if (!add_argument(call, argv[at], err)) {
+			return false;
+		}
+	}
+	if (call->group && !call->command && !call->help)
+		return err_set(err, ERR_REJECT, "%s wants a second word", call->group);
+	if (call->command && !call->help && call->argument_count < call->command->least_arguments)
+		return err_set(
+		    err, ERR_REJECT, "%s wants %s", call->command->name, call->command->arguments);
+	return true;
+}
+
+const char *call_text(const struct call *call, const char *option, const char *otherwise)
+{
+	int place = option_place(call->command, option, strlen(option));
+
+	assert(place >= 0);
+	return call->options[place] ? call->options[place] : otherwise;
+}
+
+int64_t call_number(const struct call *call, const char *option, int64_t otherwise)
+{
+	const char *value = call_text(call, option, NULL);
+	int64_t number = otherwise;
+
+	if (value && !text_to_int64(value, INT64_MIN, INT64_MAX, &number))
+		assert(!"the range was checked when the command line was parsed");
+	return number;
+}
+
+bool call_flag(const struct call *call, const char *option)
+{
+	return call_text(call, option, NULL) != NULL;
+}

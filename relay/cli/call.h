@@ -1,0 +1,31 @@
+#pragma once
+/*
+ * One command line, taken apart by the rows of the commands. Strings belong to argv.
+ *
+ *   outbox-relay [--config FILE] command [arguments and options in any order]
+ */
+#include "command.h"
+
+enum { CALL_OPTIONS = 12, CALL_ARGUMENTS = 32 };
+
+struct call {
+	const struct command *command; /* NULL: none was named */
+	const char *group;             /* "slot", of "slot create"; NULL: a command of one word */
+	const char *config;            /* --config; NULL: not given */
+	bool help;                     /* --help or -h */
+	const char *arguments[CALL_ARGUMENTS];
+	int argument_count;
+	const char *options[CALL_OPTIONS]; /* values, by the option's place in the row; "" switch */
+};
+
+/* rows ends with NULL. Err: what is wrong, and no more (ERR_REJECT). */
+bool call_parse(const struct command *const *rows, int argc, char *const *argv,
+    struct call *ret_call, struct err *err) MUST_CHECK;
+
+/* The row of "slot create"; a name in one or two words. NULL: none. */
+const struct command *call_find(const struct command *const *rows, const char *name);
+
+/* The option must be in the command's row. */
+const char *call_text(const struct call *call, const char *option, const char *otherwise);
+int64_t call_number(const struct call *call, const char *option, int64_t otherwise);
+bool call_flag(const struct call *call, const char *option);

@@ -1,0 +1,45 @@
+#pragma once
+/*
+ * Commands are rows. The help, docs/cli.md and the parsing of the command line come from them; a
+ * file for each holds its row and what it does. A new command: its file, a line in commands.c, a
+ * line in meson.build.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "errors.h"
+
+struct call;
+
+struct command_option {
+	const char *name;  /* "shards", given as --shards N or --shards=N */
+	const char *value; /* what stands for its value: "N"; "a|b": one of these; NULL: a switch */
+	const char *help;
+	int64_t low, high; /* of a number; high 0: it is text */
+};
+
+struct command {
+	const char *name;      /* "slot create" */
+	const char *arguments; /* "NAME"; "" for none */
+	int least_arguments, most_arguments;
+	const char *summary;                  /* one line */
+	const char *description;              /* paragraphs, each one line ended by \n */
+	const struct command_option *options; /* ended by a row without a name; NULL: none */
+	/*
+	 * Returns the exit status. Results go to stdout, one line to stderr says why it failed.
+	 */
+	int (*run)(const struct call *call);
+};
+
+extern const struct command *const commands[]; /* ended by NULL, in the order of the help */
+
+/* The exit statuses of every command, as they are documented. */
+enum {
+	EXIT_FOUND = 1,  /* a check found something */
+	EXIT_USAGE = 64, /* the command line is wrong */
+	EXIT_OUTPUT = 74 /* the output could not be written */
+};
+struct command_exit {
+	int status;
+	const char *meaning;
+};
+extern const struct command_exit command_exits[]; /* ended by a row without a meaning */

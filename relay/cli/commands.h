@@ -1,0 +1,22 @@
+#pragma once
+/* The rows of commands.c, each in its own file. */
+#include "call.h"
+
+extern const struct command command_run;
+extern const struct command command_check_config;
+extern const struct command command_config;
+extern const struct command command_migrate_up;
+extern const struct command command_migrate_status;
+extern const struct command command_migrate_print;
+extern const struct command command_doctor;
+extern const struct command command_status;
+extern const struct command command_slot_list;
+extern const struct command command_slot_create;
+extern const struct command command_slot_split;
+extern const struct command command_slot_drop;
+extern const struct command command_partition_list;
+extern const struct command command_partition_make;
+extern const struct command command_partition_drop;
+extern const struct command command_dev_broker;
+extern const struct command command_help;
+extern const struct command command_version;

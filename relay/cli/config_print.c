@@ -1,0 +1,32 @@
+#include <stdio.h>
+#include "cleanup.h"
+#include "commands.h"
+#include "config.h"
+
+static int run(const struct call *call)
+{
+	OWNED(text_finish) struct text out = {0};
+
+	if (call_flag(call, "print-reference"))
+		config_print_reference(&out);
+	else
+		config_print_sample(&out);
+	fputs(text_string(&out), stdout);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"print-sample", NULL, "A commented file with every key at its default. The default."},
+    {"print-reference", NULL, "The same as a page of documentation."},
+    {0},
+};
+
+const struct command command_config = {
+    .name = "config",
+    .arguments = "",
+    .summary = "Prints what can be configured.",
+    .description = "Sections, keys, types, ranges, defaults and help, from the table that also "
+		   "parses them.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,74 @@
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "commands.h"
+#include "dev_broker.h"
+#include "session.h"
+#include "text.h"
+
+enum { MOST_BROKERS = 9, MOST_PARTITIONS = 1000 };
+
+DEFINE_OWNED(struct dev_broker, dev_broker_destroy)
+
+/* "orders" or "orders:6" */
+static bool make_topic(struct dev_broker *broker, const char *argument, struct err *err)
+{
+	const char *colon = strchr(argument, ':');
+	owned_text char *name = NULL;
+	int64_t partitions = 0;
+
+	if (colon && !text_to_int64(colon + 1, 1, MOST_PARTITIONS, &partitions))
+		return err_set(err, ERR_REJECT, "%s: write TOPIC or TOPIC:PARTITIONS", argument);
+	name =
+	    xformat("%.*s", (int)(colon ? (size_t)(colon - argument) : strlen(argument)), argument);
+	return dev_broker_topic(broker, name, (int)partitions, err);
+}
+
+static int run(const struct call *call)
+{
+	OWNED(owned_dev_broker_destroy) struct dev_broker *broker = NULL;
+	struct err err;
+	sigset_t ends;
+	int number;
+
+	/* Before librdkafka's threads, which inherit it. */
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	broker = dev_broker_create(
+	    (int)call_number(call, "brokers", 1), (int)call_number(call, "partitions", 4), &err);
+	if (!broker)
+		return session_failed(&err);
+	for (int i = 0; i < call->argument_count; i++)
+		if (!make_topic(broker, call->arguments[i], &err))
+			return session_failed(&err);
+	puts(dev_broker_bootstrap(broker));
+	fflush(stdout);
+	sigwait(&ends, &number);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"brokers", "N", "Brokers of the cluster, 1 unless given.", 1, MOST_BROKERS},
+    {"partitions", "N", "Partitions of a topic made on first use, 4 unless given.", 1,
+	MOST_PARTITIONS},
+    {0},
+};
+
+const struct command command_dev_broker = {
+    .name = "dev-broker",
+    .arguments = "[TOPIC[:PARTITIONS]…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Runs an embedded Kafka to try things out.",
+    .description =
+	"librdkafka's mock cluster, in memory, on free loopback ports: it prints its "
+	"bootstrap.servers and runs until SIGINT or SIGTERM. Topics are made on first use, or at "
+	"once "
+	"when they are named.\n"
+	"It keeps 5 MiB a partition, nothing on disk, and can say nothing about durability, "
+	"transactions or the settings of a topic: never publish to it what matters.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,134 @@
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "checks.h"
+#include "commands.h"
+#include "kafka_conf.h"
+#include "session.h"
+#include "text.h"
+
+DEFINE_OWNED(struct catalog, catalog_destroy)
+
+/* What could not be asked is a failure of its own, with the status that its error has. */
+static void add_failure(
+    struct checks *checks, const char *place, const struct err *err, int *status)
+{
+	preflight_add(&checks->report, PREFLIGHT_FAIL, place, NULL, "%s", err->message)->kind =
+	    err->kind;
+	*status = *status ? *status : err_exit_status(err);
+}
+
+static void check_postgres(
+    struct checks *checks, const struct config_postgres *postgres, int *status)
+{
+	owned_text char *place = xformat("postgres %s", postgres->name);
+	struct err err;
+
+	if (!checks_postgres(checks, postgres, &err))
+		add_failure(checks, place, &err, status);
+}
+
+static void check_kafka(struct checks *checks, const struct config_kafka *kafka, int *status)
+{
+	owned_text char *place = xformat("kafka %s", kafka->name);
+	OWNED(owned_catalog_destroy) struct catalog *catalog = NULL;
+	struct err err;
+
+	if (kafka_conf_check(kafka, &err))
+		catalog = catalog_create(kafka, &err);
+	if (!catalog || !checks_kafka(checks, kafka, catalog, &err))
+		add_failure(checks, place, &err, status);
+	else if (!checks_topics(checks, kafka, catalog, &err))
+		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
+		    "the settings of topics cannot be read: %s", err.message);
+}
+
+static void print_text(const struct checks *checks)
+{
+	for (int i = 0; i < checks->report.count; i++) {
+		const struct preflight_finding *finding = &checks->report.findings[i];
+
+		printf("[%s]%*s %s: %s\n", preflight_severity_names[finding->severity],
+		    6 - (int)strlen(preflight_severity_names[finding->severity]), "",
+		    finding->place, finding->what);
+		if (finding->cure[0])
+			printf("%9scure: %s\n", "", finding->cure);
+	}
+}
+
+static void print_json(const struct checks *checks)
+{
+	json_t *list = json_array();
+	char *text;
+
+	for (int i = 0; i < checks->report.count; i++) {
+		const struct preflight_finding *finding = &checks->report.findings[i];
+
+		json_array_append_new(
+		    list, json_pack("{s:s, s:s, s:s, s:s}", "severity",
+			      preflight_severity_names[finding->severity], "place", finding->place,
+			      "finding", finding->what, "cure", finding->cure));
+	}
+	text = json_dumps(list, JSON_INDENT(1));
+	puts(text ? text : "[]");
+	free(text);
+	json_decref(list);
+}
+
+/* With one slot that is strict, what can lose data is a failure. */
+static bool is_failed(const struct checks *checks)
+{
+	enum safety safety = SAFETY_WARN;
+	struct err err;
+
+	for (int i = 0; i < checks->config->kafka_count; i++)
+		if (checks_safety(checks->config, &checks->config->kafka[i]) == SAFETY_STRICT)
+			safety = SAFETY_STRICT;
+	return !checks_verdict(checks, 0, safety, &err);
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	OWNED(checks_finish) struct checks checks = {0};
+	int status = 0;
+
+	if (!config)
+		return session_failed(&err);
+	/* What the logs of librdkafka say comes as a finding. */
+	log_configure(LOG_LEVEL_ERROR, config->log_format);
+	checks_init(&checks, config);
+	for (int i = 0; i < config->postgres_count; i++)
+		check_postgres(&checks, &config->postgres[i], &status);
+	for (int i = 0; i < config->kafka_count; i++)
+		check_kafka(&checks, &config->kafka[i], &status);
+	if (call_flag(call, "json"))
+		print_json(&checks);
+	else
+		print_text(&checks);
+	return status ? status : is_failed(&checks) ? EXIT_FOUND : 0;
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "A JSON array of objects {severity, place, finding, cure}."},
+    {0},
+};
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .summary = "Checks server, schema, privileges, cluster and topics, with the cure for each "
+	       "finding.",
+    .description =
+	"The checks that `run` makes at its start and at the first use of a topic. ok, info and "
+	"warn "
+	"are no failure; `unsafe` is a cluster that can lose acknowledged records, a failure with "
+	"safety = strict; `fail` keeps the relay from working. Ends with 1 when something failed, "
+	"with 69 or 77 when Postgres or Kafka could not be asked.\n"
+	"The topics are those that the slots have published to and those of the newest 10,000 "
+	"rows.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,224 @@
+#include "help.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "call.h"
+#include "cleanup.h"
+
+enum { WIDTH = 80 };
+
+const struct command_exit command_exits[] = {
+    {0, "Done; with `run`, ended by SIGTERM or SIGINT after a clean handover."},
+    {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise."},
+    {EXIT_USAGE, "The command line is wrong."},
+    {65, "Refused for good as it is: the message says what to change."},
+    {69, "Postgres or Kafka does not answer, or not in time; the same call may succeed later."},
+    {70, "An error that should not be, with what the server or the library said."},
+    {EXIT_OUTPUT, "The output could not be written (a full disk, a closed pipe)."},
+    {75, "Somebody else holds it now; or `run` was ended before a shard was handed over."},
+    {77, "A password is wrong or a privilege is missing."},
+    {78, "The configuration is wrong, an address is occupied, or the schema does not fit this "
+	 "program."},
+    {0, NULL},
+};
+
+/* Words of one paragraph, from the column `indent` on; the line stands there already. */
+static void wrap(struct text *out, const char *words, size_t length, int indent, int column)
+{
+	while (length > 0) {
+		size_t word = 0;
+
+		while (word < length && words[word] != ' ')
+			word++;
+		if (column > indent && column + 1 + (int)word > WIDTH) {
+			text_addf(out, "\n%*s", indent, "");
+			column = indent;
+		} else if (column > indent) {
+			text_add(out, " ");
+			column++;
+		}
+		text_append(out, words, word);
+		column += (int)word;
+		words += word;
+		length -= word;
+		if (length > 0) {
+			words++;
+			length--;
+		}
+	}
+	text_add(out, "\n");
+}
+
+static void usage(const struct command *command, struct text *out)
+{
+	text_addf(out, "outbox-relay %s", command->name);
+	for (int i = 0; command->options && command->options[i].name; i++) {
+		const struct command_option *option = &command->options[i];
+
+		text_addf(
+		    out, option->value ? " [--%s %s]" : " [--%s]", option->name, option->value);
+	}
+	if (command->arguments[0])
+		text_addf(out, " %s", command->arguments);
+}
+
+static void option_name(const struct command_option *option, struct text *out)
+{
+	text_addf(out, option->value ? "--%s %s" : "--%s", option->name, option->value);
+}
+
+static void help_option(const struct command_option *option, struct text *out)
+{
+	OWNED(text_finish) struct text name = {0};
+
+	option_name(option, &name);
+	text_addf(out, "  %-24s  ", text_string(&name));
+	wrap(out, option->help, strlen(option->help), 28,
+	    name.length > 24 ? (int)name.length + 4 : 28);
+}
+
+void help_command(const struct command *command, struct text *out)
+{
+	OWNED(text_finish) struct text line = {0};
+
+	usage(command, &line);
+	text_add(out, "Usage: ");
+	wrap(out, line.data, line.length, 7, 7);
+	text_addf(out, "\n%s\n", command->summary);
+	for (const char *at = command->description; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		text_add(out, "\n");
+		wrap(out, at, length, 0, 0);
+		at += length + (at[length] == '\n');
+	}
+	text_add(out, "\n");
+	for (int i = 0; command->options && command->options[i].name; i++)
+		help_option(&command->options[i], out);
+	text_add(out,
+	    "  --config FILE             The configuration (else OUTBOX_RELAY_CONFIG, else "
+	    "the\n                            environment alone).\n");
+}
+
+static bool is_in_group(const struct command *command, const char *group)
+{
+	size_t length = group ? strlen(group) : 0;
+
+	return !group || (text_starts(command->name, group) &&
+			     (command->name[length] == ' ' || command->name[length] == '\0'));
+}
+
+static void help_tail(struct text *out)
+{
+	text_add(out, "\nExit status:\n");
+	for (const struct command_exit *row = command_exits; row->meaning; row++) {
+		text_addf(out, "  %2d  ", row->status);
+		wrap(out, row->meaning, strlen(row->meaning), 6, 6);
+	}
+	text_add(out, "\n`outbox-relay help COMMAND` tells more of each.\n");
+}
+
+bool help_list(const char *group, struct text *out)
+{
+	bool found = false;
+
+	text_add(out, "Usage: outbox-relay [--config FILE] COMMAND [OPTIONS]\n\n");
+	if (!group)
+		text_add(out, "Publishes the rows of a message table in PostgreSQL to Kafka.\n\n");
+	for (const struct command *const *row = commands; *row; row++)
+		if (is_in_group(*row, group)) {
+			text_addf(out, "  %-16s  %s\n", (*row)->name, (*row)->summary);
+			found = true;
+		}
+	if (!group)
+		help_tail(out);
+	return found;
+}
+
+static void markdown_command(const struct command *command, struct text *out)
+{
+	text_addf(out, "## %s\n\n%s\n\n```\n", command->name, command->summary);
+	usage(command, out);
+	text_add(out, "\n```\n\n");
+	for (const char *at = command->description; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		text_append(out, at, length);
+		text_add(out, "\n\n");
+		at += length + (at[length] == '\n');
+	}
+	if (!command->options)
+		return;
+	text_add(out, "| option | |\n|---|---|\n");
+	for (int i = 0; command->options[i].name; i++) {
+		OWNED(text_finish) struct text name = {0};
+
+		option_name(&command->options[i], &name);
+		for (size_t at = 0; at < name.length; at++)
+			text_addf(out, "%s%s%c", at ? "" : "| `", name.data[at] == '|' ? "\\" : "",
+			    name.data[at]);
+		text_addf(out, "` | %s |\n", command->options[i].help);
+	}
+	text_add(out, "\n");
+}
+
+void help_markdown(struct text *out)
+{
+	text_add(out, "# Commands\n\n<!-- Written by `outbox-relay help --markdown`. -->\n\n"
+		      "One program, `outbox-relay [--config FILE] COMMAND`. The configuration is "
+		      "the file that "
+		      "`--config` or `OUTBOX_RELAY_CONFIG` names, and the environment "
+		      "([configuration](configuration.md)).\n\n| command | |\n|---|---|\n");
+	for (const struct command *const *row = commands; *row; row++)
+		text_addf(out, "| `%s` | %s |\n", (*row)->name, (*row)->summary);
+	text_add(out, "\n");
+	for (const struct command *const *row = commands; *row; row++)
+		markdown_command(*row, out);
+	text_add(out, "## Exit status\n\n| status | |\n|---|---|\n");
+	for (const struct command_exit *row = command_exits; row->meaning; row++)
+		text_addf(out, "| %d | %s |\n", row->status, row->meaning);
+}
+
+static int run(const struct call *call)
+{
+	OWNED(text_finish) struct text out = {0};
+	const char *name = call->argument_count > 0 ? call->arguments[0] : NULL;
+	const struct command *command;
+	char both[64];
+
+	if (call_flag(call, "markdown")) {
+		help_markdown(&out);
+		fputs(out.data, stdout);
+		return 0;
+	}
+	if (call->argument_count > 1)
+		snprintf(both, sizeof both, "%s %s", name, call->arguments[1]);
+	else
+		snprintf(both, sizeof both, "%s", name ? name : "");
+	command = call_find(commands, both);
+	if (command)
+		help_command(command, &out);
+	if (!command && (call->argument_count > 1 || !help_list(name, &out))) {
+		fprintf(stderr,
+		    "outbox-relay: there is no command '%s'; `outbox-relay help` lists them\n",
+		    both);
+		return EXIT_USAGE;
+	}
+	fputs(out.data, stdout);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"markdown", NULL, "All commands as a page of documentation."},
+    {0},
+};
+
+const struct command command_help = {
+    .name = "help",
+    .arguments = "[COMMAND]",
+    .most_arguments = 2,
+    .summary = "Tells what a command does.",
+    .description = "Without a name it lists all commands and the exit statuses.\n",
+    .options = options,
+    .run = run,
+};

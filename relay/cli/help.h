@@ -1,0 +1,13 @@
+#pragma once
+/* Help from the rows of the commands. */
+#include "command.h"
+#include "text.h"
+
+/* One command's, on a terminal of 80 columns. */
+void help_command(const struct command *command, struct text *out);
+/* All commands, or those of a group ("slot"); NULL: all. False: no command has that name. */
+bool help_list(const char *group, struct text *out);
+/* docs/cli.md */
+void help_markdown(struct text *out);
+
+extern const struct command command_help;

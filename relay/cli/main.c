@@ -1,0 +1,54 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "call.h"
+#include "cleanup.h"
+#include "help.h"
+#include "text.h"
+
+static int print_help(const struct call *call)
+{
+	OWNED(text_finish) struct text out = {0};
+
+	if (call->command)
+		help_command(call->command, &out);
+	else
+		help_list(call->group, &out);
+	fputs(out.data, stdout);
+	return 0;
+}
+
+static int usage_error(const struct call *call, const struct err *err)
+{
+	fprintf(stderr, "outbox-relay: %s; see `outbox-relay help%s%s`\n", err->message,
+	    call->command || call->group ? " " : "",
+	    call->command ? call->command->name
+	    : call->group ? call->group
+			  : "");
+	return EXIT_USAGE;
+}
+
+/* A result that did not reach its reader is no success. */
+static int close_output(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "outbox-relay: the output could not be written: %s\n", strerror(errno));
+	return status ? status : EXIT_OUTPUT;
+}
+
+int main(int argc, char **argv)
+{
+	struct call call;
+	struct err err;
+
+	if (!call_parse(commands, argc, argv, &call, &err))
+		return usage_error(&call, &err);
+	if (call.help || argc == 1)
+		return close_output(print_help(&call));
+	if (!call.command) {
+		err_set(&err, ERR_REJECT, "name a command");
+		return usage_error(&call, &err);
+	}
+	return close_output(call.command->run(&call));
+}

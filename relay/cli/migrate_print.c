@@ -1,0 +1,43 @@
+#include <stdio.h>
+#include "commands.h"
+#include "migrate.h"
+#include "session.h"
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(text_finish) struct text out = {0};
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),
+	    .max_message_bytes = call_number(call, "max-message-bytes", 0)};
+
+	if (!postgres)
+		return session_failed(&err);
+	options.schema = postgres->schema;
+	if (!migrate_print(&options, &out, &err))
+		return session_failed(&err);
+	fputs(text_string(&out), stdout);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"no-roles", NULL, "Leave out roles and grants."},
+    {"max-message-bytes", "N",
+	"The most that key, payload and headers of a row may weigh together; 1000000 unless given.",
+	1, 1000000000},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_migrate_print = {
+    .name = "migrate print",
+    .arguments = "",
+    .summary = "Prints the whole schema as a script for psql.",
+    .description =
+	"For a database whose changes go through other hands. The script records what it "
+	"does, so that `migrate up` can go on from there. Nothing is connected to.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,49 @@
+#include <stdio.h>
+#include "commands.h"
+#include "migrate.h"
+#include "session.h"
+
+static int print_list(struct pg *pg, const char *schema)
+{
+	struct migration *list = NULL;
+	int count = 0, undone = 0;
+	struct err err;
+
+	if (!migrate_list(pg, schema, &list, &count, &err))
+		return session_failed(&err);
+	for (int i = 0; i < count; i++) {
+		printf("%-8s  %-20s", migration_state_name(list[i].state), list[i].name);
+		if (list[i].applied_at[0])
+			printf("  %s by %s with %s", list[i].applied_at, list[i].applied_by,
+			    list[i].program);
+		putchar('\n');
+		undone += list[i].state == MIGRATION_PENDING || list[i].state == MIGRATION_CHANGED;
+	}
+	migrate_list_free(list, count);
+	return undone > 0 ? EXIT_FOUND : 0;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+
+	return pg ? print_list(pg, postgres->schema) : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_migrate_status = {
+    .name = "migrate status",
+    .arguments = "",
+    .summary = "Lists the migrations and what became of each.",
+    .description = "Ends with 1 when one is pending or was changed after it was applied.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,63 @@
+#include <stdio.h>
+#include "commands.h"
+#include "migrate.h"
+#include "session.h"
+
+static void applied(void *context, const char *name)
+{
+	int *count = context;
+
+	(*count)++;
+	printf("applied %s\n", name);
+	fflush(stdout);
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	int count = 0;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),
+	    .max_message_bytes = call_number(call, "max-message-bytes", 0),
+	    .applied = applied,
+	    .context = &count};
+
+	if (!pg)
+		return session_failed(&err);
+	options.schema = postgres->schema;
+	if (!migrate_up(pg, &options, &err))
+		return session_failed(&err);
+	if (count == 0)
+		printf("nothing to do: schema %s of %s is up to date\n", postgres->schema,
+		    pg_place(pg));
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"no-roles", NULL,
+	"Leave out roles and grants: for a role without CREATEROLE, or a policy of your own."},
+    {"max-message-bytes", "N",
+	"The most that key, payload and headers of a row may weigh together; 1000000 at first, "
+	"then as it is.",
+	1, 1000000000},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_migrate_up = {
+    .name = "migrate up",
+    .arguments = "",
+    .summary = "Brings the database's schema up to this program.",
+    .description =
+	"Each file is one transaction, recorded with its checksum; a second run, also at the same "
+	"time, does nothing twice. Needs a role that may create the schema, or owns it; no "
+	"superuser. "
+	"The schema's name is the setting `schema` of the [postgres] section.\n"
+	"Refused: a file that was changed after it was applied, and a schema that needs a newer "
+	"program.\n",
+    .options = options,
+    .run = run,
+};

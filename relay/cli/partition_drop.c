@@ -1,0 +1,107 @@
+#include <stdio.h>
+#include <time.h>
+#include "clock.h"
+#include "commands.h"
+#include "partitions.h"
+#include "session.h"
+
+enum { TRY_MS = 10000, PAUSE_MS = 50 };
+
+typedef bool partition_call(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err);
+
+/* A lock that a writer holds for a moment is tried again, for a while. */
+static bool try(partition_call *call, struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err)
+{
+	const struct timespec pause = {0, PAUSE_MS * 1000000L};
+	int64_t until = clock_ms() + TRY_MS;
+
+	do {
+		if (!call(pg, schema, name, ret_outcome, err))
+			return false;
+		if (*ret_outcome != PARTITION_BUSY)
+			return true;
+		nanosleep(&pause, NULL);
+	} while (clock_ms() < until);
+	return true;
+}
+
+static bool judge(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome outcome, struct err *err)
+{
+	char holder[64] = "";
+
+	switch (outcome) {
+	case PARTITION_DROPPED:
+	case PARTITION_DETACHED:
+		return true;
+	case PARTITION_BUSY:
+		return err_set(err, ERR_RETRY,
+		    "%s: a lock was not to be had without making writers wait; try again", name);
+	case PARTITION_HELD:
+		if (!partition_holder(pg, schema, name, holder, sizeof holder, err))
+			return false;
+		return err_set(err, ERR_REJECT, "%s holds rows that %s has not published", name,
+		    holder[0] ? holder : "a slot");
+	case PARTITION_MISSING:
+		return err_set(err, ERR_REJECT,
+		    "%s is no partition of the message table; `outbox-relay partition list` shows "
+		    "them",
+		    name);
+	default:
+		return err_set(
+		    err, ERR_RETRY, "%s stays: %s", name, partition_outcome_name(outcome));
+	}
+}
+
+static bool drop(struct pg *pg, const char *schema, const char *name, bool detach, struct err *err)
+{
+	enum partition_outcome outcome;
+
+	if (detach) {
+		if (!try(partition_detach, pg, schema, name, &outcome, err))
+			return false;
+		return judge(pg, schema, name, outcome, err);
+	}
+	if (!try(partition_empty, pg, schema, name, &outcome, err))
+		return false;
+	if (outcome == PARTITION_EMPTIED && !try(partition_drop, pg, schema, name, &outcome, err))
+		return false;
+	return judge(pg, schema, name, outcome, err);
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	bool detach = call_flag(call, "detach");
+
+	if (!pg || !drop(pg, postgres->schema, call->arguments[0], detach, &err))
+		return session_failed(&err);
+	printf("%s %s\n", call->arguments[0], detach ? "detached" : "dropped");
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"detach", NULL, "Leave it as a table of its own, to be archived."},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_partition_drop = {
+    .name = "partition drop",
+    .arguments = "NAME",
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .summary = "Drops one partition that every slot has published.",
+    .description =
+	"`run` does it by itself after `retain`. A partition with a row that some slot has "
+	"not published is refused. No writer waits for it longer than 50 ms; when the lock "
+	"is not to be had that way within 10 s, it ends with 69.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,94 @@
+#include <stdio.h>
+#include "commands.h"
+#include "moment.h"
+#include "partitions.h"
+#include "session.h"
+
+static void made(void *context, int64_t from_us)
+{
+	char from[MOMENT_SIZE];
+
+	(void)context;
+	moment_format(from_us, from);
+	printf("made the partition from %s\n", from);
+}
+
+static bool make_ahead(struct pg *pg, const struct config_postgres *postgres,
+    enum partition_outcome *ret_outcome, struct err *err)
+{
+	OWNED(partition_list_finish) struct partition_list partitions = {0};
+
+	return partition_list(
+		   pg, postgres->schema, postgres->partition_every_ms, &partitions, err) &&
+	       partition_make_ahead(pg, postgres, &partitions, made, NULL, ret_outcome, err);
+}
+
+static bool make_one(struct pg *pg, const struct config_postgres *postgres, const char *from,
+    enum partition_outcome *ret_outcome, struct err *err)
+{
+	int64_t from_us;
+
+	if (!moment_parse(from, &from_us, err) ||
+	    !partition_make(pg, postgres->schema, from_us,
+		from_us + postgres->partition_every_ms * 1000, ret_outcome, err))
+		return false;
+	if (*ret_outcome == PARTITION_MADE)
+		made(NULL, from_us);
+	return true;
+}
+
+static bool judge(enum partition_outcome outcome, struct err *err)
+{
+	switch (outcome) {
+	case PARTITION_MADE:
+		return true;
+	case PARTITION_EXISTS:
+		puts("nothing to do: it is there");
+		return true;
+	case PARTITION_BUSY:
+		return err_set(err, ERR_RETRY,
+		    "a lock was not to be had without making writers wait; try again");
+	case PARTITION_DEFAULT_NOT_EMPTY:
+		return err_set(err, ERR_RETRY,
+		    "the default partition holds rows, which `outbox-relay run` moves first");
+	default:
+		return err_set(
+		    err, ERR_REJECT, "no partition was made: %s", partition_outcome_name(outcome));
+	}
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	const char *from = call_text(call, "from", NULL);
+	enum partition_outcome outcome;
+
+	if (!pg ||
+	    !(from ? make_one(pg, postgres, from, &outcome, &err)
+		   : make_ahead(pg, postgres, &outcome, &err)) ||
+	    !judge(outcome, &err))
+		return session_failed(&err);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"from", "MOMENT",
+	"One partition from there, as wide as partition_every: 2026-01-02 or "
+	"2026-01-02T03:00:00, UTC."},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_partition_make = {
+    .name = "partition make",
+    .arguments = "",
+    .summary = "Makes the partitions that should be there, or one.",
+    .description =
+	"Without --from: from now to `partitions_ahead` periods ahead, as `run` does by itself.\n",
+    .options = options,
+    .run = run,
+};

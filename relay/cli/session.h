@@ -1,0 +1,31 @@
+#pragma once
+/* What most commands begin with: the configuration, a connection, and how they fail. */
+#include "call.h"
+#include "config.h"
+#include "pg.h"
+
+DEFINE_OWNED(struct config, config_destroy)
+
+/* Prints "outbox-relay: message" and returns the documented exit status. */
+int session_failed(const struct err *err);
+
+/* The file that --config or OUTBOX_RELAY_CONFIG names; NULL: none. */
+const char *session_config_path(const struct call *call);
+/* Loads it and sets the log up for a command: warnings and errors only. */
+struct config *session_config(const struct call *call, struct err *err);
+
+/* The [postgres] section of --postgres; without it the only one, or "main". */
+const struct config_postgres *session_postgres(
+    const struct call *call, const struct config *config, struct err *err);
+#define SESSION_POSTGRES_OPTION                                                                    \
+	{                                                                                          \
+		"postgres", "SECTION",                                                             \
+		    "The [postgres] section, when there are several; \"main\" unless given."       \
+	}
+
+/* One connection, or the reason within 10 s. */
+struct pg *session_connect(const struct config_postgres *postgres, struct err *err);
+
+/* A statement of sql/queries on the section's schema; NULL on error. */
+struct pg_result *session_query(struct pg *pg, const struct config_postgres *postgres,
+    const char *sql, const struct pg_param *params, int count, struct err *err);

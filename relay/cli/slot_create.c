@@ -1,0 +1,59 @@
+#include <stdio.h>
+#include "commands.h"
+#include "session.h"
+#include "sql_files.h"
+#include "text.h"
+
+static int create(struct pg *pg, const struct config_postgres *postgres, const char *name,
+    const char *shards, const char *from)
+{
+	const struct pg_param params[] = {{name}, {shards}, {from}};
+	struct err err;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *done = session_query(pg, postgres, sql_slot_create, params, 3, &err);
+
+	if (!done && text_equal(pg_sqlstate(pg), "23505"))
+		err_set(&err, ERR_REJECT, "slot %s exists already in %s", name, pg_place(pg));
+	if (!done && text_equal(pg_sqlstate(pg), "23514"))
+		err_set(&err, ERR_REJECT,
+		    "'%s' is no name for a slot: use 1 to 40 of a-z, 0-9, - and _", name);
+	if (!done)
+		return session_failed(&err);
+	printf("slot %s made with %s shard%s; publish it with a section [slot \"%s\"]\n", name,
+	    shards, text_equal(shards, "1") ? "" : "s", name);
+	return 0;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+
+	return pg ? create(pg, postgres, call->arguments[0], call_text(call, "shards", "1"),
+			call_text(call, "from", "beginning"))
+		  : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"shards", "N", "Shards by key hash, each with an owner of its own; 1 unless given.", 1, 64},
+    {"from", "beginning|now",
+	"Publish every row that is in the table, or what commits from here on; beginning unless "
+	"given."},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_slot_create = {
+    .name = "slot create",
+    .arguments = "NAME",
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .summary = "Makes a slot: a reader of the message table with its own progress.",
+    .description = "The slot \"main\" exists from the first migration on. A slot that nobody "
+		   "publishes keeps partitions from being dropped.\n",
+    .options = options,
+    .run = run,
+};

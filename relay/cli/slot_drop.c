@@ -1,0 +1,77 @@
+#include <stdio.h>
+#include "commands.h"
+#include "session.h"
+#include "sql_files.h"
+#include "text.h"
+
+/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
+static bool check_unowned(
+    struct pg *pg, const struct config_postgres *postgres, const char *name, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = session_query(pg, postgres, sql_status, NULL, 0, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		if (text_equal(pg_value(rows, i, 0), name) && pg_int(rows, i, 7) > 0)
+			return err_set(err, ERR_FENCED,
+			    "slot %s shard %s is owned by %s: stop it, or repeat with --force",
+			    name, pg_value(rows, i, 1), pg_value(rows, i, 6));
+	return rows != NULL;
+}
+
+static int drop(struct pg *pg, const struct config_postgres *postgres, const char *name, bool force)
+{
+	const struct pg_param params[] = {{name}};
+	struct err err;
+	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
+
+	if (!force && !check_unowned(pg, postgres, name, &err))
+		return session_failed(&err);
+	done = session_query(pg, postgres, sql_slot_drop, params, 1, &err);
+	if (!done)
+		return session_failed(&err);
+	printf("slot %s dropped\n", name);
+	return 0;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = NULL;
+
+	if (!postgres)
+		return session_failed(&err);
+	if (!call_flag(call, "yes")) {
+		err_set(&err, ERR_REJECT,
+		    "slot drop forgets what slot %s has published; repeat with --yes to do it",
+		    call->arguments[0]);
+		return session_failed(&err);
+	}
+	pg = session_connect(postgres, &err);
+	return pg ? drop(pg, postgres, call->arguments[0], call_flag(call, "force"))
+		  : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"yes", NULL, "Really drop it."},
+    {"force", NULL, "Also while a process owns one of its shards; that process lets go of it."},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_slot_drop = {
+    .name = "slot drop",
+    .arguments = "NAME",
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .summary = "Drops a slot and its progress.",
+    .description =
+	"Rows that it has not published stay in the table until their partition goes, and are not "
+	"published by it any more. A slot made anew under the same name begins where `--from` "
+	"says.\n",
+    .options = options,
+    .run = run,
+};

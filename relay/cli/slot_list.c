@@ -1,0 +1,49 @@
+#include <stdio.h>
+#include "commands.h"
+#include "session.h"
+#include "sql_files.h"
+
+/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
+static int list_slots(struct pg *pg, const struct config_postgres *postgres)
+{
+	struct err err;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = session_query(pg, postgres, sql_status, NULL, 0, &err);
+
+	if (!rows)
+		return session_failed(&err);
+	for (int i = 0; i < pg_rows(rows); i++) {
+		bool alive = pg_int(rows, i, 7) > 0;
+
+		printf("%s/%s of %s%s%s  %s%s\n", pg_value(rows, i, 0), pg_value(rows, i, 1),
+		    pg_value(rows, i, 2), pg_is_null(rows, i, 3) ? "" : ", being split to ",
+		    pg_is_null(rows, i, 3) ? "" : pg_value(rows, i, 3),
+		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "");
+	}
+	return 0;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_postgres *postgres =
+	    config ? session_postgres(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+
+	return pg ? list_slots(pg, postgres) : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_slot_list = {
+    .name = "slot list",
+    .arguments = "",
+    .summary = "Lists the slots in the database and who owns their shards.",
+    .description = "`status` tells more: lag, partitions, rates.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,172 @@
+/*
+ * A split drains all shards of a slot to one snapshot and then gives it another number of shards.
+ * The three calls are transactions of their own (sql/migrations/0005_slots.sql); whatever ends the
+ * waiting early cancels the split, so that the slot goes on as before.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "clock.h"
+#include "commands.h"
+#include "session.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { LOOK_MS = 200, TIMEOUT_S = 300 };
+
+struct split {
+	const struct config_postgres *postgres;
+	struct pg *pg;
+	const char *slot, *shards;
+};
+
+static bool call_sql(
+    struct split *split, const char *sql, int params, int64_t *ret_value, struct err *err)
+{
+	const struct pg_param values[] = {{split->slot}, {split->shards}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result =
+	    session_query(split->pg, split->postgres, sql, values, params, err);
+
+	if (result && ret_value)
+		*ret_value = pg_int(result, 0, 0);
+	return result != NULL;
+}
+
+static void show(int64_t behind, int64_t since)
+{
+	static int64_t shown_at;
+	int64_t now = clock_ms();
+	bool terminal = isatty(STDOUT_FILENO);
+
+	if (shown_at && now - shown_at < (terminal ? 200 : 5000))
+		return;
+	shown_at = now;
+	printf("%s%" PRId64 " shard%s not at the common end yet, %" PRId64 " s%s",
+	    terminal ? "\r\033[K" : "", behind, behind == 1 ? "" : "s", (now - since) / 1000,
+	    terminal ? "" : "\n");
+	fflush(stdout);
+}
+
+/* True: a signal came instead. */
+static bool pause_or_signal(const sigset_t *ends)
+{
+	const struct timespec pause = {0, LOOK_MS * 1000000L};
+
+	return sigtimedwait(ends, NULL, &pause) > 0;
+}
+
+static bool wait_for_end(
+    struct split *split, int64_t timeout_s, const sigset_t *ends, struct err *err)
+{
+	int64_t since = clock_ms(), behind = 1;
+
+	while (call_sql(split, sql_slot_split_finish, 1, &behind, err)) {
+		if (behind == 0)
+			return true;
+		show(behind, since);
+		if (pause_or_signal(ends))
+			return err_set(err, ERR_RETRY, "interrupted");
+		if (clock_ms() - since >= timeout_s * 1000)
+			return err_set(err, ERR_RETRY,
+			    "%" PRId64 " shard%s did not come to the common end within %" PRId64
+			    " s; every shard needs a running relay",
+			    behind, behind == 1 ? "" : "s", timeout_s);
+	}
+	return false;
+}
+
+/* Also over a new connection, when the old one is what failed. */
+static bool cancel(struct split *split, struct err *err)
+{
+	struct err failed;
+
+	if (call_sql(split, sql_slot_split_cancel, 1, NULL, &failed))
+		return err_prefix(
+		    err, "split of slot %s cancelled, it goes on as before", split->slot);
+	pg_destroy(split->pg);
+	split->pg = session_connect(split->postgres, &failed);
+	if (split->pg && call_sql(split, sql_slot_split_cancel, 1, NULL, &failed))
+		return err_prefix(
+		    err, "split of slot %s cancelled, it goes on as before", split->slot);
+	return err_prefix(err,
+	    "slot %s opens no new window until `outbox-relay slot split %s --cancel` is run",
+	    split->slot, split->slot);
+}
+
+static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)
+{
+	sigset_t ends;
+	bool done;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	if (!call_sql(split, sql_slot_split_begin, 2, NULL, err))
+		return false;
+	done = call_sql(split, sql_slot_split_bound, 1, NULL, err) &&
+	       wait_for_end(split, timeout_s, &ends, err);
+	if (isatty(STDOUT_FILENO))
+		printf("\r\033[K");
+	return done || cancel(split, err);
+}
+
+static bool work(const struct call *call, struct split *split, struct err *err)
+{
+	if (call_flag(call, "cancel")) {
+		if (!call_sql(split, sql_slot_split_cancel, 1, NULL, err))
+			return false;
+		printf("slot %s: no split is under way any more\n", split->slot);
+		return true;
+	}
+	if (!split->shards)
+		return err_set(err, ERR_REJECT, "say into how many: --shards N");
+	if (!split_slot(split, call_number(call, "timeout", TIMEOUT_S), err))
+		return false;
+	printf("slot %s has %s shard%s now; running relays go on with them\n", split->slot,
+	    split->shards, text_equal(split->shards, "1") ? "" : "s");
+	return true;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	struct split split = {
+	    .slot = call->arguments[0], .shards = call_text(call, "shards", NULL)};
+	bool done;
+
+	split.postgres = config ? session_postgres(call, config, &err) : NULL;
+	split.pg = split.postgres ? session_connect(split.postgres, &err) : NULL;
+	done = split.pg && work(call, &split, &err);
+	pg_destroy(split.pg);
+	return done ? 0 : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"shards", "N", "How many shards the slot has then.", 1, 64},
+    {"timeout", "SECONDS", "Give up and cancel after so long; 300 unless given.", 1, 86400},
+    {"cancel", NULL, "End a split whose command was killed: the slot goes on as before."},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_slot_split = {
+    .name = "slot split",
+    .arguments = "NAME",
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .summary = "Changes a slot's number of shards while relays run.",
+    .description =
+	"All shards publish up to one common snapshot and stop there; then the new ones begin. The "
+	"order within each key is kept. While they drain, rows that commit later wait: seconds, "
+	"when "
+	"the slot is not behind.\n"
+	"Ctrl-C and the timeout cancel the split, and the slot goes on as before. A configuration "
+	"that names another number of shards is refused at its next start.\n",
+    .options = options,
+    .run = run,
+};

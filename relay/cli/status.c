@@ -1,0 +1,96 @@
+#include <signal.h>
+#include <stdio.h>
+#include <pthread.h>
+#include <unistd.h>
+#include "commands.h"
+#include "session.h"
+#include "survey.h"
+
+static void print(const struct survey *survey, bool json, bool watched)
+{
+	OWNED(text_finish) struct text out = {0};
+
+	if (json)
+		survey_print_json(survey, &out);
+	else
+		survey_print(survey, &out);
+	if (watched && !json && isatty(STDOUT_FILENO))
+		fputs("\033[H\033[2J", stdout);
+	fputs(text_string(&out), stdout);
+	if (watched && !json && !isatty(STDOUT_FILENO))
+		putchar('\n');
+	fflush(stdout);
+}
+
+static int worst(const struct survey *survey)
+{
+	for (int i = 0; i < survey->count; i++)
+		if (survey->databases[i].exit_status)
+			return survey->databases[i].exit_status;
+	return 0;
+}
+
+/* Until a signal, or until nobody reads any more. */
+static int watch(const struct config *config, bool json, int64_t interval_s)
+{
+	const struct timespec pause = {.tv_sec = (time_t)interval_s};
+	struct survey before = {0}, survey;
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	do {
+		survey_take(&survey, config);
+		survey_compare(&survey, &before);
+		print(&survey, json, true);
+		survey_finish(&before);
+		before = survey;
+	} while (!ferror(stdout) && sigtimedwait(&ends, NULL, &pause) < 0);
+	survey_finish(&before);
+	return 0;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	struct survey survey;
+	int status;
+
+	if (!config)
+		return session_failed(&err);
+	if (call_flag(call, "watch"))
+		return watch(config, call_flag(call, "json"), call_number(call, "interval", 2));
+	survey_take(&survey, config);
+	print(&survey, call_flag(call, "json"), false);
+	status = worst(&survey);
+	survey_finish(&survey);
+	return status;
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "One JSON object a line; 64-bit numbers are strings."},
+    {"watch", NULL, "Repeat, with the rate at which each shard publishes."},
+    {"interval", "SECONDS", "Between two rounds of --watch; 2 unless given.", 1, 3600},
+    {0},
+};
+
+const struct command command_status = {
+    .name = "status",
+    .arguments = "",
+    .summary = "Shows slots, lag, leases and partitions.",
+    .description =
+	"Of every shard: who owns it and how long its lease runs, the rows that it has not "
+	"published "
+	"(counted up to 100,000, beyond that estimated by ids), the age of the oldest of them, the "
+	"newest log row's number, its epoch and open windows. Of every partition: its range and "
+	"size.\n"
+	"All of it comes from the database; Kafka is not asked. When `[admin] listen` is "
+	"configured, "
+	"the checks of the relay that listens there are shown too: they say which record stopped a "
+	"slot, and why.\n",
+    .options = options,
+    .run = run,
+};

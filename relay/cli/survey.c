@@ -1,0 +1,190 @@
+#include "survey.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "admin_client.h"
+#include "clock.h"
+#include "partitions.h"
+#include "session.h"
+#include "sql_files.h"
+
+/* So many unpublished rows are counted one by one. */
+#define COUNT_BOUND "100000"
+
+enum { ADMIN_MS = 2000 };
+
+static void read_backlog(struct survey_shard *shard, const struct pg_result *row)
+{
+	shard->unpublished = pg_int(row, 0, 0);
+	shard->more = text_equal(pg_value(row, 0, 1), "t");
+	shard->estimated = pg_int(row, 0, 2);
+	shard->oldest_age_ms = pg_int(row, 0, 3);
+	shard->newest_id = pg_int(row, 0, 4);
+}
+
+/* A sequential scan through everything published is what the settings keep the planner from. */
+static bool count_backlog(struct pg *pg, const struct survey_postgres *database,
+    struct survey_shard *shard, struct err *err)
+{
+	owned_text char *number = xformat("%d", shard->shard);
+	const struct pg_param params[] = {{shard->slot}, {number}, {COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
+
+	if (!pg_script(pg,
+		"begin read only; set local enable_seqscan = off; "
+		"set local enable_bitmapscan = off",
+		err))
+		return false;
+	row = session_query(pg, database->section, sql_backlog, params, 3, err);
+	if (row && pg_rows(row) == 1)
+		read_backlog(shard, row);
+	return row && pg_script(pg, "commit", err);
+}
+
+/* Columns of status.sql. */
+static void read_shard(struct survey_shard *shard, const struct pg_result *rows, int i)
+{
+	*shard = (struct survey_shard){
+	    .slot = xstrdup(pg_value(rows, i, 0)),
+	    .shard = (int)pg_int(rows, i, 1),
+	    .shards = (int)pg_int(rows, i, 2),
+	    .split_to = (int)pg_int(rows, i, 3),
+	    .n = pg_int(rows, i, 4),
+	    .epoch = pg_int(rows, i, 5),
+	    .lease_left_ms = pg_int(rows, i, 7),
+	    .windows = pg_int(rows, i, 8),
+	    .rate = -1,
+	};
+	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
+}
+
+static bool read_shards(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = session_query(pg, database->section, sql_status, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	database->shards = xcalloc((size_t)pg_rows(rows), sizeof *database->shards);
+	for (int i = 0; i < pg_rows(rows); i++)
+		read_shard(&database->shards[database->shard_count++], rows, i);
+	for (int i = 0; i < database->shard_count; i++)
+		if (!count_backlog(pg, database, &database->shards[i], err))
+			return false;
+	return true;
+}
+
+static bool read_partitions(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	const struct config_postgres *section = database->section;
+	OWNED(partition_list_finish) struct partition_list list = {0};
+
+	if (!partition_list(pg, section->schema, section->partition_every_ms, &list, err))
+		return false;
+	database->partitions = xcalloc((size_t)list.count, sizeof *database->partitions);
+	database->partition_count = list.count;
+	for (int i = 0; i < list.count; i++)
+		database->partitions[i] =
+		    (struct survey_partition){.name = xstrdup(list.items[i].name),
+			.bounded = list.items[i].bounded,
+			.from_us = list.items[i].from_us,
+			.to_us = list.items[i].to_us,
+			.bytes = list.items[i].bytes,
+			.rows = list.items[i].rows};
+	return partition_default_rows(pg, section->schema, &database->default_rows, err);
+}
+
+static void survey_database(struct survey_postgres *database, const struct config_postgres *section)
+{
+	struct err err;
+	OWNED(owned_pg_destroy) struct pg *pg = session_connect(section, &err);
+	bool done = pg != NULL;
+
+	database->section = section;
+	database->place = xstrdup(pg ? pg_place(pg) : "");
+	done = done && read_shards(pg, database, &err) && read_partitions(pg, database, &err);
+	database->error = xstrdup(done ? "" : err.message);
+	database->exit_status = done ? 0 : err_exit_status(&err);
+}
+
+static void ask_admin(struct survey *survey)
+{
+	OWNED(text_finish) struct text body = {0};
+	struct err err;
+
+	if (survey->config->admin_listen[0] == '\0')
+		survey->admin_report = xstrdup("");
+	else if (admin_get(survey->config->admin_listen, "/readyz?verbose", ADMIN_MS,
+		     &survey->admin_status, &body, &err))
+		survey->admin_report = xstrdup(text_string(&body));
+	else
+		survey->admin_report = xstrdup(err.message);
+}
+
+void survey_take(struct survey *survey, const struct config *config)
+{
+	*survey = (struct survey){.config = config,
+	    .taken_ms = clock_ms(),
+	    .taken_wall_us = clock_wall_us(),
+	    .count = config->postgres_count};
+	survey->databases = xcalloc((size_t)survey->count, sizeof *survey->databases);
+	for (int i = 0; i < survey->count; i++)
+		survey_database(&survey->databases[i], &config->postgres[i]);
+	ask_admin(survey);
+}
+
+static const struct survey_shard *same_shard(
+    const struct survey_postgres *database, const struct survey_shard *shard)
+{
+	for (int i = 0; i < database->shard_count; i++)
+		if (database->shards[i].shard == shard->shard &&
+		    database->shards[i].shards == shard->shards &&
+		    text_equal(database->shards[i].slot, shard->slot))
+			return &database->shards[i];
+	return NULL;
+}
+
+/*
+ * What came, by ids, and is not unpublished any more; ids that rolled back count with it. A shard
+ * gets its share of what came.
+ */
+void survey_compare(struct survey *survey, const struct survey *before)
+{
+	double seconds = (double)(survey->taken_ms - before->taken_ms) / 1000;
+
+	for (int i = 0; i < survey->count && i < before->count && seconds > 0; i++)
+		for (int j = 0; j < survey->databases[i].shard_count; j++) {
+			struct survey_shard *now = &survey->databases[i].shards[j];
+			const struct survey_shard *then = same_shard(&before->databases[i], now);
+			double came, left;
+
+			if (!then)
+				continue;
+			came = (double)(now->newest_id - then->newest_id) / now->shards;
+			left = (double)(now->estimated - then->estimated);
+			now->rate = came > left ? (came - left) / seconds : 0;
+		}
+}
+
+static void finish_database(struct survey_postgres *database)
+{
+	for (int i = 0; i < database->shard_count; i++) {
+		free(database->shards[i].slot);
+		free(database->shards[i].owner);
+	}
+	for (int i = 0; i < database->partition_count; i++)
+		free(database->partitions[i].name);
+	free(database->shards);
+	free(database->partitions);
+	free(database->place);
+	free(database->error);
+}
+
+void survey_finish(struct survey *survey)
+{
+	for (int i = 0; i < survey->count; i++)
+		finish_database(&survey->databases[i]);
+	free(survey->databases);
+	free(survey->admin_report);
+	*survey = (struct survey){0};
+}

@@ -1,0 +1,56 @@
+#pragma once
+/*
+ * What `status` knows: read from each database, and, when there is one, from the admin endpoint of
+ * the relay with this configuration. Kafka is not asked.
+ */
+#include "config.h"
+
+/* One shard of a slot. */
+struct survey_shard {
+	char *slot, *owner;          /* owner "" : nobody's lease runs */
+	int shard, shards, split_to; /* split_to 0: no split under way */
+	int64_t n, epoch, lease_left_ms, windows;
+	int64_t unpublished; /* counted; when `more`, there are more */
+	bool more;
+	int64_t estimated; /* of unpublished, by ids; the same when all were counted */
+	int64_t oldest_age_ms, newest_id;
+	double rate; /* published per second since the survey before; below 0: unknown */
+};
+
+struct survey_partition {
+	char *name;
+	bool bounded;
+	int64_t from_us, to_us, bytes, rows;
+};
+
+struct survey_postgres {
+	const struct config_postgres *section;
+	char *place;     /* "host:port/db"; "" when it does not answer */
+	char *error;     /* "" or why nothing more is known */
+	int exit_status; /* of that error */
+	struct survey_shard *shards;
+	int shard_count;
+	struct survey_partition *partitions;
+	int partition_count;
+	int64_t default_rows;
+};
+
+struct survey {
+	const struct config *config;
+	int64_t taken_ms, taken_wall_us;
+	struct survey_postgres *databases;
+	int count;
+	/* of the admin endpoint */
+	int admin_status;   /* HTTP; 0: none is configured, or it does not answer */
+	char *admin_report; /* its checks, line by line; or why it does not answer; "" */
+};
+
+/* Never fails as a whole: each database says for itself. config must outlive it. */
+void survey_take(struct survey *survey, const struct config *config);
+/* Rates from the survey before. */
+void survey_compare(struct survey *survey, const struct survey *before);
+void survey_finish(struct survey *survey);
+
+void survey_print(const struct survey *survey, struct text *out);
+/* One JSON object, one line; 64-bit numbers as strings. */
+void survey_print_json(const struct survey *survey, struct text *out);

@@ -1,0 +1,219 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "moment.h"
+#include "survey.h"
+
+/* --- for people ---------------------------------------------------------------------------- */
+
+static const char *age(int64_t ms, char text[32])
+{
+	if (ms < 60000)
+		snprintf(text, 32, "%.1f s", (double)ms / 1000);
+	else if (ms < 7200000)
+		snprintf(text, 32, "%" PRId64 " min", ms / 60000);
+	else
+		snprintf(text, 32, "%" PRId64 " h", ms / 3600000);
+	return text;
+}
+
+static const char *size(int64_t bytes, char text[32])
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	while (value >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return text;
+}
+
+static void print_shard(const struct survey_shard *shard, struct text *out)
+{
+	char name[64], lag[64], oldest[32], lease[32], rate[32] = "";
+
+	snprintf(name, sizeof name, "%s/%d", shard->slot, shard->shard);
+	if (shard->more)
+		snprintf(lag, sizeof lag, "≥%" PRId64 ", about %" PRId64, shard->unpublished,
+		    shard->estimated);
+	else
+		snprintf(lag, sizeof lag, "%" PRId64, shard->unpublished);
+	if (shard->rate >= 0)
+		snprintf(rate, sizeof rate, "  %.0f/s", shard->rate);
+	text_addf(out, "  %-16s unpublished %s, oldest %s%s\n", name, lag,
+	    age(shard->oldest_age_ms, oldest), rate);
+	if (shard->owner[0])
+		text_addf(out, "  %-16s owner %s, lease %s", "", shard->owner,
+		    age(shard->lease_left_ms, lease));
+	else
+		text_addf(out, "  %-16s nobody owns it", "");
+	text_addf(out, ", open windows %" PRId64 ", n %" PRId64 ", epoch %" PRId64, shard->windows,
+	    shard->n, shard->epoch);
+	if (shard->split_to)
+		text_addf(out, ", being split to %d", shard->split_to);
+	text_add(out, "\n");
+}
+
+static void print_partition(const struct survey_partition *partition, struct text *out)
+{
+	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
+
+	if (!partition->bounded)
+		return;
+	moment_format(partition->from_us, from);
+	moment_format(partition->to_us, to);
+	text_addf(out, "  %-24s %s … %s  %s, about %" PRId64 " rows\n", partition->name, from, to,
+	    size(partition->bytes, bytes), partition->rows);
+}
+
+static void print_database(const struct survey_postgres *database, struct text *out)
+{
+	text_addf(out, "postgres %s%s%s\n", database->section->name, database->place[0] ? "  " : "",
+	    database->place);
+	if (database->error[0])
+		text_addf(out, "  %s\n", database->error);
+	for (int i = 0; i < database->shard_count; i++)
+		print_shard(&database->shards[i], out);
+	for (int i = 0; i < database->partition_count; i++)
+		print_partition(&database->partitions[i], out);
+	if (database->default_rows > 0)
+		text_addf(out,
+		    "  the default partition holds %" PRId64 " rows: partitions were missing\n",
+		    database->default_rows);
+}
+
+/* Indented, line by line. */
+static void print_admin(const struct survey *survey, struct text *out)
+{
+	if (survey->admin_report[0] == '\0')
+		return;
+	text_addf(out, "relay at %s\n", survey->config->admin_listen);
+	for (const char *at = survey->admin_report; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		text_addf(out, "  %.*s\n", (int)length, at);
+		at += length + (at[length] == '\n');
+	}
+}
+
+void survey_print(const struct survey *survey, struct text *out)
+{
+	for (int i = 0; i < survey->count; i++)
+		print_database(&survey->databases[i], out);
+	print_admin(survey, out);
+}
+
+/* --- for programs --------------------------------------------------------------------------- */
+
+static json_t *big(int64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%" PRId64, number);
+	return json_string(text);
+}
+
+static json_t *moment(int64_t us)
+{
+	char text[MOMENT_SIZE];
+
+	moment_format(us, text);
+	return json_string(text);
+}
+
+static json_t *shard_json(const struct survey_shard *shard)
+{
+	json_t *object = json_object();
+
+	json_object_set_new(object, "slot", json_string(shard->slot));
+	json_object_set_new(object, "shard", json_integer(shard->shard));
+	json_object_set_new(object, "shards", json_integer(shard->shards));
+	json_object_set_new(
+	    object, "split_to", shard->split_to ? json_integer(shard->split_to) : json_null());
+	json_object_set_new(
+	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
+	json_object_set_new(object, "lease_left_ms", big(shard->lease_left_ms));
+	json_object_set_new(object, "n", big(shard->n));
+	json_object_set_new(object, "epoch", big(shard->epoch));
+	json_object_set_new(object, "open_windows", json_integer(shard->windows));
+	json_object_set_new(object, "unpublished", big(shard->unpublished));
+	json_object_set_new(object, "unpublished_exact", json_boolean(!shard->more));
+	json_object_set_new(object, "unpublished_estimated", big(shard->estimated));
+	json_object_set_new(object, "oldest_age_ms", big(shard->oldest_age_ms));
+	json_object_set_new(
+	    object, "published_per_second", shard->rate < 0 ? json_null() : json_real(shard->rate));
+	return object;
+}
+
+static json_t *partition_json(const struct survey_partition *partition)
+{
+	json_t *object = json_object();
+
+	json_object_set_new(object, "name", json_string(partition->name));
+	json_object_set_new(
+	    object, "from", partition->bounded ? moment(partition->from_us) : json_null());
+	json_object_set_new(
+	    object, "to", partition->bounded ? moment(partition->to_us) : json_null());
+	json_object_set_new(object, "bytes", big(partition->bytes));
+	json_object_set_new(object, "rows_estimated", big(partition->rows));
+	return object;
+}
+
+static json_t *database_json(const struct survey_postgres *database)
+{
+	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
+
+	for (int i = 0; i < database->shard_count; i++)
+		json_array_append_new(shards, shard_json(&database->shards[i]));
+	for (int i = 0; i < database->partition_count; i++)
+		json_array_append_new(partitions, partition_json(&database->partitions[i]));
+	json_object_set_new(object, "name", json_string(database->section->name));
+	json_object_set_new(object, "place", json_string(database->place));
+	json_object_set_new(
+	    object, "error", database->error[0] ? json_string(database->error) : json_null());
+	json_object_set_new(object, "shards", shards);
+	json_object_set_new(object, "partitions", partitions);
+	json_object_set_new(object, "default_rows", big(database->default_rows));
+	return object;
+}
+
+static json_t *admin_json(const struct survey *survey)
+{
+	json_t *object, *checks;
+
+	if (survey->admin_report[0] == '\0')
+		return json_null();
+	object = json_object();
+	checks = json_array();
+	for (const char *at = survey->admin_report; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		json_array_append_new(checks, json_stringn(at, length));
+		at += length + (at[length] == '\n');
+	}
+	json_object_set_new(object, "listen", json_string(survey->config->admin_listen));
+	json_object_set_new(object, "answers", json_boolean(survey->admin_status != 0));
+	json_object_set_new(object, "ready", json_boolean(survey->admin_status == 200));
+	json_object_set_new(object, "report", checks);
+	return object;
+}
+
+void survey_print_json(const struct survey *survey, struct text *out)
+{
+	json_t *object = json_object(), *databases = json_array();
+	char *text;
+
+	for (int i = 0; i < survey->count; i++)
+		json_array_append_new(databases, database_json(&survey->databases[i]));
+	json_object_set_new(object, "time", moment(survey->taken_wall_us));
+	json_object_set_new(object, "postgres", databases);
+	json_object_set_new(object, "relay", admin_json(survey));
+	text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	text_addf(out, "%s\n", text ? text : "{}");
+	free(text);
+	json_decref(object);
+}

@@ -1,0 +1,47 @@
+#pragma once
+/*
+ * Every check of `doctor`, over a whole configuration; `run` makes the same ones at its start.
+ * Blocking.
+ */
+#include "catalog.h"
+#include "config.h"
+#include "preflight.h"
+
+/* A slot of the configuration as its database knows it. */
+struct checks_slot {
+	const struct config_slot *slot;
+	int shards;            /* 0: the database was not asked or does not know it */
+	int64_t oldest_age_ms; /* of the oldest unpublished row; 0: none */
+	char **topics;         /* that it is known to publish to */
+	int topic_count;
+};
+
+struct checks {
+	const struct config *config;
+	struct preflight report;
+	struct checks_slot *slots; /* as many as config->slots, in the same order */
+};
+
+void checks_init(struct checks *checks, const struct config *config);
+void checks_finish(struct checks *checks);
+
+/*
+ * The server, the schema, and the slots that read from it. False: it cannot be asked (no answer
+ * within 10 s, a wrong password …).
+ */
+bool checks_postgres(
+    struct checks *checks, const struct config_postgres *postgres, struct err *err) MUST_CHECK;
+
+/* The brokers. False: none answers within 5 s. */
+bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
+    struct err *err) MUST_CHECK;
+/* The topics of the slots that publish there, as far as checks_postgres found them. */
+bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
+    struct err *err) MUST_CHECK;
+
+/* strict if one of the slots that publish there is. */
+enum safety checks_safety(const struct config *config, const struct config_kafka *kafka);
+
+/* False: one of the findings from `first` on is fatal; *err is that one as a line. */
+bool checks_verdict(
+    const struct checks *checks, int first, enum safety safety, struct err *err) MUST_CHECK;

@@ -1,0 +1,558 @@
+#include "daemon.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "admin.h"
+#include "catalog.h"
+#include "checks.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "config.h"
+#include "fleet.h"
+#include "kafka_conf.h"
+#include "keeper.h"
+#include "logging.h"
+#include "metrics.h"
+#include "service.h"
+#include "signals.h"
+#include "text.h"
+#include "topic_checks.h"
+
+enum {
+	TURN_MS = 1000,             /* the loop turns at least so often */
+	STALLED_MS = 10000,         /* its own, and that of a publisher */
+	KEEPER_STALLED_MS = 600000, /* a statement of upkeep may take its time */
+	HANDOVER_SPARE_MS = 5000,
+	MOST_FDS = 1024,
+	EXIT_NOT_HANDED_OVER = 75,
+};
+
+static const struct metric_family build_info = {.name = "relay_build_info",
+    .type = METRIC_GAUGE,
+    .help = "1; the label says which program this is.",
+    .labels = {"version"}};
+static const struct metric_family up = {
+    .name = "relay_up", .type = METRIC_GAUGE, .help = "1 while publishers run, 0 while they end."};
+static const struct metric_family started = {.name = "relay_start_time_seconds",
+    .type = METRIC_GAUGE,
+    .help = "When the process began to publish, in seconds since 1970."};
+
+struct daemon {
+	const struct daemon_options *options;
+	struct config *config;
+	struct config *fresh; /* of the newest reload; NULL: none */
+	int signal_fd, event_fd;
+	struct catalog **catalogs;          /* as config->kafka; NULL: no slot uses it */
+	struct topic_checks **topic_checks; /* the same */
+	struct keeper **keepers;            /* as config->postgres; NULL: no slot uses it */
+	struct fleet *fleet;
+	struct admin *admin;
+	char *owner;
+	bool stopping;
+	int64_t stop_by, watchdog_at;
+	_Atomic int64_t turn_ms; /* of the main loop, for /livez */
+};
+
+/* --- what the endpoint asks ------------------------------------------------------------------ */
+
+static bool keepers_live(struct daemon *daemon, int64_t now, struct text *report)
+{
+	bool all = true;
+
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
+		struct keeper_status status;
+		bool live;
+
+		if (!daemon->keepers[i])
+			continue;
+		status = keeper_status(daemon->keepers[i]);
+		live = now - status.turn_ms < KEEPER_STALLED_MS;
+		text_addf(report, "[%s] upkeep of postgres %s: last turn %" PRId64 " ms ago\n",
+		    live ? "+" : "-", daemon->config->postgres[i].name, now - status.turn_ms);
+		all &= live;
+	}
+	return all;
+}
+
+static bool is_live(void *context, struct text *report)
+{
+	struct daemon *daemon = context;
+	int64_t now = clock_ms();
+	int64_t age = now - atomic_load(&daemon->turn_ms);
+	bool live = age < STALLED_MS;
+
+	text_addf(report, "[%s] main loop: last turn %" PRId64 " ms ago\n", live ? "+" : "-", age);
+	live &= fleet_live(daemon->fleet, now, report);
+	live &= keepers_live(daemon, now, report);
+	return live;
+}
+
+/* Trouble of upkeep is shown; it stops no message. */
+static void show_keepers(struct daemon *daemon, struct text *report)
+{
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
+		struct keeper_status status;
+		const char *trouble;
+
+		if (!daemon->keepers[i])
+			continue;
+		status = keeper_status(daemon->keepers[i]);
+		trouble = status.error[0] ? status.error : status.problem;
+		text_addf(report, "[%s] upkeep of postgres %s%s%s\n", trouble[0] ? "!" : "+",
+		    daemon->config->postgres[i].name, trouble[0] ? ": " : "", trouble);
+	}
+}
+
+static bool topics_open(struct daemon *daemon, struct text *report)
+{
+	OWNED(text_finish) struct text closed = {0};
+	int count = 0;
+
+	for (int i = 0; i < daemon->config->kafka_count; i++)
+		if (daemon->topic_checks[i])
+			count += topic_checks_closed(daemon->topic_checks[i], &closed);
+	for (const char *at = text_string(&closed); *at;) {
+		size_t length = strcspn(at, "\n");
+
+		text_add(report, "[-] ");
+		text_append(report, at, length);
+		text_add(report, " (safety = strict)\n");
+		at += length + 1;
+	}
+	return count == 0;
+}
+
+static bool is_ready(void *context, struct text *report)
+{
+	struct daemon *daemon = context;
+	bool ready = fleet_ready(daemon->fleet, report);
+
+	ready &= topics_open(daemon, report);
+	show_keepers(daemon, report);
+	return ready;
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+static bool uses_postgres(const struct config *config, int place)
+{
+	for (int i = 0; i < config->slot_count; i++)
+		if (config->slots[i].postgres == &config->postgres[place])
+			return true;
+	return false;
+}
+
+static bool uses_kafka(const struct config *config, int place)
+{
+	for (int i = 0; i < config->slot_count; i++)
+		if (config->slots[i].kafka == &config->kafka[place])
+			return true;
+	return false;
+}
+
+static bool load(struct daemon *daemon, struct err *err)
+{
+	daemon->config = config_load(daemon->options->config_path, err);
+	if (!daemon->config)
+		return false;
+	log_configure(daemon->config->log_level, daemon->config->log_format);
+	for (int i = 0; i < daemon->config->kafka_count; i++)
+		if (!kafka_conf_check(&daemon->config->kafka[i], err))
+			return false;
+	return true;
+}
+
+static bool check_databases(struct daemon *daemon, struct checks *checks, struct err *err)
+{
+	for (int i = 0; i < daemon->config->postgres_count; i++)
+		if (uses_postgres(daemon->config, i) &&
+		    !checks_postgres(checks, &daemon->config->postgres[i], err))
+			return false;
+	if (!checks_verdict(checks, 0, SAFETY_WARN, err))
+		return false;
+	preflight_log(&checks->report);
+	return true;
+}
+
+/* Brokers that are away are waited for; what is wrong with a topic may be mended while we run. */
+static bool check_cluster(struct daemon *daemon, struct checks *checks, int place, struct err *err)
+{
+	const struct config_kafka *kafka = &daemon->config->kafka[place];
+	enum safety safety = checks_safety(daemon->config, kafka);
+	struct catalog *catalog = daemon->catalogs[place];
+	int first = checks->report.count;
+	struct preflight cluster;
+	struct err away;
+
+	if (!checks_kafka(checks, kafka, catalog, &away) ||
+	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, catalog, &away))) {
+		log_warn("kafka_away", {"kafka", LOG_TEXT(kafka->name)},
+		    {"error", LOG_TEXT(away.message)},
+		    {"consequence", LOG_TEXT("rows wait until a broker answers")});
+		return true;
+	}
+	cluster = (struct preflight){checks->report.findings + first, checks->report.count - first};
+	for (int i = first; i < checks->report.count; i++)
+		if (checks->report.findings[i].severity == PREFLIGHT_FAIL)
+			checks->report.findings[i].severity = PREFLIGHT_WARN;
+	if (!checks_verdict(checks, first, safety, err))
+		return false;
+	preflight_log(&cluster);
+	return true;
+}
+
+/* What is known to be published is looked at before it is met again. */
+static void note_topics(struct daemon *daemon, const struct checks *checks, int place)
+{
+	for (int i = 0; i < daemon->config->slot_count; i++) {
+		const struct checks_slot *slot = &checks->slots[i];
+
+		for (int j = 0;
+		     slot->slot->kafka == &daemon->config->kafka[place] && j < slot->topic_count;
+		     j++)
+			topic_checks_allow(
+			    daemon->topic_checks[place], slot->topics[j], slot->slot->safety);
+	}
+}
+
+static bool start_clusters(struct daemon *daemon, struct checks *checks, struct err *err)
+{
+	for (int i = 0; i < daemon->config->kafka_count; i++) {
+		const struct config_kafka *kafka = &daemon->config->kafka[i];
+
+		if (!uses_kafka(daemon->config, i))
+			continue;
+		daemon->catalogs[i] = catalog_create(kafka, err);
+		if (!daemon->catalogs[i] || !check_cluster(daemon, checks, i, err))
+			return false;
+		daemon->topic_checks[i] = topic_checks_create(daemon->catalogs[i], kafka, err);
+		if (!daemon->topic_checks[i])
+			return false;
+	}
+	return true;
+}
+
+static bool start_keepers(struct daemon *daemon, struct err *err)
+{
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
+		if (!uses_postgres(daemon->config, i))
+			continue;
+		daemon->keepers[i] = keeper_start(
+		    daemon->config, &daemon->config->postgres[i], daemon->event_fd, err);
+		if (!daemon->keepers[i])
+			return false;
+	}
+	return true;
+}
+
+static bool start_admin(struct daemon *daemon, struct err *err)
+{
+	const struct admin_callbacks callbacks = {is_live, is_ready, daemon};
+
+	if (daemon->config->admin_listen[0] == '\0')
+		return true;
+	daemon->admin = admin_start(daemon->config->admin_listen, &callbacks, err);
+	if (daemon->admin)
+		log_info("admin_listens", {"address", LOG_TEXT(admin_address(daemon->admin))});
+	return daemon->admin != NULL;
+}
+
+/* host:pid:random names the process in the log table; a host's name is cut rather than refused. */
+static char *owner_name(void)
+{
+	char host[64] = "";
+
+	if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
+		text_copy(host, sizeof host, "host");
+	return xformat("%s:%d:%08x", host, (int)getpid(), (unsigned)clock_random());
+}
+
+static bool start_publishers(struct daemon *daemon, const struct checks *checks, struct err *err)
+{
+	owned_text int *shards = xcalloc((size_t)daemon->config->slot_count, sizeof *shards);
+
+	for (int i = 0; i < daemon->config->slot_count; i++)
+		shards[i] = checks->slots[i].shards;
+	return fleet_start(daemon->fleet, shards, err);
+}
+
+static void announce(const struct daemon *daemon)
+{
+	const char *const labels[] = {RELAY_VERSION};
+
+	metric_set(metric_series(&build_info, labels), 1);
+	metric_set(metric_series(&up, NULL), 1);
+	metric_set(metric_series(&started, NULL), (double)clock_wall_us() / 1e6);
+	log_info("started", {"version", LOG_TEXT(RELAY_VERSION)},
+	    {"owner", LOG_TEXT(daemon->owner)}, {"slots", LOG_INT(daemon->config->slot_count)},
+	    {"drain", LOG_TEXT(daemon->options->drain ? "true" : "false")});
+	service_notify("READY=1");
+}
+
+static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
+{
+	const struct config *config = daemon->config;
+	struct fleet_options fleet;
+
+	if (!check_databases(daemon, checks, err))
+		return false;
+	daemon->signal_fd = signals_open(err);
+	if (daemon->signal_fd < 0)
+		return false;
+	daemon->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (daemon->event_fd < 0)
+		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
+	daemon->catalogs = xcalloc((size_t)config->kafka_count, sizeof(void *));
+	daemon->topic_checks = xcalloc((size_t)config->kafka_count, sizeof(void *));
+	daemon->keepers = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	daemon->owner = owner_name();
+	if (!start_clusters(daemon, checks, err) || !start_keepers(daemon, err))
+		return false;
+	fleet = (struct fleet_options){
+	    config, daemon->catalogs, daemon->keepers, daemon->owner, daemon->options->drain};
+	daemon->fleet = fleet_create(&fleet);
+	if (!start_admin(daemon, err))
+		return false;
+	note_topics(daemon, checks);
+	return start_publishers(daemon, checks, err);
+}
+
+/* --- reload ------------------------------------------------------------------------------------
+ */
+
+/* Line by line: what the new file says and a running process does not take. */
+static void log_fixed(const struct text *fixed)
+{
+	for (const char *at = text_string(fixed); *at;) {
+		size_t length = strcspn(at, "\n");
+		owned_text char *line = xformat("%.*s", (int)length, at);
+
+		log_warn("reload_incomplete", {"setting", LOG_TEXT(line)});
+		at += length + (at[length] == '\n');
+	}
+}
+
+static void apply(struct daemon *daemon, struct config *fresh)
+{
+	log_configure(fresh->log_level, fresh->log_format);
+	fleet_retune(daemon->fleet, fresh);
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
+		const struct config_postgres *settings =
+		    config_find_postgres(fresh, daemon->config->postgres[i].name);
+
+		if (daemon->keepers[i] && settings)
+			keeper_retune(daemon->keepers[i], settings);
+	}
+	config_destroy(daemon->fresh);
+	daemon->fresh = fresh;
+}
+
+static void reload(struct daemon *daemon)
+{
+	OWNED(text_finish) struct text fixed = {0};
+	struct config *fresh;
+	struct err err;
+
+	service_notify("RELOADING=1");
+	fresh = config_load(daemon->options->config_path, &err);
+	if (fresh) {
+		config_compare(daemon->config, fresh, &fixed);
+		apply(daemon, fresh);
+		log_fixed(&fixed);
+		log_info("reloaded", {"file", LOG_TEXT(daemon->options->config_path)});
+	} else {
+		log_error("reload_refused", {"error", LOG_TEXT(err.message)},
+		    {"consequence", LOG_TEXT("the configuration stays as it was")});
+	}
+	service_notify("READY=1");
+}
+
+/* --- the loop ----------------------------------------------------------------------------------
+ */
+
+static int64_t longest_lease_ms(const struct config *config)
+{
+	int64_t longest = 0;
+
+	for (int i = 0; i < config->slot_count; i++)
+		if (config->slots[i].lease_ms > longest)
+			longest = config->slots[i].lease_ms;
+	return longest;
+}
+
+/* Whatever is left belongs to the next owner once its lease is over, as after a crash. */
+static void end_at_once(const char *why)
+{
+	log_warn("ended_at_once", {"why", LOG_TEXT(why)},
+	    {"consequence", LOG_TEXT("shards that were not handed over are free when their leases "
+				     "are over")});
+	_exit(EXIT_NOT_HANDED_OVER);
+}
+
+static void begin_stop(struct daemon *daemon)
+{
+	daemon->stopping = true;
+	daemon->stop_by = clock_ms() + longest_lease_ms(daemon->config) + HANDOVER_SPARE_MS;
+	service_notify("STOPPING=1");
+	metric_set(metric_series(&up, NULL), 0);
+	fleet_stop(daemon->fleet);
+	for (int i = 0; i < daemon->config->postgres_count; i++)
+		if (daemon->keepers[i])
+			keeper_stop(daemon->keepers[i]);
+}
+
+static void on_end(struct daemon *daemon)
+{
+	if (daemon->stopping)
+		end_at_once("a second signal");
+	log_info("stopping", {"owner", LOG_TEXT(daemon->owner)});
+	begin_stop(daemon);
+}
+
+static void serve_signals(struct daemon *daemon)
+{
+	for (;;)
+		switch (signals_read(daemon->signal_fd)) {
+		case SIGNALS_NONE:
+			return;
+		case SIGNALS_RELOAD:
+			reload(daemon);
+			break;
+		case SIGNALS_END:
+			on_end(daemon);
+			break;
+		}
+}
+
+/* A manager that watches is told only while every loop turns. */
+static void serve_watchdog(struct daemon *daemon, int64_t now)
+{
+	OWNED(text_finish) struct text report = {0};
+	int64_t interval = service_watchdog_ms();
+
+	if (interval == 0 || now < daemon->watchdog_at)
+		return;
+	daemon->watchdog_at = now + interval / 3;
+	if (is_live(daemon, &report))
+		service_notify("WATCHDOG=1");
+	else
+		log_error("loop_stalled", {"report", LOG_TEXT(text_string(&report))});
+}
+
+static void wait_for_events(struct daemon *daemon)
+{
+	struct pollfd fds[MOST_FDS] = {
+	    {.fd = daemon->signal_fd, .events = POLLIN},
+	    {.fd = daemon->event_fd, .events = POLLIN},
+	};
+	int count = 2 + fleet_fds(daemon->fleet, fds + 2, MOST_FDS - 2);
+	int64_t watchdog = service_watchdog_ms() / 3;
+	eventfd_t told;
+
+	poll(fds, (nfds_t)count, (int)(watchdog > 0 && watchdog < TURN_MS ? watchdog : TURN_MS));
+	if (eventfd_read(daemon->event_fd, &told) != 0)
+		return;
+}
+
+static bool keepers_ended(const struct daemon *daemon)
+{
+	for (int i = 0; i < daemon->config->postgres_count; i++)
+		if (daemon->keepers[i] && !keeper_status(daemon->keepers[i]).ended)
+			return false;
+	return true;
+}
+
+/* True: drained, or handed over after a signal that interrupted nothing. */
+static bool loop(struct daemon *daemon, struct err *err)
+{
+	bool drained = false;
+
+	while (!(daemon->stopping && fleet_is_over(daemon->fleet) && keepers_ended(daemon))) {
+		int64_t now;
+
+		wait_for_events(daemon);
+		now = clock_ms();
+		atomic_store(&daemon->turn_ms, now);
+		serve_signals(daemon);
+		fleet_step(daemon->fleet, now);
+		serve_watchdog(daemon, now);
+		if (!daemon->stopping && fleet_is_over(daemon->fleet)) {
+			drained = true;
+			begin_stop(daemon);
+		}
+		if (daemon->stopping && now >= daemon->stop_by)
+			end_at_once("the handover took too long");
+	}
+	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
+	    {"drained", LOG_TEXT(drained ? "true" : "false")});
+	return drained || !daemon->options->drain ||
+	       err_set(err, ERR_RETRY, "ended by a signal before everything was published");
+}
+
+/* --- stop --------------------------------------------------------------------------------------
+ */
+
+static void wait_for_publishers(struct daemon *daemon)
+{
+	fleet_stop(daemon->fleet);
+	while (!fleet_is_over(daemon->fleet)) {
+		wait_for_events(daemon);
+		fleet_step(daemon->fleet, clock_ms());
+	}
+}
+
+/* In reverse; what was never started is NULL. */
+static void finish(struct daemon *daemon)
+{
+	const struct config *config = daemon->config;
+
+	if (daemon->fleet)
+		wait_for_publishers(daemon);
+	admin_stop(daemon->admin);
+	fleet_destroy(daemon->fleet);
+	for (int i = 0; daemon->keepers && i < config->postgres_count; i++)
+		if (daemon->keepers[i]) {
+			keeper_stop(daemon->keepers[i]);
+			keeper_join(daemon->keepers[i]);
+		}
+	for (int i = 0; daemon->catalogs && i < config->kafka_count; i++) {
+		topic_checks_destroy(daemon->topic_checks[i]);
+		catalog_destroy(daemon->catalogs[i]);
+	}
+	free(daemon->keepers);
+	free(daemon->topic_checks);
+	free(daemon->catalogs);
+	free(daemon->owner);
+	if (daemon->event_fd >= 0)
+		close(daemon->event_fd);
+	if (daemon->signal_fd >= 0)
+		close(daemon->signal_fd);
+	config_destroy(daemon->fresh);
+	config_destroy(daemon->config);
+}
+
+bool daemon_run(const struct daemon_options *options, struct err *err)
+{
+	struct daemon daemon = {
+	    .options = options, .signal_fd = -1, .event_fd = -1, .turn_ms = clock_ms()};
+	struct checks checks = {0};
+	bool done = load(&daemon, err);
+
+	if (done) {
+		checks_init(&checks, daemon.config);
+		done = start(&daemon, &checks, err);
+		checks_finish(&checks);
+	}
+	if (done) {
+		announce(&daemon);
+		done = loop(&daemon, err);
+	}
+	finish(&daemon);
+	return done;
+}

@@ -1,0 +1,24 @@
+#pragma once
+/*
+ * `outbox-relay run`: everything is started in layer order and stopped in reverse.
+ *
+ * Configuration and log; the checks of each Postgres; then, with signals blocked, for each cluster
+ * a catalog and its checks, for each database a keeper, the admin endpoint, and last the
+ * publishers.
+ *
+ * SIGTERM, SIGINT: clean handover; a second one ends the process at once with status 75, as does a
+ * handover that takes longer than the longest lease and some seconds. SIGHUP: reload.
+ */
+#include <stdbool.h>
+#include "errors.h"
+
+struct daemon_options {
+	const char *config_path; /* NULL: environment alone */
+	bool drain;              /* publish what is there, then end */
+};
+
+/*
+ * Blocks until it ends. True: after a clean handover, or when all is drained. False: *err says why
+ * it could not start, or that it was told to end before all was drained (ERR_RETRY).
+ */
+bool daemon_run(const struct daemon_options *options, struct err *err) MUST_CHECK;

@@ -1,0 +1,49 @@
+#pragma once
+/*
+ * The publishers of a process: one for each shard of each slot of the configuration. A slot that
+ * was split is started anew with its new shards, one that was dropped is let go, and comes back
+ * when the database has it again.
+ *
+ * Owned by the daemon's main thread; fleet_ready and fleet_live may be called from any.
+ */
+#include <poll.h>
+#include "catalog.h"
+#include "config.h"
+#include "keeper.h"
+#include "text.h"
+
+struct fleet;
+
+struct fleet_options {
+	const struct config *config;     /* all of this outlives the fleet */
+	struct catalog *const *catalogs; /* as config->kafka; NULL for one that no slot uses */
+	struct keeper *const *keepers;   /* as config->postgres; NULL for one that no slot uses */
+	const char *owner;
+	bool drain;
+};
+
+struct fleet *fleet_create(const struct fleet_options *options);
+/* After fleet_stop and fleet_is_over, or before fleet_start. NULL is fine. */
+void fleet_destroy(struct fleet *fleet);
+
+/* shards: of each slot. Fails on what cannot work at all; what was started by then is to be
+ * stopped. */
+bool fleet_start(struct fleet *fleet, const int *shards, struct err *err) MUST_CHECK;
+
+/* Looks for ends and for slots that changed. To be called when an fd of fleet_fds calls, or a
+ * keeper. */
+void fleet_step(struct fleet *fleet, int64_t now);
+/* Appends the publishers' event fds; room for at most max. Returns how many. */
+int fleet_fds(const struct fleet *fleet, struct pollfd *fds, int max);
+
+/* Clean handover: returns at once, fleet_is_over tells when it is done. */
+void fleet_stop(struct fleet *fleet);
+/* Nothing runs any more and nothing is to be started: stopped, or with `drain` all is published. */
+bool fleet_is_over(const struct fleet *fleet);
+
+/* Takes the reloadable values; fresh stays alive until the next call. */
+void fleet_retune(struct fleet *fleet, const struct config *fresh);
+
+/* One line a shard; false: one of them is in trouble. */
+bool fleet_ready(struct fleet *fleet, struct text *report);
+bool fleet_live(struct fleet *fleet, int64_t now, struct text *report);

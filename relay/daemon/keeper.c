@@ -1,0 +1,384 @@
+#include "keeper.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include "backoff.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "logging.h"
+#include "metrics.h"
+#include "pg.h"
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+#include "upkeep.h"
+
+/* So many unpublished rows are counted one by one; beyond it ids say how many there are about. */
+#define COUNT_BOUND "100000"
+
+enum { CONNECT_MS = 5000, LOOK_MS = 15000, LONGEST_SLEEP_MS = 1000 };
+
+static const struct metric_family unpublished_rows = {.name = "relay_unpublished_rows",
+    .type = METRIC_GAUGE,
+    .help = "Rows not published yet: counted up to 100,000, beyond that estimated by ids.",
+    .labels = {"slot", "shard"}};
+static const struct metric_family unpublished_age = {.name = "relay_unpublished_age_seconds",
+    .type = METRIC_GAUGE,
+    .help = "Age of the oldest row that is not published yet, read or not.",
+    .labels = {"slot", "shard"}};
+
+struct keeper {
+	const struct config *config;
+	const struct config_postgres *postgres;
+	int event_fd;
+	pthread_t thread;
+	/* of the thread */
+	struct upkeep *upkeep;
+	struct pg *pg;
+	struct backoff backoff;
+	int64_t look_at, upkeep_at;
+	bool lost; /* logged, and not mended since */
+
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t changed;
+	bool stop, look_asked, retuned;
+	struct config_postgres settings;
+	struct keeper_status status;
+	int *shards; /* of each slot of config; see keeper_shards */
+	int64_t looks;
+};
+
+static struct pg_result *ask(struct keeper *keeper, const char *sql, const struct pg_param *params,
+    int count, struct err *err)
+{
+	owned_text char *text = schema_text(sql, keeper->postgres->schema);
+
+	return pg_query(keeper->pg, text, params, count, err);
+}
+
+/* --- the look ------------------------------------------------------------------------------- */
+
+static void note_backlog(const char *slot, const char *shard, const struct pg_result *row)
+{
+	const char *const labels[] = {slot, shard};
+
+	metric_set(metric_series(&unpublished_rows, labels), (double)pg_int(row, 0, 2));
+	metric_set(metric_series(&unpublished_age, labels), (double)pg_int(row, 0, 3) / 1000);
+}
+
+static bool count_backlog(
+    struct keeper *keeper, const struct config_slot *slot, int shards, struct err *err)
+{
+	for (int i = 0; i < shards; i++) {
+		owned_text char *shard = xformat("%d", i);
+		const struct pg_param params[] = {{slot->name}, {shard}, {COUNT_BOUND}};
+		OWNED(owned_pg_result_destroy)
+		struct pg_result *row = ask(keeper, sql_backlog, params, 3, err);
+
+		if (!row)
+			return false;
+		if (pg_rows(row) == 1)
+			note_backlog(slot->name, shard, row);
+	}
+	return true;
+}
+
+/* A shard that is no more has nothing left to publish. */
+static void clear_backlog(const char *slot, int from, int to)
+{
+	for (int i = from; i < to; i++) {
+		owned_text char *shard = xformat("%d", i);
+		const char *const labels[] = {slot, shard};
+
+		metric_set(metric_series(&unpublished_rows, labels), 0);
+		metric_set(metric_series(&unpublished_age, labels), 0);
+	}
+}
+
+/* Columns of slots.sql: name, shards. */
+static int shards_in(const struct pg_result *rows, const char *slot)
+{
+	for (int i = 0; i < pg_rows(rows); i++)
+		if (text_equal(pg_value(rows, i, 0), slot))
+			return (int)pg_int(rows, i, 1);
+	return 0;
+}
+
+static void note_slots(struct keeper *keeper, const struct pg_result *rows)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	for (int i = 0; i < keeper->config->slot_count; i++) {
+		const struct config_slot *slot = &keeper->config->slots[i];
+		int shards = slot->postgres == keeper->postgres ? shards_in(rows, slot->name) : 0;
+
+		clear_backlog(slot->name, shards, keeper->shards[i]);
+		keeper->shards[i] = shards;
+	}
+	keeper->looks++;
+	pthread_mutex_unlock(&keeper->mutex);
+	/* Fails only when the counter is full, and then it is readable all the same. */
+	if (eventfd_write(keeper->event_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(keeper->postgres->name)});
+}
+
+/* The planner must not read everything published to find what is not. */
+static bool look(struct keeper *keeper, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask(keeper, sql_slots, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	note_slots(keeper, rows);
+	if (!pg_script(keeper->pg,
+		"begin read only; set local enable_seqscan = off; "
+		"set local enable_bitmapscan = off",
+		err))
+		return false;
+	for (int i = 0; i < keeper->config->slot_count; i++) {
+		const struct config_slot *slot = &keeper->config->slots[i];
+
+		if (slot->postgres == keeper->postgres &&
+		    !count_backlog(keeper, slot, keeper->shards[i], err))
+			return false;
+	}
+	return pg_script(keeper->pg, "commit", err);
+}
+
+/* --- the connection ------------------------------------------------------------------------- */
+
+static void note_error(struct keeper *keeper, const char *error)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	text_copy(keeper->status.error, sizeof keeper->status.error, error);
+	pthread_mutex_unlock(&keeper->mutex);
+}
+
+static void lose(struct keeper *keeper, const struct err *err)
+{
+	note_error(keeper, err->message);
+	pg_destroy(keeper->pg);
+	keeper->pg = NULL;
+	if (!keeper->lost)
+		log_warn("look_failed", {"postgres", LOG_TEXT(keeper->postgres->name)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("slots and lag are as last seen; it is tried again")});
+	keeper->lost = true;
+}
+
+static bool connect_and_look(struct keeper *keeper, struct err *err)
+{
+	if (!keeper->pg)
+		keeper->pg =
+		    pg_connect(keeper->postgres->dsn, "outbox-relay keeper", CONNECT_MS, err);
+	return keeper->pg && look(keeper, err);
+}
+
+/* Returns when to come back. */
+static int64_t step_look(struct keeper *keeper)
+{
+	struct err err;
+
+	if (!connect_and_look(keeper, &err)) {
+		lose(keeper, &err);
+		return clock_ms() + backoff_next_ms(&keeper->backoff);
+	}
+	backoff_reset(&keeper->backoff);
+	if (keeper->lost)
+		log_info("look_works_again", {"postgres", LOG_TEXT(keeper->postgres->name)});
+	keeper->lost = false;
+	note_error(keeper, "");
+	return clock_ms() + LOOK_MS;
+}
+
+/* --- the loop ------------------------------------------------------------------------------- */
+
+/* False: it is to end. Takes over what was asked for meanwhile. */
+static bool wait_for_work(struct keeper *keeper)
+{
+	bool stop;
+
+	pthread_mutex_lock(&keeper->mutex);
+	keeper->status.turn_ms = clock_ms();
+	for (;;) {
+		int64_t due =
+		    keeper->look_at < keeper->upkeep_at ? keeper->look_at : keeper->upkeep_at;
+		int64_t wait = due - clock_ms();
+		struct timespec at;
+
+		if (keeper->stop || keeper->look_asked || keeper->retuned || wait <= 0)
+			break;
+		wait = wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
+		clock_gettime(CLOCK_MONOTONIC, &at);
+		at.tv_sec += (at.tv_nsec / 1000000 + wait) / 1000;
+		at.tv_nsec = (at.tv_nsec / 1000000 + wait) % 1000 * 1000000;
+		pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &at);
+		keeper->status.turn_ms = clock_ms();
+	}
+	stop = keeper->stop;
+	if (keeper->look_asked)
+		keeper->look_at = 0;
+	if (keeper->retuned) {
+		upkeep_reload(keeper->upkeep, &keeper->settings);
+		keeper->upkeep_at = 0;
+	}
+	keeper->look_asked = keeper->retuned = false;
+	pthread_mutex_unlock(&keeper->mutex);
+	return !stop;
+}
+
+static void note_upkeep(struct keeper *keeper)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	text_copy(keeper->status.problem, sizeof keeper->status.problem,
+	    upkeep_status(keeper->upkeep)->problem);
+	pthread_mutex_unlock(&keeper->mutex);
+}
+
+static void end(struct keeper *keeper)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	keeper->status.ended = true;
+	pthread_mutex_unlock(&keeper->mutex);
+	if (eventfd_write(keeper->event_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(keeper->postgres->name)});
+}
+
+static void *run(void *context)
+{
+	struct keeper *keeper = context;
+
+	while (wait_for_work(keeper)) {
+		if (keeper->look_at <= clock_ms())
+			keeper->look_at = step_look(keeper);
+		if (keeper->upkeep_at <= clock_ms()) {
+			keeper->upkeep_at = upkeep_step(keeper->upkeep, clock_ms());
+			note_upkeep(keeper);
+		}
+	}
+	end(keeper);
+	return NULL;
+}
+
+static void keeper_free(struct keeper *keeper)
+{
+	upkeep_stop(keeper->upkeep);
+	pg_destroy(keeper->pg);
+	pthread_cond_destroy(&keeper->changed);
+	pthread_mutex_destroy(&keeper->mutex);
+	free(keeper->shards);
+	free(keeper);
+}
+
+static void init_locks(struct keeper *keeper)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&keeper->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&keeper->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+struct keeper *keeper_start(const struct config *config, const struct config_postgres *postgres,
+    int event_fd, struct err *err)
+{
+	struct keeper *keeper = xcalloc(1, sizeof *keeper);
+	int error;
+
+	keeper->config = config;
+	keeper->postgres = postgres;
+	keeper->event_fd = event_fd;
+	keeper->upkeep = upkeep_start(postgres);
+	keeper->backoff = (struct backoff){
+	    .first_ms = 200, .cap_ms = 10000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
+	keeper->status.turn_ms = clock_ms();
+	keeper->shards = xcalloc((size_t)config->slot_count, sizeof *keeper->shards);
+	for (int i = 0; i < config->slot_count; i++)
+		keeper->shards[i] = -1;
+	init_locks(keeper);
+	error = pthread_create(&keeper->thread, NULL, run, keeper);
+	if (error == 0)
+		return keeper;
+	err_set(err, ERR_RETRY, "no thread for the upkeep of postgres %s: %s", postgres->name,
+	    strerror(error));
+	keeper_free(keeper);
+	return NULL;
+}
+
+static void wake(struct keeper *keeper, bool *flag)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	*flag = true;
+	pthread_cond_signal(&keeper->changed);
+	pthread_mutex_unlock(&keeper->mutex);
+}
+
+void keeper_stop(struct keeper *keeper)
+{
+	wake(keeper, &keeper->stop);
+}
+
+void keeper_look(struct keeper *keeper)
+{
+	wake(keeper, &keeper->look_asked);
+}
+
+void keeper_retune(struct keeper *keeper, const struct config_postgres *postgres)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	keeper->settings = *postgres;
+	/* The fresh configuration goes; its strings do not change without a restart. */
+	keeper->settings.name = keeper->postgres->name;
+	keeper->settings.dsn = keeper->postgres->dsn;
+	keeper->settings.schema = keeper->postgres->schema;
+	pthread_mutex_unlock(&keeper->mutex);
+	wake(keeper, &keeper->retuned);
+}
+
+void keeper_join(struct keeper *keeper)
+{
+	if (!keeper)
+		return;
+	pthread_join(keeper->thread, NULL);
+	keeper_free(keeper);
+}
+
+int keeper_shards(struct keeper *keeper, const struct config_slot *slot)
+{
+	int shards;
+
+	pthread_mutex_lock(&keeper->mutex);
+	shards = keeper->shards[slot - keeper->config->slots];
+	pthread_mutex_unlock(&keeper->mutex);
+	return shards;
+}
+
+int64_t keeper_looks(struct keeper *keeper)
+{
+	int64_t looks;
+
+	pthread_mutex_lock(&keeper->mutex);
+	looks = keeper->looks;
+	pthread_mutex_unlock(&keeper->mutex);
+	return looks;
+}
+
+struct keeper_status keeper_status(struct keeper *keeper)
+{
+	struct keeper_status status;
+
+	pthread_mutex_lock(&keeper->mutex);
+	status = keeper->status;
+	pthread_mutex_unlock(&keeper->mutex);
+	return status;
+}
+
+const struct config_postgres *keeper_postgres(const struct keeper *keeper)
+{
+	return keeper->postgres;
+}

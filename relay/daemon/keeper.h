@@ -1,0 +1,40 @@
+#pragma once
+/*
+ * The keeper of one database: a thread that does the partition upkeep (upkeep.h) and looks, on a
+ * connection of its own, which slots there are and how much each shard has left to publish. It
+ * waits for a Postgres that is away, with back-off.
+ *
+ * Made and ended by one thread (the daemon's main one); the other functions may be called from any.
+ */
+#include "config.h"
+
+struct keeper;
+
+/*
+ * Writes to event_fd (8 bytes) whenever it has looked at the slots. config and event_fd outlive it.
+ */
+struct keeper *keeper_start(const struct config *config, const struct config_postgres *postgres,
+    int event_fd, struct err *err);
+/* Asks it to end; returns at once. */
+void keeper_stop(struct keeper *keeper);
+/* Waits for it and frees everything: a statement under way is waited for. NULL is fine. */
+void keeper_join(struct keeper *keeper);
+
+/* Takes the reloadable values, which are copied. */
+void keeper_retune(struct keeper *keeper, const struct config_postgres *postgres);
+/* Look at the slots now. */
+void keeper_look(struct keeper *keeper);
+
+/* How many shards the slot has as last seen; 0: the database has no such slot; -1: not seen yet. */
+int keeper_shards(struct keeper *keeper, const struct config_slot *slot);
+/* Grows with every look that the server answered. */
+int64_t keeper_looks(struct keeper *keeper);
+
+struct keeper_status {
+	bool ended;
+	int64_t turn_ms;    /* clock_ms of the last turn of its loop */
+	char error[1024];   /* "" or why there is no connection now */
+	char problem[1024]; /* "" or why upkeep could not do its work */
+};
+struct keeper_status keeper_status(struct keeper *keeper);
+const struct config_postgres *keeper_postgres(const struct keeper *keeper);

@@ -1,0 +1,80 @@
+#pragma once
+/*
+ * The partitions of the message table and of the log, by the functions of
+ * sql/migrations/0004_partitions.sql, where the rules stand: how no writer waits and no row is
+ * lost. Each call is one statement in autocommit on the caller's idle connection, and blocks;
+ * "busy" is an outcome, not an error: the same call may succeed a little later.
+ */
+#include "config.h"
+#include "pg.h"
+
+enum partition_outcome {
+	PARTITION_MADE,
+	PARTITION_EXISTS,
+	PARTITION_OVERLAPS,          /* another one holds a part of the range */
+	PARTITION_DEFAULT_NOT_EMPTY, /* its rows must be moved first */
+	PARTITION_NAME_TAKEN,        /* by a table that is no partition */
+	PARTITION_EMPTIED,
+	PARTITION_HELD, /* a slot has not acknowledged all of its rows */
+	PARTITION_DROPPED,
+	PARTITION_NOT_EMPTY,
+	PARTITION_DETACHED,
+	PARTITION_MOVED, /* the default partition's rows, into partitions of their own */
+	PARTITION_EMPTY, /* nothing to move */
+	PARTITION_MISSING,
+	PARTITION_BUSY, /* a lock was not to be had at once */
+	PARTITION_OUTCOMES
+};
+const char *partition_outcome_name(enum partition_outcome outcome); /* "made" */
+
+struct partition {
+	char *name;
+	bool bounded;           /* false: the default one, or one without a beginning or an end */
+	int64_t from_us, to_us; /* since 1970, UTC */
+	int64_t bytes;          /* with indexes and TOAST */
+	int64_t rows;           /* as the planner estimates them */
+};
+
+struct partition_list {
+	struct partition *items; /* oldest first, the default one last */
+	int count;
+	int64_t now_us;    /* the server's clock */
+	int64_t period_us; /* the start of the period of `every_ms` that it lies in */
+};
+
+bool partition_list(struct pg *pg, const char *schema, int64_t every_ms,
+    struct partition_list *ret_list, struct err *err) MUST_CHECK;
+void partition_list_finish(struct partition_list *list);
+
+bool partition_make(struct pg *pg, const char *schema, int64_t from_us, int64_t to_us,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+/* Empties it; drop then removes an emptied one. */
+bool partition_empty(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+bool partition_drop(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+/* Leaves it as a table of its own. */
+bool partition_detach(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/* Who keeps it: "main/0" (slot and shard), "no slot", or "" for nobody; size bytes. */
+bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
+    size_t size, struct err *err) MUST_CHECK;
+
+/* Rows in the default partition, counted up to 100,000. */
+bool partition_default_rows(
+    struct pg *pg, const char *schema, int64_t *ret_rows, struct err *err) MUST_CHECK;
+bool partition_rehome(struct pg *pg, const char *schema, int64_t every_ms,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/*
+ * Makes what is missing from now to `partitions_ahead` periods ahead. *ret_outcome is the last
+ * call's: MADE or EXISTS when all are there. `made` is called for each new one; NULL is fine.
+ */
+bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres,
+    const struct partition_list *list, void (*made)(void *context, int64_t from_us), void *context,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/* Makes and drops what is due of the log's; *ret_changes counts outcomes by kind. */
+bool partition_log_upkeep(struct pg *pg, const char *schema,
+    int ret_changes[static PARTITION_OUTCOMES], struct err *err) MUST_CHECK;

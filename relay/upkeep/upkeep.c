@@ -1,0 +1,320 @@
+#include "upkeep.h"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "backoff.h"
+#include "clock.h"
+#include "metrics.h"
+#include "partitions.h"
+
+enum {
+	CONNECT_TIMEOUT_MS = 5000,
+	BUSY_RETRY_MS = 5000, /* each try keeps writers waiting for 15 ms at most */
+};
+
+static const struct metric_family partitions_family = {
+    .name = "relay_partitions",
+    .type = METRIC_GAUGE,
+    .help = "Partitions of the message table, without the default one.",
+    .labels = {"database"},
+};
+static const struct metric_family ahead_family = {
+    .name = "relay_partition_ahead_seconds",
+    .type = METRIC_GAUGE,
+    .help = "From now to the end of the last partition; below 0 inserts go to the default one.",
+    .labels = {"database"},
+};
+static const struct metric_family default_family = {
+    .name = "relay_default_partition_rows",
+    .type = METRIC_GAUGE,
+    .help = "Rows in the default partition, which ought to be empty; counted up to 100000.",
+    .labels = {"database"},
+};
+static const struct metric_family held_family = {
+    .name = "relay_partition_held",
+    .type = METRIC_GAUGE,
+    .help = "1 while a partition beyond its retention is kept for a slot that is behind.",
+    .labels = {"database"},
+};
+static const struct metric_family changes_family = {
+    .name = "relay_partition_changes_total",
+    .type = METRIC_COUNTER,
+    .help = "Calls that change partitions, by what came of them.",
+    .labels = {"database", "outcome"},
+};
+
+struct upkeep {
+	const struct config_postgres *postgres; /* name, dsn, schema */
+	struct config_postgres settings;        /* the reloadable numbers are read from here */
+	struct pg *pg;                          /* NULL: not connected */
+	struct backoff backoff;
+	struct upkeep_status status;
+	bool busy; /* a lock was not to be had in this step */
+};
+
+static void count(const struct upkeep *upkeep, enum partition_outcome outcome, int times)
+{
+	const char *const labels[] = {upkeep->postgres->name, partition_outcome_name(outcome)};
+	if (times > 0)
+		metric_add(metric_series(&changes_family, labels), times);
+}
+
+static void gauge(const struct upkeep *upkeep, const struct metric_family *family, double value)
+{
+	const char *const labels[] = {upkeep->postgres->name};
+	metric_set(metric_series(family, labels), value);
+}
+
+/* Counts an outcome, and logs a change of the database. */
+static void note(struct upkeep *upkeep, const char *partition, enum partition_outcome outcome)
+{
+	count(upkeep, outcome, 1);
+	upkeep->busy |= outcome == PARTITION_BUSY;
+	if (outcome == PARTITION_DROPPED || outcome == PARTITION_DETACHED ||
+	    outcome == PARTITION_EMPTIED)
+		log_info("partition_changed", {"database", LOG_TEXT(upkeep->postgres->name)},
+		    {"partition", LOG_TEXT(partition)},
+		    {"outcome", LOG_TEXT(partition_outcome_name(outcome))});
+	if (outcome == PARTITION_NAME_TAKEN || outcome == PARTITION_OVERLAPS)
+		log_warn("partition_not_made", {"database", LOG_TEXT(upkeep->postgres->name)},
+		    {"partition", LOG_TEXT(partition)},
+		    {"outcome", LOG_TEXT(partition_outcome_name(outcome))},
+		    {"cure", LOG_TEXT("rename or drop the table in its place")});
+}
+
+static void note_made(void *context, int64_t from_us)
+{
+	struct upkeep *upkeep = context;
+	time_t from_s = from_us / 1000000;
+	struct tm utc;
+	char from[32] = "";
+	if (gmtime_r(&from_s, &utc))
+		strftime(from, sizeof from, "%Y-%m-%dT%H:%M:%SZ", &utc);
+	count(upkeep, PARTITION_MADE, 1);
+	log_info("partition_made", {"database", LOG_TEXT(upkeep->postgres->name)},
+	    {"from", LOG_TEXT(from)});
+}
+
+/* --- ahead -------------------------------------------------------------------------------- */
+
+static bool watch_default(struct upkeep *upkeep, struct err *err)
+{
+	int64_t rows;
+	if (!partition_default_rows(upkeep->pg, upkeep->postgres->schema, &rows, err))
+		return false;
+	if (rows && !upkeep->status.default_rows)
+		log_warn("default_partition_not_empty",
+		    {"database", LOG_TEXT(upkeep->postgres->name)}, {"rows", LOG_INT(rows)},
+		    {"consequence", LOG_TEXT("rows are published, and moved when locks allow")});
+	upkeep->status.default_rows = rows;
+	gauge(upkeep, &default_family, (double)rows);
+	return true;
+}
+
+static bool empty_default(struct upkeep *upkeep, struct err *err)
+{
+	if (!watch_default(upkeep, err))
+		return false;
+	if (!upkeep->status.default_rows)
+		return true;
+	enum partition_outcome outcome;
+	if (!partition_rehome(upkeep->pg, upkeep->postgres->schema,
+		upkeep->settings.partition_every_ms, &outcome, err))
+		return false;
+	note(upkeep, "message_default", outcome);
+	if (outcome != PARTITION_MOVED)
+		return true;
+	log_info("default_partition_moved", {"database", LOG_TEXT(upkeep->postgres->name)},
+	    {"rows", LOG_INT(upkeep->status.default_rows)});
+	upkeep->status.default_rows = 0;
+	gauge(upkeep, &default_family, 0);
+	return true;
+}
+
+static bool make_ahead(struct upkeep *upkeep, struct err *err)
+{
+	OWNED(partition_list_finish) struct partition_list list = {0};
+	enum partition_outcome outcome;
+	if (!partition_list(upkeep->pg, upkeep->postgres->schema,
+		upkeep->settings.partition_every_ms, &list, err) ||
+	    !partition_make_ahead(
+		upkeep->pg, &upkeep->settings, &list, note_made, upkeep, &outcome, err))
+		return false;
+	if (outcome != PARTITION_MADE && outcome != PARTITION_EXISTS)
+		note(upkeep, "message", outcome);
+	upkeep->busy |= outcome == PARTITION_DEFAULT_NOT_EMPTY;
+	return true;
+}
+
+/* --- behind ------------------------------------------------------------------------------- */
+
+/* Tells of a slot that keeps a partition, once for each; "" for both: nothing is kept. */
+static void report_held(struct upkeep *upkeep, const char *partition, const char *holder)
+{
+	struct upkeep_status *status = &upkeep->status;
+	bool news = !text_equal(status->held, partition) || !text_equal(status->holder, holder);
+	gauge(upkeep, &held_family, *partition != '\0');
+	if (!news)
+		return;
+	snprintf(status->held, sizeof status->held, "%s", partition);
+	snprintf(status->holder, sizeof status->holder, "%s", holder);
+	if (*partition)
+		log_warn("partition_held", {"database", LOG_TEXT(upkeep->postgres->name)},
+		    {"partition", LOG_TEXT(partition)}, {"holder", LOG_TEXT(holder)},
+		    {"consequence", LOG_TEXT("nothing is dropped until the slot has caught up")});
+	else
+		log_info("partition_held_over", {"database", LOG_TEXT(upkeep->postgres->name)});
+}
+
+/* *ret_outcome HELD ends the dropping: what is younger is held as well. */
+static bool retire(struct upkeep *upkeep, const char *name, bool *parent_busy,
+    enum partition_outcome *ret_outcome, struct err *err)
+{
+	const char *schema = upkeep->postgres->schema;
+	if (upkeep->settings.retention == RETENTION_DETACH) {
+		if (!partition_detach(upkeep->pg, schema, name, ret_outcome, err))
+			return false;
+		note(upkeep, name, *ret_outcome);
+		return true;
+	}
+	if (!partition_empty(upkeep->pg, schema, name, ret_outcome, err))
+		return false;
+	if (*ret_outcome != PARTITION_EMPTIED) {
+		note(upkeep, name, *ret_outcome);
+		return true;
+	}
+	/* One try a step: the parent's lock is what writers need. */
+	if (*parent_busy)
+		return true;
+	if (!partition_drop(upkeep->pg, schema, name, ret_outcome, err))
+		return false;
+	note(upkeep, name, *ret_outcome);
+	*parent_busy = *ret_outcome == PARTITION_BUSY;
+	return true;
+}
+
+static bool drop_behind(struct upkeep *upkeep, const struct partition_list *list, struct err *err)
+{
+	int64_t horizon_us = list->now_us - upkeep->settings.retain_ms * 1000;
+	bool parent_busy = false;
+	for (int i = 0; i < list->count; i++) {
+		const struct partition *partition = &list->items[i];
+		enum partition_outcome outcome;
+		char holder[sizeof upkeep->status.holder];
+		if (!partition->bounded || partition->to_us > horizon_us)
+			continue;
+		if (!retire(upkeep, partition->name, &parent_busy, &outcome, err))
+			return false;
+		if (outcome != PARTITION_HELD)
+			continue;
+		if (!partition_holder(upkeep->pg, upkeep->postgres->schema, partition->name, holder,
+			sizeof holder, err))
+			return false;
+		report_held(upkeep, partition->name, holder);
+		return true;
+	}
+	report_held(upkeep, "", "");
+	return true;
+}
+
+static bool tend_log(struct upkeep *upkeep, struct err *err)
+{
+	int changes[PARTITION_OUTCOMES];
+	if (!partition_log_upkeep(upkeep->pg, upkeep->postgres->schema, changes, err))
+		return false;
+	for (int i = 0; i < PARTITION_OUTCOMES; i++)
+		count(upkeep, (enum partition_outcome)i, changes[i]);
+	upkeep->busy |= changes[PARTITION_BUSY] > 0;
+	return true;
+}
+
+/* --- the step ----------------------------------------------------------------------------- */
+
+static void show(struct upkeep *upkeep, const struct partition_list *list)
+{
+	int64_t end_us = list->now_us;
+	upkeep->status.partitions = 0;
+	for (int i = 0; i < list->count; i++) {
+		if (!list->items[i].bounded)
+			continue;
+		end_us = list->items[i].to_us; /* in order: the last one's */
+		upkeep->status.partitions++;
+	}
+	upkeep->status.ahead_s = (end_us - list->now_us) / 1000000;
+	gauge(upkeep, &partitions_family, upkeep->status.partitions);
+	gauge(upkeep, &ahead_family, (double)upkeep->status.ahead_s);
+}
+
+static bool tend(struct upkeep *upkeep, struct err *err)
+{
+	const struct config_postgres *postgres = upkeep->postgres;
+	if (!upkeep->pg)
+		upkeep->pg =
+		    pg_connect(postgres->dsn, "outbox-relay upkeep", CONNECT_TIMEOUT_MS, err);
+	if (!upkeep->pg || !empty_default(upkeep, err) || !make_ahead(upkeep, err))
+		return false;
+	OWNED(partition_list_finish) struct partition_list list = {0};
+	if (!partition_list(
+		upkeep->pg, postgres->schema, upkeep->settings.partition_every_ms, &list, err))
+		return false;
+	show(upkeep, &list);
+	return drop_behind(upkeep, &list, err) && tend_log(upkeep, err);
+}
+
+static int64_t failed(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
+{
+	if (!text_equal(upkeep->status.problem, err->message))
+		log_warn("upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("partitions stay as they are; tried again")});
+	snprintf(upkeep->status.problem, sizeof upkeep->status.problem, "%s", err->message);
+	pg_destroy(upkeep->pg);
+	upkeep->pg = NULL;
+	return now_ms + backoff_next_ms(&upkeep->backoff);
+}
+
+int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms)
+{
+	struct err err;
+	int64_t interval = upkeep->settings.upkeep_interval_ms;
+	upkeep->busy = false;
+	if (!tend(upkeep, &err))
+		return failed(upkeep, &err, now_ms);
+	if (*upkeep->status.problem)
+		log_info("upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
+	*upkeep->status.problem = '\0';
+	backoff_reset(&upkeep->backoff);
+	return now_ms + (upkeep->busy && BUSY_RETRY_MS < interval ? BUSY_RETRY_MS : interval);
+}
+
+struct upkeep *upkeep_start(const struct config_postgres *postgres)
+{
+	struct upkeep *upkeep = xcalloc(1, sizeof *upkeep);
+	upkeep->postgres = postgres;
+	upkeep->backoff =
+	    (struct backoff){.first_ms = 1000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
+	upkeep_reload(upkeep, postgres);
+	return upkeep;
+}
+
+void upkeep_reload(struct upkeep *upkeep, const struct config_postgres *postgres)
+{
+	upkeep->settings = *postgres;
+	upkeep->settings.name = upkeep->postgres->name;
+	upkeep->settings.dsn = upkeep->postgres->dsn;
+	upkeep->settings.schema = upkeep->postgres->schema;
+	upkeep->backoff.cap_ms = postgres->upkeep_interval_ms;
+}
+
+void upkeep_stop(struct upkeep *upkeep)
+{
+	if (!upkeep)
+		return;
+	pg_destroy(upkeep->pg);
+	free(upkeep);
+}
+
+const struct upkeep_status *upkeep_status(const struct upkeep *upkeep)
+{
+	return &upkeep->status;
+}

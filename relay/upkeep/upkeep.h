@@ -1,0 +1,39 @@
+#pragma once
+/*
+ * The upkeep of one database: makes partitions ahead, drops or detaches them behind the retention,
+ * moves rows out of the default partition, and does the same for the log's. Any number of processes
+ * may do it at once. What it finds is logged once, when it changes, and shown by metrics.
+ *
+ * A partition that a slot has not read to its end is not dropped, nor is any younger one: the event
+ * partition_held and the gauge relay_partition_held say so until the slot has caught up.
+ *
+ * Owned by one thread. It keeps its own connection between steps; a step blocks while it talks to
+ * the server (connecting: 5 s at most).
+ */
+#include "config.h"
+
+struct upkeep;
+
+/* Does not connect. `postgres` must outlive it. */
+struct upkeep *upkeep_start(const struct config_postgres *postgres);
+void upkeep_stop(struct upkeep *upkeep); /* NULL is fine */
+
+/* Takes the reloadable values of a newly loaded configuration. */
+void upkeep_reload(struct upkeep *upkeep, const struct config_postgres *postgres);
+
+/*
+ * Does what is due, never fails (a failure is logged and tried again), and returns when to come
+ * back: upkeep_interval, or sooner when a lock was busy. Times are clock_ms.
+ */
+int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms);
+
+struct upkeep_status {
+	int partitions;  /* without the default one */
+	int64_t ahead_s; /* from now to the end of the last one; negative: inserts go to default */
+	int64_t default_rows; /* counted up to 100,000 */
+	char held[64];        /* the partition that is kept beyond the retention; "" */
+	char holder[64];      /* by whom: "main/0", "no slot" */
+	char problem[1024];   /* why the last step failed; "" */
+};
+/* From the thread of upkeep_step. Valid until the next step. */
+const struct upkeep_status *upkeep_status(const struct upkeep *upkeep);
