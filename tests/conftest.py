@@ -1,0 +1,218 @@
+"""Fixtures for every level on real servers (sql, integration, faults).
+
+Servers are started once a session and shared; a test gets a database, topics and a relay of its
+own. ./run-tests sets OUTBOX_RELAY; by hand:
+    OUTBOX_RELAY=build/release/… pytest tests/integration -k smoke
+"""
+
+import faulthandler
+import itertools
+import os
+import random
+import re
+import time
+
+import pytest
+
+from support import relay as relay_module
+from support.kafka import Kafka
+from support.pgbouncer import PgBouncer
+from support.postgres import Postgres
+from support.process import end_on_sigterm
+from support.relay import Relay, run_command
+from support.writers import Writers
+
+TEST_LIMIT = 600         # seconds; a hanging test ends the whole run, with all its stacks
+TEST_LIMIT_FULL = 6 * 3600
+
+_numbers = itertools.count(1)
+_terminal = None  # standard error as it was before pytest began to capture it
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="the counts of a release, not a tenth")
+    parser.addoption("--seed", type=int, help="repeat a run; without it each run has another")
+
+
+def pytest_configure(config):
+    global _terminal
+    _terminal = os.fdopen(os.dup(2), "w")
+    end_on_sigterm()
+    if config.option.seed is None:
+        config.option.seed = int(time.time()) % 1_000_000
+
+
+def pytest_report_header(config):
+    size = "full" if config.option.full else "default"
+    return f"seed: {config.option.seed} (--seed={config.option.seed} repeats), size: {size}"
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        mark = item.get_closest_marker("full")
+        if mark and not config.option.full:
+            item.add_marker(pytest.mark.skip(reason=f"only with --full: {mark.args[0]}"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    limit = TEST_LIMIT_FULL if item.config.option.full else TEST_LIMIT
+    faulthandler.dump_traceback_later(limit, exit=True, file=_terminal)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failing test shows how to repeat it and the end of its relays' logs."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        report.sections.append(("seed", f"--seed={item.config.option.seed}"))
+        for relay in getattr(item, "relays", []):
+            if relay.process:
+                report.sections.append((f"relay {relay.process.pid}", relay.process.tail(60)))
+
+
+@pytest.fixture
+def full(request):
+    return request.config.option.full
+
+
+@pytest.fixture
+def scale(full):
+    """scale(1_000_000): the count that is asked for, a tenth of it by default."""
+    return lambda count, default=None: count if full else default or max(1, count // 10)
+
+
+@pytest.fixture
+def seed(request):
+    """Of this test: follows from the run's seed and the test's name."""
+    return f"{request.config.option.seed}/{request.node.nodeid}"
+
+
+@pytest.fixture
+def chance(seed):
+    return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres):
+    with PgBouncer(postgres) as pooler:
+        yield pooler
+
+
+@pytest.fixture(scope="session")
+def kafka():
+    with Kafka() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3():
+    """Three nodes, replication factor 3, min.insync.replicas 2."""
+    with Kafka(nodes=3) as cluster:
+        yield cluster
+
+
+class Database:
+    def __init__(self, postgres, name):
+        self.postgres = postgres
+        self.name = name
+        self.dsn = postgres.dsn(name)
+
+    def connect(self, **options):
+        return self.postgres.connect(self.name, **options)
+
+    def execute(self, statement, parameters=None):
+        return self.postgres.execute(statement, parameters, self.name)
+
+    def migrate(self, *arguments):
+        status, _, error = run_command(["migrate", "up", *arguments], {"DATABASE_URL": self.dsn})
+        assert status == 0, f"migrate up: exit status {status}: {error}"
+        return self
+
+
+def _name(request):
+    """The test's name and a number, fit for a database and for a topic."""
+    base = re.sub(r"\W+", "_", request.node.name).strip("_").lower()[:40]
+    return f"{base}_{next(_numbers)}"
+
+
+@pytest.fixture
+def empty_database(postgres, request):
+    name = _name(request)
+    postgres.create_database(name)
+    yield Database(postgres, name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def database(empty_database):
+    """A database of this test's own, with the schema in it."""
+    return empty_database.migrate()
+
+
+@pytest.fixture
+def topic(kafka, request):
+    """A topic of this test's own, with 6 partitions."""
+    name = _name(request)
+    yield kafka.create_topic(name)
+    kafka.delete_topic(name)
+
+
+@pytest.fixture
+def make_relay(database, kafka, request):
+    """make_relay(**settings) starts a relay on this test's database; ended with the test.
+
+    settings: names without the prefix, as slot_max_in_flight=100; DATABASE_URL and the brokers
+    may be given to replace this test's own. arguments=…, program=…, wrapper=… as in Relay.
+    """
+    request.node.relays = []
+
+    def make(arguments=("run",), program=None, wrapper=(), database_url=None, bootstrap=None,
+             **settings):
+        variables = {f"OUTBOX_RELAY_{name.upper()}": value for name, value in settings.items()}
+        relay = Relay({"DATABASE_URL": database_url or database.dsn,
+                       "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": bootstrap or kafka.bootstrap,
+                       **variables}, arguments, program, wrapper)
+        request.node.relays.append(relay)
+        return relay.start()
+
+    yield make
+    failures = []
+    for relay in request.node.relays:
+        try:
+            relay.close()
+        except AssertionError as failure:
+            failures.append(str(failure))
+    assert not failures, "\n".join(failures)
+
+
+@pytest.fixture
+def make_writers(database, topic, seed):
+    """make_writers(connections=4, …): Writers on this test's database and topic."""
+    def make(topics=None, dsn=None, **options):
+        return Writers(dsn or database.dsn, topics or [topic], seed, **options)
+
+    return make
+
+
+@pytest.fixture(params=["release", "asan", "tsan", "valgrind"])
+def each_build(request):
+    """(program, wrapper) of every build; those that were not made are skipped."""
+    if request.param == "release":
+        return relay_module.binary(), ()
+    if request.param == "valgrind":
+        return relay_module.binary(), ("valgrind", "-q", "--leak-check=full",
+                                       "--errors-for-leak-kinds=definite", "--error-exitcode=99")
+    variable = f"OUTBOX_RELAY_{request.param.upper()}"
+    if variable not in os.environ:
+        pytest.skip(f"{variable} names no program (./run-tests builds it)")
+    return os.environ[variable], ()

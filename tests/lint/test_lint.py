@@ -1,0 +1,199 @@
+"""Rules of this tree that no compiler knows. Each test names the lines that break its rule."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ITSELF = os.path.relpath(os.path.abspath(__file__), ROOT)
+
+# A folder includes headers of lower lines and its own; folders of one line never see each other.
+LAYERS = [
+    ["outbox/base", "sql"],
+    ["outbox/pg", "outbox/kafka", "outbox/http", "outbox/conf"],
+    ["outbox/table", "outbox/dedup"],
+    ["outbox/publish", "outbox/inbox"],
+    ["relay/lookback", "relay/deliver", "relay/upkeep"],
+    ["relay/admin"],
+    ["relay/daemon"],
+    ["relay/cli"],
+]
+# outbox/kafka speaks the configuration's language to librdkafka.
+ALSO_ALLOWED = {("outbox/kafka", "outbox/conf")}
+OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
+          r"curl/": "outbox/http", r"microhttpd\.h": "relay/admin"}
+BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|atof|gets|alloca)"
+                    r"\s*\(")
+# Cures may name an ALTER that an operator has to run; nothing else is told in SQL.
+SQL = re.compile(r"\s*(select\s|insert\s+into\s|update\s+[\w.]+\s+set\s|delete\s+from\s|"
+                 r"copy\s+\S+\s+(from|to)\s|truncate\s+\w|(create|drop)\s+(or\s+replace|table|"
+                 r"schema|function|role|database|index|view|sequence)\b)", re.IGNORECASE)
+TOKEN = re.compile(r'(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")'
+                   r"|'(?:[^'\\\n]|\\.)*'", re.DOTALL)
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+
+
+def walk():
+    """Paths of the tree's own files; nothing built, nothing of version control."""
+    for folder, names, files in os.walk(ROOT):
+        names[:] = sorted(name for name in names if name == ".ci" or not (
+            name.startswith((".", "build")) or name == "__pycache__"))
+        for name in sorted(files):
+            yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+FILES = list(walk())
+C_FILES = [path for path in FILES if path.endswith((".c", ".h"))]
+PRODUCT = [path for path in C_FILES if path.startswith(("outbox/", "relay/"))]
+
+
+def blank(text, *kinds):
+    """The text with tokens of these kinds blanked out; every line keeps its number."""
+    def cover(found):
+        if found.lastgroup in kinds or (found.lastgroup is None and "string" in kinds):
+            return re.sub(r"[^\n]", " ", found[0])
+        return found[0]
+
+    return TOKEN.sub(cover, text)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def findings(paths, pattern, *blanked):
+    found = []
+    for path in paths:
+        text = blank(read(path), *blanked) if blanked else read(path)
+        found += [f"{path}:{line_of(text, hit.start())}: {hit[0].strip()}"
+                  for hit in re.finditer(pattern, text)]
+    return found
+
+
+def includes(path):
+    text = blank(read(path), "comment")
+    return [(line_of(text, hit.start()), hit[1] == '"', hit[2]) for hit in INCLUDE.finditer(text)]
+
+
+def none_of(found, advice=""):
+    assert not found, "\n".join([advice, *map(str, found)])
+
+
+def test_there_is_something_to_check():
+    assert "outbox/base/errors.h" in C_FILES and len(PRODUCT) > 20
+
+
+def test_no_banned_function_is_called():
+    none_of(findings(C_FILES, BANNED, "comment", "string"))
+
+
+def test_no_include_climbs_out_of_its_folder():
+    none_of([f"{path}:{line}" for path in C_FILES for line, _, name in includes(path)
+             if "../" in name])
+
+
+def test_header_names_are_unique_in_the_tree():
+    places = defaultdict(list)
+    for path in C_FILES:
+        if path.endswith(".h"):
+            places[os.path.basename(path)].append(path)
+    none_of([paths for paths in places.values() if len(paths) > 1])
+
+
+def test_every_header_is_guarded():
+    none_of([path for path in C_FILES
+             if path.endswith(".h") and not read(path).startswith("#pragma once\n")])
+
+
+def test_libraries_are_included_only_by_their_adapters():
+    wrong = [f"{path}:{line}: {name}" for path in PRODUCT for line, _, name in includes(path)
+             for library, owner in OWNERS.items()
+             if re.match(library, name) and os.path.dirname(path) != owner]
+    none_of(wrong)
+
+
+def test_includes_point_strictly_downwards():
+    level = {folder: number for number, line in enumerate(LAYERS) for folder in line}
+    owner = {os.path.basename(path): os.path.dirname(path)
+             for path in PRODUCT if path.endswith(".h")}
+    wrong = []
+    for path in PRODUCT:
+        own = os.path.dirname(path)
+        assert own in level, f"{own} is in no layer: add it to LAYERS"
+        for line, quoted, name in includes(path):
+            other = owner.get(name) if quoted else None
+            if other not in (None, own) and level[other] >= level[own] \
+                    and (own, other) not in ALSO_ALLOWED:
+                wrong.append(f"{path}:{line}: {name} of {other}")
+    none_of(wrong)
+
+
+@pytest.mark.parametrize("extra,compiles", [("", True), ('#include "config.h"\n', False)])
+def test_an_upward_include_does_not_compile(tmp_path, extra, compiles):
+    source = tmp_path / "upward.c"
+    source.write_text(extra + read("outbox/base/backoff.c"))
+    status = subprocess.run(
+        ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-fsyntax-only",
+         f"-I{os.path.join(ROOT, 'outbox/base')}", source], capture_output=True).returncode
+    assert (status == 0) == compiles
+
+
+@pytest.mark.parametrize("text,is_sql", [
+    ("select pg_is_in_recovery()", True), ("INSERT INTO t VALUES (1)", True),
+    ("update outbox.log set n = 1", True), (" create table t ()", True),
+    ("drop schema s", True), ("created", False), ("update available", False),
+    ("delete the topic", False), ("selected", False)])
+def test_sql_is_told_from_words(text, is_sql):
+    assert bool(SQL.match(text)) == is_sql
+
+
+@pytest.mark.parametrize("text,count", [
+    ("strcpy(a, b);", 1), ("/* strcpy(a) */ // atoi(b)", 0), ('log("gets(x)");', 0),
+    ("my_strcpy(a); snprintf(b); fgets(c);", 0), ("x = '\\'' + atoi (s);", 1)])
+def test_calls_are_told_from_comments_and_texts(text, count):
+    assert len(BANNED.findall(blank(text, "comment", "string"))) == count
+
+
+def test_no_sql_stands_in_c():
+    found = []
+    for path in PRODUCT:
+        text = read(path)
+        for token in TOKEN.finditer(text):
+            if token.lastgroup == "string" and SQL.match(token[0][1:-1]):
+                found.append(f"{path}:{line_of(text, token.start())}: {token[0][:60]}")
+    none_of(found)
+
+
+def test_c_is_formatted():
+    formatter = shutil.which("clang-format-14") or shutil.which("clang-format")
+    assert formatter, "clang-format is missing: tests/support/install.sh tools"
+    done = subprocess.run([formatter, "--dry-run", "-Werror", *C_FILES], cwd=ROOT,
+                          capture_output=True, text=True)
+    wrong = sorted(set(re.findall(r"^([^:\n]+\.[ch]):\d+", done.stderr, re.MULTILINE)))
+    none_of(wrong, f"run {formatter} -i on these:")
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_path_of_somebodys_machine():
+    paths = [path for path in FILES if path not in ("LICENSE", ITSELF)]
+    none_of(findings(paths, r"(?<![\w.}])/(home|work|Users)/\w+"))
+
+
+def test_nothing_is_left_to_be_done_later():
+    paths = [path for path in FILES if path != ITSELF]
+    none_of(findings(paths, r"\b(TODO|FIXME)\b"))
+
+
+def test_scripts_start_with_an_interpreter():
+    wrong = [path for path in FILES if os.access(os.path.join(ROOT, path), os.X_OK)
+             and not read(path).startswith("#!")]
+    none_of(wrong)

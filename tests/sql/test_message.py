@@ -1,0 +1,219 @@
+"""outbox.message and outbox.publish: what a writer may do, and what is refused by which name."""
+
+import io
+import json
+import uuid
+
+import pytest
+from psycopg2 import errors
+
+
+@pytest.fixture
+def writer(database):
+    """A cursor of somebody who is an outbox_writer and nothing else."""
+    connection = database.connect()
+    cursor = connection.cursor()
+    cursor.execute("set role outbox_writer")
+    yield cursor
+    connection.close()
+
+
+def rows(database, columns="topic, key, payload, headers"):
+    return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+            for row in database.execute(f"select {columns} from outbox.message order by id")]
+
+
+def test_a_writer_inserts_copies_and_publishes(database, writer, tmp_path):
+    writer.execute("insert into outbox.message (topic, key, payload) "
+                   "select 't', convert_to(i::text, 'UTF8'), 'x' from generate_series(1, 1000) i")
+    with open(tmp_path / "rows", "w+") as file:
+        file.write("t\tk\t\\\\x01\t{\"a\": 1}\n")
+        file.seek(0)
+        writer.copy_expert("copy outbox.message (topic, key, payload, headers) from stdin", file)
+    writer.execute("select outbox.publish('t', 'k', '{}'::jsonb)")
+    counts = "select count(*), count(distinct txid) from outbox.message"
+    assert database.execute(counts) == [(1002, 3)]
+
+
+@pytest.mark.parametrize("column, value", [
+    ("txid", "'1'"), ("id", "1"), ("created_at", "now()")])
+def test_a_writer_does_not_choose_what_orders_messages(writer, column, value):
+    with pytest.raises(errors.InsufficientPrivilege):
+        writer.execute(f"insert into outbox.message (topic, {column}) "
+                       f"overriding system value values ('t', {value})")
+    with pytest.raises(errors.InsufficientPrivilege):
+        writer.copy_expert(f"copy outbox.message (topic, {column}) from stdin", io.StringIO())
+
+
+@pytest.mark.parametrize("statement", [
+    "select * from outbox.message", "delete from outbox.message",
+    "update outbox.message set topic = 'x'", "truncate outbox.message",
+    "select outbox.partition_drop('x')", "insert into outbox.log default values",
+    "select outbox.slot_drop('main')", "select outbox.set_max_message_bytes(1)",
+    "select * from outbox.migration"])
+def test_a_writer_can_do_nothing_else(writer, statement):
+    with pytest.raises(errors.InsufficientPrivilege):
+        writer.execute(statement)
+
+
+@pytest.mark.parametrize("statement, allowed", [
+    ("select * from outbox.message", True),
+    ("lock table outbox.message in access share mode", True),
+    ("select outbox.partition_make('2030-01-01', '2030-01-02')", True),
+    ("select outbox.partition_rehome('1 day')", True), ("select * from outbox.partitions()", True),
+    ("insert into outbox.message (topic) values ('t')", False), ("delete from outbox.log", False),
+    ("create table outbox.mine ()", False), ("drop table outbox.message_default", False),
+    ("select outbox.set_max_message_bytes(1)", False)])
+def test_the_relay_owns_nothing(database, statement, allowed):
+    connection = database.connect()
+    cursor = connection.cursor()
+    cursor.execute("set role outbox_relay")
+    try:
+        if statement.startswith("lock"):
+            cursor.execute("begin")
+        if allowed:
+            cursor.execute(statement)
+        else:
+            with pytest.raises(errors.InsufficientPrivilege):
+                cursor.execute(statement)
+    finally:
+        connection.close()
+
+
+def test_a_reader_sees_all_but_payloads(database):
+    connection = database.connect()
+    cursor = connection.cursor()
+    cursor.execute("set role outbox_reader")
+    cursor.execute("select id, topic, headers from outbox.message")
+    cursor.execute("select * from outbox.message_state")
+    cursor.execute("select * from outbox.progress")
+    for statement in ("select payload from outbox.message",
+                      "insert into outbox.message (topic) values ('t')"):
+        with pytest.raises(errors.InsufficientPrivilege):
+            cursor.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize("columns, values, constraint", [
+    ("topic", "''", "topic_is_a_kafka_topic_name"),
+    ("topic", "'.'", "topic_is_a_kafka_topic_name"),
+    ("topic", "'..'", "topic_is_a_kafka_topic_name"),
+    ("topic", "'a b'", "topic_is_a_kafka_topic_name"),
+    ("topic", "E'a\\n'", "topic_is_a_kafka_topic_name"),
+    ("topic", "'é'", "topic_is_a_kafka_topic_name"),
+    ("topic", "repeat('a', 250)", "topic_is_a_kafka_topic_name"),
+    ("topic, partition", "'t', -1", "partition_is_not_negative"),
+    ("topic, deliver_at", "'t', now()", "deliver_at_must_be_null_until_scheduling_exists"),
+    ("topic, payload", "'t', convert_to(repeat('x', 1000001), 'UTF8')",
+     "message_fits_max_message_bytes"),
+    ("topic, key", "'t', convert_to(repeat('x', 1000001), 'UTF8')",
+     "message_fits_max_message_bytes"),
+    ("topic, headers", "'t', jsonb_build_object('h', repeat('x', 1000001))",
+     "message_fits_max_message_bytes"),
+])
+def test_a_refusal_explains_itself_by_a_name(writer, columns, values, constraint):
+    with pytest.raises(errors.CheckViolation) as refusal:
+        writer.execute(f"insert into outbox.message ({columns}) values ({values})")
+    assert refusal.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize("headers", [
+    {}, [], {"a": "b"}, {"a": 1, "b": 1.5, "c": True, "d": None}, {"a": {"base64": "YWJj"}},
+    {"a": {"base64": ""}}, {"a": {"base64": "YQ=="}}, {"Outbox-id": 1, "my-outbox-id": "outbox-id"},
+    [["a", "b"], ["a", None], ["a", {"base64": "YWI="}], ["", "outbox-"]]])
+def test_headers_of_the_right_form_are_taken(database, writer, headers):
+    writer.execute("select outbox.publish('t', 'k', 'x', %s)", (json.dumps(headers),))
+    assert rows(database, "headers") == [(headers,)]
+
+
+FORM = "headers_are_an_object_or_an_array_of_pairs"
+RESERVED = "header_names_beginning_with_outbox_are_reserved"
+
+
+@pytest.mark.parametrize("headers, constraint", [
+    (None, FORM), (1, FORM), ("a", FORM), ({"a": []}, FORM), ({"a": [1]}, FORM), ({"a": {}}, FORM),
+    ({"a": {"base64": "YQ"}}, FORM), ({"a": {"base64": "*"}}, FORM), ({"a": {"base64": 1}}, FORM),
+    ({"a": {"base64": "YWJj\n"}}, FORM), ({"a": {"base64": "YQ==", "b": 1}}, FORM),
+    (["a"], FORM), ([["a"]], FORM), ([["a", 1, 2]], FORM), ([[1, 1]], FORM), ([[None, 1]], FORM),
+    ([["a", []]], FORM), ([["a", {}]], FORM), ([["a", {"base64": "Y"}]], FORM), ([{"a": 1}], FORM),
+    ([[["a"], 1]], FORM),
+    ({"outbox-id": "x"}, RESERVED), ([["a", 1], ["outbox-position", "x"]], RESERVED)])
+def test_headers_of_the_wrong_form_are_refused(writer, headers, constraint):
+    with pytest.raises(errors.CheckViolation) as refusal:
+        writer.execute("insert into outbox.message (topic, headers) values ('t', %s)",
+                       (json.dumps(headers),))
+    assert refusal.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize("payload, expected", [
+    ("'{\"a\": 1}'", b'{"a": 1}'),               # an unknown literal is text, kept as it is
+    ("'{\"a\":1}'::text", b'{"a":1}'),
+    ("'{\"a\":1}'::jsonb", b'{"a": 1}'),
+    ("'\\x00ff'::bytea", b"\x00\xff"),
+    ("'ü'", "ü".encode()),
+    ("null", None), ("null::jsonb", None), ("null::text", None), ("null::bytea", None),
+    ("'null'::jsonb", b"null"), ("''", b"")])
+def test_publish_takes_json_text_and_bytes(database, writer, payload, expected):
+    writer.execute(f"select outbox.publish('t', 'ä', {payload})")
+    assert rows(database) == [("t", "ä".encode(), expected, None)]
+
+
+def test_publish_returns_the_event_id_and_takes_every_argument_by_name(database, writer):
+    given = str(uuid.uuid4())
+    writer.execute("select outbox.publish('t', null, '1'::jsonb, event_id => %s, "
+                   "headers => '{\"a\": 1}')", (given,))
+    assert writer.fetchone() == (given,)
+    writer.execute("select outbox.publish(topic => 't', key => 'k', payload => 'x')")
+    made, = writer.fetchone()
+    assert rows(database, "event_id, key, headers") == [(given, None, {"a": 1}), (made, b"k", None)]
+
+
+def test_publish_refuses_a_delivery_time_by_the_constraint(writer):
+    with pytest.raises(errors.CheckViolation, match="deliver_at_must_be_null"):
+        writer.execute("select outbox.publish('t', 'k', 'x', deliver_at => now())")
+
+
+def test_the_transaction_id_is_the_same_in_a_savepoint(database):
+    connection = database.connect(autocommit=False)
+    cursor = connection.cursor()
+    cursor.execute("select outbox.publish('t', 'k', '1')")
+    cursor.execute("savepoint s")
+    cursor.execute("select outbox.publish('t', 'k', '2')")
+    cursor.execute("select pg_current_xact_id()::text")
+    txid, = cursor.fetchone()
+    connection.commit()
+    connection.close()
+    assert rows(database, "txid::text") == [(txid,), (txid,)]
+
+
+def test_ids_come_one_by_one_and_the_payload_is_lz4(database):
+    assert database.execute("select seqcache from pg_sequence "
+                            "where seqrelid = 'outbox.message_id_seq'::regclass") == [(1,)]
+    compressions = database.execute(
+        "select distinct attcompression from pg_attribute where attname = 'payload' "
+        "and attrelid in (select inhrelid from pg_inherits "
+        "where inhparent = 'outbox.message'::regclass)")
+    lz4 = database.execute("select exists (select from pg_settings where "
+                           "name = 'default_toast_compression' and 'lz4' = any (enumvals))")[0][0]
+    assert compressions == [("l",)] or not lz4
+
+
+def test_a_publishing_function_runs_as_its_caller(database):
+    found = database.execute("select count(*), bool_or(prosecdef) from pg_proc "
+                             "where pronamespace = 'outbox'::regnamespace and proname = 'publish'")
+    assert found == [(3, False)]
+
+
+def test_no_function_of_the_owner_is_everybodys(database):
+    assert database.execute(
+        """select p.oid::regprocedure::text from pg_proc p
+           where pronamespace = 'outbox'::regnamespace and prosecdef
+             and has_function_privilege('public', p.oid, 'execute')""") == []
+
+
+def test_an_insert_never_fails_for_want_of_a_partition(database, writer):
+    for name, in database.execute("select name from outbox.partitions()"):
+        database.execute(f'drop table outbox."{name}"')
+    writer.execute("select outbox.publish('t', 'k', 'x')")
+    assert database.execute("select tableoid::regclass::text from outbox.message") == [
+        ("outbox.message_default",)]

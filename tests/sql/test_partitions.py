@@ -1,0 +1,504 @@
+"""Partitions made, emptied, dropped, detached and moved into, beside writers who must not notice.
+
+A writer's wait for a lock is not measured by a clock, which a busy machine stretches: the server
+logs every wait that lasts 50 ms (log_lock_waits with deadlock_timeout = 50ms in its session).
+"""
+
+import contextlib
+import datetime
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from support.process import wait_for
+
+OLD = "2020-01-01", "2020-01-02"
+OLD_LEAF = "message_p20200101"
+OLD_ROW = "'2020-01-01 12:00Z'"
+
+
+def call(database, function, *arguments):
+    marks = ", ".join(["%s"] * len(arguments))
+    return database.execute(f"select outbox.{function}({marks})", arguments)[0][0]
+
+
+def until(expected, database, function, *arguments):
+    """Repeats a call while it is busy, as the relay does."""
+    deadline = time.monotonic() + 30
+    while (outcome := call(database, function, *arguments)) == "busy":
+        assert time.monotonic() < deadline, f"{function} stays busy"
+    assert outcome == expected
+
+
+def acknowledge(database, slot="main", shard=0):
+    """The slot's newest log row says that everything committed by now is published."""
+    database.execute(
+        """insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+               acked_id, ticks, destinations, timeline, system_identifier)
+           select slot, shard, n + 1, epoch, 1, '', '-infinity', first_tick + 1, 0,
+               array[pg_current_snapshot()], '{}', timeline, system_identifier
+           from outbox.progress where slot = %s and shard = %s""", (slot, shard))
+
+
+def insert_old(cursor, topic="t"):
+    """Only the owner can: a row as if it had been written long ago."""
+    cursor.execute("insert into outbox.message (topic, created_at, key) "
+                   f"values (%s, {OLD_ROW}, 'k') returning id", (topic,))
+    return cursor.fetchone()[0]
+
+
+def ids(database):
+    return [row[0] for row in database.execute("select id from outbox.message order by id")]
+
+
+def leaves(database):
+    return [name for name, in database.execute("select name from outbox.partitions()")]
+
+
+@pytest.fixture
+def old(database):
+    """A database with a partition whose time has passed."""
+    assert call(database, "partition_make", *OLD) == "made"
+    return database
+
+
+@contextlib.contextmanager
+def transaction(database):
+    connection = database.connect(autocommit=False)
+    try:
+        yield connection.cursor()
+        connection.commit()
+    finally:
+        connection.close()
+
+
+class Writers:
+    """Sessions that insert one row a transaction, as fast as they can, to the end of the block."""
+
+    def __init__(self, database, sessions=2):
+        self.database = database
+        self.failures = []
+        self.count = 0
+        self.pids = []
+        self.ending = threading.Event()
+        self.threads = [threading.Thread(target=self._write) for _ in range(sessions)]
+
+    def _write(self):
+        try:
+            connection = self.database.connect()
+            cursor = connection.cursor()
+            cursor.execute("set deadlock_timeout = '50ms'; set log_lock_waits = on")
+            self.pids.append(connection.info.backend_pid)
+            while not self.ending.is_set():
+                cursor.execute("select outbox.publish('t', 'k', 'x')")
+                self.count += 1
+            connection.close()
+        except psycopg2.Error as error:
+            self.failures.append(error)
+
+    def __enter__(self):
+        self.log_start = len(self._log())
+        for thread in self.threads:
+            thread.start()
+        self.wait_more(10)
+        return self
+
+    def __exit__(self, *_):
+        self.ending.set()
+        for thread in self.threads:
+            thread.join()
+        assert not self.failures
+        waits = [line for line in self._log()[self.log_start:].splitlines()
+                 if "still waiting for" in line and any(f"[{pid}]" in line for pid in self.pids)]
+        assert waits == []
+
+    def wait_more(self, rows=10):
+        before = self.count
+        wait_for(lambda: self.count >= before + rows or self.failures, 30, "rows of the writers")
+
+    def _log(self):
+        with open(self.database.postgres.log, errors="replace") as file:
+            return file.read()
+
+
+def test_a_wait_of_50_ms_would_be_seen(database):
+    with pytest.raises(AssertionError, match="still waiting"):
+        with Writers(database) as writers, transaction(database) as cursor:
+            cursor.execute("lock table outbox.message in access exclusive mode")
+            time.sleep(0.2)
+            assert writers.count
+
+
+# --- making ------------------------------------------------------------------------------------
+
+def test_the_migration_makes_today_and_three_days_ahead(database):
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    expected = [f"message_p{today + datetime.timedelta(day):%Y%m%d}" for day in range(4)]
+    assert leaves(database) == expected
+    shapes = database.execute("select from_at::time, to_at - from_at from outbox.partitions()")
+    assert set(shapes) == {(datetime.time(0), datetime.timedelta(days=1))}
+
+
+@pytest.mark.parametrize("zone, style", [
+    ("Asia/Kathmandu", "SQL, DMY"), ("America/New_York", "German")])
+def test_the_sessions_settings_do_not_matter(database, zone, style):
+    connection = database.connect()
+    cursor = connection.cursor()
+    cursor.execute("set timezone = %s; set datestyle = %s", (zone, style))
+    cursor.execute("select outbox.partition_make('2030-03-04 05:06:07Z', '2030-03-05Z')")
+    assert cursor.fetchone() == ("made",)
+    connection.close()
+    assert database.execute("select from_at, to_at from outbox.partitions() "
+                            "where name = 'message_p20300304T050607'") == [
+        (datetime.datetime(2030, 3, 4, 5, 6, 7, tzinfo=datetime.timezone.utc),
+         datetime.datetime(2030, 3, 5, tzinfo=datetime.timezone.utc))]
+
+
+def test_a_partition_is_made_once_and_overlaps_none(old):
+    assert call(old, "partition_make", *OLD) == "exists"
+    assert call(old, "partition_make", "2019-12-31", "2020-01-01 01:00") == "overlaps"
+    old.execute("create table outbox.message_p20200102 ()")
+    assert call(old, "partition_make", "2020-01-02", "2020-01-03") == "name_taken"
+
+
+def test_a_new_partition_has_everything_that_the_table_has(database):
+    assert call(database, "partition_make", *OLD) == "made"
+    shape = """select attname, format_type(atttypid, atttypmod), attnotnull, attcompression,
+                   attcollation, pg_get_expr(adbin, adrelid)
+               from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum
+               where attrelid = %s::regclass and attnum > 0 order by attnum"""
+    checks = "select conname, pg_get_constraintdef(oid) from pg_constraint " \
+             "where conrelid = %s::regclass and contype = 'c' order by conname"
+    indexes = "select count(*) from pg_index where indrelid = %s::regclass"
+    for question in (shape, checks, indexes):
+        assert database.execute(question, (f"outbox.{OLD_LEAF}",)) == \
+            database.execute(question, ("outbox.message",))
+
+
+def test_partitions_are_made_ahead_beside_a_writer_that_stays_open(database):
+    with transaction(database) as open_writer:
+        open_writer.execute("select outbox.publish('t', 'k', 'x')")
+        with Writers(database) as writers:
+            for day in range(10, 20):
+                assert call(database, "partition_make", f"2040-01-{day}",
+                            f"2040-01-{day + 1}") == "made"
+            writers.wait_more()
+
+
+def test_a_partition_for_now_waits_for_open_writers_and_no_insert_fails(database):
+    for name in leaves(database):
+        database.execute(f'drop table outbox."{name}"')
+    from_at, to_at = database.execute(
+        "select now() - interval '1 hour', now() + interval '1 hour'")[0]
+    with transaction(database) as open_reader:  # holds what a writer of another partition holds
+        open_reader.execute("lock table only outbox.message in row exclusive mode")
+        for _ in range(5):
+            assert call(database, "partition_make", from_at, to_at) == "busy"
+    until("made", database, "partition_make", from_at, to_at)
+
+
+# --- emptying and dropping ---------------------------------------------------------------------
+
+def test_a_partition_goes_when_every_row_is_acknowledged(old):
+    with transaction(old) as cursor:
+        insert_old(cursor)
+    assert call(old, "partition_holder", OLD_LEAF) == "main/0"
+    assert call(old, "partition_empty", OLD_LEAF) == "held"
+    assert call(old, "partition_drop", OLD_LEAF) == "not_empty"
+    assert call(old, "partition_detach", OLD_LEAF) == "held"
+    acknowledge(old)
+    assert call(old, "partition_holder", OLD_LEAF) is None
+    assert call(old, "partition_empty", OLD_LEAF) == "emptied"
+    assert call(old, "partition_drop", OLD_LEAF) == "dropped"
+    assert call(old, "partition_drop", OLD_LEAF) == "missing"
+    assert OLD_LEAF not in leaves(old)
+
+
+def test_without_a_slot_nothing_goes(old):
+    with transaction(old) as cursor:
+        insert_old(cursor)
+    old.execute("select outbox.slot_drop('main')")
+    assert call(old, "partition_holder", OLD_LEAF) == "no slot"
+    assert call(old, "partition_empty", OLD_LEAF) == "held"
+
+
+def test_every_slot_must_have_acknowledged(old):
+    with transaction(old) as cursor:
+        insert_old(cursor)
+    old.execute("select outbox.slot_create('other', 1, 'beginning')")
+    acknowledge(old)
+    assert call(old, "partition_holder", OLD_LEAF) == "other/0"
+    acknowledge(old, "other")
+    assert call(old, "partition_empty", OLD_LEAF) == "emptied"
+
+
+def test_a_shard_keeps_rows_of_its_own_only(old):
+    old.execute("select outbox.slot_drop('main')")
+    old.execute("select outbox.slot_create('wide', 2, 'beginning')")
+    with transaction(old) as cursor:
+        insert_old(cursor)
+    shard = old.execute("select outbox.shard_of(key, 2) from outbox.message")[0][0]
+    assert call(old, "partition_holder", OLD_LEAF) == f"wide/{shard}"
+    acknowledge(old, "wide", shard)
+    assert call(old, "partition_empty", OLD_LEAF) == "emptied"
+
+
+def test_a_row_of_a_transaction_that_was_open_at_the_acknowledgement_stays(old):
+    with transaction(old) as open_writer:
+        row = insert_old(open_writer)
+        acknowledge(old)  # this transaction is in progress in that snapshot
+        with transaction(old) as later:
+            later.execute("select outbox.publish('t', 'k', 'x')")
+        acknowledge(old)
+        assert call(old, "partition_empty", OLD_LEAF) == "busy"
+        assert call(old, "partition_drop", OLD_LEAF) == "not_empty"
+        assert call(old, "partition_detach", OLD_LEAF) == "busy"
+    assert call(old, "partition_empty", OLD_LEAF) == "held"
+    assert call(old, "partition_holder", OLD_LEAF) == "main/0"
+    assert row in ids(old)
+
+
+@pytest.mark.parametrize("function", ["partition_empty", "partition_detach"])
+def test_a_row_committed_between_the_look_and_the_lock_stays(old, function):
+    """The commit comes while the call waits for its lock: it looked before, and must look again."""
+    waiting = """select exists (select from pg_locks l where not granted
+                     and l.mode = 'AccessExclusiveLock' and l.pid = %s)"""
+    met = 0
+    for attempt in range(15):
+        connection = old.connect(autocommit=False)
+        row = insert_old(connection.cursor())
+        acknowledge(old)
+        outcome = []
+        caller = old.connect()
+        watcher = old.connect()
+        thread = threading.Thread(target=lambda: outcome.append(_one(
+            caller, f"select outbox.{function}(%s)", OLD_LEAF)))
+        thread.start()
+        while thread.is_alive() and not _one(watcher, waiting, caller.info.backend_pid):
+            pass
+        connection.commit()
+        thread.join()
+        for each in (connection, caller, watcher):
+            each.close()
+        assert outcome == ["busy"]
+        assert row in ids(old)
+        # a call that got its lock says busy all the same, since it found the row
+        met += call(old, function, OLD_LEAF) == "held"
+        acknowledge(old)
+    assert met == 15
+
+
+def _one(connection, question, *parameters):
+    with connection.cursor() as cursor:
+        cursor.execute(question, parameters)
+        return cursor.fetchone()[0]
+
+
+def test_dropping_beside_writers_and_an_open_transaction_makes_nobody_wait(old):
+    with transaction(old) as cursor:
+        insert_old(cursor)
+    acknowledge(old)
+    with Writers(old) as writers:
+        with transaction(old) as open_writer:
+            open_writer.execute("select outbox.publish('t', 'k', 'x')")
+            until("emptied", old, "partition_empty", OLD_LEAF)  # needs that partition only
+            for _ in range(20):
+                assert call(old, "partition_drop", OLD_LEAF) == "busy"
+                writers.wait_more(2)
+        until("dropped", old, "partition_drop", OLD_LEAF)
+        writers.wait_more()
+
+
+def test_detaching_leaves_a_table_with_its_rows(old):
+    with transaction(old) as cursor:
+        row = insert_old(cursor)
+    acknowledge(old)
+    with Writers(old) as writers:
+        until("detached", old, "partition_detach", OLD_LEAF)
+        writers.wait_more()
+    assert row not in ids(old)
+    assert old.execute(f"select id from outbox.{OLD_LEAF}") == [(row,)]
+    assert OLD_LEAF not in leaves(old)
+    assert call(old, "partition_make", *OLD) == "name_taken"
+
+
+def test_a_foreign_table_is_never_touched(database):
+    database.execute("create table outbox.precious (n int)")
+    database.execute("create table public.message_p20200101 (n int)")
+    for name in ("precious", "message_p20200101", "message_default", "message", "x\"; drop"):
+        for function in ("partition_empty", "partition_drop", "partition_detach"):
+            assert call(database, function, name) == "missing"
+
+
+def test_the_checks_refuse_a_snapshot_that_does_not_move(old):
+    connection = old.connect(autocommit=False)
+    connection.set_session(isolation_level="REPEATABLE READ")
+    with pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
+        connection.cursor().execute("select outbox.partition_empty(%s)", (OLD_LEAF,))
+    connection.close()
+
+
+def test_the_commit_does_not_wait_for_a_standby(old):
+    connection = old.connect(autocommit=False)
+    cursor = connection.cursor()
+    cursor.execute("select outbox.partition_drop(%s)", (OLD_LEAF,))
+    cursor.execute("show synchronous_commit")
+    assert cursor.fetchone() == ("local",)
+    connection.close()
+
+
+# --- the default partition ---------------------------------------------------------------------
+
+EVERYTHING = "select txid::text, id, created_at, event_id, topic, key::text, payload::text, " \
+             "headers, partition, deliver_at from outbox.message order by id"
+
+
+@pytest.fixture
+def uncovered(database):
+    """A database whose partitions were not made in time: all rows go to the default one."""
+    for name in leaves(database):
+        database.execute(f'drop table outbox."{name}"')
+    return database
+
+
+def test_rows_in_the_default_partition_are_moved_as_they_are(uncovered):
+    with transaction(uncovered) as cursor:
+        for at in ("2020-01-01 00:00Z", "2020-01-05 23:59:59.999999Z", "2031-12-31 12:00Z"):
+            cursor.execute("insert into outbox.message "
+                           "(created_at, topic, key, payload, headers, partition) "
+                           "values (%s, 't', 'k', 'x', '{\"a\": 1}', 3)", (at,))
+    with transaction(uncovered) as cursor:
+        cursor.execute("select outbox.publish('t', 'k', repeat('payload', 5000))")
+    before = uncovered.execute(EVERYTHING)
+    assert call(uncovered, "partition_make", "2040-01-01", "2040-01-02") == "default_not_empty"
+    assert call(uncovered, "partition_rehome", "1 day") == "moved"
+    assert uncovered.execute(EVERYTHING) == before
+    assert uncovered.execute("select count(*) from outbox.message_default") == [(0,)]
+    assert call(uncovered, "partition_rehome", "1 day") == "empty"
+    assert leaves(uncovered) == ["message_p20200101"]
+    assert uncovered.execute("select conname from pg_constraint where conname = 'rehomed'") == []
+
+
+def test_moved_rows_fill_the_gaps_between_partitions(uncovered):
+    assert call(uncovered, "partition_make", "2020-01-03", "2020-01-04") == "made"
+    assert call(uncovered, "partition_make", "2020-01-05", "2020-01-06") == "made"
+    with transaction(uncovered) as cursor:
+        for day in (1, 2, 4, 6, 9):
+            cursor.execute("insert into outbox.message (topic, created_at) "
+                           f"values ('t', '2020-01-0{day} 10:00Z')")
+    before = uncovered.execute(EVERYTHING)
+    until("moved", uncovered, "partition_rehome", "1 day")
+    assert uncovered.execute(EVERYTHING) == before
+    ranges = uncovered.execute("select extract(day from from_at)::int, "
+                               "extract(day from to_at)::int from outbox.partitions()")
+    assert ranges[:4] == [(1, 3), (3, 4), (4, 5), (5, 6)]
+    assert uncovered.execute("select min(to_at) > now() from outbox.partitions() "
+                             "where from_at = '2020-01-06Z'") == [(True,)]
+
+
+def test_moving_is_put_off_while_a_writer_is_open(uncovered):
+    with transaction(uncovered) as open_writer:
+        open_writer.execute("select outbox.publish('t', 'k', 'x')")
+        uncovered.execute("select outbox.publish('t', 'k', 'x')")
+        for _ in range(3):
+            assert call(uncovered, "partition_rehome", "1 day") == "busy"
+        assert leaves(uncovered) == []
+    until("moved", uncovered, "partition_rehome", "1 day")
+    assert len(ids(uncovered)) == 2
+
+
+def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(uncovered, scale):
+    count = scale(1_000_000)
+    uncovered.execute("insert into outbox.message (topic, created_at, payload) "
+                      "select 't', now() - i * interval '1 second', 'x' "
+                      "from generate_series(1, %s) i", (count,))
+    ending = threading.Event()
+    seen = []
+
+    def read():
+        """As the relay does: the lock first, then the snapshot."""
+        connection = uncovered.connect(autocommit=False)
+        cursor = connection.cursor()
+        while not ending.is_set():
+            cursor.execute("lock table outbox.message in access share mode")
+            cursor.execute("select count(*), count(distinct id) from outbox.message "
+                           "where id <= %s", (count,))
+            seen.append(cursor.fetchone())
+            connection.commit()
+        connection.close()
+
+    reader = threading.Thread(target=read)
+    with Writers(uncovered) as writers:
+        reader.start()
+        until("moved", uncovered, "partition_rehome", "1 hour")
+        writers.wait_more(50)
+        ending.set()
+        reader.join()
+    assert set(seen) == {(count, count)}
+    assert uncovered.execute("select count(*) from outbox.message") == [(count + writers.count,)]
+    assert uncovered.execute("select count(*) from outbox.message_default") == [(0,)]
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+LOG_ROW = """insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+                 acked_id, ticks, destinations, timeline, system_identifier)
+             select slot, shard, %s, epoch, 1, '', '-infinity', first_tick, 0, ticks, '{}',
+                 timeline, system_identifier from outbox.log where n = 0 and slot = 'main'"""
+
+
+def due(database):
+    return database.execute("select * from outbox.log_partitions_due()")
+
+
+def test_the_logs_next_partition_is_made_in_time(database):
+    assert due(database) == []
+    database.execute(LOG_ROW, (499_999,))
+    assert due(database) == []
+    database.execute(LOG_ROW, (500_000,))
+    assert due(database) == [("make", "main", 0, 1_000_000)]
+    assert call(database, "log_partition_make", "main", 0, 1_000_000) == "made"
+    assert call(database, "log_partition_make", "main", 0, 1_999_999) == "exists"
+    assert due(database) == []
+
+
+def test_the_logs_old_partition_goes_when_nothing_looks_back_at_it(database):
+    call(database, "log_partition_make", "main", 0, 1_000_000)
+    database.execute(LOG_ROW, (1_000_999,))
+    assert due(database) == []
+    assert call(database, "log_partition_drop", "main", 0, 0) == "held"
+    database.execute(LOG_ROW, (1_001_000,))
+    assert due(database) == [("drop", "main", 0, 0)]
+    assert call(database, "log_partition_drop", "main", 0, 0) == "dropped"
+    assert call(database, "log_partition_drop", "main", 0, 0) == "missing"
+    assert database.execute("select n from outbox.log order by n") == [(1_000_999,), (1_001_000,)]
+
+
+def test_the_log_of_a_slot_that_is_no_more_goes(database):
+    database.execute("select outbox.slot_create('gone', 2, 'now')")
+    database.execute("select outbox.slot_drop('gone')")
+    assert due(database) == [("drop", "gone", 0, 0), ("drop", "gone", 1, 0)]
+    for _, slot, shard, n in due(database):
+        assert call(database, "log_partition_drop", slot, shard, n) == "dropped"
+    assert due(database) == []
+
+
+@pytest.mark.parametrize("slot", ["a", "a_1", "a-1", "x" * 40, "-", "_"])
+def test_any_slot_name_makes_a_partition_of_its_own(database, slot):
+    database.execute("select outbox.slot_create(%s, 3, 'now')", (slot,))
+    assert database.execute("select slot, shard, from_n, to_n from outbox.log_partitions() "
+                            "where slot = %s", (slot,)) == [
+        (slot, shard, 0, 1_000_000) for shard in range(3)]
+
+
+def test_dropping_a_log_partition_keeps_its_owner_waiting_for_a_moment_only(database):
+    call(database, "log_partition_make", "main", 0, 1_000_000)
+    database.execute(LOG_ROW, (1_001_000,))
+    with transaction(database) as reader:
+        reader.execute("select count(*) from outbox.log")
+        start = time.monotonic()
+        assert call(database, "log_partition_drop", "main", 0, 0) == "busy"
+        assert time.monotonic() - start < 5
+    until("dropped", database, "log_partition_drop", "main", 0, 0)

@@ -1,0 +1,274 @@
+/*
+ * relay/upkeep against a living Postgres (TEST_DATABASE_URL): whole steps, each test in a schema of
+ * its own. What the functions in SQL promise is tested in test_partitions.py.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "migrate.h"
+#include "pg.h"
+#include "schema_text.h"
+#include "upkeep.h"
+
+enum { PATIENCE_MS = 10000, HOUR_MS = 3600 * 1000, INTERVAL_MS = 60000 };
+
+struct stage {
+	struct pg *pg;
+	char schema[24];
+	struct config_postgres postgres;
+	struct upkeep *upkeep;
+};
+
+static int64_t ask(struct stage *stage, const char *sql)
+{
+	struct err err = {0};
+	owned_text char *text = schema_text(sql, stage->schema);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = pg_query(stage->pg, text, NULL, 0, &err);
+	if (!result)
+		fail_msg("%s: %s", text, err.message);
+	return pg_rows(result) ? pg_int(result, 0, 0) : 0;
+}
+
+static void run(struct stage *stage, const char *script)
+{
+	struct err err = {0};
+	owned_text char *text = schema_text(script, stage->schema);
+	if (!pg_script(stage->pg, text, &err))
+		fail_msg("%s: %s", text, err.message);
+}
+
+static void acknowledge(struct stage *stage)
+{
+	run(stage,
+	    "insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, "
+	    "acked_id, ticks, destinations, timeline, system_identifier) select slot, shard, n + "
+	    "1, "
+	    "epoch, 1, '', '-infinity', first_tick + 1, 0, array[pg_current_snapshot()], '{}', "
+	    "timeline, system_identifier from outbox.progress");
+}
+
+/* A step; returns in how many milliseconds the next is wanted. */
+static int64_t step(struct stage *stage)
+{
+	return upkeep_step(stage->upkeep, 1000) - 1000;
+}
+
+static const struct upkeep_status *status(struct stage *stage)
+{
+	return upkeep_status(stage->upkeep);
+}
+
+static int set_up(void **state)
+{
+	static int number;
+	struct err err = {0};
+	struct stage *stage = calloc(1, sizeof *stage);
+	const char *dsn = getenv("TEST_DATABASE_URL");
+	if (!stage || !dsn)
+		return -1;
+	snprintf(stage->schema, sizeof stage->schema, "upkeep_%d", ++number);
+	stage->postgres = (struct config_postgres){
+	    .name = "main",
+	    .dsn = (char *)dsn,
+	    .schema = stage->schema,
+	    .partition_every_ms = HOUR_MS,
+	    .partitions_ahead = 3,
+	    .retain_ms = 24 * HOUR_MS,
+	    .retention = RETENTION_DROP,
+	    .upkeep_interval_ms = INTERVAL_MS,
+	};
+	stage->pg = pg_connect(dsn, "test", PATIENCE_MS, &err);
+	const struct migrate_options options = {.schema = stage->schema, .no_roles = true};
+	if (!stage->pg || !migrate_up(stage->pg, &options, &err)) {
+		print_error("%s\n", err.message);
+		return -1;
+	}
+	stage->upkeep = upkeep_start(&stage->postgres);
+	*state = stage;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct stage *stage = *state;
+	upkeep_stop(stage->upkeep);
+	run(stage, "drop schema outbox cascade");
+	pg_destroy(stage->pg);
+	free(stage);
+	return 0;
+}
+
+static void a_step_makes_partitions_ahead_and_comes_back_after_the_interval(void **state)
+{
+	struct stage *stage = *state;
+	stage->postgres.partition_every_ms = 24 * HOUR_MS;
+	stage->postgres.partitions_ahead = 10;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(status(stage)->partitions, 11);
+	assert_true(status(stage)->ahead_s >= 10 * 24 * 3600);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(status(stage)->partitions, 11);
+	assert_string_equal(status(stage)->problem, "");
+}
+
+static void another_width_begins_where_the_old_one_ended(void **state)
+{
+	struct stage *stage = *state;
+	stage->postgres.partition_every_ms = HOUR_MS;
+	stage->postgres.partitions_ahead = 24 * 4 + 12;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	step(stage);
+	assert_true(status(stage)->partitions > 4);
+	assert_int_equal(
+	    ask(stage, "select count(*) from (select from_at, lag(to_at) over (order by from_at) "
+		       "as before from outbox.partitions()) p where from_at <> before"),
+	    0);
+}
+
+static void an_acknowledged_partition_is_dropped_after_its_time(void **state)
+{
+	struct stage *stage = *state;
+	run(stage,
+	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
+	acknowledge(stage);
+	step(stage);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 0);
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
+}
+
+static void a_slot_that_is_behind_keeps_it_and_is_named(void **state)
+{
+	struct stage *stage = *state;
+	run(stage,
+	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z'), "
+	    "outbox.partition_make('2020-01-02Z', '2020-01-03Z');"
+	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(status(stage)->held, "message_p20200101");
+	assert_string_equal(status(stage)->holder, "main/0");
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 2);
+	acknowledge(stage);
+	step(stage);
+	assert_string_equal(status(stage)->held, "");
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
+}
+
+static void detached_partitions_stay_as_tables(void **state)
+{
+	struct stage *stage = *state;
+	stage->postgres.retention = RETENTION_DETACH;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	run(stage,
+	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
+	acknowledge(stage);
+	step(stage);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 0);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message_p20200101"), 1);
+}
+
+static void a_busy_table_is_tried_again_soon(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "select outbox.partition_make('2020-01-01Z', '2020-01-02Z')");
+	acknowledge(stage);
+	run(stage, "begin; insert into outbox.message (topic) values ('t')");
+	assert_true(step(stage) < INTERVAL_MS);
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 1);
+	run(stage, "commit");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
+}
+
+static void rows_in_the_default_partition_are_moved(void **state)
+{
+	struct stage *stage = *state;
+	run(stage,
+	    "insert into outbox.message (topic, created_at) values ('t', now() - interval '1 "
+	    "day'), ('t', now() + interval '9 days')");
+	assert_int_equal(ask(stage, "select count(*) from outbox.message_default"), 2);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(status(stage)->default_rows, 0);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message_default"), 0);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 2);
+}
+
+static void the_logs_partitions_are_made_and_dropped(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "update outbox.log set n = 600000");
+	step(stage);
+	assert_int_equal(ask(stage, "select count(*) from outbox.log_partitions()"), 2);
+	run(stage, "update outbox.log set n = 1002000");
+	step(stage);
+	assert_int_equal(ask(stage, "select min(from_n) from outbox.log_partitions()"), 1000000);
+}
+
+static void a_schema_that_is_gone_is_a_problem_until_it_is_back(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "alter schema outbox rename to hidden");
+	assert_true(step(stage) <= 1200);
+	assert_string_not_equal(status(stage)->problem, "");
+	assert_true(step(stage) > 1200);
+	run(stage, "alter schema hidden rename to outbox");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(status(stage)->problem, "");
+}
+
+static void a_server_that_does_not_answer_is_a_problem(void **state)
+{
+	struct stage *stage = *state;
+	struct config_postgres elsewhere = stage->postgres;
+	elsewhere.dsn = "postgresql://127.0.0.1:1/nowhere";
+	struct upkeep *upkeep = upkeep_start(&elsewhere);
+	assert_true(upkeep_step(upkeep, 0) <= 1200);
+	assert_string_not_equal(upkeep_status(upkeep)->problem, "");
+	upkeep_stop(upkeep);
+	upkeep_stop(NULL);
+}
+
+static void a_check_says_what_is_missing(void **state)
+{
+	struct stage *stage = *state;
+	struct err err = {0};
+	assert_true(migrate_check(stage->pg, stage->schema, &err));
+	assert_false(migrate_check(stage->pg, "nobody", &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "the schema nobody is not there; run"));
+	run(stage, "delete from outbox.migration where name = '0005_slots'");
+	assert_false(migrate_check(stage->pg, stage->schema, &err));
+	assert_non_null(strstr(err.message, "it lacks 0005_slots; run `outbox-relay migrate up`"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+	    TEST(a_step_makes_partitions_ahead_and_comes_back_after_the_interval),
+	    TEST(another_width_begins_where_the_old_one_ended),
+	    TEST(an_acknowledged_partition_is_dropped_after_its_time),
+	    TEST(a_slot_that_is_behind_keeps_it_and_is_named),
+	    TEST(detached_partitions_stay_as_tables),
+	    TEST(a_busy_table_is_tried_again_soon),
+	    TEST(rows_in_the_default_partition_are_moved),
+	    TEST(the_logs_partitions_are_made_and_dropped),
+	    TEST(a_schema_that_is_gone_is_a_problem_until_it_is_back),
+	    TEST(a_server_that_does_not_answer_is_a_problem),
+	    TEST(a_check_says_what_is_missing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

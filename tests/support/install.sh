@@ -1,0 +1,77 @@
+#!/bin/bash
+# Installs what the given groups need: tests/support/install.sh build postgres kafka …
+# run-tests and quickstart both call it. Where everything is there it only looks, and touches
+# neither apt nor the network.
+set -euo pipefail
+
+support=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+kafka_home=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/kafka-3.9.1 # kafka.py looks there, too
+
+declare -A packages=(
+	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
+		libssl-dev libjansson-dev libinih-dev uthash-dev libmicrohttpd-dev libcmocka-dev"
+	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
+	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
+	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
+	[tools]="python3-pytest clang-format-14 pgbouncer curl"
+)
+
+die() {
+	echo "install: $*" >&2
+	exit 1
+}
+
+installed() {
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+install_packages() {
+	local missing=() package run=()
+	for package in "$@"; do
+		installed "$package" || missing+=("$package")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null || die "packages are missing and neither root nor sudo is" \
+			"at hand. As root, run:
+  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+		run=(sudo)
+	fi
+	run+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+	echo "install: ${missing[*]}"
+	# A stale package list may still do; only the install itself decides.
+	"${run[@]}" update </dev/null >/dev/null || echo "install: apt-get update failed, going on" >&2
+	"${run[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >/dev/null ||
+		die "apt-get could not install: ${missing[*]}
+  Its message is above. Is the package source reachable (apt-get update)?"
+}
+
+# Kafka is not in Debian: Maven resolves the jars once, into the user's cache.
+fetch_kafka() {
+	[ -d "$kafka_home/libs" ] && return 0
+	echo "install: Apache Kafka 3.9.1 (about 60 MB) into $kafka_home"
+	mkdir -p "$(dirname "$kafka_home")"
+	local fresh
+	fresh=$(mktemp -d "$kafka_home.XXXXXX")
+	if ! mvn -q -B -f "$support/kafka/pom.xml" dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory="$fresh/libs" </dev/null; then
+		rm -rf "$fresh"
+		die "Maven could not fetch Kafka's jars (its message is above).
+  It needs a Maven repository; behind a mirror or proxy, name it in ~/.m2/settings.xml."
+	fi
+	# Only a complete folder ever carries the final name; another run may have been faster.
+	mv -T "$fresh" "$kafka_home" 2>/dev/null || rm -rf "$fresh"
+	[ -d "$kafka_home/libs" ] || die "cannot write $kafka_home"
+}
+
+command -v dpkg-query >/dev/null ||
+	die "this is made for Debian 12. Elsewhere, install what these packages hold: ${packages[*]}"
+wanted=()
+for group in "$@"; do
+	[ -n "${packages[$group]:-}" ] || die "no group '$group'; there are: ${!packages[*]}"
+	read -r -d '' -a names <<<"${packages[$group]}" || true
+	wanted+=("${names[@]}")
+done
+install_packages "${wanted[@]}"
+case " $* " in *" kafka "*) fetch_kafka ;; esac

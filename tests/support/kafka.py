@@ -1,0 +1,276 @@
+"""A real Apache Kafka in KRaft mode: n nodes, each broker and controller, on loopback.
+
+    with Kafka(nodes=3) as kafka:
+        kafka.create_topic("orders", partitions=6)
+        kafka.kill(kafka.leader("orders", 0)); ...; kafka.start_node(1)
+
+The jars come from install.sh. With three nodes topics have replication factor 3 and
+min.insync.replicas 2.
+"""
+
+import os
+import subprocess
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (AdminClient, ConfigResource, ConfigSource, NewPartitions,
+                                   NewTopic)
+
+from .process import Process, free_port, temporary_folder, wait_for
+from .proxy import Proxy
+
+VERSION = "3.9.1"
+LOG4J = """\
+log4j.rootLogger=WARN, out
+log4j.logger.kafka.server.KafkaConfig=ERROR
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+def class_path():
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    libs = os.path.join(cache, "outbox-relay", f"kafka-{VERSION}", "libs")
+    if not os.path.isdir(libs):
+        raise RuntimeError(f"no Kafka in {libs}: run tests/support/install.sh kafka")
+    return os.path.join(libs, "*")
+
+
+def java(*arguments, heap="256m"):
+    """The command line of a Java program that has Kafka on its class path."""
+    # The C1 compiler and the serial collector: the servers live for minutes, on two cores.
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-cp", class_path(), *[str(argument) for argument in arguments]]
+
+
+class Node:
+    def __init__(self, number, folder, proxied):
+        self.number = number
+        self.folder = os.path.join(folder, f"node-{number}")
+        self.properties = self.folder + ".properties"
+        self.log = self.folder + ".log"
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.proxied_port = free_port() if proxied else None
+        self.proxy = Proxy(self.proxied_port) if proxied else None
+        self.process = None
+
+
+class Kafka:
+    def __init__(self, nodes=1, proxied=False, **properties):
+        """
+        properties: broker settings with underscores for dots (log_retention_ms=1000).
+        proxied: a second listener, reached only through node.proxy (bootstrap_proxied).
+        """
+        self.folder = temporary_folder("kafka")
+        self.replicas = min(nodes, 3)
+        self.nodes = {number: Node(number, self.folder, proxied)
+                      for number in range(1, nodes + 1)}
+        self._admin_client = None
+        with open(os.path.join(self.folder, "log4j.properties"), "w") as file:
+            file.write(LOG4J)
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        cluster = self.tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
+        for node in self.nodes.values():
+            with open(node.properties, "w") as file:
+                for name, value in {**self._settings(node), **given}.items():
+                    file.write(f"{name}={value}\n")
+            self.tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", node.properties)
+
+    def _settings(self, node):
+        listeners = {"PLAINTEXT": node.port, "CONTROLLER": node.controller_port}
+        advertised = {"PLAINTEXT": node.port}
+        if node.proxy:
+            listeners["PROXIED"] = node.proxied_port
+            advertised["PROXIED"] = node.proxy.port
+
+        def urls(ports):
+            return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+
+        in_sync = max(1, self.replicas - 1)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": node.number,
+            "controller.quorum.voters": ",".join(
+                f"{other.number}@127.0.0.1:{other.controller_port}"
+                for other in self.nodes.values()),
+            "listeners": urls(listeners),
+            "advertised.listeners": urls(advertised),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+            "log.dirs": node.folder,
+            "default.replication.factor": self.replicas,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": self.replicas,
+            "transaction.state.log.replication.factor": self.replicas,
+            "transaction.state.log.min.isr": in_sync,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.num.partitions": 4,
+            "group.initial.rebalance.delay.ms": 0,
+            "auto.create.topics.enable": "false",
+            # A node that was killed may register again only when its session has run out.
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+        }
+
+    @property
+    def bootstrap(self):
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes.values())
+
+    @property
+    def bootstrap_proxied(self):
+        return ",".join(f"127.0.0.1:{node.proxy.port}" for node in self.nodes.values())
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        """Returns when every node is known as an alive broker."""
+        for number in self.nodes:
+            self._launch(number)
+        self._wait_alive(self.nodes)
+        return self
+
+    def stop(self):
+        """Ends the whole cluster. At once: its files go with it."""
+        for node in self.nodes.values():
+            if node.process and node.process.running:
+                node.process.kill()
+            if node.proxy:
+                node.proxy.close()
+
+    def start_node(self, number):
+        self._launch(number)
+        self._wait_alive([number])
+
+    def stop_node(self, number):
+        """A clean shutdown: leadership is handed over first."""
+        self.nodes[number].process.stop(timeout=60)
+
+    def kill(self, number=1):
+        self.nodes[number].process.kill()
+
+    def pause(self, number=1):
+        self.nodes[number].process.pause()
+
+    def resume(self, number=1):
+        self.nodes[number].process.resume()
+
+    def _launch(self, number):
+        node = self.nodes[number]
+        command = java(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
+                       "kafka.Kafka", node.properties, heap="512m")
+        node.process = Process(command, node.log, folder=self.folder)
+
+    def _wait_alive(self, numbers):
+        def alive():
+            for number in numbers:
+                process = self.nodes[number].process
+                if not process.running:
+                    raise AssertionError(f"Kafka ended at start:\n{process.tail()}")
+            try:
+                brokers = self._admin().list_topics(timeout=2).brokers
+            except KafkaException:
+                return False
+            return all(number in brokers for number in numbers)
+
+        wait_for(alive, 90, f"Kafka's nodes {sorted(numbers)}")
+
+    def _admin(self):
+        # reconnect.backoff: librdkafka's default waits up to 10 s for a node that came back.
+        self._admin_client = self._admin_client or AdminClient(
+            {"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 200,
+             "log_level": 0})
+        return self._admin_client
+
+    def create_topic(self, name, partitions=6, replicas=None, **config):
+        """config with underscores for dots; returns when every partition has a leader."""
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic = NewTopic(name, partitions, replicas or self.replicas, config=settings)
+        _results(self._admin().create_topics([topic], operation_timeout=30))
+        self._wait_led(name, partitions)
+        return name
+
+    def delete_topic(self, name):
+        _results(self._admin().delete_topics([name], operation_timeout=30))
+        wait_for(lambda: name not in self._admin().list_topics(timeout=5).topics, 30,
+                 f"the end of topic {name}")
+
+    def add_partitions(self, name, total):
+        _results(self._admin().create_partitions([NewPartitions(name, total)],
+                                                 operation_timeout=30))
+        self._wait_led(name, total)
+
+    def alter_topic(self, name, **config):
+        """Sets what is given and keeps the topic's other settings."""
+        changed = {key.replace("_", "."): str(value) for key, value in config.items()}
+        dynamic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        kept = {entry.name: entry.value for entry in self._describe(name).values()
+                if entry.source == dynamic}
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name,
+                                  set_config={**kept, **changed})
+        _results(self._admin().alter_configs([resource]))
+        wait_for(lambda: changed.items() <= self.topic_config(name).items(), 30,
+                 f"the new configuration of {name}")
+
+    def topic_config(self, name):
+        return {entry.name: entry.value for entry in self._describe(name).values()}
+
+    def leader(self, topic, partition):
+        """The node that leads the partition, -1 when there is none."""
+        return self._partition(topic, partition).leader
+
+    def in_sync(self, topic, partition):
+        return set(self._partition(topic, partition).isrs)
+
+    def tool(self, main_class, *arguments, timeout=120):
+        """Runs one of Kafka's own Java programs and returns what it printed."""
+        done = subprocess.run(
+            java(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties", main_class,
+                 *arguments),
+            capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise RuntimeError(f"{main_class} failed: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def console_consumer(self, topic, count, *properties):
+        """Lines of Kafka's own console consumer, one a record, with all that it can print.
+
+        properties: further --property arguments, as print.offset=true.
+        """
+        shown = ("print.timestamp=true", "print.partition=true", "print.headers=true",
+                 "print.key=true", "key.separator=|", *properties)
+        arguments = [word for item in shown for word in ("--property", item)]
+        return self.tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server",
+            self.bootstrap, "--topic", topic, "--from-beginning", "--max-messages", count,
+            "--timeout-ms", 30000, *arguments).splitlines()
+
+    def _describe(self, topic):
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        return _results(self._admin().describe_configs([resource]))[0]
+
+    def _partitions(self, topic):
+        return self._admin().list_topics(topic, timeout=10).topics[topic].partitions
+
+    def _partition(self, topic, partition):
+        """Each request may reach another node, and one may not have heard of the topic yet."""
+        return wait_for(lambda: self._partitions(topic).get(partition), 30,
+                        f"partition {partition} of {topic}")
+
+    def _wait_led(self, topic, partitions):
+        def led():
+            found = self._partitions(topic)
+            return len(found) == partitions and all(p.leader >= 0 for p in found.values())
+
+        wait_for(led, 30, f"leaders for {topic}")
+
+
+def _results(futures):
+    return [future.result(timeout=60) for future in futures.values()]

@@ -1,0 +1,158 @@
+"""A throw-away PostgreSQL server on a loopback port.
+
+    with Postgres() as postgres:
+        with postgres.connect() as connection: ...
+
+fsync stays on: a kill -9 of every server process must lose nothing that was committed.
+"""
+
+import glob
+import os
+import signal
+import subprocess
+
+import psycopg2
+
+from .process import (Process, free_port, process_ended, server_user, temporary_folder,
+                      wait_for)
+
+SETTINGS = {
+    "listen_addresses": "'127.0.0.1'",
+    "max_connections": 200,
+    "max_prepared_transactions": 20,
+    "shared_buffers": "'128MB'",
+    "max_wal_size": "'2GB'",
+    "log_line_prefix": "'%m [%p] %q%u@%d '",
+    "log_min_messages": "warning",
+    "timezone": "'UTC'",
+    "lc_messages": "'C'",
+}
+
+
+def program(name):
+    """The path of a server program; Debian keeps them out of PATH."""
+    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
+    return found[-1] if found else name
+
+
+class Postgres:
+    superuser = "postgres"
+
+    def __init__(self, **settings):
+        """settings override SETTINGS, as in postgresql.conf: wal_level="'logical'"."""
+        self.user = server_user()
+        self.folder = temporary_folder("postgres", self.user)
+        self.data = os.path.join(self.folder, "data")
+        self.log = os.path.join(self.folder, "log")
+        self.port = free_port()
+        self.process = None
+        credentials = {"user": self.user, "group": self.user, "extra_groups": []} \
+            if self.user else {}
+        subprocess.run(
+            [program("initdb"), "--pgdata", self.data, "--auth=trust", "--no-sync",
+             "--encoding=UTF8", "--locale=C.UTF-8", "--username", self.superuser],
+            check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **credentials)
+        with open(os.path.join(self.data, "postgresql.conf"), "a") as file:
+            own = {"port": self.port, "unix_socket_directories": f"'{self.folder}'"}
+            for name, value in {**SETTINGS, **own, **settings}.items():
+                file.write(f"{name} = {value}\n")
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        """Returns when the server accepts connections."""
+        # Server processes end by themselves when the postmaster is gone.
+        self.process = Process([program("postgres"), "-D", self.data], self.log, self.user,
+                               folder=self.folder)
+        wait_for(self._answers, 60, "PostgreSQL's answer")
+        return self
+
+    def stop(self, mode="fast"):
+        """mode: smart, fast or immediate."""
+        if self.process and self.process.running:
+            numbers = {"smart": signal.SIGTERM, "fast": signal.SIGINT,
+                       "immediate": signal.SIGQUIT}
+            self.process.resume()
+            self.process.stop(numbers[mode], 60)
+
+    def restart(self, mode="fast"):
+        self.stop(mode)
+        self.start()
+
+    def kill(self):
+        """kill -9 of every server process. start() then recovers from the log."""
+        pids = self._pids()
+        self.process.kill()
+        for pid in pids:
+            _signal(pid, signal.SIGKILL)
+        wait_for(lambda: all(map(process_ended, pids)), 10, "the end of all server processes")
+
+    def pause(self):
+        """SIGSTOP of every server process: connections stay, nothing answers."""
+        self.process.pause()
+        for pid in self._pids():
+            _signal(pid, signal.SIGSTOP)
+
+    def resume(self):
+        for pid in self._pids():
+            _signal(pid, signal.SIGCONT)
+        self.process.resume()
+
+    def dsn(self, database="postgres", user=None):
+        return f"postgresql://{user or self.superuser}@127.0.0.1:{self.port}/{database}"
+
+    def connect(self, database="postgres", user=None, autocommit=True, **options):
+        connection = psycopg2.connect(self.dsn(database, user), **options)
+        connection.autocommit = autocommit
+        return connection
+
+    def execute(self, statement, parameters=None, database="postgres"):
+        """Runs one statement; returns its rows, or None when it has none."""
+        connection = self.connect(database)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, parameters)
+                return cursor.fetchall() if cursor.description else None
+        finally:
+            connection.close()
+
+    def create_database(self, name, template="template1"):
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+
+    def drop_database(self, name):
+        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def terminate_backends(self, application_name=None, database=None):
+        """pg_terminate_backend of client connections other than ours; returns how many."""
+        return self.execute(
+            """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+               WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+                 AND (%(application)s IS NULL OR application_name = %(application)s)
+                 AND (%(database)s IS NULL OR datname = %(database)s)""",
+            {"application": application_name, "database": database})[0][0]
+
+    def _answers(self):
+        if not self.process.running:
+            raise AssertionError(f"PostgreSQL ended at start:\n{self.process.tail()}")
+        try:
+            self.connect(connect_timeout=5).close()
+            return True
+        except psycopg2.OperationalError:
+            return False
+
+    def _pids(self):
+        """The postmaster's children. They are in its session's process tree, one level deep."""
+        path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        with open(path) as file:
+            return [int(pid) for pid in file.read().split()]
+
+
+def _signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,372 @@
+"""The harness itself: a judge that finds nothing is worth nothing until it has found something."""
+
+import socket
+import threading
+import time
+import uuid
+
+import psycopg2
+import pytest
+from confluent_kafka import Producer
+
+from support.auditor import (Message, Record, audit, audit_topics, count_records, crc_holds,
+                             payload, read_topics)
+from support.kafka import Kafka
+from support.process import Process, Timeout, wait_for
+from support.proxy import Proxy
+from support.relay import log_fields
+from support.writers import Writers
+
+TABLE = """
+CREATE SCHEMA outbox;
+CREATE TABLE outbox.message (
+    txid xid8 NOT NULL DEFAULT pg_current_xact_id(), id bigint GENERATED ALWAYS AS IDENTITY,
+    event_id uuid NOT NULL DEFAULT gen_random_uuid(), topic text NOT NULL, key bytea,
+    payload bytea, headers jsonb, partition int);
+CREATE FUNCTION outbox.publish(topic text, key text, payload text, headers jsonb DEFAULT null,
+    event_id uuid DEFAULT gen_random_uuid(), deliver_at timestamptz DEFAULT null)
+    RETURNS uuid LANGUAGE sql
+    BEGIN ATOMIC
+        INSERT INTO outbox.message (topic, key, payload, headers, event_id)
+        VALUES (publish.topic, convert_to(publish.key, 'UTF8'),
+                convert_to(publish.payload, 'UTF8'), publish.headers, publish.event_id)
+        RETURNING event_id;
+    END;
+"""
+
+
+@pytest.fixture
+def outbox(empty_database):
+    """A stand-in for the schema: these tests are about the harness and need no relay."""
+    empty_database.execute(TABLE)
+    return empty_database
+
+
+def made(count, key="k"):
+    return [Message(str(uuid.uuid4()), "t", key.encode(), payload(key, seq))
+            for seq in range(1, count + 1)]
+
+
+def records(messages, partition=0, positions=None):
+    """What a faultless relay would leave in one partition."""
+    return [Record(message.topic, partition, offset, message.key, message.payload,
+                   [("outbox-id", message.event_id.encode()),
+                    ("outbox-position", (positions or [f"1:main:0:9:1:{offset}"] * 99)[offset]
+                     .encode())], (1, 0))
+            for offset, message in enumerate(messages)]
+
+
+def counts(verdict):
+    names = (*verdict.FAULTS, "duplicates")
+    return {name: getattr(verdict, name) for name in names if getattr(verdict, name)}
+
+
+def test_a_faultless_log_is_found_correct():
+    messages = made(5)
+    verdict = audit(messages, records(messages))
+    assert verdict.correct and counts(verdict) == {}
+    assert (verdict.committed, verdict.published, verdict.records) == (5, 5, 5)
+
+
+def test_a_missing_record_is_lost():
+    messages = made(5)
+    verdict = audit(messages, records(messages[:3]))
+    assert counts(verdict) == {"lost": 2}
+    assert set(verdict.samples["lost"]) == {message.event_id for message in messages[3:]}
+
+
+def test_a_record_that_nobody_committed_is_a_phantom():
+    messages = made(5)
+    assert counts(audit(messages[:4], records(messages))) == {"phantom": 1}
+
+
+def test_a_record_without_our_header_is_a_phantom():
+    messages = made(1)
+    bare = records(messages)[0]._replace(headers=[])
+    assert counts(audit(messages, [bare])) == {"phantom": 1, "lost": 1}
+
+
+def test_an_earlier_message_after_a_later_one_is_out_of_order():
+    messages = made(4)
+    swapped = [messages[index] for index in (0, 2, 1, 3)]
+    assert counts(audit(messages, records(swapped))) == {"out_of_order": 1}
+
+
+def test_keys_are_ordered_apart():
+    ours, theirs = made(3, "a"), made(3, "b")
+    mixed = [theirs[0], ours[0], theirs[1], theirs[2], ours[1], ours[2]]
+    assert audit(ours + theirs, records(mixed)).correct
+
+
+def test_an_equal_repetition_is_only_a_duplicate():
+    messages = made(3)
+    seen = records(messages)
+    verdict = audit(messages, seen + [record._replace(offset=record.offset + 3)
+                                      for record in seen[:2]])
+    assert verdict.correct and counts(verdict) == {"duplicates": 2}
+
+
+@pytest.mark.parametrize("change", [
+    {"headers": [("outbox-position", b"1:main:0:9:1:7")]}, {"payload": b"{}"}, {"key": b"x"}])
+def test_a_repetition_that_differs_is_found(change):
+    messages = made(1)
+    seen = records(messages)[0]
+    if "headers" in change:
+        change = {"headers": [seen.headers[0], *change["headers"]]}
+    verdict = audit(messages, [seen, seen._replace(offset=1, **change)])
+    assert verdict.duplicates == 1 and verdict.unequal == 1 and not verdict.correct
+
+
+def test_a_changed_payload_is_found():
+    messages = made(2)
+    seen = records(messages)
+    seen[1] = seen[1]._replace(payload=payload("k", 2, more=1))
+    assert counts(audit(messages, seen)) == {"altered": 1}
+
+
+def test_a_wrong_checksum_is_found_even_when_both_sides_agree():
+    spoiled = Message(str(uuid.uuid4()), "t", b"k", payload("k", 1).replace(b"1", b"2", 1))
+    assert counts(audit([spoiled], records([spoiled]))) == {"altered": 1}
+    assert crc_holds(payload("k", 1)) and crc_holds(b"no checksum at all")
+
+
+def test_a_key_in_two_partitions_is_found():
+    messages = made(2)
+    seen = records(messages[:1]) + records(messages[1:], partition=1)
+    assert counts(audit(messages, seen)) == {"scattered": 1}
+
+
+def test_messages_without_a_key_may_stand_anywhere():
+    messages = [Message(str(uuid.uuid4()), "t", None, payload(None, seq)) for seq in (2, 1)]
+    seen = records(messages[:1]) + records(messages[1:], partition=1)
+    assert audit(messages, seen).correct
+
+
+def test_tombstones_and_foreign_payloads_are_only_counted():
+    messages = [Message(str(uuid.uuid4()), "t", b"k", body) for body in (None, b"\xff", b"[1]")]
+    assert audit(messages, records(messages)).correct
+
+
+def test_a_position_that_goes_back_is_found():
+    messages = made(3)
+    lane = ["1:main:0:9:5:1", "1:main:0:9:7:1", "1:main:0:9:6:9"]
+    assert counts(audit(messages, records(messages, positions=lane))) == {"backwards": 1}
+    other_epoch = [*lane[:2], "1:main:0:8:6:9"]
+    assert audit(messages, records(messages, positions=other_epoch)).correct
+
+
+def test_what_the_writers_committed_is_what_the_table_holds(outbox, seed):
+    writers = Writers(outbox.dsn, ["t1", "t2"], seed, connections=4, keys=20, rollback=0.2)
+    with writers.held_open(), writers.unrelated_transaction():
+        writers.run(300)
+    assert writers.rolled_back > 20 and not writers.in_doubt
+    rows = outbox.execute("SELECT event_id::text, topic, key, payload FROM outbox.message")
+    table = {Message(*row[:2], row[2] and bytes(row[2]), bytes(row[3])) for row in rows}
+    assert table == set(writers.committed)
+    # The order of ids is the order of each key's commits.
+    assert outbox.execute("""
+        SELECT count(*) FROM (
+            SELECT seq - lag(seq) OVER (PARTITION BY key ORDER BY id) AS step FROM (
+                SELECT key, id, (convert_from(payload, 'UTF8')::json->>'seq')::bigint AS seq
+                FROM outbox.message WHERE key IS NOT NULL) AS s) AS d
+        WHERE step <> 1""") == [(0,)]
+
+
+def test_writers_survive_a_server_that_is_killed(outbox, seed):
+    server = outbox.postgres
+    with Writers(outbox.dsn, ["t"], seed, connections=4, keys=20) as writers:
+        wait_for(lambda: len(writers.committed) > 100, 30, "the first hundred messages")
+        server.kill()
+        server.start()
+        before = len(writers.committed)
+        wait_for(lambda: len(writers.committed) > before + 100, 30, "a hundred more")
+    assert writers.interrupted > 0
+    rows = outbox.execute("SELECT event_id::text FROM outbox.message")
+    table = {row[0] for row in rows}
+    known = {message.event_id for message in writers.committed}
+    assert known <= table, "a commit that was answered is gone"
+    assert table <= known | {message.event_id for message in writers.in_doubt}
+
+
+def test_writers_pass_through_pgbouncer(outbox, pgbouncer, seed):
+    writers = Writers(pgbouncer.dsn(outbox.name), ["t"], seed, connections=30, keys=20)
+    writers.run(200)
+    count = outbox.execute("SELECT count(*) FROM outbox.message")[0][0]
+    assert count == len(writers.committed) > 0
+
+
+def test_a_huge_transaction_is_one_commit(outbox, seed):
+    Writers(outbox.dsn, ["t"], seed).huge_transaction(20000, keys=100)
+    assert outbox.execute("SELECT count(*), count(DISTINCT txid::text), count(DISTINCT key) "
+                          "FROM outbox.message") == [(20000, 1, 100)]
+
+
+def test_the_whole_audit_works_on_real_servers(outbox, kafka, topic, seed):
+    writers = Writers(outbox.dsn, [topic], seed, connections=4, keys=20)
+    writers.run(100)
+    rows = outbox.execute("SELECT event_id::text, key, payload FROM outbox.message ORDER BY id")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True,
+                         "partitioner": "murmur2_random"})
+    for event_id, key, body in rows:
+        producer.produce(topic, bytes(body), key and bytes(key),
+                         headers=[("outbox-id", event_id)])
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    verdict = audit_topics(outbox.dsn, kafka.bootstrap, [topic])
+    assert verdict.correct and verdict.duplicates == 0, verdict
+    assert verdict.published == len(rows) == count_records(kafka.bootstrap, [topic])
+    line = kafka.console_consumer(topic, 1)[0]
+    assert "outbox-id:" in line and "Partition:" in line
+
+
+def test_an_empty_topic_is_read_to_its_end(kafka, topic):
+    assert list(read_topics(kafka.bootstrap, [topic])) == []
+
+
+def test_topics_can_be_changed_while_they_are_used(kafka, topic):
+    kafka.alter_topic(topic, max_message_bytes=2000)
+    kafka.alter_topic(topic, retention_ms=123456)
+    config = kafka.topic_config(topic)
+    assert (config["max.message.bytes"], config["retention.ms"]) == ("2000", "123456")
+    kafka.add_partitions(topic, 8)
+    assert kafka.leader(topic, 7) == 1
+
+
+def test_a_killed_leader_is_replaced():
+    with Kafka(nodes=3, proxied=True) as cluster:
+        cluster.create_topic("t", partitions=3)
+        first = cluster.leader("t", 0)
+        cluster.kill(first)
+        wait_for(lambda: cluster.leader("t", 0) not in (first, -1), 60, "a new leader")
+        wait_for(lambda: first not in cluster.in_sync("t", 0), 60, "a smaller ISR")
+        cluster.start_node(first)
+        wait_for(lambda: cluster.in_sync("t", 0) == {1, 2, 3}, 60, "all in sync")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_proxied})
+        producer.produce("t", b"through the proxies")
+        assert producer.flush(30) == 0
+        assert sum(node.proxy.accepted for node in cluster.nodes.values()) > 0
+
+
+def test_postgres_can_be_paused(postgres):
+    postgres.pause()
+    try:
+        with pytest.raises(psycopg2.OperationalError):
+            postgres.connect(connect_timeout=2)
+    finally:
+        postgres.resume()
+    assert postgres.execute("SELECT 1") == [(1,)]
+
+
+def test_prepared_transactions_are_possible(postgres):
+    connection = postgres.connect(autocommit=False)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_current_xact_id()")
+            cursor.execute("PREPARE TRANSACTION 'orphan'")
+        assert postgres.execute("SELECT gid FROM pg_prepared_xacts") == [("orphan",)]
+        postgres.execute("ROLLBACK PREPARED 'orphan'")
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def echo():
+    """A proxy in front of a server that sends back what it gets."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve_one(connection):
+        with connection:
+            try:
+                while data := connection.recv(65536):
+                    connection.sendall(data)
+            except OSError:
+                pass
+
+    def serve():
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve_one, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with Proxy(server.getsockname()[1]) as proxy:
+        yield proxy
+    server.close()
+
+
+def ask(client, data=b"hello"):
+    client.sendall(data)
+    answer = b""
+    while len(answer) < len(data):
+        more = client.recv(65536)
+        if not more:
+            raise ConnectionError("closed")
+        answer += more
+    return answer
+
+
+def test_the_proxy_stalls_and_heals(echo):
+    with socket.create_connection(("127.0.0.1", echo.port)) as client:
+        assert ask(client) == b"hello"
+        echo.stall()
+        client.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            ask(client)
+        echo.heal()
+        client.settimeout(10)
+        assert client.recv(5) == b"hello"
+        big = bytes(range(256)) * 4000
+        assert ask(client, big) == big
+
+
+def test_the_proxy_cuts_resets_and_refuses(echo):
+    for end, expected in ((echo.cut, ConnectionError), (echo.reset, ConnectionResetError)):
+        with socket.create_connection(("127.0.0.1", echo.port)) as client:
+            ask(client)
+            end()
+            with pytest.raises(expected):
+                client.settimeout(10)
+                ask(client)
+    echo.refuse()
+    with socket.create_connection(("127.0.0.1", echo.port)) as client:
+        with pytest.raises(ConnectionError):
+            ask(client)
+    echo.heal()
+    with socket.create_connection(("127.0.0.1", echo.port)) as client:
+        assert ask(client) == b"hello"
+
+
+def test_the_proxy_delays_and_throttles(echo):
+    with socket.create_connection(("127.0.0.1", echo.port)) as client:
+        echo.delay(0.1)
+        began = time.monotonic()
+        ask(client)
+        assert 0.2 <= time.monotonic() - began < 5
+        echo.heal()
+        echo.throttle(50_000)
+        began = time.monotonic()
+        ask(client, b"x" * 10_000)
+        assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_a_process_is_paused_killed_and_reported(tmp_path):
+    process = Process(["sh", "-c", "echo begun; exec sleep 600"], tmp_path / "log")
+    wait_for(lambda: "begun" in process.output(), 10, "the first line")
+    process.pause()
+    assert process.running and process.memory() > 0
+    process.resume()
+    assert process.kill() == -9 and not process.running
+    stubborn = Process(["sh", "-c", "trap '' TERM; echo begun; while :; do sleep 1; done"],
+                       tmp_path / "log2")
+    wait_for(lambda: "begun" in stubborn.output(), 10, "the first line")
+    with pytest.raises(Timeout):
+        stubborn.stop(timeout=0.3)
+    assert not stubborn.running
+
+
+def test_log_lines_are_read_as_fields():
+    line = r'ts=2026-01-02T03:04:05.678Z level=warn event=x id=7 error="no \"way\""'
+    assert log_fields(line) == {"ts": "2026-01-02T03:04:05.678Z", "level": "warn", "event": "x",
+                                "id": "7", "error": 'no "way"'}

@@ -1,0 +1,487 @@
+/* The world of the simulator: its clock, its dice, its faults, and the verdict. */
+#include "simulator.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simulator_world.h"
+
+enum { CHUNK = 1 << 18, LONGEST_DRAIN_US = 120 * 1000 * MS };
+
+const char *const topic_names[TOPICS] = {"orders", "order.events", "stock"};
+
+/* --- memory, dice, time ---------------------------------------------------------------------- */
+
+struct chunk {
+	struct chunk *next;
+	size_t used, size;
+	_Alignas(16) char bytes[];
+};
+
+void *world_allocate(struct world *world, size_t size)
+{
+	size = (size + 15) & ~(size_t)15;
+	struct chunk *chunk = world->chunks;
+	if (!chunk || chunk->used + size > chunk->size) {
+		size_t room = size > CHUNK ? size : CHUNK;
+		chunk = xmalloc(sizeof *chunk + room);
+		*chunk = (struct chunk){.next = world->chunks, .size = room};
+		world->chunks = chunk;
+	}
+	char *memory = chunk->bytes + chunk->used;
+	chunk->used += size;
+	return memset(memory, 0, size);
+}
+
+void *world_grow(struct world *world, void *array, int64_t *capacity, int64_t needed, size_t size)
+{
+	if (needed <= *capacity)
+		return array;
+	int64_t grown = needed < 16 ? 16 : needed * 2;
+	void *larger = world_allocate(world, (size_t)grown * size);
+	if (*capacity)
+		memcpy(larger, array, (size_t)*capacity * size);
+	*capacity = grown;
+	return larger;
+}
+
+/* splitmix64 */
+static uint64_t roll(struct world *world)
+{
+	uint64_t z = (world->random += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+int64_t world_below(struct world *world, int64_t limit)
+{
+	return limit > 0 ? (int64_t)(roll(world) % (uint64_t)limit) : 0;
+}
+
+int64_t world_between(struct world *world, int64_t low, int64_t high)
+{
+	return low + world_below(world, high - low + 1);
+}
+
+bool world_chance(struct world *world, int64_t per_million)
+{
+	return world_below(world, 1000000) < per_million;
+}
+
+int64_t world_delay(struct world *world, int64_t typical)
+{
+	int64_t luck = world_below(world, 1000);
+	int64_t most = luck < 5 ? 40 * typical : luck < 60 ? 6 * typical : 2 * typical;
+	return 1 + world_below(world, most);
+}
+
+bool world_has_faults(const struct world *world)
+{
+	return world->phase == BUSY && !world->options.without_faults;
+}
+
+struct event {
+	int64_t at;
+	uint64_t order;
+	event_function *run;
+	void *object;
+	int64_t number;
+};
+
+static bool is_earlier(const struct event *a, const struct event *b)
+{
+	return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+void world_after(struct world *world, int64_t delay, event_function *run, void *object,
+    int64_t number)
+{
+	if (world->event_count == world->event_capacity) {
+		world->event_capacity = world->event_capacity ? world->event_capacity * 2 : 256;
+		world->events =
+		    xrealloc(world->events, world->event_capacity * sizeof *world->events);
+	}
+	struct event event = {world->now + delay, world->event_order++, run, object, number};
+	size_t at = world->event_count++;
+	while (at > 0 && is_earlier(&event, &world->events[(at - 1) / 2])) {
+		world->events[at] = world->events[(at - 1) / 2];
+		at = (at - 1) / 2;
+	}
+	world->events[at] = event;
+}
+
+static struct event next_event(struct world *world)
+{
+	struct event *events = world->events;
+	struct event first = events[0], last = events[--world->event_count];
+	size_t at = 0, child;
+	while ((child = 2 * at + 1) < world->event_count) {
+		if (child + 1 < world->event_count && is_earlier(&events[child + 1], &events[child]))
+			child++;
+		if (!is_earlier(&events[child], &last))
+			break;
+		events[at] = events[child];
+		at = child;
+	}
+	events[at] = last;
+	return first;
+}
+
+void world_trace(struct world *world, const char *format, ...)
+{
+	va_list arguments;
+	if (!world->options.trace)
+		return;
+	fprintf(stderr, "%10.3f ms  ", (double)world->now / MS);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
+void world_fail(struct world *world, const char *format, ...)
+{
+	va_list arguments;
+	char *text = world->result.failure;
+	if (*text)
+		return;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof world->result.failure, format, arguments);
+	va_end(arguments);
+	world_trace(world, "FAILURE: %s", text);
+}
+
+/* --- what a seed is ---------------------------------------------------------------------------- */
+
+static int64_t pick(struct world *world, const int64_t *values, size_t count)
+{
+	return values[world_below(world, (int64_t)count)];
+}
+#define PICK(world, ...) \
+	pick(world, (const int64_t[]){__VA_ARGS__}, \
+	    sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+static void plan_settings(struct world *world, struct stream_settings *stream)
+{
+	stream->max_in_flight = PICK(world, 1, 2, 5, 20, 100, 1000);
+	stream->memory = PICK(world, 65536, 65536, 262144, 4194304);
+	stream->lease_ms = PICK(world, 300, 1000, 3000);
+	stream->poll_busy_ms = world_between(world, 0, 3);
+	stream->poll_idle_ms = world_between(world, 10, 100);
+	stream->ack_interval_ms = world_between(world, 5, 300);
+	stream->stall_after_ms = PICK(world, 400, 1500, 5000);
+}
+
+static void plan_world(struct world *world)
+{
+	struct plan *plan = &world->plan;
+	plan_settings(world, &plan->stream);
+	plan->processes = (int)world_between(world, 1, PROCESSES);
+	plan->topics = (int)world_between(world, 1, TOPICS);
+	plan->keys = (int)world_between(world, 1, KEYS);
+	plan->writers = (int)world_between(world, 2, WRITERS);
+	plan->database_us = PICK(world, 300, 2 * MS, 8 * MS);
+	plan->kafka_us = PICK(world, 500, 3 * MS, 20 * MS);
+	plan->think_us = PICK(world, 5 * MS, 30 * MS, 100 * MS);
+	plan->end_us = world_between(world, 300 * MS, 2500 * MS);
+	plan->far_xids = PICK(world, 3, 30, 10000);
+	plan->row_bytes = (int)PICK(world, 100, 1000, 20000);
+	plan->batch_records = (int)PICK(world, 1, 4, 20);
+	plan->requests = (int)world_between(world, 1, 5);
+	plan->queue_records = (int)PICK(world, 30, 1000000, 1000000);
+	plan->database_faults = world_chance(world, 600000);
+	plan->kafka_faults = world_chance(world, 600000);
+	plan->process_faults = world_chance(world, 600000);
+	plan->failovers = plan->database_faults && world_chance(world, 300000);
+	plan->poison = world_chance(world, 250000);
+	plan->late_topics = world_chance(world, 200000);
+	plan->growing_topics = world_chance(world, 250000);
+	plan->long_transaction = world_chance(world, 400000);
+	if (world_chance(world, 150000))
+		world->options.without_faults = true;
+	if (!world->options.without_faults)
+		return;
+	/* slow is no fault: nothing may come near these */
+	plan->stream.lease_ms = plan->stream.stall_after_ms = 60000;
+	plan->queue_records = 1000000;
+	plan->poison = plan->late_topics = false;
+}
+
+/* --- faults -------------------------------------------------------------------------------------- */
+
+static void database_fault(struct world *world, struct process *process)
+{
+	int64_t luck = world_below(world, 100);
+	if (luck < 40 && process->running && process->log.up)
+		session_break(world, &process->log);
+	else if (luck < 80 && process->running && process->read.up)
+		session_break(world, &process->read);
+	else if (luck < 90)
+		database_restart(world);
+	else if (world->plan.failovers)
+		database_fail_over(world);
+}
+
+static void kafka_fault(struct world *world, struct process *process)
+{
+	int64_t luck = world_below(world, 100);
+	if (luck < 60)
+		kafka_break(world);
+	else if (luck < 85)
+		kafka_outage(world);
+	else if (process->running && process->producer)
+		producer_spoil(process->producer);
+}
+
+static void process_fault(struct world *world, struct process *process)
+{
+	int64_t luck = world_below(world, 100);
+	if (luck < 40)
+		relay_kill(world, process);
+	else if (luck < 80)
+		relay_pause(world, process,
+		    world_between(world, MS, 3 * world->plan.stream.lease_ms * MS));
+	else if (!relay_is_paused(world, process))
+		relay_stop(world, process);
+}
+
+static void fault_falls(struct world *world, void *object, int64_t number)
+{
+	const struct plan *plan = &world->plan;
+	struct process *process = &world->processes[world_below(world, plan->processes)];
+	(void)object;
+	(void)number;
+	if (world->phase != BUSY)
+		return;
+	world_after(world, world_between(world, 1 * MS, 500 * MS), fault_falls, NULL, 0);
+	if (world->options.without_faults) {
+		if (world_chance(world, 200000))
+			relay_stop(world, process);
+		return;
+	}
+	int64_t kind = world_below(world, 3);
+	if (kind == 0 && plan->database_faults)
+		database_fault(world, process);
+	else if (kind == 1 && plan->kafka_faults)
+		kafka_fault(world, process);
+	else if (kind == 2 && plan->process_faults)
+		process_fault(world, process);
+}
+
+/* --- the end ------------------------------------------------------------------------------------ */
+
+static void enter(struct world *world, enum phase phase)
+{
+	static const char *const names[] = {"busy", "draining", "healed", "stopping", "done"};
+	world->phase = phase;
+	world->phase_us = world->now;
+	world_trace(world, "--- %s, %lld of %lld rows published", names[phase],
+	    (long long)world->published, (long long)world->committed);
+}
+
+static bool writers_are_done(const struct world *world)
+{
+	const struct database *database = &world->database;
+	for (int i = 0; i < world->plan.writers; i++)
+		if (database->writers[i].transaction &&
+		    &database->writers[i] != database->long_writer)
+			return false;
+	return true;
+}
+
+static const struct row *first_unpublished(const struct world *world)
+{
+	for (int64_t i = 0; i < world->database.history_count; i++)
+		if (!world->database.history[i]->occurrences)
+			return world->database.history[i];
+	return NULL;
+}
+
+static bool comes_before(int64_t tick, int64_t id, int64_t other_tick, int64_t other_id)
+{
+	return tick < other_tick || (tick == other_tick && id < other_id);
+}
+
+/* A refused row stops what comes behind it and nothing before it. */
+static bool is_published_up_to_refused(const struct world *world)
+{
+	const struct database *database = &world->database;
+	int64_t stop_tick = 0, stop_id = 0;
+	bool shown = false;
+	for (int i = 0; i < world->plan.processes; i++)
+		shown |= world->processes[i].running && world->processes[i].shows_refusal;
+	if (!shown)
+		return false;
+	for (int64_t i = 0; i < database->history_count; i++) {
+		const struct row *row = database->history[i];
+		int64_t tick = row->refused || row->unsendable ? database_tick_of(world, row) : 0;
+		if (tick && (!stop_tick || comes_before(tick, row->id, stop_tick, stop_id))) {
+			stop_tick = tick;
+			stop_id = row->id;
+		}
+	}
+	for (int64_t i = 0; i < database->history_count; i++) {
+		const struct row *row = database->history[i];
+		int64_t tick = row->occurrences ? 0 : database_tick_of(world, row);
+		if (tick && comes_before(tick, row->id, stop_tick, stop_id))
+			return false;
+	}
+	return true;
+}
+
+static bool is_drained(const struct world *world)
+{
+	if (!writers_are_done(world) || !world->database.up)
+		return false;
+	return world->published == world->committed || is_published_up_to_refused(world);
+}
+
+/* The cause of the refusals is mended; who stopped because of them is started again. */
+static void heal(struct world *world)
+{
+	struct database *database = &world->database;
+	for (int64_t id = 0; id < database->row_capacity; id++)
+		if (database->rows[id])
+			database->rows[id]->refused = database->rows[id]->unsendable = false;
+	for (int i = 0; i < world->plan.processes; i++)
+		if (world->processes[i].shows_refusal)
+			relay_kill(world, &world->processes[i]);
+	database_end_long_transaction(world);
+}
+
+static bool owner_has_caught_up(const struct world *world)
+{
+	for (int i = 0; i < world->plan.processes; i++) {
+		const struct process *process = &world->processes[i];
+		if (process->running && process->was_caught_up && !relay_is_paused(world, process) &&
+		    process->owner == world->database.newest->owner)
+			return true;
+	}
+	return false;
+}
+
+static bool all_have_stopped(const struct world *world)
+{
+	for (int i = 0; i < world->plan.processes; i++)
+		if (world->processes[i].running)
+			return false;
+	return true;
+}
+
+static void check_log(struct world *world)
+{
+	const struct database *database = &world->database;
+	const struct log_row *newest = database->newest;
+	if (newest->tick_count != 1)
+		world_fail(world, "%d windows are open in the end", newest->tick_count - 1);
+	if (newest->lease_until > world->now)
+		world_fail(world, "the lease was not released");
+	for (int64_t i = 0; i < database->history_count; i++)
+		if (!snapshot_sees(newest->ticks[0], database->history[i]->transaction->xid))
+			world_fail(world, "row %lld is not covered by the log in the end",
+			    (long long)database->history[i]->id);
+}
+
+static void check_duplicates(struct world *world)
+{
+	struct simulator_result *result = &world->result;
+	int64_t bound = result->disturbances * world->plan.stream.max_in_flight;
+	if (result->duplicates > bound)
+		world_fail(world, "%lld duplicates, %lld disturbances of %lld in flight",
+		    (long long)result->duplicates, (long long)result->disturbances,
+		    (long long)world->plan.stream.max_in_flight);
+	if (world->options.without_faults && result->disturbances)
+		world_fail(world, "%lld disturbances without a fault",
+		    (long long)result->disturbances);
+}
+
+static void give_up_late(struct world *world)
+{
+	const struct row *row = first_unpublished(world);
+	if (world->now - world->phase_us < LONGEST_DRAIN_US)
+		return;
+	for (int i = 0; i < world->plan.processes; i++)
+		if (world->processes[i].running)
+			relay_trace(world, &world->processes[i]);
+	world_fail(world, "phase %d lasts too long: %lld of %lld rows published; row %lld of key %d is not",
+	    world->phase, (long long)world->published, (long long)world->committed,
+	    row ? (long long)row->id : 0, row ? row->key : 0);
+}
+
+static void look(struct world *world, void *object, int64_t number)
+{
+	(void)object;
+	(void)number;
+	world_after(world, 20 * MS, look, NULL, 0);
+	switch (world->phase) {
+	case BUSY:
+		if (world->now < world->plan.end_us)
+			return;
+		kafka_end_faults(world);
+		enter(world, DRAINING);
+		break;
+	case DRAINING:
+		if (is_drained(world)) {
+			enter(world, HEALED);
+			heal(world);
+		}
+		break;
+	case HEALED:
+		if (world->published == world->committed && owner_has_caught_up(world)) {
+			enter(world, STOPPING);
+			for (int i = 0; i < world->plan.processes; i++)
+				relay_stop(world, &world->processes[i]);
+		}
+		break;
+	case STOPPING:
+		if (all_have_stopped(world)) {
+			check_log(world);
+			enter(world, DONE);
+		}
+		break;
+	case DONE:
+		break;
+	}
+	give_up_late(world);
+}
+
+static void world_finish(struct world *world)
+{
+	for (int i = 0; i < PROCESSES; i++)
+		stream_destroy(world->processes[i].stream);
+	while (world->chunks) {
+		struct chunk *chunk = world->chunks;
+		world->chunks = chunk->next;
+		free(chunk);
+	}
+	free(world->events);
+}
+
+struct simulator_result simulator_run(const struct simulator_options *options)
+{
+	struct world *world = xcalloc(1, sizeof *world);
+	world->options = *options;
+	world->random = options->seed;
+	world->failover_us = -3600 * 1000LL * MS;
+	plan_world(world);
+	database_start(world);
+	kafka_start(world);
+	relay_start(world);
+	look(world, NULL, 0);
+	fault_falls(world, NULL, 0);
+	while (world->phase != DONE && !world->result.failure[0]) {
+		struct event event = next_event(world);
+		world->now = event.at;
+		event.run(world, event.object, event.number);
+	}
+	check_duplicates(world);
+	struct simulator_result result = world->result;
+	result.rows = world->committed;
+	result.passed = !result.failure[0];
+	world_finish(world);
+	free(world);
+	return result;
+}

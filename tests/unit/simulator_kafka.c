@@ -1,0 +1,485 @@
+/*
+ * The brokers of the simulator and an idempotent, gapless producer. Each lane (a producer on a
+ * partition) has a connection of its own: requests arrive in order; when it breaks, a first part of
+ * those under way still arrives, answers to it are lost, and the batches without an answer are sent
+ * again. A broker takes any first sequence number from a producer that it does not know, the next one
+ * from one that it knows, and answers an older one as a duplicate.
+ */
+#include <string.h>
+#include "simulator_world.h"
+
+enum { REQUESTS = 5, BATCH = 24 };
+
+struct batch {
+	int64_t base;
+	int count;
+	bool answered;
+	struct wire_record records[BATCH];
+};
+
+/* One sending of a batch. */
+struct flight {
+	struct batch *batch;
+	struct lane *lane;
+	int64_t connection;
+	bool dropped, arrived;
+	struct flight *next;
+};
+
+struct lane {
+	struct wire_producer *producer;
+	int topic, partition;
+	struct wire_record *queue; /* not in a batch yet */
+	int queue_count, queue_first;
+	int64_t queue_capacity;
+	int64_t next_sequence;
+	struct batch *batches[REQUESTS]; /* without an answer, in order */
+	int batch_count, sent_count;     /* of them, sent on this connection */
+	struct flight *flights;          /* of this connection, newest first */
+	int64_t connection, last_arrival, last_answer;
+	bool broken, flushing;
+};
+
+struct wire_producer {
+	struct process *process; /* NULL: destroyed */
+	bool fatal;
+	int64_t outstanding;
+	struct lane lanes[TOPICS][PARTITIONS];
+};
+
+/* --- the broker ------------------------------------------------------------------------------ */
+
+static struct watermark *watermark_of(struct world *world, struct partition *partition,
+    int64_t epoch)
+{
+	struct watermark *watermark = partition->watermarks;
+	while (watermark && watermark->epoch != epoch)
+		watermark = watermark->next;
+	if (watermark)
+		return watermark;
+	watermark = world_allocate(world, sizeof *watermark);
+	watermark->epoch = epoch;
+	watermark->next = partition->watermarks;
+	return partition->watermarks = watermark;
+}
+
+static void check_position(struct world *world, const struct wire_record *record)
+{
+	struct row *row = record->row;
+	struct sighting *seen = row->sightings;
+	while (seen && seen->epoch != record->epoch)
+		seen = seen->next;
+	if (record->id != row->id)
+		world_fail(world, "row %lld carries id %lld", (long long)row->id,
+		    (long long)record->id);
+	if (seen && seen->tick != record->tick)
+		world_fail(world, "row %lld has tick %lld, had %lld in the same epoch",
+		    (long long)row->id, (long long)record->tick, (long long)seen->tick);
+	if (seen)
+		return;
+	seen = world_allocate(world, sizeof *seen);
+	*seen = (struct sighting){record->epoch, record->tick, row->sightings};
+	row->sightings = seen;
+}
+
+static void check_first(struct world *world, struct partition *partition,
+    const struct wire_record *record)
+{
+	struct row *row = record->row;
+	struct watermark *watermark = watermark_of(world, partition, record->epoch);
+	if (record->tick < watermark->tick ||
+	    (record->tick == watermark->tick && record->id <= watermark->id))
+		world_fail(world, "row %lld at (%lld, %lld) comes behind (%lld, %lld)",
+		    (long long)row->id, (long long)record->tick, (long long)record->id,
+		    (long long)watermark->tick, (long long)watermark->id);
+	watermark->tick = record->tick;
+	watermark->id = record->id;
+	world->published++;
+	if (row->key < 0)
+		return;
+	struct key *key = &world->database.keys[row->key];
+	if (row->place != key->published)
+		world_fail(world, "row %lld is the %lldth of key %d and was published as the %lldth",
+		    (long long)row->id, (long long)row->place, row->key,
+		    (long long)key->published);
+	key->published++;
+}
+
+static void append(struct world *world, struct partition *partition,
+    const struct wire_record *record)
+{
+	struct row *row = record->row;
+	partition->end_offset++;
+	world->result.records++;
+	world_trace(world, "written: row %lld of key %d at (%lld, %lld)%s", (long long)row->id,
+	    row->key, (long long)record->tick, (long long)record->id,
+	    row->occurrences ? " again" : "");
+	if (row->lost) /* the failover lost it, Kafka has it */
+		return;
+	if (!row_is_committed(row)) {
+		world_fail(world, "row %lld was published and is not committed", (long long)row->id);
+		return;
+	}
+	check_position(world, record);
+	if (row->occurrences++ == 0)
+		check_first(world, partition, record);
+	else
+		world->result.duplicates++;
+}
+
+enum answer { ACCEPTED, KNOWN, REFUSED, OUT_OF_ORDER };
+
+static struct producer_state *state_of(struct partition *partition,
+    const struct wire_producer *producer)
+{
+	struct producer_state *state = partition->producers;
+	while (state && state->producer != producer)
+		state = state->next;
+	return state;
+}
+
+static enum answer broker_takes(struct world *world, struct partition *partition,
+    const struct wire_producer *producer, const struct batch *batch)
+{
+	struct producer_state *state = state_of(partition, producer);
+	for (int i = 0; i < batch->count; i++)
+		if (batch->records[i].row->refused)
+			return REFUSED;
+	if (state && batch->base < state->next_sequence)
+		return KNOWN;
+	if (state && batch->base > state->next_sequence)
+		return OUT_OF_ORDER;
+	if (!state) {
+		state = world_allocate(world, sizeof *state);
+		state->producer = producer;
+		state->next = partition->producers;
+		partition->producers = state;
+	}
+	for (int i = 0; i < batch->count; i++)
+		append(world, partition, &batch->records[i]);
+	state->next_sequence = batch->base + batch->count;
+	return ACCEPTED;
+}
+
+/* --- the producer ---------------------------------------------------------------------------- */
+
+static void lane_flush(struct world *world, void *object, int64_t number);
+
+static void flush_later(struct world *world, struct lane *lane, int64_t delay)
+{
+	if (lane->flushing)
+		return;
+	lane->flushing = true;
+	world_after(world, delay, lane_flush, lane, 0);
+}
+
+static void report_records(struct world *world, struct lane *lane,
+    const struct wire_record *records, int count, enum stream_delivery delivery)
+{
+	struct wire_producer *producer = lane->producer;
+	const struct partition *partition =
+	    &world->kafka.topics[lane->topic].partitions[lane->partition];
+	producer->outstanding -= count;
+	for (int i = 0; i < count && producer->process; i++) {
+		struct report report = {records[i].sequence, delivery,
+		    delivery == STREAM_WRITTEN ? partition->end_offset - count + i : -1};
+		relay_report(world, producer->process, &report);
+	}
+}
+
+/* A fatal error: what is queued fails with it, what is on the wire may still be answered. */
+static void go_fatal(struct world *world, struct wire_producer *producer)
+{
+	bool tells = world_chance(world, 700000);
+	producer->fatal = true;
+	for (int t = 0; t < TOPICS; t++) {
+		for (int p = 0; p < PARTITIONS; p++) {
+			struct lane *lane = &producer->lanes[t][p];
+			if (tells)
+				report_records(world, lane, lane->queue + lane->queue_first,
+				    lane->queue_count, STREAM_AGAIN);
+			lane->queue_count = 0;
+		}
+	}
+	if (producer->process)
+		relay_wake(world, producer->process);
+}
+
+static void drop_first_batch(struct lane *lane)
+{
+	for (int i = 1; i < lane->batch_count; i++)
+		lane->batches[i - 1] = lane->batches[i];
+	lane->batch_count--;
+	lane->sent_count--;
+}
+
+static void answer_arrives(struct world *world, void *object, int64_t number)
+{
+	struct flight *flight = object;
+	struct lane *lane = flight->lane;
+	struct batch *batch = flight->batch;
+	struct wire_producer *producer = lane->producer;
+	if (!producer->process || flight->connection != lane->connection)
+		return;
+	if (relay_is_paused(world, producer->process)) {
+		world_after(world, producer->process->paused_until - world->now +
+			world_below(world, 2 * MS), answer_arrives, flight, number);
+		return;
+	}
+	if (lane->batches[0] != batch) { /* an older answer was held up by a pause */
+		world_after(world, 100, answer_arrives, flight, number);
+		return;
+	}
+	drop_first_batch(lane);
+	switch ((enum answer)number) {
+	case ACCEPTED:
+	case KNOWN:
+		report_records(world, lane, batch->records, batch->count, STREAM_WRITTEN);
+		break;
+	case REFUSED:
+		report_records(world, lane, batch->records, batch->count, STREAM_REFUSED);
+		go_fatal(world, producer);
+		break;
+	case OUT_OF_ORDER:
+		report_records(world, lane, batch->records, batch->count, STREAM_AGAIN);
+		go_fatal(world, producer);
+		break;
+	}
+	flush_later(world, lane, world_below(world, 200));
+}
+
+static void lane_breaks(struct world *world, struct lane *lane);
+
+static void flight_arrives(struct world *world, void *object, int64_t number)
+{
+	struct flight *flight = object;
+	struct lane *lane = flight->lane;
+	struct partition *partition = &world->kafka.topics[lane->topic].partitions[lane->partition];
+	(void)number;
+	if (flight->dropped)
+		return;
+	flight->arrived = true;
+	if (world->now < partition->down_until) {
+		if (flight->connection == lane->connection)
+			lane_breaks(world, lane);
+		return;
+	}
+	enum answer answer = broker_takes(world, partition, lane->producer, flight->batch);
+	int64_t at = world->now + world_delay(world, world->plan.kafka_us / 2);
+	if (at <= lane->last_answer)
+		at = lane->last_answer + 1;
+	lane->last_answer = at;
+	world_after(world, at - world->now, answer_arrives, flight, answer);
+}
+
+static void send_batch(struct world *world, struct lane *lane, struct batch *batch)
+{
+	struct flight *flight = world_allocate(world, sizeof *flight);
+	int64_t at = world->now + world_delay(world, world->plan.kafka_us / 2);
+	if (at <= lane->last_arrival)
+		at = lane->last_arrival + 1;
+	lane->last_arrival = at;
+	*flight = (struct flight){.batch = batch, .lane = lane, .connection = lane->connection,
+	    .next = lane->flights};
+	lane->flights = flight;
+	lane->sent_count++;
+	world_after(world, at - world->now, flight_arrives, flight, 0);
+}
+
+/* Of the requests under way, which are the newest, some never arrive. */
+static void cut_flights(struct world *world, struct lane *lane)
+{
+	int under_way = 0;
+	for (struct flight *flight = lane->flights; flight && !flight->arrived; flight = flight->next)
+		under_way++;
+	int64_t lost = under_way ? world_between(world, 0, under_way) : 0;
+	struct flight *flight = lane->flights;
+	for (; lost > 0; lost--, flight = flight->next)
+		flight->dropped = true;
+	lane->flights = NULL;
+}
+
+static void lane_breaks(struct world *world, struct lane *lane)
+{
+	cut_flights(world, lane);
+	lane->connection++;
+	lane->sent_count = 0;
+	lane->last_arrival = lane->last_answer = 0;
+	lane->broken = true;
+	lane->flushing = false;
+	flush_later(world, lane, world_delay(world, 20 * MS));
+}
+
+/* The batch is written into a request: from here on the record's memory is not needed. */
+static struct batch *make_batch(struct world *world, struct lane *lane)
+{
+	struct batch *batch = world_allocate(world, sizeof *batch);
+	batch->base = lane->next_sequence;
+	while (batch->count < world->plan.batch_records && lane->queue_count) {
+		struct wire_record *record = &lane->queue[lane->queue_first++];
+		if (record->payload[0] != record->id || record->payload[1] != ~record->id)
+			world_fail(world, "the memory of row %lld was freed under the producer",
+			    (long long)record->id);
+		batch->records[batch->count++] = *record;
+		lane->queue_count--;
+	}
+	if (!lane->queue_count)
+		lane->queue_first = 0;
+	lane->next_sequence += batch->count;
+	lane->batches[lane->batch_count++] = batch;
+	return batch;
+}
+
+static void lane_flush(struct world *world, void *object, int64_t number)
+{
+	struct lane *lane = object;
+	struct process *process = lane->producer->process;
+	(void)number;
+	lane->flushing = false;
+	if (!process || lane->producer->fatal)
+		return;
+	if (relay_is_paused(world, process)) {
+		flush_later(world, lane, process->paused_until - world->now + world_below(world, 2 * MS));
+		return;
+	}
+	lane->broken = false;
+	while (lane->sent_count < lane->batch_count)
+		send_batch(world, lane, lane->batches[lane->sent_count]);
+	while (lane->queue_count && lane->batch_count < world->plan.requests)
+		send_batch(world, lane, make_batch(world, lane));
+}
+
+struct wire_producer *producer_open(struct world *world, struct process *process)
+{
+	struct wire_producer *producer = world_allocate(world, sizeof *producer);
+	producer->process = process;
+	for (int t = 0; t < TOPICS; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			producer->lanes[t][p] =
+			    (struct lane){.producer = producer, .topic = t, .partition = p};
+	return producer;
+}
+
+void producer_close(struct world *world, struct wire_producer *producer)
+{
+	producer->process = NULL;
+	for (int t = 0; t < TOPICS; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			cut_flights(world, &producer->lanes[t][p]);
+}
+
+bool producer_has_room(const struct world *world, const struct wire_producer *producer)
+{
+	return producer->outstanding < world->plan.queue_records;
+}
+
+void producer_send(struct world *world, struct wire_producer *producer, int topic, int partition,
+    const struct wire_record *record)
+{
+	struct lane *lane = &producer->lanes[topic][partition];
+	if (lane->queue_first && lane->queue_first + lane->queue_count >= lane->queue_capacity) {
+		memmove(lane->queue, lane->queue + lane->queue_first,
+		    (size_t)lane->queue_count * sizeof *lane->queue);
+		lane->queue_first = 0;
+	}
+	lane->queue = world_grow(world, lane->queue, &lane->queue_capacity,
+	    lane->queue_first + lane->queue_count + 1, sizeof *lane->queue);
+	lane->queue[lane->queue_first + lane->queue_count++] = *record;
+	producer->outstanding++;
+	if (!lane->broken)
+		flush_later(world, lane, world_below(world, world->plan.kafka_us / 2 + 1));
+}
+
+bool producer_is_broken(const struct wire_producer *producer)
+{
+	return producer->fatal;
+}
+
+void producer_spoil(struct wire_producer *producer)
+{
+	producer->fatal = true;
+}
+
+/* --- topics and faults ------------------------------------------------------------------------ */
+
+/* Brokers tell an older state for a while; with faults, a topic is not found now and then. */
+int32_t kafka_count(struct world *world, int index)
+{
+	const struct topic_of_kafka *topic = &world->kafka.topics[index];
+	bool flickers = world_has_faults(world) && world->plan.kafka_faults;
+	if (!topic->exists || (flickers && world_chance(world, 20000)))
+		return 0;
+	if (world->now - topic->changed_us < 500 * MS && world_chance(world, 500000))
+		return topic->count_before;
+	return topic->count;
+}
+
+void kafka_break(struct world *world)
+{
+	struct process *process = &world->processes[world_below(world, world->plan.processes)];
+	if (!process->running || !process->producer || process->producer->fatal)
+		return;
+	for (int t = 0; t < TOPICS; t++) {
+		for (int p = 0; p < PARTITIONS; p++) {
+			struct lane *lane = &process->producer->lanes[t][p];
+			if (lane->batch_count && world_chance(world, 600000))
+				lane_breaks(world, lane);
+		}
+	}
+}
+
+void kafka_outage(struct world *world)
+{
+	int64_t until = world->now + world_delay(world, 300 * MS);
+	bool all = world_chance(world, 400000);
+	world_trace(world, "brokers away for %lld ms", (long long)(until - world->now) / MS);
+	for (int t = 0; t < TOPICS; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			if (all || world_chance(world, 500000))
+				world->kafka.topics[t].partitions[p].down_until = until;
+}
+
+void kafka_end_faults(struct world *world)
+{
+	for (int t = 0; t < TOPICS; t++) {
+		world->kafka.topics[t].exists = true;
+		for (int p = 0; p < PARTITIONS; p++)
+			world->kafka.topics[t].partitions[p].down_until = 0;
+	}
+}
+
+static void topic_appears(struct world *world, void *object, int64_t number)
+{
+	struct topic_of_kafka *topic = object;
+	(void)number;
+	topic->exists = true;
+	world_trace(world, "a topic appears");
+}
+
+static void topic_grows(struct world *world, void *object, int64_t number)
+{
+	struct topic_of_kafka *topic = object;
+	(void)number;
+	if (topic->count >= PARTITIONS)
+		return;
+	topic->count_before = topic->count;
+	topic->count += (int32_t)world_between(world, 1, PARTITIONS - topic->count < 2
+		? PARTITIONS - topic->count : 2);
+	topic->changed_us = world->now;
+	world_trace(world, "a topic has %d partitions now", topic->count);
+}
+
+void kafka_start(struct world *world)
+{
+	const struct plan *plan = &world->plan;
+	for (int t = 0; t < TOPICS; t++) {
+		struct topic_of_kafka *topic = &world->kafka.topics[t];
+		topic->count = topic->count_before = (int32_t)world_between(world, 1, 4);
+		topic->changed_us = -1000 * MS;
+		topic->exists = !plan->late_topics || world_chance(world, 500000);
+		if (!topic->exists)
+			world_after(world, world_below(world, plan->end_us), topic_appears, topic, 0);
+		for (int i = 0; plan->growing_topics && i < 2; i++)
+			world_after(world, world_below(world, plan->end_us), topic_grows, topic, 0);
+	}
+}

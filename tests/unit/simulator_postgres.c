@@ -1,0 +1,839 @@
+/*
+ * The database of the simulator: writers, row locks on keys, xids, ids from a sequence, snapshots; the
+ * log with take and tick in the steps of sql/migrations/0003_log.sql. A statement of a relay runs in
+ * three steps, each at its own time: it looks, it inserts (and has an xid from then on), it commits.
+ */
+#include <string.h>
+#include "simulator_world.h"
+
+/* --- transactions and snapshots ----------------------------------------------------------- */
+
+bool snapshot_sees(const struct snapshot *snapshot, int64_t xid)
+{
+	if (xid >= snapshot->xmax)
+		return false;
+	for (int i = 0; xid >= snapshot->xmin && i < snapshot->count; i++)
+		if (snapshot->xip[i] == xid)
+			return false;
+	return true;
+}
+
+static bool snapshot_equal(const struct snapshot *a, const struct snapshot *b)
+{
+	return a->xmin == b->xmin && a->xmax == b->xmax && a->count == b->count &&
+	    memcmp(a->xip, b->xip, (size_t)a->count * sizeof *a->xip) == 0;
+}
+
+/* `cut`: no xid from there on counts as seen; 0: a real snapshot. */
+static struct snapshot *snapshot_now(struct world *world, int64_t cut)
+{
+	const struct database *database = &world->database;
+	int count = 0;
+	for (struct transaction *t = database->running; t; t = t->next_running)
+		count++;
+	struct snapshot *snapshot =
+	    world_allocate(world, sizeof *snapshot + (size_t)count * sizeof *snapshot->xip);
+	snapshot->xmin = snapshot->xmax = cut ? cut : database->next_xid;
+	for (struct transaction *t = database->running; t; t = t->next_running) {
+		if (t->xid >= snapshot->xmax)
+			continue;
+		snapshot->xip[snapshot->count++] = t->xid;
+		if (t->xid < snapshot->xmin)
+			snapshot->xmin = t->xid;
+	}
+	return snapshot;
+}
+
+static void assign_xid(struct world *world, struct transaction *transaction)
+{
+	struct database *database = &world->database;
+	if (transaction->xid)
+		return;
+	transaction->xid = database->next_xid++;
+	transaction->next_running = database->running;
+	database->running = transaction;
+}
+
+static void end_transaction(struct world *world, struct transaction *transaction,
+    enum transaction_state state)
+{
+	struct transaction **at = &world->database.running;
+	while (*at && *at != transaction)
+		at = &(*at)->next_running;
+	if (*at)
+		*at = transaction->next_running;
+	transaction->state = state;
+}
+
+bool row_is_committed(const struct row *row)
+{
+	return row && row->transaction->state == COMMITTED && !row->undone && !row->lost;
+}
+
+/* --- writers -------------------------------------------------------------------------------- */
+
+static void writer_begin(struct world *world, void *object, int64_t generation);
+static void writer_step(struct world *world, void *object, int64_t generation);
+
+static void add(struct writer *writer, enum operation_kind kind, int64_t number)
+{
+	if (writer->length < OPERATIONS - 1)
+		writer->script[writer->length++] = (struct operation){kind, number};
+}
+
+static void add_rows(struct world *world, struct writer *writer, int key, int64_t most)
+{
+	for (int64_t i = world_between(world, 1, most); i > 0; i--)
+		add(writer, INSERT, key);
+}
+
+/* Keys are locked in ascending order: no deadlocks. */
+static void write_script(struct world *world, struct writer *writer, bool stays_open)
+{
+	bool huge = world_chance(world, 15000);
+	writer->length = writer->at = 0;
+	writer->drawn_id = 0;
+	if (stays_open || world_chance(world, 250000))
+		add(writer, ASSIGN_XID, 0);
+	if (world_chance(world, 200000))
+		add_rows(world, writer, -1, 2);
+	if (stays_open) {
+		add_rows(world, writer, -1, 2);
+		return;
+	}
+	if (world_chance(world, 60000))
+		add(writer, SLEEP, world_between(world, 5 * MS, 1500 * MS));
+	int64_t groups = world_between(world, 0, huge ? 6 : 3);
+	for (int key = 0; groups > 0 && key < world->plan.keys; key++) {
+		if (!world_chance(world, 1000000 * groups / (world->plan.keys - key)))
+			continue;
+		groups--;
+		add(writer, LOCK, key);
+		add_rows(world, writer, key, huge ? 30 : 3);
+		if (world_chance(world, 80000))
+			add(writer, UNDO, world_between(world, 1, 2));
+		if (world_chance(world, 30000))
+			add(writer, SLEEP, world_between(world, 1 * MS, 400 * MS));
+	}
+	if (world_chance(world, 50000))
+		add_rows(world, writer, -1, huge ? 40 : 3);
+	add(writer, world_chance(world, 120000) ? ROLLBACK : COMMIT, 0);
+}
+
+static void writer_goes_on(struct world *world, struct writer *writer, int64_t delay)
+{
+	world_after(world, delay, writer_step, writer, writer->generation);
+}
+
+static void writer_begin(struct world *world, void *object, int64_t generation)
+{
+	struct writer *writer = object;
+	bool stays_open = writer == world->database.long_writer;
+	if (generation != writer->generation || world->phase != BUSY)
+		return;
+	if (!world->database.up) {
+		world_after(world, 20 * MS, writer_begin, writer, generation);
+		return;
+	}
+	writer->transaction = world_allocate(world, sizeof *writer->transaction);
+	write_script(world, writer, stays_open);
+	writer_goes_on(world, writer, 0);
+}
+
+static void release_locks(struct world *world, struct writer *writer)
+{
+	for (int i = 0; i < KEYS; i++) {
+		struct key *key = &world->database.keys[i];
+		if (key->holder != writer)
+			continue;
+		key->holder = key->waiting;
+		if (!key->holder)
+			continue;
+		key->waiting = key->holder->next_waiting;
+		key->holder->next_waiting = NULL;
+		writer_goes_on(world, key->holder, world_delay(world, world->plan.database_us / 8));
+	}
+}
+
+/* What is wrong with a row is drawn with it. */
+static void insert_row(struct world *world, struct writer *writer, int key)
+{
+	struct database *database = &world->database;
+	struct transaction *transaction = writer->transaction;
+	struct row *row = world_allocate(world, sizeof *row);
+	row->id = writer->drawn_id;
+	row->transaction = transaction;
+	row->key = key;
+	row->topic = key >= 0 ? key % world->plan.topics : (int)world_below(world, world->plan.topics);
+	row->partition = key < 0 && world_chance(world, 200000) ? 0 : -1;
+	row->bytes = (int)world_between(world, 40, world->plan.row_bytes);
+	row->refused = world->plan.poison && world_chance(world, 12000);
+	row->unsendable = world->plan.poison && world_chance(world, 2000);
+	database->rows = world_grow(world, database->rows, &database->row_capacity, row->id + 1,
+	    sizeof *database->rows);
+	database->rows[row->id] = row;
+	if (transaction->last_row)
+		transaction->last_row->next = row;
+	else
+		transaction->rows = row;
+	transaction->last_row = row;
+	writer->drawn_id = 0;
+}
+
+static void undo_rows(struct transaction *transaction, int64_t count)
+{
+	int64_t total = 0;
+	for (struct row *row = transaction->rows; row; row = row->next)
+		total++;
+	for (struct row *row = transaction->rows; row; row = row->next)
+		if (total-- <= count)
+			row->undone = true;
+}
+
+static void commit_rows(struct world *world, struct transaction *transaction)
+{
+	struct database *database = &world->database;
+	for (struct row *row = transaction->rows; row; row = row->next) {
+		if (row->undone)
+			continue;
+		row->committed_us = world->now;
+		if (row->key >= 0)
+			row->place = database->keys[row->key].committed++;
+		database->history = world_grow(world, database->history,
+		    &database->history_capacity, database->history_count + 1,
+		    sizeof *database->history);
+		database->history[database->history_count++] = row;
+		world->committed++;
+		world_trace(world, "row %lld of key %d committed, xid %lld", (long long)row->id,
+		    row->key, (long long)transaction->xid);
+	}
+	transaction->order = database->commits++;
+}
+
+static void writer_ends(struct world *world, struct writer *writer, bool commits)
+{
+	struct transaction *transaction = writer->transaction;
+	end_transaction(world, transaction, commits ? COMMITTED : ABORTED);
+	if (commits)
+		commit_rows(world, transaction);
+	writer->transaction = NULL;
+	release_locks(world, writer);
+	world_after(world, world_delay(world, world->plan.think_us), writer_begin, writer,
+	    writer->generation);
+}
+
+/* True: the lock is there. Otherwise the writer is woken by whoever holds it. */
+static bool lock_key(struct world *world, struct writer *writer, struct key *key)
+{
+	if (world_chance(world, 500000))
+		assign_xid(world, writer->transaction);
+	if (key->holder && key->holder != writer) {
+		struct writer **at = &key->waiting;
+		while (*at)
+			at = &(*at)->next_waiting;
+		*at = writer;
+		writer->next_waiting = NULL;
+		return false;
+	}
+	key->holder = writer;
+	assign_xid(world, writer->transaction);
+	return true;
+}
+
+static void writer_step(struct world *world, void *object, int64_t generation)
+{
+	struct writer *writer = object;
+	struct transaction *transaction = writer->transaction;
+	int64_t delay = world_delay(world, world->plan.database_us / 4);
+	if (generation != writer->generation || writer->at >= writer->length)
+		return;
+	const struct operation *operation = &writer->script[writer->at];
+	switch (operation->kind) {
+	case ASSIGN_XID:
+		assign_xid(world, transaction);
+		break;
+	case LOCK:
+		if (!lock_key(world, writer, &world->database.keys[operation->number]))
+			return;
+		break;
+	case INSERT:
+		if (!writer->drawn_id) {
+			writer->drawn_id = ++world->database.last_id;
+			/* the id is drawn before the xid is, and others come between */
+			if (!transaction->xid && world_chance(world, 500000)) {
+				writer_goes_on(world, writer, delay);
+				return;
+			}
+		}
+		assign_xid(world, transaction);
+		insert_row(world, writer, (int)operation->number);
+		break;
+	case UNDO:
+		undo_rows(transaction, operation->number);
+		break;
+	case SLEEP:
+		delay = world->phase == BUSY ? operation->number : 0;
+		break;
+	case COMMIT:
+	case ROLLBACK:
+		writer_ends(world, writer, operation->kind == COMMIT);
+		return;
+	}
+	writer->at++;
+	writer_goes_on(world, writer, delay);
+}
+
+void database_end_long_transaction(struct world *world)
+{
+	struct writer *writer = world->database.long_writer;
+	world->database.long_writer = NULL;
+	if (writer && writer->transaction)
+		writer_ends(world, writer, true);
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* The rows of a window by its boundaries, as the functions in SQL select them. */
+static bool window_has(const struct world *world, const struct row *row,
+    const struct snapshot *before, const struct snapshot *upto)
+{
+	int64_t xid = row->transaction->xid;
+	if (!row_is_committed(row))
+		return false;
+	switch (world->options.reader) {
+	case READER_BEYOND_LAST_ID:
+		return row->id > before->last_id && snapshot_sees(upto, xid);
+	case READER_BARRIER_BY_XID:
+	case READER_BARRIER_BY_ID:
+		return xid >= before->xmin && xid < upto->xmin;
+	default:
+		break;
+	}
+	if (xid >= before->xmax)
+		return snapshot_sees(upto, xid);
+	return !snapshot_sees(before, xid) && snapshot_sees(upto, xid);
+}
+
+static bool comes_before(const struct world *world, const struct row *a, const struct row *b)
+{
+	bool by_xid = world->options.reader == READER_BARRIER_BY_XID ||
+	    world->options.reader == READER_WINDOWS_BY_XID;
+	if (by_xid && a->transaction->xid != b->transaction->xid)
+		return a->transaction->xid < b->transaction->xid;
+	return a->id < b->id;
+}
+
+/* Insertion into the sorted answer: windows are small here, and mostly sorted already. */
+static void answer_row(struct world *world, struct request *request, struct row *row, int64_t limit)
+{
+	int at = request->row_count;
+	while (at > 0 && comes_before(world, row, request->rows[at - 1]))
+		at--;
+	if (at >= limit)
+		return;
+	if (request->row_count == limit)
+		request->row_count--;
+	for (int i = request->row_count; i > at; i--)
+		request->rows[i] = request->rows[i - 1];
+	request->rows[at] = row;
+	request->row_count++;
+}
+
+static void read_window(struct world *world, struct request *request,
+    const struct snapshot *before, const struct snapshot *upto, int64_t after_id, int64_t limit)
+{
+	const struct database *database = &world->database;
+	const struct row *after = after_id ? database->rows[after_id] : NULL;
+	if (limit > database->last_id)
+		limit = database->last_id;
+	request->rows = world_allocate(world, (size_t)(limit + 1) * sizeof *request->rows);
+	request->row_count = 0;
+	for (int64_t id = 1; id <= database->last_id && id < database->row_capacity; id++) {
+		struct row *row = database->rows[id];
+		if (row && window_has(world, row, before, upto) &&
+		    (!after || comes_before(world, after, row)))
+			answer_row(world, request, row, limit);
+	}
+}
+
+static struct log_row *log_row_at(const struct world *world, int64_t n)
+{
+	return n >= 0 && n < world->database.log_capacity ? world->database.log[n] : NULL;
+}
+
+static struct log_row *committed_log_row(const struct world *world, int64_t n, int64_t nonce)
+{
+	struct log_row *row = log_row_at(world, n);
+	if (!row || row->transaction->state != COMMITTED)
+		return NULL;
+	return row->nonce == nonce || world->options.reader == READER_UNFENCED ? row : NULL;
+}
+
+int64_t database_tick_of(const struct world *world, const struct row *row)
+{
+	for (int64_t n = 0; n <= world->database.newest->n; n++) {
+		const struct log_row *log = log_row_at(world, n);
+		for (int i = 1; log && i < log->tick_count; i++)
+			if (snapshot_sees(log->ticks[i], row->transaction->xid))
+				return log->first_tick + i;
+	}
+	return 0;
+}
+
+/* --- the statements of the relays ------------------------------------------------------------ */
+
+static void request_arrives_back(struct world *world, void *object, int64_t number)
+{
+	struct request *request = object;
+	struct session *session = request->session;
+	(void)number;
+	if (request->session_generation != session->generation)
+		return;
+	session->answer = request;
+	session->fed = 0;
+	session->cut_at = -1;
+	if (request->kind == ASK_PAGE && world_has_faults(world) && world->plan.database_faults &&
+	    world_chance(world, 30000))
+		session->cut_at = (int)world_below(world, request->row_count + 1);
+	relay_wake(world, session->process);
+}
+
+static void answer(struct world *world, struct request *request)
+{
+	int64_t delay = world_delay(world, world->plan.database_us / 4);
+	if (world_has_faults(world) && world->plan.database_faults && world_chance(world, 2000))
+		delay += world_below(world, 2 * world->plan.stream.lease_ms * MS);
+	world_after(world, delay, request_arrives_back, request, 0);
+}
+
+static void fail_request(struct world *world, struct request *request, bool conflict)
+{
+	request->failed = true;
+	request->conflict = conflict;
+	answer(world, request);
+}
+
+static bool server_is_gone(const struct world *world, const struct request *request)
+{
+	return !world->database.up || request->server_generation != world->database.generation;
+}
+
+static void statement_commits(struct world *world, void *object, int64_t number)
+{
+	struct request *request = object;
+	struct database *database = &world->database;
+	(void)number;
+	if (server_is_gone(world, request))
+		return;
+	struct log_row *row = request->row;
+	end_transaction(world, row->transaction, COMMITTED);
+	if (row->n != database->newest->n + 1 && world->options.reader != READER_UNFENCED)
+		world_fail(world, "log row %lld follows %lld", (long long)row->n,
+		    (long long)database->newest->n);
+	if (request->kind == ASK_TAKE && !request->previous->released)
+		world->result.disturbances++;
+	row->transaction->order = database->commits++;
+	database->newest = row;
+	world_trace(world, "log row %lld of owner %d: first tick %lld, %d open, acked %lld%s",
+	    (long long)row->n, row->owner, (long long)row->first_tick, row->tick_count - 1,
+	    (long long)row->acked_id, request->opens ? ", opened" : "");
+	answer(world, request);
+}
+
+static void make_log_row(struct world *world, struct request *request, struct log_row *row)
+{
+	const struct log_row *previous = request->previous;
+	const struct stream_tick *tick = &request->tick;
+	row->n = request->n;
+	row->nonce = tick->new_nonce;
+	row->owner = request->owner;
+	row->timeline = world->database.timeline;
+	row->lease_until = world->now + tick->lease_ms * MS;
+	row->released = tick->lease_ms == 0;
+	row->epoch = previous->epoch;
+	row->first_tick = previous->first_tick;
+	row->acked_id = previous->acked_id;
+	row->destinations = previous->destinations;
+	int closed = request->kind == ASK_TICK ? tick->closed : 0;
+	row->tick_count = previous->tick_count - closed;
+	if (row->tick_count < 1) {
+		world_fail(world, "%d windows closed, only %d are open", closed,
+		    previous->tick_count - 1);
+		row->tick_count = 1;
+	}
+	memcpy(row->ticks, &previous->ticks[previous->tick_count - row->tick_count],
+	    (size_t)row->tick_count * sizeof *row->ticks);
+	if (request->kind == ASK_TAKE) {
+		if (previous->timeline != row->timeline)
+			row->epoch = tick->fresh_epoch;
+		return;
+	}
+	row->owner = previous->owner;
+	row->epoch = tick->new_epoch ? tick->fresh_epoch : previous->epoch;
+	row->first_tick += closed;
+	row->acked_id = tick->acked_id;
+	for (int t = 0; t < TOPICS; t++) {
+		if (request->touched.count[t])
+			row->destinations.count[t] = request->touched.count[t];
+		for (int p = 0; p < PARTITIONS; p++)
+			if (request->touched.offset[t][p] >= 0)
+				row->destinations.offset[t][p] = request->touched.offset[t][p];
+	}
+	if (request->opens && row->tick_count < TICKS_A_ROW)
+		row->ticks[row->tick_count++] = request->snapshot;
+}
+
+static void look_for_window(struct world *world, struct request *request);
+
+static void statement_inserts(struct world *world, void *object, int64_t number)
+{
+	struct request *request = object;
+	struct database *database = &world->database;
+	if (server_is_gone(world, request))
+		return;
+	if (!request->row) {
+		request->row = world_allocate(world, sizeof *request->row);
+		request->row->transaction = world_allocate(world, sizeof(struct transaction));
+		assign_xid(world, request->row->transaction);
+	}
+	if (request->kind == ASK_TICK && world->options.reader == READER_TICK_TOO_LATE && !number)
+		look_for_window(world, request);
+	struct log_row *there = log_row_at(world, request->n);
+	if (there && there->transaction->state == RUNNING) { /* waits for its end */
+		world_after(world, 1 * MS, statement_inserts, request, 1);
+		return;
+	}
+	bool taken = there && there->transaction->state == COMMITTED &&
+	    world->options.reader != READER_UNFENCED;
+	bool fails = world->plan.database_faults && world_has_faults(world) &&
+	    world_chance(world, 5000);
+	if (taken || fails) {
+		end_transaction(world, request->row->transaction, ABORTED);
+		fail_request(world, request, taken);
+		return;
+	}
+	make_log_row(world, request, request->row);
+	database->log = world_grow(world, database->log, &database->log_capacity, request->n + 1,
+	    sizeof *database->log);
+	database->log[request->n] = request->row;
+	if (request->opens && !request->pages)
+		read_window(world, request, request->previous->ticks[request->previous->tick_count - 1],
+		    request->snapshot, 0, request->tick.max_rows);
+	world_after(world, world_delay(world, world->plan.database_us / 4), statement_commits,
+	    request, 0);
+}
+
+static void take_begins(struct world *world, struct request *request)
+{
+	const struct log_row *newest = world->database.newest;
+	if (newest->lease_until > world->now && newest->owner != request->owner) {
+		request->wait_ms = (newest->lease_until - world->now + MS - 1) / MS;
+		answer(world, request);
+		return;
+	}
+	request->previous = newest;
+	request->n = newest->n + 1;
+	request->taken = true;
+	request->destinations = newest->destinations;
+	request->take = (struct stream_taken){
+	    .n = request->n,
+	    .epoch = newest->timeline == world->database.timeline ? newest->epoch
+								  : request->tick.fresh_epoch,
+	    .first_tick = newest->first_tick,
+	    .acked_id = newest->acked_id,
+	    .windows = newest->tick_count - 1,
+	};
+	statement_inserts(world, request, 0);
+}
+
+/* Does a transaction that is far behind the tick, and became visible only now, hold a row? */
+static bool is_late(const struct world *world, const struct request *request,
+    const struct snapshot *before)
+{
+	for (int i = 0; i < request->row_count; i++) {
+		int64_t xid = request->rows[i]->transaction->xid;
+		if (xid < before->xmax && request->snapshot->xmax - xid > world->plan.far_xids)
+			return true;
+	}
+	return false;
+}
+
+static void look_for_window(struct world *world, struct request *request)
+{
+	const struct log_row *previous = request->previous;
+	const struct snapshot *before = previous->ticks[previous->tick_count - 1];
+	int64_t cut = 0, bytes = 0;
+	if (world->options.reader == READER_WINDOWS_CUT && world->database.next_xid > before->xmax)
+		cut = world_between(world, before->xmax, world->database.next_xid);
+	struct snapshot *now = snapshot_now(world, cut);
+	request->snapshot = now;
+	request->looked_us = world->now;
+	request->opens = false;
+	now->last_id = before->last_id;
+	if (!request->tick.may_open || snapshot_equal(now, before) ||
+	    (request->last_seen && snapshot_equal(now, request->last_seen)))
+		return;
+	read_window(world, request, before, now, 0, request->tick.max_rows + 1);
+	for (int i = 0; i < request->row_count; i++) {
+		bytes += request->rows[i]->bytes;
+		if (now->last_id < request->rows[i]->id)
+			now->last_id = request->rows[i]->id;
+	}
+	request->opens = request->row_count > 0;
+	request->pages = request->row_count > request->tick.max_rows ||
+	    bytes > request->tick.max_bytes || is_late(world, request, before);
+	if (request->pages && world->options.reader == READER_BEYOND_LAST_ID)
+		now->last_id = world->database.last_id;
+}
+
+static void tick_begins(struct world *world, struct request *request)
+{
+	const struct stream_tick *tick = &request->tick;
+	request->previous = committed_log_row(world, tick->n, tick->nonce);
+	bool history_is_ours = request->previous &&
+	    (request->previous->timeline == world->database.timeline ||
+		world->options.reader == READER_UNFENCED);
+	if (!history_is_ours) {
+		request->verdict = STREAM_FENCED;
+		answer(world, request);
+		return;
+	}
+	look_for_window(world, request);
+	if (!request->opens && !tick->must_write) {
+		request->verdict = STREAM_IDLE;
+		answer(world, request);
+		return;
+	}
+	request->n = tick->n + 1;
+	request->verdict = !request->opens ? STREAM_NOTED
+	    : request->pages               ? STREAM_PAGES
+					   : STREAM_ROWS;
+	world_after(world, world_delay(world, world->plan.database_us / 8), statement_inserts,
+	    request, 0);
+}
+
+static void page_begins(struct world *world, struct request *request)
+{
+	const struct stream_page *page = &request->page;
+	const struct log_row *row = committed_log_row(world, page->n, page->nonce);
+	if (!row) {
+		fail_request(world, request, false);
+		return;
+	}
+	int64_t i = page->tick - row->first_tick;
+	if (i < 1 || i >= row->tick_count) {
+		world_fail(world, "page of tick %lld, log row %lld has %lld to %lld",
+		    (long long)page->tick, (long long)row->n, (long long)row->first_tick + 1,
+		    (long long)row->first_tick + row->tick_count - 1);
+		return;
+	}
+	read_window(world, request, row->ticks[i - 1], row->ticks[i], page->after_id, page->rows);
+	answer(world, request);
+}
+
+static void statement_begins(struct world *world, void *object, int64_t number)
+{
+	struct request *request = object;
+	const struct log_row *newest = world->database.newest;
+	(void)number;
+	if (server_is_gone(world, request) || request->dropped)
+		return;
+	request->begun = true;
+	switch (request->kind) {
+	case ASK_TAKE:
+		take_begins(world, request);
+		break;
+	case ASK_TICK:
+		tick_begins(world, request);
+		break;
+	case ASK_PAGE:
+		page_begins(world, request);
+		break;
+	case ASK_NEWEST:
+		request->n = newest->n;
+		request->nonce = newest->nonce;
+		request->windows = newest->tick_count - 1;
+		answer(world, request);
+		break;
+	}
+}
+
+void database_send(struct world *world, struct session *session, struct request *request)
+{
+	request->session = session;
+	request->session_generation = session->generation;
+	request->server_generation = world->database.generation;
+	request->owner = session->process->owner;
+	session->under_way = request;
+	world_after(world, world_delay(world, world->plan.database_us / 4), statement_begins, request,
+	    0);
+}
+
+/* --- sessions -------------------------------------------------------------------------------- */
+
+static void session_opens(struct world *world, void *object, int64_t generation)
+{
+	struct session *session = object;
+	if (generation != session->generation || !session->process->running)
+		return;
+	if (!world->database.up) {
+		world_after(world, 30 * MS, session_opens, session, generation);
+		return;
+	}
+	session->up = true;
+	relay_wake(world, session->process);
+}
+
+void session_open(struct world *world, struct session *session)
+{
+	world_after(world, world_delay(world, 2 * MS), session_opens, session, session->generation);
+}
+
+/* A statement on its way may still be carried out. */
+void session_break(struct world *world, struct session *session)
+{
+	struct request *request = session->under_way;
+	session->generation++;
+	session->up = false;
+	session->lost |= request != NULL;
+	session->under_way = session->answer = NULL;
+	if (request && !request->begun && world_chance(world, 500000))
+		request->dropped = true;
+	session_open(world, session);
+	relay_wake(world, session->process);
+}
+
+/* --- the server's life ------------------------------------------------------------------------ */
+
+static void server_starts(struct world *world, void *object, int64_t number)
+{
+	(void)object;
+	(void)number;
+	world->database.up = true;
+}
+
+/* Whatever is not committed is gone; everybody is disconnected. */
+static void server_ends(struct world *world)
+{
+	struct database *database = &world->database;
+	database->up = false;
+	database->generation++;
+	while (database->running)
+		end_transaction(world, database->running, ABORTED);
+	for (int i = 0; i < KEYS; i++)
+		database->keys[i].holder = database->keys[i].waiting = NULL;
+	for (int i = 0; i < world->plan.writers; i++) {
+		struct writer *writer = &database->writers[i];
+		writer->generation++;
+		writer->transaction = NULL;
+		writer->next_waiting = NULL;
+		world_after(world, world_delay(world, world->plan.think_us), writer_begin, writer,
+		    writer->generation);
+	}
+	for (int64_t n = 0; n < database->log_capacity; n++)
+		if (database->log[n] && database->log[n]->transaction->state == ABORTED)
+			database->log[n] = NULL;
+	for (int i = 0; i < world->plan.processes; i++) {
+		if (!world->processes[i].running)
+			continue;
+		session_break(world, &world->processes[i].log);
+		session_break(world, &world->processes[i].read);
+	}
+	world_after(world, world_between(world, 10 * MS, 2000 * MS), server_starts, NULL, 0);
+}
+
+void database_restart(struct world *world)
+{
+	if (!world->database.up)
+		return;
+	world_trace(world, "the database restarts");
+	server_ends(world);
+}
+
+/* What committed from `cut` on never reached the standby: its xids and ids are given out again. */
+static void lose_rows(struct world *world, int64_t cut)
+{
+	struct database *database = &world->database;
+	while (database->history_count) {
+		struct row *row = database->history[database->history_count - 1];
+		if (row->transaction->order < cut)
+			break;
+		database->history_count--;
+		row->lost = true;
+		world->committed--;
+		if (row->occurrences)
+			world->published--;
+		if (row->key < 0)
+			continue;
+		struct key *key = &database->keys[row->key];
+		key->committed--;
+		if (key->published > key->committed)
+			key->published = key->committed;
+	}
+}
+
+static void lose_log_rows(struct world *world, int64_t cut)
+{
+	struct database *database = &world->database;
+	while (database->newest->transaction->order >= cut) {
+		int64_t n = database->newest->n;
+		database->log[n] = NULL;
+		database->newest = database->log[n - 1];
+		world->result.disturbances++; /* what it covered is published again */
+	}
+}
+
+void database_fail_over(struct world *world)
+{
+	struct database *database = &world->database;
+	if (!database->up)
+		return;
+	int64_t lost = world_below(world, database->commits < 12 ? database->commits + 1 : 12);
+	int64_t cut = database->commits - lost;
+	world_trace(world, "failover, the last %lld commits are lost",
+	    (long long)lost);
+	server_ends(world);
+	lose_rows(world, cut);
+	lose_log_rows(world, cut);
+	int64_t xid = 2, id = 0;
+	for (int64_t n = 0; n <= database->newest->n; n++)
+		if (database->log[n] && database->log[n]->transaction->xid > xid)
+			xid = database->log[n]->transaction->xid;
+	for (int64_t i = 0; i < database->history_count; i++) {
+		const struct row *row = database->history[i];
+		xid = row->transaction->xid > xid ? row->transaction->xid : xid;
+		id = row->id > id ? row->id : id;
+	}
+	database->next_xid = world_between(world, xid + 1, database->next_xid);
+	database->last_id = world_between(world, id, database->last_id);
+	database->timeline++;
+	world->failover_us = world->now;
+	world->result.failovers++;
+}
+
+void database_start(struct world *world)
+{
+	struct database *database = &world->database;
+	struct snapshot *nothing = world_allocate(world, sizeof *nothing);
+	nothing->xmin = nothing->xmax = 3;
+	struct log_row *first = world_allocate(world, sizeof *first);
+	*first = (struct log_row){.n = world_below(world, 3), .owner = -1, .tick_count = 1,
+	    .epoch = 1 + world_below(world, 1000), .timeline = 1, .ticks = {nothing},
+	    .released = true};
+	first->transaction = world_allocate(world, sizeof *first->transaction);
+	first->transaction->state = COMMITTED;
+	first->transaction->order = -1; /* no failover loses it */
+	memset(first->destinations.offset, -1, sizeof first->destinations.offset);
+	database->log = world_grow(world, NULL, &database->log_capacity, first->n + 1,
+	    sizeof *database->log);
+	database->log[first->n] = first;
+	database->newest = first;
+	database->up = true;
+	database->timeline = 1;
+	database->next_xid = world_between(world, 3, 1000);
+	if (world->plan.long_transaction)
+		database->long_writer = &database->writers[0];
+	for (int i = 0; i < world->plan.writers; i++)
+		world_after(world, world_delay(world, world->plan.think_us), writer_begin,
+		    &database->writers[i], 0);
+}

@@ -1,0 +1,631 @@
+/*
+ * The relays of the simulator: what outbox/publish/publisher.c and delivery.c do around a stream, with
+ * the simulated database and brokers. A process may be killed or paused between any two steps; paused
+ * between the asking and the doing, it does first what it was about to do when it wakes up.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "simulator_world.h"
+
+enum { STANDBY_POLL_MS = 250, SPINS = 50 };
+
+static int64_t now_ms(const struct world *world)
+{
+	return world->now / MS;
+}
+
+bool relay_is_paused(const struct world *world, const struct process *process)
+{
+	return world->now < process->paused_until;
+}
+
+/* --- life and death ---------------------------------------------------------------------------- */
+
+static void process_turn(struct world *world, void *object, int64_t number);
+
+static void turn_at(struct world *world, struct process *process, int64_t at)
+{
+	if (at < world->now)
+		at = world->now;
+	if (process->wake_at && process->wake_at <= at)
+		return;
+	process->wake_at = at;
+	world_after(world, at - world->now, process_turn, process, ++process->wake_number);
+}
+
+void relay_wake(struct world *world, struct process *process)
+{
+	if (process->running && !relay_is_paused(world, process))
+		turn_at(world, process, world->now + world_below(world, 100));
+}
+
+static void relay_begin(struct world *world, void *object, int64_t number)
+{
+	struct process *process = object;
+	(void)number;
+	if (process->running || world->phase >= STOPPING)
+		return;
+	struct stream_settings settings = world->plan.stream;
+	settings.seed = (uint64_t)world_between(world, 1, INT64_MAX / 2);
+	*process = (struct process){
+	    .world = world,
+	    .index = process->index,
+	    .owner = world->owners++,
+	    .running = true,
+	    .stream = stream_create(&settings),
+	    .log = {.process = process, .generation = process->log.generation + 1},
+	    .read = {.process = process, .generation = process->read.generation + 1},
+	    .wake_number = process->wake_number,
+	};
+	world_trace(world, "process %d starts as owner %d", process->index, process->owner);
+	session_open(world, &process->log);
+	session_open(world, &process->read);
+	relay_wake(world, process);
+}
+
+static void process_ends(struct world *world, struct process *process)
+{
+	process->running = false;
+	process->log.generation++;
+	process->read.generation++;
+	process->wake_number++;
+	if (process->producer)
+		producer_close(world, process->producer);
+	stream_destroy(process->stream);
+	process->stream = NULL;
+	if (world->phase < STOPPING)
+		world_after(world, world_between(world, 10 * MS, 2500 * MS), relay_begin, process, 0);
+}
+
+void relay_kill(struct world *world, struct process *process)
+{
+	if (!process->running)
+		return;
+	world_trace(world, "owner %d is killed", process->owner);
+	world->result.kills++;
+	process_ends(world, process);
+}
+
+void relay_pause(struct world *world, struct process *process, int64_t duration)
+{
+	if (!process->running || relay_is_paused(world, process))
+		return;
+	world_trace(world, "owner %d sleeps for %lld ms", process->owner, (long long)duration / MS);
+	world->result.pauses++;
+	process->paused_until = world->now + duration;
+	process->wake_at = 0;
+	turn_at(world, process, process->paused_until + world_below(world, MS));
+}
+
+void relay_stop(struct world *world, struct process *process)
+{
+	if (!process->running || process->stopping)
+		return;
+	world_trace(world, "owner %d is asked to stop", process->owner);
+	process->stopping = true;
+	stream_stop(process->stream);
+	relay_wake(world, process);
+}
+
+/* A fault between two steps; true: this turn is over. */
+static bool interrupted(struct world *world, struct process *process)
+{
+	if (!world_has_faults(world) || !world->plan.process_faults || !world_chance(world, 100))
+		return false;
+	if (world_chance(world, 500000))
+		relay_kill(world, process);
+	else
+		relay_pause(world, process,
+		    world_between(world, 1 * MS, 3 * world->plan.stream.lease_ms * MS));
+	return true;
+}
+
+void relay_start(struct world *world)
+{
+	for (int i = 0; i < world->plan.processes; i++) {
+		world->processes[i].index = i;
+		world_after(world, world_below(world, 50 * MS), relay_begin, &world->processes[i], 0);
+	}
+}
+
+/* --- rows ----------------------------------------------------------------------------------- */
+
+/* Two words that tell whether the memory is still the row's, the row itself, then key and topic. */
+static struct message message_of(struct row *row)
+{
+	char *block = xcalloc(1, 64);
+	int64_t words[3] = {row->id, ~row->id, (int64_t)(intptr_t)row};
+	struct message message = {.block = block, .id = row->id, .payload = block,
+	    .payload_length = sizeof words, .partition = row->partition, .bytes = row->bytes,
+	    .created_us = row->committed_us, .event_id = block};
+	memcpy(block, words, sizeof words);
+	if (row->key >= 0) {
+		message.key = block + sizeof words;
+		message.key_length = 2;
+		block[sizeof words] = (char)('a' + row->key % 16);
+		block[sizeof words + 1] = (char)('a' + row->key / 16);
+	}
+	message.topic = block + 32;
+	message.topic_length = (int32_t)strlen(topic_names[row->topic]);
+	memcpy(block + 32, topic_names[row->topic], (size_t)message.topic_length);
+	return message;
+}
+
+static void feed_row(struct process *process, struct row *row)
+{
+	struct message message = message_of(row);
+	stream_row(process->stream, &message);
+}
+
+/* --- the log connection -------------------------------------------------------------------------- */
+
+static int topic_index(const char *name, size_t length)
+{
+	for (int t = 0; t < TOPICS; t++)
+		if (strlen(topic_names[t]) == length && memcmp(topic_names[t], name, length) == 0)
+			return t;
+	return -1;
+}
+
+/* {"topic":[count,{"partition":offset,…}],…} as flow.c writes it. */
+static struct destinations parse_destinations(struct world *world, const char *json)
+{
+	struct destinations found = {0};
+	memset(found.offset, -1, sizeof found.offset);
+	const char *at = json;
+	while ((at = strchr(at, '"'))) {
+		const char *end = strchr(at + 1, '"');
+		int topic = end ? topic_index(at + 1, (size_t)(end - at - 1)) : -1;
+		if (topic < 0 || strncmp(end, "\":[", 3) != 0) {
+			world_fail(world, "destinations cannot be read: %s", json);
+			return found;
+		}
+		char *rest;
+		found.count[topic] = (int32_t)strtol(end + 3, &rest, 10);
+		for (at = rest; *at && *at != '}';) {
+			if (*at++ != '"')
+				continue;
+			long partition = strtol(at, &rest, 10);
+			found.offset[topic][partition] = strtoll(rest + 2, &rest, 10);
+			at = rest;
+		}
+	}
+	return found;
+}
+
+static struct request *make_request(struct world *world, struct process *process,
+    const struct stream_tick *tick)
+{
+	struct request *request = world_allocate(world, sizeof *request);
+	request->kind = tick->call == STREAM_TAKE ? ASK_TAKE
+	    : tick->call == STREAM_TICK           ? ASK_TICK
+						  : ASK_NEWEST;
+	request->tick = *tick;
+	request->last_seen = process->seen;
+	if (tick->call == STREAM_TICK)
+		request->touched = parse_destinations(world, tick->destinations);
+	return request;
+}
+
+static void take_answered(struct world *world, struct process *process,
+    const struct request *request)
+{
+	if (!request->taken) {
+		stream_not_taken(process->stream, now_ms(world),
+		    request->wait_ms < STANDBY_POLL_MS ? request->wait_ms : STANDBY_POLL_MS);
+		return;
+	}
+	const struct destinations *known = &request->destinations;
+	for (int t = 0; t < TOPICS; t++) {
+		if (!known->count[t])
+			continue;
+		stream_destination(process->stream, topic_names[t], known->count[t]);
+		for (int p = 0; p < PARTITIONS; p++)
+			if (known->offset[t][p] >= 0)
+				stream_destination_offset(process->stream, topic_names[t], p,
+				    known->offset[t][p]);
+	}
+	process->seen = NULL;
+	stream_taken(process->stream, now_ms(world), &request->take);
+	world->result.takeovers++;
+	world_trace(world, "owner %d took the shard at %lld", process->owner,
+	    (long long)request->take.n);
+}
+
+static void tick_answered(struct world *world, struct process *process,
+    const struct request *request)
+{
+	process->seen = request->verdict == STREAM_IDLE ? request->snapshot : NULL;
+	if (request->tick.may_open)
+		process->looked_us = request->looked_us;
+	if (request->tick.new_epoch && request->verdict == STREAM_NOTED)
+		world->result.epochs++;
+	stream_ticked(process->stream, now_ms(world), request->verdict);
+	if (request->verdict != STREAM_ROWS)
+		return;
+	for (int i = 0; i < request->row_count; i++)
+		feed_row(process, request->rows[i]);
+	stream_rows_end(process->stream, now_ms(world));
+}
+
+static void log_answered(struct world *world, struct process *process)
+{
+	const struct request *request = process->log.answer;
+	process->log.answer = process->log.under_way = NULL;
+	if (request->failed && request->conflict && request->kind == ASK_TICK)
+		stream_ticked(process->stream, now_ms(world), STREAM_FENCED);
+	else if (request->failed)
+		stream_log_failed(process->stream, now_ms(world), false);
+	else if (request->kind == ASK_TAKE)
+		take_answered(world, process, request);
+	else if (request->kind == ASK_TICK)
+		tick_answered(world, process, request);
+	else
+		stream_newest(process->stream, now_ms(world), request->n, request->nonce,
+		    request->windows);
+}
+
+/* True: something happened. */
+static bool step_log(struct world *world, struct process *process)
+{
+	struct session *session = &process->log;
+	bool busy = session->lost || session->answer;
+	if (session->lost) {
+		session->lost = false;
+		stream_log_failed(process->stream, now_ms(world), true);
+	}
+	if (session->answer)
+		log_answered(world, process);
+	if (!session->up || session->under_way)
+		return busy;
+	const struct stream_tick tick = stream_log_call(process->stream, now_ms(world));
+	if (tick.call == STREAM_NONE)
+		return busy;
+	process->held_call = make_request(world, process, &tick);
+	return true;
+}
+
+static void send_held_call(struct world *world, struct process *process)
+{
+	struct request *request = process->held_call;
+	if (!request)
+		return;
+	process->held_call = NULL;
+	if (process->log.up)
+		database_send(world, &process->log, request);
+	else
+		stream_log_failed(process->stream, now_ms(world), true);
+}
+
+/* --- the read connection -------------------------------------------------------------------------- */
+
+static void page_arrives(struct world *world, struct process *process)
+{
+	struct session *session = &process->read;
+	const struct request *request = session->answer;
+	int64_t bytes = 0;
+	int turn = (int)world_between(world, 1, 64);
+	for (int i = 0; i < session->fed; i++)
+		bytes += request->rows[i]->bytes;
+	for (; turn > 0 && session->fed < request->row_count && bytes < request->page.bytes; turn--) {
+		if (session->fed == session->cut_at) {
+			session_break(world, session);
+			return;
+		}
+		struct row *row = request->rows[session->fed++];
+		bytes += row->bytes;
+		feed_row(process, row);
+	}
+	bool cut = bytes >= request->page.bytes;
+	if (!cut && session->fed < request->row_count)
+		return;
+	session->answer = session->under_way = NULL;
+	stream_page_end(process->stream, now_ms(world),
+	    !cut && request->row_count < request->page.rows);
+}
+
+static bool step_read(struct world *world, struct process *process)
+{
+	struct session *session = &process->read;
+	bool busy = session->lost || session->answer;
+	if (session->lost) {
+		session->lost = false;
+		stream_read_failed(process->stream);
+	}
+	if (session->answer && session->answer->failed) {
+		session->answer = session->under_way = NULL;
+		stream_read_failed(process->stream);
+	}
+	if (session->answer)
+		page_arrives(world, process);
+	if (!session->up || session->under_way)
+		return busy;
+	const struct stream_page page = stream_read_call(process->stream, now_ms(world));
+	if (!page.wanted)
+		return busy;
+	struct request *request = world_allocate(world, sizeof *request);
+	request->kind = ASK_PAGE;
+	request->page = page;
+	database_send(world, session, request);
+	return true;
+}
+
+/* --- Kafka -------------------------------------------------------------------------------------- */
+
+void relay_report(struct world *world, struct process *process, const struct report *report)
+{
+	int64_t capacity = process->report_capacity;
+	process->reports = world_grow(world, process->reports, &capacity, process->report_count + 1,
+	    sizeof *process->reports);
+	process->report_capacity = (int)capacity;
+	process->reports[process->report_count++] = *report;
+	relay_wake(world, process);
+}
+
+static bool take_reports(struct world *world, struct process *process)
+{
+	int64_t turn = world_between(world, 1, 50);
+	bool busy = process->reports_taken < process->report_count;
+	for (; turn > 0 && process->reports_taken < process->report_count; turn--) {
+		const struct report *report = &process->reports[process->reports_taken++];
+		const char *error = report->delivery == STREAM_REFUSED ? "too large" : NULL;
+		world->result.refusals += report->delivery == STREAM_REFUSED;
+		if (report->delivery != STREAM_WRITTEN)
+			world_trace(world, "owner %d hears that %lld was %s", process->owner,
+			    (long long)report->sequence,
+			    report->delivery == STREAM_REFUSED ? "refused" : "not sent");
+		stream_report(process->stream, now_ms(world), report->sequence, report->delivery,
+		    report->offset, error);
+	}
+	if (process->reports_taken == process->report_count)
+		process->reports_taken = process->report_count = 0;
+	return busy;
+}
+
+static bool is_covered(const struct log_row *log, const struct row *row)
+{
+	int64_t xid = row->transaction->xid;
+	return row->lost || snapshot_sees(log->ticks[0], xid) ||
+	    (log->tick_count > 1 && row->id <= log->acked_id && snapshot_sees(log->ticks[1], xid));
+}
+
+/* What a crash right now would repeat, counted from the outside. */
+static void check_sent(struct world *world, struct process *process, struct row *row)
+{
+	const struct log_row *newest = world->database.newest;
+	int64_t kept = 0;
+	bool there = false;
+	for (int64_t i = 0; i < process->sent_count; i++) {
+		struct row *sent = process->sent[i];
+		there |= sent == row;
+		if (!is_covered(newest, sent))
+			process->sent[kept++] = sent;
+	}
+	process->sent_count = kept;
+	if (there)
+		return;
+	process->sent = world_grow(world, process->sent, &process->sent_capacity, kept + 1,
+	    sizeof *process->sent);
+	process->sent[process->sent_count++] = row;
+	if (process->sent_count > world->plan.stream.max_in_flight)
+		world_fail(world, "%lld rows given to the producer, none of them covered",
+		    (long long)process->sent_count);
+}
+
+static void hand_over(struct world *world, struct process *process)
+{
+	const struct stream_record *record = &process->held;
+	const struct message *message = &process->held_message;
+	const int64_t *words = (const int64_t *)(const void *)message->payload;
+	struct row *row = (struct row *)(intptr_t)words[2];
+	process->holds = false;
+	if (row->unsendable) {
+		stream_report(process->stream, now_ms(world), record->sequence, STREAM_UNSENDABLE, -1,
+		    "too large to be sent");
+		return;
+	}
+	if (!producer_has_room(world, process->producer)) {
+		stream_report(process->stream, now_ms(world), record->sequence, STREAM_AGAIN, -1,
+		    "the queue is full");
+		return;
+	}
+	struct wire_record wire = {
+	    .row = row,
+	    .epoch = stream_epoch(process->stream),
+	    .tick = record->tick,
+	    .id = message->id,
+	    .sequence = record->sequence,
+	    .payload = words,
+	};
+	world_trace(world, "owner %d sends row %lld as %lld to %s %d", process->owner,
+	    (long long)row->id, (long long)record->sequence, record->topic, record->partition);
+	producer_send(world, process->producer,
+	    topic_index(record->topic, strlen(record->topic)), record->partition, &wire);
+	check_sent(world, process, row);
+}
+
+static void check_ownership(struct world *world, const struct process *process)
+{
+	const struct log_row *newest = world->database.newest;
+	int64_t failed_over = world->now - world->failover_us;
+	if (newest->owner != process->owner && failed_over > world->plan.stream.lease_ms * MS)
+		world_fail(world, "owner %d sends while the shard is owner %d's", process->owner,
+		    newest->owner);
+}
+
+static bool send_records(struct world *world, struct process *process)
+{
+	int64_t turn = world_between(world, 1, 40);
+	bool busy = false;
+	while (turn-- > 0 && stream_send(process->stream, now_ms(world), &process->held)) {
+		busy = process->holds = true;
+		process->held_message = *process->held.message;
+		check_ownership(world, process);
+		if (interrupted(world, process))
+			return true;
+		hand_over(world, process);
+	}
+	if (turn < 0)
+		relay_wake(world, process);
+	return busy;
+}
+
+static void lose_producer(struct world *world, struct process *process, const char *why)
+{
+	world_trace(world, "owner %d makes its producer anew: %s", process->owner, why);
+	producer_close(world, process->producer);
+	process->producer = NULL;
+	process->producer_at = world->now + world_delay(world, 20 * MS);
+	process->abandon_at = 0;
+	process->reports_taken = process->report_count = 0;
+	world->result.producers++;
+	world->result.disturbances++;
+	stream_producer_lost(process->stream);
+}
+
+static bool step_delivery(struct world *world, struct process *process)
+{
+	if (!process->producer && world->now < process->producer_at)
+		return false;
+	if (!process->producer)
+		process->producer = producer_open(world, process);
+	bool busy = take_reports(world, process);
+	const char *verdict = stream_producer_verdict(process->stream, now_ms(world));
+	if (producer_is_broken(process->producer))
+		verdict = "it is broken";
+	if (!verdict) {
+		process->abandon_at = 0;
+		return send_records(world, process) || busy;
+	}
+	if (!process->abandon_at)
+		process->abandon_at = world->now + world_below(world, 50 * MS);
+	if (world->now >= process->abandon_at) {
+		lose_producer(world, process, verdict);
+		return true;
+	}
+	return busy;
+}
+
+/* --- the loop ------------------------------------------------------------------------------------- */
+
+static void ask_topics(struct world *world, struct process *process)
+{
+	bool ready, unready = false;
+	if (world->now < process->topics_at)
+		return;
+	for (int i = 0; stream_topic_name(process->stream, i, &ready); i++) {
+		const char *name = stream_topic_name(process->stream, i, &ready);
+		stream_topic(process->stream, name,
+		    kafka_count(world, topic_index(name, strlen(name))));
+		stream_topic_name(process->stream, i, &ready);
+		unready |= !ready;
+	}
+	process->topics_at = world->now +
+	    (unready ? world_delay(world, 20 * MS) : world_delay(world, 300 * MS));
+}
+
+/* Whoever says that nothing is left has published everything that was committed when it looked. */
+static void check_caught_up(struct world *world, const struct process *process)
+{
+	const struct database *database = &world->database;
+	for (int64_t i = 0; i < database->history_count; i++) {
+		const struct row *row = database->history[i];
+		if (row->committed_us < process->looked_us && !row->occurrences)
+			world_fail(world, "owner %d has caught up, row %lld is not published",
+			    process->owner, (long long)row->id);
+	}
+}
+
+static int64_t memory_bound(const struct plan *plan)
+{
+	return plan->stream.memory + plan->stream.memory / 4 + 2 * (plan->row_bytes + 16 * 700);
+}
+
+/* True: the process goes on. */
+static bool check_status(struct world *world, struct process *process)
+{
+	const struct stream_status status = stream_status(process->stream, now_ms(world));
+	bool owns = status.state == STREAM_OWNER || status.state == STREAM_UNSURE;
+	if (status.in_flight > world->plan.stream.max_in_flight || status.in_flight < 0)
+		world_fail(world, "%lld records in flight", (long long)status.in_flight);
+	if (status.bytes > memory_bound(&world->plan))
+		world_fail(world, "%lld bytes in memory", (long long)status.bytes);
+	if (status.state == STREAM_GONE)
+		world_fail(world, "owner %d says that the slot is gone", process->owner);
+	if (process->was_owner && status.state == STREAM_STANDBY) {
+		world_trace(world, "owner %d lost the shard", process->owner);
+		process->sent_count = 0;
+	}
+	process->was_owner = owns;
+	process->shows_refusal = status.refused;
+	if (status.caught_up && !process->was_caught_up)
+		check_caught_up(world, process);
+	process->was_caught_up = status.caught_up;
+	if (status.state != STREAM_RELEASED)
+		return true;
+	if (status.in_flight)
+		world->result.disturbances++;
+	world_trace(world, "owner %d has released the shard", process->owner);
+	process_ends(world, process);
+	return false;
+}
+
+void relay_trace(struct world *world, const struct process *process)
+{
+	const struct stream_status status = stream_status(process->stream, now_ms(world));
+	world_trace(world, "owner %d is %s, %d windows, %lld records, %lld in flight%s%s%s%s",
+	    process->owner, stream_state_names[status.state], status.windows,
+	    (long long)status.records, (long long)status.in_flight,
+	    status.refused ? ", refused on " : "", status.refused ? status.refused_topic : "",
+	    status.missing_topic ? ", missing " : "",
+	    status.missing_topic ? status.missing_topic : "");
+}
+
+static void wait_for_turn(struct world *world, struct process *process, bool busy)
+{
+	const struct session *log = &process->log;
+	bool idle = log->up && !log->under_way;
+	int64_t wait = idle ? stream_wait(process->stream, now_ms(world))
+			    : stream_wait_offline(process->stream, now_ms(world));
+	int64_t at = wait < INT64_MAX / MS ? wait * MS : INT64_MAX;
+	if (!process->producer && process->producer_at < at)
+		at = process->producer_at;
+	if (process->abandon_at && process->abandon_at < at)
+		at = process->abandon_at;
+	process->idle_turns = busy || at > world->now ? 0 : process->idle_turns + 1;
+	if (process->idle_turns > SPINS)
+		world_fail(world, "owner %d spins", process->owner);
+	if (process->topics_at < at)
+		at = process->topics_at;
+	if (busy || process->reports_taken < process->report_count || process->read.answer)
+		at = world->now;
+	turn_at(world, process, at > world->now ? at : world->now + 20);
+}
+
+static void process_turn(struct world *world, void *object, int64_t number)
+{
+	struct process *process = object;
+	if (number != process->wake_number || !process->running)
+		return;
+	process->wake_at = 0;
+	if (relay_is_paused(world, process)) {
+		turn_at(world, process, process->paused_until);
+		return;
+	}
+	if (process->holds)
+		hand_over(world, process);
+	send_held_call(world, process);
+	bool busy = step_log(world, process);
+	if (interrupted(world, process))
+		return;
+	send_held_call(world, process);
+	busy |= step_read(world, process);
+	if (interrupted(world, process))
+		return;
+	busy |= step_delivery(world, process);
+	if (!process->running || relay_is_paused(world, process))
+		return;
+	ask_topics(world, process);
+	if (check_status(world, process))
+		wait_for_turn(world, process, busy);
+}

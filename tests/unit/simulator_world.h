@@ -1,0 +1,319 @@
+#pragma once
+/* The parts of the simulator (simulator.h) as they see each other. Times are microseconds. */
+#include <stddef.h>
+#include "simulator.h"
+#include "stream.h"
+
+enum {
+	MS = 1000,
+	TOPICS = 3,
+	PARTITIONS = 8,
+	KEYS = 24,
+	WRITERS = 8,
+	PROCESSES = 3,
+	OPERATIONS = 200,
+	TICKS_A_ROW = 24,
+};
+
+struct world;
+
+/* What is drawn once for a seed. */
+struct plan {
+	int processes, topics, keys, writers;
+	struct stream_settings stream;
+	int64_t database_us, kafka_us, think_us; /* typical delays */
+	int64_t end_us;                          /* writers and faults end */
+	int64_t far_xids;                        /* a straggler beyond is read by pages */
+	int row_bytes, batch_records, requests, queue_records;
+	bool database_faults, kafka_faults, process_faults, failovers;
+	bool poison, late_topics, growing_topics, long_transaction;
+};
+
+typedef void event_function(struct world *world, void *object, int64_t number);
+
+/* --- the database --------------------------------------------------------------------------- */
+
+struct snapshot {
+	int64_t xmin, xmax;
+	int64_t last_id; /* READER_BEYOND_LAST_ID */
+	int count;
+	int64_t xip[];
+};
+
+enum transaction_state { RUNNING, COMMITTED, ABORTED };
+
+struct transaction {
+	int64_t xid;   /* 0: none yet */
+	int64_t order; /* of the commits */
+	enum transaction_state state;
+	struct row *rows, *last_row;
+	struct transaction *next_running;
+};
+
+/* A message whose xid is in one window under one epoch: where it was seen. */
+struct sighting {
+	int64_t epoch, tick;
+	struct sighting *next;
+};
+
+struct row {
+	int64_t id;
+	struct transaction *transaction;
+	struct row *next; /* of the transaction */
+	int key;          /* -1: none */
+	int topic, partition, bytes;
+	bool undone;      /* rolled back to a savepoint */
+	bool refused;     /* by the broker */
+	bool unsendable;  /* by the producer */
+	bool lost;        /* in a failover */
+	int64_t place;    /* among the committed rows of its key */
+	int64_t committed_us;
+	int occurrences;
+	struct sighting *sightings;
+};
+
+struct destinations {
+	int32_t count[TOPICS];
+	int64_t offset[TOPICS][PARTITIONS];
+};
+
+struct log_row {
+	int64_t n, epoch, nonce, first_tick, acked_id, lease_until;
+	int owner, tick_count, timeline;
+	bool released; /* by its writer */
+	const struct snapshot *ticks[TICKS_A_ROW];
+	struct destinations destinations;
+	struct transaction *transaction;
+};
+
+enum operation_kind { ASSIGN_XID, LOCK, INSERT, UNDO, SLEEP, COMMIT, ROLLBACK };
+
+struct operation {
+	enum operation_kind kind;
+	int64_t number; /* key, duration */
+};
+
+struct writer {
+	struct transaction *transaction;
+	struct operation script[OPERATIONS];
+	int length, at;
+	int64_t drawn_id; /* an id drawn for the row that is being inserted */
+	int64_t generation;
+	struct writer *next_waiting;
+};
+
+struct key {
+	struct writer *holder, *waiting;
+	int64_t committed, published;
+};
+
+struct database {
+	bool up;
+	int64_t generation; /* of the server process */
+	int timeline;
+	int64_t next_xid, last_id, commits;
+	struct transaction *running;
+	struct row **rows; /* by id */
+	int64_t row_capacity;
+	struct log_row **log; /* by n; a row under way is there as well */
+	int64_t log_capacity;
+	struct log_row *newest; /* committed */
+	struct writer writers[WRITERS];
+	struct key keys[KEYS];
+	struct row **history; /* committed rows in the order of commit */
+	int64_t history_count, history_capacity;
+	struct writer *long_writer; /* its transaction stays open until the end */
+};
+
+enum request_kind { ASK_TAKE, ASK_TICK, ASK_NEWEST, ASK_PAGE };
+
+struct session;
+
+/* A statement of a relay, and its answer. */
+struct request {
+	enum request_kind kind;
+	struct session *session;
+	int64_t session_generation, server_generation;
+	int owner;
+	struct stream_tick tick;
+	struct stream_page page;
+	struct destinations touched;
+	const struct snapshot *last_seen;
+	bool begun, dropped;
+	/* on the server */
+	const struct log_row *previous;
+	const struct snapshot *snapshot;
+	bool opens, pages;
+	struct log_row *row;
+	int64_t looked_us;
+	/* the answer */
+	bool failed, conflict;
+	enum stream_verdict verdict;
+	bool taken;
+	int64_t wait_ms;
+	struct stream_taken take;
+	struct destinations destinations;
+	int64_t n, nonce;
+	int windows;
+	struct row **rows;
+	int row_count;
+};
+
+struct session {
+	struct process *process;
+	bool up, lost;
+	int64_t generation;
+	struct request *under_way;
+	struct request *answer;
+	int fed, cut_at; /* rows of a page handed to the stream; -1 or after how many the link breaks */
+};
+
+void database_start(struct world *world);
+void database_restart(struct world *world);
+void database_fail_over(struct world *world);
+void database_send(struct world *world, struct session *session, struct request *request);
+void database_end_long_transaction(struct world *world);
+void session_open(struct world *world, struct session *session);
+void session_break(struct world *world, struct session *session);
+bool snapshot_sees(const struct snapshot *snapshot, int64_t xid);
+bool row_is_committed(const struct row *row);
+/* The number of the first tick that shows the row; 0: none yet. */
+int64_t database_tick_of(const struct world *world, const struct row *row);
+
+/* --- Kafka ---------------------------------------------------------------------------------- */
+
+struct wire_record {
+	struct row *row;
+	int64_t epoch, tick, id;
+	uint64_t sequence;
+	const int64_t *payload; /* the message's own memory, until the batch is written */
+};
+
+/* What a broker remembers of a producer on a partition. */
+struct producer_state {
+	const struct wire_producer *producer;
+	int64_t next_sequence;
+	struct producer_state *next;
+};
+
+struct watermark {
+	int64_t epoch, tick, id;
+	struct watermark *next;
+};
+
+struct partition {
+	int64_t end_offset;
+	int64_t down_until;
+	struct producer_state *producers;
+	struct watermark *watermarks;
+};
+
+struct topic_of_kafka {
+	int32_t count, count_before;
+	int64_t changed_us; /* when count took the place of count_before */
+	bool exists;
+	struct partition partitions[PARTITIONS];
+};
+
+struct kafka {
+	struct topic_of_kafka topics[TOPICS];
+};
+
+void kafka_start(struct world *world);
+void kafka_end_faults(struct world *world);
+void kafka_break(struct world *world);
+void kafka_outage(struct world *world);
+/* The count that a process is told; 0: missing. */
+int32_t kafka_count(struct world *world, int topic);
+
+struct wire_producer *producer_open(struct world *world, struct process *process);
+/* The process forgets it; what is on the wire may still arrive. */
+void producer_close(struct world *world, struct wire_producer *producer);
+bool producer_has_room(const struct world *world, const struct wire_producer *producer);
+void producer_send(struct world *world, struct wire_producer *producer, int topic, int partition,
+    const struct wire_record *record);
+bool producer_is_broken(const struct wire_producer *producer);
+void producer_spoil(struct wire_producer *producer); /* a false fatal error */
+
+struct report {
+	uint64_t sequence;
+	enum stream_delivery delivery;
+	int64_t offset;
+};
+
+/* --- the relays ------------------------------------------------------------------------------ */
+
+struct process {
+	struct world *world;
+	int index, owner;
+	bool running, stopping, shows_refusal;
+	int64_t paused_until;
+	struct stream *stream;
+	struct wire_producer *producer;
+	int64_t producer_at; /* when it may be made again */
+	int64_t abandon_at;  /* when it is given up; 0: it is in use */
+	struct session log, read;
+	struct request *held_call; /* paused between the asking and the sending */
+	struct stream_record held;
+	bool holds;                /* a record that the producer has not taken yet */
+	struct message held_message;
+	struct report *reports;
+	int report_count, report_capacity, reports_taken;
+	const struct snapshot *seen;
+	int64_t topics_at, wake_number, wake_at;
+	int64_t looked_us;
+	bool was_owner, was_caught_up;
+	int idle_turns;
+	/* rows handed to a producer by this owner and not covered by the log when last looked at */
+	struct row **sent;
+	int64_t sent_count, sent_capacity;
+};
+
+void relay_start(struct world *world);
+void relay_kill(struct world *world, struct process *process);
+void relay_pause(struct world *world, struct process *process, int64_t duration);
+void relay_stop(struct world *world, struct process *process);
+bool relay_is_paused(const struct world *world, const struct process *process);
+void relay_wake(struct world *world, struct process *process);
+void relay_trace(struct world *world, const struct process *process);
+void relay_report(struct world *world, struct process *process, const struct report *report);
+
+/* --- the world ------------------------------------------------------------------------------- */
+
+enum phase { BUSY, DRAINING, HEALED, STOPPING, DONE };
+
+struct world {
+	struct simulator_options options;
+	struct simulator_result result;
+	struct plan plan;
+	enum phase phase;
+	int64_t phase_us;
+	uint64_t random;
+	int64_t now;
+	struct event *events;
+	size_t event_count, event_capacity;
+	uint64_t event_order;
+	struct chunk *chunks;
+	struct database database;
+	struct kafka kafka;
+	struct process processes[PROCESSES];
+	int owners;
+	int64_t committed, published;
+	int64_t failover_us; /* the last one */
+};
+
+extern const char *const topic_names[TOPICS];
+
+void *world_allocate(struct world *world, size_t size); /* zeroed; freed with the world */
+void world_after(struct world *world, int64_t delay, event_function *run, void *object,
+    int64_t number);
+int64_t world_below(struct world *world, int64_t limit);
+int64_t world_between(struct world *world, int64_t low, int64_t high);
+bool world_chance(struct world *world, int64_t per_million);
+/* Around `typical`, now and then much longer. */
+int64_t world_delay(struct world *world, int64_t typical);
+bool world_has_faults(const struct world *world);
+void world_fail(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world_trace(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Grows an array of the world to hold `needed` elements, keeping its contents. */
+void *world_grow(struct world *world, void *array, int64_t *capacity, int64_t needed, size_t size);

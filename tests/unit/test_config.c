@@ -1,0 +1,547 @@
+#include "config.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char *no_environ[] = {NULL};
+
+#define ENVIRON(...) ((char *[]){__VA_ARGS__, NULL})
+
+static struct config *parse(const char *ini, char *const *environ_list)
+{
+	struct err err;
+	struct config *config = config_parse("relay.ini", ini, environ_list, &err);
+
+	if (!config)
+		fail_msg("%s", err.message);
+	return config;
+}
+
+static void assert_refused(const char *ini, char *const *environ_list, const char *message)
+{
+	struct err err;
+	struct config *config = config_parse("relay.ini", ini, environ_list, &err);
+
+	if (config)
+		fail_msg("accepted: %s", ini);
+	assert_string_equal(err.message, message);
+	assert_int_equal(err.kind, ERR_CONFIG);
+}
+
+static const char *property(const struct config_kafka *kafka, const char *name)
+{
+	for (int i = 0; i < kafka->property_count; i++)
+		if (strcmp(kafka->properties[i].name, name) == 0)
+			return kafka->properties[i].value;
+	return NULL;
+}
+
+/* A file in /tmp with that content; its name is written over the pattern. */
+static void write_file(char *pattern, const char *content)
+{
+	int fd = mkstemp(pattern);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, content, strlen(content)), strlen(content));
+	close(fd);
+}
+
+static void assert_is_default(const struct config *config)
+{
+	const struct config_slot *slot = config_find_slot(config, "main");
+	const struct config_postgres *postgres = config_find_postgres(config, "main");
+
+	assert_int_equal(config->slot_count, 1);
+	assert_int_equal(config->postgres_count, 1);
+	assert_int_equal(config->kafka_count, 1);
+	assert_non_null(slot);
+	assert_ptr_equal(slot->postgres, postgres);
+	assert_ptr_equal(slot->kafka, &config->kafka[0]);
+	assert_string_equal(postgres->dsn, "");
+	assert_string_equal(postgres->schema, "outbox");
+	assert_int_equal(postgres->partition_every_ms, 86400000);
+	assert_int_equal(postgres->partitions_ahead, 3);
+	assert_int_equal(postgres->retain_ms, 3 * 86400000);
+	assert_int_equal(postgres->retention, RETENTION_DROP);
+	assert_int_equal(postgres->upkeep_interval_ms, 60000);
+	assert_string_equal(config->kafka[0].name, "main");
+	assert_int_equal(config->kafka[0].property_count, 0);
+	assert_int_equal(slot->shards, 0);
+	assert_int_equal(slot->max_in_flight, 20000);
+	assert_int_equal(slot->memory, 24 << 20);
+	assert_int_equal(slot->lease_ms, 5000);
+	assert_int_equal(slot->poll_busy_ms, 2);
+	assert_int_equal(slot->poll_idle_ms, 50);
+	assert_int_equal(slot->ack_interval_ms, 200);
+	assert_int_equal(slot->stall_after_ms, 60000);
+	assert_int_equal(slot->timestamp, TIMESTAMP_CREATED);
+	assert_int_equal(slot->safety, SAFETY_WARN);
+	assert_string_equal(config->admin_listen, "");
+	assert_int_equal(config->log_level, LOG_LEVEL_INFO);
+	assert_int_equal(config->log_format, LOG_LOGFMT);
+}
+
+static void nothing_at_all_is_the_default_slot(void **state)
+{
+	struct config *config = parse("", no_environ);
+
+	(void)state;
+	assert_is_default(config);
+	assert_string_equal(config->slots[0].origin, "default");
+	config_destroy(config);
+}
+
+static void the_sample_is_the_defaults_also_without_its_comment_signs(void **state)
+{
+	struct text sample = {0};
+	struct config *config;
+
+	(void)state;
+	config_print_sample(&sample);
+	config = parse(sample.data, no_environ);
+	assert_is_default(config);
+	config_destroy(config);
+	/* "#key = value" is a setting, "# words" stays a comment */
+	for (char *at = sample.data; (at = strchr(at, '#')); at++)
+		if ((at == sample.data || at[-1] == '\n') && at[1] >= 'a' && at[1] <= 'z')
+			*at = ' ';
+	assert_non_null(strstr(sample.data, "\n lease = 5s\n"));
+	config = parse(sample.data, no_environ);
+	assert_is_default(config);
+	config_destroy(config);
+	text_finish(&sample);
+}
+
+static void every_key_is_read(void **state)
+{
+	struct config *config = parse("\xef\xbb\xbf; comment\n"
+				      "[postgres]\r\n"
+				      "dsn = host=/run/x dbname=shop\r\n"
+				      "schema=ob_1\n"
+				      "partition_every = 1s\npartitions_ahead = 100\n"
+				      "retain = 0\nretention = detach\nupkeep_interval = 100ms\n"
+				      "[kafka]\n"
+				      "bootstrap.servers = a:1,b:2\n"
+				      "  acks = all ; indented, with a comment\n"
+				      "[slot]\n"
+				      "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
+				      "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
+				      "stall_after = 1d\ntimestamp = publish\nsafety = strict\n"
+				      "[admin]\nlisten = 9187\n"
+				      "[log]\nlevel = error\nformat = json",
+	    no_environ);
+	const struct config_slot *slot = &config->slots[0];
+	const struct config_postgres *postgres = slot->postgres;
+
+	(void)state;
+	assert_string_equal(postgres->dsn, "host=/run/x dbname=shop");
+	assert_string_equal(postgres->schema, "ob_1");
+	assert_int_equal(postgres->partition_every_ms, 1000);
+	assert_int_equal(postgres->partitions_ahead, 100);
+	assert_int_equal(postgres->retain_ms, 0);
+	assert_int_equal(postgres->retention, RETENTION_DETACH);
+	assert_int_equal(postgres->upkeep_interval_ms, 100);
+	assert_string_equal(property(slot->kafka, "bootstrap.servers"), "a:1,b:2");
+	assert_string_equal(property(slot->kafka, "acks"), "all");
+	assert_string_equal(slot->kafka->properties[1].origin, "relay.ini:12");
+	assert_string_equal(slot->origin, "relay.ini:13");
+	assert_int_equal(slot->shards, 64);
+	assert_int_equal(slot->max_in_flight, 1);
+	assert_true(slot->memory == INT64_C(4) << 30);
+	assert_int_equal(slot->lease_ms, 3600000);
+	assert_int_equal(slot->poll_busy_ms, 0);
+	assert_int_equal(slot->poll_idle_ms, 60000);
+	assert_int_equal(slot->ack_interval_ms, 0);
+	assert_int_equal(slot->stall_after_ms, 86400000);
+	assert_int_equal(slot->timestamp, TIMESTAMP_PUBLISH);
+	assert_int_equal(slot->safety, SAFETY_STRICT);
+	assert_string_equal(config->admin_listen, "127.0.0.1:9187");
+	assert_int_equal(config->log_level, LOG_LEVEL_ERROR);
+	assert_int_equal(config->log_format, LOG_JSON);
+	config_destroy(config);
+}
+
+static void named_sections_are_found_by_their_slots(void **state)
+{
+	struct config *config = parse("[slot \"billing\"]\npostgres = b\nkafka = k.2\n"
+				      "[slot \"empty\"]\npostgres=b\nkafka=k.2\n"
+				      "[postgres \"b\"]\ndsn = service=b\n"
+				      "[kafka \"k.2\"] ; behind\nacks = all\n",
+	    no_environ);
+	const struct config_slot *slot = config_find_slot(config, "billing");
+
+	(void)state;
+	assert_int_equal(config->slot_count, 2);
+	assert_int_equal(config->postgres_count, 1);
+	assert_int_equal(config->kafka_count, 1);
+	assert_ptr_equal(slot->postgres, config_find_postgres(config, "b"));
+	assert_string_equal(slot->kafka->name, "k.2");
+	assert_null(config_find_slot(config, "main"));
+	assert_null(config_find_postgres(config, "main"));
+	config_destroy(config);
+}
+
+static void a_line_may_be_long(void **state)
+{
+	struct text ini = {0};
+	struct config *config;
+
+	(void)state;
+	text_add(&ini, "[kafka]\nbootstrap.servers = ");
+	for (int i = 0; i < 1000; i++)
+		text_addf(&ini, "broker%03d:9092,", i);
+	text_add(&ini, "\n");
+	config = parse(ini.data, no_environ);
+	assert_int_equal(strlen(property(&config->kafka[0], "bootstrap.servers")), 15000);
+	config_destroy(config);
+	for (int i = 0; i < 5000; i++)
+		text_add(&ini, "; comment, comment");
+	assert_refused(ini.data, no_environ,
+	    "relay.ini:3: the line is longer than 65534 bytes; put the value in a file and use the "
+	    "key with _file");
+	text_finish(&ini);
+}
+
+static void a_mistake_names_place_and_cure(void **state)
+{
+	static const char *const pairs[][2] = {
+	    {"\n[slot]\nlease = 5x",
+		"relay.ini:3: [slot \"main\"] lease: '5x' is not a duration; write for example 5s"},
+	    {"[slot \"x\"]\nlease = 5",
+		"relay.ini:2: [slot \"x\"] lease: '5' has no unit; write for example 5s"},
+	    {"[slot]\nlease = ",
+		"relay.ini:2: [slot \"main\"] lease: '' is not a duration; write for example 5s"},
+	    {"[slot]\nlease = -5s", "relay.ini:2: [slot \"main\"] lease: '-5s' is not a duration; "
+				    "write for example 5s"},
+	    {"[slot]\nlease = 99ms",
+		"relay.ini:2: [slot \"main\"] lease: '99ms' is out of range; write 100ms to 1h"},
+	    {"[slot]\nlease = 61m",
+		"relay.ini:2: [slot \"main\"] lease: '61m' is out of range; write 100ms to 1h"},
+	    {"[slot]\nlease = 999999999999999999d",
+		"relay.ini:2: [slot \"main\"] lease: '999999999999999999d' is out of range; "
+		"write 100ms to 1h"},
+	    {"[slot]\nlease = 99999999999999999999s",
+		"relay.ini:2: [slot \"main\"] lease: '99999999999999999999s' is out of range; "
+		"write 100ms to 1h"},
+	    {"[slot]\nlease = 0",
+		"relay.ini:2: [slot \"main\"] lease: '0' is out of range; write 100ms to 1h"},
+	    {"[slot]\nmemory = 24M", "relay.ini:2: [slot \"main\"] memory: '24M' is not a size; "
+				     "write for example 24MiB"},
+	    {"[slot]\nmemory = 5GiB",
+		"relay.ini:2: [slot \"main\"] memory: '5GiB' is out of range; write 1MiB to 4GiB"},
+	    {"[slot]\nshards = two",
+		"relay.ini:2: [slot \"main\"] shards: 'two' is not a whole number; "
+		"write for example 0"},
+	    {"[slot]\nshards = 65",
+		"relay.ini:2: [slot \"main\"] shards: '65' is out of range; write 0 to 64"},
+	    {"[slot]\nsafety = Strict",
+		"relay.ini:2: [slot \"main\"] safety: 'Strict' is not a choice; "
+		"write warn | strict"},
+	    {"[postgres]\nschema = Outbox",
+		"relay.ini:2: [postgres \"main\"] schema: 'Outbox' is not a schema name; write up "
+		"to "
+		"40 of a-z, 0-9 and _, beginning with neither a digit nor pg_"},
+	    {"[postgres]\nschema = pg_x",
+		"relay.ini:2: [postgres \"main\"] schema: 'pg_x' is not a schema name; write up to "
+		"40 of a-z, 0-9 and _, beginning with neither a digit nor pg_"},
+	    {"[admin]\nlisten = 70000",
+		"relay.ini:2: [admin] listen: '70000' is neither a port nor host:port; "
+		"write for example 127.0.0.1:9187"},
+	    {"[admin]\nlisten = ::1:80",
+		"relay.ini:2: [admin] listen: '::1:80' is neither a port nor host:port; "
+		"write for example 127.0.0.1:9187"},
+	    {"[log]\nlevle = info",
+		"relay.ini:2: [log] levle: unknown key; [log] has level, format"},
+	    {"[slots]\n",
+		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
+		"[admin], [log]"},
+	    {"[slot]\n\n[slot \"main\"]",
+		"relay.ini:3: [slot \"main\"]: duplicate section, already at relay.ini:1; "
+		"keep one of them"},
+	    {"[log]\n[log]",
+		"relay.ini:2: [log]: duplicate section, already at relay.ini:1; keep one of them"},
+	    {"[slot]\nlease=5s\nlease=5s",
+		"relay.ini:3: [slot \"main\"] lease: duplicate key, already at relay.ini:2; "
+		"keep one of them"},
+	    {"[kafka]\nacks=all\nacks=1",
+		"relay.ini:3: [kafka \"main\"] acks: duplicate key, already at relay.ini:2; "
+		"keep one of them"},
+	    {"lease = 5s",
+		"relay.ini:1: lease: a key before the first section; write [slot] or another "
+		"section above it"},
+	    {"[slot]\n = 5s", "relay.ini:2: a value without a key; write key = value"},
+	    {"[slot]\nlease", "relay.ini:2: neither a [section] nor key = value"},
+	    {"[slot]\nlease\nlaese = 3", "relay.ini:2: neither a [section] nor key = value"},
+	    {"[slot", "relay.ini:1: write a section as [slot] or [slot \"name\"]"},
+	    {"[slot main]", "relay.ini:1: write a section as [slot] or [slot \"name\"]"},
+	    {"[]", "relay.ini:1: write a section as [slot] or [slot \"name\"]"},
+	    {"[slot \"a b\"]",
+		"relay.ini:1: a section's name is 1 to 63 of a-z, A-Z, 0-9, '_', '.' and '-', in "
+		"double quotes"},
+	    {"[log \"x\"]", "relay.ini:1: [log] takes no name; write [log]"},
+	    {"[slot]\nkafka = other",
+		"relay.ini:2: [slot \"main\"] kafka: there is no [kafka \"other\"]; declare it, or "
+		"name one that is declared"},
+	    {"\n[slot]\n[postgres \"x\"]", "relay.ini:2: [slot \"main\"] postgres: there is no "
+					   "[postgres \"main\"]; declare it, "
+					   "or name one that is declared"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		assert_refused(pairs[i][0], no_environ, pairs[i][1]);
+}
+
+static void addresses_are_a_port_or_host_and_port(void **state)
+{
+	static const char *const pairs[][2] = {{"0", "127.0.0.1:0"}, {"65535", "127.0.0.1:65535"},
+	    {"0.0.0.0:9187", "0.0.0.0:9187"}, {"[::1]:80", "[::1]:80"},
+	    {"relay.local:1", "relay.local:1"}};
+	static const char *const wrong[] = {
+	    "host", "host:", ":80", "[]:80", "a b:80", "http://x:80", "x:-1", "-1", "1.5"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+		char *ini = xformat("[admin]\nlisten = %s\n", pairs[i][0]);
+		struct config *config = parse(ini, no_environ);
+		assert_string_equal(config->admin_listen, pairs[i][1]);
+		config_destroy(config);
+		free(ini);
+	}
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		char *ini = xformat("[admin]\nlisten = %s\n", wrong[i]);
+		assert_null(config_parse("relay.ini", ini, no_environ, NULL));
+		free(ini);
+	}
+}
+
+static void the_environment_is_enough(void **state)
+{
+	struct config *config = parse("",
+	    ENVIRON("PATH=/bin", "DATABASE_URL=postgres://shop",
+		"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS=localhost:9092",
+		"OUTBOX_RELAY_SLOT_POLL_IDLE=10ms", "OUTBOX_RELAY_LOG_FORMAT=json",
+		"OUTBOX_RELAY_FAULT=x:1", "OUTBOX_RELAY_FAULT_LIST=/x", "OUTBOX_RELAY_CONFIG=/y"));
+
+	(void)state;
+	assert_string_equal(config->postgres[0].dsn, "postgres://shop");
+	assert_string_equal(property(&config->kafka[0], "bootstrap.servers"), "localhost:9092");
+	assert_string_equal(
+	    config->kafka[0].properties[0].origin, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS");
+	assert_int_equal(config->slots[0].poll_idle_ms, 10);
+	assert_int_equal(config->log_format, LOG_JSON);
+	config_destroy(config);
+}
+
+static void the_environment_wins_over_the_file(void **state)
+{
+	struct config *config = parse("[slot]\nlease = 5s\n[slot \"bill-ing\"]\nlease = 5s\n"
+				      "[kafka]\nacks = 1\n[kafka \"b\"]\nacks = 1\n",
+	    ENVIRON("OUTBOX_RELAY_SLOT_LEASE=6s", "OUTBOX_RELAY_SLOT_BILL_ING_LEASE=7s",
+		"OUTBOX_RELAY_KAFKA_ACKS=all", "OUTBOX_RELAY_KAFKA_B_ACKS=-1"));
+
+	(void)state;
+	assert_int_equal(config_find_slot(config, "main")->lease_ms, 6000);
+	assert_int_equal(config_find_slot(config, "bill-ing")->lease_ms, 7000);
+	assert_string_equal(property(&config->kafka[0], "acks"), "all");
+	assert_string_equal(property(&config->kafka[1], "acks"), "-1");
+	assert_int_equal(config->kafka[1].property_count, 1);
+	config_destroy(config);
+}
+
+static void the_dsn_has_its_order_of_sources(void **state)
+{
+	static const char file[] = "[postgres]\ndsn = file\n";
+	struct config *config;
+
+	(void)state;
+	config = parse(file, ENVIRON("DATABASE_URL=url", "OUTBOX_RELAY_POSTGRES_DSN=variable"));
+	assert_string_equal(config->postgres[0].dsn, "variable");
+	config_destroy(config);
+	config = parse(file, ENVIRON("DATABASE_URL=url"));
+	assert_string_equal(config->postgres[0].dsn, "file");
+	config_destroy(config);
+	config = parse("[postgres]\ndsn =\n", ENVIRON("DATABASE_URL=url"));
+	assert_string_equal(config->postgres[0].dsn, "url");
+	config_destroy(config);
+	config = parse("[postgres \"x\"]\n[slot]\npostgres = x\n", ENVIRON("DATABASE_URL=url"));
+	assert_int_equal(config->postgres_count, 1);
+	assert_string_equal(config->postgres[0].dsn, "");
+	config_destroy(config);
+}
+
+static void a_variable_that_means_nothing_is_refused_by_name(void **state)
+{
+	(void)state;
+	assert_refused("", ENVIRON("OUTBOX_RELAY_SLOT_LAESE=5s"),
+	    "OUTBOX_RELAY_SLOT_LAESE: no setting has this variable; unset it, or correct it to "
+	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>");
+	assert_refused("", ENVIRON("OUTBOX_RELAY_LOG_MAIN_LEVEL=info"),
+	    "OUTBOX_RELAY_LOG_MAIN_LEVEL: no setting has this variable; unset it, or correct it to "
+	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>");
+	assert_refused("", ENVIRON("OUTBOX_RELAY_SLOT_LEASE=5"),
+	    "OUTBOX_RELAY_SLOT_LEASE: [slot \"main\"] lease: '5' has no unit; write for example "
+	    "5s");
+	assert_refused("[slot \"x\"]", ENVIRON("OUTBOX_RELAY_SLOT_LEASE=5s"),
+	    "OUTBOX_RELAY_SLOT_LEASE: the file declares slots, but not [slot \"main\"]; name the "
+	    "slot, as in OUTBOX_RELAY_SLOT_<NAME>_<KEY>");
+	assert_refused("[slot \"a-b\"]\n[slot \"a.b\"]", ENVIRON("OUTBOX_RELAY_SLOT_A_B_LEASE=5s"),
+	    "OUTBOX_RELAY_SLOT_A_B_LEASE: means [slot \"a-b\"] as well as [slot \"a.b\"]; rename "
+	    "one of them");
+	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_=1"), NULL));
+	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_SLOT_=1"), NULL));
+	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_KAFKA=1"), NULL));
+}
+
+static void secrets_come_from_files(void **state)
+{
+	char dsn[] = "/tmp/test_config_XXXXXX", password[] = "/tmp/test_config_XXXXXX";
+	char *ini, *directory, *variable;
+	struct config *config;
+
+	(void)state;
+	write_file(dsn, "host=db password='a ;b'\n");
+	write_file(password, "geheim\r\n");
+	ini = xformat("[postgres]\ndsn_file = %s\n[kafka]\nsasl.password_file = %s\n", dsn,
+	    password + strlen("/tmp/"));
+	directory = xformat("CREDENTIALS_DIRECTORY=/tmp");
+	config = parse(ini, ENVIRON(directory));
+	assert_string_equal(config->postgres[0].dsn, "host=db password='a ;b'");
+	assert_string_equal(property(&config->kafka[0], "sasl.password"), "geheim");
+	assert_null(property(&config->kafka[0], "sasl.password_file"));
+	config_destroy(config);
+
+	/* a variable puts the file's way of saying it aside */
+	variable = xformat("OUTBOX_RELAY_KAFKA_SASL_PASSWORD_FILE=%s", dsn);
+	config = parse("[postgres]\ndsn_file = /nowhere\n[kafka]\nsasl.password = x\n",
+	    ENVIRON("OUTBOX_RELAY_POSTGRES_DSN=d", variable));
+	assert_string_equal(config->postgres[0].dsn, "d");
+	assert_string_equal(
+	    property(&config->kafka[0], "sasl.password"), "host=db password='a ;b'");
+	assert_int_equal(config->kafka[0].property_count, 1);
+	config_destroy(config);
+	unlink(dsn);
+	unlink(password);
+	free(ini);
+	free(directory);
+	free(variable);
+}
+
+static void a_secret_is_said_once_and_must_be_there(void **state)
+{
+	(void)state;
+	assert_refused("[postgres]\ndsn = top secret\ndsn_file = /x\n", no_environ,
+	    "relay.ini:3: [postgres \"main\"] dsn_file: dsn is set as well, at relay.ini:2; keep "
+	    "one "
+	    "of them");
+	assert_refused("[kafka]\nsasl.password_file = /nonexistent/x\n", no_environ,
+	    "relay.ini:2: [kafka \"main\"] sasl.password_file: /nonexistent/x: cannot be read: No "
+	    "such file or directory");
+	assert_refused("[postgres]\ndsn_file = /\n", no_environ,
+	    "relay.ini:2: [postgres \"main\"] dsn_file: /: cannot be read: Is a directory");
+}
+
+static void a_file_is_loaded_or_named(void **state)
+{
+	char path[] = "/tmp/test_config_XXXXXX";
+	struct err err;
+	struct config *config;
+
+	(void)state;
+	write_file(path, "[slot \"x\"]\nlease = 9s\n");
+	config = config_load(path, &err);
+	assert_non_null(config);
+	assert_int_equal(config->slots[0].lease_ms, 9000);
+	config_destroy(config);
+	unlink(path);
+	assert_null(config_load("/nonexistent/relay.ini", &err));
+	assert_string_equal(
+	    err.message, "/nonexistent/relay.ini: cannot be read: No such file or directory");
+	assert_int_equal(err.kind, ERR_CONFIG);
+	config_destroy(NULL);
+}
+
+static void assert_fixed(const char *before, const char *after, const char *lines)
+{
+	struct config *running = parse(before, no_environ), *fresh = parse(after, no_environ);
+	struct text fixed = {0};
+
+	config_compare(running, fresh, &fixed);
+	assert_string_equal(text_string(&fixed), lines);
+	text_finish(&fixed);
+	config_destroy(running);
+	config_destroy(fresh);
+}
+
+static void what_may_change_changes_silently(void **state)
+{
+	(void)state;
+	assert_fixed("", "", "");
+	assert_fixed("",
+	    "[log]\nlevel = debug\nformat = json\n[slot]\npoll_busy = 1ms\npoll_idle = 9ms\n"
+	    "ack_interval = 1s\n[postgres]\nretain = 1d\nretention = detach\npartitions_ahead = 9\n"
+	    "upkeep_interval = 1s\n",
+	    "");
+}
+
+static void what_is_fixed_is_told_without_its_value(void **state)
+{
+	(void)state;
+	assert_fixed("[slot]\n", "[slot]\nshards = 2\nlease = 9s\n",
+	    "slot.main.shards: restart to apply\nslot.main.lease: restart to apply\n");
+	assert_fixed("[postgres]\ndsn = a\n", "[postgres]\ndsn = b\n",
+	    "postgres.main.dsn: restart to apply\n");
+	assert_fixed("", "[admin]\nlisten = 1\n", "admin.listen: restart to apply\n");
+	assert_fixed("[slot \"a\"]\n", "[slot \"b\"]\n",
+	    "slot.a: removed, restart to apply\nslot.b: added, restart to apply\n");
+	assert_fixed("[kafka]\nacks = all\nlinger.ms = 1\n", "[kafka]\nlinger.ms = 2\nx = y\n",
+	    "kafka.main.acks: removed, restart to apply\n"
+	    "kafka.main.linger.ms: restart to apply\n"
+	    "kafka.main.x: added, restart to apply\n");
+	assert_fixed("[kafka]\n[kafka \"b\"]\n[slot]\n",
+	    "[kafka]\n[kafka \"b\"]\n[slot]\nkafka=b\n", "slot.main.kafka: restart to apply\n");
+}
+
+static void the_reference_tells_of_every_key(void **state)
+{
+	struct text page = {0};
+
+	(void)state;
+	config_print_reference(&page);
+	assert_non_null(strstr(page.data, "\n| `lease` | 100ms to 1h | `5s` | no | "));
+	assert_non_null(strstr(page.data, "\n| `retention` | drop \\| detach | `drop` | yes | "));
+	assert_non_null(strstr(page.data, "\n| `memory` | 1MiB to 4GiB | `24MiB` | no | "));
+	assert_non_null(strstr(page.data, "\n| `listen` | host:port or port | empty | no | "));
+	assert_non_null(strstr(page.data, "\n## [kafka]\n"));
+	text_finish(&page);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(nothing_at_all_is_the_default_slot),
+	    cmocka_unit_test(the_sample_is_the_defaults_also_without_its_comment_signs),
+	    cmocka_unit_test(every_key_is_read),
+	    cmocka_unit_test(named_sections_are_found_by_their_slots),
+	    cmocka_unit_test(a_line_may_be_long),
+	    cmocka_unit_test(a_mistake_names_place_and_cure),
+	    cmocka_unit_test(addresses_are_a_port_or_host_and_port),
+	    cmocka_unit_test(the_environment_is_enough),
+	    cmocka_unit_test(the_environment_wins_over_the_file),
+	    cmocka_unit_test(the_dsn_has_its_order_of_sources),
+	    cmocka_unit_test(a_variable_that_means_nothing_is_refused_by_name),
+	    cmocka_unit_test(secrets_come_from_files),
+	    cmocka_unit_test(a_secret_is_said_once_and_must_be_there),
+	    cmocka_unit_test(a_file_is_loaded_or_named),
+	    cmocka_unit_test(what_may_change_changes_silently),
+	    cmocka_unit_test(what_is_fixed_is_told_without_its_value),
+	    cmocka_unit_test(the_reference_tells_of_every_key),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

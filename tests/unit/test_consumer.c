@@ -1,0 +1,231 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "clock.h"
+#include "consumer.h"
+#include "dev_broker.h"
+#include "producer.h"
+
+enum { WAIT_MS = 20000, PARTITIONS = 3 };
+
+static struct dev_broker *broker;
+static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
+static struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
+
+static int start_broker(void **state)
+{
+	struct err err;
+
+	(void)state;
+	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
+	broker = dev_broker_create(1, PARTITIONS, &err);
+	if (!broker)
+		return -1;
+	servers.value = (char *)dev_broker_bootstrap(broker);
+	return 0;
+}
+
+static int stop_broker(void **state)
+{
+	(void)state;
+	dev_broker_destroy(broker);
+	return 0;
+}
+
+/* `count` records, evenly over the partitions, all acknowledged. */
+static void fill(const char *topic, int count)
+{
+	struct producer_report reports[100];
+	struct err err = {0};
+	struct producer *producer = producer_create(&kafka, 1 << 20, 10000, &err);
+	struct producer_topic *handle;
+	int64_t until = clock_ms() + WAIT_MS;
+	int acknowledged = 0;
+
+	assert_non_null(producer);
+	handle = producer_topic(producer, topic, &err);
+	for (int i = 0; i < count; i++) {
+		struct producer_record record = {.topic = handle,
+		    .partition = i % PARTITIONS,
+		    .payload = "payload",
+		    .payload_length = 7};
+
+		assert_true(producer_send(producer, &record, &err));
+	}
+	while (acknowledged < count && clock_ms() < until) {
+		acknowledged += producer_poll(producer, reports, 100);
+		usleep(1000);
+	}
+	assert_int_equal(acknowledged, count);
+	producer_destroy(producer, 1000);
+}
+
+static struct consumer *open_topics(const char *const *topics)
+{
+	struct err err = {0};
+	struct consumer *consumer = consumer_create(&kafka, topics, "read_uncommitted", &err);
+
+	if (!consumer)
+		fail_msg("%s", err.message);
+	return consumer;
+}
+
+struct seen {
+	int count, stop_after;
+	int64_t next[PARTITIONS];
+};
+
+static bool see(void *context, const struct consumer_record *record)
+{
+	struct seen *seen = context;
+
+	assert_int_equal(record->offset, seen->next[record->partition]++);
+	assert_memory_equal(record->payload, "payload", 7);
+	return ++seen->count != seen->stop_after;
+}
+
+static bool read_once(struct consumer *consumer, struct seen *seen)
+{
+	struct err err = {0};
+	bool at_end = false;
+
+	if (!consumer_read(consumer, 100, see, seen, &at_end, &err))
+		fail_msg("%s", err.message);
+	return at_end;
+}
+
+static void read_to_the_end(struct consumer *consumer, struct seen *seen)
+{
+	int64_t until = clock_ms() + WAIT_MS;
+
+	while (!read_once(consumer, seen))
+		assert_true(clock_ms() < until);
+}
+
+static void every_partition_is_read_in_order_to_its_end(void **state)
+{
+	const char *topics[] = {"all", NULL};
+	struct seen seen = {0};
+	struct consumer *consumer;
+	struct err err;
+
+	(void)state;
+	assert_true(dev_broker_topic(broker, "all", 0, &err));
+	fill("all", 5000);
+	consumer = open_topics(topics);
+	read_to_the_end(consumer, &seen);
+	assert_int_equal(seen.count, 5000);
+	consumer_destroy(consumer);
+}
+
+static void an_empty_topic_is_at_its_end(void **state)
+{
+	const char *topics[] = {"empty", NULL};
+	struct seen seen = {0};
+	struct consumer *consumer;
+	struct err err;
+
+	(void)state;
+	assert_true(dev_broker_topic(broker, "empty", 0, &err));
+	consumer = open_topics(topics);
+	assert_true(read_once(consumer, &seen));
+	assert_int_equal(seen.count, 0);
+	consumer_destroy(consumer);
+}
+
+static void reading_goes_on_behind_the_end(void **state)
+{
+	const char *topics[] = {"growing", NULL};
+	int64_t until = clock_ms() + WAIT_MS;
+	struct seen seen = {0};
+	struct consumer *consumer;
+	struct err err;
+
+	(void)state;
+	assert_true(dev_broker_topic(broker, "growing", 0, &err));
+	fill("growing", 30);
+	consumer = open_topics(topics);
+	read_to_the_end(consumer, &seen);
+	fill("growing", 30);
+	while (seen.count < 60 && clock_ms() < until)
+		assert_true(read_once(consumer, &seen));
+	assert_int_equal(seen.count, 60);
+	consumer_destroy(consumer);
+}
+
+static void who_stops_early_loses_nothing(void **state)
+{
+	const char *topics[] = {"early", NULL};
+	struct seen seen = {.stop_after = 10};
+	int64_t until = clock_ms() + WAIT_MS;
+	struct consumer *consumer;
+	struct err err;
+
+	(void)state;
+	assert_true(dev_broker_topic(broker, "early", 0, &err));
+	fill("early", 300);
+	consumer = open_topics(topics);
+	while (seen.count < 10 && clock_ms() < until)
+		assert_false(read_once(consumer, &seen));
+	assert_int_equal(seen.count, 10);
+	read_to_the_end(consumer, &seen);
+	assert_int_equal(seen.count, 300);
+	consumer_destroy(consumer);
+}
+
+static void a_reader_left_in_the_middle_can_be_destroyed(void **state)
+{
+	const char *topics[] = {"all", NULL};
+	struct seen seen = {.stop_after = 1};
+	int64_t until = clock_ms() + WAIT_MS;
+	struct consumer *consumer = open_topics(topics);
+
+	(void)state;
+	while (seen.count < 1 && clock_ms() < until)
+		read_once(consumer, &seen);
+	consumer_destroy(consumer);
+	consumer_destroy(NULL);
+}
+
+static void an_unknown_isolation_is_refused(void **state)
+{
+	const char *topics[] = {"all", NULL};
+	struct err err = {0};
+
+	(void)state;
+	assert_null(consumer_create(&kafka, topics, "serializable", &err));
+	assert_non_null(strstr(err.message, "isolation.level"));
+}
+
+static void without_a_broker_there_is_no_reader(void **state)
+{
+	const char *topics[] = {"all", NULL};
+	struct config_property nobody = {"bootstrap.servers", "127.0.0.1:1", "test:1"};
+	struct config_kafka away = {.name = "main", .properties = &nobody, .property_count = 1};
+	struct err err = {0};
+
+	(void)state;
+	assert_null(consumer_create(&away, topics, "read_committed", &err));
+	assert_int_equal(err.kind, ERR_RETRY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(every_partition_is_read_in_order_to_its_end),
+	    cmocka_unit_test(an_empty_topic_is_at_its_end),
+	    cmocka_unit_test(reading_goes_on_behind_the_end),
+	    cmocka_unit_test(who_stops_early_loses_nothing),
+	    cmocka_unit_test(a_reader_left_in_the_middle_can_be_destroyed),
+	    cmocka_unit_test(an_unknown_isolation_is_refused),
+	    cmocka_unit_test(without_a_broker_there_is_no_reader),
+	};
+
+	return cmocka_run_group_tests(tests, start_broker, stop_broker);
+}

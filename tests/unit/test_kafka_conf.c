@@ -1,0 +1,255 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "kafka_conf.h"
+
+enum { MAX = 4 };
+
+/* A [kafka] section with servers and the given properties, as the configuration would make it. */
+static struct config_kafka section(struct config_property *properties, int count)
+{
+	return (struct config_kafka){
+	    .name = "main", .properties = properties, .property_count = count};
+}
+#define SERVERS                                                                                    \
+	{                                                                                          \
+		.name = "bootstrap.servers", .value = "127.0.0.1:1", .origin = "relay.ini:2"       \
+	}
+
+static bool check_one(const char *name, const char *value, struct err *err)
+{
+	struct config_property properties[] = {
+	    SERVERS, {.name = (char *)name, .value = (char *)value, .origin = "relay.ini:3"}};
+	struct config_kafka kafka = section(properties, 2);
+
+	return kafka_conf_check(&kafka, err);
+}
+
+static void assert_setting(rd_kafka_conf_t *conf, const char *name, const char *expected)
+{
+	char value[128];
+	size_t size = sizeof value;
+
+	assert_int_equal(rd_kafka_conf_get(conf, name, value, &size), RD_KAFKA_CONF_OK);
+	assert_string_equal(value, expected);
+}
+
+static void what_breaks_a_promise_is_refused(void **state)
+{
+	static const char *const refused[][2] = {
+	    {"enable.idempotence", "false"},
+	    {"enable.gapless.guarantee", "false"},
+	    {"acks", "1"},
+	    {"request.required.acks", "0"},
+	    {"message.timeout.ms", "300000"},
+	    {"delivery.timeout.ms", "1"},
+	    {"retries", "3"},
+	    {"message.send.max.retries", "3"},
+	    {"max.in.flight", "6"},
+	    {"max.in.flight.requests.per.connection", "1000000"},
+	    {"queuing.strategy", "lifo"},
+	    {"partitioner", "murmur2"},
+	    {"transactional.id", "x"},
+	    {"delivery.report.only.error", "true"},
+	    {"queue.buffering.max.messages", "1"},
+	    {"queue.buffering.max.kbytes", "1"},
+	    {"statistics.interval.ms", "1"},
+	    {"test.mock.num.brokers", "3"},
+	    {"group.id", "g"},
+	    {"enable.auto.commit", "true"},
+	    {"isolation.level", "read_committed"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		struct err err = {0};
+
+		assert_false(check_one(refused[i][0], refused[i][1], &err));
+		assert_int_equal(err.kind, ERR_CONFIG);
+		assert_non_null(strstr(err.message, refused[i][0]));
+		assert_non_null(strstr(err.message, "remove it"));
+	}
+}
+
+static void what_breaks_none_passes(void **state)
+{
+	static const char *const allowed[][2] = {
+	    {"enable.idempotence", "true"},
+	    {"acks", "all"},
+	    {"acks", "-1"},
+	    {"max.in.flight", "1"},
+	    {"max.in.flight.requests.per.connection", "5"},
+	    {"linger.ms", "0"},
+	    {"batch.size", "100000"},
+	    {"compression.type", "zstd"},
+	    {"client.id", "me"},
+	    {"message.max.bytes", "2000000"},
+	    {"fetch.wait.max.ms", "10"},
+	    {"sasl.mechanisms", "PLAIN"},
+	    {"sasl.username", "u"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+		struct err err = {0};
+
+		if (!check_one(allowed[i][0], allowed[i][1], &err))
+			fail_msg("%s", err.message);
+	}
+}
+
+static void a_refusal_names_the_place_the_reason_and_the_cure(void **state)
+{
+	struct err err;
+
+	(void)state;
+	assert_false(check_one("acks", "1", &err));
+	assert_string_equal(err.message,
+	    "relay.ini:3: [kafka \"main\"] acks = 1: a record counts as published when every "
+	    "in-sync replica has it; remove it or use all");
+}
+
+static void an_unknown_property_is_refused_by_librdkafka(void **state)
+{
+	struct err err;
+
+	(void)state;
+	assert_false(check_one("lingerms", "1", &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "relay.ini:3: [kafka \"main\"] lingerms: "));
+}
+
+static void a_value_out_of_range_is_refused_by_librdkafka(void **state)
+{
+	struct err err;
+
+	(void)state;
+	assert_false(check_one("linger.ms", "a while", &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "linger.ms = a while"));
+}
+
+static void no_message_holds_a_secret(void **state)
+{
+	struct err err;
+
+	(void)state;
+	assert_false(check_one("sasl.pasword", "hunter2", &err));
+	assert_null(strstr(err.message, "hunter2"));
+	assert_false(check_one("ssl_key", "hunter2", &err));
+	assert_null(strstr(err.message, "hunter2"));
+}
+
+static void missing_servers_say_where_to_put_them(void **state)
+{
+	struct config_kafka kafka = section(NULL, 0);
+	struct err err;
+
+	(void)state;
+	assert_false(kafka_conf_check(&kafka, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "bootstrap.servers = host:port"));
+	assert_non_null(strstr(err.message, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS"));
+}
+
+static void a_certificate_that_is_not_there_is_found_without_connecting(void **state)
+{
+	struct config_property properties[] = {
+	    SERVERS,
+	    {.name = "security.protocol", .value = "ssl", .origin = "relay.ini:3"},
+	    {.name = "ssl.ca.location", .value = "/nonexistent/ca.pem", .origin = "relay.ini:4"},
+	};
+	struct config_kafka kafka = section(properties, 3);
+	struct err err;
+
+	(void)state;
+	assert_false(kafka_conf_check(&kafka, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "ssl.ca.location"));
+}
+
+static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
+{
+	struct config_property properties[] = {
+	    SERVERS,
+	    {.name = "linger.ms", .value = "7", .origin = "relay.ini:3"},
+	    {.name = "compression.type", .value = "gzip", .origin = "relay.ini:4"},
+	    {.name = "fetch.wait.max.ms", .value = "10", .origin = "relay.ini:5"},
+	};
+	struct config_kafka plain = section(properties, 1), full = section(properties, MAX);
+	struct err err;
+	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, 8 << 20, 10000, &err);
+
+	(void)state;
+	assert_non_null(conf);
+	assert_setting(conf, "enable.idempotence", "true");
+	assert_setting(conf, "enable.gapless.guarantee", "true");
+	assert_setting(conf, "linger.ms", "1");
+	assert_setting(conf, "compression.codec", "lz4");
+	assert_setting(conf, "socket.nagle.disable", "true");
+	assert_setting(conf, "queue.buffering.max.messages", "13500");
+	assert_setting(conf, "queue.buffering.max.kbytes", "11264");
+	rd_kafka_conf_destroy(conf);
+	conf = kafka_conf_producer(&full, 8 << 20, 10000, &err);
+	assert_non_null(conf);
+	assert_setting(conf, "linger.ms", "7");
+	assert_setting(conf, "compression.codec", "gzip");
+	assert_setting(conf, "fetch.wait.max.ms", "500");
+	rd_kafka_conf_destroy(conf);
+	conf = kafka_conf_client(&full, &err);
+	assert_non_null(conf);
+	assert_setting(conf, "linger.ms", "5");
+	assert_setting(conf, "fetch.wait.max.ms", "10");
+	rd_kafka_conf_destroy(conf);
+}
+
+static void a_huge_queue_stays_within_librdkafkas_range(void **state)
+{
+	struct config_property properties[] = {SERVERS};
+	struct config_kafka kafka = section(properties, 1);
+	struct err err;
+	rd_kafka_conf_t *conf =
+	    kafka_conf_producer(&kafka, INT64_C(1) << 50, INT64_C(1) << 40, &err);
+
+	(void)state;
+	assert_non_null(conf);
+	assert_setting(conf, "queue.buffering.max.kbytes", "2147483647");
+	rd_kafka_conf_destroy(conf);
+}
+
+static void only_a_refusal_for_good_is_a_reject(void **state)
+{
+	(void)state;
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE), ERR_REJECT);
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_INVALID_RECORD), ERR_REJECT);
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP), ERR_REJECT);
+	assert_int_equal(
+	    kafka_error_kind(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED), ERR_DENIED);
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART), ERR_RETRY);
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR__PURGE_QUEUE), ERR_RETRY);
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE), ERR_RETRY);
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_UNKNOWN), ERR_RETRY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_breaks_a_promise_is_refused),
+	    cmocka_unit_test(what_breaks_none_passes),
+	    cmocka_unit_test(a_refusal_names_the_place_the_reason_and_the_cure),
+	    cmocka_unit_test(an_unknown_property_is_refused_by_librdkafka),
+	    cmocka_unit_test(a_value_out_of_range_is_refused_by_librdkafka),
+	    cmocka_unit_test(no_message_holds_a_secret),
+	    cmocka_unit_test(missing_servers_say_where_to_put_them),
+	    cmocka_unit_test(a_certificate_that_is_not_there_is_found_without_connecting),
+	    cmocka_unit_test(the_producer_has_our_defaults_and_the_sections_wishes),
+	    cmocka_unit_test(a_huge_queue_stays_within_librdkafkas_range),
+	    cmocka_unit_test(only_a_refusal_for_good_is_a_reject),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,466 @@
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include "clock.h"
+#include "consumer.h"
+#include "producer.h"
+
+enum { PRODUCE_REQUEST = 0, WAIT_MS = 20000, BROKER = 1 };
+
+/* One mock broker for all tests, a topic for each. */
+static rd_kafka_t *carrier;
+static rd_kafka_mock_cluster_t *cluster;
+static struct config_property properties[8];
+static struct config_kafka kafka = {.name = "main", .properties = properties};
+
+static void set_property(const char *name, const char *value)
+{
+	properties[kafka.property_count++] =
+	    (struct config_property){(char *)name, (char *)value, "test:1"};
+}
+
+static int start_cluster(void **state)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	(void)state;
+	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	carrier = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+	cluster = rd_kafka_mock_cluster_new(carrier, 1);
+	set_property("bootstrap.servers", rd_kafka_mock_cluster_bootstraps(cluster));
+	set_property("reconnect.backoff.ms", "20");
+	set_property("reconnect.backoff.max.ms", "50");
+	return 0;
+}
+
+static int stop_cluster(void **state)
+{
+	(void)state;
+	rd_kafka_mock_cluster_destroy(cluster);
+	rd_kafka_destroy(carrier);
+	return 0;
+}
+
+struct sender {
+	struct producer *producer;
+	struct producer_topic *topic;
+};
+
+static struct sender start(const char *name)
+{
+	struct sender sender;
+	struct err err = {0};
+
+	rd_kafka_mock_topic_create(cluster, name, 3, 1);
+	sender.producer = producer_create(&kafka, 1 << 20, 1000, &err);
+	if (!sender.producer)
+		fail_msg("%s", err.message);
+	sender.topic = producer_topic(sender.producer, name, &err);
+	assert_non_null(sender.topic);
+	return sender;
+}
+
+static void send_text(struct sender *sender, const char *payload, intptr_t number)
+{
+	struct producer_record record = {
+	    .topic = sender->topic,
+	    .key = "k",
+	    .key_length = 1,
+	    .payload = payload,
+	    .payload_length = strlen(payload),
+	    .opaque = (void *)number,
+	};
+	struct err err = {0};
+
+	if (!producer_send(sender->producer, &record, &err))
+		fail_msg("%s", err.message);
+}
+
+static bool is_readable(const struct producer *producer, int timeout_ms)
+{
+	struct pollfd fd = {.fd = producer_fd(producer), .events = POLLIN};
+
+	return poll(&fd, 1, timeout_ms) == 1;
+}
+
+/* Waits by the eventfd alone, as an event loop does. */
+static void wait_for_reports(struct producer *producer, struct producer_report *reports, int wanted)
+{
+	int64_t until = clock_ms() + WAIT_MS;
+	int count = 0;
+
+	while (count < wanted && clock_ms() < until)
+		if (is_readable(producer, (int)(until - clock_ms())))
+			count += producer_poll(producer, reports + count, wanted - count);
+	assert_int_equal(count, wanted);
+}
+
+static void a_report_brings_back_opaque_and_offset(void **state)
+{
+	struct sender sender = start("opaque");
+	struct producer_report reports[20];
+
+	(void)state;
+	for (intptr_t i = 0; i < 20; i++)
+		send_text(&sender, "payload", 100 + i);
+	wait_for_reports(sender.producer, reports, 20);
+	for (intptr_t i = 0; i < 20; i++) {
+		assert_int_equal(reports[i].error, 0);
+		assert_false(reports[i].purged);
+		assert_int_equal((intptr_t)reports[i].opaque, 100 + i);
+		assert_int_equal(reports[i].offset, i);
+	}
+	assert_false(producer_is_fatal(sender.producer, NULL));
+	producer_destroy(sender.producer, 1000);
+}
+
+static void the_fd_stays_readable_until_everything_was_said(void **state)
+{
+	struct sender sender = start("readable");
+	struct producer_report reports[7];
+	int count = 0;
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 100; i++)
+			send_text(&sender, "payload", i);
+		for (count = 0; count < 100;) {
+			assert_true(is_readable(sender.producer, WAIT_MS));
+			count += producer_poll(sender.producer, reports, 7);
+		}
+	}
+	assert_int_equal(producer_poll(sender.producer, reports, 7), 0);
+	assert_false(is_readable(sender.producer, 0));
+	producer_destroy(sender.producer, 1000);
+}
+
+struct seen {
+	int count;
+	char last_byte;
+	bool null_key, empty_key, tombstone, empty_payload, partition_2, timestamp, headers;
+};
+
+static bool has_headers(const struct consumer_record *record)
+{
+	const char *name;
+	const void *value;
+	size_t length;
+
+	return consumer_header_at(record, 0, &name, &value, &length) && strcmp(name, "a") == 0 &&
+	       length == 3 && memcmp(value, "\x00\xff\x01", 3) == 0 &&
+	       consumer_header_at(record, 1, &name, &value, &length) && strcmp(name, "none") == 0 &&
+	       value == NULL && consumer_header_at(record, 2, &name, &value, &length) &&
+	       value != NULL && length == 0 && consumer_header(record, "a", &value, &length) &&
+	       length == 4 && memcmp(value, "last", 4) == 0 &&
+	       !consumer_header(record, "b", &value, &length) &&
+	       !consumer_header_at(record, 4, &name, &value, &length);
+}
+
+static bool see_shape(void *context, const struct consumer_record *record)
+{
+	struct seen *seen = context;
+
+	seen->count++;
+	if (record->payload_length > 0)
+		seen->last_byte = ((const char *)record->payload)[record->payload_length - 1];
+	seen->null_key |= !record->key;
+	seen->empty_key |= record->key && record->key_length == 0;
+	seen->tombstone |= !record->payload;
+	seen->empty_payload |= record->payload && record->payload_length == 0;
+	seen->partition_2 |= record->partition == 2;
+	seen->timestamp |= record->timestamp_ms == 1234567890123;
+	seen->headers |= has_headers(record);
+	return true;
+}
+
+static void read_all(const char *topic, struct seen *seen)
+{
+	const char *topics[] = {topic, NULL};
+	int64_t until = clock_ms() + WAIT_MS;
+	struct err err = {0};
+	struct consumer *consumer = consumer_create(&kafka, topics, "read_uncommitted", &err);
+	bool at_end = false;
+
+	if (!consumer)
+		fail_msg("%s", err.message);
+	while (!at_end && clock_ms() < until)
+		if (!consumer_read(consumer, 100, see_shape, seen, &at_end, &err))
+			fail_msg("%s", err.message);
+	assert_true(at_end);
+	consumer_destroy(consumer);
+}
+
+static void nulls_empties_headers_and_times_arrive_as_they_were(void **state)
+{
+	static const struct producer_header headers[] = {
+	    {"a", 1, "\x00\xff\x01", 3},
+	    {"none", 4, NULL, 0},
+	    {"empty", 5, "", 0},
+	    {"a", 1, "last", 4},
+	};
+	struct sender sender = start("shapes");
+	struct producer_record records[] = {
+	    {.payload = "x", .payload_length = 1},
+	    {.key = "", .payload = "x", .payload_length = 1},
+	    {.key = "k", .key_length = 1},
+	    {.key = "k", .key_length = 1, .payload = ""},
+	    {.key = "k", .key_length = 1, .partition = 2, .timestamp_ms = 1234567890123},
+	    {.key = "k", .key_length = 1, .headers = headers, .header_count = 4},
+	};
+	struct producer_report reports[6];
+	struct seen seen = {0};
+	struct err err;
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		records[i].topic = sender.topic;
+		assert_true(producer_send(sender.producer, &records[i], &err));
+	}
+	wait_for_reports(sender.producer, reports, 6);
+	producer_destroy(sender.producer, 1000);
+	read_all("shapes", &seen);
+	assert_int_equal(seen.count, 6);
+	assert_true(seen.null_key);
+	assert_true(seen.empty_key);
+	assert_true(seen.tombstone);
+	assert_true(seen.empty_payload);
+	assert_true(seen.partition_2);
+	assert_true(seen.timestamp);
+	assert_true(seen.headers);
+}
+
+static void the_payload_is_not_copied(void **state)
+{
+	struct sender sender = start("uncopied");
+	struct producer_report report;
+	struct seen seen = {0};
+	char payload[] = "x";
+
+	(void)state;
+	rd_kafka_mock_broker_set_down(cluster, BROKER);
+	send_text(&sender, payload, 1);
+	payload[0] = 'y';
+	rd_kafka_mock_broker_set_up(cluster, BROKER);
+	wait_for_reports(sender.producer, &report, 1);
+	producer_destroy(sender.producer, 1000);
+	read_all("uncopied", &seen);
+	assert_int_equal(seen.count, 1);
+	assert_int_equal(seen.last_byte, 'y');
+}
+
+static void a_refused_record_carries_its_code_and_breaks_the_producer(void **state)
+{
+	struct sender sender = start("refused");
+	struct producer_report report;
+	struct producer_record record = {
+	    .topic = sender.topic, .payload = "x", .payload_length = 1};
+	struct err err = {0};
+
+	(void)state;
+	rd_kafka_mock_push_request_errors(
+	    cluster, PRODUCE_REQUEST, 1, RD_KAFKA_RESP_ERR_INVALID_RECORD);
+	send_text(&sender, "payload", 5);
+	wait_for_reports(sender.producer, &report, 1);
+	assert_int_equal(report.error, RD_KAFKA_RESP_ERR_INVALID_RECORD);
+	assert_int_equal(producer_error_kind(report.error), ERR_REJECT);
+	assert_false(report.purged);
+	assert_int_equal((intptr_t)report.opaque, 5);
+	assert_true(producer_is_fatal(sender.producer, &err));
+	assert_non_null(strstr(err.message, "_GAPLESS_GUARANTEE"));
+	assert_false(producer_send(sender.producer, &record, &err));
+	assert_int_equal(err.kind, ERR_RETRY);
+	producer_destroy(sender.producer, 1000);
+}
+
+static void a_passing_error_is_retried_without_a_word(void **state)
+{
+	struct sender sender = start("passing");
+	struct producer_report report;
+
+	(void)state;
+	rd_kafka_mock_push_request_errors(cluster, PRODUCE_REQUEST, 3,
+	    RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+	    RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT);
+	send_text(&sender, "payload", 5);
+	wait_for_reports(sender.producer, &report, 1);
+	assert_int_equal(report.error, 0);
+	assert_false(producer_is_fatal(sender.producer, NULL));
+	producer_destroy(sender.producer, 1000);
+}
+
+static void a_broker_that_is_down_is_told_and_waited_for(void **state)
+{
+	struct sender sender = start("down");
+	struct producer_report report;
+	int64_t until = clock_ms() + WAIT_MS;
+	char text[512] = "";
+
+	(void)state;
+	assert_int_equal(producer_last_error(sender.producer, text, sizeof text), 0);
+	rd_kafka_mock_broker_set_down(cluster, BROKER);
+	send_text(&sender, "payload", 5);
+	while (!producer_last_error(sender.producer, text, sizeof text) && clock_ms() < until)
+		if (is_readable(sender.producer, 1000))
+			assert_int_equal(producer_poll(sender.producer, &report, 1), 0);
+	assert_string_not_equal(text, "");
+	assert_false(producer_is_fatal(sender.producer, NULL));
+	rd_kafka_mock_broker_set_up(cluster, BROKER);
+	wait_for_reports(sender.producer, &report, 1);
+	assert_int_equal(report.error, 0);
+	producer_destroy(sender.producer, 1000);
+}
+
+static void destroying_waits_for_no_broker_and_frees_the_payloads(void **state)
+{
+	struct sender sender = start("destroy");
+	struct producer_report report;
+	char *payload = malloc(100000);
+	struct producer_record record = {
+	    .topic = sender.topic, .payload = payload, .payload_length = 100000};
+	int64_t before;
+	struct err err;
+
+	(void)state;
+	memset(payload, 'x', 100000);
+	send_text(&sender, "first", 1);
+	wait_for_reports(sender.producer, &report, 1);
+	rd_kafka_mock_broker_set_rtt(cluster, BROKER, 5000);
+	for (int i = 0; i < 8; i++)
+		assert_true(producer_send(sender.producer, &record, &err));
+	/* In flight and queued, unanswered. */
+	assert_false(
+	    is_readable(sender.producer, 50) && producer_poll(sender.producer, &report, 1) > 0);
+	before = clock_ms();
+	producer_destroy(sender.producer, 1000);
+	free(payload);
+	assert_true(clock_ms() - before < 3000);
+	rd_kafka_mock_broker_set_rtt(cluster, BROKER, 0);
+}
+
+static void a_destroyed_null_is_fine(void **state)
+{
+	(void)state;
+	producer_destroy(NULL, 0);
+}
+
+static void a_full_queue_is_worth_a_retry(void **state)
+{
+	struct sender sender = start("full");
+	struct producer_record record = {
+	    .topic = sender.topic, .payload = "x", .payload_length = 1};
+	struct err err = {0};
+	int sent = 0;
+
+	(void)state;
+	rd_kafka_mock_broker_set_down(cluster, BROKER);
+	while (sent < 10000 && producer_send(sender.producer, &record, &err))
+		sent++;
+	assert_in_range(sent, 1000, 9999);
+	assert_int_equal(err.kind, ERR_RETRY);
+	assert_non_null(strstr(err.message, "_QUEUE_FULL"));
+	producer_destroy(sender.producer, 1000);
+	rd_kafka_mock_broker_set_up(cluster, BROKER);
+}
+
+static void a_record_over_the_limit_can_never_be_sent(void **state)
+{
+	struct sender sender = start("large");
+	char *payload = calloc(1, 1100000);
+	struct producer_record record = {
+	    .topic = sender.topic, .payload = payload, .payload_length = 1100000};
+	struct err err = {0};
+
+	(void)state;
+	assert_false(producer_send(sender.producer, &record, &err));
+	assert_int_equal(err.kind, ERR_REJECT);
+	assert_false(producer_is_fatal(sender.producer, NULL));
+	producer_destroy(sender.producer, 1000);
+	free(payload);
+}
+
+static void a_record_that_is_given_up_stops_those_behind_it(void **state)
+{
+	struct sender sender;
+	struct producer_record record = {.payload = "x", .payload_length = 1};
+	struct producer_report report;
+	struct err err = {0};
+
+	(void)state;
+	set_property("topic.metadata.propagation.max.ms", "100");
+	sender = start("vanished");
+	record.topic = sender.topic;
+	rd_kafka_mock_topic_set_error(cluster, "vanished", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+	send_text(&sender, "payload", 1);
+	wait_for_reports(sender.producer, &report, 1);
+	assert_int_not_equal(report.error, 0);
+	assert_false(report.purged);
+	assert_int_equal(producer_error_kind(report.error), ERR_RETRY);
+	assert_true(producer_is_fatal(sender.producer, &err));
+	assert_non_null(strstr(err.message, "given up"));
+	assert_false(producer_send(sender.producer, &record, &err));
+	assert_int_equal(err.kind, ERR_RETRY);
+	producer_destroy(sender.producer, 1000);
+}
+
+static void a_name_that_kafka_does_not_allow_is_rejected(void **state)
+{
+	static const char *const names[] = {"", ".", "..", "a b", "a/b", "a\nb", "\xc3\xa4"};
+	struct sender sender = start("names");
+	char longest[251];
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		assert_null(producer_topic(sender.producer, names[i], &err));
+		assert_int_equal(err.kind, ERR_REJECT);
+	}
+	memset(longest, 'a', 250);
+	longest[250] = '\0';
+	assert_null(producer_topic(sender.producer, longest, &err));
+	longest[249] = '\0';
+	assert_non_null(producer_topic(sender.producer, longest, &err));
+	assert_ptr_equal(producer_topic(sender.producer, "names", &err), sender.topic);
+	producer_destroy(sender.producer, 1000);
+}
+
+static void a_producer_without_servers_says_so(void **state)
+{
+	struct config_kafka nothing = {.name = "main"};
+	struct err err;
+
+	(void)state;
+	assert_null(producer_create(&nothing, 1 << 20, 1000, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_report_brings_back_opaque_and_offset),
+	    cmocka_unit_test(the_fd_stays_readable_until_everything_was_said),
+	    cmocka_unit_test(nulls_empties_headers_and_times_arrive_as_they_were),
+	    cmocka_unit_test(the_payload_is_not_copied),
+	    cmocka_unit_test(a_refused_record_carries_its_code_and_breaks_the_producer),
+	    cmocka_unit_test(a_passing_error_is_retried_without_a_word),
+	    cmocka_unit_test(a_broker_that_is_down_is_told_and_waited_for),
+	    cmocka_unit_test(destroying_waits_for_no_broker_and_frees_the_payloads),
+	    cmocka_unit_test(a_destroyed_null_is_fine),
+	    cmocka_unit_test(a_full_queue_is_worth_a_retry),
+	    cmocka_unit_test(a_record_over_the_limit_can_never_be_sent),
+	    cmocka_unit_test(a_name_that_kafka_does_not_allow_is_rejected),
+	    cmocka_unit_test(a_producer_without_servers_says_so),
+	    cmocka_unit_test(a_record_that_is_given_up_stops_those_behind_it),
+	};
+
+	return cmocka_run_group_tests(tests, start_cluster, stop_cluster);
+}
