@@ -11,7 +11,7 @@
  * librdkafka's simple consumer: assign() wants a group.id, which costs a group's privileges and
  * makes the cluster look for a coordinator; consume_start does not. All partitions feed one queue.
  */
-enum { BATCH = 1000, ANSWER_MS = 10000, CLOSE_MS = 2000 };
+enum { BATCH = 1000, ANSWER_MS = 5000, CLOSE_MS = 2000 };
 
 struct reading {
 	rd_kafka_topic_t *topic; /* one handle is shared by a topic's partitions */

@@ -246,6 +246,21 @@ static int64_t slowest_rtt_us(json_t *brokers)
 	return slowest;
 }
 
+static int64_t brokers_up(json_t *brokers)
+{
+	const char *name;
+	json_t *broker;
+	int64_t count = 0;
+
+	json_object_foreach(brokers, name, broker)
+	{
+		const char *state = json_string_value(json_object_get(broker, "state"));
+
+		count += text_equal(state, "UP");
+	}
+	return count;
+}
+
 static void take_statistics(struct producer *producer, rd_kafka_event_t *event)
 {
 	json_t *root = json_loads(rd_kafka_event_stats(event), 0, NULL);
@@ -258,6 +273,8 @@ static void take_statistics(struct producer *producer, rd_kafka_event_t *event)
 	    .requests = number_of(root, "tx"),
 	    .bytes_sent = number_of(root, "tx_bytes"),
 	    .broker_rtt_us = slowest_rtt_us(json_object_get(root, "brokers")),
+	    .brokers_up = brokers_up(json_object_get(root, "brokers")),
+	    .at_ms = clock_ms(),
 	};
 	json_decref(root);
 }

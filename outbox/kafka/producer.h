@@ -105,6 +105,8 @@ int64_t producer_last_error(const struct producer *producer, char *ret_text, siz
  */
 struct producer_figures {
 	int64_t queue_messages, queue_bytes, requests, bytes_sent, broker_rtt_us;
+	int64_t brokers_up; /* connected now */
+	int64_t at_ms;      /* clock_ms of these figures; 0: none yet */
 };
 struct producer_figures producer_figures(const struct producer *producer);
 

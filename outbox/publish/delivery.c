@@ -14,7 +14,6 @@ enum {
 	RECORDS_A_TURN = 1024,
 	LAST_REPORTS_MS = 50, /* a broken producer still tells what became of its records */
 	PRODUCER_END_MS = 1000,
-	ERROR_FORGOTTEN_MS = 10000,
 };
 
 struct headers {
@@ -240,18 +239,30 @@ static void abandon_producer(struct delivery *delivery, const char *why, int64_t
 	stream_producer_lost(delivery->stream);
 }
 
+/* Why the producer must go; NULL: it stays. Another one would not bring back brokers that are away.
+ */
+static const char *reason_to_give_up(struct delivery *delivery, int64_t now, struct err *why)
+{
+	if (producer_is_fatal(delivery->producer, why))
+		return why->message;
+	const char *verdict = stream_producer_verdict(delivery->stream, now);
+	return verdict == stream_stalled && *delivery_error(delivery) ? NULL : verdict;
+}
+
 /* True while the producer is being given up. */
 static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
 {
-	struct err why = {.message = ""};
-	bool fatal = producer_is_fatal(delivery->producer, &why);
-	const char *verdict = stream_producer_verdict(delivery->stream, now);
-	if (!fatal && !verdict)
+	struct err why;
+	const char *reason = reason_to_give_up(delivery, now, &why);
+	struct stream_status status = stream_status(delivery->stream, now);
+	bool owns = status.state == STREAM_OWNER || status.state == STREAM_UNSURE;
+	if (!reason)
 		return false;
-	if (!delivery->abandon_at)
+	/* what waits in its queue must not go out beside another owner's records */
+	if (!owns || status.lease_over || (delivery->abandon_at && now >= delivery->abandon_at))
+		abandon_producer(delivery, reason, now);
+	else if (!delivery->abandon_at)
 		delivery->abandon_at = now + LAST_REPORTS_MS;
-	else if (now >= delivery->abandon_at)
-		abandon_producer(delivery, fatal ? why.message : verdict, now);
 	return true;
 }
 
@@ -291,13 +302,15 @@ int64_t delivery_wait(const struct delivery *delivery)
 	return delivery->abandon_at ? delivery->abandon_at : INT64_MAX;
 }
 
+/* An error counts until the statistics that come after it show a broker again. */
 const char *delivery_error(struct delivery *delivery)
 {
-	if (delivery->producer) {
-		int64_t when = producer_last_error(
-		    delivery->producer, delivery->error, sizeof delivery->error);
-		if (when == 0 || clock_ms() - when > ERROR_FORGOTTEN_MS)
-			delivery->error[0] = '\0';
-	}
+	if (!delivery->producer)
+		return delivery->error;
+	struct producer_figures figures = producer_figures(delivery->producer);
+	int64_t when =
+	    producer_last_error(delivery->producer, delivery->error, sizeof delivery->error);
+	if (when == 0 || (figures.at_ms > when && figures.brokers_up > 0))
+		delivery->error[0] = '\0';
 	return delivery->error;
 }

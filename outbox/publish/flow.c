@@ -80,8 +80,10 @@ struct topic {
 	UT_hash_handle hh;
 };
 
+/* Goes no further than the refused record; what came before that still does. */
 struct blocked_key {
 	struct topic *topic;
+	uint64_t refused;
 	int32_t length;
 	char key[];
 };
@@ -221,13 +223,14 @@ static void list_ready(struct flow *flow, struct lane *lane)
 	flow->ready_last = lane;
 }
 
-static bool is_blocked(const struct flow *flow, const struct record *record)
+static bool is_blocked(const struct flow *flow, uint64_t sequence)
 {
+	const struct record *record = record_at(flow, sequence);
 	if (!record->message.key)
 		return false;
 	for (int i = 0; i < flow->blocked_count; i++) {
 		const struct blocked_key *blocked = flow->blocked[i];
-		if (blocked->topic == record->topic &&
+		if (blocked->topic == record->topic && blocked->refused < sequence &&
 		    blocked->length == record->message.key_length &&
 		    memcmp(blocked->key, record->message.key, (size_t)blocked->length) == 0)
 			return true;
@@ -236,8 +239,9 @@ static bool is_blocked(const struct flow *flow, const struct record *record)
 }
 
 /* The record is at fault: the first is remembered, its key goes no further. */
-static void blame(struct flow *flow, struct record *record, const char *error)
+static void blame(struct flow *flow, uint64_t sequence, const char *error)
 {
+	struct record *record = record_at(flow, sequence);
 	const struct message *message = &record->message;
 	record->state = REFUSED;
 	if (!flow->refused) {
@@ -247,10 +251,11 @@ static void blame(struct flow *flow, struct record *record, const char *error)
 		text_copy(flow->refusal.topic, sizeof flow->refusal.topic, record->topic->name);
 		text_copy(flow->refusal.error, sizeof flow->refusal.error, error);
 	}
-	if (!message->key || is_blocked(flow, record))
+	if (!message->key || is_blocked(flow, sequence))
 		return;
 	struct blocked_key *blocked = xmalloc(sizeof *blocked + (size_t)message->key_length);
 	blocked->topic = record->topic;
+	blocked->refused = sequence;
 	blocked->length = message->key_length;
 	memcpy(blocked->key, message->key, (size_t)message->key_length);
 	flow->blocked =
@@ -269,8 +274,9 @@ static int32_t place(const struct message *message, int32_t count)
 }
 
 /* The record's lane; NULL when it names a partition that its topic has not: then it is at fault. */
-static struct lane *lane_of(struct flow *flow, struct record *record)
+static struct lane *lane_of(struct flow *flow, uint64_t sequence)
 {
+	struct record *record = record_at(flow, sequence);
 	struct topic *topic = record->topic;
 	record->partition = place(&record->message, topic->count);
 	if (record->partition < topic->count)
@@ -278,14 +284,14 @@ static struct lane *lane_of(struct flow *flow, struct record *record)
 	char error[128];
 	snprintf(error, sizeof error, "the row wants partition %d, the topic has %d",
 	    record->partition, topic->count);
-	blame(flow, record, error);
+	blame(flow, sequence, error);
 	return NULL;
 }
 
 static void hold_on_lane(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = record_at(flow, sequence);
-	struct lane *lane = lane_of(flow, record);
+	struct lane *lane = lane_of(flow, sequence);
 	if (!lane)
 		return;
 	record->state = HELD;
@@ -615,7 +621,7 @@ static bool send_held(struct flow *flow, struct stream_record *ret_record)
 		uint64_t sequence = lane->held.head;
 		if (sequence && is_open(lane, sequence)) {
 			queue_pop(flow, &lane->held);
-			if (is_blocked(flow, record_at(flow, sequence))) {
+			if (is_blocked(flow, sequence)) {
 				record_at(flow, sequence)->state = BLOCKED;
 				continue;
 			}
@@ -634,7 +640,7 @@ static bool consider(struct flow *flow, uint64_t sequence, struct stream_record 
 	struct record *record = record_at(flow, sequence);
 	if (record->state != PENDING)
 		return false;
-	if (flow->blocked_count && is_blocked(flow, record)) {
+	if (flow->blocked_count && is_blocked(flow, sequence)) {
 		record->state = BLOCKED;
 		return false;
 	}
@@ -643,7 +649,7 @@ static bool consider(struct flow *flow, uint64_t sequence, struct stream_record 
 		queue_push(flow, &record->topic->held, sequence);
 		return false;
 	}
-	struct lane *lane = lane_of(flow, record);
+	struct lane *lane = lane_of(flow, sequence);
 	if (!lane)
 		return false;
 	if (lane->held.head || !is_open(lane, sequence)) {
@@ -694,7 +700,7 @@ bool flow_report(struct flow *flow, uint64_t sequence, enum stream_delivery deli
 	if (delivery == STREAM_WRITTEN)
 		acknowledge(flow, record, lane, offset);
 	else
-		blame(flow, record, error);
+		blame(flow, sequence, error);
 	*ret_wants_producer = delivery == STREAM_REFUSED;
 	lane->solo = false;
 	lane->under_way--;

@@ -55,6 +55,7 @@ struct call {
 	struct stream_tick tick; /* call NONE: nothing under way */
 	int64_t issued;
 	uint64_t acked;
+	bool changes; /* the new epoch is ours: partition counts change with it */
 };
 
 struct stream {
@@ -62,7 +63,9 @@ struct stream {
 	struct flow *flow;
 	enum stream_state state;
 	uint64_t random;
-	int64_t n, nonce, epoch;
+	int64_t n, nonce;
+	int64_t epoch;        /* of what we send */
+	int64_t logged_epoch; /* of who takes the shard next; another one after a refusal */
 	struct window *windows; /* oldest first */
 	int window_count, window_capacity;
 	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */
@@ -207,7 +210,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->state = STREAM_OWNER;
 	stream->n = taken->n;
 	stream->nonce = stream->call.tick.new_nonce;
-	stream->epoch = taken->epoch;
+	stream->epoch = stream->logged_epoch = taken->epoch;
 	stream->written_at = stream->call.issued;
 	stream->lease_over_at = stream->call.issued + stream->settings.lease_ms;
 	stream->first_tick = taken->first_tick;
@@ -279,11 +282,25 @@ static bool renewal_is_due(const struct stream *stream, int64_t now)
 	return now - stream->written_at >= stream->settings.lease_ms / 3;
 }
 
+static bool changes_counts(const struct stream *stream)
+{
+	return flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow);
+}
+
+/*
+ * Records pass the refused one, and once its cause is mended it is sent by another owner: behind them,
+ * so in another epoch. That must stand in the log before they pass.
+ */
+static bool must_leave_epoch(const struct stream *stream)
+{
+	return flow_refused(stream->flow) && stream->logged_epoch == stream->epoch;
+}
+
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
 	bool release = wants_release(stream, now);
-	tick.new_epoch = flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow);
+	tick.new_epoch = changes_counts(stream) || must_leave_epoch(stream);
 	tick.may_open = now >= stream->next_poll && may_open(stream);
 	tick.must_write = must_note_progress(stream, now) || release || tick.new_epoch ||
 			  flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
@@ -291,7 +308,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 		return tick;
 	tick.call = STREAM_TICK;
 	tick.new_nonce = draw(stream);
-	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->epoch;
+	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->logged_epoch;
 	tick.lease_ms = release ? 0 : stream->settings.lease_ms;
 	tick.closed = published_windows(stream);
 	tick.acked_id =
@@ -300,7 +317,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
 	tick.max_bytes = page_budget(stream) / 2;
 	text_clear(&stream->destinations);
-	flow_destinations(stream->flow, tick.new_epoch, &stream->destinations);
+	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
 	return tick;
 }
@@ -336,7 +353,8 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	assert(stream->call.tick.call == STREAM_NONE);
 	struct stream_tick tick = next_call(stream, now);
 	if (tick.call != STREAM_NONE)
-		stream->call = (struct call){tick, now, flow_acked(stream->flow)};
+		stream->call = (struct call){
+		    tick, now, flow_acked(stream->flow), changes_counts(stream)};
 	return tick;
 }
 
@@ -346,7 +364,9 @@ static void call_written(struct stream *stream)
 	const struct call *call = &stream->call;
 	stream->n++;
 	stream->nonce = call->tick.new_nonce;
-	stream->epoch = call->tick.fresh_epoch;
+	stream->logged_epoch = call->tick.fresh_epoch;
+	if (call->changes)
+		stream->epoch = stream->logged_epoch;
 	stream->written_at = call->issued;
 	stream->lease_over_at = call->issued + stream->settings.lease_ms;
 	stream->progress_at = 0;
@@ -502,7 +522,8 @@ const char *stream_topic_name(const struct stream *stream, int index, bool *ret_
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
 	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
-	if (!owns || stream->stopping || stream->producer_verdict || lease_is_over(stream, now))
+	if (!owns || stream->stopping || stream->producer_verdict || lease_is_over(stream, now) ||
+	    must_leave_epoch(stream))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
 	if (!flow_send(stream->flow, ret_record))
@@ -542,6 +563,8 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 	pass_acked(stream);
 }
 
+const char stream_stalled[] = "no acknowledgement within stall_after";
+
 const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 {
 	if (stream->producer_verdict)
@@ -551,7 +574,7 @@ const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 	if (lease_is_over(stream, now))
 		return "the lease is over";
 	if (now - stream->moved_at > stream->settings.stall_after_ms)
-		return "no acknowledgement within stall_after";
+		return stream_stalled;
 	return NULL;
 }
 
@@ -572,34 +595,40 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-int64_t stream_wait(const struct stream *stream, int64_t now)
+/* When the idle log connection has something to carry; INT64_MAX: an event comes first. */
+static int64_t log_call_due(const struct stream *stream, int64_t now)
 {
 	const struct stream_settings *settings = &stream->settings;
-	if (stream->state == STREAM_STANDBY)
-		return stream->call.tick.call == STREAM_NONE ? stream->next_take : INT64_MAX;
 	if (stream->state == STREAM_UNSURE)
-		return earlier(stream->retry_at, stream->lease_over_at);
+		return stream->retry_at;
+	if (stream->call.tick.call != STREAM_NONE)
+		return INT64_MAX;
+	if (stream->state == STREAM_STANDBY)
+		return stream->producer_verdict ? INT64_MAX : stream->next_take;
 	if (stream->state != STREAM_OWNER)
 		return INT64_MAX;
-	int64_t wait = INT64_MAX;
-	if (stream->call.tick.call == STREAM_NONE) {
-		wait = stream->written_at + settings->lease_ms / 3;
-		if (may_open(stream))
-			wait = earlier(wait, stream->next_poll);
-		if (stream->progress_at)
-			wait = earlier(wait, stream->progress_at + settings->ack_interval_ms);
-		else if (has_progress(stream))
-			wait = now;
-		if (stream->stopping)
-			wait = earlier(wait, stream->stop_by);
-		if (wait < stream->retry_at)
-			wait = stream->retry_at;
-	}
-	if (flow_under_way(stream->flow)) {
-		wait = earlier(wait, stream->moved_at + settings->stall_after_ms + 1);
-		wait = earlier(wait, stream->lease_over_at);
-	}
-	return wait;
+	int64_t due = stream->written_at + settings->lease_ms / 3;
+	if (may_open(stream))
+		due = earlier(due, stream->next_poll);
+	if (stream->progress_at)
+		due = earlier(due, stream->progress_at + settings->ack_interval_ms);
+	else if (has_progress(stream))
+		due = now;
+	if (stream->stopping)
+		due = earlier(due, stream->stop_by);
+	return due < stream->retry_at ? stream->retry_at : due;
+}
+
+int64_t stream_wait_offline(const struct stream *stream, int64_t now)
+{
+	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
+		return INT64_MAX;
+	return earlier(stream->moved_at + stream->settings.stall_after_ms + 1, stream->lease_over_at);
+}
+
+int64_t stream_wait(const struct stream *stream, int64_t now)
+{
+	return earlier(log_call_due(stream, now), stream_wait_offline(stream, now));
 }
 
 void stream_stop(struct stream *stream)

@@ -133,6 +133,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 
 /* Why the producer must be made anew now; NULL: it need not. */
 const char *stream_producer_verdict(const struct stream *stream, int64_t now);
+extern const char stream_stalled[]; /* the verdict for want of acknowledgements */
 /* The producer was destroyed: everything not acknowledged goes out again, in order. */
 void stream_producer_lost(struct stream *stream);
 
@@ -140,6 +141,8 @@ void stream_producer_lost(struct stream *stream);
 
 /* When to call again if nothing happens before; INT64_MAX: only an event helps. */
 int64_t stream_wait(const struct stream *stream, int64_t now);
+/* The same while the log connection is busy or away: what is due on it cannot be done now. */
+int64_t stream_wait_offline(const struct stream *stream, int64_t now);
 
 /* Finish what is in flight, note it, release the lease. */
 void stream_stop(struct stream *stream);

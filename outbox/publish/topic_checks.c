@@ -10,8 +10,9 @@
 #include "text.h"
 
 enum {
-	ASK_MS = 3000, /* how long a question may take */
-	AGAIN_MS = 1000,
+	ASK_MS = 3000,   /* how long a question may take */
+	AGAIN_MS = 1000, /* doubled at each question without an answer */
+	AGAIN_MOST_MS = 60000,
 	AGAIN_UNSAFE_MS = 30000,
 };
 
@@ -22,6 +23,7 @@ struct entry {
 	bool safe;      /* as the last answer said */
 	char *why;      /* the first thing that is not safe; NULL: no answer yet, or all is safe */
 	int64_t due_ms; /* when to ask; INT64_MAX: never again */
+	int64_t again_ms;
 };
 
 struct topic_checks {
@@ -53,6 +55,7 @@ static void note(struct entry *entry, const struct preflight *report)
 
 	free(entry->why);
 	entry->safe = !unsafe;
+	entry->again_ms = 0;
 	entry->why = unsafe ? xstrdup(unsafe->what) : NULL;
 	entry->due_ms = unsafe && entry->strict ? clock_ms() + AGAIN_UNSAFE_MS : INT64_MAX;
 	if (known)
@@ -63,6 +66,14 @@ static void note(struct entry *entry, const struct preflight *report)
 		    {"error", LOG_TEXT(unsafe->what)}, {"cure", LOG_TEXT(unsafe->cure)},
 		    {"consequence",
 			LOG_TEXT("safety = strict: its rows wait until the topic is safe")});
+}
+
+static void put_off(struct entry *entry)
+{
+	int64_t doubled = entry->again_ms > 0 ? 2 * entry->again_ms : AGAIN_MS;
+
+	entry->again_ms = doubled < AGAIN_MOST_MS ? doubled : AGAIN_MOST_MS;
+	entry->due_ms = clock_ms() + entry->again_ms;
 }
 
 /* Called with the mutex held; lets it go while it asks. */
@@ -79,7 +90,7 @@ static void ask(struct topic_checks *checks, struct entry *entry)
 	if (answered)
 		note(entry, &report);
 	else
-		entry->due_ms = clock_ms() + AGAIN_MS;
+		put_off(entry);
 }
 
 static struct entry *most_due(const struct topic_checks *checks)
