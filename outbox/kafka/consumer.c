@@ -16,6 +16,7 @@ enum { BATCH = 1000, ANSWER_MS = 5000, CLOSE_MS = 2000 };
 struct reading {
 	rd_kafka_topic_t *topic; /* one handle is shared by a topic's partitions */
 	int32_t partition;
+	int64_t low;  /* the first offset there was */
 	int64_t end;  /* the watermark when the reader was made */
 	int64_t next; /* the offset after the last one seen */
 };
@@ -82,8 +83,8 @@ static bool start_partition(
 	    consumer->handle, name, partition, &low, &high, ANSWER_MS);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return kafka_client_failed(err, code, name);
-	*reading =
-	    (struct reading){.topic = topic, .partition = partition, .end = high, .next = low};
+	*reading = (struct reading){
+	    .topic = topic, .partition = partition, .low = low, .end = high, .next = low};
 	if (rd_kafka_consume_start_queue(topic, partition, low, consumer->queue) != 0)
 		return kafka_client_failed(err, rd_kafka_last_error(), name);
 	consumer->reading_count++;
@@ -165,6 +166,19 @@ void consumer_destroy(struct consumer *consumer)
 	free(consumer->readings);
 	free(consumer->topics);
 	free(consumer);
+}
+
+bool consumer_partition_at(
+    const struct consumer *consumer, int index, struct consumer_partition *ret_partition)
+{
+	const struct reading *reading;
+
+	if (index >= consumer->reading_count)
+		return false;
+	reading = &consumer->readings[index];
+	*ret_partition = (struct consumer_partition){rd_kafka_topic_name(reading->topic),
+	    reading->partition, reading->low, reading->end};
+	return true;
 }
 
 /* Records come in runs of one partition. */

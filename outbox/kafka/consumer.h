@@ -25,6 +25,16 @@ struct consumer *consumer_create(const struct config_kafka *kafka, const char *c
     const char *isolation, struct err *err);
 void consumer_destroy(struct consumer *consumer);
 
+/* What is read: offsets from low up to high, as they were when the reader was made. */
+struct consumer_partition {
+	const char *topic;
+	int32_t partition;
+	int64_t low, high;
+};
+/* The i-th partition; false beyond the last. */
+bool consumer_partition_at(
+    const struct consumer *consumer, int index, struct consumer_partition *ret_partition);
+
 /*
  * Calls `see` for each record that is there, waits at most timeout_ms for the first. Pointers in
  * the record are valid during the call only. *ret_at_end: every partition was read up to the high

@@ -302,6 +302,14 @@ int64_t delivery_wait(const struct delivery *delivery)
 	return delivery->abandon_at ? delivery->abandon_at : INT64_MAX;
 }
 
+void delivery_note(struct delivery *delivery)
+{
+	struct producer_figures figures = {0};
+	if (delivery->producer)
+		figures = producer_figures(delivery->producer);
+	publish_metrics_kafka(delivery->metrics, &figures);
+}
+
 /* An error counts until the statistics that come after it show a broker again. */
 const char *delivery_error(struct delivery *delivery)
 {

@@ -22,5 +22,7 @@ bool delivery_step(struct delivery *delivery, int64_t now);
 int delivery_fd(const struct delivery *delivery);
 /* When to call again if nothing happens. */
 int64_t delivery_wait(const struct delivery *delivery);
+/* Writes librdkafka's figures into the metrics. */
+void delivery_note(struct delivery *delivery);
 /* Why the brokers cannot be reached now; "" if they can, or it is not known. */
 const char *delivery_error(struct delivery *delivery);

@@ -99,6 +99,7 @@ struct flow {
 	int topic_count;
 	struct topic *last_topic; /* the one of the record before: most tables have few */
 	int unready;              /* topics NEW or CHANGED */
+	bool changing;            /* the row under way carries a changed count */
 	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
 	struct blocked_key **blocked;
 	int blocked_count;
@@ -336,7 +337,7 @@ void flow_forget(struct flow *flow)
 	for (int i = 0; i < flow->blocked_count; i++)
 		free(flow->blocked[i]);
 	flow->blocked_count = 0;
-	flow->refused = false;
+	flow->refused = flow->changing = false;
 	/* what the log says of destinations is read again by who takes the shard */
 	forget_lanes(flow);
 	for (int i = 0; i < flow->topic_count; i++) {
@@ -457,6 +458,7 @@ void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
 		bool counts =
 		    topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
 		topic->logging = counts ? topic->known : 0;
+		flow->changing |= topic->logging && topic->count;
 		topic_json(topic, ret_json);
 	}
 	text_add(ret_json, "}");
@@ -464,6 +466,7 @@ void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
 
 void flow_logged(struct flow *flow, bool written)
 {
+	flow->changing = false;
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
 		int32_t count = written ? topic->logging : 0;
@@ -614,12 +617,12 @@ static void put_on_lane(
 }
 
 /* From the lanes whose held records may go now. */
-static bool send_held(struct flow *flow, struct stream_record *ret_record)
+static bool send_held(struct flow *flow, uint64_t end, struct stream_record *ret_record)
 {
 	while (flow->ready_first) {
 		struct lane *lane = flow->ready_first;
 		uint64_t sequence = lane->held.head;
-		if (sequence && is_open(lane, sequence)) {
+		if (sequence && sequence < end && is_open(lane, sequence)) {
 			queue_pop(flow, &lane->held);
 			if (is_blocked(flow, sequence)) {
 				record_at(flow, sequence)->state = BLOCKED;
@@ -661,15 +664,27 @@ static bool consider(struct flow *flow, uint64_t sequence, struct stream_record 
 	return true;
 }
 
-bool flow_send(struct flow *flow, struct stream_record *ret_record)
+bool flow_send(struct flow *flow, bool gaps_only, struct stream_record *ret_record)
 {
-	if (flow_has_changed_topics(flow))
+	uint64_t end = gaps_only ? flow->highest_sent : flow->end;
+	if (flow->changing || flow_has_changed_topics(flow))
 		return false;
-	if (send_held(flow, ret_record))
+	if (send_held(flow, end, ret_record))
 		return true;
-	while (flow->next < flow->end && !flow_is_full(flow))
+	while (flow->next < end && !flow_is_full(flow))
 		if (consider(flow, flow->next++, ret_record))
 			return true;
+	return false;
+}
+
+bool flow_has_gap(const struct flow *flow)
+{
+	for (uint64_t s = flow->acked; s < flow->highest_sent; s++) {
+		const struct record *record = record_at(flow, s);
+		bool waits = record->state == PENDING || record->state == HELD;
+		if (waits && record->topic->state != TOPIC_ASKED && !is_blocked(flow, s))
+			return true;
+	}
 	return false;
 }
 

@@ -50,7 +50,9 @@ void flow_destinations(struct flow *flow, bool changed, struct text *ret_json);
 void flow_logged(struct flow *flow, bool written);
 
 /* --- sending -------------------------------------------------------------------------------- */
-bool flow_send(struct flow *flow, struct stream_record *ret_record);
+/* gaps_only: for good only what is in front of a record that was sent. */
+bool flow_send(struct flow *flow, bool gaps_only, struct stream_record *ret_record);
+bool flow_has_gap(const struct flow *flow); /* and flow_send will close it */
 /* True: the record was known. Sets *ret_wants_producer when only a new producer helps. */
 bool flow_report(struct flow *flow, uint64_t sequence, enum stream_delivery delivery,
     int64_t offset, const char *error, bool *ret_wants_producer);

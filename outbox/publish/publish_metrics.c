@@ -31,6 +31,12 @@ FAMILY(owner, METRIC_GAUGE, "1 while this process owns the shard.");
 FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka refuses.");
 FAMILY(producer_recreations_total, METRIC_COUNTER, "Producers given up and made anew.");
 FAMILY(postgres_reconnects_total, METRIC_COUNTER, "Connections to Postgres lost.");
+FAMILY(kafka_queue_messages, METRIC_GAUGE, "Records in librdkafka's queue.");
+FAMILY(kafka_queue_bytes, METRIC_GAUGE, "Bytes in librdkafka's queue.");
+FAMILY(kafka_requests_total, METRIC_COUNTER, "Requests sent to brokers.");
+FAMILY(kafka_sent_bytes_total, METRIC_COUNTER, "Bytes sent to brokers.");
+FAMILY(kafka_broker_rtt_seconds, METRIC_GAUGE, "Average round trip to the slowest broker.");
+FAMILY(kafka_brokers_up, METRIC_GAUGE, "Brokers that are connected.");
 LATENCY(latency_commit_to_read_seconds, "From created_at to the read of the row, sampled.");
 LATENCY(latency_read_to_produce_seconds, "From the read to the producer, sampled.");
 LATENCY(latency_produce_to_ack_seconds, "From the producer to the acknowledgement, sampled.");
@@ -51,6 +57,12 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	    .refused = metric_series(&refused, labels),
 	    .producer_recreations = metric_series(&producer_recreations_total, labels),
 	    .postgres_reconnects = metric_series(&postgres_reconnects_total, labels),
+	    .kafka_queue_messages = metric_series(&kafka_queue_messages, labels),
+	    .kafka_queue_bytes = metric_series(&kafka_queue_bytes, labels),
+	    .kafka_requests = metric_series(&kafka_requests_total, labels),
+	    .kafka_sent_bytes = metric_series(&kafka_sent_bytes_total, labels),
+	    .kafka_broker_rtt = metric_series(&kafka_broker_rtt_seconds, labels),
+	    .kafka_brokers_up = metric_series(&kafka_brokers_up, labels),
 	    .commit_to_read = metric_series(&latency_commit_to_read_seconds, labels),
 	    .read_to_produce = metric_series(&latency_read_to_produce_seconds, labels),
 	    .produce_to_ack = metric_series(&latency_produce_to_ack_seconds, labels),
@@ -87,6 +99,23 @@ void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence)
 void publish_metrics_forget(struct publish_metrics *metrics)
 {
 	metrics->sequence = 0;
+}
+
+/* Adds what a counter of librdkafka's grew by; a new producer counts from 0. */
+static void add_growth(struct metric *metric, int64_t *seen, int64_t value)
+{
+	metric_add(metric, (double)(value >= *seen ? value - *seen : value));
+	*seen = value;
+}
+
+void publish_metrics_kafka(struct publish_metrics *metrics, const struct producer_figures *figures)
+{
+	metric_set(metrics->kafka_queue_messages, (double)figures->queue_messages);
+	metric_set(metrics->kafka_queue_bytes, (double)figures->queue_bytes);
+	metric_set(metrics->kafka_broker_rtt, (double)figures->broker_rtt_us / 1e6);
+	metric_set(metrics->kafka_brokers_up, (double)figures->brokers_up);
+	add_growth(metrics->kafka_requests, &metrics->seen_requests, figures->requests);
+	add_growth(metrics->kafka_sent_bytes, &metrics->seen_sent_bytes, figures->bytes_sent);
 }
 
 void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status)

@@ -5,13 +5,16 @@
  * outbox/publish; owned by the publisher's thread.
  */
 #include "metrics.h"
+#include "producer.h"
 #include "stream.h"
 
 struct publish_metrics {
 	struct metric *published, *published_bytes, *windows, *in_flight, *memory, *oldest_age;
 	struct metric *owner, *refused, *producer_recreations, *postgres_reconnects;
 	struct metric *commit_to_read, *read_to_produce, *produce_to_ack;
-	int64_t seen_published, seen_bytes;
+	struct metric *kafka_queue_messages, *kafka_queue_bytes, *kafka_requests, *kafka_sent_bytes;
+	struct metric *kafka_broker_rtt, *kafka_brokers_up;
+	int64_t seen_published, seen_bytes, seen_requests, seen_sent_bytes;
 	uint64_t sequence; /* the sampled record; 0: none */
 	int64_t read_us, sent_us;
 };
@@ -23,5 +26,8 @@ void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, in
 void publish_metrics_sent(struct publish_metrics *metrics, uint64_t sequence);
 void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence);
 void publish_metrics_forget(struct publish_metrics *metrics); /* the sample, not the figures */
+
+/* librdkafka's own figures; they begin again with each producer. */
+void publish_metrics_kafka(struct publish_metrics *metrics, const struct producer_figures *figures);
 
 void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status);

@@ -439,6 +439,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	log_missing(publisher, status.missing_topic);
 	note_links(publisher);
 	publish_metrics_note(&publisher->metrics, &status);
+	delivery_note(publisher->delivery);
 	write_status(publisher, &status, now, end);
 	return end;
 }

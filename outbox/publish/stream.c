@@ -81,6 +81,7 @@ struct stream {
 	const char *producer_verdict;
 	bool forgetting;    /* records of a lost shard wait for the producer to go */
 	bool found_nothing; /* the last look found no window */
+	bool rows_expected; /* of a page or a TICK; those of a forgotten page are not */
 	bool stopping;
 	int64_t stop_by;
 	int64_t published, published_bytes;
@@ -187,7 +188,7 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	stream->window_count = 0;
 	stream->call = (struct call){0};
 	stream->progress_at = 0;
-	stream->found_nothing = false;
+	stream->found_nothing = stream->rows_expected = false;
 	stream->state = state;
 	stream->next_take = now;
 	stream->lease_over_at = 0;
@@ -258,23 +259,28 @@ static bool has_progress(const struct stream *stream)
 	return flow_acked(stream->flow) > flow_covered(stream->flow) || published_windows(stream);
 }
 
-static bool must_note_progress(struct stream *stream, int64_t now)
+static void watch_progress(struct stream *stream, int64_t now)
 {
-	if (!has_progress(stream)) {
+	if (!has_progress(stream))
 		stream->progress_at = 0;
-		return false;
-	}
-	if (!stream->progress_at)
+	else if (!stream->progress_at)
 		stream->progress_at = now;
-	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
-	return unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
-	       stream->window_count >= MAX_WINDOWS ||
-	       now - stream->progress_at >= stream->settings.ack_interval_ms;
 }
 
+static bool must_note_progress(const struct stream *stream, int64_t now)
+{
+	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
+	return has_progress(stream) &&
+	       (unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
+		   stream->window_count >= MAX_WINDOWS ||
+		   now - stream->progress_at >= stream->settings.ack_interval_ms);
+}
+
+/* Gaps are closed first: what Kafka has behind one could not be noted and would be repeated. */
 static bool wants_release(const struct stream *stream, int64_t now)
 {
-	return stream->stopping && (flow_under_way(stream->flow) == 0 || now >= stream->stop_by);
+	bool idle = flow_under_way(stream->flow) == 0 && !flow_has_gap(stream->flow);
+	return stream->stopping && (idle || now >= stream->stop_by);
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
@@ -296,20 +302,26 @@ static bool must_leave_epoch(const struct stream *stream)
 	return flow_refused(stream->flow) && stream->logged_epoch == stream->epoch;
 }
 
+static bool must_write(const struct stream *stream, int64_t now)
+{
+	return must_note_progress(stream, now) || wants_release(stream, now) ||
+	       changes_counts(stream) || must_leave_epoch(stream) ||
+	       flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
+}
+
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
-	bool release = wants_release(stream, now);
-	tick.new_epoch = changes_counts(stream) || must_leave_epoch(stream);
+	watch_progress(stream, now);
 	tick.may_open = now >= stream->next_poll && may_open(stream);
-	tick.must_write = must_note_progress(stream, now) || release || tick.new_epoch ||
-			  flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
+	tick.must_write = must_write(stream, now);
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 	tick.call = STREAM_TICK;
 	tick.new_nonce = draw(stream);
+	tick.new_epoch = changes_counts(stream) || must_leave_epoch(stream);
 	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->logged_epoch;
-	tick.lease_ms = release ? 0 : stream->settings.lease_ms;
+	tick.lease_ms = wants_release(stream, now) ? 0 : stream->settings.lease_ms;
 	tick.closed = published_windows(stream);
 	tick.acked_id =
 	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
@@ -411,6 +423,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		schedule_poll(stream, now, found);
 		stream->found_nothing = !found;
 	}
+	stream->rows_expected |= verdict == STREAM_ROWS;
 	if (found)
 		push_window(stream, stream->first_tick + stream->window_count + 1, 0);
 }
@@ -459,7 +472,7 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	    flow_refused(stream->flow) || !has_room(stream) || lease_is_over(stream, now))
 		return page;
 	int64_t rows = page_budget(stream) / stream->page_cost;
-	page.wanted = true;
+	page.wanted = stream->rows_expected = true;
 	page.n = stream->n;
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
@@ -473,6 +486,11 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 
 void stream_row(struct stream *stream, const struct message *message)
 {
+	if (!stream->rows_expected) {
+		struct message unwanted = *message;
+		message_release(&unwanted);
+		return;
+	}
 	struct window *window = reading_window(stream);
 	int64_t before = flow_bytes(stream->flow);
 	flow_add(stream->flow, window->tick, message);
@@ -490,21 +508,23 @@ static void window_complete(struct stream *stream)
 
 void stream_page_end(struct stream *stream, int64_t now, bool last)
 {
-	if (last) {
+	if (stream->rows_expected && last) {
 		window_complete(stream);
 		stream->next_poll = now;
 	}
+	stream->rows_expected = false;
 }
 
 void stream_read_failed(struct stream *stream)
 {
-	(void)stream; /* last_id stands: the next page begins behind what came */
+	stream->rows_expected = false; /* last_id stands: the next page begins behind what came */
 }
 
 void stream_rows_end(struct stream *stream, int64_t now)
 {
 	(void)now;
 	window_complete(stream);
+	stream->rows_expected = false;
 }
 
 /* --- Kafka -------------------------------------------------------------------------------- */
@@ -522,11 +542,11 @@ const char *stream_topic_name(const struct stream *stream, int index, bool *ret_
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
 	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
-	if (!owns || stream->stopping || stream->producer_verdict || lease_is_over(stream, now) ||
+	if (!owns || stream->producer_verdict || lease_is_over(stream, now) ||
 	    must_leave_epoch(stream))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
-	if (!flow_send(stream->flow, ret_record))
+	if (!flow_send(stream->flow, stream->stopping, ret_record))
 		return false;
 	if (idle)
 		stream->moved_at = now;
@@ -607,13 +627,11 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 		return stream->producer_verdict ? INT64_MAX : stream->next_take;
 	if (stream->state != STREAM_OWNER)
 		return INT64_MAX;
-	int64_t due = stream->written_at + settings->lease_ms / 3;
+	int64_t due = must_write(stream, now) ? now : stream->written_at + settings->lease_ms / 3;
 	if (may_open(stream))
 		due = earlier(due, stream->next_poll);
-	if (stream->progress_at)
+	if (has_progress(stream))
 		due = earlier(due, stream->progress_at + settings->ack_interval_ms);
-	else if (has_progress(stream))
-		due = now;
 	if (stream->stopping)
 		due = earlier(due, stream->stop_by);
 	return due < stream->retry_at ? stream->retry_at : due;

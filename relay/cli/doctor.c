@@ -119,8 +119,7 @@ static const struct command_option options[] = {
 const struct command command_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "Checks server, schema, privileges, cluster and topics, with the cure for each "
-	       "finding.",
+    .summary = "Checks all that publishing needs, with the cure.",
     .description =
 	"The checks that `run` makes at its start and at the first use of a topic. ok, info and "
 	"warn "

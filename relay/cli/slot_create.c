@@ -51,7 +51,7 @@ const struct command command_slot_create = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Makes a slot: a reader of the message table with its own progress.",
+    .summary = "Makes a slot: a reader with its own progress.",
     .description = "The slot \"main\" exists from the first migration on. A slot that nobody "
 		   "publishes keeps partitions from being dropped.\n",
     .options = options,

@@ -51,19 +51,19 @@ static int known_shards(const struct pg_result *known, const char *name)
 static void judge_slot(struct checks *checks, struct checks_slot *slot)
 {
 	const struct config_slot *config = slot->slot;
+	owned_text char *place = xformat("slot %s (%s)", config->name, config->origin);
 	owned_text char *cure = NULL;
 
 	if (slot->shards == 0) {
 		cure = xformat("run `outbox-relay slot create %s`", config->name);
-		preflight_add(&checks->report, PREFLIGHT_FAIL, config->origin, cure,
-		    "slot %s is not in the database %s", config->name, config->postgres->name);
+		preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure,
+		    "the database of postgres %s has no such slot", config->postgres->name);
 	} else if (config->shards != 0 && config->shards != slot->shards) {
 		cure = xformat("set shards = %d, or 0; or run `outbox-relay slot split %s --shards "
 			       "%" PRId64 "`",
 		    slot->shards, config->name, config->shards);
-		preflight_add(&checks->report, PREFLIGHT_FAIL, config->origin, cure,
-		    "slot %s has %d shards, not %" PRId64, config->name, slot->shards,
-		    config->shards);
+		preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure,
+		    "it has %d shards, not %" PRId64, slot->shards, config->shards);
 	}
 }
 
@@ -143,11 +143,8 @@ bool checks_postgres(struct checks *checks, const struct config_postgres *postgr
 	struct pg *pg = pg_connect(postgres->dsn, "outbox-relay doctor", POSTGRES_MS, err);
 	bool usable = false;
 
-	if (!pg || !preflight_postgres(&checks->report, pg, postgres, &usable, err))
-		return err_prefix(err, "postgres %s", postgres->name);
-	if (usable && !check_schema(checks, pg, postgres, err))
-		return err_prefix(err, "postgres %s", postgres->name);
-	return true;
+	return pg && preflight_postgres(&checks->report, pg, postgres, &usable, err) &&
+	       (!usable || check_schema(checks, pg, postgres, err));
 }
 
 /* --- Kafka ---------------------------------------------------------------------------------- */

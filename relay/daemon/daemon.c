@@ -173,11 +173,17 @@ static bool check_databases(struct daemon *daemon, struct checks *checks, struct
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (uses_postgres(daemon->config, i) &&
 		    !checks_postgres(checks, &daemon->config->postgres[i], err))
-			return false;
+			return err_prefix(err, "postgres %s", daemon->config->postgres[i].name);
 	if (!checks_verdict(checks, 0, SAFETY_WARN, err))
 		return false;
 	preflight_log(&checks->report);
 	return true;
+}
+
+static void log_away(const struct config_kafka *kafka, const struct err *away)
+{
+	log_warn("kafka_away", {"kafka", LOG_TEXT(kafka->name)}, {"error", LOG_TEXT(away->message)},
+	    {"consequence", LOG_TEXT("rows wait until a broker answers")});
 }
 
 /* Brokers that are away are waited for; what is wrong with a topic may be mended while we run. */
@@ -186,38 +192,33 @@ static bool check_cluster(struct daemon *daemon, struct checks *checks, int plac
 	const struct config_kafka *kafka = &daemon->config->kafka[place];
 	enum safety safety = checks_safety(daemon->config, kafka);
 	struct catalog *catalog = daemon->catalogs[place];
+	struct preflight_finding *findings;
 	int first = checks->report.count;
-	struct preflight cluster;
 	struct err away;
 
 	if (!checks_kafka(checks, kafka, catalog, &away) ||
-	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, catalog, &away))) {
-		log_warn("kafka_away", {"kafka", LOG_TEXT(kafka->name)},
-		    {"error", LOG_TEXT(away.message)},
-		    {"consequence", LOG_TEXT("rows wait until a broker answers")});
-		return true;
-	}
-	cluster = (struct preflight){checks->report.findings + first, checks->report.count - first};
-	for (int i = first; i < checks->report.count; i++)
-		if (checks->report.findings[i].severity == PREFLIGHT_FAIL)
-			checks->report.findings[i].severity = PREFLIGHT_WARN;
+	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, catalog, &away)))
+		log_away(kafka, &away);
+	findings = checks->report.findings + first;
+	for (int i = 0; i < checks->report.count - first; i++)
+		if (findings[i].severity == PREFLIGHT_FAIL)
+			findings[i].severity = PREFLIGHT_WARN;
 	if (!checks_verdict(checks, first, safety, err))
 		return false;
-	preflight_log(&cluster);
+	preflight_log(&(const struct preflight){findings, checks->report.count - first});
 	return true;
 }
 
 /* What is known to be published is looked at before it is met again. */
-static void note_topics(struct daemon *daemon, const struct checks *checks, int place)
+static void note_topics(struct daemon *daemon, const struct checks *checks)
 {
 	for (int i = 0; i < daemon->config->slot_count; i++) {
 		const struct checks_slot *slot = &checks->slots[i];
+		struct topic_checks *topics =
+		    daemon->topic_checks[slot->slot->kafka - daemon->config->kafka];
 
-		for (int j = 0;
-		     slot->slot->kafka == &daemon->config->kafka[place] && j < slot->topic_count;
-		     j++)
-			topic_checks_allow(
-			    daemon->topic_checks[place], slot->topics[j], slot->slot->safety);
+		for (int j = 0; j < slot->topic_count; j++)
+			topic_checks_allow(topics, slot->topics[j], slot->slot->safety);
 	}
 }
 

@@ -403,6 +403,8 @@ static void answer(struct world *world, struct request *request)
 	int64_t delay = world_delay(world, world->plan.database_us / 4);
 	if (world_has_faults(world) && world->plan.database_faults && world_chance(world, 2000))
 		delay += world_below(world, 2 * world->plan.stream.lease_ms * MS);
+	if (request->kind == ASK_PAGE)
+		delay += world_delay(world, world->plan.database_us);
 	world_after(world, delay, request_arrives_back, request, 0);
 }
 

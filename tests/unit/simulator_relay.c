@@ -510,18 +510,19 @@ static bool step_delivery(struct world *world, struct process *process)
 
 static void ask_topics(struct world *world, struct process *process)
 {
+	const char *name;
 	bool ready, unready = false;
+	for (int i = 0; (name = stream_topic_name(process->stream, i, &ready)); i++)
+		unready |= !ready;
+	if (unready && process->topics_at > process->asked_at + 50 * MS)
+		process->topics_at = process->asked_at + world_delay(world, 10 * MS);
 	if (world->now < process->topics_at)
 		return;
-	for (int i = 0; stream_topic_name(process->stream, i, &ready); i++) {
-		const char *name = stream_topic_name(process->stream, i, &ready);
+	for (int i = 0; (name = stream_topic_name(process->stream, i, &ready)); i++)
 		stream_topic(process->stream, name,
 		    kafka_count(world, topic_index(name, strlen(name))));
-		stream_topic_name(process->stream, i, &ready);
-		unready |= !ready;
-	}
-	process->topics_at = world->now +
-	    (unready ? world_delay(world, 20 * MS) : world_delay(world, 300 * MS));
+	process->asked_at = world->now;
+	process->topics_at = world->now + world_delay(world, unready ? 20 * MS : 300 * MS);
 }
 
 /* Whoever says that nothing is left has published everything that was committed when it looked. */
@@ -563,8 +564,10 @@ static bool check_status(struct world *world, struct process *process)
 	process->was_caught_up = status.caught_up;
 	if (status.state != STREAM_RELEASED)
 		return true;
-	if (status.in_flight)
+	if (status.in_flight) {
 		world->result.disturbances++;
+		world->excused |= status.missing_topic != NULL;
+	}
 	world_trace(world, "owner %d has released the shard", process->owner);
 	process_ends(world, process);
 	return false;

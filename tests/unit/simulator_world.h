@@ -260,7 +260,7 @@ struct process {
 	struct report *reports;
 	int report_count, report_capacity, reports_taken;
 	const struct snapshot *seen;
-	int64_t topics_at, wake_number, wake_at;
+	int64_t topics_at, asked_at, wake_number, wake_at;
 	int64_t looked_us;
 	bool was_owner, was_caught_up;
 	int idle_turns;
@@ -300,6 +300,7 @@ struct world {
 	int owners;
 	int64_t committed, published;
 	int64_t failover_us; /* the last one */
+	bool excused;        /* a clean stop while a topic was not known yet */
 };
 
 extern const char *const topic_names[TOPICS];

@@ -1,0 +1,320 @@
+#include "audit_table.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include "copy_binary.h"
+#include "digest.h"
+#include "message.h"
+#include "partitions.h"
+#include "progress.h"
+#include "schema_text.h"
+#include "sql_files.h"
+
+struct audit_table {
+	struct pg *pg;
+	const struct config_postgres *postgres;
+	const struct config_slot *slot;
+	char *shards, *acked, *windows, *acked_ids; /* of verify_slot.sql */
+	struct partition_list partitions;
+	int64_t first_id; /* the smallest in the table; INT64_MAX: it is empty */
+};
+
+uint64_t audit_event_digest(const char *text, size_t length)
+{
+	return digest_add(DIGEST_BEGIN, text, length);
+}
+
+uint64_t audit_content_digest(const char *topic, size_t topic_length, const void *key,
+    size_t key_length, const void *payload, size_t payload_length)
+{
+	uint64_t state = digest_add(DIGEST_BEGIN, topic, topic_length);
+
+	state = digest_add(state, key, key_length);
+	return digest_add(state, payload, payload_length);
+}
+
+/* --- what the log says --------------------------------------------------------------------- */
+
+static bool read_slot(struct audit_table *table, struct err *err)
+{
+	const struct pg_param params[] = {{table->slot->name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    session_query(table->pg, table->postgres, sql_verify_slot, params, 1, err);
+
+	if (!row)
+		return false;
+	if (pg_rows(row) == 0)
+		return err_set(err, ERR_REJECT,
+		    "there is no slot %s in %s; see `outbox-relay slot list`", table->slot->name,
+		    pg_place(table->pg));
+	table->shards = xstrdup(pg_value(row, 0, 0));
+	table->acked = xstrdup(pg_value(row, 0, 1));
+	table->windows = xstrdup(pg_value(row, 0, 2));
+	table->acked_ids = xstrdup(pg_value(row, 0, 3));
+	return true;
+}
+
+struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
+    const struct config_slot *slot, struct err *err)
+{
+	struct audit_table *table = xcalloc(1, sizeof *table);
+
+	*table = (struct audit_table){
+	    .pg = pg, .postgres = postgres, .slot = slot, .first_id = INT64_MAX};
+	if (read_slot(table, err) && partition_list(pg, postgres->schema,
+					 postgres->partition_every_ms, &table->partitions, err))
+		return table;
+	audit_table_close(table);
+	return NULL;
+}
+
+void audit_table_close(struct audit_table *table)
+{
+	if (!table)
+		return;
+	partition_list_finish(&table->partitions);
+	free(table->shards);
+	free(table->acked);
+	free(table->windows);
+	free(table->acked_ids);
+	free(table);
+}
+
+bool audit_table_topics(struct audit_table *table,
+    void (*topic)(void *context, const char *name, size_t length), void *context, struct err *err)
+{
+	const struct pg_param params[] = {{table->slot->name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    session_query(table->pg, table->postgres, sql_topics, params, 1, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		topic(context, pg_value(rows, i, 0), strlen(pg_value(rows, i, 0)));
+	return rows != NULL;
+}
+
+/*
+ * A row of a partition that is gone is no phantom. With timestamp = created the record's timestamp
+ * is the row's; otherwise it is later, and the id has to say it for those near the border.
+ */
+bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t timestamp_ms)
+{
+	int64_t end_us = INT64_MIN, us = timestamp_ms * 1000;
+
+	if (table->slot->timestamp == TIMESTAMP_PUBLISH && id < table->first_id)
+		return false;
+	for (int i = 0; i < table->partitions.count; i++) {
+		const struct partition *partition = &table->partitions.items[i];
+
+		if (!partition->bounded)
+			continue;
+		if (us >= partition->from_us && us < partition->to_us)
+			return true;
+		end_us = partition->to_us > end_us ? partition->to_us : end_us;
+	}
+	return us >= end_us;
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+enum { ID, EVENT_ID, TOPIC, KEY, PAYLOAD, HEADERS, ACKNOWLEDGED, FIELDS };
+
+/* Puts values in the places of :names; they are numbers and arrays of numbers and snapshots. */
+static void fill(struct text *script, const char *sql, const char *const *names,
+    const char *const *values, int count)
+{
+	for (size_t plain; *sql; sql += plain) {
+		int i = 0;
+
+		plain = strcspn(sql, ":");
+		text_append(script, sql, plain);
+		sql += plain;
+		plain = strspn(sql, ":");
+		while (i < count && !(plain == 1 && text_starts(sql + 1, names[i])))
+			i++;
+		if (i < count) {
+			text_addf(script, "'%s'", values[i]);
+			plain = 1 + strlen(names[i]);
+		} else {
+			text_append(script, sql, plain);
+		}
+	}
+}
+
+static bool send_rows(struct audit_table *table, int64_t after, int64_t most, struct err *err)
+{
+	/* a name that begins with another comes before it */
+	static const char *const names[] = {
+	    "acked_ids", "acked", "windows", "count", "after", "most"};
+	owned_text char *after_text = xformat("%lld", (long long)after);
+	owned_text char *most_text = xformat("%lld", (long long)most);
+	const char *const values[] = {
+	    table->acked_ids, table->acked, table->windows, table->shards, after_text, most_text};
+	owned_text char *sql = schema_text(sql_verify_rows, table->postgres->schema);
+	OWNED(text_finish) struct text script = {0};
+
+	fill(&script, sql, names, values, (int)(sizeof names / sizeof *names));
+	return pg_send_copy(table->pg, text_string(&script), err);
+}
+
+struct header_digest {
+	uint64_t state;
+};
+
+static void add_header(void *context, const char *name, const void *value, size_t length)
+{
+	struct header_digest *digest = context;
+
+	digest->state = digest_add(digest->state, name, strlen(name));
+	digest->state = digest_add(digest->state, value, length);
+}
+
+static uint64_t content_of(const struct copy_field *fields, int64_t id)
+{
+	const struct message message = {
+	    .id = id, .headers = fields[HEADERS].data, .headers_length = fields[HEADERS].length};
+	struct header_digest digest = {
+	    audit_content_digest(fields[TOPIC].data, (size_t)fields[TOPIC].length, fields[KEY].data,
+		(size_t)fields[KEY].length, fields[PAYLOAD].data, (size_t)fields[PAYLOAD].length)};
+	struct err err;
+
+	/* headers that cannot be read cannot be published either */
+	return message_headers(&message, add_header, &digest, &err) ? digest.state : 0;
+}
+
+static bool is_row(const struct copy_field *fields)
+{
+	return fields[ID].length == 8 && fields[EVENT_ID].length == 16 && fields[TOPIC].data &&
+	       fields[ACKNOWLEDGED].length == 1;
+}
+
+static struct audit_row row_of(const struct copy_field *fields)
+{
+	char event[MESSAGE_UUID_TEXT];
+	int64_t id = copy_int64(fields[ID].data);
+
+	message_uuid_text(fields[EVENT_ID].data, event);
+	return (struct audit_row){.id = id,
+	    .event = audit_event_digest(event, sizeof event),
+	    .content = content_of(fields, id),
+	    .acknowledged = fields[ACKNOWLEDGED].data[0] != 0};
+}
+
+static bool wait_for(struct pg *pg, struct err *err)
+{
+	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
+
+	poll(&wanted, 1, -1); /* EINTR: the callers' loops ask again */
+	return pg_step(pg, err);
+}
+
+/* Waits for the next row of the COPY; NULL at its end. */
+static bool next_row(struct pg *pg, char **ret_row, int *ret_length, struct err *err)
+{
+	enum pg_copy what;
+
+	for (;;) {
+		if (!pg_copy_next(pg, &what, ret_row, ret_length, err))
+			return false;
+		if (what != PG_COPY_WAIT)
+			return true;
+		if (!wait_for(pg, err))
+			return false;
+	}
+}
+
+bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t after,
+    void (*topic)(void *context, const char *name, size_t length), void *context, int64_t *ret_end,
+    bool *ret_last, struct err *err)
+{
+	int64_t count = 0, capacity = audit_capacity(audit);
+	struct progress progress;
+	bool good = send_rows(table, after, capacity, err), first = true;
+
+	progress_begin(&progress, "rows read");
+	audit_begin(audit, after);
+	while (good) {
+		struct copy_field fields[FIELDS];
+		enum copy_kind kind = COPY_TRAILER;
+		char *message;
+		int length;
+
+		good = next_row(table->pg, &message, &length, err);
+		if (!good || !message)
+			break;
+		good = copy_parse(message, length, first, fields, FIELDS, &kind, err);
+		first = false;
+		if (good && kind == COPY_ROW && !is_row(fields))
+			good = err_set(
+			    err, ERR_FATAL, "a row of the message table has unexpected types");
+		if (good && kind == COPY_ROW) {
+			struct audit_row row = row_of(fields);
+
+			audit_row(audit, &row);
+			topic(context, fields[TOPIC].data, (size_t)fields[TOPIC].length);
+			table->first_id = row.id < table->first_id ? row.id : table->first_id;
+			progress_step(&progress, ++count);
+		}
+		pg_free_row(message);
+	}
+	progress_end(&progress);
+	*ret_last = count < capacity;
+	*ret_end = audit_rows_end(audit, *ret_last);
+	return good;
+}
+
+/* --- rows by id ---------------------------------------------------------------------------- */
+
+static struct pg_result *answer(struct pg *pg, struct err *err)
+{
+	struct pg_result *result;
+	bool done;
+
+	for (;;) {
+		if (!pg_receive(pg, &done, &result, err))
+			return NULL;
+		if (done)
+			return result;
+		if (!wait_for(pg, err))
+			return NULL;
+	}
+}
+
+static struct audit_found_row found_row(const struct pg_result *rows, int i)
+{
+	char event[MESSAGE_UUID_TEXT];
+
+	message_uuid_text(pg_value(rows, i, 1), event);
+	return (struct audit_found_row){.id = copy_int64(pg_value(rows, i, 0)),
+	    .event = audit_event_digest(event, sizeof event),
+	    .topic = pg_value(rows, i, 2),
+	    .topic_length = pg_length(rows, i, 2),
+	    .key = pg_is_null(rows, i, 3) ? NULL : pg_value(rows, i, 3),
+	    .key_length = pg_length(rows, i, 3),
+	    .partition = pg_is_null(rows, i, 4) ? -1 : copy_int32(pg_value(rows, i, 4))};
+}
+
+bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
+    void (*see)(void *context, const struct audit_found_row *row), void *context, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_verify_ids, table->postgres->schema);
+	OWNED(text_finish) struct text list = {0};
+
+	for (int i = 0; i < count; i++)
+		text_addf(&list, "%s%lld", i ? "," : "{", (long long)ids[i]);
+	text_add(&list, "}");
+
+	const struct pg_param params[] = {{text_string(&list)}};
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
+
+	if (!pg_send(table->pg, sql, params, 1, err) || !(rows = answer(table->pg, err)))
+		return false;
+	for (int i = 0; i < pg_rows(rows); i++) {
+		struct audit_found_row row = found_row(rows, i);
+
+		see(context, &row);
+	}
+	return true;
+}

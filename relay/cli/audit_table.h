@@ -1,0 +1,54 @@
+#pragma once
+/*
+ * The table's side of `verify`: rows, and what the slot's log says of them. Blocking; one thread.
+ * No statement stays open while Kafka is read.
+ */
+#include "audit.h"
+#include "session.h"
+
+struct audit_table;
+
+/*
+ * Notes what the log says is published now: the rows that are read later are judged by it.
+ * ERR_REJECT when there is no such slot. pg and postgres must outlive it.
+ */
+struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
+    const struct config_slot *slot, struct err *err);
+void audit_table_close(struct audit_table *table);
+
+/*
+ * One round's rows, those behind `after`, into the audit; topic is called for each row's. Returns
+ * the round's last id; *ret_last: there are no further rows.
+ */
+bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t after,
+    void (*topic)(void *context, const char *name, size_t length), void *context, int64_t *ret_end,
+    bool *ret_last, struct err *err) MUST_CHECK;
+
+/* The topics that the log names, and those of the newest rows. */
+bool audit_table_topics(struct audit_table *table,
+    void (*topic)(void *context, const char *name, size_t length), void *context,
+    struct err *err) MUST_CHECK;
+
+/* One row looked up by id. */
+struct audit_found_row {
+	int64_t id;
+	uint64_t event;                              /* as in struct audit_row */
+	const char *topic;                           /* not ended by NUL */
+	const void *key;                             /* NULL: null */
+	int32_t topic_length, key_length, partition; /* -1: none is asked for */
+};
+/* Calls see for each of them that is there now, in no order. */
+bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
+    void (*see)(void *context, const struct audit_found_row *row), void *context,
+    struct err *err) MUST_CHECK;
+
+/*
+ * Can the table still hold the row of a record with this id and timestamp? Rows leave with their
+ * partition, by the time when they were written.
+ */
+bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t timestamp_ms);
+
+/* Digests as struct audit_row has them, of either side's form. */
+uint64_t audit_event_digest(const char *text, size_t length);
+uint64_t audit_content_digest(const char *topic, size_t topic_length, const void *key,
+    size_t key_length, const void *payload, size_t payload_length);

@@ -1,0 +1,336 @@
+#include "audit_topics.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+#include "audit_table.h"
+#include "catalog.h"
+#include "clock.h"
+#include "consumer.h"
+#include "digest.h"
+#include "partitioner.h"
+#include "progress.h"
+
+enum { WAIT_MS = 500, SILENCE_MS = 30000, SETTINGS_MS = 5000 };
+
+struct place {
+	int64_t low;      /* the first offset that is still there */
+	int64_t first_id; /* of this slot's first record in it; INT64_MAX: there is none */
+};
+
+struct topic {
+	char *name;
+	struct place *places; /* by partition */
+	int count;
+	bool asked, missing, compacted;
+	UT_hash_handle hh;
+};
+
+struct audit_topics {
+	const struct config_slot *slot;
+	const char *sequence;
+	struct topic *topics, *recent;
+	struct audit_topics_figures figures;
+	bool counted; /* the figures: later rounds read the same again */
+
+	/* while reading */
+	struct audit *audit;
+	struct topic *reading;
+	struct audit_unknown unknown[AUDIT_UNKNOWNS];
+	int unknown_count;
+	struct progress progress;
+	int64_t seen;
+};
+
+struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *sequence)
+{
+	struct audit_topics *topics = xcalloc(1, sizeof *topics);
+
+	topics->slot = slot;
+	topics->sequence = sequence;
+	return topics;
+}
+
+void audit_topics_destroy(struct audit_topics *topics)
+{
+	struct topic *topic, *next;
+
+	if (!topics)
+		return;
+	HASH_ITER(hh, topics->topics, topic, next)
+	{
+		HASH_DEL(topics->topics, topic);
+		free(topic->name);
+		free(topic->places);
+		free(topic);
+	}
+	free(topics);
+}
+
+static struct topic *topic_of(const struct audit_topics *topics, const char *name, size_t length)
+{
+	struct topic *topic = topics->recent;
+
+	if (topic && strncmp(topic->name, name, length) == 0 && topic->name[length] == '\0')
+		return topic;
+	HASH_FIND(hh, topics->topics, name, length, topic);
+	return topic;
+}
+
+void audit_topics_add(void *context, const char *name, size_t length)
+{
+	struct audit_topics *topics = context;
+	struct topic *topic = topic_of(topics, name, length);
+
+	if (!topic) {
+		topic = xcalloc(1, sizeof *topic);
+		topic->name = xformat("%.*s", (int)length, name);
+		HASH_ADD_KEYPTR(hh, topics->topics, topic->name, length, topic);
+		topics->figures.topics++;
+	}
+	topics->recent = topic;
+}
+
+/* --- one record ---------------------------------------------------------------------------- */
+
+/* The headers that are the application's, and the two that are ours. */
+struct headers {
+	uint64_t content;
+	const char *event, *position;
+	size_t event_length, position_length;
+};
+
+static struct headers read_headers(const struct consumer_record *record)
+{
+	struct headers headers = {
+	    .content = audit_content_digest(record->topic, strlen(record->topic), record->key,
+		record->key_length, record->payload, record->payload_length)};
+	const char *name;
+	const void *value;
+	size_t length;
+
+	for (size_t i = 0; consumer_header_at(record, i, &name, &value, &length); i++) {
+		if (text_equal(name, "outbox-id")) {
+			headers.event = value;
+			headers.event_length = length;
+		} else if (text_equal(name, "outbox-position")) {
+			headers.position = value;
+			headers.position_length = length;
+		} else {
+			headers.content = digest_add(headers.content, name, strlen(name));
+			headers.content = digest_add(headers.content, value, length);
+		}
+	}
+	return headers;
+}
+
+/* Payloads without the field, as tombstones, are judged by their position alone. */
+static bool read_sequence(
+    const struct audit_topics *topics, const struct consumer_record *record, int64_t *ret_sequence)
+{
+	json_t *payload, *field;
+	bool found;
+
+	if (!topics->sequence || !record->payload)
+		return false;
+	payload = json_loadb(record->payload, record->payload_length, 0, NULL);
+	field = json_object_get(payload, topics->sequence);
+	found = json_is_integer(field);
+	*ret_sequence = (int64_t)json_integer_value(field);
+	json_decref(payload);
+	return found;
+}
+
+static void note_unknown(struct audit_topics *topics, const struct consumer_record *record,
+    const struct audit_record *judged)
+{
+	topics->unknown[topics->unknown_count++] = (struct audit_unknown){
+	    .id = judged->position.id,
+	    .offset = record->offset,
+	    .timestamp_ms = record->timestamp_ms,
+	    .event = judged->event,
+	    .partition = record->partition,
+	    .topic = topics->reading->name,
+	};
+}
+
+static void note_place(struct topic *topic, int32_t partition, int64_t id)
+{
+	if (partition < topic->count && topic->places[partition].first_id == INT64_MAX)
+		topic->places[partition].first_id = id;
+}
+
+/* False when there is no room for a further unknown one. */
+static bool see_record(void *context, const struct consumer_record *record)
+{
+	struct audit_topics *topics = context;
+	struct headers headers = read_headers(record);
+	struct audit_record judged = {.topic = topics->reading->name,
+	    .partition = record->partition,
+	    .offset = record->offset,
+	    .key = record->key,
+	    .key_length = record->key_length,
+	    .event = audit_event_digest(headers.event, headers.event_length),
+	    .content = headers.content};
+
+	progress_step(&topics->progress, ++topics->seen);
+	if (!headers.position ||
+	    !outbox_position_parse(headers.position, headers.position_length, &judged.position) ||
+	    !text_equal(judged.position.slot, topics->slot->name)) {
+		topics->figures.others += !topics->counted;
+		return true;
+	}
+	topics->figures.records += !topics->counted;
+	note_place(topics->reading, record->partition, judged.position.id);
+	judged.has_sequence = read_sequence(topics, record, &judged.sequence);
+	if (audit_record(topics->audit, &judged) == AUDIT_UNKNOWN)
+		note_unknown(topics, record, &judged);
+	return topics->unknown_count < AUDIT_UNKNOWNS;
+}
+
+/* --- topics -------------------------------------------------------------------------------- */
+
+/* The dev broker cannot tell settings: then nothing is compacted. */
+static void ask_compaction(struct catalog *catalog, struct topic *topic)
+{
+	struct catalog_setting *settings;
+	int count;
+	struct err err;
+
+	topic->asked = true;
+	if (!catalog_topic_settings(catalog, topic->name, SETTINGS_MS, &settings, &count, &err))
+		return;
+	for (int i = 0; i < count; i++)
+		topic->compacted |= text_equal(settings[i].name, "cleanup.policy") &&
+				    strstr(settings[i].value, "compact");
+	catalog_settings_free(settings, count);
+}
+
+static void note_places(struct topic *topic, const struct consumer *consumer)
+{
+	struct consumer_partition partition;
+
+	for (int i = 0; consumer_partition_at(consumer, i, &partition); i++) {
+		if (partition.partition >= topic->count) {
+			topic->count = partition.partition + 1;
+			topic->places =
+			    xrealloc(topic->places, (size_t)topic->count * sizeof *topic->places);
+		}
+		topic->places[partition.partition] = (struct place){partition.low, INT64_MAX};
+	}
+}
+
+static bool read_to_end(struct audit_topics *topics, struct consumer *consumer,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err)
+{
+	int64_t heard_at = clock_ms();
+
+	for (bool at_end = false; !at_end;) {
+		int64_t seen = topics->seen;
+
+		if (!consumer_read(consumer, WAIT_MS, see_record, topics, &at_end, err))
+			return false;
+		if (topics->unknown_count == AUDIT_UNKNOWNS || at_end) {
+			if (!unknown(context, topics->unknown, topics->unknown_count, err))
+				return false;
+			topics->unknown_count = 0;
+		}
+		if (topics->seen != seen)
+			heard_at = clock_ms();
+		if (clock_ms() - heard_at > SILENCE_MS)
+			return err_set(err, ERR_RETRY,
+			    "topic %s: no record within %d s, and its end is not reached",
+			    topics->reading->name, SILENCE_MS / 1000);
+	}
+	return true;
+}
+
+DEFINE_OWNED(struct consumer, consumer_destroy)
+DEFINE_OWNED(struct catalog, catalog_destroy)
+
+static bool read_topic(struct audit_topics *topics, struct catalog *catalog, struct topic *topic,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err)
+{
+	const char *const names[] = {topic->name, NULL};
+	OWNED(owned_consumer_destroy)
+	struct consumer *consumer =
+	    consumer_create(topics->slot->kafka, names, "read_committed", err);
+
+	if (!consumer && err->kind == ERR_REJECT) {
+		topics->figures.missing += !topic->missing;
+		topic->missing = true;
+		return true;
+	}
+	if (!consumer)
+		return false;
+	note_places(topic, consumer);
+	if (!topic->asked)
+		ask_compaction(catalog, topic);
+	topics->reading = topic;
+	return read_to_end(topics, consumer, unknown, context, err);
+}
+
+bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err)
+{
+	OWNED(owned_catalog_destroy)
+	struct catalog *catalog = catalog_create(topics->slot->kafka, err);
+	struct topic *topic, *next;
+	bool good = catalog != NULL;
+
+	topics->audit = audit;
+	topics->seen = 0;
+	progress_begin(&topics->progress, "records read");
+	HASH_ITER(hh, topics->topics, topic, next)
+	{
+		good = good && read_topic(topics, catalog, topic, unknown, context, err);
+	}
+	progress_end(&topics->progress);
+	topics->counted = true;
+	return good;
+}
+
+/* --- afterwards ---------------------------------------------------------------------------- */
+
+static bool is_before(const struct place *place, int64_t id)
+{
+	return place->low > 0 && id < place->first_id;
+}
+
+bool audit_topics_expired(const struct audit_topics *topics, const char *name, size_t length,
+    const void *key, size_t key_length, int32_t partition, int64_t id)
+{
+	const struct topic *topic = topic_of(topics, name, length);
+
+	if (!topic || topic->count == 0)
+		return false;
+	if (topic->compacted)
+		return true;
+	if (partition < 0 && key)
+		partition = partitioner_of_key(key, key_length, topic->count);
+	if (partition >= 0 && partition < topic->count)
+		return is_before(&topic->places[partition], id);
+	for (int i = 0; i < topic->count; i++)
+		if (is_before(&topic->places[i], id))
+			return true;
+	return false;
+}
+
+struct audit_topics_figures audit_topics_figures(const struct audit_topics *topics)
+{
+	return topics->figures;
+}
+
+const char *audit_topics_name(const struct audit_topics *topics, int index, bool *ret_missing)
+{
+	const struct topic *topic = topics->topics;
+
+	while (topic && index-- > 0)
+		topic = topic->hh.next;
+	*ret_missing = topic && topic->missing;
+	return topic ? topic->name : NULL;
+}

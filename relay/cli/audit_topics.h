@@ -1,0 +1,47 @@
+#pragma once
+/* The topics' side of `verify`: each topic is read from its first offset to its end. Blocking. */
+#include "audit.h"
+#include "config.h"
+
+struct audit_topics;
+
+/* slot must outlive it; sequence: the payload's field that counts up with each key, or NULL. */
+struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *sequence);
+void audit_topics_destroy(struct audit_topics *topics);
+
+/* One more topic to read; a name that is known already is fine. */
+void audit_topics_add(void *topics, const char *name, size_t length);
+
+/* A record without a row: asked of the table in one go. */
+struct audit_unknown {
+	int64_t id, offset, timestamp_ms;
+	uint64_t event;
+	int32_t partition;
+	const char *topic;
+};
+enum { AUDIT_UNKNOWNS = 1000 };
+
+/*
+ * Reads all of them, up to the ends that they have now. unknown is called with records of no row,
+ * AUDIT_UNKNOWNS at most; false from it ends the reading with its error. A topic that does not
+ * exist has no records.
+ */
+bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err) MUST_CHECK;
+
+/*
+ * Can the record of this row have been there and be deleted by now (retention, compaction)? key
+ * NULL: any partition; partition -1: by the key.
+ */
+bool audit_topics_expired(const struct audit_topics *topics, const char *topic, size_t topic_length,
+    const void *key, size_t key_length, int32_t partition, int64_t id);
+
+struct audit_topics_figures {
+	int64_t records; /* of this slot, read once */
+	int64_t others;  /* without its position */
+	int topics, missing;
+};
+struct audit_topics_figures audit_topics_figures(const struct audit_topics *topics);
+/* The i-th topic's name; NULL beyond the last. *ret_missing: it does not exist. */
+const char *audit_topics_name(const struct audit_topics *topics, int index, bool *ret_missing);

@@ -1,0 +1,36 @@
+#include "progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "clock.h"
+
+enum { TERMINAL_MS = 200, LINES_MS = 10000 };
+
+void progress_begin(struct progress *progress, const char *what)
+{
+	int64_t now = clock_ms();
+
+	*progress = (struct progress){
+	    .what = what, .began_ms = now, .shown_ms = now, .terminal = isatty(STDERR_FILENO)};
+}
+
+void progress_step(struct progress *progress, int64_t count)
+{
+	int64_t now = clock_ms(), spent = now - progress->began_ms;
+
+	if (now - progress->shown_ms < (progress->terminal ? TERMINAL_MS : LINES_MS))
+		return;
+	progress->shown_ms = now;
+	progress->drawn = progress->terminal;
+	fprintf(stderr, "%s%s: %" PRId64 ", %" PRId64 "/s%s", progress->terminal ? "\r" : "",
+	    progress->what, count, spent > 0 ? count * 1000 / spent : 0,
+	    progress->terminal ? "\033[K" : "\n");
+}
+
+void progress_end(struct progress *progress)
+{
+	if (progress->drawn)
+		fputs("\r\033[K", stderr);
+	progress->drawn = false;
+}

@@ -1,0 +1,16 @@
+#pragma once
+/* How far long work is: one line on a terminal, drawn anew; elsewhere a line every ten seconds. */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+	const char *what; /* "rows read"; not copied */
+	int64_t began_ms, shown_ms;
+	bool terminal, drawn;
+};
+
+void progress_begin(struct progress *progress, const char *what);
+/* May be called for every piece of work: it looks at the clock, and seldom writes to stderr. */
+void progress_step(struct progress *progress, int64_t count);
+/* Clears the line. */
+void progress_end(struct progress *progress);

@@ -1,0 +1,321 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include "audit_table.h"
+#include "audit_topics.h"
+#include "clock.h"
+#include "commands.h"
+#include "session.h"
+
+#define MIB (INT64_C(1) << 20)
+
+DEFINE_OWNED(struct audit, audit_destroy)
+DEFINE_OWNED(struct audit_table, audit_table_close)
+DEFINE_OWNED(struct audit_topics, audit_topics_destroy)
+
+/* Both sides and the judge between them. */
+struct verification {
+	const struct config_slot *slot;
+	struct audit *audit;
+	struct audit_table *table;
+	struct audit_topics *topics;
+	char place[128]; /* of the database */
+	double seconds;
+};
+
+/* --- records without a row ----------------------------------------------------------------- */
+
+/* Looked up again: their rows may have come while the table was read. */
+struct second_look {
+	const struct audit_unknown *records;
+	int count;
+	bool there[AUDIT_UNKNOWNS];
+};
+
+static void see_unknown(void *context, const struct audit_found_row *row)
+{
+	struct second_look *look = context;
+
+	for (int i = 0; i < look->count; i++)
+		if (look->records[i].id == row->id && look->records[i].event == row->event)
+			look->there[i] = true;
+}
+
+static void judge_unknown(
+    struct verification *verification, const struct audit_unknown *record, bool there)
+{
+	struct audit_verdict *verdict = audit_verdict(verification->audit);
+
+	if (there)
+		verdict->newer++;
+	else if (!audit_table_keeps(verification->table, record->id, record->timestamp_ms))
+		verdict->older++;
+	else
+		audit_found(verification->audit, AUDIT_PHANTOM,
+		    "id %" PRId64 " in %s [%d] at %" PRId64, record->id, record->topic,
+		    record->partition, record->offset);
+}
+
+static bool settle_unknown(
+    void *context, const struct audit_unknown *records, int count, struct err *err)
+{
+	struct verification *verification = context;
+	struct second_look look = {.records = records, .count = count};
+	int64_t ids[AUDIT_UNKNOWNS];
+
+	for (int i = 0; i < count; i++)
+		ids[i] = records[i].id;
+	if (count > 0 &&
+	    !audit_table_find(verification->table, ids, count, see_unknown, &look, err))
+		return false;
+	for (int i = 0; i < count; i++)
+		judge_unknown(verification, &records[i], look.there[i]);
+	return true;
+}
+
+/* --- rows without a record ----------------------------------------------------------------- */
+
+/* A row that is not found any more left with its partition meanwhile: nothing can be said. */
+static void see_missing(void *context, const struct audit_found_row *row)
+{
+	struct verification *verification = context;
+
+	if (audit_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
+		row->key, (size_t)row->key_length, row->partition, row->id))
+		audit_verdict(verification->audit)->expired++;
+	else
+		audit_found(verification->audit, AUDIT_LOST, "id %" PRId64 " for %.*s", row->id,
+		    row->topic_length, row->topic);
+}
+
+static bool settle_missing(struct verification *verification, struct err *err)
+{
+	enum { AT_ONCE = 1000 };
+	int64_t ids[AT_ONCE], cursor = 0;
+	int count;
+
+	do {
+		count = 0;
+		while (count < AT_ONCE && audit_missing(verification->audit, &cursor, &ids[count]))
+			count++;
+		if (count > 0 && !audit_table_find(verification->table, ids, count, see_missing,
+				     verification, err))
+			return false;
+	} while (count == AT_ONCE);
+	return true;
+}
+
+/* The topics' ends are taken after the rows were read: what the log calls published stands there.
+ */
+static bool verify(struct verification *verification, struct err *err)
+{
+	int64_t began = clock_us(), after = INT64_MIN;
+	bool last = false;
+
+	if (!audit_table_topics(verification->table, audit_topics_add, verification->topics, err))
+		return false;
+	while (!last)
+		if (!audit_table_read(verification->table, verification->audit, after,
+			audit_topics_add, verification->topics, &after, &last, err) ||
+		    !audit_topics_read(verification->topics, verification->audit, settle_unknown,
+			verification, err) ||
+		    !settle_missing(verification, err))
+			return false;
+	verification->seconds = (double)(clock_us() - began) / 1e6;
+	return true;
+}
+
+/* --- what is printed ----------------------------------------------------------------------- */
+
+static void print_count(const char *title, int64_t count, const char *remark)
+{
+	printf("  %-20s %12" PRId64 "%s%s\n", title, count, remark[0] ? "  " : "", remark);
+}
+
+static void print_unjudged(const struct audit_verdict *verdict)
+{
+	if (verdict->pending)
+		print_count("pending", verdict->pending, "committed, not published yet");
+	if (verdict->expired)
+		print_count("not judged", verdict->expired,
+		    "rows: Kafka has deleted what stood there by retention or compaction");
+	if (verdict->older)
+		print_count(
+		    "not judged", verdict->older, "records: their partition of the table is gone");
+	if (verdict->newer)
+		print_count("not judged", verdict->newer,
+		    "records: their rows came while the table was read");
+	if (verdict->sequences_unjudged)
+		print_count("not judged", verdict->sequences_unjudged,
+		    "sequences: more than 2 million keys");
+}
+
+static void print_samples(const struct audit_verdict *verdict, enum audit_kind kind)
+{
+	for (int i = 0; i < AUDIT_SAMPLES && verdict->samples[kind][i]; i++)
+		printf("      %s\n", verdict->samples[kind][i]);
+	if (verdict->found[kind] > AUDIT_SAMPLES)
+		puts("      …");
+}
+
+static void print_text(const struct verification *verification, bool clean)
+{
+	const struct audit_verdict *verdict = audit_verdict(verification->audit);
+	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
+	bool missing;
+	const char *name;
+
+	printf("slot %s: %s against %d topic%s, %" PRId64 " records, in %.1f s\n",
+	    verification->slot->name, verification->place, figures.topics,
+	    figures.topics == 1 ? "" : "s", figures.records, verification->seconds);
+	print_count("committed", verdict->committed, "");
+	print_count("published", verdict->published, "");
+	for (int kind = 0; kind < AUDIT_KINDS; kind++) {
+		print_count(audit_kinds[kind].title, verdict->found[kind], "");
+		print_samples(verdict, kind);
+	}
+	print_unjudged(verdict);
+	for (int i = 0; (name = audit_topics_name(verification->topics, i, &missing)); i++)
+		if (missing)
+			printf("  topic %s does not exist\n", name);
+	puts(clean ? "clean" : "NOT CLEAN");
+}
+
+static json_t *samples_json(const struct audit_verdict *verdict)
+{
+	json_t *object = json_object();
+
+	for (int kind = 0; kind < AUDIT_KINDS; kind++) {
+		json_t *list = json_array();
+
+		for (int i = 0; i < AUDIT_SAMPLES && verdict->samples[kind][i]; i++)
+			json_array_append_new(list, json_string(verdict->samples[kind][i]));
+		json_object_set_new(object, audit_kinds[kind].name, list);
+	}
+	return object;
+}
+
+static json_t *topics_json(const struct audit_topics *topics, bool wants_missing)
+{
+	json_t *list = json_array();
+	const char *name;
+	bool missing;
+
+	for (int i = 0; (name = audit_topics_name(topics, i, &missing)); i++)
+		if (missing == wants_missing)
+			json_array_append_new(list, json_string(name));
+	return list;
+}
+
+static void print_json(const struct verification *verification, bool clean)
+{
+	const struct audit_verdict *verdict = audit_verdict(verification->audit);
+	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
+	json_t *object = json_pack("{ss, sb, sI, sI, sI, sI}", "slot", verification->slot->name,
+	    "clean", clean, "committed", (json_int_t)verdict->committed, "acknowledged",
+	    (json_int_t)verdict->acknowledged, "published", (json_int_t)verdict->published,
+	    "pending", (json_int_t)verdict->pending);
+
+	for (int kind = 0; kind < AUDIT_KINDS; kind++)
+		json_object_set_new(
+		    object, audit_kinds[kind].name, json_integer(verdict->found[kind]));
+	json_object_set_new(object, "not_judged",
+	    json_pack("{sI, sI, sI, sI}", "expired_rows", (json_int_t)verdict->expired,
+		"older_records", (json_int_t)verdict->older, "newer_records",
+		(json_int_t)verdict->newer, "sequences", (json_int_t)verdict->sequences_unjudged));
+	json_object_set_new(object, "records", json_integer(figures.records));
+	json_object_set_new(object, "records_of_others", json_integer(figures.others));
+	json_object_set_new(object, "topics", topics_json(verification->topics, false));
+	json_object_set_new(object, "missing_topics", topics_json(verification->topics, true));
+	json_object_set_new(object, "samples", samples_json(verdict));
+	json_object_set_new(object, "seconds", json_real(verification->seconds));
+	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	putchar('\n');
+	json_decref(object);
+}
+
+/* --- the command --------------------------------------------------------------------------- */
+
+static const struct config_slot *choose_slot(
+    const struct call *call, const struct config *config, struct err *err)
+{
+	const char *name = call_text(call, "slot", NULL);
+	const struct config_slot *slot;
+
+	if (!name && config->slot_count == 1)
+		return &config->slots[0];
+	slot = config_find_slot(config, name ? name : "main");
+	if (!slot && name)
+		err_set(err, ERR_CONFIG, "there is no section [slot \"%s\"]", name);
+	else if (!slot)
+		err_set(err, ERR_CONFIG, "there are several slots: name one with --slot NAME");
+	return slot;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_slot *slot = config ? choose_slot(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy)
+	struct pg *pg = slot ? session_connect(slot->postgres, &err) : NULL;
+	OWNED(owned_audit_table_close)
+	struct audit_table *table = pg ? audit_table_open(pg, slot->postgres, slot, &err) : NULL;
+	OWNED(owned_audit_destroy)
+	struct audit *audit = audit_create(call_number(call, "memory", 256) * MIB);
+	OWNED(owned_audit_topics_destroy)
+	struct audit_topics *topics =
+	    slot ? audit_topics_create(slot, call_text(call, "sequence", NULL)) : NULL;
+	struct verification verification = {
+	    .slot = slot, .audit = audit, .table = table, .topics = topics};
+	bool clean;
+
+	if (!table || !verify(&verification, &err))
+		return session_failed(&err);
+	text_copy(verification.place, sizeof verification.place, pg_place(pg));
+	clean = audit_is_clean(audit_verdict(audit), call_flag(call, "no-duplicates"));
+	if (call_flag(call, "json"))
+		print_json(&verification, clean);
+	else
+		print_text(&verification, clean);
+	return clean ? 0 : EXIT_FOUND;
+}
+
+static const struct command_option options[] = {
+    {"slot", "NAME", "The slot to judge; the only one of the configuration, or \"main\"."},
+    {"sequence", "FIELD",
+	"A field of JSON payloads that counts up with each message of a key: order is judged by it "
+	"as well."},
+    {"no-duplicates", NULL, "A duplicate is a failure, too."},
+    {"memory", "MIB",
+	"What rows may take, 32 bytes each; 256 unless given (8 million rows). A larger table is "
+	"judged in rounds, each of which reads the topics again.",
+	1, 65536},
+    {"json", NULL, "One JSON object."},
+    {0},
+};
+
+const struct command command_verify = {
+    .name = "verify",
+    .arguments = "",
+    .summary = "Compares the table with the topics: what is lost, too much, or out of order.",
+    .description =
+	"Reads every row of the message table and every record of its topics (read_committed), "
+	"while "
+	"the relay and the writers go on, and judges:\n"
+	"committed, published: rows of the table, and those of them that stand in a topic;\n"
+	"lost: the slot's log calls them published, and no record is there;\n"
+	"phantom: a record of this slot, and no row, though its partition is still there;\n"
+	"altered: topic, key, value or headers are not the row's;\n"
+	"out of order: a first occurrence behind a later message of its key, by position;\n"
+	"duplicates: records beyond the first of their row (allowed: at least once), and those of "
+	"them "
+	"that are not equal to the first.\n"
+	"Records without this slot's header `outbox-position` are not looked at. What Kafka's "
+	"retention or compaction, or the table's own retention, has removed is counted as not "
+	"judged.\n"
+	"The exit status is 0 when all is well and 1 when something was found.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,16 @@
+-- Rows in the order of id, and whether the slot's log says that they are published, as one script: names
+-- after a colon are put in as literals, since COPY takes no parameters. :acked :windows :acked_ids of
+-- verify_slot.sql; :count of the slot's shards; :after id; :most rows.
+-- The lock comes before the snapshot, so that rows which upkeep moves are seen once.
+set local enable_seqscan = off;
+set local enable_bitmapscan = off;
+lock table outbox.message in access share mode;
+copy (
+	select m.id, m.event_id, m.topic, m.key, m.payload, m.headers::text,
+		pg_visible_in_snapshot(m.txid, (:acked::pg_snapshot[])[s.place])
+			or (m.id <= (:acked_ids::bigint[])[s.place]
+				and pg_visible_in_snapshot(m.txid, (:windows::pg_snapshot[])[s.place]))
+	from outbox.message m
+	cross join lateral (select outbox.shard_of(m.key, :count) + 1) s (place)
+	where m.id > :after order by m.id limit :most
+) to stdout (format binary)

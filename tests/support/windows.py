@@ -1,0 +1,167 @@
+"""The relay's own reader driven by hand, for exact interleavings: each poll() is one tick.
+
+    ticks = Ticks(database.dsn)         # a slot of its own, from the table's first row on
+    ticks.poll()                        # the rows of the next window, [] when there is none
+    ticks.poll(page=2)                  # the same, read by pages of two rows
+
+It calls outbox.take and outbox.tick and fills sql/queries/page*.sql as the relay does; what it was
+given counts as published with the next call.
+"""
+
+import os
+import random
+import re
+import struct
+from collections import namedtuple
+
+import psycopg2
+
+QUERIES = os.path.join(os.path.dirname(__file__), "../../sql/queries")
+LEASE_MS = 3_600_000
+
+Row = namedtuple("Row", "id event_id topic key payload headers partition")
+
+
+def query(name, **values):
+    """The text of sql/queries/NAME.sql with values in the places of :names, without comments."""
+    with open(os.path.join(QUERIES, f"{name}.sql")) as file:
+        text = re.sub(r"^--.*\n", "", file.read(), flags=re.MULTILINE)
+    return re.sub(r"(?<!:):([a-z_]+)\b", lambda found: _literal(values[found[1]]), text)
+
+
+class Ticks:
+    def __init__(self, dsn, slot="ticks", shards=1, shard=0, schema="outbox", create=True):
+        self.connection = psycopg2.connect(dsn)
+        self.connection.autocommit = True
+        self.cursor = self.connection.cursor()
+        self.slot, self.shard, self.shards, self.schema = slot, shard, shards, schema
+        if create:
+            self._one("SELECT {schema}.slot_create(%s, %s, 'beginning')", slot, shards)
+        self.nonce = _random()
+        taken = self._one(
+            "SELECT outcome, n, first_tick, windows FROM {schema}.take(%s, %s, %s, 'by hand', %s, 1)",
+            slot, shard, self.nonce, LEASE_MS)
+        assert taken[0] == "taken", taken
+        _, self.n, self.first_tick, self.open_windows = taken
+        self.verdict = None
+
+    def poll(self, page=None, max_rows=1000):
+        """The next window's rows. page: force the way of large windows, by so many rows."""
+        rows = self.tick(max_rows=0 if page else max_rows)
+        if self.verdict == "pages":
+            return list(self.pages(page or 1000))
+        return rows
+
+    def tick_call(self, **more):
+        """(statement, values) of the next tick, for EXPLAIN as well."""
+        self.next_nonce = _random()
+        given = {"of_slot": self.slot, "of_shard": self.shard, "of_shards": self.shards,
+                 "of_n": self.n, "of_nonce": self.nonce, "new_nonce": self.next_nonce,
+                 "lease_ms": LEASE_MS, "closed": self.open_windows, "new_acked_id": 0,
+                 "touched": "{}", "new_epoch": None, "may_open": True, "must_write": False,
+                 "max_rows": 1000, "max_bytes": 10_000_000, "last_seen": None, **more}
+        names = ", ".join(f"{name} => %({name})s" for name in given)
+        return (f"SELECT verdict, id, event_id::text, topic, key, payload, headers, partition "
+                f"FROM {self.schema}.tick({names})", given)
+
+    def tick(self, **more):
+        self.cursor.execute(*self.tick_call(**more))
+        (self.verdict, *_), *rows = self.cursor.fetchall()
+        self.ticked(self.verdict)
+        return [Row(*[_plain(value) for value in row[1:]]) for row in rows]
+
+    def ticked(self, verdict):
+        """Follows what a tick wrote."""
+        assert verdict in ("idle", "noted", "rows", "pages"), verdict
+        self.verdict = verdict
+        if verdict != "idle":
+            self.n += 1
+            self.nonce = self.next_nonce
+            self.first_tick += self.open_windows
+            self.open_windows = int(verdict != "noted")
+
+    def bounds(self):
+        """What the pages of the open window are filled with."""
+        names = ("low_xid", "sure_xid", "upto", "stragglers", "low_id", "high_id")
+        columns = ", ".join(f"{name}::text" for name in names)
+        found = dict(zip(names, self._one(
+            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s)",
+            self.slot, self.shard, self.n, self.nonce, self.first_tick + self.open_windows)))
+        empty = found["low_id"] is None  # as outbox/publish/statements.c does
+        found.update(low_id=1 if empty else int(found["low_id"]),
+                     high_id=0 if empty else int(found["high_id"]))
+        return found
+
+    def page_script(self, bounds, after, rows):
+        name = "page" if bounds["stragglers"] == "{}" else "page_stragglers"
+        text = query(name, **bounds, slot=self.slot, shard=self.shard, shards=self.shards,
+                     n=self.n, nonce=self.nonce, after=after, rows=rows)
+        return text.replace("outbox.", f"{self.schema}.")
+
+    def pages(self, rows):
+        bounds = self.bounds()
+        after = 0
+        while True:
+            page = list(self._copy(self.page_script(bounds, after, rows)))
+            yield from page
+            if len(page) < rows:
+                return
+            after = page[-1].id
+
+    def close(self):
+        self.connection.close()
+
+    def _copy(self, script):
+        settings, copy = script.split("copy (", 1)
+        self.cursor.execute("BEGIN")
+        self.cursor.execute(settings)
+        sink = _Sink()
+        self.cursor.copy_expert("copy (" + copy, sink)
+        self.cursor.execute("COMMIT")
+        return _rows(bytes(sink.data))
+
+    def _one(self, statement, *values):
+        self.cursor.execute(statement.replace("{schema}", self.schema), values)
+        return self.cursor.fetchone()
+
+
+class _Sink:
+    def __init__(self):
+        self.data = bytearray()
+
+    def write(self, data):
+        self.data += data
+
+
+def _rows(data):
+    """COPY … (FORMAT binary) as Rows; created_at is left out."""
+    at = 19
+    while True:
+        count, = struct.unpack_from(">h", data, at)
+        at += 2
+        if count < 0:
+            return
+        fields = []
+        for _ in range(count):
+            length, = struct.unpack_from(">i", data, at)
+            at += 4
+            fields.append(None if length < 0 else data[at:at + length])
+            at += max(length, 0)
+        number, _, event_id, topic, key, body, headers, partition = fields
+        event = event_id.hex()
+        yield Row(struct.unpack(">q", number)[0],
+                  f"{event[:8]}-{event[8:12]}-{event[12:16]}-{event[16:20]}-{event[20:]}",
+                  topic.decode(), key, body, headers and headers.decode(),
+                  partition and struct.unpack(">i", partition)[0])
+
+
+def _plain(value):
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def _literal(value):
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def _random():
+    return random.getrandbits(62)

@@ -1,0 +1,247 @@
+#include "call.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "cleanup.h"
+#include "help.h"
+#include "moment.h"
+#include "text.h"
+
+enum { MOST_WORDS = 16 };
+
+/* "slot create x" as a command line of the real table. */
+static bool parse(const char *line, struct call *call, struct err *err)
+{
+	static char words[256];
+	char *argv[MOST_WORDS] = {"outbox-relay"};
+	int argc = 1;
+
+	text_copy(words, sizeof words, line);
+	for (char *word = words; *word;) {
+		size_t length = strcspn(word, " ");
+		bool last = word[length] == '\0';
+
+		word[length] = '\0';
+		argv[argc++] = word;
+		word += last ? length : length + 1;
+	}
+	return call_parse(commands, argc, argv, call, err);
+}
+
+static void expect_refused(const char *line, const char *what)
+{
+	struct call call;
+	struct err err;
+
+	assert_false(parse(line, &call, &err));
+	assert_non_null(strstr(err.message, what));
+}
+
+static void a_command_has_one_word_or_two(void **state)
+{
+	struct call call;
+	struct err err;
+
+	(void)state;
+	assert_true(parse("run", &call, &err));
+	assert_string_equal(call.command->name, "run");
+	assert_true(parse("slot create billing", &call, &err));
+	assert_string_equal(call.command->name, "slot create");
+	assert_string_equal(call.arguments[0], "billing");
+	expect_refused("slot", "second word");
+	expect_refused("slot paint", "no command 'slot paint'");
+	expect_refused("paint", "no command 'paint'");
+	expect_refused("--paint", "no option '--paint'");
+}
+
+static void options_stand_before_and_behind_arguments(void **state)
+{
+	static const char *const lines[] = {
+	    "slot create --shards 4 --from now billing",
+	    "slot create billing --shards=4 --from=now",
+	    "slot --config f create billing --shards 4 --from now",
+	};
+	struct call call;
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		assert_true(parse(lines[i], &call, &err));
+		assert_int_equal(call_number(&call, "shards", 1), 4);
+		assert_string_equal(call_text(&call, "from", "beginning"), "now");
+		assert_string_equal(call.arguments[0], "billing");
+		assert_int_equal(call.argument_count, 1);
+	}
+	assert_string_equal(call.config, "f");
+}
+
+static void what_is_not_given_has_its_default(void **state)
+{
+	struct call call;
+	struct err err;
+
+	(void)state;
+	assert_true(parse("slot create billing", &call, &err));
+	assert_int_equal(call_number(&call, "shards", 1), 1);
+	assert_null(call_text(&call, "from", NULL));
+	assert_null(call.config);
+	assert_true(parse("run", &call, &err));
+	assert_false(call_flag(&call, "drain"));
+	assert_true(parse("run --drain", &call, &err));
+	assert_true(call_flag(&call, "drain"));
+}
+
+static void values_are_checked_by_the_row(void **state)
+{
+	(void)state;
+	expect_refused("slot create x --shards 0", "from 1 to 64");
+	expect_refused("slot create x --shards four", "from 1 to 64");
+	expect_refused("slot create x --shards", "wants a value");
+	expect_refused("slot create x --from yesterday", "beginning|now");
+	expect_refused("slot create x --from begin", "beginning|now");
+	expect_refused("run --drain=yes", "takes no value");
+	expect_refused("run --dry", "no option '--dry'");
+	expect_refused("run -d", "no option '-d'");
+	expect_refused("--config", "wants a value");
+}
+
+static void the_number_of_arguments_is_checked(void **state)
+{
+	(void)state;
+	expect_refused("slot create", "wants NAME");
+	expect_refused("slot create a b", "does not expect 'b'");
+	expect_refused("run now", "does not expect 'now'");
+}
+
+static void two_dashes_end_the_options(void **state)
+{
+	struct call call;
+	struct err err;
+
+	(void)state;
+	assert_true(parse("slot drop -- --yes", &call, &err));
+	assert_string_equal(call.arguments[0], "--yes");
+	assert_false(call_flag(&call, "yes"));
+}
+
+static void help_may_be_asked_anywhere(void **state)
+{
+	static const char *const lines[] = {
+	    "--help", "-h", "slot --help", "slot create --help", "--help slot create", "run -h"};
+	struct call call;
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		assert_true(parse(lines[i], &call, &err));
+		assert_true(call.help);
+	}
+}
+
+static void every_row_is_complete(void **state)
+{
+	(void)state;
+	for (const struct command *const *row = commands; *row; row++) {
+		int count = 0;
+
+		assert_non_null((*row)->run);
+		assert_non_null((*row)->arguments);
+		assert_non_null((*row)->description);
+		assert_true(strlen((*row)->summary) > 0);
+		assert_true((*row)->least_arguments <= (*row)->most_arguments);
+		assert_true((*row)->most_arguments <= CALL_ARGUMENTS);
+		assert_ptr_equal(call_find(commands, (*row)->name), *row);
+		while ((*row)->options && (*row)->options[count].name)
+			count++;
+		assert_true(count <= CALL_OPTIONS);
+	}
+}
+
+static void help_and_reference_name_every_option(void **state)
+{
+	OWNED(text_finish) struct text reference = {0};
+
+	(void)state;
+	help_markdown(&reference);
+	for (const struct command *const *row = commands; *row; row++) {
+		OWNED(text_finish) struct text help = {0};
+		owned_text char *heading = xformat("\n## %s\n", (*row)->name);
+
+		help_command(*row, &help);
+		assert_non_null(strstr(reference.data, heading));
+		for (const struct command_option *option = (*row)->options; option && option->name;
+		     option++) {
+			owned_text char *name = xformat("--%s", option->name);
+
+			assert_non_null(strstr(help.data, name));
+			assert_non_null(strstr(reference.data, name));
+		}
+	}
+}
+
+static void help_fits_eighty_columns(void **state)
+{
+	(void)state;
+	for (const struct command *const *row = commands; *row; row++) {
+		OWNED(text_finish) struct text help = {0};
+
+		help_command(*row, &help);
+		for (const char *at = help.data; *at; at += strcspn(at, "\n") + 1)
+			assert_true(strcspn(at, "\n") <= 82); /* bytes; "…" has three */
+	}
+}
+
+static void a_moment_is_read_and_written_in_utc(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t us; /* -1: none */
+	} rows[] = {
+	    {"1970-01-01", 0},
+	    {"2026-01-02", INT64_C(1767312000000000)},
+	    {"2026-01-02T03:04", INT64_C(1767323040000000)},
+	    {"2026-01-02T03:04:05Z", INT64_C(1767323045000000)},
+	    {"2026-02-30", -1},
+	    {"2026-01-02 03:04", -1},
+	    {"tomorrow", -1},
+	    {"", -1},
+	};
+	char text[MOMENT_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int64_t us = -1;
+		struct err err;
+
+		assert_int_equal(moment_parse(rows[i].text, &us, &err), rows[i].us >= 0);
+		if (rows[i].us >= 0)
+			assert_int_equal(us, rows[i].us);
+	}
+	moment_format(INT64_C(1767323045999999), text);
+	assert_string_equal(text, "2026-01-02T03:04:05Z");
+	moment_format(-1, text);
+	assert_string_equal(text, "1969-12-31T23:59:59Z");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_command_has_one_word_or_two),
+	    cmocka_unit_test(options_stand_before_and_behind_arguments),
+	    cmocka_unit_test(what_is_not_given_has_its_default),
+	    cmocka_unit_test(values_are_checked_by_the_row),
+	    cmocka_unit_test(the_number_of_arguments_is_checked),
+	    cmocka_unit_test(two_dashes_end_the_options),
+	    cmocka_unit_test(help_may_be_asked_anywhere),
+	    cmocka_unit_test(every_row_is_complete),
+	    cmocka_unit_test(help_and_reference_name_every_option),
+	    cmocka_unit_test(help_fits_eighty_columns),
+	    cmocka_unit_test(a_moment_is_read_and_written_in_utc),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
