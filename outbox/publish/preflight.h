@@ -20,7 +20,8 @@ extern const char *const preflight_severity_names[];
 
 struct preflight_finding {
 	enum preflight_severity severity;
-	enum err_kind kind; /* of a failure: what the program ends with; ERR_CONFIG unless changed */
+	enum err_kind
+	    kind;    /* of a failure: what the program ends with; ERR_CONFIG unless changed */
 	char *place; /* "postgres main", "kafka main", "topic orders" */
 	char *what;
 	char *cure; /* "" when there is nothing to do */

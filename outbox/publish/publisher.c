@@ -27,6 +27,7 @@ enum {
 	ROWS_A_TURN = 512,
 	TOPICS_MAX_AGE_MS = 30000,
 	TOPICS_ASK_MS = 1000,
+	UNREADY_ASK_MS = 5,
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 };
@@ -310,6 +311,14 @@ static bool step_read(struct publisher *publisher, int64_t now)
 
 /* --- topics, status, ends --------------------------------------------------------------------- */
 
+/* With safety = strict a topic stays closed until it was found safe. */
+static bool is_safe(struct publisher *publisher, const char *topic)
+{
+	const struct publisher_options *options = &publisher->options;
+	return !options->topic_checks ||
+	       topic_checks_allow(options->topic_checks, topic, options->slot->safety);
+}
+
 static void ask_topics(struct publisher *publisher, int64_t now)
 {
 	const char *name;
@@ -319,13 +328,14 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 	bool unready = false;
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++)
 		unready |= !ready;
-	if (!told && !unready && now - publisher->topics_asked_at < TOPICS_ASK_MS)
+	if (!told && now - publisher->topics_asked_at < (unready ? UNREADY_ASK_MS : TOPICS_ASK_MS))
 		return;
 	publisher->topics_asked_at = now;
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++) {
 		struct catalog_topic topic =
 		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
-		if (topic.state != TOPIC_UNKNOWN)
+		if (topic.state == TOPIC_MISSING ||
+		    (topic.state == TOPIC_THERE && is_safe(publisher, name)))
 			stream_topic(publisher->stream, name,
 			    topic.state == TOPIC_THERE ? topic.partitions : 0);
 	}

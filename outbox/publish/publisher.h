@@ -8,13 +8,15 @@
 #include "config.h"
 #include "spread.h"
 #include "stream.h"
+#include "topic_checks.h"
 
 struct publisher;
 
 struct publisher_options {
 	const struct config_slot *slot; /* must outlive the publisher */
 	int shard, shards;
-	struct catalog *catalog; /* of slot->kafka; shared, outlives the publisher */
+	struct catalog *catalog;           /* of slot->kafka; shared, outlives the publisher */
+	struct topic_checks *topic_checks; /* of the same cluster, likewise; NULL: none */
 	struct spread *spread;
 	const char *owner; /* names the process in the log: host:pid:random */
 	bool drain;        /* end once everything in the table is published */

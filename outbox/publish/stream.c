@@ -64,8 +64,8 @@ struct stream {
 	enum stream_state state;
 	uint64_t random;
 	int64_t n, nonce;
-	int64_t epoch;        /* of what we send */
-	int64_t logged_epoch; /* of who takes the shard next; another one after a refusal */
+	int64_t epoch;          /* of what we send */
+	int64_t logged_epoch;   /* of who takes the shard next; another one after a refusal */
 	struct window *windows; /* oldest first */
 	int window_count, window_capacity;
 	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */
@@ -294,8 +294,8 @@ static bool changes_counts(const struct stream *stream)
 }
 
 /*
- * Records pass the refused one, and once its cause is mended it is sent by another owner: behind them,
- * so in another epoch. That must stand in the log before they pass.
+ * Records pass the refused one, and once its cause is mended it is sent by another owner: behind
+ * them, so in another epoch. That must stand in the log before they pass.
  */
 static bool must_leave_epoch(const struct stream *stream)
 {
@@ -365,8 +365,8 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	assert(stream->call.tick.call == STREAM_NONE);
 	struct stream_tick tick = next_call(stream, now);
 	if (tick.call != STREAM_NONE)
-		stream->call = (struct call){
-		    tick, now, flow_acked(stream->flow), changes_counts(stream)};
+		stream->call =
+		    (struct call){tick, now, flow_acked(stream->flow), changes_counts(stream)};
 	return tick;
 }
 
@@ -641,7 +641,8 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 {
 	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
 		return INT64_MAX;
-	return earlier(stream->moved_at + stream->settings.stall_after_ms + 1, stream->lease_over_at);
+	return earlier(
+	    stream->moved_at + stream->settings.stall_after_ms + 1, stream->lease_over_at);
 }
 
 int64_t stream_wait(const struct stream *stream, int64_t now)

@@ -12,6 +12,9 @@
 #include "partitioner.h"
 #include "progress.h"
 
+DEFINE_OWNED(struct consumer, consumer_destroy)
+DEFINE_OWNED(struct catalog, catalog_destroy)
+
 enum { WAIT_MS = 500, SILENCE_MS = 30000, SETTINGS_MS = 5000 };
 
 struct place {
@@ -191,15 +194,17 @@ static bool see_record(void *context, const struct consumer_record *record)
 
 /* --- topics -------------------------------------------------------------------------------- */
 
-/* The dev broker cannot tell settings: then nothing is compacted. */
-static void ask_compaction(struct catalog *catalog, struct topic *topic)
+/* Asked only when a record is missed. The dev broker cannot tell: then nothing is compacted. */
+static void ask_compaction(const struct config_kafka *kafka, struct topic *topic)
 {
+	struct err err;
+	OWNED(owned_catalog_destroy) struct catalog *catalog = catalog_create(kafka, &err);
 	struct catalog_setting *settings;
 	int count;
-	struct err err;
 
 	topic->asked = true;
-	if (!catalog_topic_settings(catalog, topic->name, SETTINGS_MS, &settings, &count, &err))
+	if (!catalog ||
+	    !catalog_topic_settings(catalog, topic->name, SETTINGS_MS, &settings, &count, &err))
 		return;
 	for (int i = 0; i < count; i++)
 		topic->compacted |= text_equal(settings[i].name, "cleanup.policy") &&
@@ -247,10 +252,7 @@ static bool read_to_end(struct audit_topics *topics, struct consumer *consumer,
 	return true;
 }
 
-DEFINE_OWNED(struct consumer, consumer_destroy)
-DEFINE_OWNED(struct catalog, catalog_destroy)
-
-static bool read_topic(struct audit_topics *topics, struct catalog *catalog, struct topic *topic,
+static bool read_topic(struct audit_topics *topics, struct topic *topic,
     bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
@@ -267,8 +269,6 @@ static bool read_topic(struct audit_topics *topics, struct catalog *catalog, str
 	if (!consumer)
 		return false;
 	note_places(topic, consumer);
-	if (!topic->asked)
-		ask_compaction(catalog, topic);
 	topics->reading = topic;
 	return read_to_end(topics, consumer, unknown, context, err);
 }
@@ -277,17 +277,15 @@ bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
     bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
-	OWNED(owned_catalog_destroy)
-	struct catalog *catalog = catalog_create(topics->slot->kafka, err);
 	struct topic *topic, *next;
-	bool good = catalog != NULL;
+	bool good = true;
 
 	topics->audit = audit;
 	topics->seen = 0;
 	progress_begin(&topics->progress, "records read");
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
-		good = good && read_topic(topics, catalog, topic, unknown, context, err);
+		good = good && read_topic(topics, topic, unknown, context, err);
 	}
 	progress_end(&topics->progress);
 	topics->counted = true;
@@ -304,10 +302,12 @@ static bool is_before(const struct place *place, int64_t id)
 bool audit_topics_expired(const struct audit_topics *topics, const char *name, size_t length,
     const void *key, size_t key_length, int32_t partition, int64_t id)
 {
-	const struct topic *topic = topic_of(topics, name, length);
+	struct topic *topic = topic_of(topics, name, length);
 
 	if (!topic || topic->count == 0)
 		return false;
+	if (!topic->asked)
+		ask_compaction(topics->slot->kafka, topic);
 	if (topic->compacted)
 		return true;
 	if (partition < 0 && key)

@@ -96,6 +96,22 @@ static bool cancel(struct split *split, struct err *err)
 	    split->slot, split->slot);
 }
 
+/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
+static bool check_owned(struct split *split, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    session_query(split->pg, split->postgres, sql_status, NULL, 0, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		if (text_equal(pg_value(rows, i, 0), split->slot) && pg_int(rows, i, 7) == 0)
+			return err_set(err, ERR_RETRY,
+			    "nobody owns shard %s of slot %s: a split needs running relays, which "
+			    "bring all shards to one end",
+			    pg_value(rows, i, 1), split->slot);
+	return rows != NULL;
+}
+
 static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)
 {
 	sigset_t ends;
@@ -105,7 +121,7 @@ static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
-	if (!call_sql(split, sql_slot_split_begin, 2, NULL, err))
+	if (!check_owned(split, err) || !call_sql(split, sql_slot_split_begin, 2, NULL, err))
 		return false;
 	done = call_sql(split, sql_slot_split_bound, 1, NULL, err) &&
 	       wait_for_end(split, timeout_s, &ends, err);

@@ -315,8 +315,8 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	daemon->owner = owner_name();
 	if (!start_clusters(daemon, checks, err) || !start_keepers(daemon, err))
 		return false;
-	fleet = (struct fleet_options){
-	    config, daemon->catalogs, daemon->keepers, daemon->owner, daemon->options->drain};
+	fleet = (struct fleet_options){config, daemon->catalogs, daemon->topic_checks,
+	    daemon->keepers, daemon->owner, daemon->options->drain};
 	daemon->fleet = fleet_create(&fleet);
 	if (!start_admin(daemon, err))
 		return false;

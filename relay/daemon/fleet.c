@@ -28,6 +28,7 @@ struct fleet_slot {
 	const struct config_slot *config;
 	struct keeper *keeper;
 	struct catalog *catalog;
+	struct topic_checks *topic_checks;
 	enum slot_state state;
 	struct publisher *publishers[MOST_SHARDS];
 	int shards;         /* as many publishers */
@@ -65,7 +66,8 @@ struct fleet *fleet_create(const struct fleet_options *options)
 
 		fleet->slots[i] = (struct fleet_slot){.config = slot,
 		    .keeper = options->keepers[slot->postgres - config->postgres],
-		    .catalog = options->catalogs[place_of_kafka(config, slot->kafka)]};
+		    .catalog = options->catalogs[place_of_kafka(config, slot->kafka)],
+		    .topic_checks = options->topic_checks[place_of_kafka(config, slot->kafka)]};
 	}
 	return fleet;
 }
@@ -111,6 +113,7 @@ static bool start_slot(struct fleet *fleet, struct fleet_slot *slot, int shards,
 	struct publisher_options options = {.slot = slot->config,
 	    .shards = shards,
 	    .catalog = slot->catalog,
+	    .topic_checks = slot->topic_checks,
 	    .spread = fleet->spread,
 	    .owner = fleet->options.owner,
 	    .drain = fleet->options.drain};

@@ -11,13 +11,15 @@
 #include "config.h"
 #include "keeper.h"
 #include "text.h"
+#include "topic_checks.h"
 
 struct fleet;
 
 struct fleet_options {
 	const struct config *config;     /* all of this outlives the fleet */
 	struct catalog *const *catalogs; /* as config->kafka; NULL for one that no slot uses */
-	struct keeper *const *keepers;   /* as config->postgres; NULL for one that no slot uses */
+	struct topic_checks *const *topic_checks; /* the same */
+	struct keeper *const *keepers; /* as config->postgres; NULL for one that no slot uses */
 	const char *owner;
 	bool drain;
 };

@@ -42,5 +42,6 @@ grant select (txid, id, created_at, event_id, topic, key, headers, partition, de
 	on outbox.message to outbox_reader;
 grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.migration
 	to outbox_reader;
-grant execute on function outbox.partitions(), outbox.log_partitions(), outbox.shard_of(bytea, int)
-	to outbox_reader;
+grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
+grant execute on function outbox.partitions(), outbox.log_partitions(), outbox.shard_of(bytea, int),
+	outbox.partition_floor(timestamptz, interval), outbox.timeline() to outbox_reader;

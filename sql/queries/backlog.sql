@@ -13,11 +13,14 @@ with shard as (
 			and not (m.id <= s.acked_id and s.first_window is not null
 				and pg_visible_in_snapshot(m.txid, s.first_window))
 		union all
-		select m.id, m.created_at from pg_snapshot_xip(s.acked) x (txid)
-		join outbox.message m on m.txid = x.txid
-		where (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
-			and not (m.id <= s.acked_id and s.first_window is not null
-				and pg_visible_in_snapshot(m.txid, s.first_window))
+		-- offset 0: joined freely, a table of few large transactions would be walked through
+		select late.id, late.created_at from pg_snapshot_xip(s.acked) x (txid) cross join lateral (
+			select m.id, m.created_at from outbox.message m
+			where m.txid = x.txid
+				and (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
+				and not (m.id <= s.acked_id and s.first_window is not null
+					and pg_visible_in_snapshot(m.txid, s.first_window))
+			offset 0) late
 	) u limit $3::bigint
 ), counted as (
 	select count(*) as rows, min(id) as first_id, min(created_at) as oldest from unpublished

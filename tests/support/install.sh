@@ -11,6 +11,7 @@ declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libjansson-dev libinih-dev uthash-dev libmicrohttpd-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
+	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
 	[tools]="python3-pytest clang-format-14 pgbouncer curl"

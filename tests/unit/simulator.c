@@ -96,8 +96,8 @@ static bool is_earlier(const struct event *a, const struct event *b)
 	return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-void world_after(struct world *world, int64_t delay, event_function *run, void *object,
-    int64_t number)
+void world_after(
+    struct world *world, int64_t delay, event_function *run, void *object, int64_t number)
 {
 	if (world->event_count == world->event_capacity) {
 		world->event_capacity = world->event_capacity ? world->event_capacity * 2 : 256;
@@ -119,7 +119,8 @@ static struct event next_event(struct world *world)
 	struct event first = events[0], last = events[--world->event_count];
 	size_t at = 0, child;
 	while ((child = 2 * at + 1) < world->event_count) {
-		if (child + 1 < world->event_count && is_earlier(&events[child + 1], &events[child]))
+		if (child + 1 < world->event_count &&
+		    is_earlier(&events[child + 1], &events[child]))
 			child++;
 		if (!is_earlier(&events[child], &last))
 			break;
@@ -154,14 +155,15 @@ void world_fail(struct world *world, const char *format, ...)
 	world_trace(world, "FAILURE: %s", text);
 }
 
-/* --- what a seed is ---------------------------------------------------------------------------- */
+/* --- what a seed is ----------------------------------------------------------------------------
+ */
 
 static int64_t pick(struct world *world, const int64_t *values, size_t count)
 {
 	return values[world_below(world, (int64_t)count)];
 }
-#define PICK(world, ...) \
-	pick(world, (const int64_t[]){__VA_ARGS__}, \
+#define PICK(world, ...)                                                                           \
+	pick(world, (const int64_t[]){__VA_ARGS__},                                                \
 	    sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 static void plan_settings(struct world *world, struct stream_settings *stream)
@@ -210,13 +212,26 @@ static void plan_world(struct world *world)
 	plan->poison = plan->late_topics = false;
 }
 
-/* --- faults -------------------------------------------------------------------------------------- */
+/* --- faults --------------------------------------------------------------------------------------
+ */
+
+/* Waits a little for a statement to be under way: what became of it is the question. */
+static void break_log(struct world *world, void *object, int64_t tries)
+{
+	struct process *process = object;
+	if (!process->running || !process->log.up || world->phase != BUSY)
+		return;
+	if (process->log.under_way || tries == 0)
+		session_break(world, &process->log);
+	else
+		world_after(world, world_below(world, 500), break_log, process, tries - 1);
+}
 
 static void database_fault(struct world *world, struct process *process)
 {
 	int64_t luck = world_below(world, 100);
-	if (luck < 40 && process->running && process->log.up)
-		session_break(world, &process->log);
+	if (luck < 40)
+		break_log(world, process, 100);
 	else if (luck < 80 && process->running && process->read.up)
 		session_break(world, &process->read);
 	else if (luck < 90)
@@ -242,8 +257,8 @@ static void process_fault(struct world *world, struct process *process)
 	if (luck < 40)
 		relay_kill(world, process);
 	else if (luck < 80)
-		relay_pause(world, process,
-		    world_between(world, MS, 3 * world->plan.stream.lease_ms * MS));
+		relay_pause(
+		    world, process, world_between(world, MS, 3 * world->plan.stream.lease_ms * MS));
 	else if (!relay_is_paused(world, process))
 		relay_stop(world, process);
 }
@@ -258,7 +273,7 @@ static void fault_falls(struct world *world, void *object, int64_t number)
 		return;
 	world_after(world, world_between(world, 1 * MS, 500 * MS), fault_falls, NULL, 0);
 	if (world->options.without_faults) {
-		if (world_chance(world, 200000))
+		if (world_chance(world, 600000))
 			relay_stop(world, process);
 		return;
 	}
@@ -271,7 +286,8 @@ static void fault_falls(struct world *world, void *object, int64_t number)
 		process_fault(world, process);
 }
 
-/* --- the end ------------------------------------------------------------------------------------ */
+/* --- the end ------------------------------------------------------------------------------------
+ */
 
 static void enter(struct world *world, enum phase phase)
 {
@@ -356,7 +372,8 @@ static bool owner_has_caught_up(const struct world *world)
 {
 	for (int i = 0; i < world->plan.processes; i++) {
 		const struct process *process = &world->processes[i];
-		if (process->running && process->was_caught_up && !relay_is_paused(world, process) &&
+		if (process->running && process->was_caught_up &&
+		    process->looked_us > world->phase_us &&
 		    process->owner == world->database.newest->owner)
 			return true;
 	}
@@ -394,8 +411,8 @@ static void check_duplicates(struct world *world)
 		    (long long)result->duplicates, (long long)result->disturbances,
 		    (long long)world->plan.stream.max_in_flight);
 	if (world->options.without_faults && result->disturbances && !world->excused)
-		world_fail(world, "%lld disturbances without a fault",
-		    (long long)result->disturbances);
+		world_fail(
+		    world, "%lld disturbances without a fault", (long long)result->disturbances);
 }
 
 static void give_up_late(struct world *world)
@@ -406,7 +423,8 @@ static void give_up_late(struct world *world)
 	for (int i = 0; i < world->plan.processes; i++)
 		if (world->processes[i].running)
 			relay_trace(world, &world->processes[i]);
-	world_fail(world, "phase %d lasts too long: %lld of %lld rows published; row %lld of key %d is not",
+	world_fail(world,
+	    "phase %d lasts too long: %lld of %lld rows published; row %lld of key %d is not",
 	    world->phase, (long long)world->published, (long long)world->committed,
 	    row ? (long long)row->id : 0, row ? row->key : 0);
 }

@@ -1,23 +1,24 @@
 #pragma once
 /*
- * A world in one thread and one seed: a Postgres with writers, a Kafka, and one to three relays, each
- * with a real stream (stream.h) driven as outbox/publish/publisher.c drives it. Faults fall on all of
- * them; what the brokers hold in the end is held against what was committed. The same seed gives the
- * same run, to the last event.
+ * A world in one thread and one seed: a Postgres with writers, a Kafka, and one to three relays,
+ * each with a real stream (stream.h) driven as outbox/publish/publisher.c drives it. Faults fall on
+ * all of them; what the brokers hold in the end is held against what was committed. The same seed
+ * gives the same run, to the last event.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Who reads the table: the windows of 0003_log.sql, or one of the readers that are known to be wrong. */
+/* Who reads the table: the windows of 0003_log.sql, or one of the readers that are known to be
+ * wrong. */
 enum simulator_reader {
 	READER_WINDOWS,
-	READER_BEYOND_LAST_ID,   /* id > the last one seen */
-	READER_BARRIER_BY_XID,   /* txid < xmin, in the order of txid */
-	READER_BARRIER_BY_ID,    /* txid < xmin, in the order of id */
-	READER_WINDOWS_BY_XID,   /* windows, in the order of txid */
-	READER_WINDOWS_CUT,      /* windows made smaller by cutting their snapshot at an xid */
-	READER_TICK_TOO_LATE,    /* the tick is taken after the transaction has an xid */
-	READER_UNFENCED,         /* a log row is made from row n whatever its nonce and timeline */
+	READER_BEYOND_LAST_ID, /* id > the last one seen */
+	READER_BARRIER_BY_XID, /* txid < xmin, in the order of txid */
+	READER_BARRIER_BY_ID,  /* txid < xmin, in the order of id */
+	READER_WINDOWS_BY_XID, /* windows, in the order of txid */
+	READER_WINDOWS_CUT,    /* windows made smaller by cutting their snapshot at an xid */
+	READER_TICK_TOO_LATE,  /* the tick is taken after the transaction has an xid */
+	READER_UNFENCED,       /* a log row is made from row n whatever its nonce and timeline */
 };
 
 struct simulator_options {

@@ -2,8 +2,8 @@
  * The brokers of the simulator and an idempotent, gapless producer. Each lane (a producer on a
  * partition) has a connection of its own: requests arrive in order; when it breaks, a first part of
  * those under way still arrives, answers to it are lost, and the batches without an answer are sent
- * again. A broker takes any first sequence number from a producer that it does not know, the next one
- * from one that it knows, and answers an older one as a duplicate.
+ * again. A broker takes any first sequence number from a producer that it does not know, the next
+ * one from one that it knows, and answers an older one as a duplicate.
  */
 #include <string.h>
 #include "simulator_world.h"
@@ -49,8 +49,8 @@ struct wire_producer {
 
 /* --- the broker ------------------------------------------------------------------------------ */
 
-static struct watermark *watermark_of(struct world *world, struct partition *partition,
-    int64_t epoch)
+static struct watermark *watermark_of(
+    struct world *world, struct partition *partition, int64_t epoch)
 {
 	struct watermark *watermark = partition->watermarks;
 	while (watermark && watermark->epoch != epoch)
@@ -70,8 +70,8 @@ static void check_position(struct world *world, const struct wire_record *record
 	while (seen && seen->epoch != record->epoch)
 		seen = seen->next;
 	if (record->id != row->id)
-		world_fail(world, "row %lld carries id %lld", (long long)row->id,
-		    (long long)record->id);
+		world_fail(
+		    world, "row %lld carries id %lld", (long long)row->id, (long long)record->id);
 	if (seen && seen->tick != record->tick)
 		world_fail(world, "row %lld has tick %lld, had %lld in the same epoch",
 		    (long long)row->id, (long long)record->tick, (long long)seen->tick);
@@ -82,8 +82,8 @@ static void check_position(struct world *world, const struct wire_record *record
 	row->sightings = seen;
 }
 
-static void check_first(struct world *world, struct partition *partition,
-    const struct wire_record *record)
+static void check_first(
+    struct world *world, struct partition *partition, const struct wire_record *record)
 {
 	struct row *row = record->row;
 	struct watermark *watermark = watermark_of(world, partition, record->epoch);
@@ -99,14 +99,14 @@ static void check_first(struct world *world, struct partition *partition,
 		return;
 	struct key *key = &world->database.keys[row->key];
 	if (row->place != key->published)
-		world_fail(world, "row %lld is the %lldth of key %d and was published as the %lldth",
-		    (long long)row->id, (long long)row->place, row->key,
-		    (long long)key->published);
+		world_fail(world,
+		    "row %lld is the %lldth of key %d and was published as the %lldth",
+		    (long long)row->id, (long long)row->place, row->key, (long long)key->published);
 	key->published++;
 }
 
-static void append(struct world *world, struct partition *partition,
-    const struct wire_record *record)
+static void append(
+    struct world *world, struct partition *partition, const struct wire_record *record)
 {
 	struct row *row = record->row;
 	partition->end_offset++;
@@ -117,7 +117,8 @@ static void append(struct world *world, struct partition *partition,
 	if (row->lost) /* the failover lost it, Kafka has it */
 		return;
 	if (!row_is_committed(row)) {
-		world_fail(world, "row %lld was published and is not committed", (long long)row->id);
+		world_fail(
+		    world, "row %lld was published and is not committed", (long long)row->id);
 		return;
 	}
 	check_position(world, record);
@@ -129,8 +130,8 @@ static void append(struct world *world, struct partition *partition,
 
 enum answer { ACCEPTED, KNOWN, REFUSED, OUT_OF_ORDER };
 
-static struct producer_state *state_of(struct partition *partition,
-    const struct wire_producer *producer)
+static struct producer_state *state_of(
+    struct partition *partition, const struct wire_producer *producer)
 {
 	struct producer_state *state = partition->producers;
 	while (state && state->producer != producer)
@@ -222,8 +223,9 @@ static void answer_arrives(struct world *world, void *object, int64_t number)
 	if (!producer->process || flight->connection != lane->connection)
 		return;
 	if (relay_is_paused(world, producer->process)) {
-		world_after(world, producer->process->paused_until - world->now +
-			world_below(world, 2 * MS), answer_arrives, flight, number);
+		world_after(world,
+		    producer->process->paused_until - world->now + world_below(world, 2 * MS),
+		    answer_arrives, flight, number);
 		return;
 	}
 	if (lane->batches[0] != batch) { /* an older answer was held up by a pause */
@@ -279,8 +281,8 @@ static void send_batch(struct world *world, struct lane *lane, struct batch *bat
 	if (at <= lane->last_arrival)
 		at = lane->last_arrival + 1;
 	lane->last_arrival = at;
-	*flight = (struct flight){.batch = batch, .lane = lane, .connection = lane->connection,
-	    .next = lane->flights};
+	*flight = (struct flight){
+	    .batch = batch, .lane = lane, .connection = lane->connection, .next = lane->flights};
 	lane->flights = flight;
 	lane->sent_count++;
 	world_after(world, at - world->now, flight_arrives, flight, 0);
@@ -290,7 +292,8 @@ static void send_batch(struct world *world, struct lane *lane, struct batch *bat
 static void cut_flights(struct world *world, struct lane *lane)
 {
 	int under_way = 0;
-	for (struct flight *flight = lane->flights; flight && !flight->arrived; flight = flight->next)
+	for (struct flight *flight = lane->flights; flight && !flight->arrived;
+	     flight = flight->next)
 		under_way++;
 	int64_t lost = under_way ? world_between(world, 0, under_way) : 0;
 	struct flight *flight = lane->flights;
@@ -339,7 +342,8 @@ static void lane_flush(struct world *world, void *object, int64_t number)
 	if (!process || lane->producer->fatal)
 		return;
 	if (relay_is_paused(world, process)) {
-		flush_later(world, lane, process->paused_until - world->now + world_below(world, 2 * MS));
+		flush_later(
+		    world, lane, process->paused_until - world->now + world_below(world, 2 * MS));
 		return;
 	}
 	lane->broken = false;
@@ -463,8 +467,8 @@ static void topic_grows(struct world *world, void *object, int64_t number)
 	if (topic->count >= PARTITIONS)
 		return;
 	topic->count_before = topic->count;
-	topic->count += (int32_t)world_between(world, 1, PARTITIONS - topic->count < 2
-		? PARTITIONS - topic->count : 2);
+	topic->count += (int32_t)world_between(
+	    world, 1, PARTITIONS - topic->count < 2 ? PARTITIONS - topic->count : 2);
 	topic->changed_us = world->now;
 	world_trace(world, "a topic has %d partitions now", topic->count);
 }
@@ -478,7 +482,8 @@ void kafka_start(struct world *world)
 		topic->changed_us = -1000 * MS;
 		topic->exists = !plan->late_topics || world_chance(world, 500000);
 		if (!topic->exists)
-			world_after(world, world_below(world, plan->end_us), topic_appears, topic, 0);
+			world_after(
+			    world, world_below(world, plan->end_us), topic_appears, topic, 0);
 		for (int i = 0; plan->growing_topics && i < 2; i++)
 			world_after(world, world_below(world, plan->end_us), topic_grows, topic, 0);
 	}

@@ -1,7 +1,8 @@
 /*
- * The database of the simulator: writers, row locks on keys, xids, ids from a sequence, snapshots; the
- * log with take and tick in the steps of sql/migrations/0003_log.sql. A statement of a relay runs in
- * three steps, each at its own time: it looks, it inserts (and has an xid from then on), it commits.
+ * The database of the simulator: writers, row locks on keys, xids, ids from a sequence, snapshots;
+ * the log with take and tick in the steps of sql/migrations/0003_log.sql. A statement of a relay
+ * runs in three steps, each at its own time: it looks, it inserts (and has an xid from then on), it
+ * commits.
  */
 #include <string.h>
 #include "simulator_world.h"
@@ -21,7 +22,7 @@ bool snapshot_sees(const struct snapshot *snapshot, int64_t xid)
 static bool snapshot_equal(const struct snapshot *a, const struct snapshot *b)
 {
 	return a->xmin == b->xmin && a->xmax == b->xmax && a->count == b->count &&
-	    memcmp(a->xip, b->xip, (size_t)a->count * sizeof *a->xip) == 0;
+	       memcmp(a->xip, b->xip, (size_t)a->count * sizeof *a->xip) == 0;
 }
 
 /* `cut`: no xid from there on counts as seen; 0: a real snapshot. */
@@ -54,8 +55,8 @@ static void assign_xid(struct world *world, struct transaction *transaction)
 	database->running = transaction;
 }
 
-static void end_transaction(struct world *world, struct transaction *transaction,
-    enum transaction_state state)
+static void end_transaction(
+    struct world *world, struct transaction *transaction, enum transaction_state state)
 {
 	struct transaction **at = &world->database.running;
 	while (*at && *at != transaction)
@@ -164,13 +165,14 @@ static void insert_row(struct world *world, struct writer *writer, int key)
 	row->id = writer->drawn_id;
 	row->transaction = transaction;
 	row->key = key;
-	row->topic = key >= 0 ? key % world->plan.topics : (int)world_below(world, world->plan.topics);
+	row->topic =
+	    key >= 0 ? key % world->plan.topics : (int)world_below(world, world->plan.topics);
 	row->partition = key < 0 && world_chance(world, 200000) ? 0 : -1;
 	row->bytes = (int)world_between(world, 40, world->plan.row_bytes);
 	row->refused = world->plan.poison && world_chance(world, 12000);
-	row->unsendable = world->plan.poison && world_chance(world, 2000);
-	database->rows = world_grow(world, database->rows, &database->row_capacity, row->id + 1,
-	    sizeof *database->rows);
+	row->unsendable = world->plan.poison && world_chance(world, 8000);
+	database->rows = world_grow(
+	    world, database->rows, &database->row_capacity, row->id + 1, sizeof *database->rows);
 	database->rows[row->id] = row;
 	if (transaction->last_row)
 		transaction->last_row->next = row;
@@ -199,9 +201,9 @@ static void commit_rows(struct world *world, struct transaction *transaction)
 		row->committed_us = world->now;
 		if (row->key >= 0)
 			row->place = database->keys[row->key].committed++;
-		database->history = world_grow(world, database->history,
-		    &database->history_capacity, database->history_count + 1,
-		    sizeof *database->history);
+		database->history =
+		    world_grow(world, database->history, &database->history_capacity,
+			database->history_count + 1, sizeof *database->history);
 		database->history[database->history_count++] = row;
 		world->committed++;
 		world_trace(world, "row %lld of key %d committed, xid %lld", (long long)row->id,
@@ -317,7 +319,7 @@ static bool window_has(const struct world *world, const struct row *row,
 static bool comes_before(const struct world *world, const struct row *a, const struct row *b)
 {
 	bool by_xid = world->options.reader == READER_BARRIER_BY_XID ||
-	    world->options.reader == READER_WINDOWS_BY_XID;
+		      world->options.reader == READER_WINDOWS_BY_XID;
 	if (by_xid && a->transaction->xid != b->transaction->xid)
 		return a->transaction->xid < b->transaction->xid;
 	return a->id < b->id;
@@ -339,8 +341,8 @@ static void answer_row(struct world *world, struct request *request, struct row 
 	request->row_count++;
 }
 
-static void read_window(struct world *world, struct request *request,
-    const struct snapshot *before, const struct snapshot *upto, int64_t after_id, int64_t limit)
+static void read_window(struct world *world, struct request *request, const struct snapshot *before,
+    const struct snapshot *upto, int64_t after_id, int64_t limit)
 {
 	const struct database *database = &world->database;
 	const struct row *after = after_id ? database->rows[after_id] : NULL;
@@ -459,8 +461,8 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	int closed = request->kind == ASK_TICK ? tick->closed : 0;
 	row->tick_count = previous->tick_count - closed;
 	if (row->tick_count < 1) {
-		world_fail(world, "%d windows closed, only %d are open", closed,
-		    previous->tick_count - 1);
+		world_fail(
+		    world, "%d windows closed, only %d are open", closed, previous->tick_count - 1);
 		row->tick_count = 1;
 	}
 	memcpy(row->ticks, &previous->ticks[previous->tick_count - row->tick_count],
@@ -506,23 +508,24 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 		return;
 	}
 	bool taken = there && there->transaction->state == COMMITTED &&
-	    world->options.reader != READER_UNFENCED;
-	bool fails = world->plan.database_faults && world_has_faults(world) &&
-	    world_chance(world, 5000);
+		     world->options.reader != READER_UNFENCED;
+	bool fails =
+	    world->plan.database_faults && world_has_faults(world) && world_chance(world, 5000);
 	if (taken || fails) {
 		end_transaction(world, request->row->transaction, ABORTED);
 		fail_request(world, request, taken);
 		return;
 	}
 	make_log_row(world, request, request->row);
-	database->log = world_grow(world, database->log, &database->log_capacity, request->n + 1,
-	    sizeof *database->log);
+	database->log = world_grow(
+	    world, database->log, &database->log_capacity, request->n + 1, sizeof *database->log);
 	database->log[request->n] = request->row;
 	if (request->opens && !request->pages)
-		read_window(world, request, request->previous->ticks[request->previous->tick_count - 1],
-		    request->snapshot, 0, request->tick.max_rows);
-	world_after(world, world_delay(world, world->plan.database_us / 4), statement_commits,
-	    request, 0);
+		read_window(world, request,
+		    request->previous->ticks[request->previous->tick_count - 1], request->snapshot,
+		    0, request->tick.max_rows);
+	world_after(
+	    world, world_delay(world, world->plan.database_us / 4), statement_commits, request, 0);
 }
 
 static void take_begins(struct world *world, struct request *request)
@@ -549,8 +552,8 @@ static void take_begins(struct world *world, struct request *request)
 }
 
 /* Does a transaction that is far behind the tick, and became visible only now, hold a row? */
-static bool is_late(const struct world *world, const struct request *request,
-    const struct snapshot *before)
+static bool is_late(
+    const struct world *world, const struct request *request, const struct snapshot *before)
 {
 	for (int i = 0; i < request->row_count; i++) {
 		int64_t xid = request->rows[i]->transaction->xid;
@@ -583,7 +586,7 @@ static void look_for_window(struct world *world, struct request *request)
 	}
 	request->opens = request->row_count > 0;
 	request->pages = request->row_count > request->tick.max_rows ||
-	    bytes > request->tick.max_bytes || is_late(world, request, before);
+			 bytes > request->tick.max_bytes || is_late(world, request, before);
 	if (request->pages && world->options.reader == READER_BEYOND_LAST_ID)
 		now->last_id = world->database.last_id;
 }
@@ -592,9 +595,9 @@ static void tick_begins(struct world *world, struct request *request)
 {
 	const struct stream_tick *tick = &request->tick;
 	request->previous = committed_log_row(world, tick->n, tick->nonce);
-	bool history_is_ours = request->previous &&
-	    (request->previous->timeline == world->database.timeline ||
-		world->options.reader == READER_UNFENCED);
+	bool history_is_ours =
+	    request->previous && (request->previous->timeline == world->database.timeline ||
+				     world->options.reader == READER_UNFENCED);
 	if (!history_is_ours) {
 		request->verdict = STREAM_FENCED;
 		answer(world, request);
@@ -607,11 +610,11 @@ static void tick_begins(struct world *world, struct request *request)
 		return;
 	}
 	request->n = tick->n + 1;
-	request->verdict = !request->opens ? STREAM_NOTED
-	    : request->pages               ? STREAM_PAGES
-					   : STREAM_ROWS;
-	world_after(world, world_delay(world, world->plan.database_us / 8), statement_inserts,
-	    request, 0);
+	request->verdict = !request->opens  ? STREAM_NOTED
+			   : request->pages ? STREAM_PAGES
+					    : STREAM_ROWS;
+	world_after(
+	    world, world_delay(world, world->plan.database_us / 8), statement_inserts, request, 0);
 }
 
 static void page_begins(struct world *world, struct request *request)
@@ -654,6 +657,7 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 	case ASK_NEWEST:
 		request->n = newest->n;
 		request->nonce = newest->nonce;
+		request->holder = newest->owner;
 		request->windows = newest->tick_count - 1;
 		answer(world, request);
 		break;
@@ -667,8 +671,8 @@ void database_send(struct world *world, struct session *session, struct request 
 	request->server_generation = world->database.generation;
 	request->owner = session->process->owner;
 	session->under_way = request;
-	world_after(world, world_delay(world, world->plan.database_us / 4), statement_begins, request,
-	    0);
+	world_after(
+	    world, world_delay(world, world->plan.database_us / 4), statement_begins, request, 0);
 }
 
 /* --- sessions -------------------------------------------------------------------------------- */
@@ -701,7 +705,11 @@ void session_break(struct world *world, struct session *session)
 	session->under_way = session->answer = NULL;
 	if (request && !request->begun && world_chance(world, 500000))
 		request->dropped = true;
-	session_open(world, session);
+	/* now and then the way to the server is away for a while */
+	int64_t away = world_has_faults(world) && world_chance(world, 200000)
+			   ? world_below(world, 3 * world->plan.stream.lease_ms * MS / 2)
+			   : world_delay(world, 2 * MS);
+	world_after(world, away, session_opens, session, session->generation);
 	relay_wake(world, session->process);
 }
 
@@ -792,8 +800,7 @@ void database_fail_over(struct world *world)
 		return;
 	int64_t lost = world_below(world, database->commits < 12 ? database->commits + 1 : 12);
 	int64_t cut = database->commits - lost;
-	world_trace(world, "failover, the last %lld commits are lost",
-	    (long long)lost);
+	world_trace(world, "failover, the last %lld commits are lost", (long long)lost);
 	server_ends(world);
 	lose_rows(world, cut);
 	lose_log_rows(world, cut);
@@ -819,15 +826,19 @@ void database_start(struct world *world)
 	struct snapshot *nothing = world_allocate(world, sizeof *nothing);
 	nothing->xmin = nothing->xmax = 3;
 	struct log_row *first = world_allocate(world, sizeof *first);
-	*first = (struct log_row){.n = world_below(world, 3), .owner = -1, .tick_count = 1,
-	    .epoch = 1 + world_below(world, 1000), .timeline = 1, .ticks = {nothing},
+	*first = (struct log_row){.n = world_below(world, 3),
+	    .owner = -1,
+	    .tick_count = 1,
+	    .epoch = 1 + world_below(world, 1000),
+	    .timeline = 1,
+	    .ticks = {nothing},
 	    .released = true};
 	first->transaction = world_allocate(world, sizeof *first->transaction);
 	first->transaction->state = COMMITTED;
 	first->transaction->order = -1; /* no failover loses it */
 	memset(first->destinations.offset, -1, sizeof first->destinations.offset);
-	database->log = world_grow(world, NULL, &database->log_capacity, first->n + 1,
-	    sizeof *database->log);
+	database->log =
+	    world_grow(world, NULL, &database->log_capacity, first->n + 1, sizeof *database->log);
 	database->log[first->n] = first;
 	database->newest = first;
 	database->up = true;

@@ -1,7 +1,7 @@
 /*
- * The relays of the simulator: what outbox/publish/publisher.c and delivery.c do around a stream, with
- * the simulated database and brokers. A process may be killed or paused between any two steps; paused
- * between the asking and the doing, it does first what it was about to do when it wakes up.
+ * The relays of the simulator: what outbox/publish/publisher.c and delivery.c do around a stream,
+ * with the simulated database and brokers. A process may be killed or paused between any two steps;
+ * paused between the asking and the doing, it does first what it was about to do when it wakes up.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ bool relay_is_paused(const struct world *world, const struct process *process)
 	return world->now < process->paused_until;
 }
 
-/* --- life and death ---------------------------------------------------------------------------- */
+/* --- life and death ----------------------------------------------------------------------------
+ */
 
 static void process_turn(struct world *world, void *object, int64_t number);
 
@@ -74,7 +75,8 @@ static void process_ends(struct world *world, struct process *process)
 	stream_destroy(process->stream);
 	process->stream = NULL;
 	if (world->phase < STOPPING)
-		world_after(world, world_between(world, 10 * MS, 2500 * MS), relay_begin, process, 0);
+		world_after(
+		    world, world_between(world, 10 * MS, 2500 * MS), relay_begin, process, 0);
 }
 
 void relay_kill(struct world *world, struct process *process)
@@ -124,7 +126,8 @@ void relay_start(struct world *world)
 {
 	for (int i = 0; i < world->plan.processes; i++) {
 		world->processes[i].index = i;
-		world_after(world, world_below(world, 50 * MS), relay_begin, &world->processes[i], 0);
+		world_after(
+		    world, world_below(world, 50 * MS), relay_begin, &world->processes[i], 0);
 	}
 }
 
@@ -135,9 +138,14 @@ static struct message message_of(struct row *row)
 {
 	char *block = xcalloc(1, 64);
 	int64_t words[3] = {row->id, ~row->id, (int64_t)(intptr_t)row};
-	struct message message = {.block = block, .id = row->id, .payload = block,
-	    .payload_length = sizeof words, .partition = row->partition, .bytes = row->bytes,
-	    .created_us = row->committed_us, .event_id = block};
+	struct message message = {.block = block,
+	    .id = row->id,
+	    .payload = block,
+	    .payload_length = sizeof words,
+	    .partition = row->partition,
+	    .bytes = row->bytes,
+	    .created_us = row->committed_us,
+	    .event_id = block};
 	memcpy(block, words, sizeof words);
 	if (row->key >= 0) {
 		message.key = block + sizeof words;
@@ -157,7 +165,8 @@ static void feed_row(struct process *process, struct row *row)
 	stream_row(process->stream, &message);
 }
 
-/* --- the log connection -------------------------------------------------------------------------- */
+/* --- the log connection --------------------------------------------------------------------------
+ */
 
 static int topic_index(const char *name, size_t length)
 {
@@ -193,13 +202,13 @@ static struct destinations parse_destinations(struct world *world, const char *j
 	return found;
 }
 
-static struct request *make_request(struct world *world, struct process *process,
-    const struct stream_tick *tick)
+static struct request *make_request(
+    struct world *world, struct process *process, const struct stream_tick *tick)
 {
 	struct request *request = world_allocate(world, sizeof *request);
-	request->kind = tick->call == STREAM_TAKE ? ASK_TAKE
-	    : tick->call == STREAM_TICK           ? ASK_TICK
-						  : ASK_NEWEST;
+	request->kind = tick->call == STREAM_TAKE   ? ASK_TAKE
+			: tick->call == STREAM_TICK ? ASK_TICK
+						    : ASK_NEWEST;
 	request->tick = *tick;
 	request->last_seen = process->seen;
 	if (tick->call == STREAM_TICK)
@@ -207,8 +216,8 @@ static struct request *make_request(struct world *world, struct process *process
 	return request;
 }
 
-static void take_answered(struct world *world, struct process *process,
-    const struct request *request)
+static void take_answered(
+    struct world *world, struct process *process, const struct request *request)
 {
 	if (!request->taken) {
 		stream_not_taken(process->stream, now_ms(world),
@@ -222,18 +231,18 @@ static void take_answered(struct world *world, struct process *process,
 		stream_destination(process->stream, topic_names[t], known->count[t]);
 		for (int p = 0; p < PARTITIONS; p++)
 			if (known->offset[t][p] >= 0)
-				stream_destination_offset(process->stream, topic_names[t], p,
-				    known->offset[t][p]);
+				stream_destination_offset(
+				    process->stream, topic_names[t], p, known->offset[t][p]);
 	}
 	process->seen = NULL;
 	stream_taken(process->stream, now_ms(world), &request->take);
 	world->result.takeovers++;
-	world_trace(world, "owner %d took the shard at %lld", process->owner,
-	    (long long)request->take.n);
+	world_trace(
+	    world, "owner %d took the shard at %lld", process->owner, (long long)request->take.n);
 }
 
-static void tick_answered(struct world *world, struct process *process,
-    const struct request *request)
+static void tick_answered(
+    struct world *world, struct process *process, const struct request *request)
 {
 	process->seen = request->verdict == STREAM_IDLE ? request->snapshot : NULL;
 	if (request->tick.may_open)
@@ -246,6 +255,17 @@ static void tick_answered(struct world *world, struct process *process,
 	for (int i = 0; i < request->row_count; i++)
 		feed_row(process, request->rows[i]);
 	stream_rows_end(process->stream, now_ms(world));
+}
+
+static void newest_answered(
+    struct world *world, struct process *process, const struct request *request)
+{
+	world->result.unsure++;
+	stream_newest(process->stream, now_ms(world), request->n, request->nonce, request->windows);
+	enum stream_state state = stream_status(process->stream, now_ms(world)).state;
+	if (request->holder != process->owner && state != STREAM_STANDBY)
+		world_fail(world, "owner %d believes in log row %lld of owner %d", process->owner,
+		    (long long)request->n, request->holder);
 }
 
 static void log_answered(struct world *world, struct process *process)
@@ -261,8 +281,7 @@ static void log_answered(struct world *world, struct process *process)
 	else if (request->kind == ASK_TICK)
 		tick_answered(world, process, request);
 	else
-		stream_newest(process->stream, now_ms(world), request->n, request->nonce,
-		    request->windows);
+		newest_answered(world, process, request);
 }
 
 /* True: something happened. */
@@ -297,7 +316,8 @@ static void send_held_call(struct world *world, struct process *process)
 		stream_log_failed(process->stream, now_ms(world), true);
 }
 
-/* --- the read connection -------------------------------------------------------------------------- */
+/* --- the read connection
+ * -------------------------------------------------------------------------- */
 
 static void page_arrives(struct world *world, struct process *process)
 {
@@ -307,7 +327,8 @@ static void page_arrives(struct world *world, struct process *process)
 	int turn = (int)world_between(world, 1, 64);
 	for (int i = 0; i < session->fed; i++)
 		bytes += request->rows[i]->bytes;
-	for (; turn > 0 && session->fed < request->row_count && bytes < request->page.bytes; turn--) {
+	for (; turn > 0 && session->fed < request->row_count && bytes < request->page.bytes;
+	     turn--) {
 		if (session->fed == session->cut_at) {
 			session_break(world, session);
 			return;
@@ -320,8 +341,8 @@ static void page_arrives(struct world *world, struct process *process)
 	if (!cut && session->fed < request->row_count)
 		return;
 	session->answer = session->under_way = NULL;
-	stream_page_end(process->stream, now_ms(world),
-	    !cut && request->row_count < request->page.rows);
+	stream_page_end(
+	    process->stream, now_ms(world), !cut && request->row_count < request->page.rows);
 }
 
 static bool step_read(struct world *world, struct process *process)
@@ -350,7 +371,8 @@ static bool step_read(struct world *world, struct process *process)
 	return true;
 }
 
-/* --- Kafka -------------------------------------------------------------------------------------- */
+/* --- Kafka --------------------------------------------------------------------------------------
+ */
 
 void relay_report(struct world *world, struct process *process, const struct report *report)
 {
@@ -386,7 +408,8 @@ static bool is_covered(const struct log_row *log, const struct row *row)
 {
 	int64_t xid = row->transaction->xid;
 	return row->lost || snapshot_sees(log->ticks[0], xid) ||
-	    (log->tick_count > 1 && row->id <= log->acked_id && snapshot_sees(log->ticks[1], xid));
+	       (log->tick_count > 1 && row->id <= log->acked_id &&
+		   snapshot_sees(log->ticks[1], xid));
 }
 
 /* What a crash right now would repeat, counted from the outside. */
@@ -404,8 +427,8 @@ static void check_sent(struct world *world, struct process *process, struct row 
 	process->sent_count = kept;
 	if (there)
 		return;
-	process->sent = world_grow(world, process->sent, &process->sent_capacity, kept + 1,
-	    sizeof *process->sent);
+	process->sent = world_grow(
+	    world, process->sent, &process->sent_capacity, kept + 1, sizeof *process->sent);
 	process->sent[process->sent_count++] = row;
 	if (process->sent_count > world->plan.stream.max_in_flight)
 		world_fail(world, "%lld rows given to the producer, none of them covered",
@@ -420,8 +443,8 @@ static void hand_over(struct world *world, struct process *process)
 	struct row *row = (struct row *)(intptr_t)words[2];
 	process->holds = false;
 	if (row->unsendable) {
-		stream_report(process->stream, now_ms(world), record->sequence, STREAM_UNSENDABLE, -1,
-		    "too large to be sent");
+		stream_report(process->stream, now_ms(world), record->sequence, STREAM_UNSENDABLE,
+		    -1, "too large to be sent");
 		return;
 	}
 	if (!producer_has_room(world, process->producer)) {
@@ -439,8 +462,8 @@ static void hand_over(struct world *world, struct process *process)
 	};
 	world_trace(world, "owner %d sends row %lld as %lld to %s %d", process->owner,
 	    (long long)row->id, (long long)record->sequence, record->topic, record->partition);
-	producer_send(world, process->producer,
-	    topic_index(record->topic, strlen(record->topic)), record->partition, &wire);
+	producer_send(world, process->producer, topic_index(record->topic, strlen(record->topic)),
+	    record->partition, &wire);
 	check_sent(world, process, row);
 }
 
@@ -506,7 +529,8 @@ static bool step_delivery(struct world *world, struct process *process)
 	return busy;
 }
 
-/* --- the loop ------------------------------------------------------------------------------------- */
+/* --- the loop
+ * ------------------------------------------------------------------------------------- */
 
 static void ask_topics(struct world *world, struct process *process)
 {
@@ -519,8 +543,8 @@ static void ask_topics(struct world *world, struct process *process)
 	if (world->now < process->topics_at)
 		return;
 	for (int i = 0; (name = stream_topic_name(process->stream, i, &ready)); i++)
-		stream_topic(process->stream, name,
-		    kafka_count(world, topic_index(name, strlen(name))));
+		stream_topic(
+		    process->stream, name, kafka_count(world, topic_index(name, strlen(name))));
 	process->asked_at = world->now;
 	process->topics_at = world->now + world_delay(world, unready ? 20 * MS : 300 * MS);
 }
@@ -537,9 +561,11 @@ static void check_caught_up(struct world *world, const struct process *process)
 	}
 }
 
+/* The setting, and what a page that is read at the last moment has beyond its share of it. */
 static int64_t memory_bound(const struct plan *plan)
 {
-	return plan->stream.memory + plan->stream.memory / 4 + 2 * (plan->row_bytes + 16 * 700);
+	int64_t share = plan->stream.memory / 4;
+	return plan->stream.memory + (share > 16 * 640 ? share : 16 * 640) + plan->row_bytes + 700;
 }
 
 /* True: the process goes on. */

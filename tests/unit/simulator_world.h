@@ -62,11 +62,11 @@ struct row {
 	struct row *next; /* of the transaction */
 	int key;          /* -1: none */
 	int topic, partition, bytes;
-	bool undone;      /* rolled back to a savepoint */
-	bool refused;     /* by the broker */
-	bool unsendable;  /* by the producer */
-	bool lost;        /* in a failover */
-	int64_t place;    /* among the committed rows of its key */
+	bool undone;     /* rolled back to a savepoint */
+	bool refused;    /* by the broker */
+	bool unsendable; /* by the producer */
+	bool lost;       /* in a failover */
+	int64_t place;   /* among the committed rows of its key */
 	int64_t committed_us;
 	int occurrences;
 	struct sighting *sightings;
@@ -154,7 +154,7 @@ struct request {
 	struct stream_taken take;
 	struct destinations destinations;
 	int64_t n, nonce;
-	int windows;
+	int windows, holder;
 	struct row **rows;
 	int row_count;
 };
@@ -165,7 +165,8 @@ struct session {
 	int64_t generation;
 	struct request *under_way;
 	struct request *answer;
-	int fed, cut_at; /* rows of a page handed to the stream; -1 or after how many the link breaks */
+	int fed,
+	    cut_at; /* rows of a page handed to the stream; -1 or after how many the link breaks */
 };
 
 void database_start(struct world *world);
@@ -255,7 +256,7 @@ struct process {
 	struct session log, read;
 	struct request *held_call; /* paused between the asking and the sending */
 	struct stream_record held;
-	bool holds;                /* a record that the producer has not taken yet */
+	bool holds; /* a record that the producer has not taken yet */
 	struct message held_message;
 	struct report *reports;
 	int report_count, report_capacity, reports_taken;
@@ -306,8 +307,8 @@ struct world {
 extern const char *const topic_names[TOPICS];
 
 void *world_allocate(struct world *world, size_t size); /* zeroed; freed with the world */
-void world_after(struct world *world, int64_t delay, event_function *run, void *object,
-    int64_t number);
+void world_after(
+    struct world *world, int64_t delay, event_function *run, void *object, int64_t number);
 int64_t world_below(struct world *world, int64_t limit);
 int64_t world_between(struct world *world, int64_t low, int64_t high);
 bool world_chance(struct world *world, int64_t per_million);
@@ -315,6 +316,7 @@ bool world_chance(struct world *world, int64_t per_million);
 int64_t world_delay(struct world *world, int64_t typical);
 bool world_has_faults(const struct world *world);
 void world_fail(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void world_trace(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world_trace(struct world *world, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Grows an array of the world to hold `needed` elements, keeping its contents. */
 void *world_grow(struct world *world, void *array, int64_t *capacity, int64_t needed, size_t size);

@@ -1,0 +1,149 @@
+"""What the reader's statements touch when many published rows lie in front of the new ones.
+
+Counted in buffers, not in milliseconds: a statement that walks through the published rows touches
+thousands. Also on a table that was never analyzed, since that is what a new partition is.
+"""
+
+import re
+
+import pytest
+from conftest import Database
+
+from support.windows import QUERIES, Ticks
+
+MANY = 10_000_000
+NEW = 5000   # rows of the window that is read by pages
+OLD = 20     # rows of a transaction that began before everything else
+BURN_XIDS = """
+DO $$ BEGIN
+    FOR i IN 1..10100 LOOP
+        BEGIN INSERT INTO burnt VALUES (i); EXCEPTION WHEN division_by_zero THEN NULL; END;
+    END LOOP;
+END $$"""
+SETTINGS = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;"
+
+
+class Table:
+    """Many published rows; `ticks` stands behind the last, `old` is open since before the first."""
+
+    def __init__(self, database, rows):
+        self.database = database
+        self.cursor = database.connect().cursor()
+        self.old = database.connect(autocommit=False).cursor()
+        self.insert(OLD, "old", self.old)
+        self.cursor.execute("CREATE TABLE burnt (number int)")
+        self.cursor.execute(BURN_XIDS)
+        for _ in range(0, rows, 100_000):
+            self.insert(100_000, "published")
+        self.ticks = Ticks(database.dsn)
+        self.ticks.tick(max_rows=0)
+        self.publish_all()
+
+    def insert(self, count, body, cursor=None):
+        (cursor or self.cursor).execute(
+            "INSERT INTO outbox.message (topic, key, payload) SELECT 't', convert_to((i %% 1000)"
+            "::text, 'UTF8'), convert_to(%s || repeat('.', 100), 'UTF8')"
+            " FROM generate_series(1, %s) i", (body, count))
+
+    def publish_all(self):
+        self.ticks.tick(must_write=True, may_open=False)
+        assert self.ticks.open_windows == 0
+
+    def touched(self, statement, values=None, settings="SELECT"):
+        """Buffers that the statement touches when it runs for the second time; it is undone."""
+        for _ in range(2):
+            self.cursor.execute("BEGIN")
+            self.cursor.execute(settings)
+            self.cursor.execute(
+                f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}", values)
+            plan = self.cursor.fetchone()[0][0]["Plan"]
+            self.cursor.execute("ROLLBACK")
+        self.found = plan["Actual Rows"]
+        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+    def touched_by_page(self, bounds, after, rows):
+        script = self.ticks.page_script(bounds, after, rows)
+        settings, _, rest = script.partition("copy (")
+        return self.touched(rest.rpartition(") to stdout")[0], settings=settings)
+
+
+@pytest.fixture(scope="module", params=["never_analyzed", "analyzed"])
+def table(request, postgres):
+    name = f"plans_{request.param}"
+    postgres.create_database(name)
+    database = Database(postgres, name).migrate()
+    for leaf, in database.execute("SELECT inhrelid::regclass::text FROM pg_inherits"
+                                  " WHERE inhparent = 'outbox.message'::regclass"):
+        database.execute(f"ALTER TABLE {leaf} SET (autovacuum_enabled = false)")
+    table = Table(database, MANY if request.config.option.full else 300_000)
+    if request.param == "analyzed":
+        table.cursor.execute("VACUUM ANALYZE outbox.message")
+    yield table
+    postgres.drop_database(name)
+
+
+def test_a_walk_through_the_published_rows_would_be_seen(table):
+    """What all the limits below stand against."""
+    assert table.touched("SELECT min(id) FROM outbox.message WHERE payload IS NULL") > 5000
+
+
+def test_a_tick_that_finds_nothing(table):
+    assert table.touched(*table.ticks.tick_call()) < 100
+
+
+def test_a_tick_that_finds_a_few_rows(table):
+    table.insert(10, "new")
+    assert table.touched(*table.ticks.tick_call()) < 100
+    assert table.found == 11
+    table.ticks.poll()
+    table.publish_all()
+
+
+def test_a_take(table):
+    assert table.touched("SELECT * FROM outbox.take('ticks', 0, 1, 'by hand', 1000, 1)") < 100
+    assert table.found == 1
+
+
+@pytest.mark.parametrize("file, values, most", [
+    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlog", ("ticks", 0, 100), 100),
+    ("topics", ("ticks",), 1000)])  # it looks at the newest 10,000 rows
+def test_what_status_and_doctor_ask(table, file, values, most):
+    with open(f"{QUERIES}/{file}.sql") as text:
+        statement = re.sub(r"\$(\d)", r"%(p\1)s", text.read())
+    given = {f"p{number}": value for number, value in enumerate(values, 1)}
+    assert table.touched(statement, given, SETTINGS) < most
+
+
+def test_the_pages_of_a_large_window(table):
+    table.insert(NEW, "new")
+    table.ticks.tick(max_rows=0)
+    assert table.touched("SELECT * FROM outbox.window_bounds('ticks', 0, %s, %s, %s)",
+                         (table.ticks.n, table.ticks.nonce, table.ticks.first_tick + 1)) < 400
+    bounds = table.ticks.bounds()
+    assert bounds["stragglers"] == "{}"
+    assert table.touched_by_page(bounds, 0, 1000) < 150
+    assert table.found == 1000
+    rows = list(table.ticks.pages(1000))
+    assert len(rows) == NEW
+    assert table.touched_by_page(bounds, rows[-1001].id, 1000) < 150
+    assert table.touched_by_page(bounds, rows[-1].id, 1000) < 50
+    table.publish_all()
+
+
+def test_the_pages_of_a_window_with_an_old_transaction_that_just_committed(table):
+    table.insert(NEW, "new")
+    table.old.connection.commit()
+    assert table.touched(*table.ticks.tick_call()) < 100
+    assert table.found == 1
+    table.ticks.tick()
+    assert table.ticks.verdict == "pages"
+    bounds = table.ticks.bounds()
+    assert bounds["stragglers"] != "{}"
+    assert table.touched_by_page(bounds, 0, 1000) < 150
+    rows = list(table.ticks.pages(1000))
+    assert len(rows) == NEW + OLD
+    assert [row.payload[:3] for row in rows] == [b"old"] * OLD + [b"new"] * NEW
+    assert table.touched_by_page(bounds, rows[-1001].id, 1000) < 150
+    assert table.found == 1000
+    assert table.touched_by_page(bounds, rows[-1].id, 1000) < 50
+    table.publish_all()

@@ -1,0 +1,252 @@
+"""outbox.take, outbox.tick and the pages: which rows a window holds, in random interleavings of
+transactions on a real Postgres. The seed repeats a run exactly."""
+
+import random
+from collections import defaultdict
+
+import psycopg2
+import pytest
+from psycopg2 import errors
+
+from support.windows import Ticks
+
+KEYS = "abcde"
+# More xids than the range that a tick widens for its stragglers.
+BURN_XIDS = """
+DO $$ BEGIN
+    FOR i IN 1..10100 LOOP
+        BEGIN INSERT INTO burnt VALUES (i); EXCEPTION WHEN division_by_zero THEN NULL; END;
+    END LOOP;
+END $$"""
+SESSIONS = 5
+
+
+class Application:
+    """Transactions of several sessions, a random step at a time; nobody ever waits for a lock."""
+
+    def __init__(self, sessions, chance):
+        self.chance = chance
+        self.sessions = sessions
+        self.holder = {}                     # key -> the session that has locked it
+        self.seq = defaultdict(int)          # key -> the last number committed
+        self.committed = []                  # (key, number), in the order of commits
+
+    def step(self):
+        session = self.chance.choice(self.sessions)
+        if session.idle:
+            return self.chance.choices(
+                [lambda: None, session.take_xid, lambda: self.change(session)], [2, 2, 3])[0]()
+        what = self.chance.choices(["change", "savepoint", "undo", "commit", "rollback", "xid"],
+                                   [10, 3, 2, 6, 1, 1])[0]
+        if what == "change":
+            self.change(session)
+        elif what == "commit":
+            self.end(session, "COMMIT")
+        elif what == "rollback":
+            self.end(session, "ROLLBACK")
+        elif what == "xid":
+            session.take_xid()
+        elif what == "savepoint":
+            session.savepoint()
+        elif session.savepoints:
+            session.undo()
+
+    def change(self, session):
+        free = [key for key in KEYS if self.holder.get(key, session) is session]
+        if free:
+            key = self.chance.choice(free)
+            self.holder[key] = session
+            taken = sum(1 for other, _ in session.rows if other == key)
+            session.write(key, self.seq[key] + taken + 1)
+
+    def end(self, session, how):
+        session.run(how)
+        for key, number in session.rows if how == "COMMIT" else ():
+            self.seq[key] = max(self.seq[key], number)
+            self.committed.append((key, number))
+        for key in [key for key, holder in self.holder.items() if holder is session]:
+            del self.holder[key]
+        session.forget()
+
+    def end_all(self):
+        for session in self.sessions:
+            if not session.idle:
+                self.end(session, "COMMIT")
+
+
+class Session:
+    def __init__(self, database):
+        self.connection = database.connect()
+        self.cursor = self.connection.cursor()
+        self.forget()
+
+    def forget(self):
+        self.idle, self.rows, self.savepoints = True, [], []
+
+    def run(self, statement, values=()):
+        if self.idle:
+            self.cursor.execute("BEGIN")
+            self.idle = False
+        self.cursor.execute(statement, values)
+
+    def take_xid(self):
+        self.run("SELECT pg_current_xact_id()")
+
+    def write(self, key, number):
+        self.run("INSERT INTO outbox.message (topic, key, payload) VALUES ('t', %s, %s)",
+                 (key.encode(), str(number).encode()))
+        self.rows.append((key, number))
+
+    def savepoint(self):
+        self.run(f"SAVEPOINT s{len(self.savepoints)}")
+        self.savepoints.append(len(self.rows))
+
+    def undo(self):
+        del self.rows[self.savepoints[-1]:]
+        self.run(f"ROLLBACK TO SAVEPOINT s{len(self.savepoints) - 1}")
+
+
+class Judge:
+    """What several readers of the same table gave, against what was committed."""
+
+    def __init__(self, ticks):
+        self.ticks = ticks
+        self.windows = []
+
+    def poll(self):
+        """One look: the next window, if there is any."""
+        self._take(self.ticks.poll())
+
+    def poll_pages(self, rows, meanwhile=lambda: None):
+        """The same for a large window, whose pages are read while others go on."""
+        self.ticks.tick(max_rows=0)
+        meanwhile()
+        if self.ticks.verdict == "pages":
+            self._take(list(self.ticks.pages(rows)))
+
+    def _take(self, rows):
+        if rows:
+            assert [row.id for row in rows] == sorted({row.id for row in rows})
+            self.windows.append(rows)
+
+    def rows(self):
+        return [(row.key.decode(), int(row.payload)) for window in self.windows for row in window]
+
+
+def in_order(rows):
+    last = defaultdict(int)
+    for key, number in rows:
+        if number <= last[key]:
+            return False
+        last[key] = number
+    return True
+
+
+def test_every_commit_falls_into_one_window_and_keys_keep_their_order(database, seed, scale):
+    """Three readers that look at different moments; one of them reads every window by pages."""
+    readers = {name: Ticks(database.dsn, name) for name in ("often", "seldom", "pages")}
+    sessions = [Session(database) for _ in range(SESSIONS)]
+    database.execute("CREATE TABLE burnt (number int)")
+    for number in range(scale(1000)):
+        chance = random.Random(f"{seed}/{number}")
+        application = Application(sessions, chance)
+        often, seldom, pages = judges = [Judge(ticks) for ticks in readers.values()]
+        burn_at = chance.randrange(600)
+        for step in range(60):
+            application.step()
+            if step == burn_at:
+                database.execute(BURN_XIDS)
+            if chance.random() < 0.3:
+                often.poll()
+            if chance.random() < 0.05:
+                seldom.poll()
+            if chance.random() < 0.1:
+                pages.poll_pages(chance.randint(1, 4), application.step)
+        application.end_all()
+        often.poll()
+        seldom.poll()
+        pages.poll_pages(2)
+        for judge in judges:
+            rows = judge.rows()
+            assert sorted(rows) == sorted(application.committed), f"round {number}"
+            assert in_order(rows), f"round {number}: {rows}"
+
+
+def test_a_window_read_twice_gives_the_same_rows(database, chance):
+    """By rows with the tick, by pages of any size, and after everything else has moved on."""
+    application = Application([Session(database) for _ in range(SESSIONS)], chance)
+    ticks = Ticks(database.dsn)
+    for _ in range(40):
+        application.step()
+    ticks.poll()
+    for _ in range(60):
+        application.step()
+    window = ticks.tick(max_rows=0)
+    assert (window, ticks.verdict) == ([], "pages")
+    first = list(ticks.pages(1000))
+    for _ in range(40):
+        application.step()
+    application.end_all()
+    assert first
+    for size in (1, 2, 3, 7, 1000):
+        assert list(ticks.pages(size)) == first
+    ticks.close()
+
+
+def test_shards_part_the_rows_by_key_and_null_is_shard_0(database, chance):
+    database.execute("INSERT INTO outbox.message (topic, key, payload) SELECT 't',"
+                     " CASE WHEN i % 10 > 0 THEN convert_to((i % 50)::text, 'UTF8') END,"
+                     " convert_to(i::text, 'UTF8') FROM generate_series(1, 1000) i")
+    whole = Ticks(database.dsn, "whole").poll()
+    shards = [Ticks(database.dsn, "parted", shards=3, shard=shard, create=shard == 0)
+              for shard in range(3)]
+    for page in (None, 7):
+        parts = [ticks.poll(page=page) for ticks in shards] if page is None else [
+            list(ticks.pages(page)) for ticks in shards]
+        assert sorted(row for part in parts for row in part) == sorted(whole)
+        assert all(len(part) > 100 for part in parts)
+        keys = [{row.key for row in part} for part in parts]
+        assert None in keys[0]
+        assert not keys[0] & keys[1] and not keys[1] & keys[2] and not keys[0] & keys[2]
+
+
+def test_an_idle_tick_writes_nothing_and_says_what_it_saw(database):
+    ticks = Ticks(database.dsn)
+    before = database.execute("SELECT count(*) FROM outbox.log")
+    assert ticks.poll() == [] and ticks.verdict == "idle"
+    assert database.execute("SELECT count(*) FROM outbox.log") == before
+
+
+@pytest.mark.parametrize("lie", [{"of_n": 5}, {"of_nonce": 7}])
+def test_a_tick_from_another_history_is_fenced(database, lie):
+    ticks = Ticks(database.dsn)
+    database.execute("SELECT outbox.publish('t', 'k', 'x')")
+    ticks.cursor.execute(*ticks.tick_call(**lie))
+    assert [row[0] for row in ticks.cursor.fetchall()] == ["fenced"]
+    assert [row.payload for row in ticks.poll()] == [b"x"]
+
+
+def test_a_former_owner_cannot_write_behind_its_successor(database):
+    """It wakes up with the row that it wrote last; the next number is taken."""
+    former = Ticks(database.dsn)
+    database.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE slot = 'ticks'")
+    successor = Ticks(database.dsn, create=False)
+    database.execute("SELECT outbox.publish('t', 'k', 'x')")
+    with pytest.raises(errors.UniqueViolation):
+        former.poll()
+    assert [row.payload for row in successor.poll()] == [b"x"]
+
+
+def test_a_dropped_or_split_slot_is_told_so(database):
+    ticks = Ticks(database.dsn)
+    ticks.cursor.execute(*ticks.tick_call(of_shards=2))
+    assert [row[0] for row in ticks.cursor.fetchall()] == ["dropped"]
+
+
+def test_a_page_fails_on_a_server_without_the_log_row(database):
+    database.execute("SELECT outbox.publish('t', 'k', 'x')")
+    ticks = Ticks(database.dsn)
+    ticks.tick(max_rows=0)
+    ticks.nonce += 1
+    with pytest.raises(psycopg2.Error, match="is not on this server"):
+        list(ticks.pages(10))

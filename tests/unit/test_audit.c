@@ -1,0 +1,338 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "audit.h"
+#include "digest.h"
+
+enum { MEMORY = 1 << 20 };
+
+static uint64_t event_of(int64_t id)
+{
+	return digest_add(DIGEST_BEGIN, &id, sizeof id);
+}
+
+static void add_row(struct audit *audit, int64_t id, bool acknowledged)
+{
+	const struct audit_row row = {id, event_of(id), (uint64_t)id * 7 + 1, acknowledged};
+
+	audit_row(audit, &row);
+}
+
+/* A record of partition 0 as the relay writes it: tick 1, key "k". */
+static struct audit_record record_of(int64_t id)
+{
+	struct audit_record record = {.topic = "orders",
+	    .offset = id,
+	    .key = "k",
+	    .key_length = 1,
+	    .position = {"main", 0, 5, 1, id},
+	    .event = event_of(id),
+	    .content = (uint64_t)id * 7 + 1};
+
+	return record;
+}
+
+static enum audit_outcome see(struct audit *audit, struct audit_record record)
+{
+	return audit_record(audit, &record);
+}
+
+/* Rows 1 … count, acknowledged, in a round that is the last. */
+static struct audit *audit_of_rows(int count)
+{
+	struct audit *audit = audit_create(MEMORY);
+
+	audit_begin(audit, 0);
+	for (int id = 1; id <= count; id++)
+		add_row(audit, id, true);
+	audit_rows_end(audit, true);
+	return audit;
+}
+
+static int64_t count_missing(struct audit *audit)
+{
+	int64_t cursor = 0, id, count = 0;
+
+	while (audit_missing(audit, &cursor, &id))
+		count++;
+	return count;
+}
+
+static void rows_that_were_published_once_in_order_are_clean(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(1000);
+
+	for (int id = 1; id <= 1000; id++)
+		assert_int_equal(see(audit, record_of(id)), AUDIT_JUDGED);
+	assert_int_equal(count_missing(audit), 0);
+	assert_int_equal(audit_verdict(audit)->published, 1000);
+	assert_true(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void an_acknowledged_row_without_a_record_is_missing_and_another_pending(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_create(MEMORY);
+	int64_t cursor = 0, id;
+
+	audit_begin(audit, 0);
+	add_row(audit, 3, true);
+	add_row(audit, 9, false);
+	audit_rows_end(audit, true);
+	assert_true(audit_missing(audit, &cursor, &id));
+	assert_int_equal(id, 3);
+	assert_false(audit_missing(audit, &cursor, &id));
+	assert_int_equal(audit_verdict(audit)->pending, 1);
+	audit_destroy(audit);
+}
+
+static void a_record_without_a_row_is_unknown_and_so_is_one_with_another_event(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(3);
+	struct audit_record record = record_of(2);
+
+	record.event++;
+	assert_int_equal(see(audit, record_of(4)), AUDIT_UNKNOWN);
+	assert_int_equal(see(audit, record), AUDIT_UNKNOWN);
+	assert_int_equal(audit_verdict(audit)->published, 0);
+	audit_destroy(audit);
+}
+
+static void a_first_occurrence_behind_a_later_position_is_out_of_order(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(3);
+
+	see(audit, record_of(1));
+	see(audit, record_of(3));
+	see(audit, record_of(2));
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_OUT_OF_ORDER], 1);
+	assert_false(audit_is_clean(audit_verdict(audit), false));
+	audit_destroy(audit);
+}
+
+static void a_later_tick_comes_after_whatever_its_ids(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(3);
+	struct audit_record late = record_of(1);
+
+	late.position.tick = 2;
+	see(audit, record_of(2));
+	see(audit, record_of(3));
+	see(audit, late);
+	assert_true(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void partitions_shards_and_epochs_are_ordered_each_for_itself(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(4);
+	struct audit_record other_partition = record_of(3), other_shard = record_of(2),
+			    other_epoch = record_of(1);
+
+	other_partition.partition = 1;
+	other_shard.position.shard = 1;
+	other_epoch.position.epoch = 6;
+	see(audit, record_of(4));
+	see(audit, other_partition);
+	see(audit, other_shard);
+	see(audit, other_epoch);
+	assert_true(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void records_without_a_key_have_no_order(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(2);
+	struct audit_record late = record_of(1);
+
+	late.key = NULL;
+	see(audit, record_of(2));
+	see(audit, late);
+	assert_true(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void what_is_sent_again_is_a_duplicate_and_not_out_of_order(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(3);
+
+	for (int again = 0; again < 2; again++)
+		for (int id = 1; id <= 3; id++)
+			see(audit, record_of(id));
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_DUPLICATE], 3);
+	assert_int_equal(audit_verdict(audit)->published, 3);
+	assert_true(audit_is_clean(audit_verdict(audit), false));
+	assert_false(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void a_duplicate_with_another_tick_or_partition_is_unequal(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(2);
+	struct audit_record tick = record_of(1), partition = record_of(2);
+
+	see(audit, record_of(1));
+	see(audit, record_of(2));
+	tick.position.tick = 9;
+	partition.partition = 1;
+	see(audit, tick);
+	see(audit, partition);
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_UNEQUAL], 2);
+	assert_false(audit_is_clean(audit_verdict(audit), false));
+	audit_destroy(audit);
+}
+
+static void a_new_epoch_may_give_a_duplicate_another_position(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(1);
+	struct audit_record again = record_of(1);
+
+	again.position.epoch = 6;
+	again.position.tick = 3;
+	see(audit, record_of(1));
+	see(audit, again);
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_UNEQUAL], 0);
+	audit_destroy(audit);
+}
+
+static void a_record_that_is_not_its_rows_is_altered(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(1);
+	struct audit_record record = record_of(1);
+
+	record.content++;
+	see(audit, record);
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_ALTERED], 1);
+	assert_non_null(audit_verdict(audit)->samples[AUDIT_ALTERED][0]);
+	audit_destroy(audit);
+}
+
+/* Positions may be right and the rows all the same in a wrong order: the application's own count
+ * says. */
+static void a_sequence_that_falls_is_out_of_order(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(4);
+
+	for (int id = 1; id <= 4; id++) {
+		static const int64_t sequences[] = {1, 2, 4, 3};
+		struct audit_record record = record_of(id);
+
+		record.has_sequence = true;
+		record.sequence = sequences[id - 1];
+		see(audit, record);
+	}
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_OUT_OF_ORDER], 1);
+	audit_destroy(audit);
+}
+
+static void each_key_has_a_sequence_of_its_own(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(20000);
+	char key[16];
+
+	for (int id = 1; id <= 20000; id++) {
+		struct audit_record record = record_of(id);
+
+		record.key = key;
+		record.key_length = (size_t)snprintf(key, sizeof key, "key-%d", id % 9000);
+		record.has_sequence = true;
+		record.sequence = id / 9000;
+		see(audit, record);
+	}
+	assert_true(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void rounds_judge_each_row_once(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_create((int64_t)AUDIT_ROW_BYTES * 10);
+	int64_t after = INT64_MIN, missing = 0;
+
+	for (int round = 0; round < 3; round++) {
+		audit_begin(audit, after);
+		for (int i = 1; i <= (round == 2 ? 5 : 10); i++)
+			add_row(audit, round * 10 + i, true);
+		after = audit_rows_end(audit, round == 2);
+		for (int id = 1; id <= 26; id++)
+			if (id != 14)
+				see(audit, record_of(id));
+		see(audit, record_of(13)); /* a duplicate, in every round */
+		missing += count_missing(audit);
+	}
+	assert_int_equal(missing, 1);
+	assert_int_equal(audit_verdict(audit)->committed, 25);
+	assert_int_equal(audit_verdict(audit)->published, 24);
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_DUPLICATE], 1);
+	assert_int_equal(audit_verdict(audit)->found[AUDIT_OUT_OF_ORDER], 0);
+	audit_destroy(audit);
+}
+
+static void ids_with_holes_are_found(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_create(MEMORY);
+
+	audit_begin(audit, INT64_MIN);
+	for (int64_t id = 1; id < (INT64_C(1) << 40); id = id * 2 + id % 3)
+		add_row(audit, id, true);
+	audit_rows_end(audit, true);
+	for (int64_t id = 1; id < (INT64_C(1) << 40); id = id * 2 + id % 3) {
+		assert_int_equal(see(audit, record_of(id)), AUDIT_JUDGED);
+		assert_int_equal(see(audit, record_of(id + (INT64_C(1) << 41))), AUDIT_UNKNOWN);
+	}
+	assert_int_equal(count_missing(audit), 0);
+	audit_destroy(audit);
+}
+
+static void fields_do_not_run_into_each_other(void **state)
+{
+	(void)state;
+	uint64_t one = digest_add(digest_add(DIGEST_BEGIN, "ab", 2), "c", 1);
+	uint64_t two = digest_add(digest_add(DIGEST_BEGIN, "a", 1), "bc", 2);
+
+	assert_true(one != two);
+	assert_true(digest_add(DIGEST_BEGIN, "", 0) != digest_add(DIGEST_BEGIN, NULL, 0));
+	assert_true(digest_add(DIGEST_BEGIN, "\0", 1) != digest_add(DIGEST_BEGIN, "\0\0", 2));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(rows_that_were_published_once_in_order_are_clean),
+	    cmocka_unit_test(an_acknowledged_row_without_a_record_is_missing_and_another_pending),
+	    cmocka_unit_test(a_record_without_a_row_is_unknown_and_so_is_one_with_another_event),
+	    cmocka_unit_test(a_first_occurrence_behind_a_later_position_is_out_of_order),
+	    cmocka_unit_test(a_later_tick_comes_after_whatever_its_ids),
+	    cmocka_unit_test(partitions_shards_and_epochs_are_ordered_each_for_itself),
+	    cmocka_unit_test(records_without_a_key_have_no_order),
+	    cmocka_unit_test(what_is_sent_again_is_a_duplicate_and_not_out_of_order),
+	    cmocka_unit_test(a_duplicate_with_another_tick_or_partition_is_unequal),
+	    cmocka_unit_test(a_new_epoch_may_give_a_duplicate_another_position),
+	    cmocka_unit_test(a_record_that_is_not_its_rows_is_altered),
+	    cmocka_unit_test(a_sequence_that_falls_is_out_of_order),
+	    cmocka_unit_test(each_key_has_a_sequence_of_its_own),
+	    cmocka_unit_test(rounds_judge_each_row_once),
+	    cmocka_unit_test(ids_with_holes_are_found),
+	    cmocka_unit_test(fields_do_not_run_into_each_other),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,620 @@
+/*
+ * The core of the publisher: its rules one by one, then all of them at once under the simulator
+ * (simulator.h). SIMULATOR_SEEDS: how many seeds; SIMULATOR_SEED: the first one; SIMULATOR_TRACE=1:
+ * every event of each run on stderr.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "simulator.h"
+#include "stream.h"
+
+/* --- one stream, by hand ------------------------------------------------------------------ */
+
+static const struct stream_settings settings = {
+    .max_in_flight = 8,
+    .memory = 1 << 20,
+    .lease_ms = 10000,
+    .poll_busy_ms = 1,
+    .poll_idle_ms = 50,
+    .ack_interval_ms = 100,
+    .stall_after_ms = 5000,
+    .seed = 1,
+};
+
+static struct message row(int64_t id, const char *key)
+{
+	char *block = xcalloc(1, 64);
+	snprintf(block, 64, "orders%s", key ? key : "");
+	return (struct message){
+	    .block = block,
+	    .id = id,
+	    .event_id = block + 48,
+	    .topic = block,
+	    .topic_length = 6,
+	    .key = key ? block + 6 : NULL,
+	    .key_length = key ? (int32_t)strlen(key) : 0,
+	    .partition = -1,
+	    .bytes = 64,
+	};
+}
+
+static struct stream_tick expect_call(struct stream *stream, int64_t now, enum stream_call call)
+{
+	struct stream_tick tick = stream_log_call(stream, now);
+	assert_int_equal(tick.call, call);
+	return tick;
+}
+
+/* An owner from time 0 with `windows` inherited; the topic is known to have one partition. */
+static struct stream *owner_of(int windows)
+{
+	struct stream *stream = stream_create(&settings);
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_destination(stream, "orders", 1);
+	stream_topic(stream, "orders", 1);
+	const struct stream_taken taken = {
+	    .n = 5, .epoch = 77, .first_tick = 40, .windows = windows};
+	stream_taken(stream, 0, &taken);
+	return stream;
+}
+
+static void give_row(struct stream *stream, int64_t id, const char *key)
+{
+	struct message message = row(id, key);
+	stream_row(stream, &message);
+}
+
+/* The next look finds the rows with these keys; ids from `first_id` on. */
+static void find_rows(
+    struct stream *stream, int64_t now, int64_t first_id, const char *const *keys, int count)
+{
+	assert_true(expect_call(stream, now, STREAM_TICK).may_open);
+	stream_ticked(stream, now, STREAM_ROWS);
+	for (int i = 0; i < count; i++)
+		give_row(stream, first_id + i, keys[i]);
+	stream_rows_end(stream, now);
+}
+
+static const char *const same_key[] = {"k", "k", "k", "k", "k", "k", "k", "k", "k", "k"};
+
+static uint64_t expect_sent(struct stream *stream, int64_t now, int64_t id)
+{
+	struct stream_record record;
+	assert_true(stream_send(stream, now, &record));
+	assert_int_equal(record.id, id);
+	return record.sequence;
+}
+
+static void expect_none_sent(struct stream *stream, int64_t now)
+{
+	struct stream_record record;
+	assert_false(stream_send(stream, now, &record));
+}
+
+static void written(struct stream *stream, int64_t now, uint64_t sequence)
+{
+	stream_report(stream, now, sequence, STREAM_WRITTEN, (int64_t)sequence, NULL);
+}
+
+static void refused(struct stream *stream, int64_t now, uint64_t sequence)
+{
+	stream_report(stream, now, sequence, STREAM_REFUSED, -1, "too large");
+}
+
+/* An established lane: its first record is acknowledged. */
+static struct stream *owner_with_rows(int count)
+{
+	struct stream *stream = owner_of(0);
+	find_rows(stream, 0, 1, same_key, count);
+	written(stream, 0, expect_sent(stream, 0, 1));
+	return stream;
+}
+
+static enum stream_state state_of(const struct stream *stream)
+{
+	return stream_status(stream, 0).state;
+}
+
+static void rows_go_out_once_their_window_is_written(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_call(stream, 0, STREAM_TICK);
+	expect_none_sent(stream, 0);
+	stream_ticked(stream, 1, STREAM_ROWS);
+	give_row(stream, 1, "k");
+	stream_rows_end(stream, 1);
+	struct stream_record record;
+	assert_true(stream_send(stream, 1, &record));
+	assert_int_equal(record.tick, 41);
+	assert_int_equal(stream_epoch(stream), 77);
+	written(stream, 2, record.sequence);
+	struct stream_tick tick = expect_call(stream, 150, STREAM_TICK);
+	assert_false(tick.must_write);
+	stream_ticked(stream, 150, STREAM_IDLE);
+	tick = expect_call(stream, 251, STREAM_TICK);
+	assert_true(tick.must_write);
+	assert_int_equal(tick.closed, 1);
+	assert_string_equal(tick.destinations, "{\"orders\":[1,{\"0\":1}]}");
+	stream_destroy(stream);
+}
+
+static void the_first_record_of_a_lane_goes_alone(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	find_rows(stream, 0, 1, same_key, 3);
+	uint64_t first = expect_sent(stream, 0, 1);
+	expect_none_sent(stream, 0);
+	written(stream, 1, first);
+	expect_sent(stream, 1, 2);
+	expect_sent(stream, 1, 3);
+	stream_destroy(stream);
+}
+
+static void only_what_is_refused_alone_is_at_fault(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(4);
+	uint64_t second = expect_sent(stream, 1, 2), third = expect_sent(stream, 1, 3);
+	refused(stream, 2, second);
+	refused(stream, 2, third);
+	assert_false(stream_status(stream, 2).refused);
+	assert_non_null(stream_producer_verdict(stream, 2));
+	stream_producer_lost(stream);
+	written(stream, 3, expect_sent(stream, 3, 2));
+	third = expect_sent(stream, 3, 3);
+	expect_none_sent(stream, 3);
+	refused(stream, 4, third);
+	assert_true(stream_status(stream, 4).refused);
+	assert_int_equal(stream_status(stream, 4).refused_id, 3);
+	stream_destroy(stream);
+}
+
+static void nothing_of_a_key_passes_a_refused_record(void **state)
+{
+	(void)state;
+	static const char *const keys[] = {"a", "b", "a", "b"};
+	struct stream *stream = owner_of(0);
+	find_rows(stream, 0, 1, keys, 4);
+	refused(stream, 1, expect_sent(stream, 0, 1));
+	stream_producer_lost(stream);
+	/* the others pass it: before that, whoever takes the shard next has another epoch */
+	expect_none_sent(stream, 2);
+	struct stream_tick tick = expect_call(stream, 2, STREAM_TICK);
+	assert_true(tick.new_epoch && tick.must_write);
+	stream_ticked(stream, 3, STREAM_NOTED);
+	assert_int_equal(stream_epoch(stream), 77);
+	written(stream, 4, expect_sent(stream, 3, 2));
+	written(stream, 5, expect_sent(stream, 4, 4));
+	expect_none_sent(stream, 5);
+	stream_destroy(stream);
+}
+
+static void what_came_before_a_refused_record_still_goes(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(4);
+	expect_sent(stream, 1, 2);
+	uint64_t third = expect_sent(stream, 1, 3);
+	stream_report(stream, 1, third, STREAM_UNSENDABLE, -1, "too large");
+	expect_call(stream, 2, STREAM_TICK);
+	stream_ticked(stream, 2, STREAM_NOTED);
+	stream_producer_lost(stream);
+	written(stream, 3, expect_sent(stream, 3, 2));
+	expect_none_sent(stream, 3);
+	stream_destroy(stream);
+}
+
+static void a_full_flight_waits_for_the_log(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(10);
+	for (int64_t id = 2; id <= 8; id++)
+		written(stream, 1, expect_sent(stream, 1, id));
+	expect_none_sent(stream, 1);
+	assert_int_equal(stream_status(stream, 1).in_flight, 8);
+	assert_true(stream_wait(stream, 1) <= 1);
+	assert_int_equal(expect_call(stream, 1, STREAM_TICK).acked_id, 8);
+	stream_ticked(stream, 2, STREAM_NOTED);
+	assert_int_equal(stream_status(stream, 2).in_flight, 0);
+	expect_sent(stream, 2, 9);
+	stream_destroy(stream);
+}
+
+static void the_lease_counts_from_before_the_sending(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	find_rows(stream, 0, 1, same_key, 2);
+	assert_int_equal(expect_call(stream, 4000, STREAM_TICK).lease_ms, 10000);
+	stream_ticked(stream, 9000, STREAM_NOTED);
+	expect_none_sent(stream, 14000);
+	expect_sent(stream, 13999, 1);
+	assert_null(stream_producer_verdict(stream, 13999));
+	assert_non_null(stream_producer_verdict(stream, 14000));
+	stream_destroy(stream);
+}
+
+static struct stream_tick lose_answer(struct stream *stream)
+{
+	struct stream_tick tick = expect_call(stream, 5000, STREAM_TICK);
+	stream_log_failed(stream, 5001, true);
+	assert_int_equal(state_of(stream), STREAM_UNSURE);
+	expect_call(stream, 9000, STREAM_NEWEST);
+	return tick;
+}
+
+static void the_newest_row_tells_whether_a_lost_call_was_written(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	struct stream_tick tick = lose_answer(stream);
+	stream_newest(stream, 9001, 6, tick.new_nonce, 1);
+	assert_int_equal(state_of(stream), STREAM_OWNER);
+	assert_int_equal(stream_status(stream, 9001).n, 6);
+	assert_int_equal(stream_read_call(stream, 9001).tick, 41);
+	stream_destroy(stream);
+
+	stream = owner_of(0);
+	tick = lose_answer(stream);
+	stream_newest(stream, 9001, 5, tick.nonce, 0);
+	assert_int_equal(state_of(stream), STREAM_OWNER);
+	assert_int_equal(stream_status(stream, 9001).n, 5);
+	stream_destroy(stream);
+}
+
+static void a_stranger_in_the_log_has_the_shard(void **state)
+{
+	(void)state;
+	for (int64_t n = 4; n <= 7; n++) {
+		struct stream *stream = owner_of(0);
+		struct stream_tick tick = lose_answer(stream);
+		stream_newest(stream, 9001, n, tick.new_nonce + tick.nonce, 0);
+		assert_int_equal(state_of(stream), STREAM_STANDBY);
+		expect_call(stream, 9001, STREAM_TAKE);
+		stream_destroy(stream);
+	}
+}
+
+static void rows_of_a_forgotten_page_are_not_believed(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(2);
+	assert_true(stream_read_call(stream, 0).wanted);
+	give_row(stream, 1, "k");
+	expect_call(stream, 4000, STREAM_TICK);
+	stream_ticked(stream, 4000, STREAM_FENCED);
+	give_row(stream, 2, "k");
+	expect_call(stream, 4000, STREAM_TAKE);
+	const struct stream_taken taken = {.n = 9, .epoch = 77, .first_tick = 40, .windows = 2};
+	stream_taken(stream, 4001, &taken);
+	give_row(stream, 3, "k");
+	stream_page_end(stream, 4001, true);
+	assert_int_equal(stream_status(stream, 4001).records, 0);
+	assert_int_equal(stream_read_call(stream, 4001).tick, 41);
+	stream_destroy(stream);
+}
+
+static void a_lost_shard_waits_for_its_producer_to_go(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	find_rows(stream, 0, 1, same_key, 2);
+	uint64_t first = expect_sent(stream, 0, 1);
+	const struct message *message = stream_message(stream, first);
+	expect_call(stream, 4000, STREAM_TICK);
+	stream_ticked(stream, 4000, STREAM_FENCED);
+	assert_non_null(stream_producer_verdict(stream, 4000));
+	assert_memory_equal(message->block, "ordersk", 7);
+	written(stream, 4000, first);
+	expect_call(stream, 4000, STREAM_NONE);
+	stream_producer_lost(stream);
+	assert_int_equal(stream_status(stream, 4000).records, 0);
+	expect_call(stream, 4000, STREAM_TAKE);
+	stream_destroy(stream);
+}
+
+static void a_changed_count_waits_until_nothing_is_under_way(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(3);
+	uint64_t second = expect_sent(stream, 1, 2);
+	stream_topic(stream, "orders", 2);
+	expect_none_sent(stream, 1);
+	expect_call(stream, 200, STREAM_NONE);
+	written(stream, 201, second);
+	struct stream_tick tick = expect_call(stream, 201, STREAM_TICK);
+	assert_true(tick.new_epoch);
+	assert_string_equal(tick.destinations, "{\"orders\":[2,{}]}");
+	/* what brokers say meanwhile lets nothing out */
+	stream_topic(stream, "orders", 1);
+	expect_none_sent(stream, 201);
+	stream_topic(stream, "orders", 0);
+	expect_none_sent(stream, 201);
+	stream_topic(stream, "orders", 2);
+	expect_none_sent(stream, 201);
+	stream_ticked(stream, 202, STREAM_NOTED);
+	assert_int_equal(stream_epoch(stream), tick.fresh_epoch);
+	expect_sent(stream, 202, 3);
+	stream_destroy(stream);
+}
+
+static void a_missing_topic_is_waited_for(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	stream_topic(stream, "orders", 0);
+	find_rows(stream, 0, 1, same_key, 2);
+	expect_none_sent(stream, 0);
+	assert_string_equal(stream_status(stream, 0).missing_topic, "orders");
+	stream_topic(stream, "orders", 1);
+	assert_null(stream_status(stream, 0).missing_topic);
+	expect_sent(stream, 0, 1);
+	stream_destroy(stream);
+}
+
+static void everything_unacknowledged_goes_again_in_order(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(4);
+	expect_sent(stream, 1, 2);
+	expect_sent(stream, 1, 3);
+	assert_non_null(stream_producer_verdict(stream, 5002));
+	stream_producer_lost(stream);
+	assert_null(stream_producer_verdict(stream, 5002));
+	written(stream, 5003, expect_sent(stream, 5002, 2));
+	expect_sent(stream, 5003, 3);
+	expect_sent(stream, 5003, 4);
+	stream_destroy(stream);
+}
+
+static void a_stop_closes_gaps_and_notes_what_is_out(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(6);
+	uint64_t second = expect_sent(stream, 1, 2), third = expect_sent(stream, 1, 3);
+	stream_report(stream, 2, second, STREAM_AGAIN, -1, NULL);
+	written(stream, 2, third);
+	stream_producer_lost(stream);
+	stream_stop(stream);
+	expect_call(stream, 3, STREAM_NONE);
+	second = expect_sent(stream, 3, 2);
+	written(stream, 4, second);
+	expect_none_sent(stream, 4);
+	assert_int_equal(stream_wait(stream, 4), 4);
+	struct stream_tick tick = expect_call(stream, 4, STREAM_TICK);
+	assert_int_equal(tick.lease_ms, 0);
+	assert_int_equal(tick.acked_id, 3);
+	stream_ticked(stream, 5, STREAM_NOTED);
+	assert_int_equal(state_of(stream), STREAM_RELEASED);
+	stream_destroy(stream);
+}
+
+static void a_standby_takes_when_it_is_told_to(void **state)
+{
+	(void)state;
+	struct stream *stream = stream_create(&settings);
+	expect_call(stream, 0, STREAM_TAKE);
+	assert_int_equal(stream_wait(stream, 0), INT64_MAX);
+	stream_not_taken(stream, 1, 250);
+	assert_int_equal(stream_wait(stream, 1), 251);
+	expect_call(stream, 250, STREAM_NONE);
+	expect_call(stream, 251, STREAM_TAKE);
+	stream_stop(stream);
+	stream_not_taken(stream, 252, 250);
+	expect_call(stream, 252, STREAM_NONE);
+	assert_int_equal(state_of(stream), STREAM_RELEASED);
+	stream_destroy(stream);
+}
+
+static void waiting_ends_when_something_is_due(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_call(stream, 0, STREAM_TICK);
+	assert_int_equal(stream_wait(stream, 0), INT64_MAX);
+	stream_ticked(stream, 1000, STREAM_IDLE);
+	int64_t wait = stream_wait(stream, 1000);
+	assert_in_range(wait, 1001, 1050);
+	expect_call(stream, wait - 1, STREAM_NONE);
+	assert_int_equal(stream_wait_offline(stream, 1000), INT64_MAX);
+	find_rows(stream, wait, 1, same_key, 1);
+	uint64_t first = expect_sent(stream, wait, 1);
+	assert_int_equal(stream_wait_offline(stream, wait), wait + 5001);
+	assert_true(stream_log_call(stream, wait).call == STREAM_NONE);
+	written(stream, wait, first);
+	assert_int_equal(stream_wait_offline(stream, wait), INT64_MAX);
+	for (int64_t at = wait; at < wait + 250; at++) {
+		struct stream_tick tick = stream_log_call(stream, at);
+		if (tick.call == STREAM_NONE) {
+			assert_true(stream_wait(stream, at) > at);
+			continue;
+		}
+		if (tick.must_write) {
+			assert_in_range(at, wait + 100, wait + 110);
+			stream_destroy(stream);
+			return;
+		}
+		stream_ticked(stream, at, STREAM_IDLE);
+	}
+	fail_msg("progress was not noted");
+}
+
+/* --- everything at once --------------------------------------------------------------------- */
+
+static int64_t from_environment(const char *name, int64_t otherwise)
+{
+	const char *text = getenv(name);
+	int64_t number;
+	return text && text_to_int64(text, 0, INT64_MAX, &number) ? number : otherwise;
+}
+
+static uint64_t running_seed;
+
+/* A failed assertion or a wild pointer names its seed as well. */
+static void tell_seed(int number)
+{
+	char line[64];
+	int length = snprintf(line, sizeof line, "seed %llu ended by signal %d\n",
+	    (unsigned long long)running_seed, number);
+	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+		_exit(1);
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+static struct simulator_result run_seed(uint64_t seed, enum simulator_reader reader)
+{
+	const struct simulator_options options = {
+	    .seed = seed, .reader = reader, .trace = from_environment("SIMULATOR_TRACE", 0) != 0};
+	running_seed = seed;
+	return simulator_run(&options);
+}
+
+static void add_result(struct simulator_result *sum, const struct simulator_result *result)
+{
+	sum->rows += result->rows;
+	sum->records += result->records;
+	sum->duplicates += result->duplicates;
+	sum->kills += result->kills;
+	sum->pauses += result->pauses;
+	sum->takeovers += result->takeovers;
+	sum->producers += result->producers;
+	sum->refusals += result->refusals;
+	sum->unsure += result->unsure;
+	sum->epochs += result->epochs;
+	sum->failovers += result->failovers;
+}
+
+static void print_sum(int64_t seeds, const struct simulator_result *sum)
+{
+	print_message("%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
+		      "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
+		      "answers, %lld epochs, %lld failovers\n",
+	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
+	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
+	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
+	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers);
+}
+
+static void every_row_is_published_in_order_whatever_happens(void **state)
+{
+	(void)state;
+	int64_t seeds = from_environment("SIMULATOR_SEEDS", 3000), failed = 0;
+	int64_t first = from_environment("SIMULATOR_SEED", (int64_t)time(NULL) * 1000);
+	struct simulator_result sum = {0};
+	print_message("first seed %lld\n", (long long)first);
+	for (int64_t i = 0; i < seeds && failed < 10; i++) {
+		struct simulator_result result = run_seed((uint64_t)(first + i), READER_WINDOWS);
+		add_result(&sum, &result);
+		if (result.passed)
+			continue;
+		failed++;
+		print_message("seed %lld: %s\n"
+			      "  again: SIMULATOR_SEED=%lld SIMULATOR_SEEDS=1 SIMULATOR_TRACE=1\n",
+		    (long long)(first + i), result.failure, (long long)(first + i));
+	}
+	print_sum(seeds, &sum);
+	assert_int_equal(failed, 0);
+}
+
+static void a_seed_repeats_itself(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct simulator_result first = run_seed(seed, READER_WINDOWS);
+		struct simulator_result second = run_seed(seed, READER_WINDOWS);
+		assert_memory_equal(&first, &second, sizeof first);
+	}
+}
+
+/* A test that cannot fail proves nothing: readers known to be wrong must be found out. */
+static void expect_caught(enum simulator_reader reader)
+{
+	for (uint64_t seed = 1; seed <= 1000; seed++)
+		if (!run_seed(seed, reader).passed)
+			return;
+	fail_msg("1000 seeds passed");
+}
+
+static void a_reader_beyond_the_last_id_is_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_BEYOND_LAST_ID);
+}
+
+static void a_reader_behind_a_barrier_of_xids_is_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_BARRIER_BY_XID);
+	expect_caught(READER_BARRIER_BY_ID);
+}
+
+static void windows_in_the_order_of_xids_are_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_WINDOWS_BY_XID);
+}
+
+static void windows_cut_at_an_xid_are_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_WINDOWS_CUT);
+}
+
+static void a_tick_taken_with_an_xid_is_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_TICK_TOO_LATE);
+}
+
+static void a_log_row_made_from_a_strangers_is_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_UNFENCED);
+}
+
+int main(void)
+{
+	signal(SIGABRT, tell_seed);
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(rows_go_out_once_their_window_is_written),
+	    cmocka_unit_test(the_first_record_of_a_lane_goes_alone),
+	    cmocka_unit_test(only_what_is_refused_alone_is_at_fault),
+	    cmocka_unit_test(nothing_of_a_key_passes_a_refused_record),
+	    cmocka_unit_test(what_came_before_a_refused_record_still_goes),
+	    cmocka_unit_test(a_full_flight_waits_for_the_log),
+	    cmocka_unit_test(the_lease_counts_from_before_the_sending),
+	    cmocka_unit_test(the_newest_row_tells_whether_a_lost_call_was_written),
+	    cmocka_unit_test(a_stranger_in_the_log_has_the_shard),
+	    cmocka_unit_test(rows_of_a_forgotten_page_are_not_believed),
+	    cmocka_unit_test(a_lost_shard_waits_for_its_producer_to_go),
+	    cmocka_unit_test(a_changed_count_waits_until_nothing_is_under_way),
+	    cmocka_unit_test(a_missing_topic_is_waited_for),
+	    cmocka_unit_test(everything_unacknowledged_goes_again_in_order),
+	    cmocka_unit_test(a_stop_closes_gaps_and_notes_what_is_out),
+	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
+	    cmocka_unit_test(waiting_ends_when_something_is_due),
+	    cmocka_unit_test(every_row_is_published_in_order_whatever_happens),
+	    cmocka_unit_test(a_seed_repeats_itself),
+	    cmocka_unit_test(a_reader_beyond_the_last_id_is_caught),
+	    cmocka_unit_test(a_reader_behind_a_barrier_of_xids_is_caught),
+	    cmocka_unit_test(windows_in_the_order_of_xids_are_caught),
+	    cmocka_unit_test(windows_cut_at_an_xid_are_caught),
+	    cmocka_unit_test(a_tick_taken_with_an_xid_is_caught),
+	    cmocka_unit_test(a_log_row_made_from_a_strangers_is_caught),
+	};
+	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
+}
