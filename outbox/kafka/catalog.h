@@ -42,3 +42,10 @@ bool catalog_broker_count(
 /* ERR_REJECT when it exists. */
 bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
     int replication, int timeout_ms, struct err *err) MUST_CHECK;
+/* The same with settings of its own ("message.timestamp.type" = "LogAppendTime"). */
+bool catalog_create_topic_with(struct catalog *catalog, const char *topic, int partitions,
+    int replication, const struct catalog_setting *settings, int count, int timeout_ms,
+    struct err *err) MUST_CHECK;
+/* ERR_REJECT when there is none. */
+bool catalog_delete_topic(
+    struct catalog *catalog, const char *topic, int timeout_ms, struct err *err) MUST_CHECK;

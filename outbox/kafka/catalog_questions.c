@@ -171,8 +171,9 @@ static bool ask_to_create(struct catalog *catalog, rd_kafka_NewTopic_t *wanted, 
 	    rd_kafka_err2name(code));
 }
 
-bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
-    int replication, int timeout_ms, struct err *err)
+bool catalog_create_topic_with(struct catalog *catalog, const char *topic, int partitions,
+    int replication, const struct catalog_setting *settings, int count, int timeout_ms,
+    struct err *err)
 {
 	char text[256];
 	rd_kafka_NewTopic_t *wanted =
@@ -181,7 +182,42 @@ bool catalog_create_topic(struct catalog *catalog, const char *topic, int partit
 
 	if (!wanted)
 		return err_set(err, ERR_REJECT, "topic %s: %s", topic, text);
+	for (int i = 0; i < count; i++)
+		rd_kafka_NewTopic_set_config(wanted, settings[i].name, settings[i].value);
 	done = ask_to_create(catalog, wanted, topic, timeout_ms, err);
 	rd_kafka_NewTopic_destroy(wanted);
 	return done;
+}
+
+bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
+    int replication, int timeout_ms, struct err *err)
+{
+	return catalog_create_topic_with(
+	    catalog, topic, partitions, replication, NULL, 0, timeout_ms, err);
+}
+
+bool catalog_delete_topic(
+    struct catalog *catalog, const char *topic, int timeout_ms, struct err *err)
+{
+	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(catalog));
+	OWNED(release_options)
+	rd_kafka_AdminOptions_t *options =
+	    admin_options(catalog, RD_KAFKA_ADMIN_OP_DELETETOPICS, timeout_ms);
+	OWNED(release_event) rd_kafka_event_t *event = NULL;
+	rd_kafka_DeleteTopic_t *unwanted = rd_kafka_DeleteTopic_new(topic);
+	const rd_kafka_topic_result_t **results;
+	rd_kafka_resp_err_t code;
+	size_t count = 0;
+
+	rd_kafka_DeleteTopics(catalog_handle(catalog), &unwanted, 1, options, queue);
+	rd_kafka_DeleteTopic_destroy(unwanted);
+	event = admin_result(queue, timeout_ms + 1000, topic, err);
+	if (!event)
+		return false;
+	results =
+	    rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event), &count);
+	code = count == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
+	if (kafka_client_is_missing(code))
+		return err_set(err, ERR_REJECT, "topic %s does not exist", topic);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, topic);
 }

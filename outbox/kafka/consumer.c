@@ -176,8 +176,8 @@ bool consumer_partition_at(
 	if (index >= consumer->reading_count)
 		return false;
 	reading = &consumer->readings[index];
-	*ret_partition = (struct consumer_partition){rd_kafka_topic_name(reading->topic),
-	    reading->partition, reading->low, reading->end};
+	*ret_partition = (struct consumer_partition){
+	    rd_kafka_topic_name(reading->topic), reading->partition, reading->low, reading->end};
 	return true;
 }
 

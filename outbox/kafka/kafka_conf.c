@@ -378,3 +378,8 @@ enum err_kind kafka_error_kind(rd_kafka_resp_err_t code)
 			return kinds[i].kind;
 	return ERR_RETRY;
 }
+
+const char *kafka_conf_library(void)
+{
+	return rd_kafka_version_str();
+}

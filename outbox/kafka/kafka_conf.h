@@ -31,3 +31,6 @@ enum err_kind kafka_error_kind(rd_kafka_resp_err_t code);
 /* One value of our own: ERR_FATAL says that this librdkafka does not know it. */
 bool kafka_conf_set(
     rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err) MUST_CHECK;
+
+/* "2.0.2": the version of librdkafka that runs; static. */
+const char *kafka_conf_library(void);

@@ -21,8 +21,8 @@ struct statements {
 	char *take, *tick, *peek, *newest, *bounds_sql, *page, *page_stragglers;
 	char *slot, *owner;
 	int shard, shards;
-	char *seen; /* the snapshot in which nothing was found; NULL: none */
-	bool peeking; /* the statement under way only asks whether anything moved */
+	char *seen;              /* the snapshot in which nothing was found; NULL: none */
+	bool peeking;            /* the statement under way only asks whether anything moved */
 	struct stream_tick call; /* under way on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
@@ -143,8 +143,8 @@ static bool send_tick(
  * A look that need not write begins with a peek while nothing was found the last time: an idle
  * database is asked for its snapshot and nothing else.
  */
-bool statements_send_call(struct statements *statements, struct pg *pg,
-    const struct stream_tick *call, struct err *err)
+bool statements_send_call(
+    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
 {
 	statements->call = *call;
 	statements->peeking = call->call == STREAM_TICK && !call->must_write && statements->seen;
@@ -280,9 +280,8 @@ static bool answer_peek(struct statements *statements, struct pg *pg,
 	return send_tick(statements, pg, &statements->call, err);
 }
 
-bool statements_answer(struct statements *statements, struct pg *pg,
-    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
-    bool *ret_done, struct err *err)
+bool statements_answer(struct statements *statements, struct pg *pg, const struct pg_result *result,
+    struct stream *stream, int64_t now, char *holder, size_t size, bool *ret_done, struct err *err)
 {
 	*ret_done = true;
 	if (statements->peeking)
@@ -292,8 +291,8 @@ bool statements_answer(struct statements *statements, struct pg *pg,
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
 	if (pg_rows(result))
-		stream_newest(stream, now, int8_at(result, 0), int8_at(result, 1),
-		    int4_at(result, 2));
+		stream_newest(
+		    stream, now, int8_at(result, 0), int8_at(result, 1), int4_at(result, 2));
 	else
 		stream_newest(stream, now, 0, 0, 0);
 	return true;

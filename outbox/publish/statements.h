@@ -20,12 +20,12 @@ bool statements_send_call(struct statements *statements, struct pg *pg,
     const struct stream_tick *call, struct err *err) MUST_CHECK;
 
 /*
- * Tells the stream the answer. *ret_done false: it was only a first look, the call itself is under way
- * now. holder (size bytes) becomes who holds the shard, when TAKE says it.
+ * Tells the stream the answer. *ret_done false: it was only a first look, the call itself is under
+ * way now. holder (size bytes) becomes who holds the shard, when TAKE says it.
  */
-bool statements_answer(struct statements *statements, struct pg *pg,
-    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
-    bool *ret_done, struct err *err) MUST_CHECK;
+bool statements_answer(struct statements *statements, struct pg *pg, const struct pg_result *result,
+    struct stream *stream, int64_t now, char *holder, size_t size, bool *ret_done,
+    struct err *err) MUST_CHECK;
 
 /* --- the read connection -------------------------------------------------------------------- */
 

@@ -47,7 +47,7 @@ struct stream_tick {
 	int64_t lease_ms;    /* 0: release the shard */
 	int closed;
 	int64_t acked_id;
-	bool new_epoch; /* fresh_epoch begins with this row */
+	bool new_epoch; /* fresh_epoch is logged with this row; see stream_epoch */
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
 	const char *destinations; /* JSON; valid until the answer is given */
@@ -95,7 +95,10 @@ struct stream_page {
 };
 /* The page to read now on the idle read connection. */
 struct stream_page stream_read_call(struct stream *stream, int64_t now);
-/* One row of the page or of a tick's answer, in order; takes over the message's block. */
+/*
+ * One row of the page or of a tick's answer, in order; takes over the message's block. Rows of a
+ * page that was asked for before the shard was lost are dropped.
+ */
 void stream_row(struct stream *stream, const struct message *message);
 /* The page is over; `last` when the window holds no further row. */
 void stream_page_end(struct stream *stream, int64_t now, bool last);
@@ -178,5 +181,5 @@ struct stream_status stream_status(const struct stream *stream, int64_t now);
 uint64_t stream_next_sequence(const struct stream *stream);
 const struct message *stream_message(const struct stream *stream, uint64_t sequence);
 
-/* The epoch for positions. */
+/* The epoch for positions: the log's, but after a refusal that of the rows before it. */
 int64_t stream_epoch(const struct stream *stream);

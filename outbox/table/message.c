@@ -88,7 +88,41 @@ struct header_sink {
 	void *context;
 };
 
-/* A value is a string, null, {"base64": "…"}, or another scalar in its JSON text. */
+/* at: behind the opening quote. Returns what follows the closing one. */
+static const char *skip_string(const char *at, const char *end)
+{
+	while (at < end && *at != '"')
+		at += *at == '\\' && at + 1 < end ? 2 : 1;
+	return at < end ? at + 1 : end;
+}
+
+/*
+ * Makes strings of the numbers: a header's value is the number as Postgres wrote it, of any size
+ * and precision, and jansson would round it to a double or refuse it.
+ */
+static void quote_numbers(const char *at, const char *end, struct text *out)
+{
+	const char *copied = at;
+	while (at < end) {
+		const char *number = at;
+		if (*at == '"') {
+			at = skip_string(at + 1, end);
+		} else if (*at == '-' || (*at >= '0' && *at <= '9')) {
+			while (at < end && strchr("+-.0123456789eE", *at))
+				at++;
+			text_append(out, copied, (size_t)(number - copied));
+			text_add(out, "\"");
+			text_append(out, number, (size_t)(at - number));
+			text_add(out, "\"");
+			copied = at;
+		} else {
+			at++;
+		}
+	}
+	text_append(out, copied, (size_t)(end - copied));
+}
+
+/* A value is a string (a number has become one), null, a boolean or {"base64": "…"}. */
 static bool see_header(const struct header_sink *sink, const char *name, json_t *value)
 {
 	json_t *base64 = json_object_size(value) == 1 ? json_object_get(value, "base64") : NULL;
@@ -103,8 +137,8 @@ static bool see_header(const struct header_sink *sink, const char *name, json_t 
 			json_string_value(base64), json_string_length(base64), &bytes, &length))
 			return false;
 		sink->see(sink->context, name, bytes, length);
-	} else if (json_is_number(value) || json_is_boolean(value)) {
-		owned_text char *text = json_dumps(value, JSON_ENCODE_ANY);
+	} else if (json_is_boolean(value)) {
+		const char *text = json_is_true(value) ? "true" : "false";
 		sink->see(sink->context, name, text, strlen(text));
 	} else {
 		return false;
@@ -142,9 +176,10 @@ bool message_headers(const struct message *message,
 	if (!message->headers)
 		return true;
 	const struct header_sink sink = {see, context};
+	OWNED(text_finish) struct text quoted = {0};
+	quote_numbers(message->headers, message->headers + message->headers_length, &quoted);
 	json_error_t problem;
-	json_t *headers =
-	    json_loadb(message->headers, (size_t)message->headers_length, JSON_ALLOW_NUL, &problem);
+	json_t *headers = json_loadb(quoted.data, quoted.length, JSON_ALLOW_NUL, &problem);
 	bool good = headers && see_headers(&sink, headers);
 	json_decref(headers);
 	if (!good)

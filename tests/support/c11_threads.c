@@ -1,7 +1,7 @@
 /*
- * ThreadSanitizer knows pthreads, not C11 threads: a thread that librdkafka makes by thrd_create has
- * no state in it and the first allocation there crashes. In a TSan build these take the place of
- * libc's, by way of pthreads; glibc's types are the same underneath.
+ * ThreadSanitizer knows pthreads, not C11 threads: a thread that librdkafka makes by thrd_create
+ * has no state in it and the first allocation there crashes. In a TSan build these take the place
+ * of libc's, by way of pthreads; glibc's types are the same underneath.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -124,14 +124,13 @@ EXPORT int cnd_broadcast(cnd_t *condition)
 
 EXPORT int cnd_wait(cnd_t *condition, mtx_t *mutex)
 {
-	return result_of(
-	    pthread_cond_wait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex));
+	return result_of(pthread_cond_wait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex));
 }
 
 EXPORT int cnd_timedwait(cnd_t *condition, mtx_t *mutex, const struct timespec *until)
 {
-	return result_of(pthread_cond_timedwait(
-	    (pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until));
+	return result_of(
+	    pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until));
 }
 
 EXPORT void cnd_destroy(cnd_t *condition)

@@ -119,10 +119,22 @@ static void headers_come_from_objects_and_from_arrays(void **state)
 	    "[[\"a\", \"1\"], [\"a\", {\"base64\": \"Yg==\"}], [\"e\", \"\"]]", "a=1;a=b;e=;");
 }
 
+static void a_number_keeps_the_text_that_postgres_wrote(void **state)
+{
+	(void)state;
+	expect_headers(
+	    "{\"a\": 12345678901234567890, \"b\": -1.10}", "a=12345678901234567890;b=-1.10;");
+	expect_headers("[[\"a\", 0], [\"a\", 1e+400]]", "a=0;a=1e+400;");
+	expect_headers("{\"-1\": \"\\\\\", \"b\": \"\\\"2\", \"c\": 3}", "-1=\\;b=\"2;c=3;");
+	expect_headers("{\"a\": 1", NULL);
+	expect_headers("{\"a", NULL);
+	expect_headers("{\"a\\", NULL);
+}
+
 static void headers_of_another_form_are_refused(void **state)
 {
 	(void)state;
-	static const char *const wrong[] = {"7", "[1]", "[[\"a\"]]", "[[1, \"a\"]]", "{\"a\": {}}",
+	static const char *const wrong[] = {"7", "[1]", "[[\"a\"]]", "[[{}, \"a\"]]", "{\"a\": {}}",
 	    "{\"a\": [1]}", "{\"a\": {\"base64\": \"?\"}}", "not json"};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		expect_headers(wrong[i], NULL);
@@ -134,6 +146,7 @@ int main(void)
 	    cmocka_unit_test(a_row_becomes_a_message_in_place),
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),
 	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
+	    cmocka_unit_test(a_number_keeps_the_text_that_postgres_wrote),
 	    cmocka_unit_test(headers_of_another_form_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

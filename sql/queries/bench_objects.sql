@@ -1,0 +1,16 @@
+-- What the bench writes beside messages: a plain table with the columns that a writer of messages gives,
+-- and rows to be changed in the same transaction.
+create table outbox.bench_plain (
+	id bigint generated always as identity primary key,
+	created_at timestamptz not null default clock_timestamp(),
+	event_id uuid not null default gen_random_uuid(),
+	topic text not null,
+	key bytea,
+	payload bytea,
+	headers jsonb,
+	partition int,
+	deliver_at timestamptz
+);
+create table outbox.bench_order (id bigint primary key, changes bigint not null default 0)
+	with (fillfactor = 50);
+insert into outbox.bench_order (id) select generate_series(0, 9999);

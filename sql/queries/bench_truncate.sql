@@ -1,0 +1,1 @@
+truncate outbox.message, outbox.bench_plain
