@@ -237,6 +237,7 @@ static void abandon_producer(struct delivery *delivery, const char *why, int64_t
 	delivery->create_at = now + wait;
 	publish_metrics_forget(delivery->metrics);
 	stream_producer_lost(delivery->stream);
+	fault_point("after_producer_lost");
 }
 
 /* Why the producer must go; NULL: it stays. Another one would not bring back brokers that are away.

@@ -117,6 +117,7 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 		publisher->log_call = STREAM_NONE;
 		link_drop(&publisher->log, now, &err);
 	}
+	fault_point("after_log_call");
 }
 
 static void log_call_failed(struct publisher *publisher, int64_t now, const struct err *err)
@@ -257,6 +258,7 @@ static bool take_row(struct publisher *publisher, char *row, int length, struct 
 static void page_over(struct publisher *publisher, int64_t now)
 {
 	publisher->reading = publisher->copying = false;
+	fault_point("after_page");
 	stream_page_end(publisher->stream, now,
 	    !publisher->cutting && publisher->page_rows < publisher->page.rows);
 }
@@ -456,6 +458,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 
 static void begin_stop(struct publisher *publisher, int64_t now)
 {
+	fault_point("before_release");
 	stream_stop(publisher->stream);
 	if (!publisher->stop_at)
 		publisher->stop_at = now + publisher->options.slot->lease_ms + 1000;
@@ -517,6 +520,7 @@ static void *run(void *context)
 		if (!more && end == PUBLISHER_RUNNING)
 			wait_for_events(publisher, clock_ms());
 	}
+	fault_point("after_release");
 	pthread_mutex_lock(&publisher->mutex);
 	publisher->status.end = end;
 	pthread_mutex_unlock(&publisher->mutex);

@@ -273,7 +273,8 @@ static bool must_note_progress(const struct stream *stream, int64_t now)
 	return has_progress(stream) &&
 	       (unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
 		   stream->window_count >= MAX_WINDOWS ||
-		   now - stream->progress_at >= stream->settings.ack_interval_ms);
+		   (stream->progress_at &&
+		       now - stream->progress_at >= stream->settings.ack_interval_ms));
 }
 
 /* Gaps are closed first: what Kafka has behind one could not be noted and would be repeated. */
@@ -631,7 +632,8 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 	if (may_open(stream))
 		due = earlier(due, stream->next_poll);
 	if (has_progress(stream))
-		due = earlier(due, stream->progress_at + settings->ack_interval_ms);
+		due = earlier(due,
+		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
 	if (stream->stopping)
 		due = earlier(due, stream->stop_by);
 	return due < stream->retry_at ? stream->retry_at : due;

@@ -17,6 +17,7 @@ const struct command *const commands[] = {
     &command_partition_make,
     &command_partition_drop,
     &command_verify,
+    &command_bench,
     &command_check_config,
     &command_config,
     &command_dev_broker,

@@ -18,6 +18,7 @@ extern const struct command command_partition_list;
 extern const struct command command_partition_make;
 extern const struct command command_partition_drop;
 extern const struct command command_verify;
+extern const struct command command_bench;
 extern const struct command command_dev_broker;
 extern const struct command command_help;
 extern const struct command command_version;

@@ -4,6 +4,7 @@
  * waiting early cancels the split, so that the slot goes on as before.
  */
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-enum { LOOK_MS = 200, TIMEOUT_S = 300 };
+enum { LOOK_MS = 200, TIMEOUT_S = 300, OWNERS_MS = 10000, OWNERS_LOOK_MS = 100 };
 
 struct split {
 	const struct config_postgres *postgres;
@@ -96,20 +97,41 @@ static bool cancel(struct split *split, struct err *err)
 	    split->slot, split->slot);
 }
 
-/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
-static bool check_owned(struct split *split, struct err *err)
+/*
+ * Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms.
+ * *ret_unowned: a shard that nobody owns; -1: none.
+ */
+static bool find_unowned(struct split *split, int64_t *ret_unowned, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
 	    session_query(split->pg, split->postgres, sql_status, NULL, 0, err);
 
+	*ret_unowned = -1;
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		if (text_equal(pg_value(rows, i, 0), split->slot) && pg_int(rows, i, 7) == 0)
-			return err_set(err, ERR_RETRY,
-			    "nobody owns shard %s of slot %s: a split needs running relays, which "
-			    "bring all shards to one end",
-			    pg_value(rows, i, 1), split->slot);
+			*ret_unowned = pg_int(rows, i, 1);
 	return rows != NULL;
+}
+
+/* Relays that have just started, or split the slot before, take their shards one after the other.
+ */
+static bool check_owned(struct split *split, struct err *err)
+{
+	int64_t until = clock_ms() + OWNERS_MS;
+	int64_t unowned;
+
+	do {
+		if (!find_unowned(split, &unowned, err))
+			return false;
+		if (unowned < 0)
+			return true;
+		poll(NULL, 0, OWNERS_LOOK_MS);
+	} while (clock_ms() < until);
+	return err_set(err, ERR_RETRY,
+	    "nobody owns shard %lld of slot %s: a split needs running relays, which bring all "
+	    "shards to one end",
+	    (long long)unowned, split->slot);
 }
 
 static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)

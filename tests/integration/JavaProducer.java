@@ -6,7 +6,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Produces each key of standard input (a line in hexadecimal) to a topic, with Kafka's defaults. */
+/** Produces each key of standard input (a line in hexadecimal) to each topic, as Kafka does by default. */
 class JavaProducer {
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> settings = Map.of("bootstrap.servers", arguments[0],
@@ -16,7 +16,9 @@ class JavaProducer {
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
             for (String line = keys.readLine(); line != null; line = keys.readLine()) {
                 byte[] key = HexFormat.of().parseHex(line);
-                producer.send(new ProducerRecord<>(arguments[1], key, null));
+                for (int i = 1; i < arguments.length; i++) {
+                    producer.send(new ProducerRecord<>(arguments[i], key, null));
+                }
             }
         }
     }

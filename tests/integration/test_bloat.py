@@ -109,10 +109,10 @@ def seconds_for(database, topic, relay, transactions):
 def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         database, topic, make_relay, scale, full):
     relay = make_relay().wait_ready()
-    transactions = scale(5000)
+    transactions = scale(4000)
     seconds_for(database, topic, relay, transactions)  # caches, connections, the topic
     alone, beside = [], []
-    for _ in range(9 if full else 7):
+    for _ in range(9 if full else 5):
         alone.append(seconds_for(database, topic, relay, transactions))
         with old_snapshot(database):
             beside.append(seconds_for(database, topic, relay, transactions))

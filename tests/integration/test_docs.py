@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+from support.process import wait_for
 from support.relay import run_command
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -26,8 +27,18 @@ def test_the_page_of_the_configuration_is_fresh():
     assert page("configuration.md") == printed("config", "--print-reference")
 
 
+def explained_metrics():
+    rows = r"^\| `(\w+)` \| \w+ \| (.*) \|$"
+    return dict(re.findall(rows, page("metrics.md"), re.MULTILINE))
+
+
+def shown_metrics(relay):
+    return dict(re.findall(r"^# HELP (\S+) (.*)$", relay.get("/metrics")[1], re.MULTILINE))
+
+
 def test_every_metric_is_explained_and_every_explained_one_exists(database, make_relay):
+    explained = explained_metrics()
     relay = make_relay().wait_ready()
-    families = dict(re.findall(r"^# HELP (\S+) (.*)$", relay.get("/metrics")[1], re.MULTILINE))
-    explained = dict(re.findall(r"^\| `(\w+)` \| \w+ \| (.*) \|$", page("metrics.md"), re.MULTILINE))
-    assert explained == families
+    # A part of the program shows its metrics when it first has something to tell.
+    wait_for(lambda: shown_metrics(relay).keys() >= explained.keys(), 60, "every explained metric")
+    assert explained == shown_metrics(relay)

@@ -265,11 +265,20 @@ class Kafka:
                         f"partition {partition} of {topic}")
 
     def _wait_led(self, topic, partitions):
-        def led():
-            found = self._partitions(topic)
+        """As every running node sees it: a client may ask any of them."""
+        def led(client):
+            try:
+                found = client.list_topics(topic, timeout=10).topics[topic].partitions
+            except KafkaException:
+                return False
             return len(found) == partitions and all(p.leader >= 0 for p in found.values())
 
-        wait_for(led, 30, f"leaders for {topic}")
+        for node in self.nodes.values():
+            if node.process.running:
+                # A new client asks the one node that it was given.
+                client = AdminClient({"bootstrap.servers": f"127.0.0.1:{node.port}",
+                                      "log_level": 0})
+                wait_for(lambda: led(client), 30, f"leaders for {topic} at node {node.number}")
 
 
 def _results(futures):

@@ -8,7 +8,7 @@
 
 #include "simulator_world.h"
 
-enum { CHUNK = 1 << 18, LONGEST_DRAIN_US = 120 * 1000 * MS };
+enum { CHUNK = 1 << 18, LONGEST_DRAIN_US = 120 * 1000 * MS, MOST_EVENTS = 5000000 };
 
 const char *const topic_names[TOPICS] = {"orders", "order.events", "stock"};
 
@@ -355,16 +355,24 @@ static bool is_drained(const struct world *world)
 	return world->published == world->committed || is_published_up_to_refused(world);
 }
 
-/* The cause of the refusals is mended; who stopped because of them is started again. */
+static void restart_refused(struct world *world)
+{
+	for (int i = 0; i < world->plan.processes; i++)
+		if (world->processes[i].running && world->processes[i].shows_refusal)
+			relay_kill(world, &world->processes[i]);
+}
+
+/* The cause of the refusals is mended. */
 static void heal(struct world *world)
 {
 	struct database *database = &world->database;
-	for (int64_t id = 0; id < database->row_capacity; id++)
-		if (database->rows[id])
-			database->rows[id]->refused = database->rows[id]->unsendable = false;
-	for (int i = 0; i < world->plan.processes; i++)
-		if (world->processes[i].shows_refusal)
-			relay_kill(world, &world->processes[i]);
+	for (int64_t id = 0; id < database->row_capacity; id++) {
+		struct row *row = database->rows[id];
+		if (!row)
+			continue;
+		row->mended = row->refused || row->unsendable;
+		row->refused = row->unsendable = false;
+	}
 	database_end_long_transaction(world);
 }
 
@@ -448,6 +456,7 @@ static void look(struct world *world, void *object, int64_t number)
 		}
 		break;
 	case HEALED:
+		restart_refused(world);
 		if (world->published == world->committed && owner_has_caught_up(world)) {
 			enter(world, STOPPING);
 			for (int i = 0; i < world->plan.processes; i++)
@@ -494,6 +503,8 @@ struct simulator_result simulator_run(const struct simulator_options *options)
 		struct event event = next_event(world);
 		world->now = event.at;
 		event.run(world, event.object, event.number);
+		if (world->event_order > MOST_EVENTS)
+			world_fail(world, "it never ends");
 	}
 	check_duplicates(world);
 	struct simulator_result result = world->result;

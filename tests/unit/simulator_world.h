@@ -65,6 +65,7 @@ struct row {
 	bool undone;     /* rolled back to a savepoint */
 	bool refused;    /* by the broker */
 	bool unsendable; /* by the producer */
+	bool mended;     /* refused once, and no longer */
 	bool lost;       /* in a failover */
 	int64_t place;   /* among the committed rows of its key */
 	int64_t committed_us;
@@ -185,6 +186,7 @@ int64_t database_tick_of(const struct world *world, const struct row *row);
 
 struct wire_record {
 	struct row *row;
+	int owner;
 	int64_t epoch, tick, id;
 	uint64_t sequence;
 	const int64_t *payload; /* the message's own memory, until the batch is written */
@@ -264,6 +266,7 @@ struct process {
 	int64_t topics_at, asked_at, wake_number, wake_at;
 	int64_t looked_us;
 	bool was_owner, was_caught_up;
+	int64_t taken_us;
 	int idle_turns;
 	/* rows handed to a producer by this owner and not covered by the log when last looked at */
 	struct row **sent;

@@ -1,0 +1,196 @@
+#include "bench.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "commands.h"
+#include "session.h"
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+	interrupted = number;
+}
+
+bool bench_interrupted(void)
+{
+	return interrupted;
+}
+
+bool bench_goes_on(struct err *err)
+{
+	return !interrupted || err_set(err, ERR_RETRY, "interrupted");
+}
+
+void bench_say(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("bench: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+}
+
+static const struct part {
+	const char *name;
+	bool (*run)(struct bench *bench, struct err *err);
+} parts[] = {
+    {"drain", bench_drain},
+    {"memory", bench_memory},
+    {"latency", bench_latency},
+    {"writer", bench_writer},
+    {"steady", bench_steady},
+    {"idle", bench_idle},
+    {"table", bench_table},
+};
+
+static bool is_wanted(const struct call *call, const char *name)
+{
+	if (call->argument_count == 0)
+		return true;
+	for (int i = 0; i < call->argument_count; i++)
+		if (text_equal(call->arguments[i], name) || text_equal(call->arguments[i], "all"))
+			return true;
+	return false;
+}
+
+static bool check_parts(const struct call *call, struct err *err)
+{
+	for (int i = 0; i < call->argument_count; i++) {
+		bool known = text_equal(call->arguments[i], "all");
+
+		for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
+			known |= text_equal(call->arguments[i], parts[part].name);
+		if (!known)
+			return err_set(err, ERR_REJECT,
+			    "bench has no part '%.40s'; see "
+			    "`outbox-relay help bench`",
+			    call->arguments[i]);
+	}
+	return true;
+}
+
+static bool run_parts(struct bench *bench, const struct call *call, struct err *err)
+{
+	bool good = bench_place_make(bench, err);
+
+	for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
+		if (is_wanted(call, parts[i].name)) {
+			bench_say("%s", parts[i].name);
+			good = bench_goes_on(err) && parts[i].run(bench, err);
+		}
+	return good;
+}
+
+static struct bench_options options_of(const struct call *call)
+{
+	bool full = call_flag(call, "full");
+	int64_t rows = call_number(call, "rows", full ? 5000000 : 3000000);
+
+	return (struct bench_options){.rows = rows,
+	    .large_rows = rows / 15 > 1000 ? rows / 15 : 1000,
+	    .payload = call_number(call, "payload", 0),
+	    .rate = call_number(call, "rate", 0),
+	    .runs = call_number(call, "runs", 3),
+	    .seconds = call_number(call, "seconds", 10),
+	    .idle_seconds = call_number(call, "idle-seconds", 60),
+	    .published = call_number(call, "published", full ? 50000000 : 5000000),
+	    .json = call_flag(call, "json")};
+}
+
+static int measure(const struct call *call, const struct config_slot *slot)
+{
+	const struct sigaction action = {.sa_handler = interrupt};
+	struct bench bench = {.options = options_of(call),
+	    .slot = slot,
+	    .postgres = slot->postgres,
+	    .kafka = slot->kafka};
+	struct err err;
+	bool good;
+	int status;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	good = run_parts(&bench, call, &err);
+	/* what was measured before a failure is worth its time */
+	if (bench.figure_count > 0 && bench.options.json)
+		bench_print_json(&bench);
+	else if (bench.figure_count > 0)
+		bench_print(&bench);
+	status = !good ? session_failed(&err) : bench_is_good(&bench) ? 0 : EXIT_FOUND;
+	bench_place_remove(&bench);
+	free(bench.figures);
+	return status;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_slot *slot = config ? config_find_slot(config, "main") : NULL;
+
+	if (!config)
+		return session_failed(&err);
+	if (!slot)
+		slot = &config->slots[0];
+	if (call->argument_count == 1 && text_equal(call->arguments[0], "limit"))
+		return bench_limit(slot, call_text(call, "topic", ""), &err) ? 0
+									     : session_failed(&err);
+	return check_parts(call, &err) ? measure(call, slot) : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"rows", "N", "Rows of a drain; 3000000 unless given. Drains of 4 KB have a fifteenth.", 1000,
+	1000000000},
+    {"payload", "BYTES", "Only drains of this size, instead of 300 and 4096.", 250, 900000},
+    {"rate", "N", "Only this rate of messages a second, instead of 1000, 5000 and 20000.", 10,
+	1000000},
+    {"seconds", "N", "The length of a run of latency, steady and writer; 10 unless given.", 2,
+	3600},
+    {"idle-seconds", "N", "The length of the idle stretch; 60 unless given.", 1, 3600},
+    {"published", "N", "Published rows in front of the drain of `table`; 5000000 unless given.", 1,
+	1000000000},
+    {"runs", "N", "Runs of each figure, of which the median counts; 3 unless given.", 1, 99},
+    {"full", NULL, "5000000 rows, and 50000000 published ones: takes hours and 40 GB."},
+    {"topic", "NAME", "Of `bench limit` only."},
+    {"json", NULL, "One JSON object."},
+    {0},
+};
+
+const struct command command_bench = {
+    .name = "bench",
+    .arguments = "[drain|memory|latency|writer|steady|idle|table|all…]",
+    .most_arguments = 8,
+    .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
+    .description =
+	"Makes a schema and a topic of its own with 6 partitions, fills them with JSON of 10,000 "
+	"keys, "
+	"runs the relay as a child process, and removes everything again. The role must be allowed "
+	"to "
+	"make a schema, and the broker to make topics. The more that runs beside it, the less the "
+	"figures say.\n"
+	"drain: rows a second and CPU, in turns with the limit: the same rows by a bare COPY "
+	"BINARY "
+	"handed to librdkafka as the same records (`bench limit`, which is of no use alone). The "
+	"rate "
+	"is the broker's: records by the time between the first and the last append.\n"
+	"memory: the relay's largest resident set through drains, and one transaction of a million "
+	"rows.\n"
+	"latency: from the return of COMMIT to a consumer, beside an application that produces to "
+	"the "
+	"topic itself after its commit. A rate that the writer does not hold to 0.98 in both is "
+	"saturated.\n"
+	"writer: transactions that change a row and call outbox.publish, beside the same ones that "
+	"put the row into a plain table with a primary key.\n"
+	"steady, idle: CPU of the relay and its sessions at 1,000 messages a second and at rest, "
+	"and "
+	"how soon the first message after the rest arrives.\n"
+	"table: the drain behind published rows, beside the same without them.\n"
+	"The exit status is 1 when a figure is beyond its bound.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,170 @@
+#pragma once
+/*
+ * What the parts of `bench` share: a place of its own (a schema, a topic), figures, and children.
+ * One thread, but for bench_watch's consumer.
+ */
+#include <sys/resource.h>
+#include <sys/types.h>
+#include "catalog.h"
+#include "config.h"
+#include "pg.h"
+
+enum {
+	BENCH_KEYS = 10000,
+	BENCH_PARTITIONS = 6,
+	BENCH_SMALL = 300,  /* bytes of a payload */
+	BENCH_LARGE = 4096, /* the same */
+	BENCH_NUMBER_AT = 5 /* payloads begin with {"n":1000000000 */
+};
+#define BENCH_SLOT "main"
+#define BENCH_BEGINNING "3:3:" /* a snapshot in which nothing is visible */
+
+struct bench_options {
+	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, seconds,
+	    idle_seconds, published;
+	bool json, keep;
+};
+
+enum bench_verdict { BENCH_TOLD /* not judged */, BENCH_OK, BENCH_NOT, BENCH_SATURATED };
+
+struct bench_figure {
+	char name[80], unit[16];
+	double value, reference; /* reference NAN: there is none */
+	double judged;           /* NAN: nothing is */
+	const char *judged_as;   /* "ratio", "difference" or "value" */
+	char relation;           /* '<' at most, '>' at least */
+	double bound;
+	enum bench_verdict verdict;
+};
+
+struct bench {
+	struct bench_options options;
+	const struct config_postgres *postgres;
+	const struct config_kafka *kafka;
+	const struct config_slot *slot; /* its settings are the relay's */
+	char schema[41], topic[64];
+	struct pg *pg;
+	struct catalog *catalog;
+	bool has_topic;
+	struct bench_figure *figures;
+	int figure_count;
+	double peak_kib[2]; /* of drains: small and large payloads; 0: not measured */
+	int64_t drained[2]; /* rows of these drains */
+};
+
+/* --- bench.c: the command -------------------------------------------------------------------- */
+
+/* True once SIGINT or SIGTERM came: every loop asks, ends, and what was made is removed. */
+bool bench_interrupted(void);
+/* False with "interrupted" when so. */
+bool bench_goes_on(struct err *err);
+/* A line about what is being done, on stderr. */
+void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- bench_figures.c ------------------------------------------------------------------------- */
+
+void bench_tell(struct bench *bench, const char *name, const char *unit, double value);
+void bench_tell_beside(
+    struct bench *bench, const char *name, const char *unit, double value, double reference);
+/* value / reference, or value - reference, against the bound. */
+void bench_judge_ratio(struct bench *bench, const char *name, const char *unit, double value,
+    double reference, char relation, double bound);
+void bench_judge_difference(struct bench *bench, const char *name, const char *unit, double value,
+    double reference, double most, bool saturated);
+void bench_judge(struct bench *bench, const char *name, const char *unit, double value,
+    char relation, double bound);
+double bench_median(double *values, int count); /* sorts them */
+void bench_print(struct bench *bench);
+void bench_print_json(struct bench *bench);
+/* The value of the first line "name: value" of a file of /proc; "unknown" if there is none. */
+void bench_proc_value(const char *path, const char *name, char *value, size_t size);
+/* No figure beyond its bound. */
+bool bench_is_good(const struct bench *bench);
+
+/* --- bench_place.c: the schema and the topic ------------------------------------------------- */
+
+bool bench_place_make(struct bench *bench, struct err *err) MUST_CHECK;
+void bench_place_remove(struct bench *bench);
+/* An empty topic, under the same name; its timestamps are the broker's, at appending. */
+bool bench_fresh_topic(struct bench *bench, struct err *err) MUST_CHECK;
+/* An empty table. */
+bool bench_empty_table(struct bench *bench, struct err *err) MUST_CHECK;
+/* Messages number first to first + count - 1, in transactions of 10,000, or in one. */
+bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t payload,
+    bool one_transaction, struct err *err) MUST_CHECK;
+/* After a fill: statistics, hints and a checkpoint, which the first reader would pay for. */
+bool bench_settle(struct bench *bench, struct err *err) MUST_CHECK;
+/* The slot begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table. */
+bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MUST_CHECK;
+/* The snapshot of now, malloc'ed; NULL on error. */
+char *bench_snapshot(struct bench *bench, struct err *err);
+/* A connection of the bench's own. */
+struct pg *bench_connect(struct bench *bench, struct err *err);
+/* Runs a script of sql/queries in the bench's schema. */
+bool bench_script(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
+
+/* --- bench_payload.c ------------------------------------------------------------------------- */
+
+struct text;
+/*
+ * JSON of about that many bytes, always the same for a number: {"n":1000000007,"seq":… counts up
+ * with each message of the number's key.
+ */
+void bench_payload(struct text *out, int64_t number, int64_t bytes);
+/* The number of a payload; -1: it is none of ours. */
+int64_t bench_number(const void *payload, size_t length);
+
+/* --- bench_child.c: this program as a child -------------------------------------------------- */
+
+struct bench_child {
+	pid_t pid;       /* 0: none */
+	double peak_kib; /* its largest resident set */
+};
+/* arguments: "run", "--drain", NULL. Its slot, schema and cluster are the bench's. */
+bool bench_child_start(struct bench *bench, struct bench_child *child, const char *const *arguments,
+    struct err *err) MUST_CHECK;
+/* Until it ends by itself, with status 0. */
+bool bench_child_wait(
+    struct bench_child *child, struct rusage *ret_usage, struct err *err) MUST_CHECK;
+/* Ends it, and waits. */
+void bench_child_stop(struct bench_child *child);
+double bench_cpu_of_usage(const struct rusage *usage); /* seconds */
+/* CPU seconds so far of the child and of the relay's sessions; these 0 when Postgres is elsewhere.
+ */
+struct bench_cpu {
+	double relay, backends;
+};
+bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
+    struct bench_cpu *ret_cpu, struct err *err) MUST_CHECK;
+
+/* --- bench_watch.c: a consumer --------------------------------------------------------------- */
+
+/* Reads the topic to its end: how many records, and the broker's time from the first to the last.
+ */
+struct bench_seen {
+	int64_t records, bytes, first_ms, last_ms;
+};
+bool bench_read_topic(struct bench *bench, struct bench_seen *ret_seen, struct err *err) MUST_CHECK;
+
+/* A consumer in a thread of its own, from now on. seen_us[n]: when number n came; 0: not yet. */
+struct bench_watch;
+struct bench_watch *bench_watch_start(struct bench *bench, int64_t numbers, struct err *err);
+/* When number n came (clock_us); 0: not yet. */
+int64_t bench_watch_seen(const struct bench_watch *watch, int64_t number);
+int64_t bench_watch_count(const struct bench_watch *watch);
+/* Until so many have come; ERR_RETRY after the time. */
+bool bench_watch_wait(
+    const struct bench_watch *watch, int64_t count, int timeout_ms, struct err *err) MUST_CHECK;
+void bench_watch_stop(struct bench_watch *watch);
+
+/* --- the parts ------------------------------------------------------------------------------- */
+
+bool bench_drain(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_writer(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
+/* Not a part but what drain compares with: it publishes the table's rows and ends. */
+bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err) MUST_CHECK;

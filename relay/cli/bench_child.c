@@ -1,0 +1,217 @@
+#include "bench.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include "clock.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { STOP_MS = 15000, VARIABLES = 256 };
+
+extern char **environ;
+
+/* The child's environment: ours, without settings, and the bench's in their place. */
+struct variables {
+	char *list[VARIABLES];
+	int count;
+};
+
+static void add_variable(struct variables *variables, char *text)
+{
+	if (variables->count < VARIABLES - 1)
+		variables->list[variables->count++] = text;
+	else
+		free(text);
+}
+
+static void free_variables(struct variables *variables)
+{
+	for (int i = 0; i < variables->count; i++)
+		free(variables->list[i]);
+}
+
+/* bootstrap.servers as OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS */
+static void add_property(struct variables *variables, const struct config_property *property)
+{
+	char *text = xformat("OUTBOX_RELAY_KAFKA_%s=%s", property->name, property->value);
+
+	for (char *at = text; *at && *at != '='; at++)
+		*at = *at == '.' ? '_' : (char)toupper((unsigned char)*at);
+	add_variable(variables, text);
+}
+
+static void add_slot(struct variables *variables, const struct config_slot *slot)
+{
+	add_variable(variables,
+	    xformat("OUTBOX_RELAY_SLOT_MAX_IN_FLIGHT=%lld", (long long)slot->max_in_flight));
+	add_variable(variables, xformat("OUTBOX_RELAY_SLOT_MEMORY=%lldB", (long long)slot->memory));
+	add_variable(
+	    variables, xformat("OUTBOX_RELAY_SLOT_LEASE=%lldms", (long long)slot->lease_ms));
+	add_variable(variables,
+	    xformat("OUTBOX_RELAY_SLOT_POLL_BUSY=%lldms", (long long)slot->poll_busy_ms));
+	add_variable(variables,
+	    xformat("OUTBOX_RELAY_SLOT_POLL_IDLE=%lldms", (long long)slot->poll_idle_ms));
+	add_variable(variables,
+	    xformat("OUTBOX_RELAY_SLOT_ACK_INTERVAL=%lldms", (long long)slot->ack_interval_ms));
+}
+
+static void make_variables(struct bench *bench, struct variables *variables)
+{
+	for (char **at = environ; *at; at++)
+		if (!text_starts(*at, "OUTBOX_RELAY_") && !text_starts(*at, "DATABASE_URL="))
+			add_variable(variables, xstrdup(*at));
+	if (bench->postgres->dsn[0])
+		add_variable(
+		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
+	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
+	for (int i = 0; i < bench->kafka->property_count; i++)
+		add_property(variables, &bench->kafka->properties[i]);
+	add_slot(variables, bench->slot);
+	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
+}
+
+bool bench_child_start(
+    struct bench *bench, struct bench_child *child, const char *const *arguments, struct err *err)
+{
+	char *words[16] = {(char *)"outbox-relay"};
+	struct variables variables = {0};
+	posix_spawnattr_t attributes;
+	sigset_t none;
+	int failed;
+
+	for (int i = 0; arguments[i] && i < 14; i++)
+		words[i + 1] = (char *)arguments[i];
+	make_variables(bench, &variables);
+	posix_spawnattr_init(&attributes);
+	/* A group of its own: Ctrl-C is for the bench, which ends it. */
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+	sigemptyset(&none);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	failed =
+	    posix_spawn(&child->pid, "/proc/self/exe", NULL, &attributes, words, variables.list);
+	posix_spawnattr_destroy(&attributes);
+	free_variables(&variables);
+	if (!failed)
+		return true;
+	child->pid = 0;
+	return err_set(err, ERR_FATAL, "the relay cannot be started: %s", strerror(failed));
+}
+
+/*
+ * By the kernel's high-water mark, read until shortly before its end: ru_maxrss would begin with
+ * what this process holds, out of which the child was made.
+ */
+static void note_peak(struct bench_child *child)
+{
+	char path[64], value[64];
+
+	snprintf(path, sizeof path, "/proc/%d/status", (int)child->pid);
+	bench_proc_value(path, "VmHWM", value, sizeof value);
+	value[strspn(value, "0123456789")] = '\0';
+
+	int64_t kib;
+
+	if (text_to_int64(value, 0, INT64_MAX, &kib))
+		child->peak_kib = (double)kib;
+}
+
+/* Not longer than until `until_ms` (0: for ever) or an interruption. True: it has ended. */
+static bool wait_for_end(
+    struct bench_child *child, int64_t until_ms, int *ret_status, struct rusage *ret_usage)
+{
+	for (;;) {
+		note_peak(child);
+
+		pid_t ended = wait4(child->pid, ret_status, WNOHANG, ret_usage);
+
+		if (ended == child->pid || (ended < 0 && errno != EINTR))
+			return true;
+		if (until_ms ? clock_ms() > until_ms : bench_interrupted())
+			return false;
+		usleep(10000);
+	}
+}
+
+bool bench_child_wait(struct bench_child *child, struct rusage *ret_usage, struct err *err)
+{
+	int status = 0;
+
+	if (!wait_for_end(child, 0, &status, ret_usage)) {
+		bench_child_stop(child);
+		return bench_goes_on(err);
+	}
+	child->pid = 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return true;
+	return err_set(err, ERR_FATAL, "the relay ended with %s %d; it said why above",
+	    WIFEXITED(status) ? "status" : "signal",
+	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+void bench_child_stop(struct bench_child *child)
+{
+	struct rusage ignored;
+	int status;
+
+	if (!child->pid)
+		return;
+	kill(child->pid, SIGTERM);
+	if (!wait_for_end(child, clock_ms() + STOP_MS, &status, &ignored)) {
+		kill(child->pid, SIGKILL);
+		wait4(child->pid, &status, 0, &ignored);
+	}
+	child->pid = 0;
+}
+
+double bench_cpu_of_usage(const struct rusage *usage)
+{
+	return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
+	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
+}
+
+/* User and system time of a process here, in seconds; below 0: there is none whose name holds this.
+ */
+static double cpu_of_process(pid_t pid, const char *name)
+{
+	char path[64], line[1024];
+	unsigned long long user, system;
+	const char *end;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+
+	owned_file FILE *file = fopen(path, "re");
+
+	if (!file || !fgets(line, sizeof line, file) || !strstr(line, name))
+		return -1;
+	end = strrchr(line, ')');
+	/* fields 14 and 15, of which the third follows the name */
+	if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
+			&system) != 2)
+		return -1;
+	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
+    struct bench_cpu *ret_cpu, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = pg_query(bench->pg, sql_bench_backends, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	*ret_cpu = (struct bench_cpu){.relay = cpu_of_process(child->pid, "")};
+	if (ret_cpu->relay < 0)
+		return err_set(err, ERR_FATAL, "the relay ended; it said why above");
+	for (int i = 0; i < pg_rows(rows); i++) {
+		double seconds = cpu_of_process((pid_t)pg_int(rows, i, 0), "postgres");
+
+		ret_cpu->backends += seconds > 0 ? seconds : 0;
+	}
+	return true;
+}

@@ -1,0 +1,269 @@
+/*
+ * latency: from the return of COMMIT, taken by the writer, to the moment when a consumer has the
+ * record, both by this process's monotonic clock. Beside it, direct: the same writer inserts into a
+ * plain table and produces the records itself once its COMMIT has returned, with the relay's
+ * producer settings.
+ */
+#include "bench_load.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "clock.h"
+#include "partitioner.h"
+#include "producer.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { CONNECTIONS = 16, WARM_US = 1000000, LAST_MS = 30000, MOST_RUNS = 99, REPORTS = 256 };
+
+/* One run: what was committed when, and what was seen when. */
+struct timing {
+	struct bench *bench;
+	struct bench_watch *watch;
+	int64_t *committed_us; /* by number; 0: not committed */
+	int64_t numbers;
+	struct producer *producer; /* direct only; NULL otherwise */
+	struct producer_topic *topic;
+	int64_t unsent; /* the queue was full: counted, and fatal */
+};
+
+struct latency {
+	double p50, p99; /* milliseconds */
+	double held;
+};
+
+/* --- the direct application --------------------------------------------------------------------
+ */
+
+static void produce(struct timing *timing, int64_t number)
+{
+	struct text payload = {0};
+	char key[32];
+	struct err err;
+	int length = snprintf(key, sizeof key, "customer-%lld", (long long)(number % BENCH_KEYS));
+
+	bench_payload(&payload, number, BENCH_SMALL);
+
+	const struct producer_record record = {.topic = timing->topic,
+	    .partition = partitioner_of_key(key, (size_t)length, BENCH_PARTITIONS),
+	    .key = key,
+	    .key_length = (size_t)length,
+	    .payload = payload.data,
+	    .payload_length = payload.length,
+	    .opaque = payload.data};
+
+	if (producer_send(timing->producer, &record, &err))
+		return;
+	timing->unsent++;
+	free(payload.data);
+}
+
+static bool take_reports(void *context, struct err *err)
+{
+	struct timing *timing = context;
+	struct producer_report reports[REPORTS];
+	int count;
+
+	do {
+		count = producer_poll(timing->producer, reports, REPORTS);
+		for (int i = 0; i < count; i++) {
+			if (reports[i].error)
+				timing->unsent++;
+			free(reports[i].opaque);
+		}
+	} while (count == REPORTS);
+	return timing->unsent == 0 ||
+	       err_set(err, ERR_FATAL, "the direct application's producer lost records");
+}
+
+static int producer_event(void *context)
+{
+	struct timing *timing = context;
+
+	return producer_fd(timing->producer);
+}
+
+static void committed(void *context, int64_t first, int rows, int64_t now_us)
+{
+	struct timing *timing = context;
+
+	for (int64_t n = first; n < first + rows && n < timing->numbers; n++) {
+		timing->committed_us[n] = now_us;
+		if (timing->producer)
+			produce(timing, n);
+	}
+}
+
+/* --- a run -------------------------------------------------------------------------------------
+ */
+
+static int compare(const void *a, const void *b)
+{
+	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Of what was committed after the warm-up. */
+static void evaluate(const struct timing *timing, struct latency *ret_latency)
+{
+	int64_t *spans = xcalloc((size_t)timing->numbers, sizeof *spans);
+	int64_t count = 0, warm = timing->committed_us[1] + WARM_US;
+
+	for (int64_t n = 1; n < timing->numbers; n++) {
+		int64_t seen = bench_watch_seen(timing->watch, n);
+
+		if (timing->committed_us[n] < warm || !seen)
+			continue;
+		/* seen before COMMIT returned to the writer */
+		spans[count++] =
+		    seen > timing->committed_us[n] ? seen - timing->committed_us[n] : 0;
+	}
+	qsort(spans, (size_t)count, sizeof *spans, compare);
+	ret_latency->p50 = count ? (double)spans[count / 2] / 1000 : NAN;
+	ret_latency->p99 = count ? (double)spans[count * 99 / 100] / 1000 : NAN;
+	free(spans);
+}
+
+/* Number 0 goes ahead, so that everything is connected when the measured ones begin. */
+static bool send_first(struct timing *timing, struct err *err)
+{
+	bool good = bench_fill(timing->bench, 0, 1, BENCH_SMALL, false, err);
+
+	if (timing->producer)
+		produce(timing, 0);
+	for (int64_t end = clock_ms() + LAST_MS; good && bench_watch_count(timing->watch) < 1;) {
+		if (timing->producer && !take_reports(timing, err))
+			return false;
+		if (clock_ms() > end)
+			return err_set(err, ERR_RETRY, "the first record did not come");
+		good = bench_goes_on(err);
+		usleep(1000);
+	}
+	return good;
+}
+
+static bool write_and_wait(
+    struct timing *timing, int64_t rate, int rows, struct latency *ret_latency, struct err *err)
+{
+	const struct bench_step steps[] = {
+	    {timing->producer ? sql_bench_plain_many : sql_bench_publish_many, BENCH_TAKES_ROWS},
+	    {NULL, BENCH_TAKES_NOTHING}};
+	const struct bench_load load = {.steps = steps,
+	    .connections = CONNECTIONS,
+	    .rows = rows,
+	    .first = 1,
+	    .rate = (double)rate / rows,
+	    .duration_us = timing->bench->options.seconds * 1000000,
+	    .committed = committed,
+	    .turn = timing->producer ? take_reports : NULL,
+	    .fd = timing->producer ? producer_event : NULL,
+	    .context = timing};
+	struct bench_load_done done;
+	int64_t end = clock_ms() + LAST_MS;
+
+	if (!send_first(timing, err) || !bench_load_run(timing->bench, &load, &done, err))
+		return false;
+	while (bench_watch_count(timing->watch) < 1 + done.transactions * rows) {
+		if (!bench_goes_on(err) || (timing->producer && !take_reports(timing, err)))
+			return false;
+		if (clock_ms() > end)
+			return err_set(err, ERR_RETRY,
+			    "records are missing %d s after the last commit", LAST_MS / 1000);
+		usleep(1000);
+	}
+	ret_latency->held = done.held;
+	evaluate(timing, ret_latency);
+	return true;
+}
+
+static bool open_producer(struct timing *timing, struct err *err)
+{
+	const struct config_slot *slot = timing->bench->slot;
+
+	timing->producer = producer_create(slot->kafka, slot->memory, slot->max_in_flight, err);
+	timing->topic =
+	    timing->producer ? producer_topic(timing->producer, timing->bench->topic, err) : NULL;
+	return timing->topic != NULL;
+}
+
+static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
+    struct latency *ret_latency, struct err *err)
+{
+	const char *const arguments[] = {"run", NULL};
+	int64_t numbers = rate * bench->options.seconds + rate + rows + 1;
+	struct timing timing = {.bench = bench, .numbers = numbers};
+	struct bench_child child = {0};
+	bool good = bench_empty_table(bench, err) && bench_fresh_topic(bench, err) &&
+		    bench_rewind(bench, BENCH_BEGINNING, err);
+
+	timing.committed_us = xcalloc((size_t)numbers, sizeof *timing.committed_us);
+	good = good && (timing.watch = bench_watch_start(bench, numbers, err)) &&
+	       (direct ? open_producer(&timing, err)
+		       : bench_child_start(bench, &child, arguments, err)) &&
+	       write_and_wait(&timing, rate, rows, ret_latency, err);
+	producer_destroy(timing.producer, 1000);
+	bench_child_stop(&child);
+	bench_watch_stop(timing.watch);
+	free(timing.committed_us);
+	if (good)
+		bench_say("%s, %lld/s: p50 %.2f ms, p99 %.2f ms, the writer held %.3f",
+		    direct ? "direct" : "relay", (long long)rate, ret_latency->p50,
+		    ret_latency->p99, ret_latency->held);
+	return good;
+}
+
+/* --- the part ----------------------------------------------------------------------------------
+ */
+
+static void judge(struct bench *bench, int64_t rate, const struct latency *relay,
+    const struct latency *direct, int runs)
+{
+	double p50[2][MOST_RUNS], p99[2][MOST_RUNS], held = 1;
+	char name[80];
+
+	for (int i = 0; i < runs; i++) {
+		p50[0][i] = relay[i].p50;
+		p99[0][i] = relay[i].p99;
+		p50[1][i] = direct[i].p50;
+		p99[1][i] = direct[i].p99;
+		held = relay[i].held < held ? relay[i].held : held;
+		held = direct[i].held < held ? direct[i].held : held;
+	}
+	snprintf(name, sizeof name, "commit to consumer at %lld/s, p50", (long long)rate);
+	bench_judge_difference(bench, name, "ms", bench_median(p50[0], runs),
+	    bench_median(p50[1], runs), 3, held < 0.98);
+	snprintf(name, sizeof name, "commit to consumer at %lld/s, p99", (long long)rate);
+	bench_judge_difference(bench, name, "ms", bench_median(p99[0], runs),
+	    bench_median(p99[1], runs), 10, held < 0.98);
+}
+
+static bool run_rate(struct bench *bench, int64_t rate, struct err *err)
+{
+	struct latency relay[MOST_RUNS], direct[MOST_RUNS];
+	int rows = rate >= 20000 ? 4 : 1;
+
+	for (int run = 0; run < bench->options.runs; run++)
+		for (int turn = 0; turn < 2; turn++) {
+			bool is_direct = turn != run % 2;
+
+			if (!measure(bench, is_direct, rate, rows,
+				is_direct ? &direct[run] : &relay[run], err))
+				return false;
+		}
+	judge(bench, rate, relay, direct, (int)bench->options.runs);
+	return true;
+}
+
+bool bench_latency(struct bench *bench, struct err *err)
+{
+	static const int64_t rates[] = {1000, 5000, 20000};
+
+	if (bench->options.rate)
+		return run_rate(bench, bench->options.rate, err);
+	for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+		if (!run_rate(bench, rates[i], err))
+			return false;
+	return true;
+}

@@ -1,0 +1,173 @@
+/*
+ * The limit that drain is compared with: a bare COPY of the same rows in the order of id, each
+ * handed to librdkafka as a record with the same bytes and the same configuration, and nothing
+ * else: no windows, no log, no lease. A row's memory is libpq's and goes when its record is
+ * acknowledged, as in the relay. It uses the same thin adapters (pg.h, producer.h) as the relay
+ * does.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <poll.h>
+#include "copy_binary.h"
+#include "message.h"
+#include "partitioner.h"
+#include "position.h"
+#include "producer.h"
+#include "schema_text.h"
+#include "session.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { ID, CREATED_AT, EVENT_ID, KEY, PAYLOAD, FIELDS, REPORTS = 1024, TURN = 512 };
+
+/* Microseconds from 1970-01-01 to 2000-01-01, where a binary timestamptz begins. */
+#define POSTGRES_EPOCH_US INT64_C(946684800000000)
+
+struct limit {
+	struct pg *pg;
+	struct producer *producer;
+	struct producer_topic *topic;
+	struct outbox_position position;
+	char *row; /* taken and not yet handed over; NULL: none */
+	struct copy_field fields[FIELDS];
+	bool first, over;
+	int64_t in_flight, most_in_flight;
+};
+
+static bool take_reports(struct limit *limit, struct err *err)
+{
+	struct producer_report reports[REPORTS];
+	int count;
+
+	do {
+		count = producer_poll(limit->producer, reports, REPORTS);
+		for (int i = 0; i < count; i++) {
+			if (reports[i].error)
+				return err_set(err, ERR_FATAL, "a record was refused: %s",
+				    producer_error_text(reports[i].error));
+			pg_free_row(reports[i].opaque);
+		}
+		limit->in_flight -= count;
+	} while (count == REPORTS);
+	return true;
+}
+
+/* False in *ret_sent: the queue is full. */
+static bool hand_over(struct limit *limit, bool *ret_sent, struct err *err)
+{
+	const struct copy_field *fields = limit->fields;
+	char id[MESSAGE_UUID_TEXT], position[OUTBOX_POSITION_SIZE];
+	size_t position_length;
+
+	message_uuid_text(fields[EVENT_ID].data, id);
+	limit->position.id = copy_int64(fields[ID].data);
+	position_length = outbox_position_format(&limit->position, position);
+
+	const struct producer_header headers[] = {{"outbox-id", 9, id, sizeof id},
+	    {"outbox-position", 15, position, (int32_t)position_length}};
+	const struct producer_record record = {.topic = limit->topic,
+	    .partition =
+		partitioner_of_key(fields[KEY].data, (size_t)fields[KEY].length, BENCH_PARTITIONS),
+	    .key = fields[KEY].data,
+	    .key_length = (size_t)fields[KEY].length,
+	    .payload = fields[PAYLOAD].data,
+	    .payload_length = (size_t)fields[PAYLOAD].length,
+	    .timestamp_ms = (copy_int64(fields[CREATED_AT].data) + POSTGRES_EPOCH_US) / 1000,
+	    .headers = headers,
+	    .header_count = 2,
+	    .opaque = limit->row};
+
+	*ret_sent = producer_send(limit->producer, &record, err);
+	if (!*ret_sent)
+		return err->kind == ERR_RETRY;
+	limit->row = NULL;
+	limit->in_flight++;
+	return true;
+}
+
+/* The next row of the COPY, if there is one now. */
+static bool take_row(struct limit *limit, bool *ret_waits, struct err *err)
+{
+	enum pg_copy what;
+	enum copy_kind kind;
+	int length;
+
+	*ret_waits = false;
+	if (!pg_copy_next(limit->pg, &what, &limit->row, &length, err))
+		return false;
+	if (what != PG_COPY_ROW) {
+		*ret_waits = what == PG_COPY_WAIT;
+		limit->over = what == PG_COPY_END;
+		return true;
+	}
+	if (!copy_parse(limit->row, length, limit->first, limit->fields, FIELDS, &kind, err))
+		return false;
+	limit->first = false;
+	if (kind == COPY_TRAILER) {
+		pg_free_row(limit->row);
+		limit->row = NULL;
+	}
+	return true;
+}
+
+/* A turn of rows; true in *ret_waits: nothing can be done before a file descriptor says so. */
+static bool move_rows(struct limit *limit, bool *ret_waits, struct err *err)
+{
+	bool sent = true;
+
+	*ret_waits = false;
+	for (int i = 0; i < TURN && !*ret_waits && !limit->over; i++) {
+		if (!limit->row && !take_row(limit, ret_waits, err))
+			return false;
+		if (limit->row && (limit->in_flight >= limit->most_in_flight ||
+				      !hand_over(limit, &sent, err) || !sent)) {
+			*ret_waits = true;
+			return sent || err->kind == ERR_RETRY;
+		}
+	}
+	*ret_waits |= limit->over;
+	return true;
+}
+
+static bool run(struct limit *limit, struct err *err)
+{
+	while (!limit->over || limit->in_flight > 0) {
+		struct pollfd fds[] = {{.fd = producer_fd(limit->producer), .events = POLLIN},
+		    {.fd = limit->over ? -1 : pg_fd(limit->pg), .events = pg_events(limit->pg)}};
+		bool waits;
+
+		if (!move_rows(limit, &waits, err) || !take_reports(limit, err))
+			return false;
+		if (limit->row)
+			fds[1].fd = -1;
+		else
+			fds[1].events = pg_events(limit->pg);
+		if (waits && poll(fds, 2, 10) < 0 && errno != EINTR)
+			return err_set(err, ERR_FATAL, "poll failed");
+		if (!limit->over && fds[1].revents && !pg_step(limit->pg, err))
+			return false;
+	}
+	return true;
+}
+
+bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_bench_copy, slot->postgres->schema);
+	OWNED(owned_pg_destroy) struct pg *pg = session_connect(slot->postgres, err);
+	struct limit limit = {.pg = pg,
+	    .first = true,
+	    .most_in_flight = slot->max_in_flight,
+	    /* digits as the relay's: a random epoch, the first tick */
+	    .position = {.epoch = INT64_C(5000000000000000000), .tick = 1}};
+	bool good;
+
+	if (!pg)
+		return false;
+	text_copy(limit.position.slot, sizeof limit.position.slot, BENCH_SLOT);
+	limit.producer = producer_create(slot->kafka, slot->memory, slot->max_in_flight, err);
+	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
+	good = limit.topic && pg_send_copy(pg, sql, err) && run(&limit, err);
+	producer_destroy(limit.producer, 1000);
+	return good;
+}

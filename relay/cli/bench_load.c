@@ -1,0 +1,260 @@
+#include "bench_load.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <time.h>
+#include "clock.h"
+#include "schema_text.h"
+#include "text.h"
+
+enum { MOST_CONNECTIONS = 64, MOST_STEPS = 8, LONGEST_US = 100000, WAIT_FOR_LAST_US = 5000000 };
+
+struct writer {
+	struct pg *pg;
+	int step;      /* of the statement under way; -1: none */
+	int64_t first; /* the number of the transaction's first row */
+};
+
+struct loading {
+	struct bench *bench;
+	const struct bench_load *load;
+	char *statements[MOST_STEPS];
+	struct writer writers[MOST_CONNECTIONS];
+	int busy;
+	int64_t began_us, last_us, started, committed;
+	struct text numbers, payloads, payload;
+};
+
+/* --- parameters ------------------------------------------------------------------------------ */
+
+static void add_quoted(struct text *list, const struct text *payload)
+{
+	text_add(list, list->length ? ",\"" : "{\"");
+	for (const char *at = payload->data; *at; at++)
+		text_addf(list, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+	text_add(list, "\"");
+}
+
+static void make_payload(struct loading *loading, int64_t number)
+{
+	text_clear(&loading->payload);
+	bench_payload(&loading->payload, number, BENCH_SMALL);
+}
+
+static bool send_rows(
+    struct loading *loading, struct writer *writer, const char *sql, struct err *err)
+{
+	char keys[16];
+
+	text_clear(&loading->numbers);
+	text_clear(&loading->payloads);
+	for (int64_t n = writer->first; n < writer->first + loading->load->rows; n++) {
+		make_payload(loading, n);
+		text_addf(
+		    &loading->numbers, "%s%lld", loading->numbers.length ? "," : "{", (long long)n);
+		add_quoted(&loading->payloads, &loading->payload);
+	}
+	text_add(&loading->numbers, "}");
+	text_add(&loading->payloads, "}");
+	snprintf(keys, sizeof keys, "%d", BENCH_KEYS);
+
+	const struct pg_param params[] = {{loading->bench->topic}, {text_string(&loading->numbers)},
+	    {text_string(&loading->payloads)}, {keys}};
+
+	return pg_send(writer->pg, sql, params, 4, err);
+}
+
+static bool send_row(
+    struct loading *loading, struct writer *writer, const char *sql, struct err *err)
+{
+	char key[32];
+
+	make_payload(loading, writer->first);
+	snprintf(key, sizeof key, "customer-%lld", (long long)(writer->first % BENCH_KEYS));
+
+	const struct pg_param params[] = {
+	    {loading->bench->topic}, {key}, {text_string(&loading->payload)}};
+
+	return pg_send(writer->pg, sql, params, 3, err);
+}
+
+static bool send_order(struct writer *writer, const char *sql, struct err *err)
+{
+	char id[24];
+	const struct pg_param params[] = {{id}};
+
+	snprintf(id, sizeof id, "%lld", (long long)(writer->first % BENCH_KEYS));
+	return pg_send(writer->pg, sql, params, 1, err);
+}
+
+static bool send_step(struct loading *loading, struct writer *writer, struct err *err)
+{
+	const char *sql = loading->statements[writer->step];
+
+	switch (loading->load->steps[writer->step].takes) {
+	case BENCH_TAKES_ROWS:
+		return send_rows(loading, writer, sql, err);
+	case BENCH_TAKES_ROW:
+		return send_row(loading, writer, sql, err);
+	case BENCH_TAKES_ORDER:
+		return send_order(writer, sql, err);
+	default:
+		return pg_send(writer->pg, sql, NULL, 0, err);
+	}
+}
+
+/* --- transactions ---------------------------------------------------------------------------- */
+
+/* When the next one is to begin. */
+static int64_t due_us(const struct loading *loading)
+{
+	return loading->began_us + (loading->load->rate > 0 ? (int64_t)((double)loading->started *
+									1e6 / loading->load->rate)
+							    : 0);
+}
+
+/* A late transaction of a rate still comes, for a while: what is not held shows in `held`. */
+static bool is_open(const struct loading *loading, int64_t now)
+{
+	const struct bench_load *load = loading->load;
+	int64_t end = loading->began_us + load->duration_us;
+
+	if (bench_interrupted())
+		return false;
+	if (load->rate > 0)
+		return due_us(loading) < end && now < end + WAIT_FOR_LAST_US;
+	return now < end;
+}
+
+static bool start(struct loading *loading, struct writer *writer, struct err *err)
+{
+	writer->step = 0;
+	writer->first = loading->load->first + loading->started++ * loading->load->rows;
+	loading->busy++;
+	return send_step(loading, writer, err);
+}
+
+static bool start_due(struct loading *loading, struct err *err)
+{
+	for (int i = 0; i < loading->load->connections; i++) {
+		int64_t now = clock_us();
+
+		if (!is_open(loading, now) || due_us(loading) > now)
+			return true;
+		if (loading->writers[i].step < 0 && !start(loading, &loading->writers[i], err))
+			return false;
+	}
+	return true;
+}
+
+static void committed(struct loading *loading, struct writer *writer)
+{
+	loading->last_us = clock_us();
+	loading->committed++;
+	loading->busy--;
+	writer->step = -1;
+	if (loading->load->committed)
+		loading->load->committed(
+		    loading->load->context, writer->first, loading->load->rows, loading->last_us);
+}
+
+static bool step(struct loading *loading, struct writer *writer, struct err *err)
+{
+	OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
+	bool done;
+
+	if (!pg_step(writer->pg, err) || !pg_receive(writer->pg, &done, &result, err))
+		return false;
+	if (!done)
+		return true;
+	if (loading->statements[++writer->step])
+		return send_step(loading, writer, err);
+	committed(loading, writer);
+	return true;
+}
+
+/* Until a connection answers, the producer reports, or the next transaction is due. */
+static bool wait_and_step(struct loading *loading, struct err *err)
+{
+	const struct bench_load *load = loading->load;
+	struct pollfd fds[MOST_CONNECTIONS + 1];
+	struct writer *asked[MOST_CONNECTIONS];
+	int64_t now = clock_us(), wait = LONGEST_US, until_due = due_us(loading) - now;
+	int count = 0;
+
+	if (loading->busy < load->connections && is_open(loading, now) && until_due < wait)
+		wait = until_due > 0 ? until_due : 0;
+	for (int i = 0; i < load->connections; i++)
+		if (loading->writers[i].step >= 0) {
+			asked[count] = &loading->writers[i];
+			fds[count++] = (struct pollfd){.fd = pg_fd(loading->writers[i].pg),
+			    .events = pg_events(loading->writers[i].pg)};
+		}
+	fds[count] =
+	    (struct pollfd){.fd = load->fd ? load->fd(load->context) : -1, .events = POLLIN};
+
+	const struct timespec timeout = {
+	    .tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000};
+
+	if (ppoll(fds, (nfds_t)count + 1, &timeout, NULL) < 0)
+		return true; /* EINTR: the loop asks again */
+	for (int i = 0; i < count; i++)
+		if (fds[i].revents && !step(loading, asked[i], err))
+			return false;
+	return true;
+}
+
+static bool run(struct loading *loading, struct err *err)
+{
+	const struct bench_load *load = loading->load;
+
+	loading->began_us = loading->last_us = clock_us();
+	do {
+		if (!start_due(loading, err) || !wait_and_step(loading, err) ||
+		    (load->turn && !load->turn(load->context, err)))
+			return false;
+	} while (loading->busy > 0 || is_open(loading, clock_us()));
+	return bench_goes_on(err);
+}
+
+static struct bench_load_done done_of(const struct loading *loading)
+{
+	double seconds = (double)(loading->last_us - loading->began_us) / 1e6;
+	double rate = seconds > 0 ? (double)loading->committed / seconds : 0;
+	double wanted = loading->load->rate;
+
+	return (struct bench_load_done){.transactions = loading->committed,
+	    .rate = rate,
+	    .held = wanted > 0 ? rate / wanted : 1};
+}
+
+static bool connect_all(struct loading *loading, struct err *err)
+{
+	for (int i = 0; i < loading->load->connections; i++) {
+		loading->writers[i].step = -1;
+		loading->writers[i].pg = bench_connect(loading->bench, err);
+		if (!loading->writers[i].pg)
+			return false;
+	}
+	return true;
+}
+
+bool bench_load_run(struct bench *bench, const struct bench_load *load,
+    struct bench_load_done *ret_done, struct err *err)
+{
+	struct loading loading = {.bench = bench, .load = load};
+	bool good;
+
+	for (int i = 0; load->steps[i].sql; i++)
+		loading.statements[i] = schema_text(load->steps[i].sql, bench->schema);
+	good = connect_all(&loading, err) && run(&loading, err);
+	*ret_done = done_of(&loading);
+	for (int i = 0; i < load->connections; i++)
+		pg_destroy(loading.writers[i].pg);
+	for (int i = 0; i < MOST_STEPS; i++)
+		free(loading.statements[i]);
+	text_finish(&loading.numbers);
+	text_finish(&loading.payloads);
+	text_finish(&loading.payload);
+	return good;
+}

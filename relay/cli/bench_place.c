@@ -1,0 +1,191 @@
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "consumer.h"
+#include "migrate.h"
+#include "progress.h"
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { ANSWER_MS = 10000, BATCH = 1000, TRANSACTION = 10000 };
+
+bool bench_script(struct bench *bench, const char *sql, struct err *err)
+{
+	owned_text char *text = schema_text(sql, bench->schema);
+
+	return pg_script(bench->pg, text, err);
+}
+
+struct pg *bench_connect(struct bench *bench, struct err *err)
+{
+	return pg_connect(bench->postgres->dsn, "outbox-relay bench", ANSWER_MS, err);
+}
+
+bool bench_place_make(struct bench *bench, struct err *err)
+{
+	const struct migrate_options options = {.schema = bench->schema, .no_roles = true};
+
+	snprintf(bench->schema, sizeof bench->schema, "outbox_bench_%d", (int)getpid());
+	snprintf(bench->topic, sizeof bench->topic, "outbox-bench-%d", (int)getpid());
+	bench->pg = bench_connect(bench, err);
+	bench->catalog = bench->pg ? catalog_create(bench->kafka, err) : NULL;
+	return bench->catalog && migrate_up(bench->pg, &options, err) &&
+	       bench_script(bench, sql_bench_objects, err) && bench_fresh_topic(bench, err);
+}
+
+void bench_place_remove(struct bench *bench)
+{
+	struct err err;
+
+	if (bench->catalog &&
+	    !catalog_delete_topic(bench->catalog, bench->topic, ANSWER_MS, &err) &&
+	    err.kind != ERR_REJECT)
+		bench_say("topic %s stays behind: %s", bench->topic, err.message);
+	catalog_destroy(bench->catalog);
+	/* the connection may be in the middle of something */
+	pg_destroy(bench->pg);
+	bench->pg = bench_connect(bench, &err);
+	if (!bench->pg || !bench_script(bench, sql_bench_drop, &err))
+		bench_say("schema %s stays behind: %s", bench->schema, err.message);
+	pg_destroy(bench->pg);
+	bench->pg = NULL;
+}
+
+/* Made is not yet led: until every partition can be read. */
+static bool wait_until_led(struct bench *bench, struct err *err)
+{
+	const char *const topics[] = {bench->topic, NULL};
+
+	for (int64_t end = clock_ms() + ANSWER_MS; bench_goes_on(err); usleep(50000)) {
+		struct consumer *consumer =
+		    consumer_create(bench->kafka, topics, "read_committed", err);
+
+		consumer_destroy(consumer);
+		if (consumer || clock_ms() > end)
+			return consumer != NULL;
+	}
+	return false;
+}
+
+bool bench_fresh_topic(struct bench *bench, struct err *err)
+{
+	const struct catalog_setting settings[] = {
+	    {(char *)"message.timestamp.type", (char *)"LogAppendTime"}};
+
+	if (bench->has_topic &&
+	    !catalog_delete_topic(bench->catalog, bench->topic, ANSWER_MS, err) &&
+	    err->kind != ERR_REJECT)
+		return false;
+	/* the broker may still be at the old one's end */
+	for (int64_t end = clock_ms() + ANSWER_MS; bench_goes_on(err); usleep(100000)) {
+		if (catalog_create_topic_with(bench->catalog, bench->topic, BENCH_PARTITIONS, -1,
+			settings, 1, ANSWER_MS, err)) {
+			bench->has_topic = true;
+			return wait_until_led(bench, err);
+		}
+		if ((err->kind != ERR_REJECT && err->kind != ERR_RETRY) || clock_ms() > end)
+			return err_prefix(err,
+			    "the bench needs a Kafka that makes topics (the dev broker does not)");
+	}
+	return false;
+}
+
+bool bench_empty_table(struct bench *bench, struct err *err)
+{
+	return bench_script(bench, sql_bench_truncate, err);
+}
+
+/* {"…","…"}: quotes and backslashes of the elements escaped. */
+static void add_element(struct text *list, const char *element)
+{
+	text_add(list, list->length ? ",\"" : "{\"");
+	for (size_t plain; *element; element += plain) {
+		plain = strcspn(element, "\"\\");
+		text_append(list, element, plain);
+		element += plain;
+		plain = 0;
+		if (*element) {
+			text_addf(list, "\\%c", *element);
+			plain = 1;
+		}
+	}
+	text_add(list, "\"");
+}
+
+static bool fill_batch(
+    struct bench *bench, int64_t first, int64_t count, int64_t bytes, struct err *err)
+{
+	OWNED(text_finish) struct text numbers = {0}, payloads = {0}, payload = {0};
+	owned_text char *sql = schema_text(sql_bench_fill, bench->schema);
+	owned_text char *keys = xformat("%d", BENCH_KEYS);
+
+	for (int64_t n = first; n < first + count; n++) {
+		text_clear(&payload);
+		bench_payload(&payload, n, bytes);
+		text_addf(&numbers, "%s%lld", numbers.length ? "," : "{", (long long)n);
+		add_element(&payloads, text_string(&payload));
+	}
+	text_add(&numbers, "}");
+	text_add(&payloads, "}");
+
+	const struct pg_param params[] = {
+	    {bench->topic}, {text_string(&numbers)}, {text_string(&payloads)}, {keys}};
+
+	return pg_execute(bench->pg, sql, params, 4, err);
+}
+
+bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t payload,
+    bool one_transaction, struct err *err)
+{
+	struct progress progress;
+	bool good = true, open = false;
+
+	progress_begin(&progress, "rows written");
+	for (int64_t done = 0; good && done < count;) {
+		int64_t batch = count - done < BATCH ? count - done : BATCH;
+
+		if (!open)
+			good = pg_script(bench->pg, "begin", err);
+		good = good && bench_goes_on(err) &&
+		       fill_batch(bench, first + done, batch, payload, err);
+		done += batch;
+		open = one_transaction ? done < count : done % TRANSACTION && done < count;
+		good = good && (open || pg_script(bench->pg, "commit", err));
+		progress_step(&progress, done);
+	}
+	progress_end(&progress);
+	return good;
+}
+
+bool bench_settle(struct bench *bench, struct err *err)
+{
+	struct err refused;
+
+	if (!bench_script(bench, sql_bench_vacuum, err))
+		return false;
+	if (!pg_script(bench->pg, "checkpoint", &refused))
+		bench_say("no checkpoint before the runs: %s", refused.message);
+	return true;
+}
+
+bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err)
+{
+	owned_text char *drop = schema_text(sql_slot_drop, bench->schema);
+	owned_text char *make = schema_text(sql_bench_rewind, bench->schema);
+	const struct pg_param params[] = {{BENCH_SLOT}, {snapshot}};
+
+	return pg_execute(bench->pg, drop, params, 1, err) &&
+	       pg_execute(bench->pg, make, params, 2, err);
+}
+
+char *bench_snapshot(struct bench *bench, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = pg_query(bench->pg, sql_peek, NULL, 0, err);
+
+	return row ? xstrdup(pg_value(row, 0, 0)) : NULL;
+}

@@ -1,0 +1,142 @@
+/*
+ * steady, idle: CPU by /proc of the relay and, when Postgres runs on this machine, of the relay's
+ * sessions there.
+ */
+#include "bench_load.h"
+
+#include <stdio.h>
+#include "clock.h"
+#include "sql_files.h"
+
+enum { RATE = 1000, CONNECTIONS = 4, WARM_S = 2, SETTLE_S = 3, LAST_MS = 30000 };
+
+/* A relay on an empty table, with a consumer that has seen its first message. */
+struct rest {
+	struct bench_child child;
+	struct bench_watch *watch;
+};
+
+static bool begin(struct bench *bench, struct rest *rest, int64_t numbers, struct err *err)
+{
+	const char *const arguments[] = {"run", NULL};
+
+	return bench_empty_table(bench, err) && bench_fresh_topic(bench, err) &&
+	       bench_rewind(bench, BENCH_BEGINNING, err) &&
+	       (rest->watch = bench_watch_start(bench, numbers, err)) &&
+	       bench_child_start(bench, &rest->child, arguments, err) &&
+	       bench_fill(bench, 0, 1, BENCH_SMALL, false, err) &&
+	       bench_watch_wait(rest->watch, 1, LAST_MS, err);
+}
+
+static void end(struct rest *rest)
+{
+	bench_child_stop(&rest->child);
+	bench_watch_stop(rest->watch);
+}
+
+static bool load(struct bench *bench, int64_t first, int64_t seconds,
+    struct bench_load_done *ret_done, struct err *err)
+{
+	static const struct bench_step steps[] = {
+	    {sql_bench_publish_many, BENCH_TAKES_ROWS}, {NULL, BENCH_TAKES_NOTHING}};
+	const struct bench_load load = {.steps = steps,
+	    .connections = CONNECTIONS,
+	    .rows = 1,
+	    .first = first,
+	    .rate = RATE,
+	    .duration_us = seconds * 1000000};
+
+	return bench_load_run(bench, &load, ret_done, err);
+}
+
+/* CPU seconds a million messages. */
+static bool steady_once(struct bench *bench, struct bench_cpu *ret_cpu, struct err *err)
+{
+	int64_t seconds = bench->options.seconds * 2;
+	struct rest rest = {0};
+	struct bench_cpu before, after;
+	struct bench_load_done warm, done;
+	bool good =
+	    begin(bench, &rest, (seconds + WARM_S + 1) * RATE, err) &&
+	    load(bench, 1, WARM_S, &warm, err) &&
+	    bench_child_cpu(bench, &rest.child, &before, err) &&
+	    load(bench, 1 + warm.transactions, seconds, &done, err) &&
+	    bench_watch_wait(rest.watch, 1 + warm.transactions + done.transactions, LAST_MS, err) &&
+	    bench_child_cpu(bench, &rest.child, &after, err);
+
+	end(&rest);
+	if (!good)
+		return false;
+	ret_cpu->relay = (after.relay - before.relay) * 1e6 / (double)done.transactions;
+	ret_cpu->backends = (after.backends - before.backends) * 1e6 / (double)done.transactions;
+	return true;
+}
+
+bool bench_steady(struct bench *bench, struct err *err)
+{
+	double relay[99], backends[99];
+	int runs = (int)bench->options.runs;
+
+	for (int run = 0; run < runs; run++) {
+		struct bench_cpu cpu;
+
+		if (!steady_once(bench, &cpu, err))
+			return false;
+		relay[run] = cpu.relay;
+		backends[run] = cpu.backends;
+		bench_say("CPU s a million messages: relay %.1f, its sessions %.1f", cpu.relay,
+		    cpu.backends);
+	}
+
+	double relay_median = bench_median(relay, runs),
+	       backends_median = bench_median(backends, runs);
+
+	bench_tell(bench, "CPU at 1000/s, a million messages, relay", "s", relay_median);
+	bench_tell(bench, "CPU at 1000/s, a million messages, sessions", "s", backends_median);
+	bench_judge(bench, "CPU at 1000/s, a million messages, together", "s",
+	    relay_median + backends_median, '<', 240);
+	return true;
+}
+
+static bool sleep_idle(int64_t seconds, struct err *err)
+{
+	int64_t until = clock_ms() + seconds * 1000;
+
+	while (clock_ms() < until) {
+		if (!bench_goes_on(err))
+			return false;
+		usleep(50000);
+	}
+	return true;
+}
+
+/* Percent of a core, and how soon the first message after it comes. */
+bool bench_idle(struct bench *bench, struct err *err)
+{
+	int64_t seconds = bench->options.idle_seconds, began, committed = 0;
+	struct rest rest = {0};
+	struct bench_cpu before, after;
+	bool good = begin(bench, &rest, 2, err) && sleep_idle(SETTLE_S, err) &&
+		    bench_child_cpu(bench, &rest.child, &before, err) && (began = clock_us()) &&
+		    sleep_idle(seconds, err) && bench_child_cpu(bench, &rest.child, &after, err);
+	double spent = good ? (double)(clock_us() - began) / 1e6 : 1;
+
+	if (good && bench_fill(bench, 1, 1, BENCH_SMALL, false, err)) {
+		committed = clock_us();
+		good = bench_watch_wait(rest.watch, 2, LAST_MS, err);
+	} else {
+		good = false;
+	}
+	if (good) {
+		double relay = after.relay - before.relay,
+		       sessions = after.backends - before.backends;
+
+		bench_tell(bench, "idle, its sessions", "% core", sessions / spent * 100);
+		bench_judge(bench, "idle, relay and its sessions", "% core",
+		    (relay + sessions) / spent * 100, '<', 1);
+		bench_judge(bench, "first message after idleness", "ms",
+		    (double)(bench_watch_seen(rest.watch, 1) - committed) / 1000, '<', 100);
+	}
+	end(&rest);
+	return good;
+}

@@ -1,0 +1,90 @@
+"""Fixtures of the fault tests: what has to be whole again after each, and the verdict on it."""
+
+import pytest
+
+from support.auditor import audit, committed_messages, read_topics
+from support.process import wait_for
+from support.relay import run_command
+
+LONG = 120  # seconds: the limit of a condition that only load delays
+
+PENDING = """
+SELECT EXISTS (SELECT FROM outbox.message_state WHERE slot = %s AND state = 'pending')"""
+
+
+def is_published(database, slot="main"):
+    """By the log: the slot has nothing left to publish of what is in the table."""
+    return not database.execute(PENDING, (slot,))[0][0]
+
+
+def recreations(relays):
+    return sum(len(relay.events("producer_recreated")) for relay in relays)
+
+
+@pytest.fixture
+def until_published(database, request):
+    """until_published(): returns when the log says that all rows are; the relays must not end."""
+    def wait(slot="main", timeout=LONG, database=database):
+        def published():
+            ended = [relay for relay in request.node.relays if not relay.running]
+            assert len(ended) < len(request.node.relays), ended[0].process.tail()
+            return is_published(database, slot)
+
+        wait_for(published, timeout, f"the end of what slot {slot} has to publish", interval=0.1)
+
+    return wait
+
+
+@pytest.fixture
+def judge(database, kafka, topic, request, until_published):
+    """judge(deaths, max_in_flight): waits until all is published and returns the verdict.
+
+    Nothing lost, nothing that rolled back, each key in order, and no more duplicates than
+    (deaths + producers made anew) x max_in_flight, all of them equal to the first.
+    """
+    def judged(deaths, max_in_flight, topics=None, bootstrap=None, same_epoch=True):
+        until_published()
+        verdict = audit(committed_messages(database.dsn),
+                        read_topics(bootstrap or kafka.bootstrap, topics or [topic]), same_epoch)
+        anew = recreations(request.node.relays)
+        print(f"{deaths} deaths, {anew} producers made anew, max_in_flight {max_in_flight}:\n"
+              f"{verdict}")
+        assert verdict.correct, verdict
+        assert verdict.committed > 0
+        assert verdict.duplicates <= (deaths + anew) * max_in_flight, verdict
+        return verdict
+
+    return judged
+
+
+@pytest.fixture
+def fragile_kafka(kafka, topic):
+    """The broker, to be stopped, killed and paused; it runs again at the end."""
+    yield kafka
+    kafka.resume()
+    if not kafka.nodes[1].process.running:
+        kafka.start_node(1)
+
+
+@pytest.fixture
+def fragile_postgres(postgres, database):
+    """The server, to be stopped, killed and paused; it runs again at the end."""
+    yield postgres
+    if postgres.process.running:
+        postgres.resume()
+    else:
+        postgres.start()
+
+
+@pytest.fixture
+def command(database, kafka):
+    """command("slot", "list"): runs it on this test's database; returns what it printed."""
+    def run(*arguments, database_url=None, **settings):
+        variables = {f"OUTBOX_RELAY_{name.upper()}": value for name, value in settings.items()}
+        status, output, error = run_command(
+            arguments, {"DATABASE_URL": database_url or database.dsn,
+                        "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap, **variables})
+        assert status == 0, error
+        return output
+
+    return run

@@ -1,0 +1,212 @@
+"""Several relays with one configuration: each shard has one owner, and another takes over."""
+
+import time
+from datetime import datetime
+
+import pytest
+
+from support.auditor import audit, committed_messages, read_topics
+from support.process import wait_for
+
+OWNERS = """
+SELECT slot, shard, split_part(owner, ':', 2)::int FROM outbox.progress
+WHERE lease_until > clock_timestamp()"""
+
+
+def owners(database):
+    """{(slot, shard): pid}, of the leases that run."""
+    return {(slot, shard): pid for slot, shard, pid in database.execute(OWNERS)}
+
+
+def owner_among(database, relays, shard=("main", 0)):
+    """The relay that holds the shard's lease; None when none of these does."""
+    pid = owners(database).get(shard)
+    return next((relay for relay in relays if relay.running and relay.process.pid == pid), None)
+
+
+def wait_for_owner(database, relays, shard=("main", 0), timeout=30):
+    return wait_for(lambda: owner_among(database, relays, shard), timeout, f"an owner of {shard}")
+
+
+def fleet(make_relay, count, **settings):
+    relays = [make_relay(**settings) for _ in range(count)]
+    return [relay.wait_ready() for relay in relays]
+
+
+def moment_of(event):
+    """When the relay logged it, as time.time(): the harness may be slow to notice."""
+    return datetime.fromisoformat(event["ts"]).timestamp()
+
+
+def taken_since(relays, moment):
+    """Seconds from the moment until one of them took a shard."""
+    return min(moment_of(event) for relay in relays for event in relay.events("shard_taken")
+               if moment_of(event) > moment) - moment
+
+
+def owned_shards(relays):
+    """By what they say of themselves."""
+    return [int(relay.metric("relay_owner") or 0) for relay in relays if relay.running]
+
+
+def test_one_of_three_publishes(database, make_relay, make_writers, judge, scale):
+    relays = fleet(make_relay, 3)
+    owner = wait_for_owner(database, relays)
+    make_writers().run(scale(5000))
+    assert judge(0, 0).duplicates == 0
+    assert owner_among(database, relays) is owner
+    assert sum(owned_shards(relays)) == 1
+    published = [relay.metric("relay_published_total") or 0 for relay in relays]
+    assert sum(published) == max(published) > 0
+    for relay in relays:
+        if relay is not owner:
+            assert "standby behind " in relay.get("/readyz?verbose")[1]
+
+
+def test_another_takes_over_within_two_leases_of_a_kill(
+        database, make_relay, make_writers, judge, scale):
+    lease, max_in_flight = 2.0, 200
+    relays = fleet(make_relay, 3, slot_lease="2s", slot_max_in_flight=max_in_flight)
+    kills, took = scale(20), []
+    with make_writers(connections=4, keys=50, rate=200):
+        for _ in range(kills):
+            victim = wait_for_owner(database, relays)
+            died = time.time()
+            victim.kill()
+            others = [relay for relay in relays if relay is not victim]
+            wait_for_owner(database, others)
+            took.append(taken_since(others, died))
+            victim.start().wait_ready()
+    print(f"taken over after {', '.join(f'{seconds:.2f}' for seconds in took)} s")
+    judge(kills, max_in_flight)
+    assert max(took) <= 2 * lease
+
+
+def test_another_takes_over_within_a_second_of_a_sigterm(
+        database, make_relay, make_writers, judge, scale):
+    relays = fleet(make_relay, 2, slot_lease="30s")
+    ends, took = scale(20), []
+    with make_writers(connections=4, keys=50, rate=200):
+        for _ in range(ends):
+            leaver = wait_for_owner(database, relays)
+            assert leaver.stop() == 0
+            asked = moment_of(leaver.events("stopping")[-1])
+            others = [relay for relay in relays if relay is not leaver]
+            wait_for_owner(database, others)
+            took.append(taken_since(others, asked))
+            leaver.start().wait_ready()
+    print(f"taken over after {', '.join(f'{seconds:.2f}' for seconds in took)} s")
+    assert judge(0, 0).duplicates == 0
+    assert max(took) <= 1
+
+
+def test_an_owner_that_wakes_up_after_its_lease_is_fenced(
+        database, make_relay, make_writers, judge, scale):
+    max_in_flight = 300
+    relays = fleet(make_relay, 2, slot_lease="1s", slot_max_in_flight=max_in_flight)
+    pauses = scale(20)
+    with make_writers(connections=4, keys=50, rate=300):
+        for _ in range(pauses):
+            owner = wait_for_owner(database, relays)
+            other = next(relay for relay in relays if relay is not owner)
+            before = len(owner.events("shard_left"))
+            owner.pause()
+            wait_for_owner(database, [other])
+            other.wait_for(lambda: other.metric("relay_published_total"), what="its records")
+            owner.resume()
+            owner.wait_event("shard_left", before + 1)
+            wait_for(lambda: owned_shards(relays) == [relay is other for relay in relays], 10,
+                     "one owner")
+    judge(pauses, max_in_flight)
+
+
+def test_the_queue_of_a_stalled_owner_comes_late_and_breaks_no_order(
+        database, fragile_kafka, make_relay, make_writers, judge):
+    """The broker stands still until the owner's queue is full; then the owner does."""
+    max_in_flight = 300
+    relays = fleet(make_relay, 2, slot_lease="2s", slot_max_in_flight=max_in_flight)
+    owner = wait_for_owner(database, relays)
+    other = next(relay for relay in relays if relay is not owner)
+    writers = make_writers(connections=4, keys=50)
+    writers.run(200)
+    wait_for(lambda: owner.metric("relay_published_total"), what="the first records")
+    fragile_kafka.pause()
+    writers.run(600)
+    owner.wait_for(lambda: owner.metric("relay_in_flight") == max_in_flight, what="a full queue")
+    owner.pause()
+    fragile_kafka.resume()
+    wait_for_owner(database, [other])
+    other.wait_for(lambda: other.metric("relay_published_total"), what="its records")
+    owner.resume()
+    owner.wait_event("shard_left")
+    judge(1, max_in_flight)
+
+
+def configuration(tmp_path, kafka, database, text):
+    path = tmp_path / "relay.ini"
+    path.write_text(f"[postgres]\ndsn = {database.dsn}\n"
+                    f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n{text}")
+    return "--config", path, "run"
+
+
+def records_of(kafka, topic, slot):
+    for record in read_topics(kafka.bootstrap, [topic]):
+        if dict(record.headers)["outbox-position"].startswith(f"1:{slot}:".encode()):
+            yield record
+
+
+def test_two_slots_spread_over_two_processes(
+        database, kafka, topic, make_relay, make_writers, command, tmp_path, until_published):
+    command("slot", "drop", "--yes", "main")
+    for slot in ("first", "second"):
+        command("slot", "create", slot)
+    arguments = configuration(tmp_path, kafka, database,
+                              '[slot "first"]\nlease = 1s\n[slot "second"]\nlease = 1s\n')
+    relays = [make_relay(arguments=arguments) for _ in range(2)]
+    shards = [("first", 0), ("second", 0)]
+    with make_writers(connections=4, keys=50, rate=100):
+        both = wait_for(lambda: len(owners(database)) == 2 and owners(database), 30, "two owners")
+        assert set(both.values()) == {relay.process.pid for relay in relays}
+        gone, left = (wait_for_owner(database, relays, shard) for shard in shards)
+        gone.kill()
+        for shard in shards:  # the other has both now
+            wait_for_owner(database, [left], shard)
+        gone.start().wait_ready()
+    for slot in ("first", "second"):
+        until_published(slot)
+        verdict = audit(committed_messages(database.dsn), records_of(kafka, topic, slot))
+        print(f"{slot}: {verdict}")
+        assert verdict.correct and verdict.committed > 0, verdict
+        assert verdict.duplicates <= 20_000 * (slot == "first"), verdict
+
+
+def test_four_shards_spread_over_two_processes(
+        database, make_relay, make_writers, judge, command):
+    command("slot", "drop", "--yes", "main")
+    command("slot", "create", "--shards", 4, "main")
+    relays = [make_relay(slot_lease="2s", slot_max_in_flight=200) for _ in range(2)]
+    with make_writers(connections=4, keys=50, rate=200):
+        wait_for(lambda: len(owners(database)) == 4, 30, "an owner of each shard")
+        held = owned_shards(relays)
+        print(f"shards held: {held}")
+        assert sorted(held) == [2, 2]
+        relays[0].kill()
+        wait_for(lambda: set(owners(database).values()) == {relays[1].process.pid}
+                 and len(owners(database)) == 4, 30, "one owner of all shards")
+        relays[0].start().wait_ready()
+        assert relays[1].stop() == 0
+        wait_for(lambda: owned_shards(relays) == [4], 30, "the way back")
+    judge(1, 200)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
+        database, make_relay, make_writers, judge, command, shards):
+    """--drain waits for a shard that somebody else owns, until that one is through."""
+    command("slot", "drop", "--yes", "main")
+    command("slot", "create", "--shards", shards, "main")
+    make_writers(connections=4).run(500)
+    relays = [make_relay(arguments=("run", "--drain"), slot_lease="30s") for _ in range(2)]
+    assert [relay.wait(60) for relay in relays] == [0, 0]
+    relays.append(make_relay())
+    assert judge(0, 0).duplicates == 0

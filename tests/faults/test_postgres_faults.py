@@ -1,0 +1,167 @@
+"""Postgres is restarted, killed, paused; backends end, connections are cut and stalled: the relay
+comes back by itself, and repeats nothing as long as the shard was its own all the while."""
+
+import time
+
+import pytest
+
+from support.process import wait_for
+from support.proxy import Proxy
+
+MAX_IN_FLIGHT = 500
+KEPT = "60s"  # a lease that no fault here outlasts
+BACKENDS = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE application_name LIKE 'outbox-relay main/%%' AND state LIKE %s AND query LIKE %s"""
+LOG, READ = ("%", "%tick(%"), ("active", "%copy (%")
+
+
+def until_it_publishes(relay):
+    before = relay.metric("relay_published_total") or 0
+    relay.wait_for(lambda: (relay.metric("relay_published_total") or 0) > before,
+                   what="more records")
+
+
+def start(make_relay, **settings):
+    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, **settings)
+    return relay.wait_ready()
+
+
+@pytest.mark.parametrize("end", ["fast", "immediate", "kill -9"])
+def test_a_restart_of_postgres_shorter_than_the_lease_repeats_nothing(
+        end, fragile_postgres, make_relay, make_writers, judge, scale):
+    relay = start(make_relay, slot_lease=KEPT)
+    restarts = scale(20, default=3)
+    with make_writers(connections=4, rate=200) as writers:
+        for _ in range(restarts):
+            until_it_publishes(relay)
+            if end == "kill -9":
+                fragile_postgres.kill()
+            else:
+                fragile_postgres.stop(end)
+            relay.wait_for(lambda: relay.get("/readyz?verbose")[0] == 503, what="unreadiness")
+            fragile_postgres.start()
+            relay.wait_ready()
+        until_it_publishes(relay)
+    assert writers.interrupted > 0
+    assert relay.metric("relay_postgres_reconnects_total") >= restarts
+    assert judge(0, 0).duplicates == 0
+
+
+def test_a_restart_of_postgres_longer_than_the_lease_loses_nothing(
+        fragile_postgres, make_relay, make_writers, judge):
+    """The owner stops producing by its own clock, and takes the shard anew."""
+    relay = start(make_relay, slot_lease="500ms")
+    with make_writers(connections=4, rate=200):
+        until_it_publishes(relay)
+        fragile_postgres.stop("immediate")
+        time.sleep(1.5)  # the outage
+        fragile_postgres.start()
+        relay.wait_ready()
+        until_it_publishes(relay)
+    judge(1, MAX_IN_FLIGHT)
+
+
+@pytest.mark.parametrize("lease", ["500ms", KEPT])
+def test_a_postgres_that_stands_still_is_waited_for(
+        lease, fragile_postgres, make_relay, make_writers, judge):
+    relay = start(make_relay, slot_lease=lease)
+    with make_writers(connections=4, rate=200):
+        until_it_publishes(relay)
+        fragile_postgres.pause()
+        time.sleep(1.5)
+        fragile_postgres.resume()
+        until_it_publishes(relay)
+    verdict = judge(1, MAX_IN_FLIGHT)
+    assert lease != KEPT or verdict.duplicates == 0
+
+
+@pytest.mark.parametrize("which", [LOG, READ], ids=["log", "read"])
+def test_terminated_backends_repeat_nothing(
+        which, database, make_relay, make_writers, judge, scale):
+    """The backend of the log, or the one that reads, in the middle of the page of a huge window."""
+    relay = start(make_relay, slot_lease=KEPT, slot_memory="4MiB")
+    state, query = which
+    ended = 0
+    writers = make_writers(connections=2, rate=50)
+    with writers:
+        until_it_publishes(relay)
+        for _ in range(scale(50)):
+            writers.huge_transaction(20_000)
+            wait_for(lambda: database.execute(BACKENDS, (state, query))[0][0], 30,
+                     "a backend to end", interval=0)
+            ended += 1
+    assert judge(0, 0).duplicates == 0
+    print(f"{ended} backends ended")
+    assert relay.metric("relay_postgres_reconnects_total") >= ended
+
+
+@pytest.fixture
+def network(postgres):
+    with Proxy(postgres.port) as proxy:
+        yield proxy
+
+
+def through(network, database):
+    return database.dsn.replace(f":{database.postgres.port}/", f":{network.port}/")
+
+
+@pytest.mark.parametrize("fault", ["cut", "reset", "stall"])
+def test_connections_lost_in_the_middle_of_a_huge_window(
+        fault, network, database, make_relay, make_writers, judge, scale):
+    """The network is slow, so that the fault finds a page half way, its first rows published."""
+    relay = start(make_relay, slot_lease=KEPT, database_url=through(network, database))
+    writers = make_writers(connections=2, rate=50)
+    faults = scale(20, default=3)
+    with writers:
+        until_it_publishes(relay)
+        for _ in range(faults):
+            network.throttle(1_000_000)
+            writers.huge_transaction(20_000)
+            until_it_publishes(relay)
+            before = relay.metric("relay_published_total")
+            relay.wait_for(lambda: relay.metric("relay_published_total") > before + 1000,
+                           what="the first rows")
+            getattr(network, fault)()
+            if fault == "stall":
+                time.sleep(1)
+            network.heal()
+            until_it_publishes(relay)
+    assert judge(0, 0).duplicates == 0
+    lost = relay.metric("relay_postgres_reconnects_total") or 0
+    assert lost >= (faults if fault != "stall" else 0)
+
+
+def test_a_network_that_is_silent_for_longer_than_the_lease(
+        network, database, make_relay, make_writers, judge, scale):
+    """Two relays behind two networks: the one that is cut off stops, the other goes on."""
+    relay = start(make_relay, slot_lease="1s", database_url=through(network, database))
+    other = start(make_relay, slot_lease="1s")
+    cuts = scale(10, default=2)
+    with make_writers(connections=4, rate=200):
+        until_it_publishes(relay)
+        for _ in range(cuts):
+            network.stall()
+            other.wait_for(lambda: other.metric("relay_owner"), what="the take-over")
+            until_it_publishes(other)
+            network.heal()
+            relay.wait_for(lambda: relay.metric("relay_owner") == 0, what="the fence")
+            other.stop()
+            until_it_publishes(relay)
+            other.start().wait_ready()
+    judge(2 * cuts, MAX_IN_FLIGHT)
+
+
+def test_a_postgres_that_refuses_connections_is_asked_again(
+        network, database, make_relay, make_writers, judge):
+    relay = start(make_relay, slot_lease=KEPT, database_url=through(network, database))
+    with make_writers(connections=4, rate=200):
+        until_it_publishes(relay)
+        network.refuse()
+        relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")
+        assert "Postgres is away" in relay.get("/readyz?verbose")[1]
+        assert relay.get("/livez")[0] == 200
+        network.heal()
+        relay.wait_ready()
+        until_it_publishes(relay)
+    assert judge(0, 0).duplicates == 0
