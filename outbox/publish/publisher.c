@@ -356,6 +356,16 @@ static void log_refusal(struct publisher *publisher, const struct stream_status 
 				     "it; mend the topic or the row, then restart")});
 }
 
+/* Rows also wait while Kafka has not said whether their topic is there. */
+static const char *missing_topic(struct publisher *publisher, const char *waited_for)
+{
+	if (!waited_for)
+		return NULL;
+	struct catalog_topic topic =
+	    catalog_look(publisher->options.catalog, waited_for, TOPICS_MAX_AGE_MS);
+	return topic.state == TOPIC_MISSING ? waited_for : NULL;
+}
+
 static void log_missing(struct publisher *publisher, const char *topic)
 {
 	if (text_equal(topic ? topic : "", publisher->missing_logged))
@@ -447,6 +457,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	if (now < publisher->status_at && end == PUBLISHER_RUNNING)
 		return end;
 	publisher->status_at = now + STATUS_MS;
+	status.missing_topic = missing_topic(publisher, status.missing_topic);
 	log_refusal(publisher, &status);
 	log_missing(publisher, status.missing_topic);
 	note_links(publisher);

@@ -149,7 +149,7 @@ static const struct command_option options[] = {
     {"payload", "BYTES", "Only drains of this size, instead of 300 and 4096.", 250, 900000},
     {"rate", "N", "Only this rate of messages a second, instead of 1000, 5000 and 20000.", 10,
 	1000000},
-    {"seconds", "N", "The length of a run of latency, steady and writer; 10 unless given.", 2,
+    {"seconds", "N", "The length of a run of latency, half of one of steady; 10 unless given.", 2,
 	3600},
     {"idle-seconds", "N", "The length of the idle stretch; 60 unless given.", 1, 3600},
     {"published", "N", "Published rows in front of the drain of `table`; 5000000 unless given.", 1,

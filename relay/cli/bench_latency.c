@@ -25,6 +25,7 @@ struct timing {
 	int64_t numbers;
 	struct producer *producer; /* direct only; NULL otherwise */
 	struct producer_topic *topic;
+	int64_t in_flight;
 	int64_t unsent; /* the queue was full: counted, and fatal */
 };
 
@@ -53,8 +54,10 @@ static void produce(struct timing *timing, int64_t number)
 	    .payload_length = payload.length,
 	    .opaque = payload.data};
 
-	if (producer_send(timing->producer, &record, &err))
+	if (producer_send(timing->producer, &record, &err)) {
+		timing->in_flight++;
 		return;
+	}
 	timing->unsent++;
 	free(payload.data);
 }
@@ -72,6 +75,7 @@ static bool take_reports(void *context, struct err *err)
 				timing->unsent++;
 			free(reports[i].opaque);
 		}
+		timing->in_flight -= count;
 	} while (count == REPORTS);
 	return timing->unsent == 0 ||
 	       err_set(err, ERR_FATAL, "the direct application's producer lost records");
@@ -188,6 +192,19 @@ static bool open_producer(struct timing *timing, struct err *err)
 	return timing->topic != NULL;
 }
 
+/* A consumer may have a record before its producer knows that it was written. */
+static void close_producer(struct timing *timing)
+{
+	struct err err;
+
+	for (int64_t end = clock_ms() + LAST_MS; timing->in_flight > 0 && clock_ms() < end;) {
+		if (!take_reports(timing, &err))
+			break;
+		usleep(1000);
+	}
+	producer_destroy(timing->producer, 1000);
+}
+
 static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
     struct latency *ret_latency, struct err *err)
 {
@@ -203,7 +220,7 @@ static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
 	       (direct ? open_producer(&timing, err)
 		       : bench_child_start(bench, &child, arguments, err)) &&
 	       write_and_wait(&timing, rate, rows, ret_latency, err);
-	producer_destroy(timing.producer, 1000);
+	close_producer(&timing);
 	bench_child_stop(&child);
 	bench_watch_stop(timing.watch);
 	free(timing.committed_us);

@@ -40,7 +40,7 @@ static void add_item(struct text *out, uint64_t *state)
 
 void bench_payload(struct text *out, int64_t number, int64_t bytes)
 {
-	enum { TAIL = 45, ITEM = 66 };
+	enum { TAIL = 62, ITEM = 66 };
 	uint64_t state = (uint64_t)(number + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	const char *first = PICK(&state, first_names), *last = PICK(&state, last_names);
 	size_t begin = out->length;
@@ -57,7 +57,8 @@ void bench_payload(struct text *out, int64_t number, int64_t bytes)
 		text_add(out, ",");
 	} while ((int64_t)(out->length - begin) + TAIL + ITEM / 2 < bytes);
 	out->length--; /* the last comma */
-	text_addf(out, "],\"total\":%u.%02u,\"at\":\"2026-%02u-%02uT%02u:%02u:%02uZ\"}",
+	text_addf(out,
+	    "],\"currency\":\"EUR\",\"total\":%u.%02u,\"at\":\"2026-%02u-%02uT%02u:%02u:%02uZ\"}",
 	    10 + below(&state, 2000), below(&state, 100), 1 + below(&state, 12),
 	    1 + below(&state, 28), below(&state, 24), below(&state, 60), below(&state, 60));
 }

@@ -488,8 +488,13 @@ declare
 	outcome text;
 begin
 	for day in 0 .. 3 loop
-		outcome := outbox.partition_make(today + day * interval '24 hours',
-			today + (day + 1) * interval '24 hours');
+		-- Autovacuum may hold a catalog for longer than the function waits.
+		for attempt in 1 .. 100 loop
+			outcome := outbox.partition_make(today + day * interval '24 hours',
+				today + (day + 1) * interval '24 hours');
+			exit when outcome <> 'busy';
+			perform pg_sleep(0.1);
+		end loop;
 		if outcome <> 'made' then
 			raise exception 'partition of day %: %', day, outcome;
 		end if;

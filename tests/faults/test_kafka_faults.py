@@ -31,11 +31,11 @@ def outage(full):
 def test_a_broker_that_is_away_is_waited_for(
         end, fragile_kafka, make_relay, make_writers, judge, outage, scale):
     relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT).wait_ready()
-    writers = make_writers(connections=4, rate=200)
+    writers = make_writers(connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
         getattr(fragile_kafka, end)(1)
-        writers.huge_transaction(scale(1_000_000))
+        writers.huge_transaction(scale(500_000))
         relay.wait_for(lambda: relay.get("/readyz?verbose")[0] == 503, what="unreadiness")
         assert "Kafka is away" in relay.get("/readyz?verbose")[1]
         assert relay.get("/livez")[0] == 200
@@ -53,7 +53,7 @@ def test_a_broker_that_stands_still_is_waited_for(
         stall_after, anew, fragile_kafka, make_relay, make_writers, judge, outage, scale):
     """Connections stay and nothing answers; the watchdog makes a new producer if it is set so."""
     relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, slot_stall_after=stall_after).wait_ready()
-    writers = make_writers(connections=4, rate=200)
+    writers = make_writers(connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
         fragile_kafka.pause()
@@ -77,7 +77,7 @@ def test_a_killed_leader_and_a_rolled_cluster_lose_nothing(
         kafka3, make_relay, make_writers, judge, scale):
     topic = kafka3.create_topic("leaders")
     relay = make_relay(bootstrap=kafka3.bootstrap, slot_max_in_flight=MAX_IN_FLIGHT).wait_ready()
-    writers = make_writers(topics=[topic], connections=4, rate=200)
+    writers = make_writers(topics=[topic], connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
         for _ in range(scale(5, default=1)):
@@ -96,17 +96,19 @@ def test_a_killed_leader_and_a_rolled_cluster_lose_nothing(
     assert peak_memory(relay) < MEMORY
 
 
-def test_too_few_replicas_in_sync_are_waited_for(kafka3, make_relay, make_writers, judge):
-    """With two of three nodes gone acks=all is not to be had: nothing is acknowledged, all arrives."""
+def test_too_few_replicas_in_sync_are_waited_for(
+        kafka3, make_relay, make_writers, judge, outage):
+    """With two of three nodes gone acks=all is not to be had, nor a leader for most partitions."""
     topic = kafka3.create_topic("replicas")
     relay = make_relay(bootstrap=kafka3.bootstrap, slot_max_in_flight=MAX_IN_FLIGHT).wait_ready()
-    writers = make_writers(topics=[topic], connections=4, rate=200)
+    writers = make_writers(topics=[topic], connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
         for node in (1, 2):
             kafka3.kill(node)
         writers.huge_transaction(20_000)
-        relay.wait_for(lambda: relay.metric("relay_in_flight") == MAX_IN_FLIGHT, what="a full queue")
+        relay.wait_for(lambda: relay.metric("relay_in_flight") > 0, what="what waits")
+        outage()
         for node in (1, 2):
             kafka3.start_node(node)
         until_it_publishes(relay)

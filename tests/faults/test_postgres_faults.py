@@ -165,3 +165,21 @@ def test_a_postgres_that_refuses_connections_is_asked_again(
         relay.wait_ready()
         until_it_publishes(relay)
     assert judge(0, 0).duplicates == 0
+
+
+def test_an_owner_whose_lease_runs_out_gives_up_its_queue(
+        fragile_postgres, fragile_kafka, make_relay, make_writers, judge):
+    """Kafka stands still with the queue full, and no row can be written that keeps the shard."""
+    relay = start(make_relay, slot_lease="1s")
+    writers = make_writers(connections=4)
+    writers.run(200)
+    until_it_publishes(relay)
+    fragile_kafka.pause()
+    writers.run(400)
+    relay.wait_for(lambda: relay.metric("relay_in_flight") == MAX_IN_FLIGHT, what="a full queue")
+    fragile_postgres.stop("immediate")
+    relay.wait_event("producer_recreated")
+    fragile_postgres.start()
+    fragile_kafka.resume()
+    until_it_publishes(relay)
+    judge(1, MAX_IN_FLIGHT)

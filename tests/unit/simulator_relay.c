@@ -85,6 +85,9 @@ void relay_kill(struct world *world, struct process *process)
 		return;
 	world_trace(world, "owner %d is killed", process->owner);
 	world->result.kills++;
+	/* a stop that gave up waiting may have released the shard with records in flight */
+	if (process->stopping && stream_status(process->stream, world->now / MS).in_flight)
+		world->result.disturbances++;
 	process_ends(world, process);
 }
 
