@@ -20,6 +20,7 @@
  */
 struct producer_topic {
 	rd_kafka_topic_t *handle;
+	int32_t partitions; /* known to librdkafka at least; 0: never asked */
 	UT_hash_handle hh;
 	char name[];
 };
@@ -156,6 +157,23 @@ struct producer_topic *producer_topic(struct producer *producer, const char *nam
 	}
 	HASH_ADD_STR(producer->topics, name, topic);
 	return topic;
+}
+
+bool producer_knows(
+    struct producer *producer, struct producer_topic *topic, int32_t partitions, int wait_ms)
+{
+	const rd_kafka_metadata_t *answer = NULL;
+
+	if (topic->partitions >= partitions)
+		return true;
+	/* What it learns it keeps: the answer updates librdkafka's own picture of the topic. */
+	if (rd_kafka_metadata(producer->handle, 0, topic->handle, &answer, wait_ms) !=
+	    RD_KAFKA_RESP_ERR_NO_ERROR)
+		return false;
+	if (answer->topic_cnt == 1)
+		topic->partitions = answer->topics[0].partition_cnt;
+	rd_kafka_metadata_destroy(answer);
+	return topic->partitions >= partitions;
 }
 
 static rd_kafka_headers_t *headers_of(const struct producer_record *record)

@@ -79,6 +79,12 @@ int producer_fd(const struct producer *producer);
 
 /* NULL + err when the name is not one Kafka allows. The same name gives the same handle. */
 struct producer_topic *producer_topic(struct producer *producer, const char *name, struct err *err);
+/*
+ * Can records be handed over for so many partitions? For one that librdkafka has not heard of yet
+ * producer_send fails. Asks the broker when it is not known, and waits wait_ms for it at most.
+ */
+bool producer_knows(
+    struct producer *producer, struct producer_topic *topic, int32_t partitions, int wait_ms);
 
 /*
  * ERR_RETRY: the queue is full, librdkafka does not know the partition now, or the producer is

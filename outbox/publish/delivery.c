@@ -14,6 +14,7 @@ enum {
 	RECORDS_A_TURN = 1024,
 	LAST_REPORTS_MS = 50, /* a broken producer still tells what became of its records */
 	PRODUCER_END_MS = 1000,
+	METADATA_MS = 200,
 };
 
 struct headers {
@@ -257,8 +258,10 @@ static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
 	const char *reason = reason_to_give_up(delivery, now, &why);
 	struct stream_status status = stream_status(delivery->stream, now);
 	bool owns = status.state == STREAM_OWNER || status.state == STREAM_UNSURE;
-	if (!reason)
+	if (!reason) {
+		delivery->abandon_at = 0;
 		return false;
+	}
 	/* what waits in its queue must not go out beside another owner's records */
 	if (!owns || status.lease_over || (delivery->abandon_at && now >= delivery->abandon_at))
 		abandon_producer(delivery, reason, now);
@@ -289,6 +292,15 @@ bool delivery_step(struct delivery *delivery, int64_t now)
 	if (give_up_if_wanted(delivery, now))
 		return more;
 	return send_records(delivery, now) || more;
+}
+
+bool delivery_knows(struct delivery *delivery, const char *name, int32_t partitions)
+{
+	struct err err;
+	if (!delivery->producer)
+		return true; /* the next one asks anew */
+	struct producer_topic *topic = producer_topic(delivery->producer, name, &err);
+	return topic && producer_knows(delivery->producer, topic, partitions, METADATA_MS);
 }
 
 int delivery_fd(const struct delivery *delivery)

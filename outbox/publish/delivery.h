@@ -18,6 +18,8 @@ void delivery_destroy(struct delivery *delivery);
 
 /* One turn. True: there may be more to do at once. */
 bool delivery_step(struct delivery *delivery, int64_t now);
+/* May records go to this many partitions? Asks the broker, for a moment, when it is not known. */
+bool delivery_knows(struct delivery *delivery, const char *topic, int32_t partitions);
 /* Readable when there are reports; -1: no producer now. */
 int delivery_fd(const struct delivery *delivery);
 /* When to call again if nothing happens. */

@@ -10,7 +10,8 @@
  * Careful lanes. Nothing of a key may pass a refused record. The producer is gapless, so that the
  * followers of a refused batch fail with it; but a broker accepts any first sequence number from a
  * producer it does not know, so on a fresh producer followers of a refused first batch could be
- * written. Hence the first record of each lane goes alone until it is acknowledged. And a refused
+ * written. Hence the first record of each lane goes alone until it is acknowledged, and again after
+ * a long silence, when the broker may have forgotten the producer. And a refused
  * batch is not a refused record: every record of it is a suspect, and suspects go alone. Only what
  * is refused alone is at fault.
  *
@@ -31,6 +32,9 @@
 /* What librdkafka and we need for a record beside its bytes: message struct, headers, queue links.
  */
 enum { RECORD_OVERHEAD = 640 };
+
+/* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
+enum { REMEMBERED_MS = 3600 * 1000 };
 
 enum record_state { PENDING, HELD, SENT, ACKED, REFUSED, BLOCKED };
 
@@ -53,6 +57,7 @@ struct lane {
 	int32_t partition;
 	int32_t under_way;
 	bool fresh;             /* this producer has no acknowledgement on it yet */
+	int64_t acked_at;       /* the last one, unless fresh */
 	bool solo;              /* a record is alone on it */
 	bool listed;            /* is in flow.ready */
 	uint64_t careful_until; /* records up to here go alone */
@@ -392,11 +397,13 @@ void flow_topic(struct flow *flow, const char *name, int32_t partitions)
 	topic_settle(flow, topic);
 }
 
-const char *flow_topic_name(const struct flow *flow, int index, bool *ret_ready)
+const char *flow_topic_name(
+    const struct flow *flow, int index, bool *ret_ready, int32_t *ret_partitions)
 {
 	if (index >= flow->topic_count)
 		return NULL;
 	*ret_ready = flow->topic_list[index]->state == TOPIC_READY;
+	*ret_partitions = flow->topic_list[index]->count;
 	return flow->topic_list[index]->name;
 }
 
@@ -596,10 +603,12 @@ static bool is_open(const struct lane *lane, uint64_t sequence)
 	return !lane->solo && (!is_careful(lane, sequence) || lane->under_way == 0);
 }
 
-static void put_on_lane(
-    struct flow *flow, struct lane *lane, uint64_t sequence, struct stream_record *ret_record)
+static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint64_t sequence,
+    struct stream_record *ret_record)
 {
 	struct record *record = record_at(flow, sequence);
+	if (lane->under_way == 0 && now - lane->acked_at > REMEMBERED_MS)
+		lane->fresh = true;
 	record->state = SENT;
 	lane->solo = is_careful(lane, sequence);
 	lane->under_way++;
@@ -617,7 +626,8 @@ static void put_on_lane(
 }
 
 /* From the lanes whose held records may go now. */
-static bool send_held(struct flow *flow, uint64_t end, struct stream_record *ret_record)
+static bool send_held(
+    struct flow *flow, int64_t now, uint64_t end, struct stream_record *ret_record)
 {
 	while (flow->ready_first) {
 		struct lane *lane = flow->ready_first;
@@ -628,7 +638,7 @@ static bool send_held(struct flow *flow, uint64_t end, struct stream_record *ret
 				record_at(flow, sequence)->state = BLOCKED;
 				continue;
 			}
-			put_on_lane(flow, lane, sequence, ret_record);
+			put_on_lane(flow, now, lane, sequence, ret_record);
 			return true;
 		}
 		flow->ready_first = lane->next_ready;
@@ -638,7 +648,8 @@ static bool send_held(struct flow *flow, uint64_t end, struct stream_record *ret
 }
 
 /* The next record in order: true when it goes out now. */
-static bool consider(struct flow *flow, uint64_t sequence, struct stream_record *ret_record)
+static bool consider(
+    struct flow *flow, int64_t now, uint64_t sequence, struct stream_record *ret_record)
 {
 	struct record *record = record_at(flow, sequence);
 	if (record->state != PENDING)
@@ -660,19 +671,19 @@ static bool consider(struct flow *flow, uint64_t sequence, struct stream_record 
 		queue_push(flow, &lane->held, sequence);
 		return false;
 	}
-	put_on_lane(flow, lane, sequence, ret_record);
+	put_on_lane(flow, now, lane, sequence, ret_record);
 	return true;
 }
 
-bool flow_send(struct flow *flow, bool gaps_only, struct stream_record *ret_record)
+bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_record *ret_record)
 {
 	uint64_t end = gaps_only ? flow->highest_sent : flow->end;
 	if (flow->changing || flow_has_changed_topics(flow))
 		return false;
-	if (send_held(flow, end, ret_record))
+	if (send_held(flow, now, end, ret_record))
 		return true;
 	while (flow->next < end && !flow_is_full(flow))
-		if (consider(flow, flow->next++, ret_record))
+		if (consider(flow, now, flow->next++, ret_record))
 			return true;
 	return false;
 }
@@ -688,16 +699,18 @@ bool flow_has_gap(const struct flow *flow)
 	return false;
 }
 
-static void acknowledge(struct flow *flow, struct record *record, struct lane *lane, int64_t offset)
+static void acknowledge(
+    struct flow *flow, int64_t now, struct record *record, struct lane *lane, int64_t offset)
 {
 	record->state = ACKED;
 	lane->fresh = false;
+	lane->acked_at = now;
 	if (offset > lane->offset)
 		lane->offset = offset;
 	release(flow, record);
 }
 
-bool flow_report(struct flow *flow, uint64_t sequence, enum stream_delivery delivery,
+bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_delivery delivery,
     int64_t offset, const char *error, bool *ret_wants_producer)
 {
 	*ret_wants_producer = false;
@@ -713,7 +726,7 @@ bool flow_report(struct flow *flow, uint64_t sequence, enum stream_delivery deli
 		return true;
 	}
 	if (delivery == STREAM_WRITTEN)
-		acknowledge(flow, record, lane, offset);
+		acknowledge(flow, now, record, lane, offset);
 	else
 		blame(flow, sequence, error);
 	*ret_wants_producer = delivery == STREAM_REFUSED;

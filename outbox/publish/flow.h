@@ -38,7 +38,8 @@ void flow_destination_offset(
     struct flow *flow, const char *topic, int32_t partition, int64_t offset);
 /* From the broker; 0: missing. */
 void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
-const char *flow_topic_name(const struct flow *flow, int index, bool *ret_ready);
+const char *flow_topic_name(
+    const struct flow *flow, int index, bool *ret_ready, int32_t *ret_partitions);
 const char *flow_missing_topic(const struct flow *flow);
 bool flow_has_new_topics(const struct flow *flow);     /* their counts must be logged first */
 bool flow_has_changed_topics(const struct flow *flow); /* another count: a new epoch, once idle */
@@ -51,10 +52,10 @@ void flow_logged(struct flow *flow, bool written);
 
 /* --- sending -------------------------------------------------------------------------------- */
 /* gaps_only: for good only what is in front of a record that was sent. */
-bool flow_send(struct flow *flow, bool gaps_only, struct stream_record *ret_record);
+bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_record *ret_record);
 bool flow_has_gap(const struct flow *flow); /* and flow_send will close it */
 /* True: the record was known. Sets *ret_wants_producer when only a new producer helps. */
-bool flow_report(struct flow *flow, uint64_t sequence, enum stream_delivery delivery,
+bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_delivery delivery,
     int64_t offset, const char *error, bool *ret_wants_producer);
 void flow_producer_lost(struct flow *flow);
 

@@ -32,6 +32,14 @@ void link_drop(struct link *link, int64_t now, const struct err *err)
 	link->lost_count++;
 }
 
+void link_failed(struct link *link, int64_t now, const struct err *err)
+{
+	/* read_only_sql_transaction; the log row is not there (window_guard) */
+	if (link->pg && (text_equal(pg_sqlstate(link->pg), "25006") ||
+			    text_equal(pg_sqlstate(link->pg), "OR001")))
+		link_drop(link, now, err);
+}
+
 static void begin(struct link *link, int64_t now)
 {
 	struct err err;

@@ -29,4 +29,9 @@ enum link_event {
 enum link_event link_step(struct link *link, int64_t now);
 /* Gives up the connection (an answer that cannot be used); err may be NULL. */
 void link_drop(struct link *link, int64_t now, const struct err *err);
+/*
+ * A statement failed. Gives up the connection when it leads to the wrong server, a standby or one
+ * with another history: the next one may find the right one of several hosts.
+ */
+void link_failed(struct link *link, int64_t now, const struct err *err);
 int64_t link_wait(const struct link *link);

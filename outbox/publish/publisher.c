@@ -46,6 +46,7 @@ struct publisher {
 	struct publish_metrics metrics;
 	struct link log, read;
 	enum stream_call log_call; /* under way on the log connection */
+	int64_t log_call_by;       /* without an answer by then the connection is given up */
 	bool reading, copying;     /* under way on the read connection: bounds, or a page */
 	bool first_row,
 	    cutting; /* of the page; cutting: cancelled, its further rows do not count */
@@ -105,6 +106,7 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 		return;
 	struct stream_tick call = stream_log_call(publisher->stream, now);
 	publisher->log_call = call.call;
+	publisher->log_call_by = now + publisher->options.slot->lease_ms;
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
 		spread_end(publisher->options.spread, now, false);
 	if (call.call == STREAM_NONE)
@@ -122,12 +124,16 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 
 static void log_call_failed(struct publisher *publisher, int64_t now, const struct err *err)
 {
+	if (err)
+		link_failed(&publisher->log, now, err);
 	bool lost = !publisher->log.pg || pg_state(publisher->log.pg) == PG_LOST;
 	enum stream_call call = publisher->log_call;
 	publisher->log_call = STREAM_NONE;
-	if (err)
+	bool fenced =
+	    err && err->kind == ERR_FENCED; /* nothing is wrong: another owner was first */
+	if (err && !fenced)
 		log_problem(publisher, "log_call_failed", err);
-	if (err && err->kind == ERR_FENCED && call == STREAM_TICK)
+	if (fenced && call == STREAM_TICK)
 		stream_ticked(publisher->stream, now, STREAM_FENCED);
 	else
 		stream_log_failed(publisher->stream, now, lost);
@@ -160,8 +166,21 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 		publish_metrics_read(&publisher->metrics, sequence, newest->created_us);
 }
 
+/* By then another owner may have the shard: what became of the call is looked up. */
+static void check_deadline(struct publisher *publisher, int64_t now)
+{
+	struct err err;
+	if (publisher->log_call == STREAM_NONE || now < publisher->log_call_by ||
+	    !publisher->log.pg)
+		return;
+	err_set(&err, ERR_RETRY, "%s: no answer within a lease", pg_place(publisher->log.pg));
+	link_drop(&publisher->log, now, &err);
+	log_call_failed(publisher, now, &err);
+}
+
 static void step_log(struct publisher *publisher, int64_t now)
 {
+	check_deadline(publisher, now);
 	enum link_event event = link_step(&publisher->log, now);
 	if (event == LINK_LOST && publisher->log_call != STREAM_NONE)
 		log_call_failed(publisher, now, NULL);
@@ -184,13 +203,15 @@ static void step_log(struct publisher *publisher, int64_t now)
 
 /* --- the read connection ------------------------------------------------------------------- */
 
-static void read_failed(struct publisher *publisher, const struct err *err)
+static void read_failed(struct publisher *publisher, int64_t now, const struct err *err)
 {
 	publisher->reading = publisher->copying = false;
 	statements_forget_bounds(publisher->statements);
-	stream_read_failed(publisher->stream);
-	if (err)
-		log_problem(publisher, "page_failed", err);
+	stream_read_failed(publisher->stream, now);
+	if (!err)
+		return;
+	log_problem(publisher, "page_failed", err);
+	link_failed(&publisher->read, now, err);
 }
 
 static void send_page(struct publisher *publisher, int64_t now)
@@ -201,7 +222,7 @@ static void send_page(struct publisher *publisher, int64_t now)
 		return;
 	if (!statements_send_page(publisher->statements, publisher->read.pg, &publisher->page,
 		&publisher->copying, &err)) {
-		read_failed(publisher, &err);
+		read_failed(publisher, now, &err);
 		link_drop(&publisher->read, now, &err);
 		return;
 	}
@@ -211,14 +232,14 @@ static void send_page(struct publisher *publisher, int64_t now)
 	publisher->page_rows = publisher->page_bytes = 0;
 }
 
-static void take_bounds(struct publisher *publisher)
+static void take_bounds(struct publisher *publisher, int64_t now)
 {
 	struct err err;
 	bool done;
 	OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
 	if (!pg_receive(publisher->read.pg, &done, &result, &err) ||
 	    (done && !statements_bounds(publisher->statements, result, &err)))
-		read_failed(publisher, &err);
+		read_failed(publisher, now, &err);
 	else if (done)
 		publisher->reading = false;
 }
@@ -275,7 +296,7 @@ static bool take_rows(struct publisher *publisher, int64_t now)
 			if (publisher->cutting && err.kind == ERR_RETRY)
 				page_over(publisher, now);
 			else
-				read_failed(publisher, &err);
+				read_failed(publisher, now, &err);
 			return false;
 		}
 		if (what == PG_COPY_WAIT)
@@ -285,7 +306,7 @@ static bool take_rows(struct publisher *publisher, int64_t now)
 			return true;
 		}
 		if (!take_row(publisher, row, length, &err)) {
-			read_failed(publisher, &err);
+			read_failed(publisher, now, &err);
 			link_drop(&publisher->read, now, &err);
 			return false;
 		}
@@ -300,11 +321,11 @@ static bool step_read(struct publisher *publisher, int64_t now)
 		return false;
 	enum link_event event = link_step(&publisher->read, now);
 	if (event == LINK_LOST && publisher->reading)
-		read_failed(publisher, NULL);
+		read_failed(publisher, now, NULL);
 	if (event == LINK_ANSWER && publisher->copying)
 		more = take_rows(publisher, now);
 	else if (event == LINK_ANSWER)
-		take_bounds(publisher);
+		take_bounds(publisher, now);
 	bool idle = publisher->read.pg && pg_state(publisher->read.pg) == PG_IDLE;
 	if (idle && !publisher->reading)
 		send_page(publisher, now);
@@ -321,25 +342,35 @@ static bool is_safe(struct publisher *publisher, const char *topic)
 	       topic_checks_allow(options->topic_checks, topic, options->slot->safety);
 }
 
+/* A producer refuses records for a partition that it has not heard of yet. */
+static bool is_known(
+    struct publisher *publisher, const char *topic, int32_t logged, int32_t partitions)
+{
+	return logged == 0 || partitions <= logged ||
+	       delivery_knows(publisher->delivery, topic, partitions);
+}
+
 static void ask_topics(struct publisher *publisher, int64_t now)
 {
 	const char *name;
 	bool ready;
+	int32_t logged;
 	uint64_t count;
 	bool told = read(publisher->catalog_fd, &count, sizeof count) > 0;
 	bool unready = false;
-	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++)
+	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++)
 		unready |= !ready;
 	if (!told && now - publisher->topics_asked_at < (unready ? UNREADY_ASK_MS : TOPICS_ASK_MS))
 		return;
 	publisher->topics_asked_at = now;
-	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready)); i++) {
+	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++) {
 		struct catalog_topic topic =
 		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
-		if (topic.state == TOPIC_MISSING ||
-		    (topic.state == TOPIC_THERE && is_safe(publisher, name)))
-			stream_topic(publisher->stream, name,
-			    topic.state == TOPIC_THERE ? topic.partitions : 0);
+		if (topic.state == TOPIC_MISSING)
+			stream_topic(publisher->stream, name, 0);
+		else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
+			 is_known(publisher, name, logged, topic.partitions))
+			stream_topic(publisher->stream, name, topic.partitions);
 	}
 }
 
@@ -421,6 +452,8 @@ static void write_status(struct publisher *publisher, const struct stream_status
 	out->in_flight = status->in_flight;
 	out->published = status->published;
 	out->oldest_age_s = oldest ? (double)(clock_wall_us() - oldest) / 1e6 : 0;
+	out->lease_over = status->lease_over;
+	out->full = status->full;
 	out->refused = status->refused;
 	out->refused_id = status->refused_id;
 	text_copy(out->refused_topic, sizeof out->refused_topic, status->refused_topic);
@@ -488,12 +521,27 @@ static void check_stop(struct publisher *publisher, int64_t now)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
+static int64_t stream_clock(struct publisher *publisher, int64_t now)
+{
+	const struct link *log = &publisher->log;
+	if (publisher->log_call != STREAM_NONE || !log->pg || pg_state(log->pg) != PG_IDLE) {
+		int64_t wait = stream_wait_offline(publisher->stream, now);
+		bool asked = publisher->log_call != STREAM_NONE;
+		return asked && publisher->log_call_by < wait ? publisher->log_call_by : wait;
+	}
+	int64_t wait = stream_wait(publisher->stream, now);
+	if (stream_status(publisher->stream, now).state != STREAM_STANDBY)
+		return wait;
+	int64_t may_take = spread_wait(publisher->options.spread, now);
+	return wait < may_take ? may_take : wait;
+}
+
 static void wait_for_events(struct publisher *publisher, int64_t now)
 {
 	struct pollfd fds[5];
 	int count = 0;
 	int64_t wait = now + LONGEST_WAIT_MS;
-	const int64_t clocks[] = {stream_wait(publisher->stream, now), link_wait(&publisher->log),
+	const int64_t clocks[] = {stream_clock(publisher, now), link_wait(&publisher->log),
 	    publisher->owned ? link_wait(&publisher->read) : INT64_MAX,
 	    delivery_wait(publisher->delivery)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
@@ -535,6 +583,8 @@ static void *run(void *context)
 	pthread_mutex_lock(&publisher->mutex);
 	publisher->status.end = end;
 	pthread_mutex_unlock(&publisher->mutex);
+	if (publisher->log_call == STREAM_TAKE)
+		end_take(publisher, clock_ms());
 	if (publisher->owned)
 		spread_lost(publisher->options.spread);
 	uint64_t one = 1;

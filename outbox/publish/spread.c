@@ -5,7 +5,7 @@
 
 #include "text.h"
 
-enum { WAIT_PER_SHARD_MS = 500 };
+enum { WAIT_PER_SHARD_MS = 500, TAKING_MS = 5 };
 
 struct spread {
 	pthread_mutex_t mutex;
@@ -45,6 +45,14 @@ bool spread_begin(struct spread *spread, int64_t now)
 		spread->taking = true;
 	pthread_mutex_unlock(&spread->mutex);
 	return may;
+}
+
+int64_t spread_wait(struct spread *spread, int64_t now)
+{
+	pthread_mutex_lock(&spread->mutex);
+	int64_t at = spread->taking ? now + TAKING_MS : spread->next_take;
+	pthread_mutex_unlock(&spread->mutex);
+	return at;
 }
 
 void spread_end(struct spread *spread, int64_t now, bool taken)

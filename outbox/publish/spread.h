@@ -15,5 +15,7 @@ int spread_held(struct spread *spread); /* shards this process owns now */
 
 /* May a take begin now? If so it must be ended by spread_end. */
 bool spread_begin(struct spread *spread, int64_t now);
+/* When to ask again after spread_begin said no; `now` or less: at once. */
+int64_t spread_wait(struct spread *spread, int64_t now);
 void spread_end(struct spread *spread, int64_t now, bool taken);
 void spread_lost(struct spread *spread);

@@ -236,6 +236,7 @@ static const struct {
     {"fenced", STREAM_FENCED},
     {"dropped", STREAM_DROPPED},
     {"idle", STREAM_IDLE},
+    {"splitting", STREAM_SPLITTING},
     {"noted", STREAM_NOTED},
     {"rows", STREAM_ROWS},
     {"pages", STREAM_PAGES},

@@ -36,7 +36,7 @@ enum {
 	PAGE_ROWS_MIN = 16,
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
-	RETRY_FIRST_MS = 50, /* after a failed log call, doubled up to the next */
+	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
 };
@@ -76,6 +76,8 @@ struct stream {
 	int64_t progress_at; /* since when there is progress to note; 0: none */
 	int64_t next_take, next_poll, poll_interval, rows_at, retry_at;
 	int failures;      /* of log calls in a row */
+	int read_failures; /* of pages in a row */
+	int64_t read_at;   /* the next page not before */
 	int64_t page_cost; /* average of a row, for the size of the next page */
 	int64_t moved_at;  /* last acknowledgement, or begin of flow */
 	const char *producer_verdict;
@@ -413,27 +415,31 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	}
 	bool looked = stream->call.tick.may_open;
 	bool found = verdict == STREAM_ROWS || verdict == STREAM_PAGES;
+	bool wrote = found || verdict == STREAM_NOTED;
 	stream->state = STREAM_OWNER;
 	stream->failures = 0;
-	if (verdict == STREAM_IDLE)
-		flow_logged(stream->flow, false);
-	else
+	if (wrote)
 		call_written(stream);
+	else
+		flow_logged(stream->flow, false);
 	stream->call = (struct call){0};
 	if (looked) {
 		schedule_poll(stream, now, found);
-		stream->found_nothing = !found;
+		stream->found_nothing = verdict == STREAM_IDLE;
 	}
 	stream->rows_expected |= verdict == STREAM_ROWS;
 	if (found)
 		push_window(stream, stream->first_tick + stream->window_count + 1, 0);
 }
 
+static int64_t retry_delay(int failures)
+{
+	return failures < 5 ? (int64_t)RETRY_FIRST_MS << failures : RETRY_MAX_MS;
+}
+
 void stream_log_failed(struct stream *stream, int64_t now, bool unknown)
 {
-	int64_t delay =
-	    stream->failures < 5 ? (int64_t)RETRY_FIRST_MS << stream->failures : RETRY_MAX_MS;
-	stream->failures++;
+	int64_t delay = retry_delay(stream->failures++);
 	stream->retry_at = now + delay;
 	if (stream->call.tick.call == STREAM_TICK && unknown) {
 		stream->state = STREAM_UNSURE;
@@ -465,13 +471,18 @@ void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce,
 
 /* --- the read connection ------------------------------------------------------------------ */
 
+static bool wants_page(const struct stream *stream, int64_t now)
+{
+	return stream->state == STREAM_OWNER && !stream->stopping && !flow_refused(stream->flow) &&
+	       has_room(stream) && !lease_is_over(stream, now) && reading_window(stream);
+}
+
 struct stream_page stream_read_call(struct stream *stream, int64_t now)
 {
-	struct window *window = reading_window(stream);
 	struct stream_page page = {0};
-	if (!window || stream->state != STREAM_OWNER || stream->stopping ||
-	    flow_refused(stream->flow) || !has_room(stream) || lease_is_over(stream, now))
+	if (!wants_page(stream, now) || now < stream->read_at)
 		return page;
+	const struct window *window = reading_window(stream);
 	int64_t rows = page_budget(stream) / stream->page_cost;
 	page.wanted = stream->rows_expected = true;
 	page.n = stream->n;
@@ -509,6 +520,7 @@ static void window_complete(struct stream *stream)
 
 void stream_page_end(struct stream *stream, int64_t now, bool last)
 {
+	stream->read_failures = 0;
 	if (stream->rows_expected && last) {
 		window_complete(stream);
 		stream->next_poll = now;
@@ -516,9 +528,10 @@ void stream_page_end(struct stream *stream, int64_t now, bool last)
 	stream->rows_expected = false;
 }
 
-void stream_read_failed(struct stream *stream)
+void stream_read_failed(struct stream *stream, int64_t now)
 {
 	stream->rows_expected = false; /* last_id stands: the next page begins behind what came */
+	stream->read_at = now + retry_delay(stream->read_failures++);
 }
 
 void stream_rows_end(struct stream *stream, int64_t now)
@@ -535,9 +548,10 @@ void stream_topic(struct stream *stream, const char *topic, int32_t partitions)
 	flow_topic(stream->flow, topic, partitions);
 }
 
-const char *stream_topic_name(const struct stream *stream, int index, bool *ret_ready)
+const char *stream_topic_name(
+    const struct stream *stream, int index, bool *ret_ready, int32_t *ret_partitions)
 {
-	return flow_topic_name(stream->flow, index, ret_ready);
+	return flow_topic_name(stream->flow, index, ret_ready, ret_partitions);
 }
 
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
@@ -547,7 +561,7 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	    must_leave_epoch(stream))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
-	if (!flow_send(stream->flow, stream->stopping, ret_record))
+	if (!flow_send(stream->flow, now, stream->stopping, ret_record))
 		return false;
 	if (idle)
 		stream->moved_at = now;
@@ -572,7 +586,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 	int64_t before = flow_bytes(stream->flow);
 	if (stream->forgetting)
 		return;
-	if (!flow_report(stream->flow, sequence, delivery, offset, error, &wants_producer))
+	if (!flow_report(stream->flow, now, sequence, delivery, offset, error, &wants_producer))
 		return;
 	if (wants_producer)
 		stream->producer_verdict = error ? "a record was refused" : "records must go again";
@@ -641,10 +655,12 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 
 int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 {
+	bool reads_later = now < stream->read_at && wants_page(stream, now);
+	int64_t due = reads_later ? stream->read_at : INT64_MAX;
 	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
-		return INT64_MAX;
-	return earlier(
-	    stream->moved_at + stream->settings.stall_after_ms + 1, stream->lease_over_at);
+		return due;
+	due = earlier(due, stream->lease_over_at);
+	return earlier(due, stream->moved_at + stream->settings.stall_after_ms + 1);
 }
 
 int64_t stream_wait(const struct stream *stream, int64_t now)
@@ -678,6 +694,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .records = flow_records(flow),
 	    .bytes = flow_bytes(flow),
 	    .in_flight = flow_in_flight(flow),
+	    .full = flow_is_full(flow),
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
 	    .oldest_created_us = oldest ? oldest->created_us : 0,

@@ -73,6 +73,7 @@ enum stream_verdict {
 	STREAM_FENCED,
 	STREAM_DROPPED, /* the slot is gone or has another number of shards: stop for good */
 	STREAM_IDLE,
+	STREAM_SPLITTING, /* idle, but nothing is looked for before a split is over */
 	STREAM_NOTED,
 	STREAM_ROWS, /* followed by stream_row for each row, then stream_rows_end */
 	STREAM_PAGES,
@@ -102,8 +103,8 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now);
 void stream_row(struct stream *stream, const struct message *message);
 /* The page is over; `last` when the window holds no further row. */
 void stream_page_end(struct stream *stream, int64_t now, bool last);
-/* The read failed: what came of it counts, the rest is asked again. */
-void stream_read_failed(struct stream *stream);
+/* The read failed: what came of it counts, the rest is asked again after a while. */
+void stream_read_failed(struct stream *stream, int64_t now);
 /* All rows of a STREAM_ROWS verdict were given. */
 void stream_rows_end(struct stream *stream, int64_t now);
 
@@ -111,8 +112,12 @@ void stream_rows_end(struct stream *stream, int64_t now);
 
 /* The newest knowledge of a topic; partitions 0: it is missing or not known yet. */
 void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
-/* The i-th topic the stream knows of; NULL beyond the last. `ready`: records may flow to it. */
-const char *stream_topic_name(const struct stream *stream, int index, bool *ret_ready);
+/*
+ * The i-th topic the stream knows of; NULL beyond the last. ready: records may flow to it;
+ * partitions: the count that stands in the log, 0: none yet.
+ */
+const char *stream_topic_name(
+    const struct stream *stream, int index, bool *ret_ready, int32_t *ret_partitions);
 
 struct stream_record {
 	uint64_t sequence; /* names the record in stream_report */
@@ -166,6 +171,7 @@ struct stream_status {
 	int windows;            /* open */
 	int64_t records, bytes; /* in memory, not acknowledged */
 	int64_t in_flight;      /* given to the producer and not covered by a log row */
+	bool full;              /* max_in_flight keeps further records from going out */
 	int64_t published;      /* acknowledged since the stream was made */
 	int64_t published_bytes;
 	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */

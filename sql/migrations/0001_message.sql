@@ -69,6 +69,8 @@ create table outbox.message (
 	partition  int,
 	deliver_at timestamptz,
 	primary key (id, created_at),
+	constraint id_is_positive check (id > 0),
+	constraint created_at_is_finite check (isfinite(created_at)),
 	constraint topic_is_a_kafka_topic_name check (outbox.topic_valid(topic)),
 	constraint headers_are_an_object_or_an_array_of_pairs check (
 		headers is null or outbox.headers_valid(headers)),

@@ -45,6 +45,9 @@ create table outbox.log (
 create function outbox.timeline() returns int
 language plpgsql volatile as $$
 begin
+	if pg_is_in_recovery() then
+		raise exception 'this server is a standby' using errcode = 'read_only_sql_transaction';
+	end if;
 	return ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
 end
 $$;
@@ -125,18 +128,34 @@ begin
 end
 $$;
 
+-- The locks below must come before the snapshots that read.
+create function outbox.require_read_committed() returns void language plpgsql stable as $$
+begin
+	if current_setting('transaction_isolation') <> 'read committed' then
+		raise exception 'windows are read in READ COMMITTED transactions only'
+			using errcode = 'invalid_transaction_state',
+			hint = 'set default_transaction_isolation of the relay''s role to read committed';
+	end if;
+end
+$$;
+
 -- One step of an owner, in one statement and one round trip: looks for a window, and writes the next
 -- log row if there is one or if `must_write` (progress to note, a lease to renew). A small window's
 -- rows come with the answer; the caller must not publish them before the statement has committed.
 --
 -- The first row of the answer is the verdict, without an id:
---   fenced   the row (n, nonce) is not the newest or not here: somebody else owns the shard
---   dropped  the slot is gone or has another number of shards
---   idle     nothing found, nothing written
---   noted    the row n + 1 is written, no window opened
---   rows     n + 1 opened a window, its rows follow in the order of publication
---   pages    n + 1 opened a window too large for one answer: to be read by pages
+--   fenced     the row (n, nonce) is not the newest or not here: somebody else owns the shard
+--   dropped    the slot is gone or has another number of shards
+--   idle       nothing found, nothing written
+--   splitting  the same, but no window may be opened before the split is over
+--   noted      the row n + 1 is written, no window opened
+--   rows       n + 1 opened a window, its rows follow in the order of publication
+--   pages      n + 1 opened a window too large for one answer: to be read by pages
 -- with the snapshot that was looked at.
+--
+-- A window may be empty: one is opened after a look that found nothing of its own among many rows
+-- (of other shards) or took long (rows of transactions in progress are read to be seen as such), so
+-- that the next look begins behind them.
 --
 -- The tick is a snapshot taken before this transaction has an xid, and the transaction writes no
 -- message. Rows are filtered by the tick and not by the newer snapshots of later statements here.
@@ -171,8 +190,10 @@ declare
 	found_rows bigint := 0;
 	found_bytes bigint := 0;
 	opens boolean := false;
+	began timestamptz := clock_timestamp();
 	now_timeline int := outbox.timeline();
 begin
+	perform outbox.require_read_committed();
 	select l.* into previous from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
 	if previous.n is null or previous.timeline <> now_timeline then
@@ -211,7 +232,8 @@ begin
 		end loop;
 		lock table outbox.message in access share mode;
 		select count(*), coalesce(sum(r.bytes), 0) into found_rows, found_bytes from (
-			select octet_length(m.payload) as bytes from outbox.message m
+			select coalesce(octet_length(m.payload), 0) + coalesce(octet_length(m.key), 0)
+				+ coalesce(octet_length(m.headers::text), 0) as bytes from outbox.message m
 			where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
 				and not pg_visible_in_snapshot(m.txid, before)
 				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
@@ -224,9 +246,14 @@ begin
 		end if;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
 		opens := found_rows > 0 or late or slot_row.split_to is not null;
+		if not opens then
+			select count(*) > max_rows or clock_timestamp() - began > interval '10 ms' into opens
+			from (select from outbox.message m where m.txid >= low and m.txid < high
+				limit max_rows + 1) r;
+		end if;
 	end if;
 	if not opens and not must_write then
-		verdict := 'idle';
+		verdict := case when slot_row.split_to is null then 'idle' else 'splitting' end;
 		return next;
 		return;
 	end if;
@@ -275,7 +302,6 @@ $$;
 -- What the pages of an open window need, from the log row that holds it. low_id and high_id enclose
 -- the ids of the main range of xids; stragglers are the xids that were in progress at the tick before
 -- and are visible in this one. Any lower low_id or higher high_id would be right as well.
--- high_id: every id was drawn from the sequence before its row became visible.
 create function outbox.window_bounds(
 	of_slot text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
@@ -293,9 +319,8 @@ begin
 	select coalesce(array_agg(x), '{}')::text into stragglers from pg_snapshot_xip(before) x
 		where pg_visible_in_snapshot(x, upto);
 	-- id + 0 keeps the planner from walking the index on id through everything published
-	select min(m.id + 0) into low_id from outbox.message m
+	select min(m.id + 0), max(m.id + 0) into low_id, high_id from outbox.message m
 		where m.txid >= low_xid and m.txid < pg_snapshot_xmax(upto);
-	select s.last_value into high_id from outbox.message_id_seq s;
 end
 $$;
 
@@ -304,6 +329,7 @@ $$;
 create function outbox.window_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint)
 returns void language plpgsql volatile as $$
 begin
+	perform outbox.require_read_committed();
 	perform outbox.timeline();
 	perform from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;

@@ -34,7 +34,6 @@ grant execute on function
 
 grant select on outbox.message, outbox.message_default, outbox.slot, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
-grant select on sequence outbox.message_id_seq to outbox_relay;
 grant insert on outbox.log to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
 

@@ -2,6 +2,7 @@
 -- parameters. :slot :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
 -- :low_id :high_id; :after id; :rows at most.
 -- The settings keep a table that was never analyzed from being read whole for every page.
+set local statement_timeout = 0;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;

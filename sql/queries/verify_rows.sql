@@ -2,6 +2,7 @@
 -- after a colon are put in as literals, since COPY takes no parameters. :acked :windows :acked_ids of
 -- verify_slot.sql; :count of the slot's shards; :after id; :most rows.
 -- The lock comes before the snapshot, so that rows which upkeep moves are seen once.
+set local statement_timeout = 0;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 lock table outbox.message in access share mode;

@@ -8,6 +8,7 @@ import pytest
 from support.auditor import audit, committed_messages, read_topics
 from support.process import wait_for
 
+PENDING = "SELECT EXISTS (SELECT FROM outbox.message_state WHERE state = 'pending')"
 OWNERS = """
 SELECT slot, shard, split_part(owner, ':', 2)::int FROM outbox.progress
 WHERE lease_until > clock_timestamp()"""
@@ -210,3 +211,17 @@ def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
     assert [relay.wait(60) for relay in relays] == [0, 0]
     relays.append(make_relay())
     assert judge(0, 0).duplicates == 0
+
+
+def test_a_drain_waits_for_the_end_of_a_split(database, topic, make_relay, make_writers, judge):
+    """No window opens before the split is over: that nothing is found then does not mean that
+    nothing is there."""
+    database.execute("SELECT outbox.slot_split_begin('main', 2)")
+    make_writers(connections=2).run(100)
+    relay = make_relay(arguments=("run", "--drain"), slot_lease="1s")
+    relay.wait_for(lambda: (database.execute("SELECT max(n) FROM outbox.log")[0][0] or 0) >= 5,
+                   what="several looks")
+    assert relay.running and database.execute(PENDING) == [(True,)]
+    database.execute("SELECT outbox.slot_split_cancel('main')")
+    assert relay.wait() == 0
+    assert database.execute(PENDING) == [(False,)]

@@ -183,3 +183,38 @@ def test_an_owner_whose_lease_runs_out_gives_up_its_queue(
     fragile_kafka.resume()
     until_it_publishes(relay)
     judge(1, MAX_IN_FLIGHT)
+
+
+def test_a_server_that_cannot_be_written_is_left_and_looked_for_anew(
+        database, make_relay, make_writers, judge):
+    """As a standby that several hosts in the dsn led to. The sessions that are open stay read-only
+    for ever: only new ones find the server writable again."""
+    relay = start(make_relay, slot_lease="1s")
+    writers = make_writers(connections=2)
+    writers.run(100)
+    read_only = f"ALTER DATABASE {database.name} SET default_transaction_read_only = "
+    database.postgres.execute(read_only + "on")
+    database.execute(BACKENDS, ("%", "%"))
+    relay.wait_for(lambda: "25006" in relay.output(), what="a refused insert")
+    relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")
+    database.postgres.execute(read_only + "off")
+    relay.wait_ready()
+    writers.run(100)
+    judge(1, MAX_IN_FLIGHT)
+
+
+def test_a_log_call_without_an_answer_is_given_up_after_a_lease(
+        fragile_postgres, make_relay, make_writers, judge):
+    relay = start(make_relay, slot_lease="1s")
+    with make_writers(connections=2, rate=100):
+        until_it_publishes(relay)
+        fragile_postgres.pause()
+        try:
+            relay.wait_event("postgres_lost")
+            assert relay.get("/readyz")[0] == 503
+        finally:
+            fragile_postgres.resume()
+        relay.wait_ready()
+        until_it_publishes(relay)
+    assert "no answer within a lease" in relay.output()
+    judge(1, MAX_IN_FLIGHT)

@@ -250,3 +250,90 @@ def test_a_page_fails_on_a_server_without_the_log_row(database):
     ticks.nonce += 1
     with pytest.raises(psycopg2.Error, match="is not on this server"):
         list(ticks.pages(10))
+
+
+def fill(database, rows, key="k"):
+    database.execute("INSERT INTO outbox.message (topic, key, payload) SELECT 't', %s, 'x'"
+                     " FROM generate_series(1, %s)", (key.encode(), rows))
+
+
+def key_of_shard(database, shard, shards):
+    return next(key for key in KEYS if database.execute(
+        "SELECT outbox.shard_of(%s, %s)", (key.encode(), shards)) == [(shard,)])
+
+
+@pytest.mark.parametrize("page", [None, 2])
+def test_rows_restored_with_ids_beyond_the_sequence_are_read(database, page):
+    """The table's owner may name ids: whatever the sequence says, they belong to their window."""
+    fill(database, 3)
+    database.execute("INSERT INTO outbox.message (id, topic, payload) OVERRIDING SYSTEM VALUE"
+                     " VALUES (1000000, 't', 'x'), (2000000, 't', 'x')")
+    ids = [row.id for row in Ticks(database.dsn).poll(page)]
+    assert ids == [1, 2, 3, 1_000_000, 2_000_000]
+
+
+def test_a_look_through_many_rows_of_other_shards_is_not_repeated(database):
+    other, own = (key_of_shard(database, shard, 2) for shard in (1, 0))
+    ticks = Ticks(database.dsn, shards=2)
+    fill(database, 900, other)
+    assert ticks.poll() == [] and ticks.verdict == "idle"
+    fill(database, 200, other)
+    assert ticks.poll() == [] and ticks.verdict == "rows"
+    assert ticks.poll() == [] and ticks.verdict == "idle"
+    fill(database, 2, own)
+    assert len(ticks.poll()) == 2
+
+
+def test_rows_of_a_transaction_in_progress_are_looked_through_once(database):
+    ticks = Ticks(database.dsn)
+    with database.connect(autocommit=False) as slow, slow.cursor() as cursor:
+        cursor.execute("INSERT INTO outbox.message (topic, payload) SELECT 't', 'x'"
+                       " FROM generate_series(1, 200000)")
+        database.execute("SELECT pg_current_xact_id()")  # later than the slow one
+        assert ticks.poll() == [] and ticks.verdict == "rows"
+        assert ticks.poll() == [] and ticks.verdict == "idle"
+    assert len(ticks.poll()) == 200_000
+
+
+@pytest.mark.parametrize("column", ["key", "headers", "payload"])
+def test_every_large_column_makes_a_window_one_for_pages(database, column):
+    value = {"key": "repeat('k', 2000)::bytea", "payload": "repeat('p', 2000)::bytea",
+             "headers": "jsonb_build_object('h', repeat('h', 2000))"}[column]
+    database.execute(f"INSERT INTO outbox.message (topic, {column}) SELECT 't', {value}"
+                     " FROM generate_series(1, 100)")
+    ticks = Ticks(database.dsn)
+    ticks.tick(max_bytes=150_000)
+    assert ticks.verdict == "pages"
+    assert len(list(ticks.pages(1000))) == 100
+
+
+def test_a_split_under_way_is_not_taken_for_the_end_of_the_rows(database):
+    ticks = Ticks(database.dsn)
+    fill(database, 1)
+    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
+    assert ticks.poll() == [] and ticks.verdict == "splitting"
+    database.execute("SELECT outbox.slot_split_cancel('ticks')")
+    assert len(ticks.poll()) == 1
+
+
+@pytest.mark.parametrize("call", ["tick", "pages"])
+def test_windows_are_refused_in_other_isolation_levels(database, call):
+    fill(database, 1)
+    ticks = Ticks(database.dsn)
+    if call == "pages":
+        ticks.tick(max_rows=0)
+    ticks.cursor.execute("SET default_transaction_isolation = 'repeatable read'")
+    with pytest.raises(psycopg2.Error, match="READ COMMITTED"):
+        list(ticks.pages(10) if call == "pages" else ticks.tick())
+
+
+def test_a_page_is_not_cut_by_statement_timeout(database):
+    fill(database, 1)
+    ticks = Ticks(database.dsn)
+    ticks.tick(max_rows=0)
+    ticks.cursor.execute("SET statement_timeout = '1h'")
+    settings, _ = ticks.page_script(ticks.bounds(), 0, 1).split("copy (", 1)
+    ticks.cursor.execute("BEGIN")
+    ticks.cursor.execute(settings)
+    ticks.cursor.execute("SHOW statement_timeout")
+    assert ticks.cursor.fetchone() == ("0",)

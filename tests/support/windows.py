@@ -72,9 +72,9 @@ class Ticks:
 
     def ticked(self, verdict):
         """Follows what a tick wrote."""
-        assert verdict in ("idle", "noted", "rows", "pages"), verdict
+        assert verdict in ("idle", "splitting", "noted", "rows", "pages"), verdict
         self.verdict = verdict
-        if verdict != "idle":
+        if verdict not in ("idle", "splitting"):
             self.n += 1
             self.nonce = self.next_nonce
             self.first_tick += self.open_windows

@@ -584,7 +584,8 @@ static void look_for_window(struct world *world, struct request *request)
 		if (now->last_id < request->rows[i]->id)
 			now->last_id = request->rows[i]->id;
 	}
-	request->opens = request->row_count > 0;
+	/* an empty one: as after a look through many rows of others */
+	request->opens = request->row_count > 0 || world_chance(world, 20000);
 	request->pages = request->row_count > request->tick.max_rows ||
 			 bytes > request->tick.max_bytes || is_late(world, request, before);
 	if (request->pages && world->options.reader == READER_BEYOND_LAST_ID)

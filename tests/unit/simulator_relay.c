@@ -355,11 +355,11 @@ static bool step_read(struct world *world, struct process *process)
 	bool busy = session->lost || session->answer;
 	if (session->lost) {
 		session->lost = false;
-		stream_read_failed(process->stream);
+		stream_read_failed(process->stream, now_ms(world));
 	}
 	if (session->answer && session->answer->failed) {
 		session->answer = session->under_way = NULL;
-		stream_read_failed(process->stream);
+		stream_read_failed(process->stream, now_ms(world));
 	}
 	if (session->answer)
 		page_arrives(world, process);
@@ -542,7 +542,8 @@ static bool step_delivery(struct world *world, struct process *process)
 static bool has_unready_topic(const struct process *process)
 {
 	bool ready = true;
-	for (int i = 0; ready && stream_topic_name(process->stream, i, &ready); i++)
+	int32_t logged;
+	for (int i = 0; ready && stream_topic_name(process->stream, i, &ready, &logged); i++)
 		;
 	return !ready;
 }
@@ -551,11 +552,12 @@ static void ask_topics(struct world *world, struct process *process)
 {
 	const char *name;
 	bool ready, unready = has_unready_topic(process);
+	int32_t logged;
 	if (unready && process->topics_at > process->asked_at + 50 * MS)
 		process->topics_at = process->asked_at + world_delay(world, 10 * MS);
 	if (world->now < process->topics_at)
 		return;
-	for (int i = 0; (name = stream_topic_name(process->stream, i, &ready)); i++)
+	for (int i = 0; (name = stream_topic_name(process->stream, i, &ready, &logged)); i++)
 		stream_topic(
 		    process->stream, name, kafka_count(world, topic_index(name, strlen(name))));
 	process->asked_at = world->now;

@@ -456,6 +456,52 @@ static void progress_is_noted_though_nothing_else_is_due(void **state)
 	stream_destroy(stream);
 }
 
+/* Brokers forget a silent producer, and would take the followers of what they refuse then. */
+static void a_lane_that_was_silent_for_an_hour_is_careful_again(void **state)
+{
+	(void)state;
+	const int64_t later = 2 * 3600 * 1000;
+	struct stream *stream = owner_with_rows(1);
+	expect_call(stream, later, STREAM_TICK);
+	stream_ticked(stream, later, STREAM_ROWS);
+	give_row(stream, 2, "k");
+	give_row(stream, 3, "k");
+	stream_rows_end(stream, later);
+	uint64_t second = expect_sent(stream, later, 2);
+	expect_none_sent(stream, later);
+	written(stream, later, second);
+	expect_sent(stream, later, 3);
+	stream_destroy(stream);
+}
+
+static void a_failed_page_is_asked_again_after_a_while(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	assert_true(stream_read_call(stream, 10).wanted);
+	stream_read_failed(stream, 10);
+	assert_false(stream_read_call(stream, 10).wanted);
+	int64_t again = stream_wait_offline(stream, 10);
+	assert_in_range(again, 11, 200);
+	assert_true(stream_read_call(stream, again).wanted);
+	stream_read_failed(stream, again);
+	assert_in_range(stream_wait_offline(stream, again), again + 51, again + 200);
+	stream_destroy(stream);
+}
+
+static void a_look_during_a_split_says_nothing_of_the_end(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_call(stream, 0, STREAM_TICK);
+	stream_ticked(stream, 0, STREAM_SPLITTING);
+	assert_false(stream_status(stream, 0).caught_up);
+	expect_call(stream, 200, STREAM_TICK);
+	stream_ticked(stream, 200, STREAM_IDLE);
+	assert_true(stream_status(stream, 200).caught_up);
+	stream_destroy(stream);
+}
+
 /* --- everything at once --------------------------------------------------------------------- */
 
 static int64_t from_environment(const char *name, int64_t otherwise)
@@ -612,6 +658,9 @@ int main(void)
 	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
 	    cmocka_unit_test(waiting_ends_when_something_is_due),
 	    cmocka_unit_test(progress_is_noted_though_nothing_else_is_due),
+	    cmocka_unit_test(a_lane_that_was_silent_for_an_hour_is_careful_again),
+	    cmocka_unit_test(a_failed_page_is_asked_again_after_a_while),
+	    cmocka_unit_test(a_look_during_a_split_says_nothing_of_the_end),
 	    cmocka_unit_test(every_row_is_published_in_order_whatever_happens),
 	    cmocka_unit_test(a_seed_repeats_itself),
 	    cmocka_unit_test(a_reader_beyond_the_last_id_is_caught),
