@@ -55,9 +55,9 @@ struct publisher_status {
 	bool refused;        /* stopped: Kafka refuses a record for good */
 	int64_t refused_id;
 	char refused_topic[256], refused_error[512];
-	bool lease_over;         /* an owner that could not renew its lease: it sends nothing */
-	bool full;               /* as much is sent and not noted as max_in_flight allows */
-	char missing_topic[256]; /* "" or the topic that is waited for */
+	bool lease_over; /* an owner that could not renew its lease: it sends nothing */
+	bool full;       /* as much waits for acknowledgement as may: nothing further goes out */
+	char missing_topic[256];                    /* "" or the topic that is waited for */
 	char postgres_error[512], kafka_error[512]; /* "" or why there is no connection now */
 	char holder[128]; /* standby: who owns the shard, as far as known */
 };

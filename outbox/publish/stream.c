@@ -9,9 +9,10 @@
  * acknowledged.
  *
  * Reading runs ahead of acknowledging: a window is opened when all windows before it are read to
- * their end, however many of them still wait for Kafka (at most MAX_WINDOWS). A small window's rows
- * come with the answer of TICK; a large one, or one inherited from a former owner, is read by
- * pages.
+ * their end, however many of them still wait for Kafka. A small window's rows come with the answer
+ * of TICK; a large one, or one inherited from a former owner, is read by pages. A record that has
+ * to wait (its topic is missing) keeps its window open while others go on: beyond MANY_WINDOWS new
+ * ones are opened ever more slowly, so that they hold more rows each, and at most MAX_WINDOWS.
  *
  * Bounds: rows in memory cost at most `memory` (a page is asked for when there is room for a whole
  * one); records given to the producer and not covered by a committed row are at most
@@ -32,7 +33,8 @@
 #include "flow.h"
 
 enum {
-	MAX_WINDOWS = 16,
+	MANY_WINDOWS = 16,
+	MAX_WINDOWS = 256,
 	PAGE_ROWS_MIN = 16,
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
@@ -274,7 +276,7 @@ static bool must_note_progress(const struct stream *stream, int64_t now)
 	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
 	return has_progress(stream) &&
 	       (unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
-		   stream->window_count >= MAX_WINDOWS ||
+		   stream->window_count >= MANY_WINDOWS ||
 		   (stream->progress_at &&
 		       now - stream->progress_at >= stream->settings.ack_interval_ms));
 }
@@ -392,6 +394,14 @@ static void call_written(struct stream *stream)
 		stream->state = STREAM_RELEASED;
 }
 
+/* With 32 windows open the next look is 16 ms away, with 128 about 800 ms. */
+static void poll_at(struct stream *stream, int64_t now, int64_t at)
+{
+	int64_t crowd = stream->window_count - MANY_WINDOWS;
+	int64_t earliest = crowd > 0 ? now + crowd * crowd / 16 : now;
+	stream->next_poll = at < earliest ? earliest : at;
+}
+
 static void schedule_poll(struct stream *stream, int64_t now, bool found)
 {
 	const struct stream_settings *settings = &stream->settings;
@@ -403,7 +413,7 @@ static void schedule_poll(struct stream *stream, int64_t now, bool found)
 	}
 	if (stream->poll_interval > settings->poll_idle_ms)
 		stream->poll_interval = settings->poll_idle_ms;
-	stream->next_poll = now + stream->poll_interval;
+	poll_at(stream, now, now + stream->poll_interval);
 }
 
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict)
@@ -523,7 +533,7 @@ void stream_page_end(struct stream *stream, int64_t now, bool last)
 	stream->read_failures = 0;
 	if (stream->rows_expected && last) {
 		window_complete(stream);
-		stream->next_poll = now;
+		poll_at(stream, now, now);
 	}
 	stream->rows_expected = false;
 }
@@ -694,7 +704,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .records = flow_records(flow),
 	    .bytes = flow_bytes(flow),
 	    .in_flight = flow_in_flight(flow),
-	    .full = flow_is_full(flow),
+	    .full = flow_is_full(flow) || stream->window_count >= MAX_WINDOWS,
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
 	    .oldest_created_us = oldest ? oldest->created_us : 0,

@@ -171,8 +171,8 @@ struct stream_status {
 	int windows;            /* open */
 	int64_t records, bytes; /* in memory, not acknowledged */
 	int64_t in_flight;      /* given to the producer and not covered by a log row */
-	bool full;              /* max_in_flight keeps further records from going out */
-	int64_t published;      /* acknowledged since the stream was made */
+	bool full;         /* as much waits for acknowledgement as may: nothing further goes out */
+	int64_t published; /* acknowledged since the stream was made */
 	int64_t published_bytes;
 	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;            /* the last look found nothing and all is covered */

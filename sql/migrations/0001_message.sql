@@ -3,9 +3,9 @@
 -- The message table. Insert-only: rows leave with their partition. The columns that order messages
 -- (txid, id, created_at) are the database's; writers are granted the others (roles.sql).
 
--- The constraints that need more than a comparison call functions, and those are in plpgsql: a
--- constraint's expression is read and planned again at each INSERT, with an SQL function inlined in
--- it, which cost more than the insert itself. A function's own expressions are kept by the session.
+-- A constraint's expression is read and planned again at each INSERT, an SQL function inlined in it:
+-- all of them together cost as much as the insert itself. So they are few and short, and what needs
+-- more than a comparison is in plpgsql functions, whose own expressions are kept by the session.
 
 create function outbox.topic_valid(topic text) returns boolean
 	immutable parallel safe language plpgsql as $$
@@ -33,10 +33,17 @@ select outbox.set_max_message_bytes(1000000);
 
 -- Headers are {"name": value, …} or, since Kafka's repeat, [["name", value], …]. A value is a
 -- string, number, boolean or null, or {"base64": "…"} for bytes.
--- Paths are strict: a lax one would unwrap an array where none is allowed.
+-- Paths are strict: a lax one would unwrap an array where none is allowed. Reserved names are refused
+-- under a name of their own.
 create function outbox.headers_valid(headers jsonb) returns boolean
-	immutable parallel safe language plpgsql as $$
+	immutable strict parallel safe language plpgsql as $$
 begin
+	if headers @? 'strict $.keyvalue() ? (@.key starts with "outbox-")'
+		or headers @? 'strict $[*][0] ? (@ starts with "outbox-")' then
+		raise exception 'header names that begin with outbox- are the relay''s'
+			using errcode = 'check_violation', schema = 'outbox', table = 'message',
+				constraint = 'header_names_beginning_with_outbox_are_reserved';
+	end if;
 	return case jsonb_typeof(headers)
 	when 'object' then not headers @? 'strict $.keyvalue().value ? (
 		@.type() == "array" || @.type() == "object" && (!exists(@.keyvalue()) ||
@@ -48,13 +55,6 @@ begin
 			exists(@[1].keyvalue() ? (@.key != "base64" || @.value.type() != "string" || !(@.value
 			like_regex "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")))))'
 	else false end;
-end $$;
-
-create function outbox.headers_reserved(headers jsonb) returns boolean
-	immutable parallel safe language plpgsql as $$
-begin
-	return coalesce(headers @? 'strict $.keyvalue() ? (@.key starts with "outbox-")'
-		or headers @? 'strict $[*][0] ? (@ starts with "outbox-")', false);
 end $$;
 
 create table outbox.message (
@@ -69,15 +69,10 @@ create table outbox.message (
 	partition  int,
 	deliver_at timestamptz,
 	primary key (id, created_at),
-	constraint id_is_positive check (id > 0),
-	constraint created_at_is_finite check (isfinite(created_at)),
 	constraint topic_is_a_kafka_topic_name check (outbox.topic_valid(topic)),
-	constraint headers_are_an_object_or_an_array_of_pairs check (
-		headers is null or outbox.headers_valid(headers)),
-	constraint header_names_beginning_with_outbox_are_reserved check (
-		headers is null or not outbox.headers_reserved(headers)),
+	constraint headers_are_an_object_or_an_array_of_pairs check (outbox.headers_valid(headers)),
 	constraint message_fits_max_message_bytes check (outbox.message_fits(payload, key, headers)),
-	constraint partition_is_not_negative check (partition >= 0),
+	constraint id_is_positive_and_partition_not_negative check (id > 0 and partition >= 0),
 	constraint deliver_at_must_be_null_until_scheduling_exists check (deliver_at is null)
 ) partition by range (created_at);
 
@@ -105,4 +100,7 @@ comment on column outbox.message.partition is 'null: chosen by the key, as Kafka
 create table outbox.message_default
 	(like outbox.message including all excluding identity excluding comments)
 	with (autovacuum_freeze_min_age = 0, toast.autovacuum_freeze_min_age = 0);
+-- no other one's range holds such a time
+alter table outbox.message_default
+	add constraint created_at_is_finite check (isfinite(created_at));
 alter table outbox.message attach partition outbox.message_default default;

@@ -215,7 +215,9 @@ begin
 
 	before := previous.ticks[cardinality(previous.ticks)];
 	seen := now_tick::text;
-	if may_open and seen <> before::text and seen is distinct from last_seen then
+	-- the row must stay small: a snapshot lists every transaction in progress
+	if may_open and seen <> before::text and seen is distinct from last_seen
+		and (cardinality(previous.ticks) <= 16 or pg_column_size(previous.ticks) < 65536) then
 		low := pg_snapshot_xmax(before);
 		high := pg_snapshot_xmax(now_tick);
 		-- Transactions that were in progress at the tick before and are visible now: near ones only

@@ -102,7 +102,7 @@ def test_a_reader_sees_all_but_payloads(database):
     ("topic", "E'a\\n'", "topic_is_a_kafka_topic_name"),
     ("topic", "'é'", "topic_is_a_kafka_topic_name"),
     ("topic", "repeat('a', 250)", "topic_is_a_kafka_topic_name"),
-    ("topic, partition", "'t', -1", "partition_is_not_negative"),
+    ("topic, partition", "'t', -1", "id_is_positive_and_partition_not_negative"),
     ("topic, deliver_at", "'t', now()", "deliver_at_must_be_null_until_scheduling_exists"),
     ("topic, payload", "'t', convert_to(repeat('x', 1000001), 'UTF8')",
      "message_fits_max_message_bytes"),
@@ -114,6 +114,17 @@ def test_a_reader_sees_all_but_payloads(database):
 def test_a_refusal_explains_itself_by_a_name(writer, columns, values, constraint):
     with pytest.raises(errors.CheckViolation) as refusal:
         writer.execute(f"insert into outbox.message ({columns}) values ({values})")
+    assert refusal.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize("column, value, constraint", [
+    ("id", "0", "id_is_positive_and_partition_not_negative"),
+    ("created_at", "'infinity'", "created_at_is_finite"),
+    ("created_at", "'-infinity'", "created_at_is_finite")])
+def test_the_owner_may_not_write_what_readers_cannot_place(database, column, value, constraint):
+    with pytest.raises(errors.CheckViolation) as refusal:
+        database.execute(f"insert into outbox.message (topic, {column}) "
+                         f"overriding system value values ('t', {value})")
     assert refusal.value.diag.constraint_name == constraint
 
 

@@ -12,7 +12,7 @@ enum {
 	WRITERS = 8,
 	PROCESSES = 3,
 	OPERATIONS = 200,
-	TICKS_A_ROW = 24,
+	TICKS_A_ROW = 260,
 };
 
 struct world;

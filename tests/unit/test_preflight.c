@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include "cleanup.h"
@@ -111,6 +112,47 @@ static void unlimited_retention_never_warns(void **state)
 	expect("retention.ms", "-1", PREFLIGHT_INFO, "power");
 }
 
+/* A connection that only begins: what it was told is known. */
+static bool may_land_on_standby(const char *dsn)
+{
+	struct err err = {0};
+	OWNED(owned_pg_destroy) struct pg *pg = pg_start(dsn, "test", &err);
+
+	if (!pg)
+		fail_msg("%s: %s", dsn, err.message);
+	return pg_may_land_on_standby(pg);
+}
+
+static void several_hosts_need_target_session_attrs(void **state)
+{
+	(void)state;
+	unsetenv("PGTARGETSESSIONATTRS");
+	assert_true(may_land_on_standby("host=127.0.0.1,127.0.0.2 port=1"));
+	assert_true(may_land_on_standby("postgresql://127.0.0.1:1,127.0.0.2:1/shop"));
+	assert_true(may_land_on_standby("hostaddr=127.0.0.1,127.0.0.2 port=1"));
+	assert_true(may_land_on_standby("host=127.0.0.1,127.0.0.2 port=1 "
+					"target_session_attrs=any"));
+	assert_true(may_land_on_standby("host=127.0.0.1,127.0.0.2 port=1 "
+					"target_session_attrs=prefer-standby"));
+	assert_false(may_land_on_standby("host=127.0.0.1,127.0.0.2 port=1 "
+					 "target_session_attrs=read-write"));
+	assert_false(may_land_on_standby(
+	    "postgresql://127.0.0.1:1,127.0.0.2:1/shop?target_session_attrs=primary"));
+	assert_false(may_land_on_standby("host=127.0.0.1 port=1"));
+}
+
+static void hosts_may_be_named_by_the_environment(void **state)
+{
+	(void)state;
+	setenv("PGHOST", "127.0.0.1,127.0.0.2", 1);
+	assert_true(may_land_on_standby("port=1"));
+	assert_false(may_land_on_standby("host=127.0.0.1 port=1"));
+	setenv("PGTARGETSESSIONATTRS", "read-write", 1);
+	assert_false(may_land_on_standby("port=1"));
+	unsetenv("PGTARGETSESSIONATTRS");
+	unsetenv("PGHOST");
+}
+
 static void strict_makes_unsafe_fatal(void **state)
 {
 	(void)state;
@@ -128,6 +170,8 @@ int main(void)
 	    cmocka_unit_test(what_will_stop_a_slot_some_day_is_a_warning),
 	    cmocka_unit_test(the_sections_own_sizes_are_compared),
 	    cmocka_unit_test(unlimited_retention_never_warns),
+	    cmocka_unit_test(several_hosts_need_target_session_attrs),
+	    cmocka_unit_test(hosts_may_be_named_by_the_environment),
 	    cmocka_unit_test(strict_makes_unsafe_fatal),
 	};
 
