@@ -368,6 +368,21 @@ int pg_server_version(const struct pg *pg)
 	return PQserverVersion(pg->connection);
 }
 
+bool pg_may_land_on_standby(const struct pg *pg)
+{
+	PQconninfoOption *options = PQconninfo(pg->connection);
+	if (!options)
+		return false;
+	const char *hosts = option(options, "hostaddr");
+	const char *wanted = option(options, "target_session_attrs");
+	if (!hosts || !*hosts)
+		hosts = option(options, "host");
+	bool may = hosts && strchr(hosts, ',') && !text_equal(wanted, "read-write") &&
+		   !text_equal(wanted, "primary");
+	PQconninfoFree(options);
+	return may;
+}
+
 const char *pg_place(const struct pg *pg)
 {
 	return pg->place;

@@ -142,4 +142,9 @@ DEFINE_OWNED(struct pg_result, pg_result_destroy)
 /* The server's SQLSTATE of the last error ("" when none), e.g. for tests of a special case. */
 const char *pg_sqlstate(const struct pg *pg);
 int pg_server_version(const struct pg *pg); /* 150008; 0 while not connected */
-const char *pg_place(const struct pg *pg);  /* "host:port/dbname" for messages, no password */
+/*
+ * Several hosts are named, in the dsn or PGHOST, and target_session_attrs asks neither for
+ * read-write nor for primary: a connection may land on a standby.
+ */
+bool pg_may_land_on_standby(const struct pg *pg);
+const char *pg_place(const struct pg *pg); /* "host:port/dbname" for messages, no password */

@@ -59,6 +59,37 @@ static void check_mode(const struct subject *subject, const struct pg_result *fa
 		    "fsync is off: a crash of the server's machine loses committed rows");
 }
 
+static void check_hosts(const struct subject *subject)
+{
+	if (pg_may_land_on_standby(subject->pg))
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    "add target_session_attrs=read-write to the dsn",
+		    "several hosts are named without target_session_attrs: a connection may land "
+		    "on a standby, where no log can be written");
+}
+
+static void check_timeout(const struct subject *subject, const char *name, const char *value,
+    const char *alter_role, const char *consequence)
+{
+	owned_text char *cure = xformat("%s %s = 0", alter_role, name);
+
+	if (!text_equal(value, "0"))
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place, cure, "%s = %s: %s",
+		    name, value, consequence);
+}
+
+static void check_timeouts(const struct subject *subject, const struct pg_result *facts)
+{
+	const char *alter_role = pg_value(facts, 0, 12);
+
+	check_timeout(subject, "statement_timeout", pg_value(facts, 0, 10), alter_role,
+	    "statements of upkeep (moving rows out of the default partition) and of status "
+	    "(counting what waits) that take longer are cut; the pages of large windows are not");
+	check_timeout(subject, "lock_timeout", pg_value(facts, 0, 11), alter_role,
+	    "a statement that waits longer for a lock, as behind an ALTER TABLE, fails and is "
+	    "tried again instead of going on when the lock is free");
+}
+
 /* The port of our end of the socket; 0: it is no TCP socket. */
 static int64_t local_port(int fd)
 {
@@ -204,6 +235,8 @@ bool preflight_postgres(struct preflight *report, struct pg *pg,
 		return false;
 	check_version(&subject, pg_value(facts, 0, 0));
 	check_mode(&subject, facts);
+	check_hosts(&subject);
+	check_timeouts(&subject, facts);
 	check_pooling(&subject, facts);
 	return check_schema(&subject, facts, ret_usable, err);
 }

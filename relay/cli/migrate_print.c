@@ -25,8 +25,7 @@ static int run(const struct call *call)
 static const struct command_option options[] = {
     {"no-roles", NULL, "Leave out roles and grants."},
     {"max-message-bytes", "N",
-	"The most that key, payload and headers of a row may weigh together; 1000000 unless given.",
-	1, 1000000000},
+	"The most that the payload of a row may weigh; 1000000 unless given.", 1, 1000000000},
     SESSION_POSTGRES_OPTION,
     {0},
 };

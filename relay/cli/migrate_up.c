@@ -40,7 +40,7 @@ static const struct command_option options[] = {
     {"no-roles", NULL,
 	"Leave out roles and grants: for a role without CREATEROLE, or a policy of your own."},
     {"max-message-bytes", "N",
-	"The most that key, payload and headers of a row may weigh together; 1000000 at first, "
+	"The most that the payload of a row may weigh; 1000000 at first, "
 	"then as it is.",
 	1, 1000000000},
     SESSION_POSTGRES_OPTION,

@@ -345,31 +345,54 @@ static bool is_owner(const struct publisher_status *status)
 	return status->state == STREAM_OWNER || status->state == STREAM_UNSURE;
 }
 
-/* A standby is ready; an owner must reach both sides, and no record may stop it. */
-static bool shard_ready(const struct publisher_status *status, struct text *report)
+/* An owner that cannot write its progress sends nothing, whatever keeps it from writing. */
+static bool is_out_of_lease(const struct publisher_status *status)
 {
-	const char *trouble = NULL, *side = "";
+	return is_owner(status) && status->lease_over;
+}
 
-	if (status->postgres_error[0]) {
-		side = "Postgres";
-		trouble = status->postgres_error;
-	} else if (is_owner(status) && status->kafka_error[0]) {
-		side = "Kafka";
-		trouble = status->kafka_error;
-	}
-	text_addf(report, "[%s] slot %s/%d: %s", trouble || status->refused ? "-" : "+",
-	    status->slot, status->shard, stream_state_names[status->state]);
+/* Rows of other topics go on only as far as progress may lag behind what is sent. */
+static bool stands_still(const struct publisher_status *status)
+{
+	return is_owner(status) && status->missing_topic[0] && status->full;
+}
+
+static void describe_away(const struct publisher_status *status, struct text *report)
+{
+	if (status->postgres_error[0])
+		text_addf(report, ", Postgres is away: %s", status->postgres_error);
+	else if (is_owner(status) && status->kafka_error[0])
+		text_addf(report, ", Kafka is away: %s", status->kafka_error);
+}
+
+static void describe(const struct publisher_status *status, struct text *report)
+{
+	text_addf(report, "slot %s/%d: %s", status->slot, status->shard,
+	    stream_state_names[status->state]);
 	if (status->refused)
 		text_addf(report, ", stopped: Kafka refuses row %" PRId64 " of topic %s: %s",
 		    status->refused_id, status->refused_topic, status->refused_error);
-	if (trouble)
-		text_addf(report, ", %s is away: %s", side, trouble);
+	describe_away(status, report);
+	if (is_out_of_lease(status))
+		text_add(report, ", its lease is over: the log cannot be written");
 	if (status->missing_topic[0])
 		text_addf(report, ", waits for topic %s", status->missing_topic);
+	if (stands_still(status))
+		text_add(report, " and stands still: nothing more may be sent before it is there");
 	if (!is_owner(status) && status->holder[0])
 		text_addf(report, " behind %s", status->holder);
 	text_add(report, "\n");
-	return !trouble && !status->refused;
+}
+
+/* A standby is ready; an owner must reach both sides, and nothing may stop it. */
+static bool shard_ready(const struct publisher_status *status, struct text *report)
+{
+	bool away = status->postgres_error[0] || (is_owner(status) && status->kafka_error[0]);
+	bool ready = !away && !status->refused && !is_out_of_lease(status) && !stands_still(status);
+
+	text_addf(report, "[%s] ", ready ? "+" : "-");
+	describe(status, report);
+	return ready;
 }
 
 static bool slot_ready(const struct fleet_slot *slot, struct text *report)

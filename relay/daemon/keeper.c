@@ -8,6 +8,7 @@
 #include "backoff.h"
 #include "cleanup.h"
 #include "clock.h"
+#include "log_upkeep.h"
 #include "logging.h"
 #include "metrics.h"
 #include "pg.h"
@@ -34,8 +35,10 @@ struct keeper {
 	const struct config *config;
 	const struct config_postgres *postgres;
 	int event_fd;
-	pthread_t thread;
-	/* of the thread */
+	pthread_t thread, log_thread;
+	/* of the log's thread */
+	struct log_upkeep *log_upkeep;
+	/* of the other */
 	struct upkeep *upkeep;
 	struct pg *pg;
 	struct backoff backoff;
@@ -45,9 +48,12 @@ struct keeper {
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
 	bool stop, look_asked, retuned;
+	int running; /* threads */
 	struct config_postgres settings;
 	struct keeper_status status;
-	int *shards; /* of each slot of config; see keeper_shards */
+	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
+	char log_problem[1024];      /* as status.problem */
+	int *shards;                 /* of each slot of config; see keeper_shards */
 	int64_t looks;
 };
 
@@ -196,6 +202,19 @@ static int64_t step_look(struct keeper *keeper)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
+/* Until then, until something is asked for, or for a moment. With the mutex. */
+static void sleep_until(struct keeper *keeper, int64_t due)
+{
+	int64_t wait = due - clock_ms();
+	struct timespec at;
+
+	wait = wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += (at.tv_nsec / 1000000 + wait) / 1000;
+	at.tv_nsec = (at.tv_nsec / 1000000 + wait) % 1000 * 1000000;
+	pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &at);
+}
+
 /* False: it is to end. Takes over what was asked for meanwhile. */
 static bool wait_for_work(struct keeper *keeper)
 {
@@ -206,16 +225,10 @@ static bool wait_for_work(struct keeper *keeper)
 	for (;;) {
 		int64_t due =
 		    keeper->look_at < keeper->upkeep_at ? keeper->look_at : keeper->upkeep_at;
-		int64_t wait = due - clock_ms();
-		struct timespec at;
 
-		if (keeper->stop || keeper->look_asked || keeper->retuned || wait <= 0)
+		if (keeper->stop || keeper->look_asked || keeper->retuned || due <= clock_ms())
 			break;
-		wait = wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
-		clock_gettime(CLOCK_MONOTONIC, &at);
-		at.tv_sec += (at.tv_nsec / 1000000 + wait) / 1000;
-		at.tv_nsec = (at.tv_nsec / 1000000 + wait) % 1000 * 1000000;
-		pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &at);
+		sleep_until(keeper, due);
 		keeper->status.turn_ms = clock_ms();
 	}
 	stop = keeper->stop;
@@ -238,10 +251,42 @@ static void note_upkeep(struct keeper *keeper)
 	pthread_mutex_unlock(&keeper->mutex);
 }
 
+/* False: it is to end. */
+static bool wait_for_log_work(struct keeper *keeper)
+{
+	bool stop;
+
+	pthread_mutex_lock(&keeper->mutex);
+	keeper->log_turn_ms = clock_ms();
+	while (!keeper->stop && keeper->log_at > clock_ms()) {
+		sleep_until(keeper, keeper->log_at);
+		keeper->log_turn_ms = clock_ms();
+	}
+	stop = keeper->stop;
+	pthread_mutex_unlock(&keeper->mutex);
+	return !stop;
+}
+
+static void step_log(struct keeper *keeper)
+{
+	int64_t interval, at;
+
+	pthread_mutex_lock(&keeper->mutex);
+	interval = keeper->settings.upkeep_interval_ms;
+	pthread_mutex_unlock(&keeper->mutex);
+	at = log_upkeep_step(keeper->log_upkeep, clock_ms(), interval);
+	pthread_mutex_lock(&keeper->mutex);
+	keeper->log_at = at;
+	text_copy(keeper->log_problem, sizeof keeper->log_problem,
+	    log_upkeep_problem(keeper->log_upkeep));
+	pthread_mutex_unlock(&keeper->mutex);
+}
+
 static void end(struct keeper *keeper)
 {
 	pthread_mutex_lock(&keeper->mutex);
-	keeper->status.ended = true;
+	keeper->running--;
+	keeper->status.ended = keeper->running == 0;
 	pthread_mutex_unlock(&keeper->mutex);
 	if (eventfd_write(keeper->event_fd, 1) != 0)
 		log_debug("already_told", {"postgres", LOG_TEXT(keeper->postgres->name)});
@@ -263,9 +308,20 @@ static void *run(void *context)
 	return NULL;
 }
 
+static void *run_log(void *context)
+{
+	struct keeper *keeper = context;
+
+	while (wait_for_log_work(keeper))
+		step_log(keeper);
+	end(keeper);
+	return NULL;
+}
+
 static void keeper_free(struct keeper *keeper)
 {
 	upkeep_stop(keeper->upkeep);
+	log_upkeep_stop(keeper->log_upkeep);
 	pg_destroy(keeper->pg);
 	pthread_cond_destroy(&keeper->changed);
 	pthread_mutex_destroy(&keeper->mutex);
@@ -284,6 +340,31 @@ static void init_locks(struct keeper *keeper)
 	pthread_condattr_destroy(&attributes);
 }
 
+static void wake(struct keeper *keeper, bool *flag)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	*flag = true;
+	pthread_cond_broadcast(&keeper->changed);
+	pthread_mutex_unlock(&keeper->mutex);
+}
+
+/* Both threads or none. Returns 0 or an errno. */
+static int start_threads(struct keeper *keeper)
+{
+	int error;
+
+	keeper->running = 2;
+	error = pthread_create(&keeper->log_thread, NULL, run_log, keeper);
+	if (error != 0)
+		return error;
+	error = pthread_create(&keeper->thread, NULL, run, keeper);
+	if (error == 0)
+		return 0;
+	wake(keeper, &keeper->stop);
+	pthread_join(keeper->log_thread, NULL);
+	return error;
+}
+
 struct keeper *keeper_start(const struct config *config, const struct config_postgres *postgres,
     int event_fd, struct err *err)
 {
@@ -294,28 +375,22 @@ struct keeper *keeper_start(const struct config *config, const struct config_pos
 	keeper->postgres = postgres;
 	keeper->event_fd = event_fd;
 	keeper->upkeep = upkeep_start(postgres);
+	keeper->log_upkeep = log_upkeep_start(postgres);
 	keeper->backoff = (struct backoff){
 	    .first_ms = 200, .cap_ms = 10000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
-	keeper->status.turn_ms = clock_ms();
+	keeper->settings = *postgres;
+	keeper->status.turn_ms = keeper->log_turn_ms = clock_ms();
 	keeper->shards = xcalloc((size_t)config->slot_count, sizeof *keeper->shards);
 	for (int i = 0; i < config->slot_count; i++)
 		keeper->shards[i] = -1;
 	init_locks(keeper);
-	error = pthread_create(&keeper->thread, NULL, run, keeper);
+	error = start_threads(keeper);
 	if (error == 0)
 		return keeper;
 	err_set(err, ERR_RETRY, "no thread for the upkeep of postgres %s: %s", postgres->name,
 	    strerror(error));
 	keeper_free(keeper);
 	return NULL;
-}
-
-static void wake(struct keeper *keeper, bool *flag)
-{
-	pthread_mutex_lock(&keeper->mutex);
-	*flag = true;
-	pthread_cond_signal(&keeper->changed);
-	pthread_mutex_unlock(&keeper->mutex);
 }
 
 void keeper_stop(struct keeper *keeper)
@@ -336,6 +411,7 @@ void keeper_retune(struct keeper *keeper, const struct config_postgres *postgres
 	keeper->settings.name = keeper->postgres->name;
 	keeper->settings.dsn = keeper->postgres->dsn;
 	keeper->settings.schema = keeper->postgres->schema;
+	keeper->log_at = 0;
 	pthread_mutex_unlock(&keeper->mutex);
 	wake(keeper, &keeper->retuned);
 }
@@ -345,6 +421,7 @@ void keeper_join(struct keeper *keeper)
 	if (!keeper)
 		return;
 	pthread_join(keeper->thread, NULL);
+	pthread_join(keeper->log_thread, NULL);
 	keeper_free(keeper);
 }
 
@@ -374,6 +451,10 @@ struct keeper_status keeper_status(struct keeper *keeper)
 
 	pthread_mutex_lock(&keeper->mutex);
 	status = keeper->status;
+	if (keeper->log_turn_ms < status.turn_ms)
+		status.turn_ms = keeper->log_turn_ms;
+	if (keeper->log_problem[0])
+		text_copy(status.problem, sizeof status.problem, keeper->log_problem);
 	pthread_mutex_unlock(&keeper->mutex);
 	return status;
 }

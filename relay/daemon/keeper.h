@@ -1,8 +1,10 @@
 #pragma once
 /*
- * The keeper of one database: a thread that does the partition upkeep (upkeep.h) and looks, on a
- * connection of its own, which slots there are and how much each shard has left to publish. It
- * waits for a Postgres that is away, with back-off.
+ * The keeper of one database, on two threads: one does the upkeep of the message table (upkeep.h)
+ * and looks, on a connection of its own, which slots there are and how much each shard has left to
+ * publish; the other does the upkeep of the log (log_upkeep.h), without which the slots would stand
+ * still some day, whatever the first one waits for. They wait for a Postgres that is away, with
+ * back-off.
  *
  * Made and ended by one thread (the daemon's main one); the other functions may be called from any.
  */
@@ -32,7 +34,7 @@ int64_t keeper_looks(struct keeper *keeper);
 
 struct keeper_status {
 	bool ended;
-	int64_t turn_ms;    /* clock_ms of the last turn of its loop */
+	int64_t turn_ms;    /* clock_ms of the last turn of its loops: the older one */
 	char error[1024];   /* "" or why there is no connection now */
 	char problem[1024]; /* "" or why upkeep could not do its work */
 };

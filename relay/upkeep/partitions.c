@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "metrics.h"
 #include "schema_text.h"
 #include "sql_files.h"
 
@@ -25,9 +26,22 @@ static const char *const outcome_names[PARTITION_OUTCOMES] = {
     [PARTITION_BUSY] = "busy",
 };
 
+static const struct metric_family changes_family = {
+    .name = "relay_partition_changes_total",
+    .type = METRIC_COUNTER,
+    .help = "Calls that change partitions, by what came of them.",
+    .labels = {"database", "outcome"},
+};
+
 const char *partition_outcome_name(enum partition_outcome outcome)
 {
 	return outcome_names[outcome];
+}
+
+void partition_count(const char *database, enum partition_outcome outcome, int times)
+{
+	const char *const labels[] = {database, outcome_names[outcome]};
+	metric_add(metric_series(&changes_family, labels), times);
 }
 
 static struct pg_result *query(struct pg *pg, const char *schema, const char *sql,
@@ -189,20 +203,23 @@ bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres,
 bool partition_log_upkeep(
     struct pg *pg, const char *schema, int ret_changes[static PARTITION_OUTCOMES], struct err *err)
 {
+	memset(ret_changes, 0, PARTITION_OUTCOMES * sizeof *ret_changes);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *due = query(pg, schema, sql_log_partitions_due, NULL, 0, err);
 	if (!due)
 		return false;
-	memset(ret_changes, 0, PARTITION_OUTCOMES * sizeof *ret_changes);
-	for (int i = 0; i < pg_rows(due); i++) {
+	bool all = true;
+	for (int i = 0; i < pg_rows(due) && pg_state(pg) == PG_IDLE; i++) {
 		bool makes = text_equal(pg_value(due, i, 0), "make");
 		const struct pg_param params[] = {
 		    {pg_value(due, i, 1)}, {pg_value(due, i, 2)}, {pg_value(due, i, 3)}};
 		enum partition_outcome outcome;
-		if (!call(pg, schema, makes ? sql_log_partition_make : sql_log_partition_drop,
-			params, 3, &outcome, err))
-			return false;
-		ret_changes[outcome]++;
+		struct err later;
+		if (call(pg, schema, makes ? sql_log_partition_make : sql_log_partition_drop,
+			params, 3, &outcome, all ? err : &later))
+			ret_changes[outcome]++;
+		else
+			all = false;
 	}
-	return true;
+	return all;
 }

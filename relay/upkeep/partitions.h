@@ -26,6 +26,8 @@ enum partition_outcome {
 	PARTITION_OUTCOMES
 };
 const char *partition_outcome_name(enum partition_outcome outcome); /* "made" */
+/* Adds to the database's relay_partition_changes_total. */
+void partition_count(const char *database, enum partition_outcome outcome, int times);
 
 struct partition {
 	char *name;
@@ -75,6 +77,9 @@ bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres,
     const struct partition_list *list, void (*made)(void *context, int64_t from_us), void *context,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
-/* Makes and drops what is due of the log's; *ret_changes counts outcomes by kind. */
+/*
+ * Makes and drops what is due of the log's; ret_changes counts outcomes by kind, also when it
+ * fails: what one partition fails with (*err has the first) keeps no other from being made.
+ */
 bool partition_log_upkeep(struct pg *pg, const char *schema,
     int ret_changes[static PARTITION_OUTCOMES], struct err *err) MUST_CHECK;

@@ -36,12 +36,6 @@ static const struct metric_family held_family = {
     .help = "1 while a partition beyond its retention is kept for a slot that is behind.",
     .labels = {"database"},
 };
-static const struct metric_family changes_family = {
-    .name = "relay_partition_changes_total",
-    .type = METRIC_COUNTER,
-    .help = "Calls that change partitions, by what came of them.",
-    .labels = {"database", "outcome"},
-};
 
 struct upkeep {
 	const struct config_postgres *postgres; /* name, dsn, schema */
@@ -52,13 +46,6 @@ struct upkeep {
 	bool busy; /* a lock was not to be had in this step */
 };
 
-static void count(const struct upkeep *upkeep, enum partition_outcome outcome, int times)
-{
-	const char *const labels[] = {upkeep->postgres->name, partition_outcome_name(outcome)};
-	if (times > 0)
-		metric_add(metric_series(&changes_family, labels), times);
-}
-
 static void gauge(const struct upkeep *upkeep, const struct metric_family *family, double value)
 {
 	const char *const labels[] = {upkeep->postgres->name};
@@ -68,7 +55,7 @@ static void gauge(const struct upkeep *upkeep, const struct metric_family *famil
 /* Counts an outcome, and logs a change of the database. */
 static void note(struct upkeep *upkeep, const char *partition, enum partition_outcome outcome)
 {
-	count(upkeep, outcome, 1);
+	partition_count(upkeep->postgres->name, outcome, 1);
 	upkeep->busy |= outcome == PARTITION_BUSY;
 	if (outcome == PARTITION_DROPPED || outcome == PARTITION_DETACHED ||
 	    outcome == PARTITION_EMPTIED)
@@ -90,7 +77,7 @@ static void note_made(void *context, int64_t from_us)
 	char from[32] = "";
 	if (gmtime_r(&from_s, &utc))
 		strftime(from, sizeof from, "%Y-%m-%dT%H:%M:%SZ", &utc);
-	count(upkeep, PARTITION_MADE, 1);
+	partition_count(upkeep->postgres->name, PARTITION_MADE, 1);
 	log_info("partition_made", {"database", LOG_TEXT(upkeep->postgres->name)},
 	    {"from", LOG_TEXT(from)});
 }
@@ -126,9 +113,7 @@ static bool empty_default(struct upkeep *upkeep, struct err *err)
 		return true;
 	log_info("default_partition_moved", {"database", LOG_TEXT(upkeep->postgres->name)},
 	    {"rows", LOG_INT(upkeep->status.default_rows)});
-	upkeep->status.default_rows = 0;
-	gauge(upkeep, &default_family, 0);
-	return true;
+	return watch_default(upkeep, err); /* a row that no partition takes is still there */
 }
 
 static bool make_ahead(struct upkeep *upkeep, struct err *err)
@@ -217,17 +202,6 @@ static bool drop_behind(struct upkeep *upkeep, const struct partition_list *list
 	return true;
 }
 
-static bool tend_log(struct upkeep *upkeep, struct err *err)
-{
-	int changes[PARTITION_OUTCOMES];
-	if (!partition_log_upkeep(upkeep->pg, upkeep->postgres->schema, changes, err))
-		return false;
-	for (int i = 0; i < PARTITION_OUTCOMES; i++)
-		count(upkeep, (enum partition_outcome)i, changes[i]);
-	upkeep->busy |= changes[PARTITION_BUSY] > 0;
-	return true;
-}
-
 /* --- the step ----------------------------------------------------------------------------- */
 
 static void show(struct upkeep *upkeep, const struct partition_list *list)
@@ -258,7 +232,7 @@ static bool tend(struct upkeep *upkeep, struct err *err)
 		upkeep->pg, postgres->schema, upkeep->settings.partition_every_ms, &list, err))
 		return false;
 	show(upkeep, &list);
-	return drop_behind(upkeep, &list, err) && tend_log(upkeep, err);
+	return drop_behind(upkeep, &list, err);
 }
 
 static int64_t failed(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
@@ -294,6 +268,9 @@ struct upkeep *upkeep_start(const struct config_postgres *postgres)
 	upkeep->backoff =
 	    (struct backoff){.first_ms = 1000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	upkeep_reload(upkeep, postgres);
+	/* A counter that is there from the start: its first change shows as one. */
+	for (int i = 0; i < PARTITION_OUTCOMES; i++)
+		partition_count(postgres->name, (enum partition_outcome)i, 0);
 	return upkeep;
 }
 

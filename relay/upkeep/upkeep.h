@@ -1,8 +1,9 @@
 #pragma once
 /*
- * The upkeep of one database: makes partitions ahead, drops or detaches them behind the retention,
- * moves rows out of the default partition, and does the same for the log's. Any number of processes
- * may do it at once. What it finds is logged once, when it changes, and shown by metrics.
+ * The upkeep of one database's message table: makes partitions ahead, drops or detaches them behind
+ * the retention, and moves rows out of the default partition (the log's: log_upkeep.h). Any number
+ * of processes may do it at once. What it finds is logged once, when it changes, and shown by
+ * metrics.
  *
  * A partition that a slot has not read to its end is not dropped, nor is any younger one: the event
  * partition_held and the gauge relay_partition_held say so until the slot has caught up.

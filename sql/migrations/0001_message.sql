@@ -3,46 +3,34 @@
 -- The message table. Insert-only: rows leave with their partition. The columns that order messages
 -- (txid, id, created_at) are the database's; writers are granted the others (roles.sql).
 
--- A constraint's expression is read and planned again at each INSERT, an SQL function inlined in it:
--- all of them together cost as much as the insert itself. So they are few and short, and what needs
--- more than a comparison is in plpgsql functions, whose own expressions are kept by the session.
+-- What must hold for one column is a domain's constraint: the server keeps it parsed, while a table's
+-- is read and planned anew by every INSERT, which for all of these cost more than the insert itself.
+-- Functions called by constraints are in plpgsql: one in SQL would be planned anew as well.
 
-create function outbox.topic_valid(topic text) returns boolean
-	immutable parallel safe language plpgsql as $$
-begin
-	return topic !~ '[^A-Za-z0-9._-]' and length(topic) between 1 and 249 and topic not in ('.', '..');
-end $$;
+create domain outbox.topic_name as text collate "C" constraint topic_is_a_kafka_topic_name check (
+	value !~ '[^A-Za-z0-9._-]' and length(value) between 1 and 249 and value not in ('.', '..'));
 
--- What a row may weigh is the constant of a function, so that it can be changed without a lock on the
--- table. Rows that are there already are not looked at again.
-create function outbox.set_max_message_bytes(bytes bigint) returns void language plpgsql as $$
-begin
-	if bytes is null or bytes not between 1 and 1000000000 then
-		raise exception 'max_message_bytes must lie between 1 and 1000000000'
-			using errcode = 'invalid_parameter_value';
-	end if;
-	execute format('create or replace function '
-		'outbox.message_fits(payload bytea, key bytea, headers jsonb) returns boolean '
-		'immutable parallel safe language plpgsql as %L', format('begin
-	return coalesce(octet_length(payload), 0)::bigint + coalesce(octet_length(key), 0)
-		+ coalesce(octet_length(headers::text), 0) <= %s;
-end', bytes));
-end $$;
+create domain outbox.partition_number as int
+	constraint partition_is_not_negative check (value >= 0);
 
-select outbox.set_max_message_bytes(1000000);
+create domain outbox.delivery_time as timestamptz
+	constraint deliver_at_must_be_null_until_scheduling_exists check (value is null);
 
 -- Headers are {"name": value, …} or, since Kafka's repeat, [["name", value], …]. A value is a
 -- string, number, boolean or null, or {"base64": "…"} for bytes.
--- Paths are strict: a lax one would unwrap an array where none is allowed. Reserved names are refused
--- under a name of their own.
+-- Paths are strict: a lax one would unwrap an array where none is allowed.
 create function outbox.headers_valid(headers jsonb) returns boolean
 	immutable strict parallel safe language plpgsql as $$
+declare
+	broken text := case
+		when octet_length(headers::text) > 32768 then 'headers_fit_32768_bytes'
+		when headers @? 'strict $.keyvalue() ? (@.key starts with "outbox-")'
+			or headers @? 'strict $[*][0] ? (@ starts with "outbox-")'
+			then 'header_names_beginning_with_outbox_are_reserved' end;
 begin
-	if headers @? 'strict $.keyvalue() ? (@.key starts with "outbox-")'
-		or headers @? 'strict $[*][0] ? (@ starts with "outbox-")' then
-		raise exception 'header names that begin with outbox- are the relay''s'
-			using errcode = 'check_violation', schema = 'outbox', table = 'message',
-				constraint = 'header_names_beginning_with_outbox_are_reserved';
+	if broken is not null then
+		raise exception 'value for message headers violates check constraint "%"', broken
+			using errcode = 'check_violation', constraint = broken;
 	end if;
 	return case jsonb_typeof(headers)
 	when 'object' then not headers @? 'strict $.keyvalue().value ? (
@@ -57,23 +45,46 @@ begin
 	else false end;
 end $$;
 
+-- One constraint for all that can be wrong with headers, since each costs every INSERT something. It
+-- refuses under the name that explains.
+create domain outbox.message_headers as jsonb
+	constraint headers_are_an_object_or_an_array_of_pairs check (outbox.headers_valid(value));
+
+create domain outbox.message_key as bytea
+	constraint key_fits_8192_bytes check (octet_length(value) <= 8192);
+create domain outbox.message_payload as bytea;
+
+-- What a payload may weigh. A domain's constraint is changed without a lock on the table, and rows
+-- that are there already are not looked at again. Key and headers are bounded as well, so that a row
+-- of the usual size is one that a topic with Kafka's usual max.message.bytes takes.
+create function outbox.set_max_message_bytes(bytes bigint) returns void language plpgsql as $$
+begin
+	if bytes is null or bytes not between 1 and 1000000000 then
+		raise exception 'max_message_bytes must lie between 1 and 1000000000'
+			using errcode = 'invalid_parameter_value';
+	end if;
+	if exists (select from pg_catalog.pg_constraint where conname = 'message_fits_max_message_bytes'
+		and contypid = 'outbox.message_payload'::regtype) then
+		alter domain outbox.message_payload drop constraint message_fits_max_message_bytes;
+	end if;
+	execute format('alter domain outbox.message_payload add constraint '
+		'message_fits_max_message_bytes check (octet_length(value) <= %s) not valid', bytes);
+end $$;
+
+select outbox.set_max_message_bytes(1000000);
+
 create table outbox.message (
 	txid       xid8        not null default pg_current_xact_id(),
 	id         bigint      generated always as identity (cache 1),
 	created_at timestamptz not null default clock_timestamp(),
 	event_id   uuid        not null default gen_random_uuid(),
-	topic      text        not null collate "C",
-	key        bytea,
-	payload    bytea,
-	headers    jsonb,
-	partition  int,
-	deliver_at timestamptz,
-	primary key (id, created_at),
-	constraint topic_is_a_kafka_topic_name check (outbox.topic_valid(topic)),
-	constraint headers_are_an_object_or_an_array_of_pairs check (outbox.headers_valid(headers)),
-	constraint message_fits_max_message_bytes check (outbox.message_fits(payload, key, headers)),
-	constraint id_is_positive_and_partition_not_negative check (id > 0 and partition >= 0),
-	constraint deliver_at_must_be_null_until_scheduling_exists check (deliver_at is null)
+	topic      outbox.topic_name not null,
+	key        outbox.message_key,
+	payload    outbox.message_payload,
+	headers    outbox.message_headers,
+	partition  outbox.partition_number,
+	deliver_at outbox.delivery_time,
+	primary key (id, created_at)
 ) partition by range (created_at);
 
 create index on outbox.message (txid, id);

@@ -323,6 +323,9 @@ begin
 	-- id + 0 keeps the planner from walking the index on id through everything published
 	select min(m.id + 0), max(m.id + 0) into low_id, high_id from outbox.message m
 		where m.txid >= low_xid and m.txid < pg_snapshot_xmax(upto);
+	if low_id < 1 then
+		raise exception 'the message table has a row with id %, and ids begin at 1', low_id;
+	end if;
 end
 $$;
 

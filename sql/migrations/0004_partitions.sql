@@ -38,6 +38,12 @@ create function outbox.partition_floor(at timestamptz, width interval) returns t
 	select to_timestamp(floor(extract(epoch from at)::numeric / extract(epoch from width)::numeric)
 		* extract(epoch from width)::numeric) $$;
 
+-- Whether partitions are made for this time. A row of any other (infinite, or at the ends of the
+-- calendar, which cannot be rounded to periods) stays in the default partition and is in nobody's way.
+create function outbox.partition_takes(at timestamptz) returns boolean
+	immutable parallel safe language sql as $$
+	select at >= '0001-01-01 00:00:00Z' and at < '10000-01-01 00:00:00Z' $$;
+
 -- message_p20260102, or message_p20260102T030405 when it does not begin at midnight UTC.
 create function outbox.partition_name(from_at timestamptz) returns text
 	immutable parallel safe language sql as $$
@@ -122,7 +128,8 @@ begin
 	elsif exists (select from outbox.partitions() p
 		where p.from_at < partition_make.to_at and p.to_at > partition_make.from_at) then
 		return 'overlaps';
-	elsif exists (select from outbox.message_default) then
+	elsif exists (select from outbox.message_default d
+		where outbox.partition_takes(d.created_at)) then
 		return 'default_not_empty';
 	end if;
 	perform outbox.partition_create(leaf);
@@ -290,6 +297,7 @@ create function outbox.rehome_plan(width interval, out name text, out from_at ti
 	), filled as (
 		select g.low, g.high, min(d.created_at) as oldest, max(d.created_at) as newest
 		from gaps g join outbox.message_default d on d.created_at >= g.low and d.created_at < g.high
+			and outbox.partition_takes(d.created_at)
 		where g.low < g.high group by g.low, g.high
 	), rounded as (
 		select greatest(f.low, outbox.partition_floor(f.oldest, width)) as from_at,
@@ -300,8 +308,9 @@ create function outbox.rehome_plan(width interval, out name text, out from_at ti
 	)
 	select outbox.partition_name(r.from_at), r.from_at, r.to_at from rounded r order by 2 $$;
 
--- Copies the rows of the default partition that `before` does not show, and `upto` does (null: all).
--- Fails when one of them belongs to none of the tables.
+-- Copies the rows of the default partition that `before` does not show, and `upto` does (null: all),
+-- into the tables, and those that no partition takes into message_unplaced. Fails when a row belongs to
+-- none of them.
 create function outbox.rehome_copy(names text[], from_ats timestamptz[], to_ats timestamptz[],
 	before pg_snapshot, upto pg_snapshot) returns bigint language plpgsql as $$
 declare
@@ -316,11 +325,17 @@ declare
 begin
 	for i in 1 .. cardinality(names) loop
 		execute format('insert into outbox.%I (%2$s) select %2$s from outbox.message_default '
-			'where created_at >= %3$L and created_at < %4$L and %5$s',
+			'where outbox.partition_takes(created_at) '
+			'and created_at >= %3$L and created_at < %4$L and %5$s',
 			names[i], columns, from_ats[i], to_ats[i], pending);
 		get diagnostics moved = row_count;
 		copied := copied + moved;
 	end loop;
+	execute format('insert into outbox.message_unplaced (%1$s) select %1$s '
+		'from outbox.message_default where not outbox.partition_takes(created_at) and %2$s',
+		columns, pending);
+	get diagnostics moved = row_count;
+	copied := copied + moved;
 	execute 'select count(*) from outbox.message_default where ' || pending into expected;
 	if copied <> expected then
 		raise exception 'a row lies outside the tables made for it' using errcode = 'OR002';
@@ -328,7 +343,8 @@ begin
 	return copied;
 end $$;
 
--- 'moved', 'empty' (nothing to do), 'busy', 'name_taken' (by a table that is no partition).
+-- 'moved', 'empty' (nothing to do), 'busy', 'name_taken' (by a table that is no partition). Rows that
+-- no partition takes are put back.
 create function outbox.partition_rehome(width interval) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
@@ -344,7 +360,8 @@ declare
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
-	elsif not exists (select from outbox.message_default) then
+	elsif not exists (select from outbox.message_default d
+		where outbox.partition_takes(d.created_at)) then
 		return 'empty';
 	end if;
 	-- Is the lock to be had at all? Copying is in vain while a writer's transaction stays open.
@@ -356,6 +373,10 @@ begin
 
 	select array_agg(p.name), array_agg(p.from_at), array_agg(p.to_at)
 		into names, from_ats, to_ats from outbox.rehome_plan(width) p;
+	if names is null then
+		return 'empty'; -- they were deleted meanwhile
+	end if;
+	create table outbox.message_unplaced (like outbox.message_default);
 	for i in 1 .. cardinality(names) loop
 		perform outbox.partition_create(names[i]);
 		execute format('alter table outbox.%I add constraint rehomed '
@@ -385,6 +406,8 @@ begin
 		perform outbox.partition_attach(names[i], from_ats[i], to_ats[i]);
 		execute format('alter table outbox.%I drop constraint rehomed', names[i]);
 	end loop;
+	insert into outbox.message_default select * from outbox.message_unplaced;
+	drop table outbox.message_unplaced;
 	return 'moved';
 exception
 	when lock_not_available or sqlstate 'OR002' then

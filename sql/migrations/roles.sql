@@ -22,8 +22,7 @@ grant usage on schema outbox to outbox_writer, outbox_relay, outbox_reader;
 
 -- What stands in a constraint runs as the writer; nothing else is everybody's.
 revoke execute on all functions in schema outbox from public;
-grant execute on function outbox.topic_valid(text), outbox.headers_valid(jsonb),
-	outbox.message_fits(bytea, bytea, jsonb) to public;
+grant execute on function outbox.headers_valid(jsonb) to public;
 
 grant insert (event_id, topic, key, payload, headers, partition, deliver_at)
 	on outbox.message to outbox_writer;

@@ -23,7 +23,10 @@ with shard as (
 			offset 0) late
 	) u limit $3::bigint
 ), counted as (
-	select count(*) as rows, min(id) as first_id, min(created_at) as oldest from unpublished
+	-- an infinite time has no age
+	select count(*) as rows, min(id) as first_id,
+		min(created_at) filter (where isfinite(created_at)) as oldest
+	from unpublished
 )
 select c.rows, c.rows >= $3::bigint as more,
 	case when c.rows < $3::bigint then c.rows

@@ -1,6 +1,6 @@
--- What the bench writes beside messages: a plain table with the columns that a writer of messages gives,
--- and rows to be changed in the same transaction.
+-- What the bench writes beside messages: a plain table with the same columns, and rows to be changed in the same transaction.
 create table outbox.bench_plain (
+	txid xid8 not null default pg_current_xact_id(),
 	id bigint generated always as identity primary key,
 	created_at timestamptz not null default clock_timestamp(),
 	event_id uuid not null default gen_random_uuid(),

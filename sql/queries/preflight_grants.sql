@@ -2,7 +2,7 @@
 with schema as (
 	select n.oid from pg_namespace n where n.nspname = 'outbox'
 ), relation (name, privilege) as (values
-	('message', 'select'), ('message_default', 'select'), ('message_id_seq', 'select'),
+	('message', 'select'), ('message_default', 'select'),
 	('slot', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
 	('migration', 'select')
 ), lacking_relation as (
@@ -13,10 +13,11 @@ with schema as (
 	select p.proname from pg_proc p
 	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
 		and p.proname in ('take', 'tick', 'timeline', 'destinations', 'destinations_merge',
-			'window_bounds', 'window_guard', 'shard_of', 'partitions', 'partition_floor',
-			'partition_make', 'partition_holder', 'partition_empty', 'partition_drop',
-			'partition_detach', 'partition_rehome', 'log_partitions', 'log_partitions_due',
-			'log_partition_rows', 'log_partition_make', 'log_partition_drop')
+			'require_read_committed', 'window_bounds', 'window_guard', 'shard_of',
+			'partitions', 'partition_floor', 'partition_make', 'partition_holder',
+			'partition_empty', 'partition_drop', 'partition_detach', 'partition_rehome',
+			'log_partitions', 'log_partitions_due', 'log_partition_rows', 'log_partition_make',
+			'log_partition_drop')
 )
 select 'USAGE on schema outbox' as lacking,
 	format('grant usage on schema outbox to %I', current_user) as cure

@@ -6,6 +6,7 @@ logs every wait that lasts 50 ms (log_lock_waits with deadlock_timeout = 50ms in
 
 import contextlib
 import datetime
+import re
 import threading
 import time
 
@@ -13,6 +14,7 @@ import psycopg2
 import pytest
 
 from support.process import wait_for
+from support.windows import QUERIES
 
 OLD = "2020-01-01", "2020-01-02"
 OLD_LEAF = "message_p20200101"
@@ -439,6 +441,74 @@ def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(uncove
     assert set(seen) == {(count, count)}
     assert uncovered.execute("select count(*) from outbox.message") == [(count + writers.count,)]
     assert uncovered.execute("select count(*) from outbox.message_default") == [(0,)]
+
+
+# --- times that no partition takes -------------------------------------------------------------
+
+TIMELESS = ["infinity", "-infinity", "294276-12-31 23:00Z", "4713-01-01 12:00Z BC"]
+
+
+@pytest.fixture
+def lenient(uncovered):
+    """A table that lets its owner write any created_at, as one from before the CHECK does."""
+    checks = """select conrelid::regclass, conname from pg_constraint
+                where pg_get_constraintdef(oid) like '%isfinite%' and coninhcount = 0"""
+    while found := uncovered.execute(checks):
+        for table, name in found:
+            uncovered.execute(f"alter table {table} drop constraint {name}")
+    return uncovered
+
+
+def insert_at(database, *times):
+    for at in times:
+        database.execute("insert into outbox.message (topic, created_at) values ('t', %s)", (at,))
+
+
+@pytest.mark.parametrize("zone, style", [("UTC", "ISO"), ("Asia/Kathmandu", "SQL, DMY")])
+def test_a_row_that_no_partition_takes_stays_while_others_are_moved(lenient, zone, style):
+    insert_at(lenient, TIMELESS[0], "2020-01-01 10:00Z", *TIMELESS[1:], "2020-01-02 10:00Z",
+              "9999-12-31 23:59:59.999999Z", "0001-01-01Z")
+    before = lenient.execute(EVERYTHING.replace("created_at", "created_at::text"))
+    lenient.execute(f"alter database {lenient.name} set timezone = '{zone}'")
+    lenient.execute(f"alter database {lenient.name} set datestyle = '{style}'")
+    until("moved", lenient, "partition_rehome", "1 day")
+    lenient.execute(f"alter database {lenient.name} reset all")
+    assert lenient.execute(EVERYTHING.replace("created_at", "created_at::text")) == before
+    left = lenient.execute("select created_at = any (%s::timestamptz[]) "
+                           "from outbox.message_default", (TIMELESS,))
+    assert left == [(True,)] * 4
+    assert lenient.execute("select to_regclass('outbox.message_unplaced')") == [(None,)]
+    assert call(lenient, "partition_rehome", "1 day") == "empty"
+
+
+@pytest.mark.parametrize("at", TIMELESS)
+def test_a_row_that_no_partition_takes_is_in_nobodys_way(lenient, at):
+    insert_at(lenient, at)
+    assert call(lenient, "partition_rehome", "1 day") == "empty"
+    today, tomorrow = lenient.execute(
+        "select current_date::timestamptz, current_date + interval '1 day'")[0]
+    until("made", lenient, "partition_make", today, tomorrow)
+    insert_at(lenient, "now", tomorrow)
+    until("moved", lenient, "partition_rehome", "1 day")
+    assert len(leaves(lenient)) == 2
+    assert lenient.execute("select created_at::text = %s::timestamptz::text "
+                           "from outbox.message_default", (at,)) == [(True,)]
+
+
+@pytest.mark.parametrize("times, oldest", [
+    (["infinity"], 0), (["-infinity"], 0), (["infinity", "-infinity", "one hour ago"], 3600),
+    (["infinity", "one hour ahead"], 0)])
+def test_the_backlog_is_counted_with_rows_of_infinite_times(lenient, times, oldest):
+    now = datetime.datetime.now(datetime.timezone.utc)
+    moments = {"one hour ago": now - datetime.timedelta(hours=1),
+               "one hour ahead": now + datetime.timedelta(hours=1)}
+    insert_at(lenient, *[moments.get(at, at) for at in times])
+    with open(f"{QUERIES}/backlog.sql") as text:
+        statement = re.sub(r"\$(\d)", r"%(p\1)s", text.read())
+    rows, more, estimated, age_ms, _ = lenient.execute(
+        statement, {"p1": "main", "p2": 0, "p3": 100})[0]
+    assert (rows, more, estimated) == (len(times), False, len(times))
+    assert oldest <= age_ms / 1000 < oldest + 600
 
 
 # --- the log -----------------------------------------------------------------------------------

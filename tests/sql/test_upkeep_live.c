@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "log_upkeep.h"
 #include "migrate.h"
 #include "pg.h"
 #include "schema_text.h"
@@ -22,6 +23,7 @@ struct stage {
 	char schema[24];
 	struct config_postgres postgres;
 	struct upkeep *upkeep;
+	struct log_upkeep *log_upkeep;
 };
 
 static int64_t ask(struct stage *stage, const char *sql)
@@ -59,6 +61,16 @@ static int64_t step(struct stage *stage)
 	return upkeep_step(stage->upkeep, 1000) - 1000;
 }
 
+static int64_t log_step(struct stage *stage)
+{
+	return log_upkeep_step(stage->log_upkeep, 1000, INTERVAL_MS) - 1000;
+}
+
+static const char *log_problem(struct stage *stage)
+{
+	return log_upkeep_problem(stage->log_upkeep);
+}
+
 static const struct upkeep_status *status(struct stage *stage)
 {
 	return upkeep_status(stage->upkeep);
@@ -90,6 +102,7 @@ static int set_up(void **state)
 		return -1;
 	}
 	stage->upkeep = upkeep_start(&stage->postgres);
+	stage->log_upkeep = log_upkeep_start(&stage->postgres);
 	*state = stage;
 	return 0;
 }
@@ -98,6 +111,7 @@ static int tear_down(void **state)
 {
 	struct stage *stage = *state;
 	upkeep_stop(stage->upkeep);
+	log_upkeep_stop(stage->log_upkeep);
 	run(stage, "drop schema outbox cascade");
 	pg_destroy(stage->pg);
 	free(stage);
@@ -210,11 +224,106 @@ static void the_logs_partitions_are_made_and_dropped(void **state)
 {
 	struct stage *stage = *state;
 	run(stage, "update outbox.log set n = 600000");
-	step(stage);
+	log_step(stage);
 	assert_int_equal(ask(stage, "select count(*) from outbox.log_partitions()"), 2);
 	run(stage, "update outbox.log set n = 1002000");
-	step(stage);
+	log_step(stage);
 	assert_int_equal(ask(stage, "select min(from_n) from outbox.log_partitions()"), 1000000);
+	assert_string_equal(log_problem(stage), "");
+}
+
+static void the_log_is_looked_at_every_15_seconds_or_more_often(void **state)
+{
+	struct stage *stage = *state;
+	assert_int_equal(log_upkeep_step(stage->log_upkeep, 1000, 24 * HOUR_MS), 1000 + 15000);
+	assert_int_equal(log_upkeep_step(stage->log_upkeep, 1000, 200), 1000 + 200);
+}
+
+static void the_logs_partitions_are_made_while_the_message_table_is_locked(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "update outbox.log set n = 600000");
+	run(stage, "begin;"
+		   "lock table outbox.message in access exclusive mode;"
+		   "select pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0))");
+	assert_int_equal(log_step(stage), 15000);
+	run(stage, "commit");
+	assert_int_equal(ask(stage, "select count(*) from outbox.log_partitions()"), 2);
+}
+
+static void a_busy_log_is_tried_again_soon(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "update outbox.log set n = 600000");
+	log_step(stage);
+	run(stage, "update outbox.log set n = 1002000");
+	run(stage, "begin;"
+		   "select pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0))");
+	assert_int_equal(log_step(stage), 5000);
+	run(stage, "commit");
+	assert_int_equal(log_step(stage), 15000);
+	assert_int_equal(ask(stage, "select min(from_n) from outbox.log_partitions()"), 1000000);
+}
+
+static void upkeep_of_the_message_table_that_fails_keeps_the_log_from_nothing(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "alter table outbox.message_default rename to hidden;"
+		   "update outbox.log set n = 600000");
+	step(stage);
+	assert_string_not_equal(status(stage)->problem, "");
+	log_step(stage);
+	assert_string_equal(log_problem(stage), "");
+	assert_int_equal(ask(stage, "select count(*) from outbox.log_partitions()"), 2);
+}
+
+static void upkeep_of_the_log_that_fails_keeps_the_message_table_from_nothing(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "alter function outbox.log_partitions_due() rename to hidden");
+	assert_true(log_step(stage) <= 1200);
+	assert_string_not_equal(log_problem(stage), "");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(status(stage)->problem, "");
+	run(stage, "alter function outbox.hidden() rename to log_partitions_due");
+	assert_int_equal(log_step(stage), 15000);
+	assert_string_equal(log_problem(stage), "");
+}
+
+static void a_log_partition_that_cannot_be_made_keeps_no_other_from_being_made(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "select outbox.slot_create('wide', 5, 'now');"
+		   "update outbox.log set n = 600000;"
+		   "create table outbox.log_wide_2_1000000 ()");
+	assert_true(log_step(stage) <= 1200);
+	assert_non_null(strstr(log_problem(stage), "log_wide_2_1000000"));
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.log_partitions() where from_n = 1000000"), 5);
+	run(stage, "drop table outbox.log_wide_2_1000000");
+	assert_int_equal(log_step(stage), 15000);
+	assert_string_equal(log_problem(stage), "");
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.log_partitions() where from_n = 1000000"), 6);
+}
+
+static void a_row_that_no_partition_takes_stops_no_upkeep(void **state)
+{
+	struct stage *stage = *state;
+	run(stage,
+	    "alter table outbox.message drop constraint if exists created_at_is_finite;"
+	    "alter table outbox.message_default drop constraint if exists created_at_is_finite;"
+	    "insert into outbox.message (topic, created_at) values ('t', 'infinity'), "
+	    "('t', now() - interval '1 day')");
+	stage->postgres.partitions_ahead = 24 * 4 + 12;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(status(stage)->problem, "");
+	assert_int_equal(status(stage)->default_rows, 1);
+	assert_true(status(stage)->ahead_s >= (24 * 4 + 11) * 3600);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message_default"), 1);
+	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 2);
 }
 
 static void a_schema_that_is_gone_is_a_problem_until_it_is_back(void **state)
@@ -239,6 +348,11 @@ static void a_server_that_does_not_answer_is_a_problem(void **state)
 	assert_string_not_equal(upkeep_status(upkeep)->problem, "");
 	upkeep_stop(upkeep);
 	upkeep_stop(NULL);
+	struct log_upkeep *log_upkeep = log_upkeep_start(&elsewhere);
+	assert_true(log_upkeep_step(log_upkeep, 0, 24 * HOUR_MS) <= 1200);
+	assert_string_not_equal(log_upkeep_problem(log_upkeep), "");
+	log_upkeep_stop(log_upkeep);
+	log_upkeep_stop(NULL);
 }
 
 static void a_check_says_what_is_missing(void **state)
@@ -265,7 +379,14 @@ int main(void)
 	    TEST(detached_partitions_stay_as_tables),
 	    TEST(a_busy_table_is_tried_again_soon),
 	    TEST(rows_in_the_default_partition_are_moved),
+	    TEST(a_row_that_no_partition_takes_stops_no_upkeep),
 	    TEST(the_logs_partitions_are_made_and_dropped),
+	    TEST(the_log_is_looked_at_every_15_seconds_or_more_often),
+	    TEST(the_logs_partitions_are_made_while_the_message_table_is_locked),
+	    TEST(a_busy_log_is_tried_again_soon),
+	    TEST(upkeep_of_the_message_table_that_fails_keeps_the_log_from_nothing),
+	    TEST(upkeep_of_the_log_that_fails_keeps_the_message_table_from_nothing),
+	    TEST(a_log_partition_that_cannot_be_made_keeps_no_other_from_being_made),
 	    TEST(a_schema_that_is_gone_is_a_problem_until_it_is_back),
 	    TEST(a_server_that_does_not_answer_is_a_problem),
 	    TEST(a_check_says_what_is_missing),

@@ -1,0 +1,164 @@
+"""What the relay says about itself: readiness while a slot stands still, and doctor's warnings; and
+that what a slot needs to go on does not wait for anything else."""
+
+import contextlib
+
+import pytest
+
+from support.auditor import count_records
+from support.process import wait_for
+from support.relay import run_command
+
+
+def publish(database, topic, count):
+    database.execute("SELECT outbox.publish(%s::text, 'key-' || i, 'x') "
+                     "FROM generate_series(1, %s) i", (topic, count))
+
+
+def readiness(relay):
+    return relay.get("/readyz?verbose")
+
+
+def until_ready_says(relay, status, *words):
+    def said():
+        answer, report = readiness(relay)
+        return answer == status and all(word in report for word in words) and report
+
+    return relay.wait_for(said, what=f"readiness {status} with {words}")
+
+
+@contextlib.contextmanager
+def locked(database, statement):
+    connection = database.connect(autocommit=False)
+    try:
+        connection.cursor().execute(statement)
+        yield
+        connection.rollback()
+    finally:
+        connection.close()
+
+
+# --- readiness -----------------------------------------------------------------------------------
+
+def test_a_slot_that_stands_still_behind_a_missing_topic_is_not_ready(
+        database, kafka, topic, make_relay):
+    absent = f"{topic}.later"
+    relay = make_relay(slot_max_in_flight=20).wait_ready()
+    publish(database, absent, 1)
+    relay.wait_event("topic_missing", topic=absent)
+    publish(database, topic, 10)
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10, what="what goes on")
+    until_ready_says(relay, 200, f"[+] slot main/0: owner, waits for topic {absent}\n")
+
+    publish(database, topic, 100)
+    until_ready_says(relay, 503,
+                     f"[-] slot main/0: owner, waits for topic {absent} and stands still")
+    # With the row that waits these are as many as max_in_flight.
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 19, what="what still goes on")
+    assert relay.get("/livez")[0] == 200
+
+    kafka.create_topic(absent)
+    try:
+        relay.wait_for(lambda: count_records(kafka.bootstrap, [topic, absent]) == 111,
+                       what="every row")
+        assert "waits for" not in until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+    finally:
+        kafka.delete_topic(absent)
+
+
+def test_an_owner_that_cannot_write_the_log_is_not_ready(
+        database, kafka, topic, make_relay):
+    relay = make_relay(slot_lease="1s").wait_ready()
+    until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+    with locked(database, "LOCK TABLE outbox.log IN SHARE MODE"):
+        report = until_ready_says(relay, 503, "its lease is over: the log cannot be written")
+        assert "[-] slot main/0: " in report
+    until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+    publish(database, topic, 10)
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10, what="the rows")
+
+
+# --- the log's partitions ------------------------------------------------------------------------
+
+LAST_BEFORE_DUE = """
+    INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+        ticks, destinations, timeline, system_identifier)
+    SELECT slot, shard, 499990, epoch, 1, '', '-infinity', first_tick, acked_id, ticks, '{}',
+        timeline, system_identifier FROM outbox.progress"""
+NEXT_IS_THERE = "SELECT exists (SELECT FROM outbox.log_partitions() WHERE from_n = 1000000)"
+NEWEST = "SELECT max(n) FROM outbox.log"
+UPKEEP_WAITS = """
+    SELECT exists (SELECT FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name IN ('outbox-relay upkeep', 'outbox-relay keeper')
+        AND wait_event_type = 'Lock')"""
+
+
+def test_the_logs_next_partition_does_not_wait_for_the_upkeep_interval(
+        database, topic, make_relay):
+    database.execute(LAST_BEFORE_DUE)
+    relay = make_relay(postgres_upkeep_interval="1d").wait_ready()
+    relay.wait_for(lambda: relay.metric("relay_partition_ahead_seconds"), what="the first upkeep")
+    assert database.execute(NEXT_IS_THERE) == [(False,)]
+
+    def passed():
+        publish(database, topic, 1)
+        return database.execute(NEWEST)[0][0] >= 500_000
+
+    relay.wait_for(passed, what="half of the log's partition")
+    relay.wait_for(lambda: database.execute(NEXT_IS_THERE)[0][0], timeout=30,
+                   what="the next partition")
+
+
+def test_the_logs_next_partition_does_not_wait_for_the_message_table(
+        database, topic, make_relay):
+    relay = make_relay(postgres_upkeep_interval="200ms", slot_lease="1s").wait_ready()
+    with locked(database, "LOCK TABLE ONLY outbox.message_default IN ACCESS EXCLUSIVE MODE"):
+        wait_for(lambda: database.execute(UPKEEP_WAITS)[0][0], what="upkeep that waits for a lock")
+        database.execute(LAST_BEFORE_DUE.replace("499990", "500000"))
+        relay.wait_for(lambda: database.execute(NEXT_IS_THERE)[0][0], timeout=30,
+                       what="the next partition")
+        assert database.execute(UPKEEP_WAITS)[0][0]
+        assert "[+] upkeep of postgres main" in readiness(relay)[1]
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+@pytest.fixture
+def doctor(database, kafka):
+    def findings(database_url=None):
+        status, output, error = run_command(
+            ["doctor"], {"DATABASE_URL": database_url or database.dsn,
+                         "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap})
+        assert status == 0, output + error
+        return output
+
+    return findings
+
+
+def test_doctor_warns_of_several_hosts_of_which_one_may_be_a_standby(postgres, database, doctor):
+    host = f"127.0.0.1:{postgres.port}"
+    several = database.dsn.replace(host, f"{host},{host}")
+    said = "several hosts are named without target_session_attrs"
+    assert f"[warn]   postgres main: {said}" in doctor(several)
+    assert "cure: add target_session_attrs=read-write to the dsn" in doctor(several)
+    assert said not in doctor(f"{several}?target_session_attrs=read-write")
+    assert said not in doctor()
+
+
+@pytest.mark.parametrize("setting, words", [
+    ("statement_timeout", "statements of upkeep"), ("lock_timeout", "waits longer for a lock")])
+def test_doctor_warns_of_a_timeout_and_its_cure_works(database, doctor, setting, words):
+    assert f"{setting} =" not in doctor()
+    database.execute(f"ALTER ROLE postgres IN DATABASE {database.name} SET {setting} = '20s'")
+    output = doctor()
+    assert f"[warn]   postgres main: {setting} = 20s: " in output and words in output
+    cure = f"alter role postgres in database {database.name} set {setting} = 0"
+    assert f"cure: {cure}\n" in output
+    database.execute(cure)
+    assert f"{setting} =" not in doctor()
+
+
+def test_doctor_says_nothing_of_a_timeout_that_hurts_nobody(database, doctor):
+    database.execute(f"ALTER ROLE postgres IN DATABASE {database.name} "
+                     "SET idle_in_transaction_session_timeout = '20s'")
+    assert "_timeout =" not in doctor()
