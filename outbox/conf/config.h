@@ -37,7 +37,7 @@ struct config_postgres {
 	char *schema; /* default "outbox" */
 	/* upkeep of the message table */
 	int64_t partition_every_ms; /* width of a partition, default 1d */
-	int64_t partitions_ahead;   /* default 3 */
+	int64_t partitions_ahead;   /* default 1 */
 	int64_t retain_ms;          /* how long published rows stay, default 3d */
 	enum retention retention;   /* drop | detach */
 	int64_t upkeep_interval_ms; /* default 60s */

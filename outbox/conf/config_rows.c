@@ -50,7 +50,7 @@ const struct config_row config_rows[] = {
 		.help = "The schema of the outbox in the database."},
 	{POSTGRES_MS(partition_every), "1d", SECOND, 365 * DAY,
 		.help = "The time that one partition of the message table covers."},
-	{POSTGRES(partitions_ahead), .type = CONFIG_INTEGER, .default_value = "3",
+	{POSTGRES(partitions_ahead), .type = CONFIG_INTEGER, .default_value = "1",
 		.low = 1, .high = 100, .reloadable = true,
 		.help = "Partitions made ahead of the current one."},
 	{POSTGRES_MS(retain), "3d", 0, 3650 * DAY, .reloadable = true,

@@ -53,6 +53,7 @@ struct publisher {
 	struct stream_page page;
 	int64_t page_rows, page_bytes;
 	int64_t topics_asked_at, status_at, stop_at;
+	bool topics_told; /* the catalog has news */
 	int64_t lost_seen;
 	bool owned, refusal_logged, drained;
 	char missing_logged[256];
@@ -355,14 +356,13 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 	const char *name;
 	bool ready;
 	int32_t logged;
-	uint64_t count;
-	bool told = read(publisher->catalog_fd, &count, sizeof count) > 0;
-	bool unready = false;
+	bool told = publisher->topics_told, unready = false;
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++)
 		unready |= !ready;
 	if (!told && now - publisher->topics_asked_at < (unready ? UNREADY_ASK_MS : TOPICS_ASK_MS))
 		return;
 	publisher->topics_asked_at = now;
+	publisher->topics_told = false;
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++) {
 		struct catalog_topic topic =
 		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
@@ -536,6 +536,13 @@ static int64_t stream_clock(struct publisher *publisher, int64_t now)
 	return wait < may_take ? may_take : wait;
 }
 
+/* An eventfd that poll says has something to say. */
+static bool took(const struct pollfd *fd)
+{
+	eventfd_t count;
+	return fd->revents && eventfd_read(fd->fd, &count) == 0;
+}
+
 static void wait_for_events(struct publisher *publisher, int64_t now)
 {
 	struct pollfd fds[5];
@@ -552,13 +559,13 @@ static void wait_for_events(struct publisher *publisher, int64_t now)
 			fds[count++] = (struct pollfd){
 			    .fd = pg_fd(links[i]->pg), .events = pg_events(links[i]->pg)};
 	fds[count++] = (struct pollfd){.fd = delivery_fd(publisher->delivery), .events = POLLIN};
-	fds[count++] = (struct pollfd){.fd = publisher->catalog_fd, .events = POLLIN};
-	fds[count++] = (struct pollfd){.fd = publisher->wake_fd, .events = POLLIN};
-	if (wait > now)
-		poll(fds, (nfds_t)count, (int)(wait - now));
-	uint64_t woken;
-	while (read(publisher->wake_fd, &woken, sizeof woken) > 0)
-		;
+	struct pollfd *told = &fds[count++], *woken = &fds[count++];
+	*told = (struct pollfd){.fd = publisher->catalog_fd, .events = POLLIN};
+	*woken = (struct pollfd){.fd = publisher->wake_fd, .events = POLLIN};
+	if (wait <= now || poll(fds, (nfds_t)count, (int)(wait - now)) <= 0)
+		return;
+	publisher->topics_told |= took(told);
+	took(woken);
 }
 
 static void *run(void *context)

@@ -245,20 +245,21 @@ static const struct {
 static bool answer_tick(struct statements *statements, const struct pg_result *result,
     struct stream *stream, int64_t now, struct err *err)
 {
-	const char *text = pg_rows(result) ? pg_value(result, 0, 0) : "";
+	int last = pg_rows(result) - 1; /* the verdict, behind the rows */
+	const char *text = last >= 0 ? pg_value(result, last, 0) : "";
 	size_t i = 0;
 	while (i < sizeof verdicts / sizeof *verdicts && !text_equal(text, verdicts[i].text))
 		i++;
 	if (i == sizeof verdicts / sizeof *verdicts)
 		return err_set(err, ERR_FATAL, "the function tick answered '%s'", text);
 	free(statements->seen);
-	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, 0, 1)
-			       ? xstrdup(pg_value(result, 0, 1))
+	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, last, 1)
+			       ? xstrdup(pg_value(result, last, 1))
 			       : NULL;
 	stream_ticked(stream, now, verdicts[i].verdict);
 	if (verdicts[i].verdict != STREAM_ROWS)
 		return true;
-	for (int row = 1; row < pg_rows(result); row++) {
+	for (int row = 0; row < last; row++) {
 		struct message message;
 		if (!message_from_result(result, row, 2, &message, err))
 			return false;

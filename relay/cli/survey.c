@@ -30,10 +30,7 @@ static bool count_backlog(struct pg *pg, const struct survey_postgres *database,
 	const struct pg_param params[] = {{shard->slot}, {number}, {COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
-	if (!pg_script(pg,
-		"begin read only; set local enable_seqscan = off; "
-		"set local enable_bitmapscan = off",
-		err))
+	if (!pg_script(pg, sql_backlog_begin, err))
 		return false;
 	row = session_query(pg, database->section, sql_backlog, params, 3, err);
 	if (row && pg_rows(row) == 1)

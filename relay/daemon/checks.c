@@ -104,10 +104,7 @@ static bool check_slots(
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *known = ask(pg, postgres, sql_slots, NULL, 0, err);
 
-	if (!known || !pg_script(pg,
-			  "begin read only; set local enable_seqscan = off; "
-			  "set local enable_bitmapscan = off",
-			  err))
+	if (!known || !pg_script(pg, sql_backlog_begin, err))
 		return false;
 	for (int i = 0; i < checks->config->slot_count; i++) {
 		struct checks_slot *slot = &checks->slots[i];

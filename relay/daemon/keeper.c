@@ -139,10 +139,7 @@ static bool look(struct keeper *keeper, struct err *err)
 	if (!rows)
 		return false;
 	note_slots(keeper, rows);
-	if (!pg_script(keeper->pg,
-		"begin read only; set local enable_seqscan = off; "
-		"set local enable_bitmapscan = off",
-		err))
+	if (!pg_script(keeper->pg, sql_backlog_begin, err))
 		return false;
 	for (int i = 0; i < keeper->config->slot_count; i++) {
 		const struct config_slot *slot = &keeper->config->slots[i];

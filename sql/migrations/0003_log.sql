@@ -143,13 +143,13 @@ $$;
 -- log row if there is one or if `must_write` (progress to note, a lease to renew). A small window's
 -- rows come with the answer; the caller must not publish them before the statement has committed.
 --
--- The first row of the answer is the verdict, without an id:
+-- The last row of the answer is the verdict, without an id:
 --   fenced     the row (n, nonce) is not the newest or not here: somebody else owns the shard
 --   dropped    the slot is gone or has another number of shards
 --   idle       nothing found, nothing written
 --   splitting  the same, but no window may be opened before the split is over
 --   noted      the row n + 1 is written, no window opened
---   rows       n + 1 opened a window, its rows follow in the order of publication
+--   rows       n + 1 opened a window, its rows came in front, in the order of publication
 --   pages      n + 1 opened a window too large for one answer: to be read by pages
 -- with the snapshot that was looked at.
 --
@@ -175,7 +175,7 @@ returns table (verdict text, seen text, id bigint, created_at timestamptz, event
 language plpgsql volatile
 -- planned once a session: the index on (txid, id) is right whatever the numbers are
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
 	previous outbox.log;
@@ -187,13 +187,15 @@ declare
 	straggler xid8;
 	far xid8[];
 	late boolean := false;
-	found_rows bigint := 0;
-	found_bytes bigint := 0;
+	found_row record;
 	opens boolean := false;
+	pages boolean := false;
 	began timestamptz := clock_timestamp();
 	now_timeline int := outbox.timeline();
 begin
-	perform outbox.require_read_committed();
+	if current_setting('transaction_isolation') <> 'read committed' then
+		perform outbox.require_read_committed();
+	end if;
 	select l.* into previous from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
 	if previous.n is null or previous.timeline <> now_timeline then
@@ -222,35 +224,60 @@ begin
 		high := pg_snapshot_xmax(now_tick);
 		-- Transactions that were in progress at the tick before and are visible now: near ones only
 		-- widen the range of xids, far ones are left to the pages.
-		for straggler in select x from pg_snapshot_xip(before) x
-			where pg_visible_in_snapshot(x, now_tick) order by x
-		loop
-			if high::text::bigint - straggler::text::bigint > 10000 then
-				far := far || straggler;
-			else
-				low := straggler;
-				exit;
-			end if;
-		end loop;
+		if pg_snapshot_xmin(before) <> low then
+			for straggler in select x from pg_snapshot_xip(before) x
+				where pg_visible_in_snapshot(x, now_tick) order by x
+			loop
+				if high::text::bigint - straggler::text::bigint > 10000 then
+					far := far || straggler;
+				else
+					low := straggler;
+					exit;
+				end if;
+			end loop;
+		end if;
 		lock table outbox.message in access share mode;
-		select count(*), coalesce(sum(r.bytes), 0) into found_rows, found_bytes from (
-			select coalesce(octet_length(m.payload), 0) + coalesce(octet_length(m.key), 0)
-				+ coalesce(octet_length(m.headers::text), 0) as bytes from outbox.message m
-			where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
-				and not pg_visible_in_snapshot(m.txid, before)
-				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
-			limit max_rows + 1) r;
 		if far is not null then
 			perform from outbox.message m where m.txid = any (far)
 				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
 			limit 1;
-			late := found;
+			pages := found;
 		end if;
+		for found_row in
+			select r.*, r.headers::text as headers_text, count(*) over () > max_rows
+				or sum(coalesce(octet_length(r.payload), 0) + coalesce(octet_length(r.key), 0)
+					+ coalesce(octet_length(r.headers::text), 0)) over () > max_bytes as too_many
+			from (select m.* from outbox.message m
+				where not pages and m.txid >= low and m.txid < high
+					and pg_visible_in_snapshot(m.txid, now_tick)
+					and not pg_visible_in_snapshot(m.txid, before)
+					and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+				limit max_rows + 1) r
+			order by r.id
+		loop
+			opens := true;
+			pages := found_row.too_many;
+			exit when pages;
+			id := found_row.id;
+			created_at := found_row.created_at;
+			event_id := found_row.event_id;
+			topic := found_row.topic;
+			key := found_row.key;
+			payload := found_row.payload;
+			headers := found_row.headers_text;
+			partition := found_row.partition;
+			return next;
+		end loop;
+		id := null;
+		key := null;
+		payload := null;
+		headers := null;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
-		opens := found_rows > 0 or late or slot_row.split_to is not null;
-		if not opens then
-			select count(*) > max_rows or clock_timestamp() - began > interval '10 ms' into opens
-			from (select from outbox.message m where m.txid >= low and m.txid < high
+		opens := opens or pages or slot_row.split_to is not null
+			or clock_timestamp() - began > interval '10 ms';
+		if not opens and of_shards > 1 then
+			select count(*) > max_rows into opens from (
+				select from outbox.message m where m.txid >= low and m.txid < high
 				limit max_rows + 1) r;
 		end if;
 	end if;
@@ -275,22 +302,8 @@ begin
 			else touched end,
 		now_timeline, previous.system_identifier);
 
-	verdict := 'noted';
-	if opens then
-		verdict := case when late or found_rows > max_rows or found_bytes > max_bytes
-			then 'pages' else 'rows' end;
-	end if;
+	verdict := case when pages then 'pages' when opens then 'rows' else 'noted' end;
 	return next;
-	if verdict = 'rows' and found_rows > 0 then
-		return query
-		select null, null, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
-			m.headers::text, m.partition
-		from outbox.message m
-		where m.txid >= low and m.txid < high and pg_visible_in_snapshot(m.txid, now_tick)
-			and not pg_visible_in_snapshot(m.txid, before)
-			and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
-		order by m.id;
-	end if;
 end
 $$;
 
@@ -309,7 +322,7 @@ create function outbox.window_bounds(
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
 	out low_id bigint, out high_id bigint)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	before pg_snapshot;
 begin

@@ -155,7 +155,8 @@ create function outbox.partition_exists(leaf text) returns boolean language sql 
 -- 'no slot' when there is none to publish the rows; null: nothing keeps it.
 create function outbox.partition_holder(leaf text) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+	set search_path = pg_catalog, pg_temp
+	set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	reader record;
 	holds boolean;
@@ -186,7 +187,8 @@ end $$;
 -- writers out.
 create function outbox.partition_changed(leaf text, since pg_snapshot) returns boolean
 	language plpgsql
-	set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+	set search_path = pg_catalog, pg_temp
+	set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	changed boolean;
 begin
@@ -455,7 +457,7 @@ end $$;
 -- 1000 rows more. All of a slot that is no more go.
 create function outbox.log_partitions_due(out action text, out slot text, out shard int,
 	out n bigint) returns setof record stable language sql
-	set search_path = pg_catalog, pg_temp as $$
+	set search_path = pg_catalog, pg_temp set jit = off as $$
 	select 'make', p.slot, p.shard, ahead.n
 	from outbox.progress p
 	cross join lateral (select p.n + outbox.log_partition_rows() / 2) as ahead (n)
@@ -504,13 +506,14 @@ revoke execute on function
 	outbox.partition_rehome(interval), outbox.log_partition_make(text, int, bigint),
 	outbox.log_partition_drop(text, int, bigint) from public;
 
--- Today's partition and three ahead; the relay goes on from there.
+-- Today's partition and tomorrow's; the relay goes on from there. Few, since every look for new rows
+-- goes through the indexes of all.
 do $$
 declare
 	today timestamptz := outbox.partition_floor(clock_timestamp(), '1 day');
 	outcome text;
 begin
-	for day in 0 .. 3 loop
+	for day in 0 .. 1 loop
 		-- Autovacuum may hold a catalog for longer than the function waits.
 		for attempt in 1 .. 100 loop
 			outcome := outbox.partition_make(today + day * interval '24 hours',

@@ -1,6 +1,6 @@
 -- What a shard has not published: rows that are not visible in its acknowledged snapshot, and in the
 -- first open window those behind acked_id. Counted up to a bound; beyond it, ids say about how many.
--- To be run with enable_seqscan and enable_bitmapscan off: the rows are few behind many published.
+-- To be run behind backlog_begin.sql.
 -- $1 slot text, $2 shard int, $3 bound bigint
 with shard as (
 	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window

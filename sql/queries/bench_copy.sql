@@ -1,4 +1,5 @@
 -- All messages, as the limit reads them: by the index on id, as pages do.
+set local jit = off;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 copy (

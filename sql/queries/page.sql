@@ -3,6 +3,7 @@
 -- :low_id :high_id; :after id; :rows at most.
 -- The settings keep a table that was never analyzed from being read whole for every page.
 set local statement_timeout = 0;
+set local jit = off;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;

@@ -2,6 +2,7 @@
 -- in this one) merged in by id. They come from scans of their own, so that one old id does not make the
 -- pages walk through everything already published.
 set local statement_timeout = 0;
+set local jit = off;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;

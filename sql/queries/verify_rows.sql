@@ -3,6 +3,7 @@
 -- verify_slot.sql; :count of the slot's shards; :after id; :most rows.
 -- The lock comes before the snapshot, so that rows which upkeep moves are seen once.
 set local statement_timeout = 0;
+set local jit = off;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 lock table outbox.message in access share mode;

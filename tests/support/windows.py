@@ -66,7 +66,7 @@ class Ticks:
 
     def tick(self, **more):
         self.cursor.execute(*self.tick_call(**more))
-        (self.verdict, *_), *rows = self.cursor.fetchall()
+        *rows, (self.verdict, *_) = self.cursor.fetchall()
         self.ticked(self.verdict)
         return [Row(*[_plain(value) for value in row[1:]]) for row in rows]
 

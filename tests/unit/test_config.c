@@ -66,7 +66,7 @@ static void assert_is_default(const struct config *config)
 	assert_string_equal(postgres->dsn, "");
 	assert_string_equal(postgres->schema, "outbox");
 	assert_int_equal(postgres->partition_every_ms, 86400000);
-	assert_int_equal(postgres->partitions_ahead, 3);
+	assert_int_equal(postgres->partitions_ahead, 1);
 	assert_int_equal(postgres->retain_ms, 3 * 86400000);
 	assert_int_equal(postgres->retention, RETENTION_DROP);
 	assert_int_equal(postgres->upkeep_interval_ms, 60000);
