@@ -429,7 +429,10 @@ static enum publisher_end end_of(
 	case STREAM_GONE:
 		return PUBLISHER_GONE;
 	case STREAM_RELEASED:
-		return publisher->drained ? PUBLISHER_DRAINED : PUBLISHER_STOPPED;
+		if (publisher->drained)
+			return PUBLISHER_DRAINED;
+		return publisher->options.drain && status->refused ? PUBLISHER_REFUSED
+								   : PUBLISHER_STOPPED;
 	default:
 		return PUBLISHER_RUNNING;
 	}
@@ -511,7 +514,8 @@ static void begin_stop(struct publisher *publisher, int64_t now)
 static void check_stop(struct publisher *publisher, int64_t now)
 {
 	struct stream_status status = stream_status(publisher->stream, now);
-	if (atomic_load(&publisher->stop_asked))
+	bool in_vain = publisher->options.drain && status.refused;
+	if (atomic_load(&publisher->stop_asked) || in_vain)
 		begin_stop(publisher, now);
 	if (publisher->options.drain && status.caught_up && !publisher->drained) {
 		publisher->drained = true;

@@ -37,6 +37,7 @@ enum publisher_end {
 	PUBLISHER_RUNNING,
 	PUBLISHER_STOPPED, /* after publisher_stop */
 	PUBLISHER_DRAINED, /* options.drain: nothing is left */
+	PUBLISHER_REFUSED, /* options.drain: what is left waits behind a record Kafka refuses */
 	PUBLISHER_GONE, /* the slot was dropped or its number of shards changed: start anew or not
 			 */
 };

@@ -490,8 +490,11 @@ static bool loop(struct daemon *daemon, struct err *err)
 		if (daemon->stopping && now >= daemon->stop_by)
 			end_at_once("the handover took too long");
 	}
+	bool refused = fleet_is_refused(daemon->fleet, err);
 	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
-	    {"drained", LOG_TEXT(drained ? "true" : "false")});
+	    {"drained", LOG_TEXT(drained && !refused ? "true" : "false")});
+	if (refused)
+		return false;
 	return drained || !daemon->options->drain ||
 	       err_set(err, ERR_RETRY, "ended by a signal before everything was published");
 }

@@ -19,6 +19,7 @@ struct daemon_options {
 
 /*
  * Blocks until it ends. True: after a clean handover, or when all is drained. False: *err says why
- * it could not start, or that it was told to end before all was drained (ERR_RETRY).
+ * it could not start, that it was told to end before all was drained (ERR_RETRY), or that a refused
+ * record keeps it from draining (ERR_REJECT).
  */
 bool daemon_run(const struct daemon_options *options, struct err *err) MUST_CHECK;

@@ -326,6 +326,25 @@ bool fleet_is_over(const struct fleet *fleet)
 	return true;
 }
 
+bool fleet_is_refused(const struct fleet *fleet, struct err *err)
+{
+	for (int i = 0; i < fleet->options.config->slot_count; i++)
+		for (int j = 0; j < fleet->slots[i].shards; j++) {
+			struct publisher_status status =
+			    publisher_status(fleet->slots[i].publishers[j]);
+
+			if (status.end != PUBLISHER_REFUSED)
+				continue;
+			err_set(err, ERR_REJECT,
+			    "slot %s: Kafka refuses row %" PRId64 " of topic %s: %s; mend the "
+			    "topic or the row and drain again",
+			    status.slot, status.refused_id, status.refused_topic,
+			    status.refused_error);
+			return true;
+		}
+	return false;
+}
+
 void fleet_retune(struct fleet *fleet, const struct config *fresh)
 {
 	fleet->fresh = fresh;

@@ -40,8 +40,15 @@ int fleet_fds(const struct fleet *fleet, struct pollfd *fds, int max);
 
 /* Clean handover: returns at once, fleet_is_over tells when it is done. */
 void fleet_stop(struct fleet *fleet);
-/* Nothing runs any more and nothing is to be started: stopped, or with `drain` all is published. */
+/* Nothing runs any more and nothing is to be started: stopped, or with `drain` nothing more can be
+ * published. */
 bool fleet_is_over(const struct fleet *fleet);
+
+/*
+ * With `drain`: true when a slot ended behind a record that Kafka refuses; *err (ERR_REJECT) names
+ * it.
+ */
+bool fleet_is_refused(const struct fleet *fleet, struct err *err);
 
 /* Takes the reloadable values; fresh stays alive until the next call. */
 void fleet_retune(struct fleet *fleet, const struct config *fresh);

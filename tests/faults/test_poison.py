@@ -195,3 +195,15 @@ def test_a_slot_that_is_stopped_does_not_stop_another(
     assert poison not in arrived(kafka, narrow)
     assert relay.metric("relay_refused", slot="other") == 0
     assert "[+] slot other/0: owner" in relay.get("/readyz?verbose")[1]
+
+
+def test_a_drain_behind_a_refused_record_ends_and_says_so(kafka, narrow, make_relay, write):
+    fine, _ = write("fine", "poison!")
+    relay = make_relay(arguments=("run", "--drain"), slot_max_in_flight=MAX_IN_FLIGHT)
+    assert relay.wait() == 65
+    assert f"Kafka refuses row 2 of topic {narrow}" in relay.output()
+    assert arrived(kafka, narrow) == {fine}
+    kafka.alter_topic(narrow, max_message_bytes=1_048_588)
+    again = make_relay(arguments=("run", "--drain"), slot_max_in_flight=MAX_IN_FLIGHT)
+    assert again.wait() == 0
+    assert len(arrived(kafka, narrow)) == 2

@@ -136,7 +136,7 @@ static void another_width_begins_where_the_old_one_ended(void **state)
 {
 	struct stage *stage = *state;
 	stage->postgres.partition_every_ms = HOUR_MS;
-	stage->postgres.partitions_ahead = 24 * 4 + 12;
+	stage->postgres.partitions_ahead = 24 * 2 + 12;
 	upkeep_reload(stage->upkeep, &stage->postgres);
 	step(stage);
 	assert_true(status(stage)->partitions > 4);
@@ -315,12 +315,12 @@ static void a_row_that_no_partition_takes_stops_no_upkeep(void **state)
 	    "alter table outbox.message_default drop constraint if exists created_at_is_finite;"
 	    "insert into outbox.message (topic, created_at) values ('t', 'infinity'), "
 	    "('t', now() - interval '1 day')");
-	stage->postgres.partitions_ahead = 24 * 4 + 12;
+	stage->postgres.partitions_ahead = 24 * 2 + 12;
 	upkeep_reload(stage->upkeep, &stage->postgres);
 	assert_int_equal(step(stage), INTERVAL_MS);
 	assert_string_equal(status(stage)->problem, "");
 	assert_int_equal(status(stage)->default_rows, 1);
-	assert_true(status(stage)->ahead_s >= (24 * 4 + 11) * 3600);
+	assert_true(status(stage)->ahead_s >= (24 * 2 + 11) * 3600);
 	assert_int_equal(step(stage), INTERVAL_MS);
 	assert_int_equal(ask(stage, "select count(*) from outbox.message_default"), 1);
 	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 2);
