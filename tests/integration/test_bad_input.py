@@ -378,6 +378,6 @@ def test_a_row_that_is_refused_at_insert(database, columns, values, constraint):
 
 def test_the_configured_size_is_what_is_refused(database):
     database.migrate("--max-message-bytes", 2000)
-    database.execute("SELECT outbox.publish('t', 'k', repeat('x', 1999))")
+    database.execute("SELECT outbox.publish('t', 'k', repeat('x', 2000))")
     with pytest.raises(errors.CheckViolation, match="message_fits_max_message_bytes"):
-        database.execute("SELECT outbox.publish('t', 'k', repeat('x', 2000))")
+        database.execute("SELECT outbox.publish('t', 'k', repeat('x', 2001))")
