@@ -78,6 +78,13 @@ static const char *skip_blanks(const char *at)
 	return at + strspn(at, " \t\r");
 }
 
+/* As the constraint of the table of slots has it. */
+static bool is_slot_name(const char *name)
+{
+	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+	return length <= 40 && name[length] == '\0';
+}
+
 /* [word] or [word "name"]. libinih would cut it to 49 bytes and be silent about an empty one. */
 static bool begin_section(struct reader *reader, const char *line)
 {
@@ -100,6 +107,9 @@ static bool begin_section(struct reader *reader, const char *line)
 		name = xformat("%.*s", (int)length, line);
 		line = skip_blanks(line + length + 1);
 	}
+	if (name && text_equal(word, "slot") && !is_slot_name(name))
+		return fail(reader,
+		    "a slot's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the database");
 	if (!*word || *line != ']' || !strchr(";#", *skip_blanks(line + 1)))
 		return fail(reader, "write a section as [slot] or [slot \"name\"]");
 	return declare(reader, word, name ? name : "");

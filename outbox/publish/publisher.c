@@ -466,6 +466,13 @@ static void write_status(struct publisher *publisher, const struct stream_status
 	    publisher->log.error[0] ? publisher->log.error : publisher->read.error);
 	text_copy(out->kafka_error, sizeof out->kafka_error, delivery_error(publisher->delivery));
 	text_copy(out->holder, sizeof out->holder, publisher->holder);
+	pthread_mutex_unlock(&publisher->mutex);
+}
+
+/* What publisher_retune left for the thread. */
+static void take_settings(struct publisher *publisher)
+{
+	pthread_mutex_lock(&publisher->mutex);
 	if (publisher->settings_changed)
 		stream_retune(publisher->stream, &publisher->settings);
 	publisher->settings_changed = false;
@@ -499,6 +506,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	note_links(publisher);
 	publish_metrics_note(&publisher->metrics, &status);
 	delivery_note(publisher->delivery);
+	take_settings(publisher);
 	write_status(publisher, &status, now, end);
 	return end;
 }

@@ -326,26 +326,27 @@ struct placeholder {
 	bool quoted;
 };
 
-/* Puts the values in the places of :names. Values hold no quote: names of slots, numbers,
- * snapshots. */
+/*
+ * Puts the values in the places of :names; a cast (::) stays. Values hold no quote: names of slots,
+ * numbers, snapshots, arrays of xids.
+ */
 static void fill(struct text *script, const char *sql, const struct placeholder *places)
 {
 	while (*sql) {
 		const struct placeholder *place = places;
 		size_t plain = strcspn(sql, ":");
+		size_t colons = strspn(sql + plain, ":");
 		text_append(script, sql, plain);
 		sql += plain;
-		if (!*sql)
-			return;
-		while (place->name && !text_starts(sql + 1, place->name))
+		while (place->name && !(colons == 1 && text_starts(sql + 1, place->name)))
 			place++;
-		bool cast = sql[1] == ':';
-		text_append(script, sql, place->name && !cast ? 0 : cast ? 2 : 1);
-		sql += cast ? 2 : 1;
-		if (!place->name || cast)
-			continue;
-		text_addf(script, place->quoted ? "'%s'" : "%s", place->value);
-		sql += strlen(place->name);
+		if (place->name) {
+			text_addf(script, place->quoted ? "'%s'" : "%s", place->value);
+			sql += 1 + strlen(place->name);
+		} else {
+			text_append(script, sql, colons);
+			sql += colons;
+		}
 	}
 }
 

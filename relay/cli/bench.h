@@ -22,7 +22,7 @@ enum {
 struct bench_options {
 	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, seconds,
 	    idle_seconds, published;
-	bool json, keep;
+	bool json;
 };
 
 enum bench_verdict { BENCH_TOLD /* not judged */, BENCH_OK, BENCH_NOT, BENCH_SATURATED };

@@ -8,11 +8,15 @@
 enum { WIDTH = 80 };
 
 const struct command_exit command_exits[] = {
-    {0, "Done; with `run`, ended by SIGTERM or SIGINT after a clean handover."},
-    {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise."},
+    {0, "Done; with `run`, ended by SIGTERM or SIGINT after a clean handover (`run --drain`: when "
+	"everything is published)."},
+    {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise, `migrate "
+		 "status` a "
+		 "migration to apply or a changed one, `bench` a figure beyond its bound."},
     {EXIT_USAGE, "The command line is wrong."},
     {65, "Refused for good as it is: the message says what to change."},
-    {69, "Postgres or Kafka does not answer, or not in time; the same call may succeed later."},
+    {69, "Postgres or Kafka does not answer, or not in time, or `run --drain` was ended by a "
+	 "signal; the same call may succeed later."},
     {70, "An error that should not be, with what the server or the library said."},
     {EXIT_OUTPUT, "The output could not be written (a full disk, a closed pipe)."},
     {75, "Somebody else holds it now; or `run` was ended before a shard was handed over."},

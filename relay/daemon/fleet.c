@@ -287,8 +287,7 @@ void fleet_step(struct fleet *fleet, int64_t now)
 		eventfd_t told;
 
 		for (int j = 0; j < slot->shards; j++)
-			if (eventfd_read(publisher_event_fd(slot->publishers[j]), &told) != 0)
-				continue;
+			(void)eventfd_read(publisher_event_fd(slot->publishers[j]), &told);
 		step_until_settled(fleet, &fleet->slots[i], now);
 	}
 }

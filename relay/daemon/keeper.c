@@ -455,8 +455,3 @@ struct keeper_status keeper_status(struct keeper *keeper)
 	pthread_mutex_unlock(&keeper->mutex);
 	return status;
 }
-
-const struct config_postgres *keeper_postgres(const struct keeper *keeper)
-{
-	return keeper->postgres;
-}

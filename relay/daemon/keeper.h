@@ -39,4 +39,3 @@ struct keeper_status {
 	char problem[1024]; /* "" or why upkeep could not do its work */
 };
 struct keeper_status keeper_status(struct keeper *keeper);
-const struct config_postgres *keeper_postgres(const struct keeper *keeper);

@@ -157,9 +157,13 @@ static bool retire(struct upkeep *upkeep, const char *name, bool *parent_busy,
 {
 	const char *schema = upkeep->postgres->schema;
 	if (upkeep->settings.retention == RETENTION_DETACH) {
+		*ret_outcome = PARTITION_BUSY;
+		if (*parent_busy) /* one try a step: the parent's lock is what writers need */
+			return true;
 		if (!partition_detach(upkeep->pg, schema, name, ret_outcome, err))
 			return false;
 		note(upkeep, name, *ret_outcome);
+		*parent_busy = *ret_outcome == PARTITION_BUSY;
 		return true;
 	}
 	if (!partition_empty(upkeep->pg, schema, name, ret_outcome, err))

@@ -193,6 +193,7 @@ declare
 	began timestamptz := clock_timestamp();
 	now_timeline int := outbox.timeline();
 begin
+	-- the same test here spares every tick a call
 	if current_setting('transaction_isolation') <> 'read committed' then
 		perform outbox.require_read_committed();
 	end if;

@@ -82,7 +82,7 @@ begin
 	end if;
 	-- the owners insert their log rows without looking at this lock; a row that comes after this
 	-- look can only renew a lease, since a drained shard has nothing left to write
-	select count(*), max(p.first_tick) into behind, next_tick from outbox.progress p
+	select count(*) into behind from outbox.progress p
 		where p.slot = of_slot and not (cardinality(p.ticks) = 1
 			and p.ticks[1]::text = slot_row.drain_to::text);
 	if behind = 0 then

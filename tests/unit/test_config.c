@@ -284,6 +284,9 @@ static void a_mistake_names_place_and_cure(void **state)
 	    {"[slot \"a b\"]",
 		"relay.ini:1: a section's name is 1 to 63 of a-z, A-Z, 0-9, '_', '.' and '-', in "
 		"double quotes"},
+	    {"[slot \"Orders.v2\"]",
+		"relay.ini:1: a slot's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the "
+		"database"},
 	    {"[log \"x\"]", "relay.ini:1: [log] takes no name; write [log]"},
 	    {"[slot]\nkafka = other",
 		"relay.ini:2: [slot \"main\"] kafka: there is no [kafka \"other\"]; declare it, or "
@@ -391,8 +394,8 @@ static void a_variable_that_means_nothing_is_refused_by_name(void **state)
 	assert_refused("[slot \"x\"]", ENVIRON("OUTBOX_RELAY_SLOT_LEASE=5s"),
 	    "OUTBOX_RELAY_SLOT_LEASE: the file declares slots, but not [slot \"main\"]; name the "
 	    "slot, as in OUTBOX_RELAY_SLOT_<NAME>_<KEY>");
-	assert_refused("[slot \"a-b\"]\n[slot \"a.b\"]", ENVIRON("OUTBOX_RELAY_SLOT_A_B_LEASE=5s"),
-	    "OUTBOX_RELAY_SLOT_A_B_LEASE: means [slot \"a-b\"] as well as [slot \"a.b\"]; rename "
+	assert_refused("[slot \"a-b\"]\n[slot \"a_b\"]", ENVIRON("OUTBOX_RELAY_SLOT_A_B_LEASE=5s"),
+	    "OUTBOX_RELAY_SLOT_A_B_LEASE: means [slot \"a-b\"] as well as [slot \"a_b\"]; rename "
 	    "one of them");
 	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_=1"), NULL));
 	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_SLOT_=1"), NULL));
