@@ -202,6 +202,12 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
     struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
 {
 	const char *outcome = pg_value(result, 0, 0);
+	/* also while another process holds it: a standby of a slot that was split begins anew */
+	if (int4_at(result, 7) != statements->shards) {
+		*holder = '\0';
+		stream_absent(stream, now);
+		return true;
+	}
 	if (text_equal(outcome, "held")) {
 		int64_t wait = int8_at(result, 9);
 		text_copy(holder, size, pg_value(result, 0, 8));
@@ -209,7 +215,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		return true;
 	}
 	*holder = '\0';
-	if (!text_equal(outcome, "taken") || int4_at(result, 7) != statements->shards) {
+	if (!text_equal(outcome, "taken")) {
 		stream_absent(stream, now);
 		return true;
 	}

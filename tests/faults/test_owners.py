@@ -225,3 +225,15 @@ def test_a_drain_waits_for_the_end_of_a_split(database, topic, make_relay, make_
     database.execute("SELECT outbox.slot_split_cancel('main')")
     assert relay.wait() == 0
     assert database.execute(PENDING) == [(False,)]
+
+
+def test_a_standby_that_slept_through_a_split_learns_of_it(database, make_relay, command):
+    """All shards are held by then: what it asked for as shard 0 of 1 is shard 0 of 3."""
+    owner, standby = (make_relay().wait_ready() for _ in range(2))
+    if owner_among(database, [standby]):
+        owner, standby = standby, owner
+    standby.pause()
+    command("slot", "split", "main", "--shards", "3")
+    wait_for(lambda: len(owners(database)) == 3, 30, "an owner of each shard")
+    standby.resume()
+    standby.wait_event("slot_started", slot="main", shards="3")
