@@ -202,9 +202,9 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
     struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
 {
 	const char *outcome = pg_value(result, 0, 0);
-	/* also while another process holds it: a standby of a slot that was split begins anew */
-	if (int4_at(result, 7) != statements->shards) {
-		*holder = '\0';
+	*holder = '\0';
+	/* a standby of a slot that was split begins anew, also while another process holds it */
+	if (text_equal(outcome, "absent") || int4_at(result, 7) != statements->shards) {
 		stream_absent(stream, now);
 		return true;
 	}
@@ -212,11 +212,6 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		int64_t wait = int8_at(result, 9);
 		text_copy(holder, size, pg_value(result, 0, 8));
 		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
-		return true;
-	}
-	*holder = '\0';
-	if (!text_equal(outcome, "taken")) {
-		stream_absent(stream, now);
 		return true;
 	}
 	statements_forget_bounds(statements);
