@@ -397,9 +397,10 @@ static void a_record_that_is_given_up_stops_those_behind_it(void **state)
 
 	(void)state;
 	set_property("topic.metadata.propagation.max.ms", "100");
+	/* Before the producer asks for it: it must never have seen the topic. */
+	rd_kafka_mock_topic_set_error(cluster, "vanished", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
 	sender = start("vanished");
 	record.topic = sender.topic;
-	rd_kafka_mock_topic_set_error(cluster, "vanished", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
 	send_text(&sender, "payload", 1);
 	wait_for_reports(sender.producer, &report, 1);
 	assert_int_not_equal(report.error, 0);
