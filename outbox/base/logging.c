@@ -1,5 +1,7 @@
 #include "logging.h"
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -144,11 +146,52 @@ static void add_time(struct text *line, enum log_format format)
 	add_text(line, format, "ts", stamp);
 }
 
-/* What stderr does not take at once is lost: a log must not stop the stream. */
-static void put(const struct text *line)
+/* What was left out is told with the next line of that code. */
+static void leave_out(const char *event, int64_t lines)
 {
-	while (write(STDERR_FILENO, line->data, line->length) < 0 && errno == EINTR)
-		;
+	pthread_mutex_lock(&lock);
+	find_allowance(event)->suppressed += lines;
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * How many bytes stderr took at once. Of a pipe poll says that it takes PIPE_BUF bytes without
+ * waiting. stderr is not made non-blocking: other programs may hold the same open file.
+ */
+static size_t put_some(const char *data, size_t length)
+{
+	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+	ssize_t taken;
+
+	if (poll(&fd, 1, 0) != 1 || !(fd.revents & POLLOUT))
+		return 0;
+	do
+		taken = write(STDERR_FILENO, data, length < PIPE_BUF ? length : PIPE_BUF);
+	while (taken < 0 && errno == EINTR);
+	return taken > 0 ? (size_t)taken : 0;
+}
+
+/*
+ * What stderr does not take at once is lost: a log must not stop the stream. False: not all of the
+ * line was written.
+ */
+static bool put(const struct text *line)
+{
+	/* nobody of this process comes between poll and write, or into the line */
+	static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
+	static bool torn; /* the last line that was begun has no end */
+	size_t done = 0, some = 1;
+
+	pthread_mutex_lock(&output);
+	if (torn && put_some("\n", 1) == 1)
+		torn = false;
+	while (!torn && some > 0 && done < line->length) {
+		some = put_some(line->data + done, line->length - done);
+		done += some;
+	}
+	torn |= done > 0 && done < line->length;
+	pthread_mutex_unlock(&output);
+	return done == line->length;
 }
 
 void log_write(enum log_level level, const char *event, const struct log_field *fields, int count)
@@ -171,6 +214,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 	if (suppressed)
 		add_number(&line, format, "suppressed", suppressed);
 	text_add(&line, format == LOG_JSON ? "}\n" : "\n");
-	put(&line);
+	if (!put(&line))
+		leave_out(event, suppressed + 1);
 	text_finish(&line);
 }

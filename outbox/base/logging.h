@@ -1,13 +1,14 @@
 #pragma once
 /*
- * Structured logs to stderr, logfmt or JSON, one line an event, written with one write(2).
+ * Structured logs to stderr, logfmt or JSON, one line an event. Nobody waits for stderr: what a
+ * full pipe does not take at once is lost.
  *
  *   log_warn("publish_refused", {"slot", LOG_TEXT(slot)}, {"id", LOG_INT(id)});
  *
  * The first word is a stable event code (snake_case); then pairs {field name, LOG_* value}.
  * Values are quoted as the format needs. Never a payload, never a secret. Each event
- * code is rate limited (20 a second, the rest counted and reported as `suppressed=N` on the next
- * line of that code). Any thread may call.
+ * code is rate limited (20 a second, the rest counted, as what was lost is, and reported as
+ * `suppressed=N` on the next line of that code). Any thread may call.
  *
  * logfmt:  ts=2026-01-02T03:04:05.678Z level=warn event=publish_refused slot=main id=7
  */

@@ -273,11 +273,25 @@ static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
 	       kafka_conf_set(conf, "statistics.interval.ms", "5000", err);
 }
 
-/* A quarter above what the caller keeps out, so that librdkafka's queue is never what fills. */
+static int64_t largest_record(rd_kafka_conf_t *conf)
+{
+	char text[32] = "";
+	size_t size = sizeof text;
+	int64_t bytes = 0;
+
+	rd_kafka_conf_get(conf, "message.max.bytes", text, &size);
+	return text_to_int64(text, 0, INT64_MAX, &bytes) ? bytes : 0;
+}
+
+/*
+ * So that librdkafka's queue is never what fills: the caller keeps out at most `bytes` and what one
+ * record has beyond them. A larger record than message.max.bytes never comes into the queue.
+ */
 static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, struct err *err)
 {
-	return set_number(
-		   conf, "queue.buffering.max.kbytes", bytes / 1024 + bytes / 4096 + 1024, err) &&
+	int64_t kbytes = bytes / 1024 + bytes / 4096 + largest_record(conf) / 1024 + 1024;
+
+	return set_number(conf, "queue.buffering.max.kbytes", kbytes, err) &&
 	       set_number(
 		   conf, "queue.buffering.max.messages", messages + messages / 4 + 1000, err);
 }

@@ -73,8 +73,10 @@ fail:
  * each time round, because a record on its way from one of librdkafka's queues to the next is
  * missed.
  */
-static void drop_everything(struct producer *producer)
+static void drop_everything(struct producer *producer, int wait_ms)
 {
+	int64_t slow_at = clock_ms() + wait_ms;
+
 	rd_kafka_event_destroy(producer->reports);
 	producer->reports = NULL;
 	while (rd_kafka_outq_len(producer->handle) > 0) {
@@ -82,6 +84,11 @@ static void drop_everything(struct producer *producer)
 						     RD_KAFKA_PURGE_F_INFLIGHT |
 						     RD_KAFKA_PURGE_F_NON_BLOCKING);
 		rd_kafka_event_destroy(rd_kafka_queue_poll(producer->queue, 10));
+		if (clock_ms() < slow_at)
+			continue;
+		log_warn("kafka_purge_slow", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},
+		    {"records", LOG_INT(rd_kafka_outq_len(producer->handle))});
+		slow_at = INT64_MAX;
 	}
 }
 
@@ -104,7 +111,7 @@ void producer_destroy(struct producer *producer, int wait_ms)
 	if (producer->handle) {
 		/* It would call a purge on purpose a fatal error. */
 		rd_kafka_set_log_level(producer->handle, -1);
-		drop_everything(producer);
+		drop_everything(producer, wait_ms);
 		close_topics(producer);
 		/* Closing may go on in the background: nothing writes to the eventfd any more. */
 		rd_kafka_queue_io_event_enable(producer->queue, -1, NULL, 0);
@@ -164,8 +171,8 @@ bool producer_knows(
 {
 	const rd_kafka_metadata_t *answer = NULL;
 
-	if (topic->partitions >= partitions)
-		return true;
+	if (topic->partitions >= partitions || wait_ms == 0)
+		return topic->partitions >= partitions;
 	/* What it learns it keeps: the answer updates librdkafka's own picture of the topic. */
 	if (rd_kafka_metadata(producer->handle, 0, topic->handle, &answer, wait_ms) !=
 	    RD_KAFKA_RESP_ERR_NO_ERROR)

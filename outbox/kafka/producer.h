@@ -5,7 +5,7 @@
  * outbox/publish.
  *
  * Owned by one thread (librdkafka has its own behind it). Nothing here blocks, except
- * producer_destroy (bounded by wait_ms).
+ * producer_destroy and producer_knows.
  */
 #include "config.h"
 
@@ -71,6 +71,10 @@ struct producer *producer_create(
 /*
  * Purges what is queued and in flight, drops all reports (the payload memory is free to go when it
  * returns), waits at most wait_ms for the background threads. NULL is fine.
+ *
+ * To be rid of the payloads takes milliseconds, brokers or not, and has no limit: librdkafka holds
+ * on to one as long as a thread of its own is stuck (a name server that does not answer, half a
+ * minute). kafka_purge_slow tells when that lasts longer than wait_ms.
  */
 void producer_destroy(struct producer *producer, int wait_ms);
 
@@ -81,7 +85,8 @@ int producer_fd(const struct producer *producer);
 struct producer_topic *producer_topic(struct producer *producer, const char *name, struct err *err);
 /*
  * Can records be handed over for so many partitions? For one that librdkafka has not heard of yet
- * producer_send fails. Asks the broker when it is not known, and waits wait_ms for it at most.
+ * producer_send fails. Asks the broker when it is not known, and waits wait_ms for it at most; with
+ * 0 it does not ask.
  */
 bool producer_knows(
     struct producer *producer, struct producer_topic *topic, int32_t partitions, int wait_ms);

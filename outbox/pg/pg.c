@@ -247,8 +247,8 @@ struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, 
 			    err, ERR_RETRY, "%s: no answer within %d ms", pg->place, (int)limit);
 			break;
 		}
-		pg_wait(pg, (int)left);
-		up = pg_step(pg, err);
+		up = pg_wait(pg, (int)left) ? err_set(err, ERR_RETRY, "%s: interrupted", pg->place)
+					    : pg_step(pg, err);
 	}
 	if (up)
 		return pg;
@@ -291,11 +291,20 @@ short pg_events(const struct pg *pg)
 	}
 }
 
-void pg_wait(const struct pg *pg, int timeout_ms)
+static _Thread_local int interrupt_fd = -1;
+
+void pg_interrupt_by(int fd)
 {
-	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
-	if (wanted.fd >= 0)
-		poll(&wanted, 1, timeout_ms); /* EINTR: the callers' loops ask again */
+	interrupt_fd = fd;
+}
+
+bool pg_wait(const struct pg *pg, int timeout_ms)
+{
+	struct pollfd wanted[] = {
+	    {.fd = pg_fd(pg), .events = pg_events(pg)}, {.fd = interrupt_fd, .events = POLLIN}};
+	if (wanted[0].fd >= 0)
+		poll(wanted, 2, timeout_ms); /* EINTR: the callers' loops ask again */
+	return wanted[1].revents != 0;
 }
 
 bool pg_tls_holds_bytes(const struct pg *pg)
@@ -361,6 +370,11 @@ bool pg_cancel(struct pg *pg, struct err *err)
 const char *pg_sqlstate(const struct pg *pg)
 {
 	return pg->sqlstate;
+}
+
+int pg_backend(const struct pg *pg)
+{
+	return PQbackendPID(pg->connection);
 }
 
 int pg_server_version(const struct pg *pg)

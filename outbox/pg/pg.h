@@ -4,7 +4,8 @@
  * same struct: blocking calls (commands, upkeep) and the non-blocking calls below for event loops.
  * A connection belongs to one thread at a time. Results are owned by the caller.
  *
- * Works through PgBouncer in transaction mode: no session state, no named statements.
+ * Works through PgBouncer in transaction mode: no session state; statements are named only where a
+ * caller asks for it (pg_send_prepare), who must know that the session is its own (pg_backend).
  *
  * SQLSTATE is translated here once: class 08, 57P0x, 53xxx, 40001, 40P01, 55P03 (lock timeout),
  * 57014 (cancelled), 25006 (on a standby) and a lost connection are ERR_RETRY; 28xxx and 42501
@@ -74,6 +75,12 @@ bool pg_step(struct pg *pg, struct err *err) MUST_CHECK;
 /* The state must be PG_IDLE (PG_LOST fails). They wait as long as the server lives. */
 
 /*
+ * While fd (an eventfd that nobody reads) is readable, the blocking calls of this thread end soon:
+ * connecting is given up, and what runs is cancelled (ERR_RETRY). -1, as at first: nothing does.
+ */
+void pg_interrupt_by(int fd);
+
+/*
  * Runs one statement with text parameters, waits, returns its rows in text form; NULL on error.
  */
 struct pg_result *pg_query(
@@ -94,6 +101,14 @@ bool pg_script(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
  * returns.
  */
 bool pg_send(struct pg *pg, const char *sql, const struct pg_param *params, int count,
+    struct err *err) MUST_CHECK;
+/*
+ * Prepares sql under a name for the rest of the session; the answer (pg_receive) has no rows. A
+ * name that is taken is an error.
+ */
+bool pg_send_prepare(struct pg *pg, const char *name, const char *sql, struct err *err) MUST_CHECK;
+/* pg_send of what was prepared under the name; SQLSTATE 26000: nothing was, in this session. */
+bool pg_send_prepared(struct pg *pg, const char *name, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;
 /*
  * The answer of pg_send: call when the state was BUSY and pg_step returned. *ret_done false: not
@@ -142,6 +157,11 @@ DEFINE_OWNED(struct pg_result, pg_result_destroy)
 /* The server's SQLSTATE of the last error ("" when none), e.g. for tests of a special case. */
 const char *pg_sqlstate(const struct pg *pg);
 int pg_server_version(const struct pg *pg); /* 150008; 0 while not connected */
+/*
+ * The process that let the connection in. When pg_backend_pid() says another one there is a pooler
+ * between, and the next transaction may run in another session.
+ */
+int pg_backend(const struct pg *pg);
 /*
  * Several hosts are named, in the dsn or PGHOST, and target_session_attrs asks neither for
  * read-write nor for primary: a connection may land on a standby.

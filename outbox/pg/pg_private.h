@@ -39,8 +39,11 @@ void pg_keep_answer(struct pg *pg, PGresult *result);
 /* Whether TLS has decrypted bytes which poll cannot see and libpq has not taken. */
 bool pg_tls_holds_bytes(const struct pg *pg);
 
-/* Sleeps until pg_fd is ready for pg_events; timeout_ms as in poll(2). */
-void pg_wait(const struct pg *pg, int timeout_ms);
+/*
+ * Sleeps until pg_fd is ready for pg_events; timeout_ms as in poll(2). True: the thread is
+ * interrupted (pg_interrupt_by), which ends the sleep as well.
+ */
+bool pg_wait(const struct pg *pg, int timeout_ms);
 
 /* Fills *err and the SQLSTATE from a result that is an error. Returns false. */
 bool pg_report(struct pg *pg, const PGresult *error, struct err *err);

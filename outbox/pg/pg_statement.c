@@ -1,5 +1,6 @@
 #include "pg_private.h"
 #include <assert.h>
+#include <poll.h>
 #include "text.h"
 
 struct pg_result {
@@ -29,8 +30,9 @@ static bool sent(struct pg *pg, bool accepted, bool wants_copy, struct err *err)
 	return left < 0 ? pg_lose(pg, err) : true;
 }
 
-static bool send_statement(struct pg *pg, const char *sql, const struct pg_param *params, int count,
-    int format, struct err *err)
+/* name NULL: sql as it is; sql NULL: what was prepared under the name. */
+static bool send_statement(struct pg *pg, const char *name, const char *sql,
+    const struct pg_param *params, int count, int format, struct err *err)
 {
 	if (!may_send(pg, err))
 		return false;
@@ -38,7 +40,8 @@ static bool send_statement(struct pg *pg, const char *sql, const struct pg_param
 	for (int i = 0; i < count; i++)
 		values[i] = params[i].text;
 	bool accepted =
-	    PQsendQueryParams(pg->connection, sql, count, NULL, values, NULL, NULL, format);
+	    sql ? PQsendQueryParams(pg->connection, sql, count, NULL, values, NULL, NULL, format)
+		: PQsendQueryPrepared(pg->connection, name, count, values, NULL, NULL, format);
 	return sent(pg, accepted, false, err);
 }
 
@@ -50,7 +53,19 @@ static bool send_script(struct pg *pg, const char *script, bool wants_copy, stru
 bool pg_send(
     struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
 {
-	return send_statement(pg, sql, params, count, FORMAT_BINARY, err);
+	return send_statement(pg, NULL, sql, params, count, FORMAT_BINARY, err);
+}
+
+bool pg_send_prepare(struct pg *pg, const char *name, const char *sql, struct err *err)
+{
+	return may_send(pg, err) &&
+	       sent(pg, PQsendPrepare(pg->connection, name, sql, 0, NULL), false, err);
+}
+
+bool pg_send_prepared(
+    struct pg *pg, const char *name, const struct pg_param *params, int count, struct err *err)
+{
+	return send_statement(pg, name, NULL, params, count, FORMAT_BINARY, err);
 }
 
 bool pg_send_copy(struct pg *pg, const char *script, struct err *err)
@@ -219,6 +234,20 @@ void pg_free_row(char *row)
 
 /* --- blocking ------------------------------------------------------------------------------ */
 
+enum { GRACE_MS = 300 };
+
+/*
+ * For a thread that is interrupted: most statements are short and end by themselves. A cancel may
+ * come before the statement has begun and then goes for nothing, so it is called again.
+ */
+static void hurry(struct pg *pg)
+{
+	struct pollfd answer = {.fd = pg_fd(pg), .events = pg_events(pg)};
+	struct err ignored;
+	if (poll(&answer, 1, GRACE_MS) == 0)
+		(void)pg_cancel(pg, &ignored);
+}
+
 static bool wait_for_answer(struct pg *pg, PGresult **ret_answer, struct err *err)
 {
 	enum progress progress;
@@ -227,7 +256,8 @@ static bool wait_for_answer(struct pg *pg, PGresult **ret_answer, struct err *er
 			return false;
 		if (progress == ENDED)
 			return true;
-		pg_wait(pg, -1);
+		if (pg_wait(pg, -1))
+			hurry(pg);
 		if (!pg_step(pg, err))
 			return false;
 	}
@@ -237,7 +267,7 @@ struct pg_result *pg_query(
     struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
 {
 	PGresult *answer;
-	if (!send_statement(pg, sql, params, count, FORMAT_TEXT, err) ||
+	if (!send_statement(pg, NULL, sql, params, count, FORMAT_TEXT, err) ||
 	    !wait_for_answer(pg, &answer, err))
 		return NULL;
 	return make_result(answer);

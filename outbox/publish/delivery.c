@@ -15,6 +15,7 @@ enum {
 	LAST_REPORTS_MS = 50, /* a broken producer still tells what became of its records */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
+	METADATA_AGAIN_MS = 1000,
 };
 
 struct headers {
@@ -32,6 +33,7 @@ struct delivery {
 	struct backoff backoff;
 	int64_t create_at;      /* not before */
 	int64_t abandon_at;     /* 0: the producer is in use */
+	int64_t ask_at;         /* about a topic, not before */
 	const char *topic_name; /* the topic of the record before and its handle */
 	struct producer_topic *topic;
 	struct outbox_position position;
@@ -294,13 +296,17 @@ bool delivery_step(struct delivery *delivery, int64_t now)
 	return send_records(delivery, now) || more;
 }
 
-bool delivery_knows(struct delivery *delivery, const char *name, int32_t partitions)
+bool delivery_knows(struct delivery *delivery, const char *name, int32_t partitions, int64_t now)
 {
 	struct err err;
+	int wait_ms = now < delivery->ask_at ? 0 : METADATA_MS;
 	if (!delivery->producer)
 		return true; /* the next one asks anew */
 	struct producer_topic *topic = producer_topic(delivery->producer, name, &err);
-	return topic && producer_knows(delivery->producer, topic, partitions, METADATA_MS);
+	bool knows = topic && producer_knows(delivery->producer, topic, partitions, wait_ms);
+	if (wait_ms)
+		delivery->ask_at = now + (knows ? 1 : METADATA_AGAIN_MS);
+	return knows;
 }
 
 int delivery_fd(const struct delivery *delivery)

@@ -1,8 +1,8 @@
 #pragma once
 /*
  * Between a stream and Kafka: a producer that is made anew when the stream wants it, records out,
- * reports in. Internal to outbox/publish; owned by the publisher's thread; nothing blocks but the
- * end of a producer (bounded).
+ * reports in. Internal to outbox/publish; owned by the publisher's thread; nothing blocks but
+ * delivery_knows and the end of a producer (producer_destroy).
  */
 #include "config.h"
 #include "publish_metrics.h"
@@ -18,8 +18,11 @@ void delivery_destroy(struct delivery *delivery);
 
 /* One turn. True: there may be more to do at once. */
 bool delivery_step(struct delivery *delivery, int64_t now);
-/* May records go to this many partitions? Asks the broker, for a moment, when it is not known. */
-bool delivery_knows(struct delivery *delivery, const char *topic, int32_t partitions);
+/*
+ * May records go to this many partitions? When that is not known it asks the brokers and waits for
+ * at most 200 ms: once for each `now`, and once a second while they do not answer.
+ */
+bool delivery_knows(struct delivery *delivery, const char *topic, int32_t partitions, int64_t now);
 /* Readable when there are reports; -1: no producer now. */
 int delivery_fd(const struct delivery *delivery);
 /* When to call again if nothing happens. */

@@ -98,8 +98,8 @@ struct flow {
 	struct record *ring;
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
-	int64_t bytes, under_way;
-	struct topic *topics; /* by name */
+	int64_t bytes, under_way, held; /* held: on lanes */
+	struct topic *topics;           /* by name */
 	struct topic **topic_list;
 	int topic_count;
 	struct topic *last_topic; /* the one of the record before: most tables have few */
@@ -153,7 +153,7 @@ static void forget_lanes(struct flow *flow)
 			forget_lane(&topic->lanes[p]);
 	}
 	flow->ready_first = flow->ready_last = NULL;
-	flow->under_way = 0;
+	flow->under_way = flow->held = 0;
 }
 
 /* --- destinations ------------------------------------------------------------------------- */
@@ -294,14 +294,19 @@ static struct lane *lane_of(struct flow *flow, uint64_t sequence)
 	return NULL;
 }
 
+static void hold_on(struct flow *flow, struct lane *lane, uint64_t sequence)
+{
+	record_at(flow, sequence)->state = HELD;
+	queue_push(flow, &lane->held, sequence);
+	flow->held++;
+}
+
 static void hold_on_lane(struct flow *flow, uint64_t sequence)
 {
-	struct record *record = record_at(flow, sequence);
 	struct lane *lane = lane_of(flow, sequence);
 	if (!lane)
 		return;
-	record->state = HELD;
-	queue_push(flow, &lane->held, sequence);
+	hold_on(flow, lane, sequence);
 	list_ready(flow, lane);
 }
 
@@ -573,6 +578,11 @@ int64_t flow_under_way(const struct flow *flow)
 	return flow->under_way;
 }
 
+bool flow_waits_for_reports(const struct flow *flow)
+{
+	return flow->held > 0 || flow->next < flow->end;
+}
+
 int64_t flow_in_flight(const struct flow *flow)
 {
 	return (int64_t)(flow->highest_sent - flow->covered);
@@ -634,6 +644,7 @@ static bool send_held(
 		uint64_t sequence = lane->held.head;
 		if (sequence && sequence < end && is_open(lane, sequence)) {
 			queue_pop(flow, &lane->held);
+			flow->held--;
 			if (is_blocked(flow, sequence)) {
 				record_at(flow, sequence)->state = BLOCKED;
 				continue;
@@ -667,8 +678,7 @@ static bool consider(
 	if (!lane)
 		return false;
 	if (lane->held.head || !is_open(lane, sequence)) {
-		record->state = HELD;
-		queue_push(flow, &lane->held, sequence);
+		hold_on(flow, lane, sequence);
 		return false;
 	}
 	put_on_lane(flow, now, lane, sequence, ret_record);

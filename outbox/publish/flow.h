@@ -27,6 +27,8 @@ int64_t flow_records(const struct flow *flow);
 int64_t flow_bytes(const struct flow *flow);     /* what the records cost in memory */
 int64_t flow_under_way(const struct flow *flow); /* given to the producer, no report yet */
 int64_t flow_in_flight(const struct flow *flow); /* given once and not covered */
+/* Records are kept back that reports may set free. */
+bool flow_waits_for_reports(const struct flow *flow);
 /* NULL: not in memory, or acknowledged. */
 const struct message *flow_message(const struct flow *flow, uint64_t sequence);
 const struct message *flow_oldest(const struct flow *flow); /* NULL: no record */

@@ -1,8 +1,10 @@
 /*
  * The loop around a stream: each turn moves on the two connections and the producer, asks the
  * stream what to do on whatever is idle, and waits until a file descriptor or the stream's clock
- * calls. Nothing in it blocks, so that the lease is renewed while Kafka is away, a page is slow or
- * the other connection is being made.
+ * calls. Nothing in it waits for a server, so that the lease is renewed while Kafka is away, a page
+ * is slow or the other connection is being made. What does block is short: a question about a topic
+ * that has grown (delivery_knows), the end of a producer (producer_destroy), and the look-up of a
+ * host by name (pg_start).
  */
 #include "publisher.h"
 
@@ -30,11 +32,12 @@ enum {
 	UNREADY_ASK_MS = 5,
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
+	PATIENCE_MS = 5,   /* with reports that nothing waits for */
+	RELEASE_MS = 2500, /* to end a producer that is given up and to write the last row */
 };
 
 struct publisher {
 	struct publisher_options options;
-	char *owner;
 	pthread_t thread;
 	int event_fd, wake_fd, catalog_fd;
 	atomic_bool stop_asked;
@@ -48,8 +51,7 @@ struct publisher {
 	enum stream_call log_call; /* under way on the log connection */
 	int64_t log_call_by;       /* without an answer by then the connection is given up */
 	bool reading, copying;     /* under way on the read connection: bounds, or a page */
-	bool first_row,
-	    cutting; /* of the page; cutting: cancelled, its further rows do not count */
+	bool first_row;            /* of the page comes next */
 	struct stream_page page;
 	int64_t page_rows, page_bytes;
 	int64_t topics_asked_at, status_at, stop_at;
@@ -113,7 +115,7 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 	if (call.call == STREAM_NONE)
 		return;
 	fault_point("before_log_call");
-	if (!statements_send_call(publisher->statements, publisher->log.pg, &call, &err)) {
+	if (!statements_send_call(publisher->statements, &publisher->log, &call, &err)) {
 		stream_log_failed(publisher->stream, now, true);
 		if (call.call == STREAM_TAKE)
 			end_take(publisher, now);
@@ -142,6 +144,19 @@ static void log_call_failed(struct publisher *publisher, int64_t now, const stru
 		end_take(publisher, now);
 }
 
+/*
+ * What is under way on the read connection is of the history before, and its server may be the one
+ * that was left: its answer may be wrong here, or never come.
+ */
+static void leave_reading(struct publisher *publisher, int64_t now)
+{
+	link_finish(&publisher->read);
+	statements_forget_bounds(publisher->statements);
+	if (publisher->reading)
+		stream_read_failed(publisher->stream, now);
+	publisher->reading = publisher->copying = false;
+}
+
 static void take_answer(struct publisher *publisher, const struct pg_result *result, int64_t now)
 {
 	struct err err;
@@ -149,7 +164,7 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 	enum stream_call call = publisher->log_call;
 	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
 	uint64_t sequence = stream_next_sequence(publisher->stream);
-	bool good = statements_answer(publisher->statements, publisher->log.pg, result,
+	bool good = statements_answer(publisher->statements, &publisher->log, result,
 	    publisher->stream, now, publisher->holder, sizeof publisher->holder, &done, &err);
 	if (!good)
 		log_problem(publisher, "log_answer_unusable", &err);
@@ -160,8 +175,10 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 		link_drop(&publisher->log, now, &err);
 		stream_log_failed(publisher->stream, now, true);
 	}
-	if (call == STREAM_TAKE)
+	if (call == STREAM_TAKE) {
+		leave_reading(publisher, now);
 		end_take(publisher, now);
+	}
 	const struct message *newest = stream_message(publisher->stream, sequence);
 	if (newest)
 		publish_metrics_read(&publisher->metrics, sequence, newest->created_us);
@@ -176,6 +193,7 @@ static void check_deadline(struct publisher *publisher, int64_t now)
 		return;
 	err_set(&err, ERR_RETRY, "%s: no answer within a lease", pg_place(publisher->log.pg));
 	link_drop(&publisher->log, now, &err);
+	leave_reading(publisher, now);
 	log_call_failed(publisher, now, &err);
 }
 
@@ -209,8 +227,6 @@ static void read_failed(struct publisher *publisher, int64_t now, const struct e
 	publisher->reading = publisher->copying = false;
 	statements_forget_bounds(publisher->statements);
 	stream_read_failed(publisher->stream, now);
-	if (!err)
-		return;
 	log_problem(publisher, "page_failed", err);
 	link_failed(&publisher->read, now, err);
 }
@@ -229,7 +245,6 @@ static void send_page(struct publisher *publisher, int64_t now)
 	}
 	publisher->reading = true;
 	publisher->first_row = true;
-	publisher->cutting = false;
 	publisher->page_rows = publisher->page_bytes = 0;
 }
 
@@ -245,23 +260,10 @@ static void take_bounds(struct publisher *publisher, int64_t now)
 		publisher->reading = false;
 }
 
-/* A page of unexpectedly large rows ends early: what came counts, the next one begins behind it. */
-static void cut_page(struct publisher *publisher)
-{
-	struct err err;
-	publisher->cutting = true;
-	if (!pg_cancel(publisher->read.pg, &err))
-		log_problem(publisher, "page_not_cancelled", &err);
-}
-
 static bool take_row(struct publisher *publisher, char *row, int length, struct err *err)
 {
 	struct message message;
 	enum copy_kind kind;
-	if (publisher->cutting) {
-		pg_free_row(row);
-		return true;
-	}
 	if (!message_from_copy(row, length, publisher->first_row, &message, &kind, err))
 		return false;
 	publisher->first_row = false;
@@ -272,17 +274,30 @@ static bool take_row(struct publisher *publisher, char *row, int length, struct 
 	stream_row(publisher->stream, &message);
 	publisher->page_rows++;
 	publisher->page_bytes += length;
-	if (publisher->page_bytes >= publisher->page.bytes)
-		cut_page(publisher);
 	return true;
 }
 
-static void page_over(struct publisher *publisher, int64_t now)
+static void page_over(struct publisher *publisher, int64_t now, bool last)
 {
 	publisher->reading = publisher->copying = false;
 	fault_point("after_page");
-	stream_page_end(publisher->stream, now,
-	    !publisher->cutting && publisher->page_rows < publisher->page.rows);
+	stream_page_end(publisher->stream, now, last);
+}
+
+static bool is_too_large(const struct publisher *publisher)
+{
+	return publisher->page_bytes >= publisher->page.bytes &&
+	       publisher->page_rows < publisher->page.rows;
+}
+
+/*
+ * A page of unexpectedly large rows ends early: what came counts, the next one begins behind it.
+ * The connection goes with what is left of it, since to cancel a statement blocks.
+ */
+static void cut_page(struct publisher *publisher, int64_t now)
+{
+	link_finish(&publisher->read);
+	page_over(publisher, now, false);
 }
 
 /* True: more rows may be there at once. */
@@ -294,21 +309,22 @@ static bool take_rows(struct publisher *publisher, int64_t now)
 		char *row;
 		int length;
 		if (!pg_copy_next(publisher->read.pg, &what, &row, &length, &err)) {
-			if (publisher->cutting && err.kind == ERR_RETRY)
-				page_over(publisher, now);
-			else
-				read_failed(publisher, now, &err);
+			read_failed(publisher, now, &err);
 			return false;
 		}
 		if (what == PG_COPY_WAIT)
 			return false;
 		if (what == PG_COPY_END) {
-			page_over(publisher, now);
+			page_over(publisher, now, publisher->page_rows < publisher->page.rows);
 			return true;
 		}
 		if (!take_row(publisher, row, length, &err)) {
 			read_failed(publisher, now, &err);
 			link_drop(&publisher->read, now, &err);
+			return false;
+		}
+		if (is_too_large(publisher)) {
+			cut_page(publisher, now);
 			return false;
 		}
 	}
@@ -321,8 +337,8 @@ static bool step_read(struct publisher *publisher, int64_t now)
 	if (!publisher->owned && !publisher->read.pg)
 		return false;
 	enum link_event event = link_step(&publisher->read, now);
-	if (event == LINK_LOST && publisher->reading)
-		read_failed(publisher, now, NULL);
+	if (event == LINK_LOST)
+		leave_reading(publisher, now);
 	if (event == LINK_ANSWER && publisher->copying)
 		more = take_rows(publisher, now);
 	else if (event == LINK_ANSWER)
@@ -345,10 +361,10 @@ static bool is_safe(struct publisher *publisher, const char *topic)
 
 /* A producer refuses records for a partition that it has not heard of yet. */
 static bool is_known(
-    struct publisher *publisher, const char *topic, int32_t logged, int32_t partitions)
+    struct publisher *publisher, const char *topic, int32_t logged, int32_t partitions, int64_t now)
 {
 	return logged == 0 || partitions <= logged ||
-	       delivery_knows(publisher->delivery, topic, partitions);
+	       delivery_knows(publisher->delivery, topic, partitions, now);
 }
 
 static void ask_topics(struct publisher *publisher, int64_t now)
@@ -369,7 +385,7 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 		if (topic.state == TOPIC_MISSING)
 			stream_topic(publisher->stream, name, 0);
 		else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
-			 is_known(publisher, name, logged, topic.partitions))
+			 is_known(publisher, name, logged, topic.partitions, now))
 			stream_topic(publisher->stream, name, topic.partitions);
 	}
 }
@@ -414,8 +430,10 @@ static void log_ownership(struct publisher *publisher, const struct stream_statu
 	if (owns == publisher->owned)
 		return;
 	publisher->owned = owns;
-	if (!owns)
+	if (!owns) {
 		spread_lost(publisher->options.spread);
+		publish_metrics_forget(&publisher->metrics);
+	}
 	log_info(owns ? "shard_taken" : "shard_left",
 	    {"slot", LOG_TEXT(publisher->options.slot->name)},
 	    {"shard", LOG_INT(publisher->options.shard)},
@@ -442,19 +460,10 @@ static void write_status(struct publisher *publisher, const struct stream_status
     int64_t now, enum publisher_end end)
 {
 	struct publisher_status *out = &publisher->status;
-	int64_t oldest = status->oldest_created_us;
 	pthread_mutex_lock(&publisher->mutex);
 	out->end = end;
 	out->state = status->state;
 	out->loop_ms = now;
-	out->n = status->n;
-	out->epoch = status->epoch;
-	out->windows = status->windows;
-	out->records = status->records;
-	out->bytes = status->bytes;
-	out->in_flight = status->in_flight;
-	out->published = status->published;
-	out->oldest_age_s = oldest ? (double)(clock_wall_us() - oldest) / 1e6 : 0;
 	out->lease_over = status->lease_over;
 	out->full = status->full;
 	out->refused = status->refused;
@@ -516,7 +525,7 @@ static void begin_stop(struct publisher *publisher, int64_t now)
 	fault_point("before_release");
 	stream_stop(publisher->stream);
 	if (!publisher->stop_at)
-		publisher->stop_at = now + publisher->options.slot->lease_ms + 1000;
+		publisher->stop_at = now + publisher->options.slot->lease_ms + RELEASE_MS;
 }
 
 static void check_stop(struct publisher *publisher, int64_t now)
@@ -555,27 +564,36 @@ static bool took(const struct pollfd *fd)
 	return fd->revents && eventfd_read(fd->fd, &count) == 0;
 }
 
+static struct pollfd wanted(const struct link *link)
+{
+	return link->pg ? (struct pollfd){.fd = pg_fd(link->pg), .events = pg_events(link->pg)}
+			: (struct pollfd){.fd = -1};
+}
+
 static void wait_for_events(struct publisher *publisher, int64_t now)
 {
-	struct pollfd fds[5];
+	struct pollfd fds[5] = {0};
 	int count = 0;
-	int64_t wait = now + LONGEST_WAIT_MS;
+	bool patient =
+	    stream_is_patient(publisher->stream) && delivery_wait(publisher->delivery) == INT64_MAX;
+	int64_t wait = now + (patient ? PATIENCE_MS : LONGEST_WAIT_MS);
 	const int64_t clocks[] = {stream_clock(publisher, now), link_wait(&publisher->log),
 	    publisher->owned ? link_wait(&publisher->read) : INT64_MAX,
 	    delivery_wait(publisher->delivery)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
 		wait = clocks[i] < wait ? clocks[i] : wait;
-	const struct link *links[] = {&publisher->log, &publisher->read};
+	struct link *links[] = {&publisher->log, &publisher->read};
 	for (int i = 0; i < 2; i++)
-		if (links[i]->pg)
-			fds[count++] = (struct pollfd){
-			    .fd = pg_fd(links[i]->pg), .events = pg_events(links[i]->pg)};
-	fds[count++] = (struct pollfd){.fd = delivery_fd(publisher->delivery), .events = POLLIN};
+		fds[count++] = wanted(links[i]);
 	struct pollfd *told = &fds[count++], *woken = &fds[count++];
 	*told = (struct pollfd){.fd = publisher->catalog_fd, .events = POLLIN};
 	*woken = (struct pollfd){.fd = publisher->wake_fd, .events = POLLIN};
-	if (wait <= now || poll(fds, (nfds_t)count, (int)(wait - now)) <= 0)
-		return;
+	if (!patient)
+		fds[count++] =
+		    (struct pollfd){.fd = delivery_fd(publisher->delivery), .events = POLLIN};
+	bool polled = wait > now && poll(fds, (nfds_t)count, (int)(wait - now)) >= 0;
+	for (int i = 0; i < 2; i++)
+		links[i]->quiet = polled && !fds[i].revents;
 	publisher->topics_told |= took(told);
 	took(woken);
 }
@@ -593,12 +611,14 @@ static void *run(void *context)
 		ask_topics(publisher, now);
 		end = note_status(publisher, now);
 		if (publisher->stop_at && now >= publisher->stop_at && end == PUBLISHER_RUNNING)
-			end =
-			    PUBLISHER_STOPPED; /* Postgres is away: the lease runs out by itself */
+			end = PUBLISHER_ABANDONED;
 		if (!more && end == PUBLISHER_RUNNING)
 			wait_for_events(publisher, clock_ms());
 	}
 	fault_point("after_release");
+	/* not in join, which may come long after: what it holds must not go out any more */
+	delivery_destroy(publisher->delivery);
+	publisher->delivery = NULL;
 	pthread_mutex_lock(&publisher->mutex);
 	publisher->status.end = end;
 	pthread_mutex_unlock(&publisher->mutex);
@@ -623,7 +643,6 @@ static void publisher_free(struct publisher *publisher)
 	close(publisher->wake_fd);
 	close(publisher->catalog_fd);
 	pthread_mutex_destroy(&publisher->mutex);
-	free(publisher->owner);
 	free(publisher);
 }
 
@@ -633,7 +652,6 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	struct publisher *publisher = xcalloc(1, sizeof *publisher);
 	char name[96];
 	publisher->options = *options;
-	publisher->owner = xstrdup(options->owner);
 	publisher->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	publisher->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	publisher->catalog_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -647,8 +665,9 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	    slot->postgres->schema, slot->name, options->shard, options->shards, options->owner);
 	publish_metrics_init(&publisher->metrics, slot->name, options->shard);
 	snprintf(name, sizeof name, "outbox-relay %s/%d", slot->name, options->shard);
-	link_init(&publisher->log, slot->postgres->dsn, name);
-	link_init(&publisher->read, slot->postgres->dsn, name);
+	link_init(
+	    &publisher->log, slot->postgres->dsn, name, statements_repeated(publisher->statements));
+	link_init(&publisher->read, slot->postgres->dsn, name, NULL);
 	publisher->delivery =
 	    delivery_create(slot, options->shard, publisher->stream, &publisher->metrics, err);
 	if (!publisher->delivery) {

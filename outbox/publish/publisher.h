@@ -35,9 +35,10 @@ void publisher_retune(struct publisher *publisher, const struct config_slot *slo
 
 enum publisher_end {
 	PUBLISHER_RUNNING,
-	PUBLISHER_STOPPED, /* after publisher_stop */
-	PUBLISHER_DRAINED, /* options.drain: nothing is left */
-	PUBLISHER_REFUSED, /* options.drain: what is left waits behind a record Kafka refuses */
+	PUBLISHER_STOPPED,   /* after publisher_stop */
+	PUBLISHER_ABANDONED, /* the same, but the lease could not be released: it runs out */
+	PUBLISHER_DRAINED,   /* options.drain: nothing is left */
+	PUBLISHER_REFUSED,   /* options.drain: what is left waits behind a record Kafka refuses */
 	PUBLISHER_GONE, /* the slot was dropped or its number of shards changed: start anew or not
 			 */
 };
@@ -49,11 +50,7 @@ struct publisher_status {
 	int shard;
 	enum stream_state state;
 	int64_t loop_ms; /* clock_ms of the last turn of the loop: old means stalled */
-	int64_t n, epoch;
-	int windows;
-	int64_t records, bytes, in_flight, published;
-	double oldest_age_s; /* of the oldest unacknowledged row in memory; 0: none */
-	bool refused;        /* stopped: Kafka refuses a record for good */
+	bool refused;    /* stopped: Kafka refuses a record for good */
 	int64_t refused_id;
 	char refused_topic[256], refused_error[512];
 	bool lease_over; /* an owner that could not renew its lease: it sends nothing */

@@ -5,12 +5,21 @@
 
 #include "text.h"
 
-enum { WAIT_PER_SHARD_MS = 500, TAKING_MS = 5 };
+enum {
+	WAIT_PER_SHARD_MS = 500,
+	TAKING_MS = 5,
+	/*
+	 * A take that a database does not answer must not keep the shards of the others from being
+	 * taken: it may stay without an answer for a whole lease.
+	 */
+	PATIENCE_MS = 1000,
+};
 
 struct spread {
 	pthread_mutex_t mutex;
 	int held;
 	bool taking;
+	int64_t taking_until;
 	int64_t next_take;
 };
 
@@ -37,12 +46,19 @@ int spread_held(struct spread *spread)
 	return held;
 }
 
+static bool is_taking(const struct spread *spread, int64_t now)
+{
+	return spread->taking && now < spread->taking_until;
+}
+
 bool spread_begin(struct spread *spread, int64_t now)
 {
 	pthread_mutex_lock(&spread->mutex);
-	bool may = !spread->taking && now >= spread->next_take;
-	if (may)
+	bool may = !is_taking(spread, now) && now >= spread->next_take;
+	if (may) {
 		spread->taking = true;
+		spread->taking_until = now + PATIENCE_MS;
+	}
 	pthread_mutex_unlock(&spread->mutex);
 	return may;
 }
@@ -50,7 +66,7 @@ bool spread_begin(struct spread *spread, int64_t now)
 int64_t spread_wait(struct spread *spread, int64_t now)
 {
 	pthread_mutex_lock(&spread->mutex);
-	int64_t at = spread->taking ? now + TAKING_MS : spread->next_take;
+	int64_t at = is_taking(spread, now) ? now + TAKING_MS : spread->next_take;
 	pthread_mutex_unlock(&spread->mutex);
 	return at;
 }

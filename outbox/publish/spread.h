@@ -2,7 +2,8 @@
 /*
  * How the publishers of one process share out the taking of shards: one take at a time, and after
  * each the next waits longer for every shard that is held already, so that processes started
- * together come away with about as many each. Any thread.
+ * together come away with about as many each. A take that is under way for a second keeps no other
+ * waiting any more: its database does not answer, and others may. Any thread.
  */
 #include <stdbool.h>
 #include <stdint.h>

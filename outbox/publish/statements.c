@@ -17,7 +17,10 @@ struct bounds {
 	char *low_xid, *sure_xid, *upto, *stragglers, *low_id, *high_id;
 };
 
+enum { TICK, PEEK, REPEATED };
+
 struct statements {
+	struct link_statement repeated[REPEATED + 1];
 	char *take, *tick, *peek, *newest, *bounds_sql, *page, *page_stragglers;
 	char *slot, *owner;
 	int shard, shards;
@@ -35,6 +38,8 @@ struct statements *statements_create(
 	statements->take = schema_text(sql_take, schema);
 	statements->tick = schema_text(sql_tick, schema);
 	statements->peek = schema_text(sql_peek, schema);
+	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
+	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
 	statements->newest = schema_text(sql_newest, schema);
 	statements->bounds_sql = schema_text(sql_bounds, schema);
 	statements->page = schema_text(sql_page, schema);
@@ -76,6 +81,11 @@ void statements_destroy(struct statements *statements)
 	free(statements);
 }
 
+const struct link_statement *statements_repeated(const struct statements *statements)
+{
+	return statements->repeated;
+}
+
 /* Parameters in text form; numbers are written into a buffer of the list. */
 struct parameters {
 	struct pg_param list[16];
@@ -106,6 +116,7 @@ static bool send_take(
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
+	add_number(&parameters, statements->shards);
 	add_number(&parameters, call->new_nonce);
 	add_text(&parameters, statements->owner);
 	add_number(&parameters, call->lease_ms);
@@ -113,8 +124,18 @@ static bool send_take(
 	return pg_send(pg, statements->take, parameters.list, parameters.count, err);
 }
 
-static bool send_tick(
-    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+static bool send_repeated(struct statements *statements, const struct link *log, int which,
+    const struct parameters *parameters, struct err *err)
+{
+	const struct link_statement *statement = &statements->repeated[which];
+	return log->prepared
+		   ? pg_send_prepared(
+			 log->pg, statement->name, parameters->list, parameters->count, err)
+		   : pg_send(log->pg, statement->sql, parameters->list, parameters->count, err);
+}
+
+static bool send_tick(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
@@ -136,28 +157,28 @@ static bool send_tick(
 	add_number(&parameters, call->max_rows);
 	add_number(&parameters, call->max_bytes);
 	add_text(&parameters, statements->seen);
-	return pg_send(pg, statements->tick, parameters.list, parameters.count, err);
+	return send_repeated(statements, log, TICK, &parameters, err);
 }
 
 /*
  * A look that need not write begins with a peek while nothing was found the last time: an idle
  * database is asked for its snapshot and nothing else.
  */
-bool statements_send_call(
-    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+bool statements_send_call(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
 {
+	struct parameters parameters = {0};
 	statements->call = *call;
 	statements->peeking = call->call == STREAM_TICK && !call->must_write && statements->seen;
 	if (statements->peeking)
-		return pg_send(pg, statements->peek, NULL, 0, err);
+		return send_repeated(statements, log, PEEK, &parameters, err);
 	if (call->call == STREAM_TAKE)
-		return send_take(statements, pg, call, err);
+		return send_take(statements, log->pg, call, err);
 	if (call->call == STREAM_TICK)
-		return send_tick(statements, pg, call, err);
-	struct parameters parameters = {0};
+		return send_tick(statements, log, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
-	return pg_send(pg, statements->newest, parameters.list, parameters.count, err);
+	return pg_send(log->pg, statements->newest, parameters.list, parameters.count, err);
 }
 
 /* --- answers, in binary form -------------------------------------------------------------- */
@@ -204,13 +225,13 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	const char *outcome = pg_value(result, 0, 0);
 	*holder = '\0';
 	/* a standby of a slot that was split begins anew, also while another process holds it */
-	if (text_equal(outcome, "absent") || int4_at(result, 7) != statements->shards) {
+	if (text_equal(outcome, "absent")) {
 		stream_absent(stream, now);
 		return true;
 	}
 	if (text_equal(outcome, "held")) {
-		int64_t wait = int8_at(result, 9);
-		text_copy(holder, size, pg_value(result, 0, 8));
+		int64_t wait = int8_at(result, 8);
+		text_copy(holder, size, pg_value(result, 0, 7));
 		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
 		return true;
 	}
@@ -270,7 +291,7 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	return true;
 }
 
-static bool answer_peek(struct statements *statements, struct pg *pg,
+static bool answer_peek(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, bool *ret_done,
     struct err *err)
 {
@@ -280,15 +301,16 @@ static bool answer_peek(struct statements *statements, struct pg *pg,
 		return true;
 	}
 	*ret_done = false;
-	return send_tick(statements, pg, &statements->call, err);
+	return send_tick(statements, log, &statements->call, err);
 }
 
-bool statements_answer(struct statements *statements, struct pg *pg, const struct pg_result *result,
-    struct stream *stream, int64_t now, char *holder, size_t size, bool *ret_done, struct err *err)
+bool statements_answer(struct statements *statements, const struct link *log,
+    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
+    bool *ret_done, struct err *err)
 {
 	*ret_done = true;
 	if (statements->peeking)
-		return answer_peek(statements, pg, result, stream, now, ret_done, err);
+		return answer_peek(statements, log, result, stream, now, ret_done, err);
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_TICK)

@@ -3,6 +3,7 @@
  * The statements of a publisher: from what a stream wants (stream.h) to SQL on a connection, and
  * from the answer back to the stream. Internal to outbox/publish. One thread.
  */
+#include "link.h"
 #include "pg.h"
 #include "stream.h"
 
@@ -15,17 +16,20 @@ void statements_destroy(struct statements *statements);
 
 /* --- the log connection --------------------------------------------------------------------- */
 
-/* Sends what stream_log_call wants; the connection must be idle. */
-bool statements_send_call(struct statements *statements, struct pg *pg,
+/* For the link of the log connection; theirs. */
+const struct link_statement *statements_repeated(const struct statements *statements);
+
+/* Sends what stream_log_call wants; the link must be ready. */
+bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err) MUST_CHECK;
 
 /*
  * Tells the stream the answer. *ret_done false: it was only a first look, the call itself is under
  * way now. holder (size bytes) becomes who holds the shard, when TAKE says it.
  */
-bool statements_answer(struct statements *statements, struct pg *pg, const struct pg_result *result,
-    struct stream *stream, int64_t now, char *holder, size_t size, bool *ret_done,
-    struct err *err) MUST_CHECK;
+bool statements_answer(struct statements *statements, const struct link *log,
+    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
+    bool *ret_done, struct err *err) MUST_CHECK;
 
 /* --- the read connection -------------------------------------------------------------------- */
 

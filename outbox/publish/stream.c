@@ -18,6 +18,9 @@
  * one); records given to the producer and not covered by a committed row are at most
  * `max_in_flight`.
  *
+ * Stop: what was sent is waited for and noted, for as long as the lease of the moment runs. Then
+ * the producer goes with what it still holds, and only then the shard is released.
+ *
  * Lease: counted from before the sending of the last row that was written. Once it is over nothing
  * is given to the producer, and what is in its queue is purged: another owner may be at work.
  *
@@ -35,12 +38,12 @@
 enum {
 	MANY_WINDOWS = 16,
 	MAX_WINDOWS = 256,
-	PAGE_ROWS_MIN = 16,
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
+	STILL_MS = 1000,   /* nothing found, nothing acknowledged: it stands still */
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -281,11 +284,20 @@ static bool must_note_progress(const struct stream *stream, int64_t now)
 		       now - stream->progress_at >= stream->settings.ack_interval_ms));
 }
 
-/* Gaps are closed first: what Kafka has behind one could not be noted and would be repeated. */
+/* From here on nothing more is sent, and what is under way goes with its producer. */
+static bool must_end(const struct stream *stream, int64_t now)
+{
+	return stream->stopping && now >= stream->stop_by;
+}
+
+/*
+ * Gaps are closed first: what Kafka has behind one could not be noted and would be repeated. With
+ * anything under way the shard is kept: the producer would go on writing beside the next owner's.
+ */
 static bool wants_release(const struct stream *stream, int64_t now)
 {
-	bool idle = flow_under_way(stream->flow) == 0 && !flow_has_gap(stream->flow);
-	return stream->stopping && (idle || now >= stream->stop_by);
+	return stream->stopping && !flow_under_way(stream->flow) &&
+	       (must_end(stream, now) || !flow_has_gap(stream->flow));
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
@@ -343,11 +355,13 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 {
 	switch (stream->state) {
 	case STREAM_STANDBY:
+		if (stream->producer_verdict)
+			return (struct stream_tick){0};
 		if (stream->stopping) {
 			stream->state = STREAM_RELEASED;
 			return (struct stream_tick){0};
 		}
-		if (now < stream->next_take || stream->producer_verdict)
+		if (now < stream->next_take)
 			return (struct stream_tick){0};
 		return (struct stream_tick){.call = STREAM_TAKE,
 		    .new_nonce = draw(stream),
@@ -493,15 +507,14 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	if (!wants_page(stream, now) || now < stream->read_at)
 		return page;
 	const struct window *window = reading_window(stream);
-	int64_t rows = page_budget(stream) / stream->page_cost;
+	/* an eighth to spare: rows of much the same size need not be cut off */
+	int64_t rows = page_budget(stream) * 7 / 8 / stream->page_cost;
 	page.wanted = stream->rows_expected = true;
 	page.n = stream->n;
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
 	page.after_id = window->last_id;
-	page.rows = rows < PAGE_ROWS_MIN   ? PAGE_ROWS_MIN
-		    : rows > PAGE_ROWS_MAX ? PAGE_ROWS_MAX
-					   : rows;
+	page.rows = rows < 1 ? 1 : rows > PAGE_ROWS_MAX ? PAGE_ROWS_MAX : rows;
 	page.bytes = page_budget(stream);
 	return page;
 }
@@ -568,7 +581,7 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 {
 	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
 	if (!owns || stream->producer_verdict || lease_is_over(stream, now) ||
-	    must_leave_epoch(stream))
+	    must_end(stream, now) || must_leave_epoch(stream))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
 	if (!flow_send(stream->flow, now, stream->stopping, ret_record))
@@ -599,7 +612,8 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 	if (!flow_report(stream->flow, now, sequence, delivery, offset, error, &wants_producer))
 		return;
 	if (wants_producer)
-		stream->producer_verdict = error ? "a record was refused" : "records must go again";
+		stream->producer_verdict =
+		    delivery == STREAM_REFUSED ? "a record was refused" : "records must go again";
 	if (delivery != STREAM_WRITTEN)
 		return;
 	stream->moved_at = now;
@@ -618,6 +632,8 @@ const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 		return NULL;
 	if (lease_is_over(stream, now))
 		return "the lease is over";
+	if (must_end(stream, now))
+		return "there is no time left to wait for its records";
 	if (now - stream->moved_at > stream->settings.stall_after_ms)
 		return stream_stalled;
 	return NULL;
@@ -640,6 +656,13 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+bool stream_is_patient(const struct stream *stream)
+{
+	const struct flow *flow = stream->flow;
+	return flow_under_way(flow) && !flow_waits_for_reports(flow) &&
+	       !flow_has_changed_topics(flow) && has_room(stream) && !stream->stopping;
+}
+
 /* When the idle log connection has something to carry; INT64_MAX: an event comes first. */
 static int64_t log_call_due(const struct stream *stream, int64_t now)
 {
@@ -658,7 +681,7 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 	if (has_progress(stream))
 		due = earlier(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
-	if (stream->stopping)
+	if (stream->stopping && !flow_under_way(stream->flow))
 		due = earlier(due, stream->stop_by);
 	return due < stream->retry_at ? stream->retry_at : due;
 }
@@ -670,6 +693,8 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
 		return due;
 	due = earlier(due, stream->lease_over_at);
+	if (stream->stopping)
+		due = earlier(due, stream->stop_by);
 	return earlier(due, stream->moved_at + stream->settings.stall_after_ms + 1);
 }
 
@@ -685,8 +710,18 @@ void stream_stop(struct stream *stream)
 	stream->stopping = true;
 	stream->stop_by = stream->written_at + stream->settings.lease_ms;
 	stream->next_take = 0;
-	if (stream->state == STREAM_STANDBY && stream->call.tick.call == STREAM_NONE)
+	if (stream->state == STREAM_STANDBY && stream->call.tick.call == STREAM_NONE &&
+	    !stream->producer_verdict)
 		stream->state = STREAM_RELEASED;
+}
+
+/* A drain fills the memory and frees it again: only what stays full counts. */
+static bool is_full(const struct stream *stream, int64_t now)
+{
+	bool moves = flow_under_way(stream->flow) || now - stream->moved_at < STILL_MS ||
+		     now - stream->rows_at < STILL_MS;
+	return flow_is_full(stream->flow) || stream->window_count >= MAX_WINDOWS ||
+	       (!has_room(stream) && !moves);
 }
 
 struct stream_status stream_status(const struct stream *stream, int64_t now)
@@ -704,7 +739,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .records = flow_records(flow),
 	    .bytes = flow_bytes(flow),
 	    .in_flight = flow_in_flight(flow),
-	    .full = flow_is_full(flow) || stream->window_count >= MAX_WINDOWS,
+	    .full = is_full(stream, now),
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
 	    .oldest_created_us = oldest ? oldest->created_us : 0,

@@ -135,7 +135,7 @@ enum stream_delivery {
 	STREAM_REFUSED,    /* Kafka refuses it, or the batch it was in, for good */
 	STREAM_UNSENDABLE, /* refused before anything was sent: at fault by itself */
 };
-/* error: text for people when refused, else NULL. */
+/* error: text for people; NULL when written. */
 void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error);
 
@@ -149,10 +149,15 @@ void stream_producer_lost(struct stream *stream);
 
 /* When to call again if nothing happens before; INT64_MAX: only an event helps. */
 int64_t stream_wait(const struct stream *stream, int64_t now);
+/*
+ * Records are under way and nothing waits for their reports: they may be taken with a later turn of
+ * the loop instead of waking it.
+ */
+bool stream_is_patient(const struct stream *stream);
 /* The same while the log connection is busy or away: what is due on it cannot be done now. */
 int64_t stream_wait_offline(const struct stream *stream, int64_t now);
 
-/* Finish what is in flight, note it, release the lease. */
+/* Finish what is in flight, for at most a lease, note it, release the shard. */
 void stream_stop(struct stream *stream);
 
 enum stream_state {

@@ -11,7 +11,7 @@
 
 enum {
 	ASK_MS = 3000,   /* how long a question may take */
-	AGAIN_MS = 1000, /* doubled at each question without an answer */
+	AGAIN_MS = 1000, /* doubled at each question without an answer or without a topic */
 	AGAIN_MOST_MS = 60000,
 	AGAIN_UNSAFE_MS = 30000,
 };
@@ -21,6 +21,7 @@ struct entry {
 	char *topic;
 	bool strict;    /* somebody publishes to it only when it is safe */
 	bool safe;      /* as the last answer said */
+	bool missing;   /* the same: there is nothing to judge yet */
 	char *why;      /* the first thing that is not safe; NULL: no answer yet, or all is safe */
 	int64_t due_ms; /* when to ask; INT64_MAX: never again */
 	int64_t again_ms;
@@ -47,6 +48,20 @@ static const struct preflight_finding *first_unsafe(const struct preflight *repo
 	return NULL;
 }
 
+static void put_off(struct entry *entry)
+{
+	int64_t doubled = entry->again_ms > 0 ? 2 * entry->again_ms : AGAIN_MS;
+
+	entry->again_ms = doubled < AGAIN_MOST_MS ? doubled : AGAIN_MOST_MS;
+	entry->due_ms = clock_ms() + entry->again_ms;
+}
+
+static void settle(struct entry *entry)
+{
+	entry->again_ms = 0;
+	entry->due_ms = !entry->safe && entry->strict ? clock_ms() + AGAIN_UNSAFE_MS : INT64_MAX;
+}
+
 /* Notes an answer; what was said before is not logged again. */
 static void note(struct entry *entry, const struct preflight *report)
 {
@@ -55,9 +70,12 @@ static void note(struct entry *entry, const struct preflight *report)
 
 	free(entry->why);
 	entry->safe = !unsafe;
-	entry->again_ms = 0;
+	entry->missing = unsafe && unsafe->severity == PREFLIGHT_FAIL;
 	entry->why = unsafe ? xstrdup(unsafe->what) : NULL;
-	entry->due_ms = unsafe && entry->strict ? clock_ms() + AGAIN_UNSAFE_MS : INT64_MAX;
+	if (entry->missing)
+		put_off(entry);
+	else
+		settle(entry);
 	if (known)
 		return;
 	preflight_log(report);
@@ -66,14 +84,6 @@ static void note(struct entry *entry, const struct preflight *report)
 		    {"error", LOG_TEXT(unsafe->what)}, {"cure", LOG_TEXT(unsafe->cure)},
 		    {"consequence",
 			LOG_TEXT("safety = strict: its rows wait until the topic is safe")});
-}
-
-static void put_off(struct entry *entry)
-{
-	int64_t doubled = entry->again_ms > 0 ? 2 * entry->again_ms : AGAIN_MS;
-
-	entry->again_ms = doubled < AGAIN_MOST_MS ? doubled : AGAIN_MOST_MS;
-	entry->due_ms = clock_ms() + entry->again_ms;
 }
 
 /* Called with the mutex held; lets it go while it asks. */
@@ -217,6 +227,17 @@ static void mark_strict(struct topic_checks *checks, struct entry *entry)
 	}
 }
 
+/* Who asks may have seen the topic that was missing. */
+static void look_soon(struct topic_checks *checks, struct entry *entry)
+{
+	int64_t soon = clock_ms() + AGAIN_MS;
+
+	if (entry->due_ms <= soon)
+		return;
+	entry->due_ms = soon;
+	pthread_cond_signal(&checks->changed);
+}
+
 bool topic_checks_allow(struct topic_checks *checks, const char *topic, enum safety safety)
 {
 	struct entry *entry;
@@ -226,6 +247,8 @@ bool topic_checks_allow(struct topic_checks *checks, const char *topic, enum saf
 	entry = entry_of(checks, topic);
 	if (safety == SAFETY_STRICT)
 		mark_strict(checks, entry);
+	if (entry->missing)
+		look_soon(checks, entry);
 	allowed = safety != SAFETY_STRICT || entry->safe;
 	pthread_mutex_unlock(&checks->mutex);
 	return allowed;

@@ -3,7 +3,7 @@
  * The pre-flight of each topic at its first use: one background thread per cluster asks the broker
  * and logs what it finds, so that no event loop blocks. With safety = strict a topic is closed
  * until it was found safe; an unsafe one is looked at again every half minute, so that mending it
- * is enough.
+ * is enough. A topic that is missing is looked for until it is there.
  */
 #include "catalog.h"
 #include "config.h"
@@ -16,8 +16,10 @@ struct topic_checks *topic_checks_create(
 /* Waits for the question under way (seconds at most). NULL is fine. */
 void topic_checks_destroy(struct topic_checks *checks);
 
-/* May records go to this topic, which exists? The first call causes its check. Any thread; never
- * blocks. */
+/*
+ * May records go to this topic? The first call causes its check; when that found the topic missing,
+ * a later call has it looked for again within a second. Any thread; never blocks.
+ */
 bool topic_checks_allow(struct topic_checks *checks, const char *topic, enum safety safety);
 
 /* Appends "topic orders: why" for each topic that strict keeps closed; returns how many. */

@@ -154,7 +154,10 @@ static const struct command_option options[] = {
     {"idle-seconds", "N", "The length of the idle stretch; 60 unless given.", 1, 3600},
     {"published", "N", "Published rows in front of the drain of `table`; 5000000 unless given.", 1,
 	1000000000},
-    {"runs", "N", "Runs of each figure, of which the median counts; 3 unless given.", 1, 99},
+    {"runs", "N",
+	"Runs of drain, latency, steady and table, of which the median counts; 3 unless given. The "
+	"others have a number of their own.",
+	1, 99},
     {"full", NULL, "5000000 rows, and 50000000 published ones: takes hours and 40 GB."},
     {"topic", "NAME", "Of `bench limit` only."},
     {"json", NULL, "One JSON object."},

@@ -59,12 +59,24 @@ static bool pause_or_signal(const sigset_t *ends)
 	return sigtimedwait(ends, NULL, &pause) > 0;
 }
 
+/*
+ * An owner that renews its lease while the first rows of the new shards are written takes the same
+ * number (23505), and somebody else may hold a lock of the log (55P03). Either way nothing was
+ * changed, and *behind is as before: the next look may find the way clear.
+ */
+static bool try_to_finish(struct split *split, int64_t *behind, struct err *err)
+{
+	if (call_sql(split, sql_slot_split_finish, 1, behind, err))
+		return true;
+	return err->kind == ERR_FENCED || text_equal(pg_sqlstate(split->pg), "55P03");
+}
+
 static bool wait_for_end(
     struct split *split, int64_t timeout_s, const sigset_t *ends, struct err *err)
 {
 	int64_t since = clock_ms(), behind = 1;
 
-	while (call_sql(split, sql_slot_split_finish, 1, &behind, err)) {
+	while (try_to_finish(split, &behind, err)) {
 		if (behind == 0)
 			return true;
 		show(behind, since);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "migrate.h"
 #include "pg.h"
-#include "schema_text.h"
+#include "schema_query.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -31,23 +31,6 @@ void checks_finish(struct checks *checks)
 
 /* --- Postgres ------------------------------------------------------------------------------- */
 
-static struct pg_result *ask(struct pg *pg, const struct config_postgres *postgres, const char *sql,
-    const struct pg_param *params, int count, struct err *err)
-{
-	owned_text char *text = schema_text(sql, postgres->schema);
-
-	return pg_query(pg, text, params, count, err);
-}
-
-/* Columns of slots.sql: name, shards. */
-static int known_shards(const struct pg_result *known, const char *name)
-{
-	for (int i = 0; i < pg_rows(known); i++)
-		if (text_equal(pg_value(known, i, 0), name))
-			return (int)pg_int(known, i, 1);
-	return 0;
-}
-
 static void judge_slot(struct checks *checks, struct checks_slot *slot)
 {
 	const struct config_slot *config = slot->slot;
@@ -71,7 +54,8 @@ static bool read_topics(struct checks_slot *slot, struct pg *pg, struct err *err
 {
 	const struct pg_param params[] = {{slot->slot->name}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *topics = ask(pg, slot->slot->postgres, sql_topics, params, 1, err);
+	struct pg_result *topics =
+	    schema_query(pg, slot->slot->postgres->schema, sql_topics, params, 1, err);
 
 	if (!topics)
 		return false;
@@ -88,7 +72,8 @@ static bool read_oldest(struct checks_slot *slot, struct pg *pg, struct err *err
 		owned_text char *shard = xformat("%d", i);
 		const struct pg_param params[] = {{slot->slot->name}, {shard}, {"100"}};
 		OWNED(owned_pg_result_destroy)
-		struct pg_result *row = ask(pg, slot->slot->postgres, sql_backlog, params, 3, err);
+		struct pg_result *row =
+		    schema_query(pg, slot->slot->postgres->schema, sql_backlog, params, 3, err);
 
 		if (!row)
 			return false;
@@ -102,7 +87,7 @@ static bool check_slots(
     struct checks *checks, struct pg *pg, const struct config_postgres *postgres, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *known = ask(pg, postgres, sql_slots, NULL, 0, err);
+	struct pg_result *known = schema_query(pg, postgres->schema, sql_slots, NULL, 0, err);
 
 	if (!known || !pg_script(pg, sql_backlog_begin, err))
 		return false;
@@ -111,7 +96,7 @@ static bool check_slots(
 
 		if (slot->slot->postgres != postgres)
 			continue;
-		slot->shards = known_shards(known, slot->slot->name);
+		slot->shards = schema_slot_shards(known, slot->slot->name);
 		judge_slot(checks, slot);
 		if (slot->shards > 0 && !(read_topics(slot, pg, err) && read_oldest(slot, pg, err)))
 			return false;

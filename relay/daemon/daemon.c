@@ -56,6 +56,8 @@ struct daemon {
 	char *owner;
 	bool stopping;
 	int64_t stop_by, watchdog_at;
+	const char *hurry;       /* why stop_by is when it is */
+	bool keepers_linger;     /* they did not end by then */
 	_Atomic int64_t turn_ms; /* of the main loop, for /livez */
 };
 
@@ -400,6 +402,7 @@ static void begin_stop(struct daemon *daemon)
 {
 	daemon->stopping = true;
 	daemon->stop_by = clock_ms() + longest_lease_ms(daemon->config) + HANDOVER_SPARE_MS;
+	daemon->hurry = "the handover took too long";
 	service_notify("STOPPING=1");
 	metric_set(metric_series(&up, NULL), 0);
 	fleet_stop(daemon->fleet);
@@ -410,8 +413,11 @@ static void begin_stop(struct daemon *daemon)
 
 static void on_end(struct daemon *daemon)
 {
-	if (daemon->stopping)
-		end_at_once("a second signal");
+	if (daemon->stopping) {
+		daemon->stop_by = 0;
+		daemon->hurry = "a second signal";
+		return;
+	}
 	log_info("stopping", {"owner", LOG_TEXT(daemon->owner)});
 	begin_stop(daemon);
 }
@@ -486,13 +492,18 @@ static bool loop(struct daemon *daemon, struct err *err)
 			drained = true;
 			begin_stop(daemon);
 		}
-		if (daemon->stopping && now >= daemon->stop_by)
-			end_at_once("the handover took too long");
+		if (!daemon->stopping || now < daemon->stop_by)
+			continue;
+		if (!fleet_is_over(daemon->fleet))
+			end_at_once(daemon->hurry);
+		daemon->keepers_linger = !keepers_ended(daemon);
+		break;
 	}
-	bool refused = fleet_is_refused(daemon->fleet, err);
+	bool failed =
+	    fleet_is_refused(daemon->fleet, err) || fleet_is_abandoned(daemon->fleet, err);
 	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
-	    {"drained", LOG_TEXT(drained && !refused ? "true" : "false")});
-	if (refused)
+	    {"drained", LOG_TEXT(drained && !failed ? "true" : "false")});
+	if (failed)
 		return false;
 	return drained || !daemon->options->drain ||
 	       err_set(err, ERR_RETRY, "ended by a signal before everything was published");
@@ -556,6 +567,8 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 		announce(&daemon);
 		done = loop(&daemon, err);
 	}
-	finish(&daemon);
+	/* whose statement not even a cancel ends needs everything until the process has ended */
+	if (!daemon.keepers_linger)
+		finish(&daemon);
 	return done;
 }

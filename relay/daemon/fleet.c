@@ -344,6 +344,26 @@ bool fleet_is_refused(const struct fleet *fleet, struct err *err)
 	return false;
 }
 
+bool fleet_is_abandoned(const struct fleet *fleet, struct err *err)
+{
+	for (int i = 0; i < fleet->options.config->slot_count; i++)
+		for (int j = 0; j < fleet->slots[i].shards; j++) {
+			struct publisher_status status =
+			    publisher_status(fleet->slots[i].publishers[j]);
+
+			if (status.end != PUBLISHER_ABANDONED)
+				continue;
+			err_set(err, ERR_FENCED,
+			    "slot %s: shard %d was not handed over: %s; it is free when its lease "
+			    "is over",
+			    status.slot, status.shard,
+			    status.postgres_error[0] ? status.postgres_error
+						     : "its log cannot be written");
+			return true;
+		}
+	return false;
+}
+
 void fleet_retune(struct fleet *fleet, const struct config *fresh)
 {
 	fleet->fresh = fresh;

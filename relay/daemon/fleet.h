@@ -49,6 +49,8 @@ bool fleet_is_over(const struct fleet *fleet);
  * it.
  */
 bool fleet_is_refused(const struct fleet *fleet, struct err *err);
+/* True when a shard could not be released because its database is away; *err names it. */
+bool fleet_is_abandoned(const struct fleet *fleet, struct err *err);
 
 /* Takes the reloadable values; fresh stays alive until the next call. */
 void fleet_retune(struct fleet *fleet, const struct config *fresh);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 #include "backoff.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -12,7 +13,7 @@
 #include "logging.h"
 #include "metrics.h"
 #include "pg.h"
-#include "schema_text.h"
+#include "schema_query.h"
 #include "sql_files.h"
 #include "text.h"
 #include "upkeep.h"
@@ -34,16 +35,17 @@ static const struct metric_family unpublished_age = {.name = "relay_unpublished_
 struct keeper {
 	const struct config *config;
 	const struct config_postgres *postgres;
-	int event_fd;
+	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
 	pthread_t thread, log_thread;
 	/* of the log's thread */
 	struct log_upkeep *log_upkeep;
-	/* of the other */
-	struct upkeep *upkeep;
 	struct pg *pg;
 	struct backoff backoff;
-	int64_t look_at, upkeep_at;
+	int64_t look_at;
 	bool lost; /* logged, and not mended since */
+	/* of the other */
+	struct upkeep *upkeep;
+	int64_t upkeep_at;
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
@@ -60,9 +62,7 @@ struct keeper {
 static struct pg_result *ask(struct keeper *keeper, const char *sql, const struct pg_param *params,
     int count, struct err *err)
 {
-	owned_text char *text = schema_text(sql, keeper->postgres->schema);
-
-	return pg_query(keeper->pg, text, params, count, err);
+	return schema_query(keeper->pg, keeper->postgres->schema, sql, params, count, err);
 }
 
 /* --- the look ------------------------------------------------------------------------------- */
@@ -104,21 +104,13 @@ static void clear_backlog(const char *slot, int from, int to)
 	}
 }
 
-/* Columns of slots.sql: name, shards. */
-static int shards_in(const struct pg_result *rows, const char *slot)
-{
-	for (int i = 0; i < pg_rows(rows); i++)
-		if (text_equal(pg_value(rows, i, 0), slot))
-			return (int)pg_int(rows, i, 1);
-	return 0;
-}
-
 static void note_slots(struct keeper *keeper, const struct pg_result *rows)
 {
 	pthread_mutex_lock(&keeper->mutex);
 	for (int i = 0; i < keeper->config->slot_count; i++) {
 		const struct config_slot *slot = &keeper->config->slots[i];
-		int shards = slot->postgres == keeper->postgres ? shards_in(rows, slot->name) : 0;
+		int shards =
+		    slot->postgres == keeper->postgres ? schema_slot_shards(rows, slot->name) : 0;
 
 		clear_backlog(slot->name, shards, keeper->shards[i]);
 		keeper->shards[i] = shards;
@@ -219,23 +211,16 @@ static bool wait_for_work(struct keeper *keeper)
 
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->status.turn_ms = clock_ms();
-	for (;;) {
-		int64_t due =
-		    keeper->look_at < keeper->upkeep_at ? keeper->look_at : keeper->upkeep_at;
-
-		if (keeper->stop || keeper->look_asked || keeper->retuned || due <= clock_ms())
-			break;
-		sleep_until(keeper, due);
+	while (!keeper->stop && !keeper->retuned && keeper->upkeep_at > clock_ms()) {
+		sleep_until(keeper, keeper->upkeep_at);
 		keeper->status.turn_ms = clock_ms();
 	}
 	stop = keeper->stop;
-	if (keeper->look_asked)
-		keeper->look_at = 0;
 	if (keeper->retuned) {
 		upkeep_reload(keeper->upkeep, &keeper->settings);
 		keeper->upkeep_at = 0;
 	}
-	keeper->look_asked = keeper->retuned = false;
+	keeper->retuned = false;
 	pthread_mutex_unlock(&keeper->mutex);
 	return !stop;
 }
@@ -255,11 +240,18 @@ static bool wait_for_log_work(struct keeper *keeper)
 
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->log_turn_ms = clock_ms();
-	while (!keeper->stop && keeper->log_at > clock_ms()) {
-		sleep_until(keeper, keeper->log_at);
+	for (;;) {
+		int64_t due = keeper->look_at < keeper->log_at ? keeper->look_at : keeper->log_at;
+
+		if (keeper->stop || keeper->look_asked || due <= clock_ms())
+			break;
+		sleep_until(keeper, due);
 		keeper->log_turn_ms = clock_ms();
 	}
 	stop = keeper->stop;
+	if (keeper->look_asked)
+		keeper->look_at = 0;
+	keeper->look_asked = false;
 	pthread_mutex_unlock(&keeper->mutex);
 	return !stop;
 }
@@ -267,10 +259,14 @@ static bool wait_for_log_work(struct keeper *keeper)
 static void step_log(struct keeper *keeper)
 {
 	int64_t interval, at;
+	bool due;
 
 	pthread_mutex_lock(&keeper->mutex);
 	interval = keeper->settings.upkeep_interval_ms;
+	due = keeper->log_at <= clock_ms();
 	pthread_mutex_unlock(&keeper->mutex);
+	if (!due)
+		return;
 	at = log_upkeep_step(keeper->log_upkeep, clock_ms(), interval);
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->log_at = at;
@@ -293,13 +289,10 @@ static void *run(void *context)
 {
 	struct keeper *keeper = context;
 
+	pg_interrupt_by(keeper->stop_fd);
 	while (wait_for_work(keeper)) {
-		if (keeper->look_at <= clock_ms())
-			keeper->look_at = step_look(keeper);
-		if (keeper->upkeep_at <= clock_ms()) {
-			keeper->upkeep_at = upkeep_step(keeper->upkeep, clock_ms());
-			note_upkeep(keeper);
-		}
+		keeper->upkeep_at = upkeep_step(keeper->upkeep, clock_ms());
+		note_upkeep(keeper);
 	}
 	end(keeper);
 	return NULL;
@@ -309,8 +302,12 @@ static void *run_log(void *context)
 {
 	struct keeper *keeper = context;
 
-	while (wait_for_log_work(keeper))
+	pg_interrupt_by(keeper->stop_fd);
+	while (wait_for_log_work(keeper)) {
+		if (keeper->look_at <= clock_ms())
+			keeper->look_at = step_look(keeper);
 		step_log(keeper);
+	}
 	end(keeper);
 	return NULL;
 }
@@ -320,6 +317,8 @@ static void keeper_free(struct keeper *keeper)
 	upkeep_stop(keeper->upkeep);
 	log_upkeep_stop(keeper->log_upkeep);
 	pg_destroy(keeper->pg);
+	if (keeper->stop_fd >= 0)
+		close(keeper->stop_fd);
 	pthread_cond_destroy(&keeper->changed);
 	pthread_mutex_destroy(&keeper->mutex);
 	free(keeper->shards);
@@ -357,7 +356,7 @@ static int start_threads(struct keeper *keeper)
 	error = pthread_create(&keeper->thread, NULL, run, keeper);
 	if (error == 0)
 		return 0;
-	wake(keeper, &keeper->stop);
+	keeper_stop(keeper);
 	pthread_join(keeper->log_thread, NULL);
 	return error;
 }
@@ -371,6 +370,7 @@ struct keeper *keeper_start(const struct config *config, const struct config_pos
 	keeper->config = config;
 	keeper->postgres = postgres;
 	keeper->event_fd = event_fd;
+	keeper->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	keeper->upkeep = upkeep_start(postgres);
 	keeper->log_upkeep = log_upkeep_start(postgres);
 	keeper->backoff = (struct backoff){
@@ -393,6 +393,9 @@ struct keeper *keeper_start(const struct config *config, const struct config_pos
 void keeper_stop(struct keeper *keeper)
 {
 	wake(keeper, &keeper->stop);
+	/* Without it a statement under way is waited for. */
+	if (eventfd_write(keeper->stop_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(keeper->postgres->name)});
 }
 
 void keeper_look(struct keeper *keeper)

@@ -1,10 +1,10 @@
 #pragma once
 /*
- * The keeper of one database, on two threads: one does the upkeep of the message table (upkeep.h)
- * and looks, on a connection of its own, which slots there are and how much each shard has left to
- * publish; the other does the upkeep of the log (log_upkeep.h), without which the slots would stand
- * still some day, whatever the first one waits for. They wait for a Postgres that is away, with
- * back-off.
+ * The keeper of one database, on two threads. One does the upkeep of the message table (upkeep.h),
+ * which may copy rows for minutes. The other does what the slots wait for, whatever the first one
+ * is at: it looks, on a connection of its own, which slots there are and how much each shard has
+ * left to publish, and does the upkeep of the log (log_upkeep.h), without which the slots would
+ * stand still some day. They wait for a Postgres that is away, with back-off.
  *
  * Made and ended by one thread (the daemon's main one); the other functions may be called from any.
  */
@@ -17,9 +17,9 @@ struct keeper;
  */
 struct keeper *keeper_start(const struct config *config, const struct config_postgres *postgres,
     int event_fd, struct err *err);
-/* Asks it to end; returns at once. */
+/* Asks it to end, and cancels what it has under way; returns at once. */
 void keeper_stop(struct keeper *keeper);
-/* Waits for it and frees everything: a statement under way is waited for. NULL is fine. */
+/* Waits for it and frees everything. NULL is fine. */
 void keeper_join(struct keeper *keeper);
 
 /* Takes the reloadable values, which are copied. */

@@ -1,7 +1,7 @@
 #include "ledger.h"
 #include <stdlib.h>
 #include <string.h>
-#include "schema_text.h"
+#include "schema_query.h"
 
 static char *value_at(const struct pg_result *result, int row, int column)
 {
@@ -10,8 +10,8 @@ static char *value_at(const struct pg_result *result, int row, int column)
 
 static bool load_rows(struct pg *pg, const char *schema, struct ledger *ledger, struct err *err)
 {
-	owned_text char *sql = schema_text(sql_migration_state, schema);
-	OWNED(owned_pg_result_destroy) struct pg_result *result = pg_query(pg, sql, NULL, 0, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = schema_query(pg, schema, sql_migration_state, NULL, 0, err);
 	if (!result)
 		return false;
 	ledger->count = pg_rows(result);
@@ -31,8 +31,8 @@ static bool load_rows(struct pg *pg, const char *schema, struct ledger *ledger, 
 
 bool ledger_load(struct pg *pg, const char *schema, struct ledger *ret_ledger, struct err *err)
 {
-	owned_text char *sql = schema_text(sql_migration_exists, schema);
-	OWNED(owned_pg_result_destroy) struct pg_result *result = pg_query(pg, sql, NULL, 0, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = schema_query(pg, schema, sql_migration_exists, NULL, 0, err);
 	if (!result)
 		return false;
 	*ret_ledger = (struct ledger){.exists = text_equal(pg_value(result, 0, 0), "t")};

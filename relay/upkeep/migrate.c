@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "ledger.h"
+#include "schema_query.h"
 #include "schema_text.h"
 
 enum { OLDEST_SERVER = 130000 };
@@ -10,8 +11,8 @@ enum { OLDEST_SERVER = 130000 };
 static bool ask(
     struct pg *pg, const char *sql, const char *schema, char **ret_value, struct err *err)
 {
-	owned_text char *text = schema_text(sql, schema);
-	OWNED(owned_pg_result_destroy) struct pg_result *result = pg_query(pg, text, NULL, 0, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = schema_query(pg, schema, sql, NULL, 0, err);
 	if (!result)
 		return false;
 	bool none = pg_rows(result) == 0 || pg_is_null(result, 0, 0);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "metrics.h"
-#include "schema_text.h"
+#include "schema_query.h"
 #include "sql_files.h"
 
 /* So many at once: a wrong setting must not fill the catalog. */
@@ -44,18 +44,11 @@ void partition_count(const char *database, enum partition_outcome outcome, int t
 	metric_add(metric_series(&changes_family, labels), times);
 }
 
-static struct pg_result *query(struct pg *pg, const char *schema, const char *sql,
-    const struct pg_param *params, int count, struct err *err)
-{
-	owned_text char *text = schema_text(sql, schema);
-	return pg_query(pg, text, params, count, err);
-}
-
 static bool call(struct pg *pg, const char *schema, const char *sql, const struct pg_param *params,
     int count, enum partition_outcome *ret_outcome, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = query(pg, schema, sql, params, count, err);
+	struct pg_result *result = schema_query(pg, schema, sql, params, count, err);
 	if (!result)
 		return false;
 	const char *text = pg_value(result, 0, 0);
@@ -82,7 +75,7 @@ bool partition_list(struct pg *pg, const char *schema, int64_t every_ms,
 	owned_text char *width = xformat("%" PRId64, every_ms);
 	const struct pg_param params[] = {{width}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = query(pg, schema, sql_partitions, params, 1, err);
+	struct pg_result *result = schema_query(pg, schema, sql_partitions, params, 1, err);
 	if (!result)
 		return false;
 	int count = pg_rows(result);
@@ -144,7 +137,7 @@ bool partition_holder(struct pg *pg, const char *schema, const char *name, char 
 {
 	const struct pg_param params[] = {{name}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = query(pg, schema, sql_partition_holder, params, 1, err);
+	struct pg_result *result = schema_query(pg, schema, sql_partition_holder, params, 1, err);
 	if (!result)
 		return false;
 	snprintf(ret_holder, size, "%s", pg_is_null(result, 0, 0) ? "" : pg_value(result, 0, 0));
@@ -154,7 +147,7 @@ bool partition_holder(struct pg *pg, const char *schema, const char *name, char 
 bool partition_default_rows(struct pg *pg, const char *schema, int64_t *ret_rows, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = query(pg, schema, sql_partition_default, NULL, 0, err);
+	struct pg_result *result = schema_query(pg, schema, sql_partition_default, NULL, 0, err);
 	if (!result)
 		return false;
 	*ret_rows = pg_int(result, 0, 0);
@@ -205,7 +198,7 @@ bool partition_log_upkeep(
 {
 	memset(ret_changes, 0, PARTITION_OUTCOMES * sizeof *ret_changes);
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *due = query(pg, schema, sql_log_partitions_due, NULL, 0, err);
+	struct pg_result *due = schema_query(pg, schema, sql_log_partitions_due, NULL, 0, err);
 	if (!due)
 		return false;
 	bool all = true;

@@ -151,7 +151,10 @@ static void report_held(struct upkeep *upkeep, const char *partition, const char
 		log_info("partition_held_over", {"database", LOG_TEXT(upkeep->postgres->name)});
 }
 
-/* *ret_outcome HELD ends the dropping: what is younger is held as well. */
+/*
+ * *ret_outcome HELD ends the dropping: what is younger is held as well. BUSY: a slot may hold it or
+ * not. An emptied one is held by nobody, also while it cannot be dropped.
+ */
 static bool retire(struct upkeep *upkeep, const char *name, bool *parent_busy,
     enum partition_outcome *ret_outcome, struct err *err)
 {
@@ -175,17 +178,18 @@ static bool retire(struct upkeep *upkeep, const char *name, bool *parent_busy,
 	/* One try a step: the parent's lock is what writers need. */
 	if (*parent_busy)
 		return true;
-	if (!partition_drop(upkeep->pg, schema, name, ret_outcome, err))
+	enum partition_outcome dropped;
+	if (!partition_drop(upkeep->pg, schema, name, &dropped, err))
 		return false;
-	note(upkeep, name, *ret_outcome);
-	*parent_busy = *ret_outcome == PARTITION_BUSY;
+	note(upkeep, name, dropped);
+	*parent_busy = dropped == PARTITION_BUSY;
 	return true;
 }
 
 static bool drop_behind(struct upkeep *upkeep, const struct partition_list *list, struct err *err)
 {
 	int64_t horizon_us = list->now_us - upkeep->settings.retain_ms * 1000;
-	bool parent_busy = false;
+	bool parent_busy = false, unknown = false;
 	for (int i = 0; i < list->count; i++) {
 		const struct partition *partition = &list->items[i];
 		enum partition_outcome outcome;
@@ -194,6 +198,7 @@ static bool drop_behind(struct upkeep *upkeep, const struct partition_list *list
 			continue;
 		if (!retire(upkeep, partition->name, &parent_busy, &outcome, err))
 			return false;
+		unknown |= outcome == PARTITION_BUSY;
 		if (outcome != PARTITION_HELD)
 			continue;
 		if (!partition_holder(upkeep->pg, upkeep->postgres->schema, partition->name, holder,
@@ -202,7 +207,9 @@ static bool drop_behind(struct upkeep *upkeep, const struct partition_list *list
 		report_held(upkeep, partition->name, holder);
 		return true;
 	}
-	report_held(upkeep, "", "");
+	/* What was held and could not be looked at is taken to be held still. */
+	if (!unknown)
+		report_held(upkeep, "", "");
 	return true;
 }
 

@@ -54,10 +54,13 @@ $$;
 comment on function outbox.timeline() is
 	'The timeline the server writes now. Fails on a standby, which must not be read from.';
 
+-- In PL/pgSQL: an inlined expression would be set up anew for each partition at every tick.
 create function outbox.shard_of(key bytea, shards int) returns int
-language sql immutable parallel safe as $$
-	select case when shards = 1 or key is null then 0
-		else (('x' || substr(md5(key), 1, 8))::bit(32)::bigint % shards)::int end
+language plpgsql immutable parallel safe as $$
+begin
+	return case when shards = 1 or key is null then 0
+		else (('x' || substr(md5(key), 1, 8))::bit(32)::bigint % shards)::int end;
+end
 $$;
 comment on function outbox.shard_of(bytea, int) is
 	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
@@ -83,15 +86,16 @@ language sql stable as $$
 $$;
 
 -- Takes a shard whose lease is over, or that this owner holds. outcome: 'taken', 'held' (wait_ms says
--- how long its lease still runs), 'absent' (no such slot or shard).
+-- how long its lease still runs), 'absent' (no such slot or shard, or another number of shards).
 create function outbox.take(
-	of_slot text, of_shard int, new_nonce bigint, new_owner text, lease_ms bigint,
+	of_slot text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
-	out windows int, out destinations jsonb, out shards int, out holder text, out wait_ms bigint)
+	out windows int, out destinations jsonb, out holder text, out wait_ms bigint)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
+	shards int;
 	newest outbox.log;
 	now_timeline int := outbox.timeline();
 	now_system bigint := (select system_identifier from pg_control_system());
@@ -102,7 +106,7 @@ begin
 	select s.shards into shards from outbox.slot s where s.name = of_slot;
 	select l.* into newest from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 1;
-	if shards is null or newest.n is null or of_shard >= shards then
+	if shards is distinct from of_shards or newest.n is null or of_shard >= shards then
 		outcome := 'absent';
 		return;
 	end if;
@@ -150,7 +154,8 @@ $$;
 --   splitting  the same, but no window may be opened before the split is over
 --   noted      the row n + 1 is written, no window opened
 --   rows       n + 1 opened a window, its rows came in front, in the order of publication
---   pages      n + 1 opened a window too large for one answer: to be read by pages
+--   pages      n + 1 opened a window too large for one answer: to be read by pages; rows that came
+--              in front count for nothing
 -- with the snapshot that was looked at.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
@@ -171,71 +176,77 @@ create function outbox.tick(
 	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
 	last_seen text)        -- `seen` of the answer before: if nothing moved since, there is nothing
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
-	topic text, key bytea, payload bytea, headers text, partition int)
+	topic text, key bytea, payload bytea, headers jsonb, partition int)
 language plpgsql volatile
 -- planned once a session: the index on (txid, id) is right whatever the numbers are
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-	previous outbox.log;
-	slot_row outbox.slot;
-	before pg_snapshot;
-	now_tick pg_snapshot;
+	look record;
 	low xid8;
 	high xid8;
 	straggler xid8;
 	far xid8[];
-	late boolean := false;
-	found_row record;
+	rows int := 0;
+	bytes bigint := 0;
+	row_bytes bigint;
 	opens boolean := false;
 	pages boolean := false;
 	began timestamptz := clock_timestamp();
-	now_timeline int := outbox.timeline();
 begin
-	-- the same test here spares every tick a call
+	-- tests here spare every tick a call
 	if current_setting('transaction_isolation') <> 'read committed' then
 		perform outbox.require_read_committed();
 	end if;
-	select l.* into previous from outbox.log l
+	if pg_is_in_recovery() then
+		perform outbox.timeline();
+	end if;
+	-- The log and the slot are seen in the snapshot that becomes the tick: a split that is not seen
+	-- here begins after it.
+	select l.owner, l.epoch, l.first_tick, l.ticks, l.system_identifier, l.timeline,
+			l.ticks[cardinality(l.ticks)] as before, s.shards, s.split_to,
+			case when s.split_to is null then pg_current_snapshot() else s.drain_to end as tick,
+			('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int as now_timeline
+		into look
+		from outbox.log l left join outbox.slot s on s.name = l.slot
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
-	if previous.n is null or previous.timeline <> now_timeline then
+	if look.timeline is distinct from look.now_timeline or look.owner is null then
 		verdict := 'fenced';
 		return next;
 		return;
 	end if;
-	-- before the slot is looked at: a split that is not seen there begins after this tick
-	now_tick := pg_current_snapshot();
-	select s.* into slot_row from outbox.slot s where s.name = of_slot;
-	if slot_row.shards is distinct from of_shards then
+	if look.shards is distinct from of_shards then
 		verdict := 'dropped';
 		return next;
 		return;
 	end if;
-	if slot_row.split_to is not null then
-		now_tick := slot_row.drain_to;
-	end if;
 
-	before := previous.ticks[cardinality(previous.ticks)];
-	seen := now_tick::text;
+	seen := look.tick::text;
 	-- the row must stay small: a snapshot lists every transaction in progress
-	if may_open and seen <> before::text and seen is distinct from last_seen
-		and (cardinality(previous.ticks) <= 16 or pg_column_size(previous.ticks) < 65536) then
-		low := pg_snapshot_xmax(before);
-		high := pg_snapshot_xmax(now_tick);
+	if may_open and seen <> look.before::text and seen is distinct from last_seen
+		and (cardinality(look.ticks) <= 16 or pg_column_size(look.ticks) < 65536) then
+		low := pg_snapshot_xmax(look.before);
+		high := pg_snapshot_xmax(look.tick);
 		-- Transactions that were in progress at the tick before and are visible now: near ones only
-		-- widen the range of xids, far ones are left to the pages.
-		if pg_snapshot_xmin(before) <> low then
-			for straggler in select x from pg_snapshot_xip(before) x
-				where pg_visible_in_snapshot(x, now_tick) order by x
-			loop
-				if high::text::bigint - straggler::text::bigint > 10000 then
-					far := far || straggler;
-				else
-					low := straggler;
-					exit;
-				end if;
-			end loop;
+		-- widen the range of xids, far ones are left to the pages. Mostly it is the oldest.
+		straggler := pg_snapshot_xmin(look.before);
+		if straggler <> low then
+			if pg_visible_in_snapshot(straggler, look.tick)
+				and high::text::bigint - straggler::text::bigint <= 10000 then
+				low := straggler;
+			else
+				for straggler in select x from pg_snapshot_xip(look.before) x
+					where pg_visible_in_snapshot(x, look.tick) order by x
+				loop
+					if high::text::bigint - straggler::text::bigint > 10000 then
+						far := far || straggler;
+					else
+						low := straggler;
+						exit;
+					end if;
+				end loop;
+			end if;
 		end if;
 		lock table outbox.message in access share mode;
 		if far is not null then
@@ -244,37 +255,36 @@ begin
 			limit 1;
 			pages := found;
 		end if;
-		for found_row in
-			select r.*, r.headers::text as headers_text, count(*) over () > max_rows
-				or sum(coalesce(octet_length(r.payload), 0) + coalesce(octet_length(r.key), 0)
-					+ coalesce(octet_length(r.headers::text), 0)) over () > max_bytes as too_many
-			from (select m.* from outbox.message m
-				where not pages and m.txid >= low and m.txid < high
-					and pg_visible_in_snapshot(m.txid, now_tick)
-					and not pg_visible_in_snapshot(m.txid, before)
-					and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
-				limit max_rows + 1) r
-			order by r.id
-		loop
-			opens := true;
-			pages := found_row.too_many;
-			exit when pages;
-			id := found_row.id;
-			created_at := found_row.created_at;
-			event_id := found_row.event_id;
-			topic := found_row.topic;
-			key := found_row.key;
-			payload := found_row.payload;
-			headers := found_row.headers_text;
-			partition := found_row.partition;
-			return next;
-		end loop;
+		if not pages then
+			-- every node of the plan costs a tick more than a row does: hence no window function,
+			-- and the same columns inside and outside
+			for id, created_at, event_id, topic, key, payload, headers, partition, row_bytes in
+				select r.* from (
+					select m.id, m.created_at, m.event_id, m.topic::text, m.key::bytea,
+						m.payload::bytea, m.headers::jsonb, m.partition::int,
+						coalesce(octet_length(m.payload), 0) + coalesce(octet_length(m.key), 0)
+							+ coalesce(pg_column_size(m.headers || '{}'), 0) -- uncompressed
+					from outbox.message m
+					where m.txid >= low and m.txid < high
+						and pg_visible_in_snapshot(m.txid, look.tick)
+						and not pg_visible_in_snapshot(m.txid, look.before)
+						and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+					limit max_rows + 1) r
+				order by r.id
+			loop
+				rows := rows + 1;
+				bytes := bytes + row_bytes;
+				pages := rows > max_rows or bytes > max_bytes;
+				exit when pages;
+				return next;
+			end loop;
+		end if;
 		id := null;
 		key := null;
 		payload := null;
 		headers := null;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
-		opens := opens or pages or slot_row.split_to is not null
+		opens := rows > 0 or pages or look.split_to is not null
 			or clock_timestamp() - began > interval '10 ms';
 		if not opens and of_shards > 1 then
 			select count(*) > max_rows into opens from (
@@ -283,7 +293,7 @@ begin
 		end if;
 	end if;
 	if not opens and not must_write then
-		verdict := case when slot_row.split_to is null then 'idle' else 'splitting' end;
+		verdict := case when look.split_to is null then 'idle' else 'splitting' end;
 		return next;
 		return;
 	end if;
@@ -293,15 +303,15 @@ begin
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, destinations, timeline, system_identifier)
-	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, previous.epoch), new_nonce,
-		previous.owner, clock_timestamp() + lease_ms * interval '1 ms',
-		previous.first_tick + closed, new_acked_id,
-		case when opens then previous.ticks[closed + 1:] || now_tick
-			else previous.ticks[closed + 1:] end,
+	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, look.epoch), new_nonce,
+		look.owner, clock_timestamp() + lease_ms * interval '1 ms',
+		look.first_tick + closed, new_acked_id,
+		case when opens then look.ticks[closed + 1:] || look.tick
+			else look.ticks[closed + 1:] end,
 		case when (of_n + 1) % 64 = 0
 			then outbox.destinations_merge(outbox.destinations(of_slot, of_shard), touched)
 			else touched end,
-		now_timeline, previous.system_identifier);
+		look.now_timeline, look.system_identifier);
 
 	verdict := case when pages then 'pages' when opens then 'rows' else 'noted' end;
 	return next;

@@ -19,13 +19,15 @@ end
 $$;
 
 -- The first log rows of so many shards, beginning at one snapshot, under a lease that is over.
--- n goes on where an earlier set of shards of this slot ended.
+-- n goes on where an earlier set of shards of this slot ended. Fails with unique_violation when an owner
+-- of that set writes its next row at the same time: nothing has happened then, and the next try finds it.
 create function outbox.slot_shards(of_slot text, shards int, base pg_snapshot, first_tick bigint)
 returns void language plpgsql volatile as $$
 declare
 	first_n bigint;
 	random_epoch bigint;
 begin
+	-- all partitions before the first row: an owner that meets one of our rows waits for our end
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
 			where l.slot = of_slot and l.shard = s;
@@ -33,6 +35,10 @@ begin
 			raise exception 'the log is locked by somebody else; try again'
 				using errcode = 'lock_not_available';
 		end if;
+	end loop;
+	for s in 0 .. shards - 1 loop
+		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
+			where l.slot = of_slot and l.shard = s;
 		random_epoch := ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint;
 		insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
 			acked_id, ticks, destinations, timeline, system_identifier)
@@ -68,7 +74,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 	update outbox.slot set split_to = null, drain_to = null where name = of_slot
 $$;
 
--- Returns the number of shards that are not there yet; 0: the split is done.
+-- Returns the number of shards that are not there yet; 0: the split is done. Fails with
+-- unique_violation or lock_not_available when it met an owner or upkeep: to be called again.
 create function outbox.slot_split_finish(of_slot text) returns int
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare

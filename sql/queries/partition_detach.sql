@@ -1,1 +1,2 @@
+-- $1 name text
 select outbox.partition_detach($1::text);

@@ -1,1 +1,2 @@
+-- $1 name text
 select outbox.partition_empty($1::text);

@@ -1,5 +1,6 @@
 -- The message table's partitions as a program reads them: microseconds since 1970, the default one
--- last without a range. $1 width in milliseconds: the start of the present period comes with each.
+-- last without a range. The start of the present period comes with each.
+-- $1 width bigint, in milliseconds
 select p.name, p.from_us, p.to_us, pg_total_relation_size(c.oid) as bytes,
 	greatest(c.reltuples, 0)::bigint as rows_estimated,
 	(extract(epoch from clock_timestamp()) * 1000000)::bigint as now_us,

@@ -1,6 +1,5 @@
--- What a slot's log says is published, and where it published to: of each shard, in its order, the
--- acknowledged snapshot, the first open window's (or the same again) and the id up to which that one is
--- published.
+-- What a slot's log says is published: of each shard, in its order, the acknowledged snapshot, the first
+-- open window's (or the same again) and the id up to which that one is published.
 -- $1 slot text
 select min(p.shards) as shards, array_agg(p.ticks[1] order by p.shard)::text as acked,
 	array_agg(coalesce(p.ticks[2], p.ticks[1]) order by p.shard)::text as windows,

@@ -69,6 +69,24 @@ def test_a_broker_that_stands_still_is_waited_for(
     assert peak_memory(relay) < MEMORY
 
 
+def test_a_stop_gives_up_what_a_broker_does_not_take_before_it_hands_over(
+        fragile_kafka, make_relay, make_writers, judge):
+    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, slot_lease="2s").wait_ready()
+    writers = make_writers(connections=4)
+    with writers:
+        until_it_publishes(relay)
+        fragile_kafka.pause()
+        relay.wait_for(lambda: relay.metric("relay_in_flight") == MAX_IN_FLIGHT,
+                       what="a full queue")
+    assert relay.stop() == 0
+    events = [event["event"] for event in relay.events()]
+    assert events.index("producer_recreated") < events.index("shard_left")
+    assert "there is no time left" in relay.output()
+    fragile_kafka.resume()
+    make_relay(slot_max_in_flight=MAX_IN_FLIGHT)
+    judge(1, MAX_IN_FLIGHT)
+
+
 def all_in_sync(kafka, topic):
     return all(kafka.in_sync(topic, partition) == set(kafka.nodes) for partition in range(6))
 

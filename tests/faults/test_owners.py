@@ -227,6 +227,25 @@ def test_a_drain_waits_for_the_end_of_a_split(database, topic, make_relay, make_
     assert database.execute(PENDING) == [(False,)]
 
 
+def test_a_split_does_not_wait_for_upkeep_that_takes_long(database, topic, make_relay, command):
+    """The rows of the default partition are moved all the while."""
+    database.execute(
+        "CREATE OR REPLACE FUNCTION outbox.partition_rehome(width interval) RETURNS text"
+        " LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN 'busy'; END $$")
+    database.execute("INSERT INTO outbox.message (topic, created_at)"
+                     " VALUES (%s, now() + interval '1 year')", (topic,))
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with database.connect(autocommit=False) as holder:
+        holder.cursor().execute("SELECT pg_advisory_xact_lock(42)")
+        relay = make_relay()
+        relay.wait_for(lambda: database.execute(waits) == [(1,)], what="upkeep that waits")
+        wait_for_owner(database, [relay])
+        command("slot", "split", "main", "--shards", "3")
+        relay.wait_event("slot_started", slot="main", shards="3")
+        wait_for(lambda: len(owners(database)) == 3, 30, "an owner of each shard")
+        assert database.execute(waits) == [(1,)]
+
+
 def test_a_standby_that_slept_through_a_split_learns_of_it(database, make_relay, command):
     """All shards are held by then: what it asked for as shard 0 of 1 is shard 0 of 3."""
     owner, standby = (make_relay().wait_ready() for _ in range(2))

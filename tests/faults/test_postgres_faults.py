@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from support.auditor import audit, committed_messages, read_topics
+from support.postgres import Promoted
 from support.process import wait_for
 from support.proxy import Proxy
 
@@ -173,7 +175,7 @@ def test_an_owner_whose_lease_runs_out_gives_up_its_queue(
     relay = start(make_relay, slot_lease="1s")
     writers = make_writers(connections=4)
     writers.run(200)
-    until_it_publishes(relay)
+    relay.wait_for(lambda: relay.metric("relay_published_total"), what="the first records")
     fragile_kafka.pause()
     writers.run(400)
     relay.wait_for(lambda: relay.metric("relay_in_flight") == MAX_IN_FLIGHT, what="a full queue")
@@ -218,3 +220,112 @@ def test_a_log_call_without_an_answer_is_given_up_after_a_lease(
         until_it_publishes(relay)
     assert "no answer within a lease" in relay.output()
     judge(1, MAX_IN_FLIGHT)
+
+
+# --- what is read belongs to a history -----------------------------------------------------------
+
+# The bounds of a window are given out only when this lock is free.
+SLOW_BOUNDS = """
+DO $$ DECLARE arguments text := pg_get_function_arguments('outbox.window_bounds'::regproc); BEGIN
+    ALTER FUNCTION outbox.window_bounds RENAME TO window_bounds_at_once;
+    EXECUTE format('CREATE FUNCTION outbox.window_bounds(%s) LANGUAGE plpgsql AS $f$ BEGIN
+        PERFORM pg_advisory_xact_lock_shared(1);
+        SELECT * INTO low_xid, sure_xid, upto, stragglers, low_id, high_id
+        FROM outbox.window_bounds_at_once(of_slot, of_shard, of_n, of_nonce, of_tick);
+        END $f$', arguments);
+END $$"""
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event = 'advisory'"""
+STRANGER = """
+INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+    ticks, destinations, timeline, system_identifier)
+SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
+    timeline, system_identifier FROM outbox.progress
+ON CONFLICT DO NOTHING RETURNING n"""
+
+
+@pytest.fixture
+def slow_bounds(database):
+    """No bounds are given out until the function that this gives is called."""
+    database.execute(SLOW_BOUNDS)
+    connection = database.connect()
+    connection.cursor().execute("SELECT pg_advisory_lock(1)")
+    yield connection.close
+    connection.close()
+
+
+def waiting(database):
+    return database.execute(WAITING)[0][0]
+
+
+def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_the_shard_is_owned(
+        database, slow_bounds, make_relay, make_writers, judge):
+    relay = start(make_relay, slot_lease="1s")
+    make_writers(connections=2).huge_transaction(5_000)
+    wait_for(lambda: waiting(database) == 1, 30, "the question for the bounds")
+    wait_for(lambda: database.execute(STRANGER), 30, "another owner", interval=0)
+    relay.wait_event("shard_taken", count=2)
+    wait_for(lambda: waiting(database) == 2, 30, "the same question on a new connection")
+    slow_bounds()
+    judge(1, MAX_IN_FLIGHT)
+
+
+def test_bounds_of_a_lost_history_keep_no_row_of_the_new_one_out(
+        postgres, database, kafka, topic, slow_bounds, network, make_relay, make_writers,
+        until_published):
+    """The failover takes back the row that opened a window, while its bounds are asked for. The old
+    primary gives them late, and is shut down; the same number is a larger window by then."""
+    with Promoted(postgres) as promoted:
+        fresh = type(database)(promoted, database.name)
+        hosts = f"127.0.0.1:{network.port},127.0.0.1:{promoted.port}"
+        relay = start(make_relay, slot_lease="1s",
+                      database_url=database.dsn.replace(f"127.0.0.1:{postgres.port}", hosts))
+        make_writers(connections=1).huge_transaction(2_000)
+        wait_for(lambda: waiting(database) == 1, 30, "the question for the bounds")
+
+        network.close_door()
+        assert database.execute(BACKENDS, ("%", "%tick(%")) == [(1,)]
+        relay.wait_event("shard_taken", count=2)
+        slow_bounds()
+        wait_for(lambda: waiting(database) == 0, 30, "the late answer")
+        newest = fresh.execute("SELECT max(n) FROM outbox.log")[0][0]
+        wait_for(lambda: fresh.execute("SELECT max(n) FROM outbox.log")[0][0] > newest + 1, 30,
+                 "two renewals: the answer has come")
+        network.cut()
+
+        make_writers(dsn=fresh.dsn, connections=1).huge_transaction(5_000)
+        until_published(database=fresh)
+        verdict = audit(committed_messages(fresh.dsn), read_topics(kafka.bootstrap, [topic]))
+        assert verdict.correct and verdict.committed == 5_000, verdict
+        relay.stop()
+
+
+def test_pages_that_end_early_lose_and_repeat_nothing(
+        database, kafka, topic, make_relay, until_published):
+    """Rows are larger than those before let expect: pages are cut off, each with its connection."""
+    database.execute("INSERT INTO outbox.message (topic, payload) "
+                     "SELECT %s, convert_to(repeat('x', 100 + i / 1000 %% 2 * 30000), 'UTF8') "
+                     "FROM generate_series(0, 4999) i", (topic,))
+    relay = make_relay(slot_memory="1MiB").wait_ready()
+    until_published()
+    verdict = audit(committed_messages(database.dsn), read_topics(kafka.bootstrap, [topic]))
+    assert verdict.correct and verdict.committed == 5_000 and not verdict.duplicates, verdict
+    assert relay.events("page_failed") == relay.events("postgres_lost") == []
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+def test_the_exit_status_tells_whether_a_shard_was_handed_over(
+        database, fragile_postgres, make_relay, make_writers):
+    owner = start(make_relay, slot_lease="1s")
+    owner.wait_event("shard_taken")
+    standby = start(make_relay, slot_lease="1s")
+    fragile_postgres.stop("immediate")
+    for relay in (owner, standby):
+        relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")
+    assert owner.stop() == 75
+    assert "slot main: shard 0 was not handed over" in owner.output()
+    assert standby.stop() == 0
+    fragile_postgres.start()
+    assert owner.start().wait_ready().stop() == 0

@@ -10,9 +10,9 @@ from support.process import wait_for
 from support.relay import run_command
 
 
-def publish(database, topic, count):
-    database.execute("SELECT outbox.publish(%s::text, 'key-' || i, 'x') "
-                     "FROM generate_series(1, %s) i", (topic, count))
+def publish(database, topic, count, size=1):
+    database.execute("SELECT outbox.publish(%s::text, 'key-' || i, repeat('x', %s)) "
+                     "FROM generate_series(1, %s) i", (topic, size, count))
 
 
 def readiness(relay):
@@ -64,6 +64,33 @@ def test_a_slot_that_stands_still_behind_a_missing_topic_is_not_ready(
         assert "waits for" not in until_ready_says(relay, 200, "[+] slot main/0: owner\n")
     finally:
         kafka.delete_topic(absent)
+
+
+def test_a_slot_whose_memory_is_full_of_rows_for_a_missing_topic_is_not_ready(
+        database, kafka, topic, make_relay):
+    absent = f"{topic}.later"
+    relay = make_relay(slot_memory="1MiB").wait_ready()
+    publish(database, absent, 400, size=4096)
+    until_ready_says(relay, 503,
+                     f"[-] slot main/0: owner, waits for topic {absent} and stands still")
+    publish(database, topic, 10)
+    kafka.create_topic(absent)
+    try:
+        relay.wait_for(lambda: count_records(kafka.bootstrap, [topic, absent]) == 410,
+                       what="every row")
+        until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+    finally:
+        kafka.delete_topic(absent)
+
+
+def test_memory_that_a_drain_fills_and_frees_does_not_count(database, kafka, topic, make_relay):
+    relay = make_relay(slot_memory="1MiB", slot_max_in_flight=100_000).wait_ready()
+    publish(database, f"{topic}.later", 1)
+    relay.wait_event("topic_missing")
+    publish(database, topic, 30_000)
+    while relay.metric("relay_published_total") < 30_000:
+        status, report = readiness(relay)
+        assert status == 200, report
 
 
 def test_an_owner_that_cannot_write_the_log_is_not_ready(
@@ -119,6 +146,51 @@ def test_the_logs_next_partition_does_not_wait_for_the_message_table(
                        what="the next partition")
         assert database.execute(UPKEEP_WAITS)[0][0]
         assert "[+] upkeep of postgres main" in readiness(relay)[1]
+
+
+# It is called while the default partition holds rows.
+SLOW_REHOME = """
+    CREATE OR REPLACE FUNCTION outbox.partition_rehome(width interval) RETURNS text LANGUAGE sql
+        AS 'SELECT pg_sleep(300)::text'"""
+UPKEEP_RUNS = """
+    SELECT exists (SELECT FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'outbox-relay upkeep' AND wait_event = 'PgSleep')"""
+
+
+def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
+    database.execute(SLOW_REHOME)
+    database.execute("INSERT INTO outbox.message (topic, created_at) VALUES (%s, '2200-01-01')",
+                     (topic,))
+    relay = make_relay(slot_lease="1m").wait_ready()
+    relay.wait_for(lambda: database.execute(UPKEEP_RUNS)[0][0], what="upkeep under way")
+    assert relay.stop(timeout=10) == 0
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+STRANGER = """
+    INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+        ticks, destinations, timeline, system_identifier)
+    SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
+        timeline, system_identifier FROM outbox.progress
+    ON CONFLICT DO NOTHING RETURNING n"""
+
+
+def test_latency_is_sampled_though_the_shard_was_lost_with_the_sample(
+        database, kafka, topic, make_relay):
+    """The sample is a row that waits for its topic, and nothing is under way."""
+    absent = f"{topic}.later"
+    relay = make_relay(slot_lease="1s").wait_ready()
+    publish(database, absent, 1)
+    relay.wait_event("topic_missing", topic=absent)
+    wait_for(lambda: database.execute(STRANGER), what="another owner", interval=0)
+    relay.wait_event("shard_taken", count=2)
+    kafka.create_topic(absent)
+    try:
+        relay.wait_for(lambda: relay.metric("relay_latency_produce_to_ack_seconds_count"),
+                       what="a sample")
+    finally:
+        kafka.delete_topic(absent)
 
 
 # --- doctor --------------------------------------------------------------------------------------

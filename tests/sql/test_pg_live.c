@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
 #include "copy_binary.h"
@@ -492,6 +493,24 @@ static void the_end_of_an_idle_session_is_noticed_by_a_query(void **state)
 	pg_destroy(observer);
 }
 
+static void an_interrupted_thread_cancels_what_takes_long(void **state)
+{
+	(void)state;
+	struct pg *pg = connected("test");
+	struct err err = {0};
+	int interrupt = eventfd(1, EFD_NONBLOCK);
+	int64_t begin = clock_ms();
+	pg_interrupt_by(interrupt);
+	assert_int_equal(ask(pg, "SELECT 1"), 1);
+	assert_null(pg_query(pg, "SELECT pg_sleep(60)", NULL, 0, &err));
+	pg_interrupt_by(-1);
+	assert_true(clock_ms() - begin < PATIENCE_MS);
+	assert_string_equal(pg_sqlstate(pg), "57014");
+	assert_int_equal(ask(pg, "SELECT 1"), 1);
+	close(interrupt);
+	pg_destroy(pg);
+}
+
 static void the_end_of_a_busy_session_says_why(void **state)
 {
 	(void)state;
@@ -691,6 +710,7 @@ int main(void)
 	    cmocka_unit_test(a_notice_is_not_written_to_stderr),
 	    cmocka_unit_test(the_end_of_an_idle_session_is_noticed_by_a_step),
 	    cmocka_unit_test(the_end_of_an_idle_session_is_noticed_by_a_query),
+	    cmocka_unit_test(an_interrupted_thread_cancels_what_takes_long),
 	    cmocka_unit_test(the_end_of_a_busy_session_says_why),
 	    cmocka_unit_test(a_copy_gives_every_row_once_and_in_order),
 	    cmocka_unit_test(a_copy_may_be_empty_or_have_huge_rows),

@@ -100,7 +100,7 @@ def test_a_tick_that_finds_a_few_rows(table):
 
 
 def test_a_take(table):
-    assert table.touched("SELECT * FROM outbox.take('ticks', 0, 1, 'by hand', 1000, 1)") < 100
+    assert table.touched("SELECT * FROM outbox.take('ticks', 0, 1, 1, 'by hand', 1000, 1)") < 100
     assert table.found == 1
 
 

@@ -178,6 +178,44 @@ static void a_slot_that_is_behind_keeps_it_and_is_named(void **state)
 	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
 }
 
+static void a_partition_that_cannot_be_looked_at_is_still_held(void **state)
+{
+	struct stage *stage = *state;
+	run(stage,
+	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
+	for (int i = RETENTION_DROP; i <= RETENTION_DETACH; i++) {
+		stage->postgres.retention = i;
+		upkeep_reload(stage->upkeep, &stage->postgres);
+		step(stage);
+		assert_string_equal(status(stage)->holder, "main/0");
+		run(stage,
+		    "begin; select pg_advisory_xact_lock(hashtextextended('outbox.partitions', "
+		    "0))");
+		assert_true(step(stage) < INTERVAL_MS);
+		run(stage, "commit");
+		assert_string_equal(status(stage)->held, "message_p20200101");
+		assert_string_equal(status(stage)->holder, "main/0");
+	}
+}
+
+static void an_emptied_partition_is_not_held_while_it_waits_to_be_dropped(void **state)
+{
+	struct stage *stage = *state;
+	run(stage,
+	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
+	step(stage);
+	assert_string_equal(status(stage)->held, "message_p20200101");
+	acknowledge(stage);
+	run(stage, "begin; insert into outbox.message (topic) values ('t')");
+	assert_true(step(stage) < INTERVAL_MS);
+	run(stage, "commit");
+	assert_string_equal(status(stage)->held, "");
+	assert_int_equal(
+	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 1);
+}
+
 static void detached_partitions_stay_as_tables(void **state)
 {
 	struct stage *stage = *state;
@@ -376,6 +414,8 @@ int main(void)
 	    TEST(another_width_begins_where_the_old_one_ended),
 	    TEST(an_acknowledged_partition_is_dropped_after_its_time),
 	    TEST(a_slot_that_is_behind_keeps_it_and_is_named),
+	    TEST(a_partition_that_cannot_be_looked_at_is_still_held),
+	    TEST(an_emptied_partition_is_not_held_while_it_waits_to_be_dropped),
 	    TEST(detached_partitions_stay_as_tables),
 	    TEST(a_busy_table_is_tried_again_soon),
 	    TEST(rows_in_the_default_partition_are_moved),

@@ -3,11 +3,14 @@ transactions on a real Postgres. The seed repeats a run exactly."""
 
 import random
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
 from psycopg2 import errors
 
+from support.process import wait_for
+from support.relay import run_command
 from support.windows import Ticks
 
 KEYS = "abcde"
@@ -314,6 +317,61 @@ def test_a_split_under_way_is_not_taken_for_the_end_of_the_rows(database):
     assert ticks.poll() == [] and ticks.verdict == "splitting"
     database.execute("SELECT outbox.slot_split_cancel('ticks')")
     assert len(ticks.poll()) == 1
+
+
+def blocked_by(database, connection):
+    """When the statements began that wait for a lock of this connection's transaction."""
+    return [began for began, in database.execute(
+        "SELECT query_start FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))",
+        (connection.info.backend_pid,))]
+
+
+def open_last_window(database, ticks):
+    """Of a split that began: the window that all shards end with."""
+    wait_for(lambda: database.execute(
+        "SELECT 1 FROM outbox.slot WHERE name = %s AND drain_to IS NOT NULL", (ticks.slot,)),
+        10, "the common end")
+    assert ticks.poll() == [] and ticks.verdict == "rows"
+
+
+def split_in_two(database, ticks):
+    return run_command(["slot", "split", ticks.slot, "--shards", 2], {"DATABASE_URL": database.dsn})
+
+
+def test_a_split_that_meets_a_renewal_looks_again(database):
+    """Both write the row after the drained one; the owner is the first to commit."""
+    ticks = Ticks(database.dsn)
+    with ThreadPoolExecutor() as pool, database.connect(autocommit=False) as holder:
+        split = pool.submit(split_in_two, database, ticks)
+        open_last_window(database, ticks)
+        holder.cursor().execute("SELECT FROM outbox.slot WHERE name = 'ticks' FOR UPDATE")
+        ticks.tick(must_write=True)
+        ticks.cursor.execute("BEGIN")
+        ticks.tick(must_write=True)
+        wait_for(lambda: blocked_by(database, holder), 10, "the end of the split")
+        holder.commit()
+        wait_for(lambda: blocked_by(database, ticks.connection), 10, "the same row")
+        ticks.cursor.execute("COMMIT")
+        status, output, error = split.result()
+    assert (status, error) == (0, ""), output
+    assert database.execute("SELECT n, owner FROM outbox.log WHERE slot = 'ticks' AND shard = 0"
+                            " ORDER BY n DESC LIMIT 2") == [(ticks.n + 1, ""), (ticks.n, "by hand")]
+    assert database.execute("SELECT shards FROM outbox.slot WHERE name = 'ticks'") == [(2,)]
+
+
+def test_a_split_that_meets_a_locked_log_looks_again(database):
+    ticks = Ticks(database.dsn)
+    with ThreadPoolExecutor() as pool, database.connect(autocommit=False) as holder:
+        holder.cursor().execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('outbox.log_partitions', 0))")
+        split = pool.submit(split_in_two, database, ticks)
+        open_last_window(database, ticks)
+        ticks.tick(must_write=True)
+        first = wait_for(lambda: blocked_by(database, holder), 10, "the first try")
+        wait_for(lambda: blocked_by(database, holder) not in ([], first), 10, "the next try")
+        holder.rollback()
+        status, output, error = split.result()
+    assert (status, error) == (0, ""), output
 
 
 @pytest.mark.parametrize("call", ["tick", "pages"])

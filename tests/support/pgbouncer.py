@@ -7,6 +7,8 @@ import psycopg2
 
 from .process import Process, free_port, server_user, temporary_folder, wait_for
 
+POOL_SIZE = 20
+
 INI = """\
 [databases]
 * = host=127.0.0.1 port={postgres_port}
@@ -23,7 +25,7 @@ default_pool_size = {pool_size}
 
 
 class PgBouncer:
-    def __init__(self, postgres, pool_size=20, users=("postgres",)):
+    def __init__(self, postgres, pool_size=POOL_SIZE, users=("postgres",)):
         """users: every role that may log in (PgBouncer keeps a list of its own)."""
         self.user = server_user()
         self.folder = temporary_folder("pgbouncer", self.user)

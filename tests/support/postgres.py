@@ -46,16 +46,21 @@ class Postgres:
         self.log = os.path.join(self.folder, "log")
         self.port = free_port()
         self.process = None
-        credentials = {"user": self.user, "group": self.user, "extra_groups": []} \
-            if self.user else {}
-        subprocess.run(
-            [program("initdb"), "--pgdata", self.data, "--auth=trust", "--no-sync",
-             "--encoding=UTF8", "--locale=C.UTF-8", "--username", self.superuser],
-            check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **credentials)
+        self._fill_data()
         with open(os.path.join(self.data, "postgresql.conf"), "a") as file:
             own = {"port": self.port, "unix_socket_directories": f"'{self.folder}'"}
             for name, value in {**SETTINGS, **own, **settings}.items():
                 file.write(f"{name} = {value}\n")
+
+    def _fill_data(self):
+        self._run("initdb", "--pgdata", self.data, "--auth=trust", "--no-sync",
+                  "--encoding=UTF8", "--locale=C.UTF-8", "--username", self.superuser)
+
+    def _run(self, name, *arguments):
+        credentials = {"user": self.user, "group": self.user, "extra_groups": []} \
+            if self.user else {}
+        subprocess.run([program(name), *arguments], check=True, stdout=subprocess.DEVNULL,
+                       cwd=self.folder, **credentials)
 
     def __enter__(self):
         return self.start()
@@ -149,6 +154,26 @@ class Postgres:
         path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
         with open(path) as file:
             return [int(pid) for pid in file.read().split()]
+
+
+class Promoted(Postgres):
+    """What is left after an asynchronous failover: a standby of `origin` that was promoted and never
+    got what comes after. It has a timeline of its own."""
+
+    def __init__(self, origin, **settings):
+        self.origin = origin
+        super().__init__(**settings)
+
+    def start(self):
+        super().start()
+        self.execute("SELECT pg_promote()")
+        return self
+
+    def _fill_data(self):
+        self._run("pg_basebackup", "--pgdata", self.data, "--dbname", self.origin.dsn(),
+                  "--checkpoint=fast", "--no-sync")
+        with open(os.path.join(self.data, "standby.signal"), "w"):
+            pass
 
 
 def _signal(pid, number):

@@ -7,6 +7,7 @@
     proxy.cut()            # every connection is closed; new ones are taken
     proxy.reset()          # the same with RST
     proxy.refuse()         # cut, and nothing new is taken
+    proxy.close_door()     # the port is closed, connections stay; for good
     proxy.heal()
 
 Control methods return when the change holds; any thread may call them.
@@ -57,6 +58,9 @@ class Proxy:
     def reset(self):
         self._call(self._end_connections(True))
 
+    def close_door(self):
+        self._call(self._stop_listening())
+
     def refuse(self):
         self._refusing = True
         self.cut()
@@ -84,6 +88,9 @@ class Proxy:
         self._flowing.set()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _stop_listening(self):
+        self._server.close()
 
     async def _set_flowing(self, flowing):
         if flowing:

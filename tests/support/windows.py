@@ -39,8 +39,8 @@ class Ticks:
             self._one("SELECT {schema}.slot_create(%s, %s, 'beginning')", slot, shards)
         self.nonce = _random()
         taken = self._one(
-            "SELECT outcome, n, first_tick, windows FROM {schema}.take(%s, %s, %s, 'by hand', %s, 1)",
-            slot, shard, self.nonce, LEASE_MS)
+            "SELECT outcome, n, first_tick, windows FROM {schema}.take("
+            "%s, %s, %s, %s, 'by hand', %s, 1)", slot, shard, shards, self.nonce, LEASE_MS)
         assert taken[0] == "taken", taken
         _, self.n, self.first_tick, self.open_windows = taken
         self.verdict = None
@@ -61,7 +61,8 @@ class Ticks:
                  "touched": "{}", "new_epoch": None, "may_open": True, "must_write": False,
                  "max_rows": 1000, "max_bytes": 10_000_000, "last_seen": None, **more}
         names = ", ".join(f"{name} => %({name})s" for name in given)
-        return (f"SELECT verdict, id, event_id::text, topic, key, payload, headers, partition "
+        return (f"SELECT verdict, id, event_id::text, topic, key, payload, headers::text, "
+                f"partition "
                 f"FROM {self.schema}.tick({names})", given)
 
     def tick(self, **more):
@@ -151,7 +152,7 @@ def _rows(data):
         event = event_id.hex()
         yield Row(struct.unpack(">q", number)[0],
                   f"{event[:8]}-{event[8:12]}-{event[12:16]}-{event[16:20]}-{event[20:]}",
-                  topic.decode(), key, body, headers and headers.decode(),
+                  topic.decode(), key, body, headers and headers[1:].decode(),
                   partition and struct.unpack(">i", partition)[0])
 
 

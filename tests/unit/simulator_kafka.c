@@ -404,6 +404,11 @@ bool producer_is_broken(const struct wire_producer *producer)
 	return producer->fatal;
 }
 
+bool producer_is_idle(const struct wire_producer *producer)
+{
+	return producer->fatal || producer->outstanding == 0;
+}
+
 void producer_spoil(struct wire_producer *producer)
 {
 	producer->fatal = true;

@@ -247,7 +247,8 @@ static void writer_step(struct world *world, void *object, int64_t generation)
 	struct writer *writer = object;
 	struct transaction *transaction = writer->transaction;
 	int64_t delay = world_delay(world, world->plan.database_us / 4);
-	if (generation != writer->generation || writer->at >= writer->length)
+	/* no transaction: the long one was ended while a step of it was on its way */
+	if (generation != writer->generation || !transaction || writer->at >= writer->length)
 		return;
 	const struct operation *operation = &writer->script[writer->at];
 	switch (operation->kind) {

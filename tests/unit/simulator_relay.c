@@ -605,6 +605,9 @@ static bool check_status(struct world *world, struct process *process)
 	process->was_caught_up = status.caught_up;
 	if (status.state != STREAM_RELEASED)
 		return true;
+	if (process->producer && !producer_is_idle(process->producer))
+		world_fail(
+		    world, "owner %d released the shard and goes on writing", process->owner);
 	if (status.in_flight) {
 		world->result.disturbances++;
 		world->excused |= has_unready_topic(process);

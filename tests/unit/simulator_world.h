@@ -236,7 +236,8 @@ bool producer_has_room(const struct world *world, const struct wire_producer *pr
 void producer_send(struct world *world, struct wire_producer *producer, int topic, int partition,
     const struct wire_record *record);
 bool producer_is_broken(const struct wire_producer *producer);
-void producer_spoil(struct wire_producer *producer); /* a false fatal error */
+bool producer_is_idle(const struct wire_producer *producer); /* it would write nothing more */
+void producer_spoil(struct wire_producer *producer);         /* a false fatal error */
 
 struct report {
 	uint64_t sequence;

@@ -77,7 +77,7 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(slot->memory, 24 << 20);
 	assert_int_equal(slot->lease_ms, 5000);
 	assert_int_equal(slot->poll_busy_ms, 2);
-	assert_int_equal(slot->poll_idle_ms, 50);
+	assert_int_equal(slot->poll_idle_ms, 70);
 	assert_int_equal(slot->ack_interval_ms, 200);
 	assert_int_equal(slot->stall_after_ms, 60000);
 	assert_int_equal(slot->timestamp, TIMESTAMP_CREATED);

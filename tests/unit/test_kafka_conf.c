@@ -192,7 +192,7 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	assert_setting(conf, "compression.codec", "lz4");
 	assert_setting(conf, "socket.nagle.disable", "true");
 	assert_setting(conf, "queue.buffering.max.messages", "13500");
-	assert_setting(conf, "queue.buffering.max.kbytes", "11264");
+	assert_setting(conf, "queue.buffering.max.kbytes", "12288");
 	rd_kafka_conf_destroy(conf);
 	conf = kafka_conf_producer(&full, 8 << 20, 10000, &err);
 	assert_non_null(conf);
@@ -218,6 +218,22 @@ static void a_huge_queue_stays_within_librdkafkas_range(void **state)
 	(void)state;
 	assert_non_null(conf);
 	assert_setting(conf, "queue.buffering.max.kbytes", "2147483647");
+	rd_kafka_conf_destroy(conf);
+}
+
+static void a_record_of_the_largest_size_fits_beside_a_full_queue(void **state)
+{
+	struct config_property properties[] = {
+	    SERVERS,
+	    {.name = "message.max.bytes", .value = "104857600", .origin = "relay.ini:3"},
+	};
+	struct config_kafka kafka = section(properties, 2);
+	struct err err;
+	rd_kafka_conf_t *conf = kafka_conf_producer(&kafka, 1 << 20, 1000, &err);
+
+	(void)state;
+	assert_non_null(conf);
+	assert_setting(conf, "queue.buffering.max.kbytes", "104704");
 	rd_kafka_conf_destroy(conf);
 }
 
@@ -248,6 +264,7 @@ int main(void)
 	    cmocka_unit_test(a_certificate_that_is_not_there_is_found_without_connecting),
 	    cmocka_unit_test(the_producer_has_our_defaults_and_the_sections_wishes),
 	    cmocka_unit_test(a_huge_queue_stays_within_librdkafkas_range),
+	    cmocka_unit_test(a_record_of_the_largest_size_fits_beside_a_full_queue),
 	    cmocka_unit_test(only_a_refusal_for_good_is_a_reject),
 	};
 

@@ -1,4 +1,6 @@
 #include "logging.h"
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,6 +191,86 @@ static void threads_write_whole_lines(void **state)
 	free(lines);
 }
 
+/* A pipe as stderr, filled up to the last `space` bytes. Who waits for it is killed in the end. */
+static int catch_in_full_pipe(int space)
+{
+	static const char filler[PIPE_BUF];
+	int ends[2];
+	int size;
+
+	alarm(30);
+	assert_int_equal(pipe(ends), 0);
+	size = fcntl(ends[1], F_GETPIPE_SZ);
+	for (int i = 0; i < (size - space) / PIPE_BUF; i++)
+		assert_int_equal(write(ends[1], filler, PIPE_BUF), PIPE_BUF);
+	saved_stderr = dup(STDERR_FILENO);
+	assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+	close(ends[1]);
+	return ends[0];
+}
+
+/* What was logged into the pipe until now; the caller frees. */
+static char *empty_pipe(int fd)
+{
+	struct text text = {0};
+	char bytes[PIPE_BUF];
+	ssize_t length;
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	while ((length = read(fd, bytes, sizeof bytes)) > 0)
+		for (ssize_t i = 0; i < length; i++)
+			if (bytes[i])
+				text_append(&text, bytes + i, 1);
+	return text.data ? text.data : xstrdup("");
+}
+
+static void end_pipe(int fd)
+{
+	assert_true(dup2(saved_stderr, STDERR_FILENO) >= 0);
+	close(saved_stderr);
+	close(fd);
+	alarm(0);
+}
+
+static void nobody_waits_for_a_reader_that_does_not_read(void **state)
+{
+	int fd = catch_in_full_pipe(0);
+	char *before, *after;
+
+	(void)state;
+	log_warn("unread", {"i", LOG_INT(1)});
+	log_warn("unread", {"i", LOG_INT(2)});
+	before = empty_pipe(fd);
+	log_warn("unread", {"i", LOG_INT(3)});
+	after = empty_pipe(fd);
+	end_pipe(fd);
+	assert_string_equal(before, "");
+	assert_true(text_starts(after, "ts=20"));
+	assert_non_null(strstr(after, "event=unread i=3 suppressed=2\n"));
+	free(before);
+	free(after);
+}
+
+static void a_line_that_was_cut_off_spoils_no_other(void **state)
+{
+	int fd = catch_in_full_pipe(PIPE_BUF);
+	char value[2 * PIPE_BUF] = "";
+	char *before, *after;
+
+	(void)state;
+	memset(value, 'x', sizeof value - 1);
+	log_warn("cut_off", {"value", LOG_TEXT(value)});
+	before = empty_pipe(fd);
+	log_warn("cut_off", {"i", LOG_INT(2)});
+	after = empty_pipe(fd);
+	end_pipe(fd);
+	assert_int_equal(strlen(before), PIPE_BUF);
+	assert_true(text_starts(after, "\nts=20"));
+	assert_non_null(strstr(after, "event=cut_off i=2 suppressed=1\n"));
+	free(before);
+	free(after);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -198,6 +280,8 @@ int main(void)
 	    cmocka_unit_test_teardown(json_is_escaped_and_always_utf8, teardown),
 	    cmocka_unit_test_teardown(a_level_hides_those_below_it, teardown),
 	    cmocka_unit_test_teardown(a_flood_is_cut_and_what_was_left_out_is_counted, teardown),
+	    cmocka_unit_test_teardown(nobody_waits_for_a_reader_that_does_not_read, teardown),
+	    cmocka_unit_test_teardown(a_line_that_was_cut_off_spoils_no_other, teardown),
 	    cmocka_unit_test_teardown(threads_write_whole_lines, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

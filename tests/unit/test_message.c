@@ -29,6 +29,14 @@ static void add_field(struct row *row, const void *bytes, int32_t length)
 		add_bytes(row, bytes, length);
 }
 
+static void add_jsonb(struct row *row, const char *json)
+{
+	char binary[1024] = "\1";
+	if (json)
+		strncat(binary, json, sizeof binary - 2);
+	add_field(row, binary, json ? (int32_t)strlen(binary) : -1);
+}
+
 /* One row as COPY sends it; NULL headers, key or payload are SQL NULL. */
 static struct row make_row(const char *key, const char *payload, const char *headers)
 {
@@ -42,7 +50,7 @@ static struct row make_row(const char *key, const char *payload, const char *hea
 	add_field(&row, "orders", 6);
 	add_field(&row, key, key ? (int32_t)strlen(key) : -1);
 	add_field(&row, payload, payload ? (int32_t)strlen(payload) : -1);
-	add_field(&row, headers, headers ? (int32_t)strlen(headers) : -1);
+	add_jsonb(&row, headers);
 	add_field(&row, NULL, -1);
 	return row;
 }

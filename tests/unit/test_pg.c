@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "clock.h"
@@ -334,6 +335,22 @@ static void a_connect_timeout_of_the_dsn_is_kept(void **state)
 	close(fd);
 }
 
+static void an_interrupted_thread_stops_connecting(void **state)
+{
+	(void)state;
+	char dsn[256];
+	struct err err = {0};
+	int port, fd = listen_on_loopback(&port), interrupt = eventfd(1, EFD_NONBLOCK);
+	make_dsn(dsn, sizeof dsn, port);
+	pg_interrupt_by(interrupt);
+	assert_null(pg_connect(dsn, "test", 60000, &err));
+	pg_interrupt_by(-1);
+	assert_int_equal(err.kind, ERR_RETRY);
+	assert_says(&err, "interrupted");
+	close(interrupt);
+	close(fd);
+}
+
 static void several_hosts_are_told_apart(void **state)
 {
 	(void)state;
@@ -369,6 +386,7 @@ int main(void)
 	    cmocka_unit_test(a_server_that_hangs_up_is_worth_a_retry),
 	    cmocka_unit_test(a_silent_server_is_left_when_the_time_is_over),
 	    cmocka_unit_test(a_connect_timeout_of_the_dsn_is_kept),
+	    cmocka_unit_test(an_interrupted_thread_stops_connecting),
 	    cmocka_unit_test(several_hosts_are_told_apart),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "cleanup.h"
+#include "kafka_conf.h"
 
 enum { DAY_MS = 86400000 };
 
@@ -86,7 +87,7 @@ static void what_will_stop_a_slot_some_day_is_a_warning(void **state)
 	(void)state;
 	expect("min.insync.replicas", "3", PREFLIGHT_WARN, "one broker is away");
 	expect("cleanup.policy", "compact,delete", PREFLIGHT_WARN, "null key");
-	expect("max.message.bytes", "500000", PREFLIGHT_WARN, "message.max.bytes = 1000000");
+	expect("max.message.bytes", "500000", PREFLIGHT_WARN, "message.max.bytes = 1048576");
 	expect("retention.ms", "3600000", PREFLIGHT_WARN, "delete them at once");
 	expect("message.timestamp.difference.max.ms", "3600000", PREFLIGHT_WARN, "are refused");
 }
@@ -104,6 +105,46 @@ static void the_sections_own_sizes_are_compared(void **state)
 	judge(&batches, "max.message.bytes", "350000", 0, &small);
 	assert_int_equal(worst(&batches), PREFLIGHT_WARN);
 	assert_non_null(strstr(batches.findings[batches.count - 1].what, "batch.size = 400000"));
+}
+
+/* Of the relay's own producer; the caller frees. */
+static char *producers(const char *name)
+{
+	struct config_property servers = {"bootstrap.servers", "127.0.0.1:1", "relay.ini:2"};
+	const struct config_kafka section = {"main", &servers, 1};
+	struct err err = {0};
+	rd_kafka_conf_t *conf = kafka_conf_producer(&section, 1 << 20, 1000, &err);
+	char *value = xcalloc(1, 32);
+	size_t size = 32;
+
+	if (!conf)
+		fail_msg("%s", err.message);
+	assert_int_equal(rd_kafka_conf_get(conf, name, value, &size), RD_KAFKA_CONF_OK);
+	rd_kafka_conf_destroy(conf);
+	return value;
+}
+
+static void without_a_setting_the_producers_own_sizes_are_compared(void **state)
+{
+	static const char *const names[] = {"message.max.bytes", "batch.size"};
+	OWNED(preflight_finish) struct preflight fits = {0};
+	owned_text char *largest = producers("message.max.bytes");
+
+	(void)state;
+	judge(&fits, "max.message.bytes", largest, 0, &plain);
+	assert_int_equal(worst(&fits), PREFLIGHT_INFO);
+	for (int i = 0; i < 2; i++) {
+		OWNED(preflight_finish) struct preflight report = {0};
+		struct config_property small = {"message.max.bytes", "1000", "relay.ini:3"};
+		const struct config_kafka batches = {"main", &small, 1};
+		owned_text char *own = producers(names[i]);
+		owned_text char *below = xformat("%lld", strtoll(own, NULL, 10) - 1);
+		owned_text char *told = xformat("below %s = %s", names[i], own);
+
+		judge(&report, "max.message.bytes", below, 0, i == 0 ? &plain : &batches);
+		assert_int_equal(worst(&report), PREFLIGHT_WARN);
+		assert_non_null(strstr(report.findings[report.count - 1].what, told));
+	}
 }
 
 static void unlimited_retention_never_warns(void **state)
@@ -169,6 +210,7 @@ int main(void)
 	    cmocka_unit_test(what_can_lose_acknowledged_records_is_unsafe),
 	    cmocka_unit_test(what_will_stop_a_slot_some_day_is_a_warning),
 	    cmocka_unit_test(the_sections_own_sizes_are_compared),
+	    cmocka_unit_test(without_a_setting_the_producers_own_sizes_are_compared),
 	    cmocka_unit_test(unlimited_retention_never_warns),
 	    cmocka_unit_test(several_hosts_need_target_session_attrs),
 	    cmocka_unit_test(hosts_may_be_named_by_the_environment),

@@ -413,6 +413,39 @@ static void a_record_that_is_given_up_stops_those_behind_it(void **state)
 	producer_destroy(sender.producer, 1000);
 }
 
+static void a_question_with_no_time_asks_nobody(void **state)
+{
+	struct sender sender = start("asked");
+
+	(void)state;
+	assert_false(producer_knows(sender.producer, sender.topic, 3, 0));
+	assert_true(producer_knows(sender.producer, sender.topic, 3, WAIT_MS));
+	assert_true(producer_knows(sender.producer, sender.topic, 3, 0));
+	assert_false(producer_knows(sender.producer, sender.topic, 4, 0));
+	producer_destroy(sender.producer, 1000);
+}
+
+/* The queue is for 1 MiB: what is larger is let through as long as the section allows it. */
+static void a_record_larger_than_the_queue_is_sent(void **state)
+{
+	struct sender sender;
+	char *payload = calloc(1, 5000000);
+	struct producer_record record = {.payload = payload, .payload_length = 5000000};
+	struct producer_report report;
+	struct err err = {0};
+
+	(void)state;
+	set_property("message.max.bytes", "6000000");
+	sender = start("larger");
+	record.topic = sender.topic;
+	if (!producer_send(sender.producer, &record, &err))
+		fail_msg("%s", err.message);
+	wait_for_reports(sender.producer, &report, 1);
+	assert_int_equal(report.error, 0);
+	producer_destroy(sender.producer, 1000);
+	free(payload);
+}
+
 static void a_name_that_kafka_does_not_allow_is_rejected(void **state)
 {
 	static const char *const names[] = {"", ".", "..", "a b", "a/b", "a\nb", "\xc3\xa4"};
@@ -460,6 +493,8 @@ int main(void)
 	    cmocka_unit_test(a_record_over_the_limit_can_never_be_sent),
 	    cmocka_unit_test(a_name_that_kafka_does_not_allow_is_rejected),
 	    cmocka_unit_test(a_producer_without_servers_says_so),
+	    cmocka_unit_test(a_question_with_no_time_asks_nobody),
+	    cmocka_unit_test(a_record_larger_than_the_queue_is_sent),
 	    cmocka_unit_test(a_record_that_is_given_up_stops_those_behind_it),
 	};
 

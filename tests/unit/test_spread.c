@@ -17,6 +17,26 @@ static void one_take_at_a_time(void **state)
 	spread_destroy(spread);
 }
 
+static void a_take_without_an_answer_keeps_the_others_for_a_second(void **state)
+{
+	(void)state;
+	struct spread *spread = spread_create();
+	int64_t now = 0;
+	assert_true(spread_begin(spread, now));
+	while (!spread_begin(spread, now)) {
+		assert_true(spread_wait(spread, now) > now);
+		now++;
+	}
+	assert_int_equal(now, 1000);
+	/* the late answer of the first, which has its shard now, as the second has */
+	spread_end(spread, now, true);
+	spread_end(spread, now, true);
+	assert_int_equal(spread_held(spread), 2);
+	assert_false(spread_begin(spread, now));
+	assert_true(spread_begin(spread, spread_wait(spread, now)));
+	spread_destroy(spread);
+}
+
 static void who_holds_more_waits_longer(void **state)
 {
 	(void)state;
@@ -42,6 +62,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(one_take_at_a_time),
+	    cmocka_unit_test(a_take_without_an_answer_keeps_the_others_for_a_second),
 	    cmocka_unit_test(who_holds_more_waits_longer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -404,6 +404,87 @@ static void a_stop_closes_gaps_and_notes_what_is_out(void **state)
 	stream_destroy(stream);
 }
 
+static void a_stop_without_time_ends_the_producer_before_it_releases(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(3);
+	uint64_t second = expect_sent(stream, 1, 2);
+	stream_stop(stream);
+	expect_call(stream, 4000, STREAM_TICK);
+	stream_ticked(stream, 4000, STREAM_NOTED);
+	assert_int_equal(stream_wait_offline(stream, 4000), 1 + 5001);
+	stream_report(stream, 4000, second, STREAM_AGAIN, -1, NULL);
+	stream_producer_lost(stream);
+	second = expect_sent(stream, 9999, 2);
+	assert_null(stream_producer_verdict(stream, 9999));
+	assert_int_equal(stream_wait_offline(stream, 9999), 10000);
+
+	assert_non_null(stream_producer_verdict(stream, 10000));
+	assert_int_equal(expect_call(stream, 10000, STREAM_TICK).lease_ms, 10000);
+	stream_ticked(stream, 10000, STREAM_NOTED);
+	assert_true(stream_wait(stream, 10000) > 10000);
+	stream_producer_lost(stream);
+	expect_none_sent(stream, 10001);
+	assert_true(stream_wait(stream, 10001) <= 10001);
+	assert_int_equal(expect_call(stream, 10001, STREAM_TICK).lease_ms, 0);
+	stream_ticked(stream, 10002, STREAM_NOTED);
+	assert_int_equal(state_of(stream), STREAM_RELEASED);
+	stream_destroy(stream);
+}
+
+static void a_stop_behind_a_lost_shard_waits_for_the_producer(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(2);
+	expect_sent(stream, 1, 2);
+	expect_call(stream, 4000, STREAM_TICK);
+	stream_ticked(stream, 4000, STREAM_FENCED);
+	stream_stop(stream);
+	expect_call(stream, 4000, STREAM_NONE);
+	assert_int_equal(state_of(stream), STREAM_STANDBY);
+	stream_producer_lost(stream);
+	expect_call(stream, 4000, STREAM_NONE);
+	assert_int_equal(state_of(stream), STREAM_RELEASED);
+	stream_destroy(stream);
+}
+
+static void what_must_go_again_was_not_refused(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(3);
+	uint64_t second = expect_sent(stream, 1, 2);
+	stream_report(stream, 2, second, STREAM_AGAIN, -1, "the queue is full");
+	assert_string_equal(stream_producer_verdict(stream, 2), "records must go again");
+	stream_destroy(stream);
+}
+
+/* None of them can free it before the topic is there; what is under way will. */
+static void memory_is_full_of_rows_that_wait(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	stream_topic(stream, "orders", 0);
+	expect_call(stream, 0, STREAM_TICK);
+	stream_ticked(stream, 0, STREAM_ROWS);
+	for (int64_t id = 1; id <= 3; id++) {
+		struct message message = row(id, "k");
+		message.bytes = 300000;
+		stream_row(stream, &message);
+		assert_int_equal(stream_status(stream, 1000).full, id == 3);
+	}
+	stream_rows_end(stream, 0);
+	expect_none_sent(stream, 0);
+	expect_call(stream, 200, STREAM_NONE);
+	assert_false(stream_status(stream, 999).full);
+	assert_true(stream_status(stream, 1000).full);
+	stream_topic(stream, "orders", 1);
+	uint64_t first = expect_sent(stream, 1000, 1);
+	assert_false(stream_status(stream, 3000).full);
+	written(stream, 3000, first);
+	assert_false(stream_status(stream, 4000).full);
+	stream_destroy(stream);
+}
+
 static void a_standby_takes_when_it_is_told_to(void **state)
 {
 	(void)state;
@@ -655,6 +736,10 @@ int main(void)
 	    cmocka_unit_test(a_missing_topic_is_waited_for),
 	    cmocka_unit_test(everything_unacknowledged_goes_again_in_order),
 	    cmocka_unit_test(a_stop_closes_gaps_and_notes_what_is_out),
+	    cmocka_unit_test(a_stop_without_time_ends_the_producer_before_it_releases),
+	    cmocka_unit_test(a_stop_behind_a_lost_shard_waits_for_the_producer),
+	    cmocka_unit_test(what_must_go_again_was_not_refused),
+	    cmocka_unit_test(memory_is_full_of_rows_that_wait),
 	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
 	    cmocka_unit_test(waiting_ends_when_something_is_due),
 	    cmocka_unit_test(progress_is_noted_though_nothing_else_is_due),

@@ -1,0 +1,10 @@
+#pragma once
+/* What is asked of a database by more than one of the files here and above. Blocking. */
+#include "pg.h"
+
+/* A statement of sql/queries on a schema of any name; rows in text form, NULL on error. */
+struct pg_result *schema_query(struct pg *pg, const char *schema, const char *sql,
+    const struct pg_param *params, int count, struct err *err);
+
+/* From the rows of slots.sql: how many shards the slot has; 0: there is no such slot. */
+int schema_slot_shards(const struct pg_result *slots, const char *name);

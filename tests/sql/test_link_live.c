@@ -1,0 +1,184 @@
+/*
+ * outbox/publish/link.h against a living Postgres: TEST_DATABASE_URL, not through a pooler.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <poll.h>
+#include <stdlib.h>
+#include "clock.h"
+#include "copy_binary.h"
+#include "link.h"
+#include "logging.h"
+
+enum { PATIENCE_MS = 10000 };
+
+static const char *dsn;
+static const struct link_statement statements[] = {
+    {"test_sum", "select $1::int4 + 1"}, {"test_double", "select $1::int4 * 2"}, {0}};
+
+static void wait_for(struct link *link)
+{
+	struct pollfd wanted = {.fd = pg_fd(link->pg), .events = pg_events(link->pg)};
+	if (wanted.fd >= 0 && poll(&wanted, 1, PATIENCE_MS) == 0)
+		fail_msg("waited in vain for %d", wanted.events);
+}
+
+static void until_ready(struct link *link)
+{
+	for (;;) {
+		int64_t now = clock_ms();
+		enum link_event event = link_step(link, now);
+		if (event == LINK_READY)
+			return;
+		if (event != LINK_NONE)
+			fail_msg("event %d: %s", event, link->error);
+		if (link->pg)
+			wait_for(link);
+		else
+			poll(NULL, 0, (int)(link_wait(link) - now));
+	}
+}
+
+static void start(struct link *link, const struct link_statement *repeated)
+{
+	link_init(link, dsn, "test link", repeated);
+	until_ready(link);
+}
+
+/* The int4 of the answer to what was sent; false with *err. */
+static bool answer(struct link *link, int32_t *ret_number, struct err *err)
+{
+	for (bool done = false;;) {
+		OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
+		wait_for(link);
+		assert_int_equal(link_step(link, clock_ms()), LINK_ANSWER);
+		if (!pg_receive(link->pg, &done, &result, err))
+			return false;
+		if (!done)
+			continue;
+		*ret_number = pg_rows(result) ? copy_int32(pg_value(result, 0, 0)) : 0;
+		return true;
+	}
+}
+
+static int32_t ask(struct link *link, const char *sql)
+{
+	struct err err;
+	int32_t number;
+	if (!pg_send(link->pg, sql, NULL, 0, &err) || !answer(link, &number, &err))
+		fail_msg("%s: %s", sql, err.message);
+	return number;
+}
+
+static void the_statements_are_prepared_in_a_session_of_its_own(void **state)
+{
+	struct link link;
+	struct err err;
+	const struct pg_param seven = {"7"};
+	int32_t number = 0;
+
+	(void)state;
+	start(&link, statements);
+	assert_true(link.prepared);
+	assert_true(pg_send_prepared(link.pg, "test_sum", &seven, 1, &err));
+	assert_true(answer(&link, &number, &err));
+	assert_int_equal(number, 8);
+	assert_true(pg_send_prepared(link.pg, "test_double", &seven, 1, &err));
+	assert_true(answer(&link, &number, &err));
+	assert_int_equal(number, 14);
+	link_finish(&link);
+}
+
+static void a_link_without_statements_prepares_none(void **state)
+{
+	struct link link;
+
+	(void)state;
+	start(&link, NULL);
+	assert_false(link.prepared);
+	assert_int_equal(ask(&link, "select count(*)::int4 from pg_prepared_statements"), 0);
+	link_finish(&link);
+}
+
+static void a_statement_that_is_gone_is_prepared_no_more(void **state)
+{
+	struct link link;
+	struct err err;
+	const struct pg_param seven = {"7"};
+	int32_t number;
+
+	(void)state;
+	start(&link, statements);
+	ask(&link, "deallocate all");
+	assert_true(pg_send_prepared(link.pg, "test_sum", &seven, 1, &err));
+	assert_false(answer(&link, &number, &err));
+	assert_string_equal(pg_sqlstate(link.pg), "26000");
+	link_failed(&link, clock_ms(), &err);
+	assert_non_null(link.pg);
+	assert_false(link.prepared);
+	link_drop(&link, clock_ms(), NULL);
+	until_ready(&link);
+	assert_false(link.prepared);
+	assert_int_equal(ask(&link, "select count(*)::int4 from pg_prepared_statements"), 0);
+	link_finish(&link);
+}
+
+static void a_statement_that_cannot_be_prepared_leaves_the_link_ready(void **state)
+{
+	static const struct link_statement wrong[] = {{"test_wrong", "select * from nowhere"}, {0}};
+	struct link link;
+
+	(void)state;
+	start(&link, wrong);
+	assert_false(link.prepared);
+	assert_int_equal(ask(&link, "select 5"), 5);
+	link_finish(&link);
+}
+
+static void a_plan_of_another_type_ends_the_session(void **state)
+{
+	static const struct link_statement of_table[] = {
+	    {"test_row", "select * from test_link"}, {0}};
+	struct link link, other;
+	struct err err;
+	int32_t number;
+
+	(void)state;
+	start(&other, NULL);
+	ask(&other, "create table test_link as select 3 as three");
+	start(&link, of_table);
+	ask(&other, "alter table test_link add four int");
+	assert_true(pg_send_prepared(link.pg, "test_row", NULL, 0, &err));
+	assert_false(answer(&link, &number, &err));
+	link_failed(&link, clock_ms(), &err);
+	assert_null(link.pg);
+	until_ready(&link);
+	assert_true(pg_send_prepared(link.pg, "test_row", NULL, 0, &err));
+	assert_true(answer(&link, &number, &err));
+	assert_int_equal(number, 3);
+	ask(&other, "drop table test_link");
+	link_finish(&link);
+	link_finish(&other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(the_statements_are_prepared_in_a_session_of_its_own),
+	    cmocka_unit_test(a_link_without_statements_prepares_none),
+	    cmocka_unit_test(a_statement_that_is_gone_is_prepared_no_more),
+	    cmocka_unit_test(a_statement_that_cannot_be_prepared_leaves_the_link_ready),
+	    cmocka_unit_test(a_plan_of_another_type_ends_the_session),
+	};
+
+	dsn = getenv("TEST_DATABASE_URL");
+	if (!dsn) {
+		print_error("TEST_DATABASE_URL is not set\n");
+		return 1;
+	}
+	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
