@@ -39,11 +39,11 @@ bool catalog_topic_settings(struct catalog *catalog, const char *topic, int time
 void catalog_settings_free(struct catalog_setting *settings, int count);
 bool catalog_broker_count(
     struct catalog *catalog, int timeout_ms, int *ret_count, struct err *err) MUST_CHECK;
-/* ERR_REJECT when it exists. */
+/*
+ * With so many settings of its own ("message.timestamp.type" = "LogAppendTime"). ERR_REJECT when it
+ * exists.
+ */
 bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
-    int replication, int timeout_ms, struct err *err) MUST_CHECK;
-/* The same with settings of its own ("message.timestamp.type" = "LogAppendTime"). */
-bool catalog_create_topic_with(struct catalog *catalog, const char *topic, int partitions,
     int replication, const struct catalog_setting *settings, int count, int timeout_ms,
     struct err *err) MUST_CHECK;
 /* ERR_REJECT when there is none. */

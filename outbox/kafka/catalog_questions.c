@@ -171,7 +171,7 @@ static bool ask_to_create(struct catalog *catalog, rd_kafka_NewTopic_t *wanted, 
 	    rd_kafka_err2name(code));
 }
 
-bool catalog_create_topic_with(struct catalog *catalog, const char *topic, int partitions,
+bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
     int replication, const struct catalog_setting *settings, int count, int timeout_ms,
     struct err *err)
 {
@@ -187,13 +187,6 @@ bool catalog_create_topic_with(struct catalog *catalog, const char *topic, int p
 	done = ask_to_create(catalog, wanted, topic, timeout_ms, err);
 	rd_kafka_NewTopic_destroy(wanted);
 	return done;
-}
-
-bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
-    int replication, int timeout_ms, struct err *err)
-{
-	return catalog_create_topic_with(
-	    catalog, topic, partitions, replication, NULL, 0, timeout_ms, err);
 }
 
 bool catalog_delete_topic(

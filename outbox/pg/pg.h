@@ -144,7 +144,6 @@ bool pg_cancel(struct pg *pg, struct err *err);
 /* --- results ----------------------------------------------------------------------------- */
 
 int pg_rows(const struct pg_result *result);
-int pg_columns(const struct pg_result *result);
 bool pg_is_null(const struct pg_result *result, int row, int column);
 /* Text form (pg_query): NUL-terminated. Binary form (pg_receive): raw bytes, see pg_length. */
 const char *pg_value(const struct pg_result *result, int row, int column);

@@ -297,11 +297,6 @@ int pg_rows(const struct pg_result *result)
 	return PQntuples(result->rows);
 }
 
-int pg_columns(const struct pg_result *result)
-{
-	return PQnfields(result->rows);
-}
-
 bool pg_is_null(const struct pg_result *result, int row, int column)
 {
 	return PQgetisnull(result->rows, row, column);

@@ -287,7 +287,7 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 			return false;
 		stream_row(stream, &message);
 	}
-	stream_rows_end(stream, now);
+	stream_rows_end(stream);
 	return true;
 }
 

@@ -557,9 +557,8 @@ void stream_read_failed(struct stream *stream, int64_t now)
 	stream->read_at = now + retry_delay(stream->read_failures++);
 }
 
-void stream_rows_end(struct stream *stream, int64_t now)
+void stream_rows_end(struct stream *stream)
 {
-	(void)now;
 	window_complete(stream);
 	stream->rows_expected = false;
 }

@@ -106,7 +106,7 @@ void stream_page_end(struct stream *stream, int64_t now, bool last);
 /* The read failed: what came of it counts, the rest is asked again after a while. */
 void stream_read_failed(struct stream *stream, int64_t now);
 /* All rows of a STREAM_ROWS verdict were given. */
-void stream_rows_end(struct stream *stream, int64_t now);
+void stream_rows_end(struct stream *stream);
 
 /* --- Kafka -------------------------------------------------------------------------------- */
 

@@ -82,7 +82,7 @@ bool bench_fresh_topic(struct bench *bench, struct err *err)
 		return false;
 	/* the broker may still be at the old one's end */
 	for (int64_t end = clock_ms() + ANSWER_MS; bench_goes_on(err); usleep(100000)) {
-		if (catalog_create_topic_with(bench->catalog, bench->topic, BENCH_PARTITIONS, -1,
+		if (catalog_create_topic(bench->catalog, bench->topic, BENCH_PARTITIONS, -1,
 			settings, 1, ANSWER_MS, err)) {
 			bench->has_topic = true;
 			return wait_until_led(bench, err);

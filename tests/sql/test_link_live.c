@@ -67,7 +67,7 @@ static bool answer(struct link *link, int32_t *ret_number, struct err *err)
 static int32_t ask(struct link *link, const char *sql)
 {
 	struct err err;
-	int32_t number;
+	int32_t number = 0;
 	if (!pg_send(link->pg, sql, NULL, 0, &err) || !answer(link, &number, &err))
 		fail_msg("%s: %s", sql, err.message);
 	return number;

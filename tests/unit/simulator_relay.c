@@ -258,7 +258,7 @@ static void tick_answered(
 		return;
 	for (int i = 0; i < request->row_count; i++)
 		feed_row(process, request->rows[i]);
-	stream_rows_end(process->stream, now_ms(world));
+	stream_rows_end(process->stream);
 }
 
 static void newest_answered(

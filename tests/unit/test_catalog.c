@@ -204,7 +204,7 @@ static void an_unanswered_question_ends_in_time(void **state)
 	make_topic("mute", 1);
 	assert_false(catalog_topic_settings(watched.catalog, "mute", 200, &settings, &count, &err));
 	assert_int_equal(err.kind, ERR_RETRY);
-	assert_false(catalog_create_topic(watched.catalog, "made", 1, 1, 200, &err));
+	assert_false(catalog_create_topic(watched.catalog, "made", 1, 1, NULL, 0, 200, &err));
 	assert_int_equal(err.kind, ERR_RETRY);
 	assert_true(clock_ms() - before < 4000);
 	unwatch(&watched);

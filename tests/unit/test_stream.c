@@ -83,7 +83,7 @@ static void find_rows(
 	stream_ticked(stream, now, STREAM_ROWS);
 	for (int i = 0; i < count; i++)
 		give_row(stream, first_id + i, keys[i]);
-	stream_rows_end(stream, now);
+	stream_rows_end(stream);
 }
 
 static const char *const same_key[] = {"k", "k", "k", "k", "k", "k", "k", "k", "k", "k"};
@@ -134,7 +134,7 @@ static void rows_go_out_once_their_window_is_written(void **state)
 	expect_none_sent(stream, 0);
 	stream_ticked(stream, 1, STREAM_ROWS);
 	give_row(stream, 1, "k");
-	stream_rows_end(stream, 1);
+	stream_rows_end(stream);
 	struct stream_record record;
 	assert_true(stream_send(stream, 1, &record));
 	assert_int_equal(record.tick, 41);
@@ -472,7 +472,7 @@ static void memory_is_full_of_rows_that_wait(void **state)
 		stream_row(stream, &message);
 		assert_int_equal(stream_status(stream, 1000).full, id == 3);
 	}
-	stream_rows_end(stream, 0);
+	stream_rows_end(stream);
 	expect_none_sent(stream, 0);
 	expect_call(stream, 200, STREAM_NONE);
 	assert_false(stream_status(stream, 999).full);
@@ -547,7 +547,7 @@ static void a_lane_that_was_silent_for_an_hour_is_careful_again(void **state)
 	stream_ticked(stream, later, STREAM_ROWS);
 	give_row(stream, 2, "k");
 	give_row(stream, 3, "k");
-	stream_rows_end(stream, later);
+	stream_rows_end(stream);
 	uint64_t second = expect_sent(stream, later, 2);
 	expect_none_sent(stream, later);
 	written(stream, later, second);
