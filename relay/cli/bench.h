@@ -85,6 +85,10 @@ bool bench_is_good(const struct bench *bench);
 
 bool bench_place_make(struct bench *bench, struct err *err) MUST_CHECK;
 void bench_place_remove(struct bench *bench);
+/* One with a schema of its own beside bench, whose connections and topic it shares. */
+bool bench_second_place(struct bench *bench, struct bench *ret_second, struct err *err) MUST_CHECK;
+/* All that there is of it in Postgres. */
+void bench_schema_drop(struct bench *bench);
 /* An empty topic, under the same name; its timestamps are the broker's, at appending. */
 bool bench_fresh_topic(struct bench *bench, struct err *err) MUST_CHECK;
 /* An empty table. */

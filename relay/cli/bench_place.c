@@ -25,16 +25,38 @@ struct pg *bench_connect(struct bench *bench, struct err *err)
 	return pg_connect(bench->postgres->dsn, "outbox-relay bench", ANSWER_MS, err);
 }
 
-bool bench_place_make(struct bench *bench, struct err *err)
+static bool make_schema(struct bench *bench, struct err *err)
 {
 	const struct migrate_options options = {.schema = bench->schema, .no_roles = true};
 
+	return migrate_up(bench->pg, &options, err) && bench_script(bench, sql_bench_objects, err);
+}
+
+bool bench_second_place(struct bench *bench, struct bench *ret_second, struct err *err)
+{
+	*ret_second = *bench;
+	snprintf(ret_second->schema, sizeof ret_second->schema, "outbox_bench2_%d", (int)getpid());
+	return make_schema(ret_second, err);
+}
+
+void bench_schema_drop(struct bench *bench)
+{
+	struct err err;
+	/* the bench's own may be in the middle of something */
+	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(bench, &err);
+	owned_text char *drop = schema_text(sql_bench_drop, bench->schema);
+
+	if (!pg || !pg_script(pg, drop, &err))
+		bench_say("schema %s stays behind: %s", bench->schema, err.message);
+}
+
+bool bench_place_make(struct bench *bench, struct err *err)
+{
 	snprintf(bench->schema, sizeof bench->schema, "outbox_bench_%d", (int)getpid());
 	snprintf(bench->topic, sizeof bench->topic, "outbox-bench-%d", (int)getpid());
 	bench->pg = bench_connect(bench, err);
 	bench->catalog = bench->pg ? catalog_create(bench->kafka, err) : NULL;
-	return bench->catalog && migrate_up(bench->pg, &options, err) &&
-	       bench_script(bench, sql_bench_objects, err) && bench_fresh_topic(bench, err);
+	return bench->catalog && make_schema(bench, err) && bench_fresh_topic(bench, err);
 }
 
 void bench_place_remove(struct bench *bench)
@@ -46,13 +68,9 @@ void bench_place_remove(struct bench *bench)
 	    err.kind != ERR_REJECT)
 		bench_say("topic %s stays behind: %s", bench->topic, err.message);
 	catalog_destroy(bench->catalog);
-	/* the connection may be in the middle of something */
-	pg_destroy(bench->pg);
-	bench->pg = bench_connect(bench, &err);
-	if (!bench->pg || !bench_script(bench, sql_bench_drop, &err))
-		bench_say("schema %s stays behind: %s", bench->schema, err.message);
 	pg_destroy(bench->pg);
 	bench->pg = NULL;
+	bench_schema_drop(bench);
 }
 
 /* Made is not yet led: until every partition can be read. */
