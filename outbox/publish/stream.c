@@ -43,7 +43,7 @@ enum {
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
-	STILL_MS = 1000,   /* nothing found, nothing acknowledged: it stands still */
+	STILL_MS = 3000,   /* nothing found, nothing acknowledged: it stands still */
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};

@@ -122,6 +122,18 @@ static void note_slots(struct keeper *keeper, const struct pg_result *rows)
 		log_debug("already_told", {"postgres", LOG_TEXT(keeper->postgres->name)});
 }
 
+static bool count_backlogs(struct keeper *keeper, struct err *err)
+{
+	for (int i = 0; i < keeper->config->slot_count; i++) {
+		const struct config_slot *slot = &keeper->config->slots[i];
+
+		if (slot->postgres == keeper->postgres &&
+		    !count_backlog(keeper, slot, keeper->shards[i], err))
+			return false;
+	}
+	return true;
+}
+
 /* The planner must not read everything published to find what is not. */
 static bool look(struct keeper *keeper, struct err *err)
 {
@@ -133,14 +145,11 @@ static bool look(struct keeper *keeper, struct err *err)
 	note_slots(keeper, rows);
 	if (!pg_script(keeper->pg, sql_backlog_begin, err))
 		return false;
-	for (int i = 0; i < keeper->config->slot_count; i++) {
-		const struct config_slot *slot = &keeper->config->slots[i];
-
-		if (slot->postgres == keeper->postgres &&
-		    !count_backlog(keeper, slot, keeper->shards[i], err))
-			return false;
-	}
-	return pg_script(keeper->pg, "commit", err);
+	if (count_backlogs(keeper, err))
+		return pg_script(keeper->pg, "commit", err);
+	/* lock_not_available: the figures stay what they were */
+	return text_equal(pg_sqlstate(keeper->pg), "55P03") &&
+	       pg_script(keeper->pg, "rollback", err);
 }
 
 /* --- the connection ------------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ def test_the_logs_next_partition_does_not_wait_for_the_message_table(
         database.execute(LAST_BEFORE_DUE.replace("499990", "500000"))
         relay.wait_for(lambda: database.execute(NEXT_IS_THERE)[0][0], timeout=30,
                        what="the next partition")
-        assert database.execute(UPKEEP_WAITS)[0][0]
+        wait_for(lambda: database.execute(UPKEEP_WAITS)[0][0], what="upkeep that still waits")
         assert "[+] upkeep of postgres main" in readiness(relay)[1]
 
 

@@ -470,18 +470,18 @@ static void memory_is_full_of_rows_that_wait(void **state)
 		struct message message = row(id, "k");
 		message.bytes = 300000;
 		stream_row(stream, &message);
-		assert_int_equal(stream_status(stream, 1000).full, id == 3);
+		assert_int_equal(stream_status(stream, 3000).full, id == 3);
 	}
 	stream_rows_end(stream);
 	expect_none_sent(stream, 0);
 	expect_call(stream, 200, STREAM_NONE);
-	assert_false(stream_status(stream, 999).full);
-	assert_true(stream_status(stream, 1000).full);
+	assert_false(stream_status(stream, 2999).full);
+	assert_true(stream_status(stream, 3000).full);
 	stream_topic(stream, "orders", 1);
-	uint64_t first = expect_sent(stream, 1000, 1);
-	assert_false(stream_status(stream, 3000).full);
-	written(stream, 3000, first);
-	assert_false(stream_status(stream, 4000).full);
+	uint64_t first = expect_sent(stream, 3000, 1);
+	assert_false(stream_status(stream, 4900).full);
+	written(stream, 4900, first);
+	assert_false(stream_status(stream, 6000).full);
 	stream_destroy(stream);
 }
 
