@@ -42,8 +42,7 @@ void link_failed(struct link *link, int64_t now, const struct err *err)
 	bool no_statement = text_equal(sqlstate, "26000");
 	link->pooled |= no_statement;
 	link->prepared &= !no_statement;
-	/* read_only_sql_transaction; the log row is not there (window_guard); the plan's type
-	 * changed */
+	/* a standby; the log row is not there (window_guard); the plan's type has changed */
 	if (text_equal(sqlstate, "25006") || text_equal(sqlstate, "OR001") ||
 	    text_equal(sqlstate, "0A000"))
 		link_drop(link, now, err);
@@ -126,8 +125,9 @@ enum link_event link_step(struct link *link, int64_t now)
 	}
 	if (state == PG_CONNECTING)
 		return LINK_NONE;
-	enum link_event event =
-	    made ? state == PG_BUSY ? LINK_ANSWER : LINK_READY : introduce(link, now);
+	enum link_event event = state == PG_BUSY ? LINK_ANSWER : LINK_READY;
+	if (!made)
+		event = introduce(link, now);
 	if (event == LINK_READY) {
 		link->error[0] = '\0';
 		backoff_reset(&link->backoff);

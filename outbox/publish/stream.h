@@ -149,13 +149,13 @@ void stream_producer_lost(struct stream *stream);
 
 /* When to call again if nothing happens before; INT64_MAX: only an event helps. */
 int64_t stream_wait(const struct stream *stream, int64_t now);
+/* The same while the log connection is busy or away: what is due on it cannot be done now. */
+int64_t stream_wait_offline(const struct stream *stream, int64_t now);
 /*
  * Records are under way and nothing waits for their reports: they may be taken with a later turn of
  * the loop instead of waking it.
  */
 bool stream_is_patient(const struct stream *stream);
-/* The same while the log connection is busy or away: what is due on it cannot be done now. */
-int64_t stream_wait_offline(const struct stream *stream, int64_t now);
 
 /* Finish what is in flight, for at most a lease, note it, release the shard. */
 void stream_stop(struct stream *stream);

@@ -12,6 +12,7 @@
 enum {
 	BENCH_KEYS = 10000,
 	BENCH_PARTITIONS = 6,
+	BENCH_PAIRS = 9,    /* of short runs in turns */
 	BENCH_SMALL = 300,  /* bytes of a payload */
 	BENCH_LARGE = 4096, /* the same */
 	BENCH_NUMBER_AT = 5 /* payloads begin with {"n":1000000000 */
@@ -73,6 +74,12 @@ void bench_judge_difference(struct bench *bench, const char *name, const char *u
     double reference, double most, bool saturated);
 void bench_judge(struct bench *bench, const char *name, const char *unit, double value,
     char relation, double bound);
+/*
+ * BENCH_PAIRS runs in turns: the medians beside each other, and the median of the pairs' ratios, at
+ * least the bound. Sorts the arrays.
+ */
+void bench_judge_pairs(struct bench *bench, const char *name, const char *unit, double *values,
+    double *references, double bound);
 double bench_median(double *values, int count); /* sorts them */
 void bench_print(struct bench *bench);
 void bench_print_json(struct bench *bench);

@@ -168,13 +168,11 @@ bool bench_memory(struct bench *bench, struct err *err)
 /* --- a table with published rows in front ------------------------------------------------------
  */
 
-enum { PAIRS = 9 };
-
 /* A table to drain: rows behind published ones. */
 struct table {
 	struct bench *bench;
 	char *snapshot; /* behind the published ones */
-	double rates[PAIRS];
+	double rates[BENCH_PAIRS];
 };
 
 static bool fill(struct table *table, int64_t published, int64_t rows, struct err *err)
@@ -188,11 +186,11 @@ static bool fill(struct table *table, int64_t published, int64_t rows, struct er
 	       bench_settle(bench, err);
 }
 
-static bool drain_in_turns(struct table tables[2], int64_t rows, double ratios[], struct err *err)
+static bool drain_in_turns(struct table tables[2], int64_t rows, struct err *err)
 {
 	struct drained drained = {0};
 
-	for (int pair = 0; pair < PAIRS; pair++) {
+	for (int pair = 0; pair < BENCH_PAIRS; pair++)
 		for (int turn = 0; turn < 2; turn++) {
 			struct table *table = &tables[(pair + turn) % 2];
 
@@ -200,8 +198,6 @@ static bool drain_in_turns(struct table tables[2], int64_t rows, double ratios[]
 				return false;
 			table->rates[pair] = drained.rate;
 		}
-		ratios[pair] = tables[1].rates[pair] / tables[0].rates[pair];
-	}
 	return true;
 }
 
@@ -210,11 +206,10 @@ bool bench_table(struct bench *bench, struct err *err)
 	int64_t rows = bench->options.rows < 1000000 ? bench->options.rows : 1000000;
 	struct bench second;
 	struct table tables[2] = {{.bench = bench}, {.bench = &second}};
-	double ratios[PAIRS];
 	char name[80];
 	bool good = bench_second_place(bench, &second, err) && fill(&tables[0], 0, rows, err) &&
 		    fill(&tables[1], bench->options.published, rows, err) &&
-		    drain_in_turns(tables, rows, ratios, err);
+		    drain_in_turns(tables, rows, err);
 
 	free(tables[0].snapshot);
 	free(tables[1].snapshot);
@@ -223,9 +218,6 @@ bool bench_table(struct bench *bench, struct err *err)
 		return false;
 	snprintf(name, sizeof name, "drain behind %lld published rows, beside none",
 	    (long long)bench->options.published);
-	bench_tell_beside(bench, name, "rows/s", bench_median(tables[1].rates, PAIRS),
-	    bench_median(tables[0].rates, PAIRS));
-	bench_judge(bench, "median ratio of these pairs of drains", "ratio",
-	    bench_median(ratios, PAIRS), '>', 0.95);
+	bench_judge_pairs(bench, name, "rows/s", tables[1].rates, tables[0].rates, 0.95);
 	return true;
 }

@@ -76,6 +76,19 @@ void bench_judge(struct bench *bench, const char *name, const char *unit, double
 	judge(add(bench, name, unit, value), value, "value", relation, bound, false);
 }
 
+void bench_judge_pairs(struct bench *bench, const char *name, const char *unit, double *values,
+    double *references, double bound)
+{
+	double ratios[BENCH_PAIRS];
+
+	for (int pair = 0; pair < BENCH_PAIRS; pair++)
+		ratios[pair] = values[pair] / references[pair];
+	bench_tell_beside(bench, name, unit, bench_median(values, BENCH_PAIRS),
+	    bench_median(references, BENCH_PAIRS));
+	bench_judge(bench, "median ratio of these pairs of runs", "ratio",
+	    bench_median(ratios, BENCH_PAIRS), '>', bound);
+}
+
 static int compare(const void *a, const void *b)
 {
 	double left = *(const double *)a, right = *(const double *)b;
