@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "consumer_private.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 
@@ -33,36 +34,13 @@ struct consumer {
 	int taken, filled;
 };
 
-static bool has_property(const struct config_kafka *kafka, const char *name)
-{
-	for (int i = 0; i < kafka->property_count; i++)
-		if (text_equal(kafka->properties[i].name, name))
-			return true;
-	return false;
-}
-
-/* librdkafka would keep up to 64 MiB a partition ready. */
-static bool set_queue(rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err)
-{
-	return has_property(kafka, "queued.max.messages.kbytes") ||
-	       kafka_conf_set(conf, "queued.max.messages.kbytes", "8192", err);
-}
-
 static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
     const char *isolation, struct err *err)
 {
-	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+	/* librdkafka would keep up to 64 MiB ready. */
+	static const char *const defaults[] = {"queued.max.messages.kbytes", "8192", NULL};
+	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
-	if (!conf)
-		return false;
-	if (!kafka_conf_set(conf, "isolation.level", isolation, err) ||
-	    !kafka_conf_set(conf, "enable.partition.eof", "true", err) ||
-	    !kafka_conf_set(conf, "enable.auto.commit", "false", err) ||
-	    !kafka_conf_set(conf, "auto.offset.reset", "earliest", err) ||
-	    !set_queue(conf, kafka, err)) {
-		rd_kafka_conf_destroy(conf);
-		return false;
-	}
 	consumer->handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, kafka, err);
 	if (!consumer->handle)
 		return false;
@@ -209,10 +187,9 @@ static void note_progress(
 	reading->next = next;
 }
 
-static bool show(rd_kafka_message_t *message,
-    bool (*see)(void *context, const struct consumer_record *record), void *context)
+struct consumer_record consumer_record_of(rd_kafka_message_t *message)
 {
-	struct consumer_record record = {
+	return (struct consumer_record){
 	    .topic = rd_kafka_topic_name(message->rkt),
 	    .partition = message->partition,
 	    .offset = message->offset,
@@ -223,8 +200,6 @@ static bool show(rd_kafka_message_t *message,
 	    .payload_length = message->len,
 	    .internal = message,
 	};
-
-	return see(context, &record);
 }
 
 /* Waits for the first message only: a batch call would wait until the batch is full. */
@@ -248,7 +223,9 @@ static bool see_message(struct consumer *consumer, rd_kafka_message_t *message,
     struct err *err)
 {
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-		*ret_stop = !show(message, see, context);
+		struct consumer_record record = consumer_record_of(message);
+
+		*ret_stop = !see(context, &record);
 		note_progress(consumer, message, message->offset + 1);
 		return true;
 	}

@@ -273,14 +273,19 @@ static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
 	       kafka_conf_set(conf, "statistics.interval.ms", "5000", err);
 }
 
-static int64_t largest_record(rd_kafka_conf_t *conf)
+static int64_t number_of(rd_kafka_conf_t *conf, const char *name)
 {
 	char text[32] = "";
 	size_t size = sizeof text;
-	int64_t bytes = 0;
+	int64_t number = 0;
 
-	rd_kafka_conf_get(conf, "message.max.bytes", text, &size);
-	return text_to_int64(text, 0, INT64_MAX, &bytes) ? bytes : 0;
+	rd_kafka_conf_get(conf, name, text, &size);
+	return text_to_int64(text, 0, INT64_MAX, &number) ? number : 0;
+}
+
+static int64_t largest_record(rd_kafka_conf_t *conf)
+{
+	return number_of(conf, "message.max.bytes");
 }
 
 /*
@@ -315,6 +320,44 @@ rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err 
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
 	if (set_common(conf, err) && apply(conf, kafka, CONSUMER, err))
+		return conf;
+	rd_kafka_conf_destroy(conf);
+	return NULL;
+}
+
+static bool set_defaults(rd_kafka_conf_t *conf, const char *const *defaults, struct err *err)
+{
+	for (; defaults[0]; defaults += 2)
+		if (!kafka_conf_set(conf, defaults[0], defaults[1], err))
+			return false;
+	return true;
+}
+
+/* librdkafka makes no client that might not fetch the largest record. */
+static bool set_fetch(rd_kafka_conf_t *conf, struct err *err)
+{
+	int64_t largest = largest_record(conf);
+
+	return number_of(conf, "fetch.max.bytes") >= largest ||
+	       set_number(conf, "fetch.max.bytes", largest, err);
+}
+
+static bool set_reader(
+    rd_kafka_conf_t *conf, const char *isolation, const char *reset, struct err *err)
+{
+	return kafka_conf_set(conf, "isolation.level", isolation, err) &&
+	       kafka_conf_set(conf, "enable.partition.eof", "true", err) &&
+	       kafka_conf_set(conf, "enable.auto.commit", "false", err) &&
+	       kafka_conf_set(conf, "auto.offset.reset", reset, err) && set_fetch(conf, err);
+}
+
+rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char *isolation,
+    const char *reset, const char *const *defaults, struct err *err)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (set_common(conf, err) && set_defaults(conf, defaults, err) &&
+	    apply(conf, kafka, CONSUMER, err) && set_reader(conf, isolation, reset, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;

@@ -22,9 +22,16 @@ bool kafka_conf_check(const struct config_kafka *kafka, struct err *err) MUST_CH
 rd_kafka_conf_t *kafka_conf_producer(
     const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
-/* A plain client (catalog, admin, consumer): the section's properties that are not the producer's.
+/* A plain client (catalog, admin): the section's properties that are not the producer's.
  */
 rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err);
+
+/*
+ * A reader of partitions that belongs to no group. reset: auto.offset.reset. defaults: names and
+ * values in turn, NULL-ended, that the section may replace.
+ */
+rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char *isolation,
+    const char *reset, const char *const *defaults, struct err *err);
 
 /* ERR_REJECT when Kafka refuses this record for good (too large, invalid record/timestamp/…). */
 enum err_kind kafka_error_kind(rd_kafka_resp_err_t code);

@@ -1,0 +1,678 @@
+#include "tail.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <uthash.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "consumer_private.h"
+#include "kafka_client.h"
+#include "kafka_conf.h"
+
+/*
+ * How a partition is read to its end.
+ *
+ * The end must be that of a moment after the question, and everything acknowledged before must lie
+ * below it. A Fetch that finds no more does not tell it: a leader that was elected just now may
+ * answer with a high watermark below what its predecessor acknowledged. ListOffsets does: such a
+ * leader refuses it until its high watermark has caught up (KIP-207). librdkafka sends one, without
+ * blocking, for a partition that is started at OFFSET_END, and then tells the answer as the offset
+ * of the EOF (or of a record) that it meets there. So the end is asked for first, and then what
+ * lies before it is read. The fetch at the end also tells the partition's first offset and its high
+ * watermark; with read_committed an offset may lie beyond the end, the last stable offset, and yet
+ * not beyond what is there.
+ *
+ * librdkafka puts off a ListOffsets by half a second when it does not know the leader yet, while it
+ * fetches as soon as it does. So at first one fetches far beyond any end, and the refusal says that
+ * the leader is known: half a second for one round trip.
+ *
+ * Each change is a stop and a start. A stop waits for librdkafka's main thread, which waits for
+ * nobody (10 microseconds); what was queued before is dropped by librdkafka. Whatever goes wrong,
+ * the partition is stopped and begins again from the position reached, so that nothing hangs on the
+ * state that librdkafka left it in.
+ */
+enum {
+	PATIENCE_MS = 5000, /* silence of a partition that is worth telling */
+	BUNCH = 200,        /* messages without an event in one call */
+};
+
+static const int64_t beyond_any_end = INT64_MAX / 2;
+
+enum state { QUIET, KNOCKING, ASKING, READING, WAITING };
+
+#define TO(state) (1U << (state))
+static const struct {
+	const char *name;
+	unsigned next;
+	const char *comment;
+} states[] = {
+    [QUIET] = {"quiet", TO(KNOCKING) | TO(ASKING), "nothing is asked"},
+    [KNOCKING] = {"knocking", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(WAITING),
+	"whether the leader is there"},
+    [ASKING] = {"asking", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(READING) | TO(WAITING),
+	"where the end is"},
+    [READING] = {"reading", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(WAITING),
+	"from the position to that end"},
+    [WAITING] = {"waiting", TO(QUIET) | TO(KNOCKING) | TO(ASKING),
+	"something failed: begins again later"},
+};
+
+struct topic;
+
+struct question {
+	struct topic *topic;
+	int32_t partition;
+	enum state state;
+	bool met;         /* its leader has answered since something failed */
+	int64_t position; /* the next offset to be read; or TAIL_FROM_END */
+	int64_t begin;    /* the first offset there was to read */
+	int64_t end;      /* when reading */
+	int64_t due;      /* WAITING: begins again; else: its silence is told; 0: not set yet */
+	struct backoff backoff;
+};
+
+/* Lives as long as the client, since librdkafka may still hold its handle. */
+struct topic {
+	rd_kafka_topic_t *handle; /* its opaque is this struct */
+	struct question **questions;
+	int32_t count;
+	UT_hash_handle hh;
+	char name[];
+};
+
+struct tail {
+	const struct config_kafka *kafka;
+	const char *isolation;
+	int64_t idle_ms;
+	rd_kafka_t *handle;      /* NULL: no client */
+	rd_kafka_queue_t *queue; /* of all partitions and the client's own errors */
+	int wake_fd;             /* written by librdkafka; -1: never asked anything */
+	struct topic *topics;
+	rd_kafka_event_t *shown; /* the last event points into it; NULL: none */
+	int asked;               /* questions that are not quiet */
+	int64_t due_at;          /* not after any question's due */
+	int64_t idle_at;         /* ends the client; 0: not idle, or not noticed yet */
+	uint64_t seed;
+};
+
+struct tail *tail_create(const struct config_kafka *kafka, const char *isolation, int64_t idle_ms)
+{
+	struct tail *tail = xcalloc(1, sizeof *tail);
+
+	tail->kafka = kafka;
+	tail->isolation = isolation;
+	tail->idle_ms = idle_ms;
+	tail->wake_fd = -1;
+	tail->seed = (uint64_t)clock_random();
+	return tail;
+}
+
+/*
+ * Ends are asked for, so that an empty answer must come soon; what is ready is bounded in bytes and
+ * in number, since a small record takes half a kilobyte here; a leader that is stuck is given up
+ * before anybody would wait for a minute.
+ */
+static rd_kafka_conf_t *make_conf(const struct tail *tail, struct err *err)
+{
+	static const char *const defaults[] = {"fetch.wait.max.ms", "2", "fetch.error.backoff.ms",
+	    "20", "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576",
+	    "queued.max.messages.kbytes", "2048", "queued.min.messages", "2000",
+	    "topic.metadata.propagation.max.ms", "2000", "socket.timeout.ms", "10000", NULL};
+	rd_kafka_conf_t *conf =
+	    kafka_conf_reader(tail->kafka, tail->isolation, "error", defaults, err);
+
+	if (!conf)
+		return NULL;
+	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_ERROR);
+	/* From leaders only: a near follower may lag behind what was acknowledged. */
+	if (kafka_conf_set(conf, "client.rack", "", err))
+		return conf;
+	rd_kafka_conf_destroy(conf);
+	return NULL;
+}
+
+static void forward_errors(const struct tail *tail, rd_kafka_queue_t *to)
+{
+	rd_kafka_queue_t *errors = rd_kafka_queue_get_main(tail->handle);
+
+	rd_kafka_queue_forward(errors, to);
+	rd_kafka_queue_destroy(errors);
+}
+
+static bool open_client(struct tail *tail, struct err *err)
+{
+	static const uint64_t one = 1;
+
+	if (tail->handle)
+		return true;
+	tail->handle = kafka_client_open(RD_KAFKA_CONSUMER, make_conf(tail, err), tail->kafka, err);
+	if (!tail->handle)
+		return false;
+	tail->queue = rd_kafka_queue_new(tail->handle);
+	forward_errors(tail, tail->queue);
+	rd_kafka_queue_io_event_enable(tail->queue, tail->wake_fd, &one, sizeof one);
+	return true;
+}
+
+static bool open_fd(struct tail *tail, struct err *err)
+{
+	if (tail->wake_fd < 0)
+		tail->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return tail->wake_fd >= 0 ||
+	       err_set(err, ERR_RETRY, "no eventfd for a Kafka reader: %s", strerror(errno));
+}
+
+static void free_topics(struct tail *tail)
+{
+	struct topic *topic, *next;
+
+	HASH_ITER(hh, tail->topics, topic, next)
+	{
+		HASH_DEL(tail->topics, topic);
+		rd_kafka_topic_destroy(topic->handle);
+		for (int32_t i = 0; i < topic->count; i++)
+			free(topic->questions[i]);
+		free(topic->questions);
+		free(topic);
+	}
+}
+
+static void drop_shown(struct tail *tail)
+{
+	rd_kafka_event_destroy(tail->shown);
+	tail->shown = NULL;
+}
+
+/* Nothing is asked. Closing may go on in the background: nothing writes to the fd any more. */
+static bool close_client(struct tail *tail, int wait_ms)
+{
+	rd_kafka_t *handle = tail->handle;
+
+	drop_shown(tail);
+	if (!handle)
+		return true;
+	free_topics(tail);
+	rd_kafka_queue_io_event_enable(tail->queue, -1, NULL, 0);
+	forward_errors(tail, NULL);
+	rd_kafka_queue_destroy(tail->queue);
+	tail->handle = NULL;
+	return kafka_client_close(handle, wait_ms);
+}
+
+void tail_destroy(struct tail *tail, int wait_ms)
+{
+	if (!tail)
+		return;
+	tail_forget(tail);
+	if (!close_client(tail, wait_ms))
+		log_info("kafka_close_slow", {"waited_ms", LOG_INT(wait_ms)});
+	if (tail->wake_fd >= 0)
+		close(tail->wake_fd);
+	free(tail);
+}
+
+static bool is_started(const struct question *question)
+{
+	return question->state != QUIET && question->state != WAITING;
+}
+
+static void move(struct tail *tail, struct question *question, enum state next)
+{
+	assert(states[question->state].next & TO(next));
+	tail->asked += (next != QUIET) - (question->state != QUIET);
+	question->state = next;
+}
+
+static void stop(struct tail *tail, struct question *question, enum state next)
+{
+	if (is_started(question))
+		rd_kafka_consume_stop(question->topic->handle, question->partition);
+	move(tail, question, next);
+}
+
+static void start(struct tail *tail, struct question *question, enum state next, int64_t offset)
+{
+	stop(tail, question, next);
+	/* Fails on a negative partition or a foreign offset only. */
+	if (rd_kafka_consume_start_queue(
+		question->topic->handle, question->partition, offset, tail->queue) != 0)
+		assert(!"a partition that can be started");
+}
+
+static void begin(struct tail *tail, struct question *question)
+{
+	question->due = 0;
+	tail->due_at = 0;
+	if (question->met)
+		start(tail, question, ASKING, RD_KAFKA_OFFSET_END);
+	else
+		start(tail, question, KNOCKING, beyond_any_end);
+}
+
+static struct topic *find_topic(struct tail *tail, const char *name, struct err *err)
+{
+	rd_kafka_topic_conf_t *conf;
+	struct topic *topic;
+	size_t length = strlen(name);
+
+	HASH_FIND_STR(tail->topics, name, topic);
+	if (topic)
+		return topic;
+	topic = xcalloc(1, sizeof *topic + length + 1);
+	memcpy(topic->name, name, length);
+	conf = rd_kafka_default_topic_conf_dup(tail->handle);
+	rd_kafka_topic_conf_set_opaque(conf, topic);
+	topic->handle = rd_kafka_topic_new(tail->handle, name, conf);
+	if (!topic->handle) {
+		err_set(err, ERR_REJECT, "topic %.249s: %s", name,
+		    rd_kafka_err2str(rd_kafka_last_error()));
+		free(topic);
+		return NULL;
+	}
+	HASH_ADD_STR(tail->topics, name, topic);
+	return topic;
+}
+
+static struct question *find_question(struct tail *tail, struct topic *topic, int32_t partition)
+{
+	struct question *question;
+
+	if (partition >= topic->count) {
+		size_t count = (size_t)partition + 1;
+
+		topic->questions = xrealloc(topic->questions, count * sizeof(struct question *));
+		while (topic->count <= partition)
+			topic->questions[topic->count++] = NULL;
+	}
+	if (topic->questions[partition])
+		return topic->questions[partition];
+	question = xcalloc(1, sizeof *question);
+	*question = (struct question){.topic = topic,
+	    .partition = partition,
+	    .backoff = {.first_ms = 100, .cap_ms = 5000, .jitter = 0.2, .seed = tail->seed++}};
+	topic->questions[partition] = question;
+	return question;
+}
+
+bool tail_ask(
+    struct tail *tail, const char *name, int32_t partition, int64_t offset, struct err *err)
+{
+	struct question *question;
+	struct topic *topic;
+
+	if (partition < 0 || offset < TAIL_FROM_END || offset >= beyond_any_end)
+		return err_set(err, ERR_REJECT, "%s [%d] from offset %lld cannot be read", name,
+		    partition, (long long)offset);
+	if (!open_fd(tail, err) || !open_client(tail, err))
+		return false;
+	topic = find_topic(tail, name, err);
+	if (!topic)
+		return false;
+	question = find_question(tail, topic, partition);
+	question->begin = question->position = offset;
+	backoff_reset(&question->backoff);
+	tail->idle_at = 0;
+	begin(tail, question);
+	return true;
+}
+
+void tail_forget(struct tail *tail)
+{
+	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
+		for (int32_t i = 0; i < topic->count; i++)
+			if (topic->questions[i] && topic->questions[i]->state != QUIET)
+				stop(tail, topic->questions[i], QUIET);
+}
+
+int tail_fd(const struct tail *tail)
+{
+	return tail->asked > 0 ? tail->wake_fd : -1;
+}
+
+bool tail_is_open(const struct tail *tail)
+{
+	return tail->handle != NULL;
+}
+
+int64_t tail_wait(const struct tail *tail)
+{
+	if (!tail->handle)
+		return INT64_MAX;
+	return tail->asked > 0 ? tail->due_at : tail->idle_at;
+}
+
+static void set_due(struct tail *tail, struct question *question, int64_t at)
+{
+	question->due = at;
+	if (at < tail->due_at)
+		tail->due_at = at;
+}
+
+/* Begins again after a while, from the position reached. */
+static void begin_later(struct tail *tail, struct question *question, int64_t now)
+{
+	stop(tail, question, WAITING);
+	question->met = false;
+	set_due(tail, question, now + backoff_next_ms(&question->backoff));
+}
+
+static bool answer(struct tail *tail, struct question *question, int kind, int64_t first,
+    int64_t end, struct tail_event *ret_event)
+{
+	stop(tail, question, QUIET);
+	ret_event->kind = kind;
+	ret_event->topic = question->topic->name;
+	ret_event->partition = question->partition;
+	ret_event->begin = first;
+	ret_event->end = end;
+	return true;
+}
+
+/* NULL: it reads nothing now. */
+static struct question *question_of(struct tail *tail, const char *name, int32_t partition)
+{
+	struct question *question;
+	struct topic *topic;
+
+	HASH_FIND_STR(tail->topics, name, topic);
+	question = topic && partition < topic->count ? topic->questions[partition] : NULL;
+	return question && is_started(question) ? question : NULL;
+}
+
+static bool tell_failure(const struct question *question, enum err_kind kind, const char *why,
+    struct tail_event *ret_event)
+{
+	ret_event->kind = TAIL_FAILED;
+	ret_event->topic = question->topic->name;
+	ret_event->partition = question->partition;
+	err_set(&ret_event->failure, kind, "%s [%d]: %s", question->topic->name,
+	    question->partition, why);
+	return true;
+}
+
+/* As the last Fetch told them. */
+static void known_offsets(
+    const struct tail *tail, const struct question *question, int64_t *ret_low, int64_t *ret_high)
+{
+	*ret_low = *ret_high = -1;
+	rd_kafka_get_watermark_offsets(
+	    tail->handle, question->topic->name, question->partition, ret_low, ret_high);
+}
+
+/* Asking is over. */
+static bool take_answer(
+    struct tail *tail, struct question *question, int64_t end, struct tail_event *ret_event)
+{
+	int64_t low, high;
+
+	if (question->position == TAIL_FROM_END)
+		return answer(tail, question, TAIL_END, end, end, ret_event);
+	known_offsets(tail, question, &low, &high);
+	if (high < end || text_equal(tail->isolation, "read_uncommitted"))
+		high = end;
+	if (question->position > high)
+		return answer(tail, question, TAIL_BEYOND, low, end, ret_event);
+	if (question->position < low)
+		question->begin = question->position = low;
+	if (question->position >= end)
+		return answer(tail, question, TAIL_END, question->begin, end, ret_event);
+	question->end = end;
+	start(tail, question, READING, question->position);
+	return false;
+}
+
+static bool answer_read(struct tail *tail, struct question *question, struct tail_event *ret_event)
+{
+	return answer(tail, question, TAIL_END, question->begin, question->end, ret_event);
+}
+
+static bool take_record(struct tail *tail, struct question *question, rd_kafka_message_t *message,
+    struct tail_event *ret_event)
+{
+	if (question->state == ASKING)
+		return take_answer(tail, question, message->offset, ret_event);
+	if (message->offset >= question->end)
+		return answer_read(tail, question, ret_event);
+	backoff_reset(&question->backoff);
+	question->position = message->offset + 1;
+	ret_event->kind = TAIL_RECORD;
+	ret_event->topic = question->topic->name;
+	ret_event->partition = question->partition;
+	ret_event->record = consumer_record_of(message);
+	return true;
+}
+
+/* A Fetch found nothing more at that offset; markers and gaps before it are behind us. */
+static bool take_end(struct tail *tail, struct question *question, int64_t offset, int64_t now,
+    struct tail_event *ret_event)
+{
+	if (question->state == ASKING)
+		return take_answer(tail, question, offset, ret_event);
+	if (offset >= question->end)
+		return answer_read(tail, question, ret_event);
+	/* Cut off meanwhile, or the leader changed once more. */
+	begin_later(tail, question, now);
+	return false;
+}
+
+/* There is no such offset. */
+static void take_refusal(struct tail *tail, struct question *question, int64_t now)
+{
+	if (question->state != KNOCKING) {
+		begin_later(tail, question, now);
+		return;
+	}
+	question->met = true;
+	start(tail, question, ASKING, RD_KAFKA_OFFSET_END);
+}
+
+static enum err_kind kind_of(rd_kafka_resp_err_t code)
+{
+	return kafka_client_is_missing(code) || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
+		   ? ERR_REJECT
+		   : kafka_error_kind(code);
+}
+
+static bool take_failure(struct tail *tail, struct question *question, rd_kafka_event_t *event,
+    int64_t now, struct tail_event *ret_event)
+{
+	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+	enum err_kind kind = kind_of(code);
+	char why[768];
+
+	snprintf(why, sizeof why, "%s (%s)", rd_kafka_event_error_string(event),
+	    rd_kafka_err2name(code));
+	if (kind == ERR_RETRY)
+		begin_later(tail, question, now);
+	else
+		stop(tail, question, QUIET);
+	return tell_failure(question, kind, why, ret_event);
+}
+
+static bool take_partition_error(struct tail *tail, struct question *question,
+    rd_kafka_event_t *event, int64_t offset, int64_t now, struct tail_event *ret_event)
+{
+	set_due(tail, question, now + PATIENCE_MS);
+	switch (rd_kafka_event_error(event)) {
+	case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+		return take_end(tail, question, offset, now, ret_event);
+	case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+		take_refusal(tail, question, now);
+		return false;
+	default:
+		return take_failure(tail, question, event, now, ret_event);
+	}
+}
+
+/* Of the cluster as a whole: a broker that is away, a password. librdkafka goes on trying. */
+static bool take_cluster_error(
+    struct tail *tail, rd_kafka_event_t *event, struct tail_event *ret_event)
+{
+	if (tail->asked == 0)
+		return false;
+	ret_event->kind = TAIL_FAILED;
+	return !err_set(&ret_event->failure, ERR_RETRY, "%s (%s)",
+	    rd_kafka_event_error_string(event), rd_kafka_err2name(rd_kafka_event_error(event)));
+}
+
+static bool take_error(
+    struct tail *tail, rd_kafka_event_t *event, int64_t now, struct tail_event *ret_event)
+{
+	rd_kafka_topic_partition_t *of = rd_kafka_event_topic_partition(event);
+	struct question *question;
+	bool told;
+
+	if (!of)
+		return take_cluster_error(tail, event, ret_event);
+	question = question_of(tail, of->topic, of->partition);
+	told = question && take_partition_error(tail, question, event, of->offset, now, ret_event);
+	rd_kafka_topic_partition_destroy(of);
+	return told;
+}
+
+static bool take_message(
+    struct tail *tail, rd_kafka_event_t *event, int64_t now, struct tail_event *ret_event)
+{
+	/* The event is ours, and so its message. */
+	rd_kafka_message_t *message = (rd_kafka_message_t *)rd_kafka_event_message_next(event);
+	struct topic *topic = rd_kafka_topic_opaque(message->rkt);
+	struct question *question = topic->questions[message->partition];
+
+	if (!is_started(question))
+		return false;
+	set_due(tail, question, now + PATIENCE_MS);
+	return take_record(tail, question, message, ret_event);
+}
+
+/*
+ * Does librdkafka know of it? This is its one function that says so without waiting for Kafka and
+ * without making the partition up; it stores nothing, since there is no group.
+ */
+static bool is_known(const struct topic *topic, int32_t partition)
+{
+	return rd_kafka_offset_store(topic->handle, partition, 0) !=
+	       RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+}
+
+/*
+ * A partition that the topic does not have is no error to librdkafka when it knew the topic before:
+ * nothing ever comes.
+ */
+static bool tell_silence(
+    struct tail *tail, struct question *question, int64_t now, struct tail_event *ret_event)
+{
+	if (is_known(question->topic, 0) && !is_known(question->topic, question->partition)) {
+		stop(tail, question, QUIET);
+		return tell_failure(
+		    question, ERR_REJECT, "the topic has no such partition", ret_event);
+	}
+	set_due(tail, question, now + PATIENCE_MS);
+	return tell_failure(question, ERR_RETRY, "no answer from Kafka yet", ret_event);
+}
+
+static bool serve_due(
+    struct tail *tail, struct question *question, int64_t now, struct tail_event *ret_event)
+{
+	if (question->due > now)
+		return false;
+	if (question->state == WAITING)
+		begin(tail, question);
+	if (question->due != 0)
+		return tell_silence(tail, question, now, ret_event);
+	question->due = now + PATIENCE_MS;
+	return false;
+}
+
+static bool visit_due(struct tail *tail, int64_t now, struct tail_event *ret_event)
+{
+	int64_t next = INT64_MAX;
+
+	if (now < tail->due_at)
+		return false;
+	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
+		for (int32_t i = 0; i < topic->count; i++) {
+			struct question *question = topic->questions[i];
+
+			if (!question || question->state == QUIET)
+				continue;
+			if (serve_due(tail, question, now, ret_event)) {
+				tail->due_at = now; /* the rest of them with the next call */
+				return true;
+			}
+			next = question->due < next ? question->due : next;
+		}
+	tail->due_at = next;
+	return false;
+}
+
+static bool take_event(
+    struct tail *tail, rd_kafka_event_t *event, int64_t now, struct tail_event *ret_event)
+{
+	switch (rd_kafka_event_type(event)) {
+	case RD_KAFKA_EVENT_FETCH:
+		return take_message(tail, event, now, ret_event);
+	case RD_KAFKA_EVENT_ERROR:
+		return take_error(tail, event, now, ret_event);
+	default:
+		return false;
+	}
+}
+
+static void wake(int fd)
+{
+	/* Fails only when the counter is full, and then the fd is readable all the same. */
+	if (eventfd_write(fd, 1) != 0)
+		return;
+}
+
+/*
+ * librdkafka writes the eventfd when the queue stops being empty, once until somebody reads the
+ * queue. So it is read only after the queue was found empty, and then that is asked once more; who
+ * finds something then writes it again.
+ */
+static bool take_some(struct tail *tail, int64_t now, struct tail_event *ret_event)
+{
+	bool fd_was_read = false, told = false;
+
+	for (int i = 0; i < BUNCH && !told; i++) {
+		eventfd_t ignored;
+
+		drop_shown(tail);
+		tail->shown = rd_kafka_queue_poll(tail->queue, 0);
+		if (tail->shown)
+			told = take_event(tail, tail->shown, now, ret_event);
+		else if (fd_was_read)
+			return false;
+		else /* EAGAIN: it was called without having been woken */
+			fd_was_read = eventfd_read(tail->wake_fd, &ignored) == 0 || errno == EAGAIN;
+	}
+	if (fd_was_read)
+		wake(tail->wake_fd);
+	return told;
+}
+
+static void serve_idle(struct tail *tail, int64_t now)
+{
+	if (tail->asked > 0)
+		return;
+	if (tail->idle_at == 0)
+		tail->idle_at = now + tail->idle_ms;
+	if (now >= tail->idle_at)
+		close_client(tail, 0);
+}
+
+bool tail_next(struct tail *tail, int64_t now, struct tail_event *ret_event)
+{
+	drop_shown(tail);
+	if (!tail->handle)
+		return false;
+	*ret_event = (struct tail_event){0};
+	if (take_some(tail, now, ret_event) || visit_due(tail, now, ret_event))
+		return true;
+	serve_idle(tail, now);
+	return false;
+}

@@ -1,0 +1,78 @@
+#pragma once
+/*
+ * Reads partitions from a known offset to their end, beside an event loop: what stands in Kafka
+ * already, asked at a take-over and after a producer was made anew. Costs nothing while nothing is
+ * asked: the client (threads, connections) is made at the first question and ended idle_ms after
+ * the last answer.
+ *
+ * One thread owns it. Nothing here waits for the network; making the client takes a few
+ * milliseconds, a question some microseconds.
+ */
+#include "config.h"
+#include "consumer.h"
+
+struct tail;
+
+enum { TAIL_FROM_END = -1 };
+
+/*
+ * No I/O. isolation: "read_uncommitted", or "read_committed": then the end is the last stable
+ * offset. kafka and isolation must outlive it.
+ */
+struct tail *tail_create(const struct config_kafka *kafka, const char *isolation, int64_t idle_ms);
+/* Waits at most wait_ms for the client's threads, which may go on in the background. NULL: fine. */
+void tail_destroy(struct tail *tail, int wait_ms);
+
+/*
+ * Read the partition from `offset` to its end as it stands now or later: every record that was
+ * acknowledged before comes as TAIL_RECORD ahead of TAIL_END. TAIL_FROM_END: only where the end is.
+ * Asking again begins anew; nothing of the former question comes any more.
+ *
+ * With read_committed the end is the last stable offset: what was committed may lie behind it until
+ * its markers are written, which a commit does not wait for (init_transactions does), or while
+ * another transaction is open.
+ */
+bool tail_ask(struct tail *tail, const char *topic, int32_t partition, int64_t offset,
+    struct err *err) MUST_CHECK;
+void tail_forget(struct tail *tail); /* all questions */
+
+/* Readable when tail_next has something to do; -1 when nothing is asked. */
+int tail_fd(const struct tail *tail);
+
+struct tail_event {
+	enum {
+		TAIL_RECORD,
+		TAIL_END,    /* was read to its end */
+		TAIL_BEYOND, /* has an end before that offset: truncated, or made anew */
+		/*
+		 * With failure. ERR_RETRY: it goes on being tried, by itself, and may be told
+		 * again; topic NULL then: it concerns the whole cluster. Any other kind: this
+		 * question is given up (ERR_REJECT: there is no such topic or partition;
+		 * ERR_DENIED: no right to read it).
+		 */
+		TAIL_FAILED,
+	} kind;
+	const char *topic;
+	int32_t partition;
+	struct consumer_record record; /* TAIL_RECORD */
+	/*
+	 * TAIL_END, TAIL_BEYOND. end: the offset after the last one. begin: the first offset there
+	 * was to read, larger than the asked-for one when retention had removed some (BEYOND: the
+	 * first one of the partition; FROM_END: the end). With read_committed begin is larger than
+	 * end when that offset lies between the last stable one and the high watermark.
+	 */
+	int64_t begin, end;
+	struct err failure;
+};
+
+/*
+ * The next event; false: nothing now. To be called when tail_fd is readable until it says false,
+ * and at tail_wait. What the event points to is valid until the next call of any function here.
+ */
+bool tail_next(struct tail *tail, int64_t now, struct tail_event *ret_event);
+
+/* When (clock_ms) to call tail_next though nothing came; INT64_MAX: never. */
+int64_t tail_wait(const struct tail *tail);
+
+/* Is there a client now? For tests and status. */
+bool tail_is_open(const struct tail *tail);

@@ -1,0 +1,698 @@
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include "cleanup.h"
+#include "clock.h"
+#include "producer.h"
+#include "tail.h"
+
+enum {
+	LIST_OFFSETS_REQUEST = 2,
+	PARTITIONS = 48,
+	BROKER = 1,
+	IDLE_MS = 3000,
+	WAIT_MS = 30000,
+	BLOCK_MS = 50,
+};
+
+static rd_kafka_t *carrier;
+static rd_kafka_mock_cluster_t *cluster;
+static struct config_property properties[8];
+static struct config_kafka kafka = {.name = "main", .properties = properties};
+
+static void set_property(const char *name, const char *value)
+{
+	properties[kafka.property_count++] =
+	    (struct config_property){(char *)name, (char *)value, "test:1"};
+}
+
+static int start_cluster(void **state)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	(void)state;
+	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	carrier = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+	cluster = rd_kafka_mock_cluster_new(carrier, 1);
+	set_property("bootstrap.servers", rd_kafka_mock_cluster_bootstraps(cluster));
+	set_property("reconnect.backoff.ms", "20");
+	set_property("reconnect.backoff.max.ms", "50");
+	return 0;
+}
+
+static int stop_cluster(void **state)
+{
+	(void)state;
+	rd_kafka_mock_cluster_destroy(cluster);
+	rd_kafka_destroy(carrier);
+	return 0;
+}
+
+static void make_topic(const char *name)
+{
+	assert_int_equal(rd_kafka_mock_topic_create(cluster, name, PARTITIONS, 1), 0);
+}
+
+static void wait_for_reports(struct producer *producer, int count)
+{
+	struct producer_report reports[100];
+	int64_t until = clock_ms() + WAIT_MS;
+
+	while (count > 0 && clock_ms() < until) {
+		struct pollfd wanted = {.fd = producer_fd(producer), .events = POLLIN};
+		int got;
+
+		poll(&wanted, 1, (int)(until - clock_ms()));
+		got = producer_poll(producer, reports, 100);
+		for (int i = 0; i < got; i++)
+			assert_int_equal(reports[i].error, 0);
+		count -= got;
+	}
+	assert_int_equal(count, 0);
+}
+
+/* Such that nothing is gained by compressing it. */
+static const void *noise(void)
+{
+	static uint64_t bytes[(1 << 20) / sizeof(uint64_t)];
+
+	if (bytes[0] == 0)
+		for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+			bytes[i] = (uint64_t)clock_random();
+	return bytes;
+}
+
+/* `count` records of that size to each of the partitions [first, last], all acknowledged. */
+static void fill_sized(const char *name, int first, int last, int count, size_t size)
+{
+	struct producer_header header = {"outbox-position", 15, "1", 1};
+	struct err err = {0};
+	struct producer *producer = producer_create(&kafka, 64 << 20, 100000, &err);
+	struct producer_record record = {
+	    .payload = noise(), .payload_length = size, .headers = &header, .header_count = 1};
+
+	assert_non_null(producer);
+	record.topic = producer_topic(producer, name, &err);
+	for (int i = 0; i < count; i++)
+		for (record.partition = first; record.partition <= last; record.partition++)
+			if (!producer_send(producer, &record, &err))
+				fail_msg("%s", err.message);
+	wait_for_reports(producer, count * (last - first + 1));
+	producer_destroy(producer, 1000);
+}
+
+static void fill(const char *name, int partition, int count)
+{
+	fill_sized(name, partition, partition, count, 7);
+}
+
+static struct tail *make_tail(void)
+{
+	return tail_create(&kafka, "read_uncommitted", IDLE_MS);
+}
+
+static void ask(struct tail *tail, const char *topic, int32_t partition, int64_t offset)
+{
+	struct err err = {0};
+
+	if (!tail_ask(tail, topic, partition, offset, &err))
+		fail_msg("%s", err.message);
+}
+
+/* As an event loop does: sleeps by the fd and tail_wait alone. */
+static bool next_within(struct tail *tail, int64_t limit_ms, struct tail_event *ret_event)
+{
+	int64_t until = clock_ms() + limit_ms;
+
+	while (clock_ms() < until) {
+		struct pollfd wanted = {.fd = tail_fd(tail), .events = POLLIN};
+		int64_t at;
+
+		if (tail_next(tail, clock_ms(), ret_event))
+			return true;
+		at = tail_wait(tail) < until ? tail_wait(tail) : until;
+		if (at > clock_ms())
+			poll(&wanted, 1, (int)(at - clock_ms()));
+	}
+	return false;
+}
+
+/* What only tells is passed over. */
+static struct tail_event next_event(struct tail *tail)
+{
+	int64_t until = clock_ms() + WAIT_MS;
+	struct tail_event event;
+
+	do {
+		if (!next_within(tail, until - clock_ms(), &event))
+			fail_msg("waited in vain for an event");
+	} while (event.kind == TAIL_FAILED && event.failure.kind == ERR_RETRY);
+	return event;
+}
+
+static void expect_record(struct tail *tail, int32_t partition, int64_t offset)
+{
+	struct tail_event event = next_event(tail);
+
+	assert_int_equal(event.kind, TAIL_RECORD);
+	assert_int_equal(event.partition, partition);
+	assert_int_equal(event.record.partition, partition);
+	assert_int_equal(event.record.offset, offset);
+}
+
+static void expect(
+    struct tail *tail, int kind, const char *topic, int32_t partition, int64_t begin, int64_t end)
+{
+	struct tail_event event = next_event(tail);
+
+	if (event.kind == TAIL_FAILED)
+		fail_msg("%s", event.failure.message);
+	assert_int_equal(event.kind, kind);
+	assert_string_equal(event.topic, topic);
+	assert_int_equal(event.partition, partition);
+	assert_int_equal(event.begin, begin);
+	assert_int_equal(event.end, end);
+}
+
+static struct tail_event expect_failure(struct tail *tail, enum err_kind kind)
+{
+	struct tail_event event = next_event(tail);
+
+	assert_int_equal(event.kind, TAIL_FAILED);
+	assert_int_equal(event.failure.kind, kind);
+	return event;
+}
+
+/* It waits for a time only: no event, and no more to be waited for by the fd. */
+static void expect_quiet(struct tail *tail)
+{
+	struct tail_event event;
+
+	assert_false(tail_next(tail, clock_ms(), &event));
+	assert_int_equal(tail_fd(tail), -1);
+}
+
+static void records_come_from_the_offset_up_to_the_end(void **state)
+{
+	struct tail *tail = make_tail();
+	const void *value;
+	size_t length;
+
+	(void)state;
+	make_topic("records");
+	fill("records", 1, 100);
+	ask(tail, "records", 1, 90);
+	for (int64_t offset = 90; offset < 100; offset++) {
+		struct tail_event event = next_event(tail);
+
+		assert_int_equal(event.kind, TAIL_RECORD);
+		assert_string_equal(event.topic, "records");
+		assert_string_equal(event.record.topic, "records");
+		assert_int_equal(event.record.offset, offset);
+		assert_int_equal(event.record.payload_length, 7);
+		assert_true(consumer_header(&event.record, "outbox-position", &value, &length));
+		assert_memory_equal(value, "1", length);
+	}
+	expect(tail, TAIL_END, "records", 1, 90, 100);
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+static void an_empty_partition_is_at_its_end(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("empty");
+	ask(tail, "empty", 0, 0);
+	expect(tail, TAIL_END, "empty", 0, 0, 0);
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+static void who_stands_at_the_end_reads_nothing(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("at_end");
+	fill("at_end", 0, 5);
+	ask(tail, "at_end", 0, 5);
+	expect(tail, TAIL_END, "at_end", 0, 5, 5);
+	tail_destroy(tail, 1000);
+}
+
+static void from_the_end_only_the_end_is_told(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("from_end");
+	fill("from_end", 2, 30);
+	ask(tail, "from_end", 2, TAIL_FROM_END);
+	expect(tail, TAIL_END, "from_end", 2, 30, 30);
+	ask(tail, "from_end", 3, TAIL_FROM_END);
+	expect(tail, TAIL_END, "from_end", 3, 0, 0);
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+static void many_partitions_are_read_at_once(void **state)
+{
+	enum { EACH = 100 };
+	int64_t next[PARTITIONS] = {0};
+	bool ended[PARTITIONS] = {0};
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("many");
+	fill_sized("many", 0, PARTITIONS - 1, EACH, 100);
+	for (int i = 0; i < PARTITIONS; i++)
+		ask(tail, "many", i, 0);
+	for (int i = 0; i < PARTITIONS * (EACH + 1); i++) {
+		struct tail_event event = next_event(tail);
+
+		assert_false(ended[event.partition]);
+		if (event.kind == TAIL_RECORD) {
+			assert_int_equal(event.record.offset, next[event.partition]++);
+			continue;
+		}
+		assert_int_equal(event.kind, TAIL_END);
+		assert_int_equal(event.end, EACH);
+		assert_int_equal(next[event.partition], EACH);
+		ended[event.partition] = true;
+	}
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+static void an_offset_beyond_the_end_is_told(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("beyond");
+	fill("beyond", 0, 20);
+	ask(tail, "beyond", 0, 21);
+	expect(tail, TAIL_BEYOND, "beyond", 0, 0, 20);
+	ask(tail, "beyond", 1, 1);
+	expect(tail, TAIL_BEYOND, "beyond", 1, 0, 0);
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+/* The mock cluster keeps 5 MiB of a partition. */
+static void what_was_removed_is_told_and_the_rest_is_read(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_event event;
+	int64_t first, next;
+
+	(void)state;
+	make_topic("removed");
+	for (int i = 0; i < 8; i++)
+		fill_sized("removed", 0, 0, 10, 100000);
+	ask(tail, "removed", 0, 2);
+	event = next_event(tail);
+	assert_int_equal(event.kind, TAIL_RECORD);
+	first = event.record.offset;
+	assert_in_range(first, 3, 79);
+	for (next = first + 1; next < 80; next++)
+		expect_record(tail, 0, next);
+	expect(tail, TAIL_END, "removed", 0, first, 80);
+	tail_destroy(tail, 1000);
+}
+
+static void asking_again_begins_anew(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("again");
+	fill("again", 0, 100);
+	ask(tail, "again", 0, 0);
+	for (int64_t offset = 0; offset < 10; offset++)
+		expect_record(tail, 0, offset);
+	ask(tail, "again", 0, 97);
+	for (int64_t offset = 97; offset < 100; offset++)
+		expect_record(tail, 0, offset);
+	expect(tail, TAIL_END, "again", 0, 97, 100);
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+static void what_is_forgotten_is_not_told(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("forgotten");
+	fill_sized("forgotten", 0, 1, 100, 7);
+	ask(tail, "forgotten", 0, 0);
+	ask(tail, "forgotten", 1, 0);
+	assert_int_equal(next_event(tail).kind, TAIL_RECORD);
+	tail_forget(tail);
+	expect_quiet(tail);
+	ask(tail, "forgotten", 1, 100);
+	expect(tail, TAIL_END, "forgotten", 1, 100, 100);
+	tail_destroy(tail, 1000);
+}
+
+/*
+ * A leader that was elected just now does not say where the end is. What is acknowledged by the
+ * time it does must not be missed.
+ */
+static void the_end_is_the_one_that_the_leader_tells(void **state)
+{
+	rd_kafka_resp_err_t refusals[1000];
+	struct tail *tail = make_tail();
+	struct tail_event event;
+
+	(void)state;
+	make_topic("refused");
+	fill("refused", 0, 10);
+	for (int i = 0; i < 1000; i++)
+		refusals[i] = RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
+	rd_kafka_mock_push_request_errors_array(cluster, LIST_OFFSETS_REQUEST, 1000, refusals);
+	ask(tail, "refused", 0, 0);
+	assert_false(next_within(tail, 500, &event));
+	fill("refused", 0, 10);
+	rd_kafka_mock_clear_request_errors(cluster, LIST_OFFSETS_REQUEST);
+	for (int64_t offset = 0; offset < 20; offset++)
+		expect_record(tail, 0, offset);
+	expect(tail, TAIL_END, "refused", 0, 0, 20);
+	tail_destroy(tail, 1000);
+}
+
+static void a_missing_topic_is_given_up(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_event event;
+
+	(void)state;
+	make_topic("missing");
+	make_topic("not_missing");
+	rd_kafka_mock_topic_set_error(cluster, "missing", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+	ask(tail, "missing", 0, 0);
+	event = expect_failure(tail, ERR_REJECT);
+	assert_string_equal(event.topic, "missing");
+	assert_non_null(strstr(event.failure.message, "missing [0]"));
+	expect_quiet(tail);
+
+	ask(tail, "not_missing", 0, 0);
+	expect(tail, TAIL_END, "not_missing", 0, 0, 0);
+	rd_kafka_mock_topic_set_error(cluster, "missing", RD_KAFKA_RESP_ERR_NO_ERROR);
+	ask(tail, "missing", 0, 0);
+	expect(tail, TAIL_END, "missing", 0, 0, 0);
+	tail_destroy(tail, 1000);
+}
+
+static void a_partition_that_the_topic_does_not_have_is_given_up(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("narrow");
+	ask(tail, "narrow", PARTITIONS, 0);
+	expect_failure(tail, ERR_REJECT);
+	expect_quiet(tail);
+	/* Now that librdkafka knows the topic it says nothing. */
+	ask(tail, "narrow", 0, 0);
+	expect(tail, TAIL_END, "narrow", 0, 0, 0);
+	ask(tail, "narrow", PARTITIONS + 1, 0);
+	expect_failure(tail, ERR_REJECT);
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+static void what_no_partition_can_be_is_refused(void **state)
+{
+	struct tail *tail = make_tail();
+	struct err err;
+
+	(void)state;
+	assert_false(tail_ask(tail, "refused", -1, 0, &err));
+	assert_int_equal(err.kind, ERR_REJECT);
+	assert_false(tail_ask(tail, "refused", 0, -2, &err));
+	assert_int_equal(err.kind, ERR_REJECT);
+	assert_false(tail_is_open(tail));
+	tail_destroy(tail, 1000);
+}
+
+static void an_unknown_isolation_is_a_refused_question(void **state)
+{
+	struct tail *tail = tail_create(&kafka, "serializable", IDLE_MS);
+	struct err err;
+
+	(void)state;
+	assert_false(tail_ask(tail, "records", 0, 0, &err));
+	assert_non_null(strstr(err.message, "isolation.level"));
+	assert_int_equal(tail_fd(tail), -1);
+	tail_destroy(tail, 1000);
+}
+
+static void a_broker_that_comes_back_is_read_on(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_event event;
+
+	(void)state;
+	make_topic("back");
+	fill_sized("back", 0, 1, 50, 7);
+	ask(tail, "back", 1, 50);
+	expect(tail, TAIL_END, "back", 1, 50, 50);
+	rd_kafka_mock_broker_set_down(cluster, BROKER);
+	ask(tail, "back", 0, 45);
+	/* It tells that, and goes on trying. */
+	if (!next_within(tail, WAIT_MS, &event))
+		fail_msg("a broker that is away was not told");
+	assert_int_equal(event.kind, TAIL_FAILED);
+	assert_int_equal(event.failure.kind, ERR_RETRY);
+	rd_kafka_mock_broker_set_up(cluster, BROKER);
+	for (int64_t offset = 45; offset < 50; offset++)
+		expect_record(tail, 0, offset);
+	expect(tail, TAIL_END, "back", 0, 45, 50);
+	tail_destroy(tail, 1000);
+}
+
+static void the_client_ends_when_nothing_was_asked_for_a_while(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_event event;
+	int64_t now = clock_ms();
+
+	(void)state;
+	make_topic("idle");
+	assert_false(tail_is_open(tail));
+	assert_int_equal(tail_fd(tail), -1);
+	assert_int_equal(tail_wait(tail), INT64_MAX);
+	assert_false(tail_next(tail, now, &event));
+
+	ask(tail, "idle", 0, 0);
+	assert_true(tail_is_open(tail));
+	assert_int_not_equal(tail_fd(tail), -1);
+	expect(tail, TAIL_END, "idle", 0, 0, 0);
+	assert_true(tail_wait(tail) <= clock_ms());
+	now = clock_ms();
+	assert_false(tail_next(tail, now, &event));
+	assert_int_equal(tail_wait(tail), now + IDLE_MS);
+	assert_false(tail_next(tail, now + IDLE_MS - 1, &event));
+	assert_true(tail_is_open(tail));
+	assert_false(tail_next(tail, now + IDLE_MS, &event));
+	assert_false(tail_is_open(tail));
+	assert_int_equal(tail_wait(tail), INT64_MAX);
+
+	ask(tail, "idle", 0, 0);
+	expect(tail, TAIL_END, "idle", 0, 0, 0);
+	tail_destroy(tail, 1000);
+}
+
+static void who_asks_again_in_time_keeps_the_client(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_event event;
+	int64_t now;
+
+	(void)state;
+	make_topic("busy");
+	ask(tail, "busy", 0, 0);
+	expect(tail, TAIL_END, "busy", 0, 0, 0);
+	now = clock_ms();
+	assert_false(tail_next(tail, now, &event));
+	ask(tail, "busy", 0, 0);
+	tail_next(tail, now + IDLE_MS, &event);
+	assert_true(tail_is_open(tail));
+	tail_destroy(tail, 1000);
+}
+
+/* It listens, and takes connections, as the kernel does, but nobody is there. */
+static int listen_silently(char *ret_address, size_t size)
+{
+	struct sockaddr_in address = {
+	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof address;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+	assert_int_equal(listen(fd, 100), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+	snprintf(ret_address, size, "127.0.0.1:%d", ntohs(address.sin_port));
+	return fd;
+}
+
+static int64_t longest_ms;
+
+/* Sanitizers and a machine with other work may double it; a wait for the network takes seconds. */
+static void took(int64_t since_us)
+{
+	int64_t ms = (clock_us() - since_us) / 1000;
+
+	longest_ms = ms > longest_ms ? ms : longest_ms;
+}
+
+static void ask_timed(struct tail *tail, const char *topic, int partition)
+{
+	int64_t since = clock_us();
+
+	ask(tail, topic, partition, 0);
+	took(since);
+}
+
+static bool next_timed(struct tail *tail, int64_t now, struct tail_event *ret_event)
+{
+	int64_t since = clock_us();
+	bool told = tail_next(tail, now, ret_event);
+
+	took(since);
+	return told;
+}
+
+static int count_silent(struct tail *tail, int64_t now)
+{
+	struct tail_event event;
+	int count = 0;
+
+	while (next_timed(tail, now, &event)) {
+		assert_int_equal(event.kind, TAIL_FAILED);
+		assert_int_equal(event.failure.kind, ERR_RETRY);
+		count += event.topic != NULL;
+	}
+	return count;
+}
+
+static void nothing_blocks_beside_a_broker_that_does_not_answer(void **state)
+{
+	char address[32];
+	owned_fd int fd = listen_silently(address, sizeof address);
+	struct config_property nobody = {"bootstrap.servers", address, "test:1"};
+	struct config_kafka silent = {.name = "main", .properties = &nobody, .property_count = 1};
+	struct tail *tail = tail_create(&silent, "read_uncommitted", IDLE_MS);
+	int64_t now = clock_ms(), since;
+
+	(void)state;
+	longest_ms = 0;
+	for (int i = 0; i < PARTITIONS; i++)
+		ask_timed(tail, "silent", i);
+	assert_int_equal(count_silent(tail, now), 0);
+	assert_true(tail_wait(tail) > now && tail_wait(tail) < INT64_MAX);
+	/* Each one's silence is told, and told again. */
+	assert_int_equal(count_silent(tail, tail_wait(tail)), PARTITIONS);
+	assert_int_equal(count_silent(tail, tail_wait(tail)), PARTITIONS);
+	ask_timed(tail, "silent", 0);
+	since = clock_us();
+	tail_forget(tail);
+	took(since);
+	/* The client ends, and another one is made beside the one that may still be ending. */
+	count_silent(tail, now);
+	count_silent(tail, now + IDLE_MS);
+	assert_false(tail_is_open(tail));
+	ask_timed(tail, "silent", 0);
+	since = clock_us();
+	tail_destroy(tail, 0);
+	took(since);
+	assert_in_range(longest_ms, 0, BLOCK_MS);
+}
+
+/* A leader that was there and is slow now: the questions wait at it, and a stop must not. */
+static void nothing_blocks_beside_a_broker_that_became_slow(void **state)
+{
+	struct tail *tail = make_tail();
+	int64_t since;
+
+	(void)state;
+	make_topic("slow");
+	ask(tail, "slow", 0, 0);
+	expect(tail, TAIL_END, "slow", 0, 0, 0);
+	rd_kafka_mock_broker_set_rtt(cluster, BROKER, 5000);
+	longest_ms = 0;
+	for (int i = 0; i < PARTITIONS; i++)
+		ask_timed(tail, "slow", i);
+	assert_int_equal(count_silent(tail, clock_ms()), 0);
+	for (int i = 0; i < PARTITIONS; i++)
+		ask_timed(tail, "slow", i);
+	since = clock_us();
+	tail_forget(tail);
+	took(since);
+	ask_timed(tail, "slow", 0);
+	since = clock_us();
+	tail_destroy(tail, 0);
+	took(since);
+	rd_kafka_mock_broker_set_rtt(cluster, BROKER, 0);
+	assert_in_range(longest_ms, 0, BLOCK_MS);
+}
+
+static void a_record_larger_than_the_usual_can_be_allowed(void **state)
+{
+	struct tail *tail = make_tail();
+
+	(void)state;
+	make_topic("large");
+	set_property("message.max.bytes", "3000000");
+	fill_sized("large", 0, 0, 3, 1 << 20);
+	ask(tail, "large", 0, 0);
+	for (int64_t offset = 0; offset < 3; offset++)
+		expect_record(tail, 0, offset);
+	expect(tail, TAIL_END, "large", 0, 0, 3);
+	tail_destroy(tail, 1000);
+	kafka.property_count--;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(records_come_from_the_offset_up_to_the_end),
+	    cmocka_unit_test(an_empty_partition_is_at_its_end),
+	    cmocka_unit_test(who_stands_at_the_end_reads_nothing),
+	    cmocka_unit_test(from_the_end_only_the_end_is_told),
+	    cmocka_unit_test(many_partitions_are_read_at_once),
+	    cmocka_unit_test(an_offset_beyond_the_end_is_told),
+	    cmocka_unit_test(what_was_removed_is_told_and_the_rest_is_read),
+	    cmocka_unit_test(asking_again_begins_anew),
+	    cmocka_unit_test(what_is_forgotten_is_not_told),
+	    cmocka_unit_test(the_end_is_the_one_that_the_leader_tells),
+	    cmocka_unit_test(a_missing_topic_is_given_up),
+	    cmocka_unit_test(a_partition_that_the_topic_does_not_have_is_given_up),
+	    cmocka_unit_test(what_no_partition_can_be_is_refused),
+	    cmocka_unit_test(an_unknown_isolation_is_a_refused_question),
+	    cmocka_unit_test(a_broker_that_comes_back_is_read_on),
+	    cmocka_unit_test(the_client_ends_when_nothing_was_asked_for_a_while),
+	    cmocka_unit_test(who_asks_again_in_time_keeps_the_client),
+	    cmocka_unit_test(nothing_blocks_beside_a_broker_that_does_not_answer),
+	    cmocka_unit_test(nothing_blocks_beside_a_broker_that_became_slow),
+	    cmocka_unit_test(a_record_larger_than_the_usual_can_be_allowed),
+	};
+
+	return cmocka_run_group_tests(tests, start_cluster, stop_cluster);
+}
