@@ -9,6 +9,7 @@
 #include "partitions.h"
 #include "progress.h"
 #include "schema_text.h"
+#include "script.h"
 #include "sql_files.h"
 
 struct audit_table {
@@ -121,42 +122,23 @@ bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t time
 
 enum { ID, EVENT_ID, TOPIC, KEY, PAYLOAD, HEADERS, ACKNOWLEDGED, FIELDS };
 
-/* Puts values in the places of :names; they are numbers and arrays of numbers and snapshots. */
-static void fill(struct text *script, const char *sql, const char *const *names,
-    const char *const *values, int count)
-{
-	for (size_t plain; *sql; sql += plain) {
-		int i = 0;
-
-		plain = strcspn(sql, ":");
-		text_append(script, sql, plain);
-		sql += plain;
-		plain = strspn(sql, ":");
-		while (i < count && !(plain == 1 && text_starts(sql + 1, names[i])))
-			i++;
-		if (i < count) {
-			text_addf(script, "'%s'", values[i]);
-			plain = 1 + strlen(names[i]);
-		} else {
-			text_append(script, sql, plain);
-		}
-	}
-}
-
 static bool send_rows(struct audit_table *table, int64_t after, int64_t most, struct err *err)
 {
-	/* a name that begins with another comes before it */
-	static const char *const names[] = {
-	    "acked_ids", "acked", "windows", "count", "after", "most"};
 	owned_text char *after_text = xformat("%lld", (long long)after);
 	owned_text char *most_text = xformat("%lld", (long long)most);
-	const char *const values[] = {
-	    table->acked_ids, table->acked, table->windows, table->shards, after_text, most_text};
 	owned_text char *sql = schema_text(sql_verify_rows, table->postgres->schema);
-	OWNED(text_finish) struct text script = {0};
+	const struct script_place places[] = {
+	    {"acked_ids", table->acked_ids},
+	    {"acked", table->acked},
+	    {"windows", table->windows},
+	    {"count", table->shards},
+	    {"after", after_text},
+	    {"most", most_text},
+	    {0},
+	};
+	owned_text char *script = script_fill(sql, places);
 
-	fill(&script, sql, names, values, (int)(sizeof names / sizeof *names));
-	return pg_send_copy(table->pg, text_string(&script), err);
+	return pg_send_copy(table->pg, script, err);
 }
 
 struct header_digest {

@@ -16,6 +16,7 @@ const struct command *const commands[] = {
     &command_partition_list,
     &command_partition_make,
     &command_partition_drop,
+    &command_replay,
     &command_verify,
     &command_bench,
     &command_check_config,

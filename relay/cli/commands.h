@@ -17,6 +17,7 @@ extern const struct command command_slot_drop;
 extern const struct command command_partition_list;
 extern const struct command command_partition_make;
 extern const struct command command_partition_drop;
+extern const struct command command_replay;
 extern const struct command command_verify;
 extern const struct command command_bench;
 extern const struct command command_dev_broker;

@@ -67,3 +67,19 @@ struct pg_result *session_query(struct pg *pg, const struct config_postgres *pos
 		err->kind = ERR_REJECT;
 	return result;
 }
+
+const struct config_slot *session_slot(
+    const struct call *call, const struct config *config, struct err *err)
+{
+	const char *name = call_text(call, "slot", NULL);
+	const struct config_slot *slot;
+
+	if (!name && config->slot_count == 1)
+		return &config->slots[0];
+	slot = config_find_slot(config, name ? name : "main");
+	if (!slot && name)
+		err_set(err, ERR_CONFIG, "there is no section [slot \"%s\"]", name);
+	else if (!slot)
+		err_set(err, ERR_CONFIG, "there are several slots: name one with --slot NAME");
+	return slot;
+}

@@ -23,6 +23,10 @@ const struct config_postgres *session_postgres(
 		    "The [postgres] section, when there are several; \"main\" unless given."       \
 	}
 
+/* The [slot] section of --slot; without it the only one, or "main". */
+const struct config_slot *session_slot(
+    const struct call *call, const struct config *config, struct err *err);
+
 /* One connection, or the reason within 10 s. */
 struct pg *session_connect(const struct config_postgres *postgres, struct err *err);
 

@@ -237,27 +237,11 @@ static void print_json(const struct verification *verification, bool clean)
 
 /* --- the command --------------------------------------------------------------------------- */
 
-static const struct config_slot *choose_slot(
-    const struct call *call, const struct config *config, struct err *err)
-{
-	const char *name = call_text(call, "slot", NULL);
-	const struct config_slot *slot;
-
-	if (!name && config->slot_count == 1)
-		return &config->slots[0];
-	slot = config_find_slot(config, name ? name : "main");
-	if (!slot && name)
-		err_set(err, ERR_CONFIG, "there is no section [slot \"%s\"]", name);
-	else if (!slot)
-		err_set(err, ERR_CONFIG, "there are several slots: name one with --slot NAME");
-	return slot;
-}
-
 static int run(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_slot *slot = config ? choose_slot(call, config, &err) : NULL;
+	const struct config_slot *slot = config ? session_slot(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy)
 	struct pg *pg = slot ? session_connect(slot->postgres, &err) : NULL;
 	OWNED(owned_audit_table_close)

@@ -34,12 +34,17 @@ grant execute on function
 grant select on outbox.message, outbox.message_default, outbox.slot, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
 grant insert on outbox.log to outbox_relay;
+-- who asked, and when, is the database's to say
+grant select, insert (reason, slot, filter, target, rate, snapshot, shards, acked, windows, acked_ids,
+	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
+	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
+	to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
 
 grant select (txid, id, created_at, event_id, topic, key, headers, partition, deliver_at)
 	on outbox.message to outbox_reader;
-grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.migration
-	to outbox_reader;
+grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.replay,
+	outbox.migration to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant execute on function outbox.partitions(), outbox.log_partitions(), outbox.shard_of(bytea, int),
 	outbox.partition_floor(timestamptz, interval), outbox.timeline() to outbox_reader;

@@ -6,7 +6,8 @@ import pytest
 
 from support.relay import binary, environment, run_command
 
-NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_slots"]
+NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_slots",
+            "0006_replay"]
 
 
 def migrate(database, *arguments, **settings):

@@ -1,0 +1,29 @@
+#pragma once
+/*
+ * The headers of one record at a time: those that the application gave, then the relay's own. What
+ * was built for the record before is overwritten, so that a million records need no allocation.
+ */
+#include "message.h"
+#include "producer.h"
+#include "text.h"
+
+/* Embedded on purpose; {0} is empty. list and count go into a producer_record. */
+struct record_headers {
+	struct producer_header *list;
+	int count, capacity;
+	struct text bytes; /* names and values of the application's headers */
+	char id[MESSAGE_UUID_TEXT];
+};
+
+void record_headers_finish(struct record_headers *headers);
+
+/*
+ * Begins anew with the application's headers and `outbox-id`. ERR_REJECT: the row's headers are
+ * malformed. Pointers of `message` are not kept.
+ */
+bool record_headers_begin(
+    struct record_headers *headers, const struct message *message, struct err *err) MUST_CHECK;
+
+/* Neither name nor value is copied; both stay valid until the record was handed over. */
+void record_headers_add(
+    struct record_headers *headers, const char *name, const void *value, size_t length);

@@ -1,0 +1,277 @@
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "clock.h"
+#include "commands.h"
+#include "replay_checks.h"
+#include "replay_run.h"
+#include "session.h"
+
+/* One call of the command. */
+struct replaying {
+	const struct call *call;
+	const struct config *config;
+	struct pg *pg;
+	struct catalog *catalog;
+	struct replay replay;
+	struct replay_survey survey;
+};
+
+/* --- what was asked for ---------------------------------------------------------------------- */
+
+static bool read_wish(struct replaying *replaying, struct err *err)
+{
+	const struct call *call = replaying->call;
+	const char *to = call_text(call, "to", NULL);
+
+	if (to && !replay_is_topic(to))
+		return err_set(err, ERR_REJECT,
+		    "--to %.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -", to);
+	replaying->replay.target = xstrdup(to);
+	replaying->replay.rate = call_number(call, "rate", 0);
+	for (int i = 0; i < call->argument_count; i++)
+		if (!replay_filter_add(
+			&replaying->replay.filter, call->arguments[i], clock_wall_us(), err))
+			return false;
+	return true;
+}
+
+/* Nothing but a terminal can answer. */
+static bool can_ask(void)
+{
+	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+}
+
+static bool check_everything(const struct replaying *replaying, struct err *err)
+{
+	const struct call *call = replaying->call;
+	bool everything = replay_filter_is_everything(&replaying->replay.filter);
+
+	if (everything && !call_flag(call, "all"))
+		return err_set(err, ERR_REJECT,
+		    "nothing says which rows: name some (topic=orders, ids=10..20, …), or say "
+		    "--all");
+	if (!everything && call_flag(call, "all"))
+		return err_set(err, ERR_REJECT, "--all does not go with %s: take one of them away",
+		    call->arguments[0]);
+	if (everything && !call_flag(call, "dry-run") && !call_flag(call, "yes") && !can_ask())
+		return err_set(err, ERR_REJECT,
+		    "--all publishes every row of the table once more; repeat with --yes to do it");
+	return true;
+}
+
+static bool confirm(const struct replaying *replaying, struct err *err)
+{
+	char answer[16] = "";
+
+	if (!call_flag(replaying->call, "all") || call_flag(replaying->call, "yes"))
+		return true;
+	fprintf(
+	    stderr, "Publish all %" PRId64 " rows once more? Type yes: ", replaying->replay.total);
+	if (fgets(answer, sizeof answer, stdin) && text_equal(answer, "yes\n"))
+		return true;
+	return err_set(err, ERR_REJECT, "not confirmed, nothing was done");
+}
+
+/* What only one of the three ways of use understands. */
+static bool check_way(const struct call *call, struct err *err)
+{
+	static const char *const fixed[] = {"to", "reason", "all", "yes", "dry-run"};
+	const char *way = call_flag(call, "list") ? "list" : "resume";
+
+	if (call_flag(call, "list") && call_flag(call, "resume"))
+		return err_set(err, ERR_REJECT, "--list and --resume do not go together");
+	if (!call_flag(call, way))
+		return true;
+	if (call->argument_count > 0)
+		return err_set(err, ERR_REJECT,
+		    "--%s does not go with '%.60s': a replay's rows are fixed when it is made", way,
+		    call->arguments[0]);
+	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+		if (call_flag(call, fixed[i]))
+			return err_set(
+			    err, ERR_REJECT, "--%s does not go with --%s", way, fixed[i]);
+	return true;
+}
+
+/* --- what is printed ------------------------------------------------------------------------- */
+
+static void print_gone(const struct replaying *replaying)
+{
+	int64_t gone = replaying->survey.gone;
+
+	if (gone > 0)
+		printf("%" PRId64 " ids of ids=%s have no row: their partition was dropped, or "
+		       "their transaction rolled back\n",
+		    gone, replaying->replay.filter.terms[REPLAY_IDS]);
+}
+
+static void print_survey(const struct replaying *replaying)
+{
+	const struct replay *replay = &replaying->replay;
+	const struct replay_survey *survey = &replaying->survey;
+
+	for (int i = 0; i < survey->count; i++)
+		printf("%" PRId64 " rows of topic %s would go to %s\n", survey->topics[i].rows,
+		    survey->topics[i].name,
+		    replay->target ? replay->target : survey->topics[i].name);
+	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, survey->low_id,
+	    replay->upto_id);
+	print_gone(replaying);
+	puts("nothing was published: --dry-run");
+}
+
+/* At once, so that whoever kills this process knows what to go on with. */
+static void print_begin(const struct replay *replay)
+{
+	printf("replay %" PRId64 ": %" PRId64 " of %" PRId64 " rows published, up to id %" PRId64
+	       " of %" PRId64 ", to %s\n",
+	    replay->id, replay->done, replay->total, replay->last_id, replay->upto_id,
+	    replay->target ? replay->target : "their own topics");
+	fflush(stdout);
+}
+
+static void print_end(const struct replay *replay)
+{
+	printf("replay %" PRId64 ": finished, %" PRId64 " of %" PRId64 " rows published\n",
+	    replay->id, replay->done, replay->total);
+	if (replay->done < replay->total)
+		printf("%" PRId64 " rows were dropped with their partition meanwhile\n",
+		    replay->total - replay->done);
+}
+
+/* --- the ways of use ------------------------------------------------------------------------- */
+
+static bool connect_kafka(struct replaying *replaying, struct err *err)
+{
+	replaying->catalog = catalog_create(replaying->replay.slot->kafka, err);
+	return replaying->catalog != NULL;
+}
+
+/* From here on a signal is for the loop that sends; threads inherit it. */
+static void block_signals(void)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+}
+
+static bool send(struct replaying *replaying, struct err *err)
+{
+	struct replay *replay = &replaying->replay;
+
+	print_begin(replay);
+	if (!replay_run(replay, replaying->pg, replaying->catalog, err))
+		return false;
+	print_end(replay);
+	return true;
+}
+
+static bool begin(struct replaying *replaying, struct err *err)
+{
+	const struct call *call = replaying->call;
+	struct replay *replay = &replaying->replay;
+
+	if (!read_wish(replaying, err) || !check_everything(replaying, err) ||
+	    !replay_survey(replay, replaying->pg, &replaying->survey, err))
+		return false;
+	if (!call_flag(call, "dry-run") && !confirm(replaying, err))
+		return false;
+	block_signals();
+	if (!connect_kafka(replaying, err) ||
+	    !replay_check_topics(replay, &replaying->survey, replaying->catalog, err))
+		return false;
+	if (call_flag(call, "dry-run")) {
+		print_survey(replaying);
+		return true;
+	}
+	if (!replay_create(replay, replaying->pg, replaying->survey.low_id,
+		call_text(call, "reason", NULL), err))
+		return false;
+	print_gone(replaying);
+	return send(replaying, err);
+}
+
+static bool resume(struct replaying *replaying, struct err *err)
+{
+	struct replay *replay = &replaying->replay;
+
+	replay->id = call_number(replaying->call, "resume", 0);
+	replay->rate = call_number(replaying->call, "rate", 0);
+	block_signals();
+	return replay_take(replay, replaying->pg, replaying->config, err) &&
+	       connect_kafka(replaying, err) && send(replaying, err);
+}
+
+static bool work(struct replaying *replaying, struct err *err)
+{
+	if (call_flag(replaying->call, "list"))
+		return replay_print_list(replaying->pg, replaying->replay.slot->postgres, err);
+	return call_flag(replaying->call, "resume") ? resume(replaying, err)
+						    : begin(replaying, err);
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	const struct config_slot *slot = config ? session_slot(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = NULL;
+	struct replaying replaying = {.call = call, .config = config};
+	bool done;
+
+	if (!slot || !check_way(call, &err))
+		return session_failed(&err);
+	pg = session_connect(slot->postgres, &err);
+	replaying.pg = pg;
+	replay_init(&replaying.replay, slot);
+	done = pg && work(&replaying, &err);
+	catalog_destroy(replaying.catalog);
+	replay_survey_finish(&replaying.survey);
+	replay_finish(&replaying.replay);
+	return done ? 0 : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"to", "TOPIC", "Every record goes to this topic instead of its row's own."},
+    {"rate", "N", "At most so many records a second.", 1, 10000000},
+    {"dry-run", NULL, "Counts and checks, and changes nothing."},
+    {"all", NULL, "Every row of the table."},
+    {"yes", NULL, "With --all: do not ask."},
+    {"reason", "TEXT", "Kept with the replay, for `--list`."},
+    {"resume", "ID",
+	"Goes on with a replay that was stopped or killed, behind the last id that was noted.", 1,
+	INT64_MAX},
+    {"list", NULL, "Shows all replays and how far they are."},
+    {"slot", "NAME",
+	"Whose database, cluster and settings; the only one of the configuration, or \"main\"."},
+    {0},
+};
+
+const struct command command_replay = {
+    .name = "replay",
+    .arguments = "[TERM…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Publishes rows of the table once more.",
+    .description =
+	"Which rows: all TERMs hold, each given once.\n"
+	"ids=10..20, ids=10.., ids=..20, ids=10: by id, both ends included.\n"
+	"created=2026-01-02..2026-01-03T12:00: by created_at (UTC), the first end included; one "
+	"end may be left open.\n"
+	"topic=orders; key=42, or key=\\x00ff in hexadecimal; event-id=UUID, the value of "
+	"outbox-id.\n"
+	"state=published: only what the slot has published by now. Otherwise all committed rows, "
+	"pending ones included.\n"
+	"A record carries the application's headers, `outbox-id`, and `outbox-replay` with the "
+	"number of the replay; no `outbox-position`, so that it counts as new and `verify` does "
+	"not look at it. The order of each key is kept.\n"
+	"The rows are those that were committed when it began. Progress is noted each second; "
+	"after a crash at most `max_in_flight` records are sent twice.\n",
+    .options = options,
+    .run = run,
+};

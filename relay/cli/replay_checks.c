@@ -1,0 +1,97 @@
+#include "replay_checks.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include "clock.h"
+#include "logging.h"
+
+enum { ANSWER_MS = 10000, LOOK_MS = 20, AGE_MS = 60000 };
+
+static bool look(
+    struct catalog *catalog, const char *name, struct catalog_topic *ret_topic, struct err *err)
+{
+	int64_t until = clock_ms() + ANSWER_MS;
+
+	do {
+		*ret_topic = catalog_look(catalog, name, AGE_MS);
+		if (ret_topic->state == TOPIC_THERE)
+			return true;
+		if (ret_topic->state == TOPIC_MISSING)
+			return err_set(err, ERR_REJECT,
+			    "topic %s does not exist in Kafka: create it, or name another with "
+			    "--to",
+			    name);
+		poll(NULL, 0, LOOK_MS);
+	} while (clock_ms() < until);
+	return err_set(err, ERR_RETRY,
+	    "topic %s: Kafka gives no answer within 10 s%s%s; are its "
+	    "brokers up, and is bootstrap.servers right?",
+	    name, ret_topic->error[0] ? ": " : "", ret_topic->error);
+}
+
+static const char *setting(const struct catalog_setting *settings, int count, const char *name)
+{
+	for (int i = 0; i < count; i++)
+		if (text_equal(settings[i].name, name))
+			return settings[i].value ? settings[i].value : "";
+	return "";
+}
+
+/* An answer that does not come is no reason not to begin: the warning is a help. */
+static void check_retention(
+    struct catalog *catalog, const char *name, int64_t oldest_ms, int64_t now_ms)
+{
+	struct catalog_setting *settings;
+	struct err err;
+	int64_t retention_ms;
+	int count;
+
+	if (!catalog_topic_settings(catalog, name, ANSWER_MS, &settings, &count, &err))
+		return;
+	if (strstr(setting(settings, count, "cleanup.policy"), "delete") &&
+	    text_equal(setting(settings, count, "message.timestamp.type"), "CreateTime") &&
+	    text_to_int64(setting(settings, count, "retention.ms"), 0, INT64_MAX, &retention_ms) &&
+	    now_ms - oldest_ms > retention_ms)
+		log_warn("replay_older_than_retention", {"topic", LOG_TEXT(name)},
+		    {"oldest_row_s", LOG_INT((now_ms - oldest_ms) / 1000)},
+		    {"retention_s", LOG_INT(retention_ms / 1000)},
+		    {"meaning", LOG_TEXT("Kafka may delete such records at once")},
+		    {"cure", LOG_TEXT("raise retention.ms, or set [slot] timestamp = publish")});
+	catalog_settings_free(settings, count);
+}
+
+static bool check_topic(const struct replay *replay, const char *name, int32_t partition,
+    int64_t oldest_ms, int64_t now_ms, struct catalog *catalog, struct err *err)
+{
+	struct catalog_topic topic;
+
+	if (!look(catalog, name, &topic, err))
+		return false;
+	if (partition >= topic.partitions)
+		return err_set(err, ERR_REJECT,
+		    "rows ask for partition %d, and topic %s has %d: choose another --to",
+		    partition, name, topic.partitions);
+	if (replay->slot->timestamp == TIMESTAMP_CREATED)
+		check_retention(catalog, name, oldest_ms, now_ms);
+	return true;
+}
+
+bool replay_check_topics(const struct replay *replay, const struct replay_survey *survey,
+    struct catalog *catalog, struct err *err)
+{
+	int64_t oldest_ms = INT64_MAX;
+	int32_t partition = -1;
+
+	for (int i = 0; i < survey->count; i++) {
+		const struct replay_topic *topic = &survey->topics[i];
+
+		if (!replay->target && !check_topic(replay, topic->name, topic->partition,
+					   topic->oldest_ms, survey->now_ms, catalog, err))
+			return false;
+		oldest_ms = topic->oldest_ms < oldest_ms ? topic->oldest_ms : oldest_ms;
+		partition = topic->partition > partition ? topic->partition : partition;
+	}
+	return !replay->target || check_topic(replay, replay->target, partition, oldest_ms,
+				      survey->now_ms, catalog, err);
+}

@@ -1,0 +1,47 @@
+#pragma once
+/*
+ * Which rows a replay is about: terms as an operator writes them, all of which must hold.
+ *
+ *   ids=10..20  created=2026-01-02..2026-01-03T12:00  topic=orders  key=42  key=\x00ff
+ *   event-id=8c1a…  state=published
+ *
+ * Either end of a range may be left open. ids includes both ends, created the first only.
+ */
+#include <jansson.h>
+#include "errors.h"
+#include "moment.h"
+
+enum replay_term {
+	REPLAY_IDS,
+	REPLAY_CREATED,
+	REPLAY_TOPIC,
+	REPLAY_KEY,
+	REPLAY_EVENT_ID,
+	REPLAY_STATE,
+	REPLAY_TERMS
+};
+
+/* {0} and replay_filter_init; every text is safe within quotes in SQL. */
+struct replay_filter {
+	char *terms[REPLAY_TERMS]; /* in their canonical form; NULL: not given. A key is in hex. */
+	int64_t from_id, to_id;    /* 1 and INT64_MAX where open */
+	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* -infinity and infinity where open */
+};
+
+void replay_filter_init(struct replay_filter *filter);
+void replay_filter_finish(struct replay_filter *filter);
+
+/* now_us: moments after it are refused. ERR_REJECT: what is wrong with the term, and the cure. */
+bool replay_filter_add(
+    struct replay_filter *filter, const char *term, int64_t now_us, struct err *err) MUST_CHECK;
+
+/* May Kafka have a topic of this name? */
+bool replay_is_topic(const char *name);
+
+/* No term restricts which rows these are; state=published alone does not count. */
+bool replay_filter_is_everything(const struct replay_filter *filter);
+
+/* {"ids": "10..20", …}; the caller frees. */
+char *replay_filter_json(const struct replay_filter *filter);
+bool replay_filter_from_json(
+    struct replay_filter *filter, const char *json, struct err *err) MUST_CHECK;

@@ -1,0 +1,104 @@
+#include "replay_pages.h"
+
+#include <stdlib.h>
+#include "text.h"
+
+enum { FIRST_ROWS = 500, MOST_ROWS = 10000 };
+
+void replay_pages_init(struct replay_pages *pages, struct pg *pg, const struct replay *replay)
+{
+	*pages = (struct replay_pages){
+	    .pg = pg, .replay = replay, .after = replay->last_id, .rows = FIRST_ROWS};
+}
+
+static int64_t room(const struct replay_pages *pages)
+{
+	return pages->replay->slot->memory / 2;
+}
+
+static bool begin_page(struct replay_pages *pages, struct err *err)
+{
+	owned_text char *script = replay_page_script(pages->replay, pages->after, pages->rows);
+
+	pages->count = pages->bytes = 0;
+	pages->copying = pages->first = true;
+	pages->cut = false;
+	return pg_send_copy(pages->pg, script, err);
+}
+
+/* The next page is as long as rows of this size allow. */
+static void end_page(struct replay_pages *pages)
+{
+	int64_t rows;
+
+	pages->copying = false;
+	if (pages->count == 0)
+		return;
+	rows = room(pages) / (pages->bytes / pages->count + 1);
+	pages->rows = rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
+}
+
+static bool take_row(
+    struct replay_pages *pages, struct replay_send *send, char *row, int length, struct err *err)
+{
+	struct message message;
+	enum copy_kind kind;
+
+	if (!message_from_copy(row, length, pages->first, &message, &kind, err))
+		return false;
+	pages->first = false;
+	if (kind != COPY_ROW)
+		return true;
+	pages->after = message.id;
+	pages->count++;
+	pages->bytes += message.bytes;
+	replay_send_add(send, &message);
+	if (pages->cut || pages->bytes <= room(pages))
+		return true;
+	pages->cut = pages->ever_cut = true;
+	return pg_cancel(pages->pg, err);
+}
+
+/* A request to cancel that comes late may meet the page after the one that was too large. */
+static bool was_cut(const struct replay_pages *pages)
+{
+	return pages->ever_cut && pg_state(pages->pg) == PG_IDLE &&
+	       text_equal(pg_sqlstate(pages->pg), "57014");
+}
+
+static bool take_page(struct replay_pages *pages, struct replay_send *send, struct err *err)
+{
+	enum pg_copy what;
+	char *row;
+	int length;
+
+	for (;;) {
+		if (!pg_copy_next(pages->pg, &what, &row, &length, err)) {
+			if (!was_cut(pages))
+				return false;
+			end_page(pages);
+			return true;
+		}
+		if (what == PG_COPY_WAIT)
+			return true;
+		if (what == PG_COPY_END) {
+			pages->finished = !pages->cut && pages->count < pages->rows;
+			end_page(pages);
+			return true;
+		}
+		if (!take_row(pages, send, row, length, err))
+			return false;
+	}
+}
+
+bool replay_pages_step(struct replay_pages *pages, struct replay_send *send, struct err *err)
+{
+	struct replay_send_state state = replay_send_state(send);
+
+	if (!pages->copying && !pages->finished && state.waiting <= pages->rows / 2 &&
+	    state.bytes <= room(pages) && !begin_page(pages, err))
+		return false;
+	if (!pages->copying)
+		return true;
+	return pg_step(pages->pg, err) && take_page(pages, send, err);
+}

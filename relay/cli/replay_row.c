@@ -1,0 +1,197 @@
+#include "replay_row.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+#include "clock.h"
+#include "session.h"
+#include "sql_files.h"
+
+void replay_init(struct replay *replay, const struct config_slot *slot)
+{
+	*replay = (struct replay){.slot = slot};
+	replay_filter_init(&replay->filter);
+}
+
+void replay_finish(struct replay *replay)
+{
+	replay_filter_finish(&replay->filter);
+	free(replay->target);
+	free(replay->snapshot);
+	free(replay->shards);
+	free(replay->acked);
+	free(replay->windows);
+	free(replay->acked_ids);
+	replay_init(replay, NULL);
+}
+
+static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	return session_query(pg, replay->slot->postgres, sql, params, count, err);
+}
+
+static char *owner_name(void)
+{
+	char host[64] = "";
+
+	if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
+		text_copy(host, sizeof host, "host");
+	return xformat("%s:%d", host, (int)getpid());
+}
+
+bool replay_create(
+    struct replay *replay, struct pg *pg, int64_t low_id, const char *reason, struct err *err)
+{
+	owned_text char *filter = replay_filter_json(&replay->filter);
+	owned_text char *rate = replay->rate ? xformat("%" PRId64, replay->rate) : NULL;
+	owned_text char *low = xformat("%" PRId64, low_id);
+	owned_text char *high = xformat("%" PRId64, replay->upto_id);
+	owned_text char *total = xformat("%" PRId64, replay->total);
+	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
+	owned_text char *owner = owner_name();
+	owned_text char *lease = xformat("%" PRId64, replay->slot->lease_ms);
+	const struct pg_param params[] = {{reason}, {replay->slot->name}, {filter},
+	    {replay->target}, {rate}, {replay->snapshot}, {replay->shards}, {replay->acked},
+	    {replay->windows}, {replay->acked_ids}, {low}, {high}, {total}, {nonce}, {owner},
+	    {lease}};
+	int64_t now = clock_ms();
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = query(replay, pg, sql_replay_create, params, 16, err);
+
+	if (!row)
+		return false;
+	replay->id = pg_int(row, 0, 0);
+	replay->last_id = low_id - 1;
+	replay->noted_ms = now;
+	return true;
+}
+
+static char *copy_of(const struct pg_result *row, int column)
+{
+	return pg_is_null(row, 0, column) ? NULL : xstrdup(pg_value(row, 0, column));
+}
+
+static bool find_slot(
+    struct replay *replay, const struct config *config, const char *name, struct err *err)
+{
+	const struct config_slot *slot = config_find_slot(config, name);
+
+	if (!slot || slot->postgres != replay->slot->postgres)
+		return err_set(err, ERR_CONFIG,
+		    "replay %" PRId64 " goes by the settings of slot %s, and the configuration "
+		    "has no [slot \"%s\"] in this database: declare it",
+		    replay->id, name, name);
+	replay->slot = slot;
+	return true;
+}
+
+static bool read_row(
+    struct replay *replay, struct pg *pg, const struct config *config, struct err *err)
+{
+	owned_text char *id = xformat("%" PRId64, replay->id);
+	const struct pg_param params[] = {{id}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = query(replay, pg, sql_replay_find, params, 1, err);
+
+	if (!row)
+		return false;
+	if (pg_rows(row) == 0)
+		return err_set(err, ERR_REJECT,
+		    "there is no replay %s in %s; `outbox-relay replay --list` shows them", id,
+		    pg_place(pg));
+	replay->target = copy_of(row, 2);
+	replay->rate = replay->rate ? replay->rate : pg_int(row, 0, 3);
+	replay->snapshot = copy_of(row, 4);
+	replay->shards = copy_of(row, 5);
+	replay->acked = copy_of(row, 6);
+	replay->windows = copy_of(row, 7);
+	replay->acked_ids = copy_of(row, 8);
+	replay->upto_id = pg_int(row, 0, 9);
+	replay->last_id = pg_int(row, 0, 10);
+	replay->total = pg_int(row, 0, 11);
+	replay->done = pg_int(row, 0, 12);
+	return find_slot(replay, config, pg_value(row, 0, 0), err) &&
+	       replay_filter_from_json(&replay->filter, pg_value(row, 0, 1), err);
+}
+
+static bool judge_taken(const struct replay *replay, const struct pg_result *row, struct err *err)
+{
+	const char *outcome = pg_value(row, 0, 0);
+
+	if (text_equal(outcome, "taken"))
+		return true;
+	if (text_equal(outcome, "held"))
+		return err_set(err, ERR_FENCED,
+		    "replay %" PRId64 " is run by %s; if that process has died, it is free in "
+		    "%" PRId64 " ms",
+		    replay->id, pg_value(row, 0, 1), pg_int(row, 0, 2));
+	if (text_equal(outcome, "finished"))
+		return err_set(err, ERR_REJECT,
+		    "replay %" PRId64 " is finished: to send its rows once more, make another one",
+		    replay->id);
+	if (text_equal(outcome, "elsewhere"))
+		return err_set(err, ERR_REJECT,
+		    "replay %" PRId64 " was made in another database cluster, and its snapshot "
+		    "means nothing in this copy: make another one",
+		    replay->id);
+	return err_set(err, ERR_REJECT,
+	    "there is no replay %" PRId64 "; `outbox-relay replay --list` shows them", replay->id);
+}
+
+/* Once before it is taken, to know the lease; once after, since another may have gone on with it.
+ */
+bool replay_take(struct replay *replay, struct pg *pg, const struct config *config, struct err *err)
+{
+	int64_t id = replay->id, rate = replay->rate, now;
+
+	if (!read_row(replay, pg, config, err))
+		return false;
+
+	owned_text char *id_text = xformat("%" PRId64, id);
+	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
+	owned_text char *owner = owner_name();
+	owned_text char *lease = xformat("%" PRId64, replay->slot->lease_ms);
+	const struct pg_param params[] = {{id_text}, {nonce}, {owner}, {lease}};
+
+	now = clock_ms();
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = query(replay, pg, sql_replay_take, params, 4, err);
+	struct replay taken;
+
+	if (!row || !judge_taken(replay, row, err))
+		return false;
+	replay_init(&taken, replay->slot);
+	taken.id = id;
+	taken.rate = rate;
+	taken.nonce = replay->nonce;
+	taken.noted_ms = now;
+	replay_finish(replay);
+	*replay = taken;
+	return read_row(replay, pg, config, err);
+}
+
+bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t done,
+    const char *state, struct err *err)
+{
+	owned_text char *id = xformat("%" PRId64, replay->id);
+	owned_text char *nonce = xformat("%" PRId64, replay->nonce);
+	owned_text char *last = xformat("%" PRId64, last_id);
+	owned_text char *count = xformat("%" PRId64, done);
+	owned_text char *lease = xformat("%" PRId64, replay->slot->lease_ms);
+	const struct pg_param params[] = {{id}, {nonce}, {last}, {count}, {state}, {lease}};
+	int64_t now = clock_ms();
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = query(replay, pg, sql_replay_note, params, 6, err);
+
+	if (!row)
+		return false;
+	if (pg_int(row, 0, 0) == 0)
+		return err_set(err, ERR_FENCED,
+		    "replay %s was taken by another process, which goes on with it; "
+		    "`outbox-relay replay --list` shows which",
+		    id);
+	replay->last_id = last_id;
+	replay->done = done;
+	replay->noted_ms = now;
+	return true;
+}

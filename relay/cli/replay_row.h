@@ -1,0 +1,70 @@
+#pragma once
+/*
+ * A replay as the database knows it: what it is about, fixed when it is made, and a row of
+ * outbox.replay that is its progress, lease and fence (sql/migrations/0006_replay.sql).
+ */
+#include "config.h"
+#include "pg.h"
+#include "replay_filter.h"
+
+/* replay_init and replay_finish. */
+struct replay {
+	const struct config_slot *slot;
+	struct replay_filter filter;
+	int64_t id;                                 /* 0: not in the database */
+	char *target;                               /* NULL: each row's own topic */
+	int64_t rate;                               /* records a second; 0: no limit */
+	char *snapshot;                             /* what was committed at the start */
+	char *shards, *acked, *windows, *acked_ids; /* of state=published, else NULL */
+	int64_t upto_id;                            /* the largest id at the start */
+	int64_t last_id;                            /* acknowledged up to here, as noted */
+	int64_t total, done;
+	int64_t nonce;
+	int64_t noted_ms; /* clock_ms before the last note was sent: the lease counts from here */
+};
+
+void replay_init(struct replay *replay, const struct config_slot *slot);
+void replay_finish(struct replay *replay);
+
+/* The rows of one topic in what was chosen. */
+struct replay_topic {
+	char *name;
+	int64_t rows, oldest_ms; /* since 1970 */
+	int32_t partition;       /* the largest that a row asks for; -1: none does */
+};
+struct replay_survey {
+	struct replay_topic *topics;
+	int count;
+	int64_t low_id, now_ms, gone; /* gone: ids of the range without a row; -1: no range */
+};
+void replay_survey_finish(struct replay_survey *survey);
+
+/*
+ * Counts the filter's rows and fixes snapshot, upto_id and total. May take long; changes nothing.
+ * ERR_REJECT: there is no such row.
+ */
+bool replay_survey(struct replay *replay, struct pg *pg, struct replay_survey *ret_survey,
+    struct err *err) MUST_CHECK;
+
+/* Writes the row; this process has the replay from here on. */
+bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const char *reason,
+    struct err *err) MUST_CHECK;
+/*
+ * Reads replay->id and takes it. Its slot must be one of the configuration, in the database of
+ * replay->slot. ERR_FENCED: another process has it; ERR_REJECT: there is nothing to go on with.
+ */
+bool replay_take(
+    struct replay *replay, struct pg *pg, const struct config *config, struct err *err) MUST_CHECK;
+/*
+ * state: "running" renews the lease, "stopped" and "finished" give it back. ERR_FENCED: another
+ * process took it.
+ */
+bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t done,
+    const char *state, struct err *err) MUST_CHECK;
+
+/* The script of one page of at most `rows` rows behind `after`; the caller frees. */
+char *replay_page_script(const struct replay *replay, int64_t after, int64_t rows);
+
+/* All replays, as a table. */
+bool replay_print_list(
+    struct pg *pg, const struct config_postgres *postgres, struct err *err) MUST_CHECK;

@@ -1,0 +1,243 @@
+#include "replay_run.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "logging.h"
+#include "progress.h"
+#include "replay_pages.h"
+#include "replay_send.h"
+#include "session.h"
+
+enum {
+	NOTE_MS = 1000,
+	LAST_REPORTS_MS = 2000, /* after a signal what is under way is waited for */
+	WAIT_MS = 100,
+	SILENCE_MS = 10000, /* without an acknowledgement it says why */
+	BURST_US = 100000,  /* what a rate may catch up with */
+};
+
+DEFINE_OWNED(struct replay_send, replay_send_destroy)
+
+struct run {
+	struct replay *replay;
+	struct pg *pg; /* notes go over it */
+	struct replay_send *send;
+	struct replay_pages pages;
+	struct progress progress;
+	int signals;
+	int64_t done_before;   /* what other runs acknowledged */
+	int64_t noted;         /* rows of this run that a note covers */
+	int64_t due_us;        /* the next record, with a rate */
+	int64_t seen, seen_ms; /* rows acknowledged, and since when there are no more */
+	int64_t stop_ms;       /* a signal came: not longer than this; 0: none came */
+};
+
+/* --- the rate -------------------------------------------------------------------------------- */
+
+static int64_t may_send(struct run *run)
+{
+	int64_t now = clock_us(), rate = run->replay->rate;
+
+	if (rate == 0)
+		return INT64_MAX;
+	if (run->due_us < now - BURST_US)
+		run->due_us = now - BURST_US;
+	return run->due_us > now ? 0 : (now - run->due_us) * rate / 1000000 + 1;
+}
+
+static void have_sent(struct run *run, int64_t count)
+{
+	if (run->replay->rate)
+		run->due_us += count * 1000000 / run->replay->rate;
+}
+
+/* --- notes ----------------------------------------------------------------------------------- */
+
+static bool note(struct run *run, const char *state, struct err *err)
+{
+	struct replay_send_state now = replay_send_state(run->send);
+
+	if (!replay_note(
+		run->replay, run->pg, now.last_id, run->done_before + now.done, state, err))
+		return false;
+	run->noted = now.done;
+	return true;
+}
+
+static int64_t note_every(const struct run *run)
+{
+	int64_t third = run->replay->slot->lease_ms / 3;
+
+	return third < NOTE_MS ? third : NOTE_MS;
+}
+
+/* Each second, and sooner when what a crash would repeat is about to stop the sending. */
+static bool note_if_due(struct run *run, struct err *err)
+{
+	struct replay_send_state now = replay_send_state(run->send);
+
+	if (clock_ms() - run->replay->noted_ms < note_every(run) &&
+	    now.done - run->noted < (run->replay->slot->max_in_flight + 1) / 2)
+		return true;
+	return note(run, "running", err);
+}
+
+/* --- a turn ---------------------------------------------------------------------------------- */
+
+static bool has_lease(const struct run *run)
+{
+	return clock_ms() - run->replay->noted_ms < run->replay->slot->lease_ms;
+}
+
+static void look_for_signal(struct run *run)
+{
+	struct signalfd_siginfo signal;
+
+	if (read(run->signals, &signal, sizeof signal) == sizeof signal && !run->stop_ms)
+		run->stop_ms = clock_ms() + LAST_REPORTS_MS;
+}
+
+static void tell_silence(struct run *run)
+{
+	struct replay_send_state state = replay_send_state(run->send);
+	int64_t now = clock_ms();
+
+	progress_step(&run->progress, run->done_before + state.done);
+	if (state.done > run->seen || state.unacked == 0) {
+		run->seen = state.done;
+		run->seen_ms = now;
+	} else if (now - run->seen_ms >= SILENCE_MS) {
+		run->seen_ms = now;
+		log_warn("replay_waits", {"replay", LOG_INT(run->replay->id)},
+		    {"reason", LOG_TEXT(replay_send_error(run->send))});
+	}
+}
+
+static bool turn(struct run *run, struct err *err)
+{
+	int64_t sent, most;
+
+	look_for_signal(run);
+	if (!note_if_due(run, err))
+		return false;
+	most = run->stop_ms || !has_lease(run) ? 0 : may_send(run);
+	if (!replay_send_step(
+		run->send, run->noted, run->replay->slot->max_in_flight, most, &sent, err))
+		return false;
+	have_sent(run, sent);
+	tell_silence(run);
+	return run->stop_ms || replay_pages_step(&run->pages, run->send, err);
+}
+
+static int64_t wait_ms(const struct run *run)
+{
+	struct replay_send_state state = replay_send_state(run->send);
+	int64_t wait = WAIT_MS, rate_ms = (run->due_us - clock_us()) / 1000 + 1;
+
+	if (run->replay->rate && state.waiting > 0 && !run->stop_ms && rate_ms < wait)
+		wait = rate_ms;
+	return wait < 1 ? 1 : wait;
+}
+
+static void wait_for_something(const struct run *run)
+{
+	struct pollfd wanted[] = {
+	    {.fd = run->signals, .events = POLLIN},
+	    {.fd = replay_send_fd(run->send), .events = POLLIN},
+	    {.fd = run->pages.copying ? pg_fd(run->pages.pg) : -1,
+		.events = run->pages.copying ? pg_events(run->pages.pg) : 0},
+	};
+
+	poll(wanted, sizeof wanted / sizeof *wanted, (int)wait_ms(run));
+}
+
+/* --- beginning and end ----------------------------------------------------------------------- */
+
+static bool is_over(const struct run *run)
+{
+	struct replay_send_state state = replay_send_state(run->send);
+
+	if (run->stop_ms)
+		return state.flying == 0 || clock_ms() >= run->stop_ms;
+	return run->pages.finished && state.unacked == 0;
+}
+
+static bool work(struct run *run, struct err *err)
+{
+	for (;;) {
+		if (!turn(run, err))
+			return false;
+		if (is_over(run))
+			break;
+		wait_for_something(run);
+	}
+	if (!run->stop_ms)
+		return note(run, "finished", err);
+	return note(run, "stopped", err) && err_set(err, ERR_RETRY, "stopped by a signal");
+}
+
+static bool say_how_to_go_on(const struct run *run, struct err *err)
+{
+	const struct replay *replay = run->replay;
+	owned_text char *why = xstrdup(err->message);
+
+	if (err->kind == ERR_FENCED)
+		return false;
+	return err_set(err, err->kind,
+	    "replay %" PRId64 ": %s; %" PRId64 " of %" PRId64
+	    " rows are noted as published, `outbox-relay replay --resume %" PRId64 "` goes on",
+	    replay->id, why, replay->done, replay->total, replay->id);
+}
+
+static void give_back(struct run *run, const struct err *why)
+{
+	struct err ignored; /* the first error is the one to tell */
+
+	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE &&
+	    !note(run, "stopped", &ignored))
+		return;
+}
+
+static int make_signals(void)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	return signalfd(-1, &ends, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+bool replay_run(struct replay *replay, struct pg *pg, struct catalog *catalog, struct err *err)
+{
+	owned_fd int signals = make_signals();
+	owned_text char *what = xformat("published of %" PRId64, replay->total);
+	OWNED(owned_pg_destroy) struct pg *reader = session_connect(replay->slot->postgres, err);
+	OWNED(owned_replay_send_destroy)
+	struct replay_send *send = reader ? replay_send_create(replay->slot, catalog, replay->id,
+						replay->target, replay->last_id, err)
+					  : NULL;
+	struct run run = {.replay = replay,
+	    .pg = pg,
+	    .send = send,
+	    .signals = signals,
+	    .done_before = replay->done,
+	    .due_us = clock_us(),
+	    .seen_ms = clock_ms()};
+	bool good = false;
+
+	if (send) {
+		replay_pages_init(&run.pages, reader, replay);
+		progress_begin(&run.progress, what);
+		good = work(&run, err);
+		progress_end(&run.progress);
+		if (!good)
+			give_back(&run, err);
+	}
+	return good || say_how_to_go_on(&run, err);
+}

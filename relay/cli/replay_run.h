@@ -1,0 +1,12 @@
+#pragma once
+/* Sends the rows of a replay that this process has, until they are out or a signal comes. */
+#include "catalog.h"
+#include "replay_row.h"
+
+/*
+ * Progress is noted at least once a second. Whatever ends it, what was acknowledged is noted and
+ * the replay is given back where the database answers. False: *err says why, and how to go on.
+ * SIGINT and SIGTERM must be blocked.
+ */
+bool replay_run(
+    struct replay *replay, struct pg *pg, struct catalog *catalog, struct err *err) MUST_CHECK;

@@ -1,0 +1,48 @@
+#pragma once
+/*
+ * The Kafka side of a replay: rows in the order of their ids go in, records go out in that order
+ * along each key, and the id up to which Kafka acknowledged everything comes back.
+ *
+ * A producer that breaks is made anew, and what it did not acknowledge is sent again, in order. A
+ * partition's first record goes alone until it is acknowledged, since a broker takes any first
+ * batch of a producer that it does not know: without this, records could pass one that is refused.
+ * After a refusal everything that was under way goes one by one, so that the record at fault is
+ * known; it ends the replay, since nothing of its key may pass it.
+ *
+ * One thread; only the end of a producer blocks, and a question about a topic (200 ms).
+ */
+#include "catalog.h"
+#include "config.h"
+#include "message.h"
+
+struct replay_send;
+
+/* The pointers must outlive it. target NULL: each row's own topic. */
+struct replay_send *replay_send_create(const struct config_slot *slot, struct catalog *catalog,
+    int64_t replay_id, const char *target, int64_t last_id, struct err *err);
+void replay_send_destroy(struct replay_send *send);
+
+/* Takes the message over. Its id is larger than those before. */
+void replay_send_add(struct replay_send *send, const struct message *message);
+
+/*
+ * Takes reports and sends at most `most` records that were not sent before, as long as fewer than
+ * `ahead` rows are sent beyond the `noted` first ones. *ret_sent: how many. ERR_REJECT: a row that
+ * cannot be sent as it is, by name; ERR_RETRY: Kafka does not work.
+ */
+bool replay_send_step(struct replay_send *send, int64_t noted, int64_t ahead, int64_t most,
+    int64_t *ret_sent, struct err *err) MUST_CHECK;
+
+struct replay_send_state {
+	int64_t last_id; /* everything up to here is acknowledged */
+	int64_t done;    /* so many rows */
+	int64_t waiting; /* rows that were not sent yet */
+	int64_t unacked; /* rows that are not acknowledged, these included */
+	int64_t flying;  /* records in Kafka's hands */
+	int64_t bytes;   /* of the rows in memory */
+};
+struct replay_send_state replay_send_state(const struct replay_send *send);
+
+int replay_send_fd(const struct replay_send *send); /* readable: step; -1: no producer now */
+/* Why nothing is acknowledged, as far as it is known. */
+const char *replay_send_error(struct replay_send *send);

@@ -1,0 +1,189 @@
+/* Which rows a replay is about: the texts of SQL that choose them, and the count at its start. */
+#include <inttypes.h>
+#include <string.h>
+#include "replay_row.h"
+#include "schema_text.h"
+#include "script.h"
+#include "session.h"
+#include "sql_files.h"
+
+#define NO_UUID "00000000-0000-0000-0000-000000000000"
+
+void replay_survey_finish(struct replay_survey *survey)
+{
+	for (int i = 0; i < survey->count; i++)
+		free(survey->topics[i].name);
+	free(survey->topics);
+	*survey = (struct replay_survey){0};
+}
+
+static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	return session_query(pg, replay->slot->postgres, sql, params, count, err);
+}
+
+/* --- texts of SQL with literals in them ------------------------------------------------------ */
+
+static const char *or_any(const char *value, const char *any)
+{
+	return value ? value : any;
+}
+
+static char *filled(
+    const struct replay *replay, const char *sql, int64_t from_id, int64_t to_id, int64_t rows)
+{
+	const struct replay_filter *filter = &replay->filter;
+	owned_text char *text = schema_text(sql, replay->slot->postgres->schema);
+	owned_text char *id = xformat("%" PRId64, replay->id);
+	owned_text char *nonce = xformat("%" PRId64, replay->nonce);
+	owned_text char *from = xformat("%" PRId64, from_id);
+	owned_text char *to = xformat("%" PRId64, to_id);
+	owned_text char *limit = xformat("%" PRId64, rows);
+	const struct script_place places[] = {
+	    {"replay", id},
+	    {"nonce", nonce},
+	    {"snapshot", or_any(replay->snapshot, "")},
+	    {"rows", limit},
+	    {"from_id", from},
+	    {"to_id", to},
+	    {"from_at", filter->from_at},
+	    {"to_at", filter->to_at},
+	    {"any_topic", filter->terms[REPLAY_TOPIC] ? "f" : "t"},
+	    {"topic", or_any(filter->terms[REPLAY_TOPIC], "")},
+	    {"any_key", filter->terms[REPLAY_KEY] ? "f" : "t"},
+	    {"key", or_any(filter->terms[REPLAY_KEY], "")},
+	    {"any_event", filter->terms[REPLAY_EVENT_ID] ? "f" : "t"},
+	    {"event", or_any(filter->terms[REPLAY_EVENT_ID], NO_UUID)},
+	    {"any_state", replay->acked ? "f" : "t"},
+	    {"shards", or_any(replay->shards, "1")},
+	    {"acked", or_any(replay->acked, "{}")},
+	    {"windows", or_any(replay->windows, "{}")},
+	    {"counted", or_any(replay->acked_ids, "{}")},
+	    {0},
+	};
+	return script_fill(text, places);
+}
+
+char *replay_page_script(const struct replay *replay, int64_t after, int64_t rows)
+{
+	return filled(replay, sql_replay_page, after + 1, replay->upto_id, rows);
+}
+
+/* --- before it begins ------------------------------------------------------------------------ */
+
+/* What the slot has published, as it is now. */
+static bool read_published(struct replay *replay, struct pg *pg, struct err *err)
+{
+	const struct pg_param params[] = {{replay->slot->name}};
+	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
+
+	if (!replay->filter.terms[REPLAY_STATE])
+		return true;
+	row = query(replay, pg, sql_verify_slot, params, 1, err);
+	if (!row)
+		return false;
+	if (pg_rows(row) == 0)
+		return err_set(err, ERR_REJECT,
+		    "state=published: there is no slot %s in %s; see `outbox-relay slot list`",
+		    replay->slot->name, pg_place(pg));
+	replay->shards = xstrdup(pg_value(row, 0, 0));
+	replay->acked = xstrdup(pg_value(row, 0, 1));
+	replay->windows = xstrdup(pg_value(row, 0, 2));
+	replay->acked_ids = xstrdup(pg_value(row, 0, 3));
+	return true;
+}
+
+static void add_topic(
+    struct replay *replay, struct replay_survey *survey, const struct pg_result *rows, int i)
+{
+	int64_t low = pg_int(rows, i, 2), high = pg_int(rows, i, 3);
+
+	survey->topics[survey->count++] = (struct replay_topic){
+	    .name = xstrdup(pg_value(rows, i, 0)),
+	    .rows = pg_int(rows, i, 1),
+	    .partition = (int32_t)pg_int(rows, i, 4),
+	    .oldest_ms = pg_int(rows, i, 5),
+	};
+	survey->low_id = i == 0 || low < survey->low_id ? low : survey->low_id;
+	survey->now_ms = pg_int(rows, i, 6);
+	replay->upto_id = high > replay->upto_id ? high : replay->upto_id;
+	replay->total += pg_int(rows, i, 1);
+}
+
+static bool count_rows(
+    struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
+{
+	const struct replay_filter *filter = &replay->filter;
+	owned_text char *sql = filled(replay, sql_replay_count, filter->from_id, filter->to_id, 0);
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = pg_query(pg, sql, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	survey->topics = xcalloc((size_t)pg_rows(rows), sizeof *survey->topics);
+	for (int i = 0; i < pg_rows(rows); i++)
+		add_topic(replay, survey, rows, i);
+	if (pg_rows(rows) > 0)
+		replay->snapshot = xstrdup(pg_value(rows, 0, 7));
+	return true;
+}
+
+static bool count_gone(
+    struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
+{
+	const struct replay_filter *filter = &replay->filter;
+	owned_text char *from = xformat("%" PRId64, filter->from_id);
+	owned_text char *to = xformat("%" PRId64, filter->to_id);
+	const struct pg_param params[] = {{from}, {to}};
+	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
+
+	survey->gone = -1;
+	if (!filter->terms[REPLAY_IDS])
+		return true;
+	row = query(replay, pg, sql_replay_gone, params, 2, err);
+	if (row)
+		survey->gone = pg_rows(row) > 0 ? pg_int(row, 0, 0) : 0;
+	return row != NULL;
+}
+
+/* Says which: a topic that no row has is most likely misspelt. */
+static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, struct err *err)
+{
+	const char *topic = replay->filter.terms[REPLAY_TOPIC];
+	const struct pg_param params[] = {{topic}};
+	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
+
+	if (topic && !(row = query(replay, pg, sql_replay_topic, params, 1, err)))
+		return false;
+	if (row && pg_rows(row) == 0)
+		return err_set(err, ERR_REJECT,
+		    "topic=%s: no row in %s has this topic; is it spelt as the application does?",
+		    topic, pg_place(pg));
+	if (gone > 0)
+		return err_set(err, ERR_REJECT,
+		    "no row in %s matches; %" PRId64 " ids of ids=%s have no row: their partition "
+		    "was dropped, or their transaction rolled back",
+		    pg_place(pg), gone, replay->filter.terms[REPLAY_IDS]);
+	return err_set(err, ERR_REJECT,
+	    "no row in %s matches: take a term away, or widen its range", pg_place(pg));
+}
+
+static bool survey_rows(
+    struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
+{
+	owned_text char *begin = schema_text(sql_replay_begin, replay->slot->postgres->schema);
+	struct err ignored;
+	bool good = pg_script(pg, begin, err) && read_published(replay, pg, err) &&
+		    count_rows(replay, pg, survey, err) && count_gone(replay, pg, survey, err) &&
+		    (survey->count > 0 || nothing_found(replay, pg, survey->gone, err));
+
+	/* a lost connection ends it as well */
+	return pg_script(pg, sql_replay_end, good ? err : &ignored) && good;
+}
+
+bool replay_survey(
+    struct replay *replay, struct pg *pg, struct replay_survey *ret_survey, struct err *err)
+{
+	*ret_survey = (struct replay_survey){.gone = -1};
+	return survey_rows(replay, pg, ret_survey, err);
+}

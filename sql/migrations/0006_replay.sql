@@ -1,0 +1,122 @@
+-- oldest-program: 0.1.0
+-- Replays: rows that an operator publishes once more. What a replay sends is fixed when it is made:
+-- the rows of its filter that its snapshot sees. A row here is its progress, lease and fence: whoever
+-- writes to it must know the nonce that the last one to take it put there.
+
+create table outbox.replay (
+	id bigint generated always as identity primary key, -- the value of the header outbox-replay
+	created_at timestamptz not null default clock_timestamp(),
+	asked_by text not null default session_user,
+	reason text,
+	slot text collate "C" not null,     -- whose cluster and settings are used
+	filter jsonb not null,              -- {"ids": "10..20", "topic": "orders"}; {}: all
+	target outbox.topic_name,           -- null: each row's own topic
+	rate int constraint rate_is_positive check (rate > 0), -- records a second; null: no limit
+	snapshot pg_snapshot not null,
+	-- of rows that the slot had published by then only: its shards, and of each the acknowledged
+	-- snapshot, that of the first open window and the id up to which this one was published
+	shards int,
+	acked pg_snapshot[],
+	windows pg_snapshot[],
+	acked_ids bigint[],
+	upto_id bigint not null,            -- the largest id at the start
+	last_id bigint not null,            -- everything up to here is acknowledged by Kafka
+	total bigint not null,              -- rows at the start
+	done bigint not null default 0,     -- rows acknowledged
+	state text not null default 'running'
+		constraint state_is_running_stopped_or_finished
+		check (state in ('running', 'stopped', 'finished')),
+	nonce bigint not null,
+	owner text not null,
+	lease_until timestamptz not null,
+	noted_at timestamptz not null default clock_timestamp(),
+	system_identifier bigint not null
+) with (fillfactor = 50); -- noted once a second: an update should find room on its page
+
+-- A note that is lost with the server would let more be repeated than was promised.
+create function outbox.replay_durable() returns void language plpgsql volatile as $$
+begin
+	if current_setting('synchronous_commit') in ('off', 'local') then
+		perform set_config('synchronous_commit', 'on', true);
+	end if;
+end
+$$;
+
+-- A new replay, owned by its maker. Returns its id.
+create function outbox.replay_create(new_reason text, of_slot text, new_filter jsonb, new_target text,
+	new_rate int, new_snapshot pg_snapshot, of_shards int, of_acked pg_snapshot[],
+	of_windows pg_snapshot[], of_acked_ids bigint[], low_id bigint, high_id bigint, rows bigint,
+	new_nonce bigint, new_owner text, lease_ms bigint) returns bigint language plpgsql volatile as $$
+declare
+	new_id bigint;
+begin
+	perform outbox.replay_durable();
+	insert into outbox.replay (reason, slot, filter, target, rate, snapshot, shards, acked, windows,
+		acked_ids, upto_id, last_id, total, nonce, owner, lease_until, system_identifier)
+	values (new_reason, of_slot, new_filter, new_target, new_rate, new_snapshot, of_shards, of_acked,
+		of_windows, of_acked_ids, high_id, low_id - 1, rows, new_nonce, new_owner,
+		clock_timestamp() + lease_ms * interval '1 ms',
+		(select system_identifier from pg_control_system()))
+	returning replay.id into new_id;
+	return new_id;
+end
+$$;
+
+-- Takes a replay that nobody runs. outcome: 'taken', 'held' (by holder, for wait_ms at most), 'finished',
+-- 'elsewhere' (made in another database cluster, whose transaction ids mean nothing here), 'absent'.
+create function outbox.replay_take(of_replay bigint, new_nonce bigint, new_owner text, lease_ms bigint,
+	out outcome text, out holder text, out wait_ms bigint) language plpgsql volatile as $$
+declare
+	found_row outbox.replay;
+begin
+	perform outbox.replay_durable();
+	select r.* into found_row from outbox.replay r where r.id = of_replay for update;
+	holder := found_row.owner;
+	if found_row.id is null then
+		outcome := 'absent';
+	elsif found_row.state = 'finished' then
+		outcome := 'finished';
+	elsif found_row.system_identifier <> (select system_identifier from pg_control_system()) then
+		outcome := 'elsewhere';
+	elsif found_row.lease_until > clock_timestamp() then
+		outcome := 'held';
+		wait_ms := ceil(extract(epoch from found_row.lease_until - clock_timestamp()) * 1000);
+	else
+		outcome := 'taken';
+		update outbox.replay r set nonce = new_nonce, owner = new_owner, state = 'running',
+			noted_at = clock_timestamp(),
+			lease_until = clock_timestamp() + lease_ms * interval '1 ms'
+			where r.id = of_replay;
+	end if;
+end
+$$;
+
+-- Notes progress and renews the lease; any state but 'running' ends the lease. False: somebody else took
+-- the replay, or it is not in this database.
+create function outbox.replay_note(of_replay bigint, of_nonce bigint, upto bigint, rows bigint,
+	new_state text, lease_ms bigint) returns boolean language plpgsql volatile as $$
+begin
+	perform outbox.replay_durable();
+	update outbox.replay r set last_id = upto, done = rows, state = new_state,
+		noted_at = clock_timestamp(), lease_until = clock_timestamp()
+			+ case when new_state = 'running' then lease_ms else 0 end * interval '1 ms'
+		where r.id = of_replay and r.nonce = of_nonce;
+	return found;
+end
+$$;
+
+-- Fails unless this process has the replay on this server. Takes the lock that the page's snapshot must
+-- come after, so that rows which upkeep moves are seen.
+create function outbox.replay_guard(of_replay bigint, of_nonce bigint) returns void
+language plpgsql volatile as $$
+begin
+	perform outbox.require_read_committed();
+	perform outbox.timeline();
+	perform from outbox.replay r where r.id = of_replay and r.nonce = of_nonce;
+	if not found then
+		raise exception 'replay % was taken by another process, or is not on this server', of_replay
+			using errcode = 'OR001', hint = '`outbox-relay replay --list` shows who has it';
+	end if;
+	lock table outbox.message in access share mode;
+end
+$$;

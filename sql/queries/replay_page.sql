@@ -1,0 +1,24 @@
+-- A page of a replay, as one script: names after a colon are put in as literals, since COPY takes no
+-- parameters. :replay :nonce :snapshot :rows and those of replay_count.sql, where :from_id is behind what is
+-- acknowledged or sent and :to_id the largest at the start: the index on id is walked between these two only.
+-- The settings keep a table that was never analyzed from being read whole for every page.
+set local statement_timeout = 0;
+set local jit = off;
+set local enable_seqscan = off;
+set local enable_bitmapscan = off;
+do $$ begin perform outbox.replay_guard(:replay, :nonce); end $$;
+copy (
+	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition
+	from outbox.message m
+	where m.id >= :from_id and m.id <= :to_id
+		and m.created_at >= :from_at::timestamptz and m.created_at < :to_at::timestamptz
+		and (:any_topic or m.topic = :topic) and (:any_key or m.key = :key::bytea)
+		and (:any_event or m.event_id = :event::uuid)
+		and (:any_state or pg_visible_in_snapshot(m.txid,
+				(:acked::pg_snapshot[])[outbox.shard_of(m.key, :shards) + 1])
+			or (m.id <= (:counted::bigint[])[outbox.shard_of(m.key, :shards) + 1]
+				and pg_visible_in_snapshot(m.txid,
+					(:windows::pg_snapshot[])[outbox.shard_of(m.key, :shards) + 1])))
+		and pg_visible_in_snapshot(m.txid, :snapshot::pg_snapshot)
+	order by m.id limit :rows
+) to stdout (format binary)
