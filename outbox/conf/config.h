@@ -30,6 +30,7 @@
 enum retention { RETENTION_DROP, RETENTION_DETACH };
 enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
 enum safety { SAFETY_WARN, SAFETY_STRICT };
+enum resume_from { RESUME_TAIL, RESUME_NONE };
 
 struct config_postgres {
 	char *name;
@@ -67,6 +68,7 @@ struct config_slot {
 	int64_t poll_idle_ms;    /* the ceiling it backs off to */
 	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
 	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
+	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
 	enum timestamp_source timestamp;
 	enum safety safety;
 };

@@ -30,6 +30,7 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 static const char *const retentions[] = {"drop", "detach", NULL};
 static const char *const timestamps[] = {"created", "publish", NULL};
 static const char *const safeties[] = {"warn", "strict", NULL};
+static const char *const resumes[] = {"tail", "none", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
 
@@ -87,6 +88,10 @@ const struct config_row config_rows[] = {
 		.help = "How long an acknowledgement may be kept before the progress is stored."},
 	{SLOT_MS(stall_after), "60s", SECOND, DAY,
 		.help = "A producer that makes no progress for so long is made anew."},
+	{SLOT(resume), .type = CONFIG_CHOICE, .default_value = "tail", .choices = resumes,
+		.help = "What comes before the first record after a take-over, or of a new producer: each "
+			"partition is read from its noted offset to its end and what stands there already is "
+			"not published again; or nothing, and what was in flight comes twice."},
 	{SLOT(timestamp), .type = CONFIG_CHOICE, .default_value = "created", .choices = timestamps,
 		.help = "The timestamp of a record: when its row was created, or when it is published."},
 	{SLOT(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,

@@ -1,13 +1,13 @@
 #include "delivery.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "backoff.h"
 #include "clock.h"
 #include "fault.h"
 #include "position.h"
 #include "producer.h"
+#include "record_headers.h"
 
 enum {
 	REPORTS_A_TURN = 1024,
@@ -16,12 +16,6 @@ enum {
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
-};
-
-struct headers {
-	struct producer_header *list;
-	int count, capacity;
-	struct text bytes; /* values and names of the application's headers */
 };
 
 struct delivery {
@@ -37,7 +31,7 @@ struct delivery {
 	const char *topic_name; /* the topic of the record before and its handle */
 	struct producer_topic *topic;
 	struct outbox_position position;
-	struct headers headers;
+	struct record_headers headers;
 	struct producer_report reports[REPORTS_A_TURN];
 	char error[512];
 };
@@ -73,89 +67,29 @@ void delivery_destroy(struct delivery *delivery)
 	if (!delivery)
 		return;
 	producer_destroy(delivery->producer, PRODUCER_END_MS);
-	free(delivery->headers.list);
-	text_finish(&delivery->headers.bytes);
+	record_headers_finish(&delivery->headers);
 	free(delivery);
 }
 
 /* --- records out -------------------------------------------------------------------------- */
 
-static void add_header(
-    struct headers *headers, const char *name, size_t name_length, const void *value, size_t length)
-{
-	if (headers->count == headers->capacity) {
-		headers->capacity = headers->capacity ? headers->capacity * 2 : 8;
-		headers->list =
-		    xrealloc(headers->list, (size_t)headers->capacity * sizeof *headers->list);
-	}
-	headers->list[headers->count++] =
-	    (struct producer_header){name, (int32_t)name_length, value, (int32_t)length};
-}
-
-/* Names and values live in one buffer that may move: offsets until all are there. */
-struct header_place {
-	size_t name, name_length, value, length;
-	bool null;
-};
-
-struct header_places {
-	struct text *bytes;
-	struct header_place *list;
-	int count;
-};
-
-static void note_header(void *context, const char *name, const void *value, size_t length)
-{
-	struct header_places *places = context;
-	places->list = xrealloc(places->list, (size_t)(places->count + 1) * sizeof *places->list);
-	struct header_place *place = &places->list[places->count++];
-	*place = (struct header_place){.name = places->bytes->length,
-	    .name_length = strlen(name),
-	    .length = length,
-	    .null = !value};
-	text_append(places->bytes, name, place->name_length);
-	place->value = places->bytes->length;
-	/* an empty value needs an address as well: only NULL means null */
-	text_append(places->bytes, value ? value : "", length);
-	text_append(places->bytes, "", 1);
-}
-
-static bool add_application_headers(
-    struct headers *headers, const struct message *message, struct err *err)
-{
-	struct header_places places = {.bytes = &headers->bytes};
-	text_clear(&headers->bytes);
-	bool good = message_headers(message, note_header, &places, err);
-	for (int i = 0; i < places.count; i++) {
-		const struct header_place *place = &places.list[i];
-		const char *bytes = headers->bytes.data;
-		add_header(headers, bytes + place->name, place->name_length,
-		    place->null ? NULL : bytes + place->value, place->length);
-	}
-	free(places.list);
-	return good;
-}
-
 static bool send_record(
     struct delivery *delivery, const struct stream_record *record, struct err *err)
 {
 	const struct message *message = record->message;
-	struct headers *headers = &delivery->headers;
-	char id[MESSAGE_UUID_TEXT], position[OUTBOX_POSITION_SIZE];
+	struct record_headers *headers = &delivery->headers;
+	char position[OUTBOX_POSITION_SIZE];
 	if (delivery->topic_name != record->topic) {
 		delivery->topic = producer_topic(delivery->producer, record->topic, err);
 		delivery->topic_name = delivery->topic ? record->topic : NULL;
 		if (!delivery->topic)
 			return false;
 	}
-	headers->count = 0;
-	if (message->headers && !add_application_headers(headers, message, err))
+	if (!record_headers_begin(headers, message, err))
 		return false;
-	message_uuid_text(message->event_id, id);
 	delivery->position.tick = record->tick;
 	delivery->position.id = record->id;
-	add_header(headers, "outbox-id", 9, id, sizeof id);
-	add_header(headers, "outbox-position", 15, position,
+	record_headers_add(headers, "outbox-position", position,
 	    outbox_position_format(&delivery->position, position));
 	const struct producer_record out = {
 	    .topic = delivery->topic,

@@ -7,7 +7,8 @@
 
 struct flow;
 
-struct flow *flow_create(int64_t max_in_flight);
+/* resumes: tails are read (flow_tails.c). */
+struct flow *flow_create(int64_t max_in_flight, bool resumes);
 void flow_destroy(struct flow *flow);
 /* Forgets all records (a fenced owner); numbers go on, so that late reports find nothing. */
 void flow_forget(struct flow *flow);
@@ -51,6 +52,28 @@ bool flow_has_changed_topics(const struct flow *flow); /* another count: a new e
  */
 void flow_destinations(struct flow *flow, bool changed, struct text *ret_json);
 void flow_logged(struct flow *flow, bool written);
+
+/* --- tails ---------------------------------------------------------------------------------- */
+bool flow_tail_call(struct flow *flow, struct stream_tail *ret_tail); /* the next question */
+enum flow_found {
+	FLOW_FOUND_STALE, /* nobody asked */
+	FLOW_FOUND,
+	FLOW_FOUND_FIRST, /* in the first tail of its partition since the shard was taken */
+	FLOW_FOUND_TOO_MANY,
+};
+enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t partition,
+    int64_t offset, int64_t id, const char event_id[16]);
+void flow_tail_end(
+    struct flow *flow, const char *topic, int32_t partition, int64_t end, bool beyond);
+void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition);
+/* A partition that a former owner wrote to was not read yet, and its topic is not missing. */
+bool flow_awaits_first_tails(const struct flow *flow);
+bool flow_must_log_tails(const struct flow *flow); /* lanes wait for a row with their offsets */
+void flow_tails_move(struct flow *flow);           /* silent lanes ask where the end is */
+void flow_forget_found(struct flow *flow);         /* what was found and did not come by so far */
+int64_t flow_skipped(const struct flow *flow);     /* records that were found, ever */
+bool flow_recreated(const struct flow *flow);      /* a topic was, since flow_epoch_begins */
+void flow_epoch_begins(struct flow *flow);
 
 /* --- sending -------------------------------------------------------------------------------- */
 /* gaps_only: for good only what is in front of a record that was sent. */

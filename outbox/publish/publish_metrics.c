@@ -30,6 +30,10 @@ FAMILY(oldest_unpublished_age_seconds, METRIC_GAUGE,
 FAMILY(owner, METRIC_GAUGE, "1 while this process owns the shard.");
 FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka refuses.");
 FAMILY(producer_recreations_total, METRIC_COUNTER, "Producers given up and made anew.");
+FAMILY(
+    skipped_total, METRIC_COUNTER, "Rows not published because their records were found in Kafka.");
+FAMILY(tails_read_total, METRIC_COUNTER,
+    "Partitions read to their end after a take-over or a lost producer.");
 FAMILY(postgres_reconnects_total, METRIC_COUNTER, "Connections to Postgres lost.");
 FAMILY(kafka_queue_messages, METRIC_GAUGE, "Records in librdkafka's queue.");
 FAMILY(kafka_queue_bytes, METRIC_GAUGE, "Bytes in librdkafka's queue.");
@@ -56,6 +60,8 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	    .owner = metric_series(&owner, labels),
 	    .refused = metric_series(&refused, labels),
 	    .producer_recreations = metric_series(&producer_recreations_total, labels),
+	    .skipped = metric_series(&skipped_total, labels),
+	    .tails_read = metric_series(&tails_read_total, labels),
 	    .postgres_reconnects = metric_series(&postgres_reconnects_total, labels),
 	    .kafka_queue_messages = metric_series(&kafka_queue_messages, labels),
 	    .kafka_queue_bytes = metric_series(&kafka_queue_bytes, labels),
@@ -126,6 +132,10 @@ void publish_metrics_note(struct publish_metrics *metrics, const struct stream_s
 	metric_add(metrics->published, (double)(status->published - metrics->seen_published));
 	metric_add(
 	    metrics->published_bytes, (double)(status->published_bytes - metrics->seen_bytes));
+	metric_add(metrics->skipped, (double)(status->skipped - metrics->seen_skipped));
+	if (status->skipped != metrics->seen_skipped)
+		publish_metrics_forget(metrics); /* the sampled one may be among them */
+	metrics->seen_skipped = status->skipped;
 	metrics->seen_published = status->published;
 	metrics->seen_bytes = status->published_bytes;
 	metric_set(metrics->windows, status->windows);

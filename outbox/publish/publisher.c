@@ -23,6 +23,7 @@
 #include "link.h"
 #include "logging.h"
 #include "publish_metrics.h"
+#include "resume.h"
 #include "statements.h"
 
 enum {
@@ -46,6 +47,7 @@ struct publisher {
 	struct stream *stream;
 	struct statements *statements;
 	struct delivery *delivery;
+	struct resume *resume;
 	struct publish_metrics metrics;
 	struct link log, read;
 	enum stream_call log_call; /* under way on the log connection */
@@ -77,6 +79,7 @@ static struct stream_settings settings_of(const struct config_slot *slot)
 	    .poll_idle_ms = slot->poll_idle_ms,
 	    .ack_interval_ms = slot->ack_interval_ms,
 	    .stall_after_ms = slot->stall_after_ms,
+	    .resumes = slot->resume == RESUME_TAIL,
 	    .seed = (uint64_t)clock_random(),
 	};
 }
@@ -433,6 +436,7 @@ static void log_ownership(struct publisher *publisher, const struct stream_statu
 	if (!owns) {
 		spread_lost(publisher->options.spread);
 		publish_metrics_forget(&publisher->metrics);
+		resume_forget(publisher->resume);
 	}
 	log_info(owns ? "shard_taken" : "shard_left",
 	    {"slot", LOG_TEXT(publisher->options.slot->name)},
@@ -572,14 +576,14 @@ static struct pollfd wanted(const struct link *link)
 
 static void wait_for_events(struct publisher *publisher, int64_t now)
 {
-	struct pollfd fds[5] = {0};
+	struct pollfd fds[6] = {0};
 	int count = 0;
 	bool patient =
 	    stream_is_patient(publisher->stream) && delivery_wait(publisher->delivery) == INT64_MAX;
 	int64_t wait = now + (patient ? PATIENCE_MS : LONGEST_WAIT_MS);
 	const int64_t clocks[] = {stream_clock(publisher, now), link_wait(&publisher->log),
 	    publisher->owned ? link_wait(&publisher->read) : INT64_MAX,
-	    delivery_wait(publisher->delivery)};
+	    delivery_wait(publisher->delivery), resume_wait(publisher->resume)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
 		wait = clocks[i] < wait ? clocks[i] : wait;
 	struct link *links[] = {&publisher->log, &publisher->read};
@@ -588,6 +592,7 @@ static void wait_for_events(struct publisher *publisher, int64_t now)
 	struct pollfd *told = &fds[count++], *woken = &fds[count++];
 	*told = (struct pollfd){.fd = publisher->catalog_fd, .events = POLLIN};
 	*woken = (struct pollfd){.fd = publisher->wake_fd, .events = POLLIN};
+	fds[count++] = (struct pollfd){.fd = resume_fd(publisher->resume), .events = POLLIN};
 	if (!patient)
 		fds[count++] =
 		    (struct pollfd){.fd = delivery_fd(publisher->delivery), .events = POLLIN};
@@ -607,6 +612,7 @@ static void *run(void *context)
 		check_stop(publisher, now);
 		step_log(publisher, now);
 		bool more = step_read(publisher, now);
+		more |= resume_step(publisher->resume, now);
 		more |= delivery_step(publisher->delivery, clock_ms());
 		ask_topics(publisher, now);
 		end = note_status(publisher, now);
@@ -635,6 +641,7 @@ static void *run(void *context)
 static void publisher_free(struct publisher *publisher)
 {
 	delivery_destroy(publisher->delivery);
+	resume_destroy(publisher->resume);
 	stream_destroy(publisher->stream);
 	statements_destroy(publisher->statements);
 	link_finish(&publisher->log);
@@ -668,6 +675,8 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	link_init(
 	    &publisher->log, slot->postgres->dsn, name, statements_repeated(publisher->statements));
 	link_init(&publisher->read, slot->postgres->dsn, name, NULL);
+	publisher->resume =
+	    resume_create(slot, options->shard, publisher->stream, &publisher->metrics);
 	publisher->delivery =
 	    delivery_create(slot, options->shard, publisher->stream, &publisher->metrics, err);
 	if (!publisher->delivery) {

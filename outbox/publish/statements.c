@@ -8,6 +8,7 @@
 #include "cleanup.h"
 #include "copy_binary.h"
 #include "schema_text.h"
+#include "script.h"
 #include "sql_files.h"
 
 enum { STANDBY_POLL_MS = 250 };
@@ -246,6 +247,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	    .first_tick = int8_at(result, 3),
 	    .acked_id = int8_at(result, 4),
 	    .windows = int4_at(result, 5),
+	    .former_epoch = int8_at(result, 9),
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -344,35 +346,6 @@ bool statements_bounds(
 	return true;
 }
 
-struct placeholder {
-	const char *name, *value;
-	bool quoted;
-};
-
-/*
- * Puts the values in the places of :names; a cast (::) stays. Values hold no quote: names of slots,
- * numbers, snapshots, arrays of xids.
- */
-static void fill(struct text *script, const char *sql, const struct placeholder *places)
-{
-	while (*sql) {
-		const struct placeholder *place = places;
-		size_t plain = strcspn(sql, ":");
-		size_t colons = strspn(sql + plain, ":");
-		text_append(script, sql, plain);
-		sql += plain;
-		while (place->name && !(colons == 1 && text_starts(sql + 1, place->name)))
-			place++;
-		if (place->name) {
-			text_addf(script, place->quoted ? "'%s'" : "%s", place->value);
-			sql += 1 + strlen(place->name);
-		} else {
-			text_append(script, sql, colons);
-			sql += colons;
-		}
-	}
-}
-
 bool statements_send_page(struct statements *statements, struct pg *pg,
     const struct stream_page *page, bool *ret_copying, struct err *err)
 {
@@ -395,27 +368,24 @@ bool statements_send_page(struct statements *statements, struct pg *pg,
 	*text_write_int64(nonce, page->nonce) = '\0';
 	*text_write_int64(after, page->after_id) = '\0';
 	*text_write_int64(rows, page->rows) = '\0';
-	/* a name that begins with another comes before it */
-	const struct placeholder places[] = {
-	    {"slot", statements->slot, true},
-	    {"shards", shards, false},
-	    {"shard", shard, false},
-	    {"nonce", nonce, false},
-	    {"n", n, false},
-	    {"low_xid", bounds->low_xid, true},
-	    {"sure_xid", bounds->sure_xid, true},
-	    {"upto", bounds->upto, true},
-	    {"stragglers", bounds->stragglers, true},
-	    {"low_id", bounds->low_id, false},
-	    {"high_id", bounds->high_id, false},
-	    {"after", after, false},
-	    {"rows", rows, false},
+	const struct script_place places[] = {
+	    {"slot", statements->slot},
+	    {"shards", shards, true},
+	    {"shard", shard, true},
+	    {"nonce", nonce, true},
+	    {"n", n, true},
+	    {"low_xid", bounds->low_xid},
+	    {"sure_xid", bounds->sure_xid},
+	    {"upto", bounds->upto},
+	    {"stragglers", bounds->stragglers},
+	    {"low_id", bounds->low_id, true},
+	    {"high_id", bounds->high_id, true},
+	    {"after", after, true},
+	    {"rows", rows, true},
 	    {0},
 	};
-	struct text script = {0};
 	bool plain = text_equal(bounds->stragglers, "{}");
-	fill(&script, plain ? statements->page : statements->page_stragglers, places);
-	bool sent = pg_send_copy(pg, text_string(&script), err);
-	text_finish(&script);
-	return sent;
+	owned_text char *script =
+	    script_fill(plain ? statements->page : statements->page_stragglers, places);
+	return pg_send_copy(pg, script, err);
 }

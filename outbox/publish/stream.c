@@ -44,6 +44,7 @@ enum {
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
 	STILL_MS = 3000,   /* nothing found, nothing acknowledged: it stands still */
+	TAILS_MS = 60000,  /* partitions that nothing was sent to move their logged offsets up */
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -60,7 +61,7 @@ struct call {
 	struct stream_tick tick; /* call NONE: nothing under way */
 	int64_t issued;
 	uint64_t acked;
-	bool changes; /* the new epoch is ours: partition counts change with it */
+	bool renews; /* the new epoch is ours at once */
 };
 
 struct stream {
@@ -74,6 +75,11 @@ struct stream {
 	struct window *windows; /* oldest first */
 	int window_count, window_capacity;
 	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */
+	int64_t former_epoch, inherited_tick; /* the newest window's when the shard was taken */
+	int64_t tail_tick; /* found records are of windows up to here; 0: none are kept */
+	int64_t tails_at;
+	int64_t strange_until; /* what a former owner wrote is not all known; 0: it is */
+	bool rewound;          /* Kafka knows positions that the log does not */
 	struct call call;
 	struct text destinations;
 	int64_t written_at; /* when the last written row was sent */
@@ -108,7 +114,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	struct stream *stream = xcalloc(1, sizeof *stream);
 	stream->settings = *settings;
 	stream->random = settings->seed;
-	stream->flow = flow_create(settings->max_in_flight);
+	stream->flow = flow_create(settings->max_in_flight, settings->resumes);
 	stream->page_cost = 1024;
 	stream->poll_interval = settings->poll_busy_ms;
 	return stream;
@@ -171,6 +177,10 @@ static void close_windows(struct stream *stream, int count)
 	for (int i = 0; i < stream->window_count; i++)
 		stream->windows[i] = stream->windows[i + count];
 	stream->first_tick += count;
+	if (stream->tail_tick && stream->first_tick >= stream->tail_tick) {
+		flow_forget_found(stream->flow);
+		stream->tail_tick = 0;
+	}
 }
 
 /* --- ownership ---------------------------------------------------------------------------- */
@@ -194,8 +204,8 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	}
 	stream->window_count = 0;
 	stream->call = (struct call){0};
-	stream->progress_at = 0;
-	stream->found_nothing = stream->rows_expected = false;
+	stream->progress_at = stream->tail_tick = 0;
+	stream->found_nothing = stream->rows_expected = stream->rewound = false;
 	stream->state = state;
 	stream->next_take = now;
 	stream->lease_over_at = 0;
@@ -222,6 +232,10 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->written_at = stream->call.issued;
 	stream->lease_over_at = stream->call.issued + stream->settings.lease_ms;
 	stream->first_tick = taken->first_tick;
+	stream->former_epoch = taken->former_epoch;
+	stream->inherited_tick = taken->first_tick + taken->windows;
+	stream->tails_at = now + TAILS_MS;
+	stream->strange_until = now + stream->settings.stall_after_ms;
 	for (int i = 0; i < taken->windows; i++)
 		push_window(stream, taken->first_tick + 1 + i, i == 0 ? taken->acked_id : 0);
 	stream->call = (struct call){0};
@@ -252,6 +266,18 @@ static int64_t page_budget(const struct stream *stream)
 static bool has_room(const struct stream *stream)
 {
 	return flow_bytes(stream->flow) + page_budget(stream) <= stream->settings.memory;
+}
+
+/*
+ * Positions that Kafka has and the log does not are recognised by their ticks: none is given out
+ * before the tails are read. A partition that is away does not stop the others for ever.
+ */
+static bool is_strange(struct stream *stream, int64_t now)
+{
+	if (stream->strange_until &&
+	    (now >= stream->strange_until || !flow_awaits_first_tails(stream->flow)))
+		stream->strange_until = 0;
+	return stream->strange_until;
 }
 
 static bool may_open(const struct stream *stream)
@@ -319,24 +345,32 @@ static bool must_leave_epoch(const struct stream *stream)
 	return flow_refused(stream->flow) && stream->logged_epoch == stream->epoch;
 }
 
+/* What is sent from here on must not carry positions that Kafka has, or had, with other contents.
+ */
+static bool renews_epoch(const struct stream *stream)
+{
+	return changes_counts(stream) || stream->rewound || flow_recreated(stream->flow);
+}
+
 static bool must_write(const struct stream *stream, int64_t now)
 {
 	return must_note_progress(stream, now) || wants_release(stream, now) ||
-	       changes_counts(stream) || must_leave_epoch(stream) ||
-	       flow_has_new_topics(stream->flow) || renewal_is_due(stream, now);
+	       renews_epoch(stream) || must_leave_epoch(stream) ||
+	       flow_has_new_topics(stream->flow) || flow_must_log_tails(stream->flow) ||
+	       renewal_is_due(stream, now);
 }
 
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
 	watch_progress(stream, now);
-	tick.may_open = now >= stream->next_poll && may_open(stream);
+	tick.may_open = now >= stream->next_poll && !is_strange(stream, now) && may_open(stream);
 	tick.must_write = must_write(stream, now);
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 	tick.call = STREAM_TICK;
 	tick.new_nonce = draw(stream);
-	tick.new_epoch = changes_counts(stream) || must_leave_epoch(stream);
+	tick.new_epoch = renews_epoch(stream) || must_leave_epoch(stream);
 	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->logged_epoch;
 	tick.lease_ms = wants_release(stream, now) ? 0 : stream->settings.lease_ms;
 	tick.closed = published_windows(stream);
@@ -385,7 +419,7 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	struct stream_tick tick = next_call(stream, now);
 	if (tick.call != STREAM_NONE)
 		stream->call =
-		    (struct call){tick, now, flow_acked(stream->flow), changes_counts(stream)};
+		    (struct call){tick, now, flow_acked(stream->flow), renews_epoch(stream)};
 	return tick;
 }
 
@@ -396,8 +430,11 @@ static void call_written(struct stream *stream)
 	stream->n++;
 	stream->nonce = call->tick.new_nonce;
 	stream->logged_epoch = call->tick.fresh_epoch;
-	if (call->changes)
+	if (call->renews) {
 		stream->epoch = stream->logged_epoch;
+		stream->rewound = false;
+		flow_epoch_begins(stream->flow);
+	}
 	stream->written_at = call->issued;
 	stream->lease_over_at = call->issued + stream->settings.lease_ms;
 	stream->progress_at = 0;
@@ -576,20 +613,6 @@ const char *stream_topic_name(
 	return flow_topic_name(stream->flow, index, ret_ready, ret_partitions);
 }
 
-bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
-{
-	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
-	if (!owns || stream->producer_verdict || lease_is_over(stream, now) ||
-	    must_end(stream, now) || must_leave_epoch(stream))
-		return false;
-	bool idle = flow_under_way(stream->flow) == 0;
-	if (!flow_send(stream->flow, now, stream->stopping, ret_record))
-		return false;
-	if (idle)
-		stream->moved_at = now;
-	return true;
-}
-
 static void pass_acked(struct stream *stream)
 {
 	int64_t tick, id;
@@ -599,6 +622,21 @@ static void pass_acked(struct stream *stream)
 			i++;
 		stream->windows[i].acked_id = id;
 	}
+}
+
+bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
+{
+	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
+	if (!owns || stream->producer_verdict || lease_is_over(stream, now) ||
+	    must_end(stream, now) || must_leave_epoch(stream) || stream->rewound ||
+	    flow_recreated(stream->flow))
+		return false;
+	bool idle = flow_under_way(stream->flow) == 0;
+	bool sends = flow_send(stream->flow, now, stream->stopping, ret_record);
+	pass_acked(stream); /* rows that Kafka has already */
+	if (sends && idle)
+		stream->moved_at = now;
+	return sends;
 }
 
 void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
@@ -648,6 +686,53 @@ void stream_producer_lost(struct stream *stream)
 	stream->forgetting = false;
 }
 
+/* --- tails ---------------------------------------------------------------------------------- */
+
+bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail)
+{
+	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
+	/* what a producer that is given up still writes is to be seen */
+	if (!owns || stream->producer_verdict)
+		return false;
+	if (now >= stream->tails_at) {
+		flow_tails_move(stream->flow);
+		stream->tails_at = now + TAILS_MS;
+	}
+	return flow_tail_call(stream->flow, ret_tail);
+}
+
+enum stream_found stream_tail_record(struct stream *stream, const char *topic, int32_t partition,
+    int64_t offset, const struct outbox_position *position, const char event_id[16])
+{
+	bool ours = position->epoch == stream->epoch || position->epoch == stream->former_epoch;
+	int64_t newest = stream->first_tick + stream->window_count;
+	if (ours && position->tick <= stream->first_tick)
+		return STREAM_FOUND;
+	enum flow_found found =
+	    flow_tail_record(stream->flow, topic, partition, offset, position->id, event_id);
+	if (found == FLOW_FOUND_STALE)
+		return STREAM_FOUND;
+	stream->tail_tick =
+	    newest + 1; /* rows of windows that a failover took back come once more */
+	if (ours &&
+	    position->tick > (found == FLOW_FOUND_FIRST ? stream->inherited_tick : newest)) {
+		stream->rewound = true;
+		return STREAM_FOUND_UNKNOWN;
+	}
+	return found == FLOW_FOUND_TOO_MANY ? STREAM_FOUND_TOO_MANY : STREAM_FOUND;
+}
+
+void stream_tail_end(
+    struct stream *stream, const char *topic, int32_t partition, int64_t end, bool beyond)
+{
+	flow_tail_end(stream->flow, topic, partition, end, beyond);
+}
+
+void stream_tail_failed(struct stream *stream, const char *topic, int32_t partition)
+{
+	flow_tail_failed(stream->flow, topic, partition);
+}
+
 /* --- the whole ---------------------------------------------------------------------------- */
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -676,7 +761,8 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 		return INT64_MAX;
 	int64_t due = must_write(stream, now) ? now : stream->written_at + settings->lease_ms / 3;
 	if (may_open(stream))
-		due = earlier(due, stream->next_poll);
+		due = earlier(due, stream->next_poll < stream->strange_until ? stream->strange_until
+									     : stream->next_poll);
 	if (has_progress(stream))
 		due = earlier(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
@@ -741,6 +827,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .full = is_full(stream, now),
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
+	    .skipped = flow_skipped(flow),
 	    .oldest_created_us = oldest ? oldest->created_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !has_progress(stream),

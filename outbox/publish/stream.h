@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include "errors.h"
 #include "message.h"
+#include "position.h"
 #include "text.h"
 
 struct stream;
@@ -22,6 +23,7 @@ struct stream_settings {
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t ack_interval_ms;
 	int64_t stall_after_ms;
+	bool resumes;  /* reads tails */
 	uint64_t seed; /* of nonces and epochs; random in production */
 };
 
@@ -58,6 +60,7 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now);
 
 struct stream_taken {
 	int64_t n, epoch, first_tick, acked_id;
+	int64_t former_epoch; /* of the row before: another one when the server is another */
 	int windows;
 };
 /* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
@@ -119,6 +122,30 @@ void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
 const char *stream_topic_name(
     const struct stream *stream, int index, bool *ret_ready, int32_t *ret_partitions);
 
+/* --- tails: what stands in Kafka and nobody noted (flow_tails.c) ---------------------------- */
+
+enum { STREAM_TAIL_END = -1 };
+struct stream_tail {
+	const char *topic; /* lives as long as the stream */
+	int32_t partition;
+	int64_t offset; /* read from here up to the end; STREAM_TAIL_END: only where the end is */
+};
+/* The next partition to be read; false: none now. */
+bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail);
+/* A record of this slot and shard that was found there; event_id: 16 bytes. */
+enum stream_found {
+	STREAM_FOUND,
+	STREAM_FOUND_UNKNOWN,  /* the log knows of no such window: the database went back in time */
+	STREAM_FOUND_TOO_MANY, /* not kept: such rows are published again */
+};
+enum stream_found stream_tail_record(struct stream *stream, const char *topic, int32_t partition,
+    int64_t offset, const struct outbox_position *position, const char event_id[16]);
+/* Read up to `end`. beyond: the offset that was asked for lies behind it. */
+void stream_tail_end(
+    struct stream *stream, const char *topic, int32_t partition, int64_t end, bool beyond);
+/* It cannot be read, for good: records flow without. */
+void stream_tail_failed(struct stream *stream, const char *topic, int32_t partition);
+
 struct stream_record {
 	uint64_t sequence; /* names the record in stream_report */
 	int64_t tick, id;
@@ -179,6 +206,7 @@ struct stream_status {
 	bool full;         /* as much waits for acknowledgement as may: nothing further goes out */
 	int64_t published; /* acknowledged since the stream was made */
 	int64_t published_bytes;
+	int64_t skipped;           /* found in Kafka instead of being sent */
 	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;            /* the last look found nothing and all is covered */
 	bool refused;              /* stopped by a record that Kafka refuses */

@@ -31,8 +31,9 @@ create table outbox.log (
 	first_tick bigint not null,
 	acked_id bigint not null,
 	ticks pg_snapshot[] not null,
-	-- {"topic": [partition count, {"partition": last acknowledged offset}]}, touched since the row
-	-- before; complete in every 64th row and in the row of a take-over
+	-- {"topic": [partition count, {"partition": offset}]}, touched since the row before; complete in
+	-- every 64th row and in the row of a take-over. Records of the slot and shard up to that offset
+	-- need not be looked for: progress covers them. -1: in front of the first one.
 	destinations jsonb not null,
 	written_at timestamptz not null default clock_timestamp(),
 	txid xid8 not null default pg_current_xact_id(),
@@ -91,7 +92,8 @@ create function outbox.take(
 	of_slot text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
-	out windows int, out destinations jsonb, out holder text, out wait_ms bigint)
+	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
+	out former_epoch bigint) -- of the newest row before
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -120,6 +122,7 @@ begin
 	n := newest.n + 1;
 	epoch := case when newest.timeline = now_timeline and newest.system_identifier = now_system
 		then newest.epoch else fresh_epoch end;
+	former_epoch := newest.epoch;
 	first_tick := newest.first_tick;
 	acked_id := newest.acked_id;
 	windows := cardinality(newest.ticks) - 1;

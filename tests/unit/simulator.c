@@ -175,6 +175,7 @@ static void plan_settings(struct world *world, struct stream_settings *stream)
 	stream->poll_idle_ms = world_between(world, 10, 100);
 	stream->ack_interval_ms = world_between(world, 5, 300);
 	stream->stall_after_ms = PICK(world, 400, 1500, 5000);
+	stream->resumes = world_chance(world, 800000);
 }
 
 static void plan_world(struct world *world)

@@ -12,6 +12,7 @@ enum { REQUESTS = 5, BATCH = 24 };
 
 struct batch {
 	int64_t base;
+	int64_t offset; /* where it was written */
 	int count;
 	bool answered;
 	struct wire_record records[BATCH];
@@ -114,7 +115,9 @@ static void append(
     struct world *world, struct partition *partition, const struct wire_record *record)
 {
 	struct row *row = record->row;
-	partition->end_offset++;
+	partition->records = world_grow(world, partition->records, &partition->capacity,
+	    partition->end_offset + 1, sizeof *partition->records);
+	partition->records[partition->end_offset++] = *record;
 	world->result.records++;
 	world_trace(world, "written: row %lld of key %d at (%lld, %lld)%s", (long long)row->id,
 	    row->key, (long long)record->tick, (long long)record->id,
@@ -127,10 +130,18 @@ static void append(
 		return;
 	}
 	check_position(world, record);
-	if (row->occurrences++ == 0)
+	if (row->occurrences++ == 0) {
+		row->first_us = world->now;
+		row->first_on = partition;
+		row->first_offset = partition->end_offset - 1;
 		check_first(world, partition, record);
-	else
-		world->result.duplicates++;
+		return;
+	}
+	world->result.duplicates++;
+	if (row->first_us < record->tail_us && row->first_on == partition &&
+	    row->first_offset >= record->tail_offset)
+		world_fail(world, "row %lld stood in the tail that owner %d read, and was sent",
+		    (long long)row->id, record->owner);
 }
 
 enum answer { ACCEPTED, KNOWN, REFUSED, OUT_OF_ORDER };
@@ -145,7 +156,7 @@ static struct producer_state *state_of(
 }
 
 static enum answer broker_takes(struct world *world, struct partition *partition,
-    const struct wire_producer *producer, const struct batch *batch)
+    const struct wire_producer *producer, struct batch *batch)
 {
 	struct producer_state *state = state_of(partition, producer);
 	for (int i = 0; i < batch->count; i++)
@@ -161,6 +172,7 @@ static enum answer broker_takes(struct world *world, struct partition *partition
 		state->next = partition->producers;
 		partition->producers = state;
 	}
+	batch->offset = partition->end_offset;
 	for (int i = 0; i < batch->count; i++)
 		append(world, partition, &batch->records[i]);
 	state->next_sequence = batch->base + batch->count;
@@ -179,16 +191,15 @@ static void flush_later(struct world *world, struct lane *lane, int64_t delay)
 	world_after(world, delay, lane_flush, lane, 0);
 }
 
+/* offset: of the first; -1: none */
 static void report_records(struct world *world, struct lane *lane,
-    const struct wire_record *records, int count, enum stream_delivery delivery)
+    const struct wire_record *records, int count, enum stream_delivery delivery, int64_t offset)
 {
 	struct wire_producer *producer = lane->producer;
-	const struct partition *partition =
-	    &world->kafka.topics[lane->topic].partitions[lane->partition];
 	producer->outstanding -= count;
 	for (int i = 0; i < count && producer->process; i++) {
-		struct report report = {records[i].sequence, delivery,
-		    delivery == STREAM_WRITTEN ? partition->end_offset - count + i : -1};
+		struct report report = {
+		    records[i].sequence, delivery, offset < 0 ? -1 : offset + i};
 		relay_report(world, producer->process, &report);
 	}
 }
@@ -203,7 +214,7 @@ static void go_fatal(struct world *world, struct wire_producer *producer)
 			struct lane *lane = &producer->lanes[t][p];
 			if (tells)
 				report_records(world, lane, lane->queue + lane->queue_first,
-				    lane->queue_count, STREAM_AGAIN);
+				    lane->queue_count, STREAM_AGAIN, -1);
 			lane->queue_count = 0;
 		}
 	}
@@ -241,14 +252,15 @@ static void answer_arrives(struct world *world, void *object, int64_t number)
 	switch ((enum answer)number) {
 	case ACCEPTED:
 	case KNOWN:
-		report_records(world, lane, batch->records, batch->count, STREAM_WRITTEN);
+		report_records(
+		    world, lane, batch->records, batch->count, STREAM_WRITTEN, batch->offset);
 		break;
 	case REFUSED:
-		report_records(world, lane, batch->records, batch->count, STREAM_REFUSED);
+		report_records(world, lane, batch->records, batch->count, STREAM_REFUSED, -1);
 		go_fatal(world, producer);
 		break;
 	case OUT_OF_ORDER:
-		report_records(world, lane, batch->records, batch->count, STREAM_AGAIN);
+		report_records(world, lane, batch->records, batch->count, STREAM_AGAIN, -1);
 		go_fatal(world, producer);
 		break;
 	}
@@ -412,6 +424,43 @@ bool producer_is_idle(const struct wire_producer *producer)
 void producer_spoil(struct wire_producer *producer)
 {
 	producer->fatal = true;
+}
+
+/* --- tails -------------------------------------------------------------------------------------
+ */
+
+struct tail_reading {
+	struct process *process;
+	int owner, topic, partition;
+	int64_t number;
+};
+
+static void tail_answers(struct world *world, void *object, int64_t number)
+{
+	const struct tail_reading *reading = object;
+	struct process *process = reading->process;
+	struct tail_question *question = &process->tails[reading->topic][reading->partition];
+	const struct topic_of_kafka *topic = &world->kafka.topics[reading->topic];
+	const struct partition *partition = &topic->partitions[reading->partition];
+	if (!process->running || process->owner != reading->owner ||
+	    question->number != reading->number)
+		return;
+	if (world->now < partition->down_until || !topic->exists) {
+		world_after(world, world_delay(world, 50 * MS), tail_answers, object, number);
+		return;
+	}
+	question->end = partition->end_offset;
+	question->read_us = world->now;
+	process->tails_answered++;
+	relay_wake(world, process);
+}
+
+void kafka_read_tail(struct world *world, struct process *process, int topic, int partition)
+{
+	struct tail_reading *reading = world_allocate(world, sizeof *reading);
+	*reading = (struct tail_reading){
+	    process, process->owner, topic, partition, process->tails[topic][partition].number};
+	world_after(world, world_delay(world, 2 * world->plan.kafka_us), tail_answers, reading, 0);
 }
 
 /* --- topics and faults ------------------------------------------------------------------------ */

@@ -481,7 +481,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 		if (request->touched.count[t])
 			row->destinations.count[t] = request->touched.count[t];
 		for (int p = 0; p < PARTITIONS; p++)
-			if (request->touched.offset[t][p] >= 0)
+			if (request->touched.offset[t][p] >= -1)
 				row->destinations.offset[t][p] = request->touched.offset[t][p];
 	}
 	if (request->opens && row->tick_count < TICKS_A_ROW)
@@ -545,6 +545,7 @@ static void take_begins(struct world *world, struct request *request)
 	    .n = request->n,
 	    .epoch = newest->timeline == world->database.timeline ? newest->epoch
 								  : request->tick.fresh_epoch,
+	    .former_epoch = newest->epoch,
 	    .first_tick = newest->first_tick,
 	    .acked_id = newest->acked_id,
 	    .windows = newest->tick_count - 1,
@@ -838,7 +839,9 @@ void database_start(struct world *world)
 	first->transaction = world_allocate(world, sizeof *first->transaction);
 	first->transaction->state = COMMITTED;
 	first->transaction->order = -1; /* no failover loses it */
-	memset(first->destinations.offset, -1, sizeof first->destinations.offset);
+	for (int t = 0; t < TOPICS; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			first->destinations.offset[t][p] = -2;
 	database->log =
 	    world_grow(world, NULL, &database->log_capacity, first->n + 1, sizeof *database->log);
 	database->log[first->n] = first;

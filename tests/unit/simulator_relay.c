@@ -148,7 +148,7 @@ static struct message message_of(struct row *row)
 	    .partition = row->partition,
 	    .bytes = row->bytes,
 	    .created_us = row->committed_us,
-	    .event_id = block};
+	    .event_id = block + 48};
 	memcpy(block, words, sizeof words);
 	if (row->key >= 0) {
 		message.key = block + sizeof words;
@@ -156,6 +156,7 @@ static struct message message_of(struct row *row)
 		block[sizeof words] = (char)('a' + row->key % 16);
 		block[sizeof words + 1] = (char)('a' + row->key / 16);
 	}
+	memcpy(block + 48, &row, sizeof row); /* ids are issued again after a failover */
 	message.topic = block + 32;
 	message.topic_length = (int32_t)strlen(topic_names[row->topic]);
 	memcpy(block + 32, topic_names[row->topic], (size_t)message.topic_length);
@@ -183,7 +184,9 @@ static int topic_index(const char *name, size_t length)
 static struct destinations parse_destinations(struct world *world, const char *json)
 {
 	struct destinations found = {0};
-	memset(found.offset, -1, sizeof found.offset);
+	for (int t = 0; t < TOPICS; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			found.offset[t][p] = -2;
 	const char *at = json;
 	while ((at = strchr(at, '"'))) {
 		const char *end = strchr(at + 1, '"');
@@ -233,7 +236,7 @@ static void take_answered(
 			continue;
 		stream_destination(process->stream, topic_names[t], known->count[t]);
 		for (int p = 0; p < PARTITIONS; p++)
-			if (known->offset[t][p] >= 0)
+			if (known->offset[t][p] >= -1)
 				stream_destination_offset(
 				    process->stream, topic_names[t], p, known->offset[t][p]);
 	}
@@ -447,6 +450,7 @@ static void hand_over(struct world *world, struct process *process)
 	const struct message *message = &process->held_message;
 	const int64_t *words = (const int64_t *)(const void *)message->payload;
 	struct row *row = (struct row *)(intptr_t)words[2];
+	int topic = topic_index(record->topic, strlen(record->topic));
 	process->holds = false;
 	if (row->unsendable) {
 		stream_report(process->stream, now_ms(world), record->sequence, STREAM_UNSENDABLE,
@@ -465,12 +469,13 @@ static void hand_over(struct world *world, struct process *process)
 	    .tick = record->tick,
 	    .id = message->id,
 	    .sequence = record->sequence,
+	    .tail_us = process->tail_us[topic][record->partition],
+	    .tail_offset = process->tail_offset[topic][record->partition],
 	    .payload = words,
 	};
 	world_trace(world, "owner %d sends row %lld as %lld to %s %d", process->owner,
 	    (long long)row->id, (long long)record->sequence, record->topic, record->partition);
-	producer_send(world, process->producer, topic_index(record->topic, strlen(record->topic)),
-	    record->partition, &wire);
+	producer_send(world, process->producer, topic, record->partition, &wire);
 	check_sent(world, process, row);
 }
 
@@ -511,6 +516,57 @@ static void lose_producer(struct world *world, struct process *process, const ch
 	world->result.producers++;
 	world->result.disturbances++;
 	stream_producer_lost(process->stream);
+}
+
+static void see_record(struct process *process, int topic, int partition, int64_t offset)
+{
+	const struct wire_record *record =
+	    &process->world->kafka.topics[topic].partitions[partition].records[offset];
+	const struct outbox_position position = {
+	    .epoch = record->epoch, .tick = record->tick, .id = record->id};
+	char event_id[16] = {0};
+	memcpy(event_id, &record->row, sizeof record->row);
+	if (stream_tail_record(process->stream, topic_names[topic], partition, offset, &position,
+		event_id) == STREAM_FOUND_UNKNOWN)
+		process->world->result.rewinds++;
+}
+
+static void see_tail(struct process *process, int topic, int partition)
+{
+	struct tail_question *question = &process->tails[topic][partition];
+	bool beyond = question->offset > question->end;
+	world_trace(process->world, "owner %d read %s %d from %lld to %lld", process->owner,
+	    topic_names[topic], partition, (long long)question->offset, (long long)question->end);
+	if (question->offset != STREAM_TAIL_END)
+		for (int64_t offset = question->offset; offset < question->end; offset++)
+			see_record(process, topic, partition, offset);
+	stream_tail_end(process->stream, topic_names[topic], partition, question->end, beyond);
+	if (question->offset != STREAM_TAIL_END) {
+		process->tail_us[topic][partition] = question->read_us;
+		process->tail_offset[topic][partition] = question->offset;
+	}
+	question->read_us = 0;
+	process->tails_answered--;
+}
+
+static bool step_tails(struct world *world, struct process *process)
+{
+	struct stream_tail tail;
+	bool busy = process->tails_answered > 0;
+	for (int t = 0; t < TOPICS && process->tails_answered; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			if (process->tails[t][p].read_us)
+				see_tail(process, t, p);
+	while (stream_tail_call(process->stream, now_ms(world), &tail)) {
+		int topic = topic_index(tail.topic, strlen(tail.topic));
+		struct tail_question *question = &process->tails[topic][tail.partition];
+		process->tails_answered -= question->read_us > 0;
+		question->read_us = 0;
+		question->offset = tail.offset;
+		question->number++;
+		kafka_read_tail(world, process, topic, tail.partition);
+	}
+	return busy;
 }
 
 static bool step_delivery(struct world *world, struct process *process)
@@ -599,6 +655,8 @@ static bool check_status(struct world *world, struct process *process)
 		process->sent_count = 0;
 	}
 	process->was_owner = owns;
+	world->result.skipped += status.skipped - process->skipped;
+	process->skipped = status.skipped;
 	process->shows_refusal = status.refused;
 	if (status.caught_up && !process->was_caught_up)
 		check_caught_up(world, process);
@@ -644,7 +702,8 @@ static void wait_for_turn(struct world *world, struct process *process, bool bus
 		world_fail(world, "owner %d spins", process->owner);
 	if (process->topics_at < at)
 		at = process->topics_at;
-	if (busy || process->reports_taken < process->report_count || process->read.answer)
+	if (busy || process->tails_answered || process->reports_taken < process->report_count ||
+	    process->read.answer)
 		at = world->now;
 	turn_at(world, process, at > world->now ? at : world->now + 20);
 }
@@ -669,6 +728,7 @@ static void process_turn(struct world *world, void *object, int64_t number)
 	busy |= step_read(world, process);
 	if (interrupted(world, process))
 		return;
+	busy |= step_tails(world, process);
 	busy |= step_delivery(world, process);
 	if (!process->running || relay_is_paused(world, process))
 		return;

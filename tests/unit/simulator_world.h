@@ -70,6 +70,9 @@ struct row {
 	int64_t place;   /* among the committed rows of its key */
 	int64_t committed_us;
 	int occurrences;
+	int64_t first_us; /* of its first occurrence */
+	int64_t first_offset;
+	const struct partition *first_on;
 	struct sighting *sightings;
 };
 
@@ -189,6 +192,8 @@ struct wire_record {
 	int owner;
 	int64_t epoch, tick, id;
 	uint64_t sequence;
+	int64_t tail_us;        /* its sender knows what stood on the partition then; 0: nothing */
+	int64_t tail_offset;    /* from there on */
 	const int64_t *payload; /* the message's own memory, until the batch is written */
 };
 
@@ -205,7 +210,8 @@ struct watermark {
 };
 
 struct partition {
-	int64_t end_offset;
+	int64_t end_offset, capacity;
+	struct wire_record *records; /* by offset */
 	int64_t down_until;
 	struct producer_state *producers;
 	struct watermark *watermarks;
@@ -239,6 +245,16 @@ bool producer_is_broken(const struct wire_producer *producer);
 bool producer_is_idle(const struct wire_producer *producer); /* it would write nothing more */
 void producer_spoil(struct wire_producer *producer);         /* a false fatal error */
 
+/* What a process asked of a partition's end, and the answer. */
+struct tail_question {
+	int64_t number; /* of the newest question; an answer to an older one does not count */
+	int64_t offset, end;
+	int64_t read_us; /* the end was there then; 0: no answer yet */
+};
+
+/* Answers later, into the process's question. */
+void kafka_read_tail(struct world *world, struct process *process, int topic, int partition);
+
 struct report {
 	uint64_t sequence;
 	enum stream_delivery delivery;
@@ -254,6 +270,10 @@ struct process {
 	int64_t paused_until;
 	struct stream *stream;
 	struct wire_producer *producer;
+	struct tail_question tails[TOPICS][PARTITIONS];
+	int tails_answered;
+	/* what was read last */
+	int64_t tail_us[TOPICS][PARTITIONS], tail_offset[TOPICS][PARTITIONS];
 	int64_t producer_at; /* when it may be made again */
 	int64_t abandon_at;  /* when it is given up; 0: it is in use */
 	struct session log, read;
@@ -265,7 +285,7 @@ struct process {
 	int report_count, report_capacity, reports_taken;
 	const struct snapshot *seen;
 	int64_t topics_at, asked_at, wake_number, wake_at;
-	int64_t looked_us;
+	int64_t looked_us, skipped;
 	bool was_owner, was_caught_up;
 	int64_t taken_us;
 	int idle_turns;

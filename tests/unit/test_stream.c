@@ -627,17 +627,22 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->unsure += result->unsure;
 	sum->epochs += result->epochs;
 	sum->failovers += result->failovers;
+	sum->skipped += result->skipped;
+	sum->rewinds += result->rewinds;
 }
 
 static void print_sum(int64_t seeds, const struct simulator_result *sum)
 {
-	print_message("%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
-		      "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
-		      "answers, %lld epochs, %lld failovers\n",
+	print_message(
+	    "%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
+	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
+	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
+	    "histories\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
-	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers);
+	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
+	    (long long)sum->skipped, (long long)sum->rewinds);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)

@@ -1,0 +1,236 @@
+/*
+ * Tails: what a former owner, or a producer that is gone, wrote and nobody noted. A lane opens once
+ * its partition was read from the logged offset (or the last acknowledgement) to the end; rows that
+ * were found there count as acknowledged when they come by, and are not sent again.
+ *
+ *   UNREAD -> READING -> OPEN                  an offset was known
+ *   UNREAD -> READING -> UNLOGGED -> OPEN      none was: the end that was found is the first, and
+ *                                              must stand in the log before a record flows
+ *   OPEN -> UNREAD                             the producer was lost with records under way, or the
+ *                                              topic was away and may have been made anew
+ *
+ * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
+ * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
+ *
+ * The offset of a silent lane moves up to the partition's end now and then, so that what others
+ * write to it in the meantime is not read at the next take-over.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_private.h"
+
+/*
+ * The rows that a crash may repeat are bounded by max_in_flight; more than this are only found
+ * where a log went far back in time. The rest would be sent again.
+ */
+enum { FOUND_MAX = 1 << 18 };
+
+static void forget_found(struct flow *flow, struct lane *lane)
+{
+	struct seen *seen, *next;
+	HASH_ITER(hh, lane->found, seen, next)
+	{
+		HASH_DEL(lane->found, seen);
+		free(seen);
+		flow->found--;
+	}
+}
+
+/* One place moves, so that the counters stay right. */
+static void lane_becomes(struct flow *flow, struct lane *lane, enum lane_tail tail)
+{
+	bool wanted = lane->tail == LANE_UNREAD || lane->wants_end;
+	flow->unlogged += (tail == LANE_UNLOGGED) - (lane->tail == LANE_UNLOGGED);
+	lane->tail = tail;
+	lane->wants_end = lane->asked_end = false;
+	flow->tails_wanted += (tail == LANE_UNREAD) - wanted;
+	if (tail != LANE_OPEN)
+		return;
+	lane->first_tail = false;
+	flow_list_ready(flow, lane);
+}
+
+void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from)
+{
+	for (int32_t p = from; p < topic->lane_count && flow->resumes; p++)
+		lane_becomes(flow, &topic->lanes[p], LANE_UNREAD);
+}
+
+void flow_tail_close(struct flow *flow, struct lane *lane)
+{
+	forget_found(flow, lane);
+	lane_becomes(flow, lane, LANE_OPEN);
+}
+
+void flow_tail_lost(struct flow *flow, struct lane *lane)
+{
+	if (flow->resumes && lane->under_way)
+		lane_becomes(flow, lane, LANE_UNREAD);
+}
+
+/* Who takes the shard next must not look behind what is sent from here on. */
+static bool must_be_logged(const struct lane *lane)
+{
+	return lane->logged_offset == OFFSET_NONE || lane->logged_offset > lane->offset;
+}
+
+void flow_tail_logged(struct flow *flow, struct lane *lane)
+{
+	if (lane->tail == LANE_UNLOGGED && !must_be_logged(lane))
+		lane_becomes(flow, lane, LANE_OPEN);
+}
+
+/* --- questions and answers ------------------------------------------------------------------ */
+
+static bool next_question(struct flow *flow, struct lane *lane, struct stream_tail *ret_tail)
+{
+	if (lane->tail != LANE_UNREAD && !lane->wants_end)
+		return false;
+	*ret_tail = (struct stream_tail){lane->topic->name, lane->partition, STREAM_TAIL_END};
+	if (lane->wants_end) {
+		lane->wants_end = false;
+		lane->asked_end = true;
+		flow->tails_wanted--;
+		return true;
+	}
+	if (lane->known != OFFSET_NONE)
+		ret_tail->offset = lane->known + 1;
+	lane_becomes(flow, lane, LANE_READING);
+	return true;
+}
+
+bool flow_tail_call(struct flow *flow, struct stream_tail *ret_tail)
+{
+	for (int i = 0; flow->tails_wanted && i < flow->topic_count; i++) {
+		struct topic *topic = flow->topic_list[i];
+		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++)
+			if (next_question(flow, &topic->lanes[p], ret_tail))
+				return true;
+	}
+	return false;
+}
+
+enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t partition,
+    int64_t offset, int64_t id, const char event_id[16])
+{
+	struct lane *lane = flow_lane(flow, topic, partition);
+	struct seen *seen, *before;
+	if (!lane || lane->tail != LANE_READING || flow->found >= FOUND_MAX)
+		return lane && lane->tail == LANE_READING ? FLOW_FOUND_TOO_MANY : FLOW_FOUND_STALE;
+	seen = xcalloc(1, sizeof *seen);
+	seen->name.id = id;
+	memcpy(seen->name.event_id, event_id, sizeof seen->name.event_id);
+	seen->offset = offset;
+	HASH_REPLACE(hh, lane->found, name, sizeof seen->name, seen, before);
+	flow->found += before ? 0 : 1;
+	free(before);
+	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
+}
+
+static void end_moves(struct lane *lane, int64_t end)
+{
+	lane->asked_end = false;
+	if (lane->under_way || lane->unpassed || end - 1 <= lane->offset)
+		return;
+	lane->offset = lane->known = end - 1;
+}
+
+void flow_tail_end(
+    struct flow *flow, const char *topic, int32_t partition, int64_t end, bool beyond)
+{
+	struct lane *lane = flow_lane(flow, topic, partition);
+	if (lane && lane->asked_end && lane->tail == LANE_OPEN)
+		end_moves(lane, end);
+	if (!lane || lane->tail != LANE_READING)
+		return;
+	flow->recreated |= beyond;
+	if (beyond || lane->offset == OFFSET_NONE)
+		lane->offset = end - 1;
+	if (beyond || end - 1 > lane->known)
+		lane->known = end - 1;
+	lane_becomes(flow, lane, must_be_logged(lane) ? LANE_UNLOGGED : LANE_OPEN);
+}
+
+void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition)
+{
+	struct lane *lane = flow_lane(flow, topic, partition);
+	if (lane && (lane->tail == LANE_READING || lane->asked_end))
+		lane_becomes(flow, lane, LANE_OPEN);
+}
+
+bool flow_tail_found(
+    struct flow *flow, struct lane *lane, const struct message *message, int64_t *ret_offset)
+{
+	struct seen_name name = {.id = message->id};
+	struct seen *seen;
+	if (!lane->found)
+		return false;
+	memcpy(name.event_id, message->event_id, sizeof name.event_id);
+	HASH_FIND(hh, lane->found, &name, sizeof name, seen);
+	if (!seen)
+		return false;
+	*ret_offset = seen->offset;
+	HASH_DEL(lane->found, seen);
+	free(seen);
+	flow->found--;
+	flow->skipped++;
+	return true;
+}
+
+bool flow_awaits_first_tails(const struct flow *flow)
+{
+	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
+		const struct topic *topic = flow->topic_list[i];
+		for (int32_t p = 0; p < topic->count && !topic->missing; p++)
+			if (topic->lanes[p].first_tail &&
+			    topic->lanes[p].logged_offset != OFFSET_NONE)
+				return true;
+	}
+	return false;
+}
+
+bool flow_must_log_tails(const struct flow *flow)
+{
+	return flow->unlogged > 0;
+}
+
+void flow_tails_move(struct flow *flow)
+{
+	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
+		struct topic *topic = flow->topic_list[i];
+		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
+			struct lane *lane = &topic->lanes[p];
+			bool silent = !lane->used && !lane->under_way && !lane->unpassed;
+			lane->used = false;
+			if (!silent || lane->tail != LANE_OPEN || lane->wants_end ||
+			    lane->asked_end || lane->known == OFFSET_NONE)
+				continue;
+			lane->wants_end = true;
+			flow->tails_wanted++;
+		}
+	}
+}
+
+void flow_forget_found(struct flow *flow)
+{
+	for (int i = 0; flow->found && i < flow->topic_count; i++)
+		for (int32_t p = 0; p < flow->topic_list[i]->lane_count; p++)
+			forget_found(flow, &flow->topic_list[i]->lanes[p]);
+}
+
+int64_t flow_skipped(const struct flow *flow)
+{
+	return flow->skipped;
+}
+
+bool flow_recreated(const struct flow *flow)
+{
+	return flow->recreated;
+}
+
+void flow_epoch_begins(struct flow *flow)
+{
+	flow->recreated = false;
+}

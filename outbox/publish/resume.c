@@ -1,0 +1,170 @@
+#include "resume.h"
+
+#include <stdlib.h>
+
+#include "clock.h"
+#include "logging.h"
+#include "position.h"
+#include "tail.h"
+
+enum {
+	IDLE_MS = 5000, /* the client of the questions lives for so long after the last one */
+	END_MS = 100,
+	EVENTS_A_TURN = 1024,
+	LOG_AGAIN_MS = 30000,
+};
+
+struct resume {
+	const struct config_slot *slot;
+	int shard;
+	struct stream *stream;
+	struct publish_metrics *metrics;
+	struct tail *tail;
+	int64_t logged_at; /* the last failure that was logged; 0: none */
+	bool rewound;      /* was logged since the shard was taken */
+};
+
+struct resume *resume_create(const struct config_slot *slot, int shard, struct stream *stream,
+    struct publish_metrics *metrics)
+{
+	struct resume *resume = xcalloc(1, sizeof *resume);
+	resume->slot = slot;
+	resume->shard = shard;
+	resume->stream = stream;
+	resume->metrics = metrics;
+	resume->tail = tail_create(slot->kafka, "read_uncommitted", IDLE_MS);
+	return resume;
+}
+
+void resume_destroy(struct resume *resume)
+{
+	if (!resume)
+		return;
+	tail_destroy(resume->tail, END_MS);
+	free(resume);
+}
+
+void resume_forget(struct resume *resume)
+{
+	tail_forget(resume->tail);
+	resume->rewound = false;
+}
+
+static bool read_names(const struct consumer_record *record, struct outbox_position *ret_position,
+    char ret_event_id[16])
+{
+	const void *position, *id;
+	size_t position_length, id_length;
+	return consumer_header(record, "outbox-position", &position, &position_length) &&
+	       position && outbox_position_parse(position, position_length, ret_position) &&
+	       consumer_header(record, "outbox-id", &id, &id_length) && id &&
+	       message_uuid_parse(id, id_length, ret_event_id);
+}
+
+static void take_record(struct resume *resume, const struct consumer_record *record)
+{
+	struct outbox_position position;
+	char event_id[16], text[OUTBOX_POSITION_SIZE];
+	if (!read_names(record, &position, event_id) || position.shard != resume->shard ||
+	    !text_equal(position.slot, resume->slot->name))
+		return;
+	enum stream_found found = stream_tail_record(
+	    resume->stream, record->topic, record->partition, record->offset, &position, event_id);
+	if (found == STREAM_FOUND)
+		return;
+	outbox_position_format(&position, text);
+	if (found == STREAM_FOUND_UNKNOWN && !resume->rewound)
+		log_error("history_rewound", {"slot", LOG_TEXT(resume->slot->name)},
+		    {"shard", LOG_INT(resume->shard)},
+		    {"consequence",
+			LOG_TEXT("Kafka has records that the log of the database does not "
+				 "know of: the database went back in time; a new epoch "
+				 "begins, and these records are listed")});
+	resume->rewound |= found == STREAM_FOUND_UNKNOWN;
+	log_warn(found == STREAM_FOUND_UNKNOWN ? "record_of_lost_history" : "tail_too_long",
+	    {"slot", LOG_TEXT(resume->slot->name)}, {"shard", LOG_INT(resume->shard)},
+	    {"topic", LOG_TEXT(record->topic)}, {"partition", LOG_INT(record->partition)},
+	    {"offset", LOG_INT(record->offset)}, {"position", LOG_TEXT(text)});
+}
+
+static void log_failure(struct resume *resume, const struct tail_event *event, int64_t now)
+{
+	bool for_good = event->failure.kind != ERR_RETRY;
+	if (!for_good && resume->logged_at && now - resume->logged_at < LOG_AGAIN_MS)
+		return;
+	resume->logged_at = now;
+	log_warn("tail_not_read", {"slot", LOG_TEXT(resume->slot->name)},
+	    {"shard", LOG_INT(resume->shard)},
+	    {"topic", LOG_TEXT(event->topic ? event->topic : "")},
+	    {"partition", LOG_INT(event->topic ? event->partition : -1)},
+	    {"error", LOG_TEXT(event->failure.message)},
+	    {"consequence", LOG_TEXT(for_good ? "what stands there already may be published again"
+					      : "its records wait until it is")});
+}
+
+static void log_recreated(struct resume *resume, const struct tail_event *event)
+{
+	log_error("topic_recreated", {"slot", LOG_TEXT(resume->slot->name)},
+	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(event->topic)},
+	    {"partition", LOG_INT(event->partition)}, {"end", LOG_INT(event->end)},
+	    {"consequence",
+		LOG_TEXT("the partition ends before an offset that was noted: its topic "
+			 "was made anew or truncated; a new epoch begins")});
+}
+
+static void take_event(struct resume *resume, const struct tail_event *event, int64_t now)
+{
+	switch (event->kind) {
+	case TAIL_RECORD:
+		take_record(resume, &event->record);
+		break;
+	case TAIL_BEYOND:
+		log_recreated(resume, event);
+		/* fallthrough */
+	case TAIL_END:
+		resume->logged_at = 0;
+		metric_add(resume->metrics->tails_read, 1);
+		stream_tail_end(resume->stream, event->topic, event->partition, event->end,
+		    event->kind == TAIL_BEYOND);
+		break;
+	case TAIL_FAILED:
+		log_failure(resume, event, now);
+		if (event->failure.kind != ERR_RETRY)
+			stream_tail_failed(resume->stream, event->topic, event->partition);
+		break;
+	}
+}
+
+static void ask(struct resume *resume, int64_t now)
+{
+	struct stream_tail tail;
+	while (stream_tail_call(resume->stream, now, &tail)) {
+		struct tail_event refused = {
+		    .kind = TAIL_FAILED, .topic = tail.topic, .partition = tail.partition};
+		if (!tail_ask(
+			resume->tail, tail.topic, tail.partition, tail.offset, &refused.failure))
+			take_event(resume, &refused, now);
+	}
+}
+
+bool resume_step(struct resume *resume, int64_t now)
+{
+	struct tail_event event;
+	int count = 0;
+	ask(resume, now);
+	while (count < EVENTS_A_TURN && tail_next(resume->tail, now, &event)) {
+		take_event(resume, &event, now);
+		count++;
+	}
+	return count == EVENTS_A_TURN;
+}
+
+int resume_fd(const struct resume *resume)
+{
+	return tail_fd(resume->tail);
+}
+
+int64_t resume_wait(const struct resume *resume)
+{
+	return tail_wait(resume->tail);
+}

@@ -1,0 +1,23 @@
+#pragma once
+/*
+ * Answers a stream's questions about tails (stream.h): what stands in Kafka already. Internal to
+ * outbox/publish; owned by the publisher's thread; nothing blocks.
+ */
+#include "config.h"
+#include "publish_metrics.h"
+#include "stream.h"
+
+struct resume;
+
+/* slot, stream and metrics must outlive it. */
+struct resume *resume_create(const struct config_slot *slot, int shard, struct stream *stream,
+    struct publish_metrics *metrics);
+void resume_destroy(struct resume *resume); /* NULL: fine */
+
+/* Takes answers, asks what the stream wants to know. True: more is there at once. */
+bool resume_step(struct resume *resume, int64_t now);
+/* The shard is lost: nothing asked counts any more. */
+void resume_forget(struct resume *resume);
+
+int resume_fd(const struct resume *resume); /* readable: call resume_step; -1: nothing is asked */
+int64_t resume_wait(const struct resume *resume);

@@ -1,0 +1,162 @@
+"""What a new owner finds in Kafka already, and a database that went back in time."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from support.auditor import audit, committed_messages, count_records, read_topics
+from support.postgres import Postgres
+from support.process import wait_for
+
+LEASE = "1s"
+NEWEST = "SELECT epoch, owner FROM outbox.progress"
+
+
+def epoch_of(database):
+    return database.execute(NEWEST)[0][0]
+
+
+def die_with_records_unnoted(relay, writers, passage=3):
+    """Killed when a few hundred rows are in Kafka and not in the log."""
+    relay.stop()
+    writers.huge_transaction(1000)
+    relay.start(OUTBOX_RELAY_FAULT=f"after_acknowledgement:{passage}")
+    assert relay.wait(60) == -9
+
+
+def test_the_next_owner_skips_what_is_there(make_relay, make_writers, judge):
+    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(50)
+    die_with_records_unnoted(relay, writers)
+    relay.start()
+    judge(1, 20_000, none=True)
+    relay.wait_for(lambda: relay.metric("relay_skipped_total"), what="the figure")
+    assert relay.metric("relay_tails_read_total") >= 1
+
+
+def test_nothing_is_looked_for_without_resume(make_relay, make_writers, judge):
+    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s", slot_resume="none").wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(50)
+    die_with_records_unnoted(relay, writers)
+    relay.start()
+    assert judge(1, 20_000).duplicates > 0
+    assert relay.metric("relay_skipped_total") == relay.metric("relay_tails_read_total") == 0
+
+
+def test_rows_that_others_wrote_to_the_same_topic_are_no_rows_of_ours(
+        database, kafka, topic, make_relay, make_writers, until_published):
+    """Positions of another slot, of nobody, and text that is none, between the relay's own."""
+    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(50)
+    die_with_records_unnoted(relay, writers)
+    epoch = epoch_of(database)
+    rows = database.execute("SELECT id, event_id FROM outbox.message")
+    headers = [("outbox-position", f"1:other:0:{epoch}:1:{rows[-1][0]}"),
+               ("outbox-position", "nonsense"), ("outbox-position", ""), ("outbox-id", "")]
+    for name, value in headers:
+        subprocess.run(["kcat", "-P", "-b", kafka.bootstrap, "-t", topic,
+                        "-H", f"outbox-id={rows[-1][1]}", "-H", f"{name}={value}"],
+                       input=b"x\n" * 50, check=True)
+    relay.start()
+    until_published()
+    assert count_records(kafka.bootstrap, [topic]) == len(rows) + 50 * len(headers)
+    assert relay.events("history_rewound") == []
+    assert epoch_of(database) == epoch
+
+
+def test_a_topic_made_anew_begins_a_new_epoch(
+        database, kafka, topic, make_relay, make_writers, until_published):
+    """Consumers must not take its records for old ones, whose positions they have seen."""
+    relay = make_relay().wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(300)
+    until_published()
+    before = epoch_of(database)
+    assert relay.stop() == 0
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic)
+    gone = len(writers.committed)
+    relay.start().wait_event("topic_recreated", topic=topic)
+    writers.run(200)
+    until_published()
+    assert epoch_of(database) != before
+    assert count_records(kafka.bootstrap, [topic]) == len(writers.committed) - gone
+
+
+@pytest.fixture
+def own_postgres():
+    with Postgres() as server:
+        yield server
+
+
+def restored(server, copy):
+    """The data folder as it was when `copy` was made: a disk snapshot put back."""
+    shutil.rmtree(server.data)
+    shutil.copytree(copy, server.data, symlinks=True)
+    if server.user:
+        subprocess.run(["chown", "-R", server.user, server.data], check=True)
+    server.start()
+
+
+def test_a_disk_snapshot_put_back_is_noticed_and_loses_nothing(
+        own_postgres, database, kafka, topic, make_relay, make_writers, until_published):
+    own_postgres.create_database("shop")
+    shop = type(database)(own_postgres, "shop").migrate()
+    relay = make_relay(database_url=shop.dsn, slot_lease=LEASE).wait_ready()
+    writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
+    writers.run(300)
+    until_published(database=shop)
+    assert relay.stop() == 0
+
+    # rows that are committed and not published when the snapshot is taken
+    writers.run(100)
+    survivors = shop.execute("SELECT count(*) FROM outbox.message")[0][0]
+    own_postgres.stop()
+    copy = os.path.join(own_postgres.folder, "copy")
+    shutil.copytree(own_postgres.data, copy, symlinks=True)
+    own_postgres.start()
+    before = epoch_of(shop)
+    relay.start()
+    writers.run(200)
+    until_published(database=shop)
+    in_kafka = count_records(kafka.bootstrap, [topic])
+    assert relay.stop() == 0
+    own_postgres.stop()
+    restored(own_postgres, copy)
+
+    relay.start()
+    relay.wait_event("history_rewound")
+    found = relay.wait_event("record_of_lost_history", topic=topic)
+    assert found[0]["position"].startswith(f"1:main:0:{before}:")
+    later = make_writers(dsn=shop.dsn, connections=2, keys=20, prefix="later")
+    later.run(100)
+    until_published(database=shop)
+    assert epoch_of(shop) != before
+    # what survived is in Kafka once, what was lost is there too, and nothing new was skipped
+    verdict = audit(committed_messages(shop.dsn), read_topics(kafka.bootstrap, [topic]),
+                    same_epoch=False)
+    assert verdict.lost == 0 and verdict.duplicates == 0, verdict
+    assert count_records(kafka.bootstrap, [topic]) == in_kafka + len(later.committed)
+    assert verdict.phantom == in_kafka - survivors > 0, verdict
+
+
+def test_a_new_owner_reads_no_more_than_what_came_since_the_partition_was_silent(
+        database, kafka, topic, make_relay, make_writers, judge):
+    """An idle owner notes how far the partitions of others' records have grown."""
+    relay = make_relay(slot_lease=LEASE).wait_ready()
+    make_writers(connections=2, keys=20).run(50)
+    judge(0, 0)
+
+    def offsets():
+        return database.execute("SELECT outbox.destinations('main', 0) -> %s -> 1", (topic,))[0][0]
+
+    noted = offsets()
+    subprocess.run(["kcat", "-P", "-b", kafka.bootstrap, "-t", topic, "-p", "3"],
+                   input=b"x\n" * 1000, check=True)
+    wait_for(lambda: offsets()["3"] == noted.get("3", -1) + 1000, 120, "the noted end")
+    assert {**offsets(), "3": 0} == {**noted, "3": 0}

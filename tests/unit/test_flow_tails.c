@@ -1,0 +1,407 @@
+/* What a stream makes of the records that stand in Kafka already (flow_tails.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stream.h"
+
+enum { EPOCH = 77, FIRST_TICK = 40 };
+
+static const struct stream_settings settings = {
+    .max_in_flight = 100,
+    .memory = 1 << 20,
+    .lease_ms = 100000,
+    .poll_busy_ms = 1,
+    .poll_idle_ms = 50,
+    .ack_interval_ms = 0,
+    .stall_after_ms = 5000,
+    .resumes = true,
+    .seed = 1,
+};
+
+/* The event id of a row: its id, then `history`. */
+static void event_id_of(int64_t id, char history, char event_id[16])
+{
+	memset(event_id, history, 16);
+	memcpy(event_id, &id, sizeof id);
+}
+
+static void give_row(struct stream *stream, int64_t id, int32_t partition)
+{
+	char *block = xcalloc(1, 64);
+	memcpy(block, "orders", 6);
+	event_id_of(id, 'a', block + 32);
+	const struct message message = {
+	    .block = block,
+	    .id = id,
+	    .event_id = block + 32,
+	    .topic = block,
+	    .topic_length = 6,
+	    .key = block,
+	    .key_length = 6,
+	    .partition = partition,
+	    .bytes = 64,
+	};
+	stream_row(stream, &message);
+}
+
+static void taken_with(struct stream *stream, int windows, int64_t former_epoch)
+{
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = EPOCH,
+	    .former_epoch = former_epoch,
+	    .first_tick = FIRST_TICK,
+	    .windows = windows};
+	stream_taken(stream, 0, &taken);
+}
+
+/* An owner of a topic with two partitions, noted up to offset 9 each. */
+static struct stream *owner_of(int windows)
+{
+	struct stream *stream = stream_create(&settings);
+	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
+	stream_destination(stream, "orders", 2);
+	stream_destination_offset(stream, "orders", 0, 9);
+	stream_destination_offset(stream, "orders", 1, 9);
+	stream_topic(stream, "orders", 2);
+	taken_with(stream, windows, EPOCH);
+	return stream;
+}
+
+static void expect_question(struct stream *stream, int64_t now, int32_t partition, int64_t offset)
+{
+	struct stream_tail tail;
+	assert_true(stream_tail_call(stream, now, &tail));
+	assert_string_equal(tail.topic, "orders");
+	assert_int_equal(tail.partition, partition);
+	assert_int_equal(tail.offset, offset);
+}
+
+static void expect_no_question(struct stream *stream, int64_t now)
+{
+	struct stream_tail tail;
+	assert_false(stream_tail_call(stream, now, &tail));
+}
+
+static void expect_both_questions(struct stream *stream)
+{
+	expect_question(stream, 0, 0, 10);
+	expect_question(stream, 0, 1, 10);
+	expect_no_question(stream, 0);
+}
+
+static enum stream_found find(
+    struct stream *stream, int32_t partition, int64_t offset, int64_t tick, int64_t id)
+{
+	char event_id[16];
+	const struct outbox_position position = {.epoch = EPOCH, .tick = tick, .id = id};
+	event_id_of(id, 'a', event_id);
+	return stream_tail_record(stream, "orders", partition, offset, &position, event_id);
+}
+
+static void nothing_found(struct stream *stream)
+{
+	expect_both_questions(stream);
+	stream_tail_end(stream, "orders", 0, 10, false);
+	stream_tail_end(stream, "orders", 1, 10, false);
+}
+
+static uint64_t expect_sent(struct stream *stream, int64_t id)
+{
+	struct stream_record record;
+	assert_true(stream_send(stream, 0, &record));
+	assert_int_equal(record.id, id);
+	return record.sequence;
+}
+
+static void expect_none_sent(struct stream *stream)
+{
+	struct stream_record record;
+	assert_false(stream_send(stream, 0, &record));
+}
+
+static void page_of(struct stream *stream, int64_t first, int64_t last, int32_t partition)
+{
+	assert_true(stream_read_call(stream, 0).wanted);
+	for (int64_t id = first; id <= last; id++)
+		give_row(stream, id, partition);
+	stream_page_end(stream, 0, true);
+}
+
+/* The next row of the log; it says of destinations what is expected. */
+static struct stream_tick expect_row(struct stream *stream, int64_t now, const char *destinations)
+{
+	struct stream_tick tick = stream_log_call(stream, now);
+	assert_int_equal(tick.call, STREAM_TICK);
+	assert_string_equal(tick.destinations, destinations);
+	stream_ticked(stream, now, STREAM_NOTED);
+	return tick;
+}
+
+static void what_was_found_is_not_sent_again(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	expect_both_questions(stream);
+	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND);
+	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 1, 2), STREAM_FOUND);
+	stream_tail_end(stream, "orders", 0, 12, false);
+	page_of(stream, 1, 3, 0);
+	expect_sent(stream, 3);
+	expect_none_sent(stream);
+	assert_int_equal(stream_status(stream, 0).skipped, 2);
+	/* and it is progress, up to where it was found */
+	struct stream_tick row = expect_row(stream, 1, "{\"orders\":[2,{\"0\":11}]}");
+	assert_int_equal(row.acked_id, 2);
+	stream_destroy(stream);
+}
+
+static void records_wait_until_their_partition_was_read(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	page_of(stream, 1, 2, 1);
+	expect_none_sent(stream);
+	expect_both_questions(stream);
+	stream_tail_end(stream, "orders", 0, 10, false);
+	expect_none_sent(stream);
+	find(stream, 1, 10, FIRST_TICK + 1, 1);
+	stream_tail_end(stream, "orders", 1, 11, false);
+	expect_sent(stream, 2);
+	stream_destroy(stream);
+}
+
+static void the_same_id_of_another_event_is_sent(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	char event_id[16];
+	const struct outbox_position position = {.epoch = EPOCH, .tick = FIRST_TICK + 1, .id = 1};
+	expect_both_questions(stream);
+	event_id_of(1, 'b', event_id);
+	stream_tail_record(stream, "orders", 0, 10, &position, event_id);
+	stream_tail_end(stream, "orders", 0, 11, false);
+	page_of(stream, 1, 1, 0);
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void a_found_record_of_another_partition_is_no_reason_to_skip(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	expect_both_questions(stream);
+	find(stream, 1, 10, FIRST_TICK + 1, 1);
+	stream_tail_end(stream, "orders", 0, 10, false);
+	stream_tail_end(stream, "orders", 1, 11, false);
+	page_of(stream, 1, 1, 0);
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void where_a_new_topic_ends_is_noted_before_its_first_record(void **state)
+{
+	(void)state;
+	struct stream *stream = stream_create(&settings);
+	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
+	taken_with(stream, 1, EPOCH);
+	page_of(stream, 1, 1, 0);
+	stream_topic(stream, "orders", 1);
+	expect_row(stream, 0, "{\"orders\":[1,{}]}");
+	expect_question(stream, 0, 0, STREAM_TAIL_END);
+	expect_none_sent(stream);
+	stream_tail_end(stream, "orders", 0, 0, false);
+	expect_none_sent(stream);
+	expect_row(stream, 0, "{\"orders\":[1,{\"0\":-1}]}");
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void a_lost_producer_reads_what_it_had_under_way(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	page_of(stream, 1, 3, 0);
+	stream_report(stream, 0, expect_sent(stream, 1), STREAM_WRITTEN, 10, NULL);
+	expect_sent(stream, 2);
+	stream_producer_lost(stream);
+	expect_none_sent(stream);
+	/* behind the last acknowledgement, and only there */
+	expect_question(stream, 0, 0, 11);
+	expect_no_question(stream, 0);
+	find(stream, 0, 11, FIRST_TICK + 1, 2);
+	stream_tail_end(stream, "orders", 0, 12, false);
+	expect_sent(stream, 3);
+	stream_destroy(stream);
+}
+
+static void the_noted_offset_stays_in_front_of_what_progress_does_not_cover(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	assert_true(stream_read_call(stream, 0).wanted);
+	give_row(stream, 1, 0);
+	give_row(stream, 2, 1);
+	stream_page_end(stream, 0, true);
+	uint64_t first = expect_sent(stream, 1);
+	stream_report(stream, 0, expect_sent(stream, 2), STREAM_WRITTEN, 10, NULL);
+	assert_int_equal(stream_log_call(stream, 40000).call, STREAM_TICK); /* the renewal */
+	stream_ticked(stream, 40000, STREAM_NOTED);
+	stream_report(stream, 40000, first, STREAM_WRITTEN, 10, NULL);
+	expect_row(stream, 40001, "{\"orders\":[2,{\"0\":10,\"1\":10}]}");
+	stream_destroy(stream);
+}
+
+static void no_window_opens_before_the_tails_are_read(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_both_questions(stream);
+	stream_tail_end(stream, "orders", 0, 10, false);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_NONE);
+	assert_int_equal(stream_wait(stream, 1), settings.stall_after_ms);
+	stream_tail_end(stream, "orders", 1, 10, false);
+	assert_true(stream_log_call(stream, 1).may_open);
+	stream_destroy(stream);
+}
+
+static void a_partition_that_is_away_does_not_stop_the_others_for_ever(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_both_questions(stream);
+	assert_true(stream_log_call(stream, settings.stall_after_ms).may_open);
+	stream_destroy(stream);
+}
+
+static void a_position_that_the_log_does_not_know_begins_a_new_epoch(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	expect_both_questions(stream);
+	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND);
+	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 2, 7), STREAM_FOUND_UNKNOWN);
+	stream_tail_end(stream, "orders", 0, 12, false);
+	page_of(stream, 1, 2, 0);
+	expect_none_sent(stream);
+	struct stream_tick tick = stream_log_call(stream, 0);
+	assert_true(tick.new_epoch);
+	stream_ticked(stream, 0, STREAM_NOTED);
+	assert_int_equal(stream_epoch(stream), tick.fresh_epoch);
+	expect_sent(stream, 2);
+	stream_destroy(stream);
+}
+
+static void a_row_of_a_lost_window_is_still_recognised(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_both_questions(stream);
+	find(stream, 0, 10, FIRST_TICK + 1, 7);
+	stream_tail_end(stream, "orders", 0, 11, false);
+	stream_tail_end(stream, "orders", 1, 10, false);
+	assert_true(stream_log_call(stream, 0).may_open);
+	stream_ticked(stream, 0, STREAM_ROWS);
+	give_row(stream, 7, 0);
+	give_row(stream, 8, 0);
+	stream_rows_end(stream);
+	expect_sent(stream, 8);
+	stream_destroy(stream);
+}
+
+static void a_topic_made_anew_begins_a_new_epoch(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	expect_both_questions(stream);
+	stream_tail_end(stream, "orders", 0, 3, true);
+	page_of(stream, 1, 1, 0);
+	expect_none_sent(stream);
+	struct stream_tick row = expect_row(stream, 0, "{\"orders\":[2,{\"0\":2}]}");
+	assert_true(row.new_epoch);
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void a_silent_partition_moves_its_offset_to_the_end(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	nothing_found(stream);
+	expect_no_question(stream, 59999);
+	expect_question(stream, 60000, 0, STREAM_TAIL_END);
+	expect_question(stream, 60000, 1, STREAM_TAIL_END);
+	stream_tail_end(stream, "orders", 0, 500, false);
+	stream_tail_end(stream, "orders", 1, 10, false);
+	expect_row(stream, 60000, "{\"orders\":[2,{\"0\":499}]}");
+	stream_destroy(stream);
+}
+
+static void the_offset_does_not_move_past_records_under_way(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	expect_question(stream, 60000, 0, STREAM_TAIL_END);
+	page_of(stream, 1, 1, 0);
+	uint64_t sequence = expect_sent(stream, 1);
+	stream_tail_end(stream, "orders", 0, 500, false);
+	stream_report(stream, 60000, sequence, STREAM_WRITTEN, 400, NULL);
+	expect_row(stream, 60000, "{\"orders\":[2,{\"0\":400}]}");
+	stream_destroy(stream);
+}
+
+static void a_partition_that_cannot_be_read_is_written_to_all_the_same(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	expect_both_questions(stream);
+	page_of(stream, 1, 1, 0);
+	stream_tail_failed(stream, "orders", 0);
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void answers_that_nobody_waits_for_change_nothing(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	assert_int_equal(find(stream, 0, 12, FIRST_TICK + 1, 1), STREAM_FOUND);
+	stream_tail_end(stream, "orders", 0, 3, true);
+	stream_tail_end(stream, "orders", 17, 3, true);
+	page_of(stream, 1, 1, 0);
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_was_found_is_not_sent_again),
+	    cmocka_unit_test(records_wait_until_their_partition_was_read),
+	    cmocka_unit_test(the_same_id_of_another_event_is_sent),
+	    cmocka_unit_test(a_found_record_of_another_partition_is_no_reason_to_skip),
+	    cmocka_unit_test(where_a_new_topic_ends_is_noted_before_its_first_record),
+	    cmocka_unit_test(a_lost_producer_reads_what_it_had_under_way),
+	    cmocka_unit_test(the_noted_offset_stays_in_front_of_what_progress_does_not_cover),
+	    cmocka_unit_test(no_window_opens_before_the_tails_are_read),
+	    cmocka_unit_test(a_partition_that_is_away_does_not_stop_the_others_for_ever),
+	    cmocka_unit_test(a_position_that_the_log_does_not_know_begins_a_new_epoch),
+	    cmocka_unit_test(a_row_of_a_lost_window_is_still_recognised),
+	    cmocka_unit_test(a_topic_made_anew_begins_a_new_epoch),
+	    cmocka_unit_test(a_silent_partition_moves_its_offset_to_the_end),
+	    cmocka_unit_test(the_offset_does_not_move_past_records_under_way),
+	    cmocka_unit_test(a_partition_that_cannot_be_read_is_written_to_all_the_same),
+	    cmocka_unit_test(answers_that_nobody_waits_for_change_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
