@@ -36,8 +36,10 @@
  * state that librdkafka left it in.
  */
 enum {
-	PATIENCE_MS = 5000, /* silence of a partition that is worth telling */
-	BUNCH = 200,        /* messages without an event in one call */
+	PATIENCE_MS = 5000,     /* silence of a partition that is worth telling */
+	BUNCH = 200,            /* messages without an event in one call */
+	READY_MESSAGES = 10000, /* librdkafka fetches no more while so many are ready, */
+	READY_BYTES = 2 << 20,  /* or so much */
 };
 
 static const int64_t beyond_any_end = INT64_MAX / 2;
@@ -55,7 +57,7 @@ static const struct {
 	"whether the leader is there"},
     [ASKING] = {"asking", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(READING) | TO(WAITING),
 	"where the end is"},
-    [READING] = {"reading", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(WAITING),
+    [READING] = {"reading", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(READING) | TO(WAITING),
 	"from the position to that end"},
     [WAITING] = {"waiting", TO(QUIET) | TO(KNOCKING) | TO(ASKING),
 	"something failed: begins again later"},
@@ -70,7 +72,7 @@ struct question {
 	bool met;         /* its leader has answered since something failed */
 	int64_t position; /* the next offset to be read; or TAIL_FROM_END */
 	int64_t begin;    /* the first offset there was to read */
-	int64_t end;      /* when reading */
+	int64_t end;      /* once it is known */
 	int64_t due;      /* WAITING: begins again; else: its silence is told; 0: not set yet */
 	struct backoff backoff;
 };
@@ -96,6 +98,7 @@ struct tail {
 	int asked;               /* questions that are not quiet */
 	int64_t due_at;          /* not after any question's due */
 	int64_t idle_at;         /* ends the client; 0: not idle, or not noticed yet */
+	int64_t run, run_bytes;  /* taken since nothing was ready */
 	uint64_t seed;
 };
 
@@ -112,24 +115,38 @@ struct tail *tail_create(const struct config_kafka *kafka, const char *isolation
 }
 
 /*
- * Ends are asked for, so that an empty answer must come soon; what is ready is bounded in bytes and
- * in number, since a small record takes half a kilobyte here; a leader that is stuck is given up
+ * Ends are asked for, so that an empty answer must come soon; a leader that is stuck is given up
  * before anybody would wait for a minute.
  */
+static const char *const defaults[] = {"fetch.wait.max.ms", "2", "fetch.error.backoff.ms", "10",
+    "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576",
+    "topic.metadata.propagation.max.ms", "2000", "socket.timeout.ms", "10000", NULL};
+
+/*
+ * Not the section's to set: fetch_on stands on them. What is ready is bounded in number as well,
+ * since a small record takes half a kilobyte here.
+ */
+static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
+{
+	char messages[32], kbytes[32];
+
+	snprintf(messages, sizeof messages, "%d", READY_MESSAGES);
+	snprintf(kbytes, sizeof kbytes, "%d", READY_BYTES / 1024);
+	return kafka_conf_set(conf, "queued.min.messages", messages, err) &&
+	       kafka_conf_set(conf, "queued.max.messages.kbytes", kbytes, err) &&
+	       /* From leaders only: a near follower may lag behind what was acknowledged. */
+	       kafka_conf_set(conf, "client.rack", "", err);
+}
+
 static rd_kafka_conf_t *make_conf(const struct tail *tail, struct err *err)
 {
-	static const char *const defaults[] = {"fetch.wait.max.ms", "2", "fetch.error.backoff.ms",
-	    "20", "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576",
-	    "queued.max.messages.kbytes", "2048", "queued.min.messages", "2000",
-	    "topic.metadata.propagation.max.ms", "2000", "socket.timeout.ms", "10000", NULL};
 	rd_kafka_conf_t *conf =
 	    kafka_conf_reader(tail->kafka, tail->isolation, "error", defaults, err);
 
 	if (!conf)
 		return NULL;
 	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_ERROR);
-	/* From leaders only: a near follower may lag behind what was acknowledged. */
-	if (kafka_conf_set(conf, "client.rack", "", err))
+	if (set_bounds(conf, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;
@@ -246,6 +263,7 @@ static void start(struct tail *tail, struct question *question, enum state next,
 static void begin(struct tail *tail, struct question *question)
 {
 	question->due = 0;
+	question->end = INT64_MAX;
 	tail->due_at = 0;
 	if (question->met)
 		start(tail, question, ASKING, RD_KAFKA_OFFSET_END);
@@ -439,6 +457,8 @@ static bool take_record(struct tail *tail, struct question *question, rd_kafka_m
 		return answer_read(tail, question, ret_event);
 	backoff_reset(&question->backoff);
 	question->position = message->offset + 1;
+	tail->run++;
+	tail->run_bytes += (int64_t)(message->len + message->key_len);
 	ret_event->kind = TAIL_RECORD;
 	ret_event->topic = question->topic->name;
 	ret_event->partition = question->partition;
@@ -550,7 +570,7 @@ static bool take_message(
 
 /*
  * Does librdkafka know of it? This is its one function that says so without waiting for Kafka and
- * without making the partition up; it stores nothing, since there is no group.
+ * without making the partition up; it stores nothing of what nobody assigned.
  */
 static bool is_known(const struct topic *topic, int32_t partition)
 {
@@ -622,6 +642,25 @@ static bool take_event(
 	}
 }
 
+/*
+ * Nothing is ready. Once so much was that librdkafka stopped fetching, it looks again after a
+ * second, however soon all was taken; a start makes it look at once. Twice as often as needed,
+ * since it counts a little otherwise.
+ */
+static void fetch_on(struct tail *tail)
+{
+	bool stopped = tail->run >= READY_MESSAGES / 2 || tail->run_bytes >= READY_BYTES / 2;
+
+	tail->run = tail->run_bytes = 0;
+	if (!stopped)
+		return;
+	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
+		for (int32_t i = 0; i < topic->count; i++)
+			if (topic->questions[i] && topic->questions[i]->state == READING)
+				start(tail, topic->questions[i], READING,
+				    topic->questions[i]->position);
+}
+
 static void wake(int fd)
 {
 	/* Fails only when the counter is full, and then the fd is readable all the same. */
@@ -643,12 +682,15 @@ static bool take_some(struct tail *tail, int64_t now, struct tail_event *ret_eve
 
 		drop_shown(tail);
 		tail->shown = rd_kafka_queue_poll(tail->queue, 0);
-		if (tail->shown)
+		if (tail->shown) {
 			told = take_event(tail, tail->shown, now, ret_event);
-		else if (fd_was_read)
+			continue;
+		}
+		if (fd_was_read)
 			return false;
-		else /* EAGAIN: it was called without having been woken */
-			fd_was_read = eventfd_read(tail->wake_fd, &ignored) == 0 || errno == EAGAIN;
+		fetch_on(tail);
+		/* EAGAIN: it was called without having been woken. */
+		fd_was_read = eventfd_read(tail->wake_fd, &ignored) == 0 || errno == EAGAIN;
 	}
 	if (fd_was_read)
 		wake(tail->wake_fd);

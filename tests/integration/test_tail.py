@@ -102,9 +102,10 @@ def reader(make_reader, kafka):
     return make_reader(kafka.bootstrap)
 
 
-def fill(bootstrap, topic, count, partitions=1, first=0, **settings):
+def fill(bootstrap, topic, count, partitions=1, first=0):
     """count records to each partition, all acknowledged; values are numbers from first on."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, **settings})
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True,
+                         "log_level": 0})
     failed = []
     for number in range(first, first + count):
         for partition in range(partitions):
@@ -175,7 +176,7 @@ def test_an_offset_beyond_the_end_is_told(kafka, topic, reader):
     assert reader.read(topic, 1, 1) == ([], f"beyond {topic} 1 0 0")
 
 
-def test_many_partitions_are_read_at_once(kafka, request, make_reader):
+def test_many_partitions_are_read_at_once(kafka, make_reader):
     topic = kafka.create_topic(f"tail_many_{os.getpid()}", partitions=48)
     fill(kafka.bootstrap, topic, 100, partitions=48)
     reader = make_reader(kafka.bootstrap)
@@ -192,7 +193,8 @@ def test_many_partitions_are_read_at_once(kafka, request, make_reader):
             ended.add(partition)
         else:
             records.setdefault(partition, []).append((int(words[3]), words[4]))
-    assert all(records[partition] == numbered(0, 100) for partition in range(48))
+    for partition in range(48):
+        assert records[partition] == numbered(0, 100), partition
     kafka.delete_topic(topic)
 
 
@@ -268,7 +270,7 @@ def test_what_was_acknowledged_before_the_question_comes_before_the_end(kafka, t
     writer.start()
     try:
         position = 0
-        for round_number in range(20):
+        for _ in range(20):
             wait_for(lambda: acknowledged[0] > position, WAIT, "another record")
             before = acknowledged[0]
             records, line = reader.read(topic, 0, position)

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
-#include "cleanup.h"
 #include "clock.h"
 #include "producer.h"
 #include "tail.h"
@@ -29,35 +29,13 @@ enum {
 static rd_kafka_t *carrier;
 static rd_kafka_mock_cluster_t *cluster;
 static struct config_property properties[8];
+static int threads_of_cluster; /* librdkafka's, while no client is open */
 static struct config_kafka kafka = {.name = "main", .properties = properties};
 
 static void set_property(const char *name, const char *value)
 {
 	properties[kafka.property_count++] =
 	    (struct config_property){(char *)name, (char *)value, "test:1"};
-}
-
-static int start_cluster(void **state)
-{
-	rd_kafka_conf_t *conf = rd_kafka_conf_new();
-
-	(void)state;
-	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
-	rd_kafka_conf_set_log_cb(conf, NULL);
-	carrier = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
-	cluster = rd_kafka_mock_cluster_new(carrier, 1);
-	set_property("bootstrap.servers", rd_kafka_mock_cluster_bootstraps(cluster));
-	set_property("reconnect.backoff.ms", "20");
-	set_property("reconnect.backoff.max.ms", "50");
-	return 0;
-}
-
-static int stop_cluster(void **state)
-{
-	(void)state;
-	rd_kafka_mock_cluster_destroy(cluster);
-	rd_kafka_destroy(carrier);
-	return 0;
 }
 
 static void make_topic(const char *name)
@@ -116,6 +94,45 @@ static void fill_sized(const char *name, int first, int last, int count, size_t 
 static void fill(const char *name, int partition, int count)
 {
 	fill_sized(name, partition, partition, count, 7);
+}
+
+static int start_cluster(void **state)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	(void)state;
+	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	carrier = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+	cluster = rd_kafka_mock_cluster_new(carrier, 1);
+	set_property("bootstrap.servers", rd_kafka_mock_cluster_bootstraps(cluster));
+	set_property("reconnect.backoff.ms", "20");
+	set_property("reconnect.backoff.max.ms", "50");
+	/* A thread is counted once it runs: so that those of the cluster do. */
+	make_topic("first");
+	fill("first", 0, 1);
+	threads_of_cluster = rd_kafka_thread_cnt();
+	return 0;
+}
+
+/* Closing goes on in the background. */
+static bool every_client_ends(void)
+{
+	int64_t until = clock_ms() + WAIT_MS;
+
+	while (rd_kafka_thread_cnt() > threads_of_cluster && clock_ms() < until)
+		poll(NULL, 0, 5);
+	return rd_kafka_thread_cnt() <= threads_of_cluster;
+}
+
+static int stop_cluster(void **state)
+{
+	bool ended = every_client_ends();
+
+	(void)state;
+	rd_kafka_mock_cluster_destroy(cluster);
+	rd_kafka_destroy(carrier);
+	return ended ? 0 : -1;
 }
 
 static struct tail *make_tail(void)
@@ -295,6 +312,36 @@ static void many_partitions_are_read_at_once(void **state)
 		ended[event.partition] = true;
 	}
 	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+/*
+ * librdkafka stops fetching while a lot is ready, and then looks again each second only. Seen as
+ * the longest time in which nothing comes.
+ */
+static void a_long_tail_is_read_without_a_break(void **state)
+{
+	enum { EACH = 2000 };
+	struct tail *tail = make_tail();
+	int64_t next[PARTITIONS] = {0}, longest = 0;
+
+	(void)state;
+	make_topic("long");
+	fill_sized("long", 0, PARTITIONS - 1, EACH, 20);
+	for (int i = 0; i < PARTITIONS; i++)
+		ask(tail, "long", i, 0);
+	for (int i = 0; i < PARTITIONS * (EACH + 1); i++) {
+		int64_t since = clock_ms();
+		struct tail_event event = next_event(tail);
+
+		if (event.kind == TAIL_RECORD)
+			assert_int_equal(event.record.offset, next[event.partition]++);
+		else
+			assert_int_equal(next[event.partition], EACH);
+		longest = clock_ms() - since > longest ? clock_ms() - since : longest;
+	}
+	expect_quiet(tail);
+	assert_in_range(longest, 0, 800);
 	tail_destroy(tail, 1000);
 }
 
@@ -499,9 +546,11 @@ static void the_client_ends_when_nothing_was_asked_for_a_while(void **state)
 	assert_int_equal(tail_fd(tail), -1);
 	assert_int_equal(tail_wait(tail), INT64_MAX);
 	assert_false(tail_next(tail, now, &event));
+	assert_true(every_client_ends());
 
 	ask(tail, "idle", 0, 0);
 	assert_true(tail_is_open(tail));
+	assert_true(rd_kafka_thread_cnt() > threads_of_cluster);
 	assert_int_not_equal(tail_fd(tail), -1);
 	expect(tail, TAIL_END, "idle", 0, 0, 0);
 	assert_true(tail_wait(tail) <= clock_ms());
@@ -513,6 +562,7 @@ static void the_client_ends_when_nothing_was_asked_for_a_while(void **state)
 	assert_false(tail_next(tail, now + IDLE_MS, &event));
 	assert_false(tail_is_open(tail));
 	assert_int_equal(tail_wait(tail), INT64_MAX);
+	assert_true(every_client_ends());
 
 	ask(tail, "idle", 0, 0);
 	expect(tail, TAIL_END, "idle", 0, 0, 0);
@@ -595,7 +645,7 @@ static int count_silent(struct tail *tail, int64_t now)
 static void nothing_blocks_beside_a_broker_that_does_not_answer(void **state)
 {
 	char address[32];
-	owned_fd int fd = listen_silently(address, sizeof address);
+	int fd = listen_silently(address, sizeof address);
 	struct config_property nobody = {"bootstrap.servers", address, "test:1"};
 	struct config_kafka silent = {.name = "main", .properties = &nobody, .property_count = 1};
 	struct tail *tail = tail_create(&silent, "read_uncommitted", IDLE_MS);
@@ -622,6 +672,7 @@ static void nothing_blocks_beside_a_broker_that_does_not_answer(void **state)
 	since = clock_us();
 	tail_destroy(tail, 0);
 	took(since);
+	close(fd);
 	assert_in_range(longest_ms, 0, BLOCK_MS);
 }
 
@@ -677,6 +728,7 @@ int main(void)
 	    cmocka_unit_test(who_stands_at_the_end_reads_nothing),
 	    cmocka_unit_test(from_the_end_only_the_end_is_told),
 	    cmocka_unit_test(many_partitions_are_read_at_once),
+	    cmocka_unit_test(a_long_tail_is_read_without_a_break),
 	    cmocka_unit_test(an_offset_beyond_the_end_is_told),
 	    cmocka_unit_test(what_was_removed_is_told_and_the_rest_is_read),
 	    cmocka_unit_test(asking_again_begins_anew),
