@@ -84,6 +84,22 @@ static void make_room(struct config *config, const struct config_source *source,
 	memcpy((char *)config + config_kinds[kind].list, &list, sizeof list);
 }
 
+static void finish_slots(struct config *config, const struct config_source *source)
+{
+	for (int i = 0; i < config->slot_count; i++) {
+		struct config_slot *slot = &config->slots[i];
+		slot->config = config;
+		slot->origin = xstrdup(config_source_find(source, CONFIG_SLOT, slot->name)->origin);
+	}
+}
+
+static int compare_topics(const void *a, const void *b)
+{
+	const struct config_topic *left = a, *right = b;
+
+	return strcmp(left->name, right->name);
+}
+
 static struct config *build(const struct config_source *source, struct err *err)
 {
 	OWNED(owned_config_destroy) struct config *config = xcalloc(1, sizeof *config);
@@ -100,9 +116,10 @@ static struct config *build(const struct config_source *source, struct err *err)
 				return NULL;
 		}
 	}
-	for (int i = 0; i < config->slot_count; i++)
-		config->slots[i].origin =
-		    xstrdup(config_source_find(source, CONFIG_SLOT, config->slots[i].name)->origin);
+	finish_slots(config, source);
+	if (config->topic_count > 0)
+		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
+		    compare_topics);
 	config = NULL;
 	return built;
 }
@@ -153,6 +170,9 @@ void config_destroy(struct config *config)
 		free(config->slots[i].name);
 		free(config->slots[i].origin);
 	}
+	for (int i = 0; i < config->topic_count; i++)
+		free(config->topics[i].name);
+	free(config->topics);
 	free(config->postgres);
 	free(config->kafka);
 	free(config->slots);
@@ -167,4 +187,14 @@ const struct config_postgres *config_find_postgres(const struct config *config, 
 const struct config_slot *config_find_slot(const struct config *config, const char *name)
 {
 	return config_rows_item_named(config, CONFIG_SLOT, name);
+}
+
+enum on_refusal config_topic_policy(const struct config *config, const char *topic)
+{
+	const struct config_topic wanted = {.name = (char *)topic}, *found = NULL;
+
+	if (config->topic_count > 0)
+		found = bsearch(&wanted, config->topics, (size_t)config->topic_count,
+		    sizeof *config->topics, compare_topics);
+	return found ? found->on_refusal : REFUSAL_BLOCK;
 }

@@ -6,7 +6,8 @@
  * Sections: [postgres] [kafka] [slot] [admin] [log]; further ones are named: [postgres "x"],
  * [kafka "y"], [slot "z"]. An unnamed section [slot] is the slot "main"; [postgres] and [kafka]
  * without a name are "main" as well. Of a kind that is not declared at all there is one, "main",
- * with its defaults.
+ * with its defaults. [topic "orders"] always has a name, and need not be there: a topic without a
+ * section has the defaults.
  *
  * Environment: OUTBOX_RELAY_<SECTION>_<KEY> for the unnamed ("main") section and
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
@@ -31,6 +32,8 @@ enum retention { RETENTION_DROP, RETENTION_DETACH };
 enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
 enum safety { SAFETY_WARN, SAFETY_STRICT };
 enum resume_from { RESUME_TAIL, RESUME_NONE };
+/* What becomes of the later records of a key when Kafka refuses one of it for good. */
+enum on_refusal { REFUSAL_BLOCK, REFUSAL_PASS, REFUSAL_STOP };
 
 struct config_postgres {
 	char *name;
@@ -55,8 +58,11 @@ struct config_kafka {
 	int property_count;
 };
 
+struct config;
+
 struct config_slot {
 	char *name;
+	const struct config *config; /* that it is a part of: what is said of topics is there */
 	const struct config_postgres *postgres;
 	const struct config_kafka *kafka;
 	char *origin;          /* where it was declared, for messages */
@@ -69,8 +75,17 @@ struct config_slot {
 	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
 	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
 	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
+	/* of a record that Kafka refused for good */
+	int64_t retry_first_ms; /* the first pause; each is twice the one before */
+	int64_t retry_max_ms;   /* no pause is longer */
+	int64_t max_attempts;   /* after so many it is dead */
 	enum timestamp_source timestamp;
 	enum safety safety;
+};
+
+struct config_topic {
+	char *name; /* as Kafka spells it */
+	enum on_refusal on_refusal;
 };
 
 struct config {
@@ -80,6 +95,8 @@ struct config {
 	int kafka_count;
 	struct config_slot *slots;
 	int slot_count;
+	struct config_topic *topics; /* by name, in strcmp's order; only those with a section */
+	int topic_count;
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	enum log_level log_level;
 	enum log_format log_format;
@@ -98,6 +115,8 @@ void config_destroy(struct config *config); /* NULL is fine */
 
 const struct config_postgres *config_find_postgres(const struct config *config, const char *name);
 const struct config_slot *config_find_slot(const struct config *config, const char *name);
+/* Of any topic, at the cost of a binary search over the sections; without one, the default. */
+enum on_refusal config_topic_policy(const struct config *config, const char *topic);
 
 /*
  * Compares a newly loaded configuration with the running one. Appends to *ret_fixed one line a

@@ -92,6 +92,11 @@ static bool apply_to_main(struct config_source *source, enum config_kind kind, c
 {
 	struct config_section *section = config_source_find(source, kind, "main");
 
+	if (config_kinds[kind].named)
+		return err_set(err, ERR_CONFIG,
+		    "%s: a [%s] needs a name; declare [%s \"orders\"] in the file, then set "
+		    "OUTBOX_RELAY_TOPIC_ORDERS_<KEY>",
+		    variable, config_kinds[kind].word, config_kinds[kind].word);
 	if (!section && kind == CONFIG_SLOT && config_source_find(source, kind, NULL))
 		return err_set(err, ERR_CONFIG,
 		    "%s: the file declares slots, but not [slot \"main\"]; name the slot, as in "
@@ -175,7 +180,8 @@ static void add_defaults(struct config_source *source, const char *database_url)
 	struct config_section *section;
 
 	for (int kind = 0; kind < CONFIG_KINDS; kind++)
-		if (!config_source_find(source, (enum config_kind)kind, NULL))
+		if (!config_kinds[kind].named &&
+		    !config_source_find(source, (enum config_kind)kind, NULL))
 			config_source_add(source, (enum config_kind)kind, "main", "default");
 	section = config_source_find(source, CONFIG_POSTGRES, "main");
 	if (section && database_url && !config_source_has_value(section, "dsn") &&

@@ -6,7 +6,7 @@
 #include "cleanup.h"
 #include "config_source.h"
 
-enum { NAME_LENGTH = 63, LINE_SIZE = 64 << 10 };
+enum { NAME_LENGTH = 63, TOPIC_LENGTH = 249, LINE_SIZE = 64 << 10 };
 
 /* One pass over the text: libinih asks for lines and hands back keys and values. */
 struct reader {
@@ -62,6 +62,8 @@ static bool declare(struct reader *reader, const char *word, const char *name)
 		return refuse_kind(reader, word);
 	if (*name && !config_kinds[kind].size)
 		return fail(reader, "[%s] takes no name; write [%s]", word, word);
+	if (!*name && config_kinds[kind].named)
+		return fail(reader, "[%s] needs a name; write [%s \"orders\"]", word, word);
 	if (!*name)
 		name = "main";
 	before = config_source_find(reader->source, kind, name);
@@ -85,6 +87,32 @@ static bool is_slot_name(const char *name)
 	return length <= 40 && name[length] == '\0';
 }
 
+/* As Kafka has it; the letters were looked at. */
+static bool is_topic_name(const char *name)
+{
+	return *name && strlen(name) <= TOPIC_LENGTH && !text_equal(name, ".") &&
+	       !text_equal(name, "..");
+}
+
+static bool check_name(struct reader *reader, const char *word, const char *name)
+{
+	if (text_equal(word, "topic"))
+		return is_topic_name(name) ||
+		       fail(reader,
+			   "a topic's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in "
+			   "double quotes, and neither . nor .., as in Kafka",
+			   TOPIC_LENGTH);
+	if (!*name || strlen(name) > NAME_LENGTH)
+		return fail(reader,
+		    "a section's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in double "
+		    "quotes",
+		    NAME_LENGTH);
+	if (text_equal(word, "slot") && !is_slot_name(name))
+		return fail(reader,
+		    "a slot's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the database");
+	return true;
+}
+
 /* [word] or [word "name"]. libinih would cut it to 49 bytes and be silent about an empty one. */
 static bool begin_section(struct reader *reader, const char *line)
 {
@@ -99,17 +127,11 @@ static bool begin_section(struct reader *reader, const char *line)
 	line = skip_blanks(line + length);
 	if (*line == '"') {
 		length = strspn(++line, letters);
-		if (length == 0 || length > NAME_LENGTH || line[length] != '"')
-			return fail(reader,
-			    "a section's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' "
-			    "and '-', in double quotes",
-			    NAME_LENGTH);
-		name = xformat("%.*s", (int)length, line);
+		name = xformat("%.*s", line[length] == '"' ? (int)length : 0, line);
+		if (!check_name(reader, word, name))
+			return false;
 		line = skip_blanks(line + length + 1);
 	}
-	if (name && text_equal(word, "slot") && !is_slot_name(name))
-		return fail(reader,
-		    "a slot's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the database");
 	if (!*word || *line != ']' || !strchr(";#", *skip_blanks(line + 1)))
 		return fail(reader, "write a section as [slot] or [slot \"name\"]");
 	return declare(reader, word, name ? name : "");

@@ -40,13 +40,22 @@ static void print_sample_key(struct text *out, const struct config_row *row)
 	text_finish(&comment);
 }
 
+/* A section that needs a name is an example, as its keys are. */
+static void add_heading(struct text *out, const struct config_kind_row *kind)
+{
+	if (kind->named)
+		text_addf(out, "#[%s \"orders\"]\n", kind->word);
+	else
+		text_addf(out, "[%s]\n", kind->word);
+}
+
 void config_print_sample(struct text *out)
 {
 	text_add(out, sample_head);
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		text_add(out, "\n");
 		add_comment(out, config_kinds[kind].help);
-		text_addf(out, "[%s]\n", config_kinds[kind].word);
+		add_heading(out, &config_kinds[kind]);
 		for (int i = 0; i < config_row_count; i++)
 			if ((int)config_rows[i].kind == kind)
 				print_sample_key(out, &config_rows[i]);
@@ -70,7 +79,9 @@ static const char reference_head[] =
     "A section without a name is the one named `main`. Further ones are named: `[postgres \"x\"]`, "
     "`[kafka \"y\"]`, `[slot \"z\"]`; a name is up to 63 of a-z, A-Z, 0-9, `_`, `.` and `-`, that "
     "of a slot up to 40 of a-z, 0-9, `_` and `-`. A kind of section that is not there at all "
-    "exists once, as `main`, with its defaults.\n"
+    "exists once, as `main`, with its defaults. A `[topic \"orders\"]` always has a name, up to "
+    "249 "
+    "of the same letters as Kafka has it, and a topic without a section has the defaults.\n"
     "\n"
     "Durations are whole numbers with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes have `B`, `KiB`, "
     "`MiB`, `GiB` (1024) or `kB`, `MB`, `GB` (1000). Only 0 needs no unit.\n"
@@ -79,7 +90,8 @@ static const char reference_head[] =
     "\n"
     "No file is needed. `OUTBOX_RELAY_<SECTION>_<KEY>` sets a key of a section `main`, "
     "`OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>` one of a named section that the file declares, in upper "
-    "case, dots and dashes as underscores: `OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS`. The environment "
+    "case, dots and dashes as underscores: `OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS`, or "
+    "`OUTBOX_RELAY_TOPIC_SHOP_ORDERS_ON_REFUSAL` for `[topic \"shop.orders\"]`. The environment "
     "wins over the file. A variable with this prefix that matches nothing is an error.\n"
     "\n"
     "For the database `main`: `OUTBOX_RELAY_POSTGRES_DSN`, else `dsn` or `dsn_file` of the file, "
@@ -126,8 +138,8 @@ void config_print_reference(struct text *out)
 {
 	text_add(out, reference_head);
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
-		text_addf(
-		    out, "\n## [%s]\n\n%s\n", config_kinds[kind].word, config_kinds[kind].help);
+		text_addf(out, "\n## [%s%s]\n\n%s\n", config_kinds[kind].word,
+		    config_kinds[kind].named ? " \"NAME\"" : "", config_kinds[kind].help);
 		if (config_kinds[kind].open)
 			continue;
 		text_add(out, "\n| key | value | default | reload | meaning |\n"

@@ -12,18 +12,22 @@
 
 /* clang-format off */
 const struct config_kind_row config_kinds[CONFIG_KINDS] = {
-	[CONFIG_POSTGRES] = {"postgres", false, LIST(postgres), sizeof(struct config_postgres),
+	[CONFIG_POSTGRES] = {"postgres", false, false, LIST(postgres), sizeof(struct config_postgres),
 		"A database with an outbox, and how its message table is kept."},
-	[CONFIG_KAFKA] = {"kafka", true, LIST(kafka), sizeof(struct config_kafka),
+	[CONFIG_KAFKA] = {"kafka", true, false, LIST(kafka), sizeof(struct config_kafka),
 		"A Kafka cluster. Each key is a librdkafka property under its own name, for example "
 		"bootstrap.servers or security.protocol. With _file behind it, as in sasl.password_file, "
 		"it names a file that holds the value."},
-	[CONFIG_SLOT] = {"slot", false, offsetof(struct config, slots),
+	[CONFIG_SLOT] = {"slot", false, false, offsetof(struct config, slots),
 		offsetof(struct config, slot_count), sizeof(struct config_slot),
 		"A reader of the message table with its own progress. Without any, there is \"main\"."},
-	[CONFIG_ADMIN] = {"admin", false, 0, 0, 0,
+	[CONFIG_TOPIC] = {"topic", false, true, offsetof(struct config, topics),
+		offsetof(struct config, topic_count), sizeof(struct config_topic),
+		"What is particular to one topic, named as Kafka spells it. A topic without a section has "
+		"the defaults."},
+	[CONFIG_ADMIN] = {"admin", false, false, 0, 0, 0,
 		"The HTTP endpoint for health and metrics."},
-	[CONFIG_LOG] = {"log", false, 0, 0, 0,
+	[CONFIG_LOG] = {"log", false, false, 0, 0, 0,
 		"The log on standard error."},
 };
 
@@ -31,6 +35,7 @@ static const char *const retentions[] = {"drop", "detach", NULL};
 static const char *const timestamps[] = {"created", "publish", NULL};
 static const char *const safeties[] = {"warn", "strict", NULL};
 static const char *const resumes[] = {"tail", "none", NULL};
+static const char *const refusals[] = {"block", "pass", "stop", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
 
@@ -92,10 +97,25 @@ const struct config_row config_rows[] = {
 		.help = "What comes before the first record after a take-over, or of a new producer: each "
 			"partition is read from its noted offset to its end and what stands there already is "
 			"not published again; or nothing, and what was in flight comes twice."},
+	{SLOT_MS(retry_first), "1s", 10, HOUR,
+		.help = "The pause before a record that Kafka refused for good is tried again; each "
+			"further pause is twice as long. Chance takes up to half of a pause off."},
+	{SLOT_MS(retry_max), "5m", 10, DAY,
+		.help = "The longest pause between two attempts of a refused record."},
+	{SLOT(max_attempts), .type = CONFIG_INTEGER, .default_value = "10",
+		.low = 1, .high = 1000000,
+		.help = "The attempts of a record that Kafka refuses for good; after so many it is dead "
+			"and waits for an operator (outbox-relay parked)."},
 	{SLOT(timestamp), .type = CONFIG_CHOICE, .default_value = "created", .choices = timestamps,
 		.help = "The timestamp of a record: when its row was created, or when it is published."},
 	{SLOT(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,
 		.help = "What to do on a cluster that can lose acknowledged data: warn, or refuse to run."},
+
+	{CONFIG_TOPIC, "on_refusal", CONFIG_CHOICE, offsetof(struct config_topic, on_refusal), "block",
+		.choices = refusals,
+		.help = "What follows when Kafka refuses a record of this topic for good. block: it is "
+			"parked, and the later ones of its key wait behind it. pass: it is parked, and the "
+			"later ones of its key go on, which gives up their order. stop: the slot stops."},
 
 	{CONFIG_ADMIN, "listen", CONFIG_ADDRESS, offsetof(struct config, admin_listen), "",
 		.help = "host:port, or a port on 127.0.0.1. Empty: no endpoint."},
@@ -113,6 +133,7 @@ const int config_row_count = sizeof config_rows / sizeof *config_rows;
 static_assert(offsetof(struct config_postgres, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_kafka, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_slot, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct config_topic, name) == 0, "config_rows_item_named reads it");
 static_assert(sizeof(enum retention) == sizeof(int), "a choice is stored as an int");
 
 const struct config_row *config_rows_find(enum config_kind kind, const char *key)

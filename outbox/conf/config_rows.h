@@ -11,6 +11,7 @@ enum config_kind {
 	CONFIG_POSTGRES,
 	CONFIG_KAFKA,
 	CONFIG_SLOT,
+	CONFIG_TOPIC,
 	CONFIG_ADMIN,
 	CONFIG_LOG,
 	CONFIG_KINDS
@@ -19,6 +20,7 @@ enum config_kind {
 struct config_kind_row {
 	const char *word;
 	bool open;                /* takes any key, as a struct config_property */
+	bool named;               /* never "main" for want of a name, and none unless declared */
 	size_t list, count, size; /* where struct config keeps them; size 0: in itself, once */
 	const char *help;
 };

@@ -12,7 +12,7 @@
 enum {
 	REPORTS_A_TURN = 1024,
 	RECORDS_A_TURN = 1024,
-	LAST_REPORTS_MS = 50, /* a broken producer still tells what became of its records */
+	LAST_REPORTS_MS = 1000, /* a broken producer still tells what became of its records */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
@@ -163,7 +163,9 @@ static bool take_reports(struct delivery *delivery, int64_t now)
 
 static void abandon_producer(struct delivery *delivery, const char *why, int64_t now)
 {
-	int64_t wait = backoff_next_ms(&delivery->backoff);
+	/* brokers that refuse a record are there: others need not wait */
+	bool refusal = stream_producer_verdict(delivery->stream, now) == stream_refusal;
+	int64_t wait = refusal ? 0 : backoff_next_ms(&delivery->backoff);
 	log_warn("producer_recreated", {"slot", LOG_TEXT(delivery->slot->name)},
 	    {"shard", LOG_INT(delivery->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});
@@ -199,7 +201,9 @@ static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
 		return false;
 	}
 	/* what waits in its queue must not go out beside another owner's records */
-	if (!owns || status.lease_over || (delivery->abandon_at && now >= delivery->abandon_at))
+	bool patient = stream_awaits_reports(delivery->stream) &&
+		       (!delivery->abandon_at || now < delivery->abandon_at);
+	if (!owns || status.lease_over || !patient)
 		abandon_producer(delivery, reason, now);
 	else if (!delivery->abandon_at)
 		delivery->abandon_at = now + LAST_REPORTS_MS;

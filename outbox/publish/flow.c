@@ -6,7 +6,8 @@
  *   PENDING -> HELD -> SENT             the lane is careful or not read yet, its topic not ready
  *   PENDING -> ACKED                    Kafka has it already (flow_tails.c)
  *   SENT -> PENDING                     the producer was lost: everything again, in order
- *   SENT -> REFUSED, others -> BLOCKED  refused while alone on its lane; later ones of its key wait
+ *   SENT -> PARKING -> PARKED           refused while alone on its lane; later ones of its key
+ * follow (flow_parks.c), or the slot stops: REFUSED, others BLOCKED
  *
  * Careful lanes. Nothing of a key may pass a refused record. The producer is gapless, so that the
  * followers of a refused batch fail with it; but a broker accepts any first sequence number from a
@@ -33,11 +34,12 @@ enum { RECORD_OVERHEAD = 640 };
 /* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
 enum { REMEMBERED_MS = 3600 * 1000 };
 
-struct flow *flow_create(int64_t max_in_flight, bool resumes)
+struct flow *flow_create(int64_t max_in_flight, bool resumes, const struct stream_parking *parking)
 {
 	struct flow *flow = xcalloc(1, sizeof *flow);
 	flow->max_in_flight = max_in_flight;
 	flow->resumes = resumes;
+	flow->parking = *parking;
 	flow->capacity = 1024;
 	flow->ring = xcalloc(flow->capacity, sizeof *flow->ring);
 	flow->covered = flow->acked = flow->next = flow->end = flow->highest_sent = 1;
@@ -49,7 +51,7 @@ struct record *flow_record(const struct flow *flow, uint64_t sequence)
 	return &flow->ring[sequence & (flow->capacity - 1)];
 }
 
-static void release(struct flow *flow, struct record *record)
+void flow_release(struct flow *flow, struct record *record)
 {
 	flow->bytes -= record->message.bytes + RECORD_OVERHEAD;
 	message_release(&record->message);
@@ -74,7 +76,7 @@ void flow_forget_lanes(struct flow *flow)
 			forget_lane(&topic->lanes[p]);
 	}
 	flow->ready_first = flow->ready_last = NULL;
-	flow->under_way = flow->held = 0;
+	flow->under_way = flow->held = flow->unreported = 0;
 }
 
 /* --- lanes ---------------------------------------------------------------------------------- */
@@ -116,46 +118,6 @@ void flow_list_ready(struct flow *flow, struct lane *lane)
 	flow->ready_last = lane;
 }
 
-static bool is_blocked(const struct flow *flow, uint64_t sequence)
-{
-	const struct record *record = flow_record(flow, sequence);
-	if (!record->message.key)
-		return false;
-	for (int i = 0; i < flow->blocked_count; i++) {
-		const struct blocked_key *blocked = flow->blocked[i];
-		if (blocked->topic == record->topic && blocked->refused < sequence &&
-		    blocked->length == record->message.key_length &&
-		    memcmp(blocked->key, record->message.key, (size_t)blocked->length) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* The record is at fault: the first is remembered, its key goes no further. */
-static void blame(struct flow *flow, uint64_t sequence, const char *error)
-{
-	struct record *record = flow_record(flow, sequence);
-	const struct message *message = &record->message;
-	record->state = REFUSED;
-	if (!flow->refused) {
-		flow->refused = true;
-		flow->refusal.tick = record->tick;
-		flow->refusal.id = message->id;
-		text_copy(flow->refusal.topic, sizeof flow->refusal.topic, record->topic->name);
-		text_copy(flow->refusal.error, sizeof flow->refusal.error, error);
-	}
-	if (!message->key || is_blocked(flow, sequence))
-		return;
-	struct blocked_key *blocked = xmalloc(sizeof *blocked + (size_t)message->key_length);
-	blocked->topic = record->topic;
-	blocked->refused = sequence;
-	blocked->length = message->key_length;
-	memcpy(blocked->key, message->key, (size_t)message->key_length);
-	flow->blocked =
-	    xrealloc(flow->blocked, (size_t)(flow->blocked_count + 1) * sizeof *flow->blocked);
-	flow->blocked[flow->blocked_count++] = blocked;
-}
-
 /* A null key has no order: any partition, but the same one whenever the row is read again. */
 static int32_t place(const struct message *message, int32_t count)
 {
@@ -166,19 +128,13 @@ static int32_t place(const struct message *message, int32_t count)
 	return partitioner_of_key(&message->id, sizeof message->id, count);
 }
 
-/* The record's lane; NULL when it names a partition that its topic has not: then it is at fault. */
+/* The record's lane; NULL when it names a partition that its topic has not. */
 static struct lane *lane_of(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
 	struct topic *topic = record->topic;
 	record->partition = place(&record->message, topic->count);
-	if (record->partition < topic->count)
-		return &topic->lanes[record->partition];
-	char error[128];
-	snprintf(error, sizeof error, "the row wants partition %d, the topic has %d",
-	    record->partition, topic->count);
-	blame(flow, sequence, error);
-	return NULL;
+	return record->partition < topic->count ? &topic->lanes[record->partition] : NULL;
 }
 
 static void hold_on(struct flow *flow, struct lane *lane, uint64_t sequence)
@@ -191,8 +147,12 @@ static void hold_on(struct flow *flow, struct lane *lane, uint64_t sequence)
 static void hold_on_lane(struct flow *flow, uint64_t sequence)
 {
 	struct lane *lane = lane_of(flow, sequence);
-	if (!lane)
+	if (!lane) {
+		flow_record(flow, sequence)->state = PENDING;
+		if (flow->next > sequence)
+			flow->next = sequence;
 		return;
+	}
 	hold_on(flow, lane, sequence);
 	flow_list_ready(flow, lane);
 }
@@ -208,15 +168,12 @@ void flow_forget(struct flow *flow)
 {
 	for (uint64_t s = flow->acked; s < flow->end; s++) {
 		struct record *record = flow_record(flow, s);
-		if (record->state != ACKED)
-			release(flow, record);
+		if (record->state != ACKED && record->state != PARKED)
+			flow_release(flow, record);
 	}
 	assert(flow->bytes == 0);
 	flow->covered = flow->acked = flow->next = flow->highest_sent = flow->end;
-	for (int i = 0; i < flow->blocked_count; i++)
-		free(flow->blocked[i]);
-	flow->blocked_count = 0;
-	flow->refused = false;
+	flow_parks_forget(flow);
 	flow_forget_lanes(flow);
 	flow_topics_forget(flow);
 }
@@ -227,7 +184,6 @@ void flow_destroy(struct flow *flow)
 		return;
 	flow_forget(flow);
 	flow_topics_destroy(flow);
-	free(flow->blocked);
 	free(flow->ring);
 	free(flow);
 }
@@ -245,7 +201,7 @@ static void grow(struct flow *flow)
 	flow->capacity = capacity;
 }
 
-void flow_add(struct flow *flow, int64_t tick, const struct message *message)
+void flow_add(struct flow *flow, int64_t tick, bool listed, const struct message *message)
 {
 	if (flow->end - flow->acked == flow->capacity)
 		grow(flow);
@@ -254,6 +210,7 @@ void flow_add(struct flow *flow, int64_t tick, const struct message *message)
 	    .topic = flow_topic_find(flow, message->topic, (size_t)message->topic_length),
 	    .tick = tick,
 	    .state = PENDING,
+	    .listed = listed,
 	};
 	flow->end++;
 	flow->bytes += message->bytes + RECORD_OVERHEAD;
@@ -290,12 +247,13 @@ static void pass_lane(const struct record *record)
 
 bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
 {
-	if (flow->acked == flow->end || flow_record(flow, flow->acked)->state != ACKED)
-		return false;
 	const struct record *record = flow_record(flow, flow->acked);
+	if (flow->acked == flow->end || (record->state != ACKED && record->state != PARKED))
+		return false;
 	*ret_tick = record->tick;
 	*ret_id = record->message.id;
-	pass_lane(record);
+	if (record->state == ACKED)
+		pass_lane(record);
 	flow->acked++;
 	if (flow->next < flow->acked)
 		flow->next = flow->acked;
@@ -327,6 +285,11 @@ bool flow_waits_for_reports(const struct flow *flow)
 	return flow->held > 0 || flow->next < flow->end;
 }
 
+int64_t flow_unreported(const struct flow *flow)
+{
+	return flow->unreported;
+}
+
 int64_t flow_in_flight(const struct flow *flow)
 {
 	return (int64_t)(flow->highest_sent - flow->covered);
@@ -335,14 +298,18 @@ int64_t flow_in_flight(const struct flow *flow)
 const struct message *flow_message(const struct flow *flow, uint64_t sequence)
 {
 	if (sequence < flow->acked || sequence >= flow->end ||
-	    flow_record(flow, sequence)->state == ACKED)
+	    flow_record(flow, sequence)->state == ACKED ||
+	    flow_record(flow, sequence)->state == PARKED)
 		return NULL;
 	return &flow_record(flow, sequence)->message;
 }
 
 const struct message *flow_oldest(const struct flow *flow)
 {
-	return flow->acked < flow->end ? &flow_record(flow, flow->acked)->message : NULL;
+	for (uint64_t s = flow->acked; s < flow->end; s++)
+		if (flow_message(flow, s))
+			return flow_message(flow, s);
+	return NULL;
 }
 
 /* --- sending -------------------------------------------------------------------------------- */
@@ -363,7 +330,7 @@ static void acknowledge(struct flow *flow, struct record *record, struct lane *l
 	record->state = ACKED;
 	record->offset = offset;
 	lane->unpassed++;
-	release(flow, record);
+	flow_release(flow, record);
 }
 
 /* What a tail showed is not sent again. */
@@ -390,6 +357,7 @@ static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint6
 	lane->solo = is_careful(lane, sequence);
 	lane->under_way++;
 	flow->under_way++;
+	flow->unreported++;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
 	*ret_record = (struct stream_record){
@@ -412,11 +380,8 @@ static bool send_held(
 		if (sequence && sequence < end && is_open(lane, sequence)) {
 			queue_pop(flow, &lane->held);
 			flow->held--;
-			if (is_blocked(flow, sequence)) {
-				flow_record(flow, sequence)->state = BLOCKED;
-				continue;
-			}
-			if (is_there_already(flow, lane, sequence))
+			if (is_there_already(flow, lane, sequence) ||
+			    flow_park_behind(flow, sequence))
 				continue;
 			put_on_lane(flow, now, lane, sequence, ret_record);
 			return true;
@@ -427,6 +392,25 @@ static bool send_held(
 	return false;
 }
 
+static void refuse_place(struct flow *flow, uint64_t sequence)
+{
+	const struct record *record = flow_record(flow, sequence);
+	char error[128];
+	if (flow_park_behind(flow, sequence))
+		return;
+	snprintf(error, sizeof error, "the row wants partition %d, the topic has %d",
+	    record->partition, record->topic->count);
+	flow_park_refused(flow, sequence, error);
+}
+
+/* It has no lane to wait on, and records of its key may be under way on any. */
+static bool must_wait(struct flow *flow, uint64_t sequence)
+{
+	const struct record *record = flow_record(flow, sequence);
+	return record->state == PENDING && record->topic->state == TOPIC_READY &&
+	       sequence > flow->acked && !lane_of(flow, sequence);
+}
+
 /* The next record in order: true when it goes out now. */
 static bool consider(
     struct flow *flow, int64_t now, uint64_t sequence, struct stream_record *ret_record)
@@ -434,23 +418,21 @@ static bool consider(
 	struct record *record = flow_record(flow, sequence);
 	if (record->state != PENDING)
 		return false;
-	if (flow->blocked_count && is_blocked(flow, sequence)) {
-		record->state = BLOCKED;
-		return false;
-	}
 	if (record->topic->state != TOPIC_READY) {
 		record->state = HELD;
 		queue_push(flow, &record->topic->held, sequence);
 		return false;
 	}
 	struct lane *lane = lane_of(flow, sequence);
-	if (!lane)
+	if (!lane) {
+		refuse_place(flow, sequence);
 		return false;
+	}
 	if (lane->held.head || !is_open(lane, sequence)) {
 		hold_on(flow, lane, sequence);
 		return false;
 	}
-	if (is_there_already(flow, lane, sequence))
+	if (is_there_already(flow, lane, sequence) || flow_park_behind(flow, sequence))
 		return false;
 	put_on_lane(flow, now, lane, sequence, ret_record);
 	return true;
@@ -463,7 +445,7 @@ bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_rec
 		return false;
 	if (send_held(flow, now, end, ret_record))
 		return true;
-	while (flow->next < end && !flow_is_full(flow))
+	while (flow->next < end && !flow_is_full(flow) && !must_wait(flow, flow->next))
 		if (consider(flow, now, flow->next++, ret_record))
 			return true;
 	return false;
@@ -474,10 +456,23 @@ bool flow_has_gap(const struct flow *flow)
 	for (uint64_t s = flow->acked; s < flow->highest_sent; s++) {
 		const struct record *record = flow_record(flow, s);
 		bool waits = record->state == PENDING || record->state == HELD;
-		if (waits && record->topic->state != TOPIC_ASKED && !is_blocked(flow, s))
+		if (waits && record->topic->state != TOPIC_ASKED)
 			return true;
 	}
 	return false;
+}
+
+/* Refused before it was sent: looked at again when nothing is under way on its lane. */
+static void wait_alone(struct flow *flow, struct lane *lane, uint64_t sequence)
+{
+	struct record *record = flow_record(flow, sequence);
+	record->state = HELD;
+	record->next_held = lane->held.head;
+	if (!lane->held.head)
+		lane->held.tail = sequence;
+	lane->held.head = sequence;
+	lane->careful_until = sequence;
+	flow->held++;
 }
 
 bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_delivery delivery,
@@ -489,6 +484,7 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 		return false;
 	struct record *record = flow_record(flow, sequence);
 	struct lane *lane = &record->topic->lanes[record->partition];
+	flow->unreported--;
 	if (delivery == STREAM_AGAIN || (delivery == STREAM_REFUSED && !lane->solo)) {
 		/* stays SENT and under way until flow_producer_lost makes it go again */
 		record->suspect |= delivery == STREAM_REFUSED;
@@ -501,8 +497,10 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 		lane->acked_at = now;
 		if (offset > lane->known)
 			lane->known = offset;
+	} else if (lane->solo || lane->under_way == 1) {
+		flow_park_refused(flow, sequence, error);
 	} else {
-		blame(flow, sequence, error);
+		wait_alone(flow, lane, sequence);
 	}
 	*ret_wants_producer = delivery == STREAM_REFUSED;
 	lane->solo = false;
@@ -528,9 +526,4 @@ void flow_producer_lost(struct flow *flow)
 			record->topic->lanes[record->partition].careful_until = s;
 	}
 	flow->next = flow->acked;
-}
-
-const struct flow_refusal *flow_refused(const struct flow *flow)
-{
-	return flow->refused ? &flow->refusal : NULL;
 }

@@ -8,12 +8,13 @@
 struct flow;
 
 /* resumes: tails are read (flow_tails.c). */
-struct flow *flow_create(int64_t max_in_flight, bool resumes);
+struct flow *flow_create(int64_t max_in_flight, bool resumes, const struct stream_parking *parking);
 void flow_destroy(struct flow *flow);
 /* Forgets all records (a fenced owner); numbers go on, so that late reports find nothing. */
 void flow_forget(struct flow *flow);
 
-void flow_add(struct flow *flow, int64_t tick, const struct message *message);
+/* listed: of a listed window. */
+void flow_add(struct flow *flow, int64_t tick, bool listed, const struct message *message);
 
 /* --- numbers: acked <= next <= end; covered <= acked ---------------------------------------- */
 uint64_t flow_end(const struct flow *flow);   /* the number the next record gets */
@@ -27,6 +28,8 @@ bool flow_is_full(const struct flow *flow); /* max_in_flight keeps records from 
 int64_t flow_records(const struct flow *flow);
 int64_t flow_bytes(const struct flow *flow);     /* what the records cost in memory */
 int64_t flow_under_way(const struct flow *flow); /* given to the producer, no report yet */
+/* Under way, and the producer has said nothing of them: not that they must go again either. */
+int64_t flow_unreported(const struct flow *flow);
 int64_t flow_in_flight(const struct flow *flow); /* given once and not covered */
 /* Records are kept back that reports may set free. */
 bool flow_waits_for_reports(const struct flow *flow);
@@ -84,10 +87,25 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
     int64_t offset, const char *error, bool *ret_wants_producer);
 void flow_producer_lost(struct flow *flow);
 
+/* --- parking -------------------------------------------------------------------------------- */
+/* A key of which records stand in outbox.parked; or of which none does any more. */
+void flow_parked_key(
+    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
+void flow_unparked(
+    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
+bool flow_has_parks(const struct flow *flow);
+/* What outbox.park takes, for the next row; NULL: nothing. The caller frees. flow_logged follows.
+ */
+char *flow_parks(struct flow *flow);
+void flow_listed_closed(struct flow *flow);   /* the listed window is published to its end */
+int64_t flow_parked(const struct flow *flow); /* records that were parked, once each */
+
 struct flow_refusal {
 	int64_t tick, id;
 	char topic[256];
 	char error[512];
 };
-/* The first record that Kafka refused for good; NULL: none. */
-const struct flow_refusal *flow_refused(const struct flow *flow);
+bool flow_refused(const struct flow *flow);     /* the slot stops at a record */
+int64_t flow_refusals(const struct flow *flow); /* of them, refused, the first time */
+/* The record it stops at, or else the last that was parked. */
+const struct flow_refusal *flow_refusal(const struct flow *flow);

@@ -3,7 +3,16 @@
 #include <uthash.h>
 #include "flow.h"
 
-enum record_state { PENDING, HELD, SENT, ACKED, REFUSED, BLOCKED };
+enum record_state {
+	PENDING,
+	HELD,
+	SENT,
+	ACKED,
+	PARKING, /* to be noted with the next row */
+	PARKED,  /* noted; its memory is free */
+	REFUSED, /* the slot stops at it */
+	BLOCKED, /* behind such a one */
+};
 
 struct record {
 	struct message message;
@@ -14,6 +23,7 @@ struct record {
 	int32_t partition;
 	uint8_t state;
 	bool suspect; /* was in a refused batch */
+	bool listed;  /* of the listed window: it stands in outbox.parked */
 };
 
 struct queue {
@@ -83,25 +93,39 @@ struct topic {
 	struct queue held;
 	bool missing; /* the broker says so */
 	int index;
+	enum stream_policy policy;
 	UT_hash_handle hh;
 };
 
-/* Goes no further than the refused record; what came before that still does. */
-struct blocked_key {
-	struct topic *topic;
-	uint64_t refused;
-	int32_t length;
-	char key[];
+/*
+ * A key of which records are parked, or one on which the slot stops. What comes behind the refused
+ * record goes no further, what came before it still does.
+ */
+struct parked_key {
+	uint64_t refused;       /* of the stream; 0: it was before our time */
+	uint64_t refused_again; /* of the open listed window; 0: none */
+	int64_t parking;        /* records to be noted */
+	bool stands;            /* in outbox.parked */
+	UT_hash_handle hh;
+	char name[]; /* number of the topic, then the key */
+};
+
+/* A record to be noted; error NULL: it is behind a refused one. */
+struct park {
+	uint64_t sequence;
+	char *error;
 };
 
 struct flow {
 	int64_t max_in_flight;
 	bool resumes; /* reads tails */
+	struct stream_parking parking;
 	struct record *ring;
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
 	int64_t bytes, under_way, held; /* held: on lanes */
-	int64_t skipped;
+	int64_t unreported;             /* of those under way, by the producer of now */
+	int64_t skipped, parked;
 	struct topic *topics; /* by name */
 	struct topic **topic_list;
 	int topic_count;
@@ -113,10 +137,13 @@ struct flow {
 	bool recreated;           /* a topic was: positions in it begin anew */
 	bool changing;            /* the row under way carries a changed count */
 	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
-	struct blocked_key **blocked;
-	int blocked_count;
-	bool refused;
-	struct flow_refusal refusal;
+	struct parked_key *keys;               /* by name */
+	struct text key_name;                  /* of the one that is looked for */
+	struct park *parks;                    /* in the order in which they came */
+	int park_count, park_capacity, parks_logging;
+	int64_t refusals;            /* that were parked */
+	bool refused;                /* and the slot stops */
+	struct flow_refusal refusal; /* the one it stops at, or else the last that was parked */
 };
 
 struct record *flow_record(const struct flow *flow, uint64_t sequence);
@@ -128,6 +155,17 @@ void flow_release_held(struct flow *flow, struct topic *topic);
 void flow_list_ready(struct flow *flow, struct lane *lane);
 /* Every lane as a fresh producer finds it; no record is held anywhere. */
 void flow_forget_lanes(struct flow *flow);
+
+/* Its memory goes; what is known of it stays until it is passed. */
+void flow_release(struct flow *flow, struct record *record);
+
+/* --- flow_parks.c --------------------------------------------------------------------------- */
+/* Refused, for good, alone on its lane. */
+void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error);
+/* Behind a refused record of its key: parked, or blocked where the slot stops. */
+bool flow_park_behind(struct flow *flow, uint64_t sequence);
+void flow_parks_logged(struct flow *flow, bool written);
+void flow_parks_forget(struct flow *flow);
 
 /* --- flow_topics.c -------------------------------------------------------------------------- */
 struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length);

@@ -22,6 +22,8 @@ struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length
 		topic = xcalloc(1, sizeof *topic);
 		topic->name = xformat("%.*s", (int)length, name);
 		topic->index = flow->topic_count;
+		if (flow->parking.policy)
+			topic->policy = flow->parking.policy(flow->parking.context, topic->name);
 		HASH_ADD_KEYPTR(hh, flow->topics, topic->name, length, topic);
 		flow->topic_list = xrealloc(
 		    flow->topic_list, (size_t)(flow->topic_count + 1) * sizeof *flow->topic_list);
@@ -232,6 +234,7 @@ static void lanes_logged(struct flow *flow, struct topic *topic, bool written)
 void flow_logged(struct flow *flow, bool written)
 {
 	flow->changing = false;
+	flow_parks_logged(flow, written);
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
 		int32_t count = written ? topic->logging : 0;

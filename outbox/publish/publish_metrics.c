@@ -32,6 +32,8 @@ FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka
 FAMILY(producer_recreations_total, METRIC_COUNTER, "Producers given up and made anew.");
 FAMILY(
     skipped_total, METRIC_COUNTER, "Rows not published because their records were found in Kafka.");
+FAMILY(parked_total, METRIC_COUNTER,
+    "Rows noted in outbox.parked: refused by Kafka, or behind such a one.");
 FAMILY(tails_read_total, METRIC_COUNTER,
     "Partitions read to their end after a take-over or a lost producer.");
 FAMILY(postgres_reconnects_total, METRIC_COUNTER, "Connections to Postgres lost.");
@@ -61,6 +63,7 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	    .refused = metric_series(&refused, labels),
 	    .producer_recreations = metric_series(&producer_recreations_total, labels),
 	    .skipped = metric_series(&skipped_total, labels),
+	    .parked = metric_series(&parked_total, labels),
 	    .tails_read = metric_series(&tails_read_total, labels),
 	    .postgres_reconnects = metric_series(&postgres_reconnects_total, labels),
 	    .kafka_queue_messages = metric_series(&kafka_queue_messages, labels),
@@ -133,9 +136,11 @@ void publish_metrics_note(struct publish_metrics *metrics, const struct stream_s
 	metric_add(
 	    metrics->published_bytes, (double)(status->published_bytes - metrics->seen_bytes));
 	metric_add(metrics->skipped, (double)(status->skipped - metrics->seen_skipped));
-	if (status->skipped != metrics->seen_skipped)
+	metric_add(metrics->parked, (double)(status->parked - metrics->seen_parked));
+	if (status->skipped != metrics->seen_skipped || status->parked != metrics->seen_parked)
 		publish_metrics_forget(metrics); /* the sampled one may be among them */
 	metrics->seen_skipped = status->skipped;
+	metrics->seen_parked = status->parked;
 	metrics->seen_published = status->published;
 	metrics->seen_bytes = status->published_bytes;
 	metric_set(metrics->windows, status->windows);

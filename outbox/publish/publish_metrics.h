@@ -11,11 +11,12 @@
 struct publish_metrics {
 	struct metric *published, *published_bytes, *windows, *in_flight, *memory, *oldest_age;
 	struct metric *owner, *refused, *producer_recreations, *postgres_reconnects;
-	struct metric *skipped, *tails_read;
+	struct metric *skipped, *tails_read, *parked;
 	struct metric *commit_to_read, *read_to_produce, *produce_to_ack;
 	struct metric *kafka_queue_messages, *kafka_queue_bytes, *kafka_requests, *kafka_sent_bytes;
 	struct metric *kafka_broker_rtt, *kafka_brokers_up;
-	int64_t seen_published, seen_skipped, seen_bytes, seen_requests, seen_sent_bytes;
+	int64_t seen_published, seen_skipped, seen_parked, seen_bytes, seen_requests,
+	    seen_sent_bytes;
 	uint64_t sequence; /* the sampled record; 0: none */
 	int64_t read_us, sent_us;
 };

@@ -58,7 +58,7 @@ struct publisher {
 	int64_t page_rows, page_bytes;
 	int64_t topics_asked_at, status_at, stop_at;
 	bool topics_told; /* the catalog has news */
-	int64_t lost_seen;
+	int64_t lost_seen, refusals_seen;
 	bool owned, refusal_logged, drained;
 	char missing_logged[256];
 	char holder[128];
@@ -68,6 +68,14 @@ struct publisher {
 	struct stream_settings settings;
 	bool settings_changed;
 };
+
+static enum stream_policy policy_of(const void *context, const char *topic)
+{
+	static const enum stream_policy policies[] = {[REFUSAL_BLOCK] = STREAM_BLOCK,
+	    [REFUSAL_PASS] = STREAM_PASS,
+	    [REFUSAL_STOP] = STREAM_STOP};
+	return policies[config_topic_policy(context, topic)];
+}
 
 static struct stream_settings settings_of(const struct config_slot *slot)
 {
@@ -80,6 +88,8 @@ static struct stream_settings settings_of(const struct config_slot *slot)
 	    .ack_interval_ms = slot->ack_interval_ms,
 	    .stall_after_ms = slot->stall_after_ms,
 	    .resumes = slot->resume == RESUME_TAIL,
+	    .parking = {slot->retry_first_ms, slot->retry_max_ms, slot->max_attempts, policy_of,
+		slot->config},
 	    .seed = (uint64_t)clock_random(),
 	};
 }
@@ -393,6 +403,21 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 	}
 }
 
+/* A line for those since the last look, with the last of them: all stand in outbox.parked. */
+static void log_parked(struct publisher *publisher, const struct stream_status *status)
+{
+	int64_t count = status->refusals - publisher->refusals_seen;
+	if (count == 0)
+		return;
+	publisher->refusals_seen = status->refusals;
+	log_error("message_parked", {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)},
+	    {"topic", LOG_TEXT(status->refused_topic)}, {"id", LOG_INT(status->refused_id)},
+	    {"error", LOG_TEXT(status->refused_error)}, {"refusals", LOG_INT(count)},
+	    {"consequence", LOG_TEXT("publish refused, parked; later messages of its key wait "
+				     "behind it (see outbox-relay parked)")});
+}
+
 static void log_refusal(struct publisher *publisher, const struct stream_status *status)
 {
 	if (!status->refused || publisher->refusal_logged)
@@ -514,6 +539,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 		return end;
 	publisher->status_at = now + STATUS_MS;
 	status.missing_topic = missing_topic(publisher, status.missing_topic);
+	log_parked(publisher, &status);
 	log_refusal(publisher, &status);
 	log_missing(publisher, status.missing_topic);
 	note_links(publisher);

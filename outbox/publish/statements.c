@@ -16,13 +16,15 @@ enum { STANDBY_POLL_MS = 250 };
 struct bounds {
 	int64_t tick; /* 0: not known */
 	char *low_xid, *sure_xid, *upto, *stragglers, *low_id, *high_id;
+	char *listed; /* NULL: no listed window, and what is above counts */
 };
 
 enum { TICK, PEEK, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
-	char *take, *tick, *peek, *newest, *bounds_sql, *page, *page_stragglers;
+	char *take, *tick, *peek, *newest, *keys;
+	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
 	int shard, shards;
 	char *seen;              /* the snapshot in which nothing was found; NULL: none */
@@ -45,6 +47,8 @@ struct statements *statements_create(
 	statements->bounds_sql = schema_text(sql_bounds, schema);
 	statements->page = schema_text(sql_page, schema);
 	statements->page_stragglers = schema_text(sql_page_stragglers, schema);
+	statements->page_listed = schema_text(sql_page_listed, schema);
+	statements->keys = schema_text(sql_parked_keys, schema);
 	statements->slot = xstrdup(slot);
 	statements->owner = xstrdup(owner);
 	statements->shard = shard;
@@ -61,6 +65,7 @@ void statements_forget_bounds(struct statements *statements)
 	free(bounds->stragglers);
 	free(bounds->low_id);
 	free(bounds->high_id);
+	free(bounds->listed);
 	*bounds = (struct bounds){0};
 }
 
@@ -76,6 +81,8 @@ void statements_destroy(struct statements *statements)
 	free(statements->bounds_sql);
 	free(statements->page);
 	free(statements->page_stragglers);
+	free(statements->page_listed);
+	free(statements->keys);
 	free(statements->slot);
 	free(statements->owner);
 	free(statements->seen);
@@ -89,8 +96,8 @@ const struct link_statement *statements_repeated(const struct statements *statem
 
 /* Parameters in text form; numbers are written into a buffer of the list. */
 struct parameters {
-	struct pg_param list[16];
-	char numbers[16][24];
+	struct pg_param list[18];
+	char numbers[18][24];
 	int count;
 };
 
@@ -158,6 +165,8 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_number(&parameters, call->max_rows);
 	add_number(&parameters, call->max_bytes);
 	add_text(&parameters, statements->seen);
+	add_text(&parameters, call->parks);
+	add_boolean(&parameters, call->may_list);
 	return send_repeated(statements, log, TICK, &parameters, err);
 }
 
@@ -170,7 +179,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 {
 	struct parameters parameters = {0};
 	statements->call = *call;
-	statements->peeking = call->call == STREAM_TICK && !call->must_write && statements->seen;
+	statements->peeking =
+	    call->call == STREAM_TICK && !call->must_write && !call->may_list && statements->seen;
 	if (statements->peeking)
 		return send_repeated(statements, log, PEEK, &parameters, err);
 	if (call->call == STREAM_TAKE)
@@ -179,7 +189,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_tick(statements, log, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
-	return pg_send(log->pg, statements->newest, parameters.list, parameters.count, err);
+	const char *sql = call->call == STREAM_KEYS ? statements->keys : statements->newest;
+	return pg_send(log->pg, sql, parameters.list, parameters.count, err);
 }
 
 /* --- answers, in binary form -------------------------------------------------------------- */
@@ -248,6 +259,9 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	    .acked_id = int8_at(result, 4),
 	    .windows = int4_at(result, 5),
 	    .former_epoch = int8_at(result, 9),
+	    .listed_tick = int8_at(result, 10),
+	    .parked = *pg_value(result, 0, 11) != 0,
+	    .requests = int8_at(result, 12),
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -264,7 +278,29 @@ static const struct {
     {"noted", STREAM_NOTED},
     {"rows", STREAM_ROWS},
     {"pages", STREAM_PAGES},
+    {"listed", STREAM_LISTED},
 };
+
+enum { TICK_TOPIC = 5, TICK_KEY, TICK_REQUESTS = 10, TICK_DUE };
+
+static void tell_parked(
+    const struct pg_result *result, int verdict_row, struct stream *stream, int64_t now)
+{
+	for (int row = 0; row < verdict_row; row++) {
+		if (!text_equal(pg_value(result, row, 0), "empty"))
+			continue;
+		stream_unparked(stream, pg_value(result, row, TICK_TOPIC),
+		    (size_t)pg_length(result, row, TICK_TOPIC), pg_value(result, row, TICK_KEY),
+		    pg_length(result, row, TICK_KEY));
+	}
+	/* said only where the slot was looked at */
+	if (!pg_is_null(result, verdict_row, TICK_REQUESTS))
+		stream_parked_news(stream, now,
+		    copy_int64(pg_value(result, verdict_row, TICK_REQUESTS)),
+		    pg_is_null(result, verdict_row, TICK_DUE)
+			? -1
+			: copy_int64(pg_value(result, verdict_row, TICK_DUE)));
+}
 
 static bool answer_tick(struct statements *statements, const struct pg_result *result,
     struct stream *stream, int64_t now, struct err *err)
@@ -280,11 +316,14 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, last, 1)
 			       ? xstrdup(pg_value(result, last, 1))
 			       : NULL;
+	tell_parked(result, last, stream, now);
 	stream_ticked(stream, now, verdicts[i].verdict);
-	if (verdicts[i].verdict != STREAM_ROWS)
+	if (verdicts[i].verdict != STREAM_ROWS && verdicts[i].verdict != STREAM_LISTED)
 		return true;
 	for (int row = 0; row < last; row++) {
 		struct message message;
+		if (!pg_is_null(result, row, 0)) /* told already */
+			continue;
 		if (!message_from_result(result, row, 2, &message, err))
 			return false;
 		stream_row(stream, &message);
@@ -306,6 +345,15 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 	return send_tick(statements, log, &statements->call, err);
 }
 
+static void tell_keys(const struct pg_result *result, struct stream *stream)
+{
+	for (int row = 0; row < pg_rows(result); row++)
+		stream_parked_key(stream, pg_value(result, row, 0),
+		    (size_t)pg_length(result, row, 0), pg_value(result, row, 1),
+		    pg_length(result, row, 1));
+	stream_keys_end(stream);
+}
+
 bool statements_answer(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
     bool *ret_done, struct err *err)
@@ -317,11 +365,15 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
+	if (statements->call.call == STREAM_KEYS) {
+		tell_keys(result, stream);
+		return true;
+	}
 	if (pg_rows(result))
-		stream_newest(
-		    stream, now, int8_at(result, 0), int8_at(result, 1), int4_at(result, 2));
+		stream_newest(stream, now, int8_at(result, 0), int8_at(result, 1),
+		    int4_at(result, 2), int8_at(result, 3));
 	else
-		stream_newest(stream, now, 0, 0, 0);
+		stream_newest(stream, now, 0, 0, 0, 0);
 	return true;
 }
 
@@ -343,6 +395,7 @@ bool statements_bounds(
 	bool empty = pg_is_null(result, 0, 4);
 	bounds->low_id = xformat("%lld", empty ? 1LL : (long long)int8_at(result, 4));
 	bounds->high_id = xformat("%lld", empty ? 0LL : (long long)int8_at(result, 5));
+	bounds->listed = pg_is_null(result, 0, 6) ? NULL : xstrdup(pg_value(result, 0, 6));
 	return true;
 }
 
@@ -380,12 +433,14 @@ bool statements_send_page(struct statements *statements, struct pg *pg,
 	    {"stragglers", bounds->stragglers},
 	    {"low_id", bounds->low_id, true},
 	    {"high_id", bounds->high_id, true},
+	    {"listed", bounds->listed},
 	    {"after", after, true},
 	    {"rows", rows, true},
 	    {0},
 	};
-	bool plain = text_equal(bounds->stragglers, "{}");
-	owned_text char *script =
-	    script_fill(plain ? statements->page : statements->page_stragglers, places);
+	const char *sql = bounds->listed                         ? statements->page_listed
+			  : text_equal(bounds->stragglers, "{}") ? statements->page
+								 : statements->page_stragglers;
+	owned_text char *script = script_fill(sql, places);
 	return pg_send_copy(pg, script, err);
 }

@@ -18,6 +18,9 @@
  * one); records given to the producer and not covered by a committed row are at most
  * `max_in_flight`.
  *
+ * Parked rows (flow_parks.c) come back as a listed window, one at a time, opened by TICK when one
+ * is due: the number of requests of operators and the time of the next one come with each answer.
+ *
  * Stop: what was sent is waited for and noted, for as long as the lease of the moment runs. Then
  * the producer goes with what it still holds, and only then the shard is released.
  *
@@ -76,12 +79,18 @@ struct stream {
 	int window_count, window_capacity;
 	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */
 	int64_t former_epoch, inherited_tick; /* the newest window's when the shard was taken */
-	int64_t tail_tick; /* found records are of windows up to here; 0: none are kept */
+	int64_t tail_tick; /* records were found of windows up to here; 0: none are kept */
+	bool tail_open;    /* or up to the next one: a failover may have taken theirs back */
 	int64_t tails_at;
 	int64_t strange_until; /* what a former owner wrote is not all known; 0: it is */
 	bool rewound;          /* Kafka knows positions that the log does not */
 	struct call call;
 	struct text destinations;
+	char *parks;         /* of the call under way */
+	int64_t listed_tick; /* the open window that is a listed one; 0: none */
+	int64_t list_at;     /* a parked row may be due; INT64_MAX: none */
+	int64_t requests;
+	bool keys_unknown;  /* rows are parked, and it is not known of which keys */
 	int64_t written_at; /* when the last written row was sent */
 	int64_t lease_over_at;
 	int64_t progress_at; /* since when there is progress to note; 0: none */
@@ -114,7 +123,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	struct stream *stream = xcalloc(1, sizeof *stream);
 	stream->settings = *settings;
 	stream->random = settings->seed;
-	stream->flow = flow_create(settings->max_in_flight, settings->resumes);
+	stream->flow = flow_create(settings->max_in_flight, settings->resumes, &settings->parking);
 	stream->page_cost = 1024;
 	stream->poll_interval = settings->poll_busy_ms;
 	return stream;
@@ -126,6 +135,7 @@ void stream_destroy(struct stream *stream)
 		return;
 	flow_destroy(stream->flow);
 	text_finish(&stream->destinations);
+	free(stream->parks);
 	free(stream->windows);
 	free(stream);
 }
@@ -177,7 +187,11 @@ static void close_windows(struct stream *stream, int count)
 	for (int i = 0; i < stream->window_count; i++)
 		stream->windows[i] = stream->windows[i + count];
 	stream->first_tick += count;
-	if (stream->tail_tick && stream->first_tick >= stream->tail_tick) {
+	if (stream->listed_tick && stream->first_tick >= stream->listed_tick) {
+		flow_listed_closed(stream->flow);
+		stream->listed_tick = 0;
+	}
+	if (stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick) {
 		flow_forget_found(stream->flow);
 		stream->tail_tick = 0;
 	}
@@ -204,7 +218,8 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	}
 	stream->window_count = 0;
 	stream->call = (struct call){0};
-	stream->progress_at = stream->tail_tick = 0;
+	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
+	stream->keys_unknown = stream->tail_open = false;
 	stream->found_nothing = stream->rows_expected = stream->rewound = false;
 	stream->state = state;
 	stream->next_take = now;
@@ -233,6 +248,10 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->lease_over_at = stream->call.issued + stream->settings.lease_ms;
 	stream->first_tick = taken->first_tick;
 	stream->former_epoch = taken->former_epoch;
+	stream->listed_tick = taken->listed_tick;
+	stream->keys_unknown = taken->parked;
+	stream->requests = taken->requests;
+	stream->list_at = taken->parked ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	stream->tails_at = now + TAILS_MS;
 	stream->strange_until = now + stream->settings.stall_after_ms;
@@ -355,7 +374,7 @@ static bool renews_epoch(const struct stream *stream)
 static bool must_write(const struct stream *stream, int64_t now)
 {
 	return must_note_progress(stream, now) || wants_release(stream, now) ||
-	       renews_epoch(stream) || must_leave_epoch(stream) ||
+	       renews_epoch(stream) || must_leave_epoch(stream) || flow_has_parks(stream->flow) ||
 	       flow_has_new_topics(stream->flow) || flow_must_log_tails(stream->flow) ||
 	       renewal_is_due(stream, now);
 }
@@ -364,7 +383,9 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
 	watch_progress(stream, now);
-	tick.may_open = now >= stream->next_poll && !is_strange(stream, now) && may_open(stream);
+	bool may = !is_strange(stream, now) && may_open(stream);
+	tick.may_list = may && !stream->listed_tick && now >= stream->list_at;
+	tick.may_open = may && (now >= stream->next_poll || tick.may_list);
 	tick.must_write = must_write(stream, now);
 	if (!tick.may_open && !tick.must_write)
 		return tick;
@@ -382,6 +403,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	text_clear(&stream->destinations);
 	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
+	free(stream->parks);
+	tick.parks = stream->parks = flow_parks(stream->flow);
 	return tick;
 }
 
@@ -404,6 +427,8 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 	case STREAM_OWNER:
 		if (now < stream->retry_at)
 			return (struct stream_tick){0};
+		if (stream->keys_unknown)
+			return (struct stream_tick){.call = STREAM_KEYS};
 		return tick_call(stream, now);
 	default:
 		return (struct stream_tick){0};
@@ -475,7 +500,8 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		return;
 	}
 	bool looked = stream->call.tick.may_open;
-	bool found = verdict == STREAM_ROWS || verdict == STREAM_PAGES;
+	bool rows = verdict == STREAM_ROWS || verdict == STREAM_LISTED;
+	bool found = rows || verdict == STREAM_PAGES;
 	bool wrote = found || verdict == STREAM_NOTED;
 	stream->state = STREAM_OWNER;
 	stream->failures = 0;
@@ -488,9 +514,48 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		schedule_poll(stream, now, found);
 		stream->found_nothing = verdict == STREAM_IDLE;
 	}
-	stream->rows_expected |= verdict == STREAM_ROWS;
-	if (found)
-		push_window(stream, stream->first_tick + stream->window_count + 1, 0);
+	stream->rows_expected |= rows;
+	if (!found)
+		return;
+	const struct window *window =
+	    push_window(stream, stream->first_tick + stream->window_count + 1, 0);
+	if (verdict == STREAM_LISTED)
+		stream->listed_tick = window->tick;
+	else if (stream->tail_open)
+		stream->tail_tick = window->tick;
+	stream->tail_open &= verdict == STREAM_LISTED;
+}
+
+void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
+    int32_t key_length)
+{
+	flow_unparked(stream->flow, topic, topic_length, key, key_length);
+}
+
+void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms)
+{
+	const struct stream_tick *tick = &stream->call.tick;
+	if (due_ms >= 0)
+		stream->list_at = now + due_ms;
+	else if (tick->may_list || tick->parks || stream->listed_tick)
+		stream->list_at = INT64_MAX;
+	if (requests != stream->requests)
+		stream->list_at = now;
+	stream->requests = requests;
+}
+
+void stream_parked_key(struct stream *stream, const char *topic, size_t topic_length,
+    const char *key, int32_t key_length)
+{
+	flow_parked_key(stream->flow, topic, topic_length, key, key_length);
+}
+
+void stream_keys_end(struct stream *stream)
+{
+	assert(stream->call.tick.call == STREAM_KEYS);
+	stream->call = (struct call){0};
+	stream->keys_unknown = false;
+	stream->failures = 0;
 }
 
 static int64_t retry_delay(int failures)
@@ -514,13 +579,16 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown)
 	stream->next_take = now + delay;
 }
 
-void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows)
+void stream_newest(
+    struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick)
 {
 	const struct stream_tick *tick = &stream->call.tick;
 	assert(stream->state == STREAM_UNSURE);
 	if (n == stream->n + 1 && nonce == tick->new_nonce) {
 		bool opened = windows > stream->window_count - tick->closed;
 		stream_ticked(stream, now, opened ? STREAM_PAGES : STREAM_NOTED);
+		stream->listed_tick = listed_tick;
+		stream->list_at = now; /* what else it said is lost */
 	} else if (n == stream->n && nonce == stream->nonce) {
 		stream->state = STREAM_OWNER;
 		flow_logged(stream->flow, false);
@@ -565,7 +633,7 @@ void stream_row(struct stream *stream, const struct message *message)
 	}
 	struct window *window = reading_window(stream);
 	int64_t before = flow_bytes(stream->flow);
-	flow_add(stream->flow, window->tick, message);
+	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick, message);
 	window->last_id = message->id;
 	/* a moving average, so that a page of larger rows makes the next page shorter */
 	stream->page_cost += (flow_bytes(stream->flow) - before - stream->page_cost) / 16;
@@ -628,8 +696,8 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 {
 	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
 	if (!owns || stream->producer_verdict || lease_is_over(stream, now) ||
-	    must_end(stream, now) || must_leave_epoch(stream) || stream->rewound ||
-	    flow_recreated(stream->flow))
+	    stream->keys_unknown || must_end(stream, now) || must_leave_epoch(stream) ||
+	    stream->rewound || flow_recreated(stream->flow))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
 	bool sends = flow_send(stream->flow, now, stream->stopping, ret_record);
@@ -638,6 +706,8 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 		stream->moved_at = now;
 	return sends;
 }
+
+const char stream_refusal[] = "a record was refused";
 
 void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error)
@@ -650,7 +720,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 		return;
 	if (wants_producer)
 		stream->producer_verdict =
-		    delivery == STREAM_REFUSED ? "a record was refused" : "records must go again";
+		    delivery == STREAM_REFUSED ? stream_refusal : "records must go again";
 	if (delivery != STREAM_WRITTEN)
 		return;
 	stream->moved_at = now;
@@ -674,6 +744,11 @@ const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 	if (now - stream->moved_at > stream->settings.stall_after_ms)
 		return stream_stalled;
 	return NULL;
+}
+
+bool stream_awaits_reports(const struct stream *stream)
+{
+	return flow_unreported(stream->flow) > 0;
 }
 
 void stream_producer_lost(struct stream *stream)
@@ -712,8 +787,8 @@ enum stream_found stream_tail_record(struct stream *stream, const char *topic, i
 	    flow_tail_record(stream->flow, topic, partition, offset, position->id, event_id);
 	if (found == FLOW_FOUND_STALE)
 		return STREAM_FOUND;
-	stream->tail_tick =
-	    newest + 1; /* rows of windows that a failover took back come once more */
+	stream->tail_tick = newest;
+	stream->tail_open = true;
 	if (ours &&
 	    position->tick > (found == FLOW_FOUND_FIRST ? stream->inherited_tick : newest)) {
 		stream->rewound = true;
@@ -759,7 +834,11 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 		return stream->producer_verdict ? INT64_MAX : stream->next_take;
 	if (stream->state != STREAM_OWNER)
 		return INT64_MAX;
-	int64_t due = must_write(stream, now) ? now : stream->written_at + settings->lease_ms / 3;
+	int64_t due = must_write(stream, now) || stream->keys_unknown
+			  ? now
+			  : stream->written_at + settings->lease_ms / 3;
+	if (may_open(stream) && !stream->listed_tick && stream->list_at >= stream->strange_until)
+		due = earlier(due, stream->list_at);
 	if (may_open(stream))
 		due = earlier(due, stream->next_poll < stream->strange_until ? stream->strange_until
 									     : stream->next_poll);
@@ -812,7 +891,7 @@ static bool is_full(const struct stream *stream, int64_t now)
 struct stream_status stream_status(const struct stream *stream, int64_t now)
 {
 	const struct flow *flow = stream->flow;
-	const struct flow_refusal *refusal = flow_refused(flow);
+	const struct flow_refusal *refusal = flow_refusal(flow);
 	const struct message *oldest = flow_oldest(flow);
 	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
 	return (struct stream_status){
@@ -828,13 +907,16 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
 	    .skipped = flow_skipped(flow),
+	    .parked = flow_parked(flow),
 	    .oldest_created_us = oldest ? oldest->created_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
-			 stream->window_count == 0 && !has_progress(stream),
-	    .refused = refusal != NULL,
-	    .refused_id = refusal ? refusal->id : 0,
-	    .refused_topic = refusal ? refusal->topic : NULL,
-	    .refused_error = refusal ? refusal->error : NULL,
+			 stream->window_count == 0 && !has_progress(stream) &&
+			 stream->list_at > now,
+	    .refused = flow_refused(flow),
+	    .refusals = flow_refusals(flow),
+	    .refused_id = refusal->id,
+	    .refused_topic = refusal->topic,
+	    .refused_error = refusal->error,
 	    .missing_topic = flow_missing_topic(flow),
 	};
 }

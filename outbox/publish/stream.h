@@ -16,6 +16,20 @@
 
 struct stream;
 
+/* What becomes of a record that Kafka refuses for good. */
+enum stream_policy {
+	STREAM_BLOCK, /* it is parked, and what comes later of its key behind it */
+	STREAM_PASS,  /* it is parked alone */
+	STREAM_STOP,  /* the slot stops */
+};
+
+struct stream_parking {
+	int64_t retry_first_ms, retry_max_ms, max_attempts;
+	/* Called once for each topic; NULL: STREAM_BLOCK for all. */
+	enum stream_policy (*policy)(const void *context, const char *topic);
+	const void *context;
+};
+
 struct stream_settings {
 	int64_t max_in_flight;
 	int64_t memory;
@@ -23,7 +37,8 @@ struct stream_settings {
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t ack_interval_ms;
 	int64_t stall_after_ms;
-	bool resumes;  /* reads tails */
+	bool resumes; /* reads tails */
+	struct stream_parking parking;
 	uint64_t seed; /* of nonces and epochs; random in production */
 };
 
@@ -39,6 +54,7 @@ enum stream_call {
 	STREAM_TAKE,   /* outbox.take: become the owner if the lease is over */
 	STREAM_TICK,   /* outbox.tick: look for a window, note progress, renew the lease */
 	STREAM_NEWEST, /* read the newest log row: was the last TICK or TAKE written? */
+	STREAM_KEYS,   /* read the keys of which rows are parked */
 };
 
 struct stream_tick {
@@ -53,6 +69,8 @@ struct stream_tick {
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
 	const char *destinations; /* JSON; valid until the answer is given */
+	const char *parks;        /* the same; NULL: none */
+	bool may_list;
 };
 
 /* What to send on the idle log connection now; NONE: nothing (see stream_wait). */
@@ -62,6 +80,9 @@ struct stream_taken {
 	int64_t n, epoch, first_tick, acked_id;
 	int64_t former_epoch; /* of the row before: another one when the server is another */
 	int windows;
+	int64_t listed_tick; /* the open window that is a listed one; 0: none */
+	bool parked;         /* rows are */
+	int64_t requests;
 };
 /* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
 void stream_destination(struct stream *stream, const char *topic, int32_t partitions);
@@ -80,12 +101,25 @@ enum stream_verdict {
 	STREAM_NOTED,
 	STREAM_ROWS, /* followed by stream_row for each row, then stream_rows_end */
 	STREAM_PAGES,
+	STREAM_LISTED, /* as STREAM_ROWS */
 };
+/*
+ * What else TICK says, told before stream_ticked: keys of which nothing is parked any more, the
+ * number of requests of operators, and in how many ms a parked row is due (-1: none, or not said).
+ */
+void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
+    int32_t key_length);
+void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms);
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
 /* The call failed: `unknown` when it may have been carried out all the same (connection lost). */
 void stream_log_failed(struct stream *stream, int64_t now, bool unknown);
-/* The answer of NEWEST: n and nonce of the newest row, and its number of open windows. */
-void stream_newest(struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows);
+/* The answer of NEWEST: of the newest row, with its number of open windows. */
+void stream_newest(
+    struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);
+/* The answer of KEYS, each key and then the end. */
+void stream_parked_key(struct stream *stream, const char *topic, size_t topic_length,
+    const char *key, int32_t key_length);
+void stream_keys_end(struct stream *stream);
 
 /* --- the read connection ------------------------------------------------------------------ */
 
@@ -169,6 +203,9 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 /* Why the producer must be made anew now; NULL: it need not. */
 const char *stream_producer_verdict(const struct stream *stream, int64_t now);
 extern const char stream_stalled[]; /* the verdict for want of acknowledgements */
+extern const char stream_refusal[]; /* nothing is wrong with the brokers */
+/* The producer that is to go has records of which it said nothing yet. */
+bool stream_awaits_reports(const struct stream *stream);
 /* The producer was destroyed: everything not acknowledged goes out again, in order. */
 void stream_producer_lost(struct stream *stream);
 
@@ -207,9 +244,12 @@ struct stream_status {
 	int64_t published; /* acknowledged since the stream was made */
 	int64_t published_bytes;
 	int64_t skipped;           /* found in Kafka instead of being sent */
+	int64_t parked;            /* noted in outbox.parked instead */
 	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;            /* the last look found nothing and all is covered */
 	bool refused;              /* stopped by a record that Kafka refuses */
+	int64_t refusals;          /* records that were refused and parked */
+	/* the one it is stopped by, or else the last that was parked; 0: none */
 	int64_t refused_id;
 	const char *refused_topic, *refused_error;
 	const char *missing_topic; /* a topic that is waited for; NULL: none */

@@ -2,12 +2,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <unistd.h>
 #include "clock.h"
 #include "commands.h"
+#include "confirm.h"
 #include "replay_checks.h"
 #include "replay_run.h"
 #include "session.h"
+#include "term.h"
 
 /* One call of the command. */
 struct replaying {
@@ -26,7 +27,7 @@ static bool read_wish(struct replaying *replaying, struct err *err)
 	const struct call *call = replaying->call;
 	const char *to = call_text(call, "to", NULL);
 
-	if (to && !replay_is_topic(to))
+	if (to && !term_is_topic(to))
 		return err_set(err, ERR_REJECT,
 		    "--to %.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -", to);
 	replaying->replay.target = xstrdup(to);
@@ -36,12 +37,6 @@ static bool read_wish(struct replaying *replaying, struct err *err)
 			&replaying->replay.filter, call->arguments[i], clock_wall_us(), err))
 			return false;
 	return true;
-}
-
-/* Nothing but a terminal can answer. */
-static bool can_ask(void)
-{
-	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 }
 
 static bool check_everything(const struct replaying *replaying, struct err *err)
@@ -56,7 +51,8 @@ static bool check_everything(const struct replaying *replaying, struct err *err)
 	if (!everything && call_flag(call, "all"))
 		return err_set(err, ERR_REJECT, "--all does not go with %s: take one of them away",
 		    call->arguments[0]);
-	if (everything && !call_flag(call, "dry-run") && !call_flag(call, "yes") && !can_ask())
+	if (everything && !call_flag(call, "dry-run") && !call_flag(call, "yes") &&
+	    !confirm_can_ask())
 		return err_set(err, ERR_REJECT,
 		    "--all publishes every row of the table once more; repeat with --yes to do it");
 	return true;
@@ -64,15 +60,11 @@ static bool check_everything(const struct replaying *replaying, struct err *err)
 
 static bool confirm(const struct replaying *replaying, struct err *err)
 {
-	char answer[16] = "";
+	owned_text char *question =
+	    xformat("Publish all %" PRId64 " rows once more?", replaying->replay.total);
 
-	if (!call_flag(replaying->call, "all") || call_flag(replaying->call, "yes"))
-		return true;
-	fprintf(
-	    stderr, "Publish all %" PRId64 " rows once more? Type yes: ", replaying->replay.total);
-	if (fgets(answer, sizeof answer, stdin) && text_equal(answer, "yes\n"))
-		return true;
-	return err_set(err, ERR_REJECT, "not confirmed, nothing was done");
+	return !call_flag(replaying->call, "all") || call_flag(replaying->call, "yes") ||
+	       confirm_ask(question, err);
 }
 
 /* What only one of the three ways of use understands. */

@@ -3,10 +3,10 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
-#include "cleanup.h"
+#include "term.h"
 #include "text.h"
 
-enum { KEY_BYTES = 8192, TOPIC_LENGTH = 249, UUID_TEXT = 36 };
+enum { UUID_TEXT = 36 };
 
 void replay_filter_init(struct replay_filter *filter)
 {
@@ -23,132 +23,41 @@ void replay_filter_finish(struct replay_filter *filter)
 
 /* --- the terms ------------------------------------------------------------------------------- */
 
-/* "a..b", "a..", "..b"; "a" alone gives both. False: it is none of these. */
-static bool split_range(const char *value, char **ret_from, char **ret_to)
-{
-	const char *dots = strstr(value, "..");
-
-	*ret_from = xstrdup(value);
-	*ret_to = xstrdup(dots ? dots + 2 : value);
-	if (dots)
-		(*ret_from)[dots - value] = '\0';
-	return **ret_from || **ret_to;
-}
-
 static bool read_ids(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
-	owned_text char *from = NULL, *to = NULL;
-
 	(void)now_us;
-	if (!split_range(value, &from, &to) ||
-	    (*from && !text_to_int64(from, 1, INT64_MAX, &filter->from_id)) ||
-	    (*to && !text_to_int64(to, 1, INT64_MAX, &filter->to_id)))
-		return err_set(err, ERR_REJECT,
-		    "ids=%.60s is no range of ids: write ids=10..20, ids=10.., ids=..20 or ids=10",
-		    value);
-	if (filter->from_id > filter->to_id)
-		return err_set(
-		    err, ERR_REJECT, "ids=%.60s is reversed: the smaller id comes first", value);
+	if (!term_ids(value, &filter->from_id, &filter->to_id, err))
+		return false;
 	filter->terms[REPLAY_IDS] = xstrdup(value);
-	return true;
-}
-
-static bool read_end(
-    const char *text, int64_t now_us, char at[MOMENT_SIZE], int64_t *ret_us, struct err *err)
-{
-	if (!*text)
-		return true;
-	if (!moment_parse(text, ret_us, err))
-		return err_prefix(err, "created");
-	if (*ret_us > now_us)
-		return err_set(err, ERR_REJECT,
-		    "created: %.40s lies in the future, where no row is; leave the end of the "
-		    "range open (created=2026-01-02..)",
-		    text);
-	moment_format(*ret_us, at);
 	return true;
 }
 
 static bool read_created(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
-	owned_text char *from = NULL, *to = NULL;
-	int64_t from_us = INT64_MIN, to_us = INT64_MAX;
-
-	if (!strstr(value, "..") || !split_range(value, &from, &to))
-		return err_set(err, ERR_REJECT,
-		    "created=%.60s is no range of moments: write "
-		    "created=2026-01-02..2026-01-03T12:00 (UTC), or leave one end open",
-		    value);
-	if (!read_end(from, now_us, filter->from_at, &from_us, err) ||
-	    !read_end(to, now_us, filter->to_at, &to_us, err))
+	if (!term_moments("created", value, now_us, filter->from_at, filter->to_at, err))
 		return false;
-	if (from_us >= to_us)
-		return err_set(err, ERR_REJECT,
-		    "created=%.60s is %s: the earlier moment comes first, and the second is not "
-		    "part of the range",
-		    value, from_us == to_us ? "empty" : "reversed");
 	filter->terms[REPLAY_CREATED] = xstrdup(value);
 	return true;
-}
-
-bool replay_is_topic(const char *name)
-{
-	static const char allowed[] =
-	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-	size_t length = strspn(name, allowed);
-
-	return !name[length] && length >= 1 && length <= TOPIC_LENGTH && !text_equal(name, ".") &&
-	       !text_equal(name, "..");
 }
 
 static bool read_topic(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
 	(void)now_us;
-	if (!replay_is_topic(value))
-		return err_set(err, ERR_REJECT,
-		    "topic=%.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -", value);
+	if (!term_topic(value, err))
+		return false;
 	filter->terms[REPLAY_TOPIC] = xstrdup(value);
 	return true;
-}
-
-static char *hex_of_text(const char *value)
-{
-	struct text out = {0};
-
-	text_add(&out, "\\x");
-	for (; *value; value++)
-		text_addf(&out, "%02x", (unsigned char)*value);
-	return out.data;
-}
-
-static bool is_hex(const char *digits)
-{
-	size_t length = strspn(digits, "0123456789abcdefABCDEF");
-
-	return !digits[length] && length % 2 == 0;
 }
 
 static bool read_key(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
-	bool hex = text_starts(value, "\\x");
-
 	(void)now_us;
-	if (!*value)
-		return err_set(
-		    err, ERR_REJECT, "key= names no key: the empty key is written key=\\x");
-	if (hex && !is_hex(value + 2))
-		return err_set(err, ERR_REJECT,
-		    "key=%.60s is not hexadecimal: two digits for each byte stand behind \\x",
-		    value);
-	if ((hex ? (strlen(value) - 2) / 2 : strlen(value)) > KEY_BYTES)
-		return err_set(
-		    err, ERR_REJECT, "key=%.20s… has more bytes than a key may: 8192", value);
-	filter->terms[REPLAY_KEY] = hex ? xstrdup(value) : hex_of_text(value);
-	return true;
+	filter->terms[REPLAY_KEY] = term_key(value, err);
+	return filter->terms[REPLAY_KEY] != NULL;
 }
 
 static bool is_uuid(const char *value)

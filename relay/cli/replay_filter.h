@@ -35,9 +35,6 @@ void replay_filter_finish(struct replay_filter *filter);
 bool replay_filter_add(
     struct replay_filter *filter, const char *term, int64_t now_us, struct err *err) MUST_CHECK;
 
-/* May Kafka have a topic of this name? */
-bool replay_is_topic(const char *name);
-
 /* No term restricts which rows these are; state=published alone does not count. */
 bool replay_filter_is_everything(const struct replay_filter *filter);
 

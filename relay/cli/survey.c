@@ -8,7 +8,7 @@
 #include "session.h"
 #include "sql_files.h"
 
-/* So many unpublished rows are counted one by one. */
+/* So many unpublished rows, and so many parked ones, are counted one by one. */
 #define COUNT_BOUND "100000"
 
 enum { ADMIN_MS = 2000 };
@@ -71,6 +71,28 @@ static bool read_shards(struct pg *pg, struct survey_postgres *database, struct 
 	return true;
 }
 
+static bool read_parked(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	const struct pg_param params[] = {{COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    session_query(pg, database->section, sql_parked_states, params, 1, err);
+
+	if (!rows)
+		return false;
+	database->parked = xcalloc((size_t)pg_rows(rows), sizeof *database->parked);
+	database->parked_count = pg_rows(rows);
+	for (int i = 0; i < pg_rows(rows); i++)
+		database->parked[i] = (struct survey_parked){.slot = xstrdup(pg_value(rows, i, 0)),
+		    .waiting = pg_int(rows, i, 1),
+		    .dead = pg_int(rows, i, 2),
+		    .free = pg_int(rows, i, 3),
+		    .behind = pg_int(rows, i, 4),
+		    .more = text_equal(pg_value(rows, i, 5), "t"),
+		    .oldest_age_ms = pg_int(rows, i, 6)};
+	return true;
+}
+
 static bool read_partitions(struct pg *pg, struct survey_postgres *database, struct err *err)
 {
 	const struct config_postgres *section = database->section;
@@ -99,7 +121,8 @@ static void survey_database(struct survey_postgres *database, const struct confi
 
 	database->section = section;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	done = done && read_shards(pg, database, &err) && read_partitions(pg, database, &err);
+	done = done && read_shards(pg, database, &err) && read_parked(pg, database, &err) &&
+	       read_partitions(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
@@ -171,7 +194,10 @@ static void finish_database(struct survey_postgres *database)
 	}
 	for (int i = 0; i < database->partition_count; i++)
 		free(database->partitions[i].name);
+	for (int i = 0; i < database->parked_count; i++)
+		free(database->parked[i].slot);
 	free(database->shards);
+	free(database->parked);
 	free(database->partitions);
 	free(database->place);
 	free(database->error);

@@ -17,6 +17,14 @@ struct survey_shard {
 	double rate; /* published per second since the survey before; below 0: unknown */
 };
 
+/* Parked rows of a slot by state; beyond a bound the last ones are not counted. */
+struct survey_parked {
+	char *slot;
+	int64_t waiting, dead, free, behind;
+	bool more;
+	int64_t oldest_age_ms; /* 0: none is parked */
+};
+
 struct survey_partition {
 	char *name;
 	bool bounded;
@@ -30,6 +38,8 @@ struct survey_postgres {
 	int exit_status; /* of that error */
 	struct survey_shard *shards;
 	int shard_count;
+	struct survey_parked *parked; /* one for each slot */
+	int parked_count;
 	struct survey_partition *partitions;
 	int partition_count;
 	int64_t default_rows;

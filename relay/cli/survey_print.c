@@ -58,6 +58,20 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 	text_add(out, "\n");
 }
 
+/* Slots with nothing parked are not worth a line. */
+static void print_parked(const struct survey_parked *parked, struct text *out)
+{
+	int64_t total = parked->waiting + parked->dead + parked->free + parked->behind;
+	char oldest[32];
+
+	if (total > 0)
+		text_addf(out,
+		    "  %-16s parked %s%" PRId64 " (%" PRId64 " waiting, %" PRId64 " dead, %" PRId64
+		    " free, %" PRId64 " behind), the oldest for %s\n",
+		    parked->slot, parked->more ? "≥" : "", total, parked->waiting, parked->dead,
+		    parked->free, parked->behind, age(parked->oldest_age_ms, oldest));
+}
+
 static void print_partition(const struct survey_partition *partition, struct text *out)
 {
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
@@ -78,6 +92,8 @@ static void print_database(const struct survey_postgres *database, struct text *
 		text_addf(out, "  %s\n", database->error);
 	for (int i = 0; i < database->shard_count; i++)
 		print_shard(&database->shards[i], out);
+	for (int i = 0; i < database->parked_count; i++)
+		print_parked(&database->parked[i], out);
 	for (int i = 0; i < database->partition_count; i++)
 		print_partition(&database->partitions[i], out);
 	if (database->default_rows > 0)
@@ -149,6 +165,20 @@ static json_t *shard_json(const struct survey_shard *shard)
 	return object;
 }
 
+static json_t *parked_json(const struct survey_parked *parked)
+{
+	json_t *object = json_object();
+
+	json_object_set_new(object, "slot", json_string(parked->slot));
+	json_object_set_new(object, "waiting", big(parked->waiting));
+	json_object_set_new(object, "dead", big(parked->dead));
+	json_object_set_new(object, "free", big(parked->free));
+	json_object_set_new(object, "behind", big(parked->behind));
+	json_object_set_new(object, "exact", json_boolean(!parked->more));
+	json_object_set_new(object, "oldest_age_ms", big(parked->oldest_age_ms));
+	return object;
+}
+
 static json_t *partition_json(const struct survey_partition *partition)
 {
 	json_t *object = json_object();
@@ -166,9 +196,12 @@ static json_t *partition_json(const struct survey_partition *partition)
 static json_t *database_json(const struct survey_postgres *database)
 {
 	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
+	json_t *parked = json_array();
 
 	for (int i = 0; i < database->shard_count; i++)
 		json_array_append_new(shards, shard_json(&database->shards[i]));
+	for (int i = 0; i < database->parked_count; i++)
+		json_array_append_new(parked, parked_json(&database->parked[i]));
 	for (int i = 0; i < database->partition_count; i++)
 		json_array_append_new(partitions, partition_json(&database->partitions[i]));
 	json_object_set_new(object, "name", json_string(database->section->name));
@@ -176,6 +209,7 @@ static json_t *database_json(const struct survey_postgres *database)
 	json_object_set_new(
 	    object, "error", database->error[0] ? json_string(database->error) : json_null());
 	json_object_set_new(object, "shards", shards);
+	json_object_set_new(object, "parked", parked);
 	json_object_set_new(object, "partitions", partitions);
 	json_object_set_new(object, "default_rows", big(database->default_rows));
 	return object;

@@ -18,7 +18,10 @@
 #include "text.h"
 #include "upkeep.h"
 
-/* So many unpublished rows are counted one by one; beyond it ids say how many there are about. */
+/*
+ * So many unpublished rows are counted one by one; beyond it ids say how many there are about. Of
+ * the parked rows of a slot as many are counted, and no more.
+ */
 #define COUNT_BOUND "100000"
 
 enum { CONNECT_MS = 5000, LOOK_MS = 15000, LONGEST_SLEEP_MS = 1000 };
@@ -31,6 +34,11 @@ static const struct metric_family unpublished_age = {.name = "relay_unpublished_
     .type = METRIC_GAUGE,
     .help = "Age of the oldest row that is not published yet, read or not.",
     .labels = {"slot", "shard"}};
+
+static const struct metric_family parked_rows = {.name = "relay_parked_rows",
+    .type = METRIC_GAUGE,
+    .help = "Parked rows by state; of each slot the first 100,000 are counted.",
+    .labels = {"slot", "state"}};
 
 struct keeper {
 	const struct config *config;
@@ -134,6 +142,34 @@ static bool count_backlogs(struct keeper *keeper, struct err *err)
 	return true;
 }
 
+static void note_parked(const struct pg_result *rows, int i)
+{
+	static const char *const states[] = {"waiting", "dead", "free", "behind"};
+
+	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++) {
+		const char *const labels[] = {pg_value(rows, i, 0), states[k]};
+
+		metric_set(metric_series(&parked_rows, labels), (double)pg_int(rows, i, k + 1));
+	}
+}
+
+/* Of the slots that are configured. */
+static bool count_parked(struct keeper *keeper, struct err *err)
+{
+	const struct pg_param params[] = {{COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask(keeper, sql_parked_states, params, 1, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++) {
+		const struct config_slot *slot =
+		    config_find_slot(keeper->config, pg_value(rows, i, 0));
+
+		if (slot && slot->postgres == keeper->postgres)
+			note_parked(rows, i);
+	}
+	return rows != NULL;
+}
+
 /* The planner must not read everything published to find what is not. */
 static bool look(struct keeper *keeper, struct err *err)
 {
@@ -145,7 +181,7 @@ static bool look(struct keeper *keeper, struct err *err)
 	note_slots(keeper, rows);
 	if (!pg_script(keeper->pg, sql_backlog_begin, err))
 		return false;
-	if (count_backlogs(keeper, err))
+	if (count_backlogs(keeper, err) && count_parked(keeper, err))
 		return pg_script(keeper->pg, "commit", err);
 	/* lock_not_available: the figures stay what they were */
 	return text_equal(pg_sqlstate(keeper->pg), "55P03") &&

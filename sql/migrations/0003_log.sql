@@ -8,6 +8,10 @@
 -- ticks[1] is the acknowledged snapshot, number first_tick: everything visible in it is published.
 -- ticks[k + 1] is the snapshot of the k-th open window, number first_tick + k: the rows visible in it
 -- and not in ticks[k], ordered by id. In the first open window the rows up to acked_id are published.
+-- "Published" means here: Kafka has it, or it stands in outbox.parked (0007_parked.sql).
+--
+-- One of the open windows may be a listed one, number listed_tick: rows of outbox.parked, named by
+-- their ids, since due times would name others after a crash. Its snapshot is that of the window before.
 
 create table outbox.slot (
 	name text collate "C" primary key
@@ -31,6 +35,8 @@ create table outbox.log (
 	first_tick bigint not null,
 	acked_id bigint not null,
 	ticks pg_snapshot[] not null,
+	listed_tick bigint,
+	listed_ids bigint[],
 	-- {"topic": [partition count, {"partition": offset}]}, touched since the row before; complete in
 	-- every 64th row and in the row of a take-over. Records of the slot and shard up to that offset
 	-- need not be looked for: progress covers them. -1: in front of the first one.
@@ -93,7 +99,8 @@ create function outbox.take(
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
 	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
-	out former_epoch bigint) -- of the newest row before
+	out former_epoch bigint, -- of the newest row before
+	out listed_tick bigint, out parked boolean, out requests bigint)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -105,7 +112,7 @@ begin
 	if current_setting('synchronous_commit') in ('off', 'local') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
-	select s.shards into shards from outbox.slot s where s.name = of_slot;
+	select s.shards, s.requests into shards, requests from outbox.slot s where s.name = of_slot;
 	select l.* into newest from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 1;
 	if shards is distinct from of_shards or newest.n is null or of_shard >= shards then
@@ -127,11 +134,13 @@ begin
 	acked_id := newest.acked_id;
 	windows := cardinality(newest.ticks) - 1;
 	destinations := outbox.destinations(of_slot, of_shard);
+	listed_tick := newest.listed_tick;
+	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard);
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, destinations, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
 	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
-		newest.ticks, destinations, now_timeline, now_system);
+		newest.ticks, listed_tick, newest.listed_ids, destinations, now_timeline, now_system);
 end
 $$;
 
@@ -159,7 +168,10 @@ $$;
 --   rows       n + 1 opened a window, its rows came in front, in the order of publication
 --   pages      n + 1 opened a window too large for one answer: to be read by pages; rows that came
 --              in front count for nothing
--- with the snapshot that was looked at.
+--   listed     n + 1 opened a listed window, its rows came in front
+-- with the snapshot that was looked at, the slot's number of requests and, when rows were parked,
+-- listed or gone, the milliseconds until one is due. In front of the verdict, with the verdict
+-- `empty`, come topics and keys of which nothing is parked any more.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
 -- (of other shards) or took long (rows of transactions in progress are read to be seen as such), so
@@ -177,9 +189,12 @@ create function outbox.tick(
 	touched jsonb,         -- destinations since the row before
 	new_epoch bigint,      -- null: as before
 	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
-	last_seen text)        -- `seen` of the answer before: if nothing moved since, there is nothing
+	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
+	parks jsonb,           -- refused rows and those behind them: outbox.park; null: none
+	may_list boolean)      -- no listed window is open, and rows may be due
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
-	topic text, key bytea, payload bytea, headers jsonb, partition int)
+	topic text, key bytea, payload bytea, headers jsonb, partition int, requests bigint,
+	due_ms bigint)
 language plpgsql volatile
 -- planned once a session: the index on (txid, id) is right whatever the numbers are
 set plan_cache_mode = force_generic_plan
@@ -196,6 +211,8 @@ declare
 	row_bytes bigint;
 	opens boolean := false;
 	pages boolean := false;
+	listed bigint[];
+	gone bigint[];
 	began timestamptz := clock_timestamp();
 begin
 	-- tests here spare every tick a call
@@ -208,7 +225,8 @@ begin
 	-- The log and the slot are seen in the snapshot that becomes the tick: a split that is not seen
 	-- here begins after it.
 	select l.owner, l.epoch, l.first_tick, l.ticks, l.system_identifier, l.timeline,
-			l.ticks[cardinality(l.ticks)] as before, s.shards, s.split_to,
+			l.ticks[cardinality(l.ticks)] as before, l.listed_tick, l.listed_ids,
+			s.shards, s.split_to, s.requests,
 			case when s.split_to is null then pg_current_snapshot() else s.drain_to end as tick,
 			('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int as now_timeline
 		into look
@@ -226,8 +244,30 @@ begin
 	end if;
 
 	seen := look.tick::text;
+	requests := look.requests;
+	if may_list and look.split_to is null and look.listed_tick is null then
+		if exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
+			and p.request is not null) then
+			must_write := true; -- the log row's fence holds for them as well
+			verdict := 'empty';
+			for topic, key in select q.* from outbox.parked_requests(of_slot, of_shard, look.first_tick) q loop
+				return next;
+			end loop;
+			verdict := null;
+		end if;
+		listed := outbox.parked_next(of_slot, of_shard, look.first_tick, max_rows, max_bytes);
+	end if;
+	if listed is not null then
+		opens := true;
+		for id, created_at, event_id, topic, key, payload, headers, partition in
+			select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition
+			from outbox.parked p where p.slot = of_slot and p.id = any (listed) order by p.id
+		loop
+			return next;
+		end loop;
+		look.tick := look.before;
 	-- the row must stay small: a snapshot lists every transaction in progress
-	if may_open and seen <> look.before::text and seen is distinct from last_seen
+	elsif may_open and seen <> look.before::text and seen is distinct from last_seen
 		and (cardinality(look.ticks) <= 16 or pg_column_size(look.ticks) < 65536) then
 		low := pg_snapshot_xmax(look.before);
 		high := pg_snapshot_xmax(look.tick);
@@ -282,10 +322,6 @@ begin
 				return next;
 			end loop;
 		end if;
-		id := null;
-		key := null;
-		payload := null;
-		headers := null;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
 		opens := rows > 0 or pages or look.split_to is not null
 			or clock_timestamp() - began > interval '10 ms';
@@ -294,6 +330,14 @@ begin
 				select from outbox.message m where m.txid >= low and m.txid < high
 				limit max_rows + 1) r;
 		end if;
+	end if;
+	id := null;
+	topic := null;
+	key := null;
+	payload := null;
+	headers := null;
+	if may_list then
+		due_ms := outbox.parked_wait(of_slot, of_shard, look.first_tick);
 	end if;
 	if not opens and not must_write then
 		verdict := case when look.split_to is null then 'idle' else 'splitting' end;
@@ -304,19 +348,43 @@ begin
 	if current_setting('synchronous_commit') in ('off', 'local') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
+	-- before the log row: it names this transaction, and these may wait for an operator
+	if parks is not null then
+		perform outbox.park(of_slot, of_shard, parks);
+		-- what was refused again is not published with the window
+		look.listed_ids := array(select x from unnest(look.listed_ids) x
+			where x not in (select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r));
+	end if;
+	if look.listed_tick <= look.first_tick + closed + 1 then
+		select array_agg(x) into gone from unnest(look.listed_ids) x
+			where look.listed_tick <= look.first_tick + closed or x <= new_acked_id;
+		verdict := 'empty';
+		for topic, key in select u.* from outbox.unpark(of_slot, gone) u loop
+			return next;
+		end loop;
+		topic := null;
+		key := null;
+	end if;
+	if parks is not null or look.listed_tick is not null then
+		due_ms := outbox.parked_wait(of_slot, of_shard, look.first_tick + closed);
+	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, destinations, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
 	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, look.epoch), new_nonce,
 		look.owner, clock_timestamp() + lease_ms * interval '1 ms',
 		look.first_tick + closed, new_acked_id,
 		case when opens then look.ticks[closed + 1:] || look.tick
 			else look.ticks[closed + 1:] end,
+		case when listed is not null then look.first_tick + cardinality(look.ticks)
+			when look.listed_tick > look.first_tick + closed then look.listed_tick end,
+		case when listed is not null then listed
+			when look.listed_tick > look.first_tick + closed then look.listed_ids end,
 		case when (of_n + 1) % 64 = 0
 			then outbox.destinations_merge(outbox.destinations(of_slot, of_shard), touched)
 			else touched end,
 		look.now_timeline, look.system_identifier);
 
-	verdict := case when pages then 'pages' when opens then 'rows' else 'noted' end;
+	verdict := case when pages then 'pages' when listed is not null then 'listed' when opens then 'rows' else 'noted' end;
 	return next;
 end
 $$;
@@ -334,7 +402,8 @@ $$;
 create function outbox.window_bounds(
 	of_slot text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
-	out low_id bigint, out high_id bigint)
+	out low_id bigint, out high_id bigint,
+	out listed text) -- the ids of a listed window; null: it is none, and what is above counts
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -343,13 +412,15 @@ begin
 	perform outbox.window_guard(of_slot, of_shard, of_n, of_nonce);
 	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1] into before, upto
 		from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n;
+	select l.listed_ids::text into listed from outbox.log l
+		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.listed_tick = of_tick;
 	low_xid := pg_snapshot_xmax(before);
 	sure_xid := pg_snapshot_xmin(upto);
 	select coalesce(array_agg(x), '{}')::text into stragglers from pg_snapshot_xip(before) x
 		where pg_visible_in_snapshot(x, upto);
 	-- id + 0 keeps the planner from walking the index on id through everything published
 	select min(m.id + 0), max(m.id + 0) into low_id, high_id from outbox.message m
-		where m.txid >= low_xid and m.txid < pg_snapshot_xmax(upto);
+		where m.txid >= low_xid and m.txid < pg_snapshot_xmax(upto) and listed is null;
 	if low_id < 1 then
 		raise exception 'the message table has a row with id %, and ids begin at 1', low_id;
 	end if;
@@ -384,12 +455,3 @@ create view outbox.progress as
 	left join lateral (
 		select * from outbox.log l where l.slot = s.name and l.shard = g.shard
 		order by l.n desc limit 1) l on true;
-
-create view outbox.message_state as
-	select m.id, m.created_at, m.event_id, m.topic, m.key, p.slot, p.shard,
-		case when pg_visible_in_snapshot(m.txid, p.ticks[1])
-			or (cardinality(p.ticks) > 1 and pg_visible_in_snapshot(m.txid, p.ticks[2])
-				and m.id <= p.acked_id)
-			then 'published' else 'pending' end as state
-	from outbox.message m
-	join outbox.progress p on p.shard = outbox.shard_of(m.key, p.shards);

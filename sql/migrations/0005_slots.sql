@@ -97,6 +97,8 @@ begin
 		update outbox.slot s set shards = slot_row.split_to, split_to = null, drain_to = null
 			where s.name = of_slot;
 		perform outbox.slot_shards(of_slot, slot_row.split_to, slot_row.drain_to, next_tick);
+		update outbox.parked p set shard = outbox.shard_of(p.key, slot_row.split_to)
+			where p.slot = of_slot;
 	end if;
 	return behind;
 end
@@ -110,6 +112,7 @@ begin
 		raise exception 'slot % does not exist', of_slot;
 	end if;
 	delete from outbox.log where slot = of_slot;
+	delete from outbox.parked where slot = of_slot;
 end
 $$;
 

@@ -1,3 +1,4 @@
 -- $1 slot text, $2 shard int
-select l.n, l.nonce, cardinality(l.ticks) - 1 as windows, outbox.timeline() as on_the_primary
+select l.n, l.nonce, cardinality(l.ticks) - 1 as windows, l.listed_tick,
+	outbox.timeline() as on_the_primary
 from outbox.log l where l.slot = $1::text and l.shard = $2::int order by l.n desc limit 1

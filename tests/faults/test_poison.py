@@ -1,4 +1,5 @@
-"""Records that only the broker refuses: over the topic's own max.message.bytes, below the relay's.
+"""Records that only the broker refuses (over the topic's own max.message.bytes, below the relay's) on
+topics with on_refusal = stop.
 
 Nothing of their keys passes them, nothing else is blamed, the rest of their batch arrives, and once
 the topic is mended everything is there in key order.
@@ -28,6 +29,18 @@ def second_database(database, postgres):
 def narrow(kafka, topic):
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
     return topic
+
+
+@pytest.fixture
+def make_relay(make_relay, narrow, tmp_path):
+    """As the usual one; the slot stops at a refusal."""
+    file = tmp_path / "stops.ini"
+    file.write_text(f'[topic "{narrow}"]\non_refusal = stop\n')
+
+    def make(arguments=("run",), **settings):
+        return make_relay(arguments=("--config", file, *arguments), **settings)
+
+    return make
 
 
 @pytest.fixture
@@ -180,13 +193,14 @@ def test_a_restart_alone_changes_nothing(
 def test_a_slot_that_is_stopped_does_not_stop_another(
         database, second_database, kafka, narrow, make_relay, write, command, tmp_path):
     """A slot of another database, in the same process and on the same cluster."""
-    file = tmp_path / "relay.ini"
+    file = tmp_path / "stops.ini"
     file.write_text(
+        f'[topic "{narrow}"]\non_refusal = stop\n'
         f"[postgres]\ndsn = {database.dsn}\n"
         f'[postgres "second"]\ndsn = {second_database.dsn}\n'
         '[slot]\n[slot "other"]\npostgres = second\n')
     command("slot", "create", "other", database_url=second_database.dsn)
-    relay = make_relay(arguments=("--config", file, "run")).wait_ready()
+    relay = make_relay().wait_ready()
     poison, = write("poison!")
     relay.wait_event("slot_stopped", slot="main")
     for _ in range(3):

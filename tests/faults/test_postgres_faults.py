@@ -230,7 +230,7 @@ DO $$ DECLARE arguments text := pg_get_function_arguments('outbox.window_bounds'
     ALTER FUNCTION outbox.window_bounds RENAME TO window_bounds_at_once;
     EXECUTE format('CREATE FUNCTION outbox.window_bounds(%s) LANGUAGE plpgsql AS $f$ BEGIN
         PERFORM pg_advisory_xact_lock_shared(1);
-        SELECT * INTO low_xid, sure_xid, upto, stragglers, low_id, high_id
+        SELECT * INTO low_xid, sure_xid, upto, stragglers, low_id, high_id, listed
         FROM outbox.window_bounds_at_once(of_slot, of_shard, of_n, of_nonce, of_tick);
         END $f$', arguments);
 END $$"""

@@ -348,16 +348,17 @@ def test_a_topic_that_is_missing_is_waited_for_and_reported(
 
 
 def test_a_partition_that_the_topic_does_not_have(database, kafka, topic, make_relay):
-    """Legal at insert, since only Kafka knows; the slot stops at it, and says which row it is."""
+    """Legal at insert, since only Kafka knows; it is parked, and said which row it is."""
     relay = make_relay().wait_ready()
     database.execute("INSERT INTO outbox.message (topic, key, partition) VALUES (%s, 'a', 0)",
                      (topic,))
     row = database.execute("INSERT INTO outbox.message (topic, key, partition)"
                            " VALUES (%s, 'b', 6) RETURNING id", (topic,))[0][0]
-    stopped = relay.wait_event("slot_stopped", topic=topic, id=str(row))[0]
-    assert "partition" in stopped["error"]
-    relay.wait_for(lambda: relay.get("/readyz")[0] == 503, 10, "the end of readiness")
-    assert f"row {row} of topic {topic}" in relay.get("/readyz?verbose")[1]
+    parked = relay.wait_event("message_parked", topic=topic, id=str(row))[0]
+    assert parked["error"] == "the row wants partition 6, the topic has 6"
+    assert database.execute("SELECT id, state, error FROM outbox.parked") == [
+        (row, "waiting", parked["error"])]
+    assert relay.get("/readyz")[0] == 200
     assert count_records(kafka.bootstrap, [topic]) == 1
 
 

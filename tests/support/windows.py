@@ -59,7 +59,8 @@ class Ticks:
                  "of_n": self.n, "of_nonce": self.nonce, "new_nonce": self.next_nonce,
                  "lease_ms": LEASE_MS, "closed": self.open_windows, "new_acked_id": 0,
                  "touched": "{}", "new_epoch": None, "may_open": True, "must_write": False,
-                 "max_rows": 1000, "max_bytes": 10_000_000, "last_seen": None, **more}
+                 "max_rows": 1000, "max_bytes": 10_000_000, "last_seen": None,
+                 "parks": None, "may_list": False, **more}
         names = ", ".join(f"{name} => %({name})s" for name in given)
         return (f"SELECT verdict, id, event_id::text, topic, key, payload, headers::text, "
                 f"partition "
@@ -69,11 +70,11 @@ class Ticks:
         self.cursor.execute(*self.tick_call(**more))
         *rows, (self.verdict, *_) = self.cursor.fetchall()
         self.ticked(self.verdict)
-        return [Row(*[_plain(value) for value in row[1:]]) for row in rows]
+        return [Row(*[_plain(value) for value in row[1:]]) for row in rows if row[0] != "empty"]
 
     def ticked(self, verdict):
         """Follows what a tick wrote."""
-        assert verdict in ("idle", "splitting", "noted", "rows", "pages"), verdict
+        assert verdict in ("idle", "splitting", "noted", "rows", "pages", "listed"), verdict
         self.verdict = verdict
         if verdict not in ("idle", "splitting"):
             self.n += 1

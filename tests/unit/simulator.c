@@ -178,10 +178,30 @@ static void plan_settings(struct world *world, struct stream_settings *stream)
 	stream->resumes = world_chance(world, 800000);
 }
 
+static enum stream_policy policy_of(const void *context, const char *topic)
+{
+	const struct plan *plan = context;
+	(void)topic;
+	return plan->stops ? STREAM_STOP : STREAM_BLOCK;
+}
+
+static void plan_parking(struct world *world, struct plan *plan)
+{
+	plan->stops = world_chance(world, 300000);
+	plan->stream.parking = (struct stream_parking){
+	    .retry_first_ms = PICK(world, 5, 50),
+	    .retry_max_ms = PICK(world, 100, 1000),
+	    .max_attempts = 1000000,
+	    .policy = policy_of,
+	    .context = plan,
+	};
+}
+
 static void plan_world(struct world *world)
 {
 	struct plan *plan = &world->plan;
 	plan_settings(world, &plan->stream);
+	plan_parking(world, plan);
 	plan->processes = (int)world_between(world, 1, PROCESSES);
 	plan->topics = (int)world_between(world, 1, TOPICS);
 	plan->keys = (int)world_between(world, 1, KEYS);
@@ -353,7 +373,14 @@ static bool is_drained(const struct world *world)
 {
 	if (!writers_are_done(world) || !world->database.up)
 		return false;
-	return world->published == world->committed || is_published_up_to_refused(world);
+	if (world->plan.stops)
+		return world->published == world->committed || is_published_up_to_refused(world);
+	for (int64_t i = 0; i < world->database.history_count; i++) {
+		const struct row *row = world->database.history[i];
+		if (!row->occurrences && !row_is_parked(world, row))
+			return false;
+	}
+	return true;
 }
 
 static void restart_refused(struct world *world)
@@ -405,6 +432,8 @@ static void check_log(struct world *world)
 		world_fail(world, "%d windows are open in the end", newest->tick_count - 1);
 	if (newest->lease_until > world->now)
 		world_fail(world, "the lease was not released");
+	if (newest->parked_count || newest->listed_tick)
+		world_fail(world, "%d rows are parked in the end", newest->parked_count);
 	for (int64_t i = 0; i < database->history_count; i++)
 		if (!snapshot_sees(newest->ticks[0], database->history[i]->transaction->xid))
 			world_fail(world, "row %lld is not covered by the log in the end",
@@ -458,7 +487,8 @@ static void look(struct world *world, void *object, int64_t number)
 		break;
 	case HEALED:
 		restart_refused(world);
-		if (world->published == world->committed && owner_has_caught_up(world)) {
+		if (world->published == world->committed && owner_has_caught_up(world) &&
+		    !world->database.newest->parked_count) {
 			enter(world, STOPPING);
 			for (int i = 0; i < world->plan.processes; i++)
 				relay_stop(world, &world->processes[i]);

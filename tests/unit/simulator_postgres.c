@@ -445,8 +445,183 @@ static void statement_commits(struct world *world, void *object, int64_t number)
 	answer(world, request);
 }
 
+/* --- parked rows ------------------------------------------------------------------------------ */
+
+static int find_parked(const struct log_row *log, const struct row *row)
+{
+	for (int i = 0; i < log->parked_count; i++)
+		if (log->parked[i].row == row)
+			return i;
+	return -1;
+}
+
+bool row_is_parked(const struct world *world, const struct row *row)
+{
+	return find_parked(world->database.newest, row) >= 0;
+}
+
+static bool is_one_queue(const struct row *a, const struct row *b)
+{
+	return a == b || (a->key >= 0 && a->key == b->key && a->topic == b->topic);
+}
+
+/* outbox.parked_free: the first of the queue goes when nothing is known against it. */
+static void free_first(struct world *world, struct log_row *log, const struct row *row)
+{
+	for (int i = 0; i < log->parked_count; i++) {
+		struct parked_row *parked = &log->parked[i];
+		if (!is_one_queue(parked->row, row))
+			continue;
+		if (parked->state == BEHIND)
+			*parked = (struct parked_row){parked->row, FREE, world->now, parked->tick};
+		return;
+	}
+}
+
+/* outbox.park */
+static void note_parks(struct world *world, const struct request *request, struct log_row *log)
+{
+	const struct stream_parking *parking = &world->plan.stream.parking;
+	for (int i = 0; i < request->park_count; i++) {
+		struct parked_row park = request->parks[i];
+		int at = find_parked(log, park.row);
+		world_trace(world, "row %lld of key %d is parked%s", (long long)park.row->id,
+		    park.row->key, park.state == WAITING ? ", refused" : "");
+		park.next_at =
+		    world->now +
+		    world_between(world, parking->retry_first_ms, parking->retry_max_ms) * MS;
+		if (at < 0)
+			log->parked[log->parked_count++] = park;
+		else if (park.state == WAITING)
+			log->parked[at] = (struct parked_row){
+			    park.row, WAITING, park.next_at, log->parked[at].tick};
+		free_first(world, log, park.row);
+	}
+}
+
+static bool is_parked_again(const struct request *request, const struct row *row)
+{
+	for (int i = 0; i < request->park_count; i++)
+		if (request->parks[i].row == row)
+			return true;
+	return false;
+}
+
+static bool has_queue(const struct log_row *log, const struct row *row)
+{
+	for (int i = 0; i < log->parked_count; i++)
+		if (is_one_queue(log->parked[i].row, row))
+			return true;
+	return false;
+}
+
+/* outbox.unpark of what the listed window has published */
+static void unpark(struct world *world, struct request *request, struct log_row *log)
+{
+	const struct log_row *previous = request->previous;
+	int64_t passed = previous->first_tick + request->tick.closed;
+	request->emptied = world_allocate(world, ((size_t)log->listed_count + 1) * sizeof(void *));
+	for (int i = 0; i < log->listed_count; i++) {
+		struct row *row = log->listed[i];
+		bool published =
+		    previous->listed_tick <= passed ||
+		    (previous->listed_tick == passed + 1 && row->id <= request->tick.acked_id);
+		int at = published ? find_parked(log, row) : -1;
+		if (at < 0)
+			continue;
+		world_trace(world, "row %lld is parked no more", (long long)row->id);
+		memmove(&log->parked[at], &log->parked[at + 1],
+		    (size_t)(--log->parked_count - at) * sizeof *log->parked);
+		free_first(world, log, row);
+		if (!has_queue(log, row))
+			request->emptied[request->emptied_count++] = row;
+	}
+}
+
+static int64_t due_ms(const struct world *world, const struct log_row *log)
+{
+	int64_t due = INT64_MAX;
+	for (int i = 0; i < log->parked_count; i++) {
+		const struct parked_row *parked = &log->parked[i];
+		int64_t at = parked->next_at;
+		if (parked->tick > log->first_tick && at < world->now + 50 * MS)
+			at = world->now + 50 * MS;
+		if (parked->state != BEHIND && at < due)
+			due = at;
+	}
+	if (due == INT64_MAX)
+		return -1;
+	return due > world->now ? (due - world->now + MS - 1) / MS : 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct row *const *left = a, *const *right = b;
+	return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+/* outbox.parked_next: due heads alone, free ones with those behind them */
+static void look_for_parked(struct world *world, struct request *request)
+{
+	const struct log_row *log = request->previous;
+	if (!request->tick.may_list)
+		return;
+	request->due_ms = due_ms(world, log);
+	if (log->listed_tick)
+		world_fail(world, "a second listed window is asked for");
+	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
+	request->row_count = 0;
+	for (int i = 0; i < log->parked_count && request->row_count < request->tick.max_rows; i++) {
+		const struct parked_row *head = &log->parked[i];
+		if (head->state == BEHIND || head->next_at > world->now ||
+		    head->tick > log->first_tick)
+			continue;
+		for (int k = i; k < log->parked_count; k++)
+			if (k == i || (head->state == FREE && log->parked[k].state == BEHIND &&
+					  log->parked[k].tick <= log->first_tick &&
+					  is_one_queue(head->row, log->parked[k].row)))
+				if (request->row_count < request->tick.max_rows)
+					request->rows[request->row_count++] = log->parked[k].row;
+	}
+	qsort(request->rows, (size_t)request->row_count, sizeof *request->rows, by_id);
+	request->lists = request->opens = request->row_count > 0;
+	request->snapshot = (struct snapshot *)log->ticks[log->tick_count - 1];
+}
+
+static void note_parked(struct world *world, struct request *request, struct log_row *row)
+{
+	const struct log_row *previous = request->previous;
+	row->parked = world_allocate(
+	    world, ((size_t)previous->parked_count + (size_t)request->park_count + 1) *
+		       sizeof *row->parked);
+	if (previous->parked_count)
+		memcpy(row->parked, previous->parked,
+		    (size_t)previous->parked_count * sizeof *row->parked);
+	row->parked_count = previous->parked_count;
+	row->listed_tick = previous->listed_tick;
+	row->listed = world_allocate(world, ((size_t)previous->listed_count + 1) * sizeof(void *));
+	for (int i = 0; i < previous->listed_count; i++)
+		if (!is_parked_again(request, previous->listed[i]))
+			row->listed[row->listed_count++] = previous->listed[i];
+	if (request->kind != ASK_TICK)
+		return;
+	note_parks(world, request, row);
+	unpark(world, request, row);
+	if (row->listed_tick && row->listed_tick <= previous->first_tick + request->tick.closed)
+		row->listed_tick = row->listed_count = 0;
+	if (request->lists) {
+		row->listed_tick = previous->first_tick + previous->tick_count;
+		row->listed = request->rows;
+		row->listed_count = request->row_count;
+	}
+}
+
+/* --- the log ------------------------------------------------------------------------------------
+ */
+
 static void make_log_row(struct world *world, struct request *request, struct log_row *row)
 {
+	note_parked(world, request, row);
 	const struct log_row *previous = request->previous;
 	const struct stream_tick *tick = &request->tick;
 	row->n = request->n;
@@ -476,6 +651,8 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	row->owner = previous->owner;
 	row->epoch = tick->new_epoch ? tick->fresh_epoch : previous->epoch;
 	row->first_tick += closed;
+	if (request->park_count || request->previous->listed_tick)
+		request->due_ms = due_ms(world, row);
 	row->acked_id = tick->acked_id;
 	for (int t = 0; t < TOPICS; t++) {
 		if (request->touched.count[t])
@@ -521,7 +698,7 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 	database->log = world_grow(
 	    world, database->log, &database->log_capacity, request->n + 1, sizeof *database->log);
 	database->log[request->n] = request->row;
-	if (request->opens && !request->pages)
+	if (request->opens && !request->pages && !request->lists)
 		read_window(world, request,
 		    request->previous->ticks[request->previous->tick_count - 1], request->snapshot,
 		    0, request->tick.max_rows);
@@ -549,6 +726,8 @@ static void take_begins(struct world *world, struct request *request)
 	    .first_tick = newest->first_tick,
 	    .acked_id = newest->acked_id,
 	    .windows = newest->tick_count - 1,
+	    .listed_tick = newest->listed_tick,
+	    .parked = newest->parked_count > 0,
 	};
 	statement_inserts(world, request, 0);
 }
@@ -606,18 +785,43 @@ static void tick_begins(struct world *world, struct request *request)
 		answer(world, request);
 		return;
 	}
-	look_for_window(world, request);
+	request->due_ms = -1;
+	look_for_parked(world, request);
+	if (!request->lists)
+		look_for_window(world, request);
+	else
+		request->looked_us = 0; /* it did not look at the table */
 	if (!request->opens && !tick->must_write) {
 		request->verdict = STREAM_IDLE;
 		answer(world, request);
 		return;
 	}
 	request->n = tick->n + 1;
-	request->verdict = !request->opens  ? STREAM_NOTED
-			   : request->pages ? STREAM_PAGES
-					    : STREAM_ROWS;
+	request->verdict = request->lists    ? STREAM_LISTED
+			   : !request->opens ? STREAM_NOTED
+			   : request->pages  ? STREAM_PAGES
+					     : STREAM_ROWS;
 	world_after(
 	    world, world_delay(world, world->plan.database_us / 8), statement_inserts, request, 0);
+}
+
+static void read_listed(struct world *world, struct request *request, const struct log_row *row)
+{
+	request->rows = world_allocate(world, ((size_t)row->listed_count + 1) * sizeof(void *));
+	request->row_count = 0;
+	for (int i = 0; i < row->listed_count && request->row_count < request->page.rows; i++)
+		if (row->listed[i]->id > request->page.after_id &&
+		    find_parked(world->database.newest, row->listed[i]) >= 0)
+			request->rows[request->row_count++] = row->listed[i];
+}
+
+static void keys_begin(struct world *world, struct request *request)
+{
+	const struct log_row *log = world->database.newest;
+	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
+	for (int i = 0; i < log->parked_count; i++)
+		request->rows[request->row_count++] = log->parked[i].row;
+	answer(world, request);
 }
 
 static void page_begins(struct world *world, struct request *request)
@@ -635,7 +839,11 @@ static void page_begins(struct world *world, struct request *request)
 		    (long long)row->first_tick + row->tick_count - 1);
 		return;
 	}
-	read_window(world, request, row->ticks[i - 1], row->ticks[i], page->after_id, page->rows);
+	if (page->tick == row->listed_tick)
+		read_listed(world, request, row);
+	else
+		read_window(
+		    world, request, row->ticks[i - 1], row->ticks[i], page->after_id, page->rows);
 	answer(world, request);
 }
 
@@ -662,7 +870,11 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 		request->nonce = newest->nonce;
 		request->holder = newest->owner;
 		request->windows = newest->tick_count - 1;
+		request->listed_tick = newest->listed_tick;
 		answer(world, request);
+		break;
+	case ASK_KEYS:
+		keys_begin(world, request);
 		break;
 	}
 }

@@ -3,6 +3,7 @@
  * with the simulated database and brokers. A process may be killed or paused between any two steps;
  * paused between the asking and the doing, it does first what it was about to do when it wakes up.
  */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include "simulator_world.h"
@@ -208,17 +209,42 @@ static struct destinations parse_destinations(struct world *world, const char *j
 	return found;
 }
 
+/* What flow_parks.c writes for outbox.park. */
+static void parse_parks(struct world *world, struct request *request, const char *json)
+{
+	json_t *parks = json_loads(json, 0, NULL), *rows = json_object_get(parks, "rows"), *entry;
+	size_t i;
+	if (!json_array_size(rows))
+		world_fail(world, "parked rows cannot be read: %s", json);
+	request->parks =
+	    world_allocate(world, (json_array_size(rows) + 1) * sizeof *request->parks);
+	json_array_foreach(rows, i, entry)
+	{
+		int64_t id = json_integer_value(json_array_get(entry, 0));
+		bool refused = json_is_string(json_array_get(entry, 2));
+		request->parks[request->park_count++] =
+		    (struct parked_row){.row = world->database.rows[id],
+			.state = refused ? WAITING : BEHIND,
+			.tick = json_integer_value(json_array_get(entry, 3))};
+	}
+	json_decref(parks);
+}
+
 static struct request *make_request(
     struct world *world, struct process *process, const struct stream_tick *tick)
 {
 	struct request *request = world_allocate(world, sizeof *request);
-	request->kind = tick->call == STREAM_TAKE   ? ASK_TAKE
-			: tick->call == STREAM_TICK ? ASK_TICK
-						    : ASK_NEWEST;
+	static const enum request_kind kinds[] = {[STREAM_TAKE] = ASK_TAKE,
+	    [STREAM_TICK] = ASK_TICK,
+	    [STREAM_NEWEST] = ASK_NEWEST,
+	    [STREAM_KEYS] = ASK_KEYS};
+	request->kind = kinds[tick->call];
 	request->tick = *tick;
 	request->last_seen = process->seen;
 	if (tick->call == STREAM_TICK)
 		request->touched = parse_destinations(world, tick->destinations);
+	if (tick->call == STREAM_TICK && tick->parks)
+		parse_parks(world, request, tick->parks);
 	return request;
 }
 
@@ -248,6 +274,17 @@ static void take_answered(
 	    world, "owner %d took the shard at %lld", process->owner, (long long)request->take.n);
 }
 
+static void tell_key(struct process *process, struct row *row,
+    void (*tell)(struct stream *stream, const char *topic, size_t topic_length, const char *key,
+	int32_t key_length))
+{
+	struct message message = message_of(row);
+	if (message.key)
+		tell(process->stream, message.topic, (size_t)message.topic_length, message.key,
+		    message.key_length);
+	message_release(&message);
+}
+
 static void tick_answered(
     struct world *world, struct process *process, const struct request *request)
 {
@@ -256,19 +293,31 @@ static void tick_answered(
 		process->looked_us = request->looked_us;
 	if (request->tick.new_epoch && request->verdict == STREAM_NOTED)
 		world->result.epochs++;
+	for (int i = 0; i < request->emptied_count; i++)
+		tell_key(process, request->emptied[i], stream_unparked);
+	if (request->verdict != STREAM_FENCED)
+		stream_parked_news(process->stream, now_ms(world), 0, request->due_ms);
 	stream_ticked(process->stream, now_ms(world), request->verdict);
-	if (request->verdict != STREAM_ROWS)
+	if (request->verdict != STREAM_ROWS && request->verdict != STREAM_LISTED)
 		return;
 	for (int i = 0; i < request->row_count; i++)
 		feed_row(process, request->rows[i]);
 	stream_rows_end(process->stream);
 }
 
+static void keys_answered(struct process *process, const struct request *request)
+{
+	for (int i = 0; i < request->row_count; i++)
+		tell_key(process, request->rows[i], stream_parked_key);
+	stream_keys_end(process->stream);
+}
+
 static void newest_answered(
     struct world *world, struct process *process, const struct request *request)
 {
 	world->result.unsure++;
-	stream_newest(process->stream, now_ms(world), request->n, request->nonce, request->windows);
+	stream_newest(process->stream, now_ms(world), request->n, request->nonce, request->windows,
+	    request->listed_tick);
 	enum stream_state state = stream_status(process->stream, now_ms(world)).state;
 	if (request->holder != process->owner && state != STREAM_STANDBY)
 		world_fail(world, "owner %d believes in log row %lld of owner %d", process->owner,
@@ -287,6 +336,8 @@ static void log_answered(struct world *world, struct process *process)
 		take_answered(world, process, request);
 	else if (request->kind == ASK_TICK)
 		tick_answered(world, process, request);
+	else if (request->kind == ASK_KEYS)
+		keys_answered(process, request);
 	else
 		newest_answered(world, process, request);
 }
@@ -626,7 +677,8 @@ static void check_caught_up(struct world *world, const struct process *process)
 	const struct database *database = &world->database;
 	for (int64_t i = 0; i < database->history_count; i++) {
 		const struct row *row = database->history[i];
-		if (row->committed_us < process->looked_us && !row->occurrences)
+		if (row->committed_us < process->looked_us && !row->occurrences &&
+		    !row_is_parked(world, row))
 			world_fail(world, "owner %d has caught up, row %lld is not published",
 			    process->owner, (long long)row->id);
 	}

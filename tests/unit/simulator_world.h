@@ -26,7 +26,7 @@ struct plan {
 	int64_t far_xids;                        /* a straggler beyond is read by pages */
 	int row_bytes, batch_records, requests, queue_records;
 	bool database_faults, kafka_faults, process_faults, failovers;
-	bool poison, late_topics, growing_topics, long_transaction;
+	bool poison, stops, late_topics, growing_topics, long_transaction;
 };
 
 typedef void event_function(struct world *world, void *object, int64_t number);
@@ -81,7 +81,19 @@ struct destinations {
 	int64_t offset[TOPICS][PARTITIONS];
 };
 
+/* A row of outbox.parked; it stands in the log row, since it changes with it. */
+struct parked_row {
+	struct row *row;
+	enum { WAITING, FREE, BEHIND } state;
+	int64_t next_at, tick;
+};
+
 struct log_row {
+	struct parked_row *parked; /* in the order in which they came */
+	int parked_count;
+	int64_t listed_tick;
+	struct row **listed; /* by id */
+	int listed_count;
 	int64_t n, epoch, nonce, first_tick, acked_id, lease_until;
 	int owner, tick_count, timeline;
 	bool released; /* by its writer */
@@ -129,7 +141,7 @@ struct database {
 	struct writer *long_writer; /* its transaction stays open until the end */
 };
 
-enum request_kind { ASK_TAKE, ASK_TICK, ASK_NEWEST, ASK_PAGE };
+enum request_kind { ASK_TAKE, ASK_TICK, ASK_NEWEST, ASK_PAGE, ASK_KEYS };
 
 struct session;
 
@@ -142,12 +154,14 @@ struct request {
 	struct stream_tick tick;
 	struct stream_page page;
 	struct destinations touched;
+	struct parked_row *parks; /* WAITING: refused; BEHIND */
+	int park_count;
 	const struct snapshot *last_seen;
 	bool begun, dropped;
 	/* on the server */
 	const struct log_row *previous;
 	const struct snapshot *snapshot;
-	bool opens, pages;
+	bool opens, pages, lists;
 	struct log_row *row;
 	int64_t looked_us;
 	/* the answer */
@@ -161,6 +175,9 @@ struct request {
 	int windows, holder;
 	struct row **rows;
 	int row_count;
+	int64_t listed_tick, due_ms;
+	struct row **emptied; /* of keys that have no parked row any more */
+	int emptied_count;
 };
 
 struct session {
@@ -182,6 +199,7 @@ void session_open(struct world *world, struct session *session);
 void session_break(struct world *world, struct session *session);
 bool snapshot_sees(const struct snapshot *snapshot, int64_t xid);
 bool row_is_committed(const struct row *row);
+bool row_is_parked(const struct world *world, const struct row *row);
 /* The number of the first tick that shows the row; 0: none yet. */
 int64_t database_tick_of(const struct world *world, const struct row *row);
 

@@ -80,8 +80,13 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(slot->poll_idle_ms, 70);
 	assert_int_equal(slot->ack_interval_ms, 200);
 	assert_int_equal(slot->stall_after_ms, 60000);
+	assert_int_equal(slot->retry_first_ms, 1000);
+	assert_int_equal(slot->retry_max_ms, 300000);
+	assert_int_equal(slot->max_attempts, 10);
 	assert_int_equal(slot->timestamp, TIMESTAMP_CREATED);
 	assert_int_equal(slot->safety, SAFETY_WARN);
+	assert_ptr_equal(slot->config, config);
+	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_BLOCK);
 	assert_string_equal(config->admin_listen, "");
 	assert_int_equal(config->log_level, LOG_LEVEL_INFO);
 	assert_int_equal(config->log_format, LOG_LOGFMT);
@@ -93,6 +98,7 @@ static void nothing_at_all_is_the_default_slot(void **state)
 
 	(void)state;
 	assert_is_default(config);
+	assert_int_equal(config->topic_count, 0);
 	assert_string_equal(config->slots[0].origin, "default");
 	config_destroy(config);
 }
@@ -107,13 +113,15 @@ static void the_sample_is_the_defaults_also_without_its_comment_signs(void **sta
 	config = parse(sample.data, no_environ);
 	assert_is_default(config);
 	config_destroy(config);
-	/* "#key = value" is a setting, "# words" stays a comment */
+	/* "#key = value" and "#[section]" are settings, "# words" stays a comment */
 	for (char *at = sample.data; (at = strchr(at, '#')); at++)
-		if ((at == sample.data || at[-1] == '\n') && at[1] >= 'a' && at[1] <= 'z')
+		if ((at == sample.data || at[-1] == '\n') && at[1] && !strchr(" \n", at[1]))
 			*at = ' ';
 	assert_non_null(strstr(sample.data, "\n lease = 5s\n"));
 	config = parse(sample.data, no_environ);
 	assert_is_default(config);
+	assert_int_equal(config->topic_count, 1);
+	assert_string_equal(config->topics[0].name, "orders");
 	config_destroy(config);
 	text_finish(&sample);
 }
@@ -133,6 +141,8 @@ static void every_key_is_read(void **state)
 				      "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
 				      "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
 				      "stall_after = 1d\ntimestamp = publish\nsafety = strict\n"
+				      "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
+				      "[topic \"orders\"]\non_refusal = stop\n"
 				      "[admin]\nlisten = 9187\n"
 				      "[log]\nlevel = error\nformat = json",
 	    no_environ);
@@ -159,6 +169,10 @@ static void every_key_is_read(void **state)
 	assert_int_equal(slot->poll_idle_ms, 60000);
 	assert_int_equal(slot->ack_interval_ms, 0);
 	assert_int_equal(slot->stall_after_ms, 86400000);
+	assert_int_equal(slot->retry_first_ms, 10);
+	assert_int_equal(slot->retry_max_ms, 86400000);
+	assert_int_equal(slot->max_attempts, 1000000);
+	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_STOP);
 	assert_int_equal(slot->timestamp, TIMESTAMP_PUBLISH);
 	assert_int_equal(slot->safety, SAFETY_STRICT);
 	assert_string_equal(config->admin_listen, "127.0.0.1:9187");
@@ -185,6 +199,69 @@ static void named_sections_are_found_by_their_slots(void **state)
 	assert_null(config_find_slot(config, "main"));
 	assert_null(config_find_postgres(config, "main"));
 	config_destroy(config);
+}
+
+static void a_topic_has_the_policy_of_its_section_or_the_default(void **state)
+{
+	struct text ini = {0};
+	struct config *config;
+	char longest[250] = {0};
+
+	(void)state;
+	memset(longest, 'x', sizeof longest - 1);
+	text_add(&ini, "[topic \"shop.orders-v2\"]\non_refusal = pass\n[topic \"main\"]\n"
+		       "[topic \"Shop_orders\"]\non_refusal=stop\n[slot \"a\"]\n[slot \"b\"]\n");
+	text_addf(&ini, "[topic \"%s\"]\non_refusal = stop\n", longest);
+	config = parse(ini.data, no_environ);
+	assert_int_equal(config->topic_count, 4);
+	assert_int_equal(config_topic_policy(config, "shop.orders-v2"), REFUSAL_PASS);
+	assert_int_equal(config_topic_policy(config, "Shop_orders"), REFUSAL_STOP);
+	assert_int_equal(config_topic_policy(config, longest), REFUSAL_STOP);
+	assert_int_equal(config_topic_policy(config, "main"), REFUSAL_BLOCK);
+	assert_int_equal(config_topic_policy(config, "shop_orders"), REFUSAL_BLOCK);
+	assert_int_equal(config_topic_policy(config, ""), REFUSAL_BLOCK);
+	for (int i = 0; i < config->slot_count; i++)
+		assert_ptr_equal(config->slots[i].config, config);
+	config_destroy(config);
+	text_finish(&ini);
+}
+
+static void a_topic_may_have_a_variable_once_it_is_declared(void **state)
+{
+	struct config *config = parse("[topic \"shop.orders\"]\non_refusal = stop\n[topic \"b\"]\n",
+	    ENVIRON("OUTBOX_RELAY_TOPIC_SHOP_ORDERS_ON_REFUSAL=pass"));
+
+	(void)state;
+	assert_int_equal(config_topic_policy(config, "shop.orders"), REFUSAL_PASS);
+	assert_int_equal(config_topic_policy(config, "b"), REFUSAL_BLOCK);
+	config_destroy(config);
+	assert_refused("[topic \"a\"]", ENVIRON("OUTBOX_RELAY_TOPIC_ON_REFUSAL=pass"),
+	    "OUTBOX_RELAY_TOPIC_ON_REFUSAL: a [topic] needs a name; declare [topic \"orders\"] in "
+	    "the file, then set OUTBOX_RELAY_TOPIC_ORDERS_<KEY>");
+	assert_refused("[topic \"a\"]", ENVIRON("OUTBOX_RELAY_TOPIC_B_ON_REFUSAL=pass"),
+	    "OUTBOX_RELAY_TOPIC_B_ON_REFUSAL: no setting has this variable; unset it, or correct "
+	    "it to OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>");
+	assert_refused("[topic \"a.b\"]\n[topic \"a_b\"]",
+	    ENVIRON("OUTBOX_RELAY_TOPIC_A_B_ON_REFUSAL=pass"),
+	    "OUTBOX_RELAY_TOPIC_A_B_ON_REFUSAL: means [topic \"a.b\"] as well as [topic \"a_b\"]; "
+	    "rename one of them");
+}
+
+static void a_topic_is_named_as_kafka_names_it(void **state)
+{
+	static const char *const wrong[] = {"", ".", "..", "a b", "a/b", "\xc3\xa4"};
+	char *ini, longer[251] = {0};
+
+	(void)state;
+	memset(longer, 'x', sizeof longer - 1);
+	for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
+		ini =
+		    xformat("[topic \"%s\"]", i < sizeof wrong / sizeof *wrong ? wrong[i] : longer);
+		assert_refused(ini, no_environ,
+		    "relay.ini:1: a topic's name is 1 to 249 of a-z, A-Z, 0-9, '_', '.' and '-', "
+		    "in double quotes, and neither . nor .., as in Kafka");
+		free(ini);
+	}
 }
 
 static void a_line_may_be_long(void **state)
@@ -260,7 +337,20 @@ static void a_mistake_names_place_and_cure(void **state)
 		"relay.ini:2: [log] levle: unknown key; [log] has level, format"},
 	    {"[slots]\n",
 		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
-		"[admin], [log]"},
+		"[topic], [admin], [log]"},
+	    {"[topic]\non_refusal = pass",
+		"relay.ini:1: [topic] needs a name; write [topic \"orders\"]"},
+	    {"[topic \"a\"]\non_refusal = park",
+		"relay.ini:2: [topic \"a\"] on_refusal: 'park' is not a choice; write block | pass "
+		"| stop"},
+	    {"[topic \"a\"]\n[topic \"a\"]", "relay.ini:2: [topic \"a\"]: duplicate section, "
+					     "already at relay.ini:1; keep one of "
+					     "them"},
+	    {"[slot]\nretry_first = 9ms", "relay.ini:2: [slot \"main\"] retry_first: '9ms' is out "
+					  "of range; write 10ms to 1h"},
+	    {"[slot]\nmax_attempts = 0",
+		"relay.ini:2: [slot \"main\"] max_attempts: '0' is out of range; write 1 to "
+		"1000000"},
 	    {"[slot]\n\n[slot \"main\"]",
 		"relay.ini:3: [slot \"main\"]: duplicate section, already at relay.ini:1; "
 		"keep one of them"},
@@ -507,6 +597,10 @@ static void what_is_fixed_is_told_without_its_value(void **state)
 	    "kafka.main.acks: removed, restart to apply\n"
 	    "kafka.main.linger.ms: restart to apply\n"
 	    "kafka.main.x: added, restart to apply\n");
+	assert_fixed("[topic \"a\"]\n[topic \"b\"]\n",
+	    "[topic \"c\"]\n[topic \"b\"]\non_refusal = stop\n",
+	    "topic.a: removed, restart to apply\ntopic.b.on_refusal: restart to apply\n"
+	    "topic.c: added, restart to apply\n");
 	assert_fixed("[kafka]\n[kafka \"b\"]\n[slot]\n",
 	    "[kafka]\n[kafka \"b\"]\n[slot]\nkafka=b\n", "slot.main.kafka: restart to apply\n");
 }
@@ -521,7 +615,10 @@ static void the_reference_tells_of_every_key(void **state)
 	assert_non_null(strstr(page.data, "\n| `retention` | drop \\| detach | `drop` | yes | "));
 	assert_non_null(strstr(page.data, "\n| `memory` | 1MiB to 4GiB | `24MiB` | no | "));
 	assert_non_null(strstr(page.data, "\n| `listen` | host:port or port | empty | no | "));
+	assert_non_null(
+	    strstr(page.data, "\n| `on_refusal` | block \\| pass \\| stop | `block` | no | "));
 	assert_non_null(strstr(page.data, "\n## [kafka]\n"));
+	assert_non_null(strstr(page.data, "\n## [topic \"NAME\"]\n"));
 	text_finish(&page);
 }
 
@@ -532,6 +629,9 @@ int main(void)
 	    cmocka_unit_test(the_sample_is_the_defaults_also_without_its_comment_signs),
 	    cmocka_unit_test(every_key_is_read),
 	    cmocka_unit_test(named_sections_are_found_by_their_slots),
+	    cmocka_unit_test(a_topic_has_the_policy_of_its_section_or_the_default),
+	    cmocka_unit_test(a_topic_may_have_a_variable_once_it_is_declared),
+	    cmocka_unit_test(a_topic_is_named_as_kafka_names_it),
 	    cmocka_unit_test(a_line_may_be_long),
 	    cmocka_unit_test(a_mistake_names_place_and_cure),
 	    cmocka_unit_test(addresses_are_a_port_or_host_and_port),

@@ -21,7 +21,15 @@
 
 /* --- one stream, by hand ------------------------------------------------------------------ */
 
+static enum stream_policy stop_at_refusals(const void *context, const char *topic)
+{
+	(void)context;
+	(void)topic;
+	return STREAM_STOP;
+}
+
 static const struct stream_settings settings = {
+    .parking.policy = stop_at_refusals,
     .max_in_flight = 8,
     .memory = 1 << 20,
     .lease_ms = 10000,
@@ -209,11 +217,13 @@ static void what_came_before_a_refused_record_still_goes(void **state)
 	expect_sent(stream, 1, 2);
 	uint64_t third = expect_sent(stream, 1, 3);
 	stream_report(stream, 1, third, STREAM_UNSENDABLE, -1, "too large");
-	expect_call(stream, 2, STREAM_TICK);
-	stream_ticked(stream, 2, STREAM_NOTED);
+	assert_false(stream_status(stream, 1).refused);
 	stream_producer_lost(stream);
 	written(stream, 3, expect_sent(stream, 3, 2));
+	/* alone on its lane it is looked at again */
+	stream_report(stream, 3, expect_sent(stream, 3, 3), STREAM_UNSENDABLE, -1, "too large");
 	expect_none_sent(stream, 3);
+	assert_int_equal(stream_status(stream, 3).refused_id, 3);
 	stream_destroy(stream);
 }
 
@@ -261,7 +271,7 @@ static void the_newest_row_tells_whether_a_lost_call_was_written(void **state)
 	(void)state;
 	struct stream *stream = owner_of(0);
 	struct stream_tick tick = lose_answer(stream);
-	stream_newest(stream, 9001, 6, tick.new_nonce, 1);
+	stream_newest(stream, 9001, 6, tick.new_nonce, 1, 0);
 	assert_int_equal(state_of(stream), STREAM_OWNER);
 	assert_int_equal(stream_status(stream, 9001).n, 6);
 	assert_int_equal(stream_read_call(stream, 9001).tick, 41);
@@ -269,7 +279,7 @@ static void the_newest_row_tells_whether_a_lost_call_was_written(void **state)
 
 	stream = owner_of(0);
 	tick = lose_answer(stream);
-	stream_newest(stream, 9001, 5, tick.nonce, 0);
+	stream_newest(stream, 9001, 5, tick.nonce, 0, 0);
 	assert_int_equal(state_of(stream), STREAM_OWNER);
 	assert_int_equal(stream_status(stream, 9001).n, 5);
 	stream_destroy(stream);
@@ -281,7 +291,7 @@ static void a_stranger_in_the_log_has_the_shard(void **state)
 	for (int64_t n = 4; n <= 7; n++) {
 		struct stream *stream = owner_of(0);
 		struct stream_tick tick = lose_answer(stream);
-		stream_newest(stream, 9001, n, tick.new_nonce ^ 2, 0);
+		stream_newest(stream, 9001, n, tick.new_nonce ^ 2, 0, 0);
 		assert_int_equal(state_of(stream), STREAM_STANDBY);
 		expect_call(stream, 9001, STREAM_TAKE);
 		stream_destroy(stream);

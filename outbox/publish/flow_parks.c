@@ -1,0 +1,243 @@
+/*
+ * Parking. A record that Kafka refuses for good, and those of its key behind it, leave the stream
+ * for outbox.parked (0007_parked.sql) in the transaction of the next log row; then they count as
+ * published. From there they come back as records of listed windows.
+ *
+ *   SENT -> PARKING -> PARKED      refused while alone on its lane
+ *   PENDING, HELD -> PARKING …     a record of its key is parked and not gone yet
+ *
+ * A record is parked only when all records of its lane before it are acknowledged, so that who
+ * takes the shard next cannot find one of them unpublished and queue it up behind.
+ */
+#include <assert.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_private.h"
+
+enum { PARKS_A_ROW = 500 };
+
+/* --- keys ----------------------------------------------------------------------------------- */
+
+/* The known key of that name, or, if `adds`, a new one; NULL: there is none. */
+static struct parked_key *key_of(
+    struct flow *flow, const struct topic *topic, const char *key, int32_t length, bool adds)
+{
+	struct text *name = &flow->key_name;
+	struct parked_key *found;
+	text_clear(name);
+	text_append(name, (const char *)&topic->index, sizeof topic->index);
+	text_append(name, key, (size_t)length);
+	HASH_FIND(hh, flow->keys, name->data, name->length, found);
+	if (found || !adds)
+		return found;
+	found = xcalloc(1, sizeof *found + name->length);
+	memcpy(found->name, name->data, name->length);
+	HASH_ADD_KEYPTR(hh, flow->keys, found->name, name->length, found);
+	return found;
+}
+
+static struct parked_key *key_of_record(struct flow *flow, const struct record *record, bool adds)
+{
+	if (!record->message.key || (!flow->keys && !adds))
+		return NULL;
+	return key_of(flow, record->topic, record->message.key, record->message.key_length, adds);
+}
+
+static void drop_key(struct flow *flow, struct parked_key *key)
+{
+	HASH_DEL(flow->keys, key);
+	free(key);
+}
+
+void flow_parked_key(
+    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length)
+{
+	struct topic *found = flow_topic_find(flow, topic, topic_length);
+	if (found->policy == STREAM_BLOCK)
+		key_of(flow, found, key, length, true)->stands = true;
+}
+
+void flow_unparked(
+    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length)
+{
+	struct topic *found = flow_topic_find(flow, topic, topic_length);
+	struct parked_key *known = key_of(flow, found, key, length, false);
+	if (!known)
+		return;
+	known->stands = false;
+	if (!known->parking)
+		drop_key(flow, known);
+}
+
+void flow_listed_closed(struct flow *flow)
+{
+	struct parked_key *key, *next;
+	HASH_ITER(hh, flow->keys, key, next)
+	{
+		key->refused_again = 0;
+	}
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+static void park(struct flow *flow, uint64_t sequence, const char *error)
+{
+	struct record *record = flow_record(flow, sequence);
+	struct parked_key *key = key_of_record(flow, record, false);
+	if (flow->park_count == flow->park_capacity) {
+		flow->park_capacity = flow->park_capacity ? flow->park_capacity * 2 : 64;
+		flow->parks =
+		    xrealloc(flow->parks, (size_t)flow->park_capacity * sizeof *flow->parks);
+	}
+	flow->parks[flow->park_count++] = (struct park){sequence, error ? xstrdup(error) : NULL};
+	record->state = PARKING;
+	if (flow->highest_sent <= sequence)
+		flow->highest_sent = sequence + 1;
+	if (key)
+		key->parking++;
+}
+
+static void note_refusal(struct flow *flow, uint64_t sequence, const char *error)
+{
+	const struct record *record = flow_record(flow, sequence);
+	flow->refusal.tick = record->tick;
+	flow->refusal.id = record->message.id;
+	text_copy(flow->refusal.topic, sizeof flow->refusal.topic, record->topic->name);
+	text_copy(flow->refusal.error, sizeof flow->refusal.error, error);
+}
+
+void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
+{
+	struct record *record = flow_record(flow, sequence);
+	enum stream_policy policy = record->topic->policy;
+	struct parked_key *key = key_of_record(flow, record, policy != STREAM_PASS);
+	if (key && record->listed)
+		key->refused_again = sequence;
+	else if (key && !key->stands && !key->refused)
+		key->refused = sequence;
+	if (!flow->refused && !record->listed)
+		note_refusal(flow, sequence, error);
+	if (policy == STREAM_STOP && !record->listed) {
+		flow->refused = true;
+		record->state = REFUSED;
+	} else {
+		flow->refusals += !record->listed;
+		park(flow, sequence, error);
+	}
+}
+
+bool flow_park_behind(struct flow *flow, uint64_t sequence)
+{
+	struct record *record = flow_record(flow, sequence);
+	struct parked_key *key = key_of_record(flow, record, false);
+	if (!key)
+		return false;
+	uint64_t refused = record->listed ? key->refused_again : key->refused;
+	if (refused > sequence || (record->listed && !refused))
+		return false;
+	if (record->topic->policy == STREAM_STOP && !record->listed)
+		record->state = BLOCKED;
+	else
+		park(flow, sequence, NULL);
+	return true;
+}
+
+/* --- the row -------------------------------------------------------------------------------- */
+
+bool flow_has_parks(const struct flow *flow)
+{
+	return flow->park_count > 0;
+}
+
+char *flow_parks(struct flow *flow)
+{
+	int count = flow->park_count < PARKS_A_ROW ? flow->park_count : PARKS_A_ROW;
+	if (count == 0)
+		return NULL;
+	json_t *rows = json_array();
+	for (int i = 0; i < count; i++) {
+		const struct park *park = &flow->parks[i];
+		const struct message *message = &flow_record(flow, park->sequence)->message;
+		json_t *row =
+		    json_pack("[I,I]", (json_int_t)message->id, (json_int_t)message->created_us);
+		/* an error that is no UTF-8 is not worth a loss */
+		if (!park->error)
+			json_array_append_new(row, json_null());
+		else if (json_array_append_new(row, json_string(park->error)) != 0)
+			json_array_append_new(row, json_string("refused"));
+		json_array_append_new(row, json_integer(flow_record(flow, park->sequence)->tick));
+		json_array_append_new(rows, row);
+	}
+	json_t *parks = json_pack("{s:o,s:I,s:I,s:I}", "rows", rows, "first_ms",
+	    (json_int_t)flow->parking.retry_first_ms, "max_ms",
+	    (json_int_t)flow->parking.retry_max_ms, "max_attempts",
+	    (json_int_t)flow->parking.max_attempts);
+	char *text = json_dumps(parks, JSON_COMPACT);
+	json_decref(parks);
+	flow->parks_logging = count;
+	return text;
+}
+
+static void park_is_noted(struct flow *flow, struct park *park)
+{
+	struct record *record = flow_record(flow, park->sequence);
+	struct parked_key *key = key_of_record(flow, record, false);
+	assert(record->state == PARKING);
+	if (key) {
+		key->parking--;
+		key->stands = true;
+	}
+	record->state = PARKED;
+	flow->parked += !record->listed;
+	flow_release(flow, record);
+	free(park->error);
+}
+
+void flow_parks_logged(struct flow *flow, bool written)
+{
+	int count = written ? flow->parks_logging : 0;
+	flow->parks_logging = 0;
+	for (int i = 0; i < count; i++)
+		park_is_noted(flow, &flow->parks[i]);
+	flow->park_count -= count;
+	for (int i = 0; i < flow->park_count && count; i++)
+		flow->parks[i] = flow->parks[i + count];
+}
+
+void flow_parks_forget(struct flow *flow)
+{
+	struct parked_key *key, *next;
+	HASH_ITER(hh, flow->keys, key, next)
+	{
+		drop_key(flow, key);
+	}
+	for (int i = 0; i < flow->park_count; i++)
+		free(flow->parks[i].error);
+	free(flow->parks);
+	text_finish(&flow->key_name);
+	flow->parks = NULL;
+	flow->park_count = flow->park_capacity = flow->parks_logging = 0;
+	flow->refused = false;
+}
+
+int64_t flow_parked(const struct flow *flow)
+{
+	return flow->parked;
+}
+
+int64_t flow_refusals(const struct flow *flow)
+{
+	return flow->refusals;
+}
+
+const struct flow_refusal *flow_refusal(const struct flow *flow)
+{
+	return &flow->refusal;
+}
+
+bool flow_refused(const struct flow *flow)
+{
+	return flow->refused;
+}

@@ -1,0 +1,208 @@
+#include "parked.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "clock.h"
+#include "term.h"
+#include "text.h"
+
+/* --- which rows ------------------------------------------------------------------------------ */
+
+/* Text that is not UTF-8 must not be left out of what restricts the rows. */
+static bool choose_text(struct parked *parked, const char *name, const char *value, struct err *err)
+{
+	json_t *string = json_string(value);
+
+	if (!string)
+		return err_set(err, ERR_REJECT, "%s= is not UTF-8", name);
+	json_object_set_new(parked->chosen, name, string);
+	return true;
+}
+
+static bool read_topic(struct parked *parked, const char *value, struct err *err)
+{
+	return term_topic(value, err) && choose_text(parked, "topic", value, err);
+}
+
+static bool read_key(struct parked *parked, const char *value, struct err *err)
+{
+	owned_text char *key = term_key(value, err);
+
+	return key && choose_text(parked, "key", key, err);
+}
+
+static bool read_error(struct parked *parked, const char *value, struct err *err)
+{
+	if (!*value)
+		return err_set(err, ERR_REJECT,
+		    "error= names no error: write a part of it, as error=\"too large\"");
+	return choose_text(parked, "error", value, err);
+}
+
+static bool read_parked(struct parked *parked, const char *value, struct err *err)
+{
+	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "";
+
+	return term_moments("parked", value, clock_wall_us(), from, to, err) &&
+	       (!*from || choose_text(parked, "from", from, err)) &&
+	       (!*to || choose_text(parked, "to", to, err));
+}
+
+static bool read_state(struct parked *parked, const char *value, struct err *err)
+{
+	static const char *const states[] = {"waiting", "dead", "free", "behind"};
+
+	for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+		if (text_equal(value, states[i]))
+			return choose_text(parked, "state", value, err);
+	return err_set(err, ERR_REJECT,
+	    "state=%.60s is not known: write waiting, dead, free or behind", value);
+}
+
+static void choose_ids(struct parked *parked, int64_t from, int64_t to)
+{
+	json_object_set_new(parked->chosen, "from_id", json_integer(from));
+	json_object_set_new(parked->chosen, "to_id", json_integer(to));
+}
+
+static bool read_ids(struct parked *parked, const char *value, struct err *err)
+{
+	int64_t from = 1, to = INT64_MAX;
+
+	if (!term_ids(value, &from, &to, err))
+		return false;
+	choose_ids(parked, from, to);
+	return true;
+}
+
+static const struct {
+	const char *name;
+	bool (*read)(struct parked *parked, const char *value, struct err *err);
+} terms[] = {
+    {"topic", read_topic},
+    {"key", read_key},
+    {"error", read_error},
+    {"parked", read_parked},
+    {"state", read_state},
+    {"ids", read_ids},
+};
+enum { TERMS = sizeof terms / sizeof *terms };
+
+static bool add_term(struct parked *parked, const char *term, bool given[TERMS], struct err *err)
+{
+	const char *equals = strchr(term, '=');
+	size_t length = (size_t)(equals - term);
+
+	for (int i = 0; i < TERMS; i++) {
+		if (strlen(terms[i].name) != length || strncmp(terms[i].name, term, length) != 0)
+			continue;
+		if (given[i])
+			return err_set(
+			    err, ERR_REJECT, "%s= is given twice: give it once", terms[i].name);
+		given[i] = true;
+		return terms[i].read(parked, equals + 1, err);
+	}
+	return err_set(err, ERR_REJECT,
+	    "'%.*s' is nothing to choose parked rows by: topic=, key=, error=, parked=, state= and "
+	    "ids= are",
+	    length < 60 ? (int)length : 60, term);
+}
+
+bool parked_id(const char *word, int64_t *ret_id, struct err *err)
+{
+	return text_to_int64(word, 1, INT64_MAX, ret_id) ||
+	       err_set(err, ERR_REJECT,
+		   "'%.60s' is no id: it is a whole number, as `outbox-relay parked list` shows it",
+		   word);
+}
+
+static bool has_id(const json_t *ids, int64_t id)
+{
+	for (size_t i = 0; i < json_array_size(ids); i++)
+		if (json_integer_value(json_array_get(ids, i)) == id)
+			return true;
+	return false;
+}
+
+/* The range beside the list lets the database look by its index. */
+static bool add_id(struct parked *parked, const char *word, struct err *err)
+{
+	json_t *ids = json_object_get(parked->chosen, "ids");
+	int64_t id, low, high;
+
+	if (!parked_id(word, &id, err))
+		return false;
+	if (!ids) {
+		ids = json_array();
+		json_object_set_new(parked->chosen, "ids", ids);
+		choose_ids(parked, id, id);
+	}
+	if (has_id(ids, id))
+		return true;
+	json_array_append_new(ids, json_integer(id));
+	low = json_integer_value(json_object_get(parked->chosen, "from_id"));
+	high = json_integer_value(json_object_get(parked->chosen, "to_id"));
+	choose_ids(parked, id < low ? id : low, id > high ? id : high);
+	parked->id_count++;
+	return true;
+}
+
+bool parked_choose(struct parked *parked, bool may_name_ids, struct err *err)
+{
+	const struct call *call = parked->call;
+	bool given[TERMS] = {false};
+	int bare = 0;
+
+	for (int i = 0; i < call->argument_count; i++) {
+		const char *word = call->arguments[i];
+		bool term = strchr(word, '=') != NULL;
+
+		if (!term && !may_name_ids)
+			return err_set(err, ERR_REJECT,
+			    "'%.60s' chooses no rows: write NAME=VALUE, for example topic=orders "
+			    "or ids=12",
+			    word);
+		bare += !term;
+		if (bare > 0 && bare <= i)
+			return err_set(err, ERR_REJECT,
+			    "'%.60s' does not go with '%.60s': name ids, or choose rows by terms",
+			    word, call->arguments[i - 1]);
+		if (!(term ? add_term(parked, word, given, err) : add_id(parked, word, err)))
+			return false;
+	}
+	return true;
+}
+
+char *parked_chosen(const struct parked *parked)
+{
+	return json_dumps(parked->chosen, JSON_COMPACT);
+}
+
+/* --- the session ----------------------------------------------------------------------------- */
+
+struct pg_result *parked_query(struct parked *parked, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	const struct config_postgres *postgres = parked->slot->postgres;
+
+	if (!parked->pg)
+		parked->pg = session_connect(postgres, err);
+	return parked->pg ? session_query(parked->pg, postgres, sql, params, count, err) : NULL;
+}
+
+int parked_run(const struct call *call, bool (*work)(struct parked *parked, struct err *err))
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	struct parked parked = {.call = call};
+	bool done;
+
+	parked.slot = config ? session_slot(call, config, &err) : NULL;
+	if (!parked.slot)
+		return session_failed(&err);
+	parked.chosen = json_object();
+	done = work(&parked, &err);
+	json_decref(parked.chosen);
+	pg_destroy(parked.pg);
+	return done ? 0 : session_failed(&err);
+}

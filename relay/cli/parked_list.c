@@ -1,0 +1,159 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include "commands.h"
+#include "parked.h"
+#include "parked_print.h"
+#include "sql_files.h"
+
+enum { PAGE = 500 };
+
+struct listing {
+	struct parked *parked;
+	bool json;
+	int64_t left, shown; /* rows that may still be shown, and that were */
+};
+
+static void print_row(struct listing *listing, const struct pg_result *rows, int i)
+{
+	OWNED(text_finish) struct text line = {0};
+	owned_text char *text = NULL;
+	json_t *object;
+
+	if (!listing->json) {
+		parked_add_row(&line, rows, i);
+		fputs(line.data, stdout);
+		return;
+	}
+	object = parked_row_json(rows, i);
+	text = json_dumps(object, JSON_COMPACT);
+	printf("%s%s", listing->shown ? ",\n" : "\n", text);
+	json_decref(object);
+}
+
+/* A page at a time, whatever their number. */
+static bool print_rows(struct listing *listing, const char *chosen, struct err *err)
+{
+	int64_t after = 0;
+	int count;
+
+	do {
+		int64_t most = listing->left < PAGE ? listing->left : PAGE;
+		owned_text char *after_text = xformat("%" PRId64, after);
+		owned_text char *most_text = xformat("%" PRId64, most);
+		const struct pg_param params[] = {
+		    {listing->parked->slot->name}, {chosen}, {after_text}, {most_text}, {NULL}};
+		OWNED(owned_pg_result_destroy)
+		struct pg_result *rows =
+		    parked_query(listing->parked, sql_parked_list, params, 5, err);
+
+		if (!rows)
+			return false;
+		count = pg_rows(rows);
+		for (int i = 0; i < count; i++, listing->shown++)
+			print_row(listing, rows, i);
+		if (count > 0)
+			after = pg_int(rows, count - 1, PARKED_ID);
+		listing->left -= count;
+	} while (count == PAGE && listing->left > 0 && !ferror(stdout));
+	return true;
+}
+
+/* --- how many of each state ------------------------------------------------------------------ */
+
+static const char *const states[] = {"waiting", "dead", "free", "behind"};
+enum { STATES = sizeof states / sizeof *states };
+
+static bool count_states(
+    struct parked *parked, const char *chosen, int64_t counts[STATES], struct err *err)
+{
+	const struct pg_param params[] = {{parked->slot->name}, {chosen}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 2, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		for (int k = 0; k < STATES; k++)
+			if (text_equal(states[k], pg_value(rows, i, 0)))
+				counts[k] = pg_int(rows, i, 1);
+	return rows != NULL;
+}
+
+static void print_totals_json(const int64_t counts[STATES])
+{
+	printf("\n],\"totals\":{");
+	for (int i = 0; i < STATES; i++)
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", states[i], counts[i]);
+	puts("}}");
+}
+
+static void print_totals(const struct listing *listing, const int64_t counts[STATES])
+{
+	int64_t total = 0;
+
+	for (int i = 0; i < STATES; i++)
+		total += counts[i];
+	if (total == 0) {
+		printf("nothing%s is parked in slot %s\n",
+		    listing->parked->call->argument_count > 0 ? " that matches" : "",
+		    listing->parked->slot->name);
+		return;
+	}
+	printf("%" PRId64 " parked in slot %s:", total, listing->parked->slot->name);
+	for (int i = 0; i < STATES; i++)
+		printf(" %" PRId64 " %s%s", counts[i], states[i], i < STATES - 1 ? "," : "");
+	if (listing->shown < total)
+		printf("; %" PRId64 " of them are shown", listing->shown);
+	puts("");
+}
+
+static bool list(struct parked *parked, struct err *err)
+{
+	struct listing listing = {.parked = parked,
+	    .json = call_flag(parked->call, "json"),
+	    .left = call_number(parked->call, "limit", INT64_MAX)};
+	owned_text char *chosen = NULL;
+	int64_t counts[STATES] = {0};
+
+	if (!parked_choose(parked, false, err))
+		return false;
+	chosen = parked_chosen(parked);
+	if (!count_states(parked, chosen, counts, err))
+		return false;
+	if (listing.json)
+		printf("{\"slot\":\"%s\",\"rows\":[", parked->slot->name);
+	if (!print_rows(&listing, chosen, err))
+		return false;
+	if (listing.json)
+		print_totals_json(counts);
+	else
+		print_totals(&listing, counts);
+	return true;
+}
+
+static int run(const struct call *call)
+{
+	return parked_run(call, list);
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "One JSON object; 64-bit numbers are strings."},
+    {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
+    PARKED_SLOT_OPTION,
+    {0},
+};
+
+const struct command command_parked_list = {
+    .name = "parked list",
+    .arguments = "[TERM…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Lists the messages that Kafka refused, and those behind them.",
+    .description =
+	"In the order of ids, a line each: topic, key, state, attempts, when it is tried next, "
+	"since "
+	"when it is parked, what was requested, and the error. Then how many there are in each "
+	"state.\n" PARKED_TERMS_HELP "waiting: tried again, alone, at its time. dead: tried "
+	"`max_attempts` times; only an operator "
+	"moves it. free: goes as soon as possible. behind: waits for the first of its topic and "
+	"key.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,368 @@
+#include "parked_request.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include "clock.h"
+#include "confirm.h"
+#include "parked.h"
+#include "parked_print.h"
+#include "sql_files.h"
+
+enum { SAMPLE = 10, BUSY_MS = 2000, LOOK_MS = 100, WAIT_S = 30 };
+
+/* One call. */
+struct request {
+	struct parked *parked;
+	enum parked_verb verb;
+	const char *word, *reason;
+	char *chosen;
+	/* of the chosen rows: those that may be asked for, and why others may not */
+	int64_t matching, addressed, asked, behind, free;
+	int64_t id, noted; /* of outbox.audit; rows */
+};
+
+/* --- the command line ------------------------------------------------------------------------ */
+
+static bool check_choice(const struct request *request, struct err *err)
+{
+	const struct call *call = request->parked->call;
+
+	if (call->argument_count > 0 && call_flag(call, "all"))
+		return err_set(err, ERR_REJECT,
+		    "--all does not go with '%.60s': take one of them away", call->arguments[0]);
+	if (call->argument_count == 0 && !call_flag(call, "all"))
+		return err_set(err, ERR_REJECT,
+		    "nothing says which rows: name ids (12 13) or terms (topic=orders, "
+		    "error=TEXT, …), or say --all");
+	return true;
+}
+
+static bool check_way(const struct request *request, struct err *err)
+{
+	const struct call *call = request->parked->call;
+	bool dry = call_flag(call, "dry-run");
+
+	if (dry && call_flag(call, "wait"))
+		return err_set(err, ERR_REJECT, "--wait does not go with --dry-run");
+	if (call_flag(call, "timeout") && !call_flag(call, "wait"))
+		return err_set(err, ERR_REJECT, "--timeout goes with --wait only");
+	if (!dry && request->reason[strspn(request->reason, " \t\n")] == '\0')
+		return err_set(err, ERR_REJECT,
+		    "say why: --reason TEXT is kept with the request, in outbox.audit");
+	if (!dry && !call_flag(call, "yes") && !confirm_can_ask())
+		return err_set(
+		    err, ERR_REJECT, "nobody can be asked here; repeat with --yes to do it");
+	return true;
+}
+
+/* --- what stands against it ------------------------------------------------------------------ */
+
+/* Columns of parked_find.sql. */
+enum {
+	FIND_ID,
+	FIND_STATE,
+	FIND_REQUEST,
+	FIND_WHO,
+	FIND_AT,
+	FIND_REASON,
+	FIND_HEAD,
+	FIND_HEAD_STATE
+};
+
+static bool refuse_row(
+    const struct request *request, const struct pg_result *rows, int i, struct err *err)
+{
+	const char *id = pg_value(rows, i, FIND_ID);
+
+	if (pg_is_null(rows, i, FIND_STATE))
+		return err_set(err, ERR_REJECT,
+		    "id %s is not parked in slot %s: `outbox-relay parked list` shows what is", id,
+		    request->parked->slot->name);
+	if (!pg_is_null(rows, i, FIND_REQUEST))
+		return err_set(err, ERR_REJECT,
+		    "id %s: %s was requested by %s at %s (%.200s) and is not carried out yet", id,
+		    pg_value(rows, i, FIND_REQUEST), pg_value(rows, i, FIND_WHO),
+		    pg_value(rows, i, FIND_AT), pg_value(rows, i, FIND_REASON));
+	if (request->verb == PARKED_RETRY && text_equal(pg_value(rows, i, FIND_STATE), "behind"))
+		return err_set(err, ERR_REJECT,
+		    "id %s waits behind id %s (%s) of the same key: retry or skip id %s", id,
+		    pg_value(rows, i, FIND_HEAD), pg_value(rows, i, FIND_HEAD_STATE),
+		    pg_value(rows, i, FIND_HEAD));
+	if (request->verb == PARKED_RETRY && text_equal(pg_value(rows, i, FIND_STATE), "free"))
+		return err_set(err, ERR_REJECT,
+		    "id %s is free: nothing is known against it, and it goes as soon as possible",
+		    id);
+	return true;
+}
+
+/* True: nothing stands against any of the ids. */
+static bool check_ids(const struct request *request, struct err *err)
+{
+	OWNED(text_finish) struct text list = {0};
+	const json_t *ids = json_object_get(request->parked->chosen, "ids");
+
+	for (size_t i = 0; i < json_array_size(ids); i++)
+		text_addf(&list, "%s%" JSON_INTEGER_FORMAT, i ? "," : "{",
+		    json_integer_value(json_array_get(ids, i)));
+	text_add(&list, "}");
+
+	const struct pg_param params[] = {{request->parked->slot->name}, {list.data}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(request->parked, sql_parked_find, params, 2, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		if (!refuse_row(request, rows, i, err))
+			return false;
+	return rows != NULL;
+}
+
+/* ", 3 are behind their heads, …" of those that are left out. */
+static void add_left_out(const struct request *request, struct text *out)
+{
+	bool retry = request->verb == PARKED_RETRY;
+
+	if (request->asked > 0)
+		text_addf(out, "; %" PRId64 " have a request already", request->asked);
+	if (retry && request->behind > 0)
+		text_addf(out, "; %" PRId64 " wait behind the first of their key", request->behind);
+	if (retry && request->free > 0)
+		text_addf(out, "; %" PRId64 " are free and go anyway", request->free);
+}
+
+static bool check_terms(const struct request *request, struct err *err)
+{
+	OWNED(text_finish) struct text others = {0};
+
+	if (request->matching == 0)
+		return err_set(err, ERR_REJECT, "nothing %s parked in slot %s",
+		    call_flag(request->parked->call, "all") ? "is" : "that matches is",
+		    request->parked->slot->name);
+	add_left_out(request, &others);
+	return request->addressed > 0 ||
+	       err_set(err, ERR_REJECT, "none of the %" PRId64 " rows can be asked for%s",
+		   request->matching, text_string(&others));
+}
+
+static bool count(struct request *request, struct err *err)
+{
+	const struct pg_param params[] = {
+	    {request->parked->slot->name}, {request->chosen}, {request->word}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = parked_query(request->parked, sql_parked_count, params, 3, err);
+
+	if (!row)
+		return false;
+	request->matching = pg_int(row, 0, 0);
+	request->addressed = pg_int(row, 0, 1);
+	request->asked = pg_int(row, 0, 2);
+	request->behind = pg_int(row, 0, 3);
+	request->free = pg_int(row, 0, 4);
+	return request->parked->id_count > 0 ? check_ids(request, err) : check_terms(request, err);
+}
+
+/* --- what it would do ------------------------------------------------------------------------ */
+
+static void print_count(const struct request *request)
+{
+	OWNED(text_finish) struct text others = {0};
+
+	add_left_out(request, &others);
+	printf("%s of %" PRId64 " rows in slot %s%s\n", request->word, request->addressed,
+	    request->parked->slot->name, text_string(&others));
+	fflush(stdout);
+}
+
+static bool print_sample(const struct request *request, struct err *err)
+{
+	owned_text char *most = xformat("%d", SAMPLE);
+	const struct pg_param params[] = {
+	    {request->parked->slot->name}, {request->chosen}, {"0"}, {most}, {request->word}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(request->parked, sql_parked_list, params, 5, err);
+	OWNED(text_finish) struct text out = {0};
+
+	if (!rows)
+		return false;
+	for (int i = 0; i < pg_rows(rows); i++)
+		parked_add_row(&out, rows, i);
+	fputs(text_string(&out), stdout);
+	if (request->addressed > SAMPLE)
+		puts("…");
+	puts("nothing was requested: --dry-run");
+	return true;
+}
+
+/* --- noting it ------------------------------------------------------------------------------- */
+
+static bool note_once(struct request *request, struct err *err)
+{
+	const struct parked *parked = request->parked;
+	const struct pg_param params[] = {{parked->slot->name}, {request->word}, {request->chosen},
+	    {request->reason}, {parked->id_count > 0 ? "true" : "false"}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 5, err);
+
+	if (!row)
+		return false;
+	request->id = pg_int(row, 0, 0);
+	request->noted = pg_int(row, 0, 1);
+	return true;
+}
+
+/*
+ * The owner may be changing the rows at this very moment (OR002). Those of ids are looked at again:
+ * mostly it becomes clear what stands against them now.
+ */
+static bool note(struct request *request, struct err *err)
+{
+	int64_t until = clock_ms() + BUSY_MS;
+
+	while (!note_once(request, err)) {
+		if (!text_equal(pg_sqlstate(request->parked->pg), "OR002"))
+			return false;
+		if (!count(request, err))
+			return false;
+		if (clock_ms() > until)
+			return err_set(err, ERR_RETRY,
+			    "the relay is changing these rows just now: repeat the call");
+		poll(NULL, 0, LOOK_MS);
+	}
+	printf("request %" PRId64 ": %s of %" PRId64 " rows is noted", request->id, request->word,
+	    request->noted);
+	if (request->noted < request->addressed)
+		printf("; %" PRId64 " changed meanwhile and are left out",
+		    request->addressed - request->noted);
+	puts(call_flag(request->parked->call, "wait")
+		 ? ""
+		 : "; the owner of each row's shard carries it out");
+	fflush(stdout);
+	return true;
+}
+
+/* --- waiting for it -------------------------------------------------------------------------- */
+
+struct outcome {
+	int64_t waiting, refused, first_id;
+	char error[400];
+};
+
+static bool look(struct request *request, struct outcome *ret_outcome, struct err *err)
+{
+	owned_text char *id = xformat("%" PRId64, request->id);
+	const struct pg_param params[] = {{request->parked->slot->name}, {id}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = parked_query(request->parked, sql_parked_outcome, params, 2, err);
+	OWNED(text_finish) struct text error = {0};
+
+	if (!row)
+		return false;
+	if (!pg_is_null(row, 0, 3))
+		parked_add_line(&error, pg_value(row, 0, 3));
+	*ret_outcome = (struct outcome){.waiting = pg_int(row, 0, 0),
+	    .refused = pg_int(row, 0, 1),
+	    .first_id = pg_int(row, 0, 2)};
+	text_copy(ret_outcome->error, sizeof ret_outcome->error, text_string(&error));
+	return true;
+}
+
+static bool report(const struct request *request, const struct outcome *outcome, struct err *err)
+{
+	int64_t gone = request->noted - outcome->waiting - outcome->refused;
+
+	printf("request %" PRId64 ": %" PRId64 " of %" PRId64 " rows are %s\n", request->id,
+	    gone > 0 ? gone : 0, request->noted,
+	    request->verb == PARKED_RETRY ? "published" : "skipped");
+	if (outcome->refused > 0)
+		return err_set(err, ERR_REJECT,
+		    "%" PRId64 " of %" PRId64 " rows were refused again, first id %" PRId64 ": %s",
+		    outcome->refused, request->noted, outcome->first_id, outcome->error);
+	return outcome->waiting == 0 ||
+	       err_set(err, ERR_RETRY,
+		   "%" PRId64 " of %" PRId64 " rows wait still; the request stays noted: does a "
+		   "relay own slot %s? `outbox-relay status` tells",
+		   outcome->waiting, request->noted, request->parked->slot->name);
+}
+
+static bool wait_for_owner(struct request *request, struct err *err)
+{
+	int64_t seconds = call_number(request->parked->call, "timeout", WAIT_S);
+	int64_t until = clock_ms() + seconds * 1000, began;
+	struct outcome outcome;
+
+	for (;;) {
+		began = clock_ms();
+		if (!look(request, &outcome, err))
+			return false;
+		if (outcome.waiting == 0 || clock_ms() >= until)
+			return report(request, &outcome, err);
+		/* a look at many rows must not become the server's occupation */
+		poll(NULL, 0, LOOK_MS + 4 * (int)(clock_ms() - began));
+	}
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+static bool confirm(const struct request *request, struct err *err)
+{
+	owned_text char *question = xformat("%s %" PRId64 " rows?",
+	    request->verb == PARKED_RETRY ? "Retry" : "Skip", request->addressed);
+
+	return call_flag(request->parked->call, "yes") || confirm_ask(question, err);
+}
+
+static bool carry_on(struct request *request, struct err *err)
+{
+	if (!count(request, err))
+		return false;
+	print_count(request);
+	if (call_flag(request->parked->call, "dry-run"))
+		return print_sample(request, err);
+	if (!confirm(request, err) || !note(request, err))
+		return false;
+	return !call_flag(request->parked->call, "wait") || wait_for_owner(request, err);
+}
+
+static bool make_request(struct parked *parked, enum parked_verb verb, struct err *err)
+{
+	struct request request = {.parked = parked,
+	    .verb = verb,
+	    .word = verb == PARKED_RETRY ? "retry" : "skip",
+	    .reason = call_text(parked->call, "reason", "")};
+	bool done;
+
+	if (!check_choice(&request, err) || !parked_choose(parked, true, err) ||
+	    !check_way(&request, err))
+		return false;
+	request.chosen = parked_chosen(parked);
+	done = carry_on(&request, err);
+	free(request.chosen);
+	return done;
+}
+
+static bool retry(struct parked *parked, struct err *err)
+{
+	return make_request(parked, PARKED_RETRY, err);
+}
+
+static bool skip(struct parked *parked, struct err *err)
+{
+	return make_request(parked, PARKED_SKIP, err);
+}
+
+int parked_request_run(const struct call *call, enum parked_verb verb)
+{
+	return parked_run(call, verb == PARKED_RETRY ? retry : skip);
+}
+
+const struct command_option parked_request_options[] = {
+    {"all", NULL, "Every parked row of the slot."},
+    {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
+    {"dry-run", NULL, "Counts the rows, shows some, and changes nothing."},
+    {"yes", NULL, "Do not ask. Needed where no terminal is."},
+    {"wait", NULL, "Waits until it is carried out."},
+    {"timeout", "SECONDS", "The longest --wait; 30 unless given.", 1, 86400},
+    PARKED_SLOT_OPTION,
+    {0},
+};

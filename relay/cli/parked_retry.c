@@ -1,0 +1,27 @@
+#include "commands.h"
+#include "parked.h"
+#include "parked_request.h"
+
+static int run(const struct call *call)
+{
+	return parked_request_run(call, PARKED_RETRY);
+}
+
+const struct command command_parked_retry = {
+    .name = "parked retry",
+    .arguments = "[ID…|TERM…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Asks for parked messages to be tried once more.",
+    .description =
+	"Notes a request for rows that are waiting or dead: the relay tries each again at its next "
+	"look, alone, with its attempts counted from 0, and lets those behind it follow once Kafka "
+	"takes it. A row behind another is not retried by itself: as an ID it is refused, by TERMs "
+	"it "
+	"is left out and counted, as are rows that have a request already.\n"
+	"IDs are noted all or none.\n" PARKED_TERMS_HELP
+	"--wait tells how many were published; a row that Kafka refused again is an error (65) "
+	"with "
+	"what Kafka said, a time that passes another (69), and the request stays noted.\n",
+    .options = parked_request_options,
+    .run = run,
+};

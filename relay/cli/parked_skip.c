@@ -1,0 +1,28 @@
+#include "commands.h"
+#include "parked.h"
+#include "parked_request.h"
+
+static int run(const struct call *call)
+{
+	return parked_request_run(call, PARKED_SKIP);
+}
+
+const struct command command_parked_skip = {
+    .name = "parked skip",
+    .arguments = "[ID…|TERM…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Asks for parked messages never to be published.",
+    .description =
+	"Notes a request for rows in any state: the relay takes them out of outbox.parked at its "
+	"next "
+	"look, and those behind them follow. Consumers never see them; `replay` can still send "
+	"them "
+	"while their partition stays. By TERMs, rows that have a request already are left out and "
+	"counted.\n"
+	"IDs are noted all or none.\n" PARKED_TERMS_HELP
+	"--wait tells when they are gone; a time that passes is an error (69), and the request "
+	"stays "
+	"noted.\n",
+    .options = parked_request_options,
+    .run = run,
+};

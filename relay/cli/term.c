@@ -1,0 +1,128 @@
+#include "term.h"
+
+#include <string.h>
+#include "cleanup.h"
+#include "text.h"
+
+enum { KEY_BYTES = 8192, TOPIC_LENGTH = 249 };
+
+/* "a..b", "a..", "..b"; "a" alone gives both. False: it is none of these. */
+static bool split_range(const char *value, char **ret_from, char **ret_to)
+{
+	const char *dots = strstr(value, "..");
+
+	*ret_from = xstrdup(value);
+	*ret_to = xstrdup(dots ? dots + 2 : value);
+	if (dots)
+		(*ret_from)[dots - value] = '\0';
+	return **ret_from || **ret_to;
+}
+
+bool term_ids(const char *value, int64_t *ret_from, int64_t *ret_to, struct err *err)
+{
+	owned_text char *from = NULL, *to = NULL;
+
+	if (!split_range(value, &from, &to) ||
+	    (*from && !text_to_int64(from, 1, INT64_MAX, ret_from)) ||
+	    (*to && !text_to_int64(to, 1, INT64_MAX, ret_to)))
+		return err_set(err, ERR_REJECT,
+		    "ids=%.60s is no range of ids: write ids=10..20, ids=10.., ids=..20 or ids=10",
+		    value);
+	return *ret_from <= *ret_to ||
+	       err_set(err, ERR_REJECT, "ids=%.60s is reversed: the smaller id comes first", value);
+}
+
+static bool read_end(const char *name, const char *text, int64_t now_us, char at[MOMENT_SIZE],
+    int64_t *ret_us, struct err *err)
+{
+	if (!*text)
+		return true;
+	if (!moment_parse(text, ret_us, err))
+		return err_prefix(err, "%s", name);
+	if (*ret_us > now_us)
+		return err_set(err, ERR_REJECT,
+		    "%s: %.40s lies in the future, where no row is; leave the end of the "
+		    "range open (%s=2026-01-02..)",
+		    name, text, name);
+	moment_format(*ret_us, at);
+	return true;
+}
+
+bool term_moments(const char *name, const char *value, int64_t now_us, char from_at[MOMENT_SIZE],
+    char to_at[MOMENT_SIZE], struct err *err)
+{
+	owned_text char *from = NULL, *to = NULL;
+	int64_t from_us = INT64_MIN, to_us = INT64_MAX;
+
+	if (!strstr(value, "..") || !split_range(value, &from, &to))
+		return err_set(err, ERR_REJECT,
+		    "%s=%.60s is no range of moments: write "
+		    "%s=2026-01-02..2026-01-03T12:00 (UTC), or leave one end open",
+		    name, value, name);
+	if (!read_end(name, from, now_us, from_at, &from_us, err) ||
+	    !read_end(name, to, now_us, to_at, &to_us, err))
+		return false;
+	return from_us < to_us ||
+	       err_set(err, ERR_REJECT,
+		   "%s=%.60s is %s: the earlier moment comes first, and the second is not "
+		   "part of the range",
+		   name, value, from_us == to_us ? "empty" : "reversed");
+}
+
+bool term_is_topic(const char *name)
+{
+	static const char allowed[] =
+	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+	size_t length = strspn(name, allowed);
+
+	return !name[length] && length >= 1 && length <= TOPIC_LENGTH && !text_equal(name, ".") &&
+	       !text_equal(name, "..");
+}
+
+bool term_topic(const char *value, struct err *err)
+{
+	return term_is_topic(value) ||
+	       err_set(err, ERR_REJECT,
+		   "topic=%.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -", value);
+}
+
+static char *hex_of_text(const char *value)
+{
+	struct text out = {0};
+
+	text_add(&out, "\\x");
+	for (; *value; value++)
+		text_addf(&out, "%02x", (unsigned char)*value);
+	return out.data;
+}
+
+static bool is_hex(const char *digits)
+{
+	size_t length = strspn(digits, "0123456789abcdefABCDEF");
+
+	return !digits[length] && length % 2 == 0;
+}
+
+static bool check_key(const char *value, bool hex, struct err *err)
+{
+	if (!*value)
+		return err_set(
+		    err, ERR_REJECT, "key= names no key: the empty key is written key=\\x");
+	if (hex && !is_hex(value + 2))
+		return err_set(err, ERR_REJECT,
+		    "key=%.60s is not hexadecimal: two digits for each byte stand behind \\x",
+		    value);
+	if ((hex ? (strlen(value) - 2) / 2 : strlen(value)) > KEY_BYTES)
+		return err_set(
+		    err, ERR_REJECT, "key=%.20s… has more bytes than a key may: 8192", value);
+	return true;
+}
+
+char *term_key(const char *value, struct err *err)
+{
+	bool hex = text_starts(value, "\\x");
+
+	if (!check_key(value, hex, err))
+		return NULL;
+	return hex ? xstrdup(value) : hex_of_text(value);
+}

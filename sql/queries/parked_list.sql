@@ -1,0 +1,12 @@
+-- A page of parked rows in the order of ids. $1 slot text, $2 chosen jsonb (outbox.parked_is), $3 after
+-- bigint, $4 most bigint, $5 verb text: only rows that it may ask for; null: all.
+select p.id, p.topic, encode(p.key, 'hex') as key, p.state, p.attempts,
+	case when p.state in ('waiting', 'free') then to_char(p.next_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end
+		as next_at,
+	p.error, to_char(p.parked_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as parked_at,
+	p.request, p.request_id
+from outbox.parked p
+where p.slot = $1::text and p.id > $3::bigint
+	and ($5::text is null or outbox.parked_may($5::text, p.state, p.request))
+	and outbox.parked_is(p.id, p.topic, p.key, p.error, p.parked_at, p.state, $2::jsonb)
+order by p.id limit $4::bigint

@@ -1,0 +1,20 @@
+-- One parked row but its payload, which not everybody may read. $1 slot text, $2 id bigint.
+select p.id, p.topic, encode(p.key, 'hex') as key, p.state, p.attempts,
+	case when p.state in ('waiting', 'free') then to_char(p.next_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end
+		as next_at,
+	p.error, to_char(p.parked_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as parked_at,
+	p.request, p.request_id, p.shard,
+	to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as created_at,
+	p.event_id, p.partition, p.headers,
+	head.id as head_id, head.state as head_state, head.error as head_error,
+	case when head.id is null then 0 else (select count(*) from outbox.parked q
+		where q.slot = p.slot and q.topic = p.topic and q.key = p.key
+			and q.n > head.n and q.n < p.n) end as between_them,
+	(select count(*) from outbox.parked q
+		where q.slot = p.slot and q.topic = p.topic and q.key = p.key and q.n > p.n) as followers,
+	has_column_privilege('outbox.parked', 'payload', 'select') as may_read_payload
+from outbox.parked p
+left join lateral (select q.id, q.n, q.state, q.error from outbox.parked q
+	where q.slot = p.slot and q.topic = p.topic and q.key = p.key order by q.n limit 1) head
+	on p.state = 'behind'
+where p.slot = $1::text and p.id = $2::bigint

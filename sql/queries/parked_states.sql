@@ -1,0 +1,12 @@
+-- The parked rows of each slot by state; of a slot so many, in the order of ids, are counted.
+-- $1 bound bigint
+select s.name as slot, count(*) filter (where p.state = 'waiting') as waiting,
+	count(*) filter (where p.state = 'dead') as dead,
+	count(*) filter (where p.state = 'free') as free,
+	count(*) filter (where p.state = 'behind') as behind, count(p.state) >= $1::bigint as more,
+	coalesce(greatest(0, extract(epoch from clock_timestamp() - min(p.parked_at)) * 1000)::bigint, 0)
+		as oldest_age_ms
+from outbox.slot s
+left join lateral (select q.state, q.parked_at from outbox.parked q
+	where q.slot = s.name order by q.id limit $1::bigint) p on true
+group by s.name order by s.name

@@ -1,0 +1,186 @@
+"""What a log row does to outbox.parked: refusals in, listed windows out."""
+
+import json
+
+import pytest
+
+from support.windows import Ticks
+
+ROWS = "SELECT id, state, attempts, error, tick FROM outbox.parked ORDER BY n"
+
+
+@pytest.fixture
+def reader(database):
+    ticks = Ticks(database.dsn)
+    yield ticks
+    ticks.connection.close()
+
+
+def write(database, *keys):
+    """One transaction; returns [(id, created_at in µs), …]."""
+    return database.execute(
+        "INSERT INTO outbox.message (topic, key, payload) "
+        "SELECT 't', convert_to(key, 'UTF8'), 'x' FROM unnest(%s::text[]) key "
+        "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint", (list(keys),))
+
+
+def parks(reader, rows, errors, **limits):
+    """rows: what write gave; errors: for each of them a text or None."""
+    return json.dumps({"rows": [[row[0], row[1], error, reader.first_tick + 1]
+                                for row, error in zip(rows, errors)],
+                       "first_ms": 0, "max_ms": 0, "max_attempts": 3, **limits})
+
+
+def opened(reader, database, *keys):
+    """A window with a row of each key is open."""
+    rows = write(database, *keys)
+    assert len(reader.tick()) == len(keys)
+    return rows
+
+
+def park(reader, rows, errors, closed=1, **limits):
+    reader.tick(closed=closed, must_write=True, may_open=False,
+                parks=parks(reader, rows, errors, **limits))
+
+
+def listed(reader, **more):
+    """The ids of the listed window that opens; [] when none does."""
+    return [row.id for row in reader.tick(may_list=True, **more)]
+
+
+def states(database):
+    return [(row[0], row[1]) for row in database.execute(ROWS)]
+
+
+def test_refused_rows_are_full_copies_and_those_behind_them_wait(reader, database):
+    rows = opened(reader, database, "a", "a", "b")
+    park(reader, rows, ["too large", None, "bad"])
+    assert database.execute(ROWS) == [
+        (rows[0][0], "waiting", 1, "too large", 1), (rows[1][0], "behind", 0, None, 1),
+        (rows[2][0], "waiting", 1, "bad", 1)]
+    columns = "id, created_at, event_id, topic, key, payload, headers, partition"
+    assert database.execute(f"SELECT {columns} FROM outbox.parked ORDER BY id") == \
+        database.execute(f"SELECT {columns} FROM outbox.message ORDER BY id")
+
+
+def test_a_listed_window_names_due_heads_and_they_go_with_its_end(reader, database):
+    rows = opened(reader, database, "a", "a", "b")
+    park(reader, rows, ["x", None, "x"])
+    heads = [rows[0][0], rows[2][0]]
+    assert listed(reader) == heads
+    assert database.execute("SELECT listed_tick, listed_ids FROM outbox.progress p "
+                            "JOIN outbox.log l USING (slot, shard, n) WHERE slot = 'ticks'") == [(2, heads)]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert states(database) == [(rows[1][0], "free")]
+    assert listed(reader) == [rows[1][0]]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert states(database) == []
+
+
+def test_a_row_that_is_refused_again_stays_and_its_followers_with_it(reader, database):
+    rows = opened(reader, database, "a", "a")
+    park(reader, rows, ["x", None])
+    assert listed(reader) == [rows[0][0]]
+    park(reader, rows[:1], ["y"], closed=0)
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert [row[:4] for row in database.execute(ROWS)] == [
+        (rows[0][0], "waiting", 2, "y"), (rows[1][0], "behind", 0, None)]
+
+
+def test_after_max_attempts_it_is_dead_and_not_listed(reader, database):
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"])
+    for _ in range(2):
+        assert listed(reader) == [rows[0][0]]
+        park(reader, rows, ["x"])
+    assert states(database) == [(rows[0][0], "dead")]
+    assert listed(reader) == []
+
+
+def test_progress_inside_a_listed_window_lets_go_what_it_covers(reader, database):
+    rows = opened(reader, database, "a", "b", "c")
+    park(reader, rows, ["x"] * 3)
+    assert len(listed(reader)) == 3
+    reader.tick(closed=0, new_acked_id=rows[1][0], must_write=True, may_open=False)
+    assert states(database) == [(rows[2][0], "waiting")]
+
+
+def test_rows_of_an_open_window_are_not_listed(reader, database):
+    """Who takes over reads them from that window again."""
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"], closed=0)
+    assert listed(reader, closed=0) == []
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert listed(reader) == [rows[0][0]]
+
+
+def test_parking_a_row_twice_changes_nothing(reader, database):
+    rows = opened(reader, database, "a", "a")
+    park(reader, rows, ["x", None], closed=0)
+    before = database.execute(ROWS)
+    park(reader, rows, [None, None], closed=0)
+    assert database.execute(ROWS) == before
+
+
+def test_rows_that_come_when_their_head_has_gone_are_free(reader, database):
+    rows = opened(reader, database, "a", "a")
+    park(reader, rows, [None, None])
+    assert states(database) == [(rows[0][0], "free"), (rows[1][0], "behind")]
+    assert listed(reader) == [rows[0][0], rows[1][0]]
+
+
+def test_rows_without_a_key_do_not_wait_for_each_other(reader, database):
+    rows = opened(reader, database, None, None)
+    park(reader, rows, ["x", "x"])
+    assert listed(reader) == [rows[0][0], rows[1][0]]
+
+
+def test_a_skipped_head_frees_those_behind_it(reader, database):
+    rows = opened(reader, database, "a", "a", "b")
+    park(reader, rows, ["x", None, "x"], max_attempts=1)
+    database.execute("UPDATE outbox.parked SET request = 'skip' WHERE state = 'dead'")
+    assert listed(reader) == [rows[1][0]]
+    assert states(database) == [(rows[1][0], "free")]
+
+
+def test_an_operators_retry_begins_the_attempts_anew(reader, database):
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"], max_attempts=1)
+    database.execute("UPDATE outbox.parked SET request = 'retry'")
+    assert listed(reader) == [rows[0][0]]
+    assert database.execute("SELECT attempts, request FROM outbox.parked") == [(0, None)]
+
+
+def test_the_back_off_doubles_up_to_its_cap(reader, database):
+    rows = opened(reader, database, "a")
+    waits = []
+    park(reader, rows, ["x"], first_ms=1000, max_ms=6000, max_attempts=100)
+    for _ in range(6):
+        waits += database.execute("SELECT extract(epoch FROM next_at - clock_timestamp())::float8 "
+                                  "FROM outbox.parked")[0]
+        park(reader, rows, ["x"], closed=0, first_ms=1000, max_ms=6000, max_attempts=100)
+    for wait, whole in zip(waits, [1, 2, 4, 6, 6, 6]):
+        assert whole / 2 - 0.5 < wait <= whole, waits
+
+
+def test_a_list_is_bounded_by_bytes_and_rows(reader, database):
+    rows = opened(reader, database, *"abcdef")
+    park(reader, rows, ["x"] * 6)
+    assert listed(reader, max_bytes=2500) == [row[0] for row in rows[:2]]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert listed(reader, max_rows=3) == [row[0] for row in rows[2:5]]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert listed(reader, max_bytes=1) == [rows[5][0]]  # one always
+
+
+def test_who_takes_over_is_told_of_the_listed_window(reader, database):
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"])
+    assert listed(reader) == [rows[0][0]]
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT listed_tick, parked, windows FROM outbox.take("
+                       "'ticks', 0, 1, 5, 'by hand', 60000, 1)")
+        assert cursor.fetchone() == (2, True, 1)
+        cursor.execute("SELECT listed FROM outbox.window_bounds('ticks', 0, "
+                       "(SELECT max(n) FROM outbox.log WHERE slot = 'ticks'), 5, 2)")
+        assert cursor.fetchone() == ("{%d}" % rows[0][0],)

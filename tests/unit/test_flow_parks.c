@@ -1,0 +1,345 @@
+/* What a stream makes of records that Kafka refuses for good (flow_parks.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stream.h"
+
+static enum stream_policy policy_of_name(const void *context, const char *topic)
+{
+	(void)context;
+	return strcmp(topic, "pass") == 0 ? STREAM_PASS : STREAM_BLOCK;
+}
+
+static const struct stream_settings settings = {
+    .max_in_flight = 100,
+    .memory = 1 << 20,
+    .lease_ms = 100000,
+    .poll_busy_ms = 1,
+    .poll_idle_ms = 50,
+    .ack_interval_ms = 100000,
+    .stall_after_ms = 5000,
+    .parking = {.retry_first_ms = 10,
+	.retry_max_ms = 20,
+	.max_attempts = 3,
+	.policy = policy_of_name},
+    .seed = 1,
+};
+
+static void give_row(
+    struct stream *stream, int64_t id, const char *topic, const char *key, int32_t partition)
+{
+	char *block = xcalloc(1, 64);
+	snprintf(block, 64, "%s%s", topic, key ? key : "");
+	const struct message message = {
+	    .block = block,
+	    .id = id,
+	    .created_us = 1000 + id,
+	    .event_id = block + 48,
+	    .topic = block,
+	    .topic_length = (int32_t)strlen(topic),
+	    .key = key ? block + strlen(topic) : NULL,
+	    .key_length = key ? (int32_t)strlen(key) : 0,
+	    .partition = partition,
+	    .bytes = 64,
+	};
+	stream_row(stream, &message);
+}
+
+/* An owner; both topics have one partition, and records have flowed to them. */
+static struct stream *owner(bool parked)
+{
+	struct stream *stream = stream_create(&settings);
+	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
+	stream_destination(stream, "orders", 1);
+	stream_destination(stream, "pass", 1);
+	stream_topic(stream, "orders", 1);
+	stream_topic(stream, "pass", 1);
+	const struct stream_taken taken = {
+	    .n = 5, .epoch = 77, .first_tick = 40, .parked = parked, .requests = 7};
+	stream_taken(stream, 0, &taken);
+	return stream;
+}
+
+/* Opens a window with a row of each key, ids from `first` on. */
+static void open_window(struct stream *stream, int64_t now, enum stream_verdict verdict,
+    const char *topic, int64_t first, const char *const *keys, int count)
+{
+	struct stream_tick tick = stream_log_call(stream, now);
+	assert_int_equal(tick.call, STREAM_TICK);
+	assert_true(verdict == STREAM_LISTED ? tick.may_list : tick.may_open);
+	stream_ticked(stream, now, verdict);
+	for (int i = 0; i < count; i++)
+		give_row(stream, first + i, topic, keys[i], -1);
+	stream_rows_end(stream);
+}
+
+static uint64_t expect_sent(struct stream *stream, int64_t id)
+{
+	struct stream_record record;
+	assert_true(stream_send(stream, 1, &record));
+	assert_int_equal(record.id, id);
+	return record.sequence;
+}
+
+static void expect_none_sent(struct stream *stream)
+{
+	struct stream_record record;
+	assert_false(stream_send(stream, 1, &record));
+}
+
+static void written(struct stream *stream, uint64_t sequence)
+{
+	stream_report(stream, 1, sequence, STREAM_WRITTEN, (int64_t)sequence, NULL);
+}
+
+/* Refused while alone; the producer goes. */
+static void refused(struct stream *stream, uint64_t sequence)
+{
+	stream_report(stream, 1, sequence, STREAM_REFUSED, -1, "too large");
+	assert_ptr_equal(stream_producer_verdict(stream, 1), stream_refusal);
+	stream_producer_lost(stream);
+}
+
+/* The next row carries these rows to outbox.park. */
+static void expect_parks(struct stream *stream, int64_t now, const char *rows)
+{
+	struct stream_tick tick = stream_log_call(stream, now);
+	char expected[256];
+	assert_int_equal(tick.call, STREAM_TICK);
+	assert_non_null(tick.parks);
+	snprintf(expected, sizeof expected,
+	    "{\"rows\":%s,\"first_ms\":10,\"max_ms\":20,\"max_attempts\":3}", rows);
+	assert_string_equal(tick.parks, expected);
+	stream_ticked(stream, now, STREAM_NOTED);
+}
+
+static const char *const abab[] = {"a", "b", "a", "b"};
+
+static void what_is_refused_alone_is_parked_with_what_comes_behind_it(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
+	refused(stream, expect_sent(stream, 1));
+	written(stream, expect_sent(stream, 2));
+	written(stream, expect_sent(stream, 4));
+	expect_none_sent(stream);
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41],[3,1003,null,41]]");
+	const struct stream_status status = stream_status(stream, 1);
+	assert_false(status.refused);
+	assert_int_equal(status.refusals, 1);
+	assert_int_equal(status.refused_id, 1);
+	assert_string_equal(status.refused_error, "too large");
+	assert_int_equal(status.parked, 2);
+	assert_int_equal(status.records, 4); /* until the front is passed */
+	stream_destroy(stream);
+}
+
+static void parked_rows_are_progress_once_they_are_noted(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 1);
+	refused(stream, expect_sent(stream, 1));
+	struct stream_tick tick = stream_log_call(stream, 1);
+	assert_int_equal(tick.closed, 0);
+	stream_ticked(stream, 1, STREAM_NOTED);
+	expect_none_sent(stream);
+	tick = stream_log_call(stream, 200000);
+	assert_int_equal(tick.closed, 1);
+	assert_null(tick.parks);
+	stream_destroy(stream);
+}
+
+static void a_row_that_was_not_noted_is_noted_with_the_next(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 1);
+	refused(stream, expect_sent(stream, 1));
+	assert_non_null(stream_log_call(stream, 1).parks);
+	stream_log_failed(stream, 1, false);
+	expect_parks(stream, 1000, "[[1,1001,\"too large\",41]]");
+	stream_destroy(stream);
+}
+
+static void nothing_is_sent_before_the_parked_keys_are_known(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_KEYS);
+	stream_parked_key(stream, "orders", 6, "a", 1);
+	stream_keys_end(stream);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
+	written(stream, expect_sent(stream, 2));
+	written(stream, expect_sent(stream, 4));
+	expect_none_sent(stream);
+	expect_parks(stream, 1, "[[1,1001,null,41],[3,1003,null,41]]");
+	stream_destroy(stream);
+}
+
+static void a_key_of_which_nothing_is_parked_any_more_flows(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	stream_log_call(stream, 1);
+	stream_parked_key(stream, "orders", 6, "a", 1);
+	stream_keys_end(stream);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_TICK);
+	stream_unparked(stream, "orders", 6, "a", 1);
+	stream_parked_news(stream, 1, 7, -1);
+	stream_ticked(stream, 1, STREAM_NOTED);
+	open_window(stream, 10, STREAM_ROWS, "orders", 1, abab, 1);
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void a_listed_row_goes_though_its_key_is_parked(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	stream_log_call(stream, 1);
+	stream_parked_key(stream, "orders", 6, "a", 1);
+	stream_keys_end(stream);
+	open_window(stream, 1, STREAM_LISTED, "orders", 1, abab, 1);
+	written(stream, expect_sent(stream, 1));
+	/* a later one of the stream does not */
+	open_window(stream, 10, STREAM_ROWS, "orders", 7, abab, 1);
+	expect_none_sent(stream);
+	expect_parks(stream, 10, "[[7,1007,null,42]]");
+	stream_destroy(stream);
+}
+
+static void behind_a_row_that_is_refused_again_the_rest_of_its_list_waits(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	stream_log_call(stream, 1);
+	stream_parked_key(stream, "orders", 6, "a", 1);
+	stream_keys_end(stream);
+	open_window(stream, 1, STREAM_LISTED, "orders", 1, abab, 4);
+	refused(stream, expect_sent(stream, 1));
+	written(stream, expect_sent(stream, 2));
+	written(stream, expect_sent(stream, 4));
+	expect_none_sent(stream);
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41],[3,1003,null,41]]");
+	assert_int_equal(stream_status(stream, 1).refusals, 0);
+	stream_destroy(stream);
+}
+
+static void a_list_is_asked_for_when_a_row_is_due(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	assert_false(stream_log_call(stream, 1).may_list);
+	stream_parked_news(stream, 1, 7, 500);
+	stream_ticked(stream, 1, STREAM_IDLE);
+	assert_false(stream_log_call(stream, 400).may_list);
+	stream_parked_news(stream, 400, 7, -1);
+	stream_ticked(stream, 400, STREAM_IDLE);
+	assert_true(stream_wait(stream, 480) <= 501);
+	struct stream_tick tick = stream_log_call(stream, 501);
+	assert_true(tick.may_list);
+	/* and nothing was due */
+	stream_parked_news(stream, 501, 7, -1);
+	stream_ticked(stream, 501, STREAM_IDLE);
+	assert_false(stream_log_call(stream, 600).may_list);
+	stream_destroy(stream);
+}
+
+static void a_request_of_an_operator_is_looked_at(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	assert_false(stream_log_call(stream, 1).may_list);
+	stream_parked_news(stream, 1, 8, -1);
+	stream_ticked(stream, 1, STREAM_IDLE);
+	assert_true(stream_log_call(stream, 1).may_list);
+	stream_destroy(stream);
+}
+
+static void what_the_producer_refuses_is_parked_when_it_is_alone(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
+	written(stream, expect_sent(stream, 1));
+	uint64_t second = expect_sent(stream, 2), third = expect_sent(stream, 3);
+	stream_report(stream, 1, third, STREAM_UNSENDABLE, -1, "too large");
+	expect_none_sent(stream);
+	written(stream, second);
+	stream_report(stream, 1, expect_sent(stream, 3), STREAM_UNSENDABLE, -1, "too large");
+	expect_parks(stream, 1, "[[3,1003,\"too large\",41]]");
+	expect_sent(stream, 4);
+	assert_null(stream_producer_verdict(stream, 1));
+	stream_destroy(stream);
+}
+
+static void a_row_for_a_partition_that_is_not_there_waits_for_those_before_it(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	stream_log_call(stream, 1);
+	stream_ticked(stream, 1, STREAM_ROWS);
+	give_row(stream, 1, "orders", "a", -1);
+	give_row(stream, 2, "orders", "a", 9);
+	give_row(stream, 3, "orders", "b", -1);
+	stream_rows_end(stream);
+	uint64_t first = expect_sent(stream, 1);
+	expect_none_sent(stream);
+	written(stream, first);
+	expect_sent(stream, 3);
+	expect_parks(stream, 1, "[[2,1002,\"the row wants partition 9, the topic has 1\",41]]");
+	stream_destroy(stream);
+}
+
+static void where_the_topic_says_pass_nobody_waits(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "pass", 1, abab, 4);
+	refused(stream, expect_sent(stream, 1));
+	written(stream, expect_sent(stream, 2));
+	expect_sent(stream, 3);
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
+	stream_destroy(stream);
+}
+
+static void a_row_without_a_key_is_parked_alone(void **state)
+{
+	(void)state;
+	static const char *const none[] = {NULL, NULL};
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, none, 2);
+	refused(stream, expect_sent(stream, 1));
+	written(stream, expect_sent(stream, 2));
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
+	stream_destroy(stream);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_is_refused_alone_is_parked_with_what_comes_behind_it),
+	    cmocka_unit_test(parked_rows_are_progress_once_they_are_noted),
+	    cmocka_unit_test(a_row_that_was_not_noted_is_noted_with_the_next),
+	    cmocka_unit_test(nothing_is_sent_before_the_parked_keys_are_known),
+	    cmocka_unit_test(a_key_of_which_nothing_is_parked_any_more_flows),
+	    cmocka_unit_test(a_listed_row_goes_though_its_key_is_parked),
+	    cmocka_unit_test(behind_a_row_that_is_refused_again_the_rest_of_its_list_waits),
+	    cmocka_unit_test(a_list_is_asked_for_when_a_row_is_due),
+	    cmocka_unit_test(a_request_of_an_operator_is_looked_at),
+	    cmocka_unit_test(what_the_producer_refuses_is_parked_when_it_is_alone),
+	    cmocka_unit_test(a_row_for_a_partition_that_is_not_there_waits_for_those_before_it),
+	    cmocka_unit_test(where_the_topic_says_pass_nobody_waits),
+	    cmocka_unit_test(a_row_without_a_key_is_parked_alone),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
