@@ -404,11 +404,11 @@ static void refuse_place(struct flow *flow, uint64_t sequence)
 }
 
 /* It has no lane to wait on, and records of its key may be under way on any. */
-static bool must_wait(struct flow *flow, uint64_t sequence)
+static bool must_wait(const struct flow *flow, uint64_t sequence)
 {
 	const struct record *record = flow_record(flow, sequence);
-	return record->state == PENDING && record->topic->state == TOPIC_READY &&
-	       sequence > flow->acked && !lane_of(flow, sequence);
+	return record->message.partition >= record->topic->count && record->state == PENDING &&
+	       record->topic->state == TOPIC_READY && sequence > flow->acked;
 }
 
 /* The next record in order: true when it goes out now. */

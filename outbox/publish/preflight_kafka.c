@@ -108,7 +108,7 @@ static void check_compaction(const struct topic *topic)
 	if (policy && strstr(policy, "compact"))
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
 		    "write every row of this topic with a key",
-		    "cleanup.policy = %s: a record with a null key is refused and stops the slot",
+		    "cleanup.policy = %s: a record with a null key is refused for good",
 		    policy);
 }
 
@@ -125,7 +125,7 @@ static void check_sizes(const struct topic *topic)
 	if (message > limit)
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place, cure,
 		    "max.message.bytes = %" PRId64 " is below message.max.bytes = %" PRId64
-		    ": a record between them is refused and stops the slot",
+		    ": a record between them is refused for good",
 		    limit, message);
 	else if (batch > limit)
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place, cure,

@@ -1,6 +1,11 @@
 """The harness itself: a judge that finds nothing is worth nothing until it has found something."""
 
+import importlib
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -370,3 +375,81 @@ def test_log_lines_are_read_as_fields():
     line = r'ts=2026-01-02T03:04:05.678Z level=warn event=x id=7 error="no \"way\""'
     assert log_fields(line) == {"ts": "2026-01-02T03:04:05.678Z", "level": "warn", "event": "x",
                                 "id": "7", "error": 'no "way"'}
+
+
+PEERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bench", "peers")
+
+
+def test_the_bench_beside_peers_starts_and_explains_itself():
+    done = subprocess.run([os.path.join(PEERS, "run"), "--help"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "--messages" in done.stdout and "--quick" in done.stdout and not done.stderr
+    refused = subprocess.run([os.path.join(PEERS, "run"), "--messages", "1"],
+                             capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "at least 1000" in refused.stderr
+
+
+@pytest.fixture
+def peers_load(tmp_path):
+    """The writer and consumer of the bench, which compiles them by itself, too."""
+    program = tmp_path / "load"
+    libraries = subprocess.run(["pkg-config", "--cflags", "--libs", "libpq", "rdkafka"],
+                               check=True, capture_output=True, text=True).stdout.split()
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+                    "-o", program, *[os.path.join(PEERS, name)
+                                     for name in ("load.c", "watch.c", "write.c")],
+                    *libraries, "-pthread"], check=True, timeout=120)
+    return program
+
+
+def test_the_load_of_the_bench_beside_peers_refuses_half_a_command(peers_load):
+    refused = subprocess.run([peers_load, "read", "--topic", "t"], capture_output=True, text=True,
+                             timeout=10)
+    assert refused.returncode == 2 and "usage" in refused.stdout
+
+
+def test_the_consumer_of_the_bench_beside_peers_counts_repetitions_and_inversions(
+        peers_load, kafka, topic):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, b'{"n":1,"t":0}', partition=0)  # before it looks: not its business
+    assert producer.flush(30) == 0
+    with subprocess.Popen([peers_load, "read", "--brokers", kafka.bootstrap, "--topic", topic,
+                           "--first", "0", "--count", "10001", "--at", "4000"],
+                          stdout=subprocess.PIPE, text=True) as reader:
+        assert '"ready"' in reader.stdout.readline()
+        # 0 and 10000 are of one key: the second before the first
+        for number in [10000, *range(6000), *range(5990, 6000), *range(6000, 10000), 50000]:
+            producer.produce(topic, b'{"n":%d,"t":0}' % number, partition=0)
+        assert producer.flush(30) == 0
+        events = [json.loads(line) for line in reader.stdout]
+    assert [event["event"] for event in events] == ["first", "at", "last", "done"]
+    assert (events[-1]["twice"], events[-1]["backwards"]) == (10, 1)
+    assert events[-1]["span_us"] > 0
+
+
+@pytest.fixture
+def peers_table(monkeypatch):
+    monkeypatch.syspath_prepend(PEERS)
+    yield importlib.import_module("table")
+    sys.modules.pop("table")
+
+
+def test_a_bound_of_the_bench_beside_peers_is_judged_by_medians(peers_table):
+    figures = {key: [100.0, 1.0, 1.0] for key, _, _ in peers_table.FIGURES}
+    systems = ("default", "tuned", "relay")
+    results = {system: dict(figures) for system in systems}
+    results["relay"]["drain_rate"] = [4.0, 3.9, 90.0]
+    results["relay"]["crash_twice"] = [0.0]
+    results["tuned"]["crash_twice"] = [400.0]
+    result = peers_table.summary(results, {"titles": dict.fromkeys(systems, "a system")})
+    bounds = {bound["name"]: bound for bound in result["bounds"]}
+    assert bounds["drain rate, beside tuned"]["value"] == 4.0
+    assert bounds["drain rate, beside tuned"]["reached"]
+    assert not bounds["messages a CPU second in the drain, beside tuned"]["reached"]
+    assert bounds["published twice after kill -9, beside tuned"]["reached"]
+    # beside nothing: a peer that repeated nothing leaves no ratio to reach
+    results["tuned"]["crash_twice"] = [0.0]
+    result = peers_table.summary(results, {"titles": dict.fromkeys(systems, "a system")})
+    assert not [bound for bound in result["bounds"] if "published twice" in bound["name"]][0][
+        "reached"]
