@@ -108,8 +108,7 @@ static void check_compaction(const struct topic *topic)
 	if (policy && strstr(policy, "compact"))
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
 		    "write every row of this topic with a key",
-		    "cleanup.policy = %s: a record with a null key is refused for good",
-		    policy);
+		    "cleanup.policy = %s: a record with a null key is refused for good", policy);
 }
 
 static void check_sizes(const struct topic *topic)

@@ -143,8 +143,9 @@ static void append(
 		return;
 	}
 	world->result.duplicates++;
+	/* where partitions are added a key moves, and is looked for where it is not */
 	if (row->first_us < record->tail_us && row->first_on == partition &&
-	    row->first_offset >= record->tail_offset)
+	    row->first_offset >= record->tail_offset && !world->plan.growing_topics)
 		world_fail(world, "row %lld stood in the tail that owner %d read, and was sent",
 		    (long long)row->id, record->owner);
 }
