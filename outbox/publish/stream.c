@@ -47,7 +47,7 @@ enum {
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
 	STILL_MS = 3000,   /* nothing found, nothing acknowledged: it stands still */
-	TAILS_MS = 60000,  /* partitions that nothing was sent to move their logged offsets up */
+	TAILS_LEASES = 12, /* partitions that nothing was sent to move their noted offsets up */
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -253,7 +253,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
-	stream->tails_at = now + TAILS_MS;
+	stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
 	stream->strange_until = now + stream->settings.stall_after_ms;
 	for (int i = 0; i < taken->windows; i++)
 		push_window(stream, taken->first_tick + 1 + i, i == 0 ? taken->acked_id : 0);
@@ -771,7 +771,7 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 		return false;
 	if (now >= stream->tails_at) {
 		flow_tails_move(stream->flow);
-		stream->tails_at = now + TAILS_MS;
+		stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
 	}
 	return flow_tail_call(stream->flow, ret_tail);
 }

@@ -20,7 +20,7 @@ def kill_at_a_random_moment(relay, chance):
     relay.kill()
 
 
-@pytest.mark.parametrize("resume, max_in_flight", [("none", 20), ("tail", 20), ("tail", 2000)])
+@pytest.mark.parametrize("resume, max_in_flight", [("none", 20), ("tail", 2000)])
 def test_kills_at_random_moments_lose_nothing(
         make_relay, make_writers, judge, chance, scale, resume, max_in_flight):
     relay = make_relay(slot_lease=LEASE, slot_max_in_flight=max_in_flight,

@@ -168,7 +168,7 @@ def test_kills_while_rows_are_parked_and_drained(
     points = ["before_log_call", "after_log_call", "after_tick", "after_page", "before_produce",
               "after_produce", "after_acknowledgement", "after_producer_lost"]
     deaths = 0
-    for number in range(scale(80, default=10)):
+    for number in range(scale(80, default=6)):
         relay.stop()
         if number % 3 == 2:
             mend(kafka, narrow)
