@@ -110,7 +110,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         database, topic, make_relay, scale):
     """In pairs of runs, each beside the other in time: the machine may change its speed."""
     relay = make_relay().wait_ready()
-    transactions = scale(8000, default=1200)
+    transactions = scale(8000, default=1100)
     seconds_for(database, topic, relay, transactions)  # caches, connections, the topic
 
     def alone():

@@ -350,11 +350,11 @@ def test_a_frozen_broker_blocks_nothing_and_is_read_when_it_goes_on(make_reader)
         assert reader.longest <= 50
 
 
-def test_a_new_leader_tells_all_that_the_former_one_acknowledged(kafka3, make_reader):
+def test_a_new_leader_tells_all_that_the_former_one_acknowledged(kafka3, make_reader, scale):
     topic = kafka3.create_topic(f"tail_leader_{os.getpid()}", partitions=1)
     reader = make_reader(kafka3.bootstrap)
     count = 0
-    for _ in range(3):
+    for _ in range(scale(10)):
         fill(kafka3.bootstrap, topic, 200, first=count)
         count += 200
         leader = kafka3.leader(topic, 0)
