@@ -106,6 +106,6 @@ struct flow_refusal {
 	char error[512];
 };
 bool flow_refused(const struct flow *flow);     /* the slot stops at a record */
-int64_t flow_refusals(const struct flow *flow); /* of them, refused, the first time */
+int64_t flow_refusals(const struct flow *flow); /* parked records that Kafka refused */
 /* The record it stops at, or else the last that was parked. */
 const struct flow_refusal *flow_refusal(const struct flow *flow);

@@ -1,5 +1,8 @@
 #pragma once
-/* What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_tails.c. */
+/*
+ * What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_tails.c,
+ * flow_parks.c.
+ */
 #include <uthash.h>
 #include "flow.h"
 
@@ -68,7 +71,7 @@ struct lane {
 	enum lane_tail tail;
 	bool first_tail;    /* none was read since the shard was taken */
 	bool wants_end;     /* open and silent: its offset is to move up to the end */
-	bool asked_end;     /* which is being looked for; nothing was sent since */
+	bool asked_end;     /* which is being looked for */
 	bool used;          /* records flowed since flow_tails_move */
 	struct seen *found; /* by (id, event id); taken out when the row comes by */
 	struct queue held;

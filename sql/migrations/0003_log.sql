@@ -250,7 +250,9 @@ begin
 			and p.request is not null) then
 			must_write := true; -- the log row's fence holds for them as well
 			verdict := 'empty';
-			for topic, key in select q.* from outbox.parked_requests(of_slot, of_shard, look.first_tick) q loop
+			for topic, key in
+				select q.* from outbox.parked_requests(of_slot, of_shard, look.first_tick) q
+			loop
 				return next;
 			end loop;
 			verdict := null;
@@ -384,7 +386,8 @@ begin
 			else touched end,
 		look.now_timeline, look.system_identifier);
 
-	verdict := case when pages then 'pages' when listed is not null then 'listed' when opens then 'rows' else 'noted' end;
+	verdict := case when pages then 'pages' when listed is not null then 'listed'
+		when opens then 'rows' else 'noted' end;
 	return next;
 end
 $$;
@@ -410,10 +413,10 @@ declare
 	before pg_snapshot;
 begin
 	perform outbox.window_guard(of_slot, of_shard, of_n, of_nonce);
-	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1] into before, upto
+	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1],
+			case when l.listed_tick = of_tick then l.listed_ids::text end
+		into before, upto, listed
 		from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n;
-	select l.listed_ids::text into listed from outbox.log l
-		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.listed_tick = of_tick;
 	low_xid := pg_snapshot_xmax(before);
 	sure_xid := pg_snapshot_xmin(upto);
 	select coalesce(array_agg(x), '{}')::text into stragglers from pg_snapshot_xip(before) x

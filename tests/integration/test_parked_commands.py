@@ -6,7 +6,6 @@ request has to be carried out the test calls the functions that the owner of a s
 
 import json
 import os
-import pty
 import resource
 import subprocess
 import time
@@ -14,7 +13,7 @@ import time
 import pytest
 
 from support.process import wait_for
-from support.relay import binary, environment, run_command
+from support.relay import binary, environment, on_a_terminal, run_command
 
 REFUSED, USAGE, UNAVAILABLE, DENIED, MISCONFIGURED = 65, 64, 69, 77, 78
 WHY = ["--reason", "ticket 7", "--yes"]
@@ -417,32 +416,13 @@ def test_rows_that_the_owner_changes_just_now_are_not_waited_for(database, parke
 # --- on a terminal --------------------------------------------------------------------------------
 
 
-def on_a_terminal(arguments, settings, answer):
-    """Runs it on a terminal where somebody types the answer: (exit status, what stood there)."""
-    ours, its = pty.openpty()
-    child = subprocess.Popen([binary(), "parked", *arguments], stdin=its, stdout=its, stderr=its,
-                             env=environment(settings))
-    os.close(its)
-    shown = b""
-    try:
-        while b"Type yes" not in shown:
-            shown += os.read(ours, 1000)
-        os.write(ours, answer)
-        while part := os.read(ours, 1000):
-            shown += part
-    except OSError:  # EIO: nobody has the terminal open any more
-        pass
-    os.close(ours)
-    return child.wait(timeout=60), shown.decode()
-
-
 @pytest.mark.parametrize("answer, expected", [(b"no\n", REFUSED), (b"\x04", REFUSED),
                                               (b"yes\n", 0)])
 def test_on_a_terminal_the_count_comes_first_and_then_the_question(
         database, settings, answer, expected):
     park(database, ROWS)
     before = everything(database)
-    status, shown = on_a_terminal(["skip", "state=dead", "--reason", "ticket 7"], settings, answer)
+    status, shown = on_a_terminal(["parked", "skip", "state=dead", "--reason", "ticket 7"], settings, answer)
     assert status == expected
     assert shown.index("skip of 2 rows in slot main") < shown.index("Skip 2 rows? Type yes:")
     assert (everything(database) == before) == (expected != 0)

@@ -2,8 +2,6 @@
 
 import collections
 import json
-import os
-import pty
 import re
 import subprocess
 import time
@@ -13,7 +11,7 @@ import pytest
 
 from support.auditor import read_topics
 from support.process import wait_for
-from support.relay import binary, environment, run_command
+from support.relay import binary, environment, on_a_terminal, run_command
 from support.windows import query
 
 REFUSED, USAGE, UNAVAILABLE, TAKEN = 65, 64, 69, 75
@@ -419,31 +417,12 @@ def test_the_auditor_finds_the_topic_clean_with_replayed_records_in_it(
 # --- what changes nothing -------------------------------------------------------------------------
 
 
-def on_a_terminal(arguments, settings, answer):
-    """Runs it on a terminal where somebody types the answer: (exit status, what stood there)."""
-    ours, its = pty.openpty()
-    child = subprocess.Popen([binary(), "replay", *arguments], stdin=its, stdout=its, stderr=its,
-                             env=environment(settings))
-    os.close(its)
-    shown = b""
-    try:
-        while b"Type yes" not in shown:
-            shown += os.read(ours, 1000)
-        os.write(ours, answer)
-        while part := os.read(ours, 1000):
-            shown += part
-    except OSError:  # EIO: nobody has the terminal open any more
-        pass
-    os.close(ours)
-    return child.wait(timeout=60), shown.decode()
-
-
 @pytest.mark.parametrize("answer, expected", [(b"no\n", REFUSED), (b"\x04", REFUSED),
                                               (b"yes\n", 0)])
 def test_on_a_terminal_everything_has_to_be_confirmed(
         database, kafka, topic, settings, answer, expected):
     fill(database, [topic], 30)
-    status, shown = on_a_terminal(["--all"], settings, answer)
+    status, shown = on_a_terminal(["replay", "--all"], settings, answer)
     assert status == expected
     assert "Publish all 30 rows once more?" in shown
     assert ("nothing was done" in shown) == (expected != 0)

@@ -8,6 +8,7 @@ The binary is the one that the environment variable OUTBOX_RELAY names.
 """
 
 import os
+import pty
 import re
 import subprocess
 import urllib.error
@@ -48,6 +49,25 @@ def run_command(arguments, settings=None, timeout=60, program=None):
         capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
         env=environment(settings))
     return done.returncode, done.stdout, done.stderr
+
+
+def on_a_terminal(arguments, settings, answer):
+    """Runs it on a terminal where somebody types the answer: (exit status, what stood there)."""
+    ours, its = pty.openpty()
+    child = subprocess.Popen([binary(), *arguments], stdin=its, stdout=its, stderr=its,
+                             env=environment(settings))
+    os.close(its)
+    shown = b""
+    try:
+        while b"Type yes" not in shown:
+            shown += os.read(ours, 1000)
+        os.write(ours, answer)
+        while part := os.read(ours, 1000):
+            shown += part
+    except OSError:  # EIO: nobody has the terminal open any more
+        pass
+    os.close(ours)
+    return child.wait(timeout=60), shown.decode()
 
 
 def log_fields(line):
