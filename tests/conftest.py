@@ -5,11 +5,13 @@ own. ./run-tests sets OUTBOX_RELAY; by hand:
     OUTBOX_RELAY=build/release/… pytest tests/integration -k smoke
 """
 
+import contextlib
 import faulthandler
 import itertools
 import os
 import random
 import re
+import signal
 import subprocess
 import time
 
@@ -27,6 +29,7 @@ TEST_LIMIT = 600         # seconds; a hanging test ends the whole run, with all 
 TEST_LIMIT_FULL = 6 * 3600
 
 _numbers = itertools.count(1)
+_workers = []  # process ids, where tests run two at a time
 _terminal = None  # standard error as it was before pytest began to capture it
 
 
@@ -53,6 +56,18 @@ def pytest_collection_modifyitems(config, items):
         mark = item.get_closest_marker("full")
         if mark and not config.option.full:
             item.add_marker(pytest.mark.skip(reason=f"only with --full: {mark.args[0]}"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_newgateway(gateway):
+    _workers.append(gateway._rinfo().pid)
+
+
+def pytest_keyboard_interrupt():
+    """Workers clean up as well; their controller only waits ten seconds before it kills them."""
+    for pid in _workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -64,6 +64,7 @@ def test_one_of_three_publishes(database, make_relay, make_writers, judge, scale
             assert "standby behind " in relay.get("/readyz?verbose")[1]
 
 
+@pytest.mark.alone
 def test_another_takes_over_within_two_leases_of_a_kill(
         database, make_relay, make_writers, judge, scale):
     lease, max_in_flight = 2.0, 200
@@ -83,6 +84,7 @@ def test_another_takes_over_within_two_leases_of_a_kill(
     assert max(took) <= 2 * lease
 
 
+@pytest.mark.alone
 def test_another_takes_over_within_a_second_of_a_sigterm(
         database, make_relay, make_writers, judge, scale):
     relays = fleet(make_relay, 2, slot_lease="30s")

@@ -106,6 +106,7 @@ def seconds_for(database, topic, relay, transactions):
     return took
 
 
+@pytest.mark.alone
 def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         database, topic, make_relay, scale):
     """In pairs of runs, each beside the other in time: the machine may change its speed."""

@@ -257,6 +257,7 @@ def test_a_large_replay_goes_in_pages_through_little_memory(
     check_key_order(records)
 
 
+@pytest.mark.alone
 def test_a_rate_is_kept_within_a_fifth(database, kafka, topic, replay):
     fill(database, [topic], 600)
     began = time.time() * 1000

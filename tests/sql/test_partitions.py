@@ -179,6 +179,7 @@ def test_a_new_partition_has_everything_that_the_table_has(database):
             database.execute(question, ("outbox.message",))
 
 
+@pytest.mark.alone
 def test_partitions_are_made_ahead_beside_a_writer_that_stays_open(database):
     with transaction(database) as open_writer:
         open_writer.execute("select outbox.publish('t', 'k', 'x')")
@@ -298,6 +299,7 @@ def _one(connection, question, *parameters):
         return cursor.fetchone()[0]
 
 
+@pytest.mark.alone
 def test_dropping_beside_writers_and_an_open_transaction_makes_nobody_wait(old):
     with transaction(old) as cursor:
         insert_old(cursor)
@@ -411,6 +413,7 @@ def test_moving_is_put_off_while_a_writer_is_open(uncovered):
     assert len(ids(uncovered)) == 2
 
 
+@pytest.mark.alone
 def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(uncovered, scale):
     count = scale(1_000_000)
     uncovered.execute("insert into outbox.message (topic, created_at, payload) "
@@ -563,6 +566,7 @@ def test_any_slot_name_makes_a_partition_of_its_own(database, slot):
         (slot, shard, 0, 1_000_000) for shard in range(3)]
 
 
+@pytest.mark.alone
 def test_dropping_a_log_partition_keeps_its_owner_waiting_for_a_moment_only(database):
     call(database, "log_partition_make", "main", 0, 1_000_000)
     database.execute(LOG_ROW, (1_001_000,))
