@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_newgateway(gateway):
-    _workers.append(gateway._rinfo().pid)
+    _workers.append(gateway._io.popen.pid)
 
 
 def pytest_keyboard_interrupt():

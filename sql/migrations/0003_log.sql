@@ -72,24 +72,28 @@ $$;
 comment on function outbox.shard_of(bytea, int) is
 	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
 
--- All known destinations of a shard: the rows since the last complete one, merged.
+-- All known destinations of a shard: the rows since the last complete one, merged. In PL/pgSQL, which
+-- keeps its plan.
 create function outbox.destinations(of_slot text, of_shard int) returns jsonb
-language sql stable as $$
-	with recent as (
-		select l.n, l.destinations from outbox.log l
-		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 65
-	), topics as (
-		select distinct on (t.key) t.key as topic, t.value -> 0 as partitions
-		from recent, jsonb_each(recent.destinations) t order by t.key, recent.n desc
-	), offsets as (
-		select distinct on (t.key, o.key) t.key as topic, o.key as partition, o.value as at
-		from recent, jsonb_each(recent.destinations) t, jsonb_each(t.value -> 1) o
-		order by t.key, o.key, recent.n desc
-	)
-	select coalesce(jsonb_object_agg(t.topic, jsonb_build_array(t.partitions, coalesce(
-		(select jsonb_object_agg(o.partition, o.at) from offsets o where o.topic = t.topic),
-		'{}'::jsonb))), '{}'::jsonb)
-	from topics t
+language plpgsql stable as $$
+begin
+	return (
+		with recent as (
+			select l.n, l.destinations from outbox.log l
+			where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 65
+		), topics as (
+			select distinct on (t.key) t.key as topic, t.value -> 0 as partitions
+			from recent, jsonb_each(recent.destinations) t order by t.key, recent.n desc
+		), offsets as (
+			select distinct on (t.key, o.key) t.key as topic, o.key as partition, o.value as at
+			from recent, jsonb_each(recent.destinations) t, jsonb_each(t.value -> 1) o
+			order by t.key, o.key, recent.n desc
+		)
+		select coalesce(jsonb_object_agg(t.topic, jsonb_build_array(t.partitions, coalesce(
+			(select jsonb_object_agg(o.partition, o.at) from offsets o where o.topic = t.topic),
+			'{}'::jsonb))), '{}'::jsonb)
+		from topics t);
+end
 $$;
 
 -- Takes a shard whose lease is over, or that this owner holds. outcome: 'taken', 'held' (wait_ms says
@@ -179,8 +183,8 @@ $$;
 --
 -- The tick is a snapshot taken before this transaction has an xid, and the transaction writes no
 -- message. Rows are filtered by the tick and not by the newer snapshots of later statements here.
--- The ACCESS SHARE lock comes before those snapshots, so that rows which upkeep moves between
--- partitions are seen in exactly one of them.
+-- These lock every partition before they take their snapshot, as all statements of a volatile function
+-- do, so that rows which upkeep moves between partitions are seen in exactly one of them.
 create function outbox.tick(
 	of_slot text, of_shard int, of_shards int, of_n bigint, of_nonce bigint,
 	new_nonce bigint, lease_ms bigint,
@@ -201,63 +205,71 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-	look record;
+	ours boolean;
+	-- the log row
+	owner text;
+	epoch bigint;
+	first_tick bigint;
+	ticks pg_snapshot[];
+	listed_tick bigint;
+	listed_ids bigint[];
+	timeline int;
+	system_identifier bigint;
+	shards int;
+	split_to int;
+	asynchronous boolean;
+	before pg_snapshot;
+	tick pg_snapshot;
 	low xid8;
-	high xid8;
 	straggler xid8;
 	far xid8[];
 	rows int := 0;
 	bytes bigint := 0;
-	row_bytes bigint;
+	deliver_at timestamptz;
 	opens boolean := false;
 	pages boolean := false;
 	listed bigint[];
 	gone bigint[];
-	began timestamptz := clock_timestamp();
 begin
-	-- tests here spare every tick a call
-	if current_setting('transaction_isolation') <> 'read committed' then
-		perform outbox.require_read_committed();
-	end if;
-	if pg_is_in_recovery() then
-		perform outbox.timeline();
-	end if;
+	-- Every expression and every plan node here costs a tick something, since PostgreSQL sets them up
+	-- anew in each transaction: hence what can be told in this query is.
 	-- The log and the slot are seen in the snapshot that becomes the tick: a split that is not seen
 	-- here begins after it.
-	select l.owner, l.epoch, l.first_tick, l.ticks, l.system_identifier, l.timeline,
-			l.ticks[cardinality(l.ticks)] as before, l.listed_tick, l.listed_ids,
-			s.shards, s.split_to, s.requests,
-			case when s.split_to is null then pg_current_snapshot() else s.drain_to end as tick,
-			('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int as now_timeline
-		into look
+	select l.timeline = case when not pg_is_in_recovery() then
+				('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
+				and s.shards = of_shards
+				and current_setting('transaction_isolation') = 'read committed',
+			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.timeline,
+			l.system_identifier, s.shards, s.split_to, s.requests,
+			current_setting('synchronous_commit') in ('off', 'local'),
+			l.ticks[cardinality(l.ticks)],
+			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
+		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, timeline,
+			system_identifier, shards, split_to, requests, asynchronous, before, tick
 		from outbox.log l left join outbox.slot s on s.name = l.slot
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
-	if look.timeline is distinct from look.now_timeline or look.owner is null then
-		verdict := 'fenced';
-		return next;
-		return;
-	end if;
-	if look.shards is distinct from of_shards then
-		verdict := 'dropped';
+	if ours is not true then
+		perform outbox.require_read_committed();
+		verdict := case when timeline is distinct from outbox.timeline() then 'fenced'
+			else 'dropped' end;
 		return next;
 		return;
 	end if;
 
-	seen := look.tick::text;
-	requests := look.requests;
-	if may_list and look.split_to is null and look.listed_tick is null then
+	seen := tick::text;
+	if may_list and split_to is null and listed_tick is null then
 		if exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
 			and p.request is not null) then
 			must_write := true; -- the log row's fence holds for them as well
 			verdict := 'empty';
 			for topic, key in
-				select q.* from outbox.parked_requests(of_slot, of_shard, look.first_tick) q
+				select q.* from outbox.parked_requests(of_slot, of_shard, first_tick) q
 			loop
 				return next;
 			end loop;
 			verdict := null;
 		end if;
-		listed := outbox.parked_next(of_slot, of_shard, look.first_tick, max_rows, max_bytes);
+		listed := outbox.parked_next(of_slot, of_shard, first_tick, max_rows, max_bytes);
 	end if;
 	if listed is not null then
 		opens := true;
@@ -267,124 +279,117 @@ begin
 		loop
 			return next;
 		end loop;
-		look.tick := look.before;
+		payload := null; -- of the last one: the verdict's row has none
+		tick := before;
 	-- the row must stay small: a snapshot lists every transaction in progress
-	elsif may_open and seen <> look.before::text and seen is distinct from last_seen
-		and (cardinality(look.ticks) <= 16 or pg_column_size(look.ticks) < 65536) then
-		low := pg_snapshot_xmax(look.before);
-		high := pg_snapshot_xmax(look.tick);
+	elsif may_open and seen <> before::text and seen is distinct from last_seen
+		and (cardinality(ticks) <= 16 or pg_column_size(ticks) < 65536) then
 		-- Transactions that were in progress at the tick before and are visible now: near ones only
-		-- widen the range of xids, far ones are left to the pages. Mostly it is the oldest.
-		straggler := pg_snapshot_xmin(look.before);
-		if straggler <> low then
-			if pg_visible_in_snapshot(straggler, look.tick)
-				and high::text::bigint - straggler::text::bigint <= 10000 then
-				low := straggler;
-			else
-				for straggler in select x from pg_snapshot_xip(look.before) x
-					where pg_visible_in_snapshot(x, look.tick) order by x
-				loop
-					if high::text::bigint - straggler::text::bigint > 10000 then
-						far := far || straggler;
-					else
-						low := straggler;
-						exit;
-					end if;
-				end loop;
+		-- widen the range of xids, far ones are left to the pages. Mostly it is the oldest, or none.
+		low := case when pg_snapshot_xmin(before) = pg_snapshot_xmax(before)
+			or pg_visible_in_snapshot(pg_snapshot_xmin(before), tick)
+				and pg_snapshot_xmax(tick)::text::bigint
+					- pg_snapshot_xmin(before)::text::bigint <= 10000
+			then pg_snapshot_xmin(before) end;
+		if low is null then
+			low := pg_snapshot_xmax(before);
+			for straggler in select x from pg_snapshot_xip(before) x
+				where pg_visible_in_snapshot(x, tick) order by x
+			loop
+				if pg_snapshot_xmax(tick)::text::bigint - straggler::text::bigint > 10000 then
+					far := far || straggler;
+				else
+					low := straggler;
+					exit;
+				end if;
+			end loop;
+			if far is not null then
+				perform from outbox.message m where m.txid = any (far)
+					and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+				limit 1;
+				pages := found;
 			end if;
 		end if;
-		lock table outbox.message in access share mode;
-		if far is not null then
-			perform from outbox.message m where m.txid = any (far)
-				and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
-			limit 1;
-			pages := found;
-		end if;
 		if not pages then
-			-- every node of the plan costs a tick more than a row does: hence no window function,
-			-- and the same columns inside and outside
-			for id, created_at, event_id, topic, key, payload, headers, partition, row_bytes in
+			-- Whole rows, so that no partition's scan has anything to compute; and no window function.
+			for straggler, id, created_at, event_id, topic, key, payload, headers, partition,
+				deliver_at in
 				select r.* from (
-					select m.id, m.created_at, m.event_id, m.topic::text, m.key::bytea,
-						m.payload::bytea, m.headers::jsonb, m.partition::int,
-						coalesce(octet_length(m.payload), 0) + coalesce(octet_length(m.key), 0)
-							+ coalesce(pg_column_size(m.headers || '{}'), 0) -- uncompressed
+					select m.txid, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
+						m.headers, m.partition, m.deliver_at
 					from outbox.message m
-					where m.txid >= low and m.txid < high
-						and pg_visible_in_snapshot(m.txid, look.tick)
-						and not pg_visible_in_snapshot(m.txid, look.before)
+					where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
+						and pg_visible_in_snapshot(m.txid, tick)
+						and not pg_visible_in_snapshot(m.txid, before)
 						and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
 					limit max_rows + 1) r
 				order by r.id
 			loop
 				rows := rows + 1;
-				bytes := bytes + row_bytes;
-				pages := rows > max_rows or bytes > max_bytes;
-				exit when pages;
+				bytes := bytes + coalesce(octet_length(payload), 0) + coalesce(octet_length(key), 0)
+					+ coalesce(pg_column_size(headers || '{}'), 0); -- uncompressed
+				if rows > max_rows or bytes > max_bytes then
+					pages := true;
+					exit;
+				end if;
 				return next;
 			end loop;
+			payload := null;
 		end if;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
-		opens := rows > 0 or pages or look.split_to is not null
-			or clock_timestamp() - began > interval '10 ms';
+		opens := rows > 0 or pages or split_to is not null
+			or clock_timestamp() - statement_timestamp() > interval '10 ms';
 		if not opens and of_shards > 1 then
 			select count(*) > max_rows into opens from (
-				select from outbox.message m where m.txid >= low and m.txid < high
+				select from outbox.message m
+				where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
 				limit max_rows + 1) r;
 		end if;
 	end if;
-	id := null;
-	topic := null;
-	key := null;
-	payload := null;
-	headers := null;
 	if may_list then
-		due_ms := outbox.parked_wait(of_slot, of_shard, look.first_tick);
+		due_ms := outbox.parked_wait(of_slot, of_shard, first_tick);
 	end if;
 	if not opens and not must_write then
-		verdict := case when look.split_to is null then 'idle' else 'splitting' end;
+		verdict := case when split_to is null then 'idle' else 'splitting' end;
 		return next;
 		return;
 	end if;
 
-	if current_setting('synchronous_commit') in ('off', 'local') then
+	if asynchronous then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
-	-- before the log row: it names this transaction, and these may wait for an operator
-	if parks is not null then
-		perform outbox.park(of_slot, of_shard, parks);
-		-- what was refused again is not published with the window
-		look.listed_ids := array(select x from unnest(look.listed_ids) x
-			where x not in (select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r));
-	end if;
-	if look.listed_tick <= look.first_tick + closed + 1 then
-		select array_agg(x) into gone from unnest(look.listed_ids) x
-			where look.listed_tick <= look.first_tick + closed or x <= new_acked_id;
-		verdict := 'empty';
-		for topic, key in select u.* from outbox.unpark(of_slot, gone) u loop
-			return next;
-		end loop;
-		topic := null;
-		key := null;
-	end if;
-	if parks is not null or look.listed_tick is not null then
-		due_ms := outbox.parked_wait(of_slot, of_shard, look.first_tick + closed);
+	if parks is not null or listed_tick is not null then
+		-- before the log row: it names this transaction, and these may wait for an operator
+		if parks is not null then
+			perform outbox.park(of_slot, of_shard, parks);
+			-- what was refused again is not published with the window
+			listed_ids := array(select x from unnest(listed_ids) x
+				where x not in (select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r));
+		end if;
+		if listed_tick <= first_tick + closed + 1 then
+			select array_agg(x) into gone from unnest(listed_ids) x
+				where listed_tick <= first_tick + closed or x <= new_acked_id;
+			verdict := 'empty';
+			for topic, key in select u.* from outbox.unpark(of_slot, gone) u loop
+				return next;
+			end loop;
+		end if;
+		due_ms := outbox.parked_wait(of_slot, of_shard, first_tick + closed);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
-	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, look.epoch), new_nonce,
-		look.owner, clock_timestamp() + lease_ms * interval '1 ms',
-		look.first_tick + closed, new_acked_id,
-		case when opens then look.ticks[closed + 1:] || look.tick
-			else look.ticks[closed + 1:] end,
-		case when listed is not null then look.first_tick + cardinality(look.ticks)
-			when look.listed_tick > look.first_tick + closed then look.listed_tick end,
+	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
+		owner, clock_timestamp() + lease_ms * interval '1 ms',
+		first_tick + closed, new_acked_id,
+		case when opens then ticks[closed + 1:] || tick else ticks[closed + 1:] end,
+		case when listed is not null then first_tick + cardinality(ticks)
+			when listed_tick > first_tick + closed then listed_tick end,
 		case when listed is not null then listed
-			when look.listed_tick > look.first_tick + closed then look.listed_ids end,
+			when listed_tick > first_tick + closed then listed_ids end,
 		case when (of_n + 1) % 64 = 0
 			then outbox.destinations_merge(outbox.destinations(of_slot, of_shard), touched)
 			else touched end,
-		look.now_timeline, look.system_identifier);
+		timeline, system_identifier);
 
 	verdict := case when pages then 'pages' when listed is not null then 'listed'
 		when opens then 'rows' else 'noted' end;

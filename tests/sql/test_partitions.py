@@ -14,7 +14,7 @@ import psycopg2
 import pytest
 
 from support.process import wait_for
-from support.windows import QUERIES
+from support.windows import QUERIES, Ticks
 
 OLD = "2020-01-01", "2020-01-02"
 OLD_LEAF = "message_p20200101"
@@ -444,6 +444,29 @@ def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(uncove
     assert set(seen) == {(count, count)}
     assert uncovered.execute("select count(*) from outbox.message") == [(count + writers.count,)]
     assert uncovered.execute("select count(*) from outbox.message_default") == [(0,)]
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_tick_that_waits_for_a_move_sees_each_row_once(uncovered, planned):
+    """Its snapshot for the rows comes after its locks, whether its plan is new or kept."""
+    ticks = Ticks(uncovered.dsn)
+    written = []
+    for round_number in range(3 if planned else 1):
+        written = [uncovered.execute("select outbox.publish('t', 'k', 'x')") for _ in range(5)]
+        if round_number < 2 and planned:
+            assert len(ticks.poll()) == 5
+    found = []
+    reader = threading.Thread(target=lambda: found.extend(ticks.poll()))
+    with transaction(uncovered) as mover:
+        mover.execute("select outbox.partition_rehome('1 day')")
+        assert mover.fetchone() == ("moved",)
+        reader.start()
+        wait_for(lambda: uncovered.execute(
+            "select 1 from pg_locks where pid = %s and not granted",
+            (ticks.connection.info.backend_pid,)), 30, "the tick that waits")
+    reader.join()
+    assert len(found) == len({row.id for row in found}) == len(written)
+    assert ticks.poll() == []
 
 
 # --- times that no partition takes -------------------------------------------------------------
