@@ -84,13 +84,18 @@ static void make_room(struct config *config, const struct config_source *source,
 	memcpy((char *)config + config_kinds[kind].list, &list, sizeof list);
 }
 
-static void finish_slots(struct config *config, const struct config_source *source)
+static bool finish_slots(struct config *config, const struct config_source *source, struct err *err)
 {
 	for (int i = 0; i < config->slot_count; i++) {
 		struct config_slot *slot = &config->slots[i];
 		slot->config = config;
 		slot->origin = xstrdup(config_source_find(source, CONFIG_SLOT, slot->name)->origin);
+		if (slot->delivery == DELIVERY_EXACTLY_ONCE && slot->resume != RESUME_TAIL)
+			return err_set(err, ERR_CONFIG,
+			    "%s: [slot \"%s\"] delivery = exactly-once needs resume = tail",
+			    slot->origin, slot->name);
 	}
+	return true;
 }
 
 static int compare_topics(const void *a, const void *b)
@@ -116,7 +121,8 @@ static struct config *build(const struct config_source *source, struct err *err)
 				return NULL;
 		}
 	}
-	finish_slots(config, source);
+	if (!finish_slots(config, source, err))
+		return NULL;
 	if (config->topic_count > 0)
 		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
 		    compare_topics);

@@ -31,6 +31,7 @@
 enum retention { RETENTION_DROP, RETENTION_DETACH };
 enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
 enum safety { SAFETY_WARN, SAFETY_STRICT };
+enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
 enum resume_from { RESUME_TAIL, RESUME_NONE };
 /* What becomes of the later records of a key when Kafka refuses one of it for good. */
 enum on_refusal { REFUSAL_BLOCK, REFUSAL_PASS, REFUSAL_STOP };
@@ -74,6 +75,7 @@ struct config_slot {
 	int64_t poll_idle_ms;    /* the ceiling it backs off to */
 	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
 	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
+	enum delivery_mode delivery;
 	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
 	/* of a record that Kafka refused for good */
 	int64_t retry_first_ms; /* the first pause; each is twice the one before */

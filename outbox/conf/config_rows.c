@@ -34,6 +34,7 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 static const char *const retentions[] = {"drop", "detach", NULL};
 static const char *const timestamps[] = {"created", "publish", NULL};
 static const char *const safeties[] = {"warn", "strict", NULL};
+static const char *const deliveries[] = {"at-least-once", "exactly-once", NULL};
 static const char *const resumes[] = {"tail", "none", NULL};
 static const char *const refusals[] = {"block", "pass", "stop", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
@@ -93,6 +94,11 @@ const struct config_row config_rows[] = {
 		.help = "How long an acknowledgement may be kept before the progress is stored."},
 	{SLOT_MS(stall_after), "60s", SECOND, DAY,
 		.help = "A producer that makes no progress for so long is made anew."},
+	{SLOT(delivery), .type = CONFIG_CHOICE, .default_value = "at-least-once",
+		.choices = deliveries,
+		.help = "at-least-once: a fault may repeat records. exactly-once: records go out in "
+			"transactions of Kafka, and consumers with isolation.level=read_committed see each "
+			"of them once; it needs resume = tail."},
 	{SLOT(resume), .type = CONFIG_CHOICE, .default_value = "tail", .choices = resumes,
 		.help = "What comes before the first record after a take-over, or of a new producer: each "
 			"partition is read from its noted offset to its end and what stands there already is "

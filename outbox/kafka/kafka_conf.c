@@ -301,15 +301,16 @@ static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, st
 		   conf, "queue.buffering.max.messages", messages + messages / 4 + 1000, err);
 }
 
-rd_kafka_conf_t *kafka_conf_producer(
-    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err)
+rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const char *transactional_id,
+    int64_t queue_bytes, int64_t queue_messages, struct err *err)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
 	rd_kafka_conf_set_events(
 	    conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
 	if (set_common(conf, err) && set_producer(conf, err) && apply(conf, kafka, PRODUCER, err) &&
-	    set_queue(conf, queue_bytes, queue_messages, err))
+	    set_queue(conf, queue_bytes, queue_messages, err) &&
+	    (!transactional_id || kafka_conf_set(conf, "transactional.id", transactional_id, err)))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;
@@ -392,7 +393,7 @@ bool kafka_conf_check(const struct config_kafka *kafka, struct err *err)
 	if (!conf)
 		return false;
 	rd_kafka_conf_destroy(conf);
-	conf = kafka_conf_producer(kafka, 1 << 20, 1000, err);
+	conf = kafka_conf_producer(kafka, NULL, 1 << 20, 1000, err);
 	return conf && check_by_making(conf, kafka, err);
 }
 

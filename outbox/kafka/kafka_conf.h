@@ -16,11 +16,11 @@ bool kafka_conf_check(const struct config_kafka *kafka, struct err *err) MUST_CH
  * The idempotent producer of the relay (outbox.md, "Publishing"); events instead of callbacks.
  * linger.ms, compression.codec, batch sizes take the relay's defaults unless the section sets them.
  * queue_bytes/queue_messages: what librdkafka must be able to hold, and one record of any size that
- * the section allows beside it. Caller owns the conf until
+ * the section allows beside it. transactional_id: NULL for none. Caller owns the conf until
  * rd_kafka_new takes it; NULL on error.
  */
-rd_kafka_conf_t *kafka_conf_producer(
-    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err);
+rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const char *transactional_id,
+    int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
 /* A plain client (catalog, admin): the section's properties that are not the producer's.
  */

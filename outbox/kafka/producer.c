@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <uthash.h>
@@ -25,6 +27,20 @@ struct producer_topic {
 	char name[];
 };
 
+/* Calls of a transactional producer wait for the broker in slices of this length. */
+enum { SLICE_MS = 200 };
+
+/* The thread that makes them. `call` is set before it is told, and the outcome before it tells. */
+struct caller {
+	pthread_t thread;
+	bool runs;
+	int call_fd; /* -1: the producer has no transactions */
+	enum producer_call call;
+	atomic_int outcome; /* enum producer_outcome */
+	atomic_bool ending;
+	struct err why;
+};
+
 struct producer {
 	rd_kafka_t *handle;
 	rd_kafka_queue_t *queue;
@@ -35,6 +51,7 @@ struct producer {
 	struct producer_figures figures;
 	int64_t last_error_ms;
 	char last_error[512];
+	struct caller caller;
 };
 
 static void wake(int fd)
@@ -44,23 +61,114 @@ static void wake(int fd)
 		return;
 }
 
-struct producer *producer_create(
-    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err)
+/* --- transactions ---------------------------------------------------------------------------- */
+
+static rd_kafka_error_t *call_once(struct producer *producer)
+{
+	return producer->caller.call == PRODUCER_INIT
+		   ? rd_kafka_init_transactions(producer->handle, SLICE_MS)
+		   : rd_kafka_commit_transaction(producer->handle, SLICE_MS);
+}
+
+/* A call whose slice is over goes on where it was when it is made again. */
+static bool finish_call(struct producer *producer, struct err *err)
+{
+	static const char *const names[] = {"init_transactions", "commit_transaction"};
+	rd_kafka_error_t *error;
+
+	while ((error = call_once(producer)) &&
+	       rd_kafka_error_code(error) == RD_KAFKA_RESP_ERR__TIMED_OUT &&
+	       rd_kafka_error_is_retriable(error) && !atomic_load(&producer->caller.ending))
+		rd_kafka_error_destroy(error);
+	if (!error)
+		error = rd_kafka_begin_transaction(producer->handle);
+	if (!error)
+		return true;
+	err_set(err, ERR_RETRY, "%s: %s (%s)", names[producer->caller.call],
+	    rd_kafka_error_string(error), rd_kafka_error_name(error));
+	rd_kafka_error_destroy(error);
+	return false;
+}
+
+static void *run_calls(void *context)
+{
+	struct producer *producer = context;
+	struct caller *caller = &producer->caller;
+	eventfd_t count;
+
+	while (eventfd_read(caller->call_fd, &count) == 0 && !atomic_load(&caller->ending)) {
+		bool done = finish_call(producer, &caller->why);
+
+		atomic_store(&caller->outcome, done ? PRODUCER_DONE : PRODUCER_FAILED);
+		wake(producer->wake_fd);
+	}
+	return NULL;
+}
+
+static bool start_caller(struct producer *producer, struct err *err)
+{
+	struct caller *caller = &producer->caller;
+
+	caller->call_fd = eventfd(0, EFD_CLOEXEC);
+	if (caller->call_fd < 0)
+		return err_set(
+		    err, ERR_RETRY, "no eventfd for a Kafka producer: %s", strerror(errno));
+	caller->runs = pthread_create(&caller->thread, NULL, run_calls, producer) == 0;
+	return caller->runs || err_set(err, ERR_RETRY, "no thread for a Kafka producer");
+}
+
+static void end_caller(struct caller *caller)
+{
+	atomic_store(&caller->ending, true);
+	if (caller->runs) {
+		wake(caller->call_fd);
+		pthread_join(caller->thread, NULL);
+	}
+	if (caller->call_fd >= 0)
+		close(caller->call_fd);
+}
+
+void producer_begin(struct producer *producer, enum producer_call call)
+{
+	producer->caller.call = call;
+	atomic_store(&producer->caller.outcome, PRODUCER_CALLING);
+	wake(producer->caller.call_fd);
+}
+
+enum producer_outcome producer_work(struct producer *producer, struct err *ret_why)
+{
+	enum producer_outcome outcome = atomic_load(&producer->caller.outcome);
+
+	if (outcome == PRODUCER_FAILED)
+		*ret_why = producer->caller.why;
+	if (outcome == PRODUCER_FAILED || outcome == PRODUCER_DONE)
+		atomic_store(&producer->caller.outcome, PRODUCER_NO_CALL);
+	return outcome;
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+struct producer *producer_create(const struct config_kafka *kafka, const char *transactional_id,
+    int64_t queue_bytes, int64_t queue_messages, struct err *err)
 {
 	static const uint64_t one = 1;
 	struct producer *producer = xcalloc(1, sizeof *producer);
 
+	producer->caller.call_fd = -1;
 	producer->wake_fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (producer->wake_fd < 0) {
 		err_set(err, ERR_RETRY, "no eventfd for a Kafka producer: %s", strerror(errno));
 		goto fail;
 	}
 	producer->handle = kafka_client_open(RD_KAFKA_PRODUCER,
-	    kafka_conf_producer(kafka, queue_bytes, queue_messages, err), kafka, err);
+	    kafka_conf_producer(kafka, transactional_id, queue_bytes, queue_messages, err), kafka,
+	    err);
 	if (!producer->handle)
 		goto fail;
 	producer->queue = rd_kafka_queue_get_main(producer->handle);
 	rd_kafka_queue_io_event_enable(producer->queue, producer->wake_fd, &one, sizeof one);
+	if (transactional_id && !start_caller(producer, err))
+		goto fail;
 	return producer;
 fail:
 	producer_destroy(producer, 0);
@@ -108,6 +216,7 @@ void producer_destroy(struct producer *producer, int wait_ms)
 {
 	if (!producer)
 		return;
+	end_caller(&producer->caller);
 	if (producer->handle) {
 		/* It would call a purge on purpose a fatal error. */
 		rd_kafka_set_log_level(producer->handle, -1);

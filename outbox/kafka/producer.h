@@ -1,11 +1,11 @@
 #pragma once
 /*
- * One idempotent producer: records in with an explicit partition, delivery reports out. Thin:
- * order, retries after a fatal error and the careful first batch are the business of
- * outbox/publish.
+ * One idempotent producer, transactional if wanted: records in with an explicit partition, delivery
+ * reports out. Thin: order, retries after a fatal error and the careful first batch are the
+ * business of outbox/publish.
  *
- * Owned by one thread (librdkafka has its own behind it). Nothing here blocks, except
- * producer_destroy and producer_knows.
+ * Owned by one thread (librdkafka has its own behind it, and a transactional one has another for
+ * the calls that wait). Nothing here blocks, except producer_destroy and producer_knows.
  */
 #include "config.h"
 
@@ -65,8 +65,9 @@ struct producer_report {
 	bool purged;    /* not at fault: _PURGE_QUEUE, _PURGE_INFLIGHT, _FATAL; send again */
 };
 
-struct producer *producer_create(
-    const struct config_kafka *kafka, int64_t queue_bytes, int64_t queue_messages, struct err *err);
+/* transactional_id: NULL for a producer without transactions. */
+struct producer *producer_create(const struct config_kafka *kafka, const char *transactional_id,
+    int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
 /*
  * Purges what is queued and in flight, drops all reports (the payload memory is free to go when it
@@ -78,7 +79,24 @@ struct producer *producer_create(
  */
 void producer_destroy(struct producer *producer, int wait_ms);
 
-/* Readable when producer_poll has something to say; stays readable until it said everything. */
+/*
+ * Transactions. INIT comes first, once: it fences every other producer with that id, ends their
+ * transaction one way or the other and begins one of ours. COMMIT, once every record of the open
+ * transaction was reported as written, begins the next one. Both go on in the background, through
+ * brokers that are away, until producer_work tells what came of it; meanwhile no record may be
+ * sent. After a failure nothing is known of the open transaction: destroy the producer; the next
+ * one's INIT settles it, and what was committed stands in the topics.
+ */
+enum producer_call { PRODUCER_INIT, PRODUCER_COMMIT };
+enum producer_outcome { PRODUCER_NO_CALL, PRODUCER_CALLING, PRODUCER_DONE, PRODUCER_FAILED };
+void producer_begin(struct producer *producer, enum producer_call call);
+/* Told once. To be asked after producer_poll whenever producer_fd is readable. */
+enum producer_outcome producer_work(struct producer *producer, struct err *ret_why);
+
+/*
+ * Readable when producer_poll or producer_work has something to say; stays readable until
+ * producer_poll said everything.
+ */
 int producer_fd(const struct producer *producer);
 
 /* NULL + err when the name is not one Kafka allows. The same name gives the same handle. */

@@ -23,8 +23,8 @@
  * blocking, for a partition that is started at OFFSET_END, and then tells the answer as the offset
  * of the EOF (or of a record) that it meets there. So the end is asked for first, and then what
  * lies before it is read. The fetch at the end also tells the partition's first offset and its high
- * watermark; with read_committed an offset may lie beyond the end, the last stable offset, and yet
- * not beyond what is there.
+ * watermark; with read_committed the end is the last stable offset, and is asked for again until it
+ * has reached the high watermark of the first answer.
  *
  * librdkafka puts off a ListOffsets by half a second when it does not know the leader yet, while it
  * fetches as soon as it does. So at first one fetches far beyond any end, and the refusal says that
@@ -37,6 +37,7 @@
  */
 enum {
 	PATIENCE_MS = 5000,     /* silence of a partition that is worth telling */
+	STABLE_MS = 20,         /* transactions end within so much, mostly */
 	BUNCH = 200,            /* messages without an event in one call */
 	READY_MESSAGES = 10000, /* librdkafka fetches no more while so many are ready, */
 	READY_BYTES = 2 << 20,  /* or so much */
@@ -73,7 +74,10 @@ struct question {
 	int64_t position; /* the next offset to be read; or TAIL_FROM_END */
 	int64_t begin;    /* the first offset there was to read */
 	int64_t end;      /* once it is known */
-	int64_t due;      /* WAITING: begins again; else: its silence is told; 0: not set yet */
+	int64_t stable;   /* read_committed: the end must come so far; 0: not known yet */
+	int64_t
+	    unstable_at; /* since when it is waited for, or when it was told last; 0: it is not */
+	int64_t due;     /* WAITING: begins again; else: its silence is told; 0: not set yet */
 	struct backoff backoff;
 };
 
@@ -332,6 +336,7 @@ bool tail_ask(
 		return false;
 	question = find_question(tail, topic, partition);
 	question->begin = question->position = offset;
+	question->stable = question->unstable_at = 0;
 	backoff_reset(&question->backoff);
 	tail->idle_at = 0;
 	begin(tail, question);
@@ -421,9 +426,24 @@ static void known_offsets(
 	    tail->handle, question->topic->name, question->partition, ret_low, ret_high);
 }
 
+/* Committed records may lie between the end and the high watermark. */
+static bool wait_for_transactions(
+    struct tail *tail, struct question *question, int64_t now, struct tail_event *ret_event)
+{
+	stop(tail, question, WAITING);
+	set_due(tail, question, now + STABLE_MS);
+	if (!question->unstable_at)
+		question->unstable_at = now;
+	if (now - question->unstable_at < PATIENCE_MS)
+		return false;
+	question->unstable_at = now;
+	return tell_failure(
+	    question, ERR_RETRY, "a transaction that is open on it is waited for", ret_event);
+}
+
 /* Asking is over. */
-static bool take_answer(
-    struct tail *tail, struct question *question, int64_t end, struct tail_event *ret_event)
+static bool take_answer(struct tail *tail, struct question *question, int64_t end, int64_t now,
+    struct tail_event *ret_event)
 {
 	int64_t low, high;
 
@@ -434,6 +454,10 @@ static bool take_answer(
 		high = end;
 	if (question->position > high)
 		return answer(tail, question, TAIL_BEYOND, low, end, ret_event);
+	if (!question->stable)
+		question->stable = high;
+	if (end < question->stable)
+		return wait_for_transactions(tail, question, now, ret_event);
 	if (question->position < low)
 		question->begin = question->position = low;
 	if (question->position >= end)
@@ -449,10 +473,10 @@ static bool answer_read(struct tail *tail, struct question *question, struct tai
 }
 
 static bool take_record(struct tail *tail, struct question *question, rd_kafka_message_t *message,
-    struct tail_event *ret_event)
+    int64_t now, struct tail_event *ret_event)
 {
 	if (question->state == ASKING)
-		return take_answer(tail, question, message->offset, ret_event);
+		return take_answer(tail, question, message->offset, now, ret_event);
 	if (message->offset >= question->end)
 		return answer_read(tail, question, ret_event);
 	backoff_reset(&question->backoff);
@@ -471,7 +495,7 @@ static bool take_end(struct tail *tail, struct question *question, int64_t offse
     struct tail_event *ret_event)
 {
 	if (question->state == ASKING)
-		return take_answer(tail, question, offset, ret_event);
+		return take_answer(tail, question, offset, now, ret_event);
 	if (offset >= question->end)
 		return answer_read(tail, question, ret_event);
 	/* Cut off meanwhile, or the leader changed once more. */
@@ -565,7 +589,7 @@ static bool take_message(
 	if (!is_started(question))
 		return false;
 	set_due(tail, question, now + PATIENCE_MS);
-	return take_record(tail, question, message, ret_event);
+	return take_record(tail, question, message, now, ret_event);
 }
 
 /*

@@ -16,8 +16,8 @@ struct tail;
 enum { TAIL_FROM_END = -1 };
 
 /*
- * No I/O. isolation: "read_uncommitted", or "read_committed": then the end is the last stable
- * offset. kafka and isolation must outlive it.
+ * No I/O. isolation: "read_uncommitted"; or "read_committed", which tells committed records only.
+ * kafka and isolation must outlive it.
  */
 struct tail *tail_create(const struct config_kafka *kafka, const char *isolation, int64_t idle_ms);
 /* Waits at most wait_ms for the client's threads, which may go on in the background. NULL: fine. */
@@ -28,9 +28,10 @@ void tail_destroy(struct tail *tail, int wait_ms);
  * acknowledged before comes as TAIL_RECORD ahead of TAIL_END. TAIL_FROM_END: only where the end is.
  * Asking again begins anew; nothing of the former question comes any more.
  *
- * With read_committed the end is the last stable offset: what was committed may lie behind it until
- * its markers are written, which a commit does not wait for (init_transactions does), or while
- * another transaction is open.
+ * With read_committed the answer waits for the end of every transaction, foreign ones too, that had
+ * records there when it was asked: what was committed may lie behind them. A commit does not wait
+ * for its markers, by which it becomes visible; init_transactions does. TAIL_FROM_END does not wait,
+ * and its end is the last stable offset.
  */
 bool tail_ask(struct tail *tail, const char *topic, int32_t partition, int64_t offset,
     struct err *err) MUST_CHECK;
@@ -58,8 +59,7 @@ struct tail_event {
 	/*
 	 * TAIL_END, TAIL_BEYOND. end: the offset after the last one. begin: the first offset there
 	 * was to read, larger than the asked-for one when retention had removed some (BEYOND: the
-	 * first one of the partition; FROM_END: the end). With read_committed begin is larger than
-	 * end when that offset lies between the last stable one and the high watermark.
+	 * first one of the partition; FROM_END: the end).
 	 */
 	int64_t begin, end;
 	struct err failure;

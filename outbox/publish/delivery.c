@@ -1,5 +1,6 @@
 #include "delivery.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backoff.h"
@@ -21,11 +22,14 @@ enum {
 struct delivery {
 	const struct config_slot *slot;
 	int shard;
+	const char *identity;
 	struct stream *stream;
 	struct publish_metrics *metrics;
 	struct producer *producer; /* NULL: not now */
+	enum { NO_TRANSACTIONS, UNFENCED, FENCING, OPEN, COMMITTING } transactions;
 	struct backoff backoff;
 	int64_t create_at;      /* not before */
+	bool unwanted;          /* not now */
 	int64_t abandon_at;     /* 0: the producer is in use */
 	int64_t ask_at;         /* about a topic, not before */
 	const char *topic_name; /* the topic of the record before and its handle */
@@ -39,27 +43,45 @@ struct delivery {
 static bool make_producer(struct delivery *delivery, struct err *err)
 {
 	const struct config_slot *slot = delivery->slot;
-	delivery->producer = producer_create(slot->kafka, slot->memory, slot->max_in_flight, err);
+	bool exact = slot->delivery == DELIVERY_EXACTLY_ONCE;
+	char id[160];
+	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", slot->name, delivery->shard,
+	    delivery->identity);
+	delivery->producer =
+	    producer_create(slot->kafka, exact ? id : NULL, slot->memory, slot->max_in_flight, err);
+	delivery->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	delivery->topic_name = NULL;
 	return delivery->producer != NULL;
 }
 
-struct delivery *delivery_create(const struct config_slot *slot, int shard, struct stream *stream,
-    struct publish_metrics *metrics, struct err *err)
+static void drop_producer(struct delivery *delivery, int64_t create_at)
+{
+	producer_destroy(delivery->producer, PRODUCER_END_MS);
+	delivery->producer = NULL;
+	delivery->abandon_at = 0;
+	delivery->create_at = create_at;
+}
+
+struct delivery *delivery_create(const struct config_slot *slot, int shard, const char *identity,
+    struct stream *stream, struct publish_metrics *metrics, struct err *err)
 {
 	struct delivery *delivery = xcalloc(1, sizeof *delivery);
 	delivery->slot = slot;
 	delivery->shard = shard;
+	delivery->identity = identity;
 	delivery->stream = stream;
 	delivery->metrics = metrics;
 	delivery->backoff = (struct backoff){
 	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	delivery->position.shard = shard;
 	text_copy(delivery->position.slot, sizeof delivery->position.slot, slot->name);
-	if (make_producer(delivery, err))
-		return delivery;
-	delivery_destroy(delivery);
-	return NULL;
+	if (!make_producer(delivery, err)) {
+		delivery_destroy(delivery);
+		return NULL;
+	}
+	if (delivery->transactions != NO_TRANSACTIONS) /* this one's id has no identity yet */
+		drop_producer(delivery, 0);
+	return delivery;
 }
 
 void delivery_destroy(struct delivery *delivery)
@@ -170,10 +192,7 @@ static void abandon_producer(struct delivery *delivery, const char *why, int64_t
 	    {"shard", LOG_INT(delivery->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});
 	metric_add(delivery->metrics->producer_recreations, 1);
-	producer_destroy(delivery->producer, PRODUCER_END_MS);
-	delivery->producer = NULL;
-	delivery->abandon_at = 0;
-	delivery->create_at = now + wait;
+	drop_producer(delivery, now + wait);
 	publish_metrics_forget(delivery->metrics);
 	stream_producer_lost(delivery->stream);
 	fault_point("after_producer_lost");
@@ -213,9 +232,12 @@ static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
 static bool has_producer(struct delivery *delivery, int64_t now)
 {
 	struct err err;
+	bool exact = delivery->slot->delivery == DELIVERY_EXACTLY_ONCE;
 	if (delivery->producer)
 		return true;
-	if (now < delivery->create_at)
+	/* one with transactions fences that of the owner: only an owner may make it */
+	delivery->unwanted = exact && !stream_wants_producer(delivery->stream, now);
+	if (now < delivery->create_at || delivery->unwanted)
 		return false;
 	if (make_producer(delivery, &err))
 		return true;
@@ -224,14 +246,74 @@ static bool has_producer(struct delivery *delivery, int64_t now)
 	return false;
 }
 
+/* --- transactions ---------------------------------------------------------------------------- */
+
+static void call_is_done(struct delivery *delivery, int64_t now)
+{
+	bool fenced = delivery->transactions == FENCING;
+	fault_point(fenced ? "after_init_transactions" : "after_commit_transaction");
+	delivery->transactions = OPEN;
+	if (!fenced)
+		stream_committed(delivery->stream, now);
+	else if (stream_wants_producer(delivery->stream, now))
+		stream_producer_ready(delivery->stream);
+	else /* it may be fenced by now */
+		drop_producer(delivery, now);
+}
+
+/* True: the producer is there, and no call is under way. */
+static bool step_transactions(struct delivery *delivery, int64_t now)
+{
+	struct err why;
+	switch (delivery->transactions) {
+	case NO_TRANSACTIONS:
+	case OPEN:
+		return true;
+	case UNFENCED:
+		if (!stream_wants_producer(delivery->stream, now))
+			return false;
+		delivery->transactions = FENCING;
+		producer_begin(delivery->producer, PRODUCER_INIT);
+		return false;
+	case FENCING:
+	case COMMITTING:
+		break;
+	}
+	switch (producer_work(delivery->producer, &why)) {
+	case PRODUCER_DONE:
+		call_is_done(delivery, now);
+		break;
+	case PRODUCER_FAILED:
+		abandon_producer(delivery, why.message, now);
+		break;
+	case PRODUCER_NO_CALL:
+	case PRODUCER_CALLING:
+		break;
+	}
+	return delivery->producer && delivery->transactions == OPEN;
+}
+
+static void commit_if_wanted(struct delivery *delivery)
+{
+	if (delivery->transactions != OPEN || !stream_commits(delivery->stream))
+		return;
+	fault_point("before_commit_transaction");
+	delivery->transactions = COMMITTING;
+	producer_begin(delivery->producer, PRODUCER_COMMIT);
+}
+
 bool delivery_step(struct delivery *delivery, int64_t now)
 {
 	if (!has_producer(delivery, now))
 		return false;
 	bool more = take_reports(delivery, now);
-	if (give_up_if_wanted(delivery, now))
+	bool free = step_transactions(delivery, now);
+	if (!delivery->producer || give_up_if_wanted(delivery, now) || !free)
 		return more;
-	return send_records(delivery, now) || more;
+	if (send_records(delivery, now))
+		return true;
+	commit_if_wanted(delivery);
+	return more;
 }
 
 bool delivery_knows(struct delivery *delivery, const char *name, int32_t partitions, int64_t now)
@@ -255,7 +337,7 @@ int delivery_fd(const struct delivery *delivery)
 int64_t delivery_wait(const struct delivery *delivery)
 {
 	if (!delivery->producer)
-		return delivery->create_at;
+		return delivery->unwanted ? INT64_MAX : delivery->create_at;
 	return delivery->abandon_at ? delivery->abandon_at : INT64_MAX;
 }
 

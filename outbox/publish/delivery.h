@@ -1,8 +1,9 @@
 #pragma once
 /*
  * Between a stream and Kafka: a producer that is made anew when the stream wants it, records out,
- * reports in. Internal to outbox/publish; owned by the publisher's thread; nothing blocks but
- * delivery_knows and the end of a producer (producer_destroy).
+ * reports in, transactions of Kafka when the slot wants them. Internal to outbox/publish; owned by
+ * the publisher's thread; nothing blocks but delivery_knows and the end of a producer
+ * (producer_destroy).
  */
 #include "config.h"
 #include "publish_metrics.h"
@@ -10,9 +11,12 @@
 
 struct delivery;
 
-/* Checks the properties by making a first producer. All pointers must outlive it. */
-struct delivery *delivery_create(const struct config_slot *slot, int shard, struct stream *stream,
-    struct publish_metrics *metrics, struct err *err);
+/*
+ * Checks the properties by making a first producer. All pointers must outlive it. identity: of the
+ * slot, for the id of its transactions; known once the shard was taken.
+ */
+struct delivery *delivery_create(const struct config_slot *slot, int shard, const char *identity,
+    struct stream *stream, struct publish_metrics *metrics, struct err *err);
 /* Ends the producer first: from here on no record's memory is in use by it. */
 void delivery_destroy(struct delivery *delivery);
 

@@ -3,9 +3,10 @@
  * first unacknowledged one on. A record travels on the lane of its (topic, partition):
  *
  *   PENDING -> SENT -> ACKED            the plain way
+ *   PENDING -> SENT -> WRITTEN -> ACKED with transactions, all that were written at once
  *   PENDING -> HELD -> SENT             the lane is careful or not read yet, its topic not ready
  *   PENDING -> ACKED                    Kafka has it already (flow_tails.c)
- *   SENT -> PENDING                     the producer was lost: everything again, in order
+ *   SENT, WRITTEN -> PENDING            the producer was lost: everything again, in order
  *   SENT -> PARKING -> PARKED           refused while alone on its lane; later ones of its key
  * follow (flow_parks.c), or the slot stops: REFUSED, others BLOCKED
  *
@@ -15,7 +16,8 @@
  * written. Hence the first record of each lane goes alone until it is acknowledged, and again after
  * a long silence, when the broker may have forgotten the producer. And a refused
  * batch is not a refused record: every record of it is a suspect, and suspects go alone. Only what
- * is refused alone is at fault.
+ * is refused alone is at fault. In a transaction alone means that nothing of its lane is in it:
+ * with the refusal it would be lost, and come behind what it was in front of.
  */
 #include "flow.h"
 
@@ -34,11 +36,13 @@ enum { RECORD_OVERHEAD = 640 };
 /* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
 enum { REMEMBERED_MS = 3600 * 1000 };
 
-struct flow *flow_create(int64_t max_in_flight, bool resumes, const struct stream_parking *parking)
+struct flow *flow_create(
+    int64_t max_in_flight, bool resumes, bool transactions, const struct stream_parking *parking)
 {
 	struct flow *flow = xcalloc(1, sizeof *flow);
 	flow->max_in_flight = max_in_flight;
 	flow->resumes = resumes;
+	flow->transactions = transactions;
 	flow->parking = *parking;
 	flow->capacity = 1024;
 	flow->ring = xcalloc(flow->capacity, sizeof *flow->ring);
@@ -59,7 +63,7 @@ void flow_release(struct flow *flow, struct record *record)
 
 static void forget_lane(struct lane *lane)
 {
-	lane->under_way = 0;
+	lane->under_way = lane->written = 0;
 	lane->solo = lane->listed = false;
 	lane->fresh = true;
 	lane->careful_until = 0;
@@ -76,7 +80,7 @@ void flow_forget_lanes(struct flow *flow)
 			forget_lane(&topic->lanes[p]);
 	}
 	flow->ready_first = flow->ready_last = NULL;
-	flow->under_way = flow->held = flow->unreported = 0;
+	flow->under_way = flow->held = flow->unreported = flow->written = 0;
 }
 
 /* --- lanes ---------------------------------------------------------------------------------- */
@@ -290,6 +294,11 @@ int64_t flow_unreported(const struct flow *flow)
 	return flow->unreported;
 }
 
+int64_t flow_written(const struct flow *flow)
+{
+	return flow->written;
+}
+
 int64_t flow_in_flight(const struct flow *flow)
 {
 	return (int64_t)(flow->highest_sent - flow->covered);
@@ -322,7 +331,7 @@ static bool is_careful(const struct lane *lane, uint64_t sequence)
 static bool is_open(const struct lane *lane, uint64_t sequence)
 {
 	return lane->tail == LANE_OPEN && !lane->solo &&
-	       (!is_careful(lane, sequence) || lane->under_way == 0);
+	       (!is_careful(lane, sequence) || lane->under_way + lane->written == 0);
 }
 
 static void acknowledge(struct flow *flow, struct record *record, struct lane *lane, int64_t offset)
@@ -330,7 +339,35 @@ static void acknowledge(struct flow *flow, struct record *record, struct lane *l
 	record->state = ACKED;
 	record->offset = offset;
 	lane->unpassed++;
+	if (offset > lane->known)
+		lane->known = offset;
 	flow_release(flow, record);
+}
+
+static void write_down(struct flow *flow, struct record *record, struct lane *lane, int64_t offset)
+{
+	if (!flow->transactions) {
+		acknowledge(flow, record, lane, offset);
+		return;
+	}
+	record->state = WRITTEN;
+	record->offset = offset;
+	lane->written++;
+	flow->written++;
+}
+
+void flow_committed(struct flow *flow)
+{
+	for (uint64_t s = flow->acked; flow->written; s++) {
+		struct record *record = flow_record(flow, s);
+		if (record->state != WRITTEN)
+			continue;
+		struct lane *lane = &record->topic->lanes[record->partition];
+		lane->written--;
+		flow->written--;
+		acknowledge(flow, record, lane, record->offset);
+		flow_list_ready(flow, lane);
+	}
 }
 
 /* What a tail showed is not sent again. */
@@ -492,12 +529,10 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 		return true;
 	}
 	if (delivery == STREAM_WRITTEN) {
-		acknowledge(flow, record, lane, offset);
+		write_down(flow, record, lane, offset);
 		lane->fresh = false;
 		lane->acked_at = now;
-		if (offset > lane->known)
-			lane->known = offset;
-	} else if (lane->solo || lane->under_way == 1) {
+	} else if (lane->solo || lane->under_way + lane->written == 1) {
 		flow_park_refused(flow, sequence, error);
 	} else {
 		wait_alone(flow, lane, sequence);
@@ -513,13 +548,11 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 /* Everything that is not acknowledged goes again, in order; suspects alone. */
 void flow_producer_lost(struct flow *flow)
 {
-	for (int i = 0; i < flow->topic_count; i++)
-		for (int32_t p = 0; p < flow->topic_list[i]->lane_count; p++)
-			flow_tail_lost(flow, &flow->topic_list[i]->lanes[p]);
+	flow_tails_lost(flow);
 	flow_forget_lanes(flow);
 	for (uint64_t s = flow->acked; s < flow->end; s++) {
 		struct record *record = flow_record(flow, s);
-		if (record->state != SENT && record->state != HELD && record->state != PENDING)
+		if (record->state > WRITTEN)
 			continue;
 		record->state = PENDING;
 		if (record->suspect && record->partition < record->topic->count)

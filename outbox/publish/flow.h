@@ -7,8 +7,12 @@
 
 struct flow;
 
-/* resumes: tails are read (flow_tails.c). */
-struct flow *flow_create(int64_t max_in_flight, bool resumes, const struct stream_parking *parking);
+/*
+ * resumes: tails are read (flow_tails.c). transactions: what is written counts with flow_committed
+ * only, and after the loss of a producer every tail is read again.
+ */
+struct flow *flow_create(
+    int64_t max_in_flight, bool resumes, bool transactions, const struct stream_parking *parking);
 void flow_destroy(struct flow *flow);
 /* Forgets all records (a fenced owner); numbers go on, so that late reports find nothing. */
 void flow_forget(struct flow *flow);
@@ -31,6 +35,7 @@ int64_t flow_under_way(const struct flow *flow); /* given to the producer, no re
 /* Under way, and the producer has said nothing of them: not that they must go again either. */
 int64_t flow_unreported(const struct flow *flow);
 int64_t flow_in_flight(const struct flow *flow); /* given once and not covered */
+int64_t flow_written(const struct flow *flow);   /* in the transaction that is open */
 /* Records are kept back that reports may set free. */
 bool flow_waits_for_reports(const struct flow *flow);
 /* NULL: not in memory, or acknowledged. */
@@ -85,6 +90,7 @@ bool flow_has_gap(const struct flow *flow); /* and flow_send will close it */
 /* True: the record was known. Sets *ret_wants_producer when only a new producer helps. */
 bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_delivery delivery,
     int64_t offset, const char *error, bool *ret_wants_producer);
+void flow_committed(struct flow *flow); /* what was written is acknowledged */
 void flow_producer_lost(struct flow *flow);
 
 /* --- parking -------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@ enum record_state {
 	PENDING,
 	HELD,
 	SENT,
+	WRITTEN, /* in the transaction that is open */
 	ACKED,
 	PARKING, /* to be noted with the next row */
 	PARKED,  /* noted; its memory is free */
@@ -21,7 +22,7 @@ struct record {
 	struct message message;
 	struct topic *topic;
 	int64_t tick;
-	int64_t offset;     /* where Kafka has it, once ACKED */
+	int64_t offset;     /* where Kafka has it, once WRITTEN or ACKED */
 	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
 	int32_t partition;
 	uint8_t state;
@@ -57,6 +58,7 @@ struct lane {
 	struct topic *topic;
 	int32_t partition;
 	int32_t under_way;
+	int32_t written;        /* in the transaction that is open */
 	int32_t unpassed;       /* acknowledged behind a record that is not */
 	bool fresh;             /* this producer has no acknowledgement on it yet */
 	int64_t acked_at;       /* the last one, unless fresh */
@@ -122,12 +124,14 @@ struct park {
 struct flow {
 	int64_t max_in_flight;
 	bool resumes; /* reads tails */
+	bool transactions;
 	struct stream_parking parking;
 	struct record *ring;
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
 	int64_t bytes, under_way, held; /* held: on lanes */
 	int64_t unreported;             /* of those under way, by the producer of now */
+	int64_t written;                /* on all lanes */
 	int64_t skipped, parked;
 	struct topic *topics; /* by name */
 	struct topic **topic_list;
@@ -180,8 +184,8 @@ void flow_topics_destroy(struct flow *flow);
 /* --- flow_tails.c --------------------------------------------------------------------------- */
 /* The lanes from `from` on are new to this owner, or their topic is there again: to be read. */
 void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from);
-/* The producer goes: what is under way on the lane may be there or not. */
-void flow_tail_lost(struct flow *flow, struct lane *lane);
+/* The producer goes: what is under way on a lane may be there or not. */
+void flow_tails_lost(struct flow *flow);
 /* A row was written; what it says of the lane is in logged_offset. */
 void flow_tail_logged(struct flow *flow, struct lane *lane);
 /* Kafka has the record already, at *ret_offset. It is found once. */

@@ -12,6 +12,9 @@
  * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
  * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
  *
+ * With transactions a lost producer leaves every lane UNREAD: it may have been fenced by an owner
+ * that published since. The tails are read once the next producer has fenced all others.
+ *
  * The offset of a silent lane moves up to the partition's end now and then, so that what others
  * write to it in the meantime is not read at the next take-over.
  */
@@ -64,10 +67,14 @@ void flow_tail_close(struct flow *flow, struct lane *lane)
 	lane_becomes(flow, lane, LANE_OPEN);
 }
 
-void flow_tail_lost(struct flow *flow, struct lane *lane)
+void flow_tails_lost(struct flow *flow)
 {
-	if (flow->resumes && lane->under_way)
-		lane_becomes(flow, lane, LANE_UNREAD);
+	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
+		struct topic *topic = flow->topic_list[i];
+		for (int32_t p = 0; p < topic->lane_count; p++)
+			if (topic->lanes[p].under_way || flow->transactions)
+				lane_becomes(flow, &topic->lanes[p], LANE_UNREAD);
+	}
 }
 
 /* Who takes the shard next must not look behind what is sent from here on. */
@@ -132,7 +139,7 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 static void end_moves(struct lane *lane, int64_t end)
 {
 	lane->asked_end = false;
-	if (lane->under_way || lane->unpassed || end - 1 <= lane->offset)
+	if (lane->under_way || lane->written || lane->unpassed || end - 1 <= lane->offset)
 		return;
 	lane->offset = lane->known = end - 1;
 }
@@ -156,8 +163,10 @@ void flow_tail_end(
 void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition)
 {
 	struct lane *lane = flow_lane(flow, topic, partition);
-	if (lane && (lane->tail == LANE_READING || lane->asked_end))
-		lane_becomes(flow, lane, LANE_OPEN);
+	if (!lane || (lane->tail != LANE_READING && !lane->asked_end))
+		return;
+	bool open = !flow->transactions || lane->tail == LANE_OPEN;
+	lane_becomes(flow, lane, open ? LANE_OPEN : LANE_UNREAD);
 }
 
 bool flow_tail_found(
@@ -202,7 +211,8 @@ void flow_tails_move(struct flow *flow)
 		struct topic *topic = flow->topic_list[i];
 		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
 			struct lane *lane = &topic->lanes[p];
-			bool silent = !lane->used && !lane->under_way && !lane->unpassed;
+			bool silent =
+			    !lane->used && !lane->under_way && !lane->written && !lane->unpassed;
 			lane->used = false;
 			if (!silent || lane->tail != LANE_OPEN || lane->wants_end ||
 			    lane->asked_end || lane->known == OFFSET_NONE)

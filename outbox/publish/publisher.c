@@ -88,6 +88,7 @@ static struct stream_settings settings_of(const struct config_slot *slot)
 	    .ack_interval_ms = slot->ack_interval_ms,
 	    .stall_after_ms = slot->stall_after_ms,
 	    .resumes = slot->resume == RESUME_TAIL,
+	    .transactions = slot->delivery == DELIVERY_EXACTLY_ONCE,
 	    .parking = {slot->retry_first_ms, slot->retry_max_ms, slot->max_attempts, policy_of,
 		slot->config},
 	    .seed = (uint64_t)clock_random(),
@@ -704,7 +705,8 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	publisher->resume =
 	    resume_create(slot, options->shard, publisher->stream, &publisher->metrics);
 	publisher->delivery =
-	    delivery_create(slot, options->shard, publisher->stream, &publisher->metrics, err);
+	    delivery_create(slot, options->shard, statements_identity(publisher->statements),
+		publisher->stream, &publisher->metrics, err);
 	if (!publisher->delivery) {
 		publisher_free(publisher);
 		return NULL;

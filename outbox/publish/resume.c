@@ -24,6 +24,11 @@ struct resume {
 	bool rewound;      /* was logged since the shard was taken */
 };
 
+static bool is_exact(const struct resume *resume)
+{
+	return resume->slot->delivery == DELIVERY_EXACTLY_ONCE;
+}
+
 struct resume *resume_create(const struct config_slot *slot, int shard, struct stream *stream,
     struct publish_metrics *metrics)
 {
@@ -32,7 +37,8 @@ struct resume *resume_create(const struct config_slot *slot, int shard, struct s
 	resume->shard = shard;
 	resume->stream = stream;
 	resume->metrics = metrics;
-	resume->tail = tail_create(slot->kafka, "read_uncommitted", IDLE_MS);
+	resume->tail = tail_create(
+	    slot->kafka, is_exact(resume) ? "read_committed" : "read_uncommitted", IDLE_MS);
 	return resume;
 }
 
@@ -98,8 +104,9 @@ static void log_failure(struct resume *resume, const struct tail_event *event, i
 	    {"topic", LOG_TEXT(event->topic ? event->topic : "")},
 	    {"partition", LOG_INT(event->topic ? event->partition : -1)},
 	    {"error", LOG_TEXT(event->failure.message)},
-	    {"consequence", LOG_TEXT(for_good ? "what stands there already may be published again"
-					      : "its records wait until it is")});
+	    {"consequence", LOG_TEXT(for_good && !is_exact(resume)
+					 ? "what stands there already may be published again"
+					 : "its records wait until it is")});
 }
 
 static void log_recreated(struct resume *resume, const struct tail_event *event)
@@ -130,7 +137,7 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 	case TAIL_FAILED:
 		log_failure(resume, event, now);
 		if (event->failure.kind != ERR_RETRY)
-			stream_tail_failed(resume->stream, event->topic, event->partition);
+			stream_tail_failed(resume->stream, now, event->topic, event->partition);
 		break;
 	}
 }

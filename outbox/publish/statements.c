@@ -26,6 +26,7 @@ struct statements {
 	char *take, *tick, *peek, *newest, *keys;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
+	char identity[40];
 	int shard, shards;
 	char *seen;              /* the snapshot in which nothing was found; NULL: none */
 	bool peeking;            /* the statement under way only asks whether anything moved */
@@ -87,6 +88,11 @@ void statements_destroy(struct statements *statements)
 	free(statements->owner);
 	free(statements->seen);
 	free(statements);
+}
+
+const char *statements_identity(const struct statements *statements)
+{
+	return statements->identity;
 }
 
 const struct link_statement *statements_repeated(const struct statements *statements)
@@ -250,6 +256,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	statements_forget_bounds(statements);
 	free(statements->seen);
 	statements->seen = NULL;
+	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 13));
 	if (!tell_destinations(pg_value(result, 0, 6), stream, err))
 		return false;
 	const struct stream_taken taken = {

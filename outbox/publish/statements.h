@@ -13,6 +13,8 @@ struct statements;
 struct statements *statements_create(
     const char *schema, const char *slot, int shard, int shards, const char *owner);
 void statements_destroy(struct statements *statements);
+/* Of the slot, a UUID; "" before the shard was taken for the first time. */
+const char *statements_identity(const struct statements *statements);
 
 /* --- the log connection --------------------------------------------------------------------- */
 

@@ -27,6 +27,13 @@
  * Lease: counted from before the sending of the last row that was written. Once it is over nothing
  * is given to the producer, and what is in its queue is purged: another owner may be at work.
  *
+ * Transactions: a producer that is new fences all others (init_transactions). The log row written
+ * next tells whether the shard is still ours; then the tails tell which rows were committed, and
+ * nothing that was in a transaction before is believed. What is written counts when its transaction
+ * is committed: as soon as nothing more can go out, or TRANSACTION_MS after its first record. After
+ * one that failed the next is half as large, so that what fails now and then does not fail for
+ * ever.
+ *
  * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call
  * (then it was written), or the one before (then it was not), or a stranger's: then the shard is
  * lost, memory is forgotten, and the stream begins again as anybody who wants the shard.
@@ -45,9 +52,11 @@ enum {
 	SMALL_WINDOW_ROWS = 1000,
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
-	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
-	STILL_MS = 3000,   /* nothing found, nothing acknowledged: it stands still */
-	TAILS_LEASES = 12, /* partitions that nothing was sent to move their noted offsets up */
+	RECENTLY_MS = 100,     /* after rows were seen the poll stays busy for so long */
+	STILL_MS = 3000,       /* nothing found, nothing acknowledged: it stands still */
+	TAILS_LEASES = 12,     /* partitions that nothing was sent to move their noted offsets up */
+	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
+	TRANSACTION_MS = 200,
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -64,7 +73,8 @@ struct call {
 	struct stream_tick tick; /* call NONE: nothing under way */
 	int64_t issued;
 	uint64_t acked;
-	bool renews; /* the new epoch is ours at once */
+	bool renews;   /* the new epoch is ours at once */
+	bool confirms; /* sent after the producer had fenced all others */
 };
 
 struct stream {
@@ -101,6 +111,12 @@ struct stream {
 	int64_t page_cost; /* average of a row, for the size of the next page */
 	int64_t moved_at;  /* last acknowledgement, or begin of flow */
 	const char *producer_verdict;
+	bool ready;     /* the producer has fenced all others */
+	bool confirmed; /* and a log row was written since */
+	bool committing;
+	int64_t transaction_at; /* when its first record went out */
+	int64_t transaction_records, transaction_limit;
+	int64_t tails_again_at;
 	bool forgetting;    /* records of a lost shard wait for the producer to go */
 	bool found_nothing; /* the last look found no window */
 	bool rows_expected; /* of a page or a TICK; those of a forgotten page are not */
@@ -123,7 +139,10 @@ struct stream *stream_create(const struct stream_settings *settings)
 	struct stream *stream = xcalloc(1, sizeof *stream);
 	stream->settings = *settings;
 	stream->random = settings->seed;
-	stream->flow = flow_create(settings->max_in_flight, settings->resumes, &settings->parking);
+	stream->flow = flow_create(
+	    settings->max_in_flight, settings->resumes, settings->transactions, &settings->parking);
+	stream->ready = stream->confirmed = !settings->transactions;
+	stream->transaction_limit = settings->max_in_flight;
 	stream->page_cost = 1024;
 	stream->poll_interval = settings->poll_busy_ms;
 	return stream;
@@ -210,7 +229,7 @@ static bool lease_is_over(const struct stream *stream, int64_t now)
  */
 static void forget(struct stream *stream, int64_t now, enum stream_state state)
 {
-	if (flow_under_way(stream->flow)) {
+	if (flow_under_way(stream->flow) || (stream->settings.transactions && stream->ready)) {
 		stream->producer_verdict = "the shard has another owner";
 		stream->forgetting = true;
 	} else {
@@ -342,7 +361,8 @@ static bool must_end(const struct stream *stream, int64_t now)
 static bool wants_release(const struct stream *stream, int64_t now)
 {
 	return stream->stopping && !flow_under_way(stream->flow) &&
-	       (must_end(stream, now) || !flow_has_gap(stream->flow));
+	       (must_end(stream, now) ||
+		   (!flow_has_gap(stream->flow) && !flow_written(stream->flow)));
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
@@ -352,7 +372,8 @@ static bool renewal_is_due(const struct stream *stream, int64_t now)
 
 static bool changes_counts(const struct stream *stream)
 {
-	return flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow);
+	return flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow) &&
+	       !flow_written(stream->flow);
 }
 
 /*
@@ -376,7 +397,7 @@ static bool must_write(const struct stream *stream, int64_t now)
 	return must_note_progress(stream, now) || wants_release(stream, now) ||
 	       renews_epoch(stream) || must_leave_epoch(stream) || flow_has_parks(stream->flow) ||
 	       flow_has_new_topics(stream->flow) || flow_must_log_tails(stream->flow) ||
-	       renewal_is_due(stream, now);
+	       (stream->ready && !stream->confirmed) || renewal_is_due(stream, now);
 }
 
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
@@ -443,8 +464,8 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	assert(stream->call.tick.call == STREAM_NONE);
 	struct stream_tick tick = next_call(stream, now);
 	if (tick.call != STREAM_NONE)
-		stream->call =
-		    (struct call){tick, now, flow_acked(stream->flow), renews_epoch(stream)};
+		stream->call = (struct call){
+		    tick, now, flow_acked(stream->flow), renews_epoch(stream), stream->ready};
 	return tick;
 }
 
@@ -463,6 +484,7 @@ static void call_written(struct stream *stream)
 	stream->written_at = call->issued;
 	stream->lease_over_at = call->issued + stream->settings.lease_ms;
 	stream->progress_at = 0;
+	stream->confirmed |= call->confirms;
 	flow_cover(stream->flow, call->acked);
 	flow_logged(stream->flow, true);
 	close_windows(stream, call->tick.closed);
@@ -692,19 +714,81 @@ static void pass_acked(struct stream *stream)
 	}
 }
 
+static bool owns(const struct stream *stream)
+{
+	return stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
+}
+
+static bool takes_records(const struct stream *stream, int64_t now)
+{
+	bool empty = !flow_under_way(stream->flow) && !flow_written(stream->flow);
+	bool over = stream->settings.transactions && !empty &&
+		    (now - stream->transaction_at >= TRANSACTION_MS ||
+			stream->transaction_records >= stream->transaction_limit);
+	return stream->confirmed && !stream->committing && !over;
+}
+
+static void transaction_ends(struct stream *stream, int64_t next_limit)
+{
+	int64_t most = stream->settings.max_in_flight;
+	stream->committing = false;
+	stream->transaction_records = 0;
+	stream->transaction_limit = next_limit < 1 ? 1 : next_limit < most ? next_limit : most;
+}
+
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
-	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
-	if (!owns || stream->producer_verdict || lease_is_over(stream, now) ||
+	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
 	    stream->keys_unknown || must_end(stream, now) || must_leave_epoch(stream) ||
-	    stream->rewound || flow_recreated(stream->flow))
+	    stream->rewound || flow_recreated(stream->flow) || !takes_records(stream, now))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
+	if (idle && !flow_written(stream->flow))
+		stream->transaction_records = 0;
 	bool sends = flow_send(stream->flow, now, stream->stopping, ret_record);
 	pass_acked(stream); /* rows that Kafka has already */
 	if (sends && idle)
 		stream->moved_at = now;
+	if (sends && stream->transaction_records++ == 0)
+		stream->transaction_at = now;
 	return sends;
+}
+
+bool stream_wants_producer(const struct stream *stream, int64_t now)
+{
+	return stream->state == STREAM_OWNER && !stream->producer_verdict &&
+	       !lease_is_over(stream, now) && !stream->stopping;
+}
+
+void stream_producer_ready(struct stream *stream)
+{
+	stream->ready = true;
+}
+
+bool stream_commits(struct stream *stream)
+{
+	if (stream->committing || stream->producer_verdict || !flow_written(stream->flow) ||
+	    flow_under_way(stream->flow))
+		return false;
+	return stream->committing = true;
+}
+
+static void count_published(struct stream *stream, int64_t now, int64_t records, int64_t bytes)
+{
+	stream->moved_at = now;
+	stream->published += records;
+	stream->published_bytes += bytes;
+	pass_acked(stream);
+}
+
+void stream_committed(struct stream *stream, int64_t now)
+{
+	int64_t bytes = flow_bytes(stream->flow), records = flow_written(stream->flow);
+	transaction_ends(stream, stream->transaction_limit * 2);
+	if (stream->forgetting)
+		return;
+	flow_committed(stream->flow);
+	count_published(stream, now, records, bytes - flow_bytes(stream->flow));
 }
 
 const char stream_refusal[] = "a record was refused";
@@ -723,10 +807,8 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 		    delivery == STREAM_REFUSED ? stream_refusal : "records must go again";
 	if (delivery != STREAM_WRITTEN)
 		return;
-	stream->moved_at = now;
-	stream->published++;
-	stream->published_bytes += before - flow_bytes(stream->flow);
-	pass_acked(stream);
+	count_published(
+	    stream, now, stream->settings.transactions ? 0 : 1, before - flow_bytes(stream->flow));
 }
 
 const char stream_stalled[] = "no acknowledgement within stall_after";
@@ -754,6 +836,10 @@ bool stream_awaits_reports(const struct stream *stream)
 void stream_producer_lost(struct stream *stream)
 {
 	stream->producer_verdict = NULL;
+	stream->ready = stream->confirmed = !stream->settings.transactions;
+	stream->call.confirms = false;
+	transaction_ends(stream, stream->transaction_records ? stream->transaction_records / 2
+							     : stream->transaction_limit);
 	if (stream->forgetting)
 		flow_forget(stream->flow);
 	else
@@ -765,9 +851,9 @@ void stream_producer_lost(struct stream *stream)
 
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail)
 {
-	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
 	/* what a producer that is given up still writes is to be seen */
-	if (!owns || stream->producer_verdict)
+	if (!owns(stream) || stream->producer_verdict || !stream->ready ||
+	    now < stream->tails_again_at)
 		return false;
 	if (now >= stream->tails_at) {
 		flow_tails_move(stream->flow);
@@ -803,8 +889,10 @@ void stream_tail_end(
 	flow_tail_end(stream->flow, topic, partition, end, beyond);
 }
 
-void stream_tail_failed(struct stream *stream, const char *topic, int32_t partition)
+void stream_tail_failed(struct stream *stream, int64_t now, const char *topic, int32_t partition)
 {
+	if (stream->settings.transactions)
+		stream->tails_again_at = now + TAILS_AGAIN_MS;
 	flow_tail_failed(stream->flow, topic, partition);
 }
 
@@ -819,7 +907,8 @@ bool stream_is_patient(const struct stream *stream)
 {
 	const struct flow *flow = stream->flow;
 	return flow_under_way(flow) && !flow_waits_for_reports(flow) &&
-	       !flow_has_changed_topics(flow) && has_room(stream) && !stream->stopping;
+	       !stream->settings.transactions && !flow_has_changed_topics(flow) &&
+	       has_room(stream) && !stream->stopping;
 }
 
 /* When the idle log connection has something to carry; INT64_MAX: an event comes first. */
@@ -893,12 +982,11 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	const struct flow *flow = stream->flow;
 	const struct flow_refusal *refusal = flow_refusal(flow);
 	const struct message *oldest = flow_oldest(flow);
-	bool owns = stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
 	return (struct stream_status){
 	    .state = stream->state,
 	    .n = stream->n,
 	    .epoch = stream->epoch,
-	    .lease_over = owns && lease_is_over(stream, now),
+	    .lease_over = owns(stream) && lease_is_over(stream, now),
 	    .windows = stream->window_count,
 	    .records = flow_records(flow),
 	    .bytes = flow_bytes(flow),

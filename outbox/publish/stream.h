@@ -37,7 +37,8 @@ struct stream_settings {
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t ack_interval_ms;
 	int64_t stall_after_ms;
-	bool resumes; /* reads tails */
+	bool resumes;      /* reads tails */
+	bool transactions; /* and records go out in transactions of Kafka */
 	struct stream_parking parking;
 	uint64_t seed; /* of nonces and epochs; random in production */
 };
@@ -177,8 +178,8 @@ enum stream_found stream_tail_record(struct stream *stream, const char *topic, i
 /* Read up to `end`. beyond: the offset that was asked for lies behind it. */
 void stream_tail_end(
     struct stream *stream, const char *topic, int32_t partition, int64_t end, bool beyond);
-/* It cannot be read, for good: records flow without. */
-void stream_tail_failed(struct stream *stream, const char *topic, int32_t partition);
+/* It cannot be read, for good: records flow without; with transactions it is asked again later. */
+void stream_tail_failed(struct stream *stream, int64_t now, const char *topic, int32_t partition);
 
 struct stream_record {
 	uint64_t sequence; /* names the record in stream_report */
@@ -204,6 +205,16 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 const char *stream_producer_verdict(const struct stream *stream, int64_t now);
 extern const char stream_stalled[]; /* the verdict for want of acknowledgements */
 extern const char stream_refusal[]; /* nothing is wrong with the brokers */
+/*
+ * With transactions. A producer that fenced all others is to be made now, by init_transactions; and
+ * it is ready: nothing that others wrote can become visible any more.
+ */
+bool stream_wants_producer(const struct stream *stream, int64_t now);
+void stream_producer_ready(struct stream *stream);
+/* After stream_send said false: true when the open transaction is to be committed now. */
+bool stream_commits(struct stream *stream);
+/* It was. When that failed or is not known: stream_producer_lost. */
+void stream_committed(struct stream *stream, int64_t now);
 /* The producer that is to go has records of which it said nothing yet. */
 bool stream_awaits_reports(const struct stream *stream);
 /* The producer was destroyed: everything not acknowledged goes out again, in order. */

@@ -165,7 +165,7 @@ bool bench_limit(const struct config_slot *slot, const char *topic, struct err *
 	if (!pg)
 		return false;
 	text_copy(limit.position.slot, sizeof limit.position.slot, BENCH_SLOT);
-	limit.producer = producer_create(slot->kafka, slot->memory, slot->max_in_flight, err);
+	limit.producer = producer_create(slot->kafka, NULL, slot->memory, slot->max_in_flight, err);
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
 	good = limit.topic && pg_send_copy(pg, sql, err) && run(&limit, err);
 	producer_destroy(limit.producer, 1000);

@@ -21,7 +21,8 @@ create table outbox.slot (
 	-- a split under way: no window opens beyond drain_to; null drain_to: none opens at all
 	split_to int constraint split_to_is_1_to_64 check (split_to between 1 and 64),
 	drain_to pg_snapshot,
-	created_at timestamptz not null default clock_timestamp()
+	created_at timestamptz not null default clock_timestamp(),
+	identity uuid not null default gen_random_uuid()
 );
 
 create table outbox.log (
@@ -104,7 +105,8 @@ create function outbox.take(
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
 	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
 	out former_epoch bigint, -- of the newest row before
-	out listed_tick bigint, out parked boolean, out requests bigint)
+	out listed_tick bigint, out parked boolean, out requests bigint,
+	out identity uuid) -- of the slot, for the names of its transactions in Kafka
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -116,7 +118,8 @@ begin
 	if current_setting('synchronous_commit') in ('off', 'local') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
-	select s.shards, s.requests into shards, requests from outbox.slot s where s.name = of_slot;
+	select s.shards, s.requests, s.identity into shards, requests, identity
+		from outbox.slot s where s.name = of_slot;
 	select l.* into newest from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 1;
 	if shards is distinct from of_shards or newest.n is null or of_shard >= shards then

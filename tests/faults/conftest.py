@@ -42,10 +42,12 @@ def judge(database, kafka, topic, request, until_published):
     Nothing lost, nothing that rolled back, each key in order, and no more duplicates than
     (deaths + producers made anew) x max_in_flight, all of them equal to the first; or none at all.
     """
-    def judged(deaths, max_in_flight, topics=None, bootstrap=None, same_epoch=True, none=False):
+    def judged(deaths, max_in_flight, topics=None, bootstrap=None, same_epoch=True, none=False,
+               isolation="read_uncommitted"):
         until_published()
         verdict = audit(committed_messages(database.dsn),
-                        read_topics(bootstrap or kafka.bootstrap, topics or [topic]), same_epoch)
+                        read_topics(bootstrap or kafka.bootstrap, topics or [topic], isolation),
+                        same_epoch)
         anew = recreations(request.node.relays)
         print(f"{deaths} deaths, {anew} producers made anew, max_in_flight {max_in_flight}:\n"
               f"{verdict}")

@@ -20,18 +20,20 @@ def kill_at_a_random_moment(relay, chance):
     relay.kill()
 
 
-@pytest.mark.parametrize("resume, max_in_flight", [("none", 20), ("tail", 2000)])
+@pytest.mark.parametrize("mode, max_in_flight", [
+    ({"slot_resume": "none"}, 20), ({"slot_resume": "tail"}, 2000),
+    ({"slot_delivery": "exactly-once"}, 2000)], ids=["none", "tail", "exactly-once"])
 def test_kills_at_random_moments_lose_nothing(
-        make_relay, make_writers, judge, chance, scale, resume, max_in_flight):
-    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=max_in_flight,
-                       slot_resume=resume).wait_ready()
+        make_relay, make_writers, judge, chance, scale, mode, max_in_flight):
+    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=max_in_flight, **mode).wait_ready()
     relay.kill()
     kills = scale(100)
     with make_writers(connections=4, keys=50, rate=400):
         for _ in range(kills):
             kill_at_a_random_moment(relay, chance)
         relay.start()
-    judge(kills + 1, max_in_flight, none=resume == "tail")
+    judge(kills + 1, max_in_flight, none=mode != {"slot_resume": "none"},
+          isolation="read_committed" if "slot_delivery" in mode else "read_uncommitted")
 
 
 def test_kills_of_a_relay_with_several_shards(
@@ -67,16 +69,21 @@ def met_points(path):
     return path.read_text().split() if path.exists() else []
 
 
-ONCE = {"after_take"}  # passed once in the life of a process
+ONCE = {"after_take", "after_init_transactions"}  # passed once in the life of a process
+TRANSACTIONS = {
+    "after_init_transactions", "before_commit_transaction", "after_commit_transaction"}
 HANDOVER = {"before_release", "after_release"}
 EXPECTED = {"before_log_call", "after_log_call", "after_take", "after_tick", "after_page",
             "before_produce", "after_produce", "after_acknowledgement"} | HANDOVER
 
 
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_kill_at_every_step_between_two_writes(
-        make_relay, make_writers, judge, chance, scale, tmp_path):
+        make_relay, make_writers, judge, chance, scale, tmp_path, delivery):
     """The points are those that a relay meets in this work; each is the end of several."""
-    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=200, slot_memory="1MiB")
+    expected = EXPECTED | TRANSACTIONS if delivery == "exactly-once" else EXPECTED
+    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=200, slot_memory="1MiB",
+                       slot_delivery=delivery)
     relay.stop()
     writers = make_writers(connections=2, keys=20, rate=100)
     deaths = 0
@@ -84,15 +91,15 @@ def test_a_kill_at_every_step_between_two_writes(
         writers.huge_transaction(5000)
         listed = tmp_path / "points"
         relay.start(OUTBOX_RELAY_FAULT_LIST=listed)
-        relay.wait_for(lambda: EXPECTED - HANDOVER <= set(met_points(listed)), what="all points")
+        relay.wait_for(lambda: expected - HANDOVER <= set(met_points(listed)), what="all points")
         assert relay.stop() == 0
         points = met_points(listed)
-        assert EXPECTED <= set(points), points
+        assert expected <= set(points), points
         for point in points:
             deaths += die_at(point, relay, writers, chance, scale)
         relay.start()
     print(f"points: {', '.join(points)}")
-    judge(deaths, 200, none=True)
+    judge(deaths, 200, none=True, isolation="read_committed")
 
 
 def die_at(point, relay, writers, chance, scale):

@@ -4,6 +4,9 @@
  * those under way still arrives, answers to it are lost, and the batches without an answer are sent
  * again. A broker takes any first sequence number from a producer that it does not know, the next
  * one from one that it knows, and answers an older one as a duplicate.
+ *
+ * Records in a transaction are hidden until it is committed. The slot has one transactional id:
+ * what comes from a producer that is not the last one to begin is refused.
  */
 #include <string.h>
 #include "simulator_world.h"
@@ -116,13 +119,11 @@ static void check_first(
 	key->published++;
 }
 
-static void append(
-    struct world *world, struct partition *partition, const struct wire_record *record)
+/* What consumers see, from now on. */
+static void show(struct world *world, struct partition *partition, int64_t offset)
 {
+	const struct wire_record *record = &partition->records[offset];
 	struct row *row = record->row;
-	partition->records = world_grow(world, partition->records, &partition->capacity,
-	    partition->end_offset + 1, sizeof *partition->records);
-	partition->records[partition->end_offset++] = *record;
 	world->result.records++;
 	world_trace(world, "written: row %lld of key %d at (%lld, %lld)%s", (long long)row->id,
 	    row->key, (long long)record->tick, (long long)record->id,
@@ -138,7 +139,7 @@ static void append(
 	if (row->occurrences++ == 0) {
 		row->first_us = world->now;
 		row->first_on = partition;
-		row->first_offset = partition->end_offset - 1;
+		row->first_offset = offset;
 		check_first(world, partition, record);
 		return;
 	}
@@ -148,6 +149,38 @@ static void append(
 	    row->first_offset >= record->tail_offset && !world->plan.growing_topics)
 		world_fail(world, "row %lld stood in the tail that owner %d read, and was sent",
 		    (long long)row->id, record->owner);
+}
+
+static void append(
+    struct world *world, struct partition *partition, const struct wire_record *record)
+{
+	partition->records = world_grow(world, partition->records, &partition->capacity,
+	    partition->end_offset + 1, sizeof *partition->records);
+	partition->records[partition->end_offset++] = *record;
+	if (!world->plan.stream.transactions) {
+		show(world, partition, partition->end_offset - 1);
+	} else if (record->row) {
+		partition->records[partition->end_offset - 1].hidden = true;
+		partition->open_records++;
+	}
+}
+
+static void end_transaction(struct world *world, bool commit)
+{
+	static const struct wire_record marker;
+	for (int t = 0; t < TOPICS; t++) {
+		for (int p = 0; p < PARTITIONS; p++) {
+			struct partition *partition = &world->kafka.topics[t].partitions[p];
+			int64_t begin = partition->end_offset - partition->open_records;
+			for (int64_t i = begin; commit && i < partition->end_offset; i++) {
+				partition->records[i].hidden = false;
+				show(world, partition, i);
+			}
+			if (partition->open_records)
+				append(world, partition, &marker);
+			partition->open_records = 0;
+		}
+	}
 }
 
 enum answer { ACCEPTED, KNOWN, REFUSED, OUT_OF_ORDER };
@@ -165,6 +198,8 @@ static enum answer broker_takes(struct world *world, struct partition *partition
     const struct wire_producer *producer, struct batch *batch)
 {
 	struct producer_state *state = state_of(partition, producer);
+	if (world->plan.stream.transactions && world->kafka.fencer != producer)
+		return OUT_OF_ORDER;
 	for (int i = 0; i < batch->count; i++)
 		if (batch->records[i].row->refused)
 			return REFUSED;
@@ -432,6 +467,54 @@ void producer_spoil(struct wire_producer *producer)
 	producer->fatal = true;
 }
 
+/* --- transactions ---------------------------------------------------------------------------- */
+
+static void call_answers(struct world *world, void *object, int64_t number)
+{
+	struct wire_producer *producer = object;
+	if (!producer->process)
+		return;
+	producer->process->transactions = (int)number;
+	relay_wake(world, producer->process);
+}
+
+static void fence_arrives(struct world *world, void *object, int64_t number)
+{
+	struct wire_producer *producer = object;
+	(void)number;
+	end_transaction(world, false);
+	world->kafka.fencer = producer;
+	world_trace(world, "a producer fences all others");
+	world_after(
+	    world, world_delay(world, world->plan.kafka_us / 2), call_answers, producer, FENCED);
+}
+
+static void commit_arrives(struct world *world, void *object, int64_t number)
+{
+	struct wire_producer *producer = object;
+	bool flawed = world_has_faults(world) && world->plan.kafka_faults;
+	bool lost = flawed && world_chance(world, 10000);
+	bool fenced = world->kafka.fencer != producer;
+	(void)number;
+	if (!lost && !fenced) {
+		world_trace(world, "a transaction is committed");
+		end_transaction(world, true);
+	}
+	bool told = !lost && !fenced && !(flawed && world_chance(world, 10000));
+	world_after(world, world_delay(world, world->plan.kafka_us / 2), call_answers, producer,
+	    told ? COMMITTED_NOW : BROKEN);
+}
+
+void producer_fence(struct world *world, struct wire_producer *producer)
+{
+	world_after(world, world_delay(world, world->plan.kafka_us), fence_arrives, producer, 0);
+}
+
+void producer_commit(struct world *world, struct wire_producer *producer)
+{
+	world_after(world, world_delay(world, world->plan.kafka_us), commit_arrives, producer, 0);
+}
+
 /* --- tails -------------------------------------------------------------------------------------
  */
 
@@ -451,7 +534,7 @@ static void tail_answers(struct world *world, void *object, int64_t number)
 	if (!process->running || process->owner != reading->owner ||
 	    question->number != reading->number)
 		return;
-	if (world->now < partition->down_until || !topic->exists) {
+	if (world->now < partition->down_until || !topic->exists || partition->open_records) {
 		world_after(world, world_delay(world, 50 * MS), tail_answers, object, number);
 		return;
 	}

@@ -560,10 +560,23 @@ static int by_id(const void *a, const void *b)
 	return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
 }
 
+/* False: it would be too many, or too large; the first one never is. */
+static bool list_row(struct request *request, struct row *row, int64_t *bytes)
+{
+	*bytes += row->bytes + 1000;
+	if (request->row_count &&
+	    (*bytes > request->tick.max_bytes || request->row_count >= request->tick.max_rows))
+		return false;
+	request->rows[request->row_count++] = row;
+	return true;
+}
+
 /* outbox.parked_next: due heads alone, free ones with those behind them */
 static void look_for_parked(struct world *world, struct request *request)
 {
 	const struct log_row *log = request->previous;
+	int64_t bytes = 0;
+	bool room = true;
 	if (!request->tick.may_list)
 		return;
 	request->due_ms = due_ms(world, log);
@@ -571,17 +584,16 @@ static void look_for_parked(struct world *world, struct request *request)
 		world_fail(world, "a second listed window is asked for");
 	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
 	request->row_count = 0;
-	for (int i = 0; i < log->parked_count && request->row_count < request->tick.max_rows; i++) {
+	for (int i = 0; i < log->parked_count && room; i++) {
 		const struct parked_row *head = &log->parked[i];
 		if (head->state == BEHIND || head->next_at > world->now ||
 		    head->tick > log->first_tick)
 			continue;
-		for (int k = i; k < log->parked_count; k++)
+		for (int k = i; k < log->parked_count && room; k++)
 			if (k == i || (head->state == FREE && log->parked[k].state == BEHIND &&
 					  log->parked[k].tick <= log->first_tick &&
 					  is_one_queue(head->row, log->parked[k].row)))
-				if (request->row_count < request->tick.max_rows)
-					request->rows[request->row_count++] = log->parked[k].row;
+				room = list_row(request, log->parked[k].row, &bytes);
 	}
 	qsort(request->rows, (size_t)request->row_count, sizeof *request->rows, by_id);
 	request->lists = request->opens = request->row_count > 0;

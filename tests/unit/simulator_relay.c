@@ -561,6 +561,7 @@ static void lose_producer(struct world *world, struct process *process, const ch
 	world_trace(world, "owner %d makes its producer anew: %s", process->owner, why);
 	producer_close(world, process->producer);
 	process->producer = NULL;
+	process->transactions = UNFENCED;
 	process->producer_at = world->now + world_delay(world, 20 * MS);
 	process->abandon_at = 0;
 	process->reports_taken = process->report_count = 0;
@@ -576,6 +577,8 @@ static void see_record(struct process *process, int topic, int partition, int64_
 	const struct outbox_position position = {
 	    .epoch = record->epoch, .tick = record->tick, .id = record->id};
 	char event_id[16] = {0};
+	if (record->hidden || !record->row)
+		return;
 	memcpy(event_id, &record->row, sizeof record->row);
 	if (stream_tail_record(process->stream, topic_names[topic], partition, offset, &position,
 		event_id) == STREAM_FOUND_UNKNOWN)
@@ -620,19 +623,71 @@ static bool step_tails(struct world *world, struct process *process)
 	return busy;
 }
 
+/* True: records may be sent. */
+static bool step_transactions(struct world *world, struct process *process)
+{
+	bool wanted = stream_wants_producer(process->stream, now_ms(world));
+	switch (process->transactions) {
+	case UNFENCED:
+		if (wanted) {
+			process->transactions = FENCING;
+			producer_fence(world, process->producer);
+		}
+		return false;
+	case FENCED:
+		process->transactions = OPEN;
+		if (wanted) {
+			stream_producer_ready(process->stream);
+			return true;
+		}
+		producer_close(world, process->producer);
+		process->producer = NULL;
+		process->transactions = UNFENCED;
+		return false;
+	case COMMITTED_NOW:
+		process->transactions = OPEN;
+		stream_committed(process->stream, now_ms(world));
+		return true;
+	case BROKEN:
+		lose_producer(world, process, "a commit failed");
+		return false;
+	case OPEN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void commit_if_wanted(struct world *world, struct process *process)
+{
+	if (process->transactions != OPEN || !stream_commits(process->stream))
+		return;
+	process->transactions = COMMITTING;
+	producer_commit(world, process->producer);
+}
+
 static bool step_delivery(struct world *world, struct process *process)
 {
-	if (!process->producer && world->now < process->producer_at)
+	bool exact = world->plan.stream.transactions;
+	bool wanted = !exact || stream_wants_producer(process->stream, now_ms(world));
+	if (!process->producer && (world->now < process->producer_at || !wanted))
 		return false;
 	if (!process->producer)
 		process->producer = producer_open(world, process);
 	bool busy = take_reports(world, process);
+	bool sends = !exact || step_transactions(world, process);
+	if (!process->producer)
+		return true;
 	const char *verdict = stream_producer_verdict(process->stream, now_ms(world));
 	if (producer_is_broken(process->producer))
 		verdict = "it is broken";
 	if (!verdict) {
 		process->abandon_at = 0;
-		return send_records(world, process) || busy;
+		if (sends && send_records(world, process))
+			return true;
+		if (sends && process->running && !relay_is_paused(world, process))
+			commit_if_wanted(world, process);
+		return busy;
 	}
 	if (!process->abandon_at)
 		process->abandon_at = world->now + world_below(world, 50 * MS);
@@ -705,6 +760,8 @@ static bool check_status(struct world *world, struct process *process)
 	if (process->was_owner && status.state == STREAM_STANDBY) {
 		world_trace(world, "owner %d lost the shard", process->owner);
 		process->sent_count = 0;
+		/* the log of the next time may know less */
+		memset(process->tail_us, 0, sizeof process->tail_us);
 	}
 	process->was_owner = owns;
 	world->result.skipped += status.skipped - process->skipped;
@@ -745,7 +802,9 @@ static void wait_for_turn(struct world *world, struct process *process, bool bus
 	int64_t wait = idle ? stream_wait(process->stream, now_ms(world))
 			    : stream_wait_offline(process->stream, now_ms(world));
 	int64_t at = wait < INT64_MAX / MS ? wait * MS : INT64_MAX;
-	if (!process->producer && process->producer_at < at)
+	bool wanted = !world->plan.stream.transactions ||
+		      stream_wants_producer(process->stream, now_ms(world));
+	if (!process->producer && wanted && process->producer_at < at)
 		at = process->producer_at;
 	if (process->abandon_at && process->abandon_at < at)
 		at = process->abandon_at;

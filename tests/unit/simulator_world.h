@@ -206,7 +206,8 @@ int64_t database_tick_of(const struct world *world, const struct row *row);
 /* --- Kafka ---------------------------------------------------------------------------------- */
 
 struct wire_record {
-	struct row *row;
+	struct row *row; /* NULL: the marker of a transaction */
+	bool hidden;     /* in a transaction that is open, or was aborted */
 	int owner;
 	int64_t epoch, tick, id;
 	uint64_t sequence;
@@ -230,6 +231,7 @@ struct watermark {
 struct partition {
 	int64_t end_offset, capacity;
 	struct wire_record *records; /* by offset */
+	int64_t open_records;        /* of the open transaction, at the end */
 	int64_t down_until;
 	struct producer_state *producers;
 	struct watermark *watermarks;
@@ -244,6 +246,7 @@ struct topic_of_kafka {
 
 struct kafka {
 	struct topic_of_kafka topics[TOPICS];
+	const struct wire_producer *fencer; /* the last one that began with transactions */
 };
 
 void kafka_start(struct world *world);
@@ -262,6 +265,13 @@ void producer_send(struct world *world, struct wire_producer *producer, int topi
 bool producer_is_broken(const struct wire_producer *producer);
 bool producer_is_idle(const struct wire_producer *producer); /* it would write nothing more */
 void producer_spoil(struct wire_producer *producer);         /* a false fatal error */
+
+/*
+ * init_transactions and commit_transaction, at once under way; process->transactions becomes OPEN,
+ * or BROKEN when it failed or nobody knows.
+ */
+void producer_fence(struct world *world, struct wire_producer *producer);
+void producer_commit(struct world *world, struct wire_producer *producer);
 
 /* What a process asked of a partition's end, and the answer. */
 struct tail_question {
@@ -288,6 +298,7 @@ struct process {
 	int64_t paused_until;
 	struct stream *stream;
 	struct wire_producer *producer;
+	enum { UNFENCED, FENCING, FENCED, OPEN, COMMITTING, COMMITTED_NOW, BROKEN } transactions;
 	struct tail_question tails[TOPICS][PARTITIONS];
 	int tails_answered;
 	/* what was read last */

@@ -365,7 +365,7 @@ static void a_partition_that_cannot_be_read_is_written_to_all_the_same(void **st
 	struct stream *stream = owner_of(1);
 	expect_both_questions(stream);
 	page_of(stream, 1, 1, 0);
-	stream_tail_failed(stream, "orders", 0);
+	stream_tail_failed(stream, 0, "orders", 0);
 	expect_sent(stream, 1);
 	stream_destroy(stream);
 }

@@ -182,7 +182,7 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	};
 	struct config_kafka plain = section(properties, 1), full = section(properties, MAX);
 	struct err err;
-	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, 8 << 20, 10000, &err);
+	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, NULL, 8 << 20, 10000, &err);
 
 	(void)state;
 	assert_non_null(conf);
@@ -194,7 +194,7 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	assert_setting(conf, "queue.buffering.max.messages", "13500");
 	assert_setting(conf, "queue.buffering.max.kbytes", "12288");
 	rd_kafka_conf_destroy(conf);
-	conf = kafka_conf_producer(&full, 8 << 20, 10000, &err);
+	conf = kafka_conf_producer(&full, NULL, 8 << 20, 10000, &err);
 	assert_non_null(conf);
 	assert_setting(conf, "linger.ms", "7");
 	assert_setting(conf, "compression.codec", "gzip");
@@ -213,7 +213,7 @@ static void a_huge_queue_stays_within_librdkafkas_range(void **state)
 	struct config_kafka kafka = section(properties, 1);
 	struct err err;
 	rd_kafka_conf_t *conf =
-	    kafka_conf_producer(&kafka, INT64_C(1) << 50, INT64_C(1) << 40, &err);
+	    kafka_conf_producer(&kafka, NULL, INT64_C(1) << 50, INT64_C(1) << 40, &err);
 
 	(void)state;
 	assert_non_null(conf);
@@ -229,7 +229,7 @@ static void a_record_of_the_largest_size_fits_beside_a_full_queue(void **state)
 	};
 	struct config_kafka kafka = section(properties, 2);
 	struct err err;
-	rd_kafka_conf_t *conf = kafka_conf_producer(&kafka, 1 << 20, 1000, &err);
+	rd_kafka_conf_t *conf = kafka_conf_producer(&kafka, NULL, 1 << 20, 1000, &err);
 
 	(void)state;
 	assert_non_null(conf);

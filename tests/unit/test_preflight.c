@@ -113,7 +113,7 @@ static char *producers(const char *name)
 	struct config_property servers = {"bootstrap.servers", "127.0.0.1:1", "relay.ini:2"};
 	const struct config_kafka section = {"main", &servers, 1};
 	struct err err = {0};
-	rd_kafka_conf_t *conf = kafka_conf_producer(&section, 1 << 20, 1000, &err);
+	rd_kafka_conf_t *conf = kafka_conf_producer(&section, NULL, 1 << 20, 1000, &err);
 	char *value = xcalloc(1, 32);
 	size_t size = 32;
 

@@ -62,7 +62,7 @@ static struct sender start(const char *name)
 	struct err err = {0};
 
 	rd_kafka_mock_topic_create(cluster, name, 3, 1);
-	sender.producer = producer_create(&kafka, 1 << 20, 1000, &err);
+	sender.producer = producer_create(&kafka, NULL, 1 << 20, 1000, &err);
 	if (!sender.producer)
 		fail_msg("%s", err.message);
 	sender.topic = producer_topic(sender.producer, name, &err);
@@ -473,7 +473,7 @@ static void a_producer_without_servers_says_so(void **state)
 	struct err err;
 
 	(void)state;
-	assert_null(producer_create(&nothing, 1 << 20, 1000, &err));
+	assert_null(producer_create(&nothing, NULL, 1 << 20, 1000, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
 }
 
