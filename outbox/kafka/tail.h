@@ -30,8 +30,8 @@ void tail_destroy(struct tail *tail, int wait_ms);
  *
  * With read_committed the answer waits for the end of every transaction, foreign ones too, that had
  * records there when it was asked: what was committed may lie behind them. A commit does not wait
- * for its markers, by which it becomes visible; init_transactions does. TAIL_FROM_END does not wait,
- * and its end is the last stable offset.
+ * for its markers, by which it becomes visible; init_transactions does. TAIL_FROM_END does not
+ * wait, and its end is the last stable offset.
  */
 bool tail_ask(struct tail *tail, const char *topic, int32_t partition, int64_t offset,
     struct err *err) MUST_CHECK;

@@ -100,6 +100,8 @@ void flow_parked_key(
 void flow_unparked(
     struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
 bool flow_has_parks(const struct flow *flow);
+/* A refused record is to be noted before anything else goes out. */
+bool flow_has_refusals(const struct flow *flow);
 /* What outbox.park takes, for the next row; NULL: nothing. The caller frees. flow_logged follows.
  */
 char *flow_parks(struct flow *flow);

@@ -7,7 +7,9 @@
  *   PENDING, HELD -> PARKING …     a record of its key is parked and not gone yet
  *
  * A record is parked only when all records of its lane before it are acknowledged, so that who
- * takes the shard next cannot find one of them unpublished and queue it up behind.
+ * takes the shard next cannot find one of them unpublished and queue it up behind. And nothing goes
+ * out before a refused one is noted: its cause may be mended, and who takes the shard next would
+ * send it behind records of larger positions.
  */
 #include <assert.h>
 #include <jansson.h>
@@ -92,6 +94,7 @@ static void park(struct flow *flow, uint64_t sequence, const char *error)
 		    xrealloc(flow->parks, (size_t)flow->park_capacity * sizeof *flow->parks);
 	}
 	flow->parks[flow->park_count++] = (struct park){sequence, error ? xstrdup(error) : NULL};
+	flow->parks_refused += error != NULL;
 	record->state = PARKING;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
@@ -151,6 +154,11 @@ bool flow_has_parks(const struct flow *flow)
 	return flow->park_count > 0;
 }
 
+bool flow_has_refusals(const struct flow *flow)
+{
+	return flow->parks_refused > 0;
+}
+
 char *flow_parks(struct flow *flow)
 {
 	int count = flow->park_count < PARKS_A_ROW ? flow->park_count : PARKS_A_ROW;
@@ -192,6 +200,7 @@ static void park_is_noted(struct flow *flow, struct park *park)
 	record->state = PARKED;
 	flow->parked += !record->listed;
 	flow_release(flow, record);
+	flow->parks_refused -= park->error != NULL;
 	free(park->error);
 }
 
@@ -218,7 +227,7 @@ void flow_parks_forget(struct flow *flow)
 	free(flow->parks);
 	text_finish(&flow->key_name);
 	flow->parks = NULL;
-	flow->park_count = flow->park_capacity = flow->parks_logging = 0;
+	flow->park_count = flow->park_capacity = flow->parks_logging = flow->parks_refused = 0;
 	flow->refused = false;
 }
 

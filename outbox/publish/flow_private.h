@@ -148,6 +148,7 @@ struct flow {
 	struct text key_name;                  /* of the one that is looked for */
 	struct park *parks;                    /* in the order in which they came */
 	int park_count, park_capacity, parks_logging;
+	int parks_refused;           /* of them, not those behind */
 	int64_t refusals;            /* that were parked */
 	bool refused;                /* and the slot stops */
 	struct flow_refusal refusal; /* the one it stops at, or else the last that was parked */

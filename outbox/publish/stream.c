@@ -740,7 +740,8 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 {
 	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
 	    stream->keys_unknown || must_end(stream, now) || must_leave_epoch(stream) ||
-	    stream->rewound || flow_recreated(stream->flow) || !takes_records(stream, now))
+	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
+	    !takes_records(stream, now))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
 	if (idle && !flow_written(stream->flow))

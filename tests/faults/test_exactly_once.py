@@ -1,16 +1,99 @@
 """delivery = exactly-once: what a reader of committed records sees, once each, through faults."""
 
 import pytest
+from confluent_kafka import Producer
 
-from faults.test_kills import LEASE, kill_at_a_random_moment
+from faults.test_owners import fleet, owned_shards, wait_for_owner
+from support.auditor import read_topics
+from support.process import wait_for
 
-EXACT = {"slot_delivery": "exactly-once", "slot_lease": LEASE}
+EXACT = {"slot_delivery": "exactly-once", "slot_lease": "1s"}
 
 
-def test_records_come_once_and_in_order(make_relay, make_writers, judge, scale):
+@pytest.fixture
+def judge_once(judge):
+    return lambda **options: judge(0, 0, none=True, isolation="read_committed", **options)
+
+
+def test_records_come_once_and_in_order(make_relay, make_writers, judge_once, scale):
     relay = make_relay(**EXACT).wait_ready()
     writers = make_writers(connections=4, keys=50)
     writers.run(scale(20_000))
     writers.huge_transaction(50_000)
-    judge(0, 0, none=True)
+    judge_once()
     assert relay.metric("relay_skipped_total") == 0
+
+
+def test_an_owner_that_wakes_up_doubles_nothing(
+        database, make_relay, make_writers, judge_once, scale):
+    """It stops with a transaction open, or about to be committed."""
+    relays = fleet(make_relay, 2, **EXACT)
+    with make_writers(connections=4, keys=50, rate=300):
+        for _ in range(scale(20)):
+            owner = wait_for_owner(database, relays)
+            other = next(relay for relay in relays if relay is not owner)
+            before = len(owner.events("shard_left"))
+            owner.pause()
+            wait_for_owner(database, [other])
+            other.wait_for(lambda: other.metric("relay_published_total"), what="its records")
+            owner.resume()
+            owner.wait_event("shard_left", before + 1)
+            wait_for(lambda: owned_shards(relays) == [relay is other for relay in relays], 10,
+                     "one owner")
+    judge_once()
+
+
+def test_a_refused_record_takes_nothing_with_it(
+        kafka, database, topic, make_relay, make_writers, judge_once, chance):
+    """The transaction it was in is lost, and its rows come in the next ones."""
+    kafka.alter_topic(topic, max_message_bytes=20_000)
+    relay = make_relay(**EXACT, slot_retry_first="10m", slot_retry_max="10m").wait_ready()
+    with make_writers(connections=4, keys=50, rate=200) as writers:
+        for number in range(5):
+            # of bytes that compression does not make fewer
+            database.execute(
+                "select outbox.publish(%s, %s::text, %s::bytea)",
+                (topic, f"large-{number}", chance.randbytes(30_000)))
+            relay.wait_for(lambda: relay.metric("relay_parked_total") == number + 1,
+                           what="the row that is parked")
+    writers.run(200)
+    relay.wait_for(lambda: relay.metric("relay_parked_rows") == 5, what="five parked rows")
+    kafka.alter_topic(topic, max_message_bytes=1_000_000)
+    assert len(list(read_topics(kafka.bootstrap, [topic], "read_committed"))) > 200
+
+
+def test_a_foreign_transaction_that_stays_open_is_waited_for(
+        kafka, topic, make_relay, make_writers, judge_once):
+    """A record of ours that was committed behind it cannot be seen, and is not sent again."""
+    relay = make_relay(**EXACT).wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(50)
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "foreign",
+                        "log_level": 0})
+    foreign.init_transactions(30)
+    foreign.begin_transaction()
+    for partition in range(6):
+        foreign.produce(topic, value="of somebody else", partition=partition)
+    assert foreign.flush(30) == 0
+    published = relay.metric("relay_published_total")
+    writers.run(50)
+    relay.wait_for(lambda: relay.metric("relay_published_total") > published, what="more records")
+    relay.kill()
+    relay.start()
+    relay.wait_event("tail_not_read")
+    assert not relay.metric("relay_published_total")
+    foreign.abort_transaction(30)
+    judge_once()
+
+
+def test_two_that_made_their_producer_at_once_settle(
+        database, make_relay, make_writers, judge_once, scale):
+    """Kills of whoever owns the shard, with two more that want it."""
+    relays = fleet(make_relay, 3, **EXACT)
+    with make_writers(connections=4, keys=50, rate=200):
+        for _ in range(scale(30)):
+            owner = wait_for_owner(database, relays)
+            owner.kill()
+            wait_for_owner(database, [relay for relay in relays if relay is not owner])
+            owner.start().wait_ready()
+    judge_once()

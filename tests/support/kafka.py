@@ -8,14 +8,16 @@ The jars come from install.sh. With three nodes topics have replication factor 3
 min.insync.replicas 2.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (AdminClient, ConfigResource, ConfigSource, NewPartitions,
                                    NewTopic)
 
-from .process import Process, free_port, temporary_folder, wait_for
+from .process import Process, Timeout, free_port, temporary_folder, wait_for
 from .proxy import Proxy
 
 VERSION = "3.9.1"
@@ -146,12 +148,24 @@ class Kafka:
                 node.proxy.close()
 
     def start_node(self, number):
-        self._launch(number)
-        self._wait_alive([number])
+        self.start_nodes([number])
+
+    def start_nodes(self, numbers):
+        for number in numbers:
+            self._launch(number)
+        self._wait_alive(numbers)
 
     def stop_node(self, number):
         """A clean shutdown: leadership is handed over first."""
         self.nodes[number].process.stop(timeout=60)
+
+    def ask_nodes(self, numbers, timeout=20):
+        """SIGTERM for all at once. Without a quorum the last ones wait for ever: they go on."""
+        processes = [self.nodes[number].process for number in numbers]
+        for process in processes:
+            process.send(signal.SIGTERM)
+        with contextlib.suppress(Timeout):
+            wait_for(lambda: not any(process.running for process in processes), timeout)
 
     def kill(self, number=1):
         self.nodes[number].process.kill()

@@ -643,6 +643,7 @@ static bool step_transactions(struct world *world, struct process *process)
 		producer_close(world, process->producer);
 		process->producer = NULL;
 		process->transactions = UNFENCED;
+		process->abandon_at = 0;
 		return false;
 	case COMMITTED_NOW:
 		process->transactions = OPEN;

@@ -128,17 +128,19 @@ static void what_is_refused_alone_is_parked_with_what_comes_behind_it(void **sta
 	struct stream *stream = owner(false);
 	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
 	refused(stream, expect_sent(stream, 1));
+	expect_none_sent(stream); /* its cause may be mended: first it is noted */
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
 	written(stream, expect_sent(stream, 2));
 	written(stream, expect_sent(stream, 4));
 	expect_none_sent(stream);
-	expect_parks(stream, 1, "[[1,1001,\"too large\",41],[3,1003,null,41]]");
+	expect_parks(stream, 1, "[[3,1003,null,41]]");
 	const struct stream_status status = stream_status(stream, 1);
 	assert_false(status.refused);
 	assert_int_equal(status.refusals, 1);
 	assert_int_equal(status.refused_id, 1);
 	assert_string_equal(status.refused_error, "too large");
 	assert_int_equal(status.parked, 2);
-	assert_int_equal(status.records, 4); /* until the front is passed */
+	assert_int_equal(status.records, 2); /* until the front is passed */
 	stream_destroy(stream);
 }
 
@@ -226,10 +228,11 @@ static void behind_a_row_that_is_refused_again_the_rest_of_its_list_waits(void *
 	stream_keys_end(stream);
 	open_window(stream, 1, STREAM_LISTED, "orders", 1, abab, 4);
 	refused(stream, expect_sent(stream, 1));
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
 	written(stream, expect_sent(stream, 2));
 	written(stream, expect_sent(stream, 4));
 	expect_none_sent(stream);
-	expect_parks(stream, 1, "[[1,1001,\"too large\",41],[3,1003,null,41]]");
+	expect_parks(stream, 1, "[[3,1003,null,41]]");
 	assert_int_equal(stream_status(stream, 1).refusals, 0);
 	stream_destroy(stream);
 }
@@ -306,9 +309,9 @@ static void where_the_topic_says_pass_nobody_waits(void **state)
 	struct stream *stream = owner(false);
 	open_window(stream, 1, STREAM_ROWS, "pass", 1, abab, 4);
 	refused(stream, expect_sent(stream, 1));
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
 	written(stream, expect_sent(stream, 2));
 	expect_sent(stream, 3);
-	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
 	stream_destroy(stream);
 }
 
@@ -319,8 +322,8 @@ static void a_row_without_a_key_is_parked_alone(void **state)
 	struct stream *stream = owner(false);
 	open_window(stream, 1, STREAM_ROWS, "orders", 1, none, 2);
 	refused(stream, expect_sent(stream, 1));
-	written(stream, expect_sent(stream, 2));
 	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
+	written(stream, expect_sent(stream, 2));
 	stream_destroy(stream);
 }
 
