@@ -96,7 +96,8 @@ static void *run_calls(void *context)
 	struct caller *caller = &producer->caller;
 	eventfd_t count;
 
-	while (eventfd_read(caller->call_fd, &count) == 0 && !atomic_load(&caller->ending)) {
+	while (eventfd_read(caller->call_fd, &count) == 0 &&
+	       atomic_load(&caller->outcome) == PRODUCER_CALLING) {
 		bool done = finish_call(producer, &caller->why);
 
 		atomic_store(&caller->outcome, done ? PRODUCER_DONE : PRODUCER_FAILED);
@@ -120,6 +121,7 @@ static bool start_caller(struct producer *producer, struct err *err)
 static void end_caller(struct caller *caller)
 {
 	atomic_store(&caller->ending, true);
+	atomic_store(&caller->outcome, PRODUCER_NO_CALL);
 	if (caller->runs) {
 		wake(caller->call_fd);
 		pthread_join(caller->thread, NULL);

@@ -56,18 +56,23 @@ struct sender {
 	struct producer_topic *topic;
 };
 
-static struct sender start(const char *name)
+static struct sender start_as(const char *name, const char *transactional_id)
 {
 	struct sender sender;
 	struct err err = {0};
 
 	rd_kafka_mock_topic_create(cluster, name, 3, 1);
-	sender.producer = producer_create(&kafka, NULL, 1 << 20, 1000, &err);
+	sender.producer = producer_create(&kafka, transactional_id, 1 << 20, 1000, &err);
 	if (!sender.producer)
 		fail_msg("%s", err.message);
 	sender.topic = producer_topic(sender.producer, name, &err);
 	assert_non_null(sender.topic);
 	return sender;
+}
+
+static struct sender start(const char *name)
+{
+	return start_as(name, NULL);
 }
 
 static void send_text(struct sender *sender, const char *payload, intptr_t number)
@@ -103,6 +108,68 @@ static void wait_for_reports(struct producer *producer, struct producer_report *
 		if (is_readable(producer, (int)(until - clock_ms())))
 			count += producer_poll(producer, reports + count, wanted - count);
 	assert_int_equal(count, wanted);
+}
+
+/* Waits by the eventfd alone. */
+static enum producer_outcome outcome_of(
+    struct producer *producer, enum producer_call call, struct err *ret_why)
+{
+	enum producer_outcome outcome = PRODUCER_CALLING;
+	struct producer_report report;
+	int64_t until = clock_ms() + WAIT_MS;
+
+	producer_begin(producer, call);
+	while (outcome == PRODUCER_CALLING && clock_ms() < until) {
+		if (is_readable(producer, 100))
+			assert_int_equal(producer_poll(producer, &report, 1), 0);
+		outcome = producer_work(producer, ret_why);
+	}
+	return outcome;
+}
+
+static void a_transaction_begins_with_each_call(void **state)
+{
+	struct sender sender = start_as("transactions", "id");
+	struct producer_report report;
+	struct err why;
+
+	(void)state;
+	assert_int_equal(producer_work(sender.producer, &why), PRODUCER_NO_CALL);
+	assert_int_equal(outcome_of(sender.producer, PRODUCER_INIT, &why), PRODUCER_DONE);
+	for (int i = 0; i < 3; i++) {
+		send_text(&sender, "payload", i);
+		wait_for_reports(sender.producer, &report, 1);
+		assert_int_equal(report.error, 0);
+		assert_int_equal(outcome_of(sender.producer, PRODUCER_COMMIT, &why), PRODUCER_DONE);
+		assert_int_equal(producer_work(sender.producer, &why), PRODUCER_NO_CALL);
+	}
+	producer_destroy(sender.producer, 1000);
+}
+
+static void a_call_out_of_turn_fails_and_says_why(void **state)
+{
+	struct sender sender = start_as("turns", "id");
+	struct err why = {0};
+
+	(void)state;
+	assert_int_equal(outcome_of(sender.producer, PRODUCER_COMMIT, &why), PRODUCER_FAILED);
+	assert_non_null(strstr(why.message, "commit_transaction"));
+	producer_destroy(sender.producer, 1000);
+}
+
+static void a_call_to_brokers_that_are_away_keeps_nobody_from_ending(void **state)
+{
+	struct sender sender = start_as("away", "id");
+	struct err why;
+
+	(void)state;
+	rd_kafka_mock_broker_set_down(cluster, 1);
+	producer_begin(sender.producer, PRODUCER_INIT);
+	assert_int_equal(producer_work(sender.producer, &why), PRODUCER_CALLING);
+	int64_t began = clock_ms();
+	producer_destroy(sender.producer, 1000);
+	assert_true(clock_ms() - began < 5000);
+	rd_kafka_mock_broker_set_up(cluster, 1);
 }
 
 static void a_report_brings_back_opaque_and_offset(void **state)
@@ -480,6 +547,9 @@ static void a_producer_without_servers_says_so(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_transaction_begins_with_each_call),
+	    cmocka_unit_test(a_call_out_of_turn_fails_and_says_why),
+	    cmocka_unit_test(a_call_to_brokers_that_are_away_keeps_nobody_from_ending),
 	    cmocka_unit_test(a_report_brings_back_opaque_and_offset),
 	    cmocka_unit_test(the_fd_stays_readable_until_everything_was_said),
 	    cmocka_unit_test(nulls_empties_headers_and_times_arrive_as_they_were),
