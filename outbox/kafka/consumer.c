@@ -1,6 +1,7 @@
 #include "consumer.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cleanup.h"
@@ -11,15 +12,28 @@
 /*
  * librdkafka's simple consumer: assign() wants a group.id, which costs a group's privileges and
  * makes the cluster look for a coordinator; consume_start does not. All partitions feed one queue.
+ *
+ * What librdkafka keeps ready is bounded for each partition, in bytes and in number, since a small
+ * record takes half a kilobyte there. With so much ready it stops fetching, and looks whether that
+ * is still so only after up to a second, however soon all was taken; a start makes it look at once.
  */
-enum { BATCH = 1000, ANSWER_MS = 5000, CLOSE_MS = 2000 };
+enum {
+	BATCH = 1000,
+	ANSWER_MS = 5000,
+	CLOSE_MS = 2000,
+	READY_MESSAGES = 5000,
+	READY_BYTES = 2 << 20
+};
 
 struct reading {
 	rd_kafka_topic_t *topic; /* one handle is shared by a topic's partitions */
 	int32_t partition;
-	int64_t low;  /* the first offset there was */
-	int64_t end;  /* the watermark when the reader was made */
-	int64_t next; /* the offset after the last one seen */
+	int64_t low;            /* the first offset there was */
+	int64_t from;           /* where reading begins */
+	int64_t end;            /* the watermark when the reader was made, or the range's end */
+	int64_t next;           /* the offset after the last one seen */
+	int64_t run, run_bytes; /* seen since the last start */
+	bool resting;           /* not fetched any more */
 };
 
 struct consumer {
@@ -27,6 +41,7 @@ struct consumer {
 	rd_kafka_queue_t *queue;
 	rd_kafka_topic_t **topics;
 	int topic_count;
+	struct consumer_range range;
 	struct reading *readings;
 	int reading_count, unfinished;
 	int recent;                       /* the reading of the last message */
@@ -34,17 +49,101 @@ struct consumer {
 	int taken, filled;
 };
 
+/* Not the section's to set: fetch_on stands on them. */
+static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
+{
+	char messages[32], kbytes[32];
+
+	snprintf(messages, sizeof messages, "%d", READY_MESSAGES);
+	snprintf(kbytes, sizeof kbytes, "%d", READY_BYTES / 1024);
+	return kafka_conf_set(conf, "queued.min.messages", messages, err) &&
+	       kafka_conf_set(conf, "queued.max.messages.kbytes", kbytes, err);
+}
+
 static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
     const char *isolation, struct err *err)
 {
-	/* librdkafka would keep up to 64 MiB ready. */
-	static const char *const defaults[] = {"queued.max.messages.kbytes", "8192", NULL};
+	static const char *const defaults[] = {"fetch.error.backoff.ms", "10",
+	    "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576", NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
+	if (conf && !set_bounds(conf, err)) {
+		rd_kafka_conf_destroy(conf);
+		return false;
+	}
 	consumer->handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, kafka, err);
 	if (!consumer->handle)
 		return false;
 	consumer->queue = rd_kafka_queue_new(consumer->handle);
+	return true;
+}
+
+/* What lies behind a range is not fetched while other partitions are still read. */
+static void rest(struct consumer *consumer, struct reading *reading)
+{
+	if (consumer->range.to_ms == INT64_MAX)
+		return;
+	reading->resting = true;
+	rd_kafka_consume_stop(reading->topic, reading->partition);
+}
+
+/* OFFSET_END: no record is as late as that. */
+static bool offset_of_time(struct consumer *consumer, const char *name, int32_t partition,
+    int64_t time_ms, int64_t *ret_offset, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_resp_err_t code;
+
+	rd_kafka_topic_partition_list_add(list, name, partition)->offset = time_ms;
+	code = rd_kafka_offsets_for_times(consumer->handle, list, ANSWER_MS);
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		code = list->elems[0].err;
+	*ret_offset = list->elems[0].offset < 0 ? RD_KAFKA_OFFSET_END : list->elems[0].offset;
+	rd_kafka_topic_partition_list_destroy(list);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, name);
+}
+
+/* One that finds no record from 1970 on in a partition that has some cannot tell times. */
+static bool offset_of_first(struct consumer *consumer, const char *name,
+    const struct reading *reading, int64_t *ret_offset, struct err *err)
+{
+	int64_t first = 0;
+
+	if (!offset_of_time(consumer, name, reading->partition,
+		consumer->range.from_ms > 0 ? consumer->range.from_ms : 0, ret_offset, err))
+		return false;
+	if (*ret_offset != RD_KAFKA_OFFSET_END)
+		return true;
+	if (reading->low < reading->end &&
+	    !offset_of_time(consumer, name, reading->partition, 0, &first, err))
+		return false;
+	*ret_offset = first == RD_KAFKA_OFFSET_END ? reading->low : reading->end;
+	return true;
+}
+
+static int64_t between(int64_t low, int64_t value, int64_t high)
+{
+	return value < low ? low : value > high ? high : value;
+}
+
+/* Narrows what is read from all that is there to the range. */
+static bool apply_range(
+    struct consumer *consumer, const char *name, struct reading *reading, struct err *err)
+{
+	const struct consumer_range *range = &consumer->range;
+	int64_t from = reading->low, to = RD_KAFKA_OFFSET_END;
+
+	if (reading->partition < range->offset_count)
+		from = range->offsets[reading->partition];
+	else if (range->from_ms != INT64_MIN &&
+		 !offset_of_first(consumer, name, reading, &from, err))
+		return false;
+	if (range->to_ms != INT64_MAX && !offset_of_time(consumer, name, reading->partition,
+					     range->to_ms > 0 ? range->to_ms : 0, &to, err))
+		return false;
+	reading->from = between(reading->low, from, reading->end);
+	if (to != RD_KAFKA_OFFSET_END)
+		reading->end = between(reading->from, to, reading->end);
 	return true;
 }
 
@@ -62,11 +161,16 @@ static bool start_partition(
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return kafka_client_failed(err, code, name);
 	*reading = (struct reading){
-	    .topic = topic, .partition = partition, .low = low, .end = high, .next = low};
-	if (rd_kafka_consume_start_queue(topic, partition, low, consumer->queue) != 0)
+	    .topic = topic, .partition = partition, .low = low, .from = low, .end = high};
+	if (!apply_range(consumer, name, reading, err))
+		return false;
+	reading->next = reading->from;
+	reading->resting = reading->from >= reading->end && consumer->range.to_ms != INT64_MAX;
+	if (!reading->resting &&
+	    rd_kafka_consume_start_queue(topic, partition, reading->from, consumer->queue) != 0)
 		return kafka_client_failed(err, rd_kafka_last_error(), name);
 	consumer->reading_count++;
-	consumer->unfinished += low < high;
+	consumer->unfinished += reading->from < reading->end;
 	return true;
 }
 
@@ -106,9 +210,18 @@ static bool start_topic(struct consumer *consumer, const char *name, struct err 
 struct consumer *consumer_create(const struct config_kafka *kafka, const char *const *topics,
     const char *isolation, struct err *err)
 {
+	const struct consumer_range everything = {.from_ms = INT64_MIN, .to_ms = INT64_MAX};
+
+	return consumer_create_range(kafka, topics, isolation, &everything, err);
+}
+
+struct consumer *consumer_create_range(const struct config_kafka *kafka, const char *const *topics,
+    const char *isolation, const struct consumer_range *range, struct err *err)
+{
 	struct consumer *consumer = xcalloc(1, sizeof *consumer);
 	size_t count = 0;
 
+	consumer->range = *range;
 	while (topics[count])
 		count++;
 	consumer->topics = xcalloc(count, sizeof *consumer->topics);
@@ -128,7 +241,9 @@ static void close_client(struct consumer *consumer)
 	while (consumer->taken < consumer->filled)
 		rd_kafka_message_destroy(consumer->batch[consumer->taken++]);
 	for (int i = 0; i < consumer->reading_count; i++)
-		rd_kafka_consume_stop(consumer->readings[i].topic, consumer->readings[i].partition);
+		if (!consumer->readings[i].resting)
+			rd_kafka_consume_stop(
+			    consumer->readings[i].topic, consumer->readings[i].partition);
 	for (int i = 0; i < consumer->topic_count; i++)
 		rd_kafka_topic_destroy(consumer->topics[i]);
 	rd_kafka_queue_destroy(consumer->queue);
@@ -154,8 +269,8 @@ bool consumer_partition_at(
 	if (index >= consumer->reading_count)
 		return false;
 	reading = &consumer->readings[index];
-	*ret_partition = (struct consumer_partition){
-	    rd_kafka_topic_name(reading->topic), reading->partition, reading->low, reading->end};
+	*ret_partition = (struct consumer_partition){rd_kafka_topic_name(reading->topic),
+	    reading->partition, reading->low, reading->from, reading->end};
 	return true;
 }
 
@@ -174,16 +289,45 @@ static struct reading *reading_of(struct consumer *consumer, const rd_kafka_mess
 	return NULL;
 }
 
+/*
+ * Nothing is ready: partitions of which librdkafka may have stopped fetching are started again
+ * where they are. Twice as often as needed, since it counts a little otherwise.
+ */
+static bool fetch_on(struct consumer *consumer, struct err *err)
+{
+	for (int i = 0; i < consumer->reading_count; i++) {
+		struct reading *reading = &consumer->readings[i];
+		bool stopped =
+		    reading->run >= READY_MESSAGES / 2 || reading->run_bytes >= READY_BYTES / 2;
+
+		reading->run = reading->run_bytes = 0;
+		if (!stopped || reading->resting)
+			continue;
+		rd_kafka_consume_stop(reading->topic, reading->partition);
+		if (rd_kafka_consume_start_queue(
+			reading->topic, reading->partition, reading->next, consumer->queue) != 0)
+			return kafka_client_failed(
+			    err, rd_kafka_last_error(), rd_kafka_topic_name(reading->topic));
+	}
+	return true;
+}
+
 /* Everything before offset `next` was seen, or is no record (a transaction's marker, a gap). */
 static void note_progress(
     struct consumer *consumer, const rd_kafka_message_t *message, int64_t next)
 {
 	struct reading *reading = reading_of(consumer, message);
 
+	if (reading) {
+		reading->run++;
+		reading->run_bytes += (int64_t)(message->len + message->key_len);
+	}
 	if (!reading || next <= reading->next)
 		return;
-	if (reading->next < reading->end && next >= reading->end)
+	if (reading->next < reading->end && next >= reading->end) {
 		consumer->unfinished--;
+		rest(consumer, reading);
+	}
 	reading->next = next;
 }
 
@@ -202,20 +346,37 @@ struct consumer_record consumer_record_of(rd_kafka_message_t *message)
 	};
 }
 
+static ssize_t take(struct consumer *consumer, int timeout_ms, int count)
+{
+	ssize_t taken = rd_kafka_consume_batch_queue(
+	    consumer->queue, timeout_ms, consumer->batch + consumer->filled, (size_t)count);
+
+	consumer->filled += taken > 0 ? (int)taken : 0;
+	return taken;
+}
+
 /* Waits for the first message only: a batch call would wait until the batch is full. */
 static bool fill_batch(struct consumer *consumer, int timeout_ms, struct err *err)
 {
-	ssize_t first =
-	    rd_kafka_consume_batch_queue(consumer->queue, timeout_ms, consumer->batch, 1);
-	ssize_t more = first == 1 ? rd_kafka_consume_batch_queue(
-					consumer->queue, 0, consumer->batch + 1, BATCH - 1)
-				  : 0;
+	ssize_t some;
 
-	if (first < 0 || more < 0)
-		return kafka_client_failed(err, rd_kafka_last_error(), "reading");
-	consumer->taken = 0;
-	consumer->filled = (int)(first + more);
-	return true;
+	consumer->taken = consumer->filled = 0;
+	some = take(consumer, 0, 1);
+	if (some == 0 && !fetch_on(consumer, err))
+		return false;
+	if (some == 0)
+		some = take(consumer, timeout_ms, 1);
+	if (some == 1)
+		some = take(consumer, 0, BATCH - 1);
+	return some >= 0 || kafka_client_failed(err, rd_kafka_last_error(), "reading");
+}
+
+static bool is_in_range(struct consumer *consumer, const rd_kafka_message_t *message)
+{
+	const struct reading *reading =
+	    consumer->range.to_ms == INT64_MAX ? NULL : reading_of(consumer, message);
+
+	return !reading || message->offset < reading->end;
 }
 
 static bool see_message(struct consumer *consumer, rd_kafka_message_t *message,
@@ -225,7 +386,8 @@ static bool see_message(struct consumer *consumer, rd_kafka_message_t *message,
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		struct consumer_record record = consumer_record_of(message);
 
-		*ret_stop = !see(context, &record);
+		if (is_in_range(consumer, message))
+			*ret_stop = !see(context, &record);
 		note_progress(consumer, message, message->offset + 1);
 		return true;
 	}

@@ -25,11 +25,27 @@ struct consumer *consumer_create(const struct config_kafka *kafka, const char *c
     const char *isolation, struct err *err);
 void consumer_destroy(struct consumer *consumer);
 
-/* What is read: offsets from low up to high, as they were when the reader was made. */
+/*
+ * A part of each partition, chosen by the timestamps of records, which need not be in order: from
+ * the first one with from_ms or later, to the first one with to_ms or later, without it.
+ * INT64_MIN and INT64_MAX: from the beginning, to the end. A cluster that cannot tell (the mock
+ * one) is read from the beginning.
+ */
+struct consumer_range {
+	int64_t from_ms, to_ms;
+	const int64_t *offsets; /* by partition, in place of from_ms; NULL: none */
+	int offset_count;       /* partitions beyond it begin by from_ms */
+};
+/* Records behind the range are not seen, and not waited for. */
+struct consumer *consumer_create_range(const struct config_kafka *kafka, const char *const *topics,
+    const char *isolation, const struct consumer_range *range, struct err *err);
+
+/* What is read: offsets from `from` up to high, as they were when the reader was made. */
 struct consumer_partition {
 	const char *topic;
 	int32_t partition;
-	int64_t low, high;
+	int64_t low; /* the first offset that is there */
+	int64_t from, high;
 };
 /* The i-th partition; false beyond the last. */
 bool consumer_partition_at(
