@@ -33,17 +33,6 @@ static int option_place(const struct command *command, const char *name, size_t 
 	return -1;
 }
 
-/* "a|b|c" has this word. */
-static bool is_choice(const char *choices, const char *word)
-{
-	size_t length = strlen(word);
-
-	for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-		if (length == strcspn(at, "|") && strncmp(at, word, length) == 0)
-			return true;
-	return false;
-}
-
 static bool check_value(const struct command_option *option, const char *value, struct err *err)
 {
 	int64_t number;
@@ -52,9 +41,6 @@ static bool check_value(const struct command_option *option, const char *value, 
 		return err_set(err, ERR_REJECT,
 		    "--%s wants a number from %lld to %lld, not '%.80s'", option->name,
 		    (long long)option->low, (long long)option->high, value);
-	if (strchr(option->value, '|') && !is_choice(option->value, value))
-		return err_set(err, ERR_REJECT, "--%s wants %s, not '%.80s'", option->name,
-		    option->value, value);
 	return true;
 }
 

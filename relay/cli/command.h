@@ -12,7 +12,7 @@ struct call;
 
 struct command_option {
 	const char *name;  /* "shards", given as --shards N or --shards=N */
-	const char *value; /* what stands for its value: "N"; "a|b": one of these; NULL: a switch */
+	const char *value; /* what stands for its value: "N"; NULL: a switch */
 	const char *help;
 	int64_t low, high; /* of a number; high 0: it is text */
 };

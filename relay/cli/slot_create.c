@@ -1,13 +1,14 @@
 #include <stdio.h>
 #include "commands.h"
+#include "moment.h"
 #include "session.h"
 #include "sql_files.h"
 #include "text.h"
 
 static int create(struct pg *pg, const struct config_postgres *postgres, const char *name,
-    const char *shards, const char *from)
+    const char *shards, const char *start)
 {
-	const struct pg_param params[] = {{name}, {shards}, {from}};
+	const struct pg_param params[] = {{name}, {shards}, {start}};
 	struct err err;
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *done = session_query(pg, postgres, sql_slot_create, params, 3, &err);
@@ -24,24 +25,44 @@ static int create(struct pg *pg, const struct config_postgres *postgres, const c
 	return 0;
 }
 
+/* As the database takes it. */
+static bool read_start(const char *text, char start[MOMENT_SIZE], struct err *err)
+{
+	int64_t us;
+
+	if (text_equal(text, "now") || text_equal(text, "beginning")) {
+		text_copy(start, MOMENT_SIZE, text);
+		return true;
+	}
+	if (!moment_parse(text, &us, err))
+		return err_prefix(err, "--start is neither now nor beginning, and");
+	moment_format_exact(us, start);
+	return true;
+}
+
 static int run(const struct call *call)
 {
+	char start[MOMENT_SIZE];
 	struct err err;
+
+	if (!read_start(call_text(call, "start", "beginning"), start, &err))
+		return session_failed(&err);
+
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
 
-	return pg ? create(pg, postgres, call->arguments[0], call_text(call, "shards", "1"),
-			call_text(call, "from", "beginning"))
+	return pg ? create(pg, postgres, call->arguments[0], call_text(call, "shards", "1"), start)
 		  : session_failed(&err);
 }
 
 static const struct command_option options[] = {
     {"shards", "N", "Shards by key hash, each with an owner of its own; 1 unless given.", 1, 64},
-    {"from", "beginning|now",
-	"Publish every row that is in the table, or what commits from here on; beginning unless "
-	"given."},
+    {"start", "now|beginning|TIME",
+	"What it publishes: what commits from here on, every row that is in the table, or every "
+	"row "
+	"whose created_at is TIME or later, as 2026-01-02T03:04:05Z; beginning unless given."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -52,8 +73,15 @@ const struct command command_slot_create = {
     .least_arguments = 1,
     .most_arguments = 1,
     .summary = "Makes a slot: a reader with its own progress.",
-    .description = "The slot \"main\" exists from the first migration on. A slot that nobody "
-		   "publishes keeps partitions from being dropped.\n",
+    .description =
+	"The slot \"main\" exists from the first migration on. A slot that nobody "
+	"publishes keeps partitions from being dropped.\n"
+	"A slot that starts at a time publishes exactly the rows created then or later: "
+	"those of transactions that were open at that time, or still are, among them, and "
+	"of a transaction that wrote before and after it only the later ones. created_at "
+	"is the database's clock when the row was written, not when it was committed. "
+	"Rows whose partition is gone are not published. The time is not in the future. "
+	"The partition in which it lies is read once for this.\n",
     .options = options,
     .run = run,
 };

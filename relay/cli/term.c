@@ -44,7 +44,7 @@ static bool read_end(const char *name, const char *text, int64_t now_us, char at
 		    "%s: %.40s lies in the future, where no row is; leave the end of the "
 		    "range open (%s=2026-01-02..)",
 		    name, text, name);
-	moment_format(*ret_us, at);
+	moment_format_exact(*ret_us, at);
 	return true;
 }
 

@@ -21,6 +21,10 @@ create table outbox.slot (
 	-- a split under way: no window opens beyond drain_to; null drain_to: none opens at all
 	split_to int constraint split_to_is_1_to_64 check (split_to between 1 and 64),
 	drain_to pg_snapshot,
+	-- what the slot begins behind: rows that are visible in this snapshot are none of its own, nor are
+	-- those created before start_at (null: any time)
+	start pg_snapshot not null,
+	start_at timestamptz,
 	created_at timestamptz not null default clock_timestamp(),
 	identity uuid not null default gen_random_uuid()
 );
@@ -181,8 +185,8 @@ $$;
 -- `empty`, come topics and keys of which nothing is parked any more.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
--- (of other shards) or took long (rows of transactions in progress are read to be seen as such), so
--- that the next look begins behind them.
+-- (of other shards, or older than the slot's start) or took long (rows of transactions in progress
+-- are read to be seen as such), so that the next look begins behind them.
 --
 -- The tick is a snapshot taken before this transaction has an xid, and the transaction writes no
 -- message. Rows are filtered by the tick and not by the newer snapshots of later statements here.
@@ -221,6 +225,7 @@ declare
 	shards int;
 	split_to int;
 	asynchronous boolean;
+	start_at timestamptz;
 	before pg_snapshot;
 	tick pg_snapshot;
 	low xid8;
@@ -244,11 +249,11 @@ begin
 				and current_setting('transaction_isolation') = 'read committed',
 			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.timeline,
 			l.system_identifier, s.shards, s.split_to, s.requests,
-			current_setting('synchronous_commit') in ('off', 'local'),
+			current_setting('synchronous_commit') in ('off', 'local'), s.start_at,
 			l.ticks[cardinality(l.ticks)],
 			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
 		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, timeline,
-			system_identifier, shards, split_to, requests, asynchronous, before, tick
+			system_identifier, shards, split_to, requests, asynchronous, start_at, before, tick
 		from outbox.log l left join outbox.slot s on s.name = l.slot
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
 	if ours is not true then
@@ -324,6 +329,7 @@ begin
 					where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
 						and pg_visible_in_snapshot(m.txid, tick)
 						and not pg_visible_in_snapshot(m.txid, before)
+						and (start_at is null or m.created_at >= start_at)
 						and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
 					limit max_rows + 1) r
 				order by r.id
@@ -342,7 +348,7 @@ begin
 		-- the last window of a split is written even when it is empty: all shards end at one tick
 		opens := rows > 0 or pages or split_to is not null
 			or clock_timestamp() - statement_timestamp() > interval '10 ms';
-		if not opens and of_shards > 1 then
+		if not opens and (of_shards > 1 or start_at is not null) then
 			select count(*) > max_rows into opens from (
 				select from outbox.message m
 				where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
@@ -460,7 +466,7 @@ $$;
 create view outbox.progress as
 	select s.name as slot, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
 		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
-		s.split_to
+		s.split_to, s.start, s.start_at
 	from outbox.slot s
 	cross join lateral generate_series(0, s.shards - 1) g (shard)
 	left join lateral (

@@ -164,15 +164,17 @@ begin
 	if not outbox.partition_exists(leaf) then
 		return null;
 	end if;
-	for reader in select slot, shard, shards, ticks[1] as acknowledged from outbox.progress
-		order by slot, shard
+	for reader in select slot, shard, shards, ticks[1] as acknowledged,
+			coalesce(start_at, '-infinity') as start_at
+		from outbox.progress order by slot, shard
 	loop
 		execute format('select exists (select from outbox.%1$I where txid >= $1
-				and ($3 = 1 or outbox.shard_of(key, $3) = $4))
+				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, $3) = $4))
 			or exists (select from outbox.%1$I where txid = any ($2)
-				and ($3 = 1 or outbox.shard_of(key, $3) = $4))', leaf)
+				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, $3) = $4))', leaf)
 			into holds using coalesce(pg_snapshot_xmax(reader.acknowledged), '0'),
-				array(select pg_snapshot_xip(reader.acknowledged)), reader.shards, reader.shard;
+				array(select pg_snapshot_xip(reader.acknowledged)), reader.shards, reader.shard,
+				reader.start_at;
 		if holds then
 			return reader.slot || '/' || reader.shard;
 		end if;

@@ -2,18 +2,70 @@
 -- Making, splitting and dropping slots. The slot "main" exists by default and begins with the first
 -- row of the table.
 
--- start: 'beginning' (every row in the table) or 'now' (what commits from here on).
+-- The snapshot behind which a slot that starts at a time begins: no row created at or after it is visible
+-- in it. What is visible may be left out unseen, which is all that matters; older rows that are not are told
+-- by their created_at (slot.start_at), since one transaction can have written before and after that time.
+--
+-- It is nearly the snapshot that was current then. Its xmax is behind the last transaction that wrote an
+-- older row, and its list of transactions in progress holds those below that wrote a newer one, or are
+-- still in progress and may yet have done so. The list is looked up after `seen` was taken, so that who
+-- commits in between is found in the one or the other.
+create function outbox.slot_base(since timestamptz) returns pg_snapshot language plpgsql volatile
+set jit = off as $$
+declare
+	seen pg_snapshot := pg_current_snapshot();
+	upto xid8;
+	straddling xid8[];
+begin
+	select m.txid into upto from outbox.message m where m.created_at < since
+		order by m.txid desc limit 1;
+	if upto is null then
+		return '3:3:';
+	end if;
+	upto := least(((upto::text)::bigint + 1)::text::xid8, pg_snapshot_xmax(seen));
+	straddling := array(
+		select m.txid from outbox.message m where m.created_at >= since and m.txid < upto
+		union select x from pg_snapshot_xip(seen) x where x < upto
+		order by 1);
+	-- clocks that were set back, or created_at given by hand: a list that every log row carries must be short
+	if cardinality(straddling) > 1000 then
+		return format('%1$s:%1$s:', straddling[1])::pg_snapshot;
+	end if;
+	return format('%s:%s:%s', coalesce(straddling[1], upto), upto,
+		array_to_string(straddling, ','))::pg_snapshot;
+end
+$$;
+
+-- start: 'beginning' (every row in the table), 'now' (what commits from here on) or a time, with its zone
+-- (every row created then or later, whenever it commits).
 create function outbox.slot_create(new_slot text, new_shards int, start text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-	-- a snapshot in which nothing is visible, or the one of this statement
-	base pg_snapshot := case start when 'beginning' then '3:3:'::pg_snapshot
-		when 'now' then pg_current_snapshot() end;
+	base pg_snapshot;
+	start_at timestamptz;
 begin
-	if base is null then
-		raise exception 'a slot starts at ''beginning'' or ''now'', not at ''%''', start;
+	perform outbox.require_read_committed();
+	-- No partition is emptied on the word of the slots that were there before; who moves rows has ended.
+	perform pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+	if start = 'beginning' then
+		base := '3:3:'; -- nothing is visible in it
+	elsif start = 'now' then
+		base := pg_current_snapshot();
+	else
+		begin
+			start_at := start::timestamptz;
+		exception when data_exception then
+			start_at := null;
+		end;
+		if start_at is null or not isfinite(start_at) then
+			raise exception 'a slot starts at ''beginning'', ''now'' or a time, not at ''%''', start;
+		elsif start_at > clock_timestamp() then
+			raise exception 'a slot cannot start in the future; the server''s clock says %',
+				to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+		end if;
+		base := outbox.slot_base(start_at);
 	end if;
-	insert into outbox.slot (name, shards) values (new_slot, new_shards);
+	insert into outbox.slot (name, shards, start, start_at) values (new_slot, new_shards, base, start_at);
 	perform outbox.slot_shards(new_slot, new_shards, base, 0);
 end
 $$;

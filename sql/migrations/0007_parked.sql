@@ -185,11 +185,13 @@ language sql volatile as $$
 		and (p.state in ('waiting', 'free') or p.request is not null)
 $$;
 
--- What became of each message, derived from the log: nothing is stored for it.
+-- What became of each message, derived from the log: nothing is stored for it. before_start: the slot
+-- begins behind it and never publishes it.
 create view outbox.message_state as
 	select m.id, m.created_at, m.event_id, m.topic, m.key, p.slot, p.shard,
 		case when exists (select from outbox.parked q where q.slot = p.slot and q.id = m.id)
 			then 'parked'
+		when m.created_at < p.start_at or pg_visible_in_snapshot(m.txid, p.start) then 'before_start'
 		when pg_visible_in_snapshot(m.txid, p.ticks[1])
 			or (cardinality(p.ticks) > 1 and pg_visible_in_snapshot(m.txid, p.ticks[2])
 				and m.id <= p.acked_id)

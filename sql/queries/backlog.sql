@@ -3,12 +3,13 @@
 -- To be run behind backlog_begin.sql.
 -- $1 slot text, $2 shard int, $3 bound bigint
 with shard as (
-	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window
+	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window,
+		coalesce(p.start_at, '-infinity') as start_at
 	from outbox.progress p where p.slot = $1::text and p.shard = $2::int
 ), unpublished as (
 	select u.id, u.created_at from shard s cross join lateral (
 		select m.id, m.created_at from outbox.message m
-		where m.txid >= pg_snapshot_xmax(s.acked)
+		where m.txid >= pg_snapshot_xmax(s.acked) and m.created_at >= s.start_at
 			and (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
 			and not (m.id <= s.acked_id and s.first_window is not null
 				and pg_visible_in_snapshot(m.txid, s.first_window))
@@ -16,7 +17,7 @@ with shard as (
 		-- offset 0: joined freely, a table of few large transactions would be walked through
 		select late.id, late.created_at from pg_snapshot_xip(s.acked) x (txid) cross join lateral (
 			select m.id, m.created_at from outbox.message m
-			where m.txid = x.txid
+			where m.txid = x.txid and m.created_at >= s.start_at
 				and (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
 				and not (m.id <= s.acked_id and s.first_window is not null
 					and pg_visible_in_snapshot(m.txid, s.first_window))

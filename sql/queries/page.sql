@@ -13,6 +13,8 @@ copy (
 	where m.id > :after and m.id >= :low_id and m.id <= :high_id
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
+		and m.created_at >= coalesce(
+			(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
 		and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
 	order by m.id limit :rows
 ) to stdout (format binary)

@@ -248,6 +248,17 @@ def test_a_shard_keeps_rows_of_its_own_only(old):
     assert call(old, "partition_empty", OLD_LEAF) == "emptied"
 
 
+def test_a_slot_keeps_no_row_that_is_older_than_its_start(old):
+    with transaction(old) as open_writer:
+        insert_old(open_writer)  # not visible in the snapshot behind which the slot begins
+        old.execute("select outbox.slot_create('since', 1, '2020-01-01 12:00:01Z')")
+        old.execute("select outbox.slot_create('exact', 1, '2020-01-01 12:00:00Z')")
+    acknowledge(old)
+    assert call(old, "partition_holder", OLD_LEAF) == "exact/0"
+    old.execute("select outbox.slot_drop('exact')")
+    assert call(old, "partition_holder", OLD_LEAF) is None
+
+
 def test_a_row_of_a_transaction_that_was_open_at_the_acknowledgement_stays(old):
     with transaction(old) as open_writer:
         row = insert_old(open_writer)

@@ -61,9 +61,9 @@ static void a_command_has_one_word_or_two(void **state)
 static void options_stand_before_and_behind_arguments(void **state)
 {
 	static const char *const lines[] = {
-	    "slot create --shards 4 --from now billing",
-	    "slot create billing --shards=4 --from=now",
-	    "slot --config f create billing --shards 4 --from now",
+	    "slot create --shards 4 --start now billing",
+	    "slot create billing --shards=4 --start=now",
+	    "slot --config f create billing --shards 4 --start now",
 	};
 	struct call call;
 	struct err err;
@@ -72,7 +72,7 @@ static void options_stand_before_and_behind_arguments(void **state)
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		assert_true(parse(lines[i], &call, &err));
 		assert_int_equal(call_number(&call, "shards", 1), 4);
-		assert_string_equal(call_text(&call, "from", "beginning"), "now");
+		assert_string_equal(call_text(&call, "start", "beginning"), "now");
 		assert_string_equal(call.arguments[0], "billing");
 		assert_int_equal(call.argument_count, 1);
 	}
@@ -87,7 +87,7 @@ static void what_is_not_given_has_its_default(void **state)
 	(void)state;
 	assert_true(parse("slot create billing", &call, &err));
 	assert_int_equal(call_number(&call, "shards", 1), 1);
-	assert_null(call_text(&call, "from", NULL));
+	assert_null(call_text(&call, "start", NULL));
 	assert_null(call.config);
 	assert_true(parse("run", &call, &err));
 	assert_false(call_flag(&call, "drain"));
@@ -97,12 +97,15 @@ static void what_is_not_given_has_its_default(void **state)
 
 static void values_are_checked_by_the_row(void **state)
 {
+	struct call call;
+	struct err err;
+
 	(void)state;
 	expect_refused("slot create x --shards 0", "from 1 to 64");
 	expect_refused("slot create x --shards four", "from 1 to 64");
 	expect_refused("slot create x --shards", "wants a value");
-	expect_refused("slot create x --from yesterday", "beginning|now");
-	expect_refused("slot create x --from begin", "beginning|now");
+	assert_true(parse("slot create x --start 2026-01-02", &call, &err));
+	assert_string_equal(call_text(&call, "start", NULL), "2026-01-02");
 	expect_refused("run --drain=yes", "takes no value");
 	expect_refused("run --dry", "no option '--dry'");
 	expect_refused("run -d", "no option '-d'");
@@ -205,6 +208,16 @@ static void a_moment_is_read_and_written_in_utc(void **state)
 	    {"2026-01-02", INT64_C(1767312000000000)},
 	    {"2026-01-02T03:04", INT64_C(1767323040000000)},
 	    {"2026-01-02T03:04:05Z", INT64_C(1767323045000000)},
+	    {"2026-01-02T03:04:05.25Z", INT64_C(1767323045250000)},
+	    {"2026-01-02T03:04:05.0000019", INT64_C(1767323045000001)},
+	    {"2026-01-02T04:04:05+01:00", INT64_C(1767323045000000)},
+	    {"2026-01-01T21:34:05.5-05:30", INT64_C(1767323045500000)},
+	    {"2026-01-02T03:04:05.Z", -1},
+	    {"2026-01-02T03:04:05+1:00", -1},
+	    {"2026-01-02T03:04:05+0100", -1},
+	    {"2026-01-02T03:04:05+24:00", -1},
+	    {"2026-01-02T03:04:05Zulu", -1},
+	    {"2026-01-02T03:04:05+01:00Z", -1},
 	    {"2026-02-30", -1},
 	    {"2026-01-02 03:04", -1},
 	    {"tomorrow", -1},
@@ -225,6 +238,12 @@ static void a_moment_is_read_and_written_in_utc(void **state)
 	assert_string_equal(text, "2026-01-02T03:04:05Z");
 	moment_format(-1, text);
 	assert_string_equal(text, "1969-12-31T23:59:59Z");
+	moment_format_exact(INT64_C(1767323045250000), text);
+	assert_string_equal(text, "2026-01-02T03:04:05.25Z");
+	moment_format_exact(-1, text);
+	assert_string_equal(text, "1969-12-31T23:59:59.999999Z");
+	moment_format_exact(0, text);
+	assert_string_equal(text, "1970-01-01T00:00:00Z");
 }
 
 int main(void)
