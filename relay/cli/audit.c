@@ -26,7 +26,8 @@ struct entry {
 	int64_t id;
 	uint64_t event, content;
 	uint16_t epoch, place; /* digests of the first occurrence's */
-	bool acknowledged, seen;
+	uint8_t state;         /* enum audit_state */
+	bool seen;
 };
 static_assert(sizeof(struct entry) == AUDIT_ROW_BYTES, "the header promises it");
 
@@ -150,9 +151,9 @@ void audit_row(struct audit *audit, const struct audit_row *row)
 	audit->rows[audit->count++] = (struct entry){.id = row->id,
 	    .event = row->event,
 	    .content = row->content,
-	    .acknowledged = row->acknowledged};
+	    .state = (uint8_t)row->state};
 	audit->verdict.committed++;
-	audit->verdict.acknowledged += row->acknowledged;
+	audit->verdict.acknowledged += row->state == AUDIT_ACKNOWLEDGED;
 }
 
 int64_t audit_rows_end(struct audit *audit, bool last)
@@ -351,12 +352,22 @@ bool audit_missing(struct audit *audit, int64_t *cursor, int64_t *ret_id)
 
 		if (row->seen)
 			continue;
-		if (row->acknowledged) {
+		if (row->state == AUDIT_ACKNOWLEDGED) {
 			*ret_id = row->id;
 			(*cursor)++;
 			return true;
 		}
-		audit->verdict.pending++;
+		audit->verdict.pending += row->state == AUDIT_PENDING;
+		audit->verdict.parked += row->state == AUDIT_PARKED;
+		audit->verdict.before += row->state == AUDIT_BEFORE;
 	}
+	return false;
+}
+
+bool audit_is_missing(const struct audit *audit)
+{
+	for (int64_t i = 0; i < audit->count; i++)
+		if (!audit->rows[i].seen && audit->rows[i].state == AUDIT_ACKNOWLEDGED)
+			return true;
 	return false;
 }

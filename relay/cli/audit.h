@@ -31,10 +31,13 @@ extern const struct audit_kind_row audit_kinds[AUDIT_KINDS];
 enum { AUDIT_SAMPLES = 5, AUDIT_ROW_BYTES = 32 };
 
 struct audit_verdict {
-	int64_t committed;    /* rows in the table */
+	int64_t committed;    /* rows in the table, of the range that is judged */
 	int64_t acknowledged; /* of them, published by the slot's log */
 	int64_t published;    /* rows that stand in a topic */
 	int64_t pending;      /* neither acknowledged nor published */
+	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
+	int64_t skipped;      /* acknowledged, and an operator wanted them not to be published */
+	int64_t before;       /* not published, and committed before the slot's start */
 	int64_t found[AUDIT_KINDS];
 	char *samples[AUDIT_KINDS][AUDIT_SAMPLES]; /* the first of each, NULL-filled */
 	/* not judged, because the other side is gone or came later */
@@ -44,11 +47,19 @@ struct audit_verdict {
 	int64_t sequences_unjudged; /* records: of keys beyond the 2 million */
 };
 
+/* What the slot has to do with a row that no record belongs to. */
+enum audit_state {
+	AUDIT_PENDING,      /* its log has not come to it yet */
+	AUDIT_ACKNOWLEDGED, /* its log says that it is published */
+	AUDIT_PARKED,       /* Kafka refused it, or one of its key before it */
+	AUDIT_BEFORE        /* the slot starts behind it */
+};
+
 struct audit_row {
 	int64_t id;
 	uint64_t event;   /* digest of the event id's text */
 	uint64_t content; /* of topic, key, value and headers; 0: not known */
-	bool acknowledged;
+	enum audit_state state;
 };
 
 struct audit_record {
@@ -90,12 +101,14 @@ enum audit_outcome audit_record(struct audit *audit, const struct audit_record *
  * none is left. The caller tells what came of it.
  */
 bool audit_missing(struct audit *audit, int64_t *cursor, int64_t *ret_id);
+/* Is there one? Changes nothing: further records may come. */
+bool audit_is_missing(const struct audit *audit);
 
 /* Counts one; the text becomes a sample if there is room. */
 void audit_found(struct audit *audit, enum audit_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Owned by the audit. The caller may count `expired`, `older` and `newer` in it. */
+/* Owned by the audit. The caller may count `skipped`, `expired`, `older` and `newer` in it. */
 struct audit_verdict *audit_verdict(struct audit *audit);
 /* Duplicates alone are not against the promise, unless the caller says so. */
 bool audit_is_clean(const struct audit_verdict *verdict, bool no_duplicates);

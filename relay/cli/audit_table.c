@@ -6,6 +6,7 @@
 #include "copy_binary.h"
 #include "digest.h"
 #include "message.h"
+#include "moment.h"
 #include "partitions.h"
 #include "progress.h"
 #include "schema_text.h"
@@ -16,9 +17,11 @@ struct audit_table {
 	struct pg *pg;
 	const struct config_postgres *postgres;
 	const struct config_slot *slot;
-	char *shards, *acked, *windows, *acked_ids; /* of verify_slot.sql */
+	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* of rows, for the server */
+	char *shards, *acked, *windows, *acked_ids;    /* of verify_slot.sql */
+	char *start, *start_at;                        /* of the slot */
 	struct partition_list partitions;
-	int64_t first_id; /* the smallest in the table; INT64_MAX: it is empty */
+	int64_t first_id; /* the smallest in the table at the start; INT64_MAX: it was empty */
 };
 
 uint64_t audit_event_digest(const char *text, size_t length)
@@ -54,16 +57,26 @@ static bool read_slot(struct audit_table *table, struct err *err)
 	table->acked = xstrdup(pg_value(row, 0, 1));
 	table->windows = xstrdup(pg_value(row, 0, 2));
 	table->acked_ids = xstrdup(pg_value(row, 0, 3));
-	return true;
+	table->start = xstrdup(pg_value(row, 0, 4));
+	table->start_at = xstrdup(pg_value(row, 0, 5));
+	return text_to_int64(pg_value(row, 0, 6), INT64_MIN, INT64_MAX, &table->first_id) ||
+	       err_set(err, ERR_FATAL, "the smallest id of the message table is no number");
 }
 
 struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_slot *slot, struct err *err)
+    const struct config_slot *slot, const struct audit_range *range, struct err *err)
 {
 	struct audit_table *table = xcalloc(1, sizeof *table);
 
-	*table = (struct audit_table){
-	    .pg = pg, .postgres = postgres, .slot = slot, .first_id = INT64_MAX};
+	*table = (struct audit_table){.pg = pg,
+	    .postgres = postgres,
+	    .slot = slot,
+	    .from_at = "-infinity",
+	    .to_at = "infinity"};
+	if (range->from_us != INT64_MIN)
+		moment_format_exact(range->from_us, table->from_at);
+	if (range->to_us != INT64_MAX)
+		moment_format_exact(range->to_us, table->to_at);
 	if (read_slot(table, err) && partition_list(pg, postgres->schema,
 					 postgres->partition_every_ms, &table->partitions, err))
 		return table;
@@ -80,6 +93,8 @@ void audit_table_close(struct audit_table *table)
 	free(table->acked);
 	free(table->windows);
 	free(table->acked_ids);
+	free(table->start);
+	free(table->start_at);
 	free(table);
 }
 
@@ -120,7 +135,7 @@ bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t time
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-enum { ID, EVENT_ID, TOPIC, KEY, PAYLOAD, HEADERS, ACKNOWLEDGED, FIELDS };
+enum { ID, EVENT_ID, TOPIC, KEY, PAYLOAD, HEADERS, BEFORE, ACKNOWLEDGED, PARKED, FIELDS };
 
 static bool send_rows(struct audit_table *table, int64_t after, int64_t most, struct err *err)
 {
@@ -134,6 +149,11 @@ static bool send_rows(struct audit_table *table, int64_t after, int64_t most, st
 	    {"count", table->shards},
 	    {"after", after_text},
 	    {"most", most_text},
+	    {"from_at", table->from_at},
+	    {"to_at", table->to_at},
+	    {"start_at", table->start_at},
+	    {"start", table->start},
+	    {"slot", table->slot->name},
 	    {0},
 	};
 	owned_text char *script = script_fill(sql, places);
@@ -169,7 +189,16 @@ static uint64_t content_of(const struct copy_field *fields, int64_t id)
 static bool is_row(const struct copy_field *fields)
 {
 	return fields[ID].length == 8 && fields[EVENT_ID].length == 16 && fields[TOPIC].data &&
-	       fields[ACKNOWLEDGED].length == 1;
+	       fields[BEFORE].length == 1 && fields[ACKNOWLEDGED].length == 1 &&
+	       fields[PARKED].length == 1;
+}
+
+static enum audit_state state_of(const struct copy_field *fields)
+{
+	return fields[PARKED].data[0]         ? AUDIT_PARKED
+	       : fields[BEFORE].data[0]       ? AUDIT_BEFORE
+	       : fields[ACKNOWLEDGED].data[0] ? AUDIT_ACKNOWLEDGED
+					      : AUDIT_PENDING;
 }
 
 static struct audit_row row_of(const struct copy_field *fields)
@@ -181,7 +210,7 @@ static struct audit_row row_of(const struct copy_field *fields)
 	return (struct audit_row){.id = id,
 	    .event = audit_event_digest(event, sizeof event),
 	    .content = content_of(fields, id),
-	    .acknowledged = fields[ACKNOWLEDGED].data[0] != 0};
+	    .state = state_of(fields)};
 }
 
 static bool wait_for(struct pg *pg, struct err *err)
@@ -236,7 +265,6 @@ bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t af
 
 			audit_row(audit, &row);
 			topic(context, fields[TOPIC].data, (size_t)fields[TOPIC].length);
-			table->first_id = row.id < table->first_id ? row.id : table->first_id;
 			progress_step(&progress, ++count);
 		}
 		pg_free_row(message);
@@ -275,7 +303,9 @@ static struct audit_found_row found_row(const struct pg_result *rows, int i)
 	    .topic_length = pg_length(rows, i, 2),
 	    .key = pg_is_null(rows, i, 3) ? NULL : pg_value(rows, i, 3),
 	    .key_length = pg_length(rows, i, 3),
-	    .partition = pg_is_null(rows, i, 4) ? -1 : copy_int32(pg_value(rows, i, 4))};
+	    .partition = pg_is_null(rows, i, 4) ? -1 : copy_int32(pg_value(rows, i, 4)),
+	    .in_range = pg_value(rows, i, 5)[0] != 0,
+	    .skipped = pg_value(rows, i, 6)[0] != 0};
 }
 
 bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
@@ -288,10 +318,11 @@ bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
 		text_addf(&list, "%s%lld", i ? "," : "{", (long long)ids[i]);
 	text_add(&list, "}");
 
-	const struct pg_param params[] = {{text_string(&list)}};
+	const struct pg_param params[] = {
+	    {text_string(&list)}, {table->from_at}, {table->to_at}, {table->slot->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
-	if (!pg_send(table->pg, sql, params, 1, err) || !(rows = answer(table->pg, err)))
+	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = answer(table->pg, err)))
 		return false;
 	for (int i = 0; i < pg_rows(rows); i++) {
 		struct audit_found_row row = found_row(rows, i);

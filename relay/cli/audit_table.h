@@ -8,12 +8,17 @@
 
 struct audit_table;
 
+/* Rows by created_at, without the end; INT64_MIN and INT64_MAX: all. */
+struct audit_range {
+	int64_t from_us, to_us;
+};
+
 /*
  * Notes what the log says is published now: the rows that are read later are judged by it.
  * ERR_REJECT when there is no such slot. pg and postgres must outlive it.
  */
 struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_slot *slot, struct err *err);
+    const struct config_slot *slot, const struct audit_range *range, struct err *err);
 void audit_table_close(struct audit_table *table);
 
 /*
@@ -36,6 +41,8 @@ struct audit_found_row {
 	const char *topic;                           /* not ended by NUL */
 	const void *key;                             /* NULL: null */
 	int32_t topic_length, key_length, partition; /* -1: none is asked for */
+	bool in_range;
+	bool skipped; /* an operator asked for it to be left out */
 };
 /* Calls see for each of them that is there now, in no order. */
 bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,

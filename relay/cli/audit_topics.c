@@ -17,8 +17,15 @@ DEFINE_OWNED(struct catalog, catalog_destroy)
 
 enum { WAIT_MS = 500, SILENCE_MS = 30000, SETTINGS_MS = 5000 };
 
+/*
+ * Around a range of time: before it for clocks that differ (a record's timestamp may be the relay's
+ * or the broker's), behind it for the time that publishing took.
+ */
+enum { MARGIN_MS = 10 * 60 * 1000 };
+
 struct place {
-	int64_t low;      /* the first offset that is still there */
+	int64_t low;      /* the first offset that is still there; 0: it is not known to matter */
+	int64_t upto;     /* what is read in this round ends there */
 	int64_t first_id; /* of this slot's first record in it; INT64_MAX: there is none */
 };
 
@@ -33,6 +40,7 @@ struct topic {
 struct audit_topics {
 	const struct config_slot *slot;
 	const char *sequence;
+	struct audit_range range;
 	struct topic *topics, *recent;
 	struct audit_topics_figures figures;
 	bool counted; /* the figures: later rounds read the same again */
@@ -46,12 +54,14 @@ struct audit_topics {
 	int64_t seen;
 };
 
-struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *sequence)
+struct audit_topics *audit_topics_create(
+    const struct config_slot *slot, const char *sequence, const struct audit_range *range)
 {
 	struct audit_topics *topics = xcalloc(1, sizeof *topics);
 
 	topics->slot = slot;
 	topics->sequence = sequence;
+	topics->range = *range;
 	return topics;
 }
 
@@ -164,6 +174,20 @@ static void note_place(struct topic *topic, int32_t partition, int64_t id)
 		topic->places[partition].first_id = id;
 }
 
+static int64_t floor_ms(int64_t us)
+{
+	return us / 1000 - (us % 1000 < 0);
+}
+
+/* Timestamps are in milliseconds, and rounded down. */
+static bool is_in_range(const struct audit_topics *topics, int64_t timestamp_ms)
+{
+	const struct audit_range *range = &topics->range;
+
+	return (range->from_us == INT64_MIN || timestamp_ms >= floor_ms(range->from_us)) &&
+	       (range->to_us == INT64_MAX || timestamp_ms <= floor_ms(range->to_us - 1));
+}
+
 /* False when there is no room for a further unknown one. */
 static bool see_record(void *context, const struct consumer_record *record)
 {
@@ -187,7 +211,8 @@ static bool see_record(void *context, const struct consumer_record *record)
 	topics->figures.records += !topics->counted;
 	note_place(topics->reading, record->partition, judged.position.id);
 	judged.has_sequence = read_sequence(topics, record, &judged.sequence);
-	if (audit_record(topics->audit, &judged) == AUDIT_UNKNOWN)
+	if (audit_record(topics->audit, &judged) == AUDIT_UNKNOWN &&
+	    is_in_range(topics, record->timestamp_ms))
 		note_unknown(topics, record, &judged);
 	return topics->unknown_count < AUDIT_UNKNOWNS;
 }
@@ -222,7 +247,9 @@ static void note_places(struct topic *topic, const struct consumer *consumer)
 			topic->places =
 			    xrealloc(topic->places, (size_t)topic->count * sizeof *topic->places);
 		}
-		topic->places[partition.partition] = (struct place){partition.low, INT64_MAX};
+		/* what a range leaves out is not known to be gone */
+		topic->places[partition.partition] = (struct place){
+		    partition.from == partition.low ? partition.low : 0, partition.high, INT64_MAX};
 	}
 }
 
@@ -253,13 +280,14 @@ static bool read_to_end(struct audit_topics *topics, struct consumer *consumer,
 }
 
 static bool read_topic(struct audit_topics *topics, struct topic *topic,
+    const struct consumer_range *range,
     bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
 	const char *const names[] = {topic->name, NULL};
 	OWNED(owned_consumer_destroy)
 	struct consumer *consumer =
-	    consumer_create(topics->slot->kafka, names, "read_committed", err);
+	    consumer_create_range(topics->slot->kafka, names, "read_committed", range, err);
 
 	if (!consumer && err->kind == ERR_REJECT) {
 		topics->figures.missing += !topic->missing;
@@ -268,15 +296,28 @@ static bool read_topic(struct audit_topics *topics, struct topic *topic,
 	}
 	if (!consumer)
 		return false;
-	note_places(topic, consumer);
+	if (!range->offsets)
+		note_places(topic, consumer);
 	topics->reading = topic;
 	return read_to_end(topics, consumer, unknown, context, err);
+}
+
+/* As much of each partition as the range wants; the first time it may end in the middle. */
+static struct consumer_range part_of(const struct audit_topics *topics)
+{
+	const struct audit_range *range = &topics->range;
+
+	return (struct consumer_range){.from_ms = range->from_us == INT64_MIN
+						      ? INT64_MIN
+						      : floor_ms(range->from_us) - MARGIN_MS,
+	    .to_ms = range->to_us == INT64_MAX ? INT64_MAX : floor_ms(range->to_us) + MARGIN_MS};
 }
 
 bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
     bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
+	const struct consumer_range part = part_of(topics);
 	struct topic *topic, *next;
 	bool good = true;
 
@@ -285,10 +326,48 @@ bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
 	progress_begin(&topics->progress, "records read");
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
-		good = good && read_topic(topics, topic, unknown, context, err);
+		good = good && read_topic(topics, topic, &part, unknown, context, err);
 	}
 	progress_end(&topics->progress);
 	topics->counted = true;
+	return good;
+}
+
+/* What is left of each partition. */
+static bool read_rest(struct audit_topics *topics, struct topic *topic,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err)
+{
+	struct consumer_range rest = part_of(topics);
+	int64_t *offsets = xcalloc((size_t)topic->count + 1, sizeof *offsets);
+	bool good;
+
+	for (int i = 0; i < topic->count; i++)
+		offsets[i] = topic->places[i].upto;
+	rest.to_ms = INT64_MAX;
+	rest.offsets = offsets;
+	rest.offset_count = topic->count;
+	good = topic->missing || read_topic(topics, topic, &rest, unknown, context, err);
+	free(offsets);
+	return good;
+}
+
+bool audit_topics_read_on(struct audit_topics *topics, struct audit *audit,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err)
+{
+	struct topic *topic, *next;
+	bool good = true;
+
+	if (topics->range.to_us == INT64_MAX)
+		return true;
+	topics->audit = audit;
+	progress_begin(&topics->progress, "records read");
+	HASH_ITER(hh, topics->topics, topic, next)
+	{
+		good = good && read_rest(topics, topic, unknown, context, err);
+	}
+	progress_end(&topics->progress);
 	return good;
 }
 

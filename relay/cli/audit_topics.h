@@ -1,12 +1,21 @@
 #pragma once
-/* The topics' side of `verify`: each topic is read from its first offset to its end. Blocking. */
+/*
+ * The topics' side of `verify`: each topic is read from its first offset to its end, or, for a
+ * range of time, a part that certainly begins before the records of its rows, and ends some time
+ * after it. Blocking.
+ */
 #include "audit.h"
+#include "audit_table.h"
 #include "config.h"
 
 struct audit_topics;
 
-/* slot must outlive it; sequence: the payload's field that counts up with each key, or NULL. */
-struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *sequence);
+/*
+ * slot must outlive it; sequence: the payload's field that counts up with each key, or NULL. range:
+ * of rows; a record without a row is looked at when its timestamp lies in it.
+ */
+struct audit_topics *audit_topics_create(
+    const struct config_slot *slot, const char *sequence, const struct audit_range *range);
 void audit_topics_destroy(struct audit_topics *topics);
 
 /* One more topic to read; a name that is known already is fine. */
@@ -22,11 +31,19 @@ struct audit_unknown {
 enum { AUDIT_UNKNOWNS = 1000 };
 
 /*
- * Reads all of them, up to the ends that they have now. unknown is called with records of no row,
- * AUDIT_UNKNOWNS at most; false from it ends the reading with its error. A topic that does not
- * exist has no records.
+ * Reads all of them, up to the ends that they have now, or that of the range. unknown is called
+ * with records of no row, AUDIT_UNKNOWNS at most; false from it ends the reading with its error. A
+ * topic that does not exist has no records.
  */
 bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
+    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    void *context, struct err *err) MUST_CHECK;
+
+/*
+ * Goes on behind the range, to the ends that they have now: records of rows that waited long, for
+ * an operator perhaps, stand there. Without a range nothing is left to read.
+ */
+bool audit_topics_read_on(struct audit_topics *topics, struct audit *audit,
     bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
     void *context, struct err *err) MUST_CHECK;
 

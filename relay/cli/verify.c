@@ -6,6 +6,7 @@
 #include "audit_topics.h"
 #include "clock.h"
 #include "commands.h"
+#include "moment.h"
 #include "session.h"
 
 #define MIB (INT64_C(1) << 20)
@@ -20,7 +21,9 @@ struct verification {
 	struct audit *audit;
 	struct audit_table *table;
 	struct audit_topics *topics;
-	char place[128]; /* of the database */
+	struct audit_range range;
+	char from[MOMENT_SIZE], to[MOMENT_SIZE]; /* of the range; "": open */
+	char place[128];                         /* of the database */
 	double seconds;
 };
 
@@ -30,7 +33,8 @@ struct verification {
 struct second_look {
 	const struct audit_unknown *records;
 	int count;
-	bool there[AUDIT_UNKNOWNS];
+	bool there[AUDIT_UNKNOWNS];   /* there is such a row */
+	bool outside[AUDIT_UNKNOWNS]; /* and it is not in the range */
 };
 
 static void see_unknown(void *context, const struct audit_found_row *row)
@@ -38,8 +42,10 @@ static void see_unknown(void *context, const struct audit_found_row *row)
 	struct second_look *look = context;
 
 	for (int i = 0; i < look->count; i++)
-		if (look->records[i].id == row->id && look->records[i].event == row->event)
+		if (look->records[i].id == row->id && look->records[i].event == row->event) {
 			look->there[i] = true;
+			look->outside[i] = !row->in_range;
+		}
 }
 
 static void judge_unknown(
@@ -70,7 +76,8 @@ static bool settle_unknown(
 	    !audit_table_find(verification->table, ids, count, see_unknown, &look, err))
 		return false;
 	for (int i = 0; i < count; i++)
-		judge_unknown(verification, &records[i], look.there[i]);
+		if (!look.outside[i])
+			judge_unknown(verification, &records[i], look.there[i]);
 	return true;
 }
 
@@ -81,8 +88,10 @@ static void see_missing(void *context, const struct audit_found_row *row)
 {
 	struct verification *verification = context;
 
-	if (audit_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
-		row->key, (size_t)row->key_length, row->partition, row->id))
+	if (row->skipped)
+		audit_verdict(verification->audit)->skipped++;
+	else if (audit_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
+		     row->key, (size_t)row->key_length, row->partition, row->id))
 		audit_verdict(verification->audit)->expired++;
 	else
 		audit_found(verification->audit, AUDIT_LOST, "id %" PRId64 " for %.*s", row->id,
@@ -106,6 +115,17 @@ static bool settle_missing(struct verification *verification, struct err *err)
 	return true;
 }
 
+/* Records of rows that are missed may stand behind the part of the topics that was read. */
+static bool judge_round(struct verification *verification, struct err *err)
+{
+	struct audit *audit = verification->audit;
+
+	return audit_topics_read(verification->topics, audit, settle_unknown, verification, err) &&
+	       (!audit_is_missing(audit) || audit_topics_read_on(verification->topics, audit,
+						settle_unknown, verification, err)) &&
+	       settle_missing(verification, err);
+}
+
 /* The topics' ends are taken after the rows were read: what the log calls published stands there.
  */
 static bool verify(struct verification *verification, struct err *err)
@@ -118,9 +138,7 @@ static bool verify(struct verification *verification, struct err *err)
 	while (!last)
 		if (!audit_table_read(verification->table, verification->audit, after,
 			audit_topics_add, verification->topics, &after, &last, err) ||
-		    !audit_topics_read(verification->topics, verification->audit, settle_unknown,
-			verification, err) ||
-		    !settle_missing(verification, err))
+		    !judge_round(verification, err))
 			return false;
 	verification->seconds = (double)(clock_us() - began) / 1e6;
 	return true;
@@ -137,6 +155,13 @@ static void print_unjudged(const struct audit_verdict *verdict)
 {
 	if (verdict->pending)
 		print_count("pending", verdict->pending, "committed, not published yet");
+	if (verdict->parked)
+		print_count("parked", verdict->parked,
+		    "refused by Kafka, or behind one that is; see `outbox-relay parked list`");
+	if (verdict->skipped)
+		print_count("skipped", verdict->skipped, "by an operator: `parked skip`");
+	if (verdict->before)
+		print_count("before the start", verdict->before, "of the slot");
 	if (verdict->expired)
 		print_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted what stood there by retention or compaction");
@@ -169,6 +194,9 @@ static void print_text(const struct verification *verification, bool clean)
 	printf("slot %s: %s against %d topic%s, %" PRId64 " records, in %.1f s\n",
 	    verification->slot->name, verification->place, figures.topics,
 	    figures.topics == 1 ? "" : "s", figures.records, verification->seconds);
+	if (verification->from[0] || verification->to[0])
+		printf("  rows created%s%s%s%s\n", verification->from[0] ? " from " : "",
+		    verification->from, verification->to[0] ? " up to " : "", verification->to);
 	print_count("committed", verdict->committed, "");
 	print_count("published", verdict->published, "");
 	for (int kind = 0; kind < AUDIT_KINDS; kind++) {
@@ -212,10 +240,13 @@ static void print_json(const struct verification *verification, bool clean)
 {
 	const struct audit_verdict *verdict = audit_verdict(verification->audit);
 	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
-	json_t *object = json_pack("{ss, sb, sI, sI, sI, sI}", "slot", verification->slot->name,
-	    "clean", clean, "committed", (json_int_t)verdict->committed, "acknowledged",
-	    (json_int_t)verdict->acknowledged, "published", (json_int_t)verdict->published,
-	    "pending", (json_int_t)verdict->pending);
+	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI}", "slot",
+	    verification->slot->name, "from", verification->from[0] ? verification->from : NULL,
+	    "to", verification->to[0] ? verification->to : NULL, "clean", clean, "committed",
+	    (json_int_t)verdict->committed, "acknowledged", (json_int_t)verdict->acknowledged,
+	    "published", (json_int_t)verdict->published, "pending", (json_int_t)verdict->pending,
+	    "parked", (json_int_t)verdict->parked, "skipped", (json_int_t)verdict->skipped,
+	    "before_start", (json_int_t)verdict->before);
 
 	for (int kind = 0; kind < AUDIT_KINDS; kind++)
 		json_object_set_new(
@@ -237,24 +268,57 @@ static void print_json(const struct verification *verification, bool clean)
 
 /* --- the command --------------------------------------------------------------------------- */
 
+static bool read_moment(const struct call *call, const char *option, int64_t *ret_us,
+    char text[MOMENT_SIZE], struct err *err)
+{
+	const char *given = call_text(call, option, NULL);
+
+	if (!given)
+		return true;
+	if (!moment_parse(given, ret_us, err))
+		return err_prefix(err, "--%s", option);
+	moment_format_exact(*ret_us, text);
+	return true;
+}
+
+static bool read_range(const struct call *call, struct verification *verification, struct err *err)
+{
+	struct audit_range *range = &verification->range;
+
+	*range = (struct audit_range){INT64_MIN, INT64_MAX};
+	if (!read_moment(call, "from", &range->from_us, verification->from, err) ||
+	    !read_moment(call, "to", &range->to_us, verification->to, err))
+		return false;
+	return range->from_us < range->to_us ||
+	       err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", verification->from,
+		   verification->to);
+}
+
 static int run(const struct call *call)
 {
+	struct verification verification = {0};
 	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	OWNED(owned_config_destroy)
+	struct config *config =
+	    read_range(call, &verification, &err) ? session_config(call, &err) : NULL;
 	const struct config_slot *slot = config ? session_slot(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy)
 	struct pg *pg = slot ? session_connect(slot->postgres, &err) : NULL;
 	OWNED(owned_audit_table_close)
-	struct audit_table *table = pg ? audit_table_open(pg, slot->postgres, slot, &err) : NULL;
+	struct audit_table *table =
+	    pg ? audit_table_open(pg, slot->postgres, slot, &verification.range, &err) : NULL;
 	OWNED(owned_audit_destroy)
 	struct audit *audit = audit_create(call_number(call, "memory", 256) * MIB);
 	OWNED(owned_audit_topics_destroy)
 	struct audit_topics *topics =
-	    slot ? audit_topics_create(slot, call_text(call, "sequence", NULL)) : NULL;
-	struct verification verification = {
-	    .slot = slot, .audit = audit, .table = table, .topics = topics};
+	    slot ? audit_topics_create(slot, call_text(call, "sequence", NULL), &verification.range)
+		 : NULL;
 	bool clean;
 
+	verification.slot = slot;
+	verification.audit = audit;
+	verification.table = table;
+	verification.topics = topics;
 	if (!table || !verify(&verification, &err))
 		return session_failed(&err);
 	text_copy(verification.place, sizeof verification.place, pg_place(pg));
@@ -268,6 +332,10 @@ static int run(const struct call *call)
 
 static const struct command_option options[] = {
     {"slot", "NAME", "The slot to judge; the only one of the configuration, or \"main\"."},
+    {"from", "TIME",
+	"Only rows created then or later, as 2026-01-02T03:04:05Z (RFC 3339; without a zone: "
+	"UTC)."},
+    {"to", "TIME", "Only rows created before."},
     {"sequence", "FIELD",
 	"A field of JSON payloads that counts up with each message of a key: order is judged by it "
 	"as well."},
@@ -298,8 +366,18 @@ const struct command command_verify = {
 	"that are not equal to the first.\n"
 	"Records without this slot's header `outbox-position` are not looked at. What Kafka's "
 	"retention or compaction, or the table's own retention, has removed is counted as not "
-	"judged.\n"
-	"The exit status is 0 when all is well and 1 when something was found.\n",
+	"judged. Rows that the slot has not come to, that are parked or were skipped by an "
+	"operator, or that lie before the slot's start, are counted and are no finding; nor is "
+	"what commits while it reads.\n"
+	"With --from or --to, records are read from 10 minutes before the range (by their "
+	"timestamps) to 10 minutes after it, and further only when a row is still missed. So a "
+	"duplicate that came later may not be seen. A record without a row belongs to the range "
+	"by its timestamp.\n"
+	"Memory: 32 bytes for each row of a round (--memory), 32 for each key with --sequence up "
+	"to 2 million keys, and 64 MiB at most for the program itself and what its clients of "
+	"Postgres and Kafka keep of topics with up to 12 partitions; 4 MiB for each further one.\n"
+	"The exit status is 0 when all is well and 1 when something was found; any other says that "
+	"nothing could be said.\n",
     .options = options,
     .run = run,
 };

@@ -16,9 +16,9 @@ static uint64_t event_of(int64_t id)
 	return digest_add(DIGEST_BEGIN, &id, sizeof id);
 }
 
-static void add_row(struct audit *audit, int64_t id, bool acknowledged)
+static void add_row(struct audit *audit, int64_t id, enum audit_state state)
 {
-	const struct audit_row row = {id, event_of(id), (uint64_t)id * 7 + 1, acknowledged};
+	const struct audit_row row = {id, event_of(id), (uint64_t)id * 7 + 1, state};
 
 	audit_row(audit, &row);
 }
@@ -49,7 +49,7 @@ static struct audit *audit_of_rows(int count)
 
 	audit_begin(audit, 0);
 	for (int id = 1; id <= count; id++)
-		add_row(audit, id, true);
+		add_row(audit, id, AUDIT_ACKNOWLEDGED);
 	audit_rows_end(audit, true);
 	return audit;
 }
@@ -61,6 +61,40 @@ static int64_t count_missing(struct audit *audit)
 	while (audit_missing(audit, &cursor, &id))
 		count++;
 	return count;
+}
+
+static void rows_that_are_not_to_be_published_yet_are_counted_and_not_missing(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_create(MEMORY);
+
+	audit_begin(audit, 0);
+	add_row(audit, 1, AUDIT_PENDING);
+	add_row(audit, 2, AUDIT_PARKED);
+	add_row(audit, 3, AUDIT_BEFORE);
+	add_row(audit, 4, AUDIT_PARKED);
+	audit_rows_end(audit, true);
+	see(audit, record_of(4)); /* it was drained meanwhile */
+	assert_false(audit_is_missing(audit));
+	assert_int_equal(count_missing(audit), 0);
+	assert_int_equal(audit_verdict(audit)->pending, 1);
+	assert_int_equal(audit_verdict(audit)->parked, 1);
+	assert_int_equal(audit_verdict(audit)->before, 1);
+	assert_true(audit_is_clean(audit_verdict(audit), true));
+	audit_destroy(audit);
+}
+
+static void asking_whether_something_is_missing_changes_nothing(void **state)
+{
+	(void)state;
+	struct audit *audit = audit_of_rows(2);
+
+	see(audit, record_of(1));
+	assert_true(audit_is_missing(audit));
+	see(audit, record_of(2));
+	assert_false(audit_is_missing(audit));
+	assert_int_equal(count_missing(audit), 0);
+	audit_destroy(audit);
 }
 
 static void rows_that_were_published_once_in_order_are_clean(void **state)
@@ -83,8 +117,8 @@ static void an_acknowledged_row_without_a_record_is_missing_and_another_pending(
 	int64_t cursor = 0, id;
 
 	audit_begin(audit, 0);
-	add_row(audit, 3, true);
-	add_row(audit, 9, false);
+	add_row(audit, 3, AUDIT_ACKNOWLEDGED);
+	add_row(audit, 9, AUDIT_PENDING);
 	audit_rows_end(audit, true);
 	assert_true(audit_missing(audit, &cursor, &id));
 	assert_int_equal(id, 3);
@@ -270,7 +304,7 @@ static void rounds_judge_each_row_once(void **state)
 	for (int round = 0; round < 3; round++) {
 		audit_begin(audit, after);
 		for (int i = 1; i <= (round == 2 ? 5 : 10); i++)
-			add_row(audit, round * 10 + i, true);
+			add_row(audit, round * 10 + i, AUDIT_ACKNOWLEDGED);
 		after = audit_rows_end(audit, round == 2);
 		for (int id = 1; id <= 26; id++)
 			if (id != 14)
@@ -293,7 +327,7 @@ static void ids_with_holes_are_found(void **state)
 
 	audit_begin(audit, INT64_MIN);
 	for (int64_t id = 1; id < (INT64_C(1) << 40); id = id * 2 + id % 3)
-		add_row(audit, id, true);
+		add_row(audit, id, AUDIT_ACKNOWLEDGED);
 	audit_rows_end(audit, true);
 	for (int64_t id = 1; id < (INT64_C(1) << 40); id = id * 2 + id % 3) {
 		assert_int_equal(see(audit, record_of(id)), AUDIT_JUDGED);
@@ -318,6 +352,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rows_that_were_published_once_in_order_are_clean),
+	    cmocka_unit_test(rows_that_are_not_to_be_published_yet_are_counted_and_not_missing),
+	    cmocka_unit_test(asking_whether_something_is_missing_changes_nothing),
 	    cmocka_unit_test(an_acknowledged_row_without_a_record_is_missing_and_another_pending),
 	    cmocka_unit_test(a_record_without_a_row_is_unknown_and_so_is_one_with_another_event),
 	    cmocka_unit_test(a_first_occurrence_behind_a_later_position_is_out_of_order),
