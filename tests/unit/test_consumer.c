@@ -193,6 +193,56 @@ static void a_reader_left_in_the_middle_can_be_destroyed(void **state)
 	consumer_destroy(NULL);
 }
 
+/* The second half of each partition, and nothing of one. */
+static void reading_begins_at_the_offsets_that_are_given(void **state)
+{
+	const char *topics[] = {"given", NULL};
+	struct seen whole = {0}, part = {0};
+	struct consumer_partition partition;
+	int64_t offsets[PARTITIONS];
+	struct consumer_range range = {INT64_MIN, INT64_MAX, offsets, PARTITIONS};
+	struct consumer *consumer;
+	struct err err = {0};
+
+	(void)state;
+	assert_true(dev_broker_topic(broker, "given", 0, &err));
+	fill("given", 300);
+	consumer = open_topics(topics);
+	read_to_the_end(consumer, &whole);
+	consumer_destroy(consumer);
+	for (int i = 0; i < PARTITIONS; i++)
+		offsets[i] = part.next[i] = whole.next[i] / 2;
+	offsets[1] = part.next[1] = whole.next[1];
+	consumer = consumer_create_range(&kafka, topics, "read_uncommitted", &range, &err);
+	assert_non_null(consumer);
+	assert_true(consumer_partition_at(consumer, 0, &partition));
+	assert_int_equal(partition.low, 0);
+	assert_int_equal(partition.from, offsets[partition.partition]);
+	read_to_the_end(consumer, &part);
+	assert_memory_equal(part.next, whole.next, sizeof whole.next);
+	consumer_destroy(consumer);
+}
+
+/* The mock cluster answers no question for a time. */
+static void a_cluster_that_cannot_tell_times_is_read_as_a_whole(void **state)
+{
+	const char *topics[] = {"all", NULL};
+	struct consumer_range range = {INT64_C(4000000000000), INT64_C(5000000000000), NULL, 0};
+	struct consumer_partition partition;
+	struct seen seen = {0};
+	struct consumer *consumer;
+	struct err err = {0};
+
+	(void)state;
+	consumer = consumer_create_range(&kafka, topics, "read_uncommitted", &range, &err);
+	assert_non_null(consumer);
+	assert_true(consumer_partition_at(consumer, 0, &partition));
+	assert_int_equal(partition.from, 0);
+	read_to_the_end(consumer, &seen);
+	assert_int_equal(seen.count, 5000);
+	consumer_destroy(consumer);
+}
+
 static void an_unknown_isolation_is_refused(void **state)
 {
 	const char *topics[] = {"all", NULL};
@@ -223,6 +273,8 @@ int main(void)
 	    cmocka_unit_test(reading_goes_on_behind_the_end),
 	    cmocka_unit_test(who_stops_early_loses_nothing),
 	    cmocka_unit_test(a_reader_left_in_the_middle_can_be_destroyed),
+	    cmocka_unit_test(reading_begins_at_the_offsets_that_are_given),
+	    cmocka_unit_test(a_cluster_that_cannot_tell_times_is_read_as_a_whole),
 	    cmocka_unit_test(an_unknown_isolation_is_refused),
 	    cmocka_unit_test(without_a_broker_there_is_no_reader),
 	};
