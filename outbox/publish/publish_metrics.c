@@ -29,6 +29,9 @@ FAMILY(oldest_unpublished_age_seconds, METRIC_GAUGE,
     "Age of the oldest row read and not yet acknowledged; 0 when there is none.");
 FAMILY(owner, METRIC_GAUGE, "1 while this process owns the shard.");
 FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka refuses.");
+FAMILY(elsewhere, METRIC_GAUGE,
+    "1 while the shard is not published because its rows were carried here from another database "
+    "cluster: `outbox-relay slot rebase` is needed.");
 FAMILY(producer_recreations_total, METRIC_COUNTER, "Producers given up and made anew.");
 FAMILY(
     skipped_total, METRIC_COUNTER, "Rows not published because their records were found in Kafka.");
@@ -61,6 +64,7 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	    .oldest_age = metric_series(&oldest_unpublished_age_seconds, labels),
 	    .owner = metric_series(&owner, labels),
 	    .refused = metric_series(&refused, labels),
+	    .elsewhere = metric_series(&elsewhere, labels),
 	    .producer_recreations = metric_series(&producer_recreations_total, labels),
 	    .skipped = metric_series(&skipped_total, labels),
 	    .parked = metric_series(&parked_total, labels),

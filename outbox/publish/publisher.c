@@ -59,7 +59,7 @@ struct publisher {
 	int64_t topics_asked_at, status_at, stop_at;
 	bool topics_told; /* the catalog has news */
 	int64_t lost_seen, refusals_seen;
-	bool owned, refusal_logged, drained;
+	bool owned, refusal_logged, elsewhere_logged, drained;
 	char missing_logged[256];
 	char holder[128];
 
@@ -432,6 +432,21 @@ static void log_refusal(struct publisher *publisher, const struct stream_status 
 				     "it; mend the topic or the row, then restart")});
 }
 
+static void note_elsewhere(struct publisher *publisher)
+{
+	bool elsewhere = statements_elsewhere(publisher->statements);
+	metric_set(publisher->metrics.elsewhere, elsewhere);
+	if (elsewhere && !publisher->elsewhere_logged)
+		log_error("slot_elsewhere", {"slot", LOG_TEXT(publisher->options.slot->name)},
+		    {"shard", LOG_INT(publisher->options.shard)},
+		    {"consequence",
+			LOG_TEXT("its rows were carried here from another database cluster (a "
+				 "dump, logical replication), and their transaction ids mean "
+				 "nothing here; nothing is published")},
+		    {"cure", LOG_TEXT("`outbox-relay slot rebase --all --reason TEXT`")});
+	publisher->elsewhere_logged = elsewhere;
+}
+
 /* Rows also wait while Kafka has not said whether their topic is there. */
 static const char *missing_topic(struct publisher *publisher, const char *waited_for)
 {
@@ -479,8 +494,10 @@ static enum publisher_end end_of(
 	case STREAM_RELEASED:
 		if (publisher->drained)
 			return PUBLISHER_DRAINED;
-		return publisher->options.drain && status->refused ? PUBLISHER_REFUSED
-								   : PUBLISHER_STOPPED;
+		return publisher->options.drain &&
+			       (status->refused || statements_elsewhere(publisher->statements))
+			   ? PUBLISHER_REFUSED
+			   : PUBLISHER_STOPPED;
 	default:
 		return PUBLISHER_RUNNING;
 	}
@@ -496,6 +513,7 @@ static void write_status(struct publisher *publisher, const struct stream_status
 	out->loop_ms = now;
 	out->lease_over = status->lease_over;
 	out->full = status->full;
+	out->elsewhere = statements_elsewhere(publisher->statements);
 	out->refused = status->refused;
 	out->refused_id = status->refused_id;
 	text_copy(out->refused_topic, sizeof out->refused_topic, status->refused_topic);
@@ -542,6 +560,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	status.missing_topic = missing_topic(publisher, status.missing_topic);
 	log_parked(publisher, &status);
 	log_refusal(publisher, &status);
+	note_elsewhere(publisher);
 	log_missing(publisher, status.missing_topic);
 	note_links(publisher);
 	publish_metrics_note(&publisher->metrics, &status);
@@ -562,7 +581,8 @@ static void begin_stop(struct publisher *publisher, int64_t now)
 static void check_stop(struct publisher *publisher, int64_t now)
 {
 	struct stream_status status = stream_status(publisher->stream, now);
-	bool in_vain = publisher->options.drain && status.refused;
+	bool in_vain = publisher->options.drain &&
+		       (status.refused || statements_elsewhere(publisher->statements));
 	if (atomic_load(&publisher->stop_asked) || in_vain)
 		begin_stop(publisher, now);
 	if (publisher->options.drain && status.caught_up && !publisher->drained) {

@@ -38,7 +38,7 @@ enum publisher_end {
 	PUBLISHER_STOPPED,   /* after publisher_stop */
 	PUBLISHER_ABANDONED, /* the same, but the lease could not be released: it runs out */
 	PUBLISHER_DRAINED,   /* options.drain: nothing is left */
-	PUBLISHER_REFUSED,   /* options.drain: what is left waits behind a record Kafka refuses */
+	PUBLISHER_REFUSED,   /* options.drain: Kafka refuses a record, or a rebase is needed */
 	PUBLISHER_GONE, /* the slot was dropped or its number of shards changed: start anew or not
 			 */
 };
@@ -50,6 +50,7 @@ struct publisher_status {
 	int shard;
 	enum stream_state state;
 	int64_t loop_ms; /* clock_ms of the last turn of the loop: old means stalled */
+	bool elsewhere;  /* not taken: a rebase is needed (outbox.take) */
 	bool refused;    /* stopped: Kafka refuses a record for good */
 	int64_t refused_id;
 	char refused_topic[256], refused_error[512];

@@ -23,7 +23,7 @@ enum { TICK, PEEK, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
-	char *take, *tick, *peek, *newest, *keys;
+	char *take, *tick, *tick_checked, *peek, *newest, *keys;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
 	char identity[40];
@@ -33,6 +33,8 @@ struct statements {
 	struct stream_tick call; /* under way on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
+	bool elsewhere;  /* said by the last take */
+	int64_t checked; /* the connection (lost_count) whose server has our log row; -1: none */
 };
 
 struct statements *statements_create(
@@ -41,6 +43,8 @@ struct statements *statements_create(
 	struct statements *statements = xcalloc(1, sizeof *statements);
 	statements->take = schema_text(sql_take, schema);
 	statements->tick = schema_text(sql_tick, schema);
+	statements->tick_checked = schema_text(sql_tick_checked, schema);
+	statements->checked = -1;
 	statements->peek = schema_text(sql_peek, schema);
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
 	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
@@ -77,6 +81,7 @@ void statements_destroy(struct statements *statements)
 	statements_forget_bounds(statements);
 	free(statements->take);
 	free(statements->tick);
+	free(statements->tick_checked);
 	free(statements->peek);
 	free(statements->newest);
 	free(statements->bounds_sql);
@@ -148,6 +153,15 @@ static bool send_repeated(struct statements *statements, const struct link *log,
 		   : pg_send(log->pg, statement->sql, parameters->list, parameters->count, err);
 }
 
+/*
+ * A server that is exchanged for another one has a new session; behind a pooler that is not seen,
+ * and each tick looks.
+ */
+static bool is_checked(const struct statements *statements, const struct link *log)
+{
+	return log->prepared && statements->checked == log->lost_count;
+}
+
 static bool send_tick(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
@@ -173,6 +187,9 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_text(&parameters, statements->seen);
 	add_text(&parameters, call->parks);
 	add_boolean(&parameters, call->may_list);
+	if (!is_checked(statements, log))
+		return pg_send(
+		    log->pg, statements->tick_checked, parameters.list, parameters.count, err);
 	return send_repeated(statements, log, TICK, &parameters, err);
 }
 
@@ -242,6 +259,11 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 {
 	const char *outcome = pg_value(result, 0, 0);
 	*holder = '\0';
+	statements->elsewhere = text_equal(outcome, "elsewhere");
+	if (statements->elsewhere) {
+		stream_not_taken(stream, now, STANDBY_POLL_MS);
+		return true;
+	}
 	/* a standby of a slot that was split begins anew, also while another process holds it */
 	if (text_equal(outcome, "absent")) {
 		stream_absent(stream, now);
@@ -370,6 +392,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		return answer_peek(statements, log, result, stream, now, ret_done, err);
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
+	statements->checked = statements->call.call == STREAM_TICK ? log->lost_count : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
 	if (statements->call.call == STREAM_KEYS) {
@@ -382,6 +405,11 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	else
 		stream_newest(stream, now, 0, 0, 0, 0);
 	return true;
+}
+
+bool statements_elsewhere(const struct statements *statements)
+{
+	return statements->elsewhere;
 }
 
 /* --- pages --------------------------------------------------------------------------------- */

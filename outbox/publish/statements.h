@@ -32,6 +32,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 bool statements_answer(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
     bool *ret_done, struct err *err) MUST_CHECK;
+/* The last TAKE was refused: the log or rows were carried here from another database cluster. */
+bool statements_elsewhere(const struct statements *statements);
 
 /* --- the read connection -------------------------------------------------------------------- */
 

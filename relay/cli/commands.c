@@ -12,6 +12,7 @@ const struct command *const commands[] = {
     &command_slot_list,
     &command_slot_create,
     &command_slot_split,
+    &command_slot_rebase,
     &command_slot_drop,
     &command_partition_list,
     &command_partition_make,

@@ -13,6 +13,7 @@ extern const struct command command_status;
 extern const struct command command_slot_list;
 extern const struct command command_slot_create;
 extern const struct command command_slot_split;
+extern const struct command command_slot_rebase;
 extern const struct command command_slot_drop;
 extern const struct command command_partition_list;
 extern const struct command command_partition_make;

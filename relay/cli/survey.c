@@ -50,6 +50,7 @@ static void read_shard(struct survey_shard *shard, const struct pg_result *rows,
 	    .epoch = pg_int(rows, i, 5),
 	    .lease_left_ms = pg_int(rows, i, 7),
 	    .windows = pg_int(rows, i, 8),
+	    .elsewhere = text_equal(pg_value(rows, i, 9), "t"),
 	    .rate = -1,
 	};
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");

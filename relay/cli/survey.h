@@ -7,7 +7,8 @@
 
 /* One shard of a slot. */
 struct survey_shard {
-	char *slot, *owner;          /* owner "" : nobody's lease runs */
+	char *slot, *owner; /* owner "" : nobody's lease runs */
+	bool elsewhere;     /* its rows were carried here from another cluster: not published */
 	int shard, shards, split_to; /* split_to 0: no split under way */
 	int64_t n, epoch, lease_left_ms, windows;
 	int64_t unpublished; /* counted; when `more`, there are more */

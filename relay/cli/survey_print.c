@@ -46,6 +46,11 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 		snprintf(rate, sizeof rate, "  %.0f/s", shard->rate);
 	text_addf(out, "  %-16s unpublished %s, oldest %s%s\n", name, lag,
 	    age(shard->oldest_age_ms, oldest), rate);
+	if (shard->elsewhere)
+		text_addf(out,
+		    "  %-16s not published: its rows were carried here from another database "
+		    "cluster; run `outbox-relay slot rebase --all`\n",
+		    "");
 	if (shard->owner[0])
 		text_addf(out, "  %-16s owner %s, lease %s", "", shard->owner,
 		    age(shard->lease_left_ms, lease));
@@ -152,6 +157,7 @@ static json_t *shard_json(const struct survey_shard *shard)
 	    object, "split_to", shard->split_to ? json_integer(shard->split_to) : json_null());
 	json_object_set_new(
 	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
+	json_object_set_new(object, "elsewhere", json_boolean(shard->elsewhere));
 	json_object_set_new(object, "lease_left_ms", big(shard->lease_left_ms));
 	json_object_set_new(object, "n", big(shard->n));
 	json_object_set_new(object, "epoch", big(shard->epoch));

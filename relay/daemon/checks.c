@@ -50,6 +50,24 @@ static void judge_slot(struct checks *checks, struct checks_slot *slot)
 	}
 }
 
+/* A slot that is refused waits for its rebase; others go on. */
+static bool check_origin(
+    struct checks *checks, const struct checks_slot *slot, struct pg *pg, struct err *err)
+{
+	const struct pg_param params[] = {{slot->slot->name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    schema_query(pg, slot->slot->postgres->schema, sql_elsewhere, params, 1, err);
+	owned_text char *place = xformat("slot %s (%s)", slot->slot->name, slot->slot->origin);
+
+	if (row && text_equal(pg_value(row, 0, 0), "t"))
+		preflight_add(&checks->report, checks->starting ? PREFLIGHT_WARN : PREFLIGHT_FAIL,
+		    place, "run `outbox-relay slot rebase --all`",
+		    "its rows were carried here from another database cluster: they are not "
+		    "published");
+	return row != NULL;
+}
+
 static bool read_topics(struct checks_slot *slot, struct pg *pg, struct err *err)
 {
 	const struct pg_param params[] = {{slot->slot->name}};
@@ -98,7 +116,9 @@ static bool check_slots(
 			continue;
 		slot->shards = schema_slot_shards(known, slot->slot->name);
 		judge_slot(checks, slot);
-		if (slot->shards > 0 && !(read_topics(slot, pg, err) && read_oldest(slot, pg, err)))
+		if (slot->shards > 0 &&
+		    !(check_origin(checks, slot, pg, err) && read_topics(slot, pg, err) &&
+			read_oldest(slot, pg, err)))
 			return false;
 	}
 	return pg_script(pg, "commit", err);

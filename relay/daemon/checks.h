@@ -18,6 +18,7 @@ struct checks_slot {
 
 struct checks {
 	const struct config *config;
+	bool starting; /* for `run`: what stops one slot alone is no failure */
 	struct preflight report;
 	struct checks_slot *slots; /* as many as config->slots, in the same order */
 };

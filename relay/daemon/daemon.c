@@ -560,6 +560,7 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 
 	if (done) {
 		checks_init(&checks, daemon.config);
+		checks.starting = true;
 		done = start(&daemon, &checks, err);
 		checks_finish(&checks);
 	}

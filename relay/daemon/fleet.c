@@ -334,6 +334,11 @@ bool fleet_is_refused(const struct fleet *fleet, struct err *err)
 
 			if (status.end != PUBLISHER_REFUSED)
 				continue;
+			if (status.elsewhere)
+				return !err_set(err, ERR_REJECT,
+				    "slot %s: its rows were carried here from another database "
+				    "cluster; run `outbox-relay slot rebase --all` and drain again",
+				    status.slot);
 			err_set(err, ERR_REJECT,
 			    "slot %s: Kafka refuses row %" PRId64 " of topic %s: %s; mend the "
 			    "topic or the row and drain again",
@@ -410,6 +415,9 @@ static void describe(const struct publisher_status *status, struct text *report)
 	if (status->refused)
 		text_addf(report, ", stopped: Kafka refuses row %" PRId64 " of topic %s: %s",
 		    status->refused_id, status->refused_topic, status->refused_error);
+	if (status->elsewhere)
+		text_add(report, ", its rows were carried here from another database cluster: run "
+				 "`outbox-relay slot rebase --all`");
 	describe_away(status, report);
 	if (is_out_of_lease(status))
 		text_add(report, ", its lease is over: the log cannot be written");
@@ -426,7 +434,8 @@ static void describe(const struct publisher_status *status, struct text *report)
 static bool shard_ready(const struct publisher_status *status, struct text *report)
 {
 	bool away = status->postgres_error[0] || (is_owner(status) && status->kafka_error[0]);
-	bool ready = !away && !status->refused && !is_out_of_lease(status) && !stands_still(status);
+	bool ready = !away && !status->refused && !status->elsewhere && !is_out_of_lease(status) &&
+		     !stands_still(status);
 
 	text_addf(report, "[%s] ", ready ? "+" : "-");
 	describe(status, report);

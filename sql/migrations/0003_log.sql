@@ -101,8 +101,39 @@ begin
 end
 $$;
 
+-- Transaction ids mean something in the cluster that gave them out, and nowhere else. A dump and
+-- logical replication carry txid, ticks and acknowledged snapshots into another one as plain data;
+-- the system column xmin names the transaction that put a row where it is. pg_upgrade, replication
+-- of the disk and VACUUM FREEZE keep xmin. So a newest log row of which the system identifier is
+-- another cluster's and xmin is not its txid was carried here, and nothing may be read by it before
+-- a rebase (0008_rebase.sql). A dump's rows have one xmin, which may be the txid of one of them: the
+-- rows before the newest are looked at as well, but for those that a command wrote, maybe in a
+-- savepoint. An owner looks at its own row where the server may be another one than it was: with each
+-- page, and with the tick that comes first on a connection (tick_checked.sql).
+create function outbox.log_was_carried(of_slot text, of_shard int, of_n bigint,
+	of_system_identifier bigint) returns boolean language plpgsql stable as $$
+begin
+	return of_system_identifier <> (select c.system_identifier from pg_control_system() c)
+		and exists (select from outbox.log l
+			where l.slot = of_slot and l.shard = of_shard and l.n between of_n - 2 and of_n
+				and l.system_identifier = of_system_identifier
+				and (l.n = of_n or l.nonce <> 0) and l.xmin <> l.txid::xid);
+end
+$$;
+
+-- Rows of which the transaction has yet to be begun were carried here as well, whatever the log says.
+create function outbox.has_rows_of_the_future() returns boolean language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+	return exists (select from outbox.message m
+		where m.txid >= pg_snapshot_xmax(pg_current_snapshot())
+			and m.txid is distinct from pg_current_xact_id_if_assigned());
+end
+$$;
+
 -- Takes a shard whose lease is over, or that this owner holds. outcome: 'taken', 'held' (wait_ms says
--- how long its lease still runs), 'absent' (no such slot or shard, or another number of shards).
+-- how long its lease still runs), 'absent' (no such slot or shard, or another number of shards),
+-- 'elsewhere' (its newest row, or rows of the message table, were carried here from another cluster).
 create function outbox.take(
 	of_slot text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
@@ -130,10 +161,18 @@ begin
 		outcome := 'absent';
 		return;
 	end if;
+	if outbox.log_was_carried(of_slot, of_shard, newest.n, newest.system_identifier) then
+		outcome := 'elsewhere';
+		return;
+	end if;
 	if newest.lease_until > clock_timestamp() and newest.owner <> new_owner then
 		outcome := 'held';
 		holder := newest.owner;
 		wait_ms := ceil(extract(epoch from newest.lease_until - clock_timestamp()) * 1000);
+		return;
+	end if;
+	if outbox.has_rows_of_the_future() then
+		outcome := 'elsewhere';
 		return;
 	end if;
 	outcome := 'taken';
@@ -452,7 +491,8 @@ begin
 	perform outbox.require_read_committed();
 	perform outbox.timeline();
 	perform from outbox.log l
-		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
+		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
+			and l.xmin = l.txid::xid;
 	if not found then
 		raise exception 'log row % of slot % shard % is not on this server', of_n, of_slot, of_shard
 			using errcode = 'OR001',
@@ -462,11 +502,12 @@ begin
 end
 $$;
 
--- The newest log row of each shard.
+-- The newest log row of each shard. written_elsewhere: it was carried here from another cluster.
 create view outbox.progress as
 	select s.name as slot, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
 		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
-		s.split_to, s.start, s.start_at
+		s.split_to, s.start, s.start_at,
+		outbox.log_was_carried(s.name, g.shard, l.n, l.system_identifier) as written_elsewhere
 	from outbox.slot s
 	cross join lateral generate_series(0, s.shards - 1) g (shard)
 	left join lateral (

@@ -151,8 +151,8 @@ end $$;
 create function outbox.partition_exists(leaf text) returns boolean language sql stable as $$
 	select exists (select from outbox.partitions() p where p.name = leaf) $$;
 
--- The first shard ("main/0") that has not acknowledged every row of its own in this partition, or
--- 'no slot' when there is none to publish the rows; null: nothing keeps it.
+-- The first shard ("main/0") that has not acknowledged every row of its own in this partition, or of
+-- which nobody knows, since its log was carried here from another cluster; or 'no slot' when there is none to publish the rows; null: nothing keeps it.
 create function outbox.partition_holder(leaf text) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp
@@ -164,10 +164,13 @@ begin
 	if not outbox.partition_exists(leaf) then
 		return null;
 	end if;
-	for reader in select slot, shard, shards, ticks[1] as acknowledged,
+	for reader in select slot, shard, shards, ticks[1] as acknowledged, written_elsewhere,
 			coalesce(start_at, '-infinity') as start_at
 		from outbox.progress order by slot, shard
 	loop
+		if reader.written_elsewhere then
+			return reader.slot || '/' || reader.shard;
+		end if;
 		execute format('select exists (select from outbox.%1$I where txid >= $1
 				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, $3) = $4))
 			or exists (select from outbox.%1$I where txid = any ($2)

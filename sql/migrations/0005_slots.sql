@@ -65,6 +65,11 @@ begin
 		end if;
 		base := outbox.slot_base(start_at);
 	end if;
+	if outbox.has_rows_of_the_future()
+		or exists (select from outbox.progress p where p.written_elsewhere) then
+		raise exception 'rows were carried here from another database cluster: a slot would read '
+			'them wrongly; run `outbox-relay slot rebase --all` first';
+	end if;
 	insert into outbox.slot (name, shards, start, start_at) values (new_slot, new_shards, base, start_at);
 	perform outbox.slot_shards(new_slot, new_shards, base, 0);
 end

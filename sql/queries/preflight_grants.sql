@@ -12,7 +12,8 @@ with schema as (
 ), lacking_function as (
 	select p.proname from pg_proc p
 	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
-		and p.proname in ('take', 'tick', 'timeline', 'destinations', 'destinations_merge',
+		and p.proname in ('take', 'tick', 'timeline', 'has_rows_of_the_future',
+			'log_was_carried', 'destinations', 'destinations_merge',
 			'require_read_committed', 'window_bounds', 'window_guard', 'shard_of',
 			'partitions', 'partition_floor', 'partition_make', 'partition_holder',
 			'partition_empty', 'partition_drop', 'partition_detach', 'partition_rehome',

@@ -110,7 +110,6 @@ def test_a_tick_from_another_history_is_fenced(database, lie):
 def test_a_former_owner_cannot_write_behind_its_successor(database):
     """It wakes up with the row that it wrote last; the next number is taken."""
     former = Ticks(database.dsn)
-    database.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE slot = 'ticks'")
     successor = Ticks(database.dsn, create=False)
     database.execute("SELECT outbox.publish('t', 'k', 'x')")
     with pytest.raises(errors.UniqueViolation):

@@ -38,8 +38,9 @@ def program(name):
 class Postgres:
     superuser = "postgres"
 
-    def __init__(self, **settings):
-        """settings override SETTINGS, as in postgresql.conf: wal_level="'logical'"."""
+    def __init__(self, next_xid=None, **settings):
+        """settings override SETTINGS, as in postgresql.conf: wal_level="'logical'". next_xid: the
+        first transaction id that is given out, a multiple of 2**20; None: initdb's."""
         self.user = server_user()
         self.folder = temporary_folder("postgres", self.user)
         self.data = os.path.join(self.folder, "data")
@@ -47,6 +48,8 @@ class Postgres:
         self.port = free_port()
         self.process = None
         self._fill_data()
+        if next_xid:
+            self._set_xid(next_xid)
         with open(os.path.join(self.data, "postgresql.conf"), "a") as file:
             own = {"port": self.port, "unix_socket_directories": f"'{self.folder}'"}
             for name, value in {**SETTINGS, **own, **settings}.items():
@@ -55,6 +58,15 @@ class Postgres:
     def _fill_data(self):
         self._run("initdb", "--pgdata", self.data, "--auth=trust", "--no-sync",
                   "--encoding=UTF8", "--locale=C.UTF-8", "--username", self.superuser)
+
+    def _set_xid(self, next_xid):
+        """As if a cluster had lived until then: with the file that its transactions would be in."""
+        path = os.path.join(self.data, "pg_xact", f"{next_xid >> 20:04X}")
+        with open(path, "wb") as file:
+            file.write(bytes(256 * 1024))
+        if self.user:
+            subprocess.run(["chown", self.user, path], check=True)
+        self._run("pg_resetwal", "-x", str(next_xid), "-D", self.data)
 
     def _run(self, name, *arguments):
         credentials = {"user": self.user, "group": self.user, "extra_groups": []} \
@@ -174,6 +186,53 @@ class Promoted(Postgres):
                   "--checkpoint=fast", "--no-sync")
         with open(os.path.join(self.data, "standby.signal"), "w"):
             pass
+
+
+class Standby(Postgres):
+    """A standby of `origin` that streams what it writes; promote() makes it a primary on a timeline of
+    its own."""
+
+    def __init__(self, origin, **settings):
+        self.origin = origin
+        super().__init__(**settings)
+
+    def promote(self):
+        self.execute("SELECT pg_promote()")
+
+    def _fill_data(self):
+        self._run("pg_basebackup", "--pgdata", self.data, "--dbname", self.origin.dsn(),
+                  "--checkpoint=fast", "--no-sync", "--write-recovery-conf")
+
+
+class Upgraded(Postgres):
+    """What pg_upgrade makes of `origin`, which is stopped: another cluster with its files."""
+
+    def __init__(self, origin, **settings):
+        self.origin = origin
+        super().__init__(**settings)
+
+    def _fill_data(self):
+        super()._fill_data()
+        # both servers are started by it; what they need beyond defaults is given here
+        place = f"-c unix_socket_directories={self.folder} -c listen_addresses="
+        self._run("pg_upgrade", "-b", os.path.dirname(program("initdb")),
+                  "-B", os.path.dirname(program("initdb")), "-d", self.origin.data,
+                  "-D", self.data, "-U", self.superuser, "-s", self.folder,
+                  "-p", str(free_port()), "-P", str(free_port()), "-o", place, "-O", place)
+
+
+def carry(origin, target, name):
+    """Dumps a database, and the roles, and restores both into another cluster: the target."""
+    roles = subprocess.run(
+        [program("pg_dumpall"), "--roles-only", "--dbname", origin.dsn()],
+        stdout=subprocess.PIPE, check=True).stdout
+    subprocess.run([program("psql"), "--quiet", target.dsn()], input=roles, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # they may exist
+    target.create_database(name, template="template0")
+    dump = subprocess.run([program("pg_dump"), origin.dsn(name)], stdout=subprocess.PIPE, check=True)
+    subprocess.run([program("psql"), "--quiet", "-v", "ON_ERROR_STOP=1", target.dsn(name)],
+                   input=dump.stdout, check=True, stdout=subprocess.DEVNULL)
+    return target
 
 
 def _signal(pid, number):

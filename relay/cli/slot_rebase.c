@@ -1,0 +1,151 @@
+/* All in one transaction of sql/migrations/0008_rebase.sql, which says how and why. */
+#include <inttypes.h>
+#include <stdio.h>
+#include "commands.h"
+#include "confirm.h"
+#include "session.h"
+#include "sql_files.h"
+#include "text.h"
+
+struct rebase {
+	const struct call *call;
+	const struct config_postgres *postgres;
+	struct pg *pg;
+};
+
+/*
+ * A row has one transaction id, which all slots compare with what they have published: none can be
+ * rebased without the others. A name alone will do while there is one slot.
+ */
+static bool check_scope(const struct rebase *rebase, struct err *err)
+{
+	const char *name = rebase->call->argument_count ? rebase->call->arguments[0] : NULL;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *slots =
+	    session_query(rebase->pg, rebase->postgres, sql_slots, NULL, 0, err);
+	bool known = false;
+
+	if (!slots)
+		return false;
+	for (int i = 0; i < pg_rows(slots); i++)
+		known |= name && text_equal(pg_value(slots, i, 0), name);
+	if (name && !known)
+		return err_set(
+		    err, ERR_REJECT, "there is no slot %s in %s", name, pg_place(rebase->pg));
+	if (call_flag(rebase->call, "all") || (name && pg_rows(slots) == 1))
+		return true;
+	return err_set(err, ERR_REJECT,
+	    "a row has one transaction id for all slots, and %d are there: repeat with --all",
+	    pg_rows(slots));
+}
+
+static bool print_plan(const struct rebase *rebase, struct err *err)
+{
+	OWNED(owned_pg_result_destroy) struct pg_result *plan = NULL;
+
+	if (!pg_script(rebase->pg, sql_rebase_begin, err))
+		return false;
+	plan = session_query(rebase->pg, rebase->postgres, sql_rebase_plan, NULL, 0, err);
+	for (int i = 0; plan && i < pg_rows(plan); i++)
+		if (pg_is_null(plan, i, 0))
+			printf("published by every slot, and only given another transaction id: "
+			       "%s rows\n",
+			    pg_value(plan, i, 2));
+		else
+			printf("slot %s: %s, %s rows to be published\n", pg_value(plan, i, 0),
+			    text_equal(pg_value(plan, i, 1), "t") ? "carried here" : "written here",
+			    pg_value(plan, i, 2));
+	return plan && pg_script(rebase->pg, "commit", err);
+}
+
+static bool carry_out(const struct rebase *rebase, struct err *err)
+{
+	const struct pg_param params[] = {{call_text(rebase->call, "reason", "")}};
+	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
+
+	if (!pg_script(rebase->pg, sql_rebase_begin, err))
+		return false;
+	done = session_query(rebase->pg, rebase->postgres, sql_rebase, params, 1, err);
+	if (!done && (text_equal(pg_sqlstate(rebase->pg), "55P03") ||
+			 text_equal(pg_sqlstate(rebase->pg), "23505")))
+		return err_set(err, ERR_RETRY,
+		    "upkeep, or somebody else, was at work on the table or the log, and nothing "
+		    "was "
+		    "done: repeat the call");
+	if (!done || !pg_script(rebase->pg, "commit", err))
+		return false;
+	printf("rebased: %s rows have another transaction id, every slot a new epoch (outbox.audit "
+	       "%s)\n",
+	    pg_value(done, 0, 1), pg_value(done, 0, 0));
+	return true;
+}
+
+static bool rebase_all(const struct rebase *rebase, struct err *err)
+{
+	bool dry = call_flag(rebase->call, "dry-run"), sure = call_flag(rebase->call, "yes");
+
+	if (!check_scope(rebase, err))
+		return false;
+	if (dry)
+		return print_plan(rebase, err);
+	if (!sure && (!print_plan(rebase, err) || !confirm_ask("Rebase all slots?", err)))
+		return false;
+	return carry_out(rebase, err);
+}
+
+static bool check_way(const struct call *call, struct err *err)
+{
+	if (call_flag(call, "dry-run"))
+		return true;
+	if (call_text(call, "reason", "")[0] == '\0')
+		return err_set(
+		    err, ERR_REJECT, "say why with --reason: it is kept in outbox.audit");
+	return call_flag(call, "yes") || confirm_can_ask() ||
+	       err_set(err, ERR_REJECT,
+		   "no terminal to ask at: repeat with --yes, or look first with --dry-run");
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	struct rebase rebase = {.call = call};
+	OWNED(owned_pg_destroy) struct pg *pg = NULL;
+
+	if (!config || !check_way(call, &err))
+		return session_failed(&err);
+	rebase.postgres = session_postgres(call, config, &err);
+	pg = rebase.pg = rebase.postgres ? session_connect(rebase.postgres, &err) : NULL;
+	return pg && rebase_all(&rebase, &err) ? 0 : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"all", NULL, "Every slot of the database. Needed where there are several, or none."},
+    {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
+    {"dry-run", NULL, "Counts the rows and changes nothing."},
+    {"yes", NULL, "Do not ask. Needed where no terminal is."},
+    SESSION_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_slot_rebase = {
+    .name = "slot rebase",
+    .arguments = "[NAME]",
+    .most_arguments = 1,
+    .summary = "Goes on after a dump was restored into another cluster.",
+    .description =
+	"Rows that a dump or logical replication carried here have transaction ids of another "
+	"database cluster, and the relay publishes nothing of such a database. This gives new ones "
+	"to the rows that a slot has not published, and to those whose own would mean something "
+	"else here, and begins a new epoch for every shard: what no slot had published by its "
+	"log comes next, by id, and nothing else comes again. Parked messages stay parked, a split "
+	"under way is cancelled, replays that had not finished are over.\n"
+	"A row has one transaction id for all slots, so it is done for all of them: a NAME alone "
+	"is "
+	"enough only where there is one slot. It is one transaction that reads the whole "
+	"message table and rewrites those rows; writers go on meanwhile. A relay may run.\n"
+	"Refused (65) in a database that nothing was carried into. The clock of the server must "
+	"not be behind the one that the dump comes from.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,198 @@
+-- oldest-program: 0.1.0
+--
+-- A rebase makes a database readable again whose rows were carried here from another cluster: by a
+-- dump, or by logical replication. Their txids are that cluster's. Nothing may be compared with them
+-- here but the snapshots that came along, so outbox.take refuses such slots.
+--
+-- One statement judges every row that it sees by those snapshots: which slots have published it? It
+-- takes a snapshot of this cluster, `base`, and gives new txids to the rows that some slot has not
+-- published: one number for each set of slots, out of those that no transaction of a cluster ever
+-- has, since initdb uses them up. A row that all have published keeps its txid, or gets the lowest of
+-- these numbers if that txid would mean anything else to `base`. Then `base` shows all of them, and each
+-- slot's log goes on with two snapshots: `base` without the numbers of the sets that it is in, which
+-- is what it has acknowledged, and `base`. Between the two lies one open window, which holds what the
+-- slot has not published, in the order of ids; that is the order in which the transactions of a key
+-- committed. What has not committed yet is invisible in `base` and comes with later windows. So
+-- writers need not be stopped, and wait for nothing here.
+--
+-- Since a row has one txid for all slots, a rebase is one of all slots.
+--
+-- What was written here since has txids of this cluster, and the snapshots that came along may show
+-- them. But what a slot has published was there when it wrote its newest log row: a row with a later
+-- created_at is one that it has not published.
+
+-- Of each row that needs a new txid: where it lies, and the set of the slots (by name, the first is
+-- 1, then 2, 4, …) that have not published it.
+create function outbox.rebase_rows(out leaf oid, out place tid, out pending bigint)
+returns setof record language sql stable set jit = off as $$
+	with numbered as (
+		select s.name, 1::bigint << (row_number() over (order by s.name) - 1)::int as bit
+		from outbox.slot s
+	), readers as materialized (
+		select b.bit, p.shard, p.shards, p.written_at, p.acked_id, p.ticks[1] as acked,
+			p.ticks[2] as first_window
+		from outbox.progress p join numbered b on b.name = p.slot where p.n is not null
+	), here as materialized (
+		select pg_snapshot_xmax(pg_current_snapshot()) as xmax,
+			array(select pg_snapshot_xip(pg_current_snapshot())) as xip
+	)
+	select m.tableoid, m.ctid, j.pending
+	from here cross join outbox.message m cross join lateral (
+		select coalesce(bit_or(r.bit), 0) as pending from readers r
+		where (r.shards = 1 or outbox.shard_of(m.key, r.shards) = r.shard)
+			and not (m.created_at <= r.written_at
+				and (pg_visible_in_snapshot(m.txid, r.acked)
+					or r.first_window is not null and m.id <= r.acked_id
+						and pg_visible_in_snapshot(m.txid, r.first_window)))
+	) j
+	where j.pending <> 0 or m.txid < '400' or m.txid >= here.xmax or m.txid = any (here.xip)
+$$;
+
+-- What a rebase would do: for each slot the rows that it would publish, and, without a slot, the rows
+-- that only get another txid.
+create function outbox.rebase_plan(out slot text, out elsewhere boolean, out rows bigint)
+returns setof record language sql stable as $$
+	with numbered as (
+		select s.name, 1::bigint << (row_number() over (order by s.name) - 1)::int as bit
+		from outbox.slot s
+	), counted as materialized (
+		select r.pending, count(*) as rows from outbox.rebase_rows() r group by r.pending
+	)
+	select b.name, outbox.has_rows_of_the_future()
+			or exists (select from outbox.progress p where p.slot = b.name and p.written_elsewhere),
+		coalesce((select sum(c.rows) from counted c where c.pending & b.bit <> 0), 0)::bigint
+	from numbered b
+	union all
+	select null, null, coalesce((select c.rows from counted c where c.pending = 0), 0)
+	order by 1
+$$;
+
+-- The acknowledged snapshot of a slot: base, but for the rows with these numbers.
+create function outbox.rebase_acknowledged(base pg_snapshot, numbers bigint[]) returns pg_snapshot
+language sql immutable as $$
+	select case when cardinality(numbers) = 0 then base else format('%s:%s:%s',
+		(select min(x) from unnest(numbers) x), pg_snapshot_xmax(base),
+		(select string_agg(y.x::text, ',' order by y.x) from (select unnest(numbers) as x
+			union select x::text::bigint from pg_snapshot_xip(base) x) y))::pg_snapshot end
+$$;
+
+-- Logical replication carries rows, and not the sequences behind them.
+create function outbox.rebase_sequences() returns void language plpgsql volatile as $$
+declare
+	relation text;
+	col text;
+	used bigint;
+	given bigint;
+begin
+	for relation, col in values ('outbox.message', 'id'), ('outbox.parked', 'n'),
+		('outbox.replay', 'id'), ('outbox.audit', 'id')
+	loop
+		execute format('select max(%I) from %s', col, relation) into used;
+		execute format('select last_value from %s', pg_get_serial_sequence(relation, col))
+			into given;
+		if used > given then
+			perform setval(pg_get_serial_sequence(relation, col), used);
+		end if;
+	end loop;
+end
+$$;
+
+-- Fails with lock_not_available, and unique_violation where a slot is owned after all: nothing has
+-- happened then.
+create function outbox.rebase(new_reason text, out audit_id bigint, out restamped bigint)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+declare
+	base pg_snapshot;
+	sets bigint[];    -- of slots
+	numbers bigint[]; -- their txids
+	own bigint[];     -- of the slot
+	reader record;
+	slots jsonb := '{}';
+begin
+	perform outbox.require_read_committed();
+	perform outbox.timeline();
+	perform outbox.replay_durable();
+	-- Partitions stay as they are, and nobody else does this; writers are not in the way.
+	perform pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+	lock table outbox.message in row exclusive mode;
+	lock table outbox.slot in share row exclusive mode;
+	if not (outbox.has_rows_of_the_future()
+		or exists (select from outbox.progress p where p.written_elsewhere)) then
+		raise exception 'nothing was carried here from another database cluster: there is nothing '
+			'to rebase';
+	end if;
+	for reader in select p.slot, p.shard, p.owner from outbox.progress p
+		where p.lease_until > clock_timestamp() and not p.written_elsewhere
+	loop
+		raise exception 'slot % shard % is owned by %: stop it', reader.slot, reader.shard,
+			reader.owner;
+	end loop;
+	if exists (select from outbox.progress p where p.written_at > clock_timestamp()) then
+		raise exception 'the clock of this server is behind the newest row of the log: set it, since '
+			'rows written here are told from others by their time';
+	end if;
+
+	with here as materialized (
+		select pg_current_snapshot() as snapshot
+	), judged as materialized (
+		select * from outbox.rebase_rows()
+	), numbered as materialized (
+		select d.pending, 2 + row_number() over (order by d.pending) as number
+		from (select 0::bigint as pending union select j.pending from judged j) d
+	), changed as (
+		update outbox.message m set txid = n.number::text::xid8
+		from judged j join numbered n on n.pending = j.pending
+		where m.tableoid = j.leaf and m.ctid = j.place
+		returning n.pending
+	)
+	select h.snapshot, n.sets, n.numbers, (select count(*) from changed)
+		into base, sets, numbers, restamped
+		from here h, (select array_agg(pending order by pending) as sets,
+			array_agg(number order by pending) as numbers from numbered) n;
+	if cardinality(sets) > 397 or (select count(*) from outbox.slot) > 62 or pg_snapshot_xmin(base) < '400' then
+		raise exception 'too many slots have published too many different sets of rows: % sets, and '
+			'397 is the most; drop slots that are not needed', cardinality(sets);
+	end if;
+
+	-- where a slot began cannot be told here any more, and it is for reports only
+	update outbox.slot set split_to = null, drain_to = null, start = '3:3:';
+	for reader in
+		select p.*, 1::bigint << (dense_rank() over (order by p.slot) - 1)::int as bit
+		from outbox.progress p order by p.slot, p.shard
+	loop
+		if reader.n is null or outbox.log_partition_make(reader.slot, reader.shard, reader.n + 1)
+			= 'busy' then
+			raise exception 'the log of slot % is locked by somebody else, or has no row', reader.slot
+				using errcode = 'lock_not_available';
+		end if;
+		own := array(select u.number from unnest(sets, numbers) u (pending, number)
+			where u.pending & reader.bit <> 0 order by u.number);
+		insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+			acked_id, ticks, destinations, timeline, system_identifier)
+		values (reader.slot, reader.shard, reader.n + 1,
+			('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
+			reader.first_tick + cardinality(reader.ticks) - 1, 0,
+			case when cardinality(own) = 0 then array[base]
+				else array[outbox.rebase_acknowledged(base, own), base] end,
+			outbox.destinations(reader.slot, reader.shard), outbox.timeline(),
+			(select c.system_identifier from pg_control_system() c));
+		-- parked out of a window that was not published to its end: the new one takes its place
+		update outbox.parked p set tick = reader.first_tick + cardinality(reader.ticks) - 1
+				+ case when cardinality(own) = 0 then 0 else 1 end
+			where p.slot = reader.slot and p.shard = reader.shard and p.tick > reader.first_tick;
+		slots := slots || jsonb_build_object(reader.slot, reader.system_identifier::text);
+	end loop;
+
+	-- what is left of a replay is named by snapshots that do not know the new txids
+	update outbox.replay r set state = 'stopped', nonce = 0, lease_until = '-infinity',
+		system_identifier = 0 where r.state <> 'finished';
+	perform outbox.rebase_sequences();
+	insert into outbox.audit (verb, target, reason)
+	values ('rebase', jsonb_build_object('rows', restamped, 'slots_from', slots,
+		'to', (select c.system_identifier::text from pg_control_system() c)), new_reason)
+	returning id into audit_id;
+end
+$$;
+
+revoke execute on function outbox.rebase(text) from public;

@@ -1,0 +1,1 @@
+select slot, elsewhere, rows from outbox.rebase_plan()

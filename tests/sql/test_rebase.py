@@ -1,0 +1,273 @@
+"""Rows that a dump carried into another cluster, and outbox.rebase: what has a slot published there,
+in which order comes the rest, and what is left of the log. Everything on a real dump and a real,
+fresh cluster; the relay's reader is driven by hand."""
+
+import json
+
+import psycopg2
+import pytest
+
+from support.postgres import Postgres, carry
+from support.windows import Ticks
+
+OLD_XIDS = 5 * 2**20  # far beyond what a fresh cluster will ever reach in a test
+REBASE = "SELECT * FROM outbox.rebase('a test')"
+ELSEWHERE = "SELECT slot, bool_or(written_elsewhere) FROM outbox.progress GROUP BY 1 ORDER BY 1"
+TAKE = """
+SELECT outcome FROM outbox.take(%s, 0, %s, 1, 'somebody', 60000, 1)"""
+FUTURE = "SELECT outbox.has_rows_of_the_future()"
+AGES = {"younger": (OLD_XIDS, None), "older": (None, OLD_XIDS), "of the same age": (None, None)}
+at_each_age = pytest.mark.parametrize("clusters", AGES, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def clusters(request):
+    """(origin, target) by the age of the target."""
+    origin, target = AGES[getattr(request, "param", "younger")]
+    with Postgres(next_xid=origin) as one, Postgres(next_xid=target) as other:
+        yield one, other
+
+
+@pytest.fixture
+def carried(clusters, database):
+    """A database of the origin's. carry() of it dumps it, restores it in the target, and returns the
+    copy."""
+    origin, target = clusters
+    name = database.name
+    origin.create_database(name)
+    shop = type(database)(origin, name).migrate()
+    shop.carry = lambda: type(database)(carry(origin, target, name), name)
+    yield shop
+    origin.drop_database(name)
+    target.drop_database(name)
+
+
+def write(database, *payloads, key="k"):
+    for payload in payloads:
+        database.execute("SELECT outbox.publish('t', %s, %s::text)", (key, payload))
+
+
+def payloads(rows):
+    return [row.payload.decode() for row in rows]
+
+
+def reader(database, slot="main", **more):
+    return Ticks(database.dsn, slot=slot, create=False, **more)
+
+
+def publish_all(ticks):
+    """The payloads of all windows until there is none: of the one that is open first."""
+    found = list(ticks.pages(2)) if ticks.open_windows else []
+    while rows := ticks.poll(page=2):
+        found += rows
+    ticks.tick(must_write=True)
+    return payloads(found)
+
+
+@at_each_age
+def test_what_was_not_published_comes_next_and_nothing_else_ever(carried):
+    ticks = reader(carried)
+    write(carried, "a", "b")
+    assert publish_all(ticks) == ["a", "b"]
+    write(carried, "c", "d")
+    copy = carried.carry()
+
+    assert copy.execute(ELSEWHERE) == [("main", True)]
+    assert copy.execute(TAKE, ("main", 1)) == [("elsewhere",)]
+    write(copy, "e")             # before the rebase, with an xid of the new cluster
+    copy.execute(REBASE)
+    assert copy.execute(ELSEWHERE) == [("main", False)]
+    assert copy.execute(FUTURE) == [(False,)]
+    write(copy, "f")
+    ticks = reader(copy)
+    assert publish_all(ticks) == ["c", "d", "e", "f"]
+    # whatever transaction ids will be given out
+    assert copy.execute("SELECT bool_and(pg_visible_in_snapshot(m.txid, p.ticks[1])) "
+                        "FROM outbox.message m, outbox.progress p") == [(True,)]
+    assert publish_all(ticks) == []
+
+
+def test_a_dump_whose_transaction_has_the_number_of_the_newest_rows_is_noticed(carried):
+    ticks = reader(carried)
+    ticks.tick(must_write=True)
+    copy = carried.carry()
+    copy.execute("UPDATE outbox.log SET txid = (pg_current_xact_id()::text)::xid8 WHERE n = %s",
+                 (ticks.n,))
+    assert copy.execute("SELECT count(*) FROM outbox.log WHERE xmin = txid::xid") == [(1,)]
+    assert copy.execute(ELSEWHERE) == [("main", True)]
+
+
+@at_each_age
+def test_of_a_window_that_was_being_published_the_rest_comes(carried):
+    ticks = reader(carried)
+    write(carried, "a", "b", "c", "d")
+    rows = ticks.poll()
+    ticks.tick(closed=0, new_acked_id=rows[1].id, may_open=False, must_write=True)
+    write(carried, "e")
+    copy = carried.carry()
+    copy.execute(REBASE)
+    assert publish_all(reader(copy)) == ["c", "d", "e"]
+
+
+@at_each_age
+def test_each_slot_goes_on_where_it_was(carried):
+    for slot in ("behind", "sharded"):
+        carried.execute("SELECT outbox.slot_create(%s, %s, 'beginning')",
+                        (slot, 3 if slot == "sharded" else 1))
+    write(carried, "a", "b")
+    assert publish_all(reader(carried)) == publish_all(reader(carried, "behind")) == ["a", "b"]
+    for number in range(10):
+        write(carried, f"s{number}", key=f"k{number}")
+    assert len(publish_all(reader(carried))) == 10
+    mine = publish_all(reader(carried, "sharded", shards=3, shard=1))
+    write(carried, "z")
+    copy = carried.carry()
+    plan = dict(row[::2] for row in copy.execute("SELECT * FROM outbox.rebase_plan()"))
+    write(copy, "new")
+    copy.execute(REBASE)
+
+    rest = [f"s{number}" for number in range(10)] + ["z", "new"]
+    assert publish_all(reader(copy)) == ["z", "new"]
+    assert publish_all(reader(copy, "behind")) == rest
+    shards = [publish_all(reader(copy, "sharded", shards=3, shard=shard)) for shard in range(3)]
+    assert sorted(sum(shards, mine)) == sorted(["a", "b"] + rest)
+    assert plan["main"] == 1 and plan["behind"] == 11
+    assert plan["sharded"] == sum(map(len, shards)) - 1
+
+
+def test_a_database_is_carried_on_again(carried, database):
+    """The numbers of the first rebase mean nothing to the second."""
+    carried.execute("SELECT outbox.slot_create('behind', 1, 'beginning')")
+    write(carried, "a")
+    publish_all(reader(carried))
+    write(carried, "b")
+    copy = carried.carry()
+    copy.execute(REBASE)
+    assert publish_all(reader(copy)) == ["b"]
+    write(copy, "c")
+    with Postgres() as third:
+        again = type(database)(carry(copy.postgres, third, copy.name), copy.name)
+        again.execute(REBASE)
+        assert publish_all(reader(again)) == ["c"]
+        assert publish_all(reader(again, "behind")) == ["a", "b", "c"]
+
+
+def test_what_commits_during_a_rebase_comes_behind_it_and_no_writer_waits(carried):
+    write(carried, "a")
+    copy = carried.carry()
+    early, rebase = copy.connect(autocommit=False), copy.connect(autocommit=False)
+    early.cursor().execute("SELECT outbox.publish('t', 'k', 'early'::text)")
+    rebase.cursor().execute(REBASE)
+    late = copy.connect(autocommit=False)
+    late.cursor().execute("SET LOCAL lock_timeout = '50ms'")
+    late.cursor().execute("SELECT outbox.publish('t', 'k', 'late'::text)")
+    late.commit()
+    rebase.commit()
+    ticks = reader(copy)
+    assert publish_all(ticks) == ["a", "late"]
+    early.commit()
+    assert publish_all(ticks) == ["early"]
+
+
+def test_parked_messages_keep_their_place(carried):
+    """One whose window is not over yet must not be tried before it is read again."""
+    ticks = reader(carried)
+    write(carried, "refused", "behind")
+    first, second = ticks.poll()
+    parks = [[row.id, *carried.execute(
+        "SELECT (extract(epoch FROM created_at) * 1000000)::bigint FROM outbox.message WHERE id = %s",
+        (row.id,))[0], error, ticks.first_tick + 1]
+        for row, error in ((first, "no"), (second, None))]
+    ticks.tick(closed=0, may_open=False, must_write=True, parks=json.dumps(
+        {"rows": parks, "first_ms": 1, "max_ms": 1, "max_attempts": 5}))
+    before = carried.execute("SELECT id, n, state FROM outbox.parked ORDER BY n")
+    copy = carried.carry()
+    copy.execute(REBASE)
+    assert len(before) == 2
+    assert copy.execute("SELECT id, n, state FROM outbox.parked ORDER BY n") == before
+    ticks = reader(copy)
+    assert copy.execute("SELECT DISTINCT tick FROM outbox.parked") == [(ticks.first_tick + 1,)]
+    assert copy.execute("SELECT outbox.parked_next('main', 0, %s, 10, 10000)",
+                        (ticks.first_tick,)) == [(None,)]
+
+
+def test_an_owner_that_lives_on_reads_no_page_of_the_copy(carried):
+    ticks = reader(carried)
+    write(carried, "a", "b")
+    ticks.poll(max_rows=0)
+    copy = carried.carry()
+    ticks.connection.close()
+    ticks.connection = copy.connect()
+    ticks.cursor = ticks.connection.cursor()
+    with pytest.raises(psycopg2.Error, match="is not on this server"):
+        list(ticks.pages(10))
+
+
+def test_no_partition_goes_before_the_rebase(carried):
+    write(carried, "a")
+    publish_all(reader(carried))
+    copy = carried.carry()
+    (leaf,), *_ = copy.execute("SELECT name FROM outbox.partitions()")
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("held",)]
+    copy.execute(REBASE)
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
+
+
+def test_rows_without_their_log_are_noticed_by_their_transactions(carried):
+    """The log was not carried along, or the slots were dropped and made anew: rows of a far future
+    would be missed until it comes."""
+    write(carried, "a")
+    copy = carried.carry()
+    copy.execute("SELECT outbox.slot_drop('main')")
+    with pytest.raises(psycopg2.Error, match="slot rebase"):
+        copy.execute("SELECT outbox.slot_create('main', 1, 'now')")
+    copy.execute(REBASE)
+    copy.execute("SELECT outbox.slot_create('main', 1, 'now')")
+    copy.execute("SELECT outbox.slot_create('all', 1, 'beginning')")
+    write(copy, "b")
+    assert publish_all(reader(copy)) == ["b"]
+    assert publish_all(reader(copy, "all")) == ["a", "b"]
+
+
+def test_a_split_under_way_is_cancelled_and_a_replay_is_over(carried):
+    carried.execute("SELECT outbox.slot_split_begin('main', 2)")
+    carried.execute("SELECT outbox.slot_split_bound('main')")
+    copy = carried.carry()
+    copy.execute(
+        "SELECT outbox.replay_create('why', 'main', '{}', null, null, pg_current_snapshot(), null, "
+        "null, null, null, 1, 2, 2, 7, 'me', 60000)")
+    copy.execute(REBASE)
+    assert copy.execute("SELECT split_to, drain_to FROM outbox.slot") == [(None, None)]
+    assert copy.execute("SELECT outcome FROM outbox.replay_take(1, 8, 'me', 1)") == [("elsewhere",)]
+
+
+def test_ids_go_on_behind_those_that_were_carried_here(carried):
+    """Logical replication does not carry sequences."""
+    write(carried, "a", "b", "c")
+    copy = carried.carry()
+    copy.execute("ALTER TABLE outbox.message ALTER id RESTART")
+    copy.execute(REBASE)
+    write(copy, "d")
+    assert copy.execute("SELECT max(id) FROM outbox.message WHERE payload = 'd'") == [(4,)]
+
+
+def test_a_rebase_is_audited_and_refused_where_nothing_was_carried(carried):
+    write(carried, "a")
+    with pytest.raises(psycopg2.Error, match="nothing to rebase"):
+        carried.execute(REBASE)
+    copy = carried.carry()
+    copy.execute(REBASE)
+    assert copy.execute("SELECT verb, reason, target -> 'rows' FROM outbox.audit") \
+        == [("rebase", "a test", 1)]
+    with pytest.raises(psycopg2.Error, match="nothing to rebase"):
+        copy.execute(REBASE)
+
+
+def test_a_clock_that_is_behind_is_refused(carried):
+    """Rows that were written here are told from others by their time."""
+    carried.execute("SELECT outbox.slot_drop('main')")
+    carried.execute("SELECT outbox.slot_create('main', 1, 'beginning')")
+    carried.execute("UPDATE outbox.log SET written_at = clock_timestamp() + interval '1 hour'")
+    copy = carried.carry()
+    with pytest.raises(psycopg2.Error, match="clock"):
+        copy.execute(REBASE)
