@@ -70,3 +70,7 @@ bool preflight_topic(struct preflight *report, struct catalog *catalog,
  */
 void preflight_topic_settings(struct preflight *report, const struct config_kafka *kafka,
     const char *topic, const struct catalog_setting *settings, int count, int64_t oldest_age_ms);
+
+/* May the ends of these topics be read, as resume = tail does? Only what is wrong is a finding. */
+void preflight_tails(struct preflight *report, const struct config_kafka *kafka,
+    const char *const *topics, int count, int timeout_ms);

@@ -1,11 +1,15 @@
 #include "preflight.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include "clock.h"
+#include "tail.h"
 #include "text.h"
 
 enum {
+	TAIL_END_MS = 100,
 	BATCH_SIZE = 1000000,        /* librdkafka's default */
 	MESSAGE_MAX_BYTES = 1048576, /* the relay's (kafka_conf.c); a test compares them */
 };
@@ -211,4 +215,51 @@ bool preflight_cluster(struct preflight *report, struct catalog *catalog,
 		preflight_add(report, PREFLIGHT_UNSAFE, place, "run three brokers or more",
 		    "one broker: its loss loses acknowledged records");
 	return true;
+}
+
+/* --- tails ---------------------------------------------------------------------------------- */
+
+static void wait_for_tail(const struct tail *tail, int64_t until)
+{
+	struct pollfd fd = {.fd = tail_fd(tail), .events = POLLIN};
+	int64_t wait = tail_wait(tail) < until ? tail_wait(tail) : until, now = clock_ms();
+
+	if (wait > now)
+		poll(&fd, 1, (int)(wait - now));
+}
+
+/* True: this question is over. */
+static bool judge_tail(struct preflight *report, const struct tail_event *event)
+{
+	owned_text char *place = xformat("topic %s", event->topic ? event->topic : "");
+
+	if (event->kind == TAIL_RECORD ||
+	    (event->kind == TAIL_FAILED && event->failure.kind == ERR_RETRY))
+		return false;
+	if (event->kind == TAIL_FAILED && event->failure.kind == ERR_DENIED)
+		preflight_add(report, PREFLIGHT_WARN, place,
+		    "allow the relay READ on the topic, or set resume = none",
+		    "its records cannot be read (%s): after a crash up to max_in_flight records "
+		    "are published again, and a database that went back in time is not noticed",
+		    event->failure.message);
+	return true;
+}
+
+/* A missing topic, and brokers that do not answer, are found elsewhere. */
+void preflight_tails(struct preflight *report, const struct config_kafka *kafka,
+    const char *const *topics, int count, int timeout_ms)
+{
+	struct tail *tail = tail_create(kafka, "read_uncommitted", timeout_ms);
+	int64_t until = clock_ms() + timeout_ms;
+	struct tail_event event;
+	int asked = 0;
+
+	for (int i = 0; i < count; i++)
+		asked += tail_ask(tail, topics[i], 0, TAIL_FROM_END, &event.failure);
+	while (asked > 0 && clock_ms() < until) {
+		wait_for_tail(tail, until);
+		while (asked > 0 && tail_next(tail, clock_ms(), &event))
+			asked -= judge_tail(report, &event);
+	}
+	tail_destroy(tail, TAIL_END_MS);
 }

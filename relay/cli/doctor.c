@@ -42,6 +42,8 @@ static void check_kafka(struct checks *checks, const struct config_kafka *kafka,
 	else if (!checks_topics(checks, kafka, catalog, &err))
 		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
 		    "the settings of topics cannot be read: %s", err.message);
+	else
+		checks_tails(checks, kafka);
 }
 
 static void print_text(const struct checks *checks)
@@ -121,7 +123,8 @@ const struct command command_doctor = {
     .arguments = "",
     .summary = "Checks all that publishing needs, with the cure.",
     .description =
-	"The checks that `run` makes at its start and at the first use of a topic. ok, info and "
+	"The checks that `run` makes at its start and at the first use of a topic, and whether "
+	"topics may be read (resume = tail). ok, info and "
 	"warn "
 	"are no failure; `unsafe` is a cluster that can lose acknowledged records, a failure with "
 	"safety = strict; `fail` keeps the relay from working. Ends with 1 when something failed, "

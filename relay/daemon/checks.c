@@ -185,6 +185,35 @@ bool checks_topics(struct checks *checks, const struct config_kafka *kafka, stru
 	return true;
 }
 
+static bool is_among(const char *const *topics, int count, const char *topic)
+{
+	for (int i = 0; i < count; i++)
+		if (text_equal(topics[i], topic))
+			return true;
+	return false;
+}
+
+void checks_tails(struct checks *checks, const struct config_kafka *kafka)
+{
+	const char **topics = NULL;
+	int count = 0;
+
+	for (int i = 0; i < checks->config->slot_count; i++) {
+		const struct checks_slot *slot = &checks->slots[i];
+		bool reads = slot->slot->kafka == kafka && slot->slot->resume == RESUME_TAIL;
+
+		for (int j = 0; reads && j < slot->topic_count; j++) {
+			if (is_among(topics, count, slot->topics[j]))
+				continue;
+			topics = xrealloc(topics, (size_t)(count + 1) * sizeof *topics);
+			topics[count++] = slot->topics[j];
+		}
+	}
+	if (count > 0)
+		preflight_tails(&checks->report, kafka, topics, count, KAFKA_MS);
+	free(topics);
+}
+
 /* --- the verdict ---------------------------------------------------------------------------- */
 
 enum safety checks_safety(const struct config *config, const struct config_kafka *kafka)

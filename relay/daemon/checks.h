@@ -40,6 +40,10 @@ bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struc
 bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
     struct err *err) MUST_CHECK;
 
+/* Whether the topics of slots with resume = tail may be read: for doctor, since `run` says it
+ * itself. */
+void checks_tails(struct checks *checks, const struct config_kafka *kafka);
+
 /* strict if one of the slots that publish there is. */
 enum safety checks_safety(const struct config *config, const struct config_kafka *kafka);
 

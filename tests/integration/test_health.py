@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from support.auditor import count_records
+from support.kafka import Kafka
 from support.process import wait_for
 from support.relay import run_command
 
@@ -168,7 +169,9 @@ def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
 
 # --- metrics -------------------------------------------------------------------------------------
 
+# Compiled, it takes longer than the owner waits with its next row.
 STRANGER = """
+    SET jit = off;
     INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
         ticks, destinations, timeline, system_identifier)
     SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
@@ -234,3 +237,30 @@ def test_doctor_says_nothing_of_a_timeout_that_hurts_nobody(database, doctor):
     database.execute(f"ALTER ROLE postgres IN DATABASE {database.name} "
                      "SET idle_in_transaction_session_timeout = '20s'")
     assert "_timeout =" not in doctor()
+
+
+def test_doctor_warns_of_a_topic_that_may_not_be_read(database):
+    """Which resume = tail needs."""
+    rights = {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+              "allow_everyone_if_no_acl_found": "true"}
+
+    def doctor(**more):
+        status, output, error = run_command(
+            ["doctor"], {"DATABASE_URL": database.dsn,
+                         "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap, **more})
+        assert status == 0, output + error
+        return output
+
+    with Kafka(nodes=1, **rights) as cluster:
+        secret, plain = (cluster.create_topic(name, partitions=1) for name in ("secret", "plain"))
+        for topic in (secret, plain):
+            publish(database, topic, 1)
+        said = "its records cannot be read"
+        assert said not in doctor()
+        cluster.tool("kafka.admin.AclCommand", "--bootstrap-server", cluster.bootstrap, "--add",
+                     "--allow-principal", "User:ANONYMOUS", "--operation", "write", "--operation",
+                     "describeconfigs", "--topic", secret)
+        output = wait_for(lambda: said in doctor() and doctor(), what="doctor's warning")
+        assert f"[warn]   topic secret: {said}" in output and output.count(said) == 1
+        assert "cure: allow the relay READ on the topic, or set resume = none\n" in output
+        assert said not in doctor(OUTBOX_RELAY_SLOT_RESUME="none")
