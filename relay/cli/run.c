@@ -14,7 +14,7 @@ static int run(const struct call *call)
 static const struct command_option options[] = {
     {"drain", NULL,
 	"Publish what is there and end. A shard that another process owns is waited for; behind a "
-	"record that Kafka refuses the end is status 65."},
+	"record that Kafka refuses, and for a slot that needs a rebase, the end is status 65."},
     {0},
 };
 
