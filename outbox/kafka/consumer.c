@@ -1,7 +1,6 @@
 #include "consumer.h"
 
 #include <librdkafka/rdkafka.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cleanup.h"
@@ -49,17 +48,6 @@ struct consumer {
 	int taken, filled;
 };
 
-/* Not the section's to set: fetch_on stands on them. */
-static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
-{
-	char messages[32], kbytes[32];
-
-	snprintf(messages, sizeof messages, "%d", READY_MESSAGES);
-	snprintf(kbytes, sizeof kbytes, "%d", READY_BYTES / 1024);
-	return kafka_conf_set(conf, "queued.min.messages", messages, err) &&
-	       kafka_conf_set(conf, "queued.max.messages.kbytes", kbytes, err);
-}
-
 static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
     const char *isolation, struct err *err)
 {
@@ -67,7 +55,8 @@ static bool open_client(struct consumer *consumer, const struct config_kafka *ka
 	    "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576", NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
-	if (conf && !set_bounds(conf, err)) {
+	/* not the section's to set: fetch_on stands on them */
+	if (conf && !kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err)) {
 		rd_kafka_conf_destroy(conf);
 		return false;
 	}

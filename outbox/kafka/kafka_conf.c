@@ -250,6 +250,12 @@ static bool set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, s
 	return kafka_conf_set(conf, name, text, err);
 }
 
+bool kafka_conf_bound_ready(rd_kafka_conf_t *conf, int64_t messages, int64_t bytes, struct err *err)
+{
+	return set_number(conf, "queued.min.messages", messages, err) &&
+	       set_number(conf, "queued.max.messages.kbytes", bytes / 1024, err);
+}
+
 static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 {
 	rd_kafka_conf_set_log_cb(conf, on_log);

@@ -33,6 +33,10 @@ rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err 
 rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char *isolation,
     const char *reset, const char *const *defaults, struct err *err);
 
+/* What a reader keeps ready of each partition at most: then librdkafka fetches no more of it. */
+bool kafka_conf_bound_ready(
+    rd_kafka_conf_t *conf, int64_t messages, int64_t bytes, struct err *err) MUST_CHECK;
+
 /* ERR_REJECT when Kafka refuses this record for good (too large, invalid record/timestamp/…). */
 enum err_kind kafka_error_kind(rd_kafka_resp_err_t code);
 

@@ -70,14 +70,13 @@ struct question {
 	struct topic *topic;
 	int32_t partition;
 	enum state state;
-	bool met;         /* its leader has answered since something failed */
-	int64_t position; /* the next offset to be read; or TAIL_FROM_END */
-	int64_t begin;    /* the first offset there was to read */
-	int64_t end;      /* once it is known */
-	int64_t stable;   /* read_committed: the end must come so far; 0: not known yet */
-	int64_t
-	    unstable_at; /* since when it is waited for, or when it was told last; 0: it is not */
-	int64_t due;     /* WAITING: begins again; else: its silence is told; 0: not set yet */
+	bool met;            /* its leader has answered since something failed */
+	int64_t position;    /* the next offset to be read; or TAIL_FROM_END */
+	int64_t begin;       /* the first offset there was to read */
+	int64_t end;         /* once it is known */
+	int64_t stable;      /* read_committed: the end must come so far; 0: not known yet */
+	int64_t unstable_at; /* since when, or since it was told last, that is waited for; 0: no */
+	int64_t due;         /* WAITING: begins again; else: its silence is told; 0: not set yet */
 	struct backoff backoff;
 };
 
@@ -132,12 +131,7 @@ static const char *const defaults[] = {"fetch.wait.max.ms", "2", "fetch.error.ba
  */
 static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
 {
-	char messages[32], kbytes[32];
-
-	snprintf(messages, sizeof messages, "%d", READY_MESSAGES);
-	snprintf(kbytes, sizeof kbytes, "%d", READY_BYTES / 1024);
-	return kafka_conf_set(conf, "queued.min.messages", messages, err) &&
-	       kafka_conf_set(conf, "queued.max.messages.kbytes", kbytes, err) &&
+	return kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) &&
 	       /* From leaders only: a near follower may lag behind what was acknowledged. */
 	       kafka_conf_set(conf, "client.rack", "", err);
 }

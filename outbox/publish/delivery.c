@@ -40,10 +40,15 @@ struct delivery {
 	char error[512];
 };
 
+static bool is_exact(const struct delivery *delivery)
+{
+	return delivery->slot->delivery == DELIVERY_EXACTLY_ONCE;
+}
+
 static bool make_producer(struct delivery *delivery, struct err *err)
 {
 	const struct config_slot *slot = delivery->slot;
-	bool exact = slot->delivery == DELIVERY_EXACTLY_ONCE;
+	bool exact = is_exact(delivery);
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", slot->name, delivery->shard,
 	    delivery->identity);
@@ -79,7 +84,7 @@ struct delivery *delivery_create(const struct config_slot *slot, int shard, cons
 		delivery_destroy(delivery);
 		return NULL;
 	}
-	if (delivery->transactions != NO_TRANSACTIONS) /* this one's id has no identity yet */
+	if (is_exact(delivery)) /* this one's id has no identity yet */
 		drop_producer(delivery, 0);
 	return delivery;
 }
@@ -232,11 +237,10 @@ static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
 static bool has_producer(struct delivery *delivery, int64_t now)
 {
 	struct err err;
-	bool exact = delivery->slot->delivery == DELIVERY_EXACTLY_ONCE;
 	if (delivery->producer)
 		return true;
 	/* one with transactions fences that of the owner: only an owner may make it */
-	delivery->unwanted = exact && !stream_wants_producer(delivery->stream, now);
+	delivery->unwanted = is_exact(delivery) && !stream_wants_producer(delivery->stream, now);
 	if (now < delivery->create_at || delivery->unwanted)
 		return false;
 	if (make_producer(delivery, &err))

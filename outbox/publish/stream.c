@@ -370,10 +370,15 @@ static bool renewal_is_due(const struct stream *stream, int64_t now)
 	return now - stream->written_at >= stream->settings.lease_ms / 3;
 }
 
+/* Kafka has nothing of ours that does not count yet. */
+static bool is_settled(const struct stream *stream)
+{
+	return !flow_under_way(stream->flow) && !flow_written(stream->flow);
+}
+
 static bool changes_counts(const struct stream *stream)
 {
-	return flow_has_changed_topics(stream->flow) && !flow_under_way(stream->flow) &&
-	       !flow_written(stream->flow);
+	return flow_has_changed_topics(stream->flow) && is_settled(stream);
 }
 
 /*
@@ -721,8 +726,7 @@ static bool owns(const struct stream *stream)
 
 static bool takes_records(const struct stream *stream, int64_t now)
 {
-	bool empty = !flow_under_way(stream->flow) && !flow_written(stream->flow);
-	bool over = stream->settings.transactions && !empty &&
+	bool over = stream->settings.transactions && !is_settled(stream) &&
 		    (now - stream->transaction_at >= TRANSACTION_MS ||
 			stream->transaction_records >= stream->transaction_limit);
 	return stream->confirmed && !stream->committing && !over;
@@ -744,7 +748,7 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	    !takes_records(stream, now))
 		return false;
 	bool idle = flow_under_way(stream->flow) == 0;
-	if (idle && !flow_written(stream->flow))
+	if (is_settled(stream))
 		stream->transaction_records = 0;
 	bool sends = flow_send(stream->flow, now, stream->stopping, ret_record);
 	pass_acked(stream); /* rows that Kafka has already */

@@ -3,9 +3,8 @@
 import pytest
 from confluent_kafka import Producer
 
-from faults.test_owners import fleet, owned_shards, wait_for_owner
+from faults.test_owners import fleet, let_the_owner_sleep, wait_for_owner
 from support.auditor import read_topics
-from support.process import wait_for
 
 EXACT = {"slot_delivery": "exactly-once", "slot_lease": "1s"}
 
@@ -30,16 +29,7 @@ def test_an_owner_that_wakes_up_doubles_nothing(
     relays = fleet(make_relay, 2, **EXACT)
     with make_writers(connections=4, keys=50, rate=300):
         for _ in range(scale(20)):
-            owner = wait_for_owner(database, relays)
-            other = next(relay for relay in relays if relay is not owner)
-            before = len(owner.events("shard_left"))
-            owner.pause()
-            wait_for_owner(database, [other])
-            other.wait_for(lambda: other.metric("relay_published_total"), what="its records")
-            owner.resume()
-            owner.wait_event("shard_left", before + 1)
-            wait_for(lambda: owned_shards(relays) == [relay is other for relay in relays], 10,
-                     "one owner")
+            let_the_owner_sleep(database, relays)
     judge_once()
 
 
