@@ -86,7 +86,7 @@ const struct config_row config_rows[] = {
 			"included."},
 	{SLOT_MS(lease), "5s", 100, HOUR,
 		.help = "How long an owner that went silent keeps a shard from the others."},
-	{SLOT_MS(poll_busy), "2ms", 0, 10 * SECOND, .reloadable = true,
+	{SLOT_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true,
 		.help = "The pause between two polls while rows come."},
 	{SLOT_MS(poll_idle), "70ms", 1, MINUTE, .reloadable = true,
 		.help = "The longest pause between two polls when none come."},

@@ -76,7 +76,7 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(slot->max_in_flight, 20000);
 	assert_int_equal(slot->memory, 24 << 20);
 	assert_int_equal(slot->lease_ms, 5000);
-	assert_int_equal(slot->poll_busy_ms, 2);
+	assert_int_equal(slot->poll_busy_ms, 3);
 	assert_int_equal(slot->poll_idle_ms, 70);
 	assert_int_equal(slot->ack_interval_ms, 200);
 	assert_int_equal(slot->stall_after_ms, 60000);
