@@ -126,7 +126,7 @@ static bool send_record(
 	    .payload = message->payload,
 	    .payload_length = (size_t)message->payload_length,
 	    .timestamp_ms =
-		delivery->slot->timestamp == TIMESTAMP_CREATED ? message->created_us / 1000 : 0,
+		delivery->slot->timestamp == TIMESTAMP_CREATED ? message->due_us / 1000 : 0,
 	    .headers = headers->list,
 	    .header_count = headers->count,
 	    .opaque = (void *)(uintptr_t)record->sequence,

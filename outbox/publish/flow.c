@@ -9,6 +9,7 @@
  *   SENT, WRITTEN -> PENDING            the producer was lost: everything again, in order
  *   SENT -> PARKING -> PARKED           refused while alone on its lane; later ones of its key
  * follow (flow_parks.c), or the slot stops: REFUSED, others BLOCKED
+ *   PENDING -> PARKING -> PARKED        it has a time of its own
  *
  * Careful lanes. Nothing of a key may pass a refused record. The producer is gapless, so that the
  * followers of a refused batch fail with it; but a broker accepts any first sequence number from a
@@ -214,7 +215,8 @@ void flow_add(struct flow *flow, int64_t tick, bool listed, const struct message
 	    .topic = flow_topic_find(flow, message->topic, (size_t)message->topic_length),
 	    .tick = tick,
 	    .state = PENDING,
-	    .listed = listed,
+	    .listed = listed && !message->scheduled,
+	    .later = !listed && message->scheduled,
 	};
 	flow->end++;
 	flow->bytes += message->bytes + RECORD_OVERHEAD;
@@ -454,6 +456,12 @@ static bool consider(
 {
 	struct record *record = flow_record(flow, sequence);
 	if (record->state != PENDING)
+		return false;
+	if (record->later) {
+		flow_schedule(flow, sequence);
+		return false;
+	}
+	if (flow->parked_rows && flow_is_parked(flow, sequence))
 		return false;
 	if (record->topic->state != TOPIC_READY) {
 		record->state = HELD;

@@ -97,16 +97,21 @@ void flow_producer_lost(struct flow *flow);
 /* A key of which records stand in outbox.parked; or of which none does any more. */
 void flow_parked_key(
     struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
+/* A row of a window that is read again stands there: it is neither sent nor noted. */
+void flow_parked_row(struct flow *flow, int64_t id);
 void flow_unparked(
     struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
 bool flow_has_parks(const struct flow *flow);
 /* A refused record is to be noted before anything else goes out. */
 bool flow_has_refusals(const struct flow *flow);
-/* What outbox.park takes, for the next row; NULL: nothing. The caller frees. flow_logged follows.
+/*
+ * What outbox.park and outbox.schedule take, for the next row; NULL: nothing. The caller frees.
+ * flow_logged follows.
  */
 char *flow_parks(struct flow *flow);
-void flow_listed_closed(struct flow *flow);   /* the listed window is published to its end */
-int64_t flow_parked(const struct flow *flow); /* records that were parked, once each */
+void flow_listed_closed(struct flow *flow);      /* the listed window is published to its end */
+int64_t flow_parked(const struct flow *flow);    /* records that were parked, once each */
+int64_t flow_scheduled(const struct flow *flow); /* that went to outbox.scheduled */
 
 struct flow_refusal {
 	int64_t tick, id;

@@ -1,7 +1,8 @@
 /*
  * Parking. A record that Kafka refuses for good, and those of its key behind it, leave the stream
  * for outbox.parked (0007_parked.sql) in the transaction of the next log row; then they count as
- * published. From there they come back as records of listed windows.
+ * published. From there they come back as records of listed windows. Those with a time of their own
+ * go to outbox.scheduled (0009_scheduled.sql) in the same way.
  *
  *   SENT -> PARKING -> PARKED      refused while alone on its lane
  *   PENDING, HELD -> PARKING …     a record of its key is parked and not gone yet
@@ -61,6 +62,34 @@ void flow_parked_key(
 		key_of(flow, found, key, length, true)->stands = true;
 }
 
+void flow_parked_row(struct flow *flow, int64_t id)
+{
+	struct parked_row *row = xcalloc(1, sizeof *row);
+	row->id = id;
+	HASH_ADD(hh, flow->parked_rows, id, sizeof row->id, row);
+}
+
+static void drop_parked_row(struct flow *flow, struct parked_row *row)
+{
+	HASH_DEL(flow->parked_rows, row);
+	free(row);
+}
+
+bool flow_is_parked(struct flow *flow, uint64_t sequence)
+{
+	struct record *record = flow_record(flow, sequence);
+	struct parked_row *row;
+	HASH_FIND(hh, flow->parked_rows, &record->message.id, sizeof record->message.id, row);
+	if (!row || record->listed)
+		return false;
+	drop_parked_row(flow, row);
+	record->state = PARKED;
+	if (flow->highest_sent <= sequence)
+		flow->highest_sent = sequence + 1;
+	flow_release(flow, record);
+	return true;
+}
+
 void flow_unparked(
     struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length)
 {
@@ -84,10 +113,8 @@ void flow_listed_closed(struct flow *flow)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static void park(struct flow *flow, uint64_t sequence, const char *error)
+static void keep_back(struct flow *flow, uint64_t sequence, const char *error)
 {
-	struct record *record = flow_record(flow, sequence);
-	struct parked_key *key = key_of_record(flow, record, false);
 	if (flow->park_count == flow->park_capacity) {
 		flow->park_capacity = flow->park_capacity ? flow->park_capacity * 2 : 64;
 		flow->parks =
@@ -95,9 +122,20 @@ static void park(struct flow *flow, uint64_t sequence, const char *error)
 	}
 	flow->parks[flow->park_count++] = (struct park){sequence, error ? xstrdup(error) : NULL};
 	flow->parks_refused += error != NULL;
-	record->state = PARKING;
+	flow_record(flow, sequence)->state = PARKING;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
+}
+
+void flow_schedule(struct flow *flow, uint64_t sequence)
+{
+	keep_back(flow, sequence, NULL);
+}
+
+static void park(struct flow *flow, uint64_t sequence, const char *error)
+{
+	struct parked_key *key = key_of_record(flow, flow_record(flow, sequence), false);
+	keep_back(flow, sequence, error);
 	if (key)
 		key->parking++;
 }
@@ -159,27 +197,32 @@ bool flow_has_refusals(const struct flow *flow)
 	return flow->parks_refused > 0;
 }
 
+static json_t *parks_row(const struct park *park, const struct record *record)
+{
+	json_t *row = json_pack(
+	    "[I,I]", (json_int_t)record->message.id, (json_int_t)record->message.created_us);
+	/* an error that is no UTF-8 is not worth a loss */
+	if (park->error && json_array_append_new(row, json_string(park->error)) != 0)
+		json_array_append_new(row, json_string("refused"));
+	else if (!park->error && !record->later)
+		json_array_append_new(row, json_null());
+	json_array_append_new(row, json_integer(record->tick));
+	return row;
+}
+
 char *flow_parks(struct flow *flow)
 {
 	int count = flow->park_count < PARKS_A_ROW ? flow->park_count : PARKS_A_ROW;
 	if (count == 0)
 		return NULL;
-	json_t *rows = json_array();
+	json_t *rows = json_array(), *scheduled = json_array();
 	for (int i = 0; i < count; i++) {
-		const struct park *park = &flow->parks[i];
-		const struct message *message = &flow_record(flow, park->sequence)->message;
-		json_t *row =
-		    json_pack("[I,I]", (json_int_t)message->id, (json_int_t)message->created_us);
-		/* an error that is no UTF-8 is not worth a loss */
-		if (!park->error)
-			json_array_append_new(row, json_null());
-		else if (json_array_append_new(row, json_string(park->error)) != 0)
-			json_array_append_new(row, json_string("refused"));
-		json_array_append_new(row, json_integer(flow_record(flow, park->sequence)->tick));
-		json_array_append_new(rows, row);
+		const struct record *record = flow_record(flow, flow->parks[i].sequence);
+		json_array_append_new(
+		    record->later ? scheduled : rows, parks_row(&flow->parks[i], record));
 	}
-	json_t *parks = json_pack("{s:o,s:I,s:I,s:I}", "rows", rows, "first_ms",
-	    (json_int_t)flow->parking.retry_first_ms, "max_ms",
+	json_t *parks = json_pack("{s:o,s:o,s:I,s:I,s:I}", "rows", rows, "scheduled", scheduled,
+	    "first_ms", (json_int_t)flow->parking.retry_first_ms, "max_ms",
 	    (json_int_t)flow->parking.retry_max_ms, "max_attempts",
 	    (json_int_t)flow->parking.max_attempts);
 	char *text = json_dumps(parks, JSON_COMPACT);
@@ -191,14 +234,15 @@ char *flow_parks(struct flow *flow)
 static void park_is_noted(struct flow *flow, struct park *park)
 {
 	struct record *record = flow_record(flow, park->sequence);
-	struct parked_key *key = key_of_record(flow, record, false);
+	struct parked_key *key = record->later ? NULL : key_of_record(flow, record, false);
 	assert(record->state == PARKING);
 	if (key) {
 		key->parking--;
 		key->stands = true;
 	}
 	record->state = PARKED;
-	flow->parked += !record->listed;
+	flow->parked += !record->listed && !record->later;
+	flow->scheduled += record->later;
 	flow_release(flow, record);
 	flow->parks_refused -= park->error != NULL;
 	free(park->error);
@@ -218,9 +262,14 @@ void flow_parks_logged(struct flow *flow, bool written)
 void flow_parks_forget(struct flow *flow)
 {
 	struct parked_key *key, *next;
+	struct parked_row *row, *next_row;
 	HASH_ITER(hh, flow->keys, key, next)
 	{
 		drop_key(flow, key);
+	}
+	HASH_ITER(hh, flow->parked_rows, row, next_row)
+	{
+		drop_parked_row(flow, row);
 	}
 	for (int i = 0; i < flow->park_count; i++)
 		free(flow->parks[i].error);
@@ -234,6 +283,11 @@ void flow_parks_forget(struct flow *flow)
 int64_t flow_parked(const struct flow *flow)
 {
 	return flow->parked;
+}
+
+int64_t flow_scheduled(const struct flow *flow)
+{
+	return flow->scheduled;
 }
 
 int64_t flow_refusals(const struct flow *flow)

@@ -12,7 +12,7 @@ enum record_state {
 	SENT,
 	WRITTEN, /* in the transaction that is open */
 	ACKED,
-	PARKING, /* to be noted with the next row */
+	PARKING, /* kept back, to be noted with the next row */
 	PARKED,  /* noted; its memory is free */
 	REFUSED, /* the slot stops at it */
 	BLOCKED, /* behind such a one */
@@ -28,6 +28,7 @@ struct record {
 	uint8_t state;
 	bool suspect; /* was in a refused batch */
 	bool listed;  /* of the listed window: it stands in outbox.parked */
+	bool later;   /* its time has not come: outbox.scheduled is where it goes */
 };
 
 struct queue {
@@ -115,7 +116,13 @@ struct parked_key {
 	char name[]; /* number of the topic, then the key */
 };
 
-/* A record to be noted; error NULL: it is behind a refused one. */
+/* A row that stood in outbox.parked when the shard was taken, and is read again. */
+struct parked_row {
+	int64_t id;
+	UT_hash_handle hh;
+};
+
+/* A record to be noted; error NULL: it is behind a refused one, or scheduled. */
 struct park {
 	uint64_t sequence;
 	char *error;
@@ -132,7 +139,7 @@ struct flow {
 	int64_t bytes, under_way, held; /* held: on lanes */
 	int64_t unreported;             /* of those under way, by the producer of now */
 	int64_t written;                /* on all lanes */
-	int64_t skipped, parked;
+	int64_t skipped, parked, scheduled;
 	struct topic *topics; /* by name */
 	struct topic **topic_list;
 	int topic_count;
@@ -145,6 +152,7 @@ struct flow {
 	bool changing;            /* the row under way carries a changed count */
 	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
 	struct parked_key *keys;               /* by name */
+	struct parked_row *parked_rows;        /* by id; taken out when the row comes by */
 	struct text key_name;                  /* of the one that is looked for */
 	struct park *parks;                    /* in the order in which they came */
 	int park_count, park_capacity, parks_logging;
@@ -172,6 +180,9 @@ void flow_release(struct flow *flow, struct record *record);
 void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error);
 /* Behind a refused record of its key: parked, or blocked where the slot stops. */
 bool flow_park_behind(struct flow *flow, uint64_t sequence);
+void flow_schedule(struct flow *flow, uint64_t sequence);
+/* It stood there when the shard was taken: nothing is left to do. */
+bool flow_is_parked(struct flow *flow, uint64_t sequence);
 void flow_parks_logged(struct flow *flow, bool written);
 void flow_parks_forget(struct flow *flow);
 

@@ -37,6 +37,8 @@ FAMILY(
     skipped_total, METRIC_COUNTER, "Rows not published because their records were found in Kafka.");
 FAMILY(parked_total, METRIC_COUNTER,
     "Rows noted in outbox.parked: refused by Kafka, or behind such a one.");
+FAMILY(scheduled_total, METRIC_COUNTER,
+    "Rows noted in outbox.scheduled: with a deliver_at, due or not.");
 FAMILY(tails_read_total, METRIC_COUNTER,
     "Partitions read to their end after a take-over or a lost producer.");
 FAMILY(postgres_reconnects_total, METRIC_COUNTER, "Connections to Postgres lost.");
@@ -46,7 +48,8 @@ FAMILY(kafka_requests_total, METRIC_COUNTER, "Requests sent to brokers.");
 FAMILY(kafka_sent_bytes_total, METRIC_COUNTER, "Bytes sent to brokers.");
 FAMILY(kafka_broker_rtt_seconds, METRIC_GAUGE, "Average round trip to the slowest broker.");
 FAMILY(kafka_brokers_up, METRIC_GAUGE, "Brokers that are connected.");
-LATENCY(latency_commit_to_read_seconds, "From created_at to the read of the row, sampled.");
+LATENCY(latency_commit_to_read_seconds,
+    "From created_at, or deliver_at, to the read of the row, sampled.");
 LATENCY(latency_read_to_produce_seconds, "From the read to the producer, sampled.");
 LATENCY(latency_produce_to_ack_seconds, "From the producer to the acknowledgement, sampled.");
 
@@ -68,6 +71,7 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	    .producer_recreations = metric_series(&producer_recreations_total, labels),
 	    .skipped = metric_series(&skipped_total, labels),
 	    .parked = metric_series(&parked_total, labels),
+	    .scheduled = metric_series(&scheduled_total, labels),
 	    .tails_read = metric_series(&tails_read_total, labels),
 	    .postgres_reconnects = metric_series(&postgres_reconnects_total, labels),
 	    .kafka_queue_messages = metric_series(&kafka_queue_messages, labels),
@@ -82,11 +86,11 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	};
 }
 
-void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t created_us)
+void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t due_us)
 {
 	if (metrics->sequence)
 		return;
-	int64_t delay = clock_wall_us() - created_us;
+	int64_t delay = clock_wall_us() - due_us;
 	metric_observe(metrics->commit_to_read, delay > 0 ? (double)delay / 1e6 : 0, 1);
 	metrics->sequence = sequence;
 	metrics->read_us = clock_us();
@@ -133,18 +137,20 @@ void publish_metrics_kafka(struct publish_metrics *metrics, const struct produce
 
 void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status)
 {
-	double age = status->oldest_created_us
-			 ? (double)(clock_wall_us() - status->oldest_created_us) / 1e6
-			 : 0;
+	double age =
+	    status->oldest_due_us ? (double)(clock_wall_us() - status->oldest_due_us) / 1e6 : 0;
 	metric_add(metrics->published, (double)(status->published - metrics->seen_published));
 	metric_add(
 	    metrics->published_bytes, (double)(status->published_bytes - metrics->seen_bytes));
 	metric_add(metrics->skipped, (double)(status->skipped - metrics->seen_skipped));
 	metric_add(metrics->parked, (double)(status->parked - metrics->seen_parked));
-	if (status->skipped != metrics->seen_skipped || status->parked != metrics->seen_parked)
+	metric_add(metrics->scheduled, (double)(status->scheduled - metrics->seen_scheduled));
+	if (status->skipped != metrics->seen_skipped || status->parked != metrics->seen_parked ||
+	    status->scheduled != metrics->seen_scheduled)
 		publish_metrics_forget(metrics); /* the sampled one may be among them */
 	metrics->seen_skipped = status->skipped;
 	metrics->seen_parked = status->parked;
+	metrics->seen_scheduled = status->scheduled;
 	metrics->seen_published = status->published;
 	metrics->seen_bytes = status->published_bytes;
 	metric_set(metrics->windows, status->windows);

@@ -11,12 +11,12 @@
 struct publish_metrics {
 	struct metric *published, *published_bytes, *windows, *in_flight, *memory, *oldest_age;
 	struct metric *owner, *refused, *elsewhere, *producer_recreations, *postgres_reconnects;
-	struct metric *skipped, *tails_read, *parked;
+	struct metric *skipped, *tails_read, *parked, *scheduled;
 	struct metric *commit_to_read, *read_to_produce, *produce_to_ack;
 	struct metric *kafka_queue_messages, *kafka_queue_bytes, *kafka_requests, *kafka_sent_bytes;
 	struct metric *kafka_broker_rtt, *kafka_brokers_up;
-	int64_t seen_published, seen_skipped, seen_parked, seen_bytes, seen_requests,
-	    seen_sent_bytes;
+	int64_t seen_published, seen_skipped, seen_parked, seen_scheduled, seen_bytes,
+	    seen_requests, seen_sent_bytes;
 	uint64_t sequence; /* the sampled record; 0: none */
 	int64_t read_us, sent_us;
 };
@@ -24,7 +24,7 @@ struct publish_metrics {
 void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int shard);
 
 /* A record was read, may be sampled; then what becomes of it. */
-void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t created_us);
+void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t due_us);
 void publish_metrics_sent(struct publish_metrics *metrics, uint64_t sequence);
 void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence);
 void publish_metrics_forget(struct publish_metrics *metrics); /* the sample, not the figures */

@@ -195,7 +195,7 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 	}
 	const struct message *newest = stream_message(publisher->stream, sequence);
 	if (newest)
-		publish_metrics_read(&publisher->metrics, sequence, newest->created_us);
+		publish_metrics_read(&publisher->metrics, sequence, newest->due_us);
 }
 
 /* By then another owner may have the shard: what became of the call is looked up. */
@@ -284,7 +284,7 @@ static bool take_row(struct publisher *publisher, char *row, int length, struct 
 	if (kind == COPY_TRAILER)
 		return true;
 	publish_metrics_read(
-	    &publisher->metrics, stream_next_sequence(publisher->stream), message.created_us);
+	    &publisher->metrics, stream_next_sequence(publisher->stream), message.due_us);
 	stream_row(publisher->stream, &message);
 	publisher->page_rows++;
 	publisher->page_bytes += length;

@@ -278,7 +278,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	statements_forget_bounds(statements);
 	free(statements->seen);
 	statements->seen = NULL;
-	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 13));
+	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 14));
 	if (!tell_destinations(pg_value(result, 0, 6), stream, err))
 		return false;
 	const struct stream_taken taken = {
@@ -290,7 +290,8 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	    .former_epoch = int8_at(result, 9),
 	    .listed_tick = int8_at(result, 10),
 	    .parked = *pg_value(result, 0, 11) != 0,
-	    .requests = int8_at(result, 12),
+	    .scheduled = *pg_value(result, 0, 12) != 0,
+	    .requests = int8_at(result, 13),
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -310,7 +311,7 @@ static const struct {
     {"listed", STREAM_LISTED},
 };
 
-enum { TICK_TOPIC = 5, TICK_KEY, TICK_REQUESTS = 10, TICK_DUE };
+enum { TICK_TOPIC = 5, TICK_KEY, TICK_REQUESTS = 2 + MESSAGE_FIELDS, TICK_DUE };
 
 static void tell_parked(
     const struct pg_result *result, int verdict_row, struct stream *stream, int64_t now)
@@ -376,10 +377,14 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 
 static void tell_keys(const struct pg_result *result, struct stream *stream)
 {
-	for (int row = 0; row < pg_rows(result); row++)
-		stream_parked_key(stream, pg_value(result, row, 0),
-		    (size_t)pg_length(result, row, 0), pg_value(result, row, 1),
-		    pg_length(result, row, 1));
+	for (int row = 0; row < pg_rows(result); row++) {
+		if (!pg_is_null(result, row, 2))
+			stream_parked_row(stream, copy_int64(pg_value(result, row, 2)));
+		else
+			stream_parked_key(stream, pg_value(result, row, 0),
+			    (size_t)pg_length(result, row, 0), pg_value(result, row, 1),
+			    pg_length(result, row, 1));
+	}
 	stream_keys_end(stream);
 }
 

@@ -18,8 +18,9 @@
  * one); records given to the producer and not covered by a committed row are at most
  * `max_in_flight`.
  *
- * Parked rows (flow_parks.c) come back as a listed window, one at a time, opened by TICK when one
- * is due: the number of requests of operators and the time of the next one come with each answer.
+ * Parked and scheduled rows (flow_parks.c) come back as a listed window, one at a time, opened by
+ * TICK when one is due: the number of requests of operators and the time of the next one come with
+ * each answer.
  *
  * Stop: what was sent is waited for and noted, for as long as the lease of the moment runs. Then
  * the producer goes with what it still holds, and only then the shard is released.
@@ -98,7 +99,7 @@ struct stream {
 	struct text destinations;
 	char *parks;         /* of the call under way */
 	int64_t listed_tick; /* the open window that is a listed one; 0: none */
-	int64_t list_at;     /* a parked row may be due; INT64_MAX: none */
+	int64_t list_at;     /* a parked or scheduled row may be due; INT64_MAX: none */
 	int64_t requests;
 	bool keys_unknown;  /* rows are parked, and it is not known of which keys */
 	int64_t written_at; /* when the last written row was sent */
@@ -190,6 +191,17 @@ static struct window *reading_window(const struct stream *stream)
 	return NULL;
 }
 
+static void pass_acked(struct stream *stream)
+{
+	int64_t tick, id;
+	int i = 0;
+	while (flow_pass(stream->flow, &tick, &id)) {
+		while (stream->windows[i].tick != tick)
+			i++;
+		stream->windows[i].acked_id = id;
+	}
+}
+
 static int published_windows(const struct stream *stream)
 {
 	int count = 0;
@@ -209,10 +221,6 @@ static void close_windows(struct stream *stream, int count)
 	if (stream->listed_tick && stream->first_tick >= stream->listed_tick) {
 		flow_listed_closed(stream->flow);
 		stream->listed_tick = 0;
-	}
-	if (stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick) {
-		flow_forget_found(stream->flow);
-		stream->tail_tick = 0;
 	}
 }
 
@@ -270,7 +278,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->listed_tick = taken->listed_tick;
 	stream->keys_unknown = taken->parked;
 	stream->requests = taken->requests;
-	stream->list_at = taken->parked ? now : INT64_MAX;
+	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
 	stream->strange_until = now + stream->settings.stall_after_ms;
@@ -338,12 +346,20 @@ static void watch_progress(struct stream *stream, int64_t now)
 		stream->progress_at = now;
 }
 
+/* Only then does the next one come. */
+static bool listed_is_published(const struct stream *stream)
+{
+	return stream->listed_tick &&
+	       stream->first_tick + published_windows(stream) >= stream->listed_tick;
+}
+
 static bool must_note_progress(const struct stream *stream, int64_t now)
 {
 	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
 	return has_progress(stream) &&
-	       (unnoted >= (stream->settings.max_in_flight + 3) / 4 || flow_is_full(stream->flow) ||
-		   stream->window_count >= MANY_WINDOWS ||
+	       (listed_is_published(stream) ||
+		   unnoted >= (stream->settings.max_in_flight + 3) / 4 ||
+		   flow_is_full(stream->flow) || stream->window_count >= MANY_WINDOWS ||
 		   (stream->progress_at &&
 		       now - stream->progress_at >= stream->settings.ack_interval_ms));
 }
@@ -362,7 +378,8 @@ static bool wants_release(const struct stream *stream, int64_t now)
 {
 	return stream->stopping && !flow_under_way(stream->flow) &&
 	       (must_end(stream, now) ||
-		   (!flow_has_gap(stream->flow) && !flow_written(stream->flow)));
+		   (!flow_has_gap(stream->flow) && !flow_written(stream->flow) &&
+		       !flow_has_parks(stream->flow)));
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
@@ -405,12 +422,22 @@ static bool must_write(const struct stream *stream, int64_t now)
 	       (stream->ready && !stream->confirmed) || renewal_is_due(stream, now);
 }
 
+/*
+ * None of the windows is open any more whose rows may be found. What was found then goes after a look
+ * for rows kept back that has none to list: a failover may have brought back some that had gone.
+ */
+static bool has_left_found_windows(const struct stream *stream)
+{
+	return stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick;
+}
+
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
 	watch_progress(stream, now);
 	bool may = !is_strange(stream, now) && may_open(stream);
-	tick.may_list = may && !stream->listed_tick && now >= stream->list_at;
+	tick.may_list = may && !stream->listed_tick &&
+			(now >= stream->list_at || has_left_found_windows(stream));
 	tick.may_open = may && (now >= stream->next_poll || tick.may_list);
 	tick.must_write = must_write(stream, now);
 	if (!tick.may_open && !tick.must_write)
@@ -493,6 +520,7 @@ static void call_written(struct stream *stream)
 	flow_cover(stream->flow, call->acked);
 	flow_logged(stream->flow, true);
 	close_windows(stream, call->tick.closed);
+	pass_acked(stream); /* rows that it notes */
 	if (call->tick.lease_ms == 0)
 		stream->state = STREAM_RELEASED;
 }
@@ -530,6 +558,11 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	bool rows = verdict == STREAM_ROWS || verdict == STREAM_LISTED;
 	bool found = rows || verdict == STREAM_PAGES;
 	bool wrote = found || verdict == STREAM_NOTED;
+	if (stream->call.tick.may_list && has_left_found_windows(stream) &&
+	    verdict != STREAM_LISTED && stream->list_at > now) {
+		flow_forget_found(stream->flow);
+		stream->tail_tick = 0;
+	}
 	stream->state = STREAM_OWNER;
 	stream->failures = 0;
 	if (wrote)
@@ -575,6 +608,11 @@ void stream_parked_key(struct stream *stream, const char *topic, size_t topic_le
     const char *key, int32_t key_length)
 {
 	flow_parked_key(stream->flow, topic, topic_length, key, key_length);
+}
+
+void stream_parked_row(struct stream *stream, int64_t id)
+{
+	flow_parked_row(stream->flow, id);
 }
 
 void stream_keys_end(struct stream *stream)
@@ -706,17 +744,6 @@ const char *stream_topic_name(
     const struct stream *stream, int index, bool *ret_ready, int32_t *ret_partitions)
 {
 	return flow_topic_name(stream->flow, index, ret_ready, ret_partitions);
-}
-
-static void pass_acked(struct stream *stream)
-{
-	int64_t tick, id;
-	int i = 0;
-	while (flow_pass(stream->flow, &tick, &id)) {
-		while (stream->windows[i].tick != tick)
-			i++;
-		stream->windows[i].acked_id = id;
-	}
 }
 
 static bool owns(const struct stream *stream)
@@ -1001,7 +1028,8 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .published_bytes = stream->published_bytes,
 	    .skipped = flow_skipped(flow),
 	    .parked = flow_parked(flow),
-	    .oldest_created_us = oldest ? oldest->created_us : 0,
+	    .scheduled = flow_scheduled(flow),
+	    .oldest_due_us = oldest ? oldest->due_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !has_progress(stream) &&
 			 stream->list_at > now,

@@ -55,7 +55,7 @@ enum stream_call {
 	STREAM_TAKE,   /* outbox.take: become the owner if the lease is over */
 	STREAM_TICK,   /* outbox.tick: look for a window, note progress, renew the lease */
 	STREAM_NEWEST, /* read the newest log row: was the last TICK or TAKE written? */
-	STREAM_KEYS,   /* read the keys of which rows are parked */
+	STREAM_KEYS,   /* read which keys, and which rows of open windows, are parked */
 };
 
 struct stream_tick {
@@ -70,7 +70,7 @@ struct stream_tick {
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
 	const char *destinations; /* JSON; valid until the answer is given */
-	const char *parks;        /* the same; NULL: none */
+	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
 };
 
@@ -83,6 +83,7 @@ struct stream_taken {
 	int windows;
 	int64_t listed_tick; /* the open window that is a listed one; 0: none */
 	bool parked;         /* rows are */
+	bool scheduled;      /* rows are */
 	int64_t requests;
 };
 /* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
@@ -106,7 +107,8 @@ enum stream_verdict {
 };
 /*
  * What else TICK says, told before stream_ticked: keys of which nothing is parked any more, the
- * number of requests of operators, and in how many ms a parked row is due (-1: none, or not said).
+ * number of requests of operators, and in how many ms a row that is kept back is due (-1: none, or
+ * not said).
  */
 void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
     int32_t key_length);
@@ -117,9 +119,10 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown);
 /* The answer of NEWEST: of the newest row, with its number of open windows. */
 void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);
-/* The answer of KEYS, each key and then the end. */
+/* The answer of KEYS, each key and each row and then the end. */
 void stream_parked_key(struct stream *stream, const char *topic, size_t topic_length,
     const char *key, int32_t key_length);
+void stream_parked_row(struct stream *stream, int64_t id);
 void stream_keys_end(struct stream *stream);
 
 /* --- the read connection ------------------------------------------------------------------ */
@@ -254,12 +257,13 @@ struct stream_status {
 	bool full;         /* as much waits for acknowledgement as may: nothing further goes out */
 	int64_t published; /* acknowledged since the stream was made */
 	int64_t published_bytes;
-	int64_t skipped;           /* found in Kafka instead of being sent */
-	int64_t parked;            /* noted in outbox.parked instead */
-	int64_t oldest_created_us; /* of the oldest unacknowledged row in memory; 0: none */
-	bool caught_up;            /* the last look found nothing and all is covered */
-	bool refused;              /* stopped by a record that Kafka refuses */
-	int64_t refusals;          /* records that were refused and parked */
+	int64_t skipped;       /* found in Kafka instead of being sent */
+	int64_t parked;        /* noted in outbox.parked instead */
+	int64_t scheduled;     /* noted in outbox.scheduled */
+	int64_t oldest_due_us; /* of the oldest unacknowledged row in memory; 0: none */
+	bool caught_up;        /* the last look found nothing and all is covered */
+	bool refused;          /* stopped by a record that Kafka refuses */
+	int64_t refusals;      /* records that were refused and parked */
 	/* the one it is stopped by, or else the last that was parked; 0: none */
 	int64_t refused_id;
 	const char *refused_topic, *refused_error;

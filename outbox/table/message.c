@@ -25,7 +25,7 @@ static bool from_fields(
 	if (!has_length(&fields[0], 8) || !has_length(&fields[1], 8) ||
 	    !has_length(&fields[2], 16) || !fields[3].data ||
 	    (fields[6].data && (fields[6].length < 1 || *fields[6].data != JSONB_VERSION)) ||
-	    (fields[7].data && fields[7].length != 4))
+	    (fields[7].data && fields[7].length != 4) || (fields[8].data && fields[8].length != 8))
 		return err_set(err, ERR_FATAL,
 		    "a row of the message table has columns of unexpected types; is the schema "
 		    "the one that `outbox-relay migrate up` made?");
@@ -41,6 +41,11 @@ static bool from_fields(
 	ret_message->headers = fields[6].data ? fields[6].data + 1 : NULL;
 	ret_message->headers_length = fields[6].data ? fields[6].length - 1 : 0;
 	ret_message->partition = fields[7].data ? copy_int32(fields[7].data) : -1;
+	ret_message->scheduled = fields[8].data != NULL;
+	ret_message->due_us = ret_message->created_us;
+	if (ret_message->scheduled &&
+	    copy_int64(fields[8].data) + POSTGRES_EPOCH_US > ret_message->created_us)
+		ret_message->due_us = copy_int64(fields[8].data) + POSTGRES_EPOCH_US;
 	return true;
 }
 

@@ -7,7 +7,8 @@
 #include "copy_binary.h"
 #include "pg.h"
 
-enum { MESSAGE_FIELDS = 8 }; /* id created_at event_id topic key payload headers partition */
+/* id created_at event_id topic key payload headers partition deliver_at */
+enum { MESSAGE_FIELDS = 9 };
 
 struct message {
 	char *block; /* owned; message_release frees it */
@@ -21,6 +22,8 @@ struct message {
 	int32_t topic_length, key_length, payload_length, headers_length;
 	int32_t partition; /* -1: by key */
 	int32_t bytes;     /* of the block */
+	bool scheduled;    /* has a deliver_at */
+	int64_t due_us;    /* that, if it is later than created_us, which it is else */
 };
 
 /* Takes over `row` (from pg_copy_next), also when it fails. */

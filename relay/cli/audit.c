@@ -359,6 +359,7 @@ bool audit_missing(struct audit *audit, int64_t *cursor, int64_t *ret_id)
 		}
 		audit->verdict.pending += row->state == AUDIT_PENDING;
 		audit->verdict.parked += row->state == AUDIT_PARKED;
+		audit->verdict.scheduled += row->state == AUDIT_SCHEDULED;
 		audit->verdict.before += row->state == AUDIT_BEFORE;
 	}
 	return false;

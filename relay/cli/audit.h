@@ -36,6 +36,7 @@ struct audit_verdict {
 	int64_t published;    /* rows that stand in a topic */
 	int64_t pending;      /* neither acknowledged nor published */
 	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
+	int64_t scheduled;    /* not published, since their time has not come */
 	int64_t skipped;      /* acknowledged, and an operator wanted them not to be published */
 	int64_t before;       /* not published, and committed before the slot's start */
 	int64_t found[AUDIT_KINDS];
@@ -52,6 +53,7 @@ enum audit_state {
 	AUDIT_PENDING,      /* its log has not come to it yet */
 	AUDIT_ACKNOWLEDGED, /* its log says that it is published */
 	AUDIT_PARKED,       /* Kafka refused it, or one of its key before it */
+	AUDIT_SCHEDULED,    /* its deliver_at has not come, or was a moment ago */
 	AUDIT_BEFORE        /* the slot starts behind it */
 };
 

@@ -135,7 +135,19 @@ bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t time
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-enum { ID, EVENT_ID, TOPIC, KEY, PAYLOAD, HEADERS, BEFORE, ACKNOWLEDGED, PARKED, FIELDS };
+enum {
+	ID,
+	EVENT_ID,
+	TOPIC,
+	KEY,
+	PAYLOAD,
+	HEADERS,
+	BEFORE,
+	ACKNOWLEDGED,
+	PARKED,
+	SCHEDULED,
+	FIELDS
+};
 
 static bool send_rows(struct audit_table *table, int64_t after, int64_t most, struct err *err)
 {
@@ -190,12 +202,13 @@ static bool is_row(const struct copy_field *fields)
 {
 	return fields[ID].length == 8 && fields[EVENT_ID].length == 16 && fields[TOPIC].data &&
 	       fields[BEFORE].length == 1 && fields[ACKNOWLEDGED].length == 1 &&
-	       fields[PARKED].length == 1;
+	       fields[PARKED].length == 1 && fields[SCHEDULED].length == 1;
 }
 
 static enum audit_state state_of(const struct copy_field *fields)
 {
 	return fields[PARKED].data[0]         ? AUDIT_PARKED
+	       : fields[SCHEDULED].data[0]    ? AUDIT_SCHEDULED
 	       : fields[BEFORE].data[0]       ? AUDIT_BEFORE
 	       : fields[ACKNOWLEDGED].data[0] ? AUDIT_ACKNOWLEDGED
 					      : AUDIT_PENDING;

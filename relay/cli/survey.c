@@ -94,6 +94,27 @@ static bool read_parked(struct pg *pg, struct survey_postgres *database, struct 
 	return true;
 }
 
+static bool read_scheduled(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	const struct pg_param params[] = {{COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    session_query(pg, database->section, sql_scheduled_states, params, 1, err);
+
+	if (!rows)
+		return false;
+	database->scheduled = xcalloc((size_t)pg_rows(rows), sizeof *database->scheduled);
+	database->scheduled_count = pg_rows(rows);
+	for (int i = 0; i < pg_rows(rows); i++)
+		database->scheduled[i] =
+		    (struct survey_scheduled){.slot = xstrdup(pg_value(rows, i, 0)),
+			.rows = pg_int(rows, i, 1),
+			.more = text_equal(pg_value(rows, i, 2), "t"),
+			.late_ms = pg_int(rows, i, 3),
+			.next_ms = pg_int(rows, i, 4)};
+	return true;
+}
+
 static bool read_partitions(struct pg *pg, struct survey_postgres *database, struct err *err)
 {
 	const struct config_postgres *section = database->section;
@@ -123,7 +144,7 @@ static void survey_database(struct survey_postgres *database, const struct confi
 	database->section = section;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
 	done = done && read_shards(pg, database, &err) && read_parked(pg, database, &err) &&
-	       read_partitions(pg, database, &err);
+	       read_scheduled(pg, database, &err) && read_partitions(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
@@ -199,6 +220,9 @@ static void finish_database(struct survey_postgres *database)
 		free(database->parked[i].slot);
 	free(database->shards);
 	free(database->parked);
+	for (int i = 0; i < database->scheduled_count; i++)
+		free(database->scheduled[i].slot);
+	free(database->scheduled);
 	free(database->partitions);
 	free(database->place);
 	free(database->error);

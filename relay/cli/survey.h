@@ -26,6 +26,13 @@ struct survey_parked {
 	int64_t oldest_age_ms; /* 0: none is parked */
 };
 
+struct survey_scheduled {
+	char *slot;
+	int64_t rows;
+	bool more;
+	int64_t late_ms, next_ms; /* of the first of them */
+};
+
 struct survey_partition {
 	char *name;
 	bool bounded;
@@ -41,6 +48,8 @@ struct survey_postgres {
 	int shard_count;
 	struct survey_parked *parked; /* one for each slot */
 	int parked_count;
+	struct survey_scheduled *scheduled; /* the same */
+	int scheduled_count;
 	struct survey_partition *partitions;
 	int partition_count;
 	int64_t default_rows;

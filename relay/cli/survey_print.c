@@ -77,6 +77,18 @@ static void print_parked(const struct survey_parked *parked, struct text *out)
 		    parked->free, parked->behind, age(parked->oldest_age_ms, oldest));
 }
 
+static void print_scheduled(const struct survey_scheduled *scheduled, struct text *out)
+{
+	bool late = scheduled->late_ms > 0;
+	char first[32];
+
+	if (scheduled->rows > 0)
+		text_addf(out, "  %-16s scheduled %s%" PRId64 ", the first %s %s\n",
+		    scheduled->slot, scheduled->more ? "≥" : "", scheduled->rows,
+		    late ? "due for" : "in",
+		    age(late ? scheduled->late_ms : scheduled->next_ms, first));
+}
+
 static void print_partition(const struct survey_partition *partition, struct text *out)
 {
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
@@ -99,6 +111,8 @@ static void print_database(const struct survey_postgres *database, struct text *
 		print_shard(&database->shards[i], out);
 	for (int i = 0; i < database->parked_count; i++)
 		print_parked(&database->parked[i], out);
+	for (int i = 0; i < database->scheduled_count; i++)
+		print_scheduled(&database->scheduled[i], out);
 	for (int i = 0; i < database->partition_count; i++)
 		print_partition(&database->partitions[i], out);
 	if (database->default_rows > 0)
@@ -185,6 +199,18 @@ static json_t *parked_json(const struct survey_parked *parked)
 	return object;
 }
 
+static json_t *scheduled_json(const struct survey_scheduled *scheduled)
+{
+	json_t *object = json_object();
+
+	json_object_set_new(object, "slot", json_string(scheduled->slot));
+	json_object_set_new(object, "rows", big(scheduled->rows));
+	json_object_set_new(object, "exact", json_boolean(!scheduled->more));
+	json_object_set_new(object, "late_ms", big(scheduled->late_ms));
+	json_object_set_new(object, "next_ms", big(scheduled->next_ms));
+	return object;
+}
+
 static json_t *partition_json(const struct survey_partition *partition)
 {
 	json_t *object = json_object();
@@ -202,12 +228,14 @@ static json_t *partition_json(const struct survey_partition *partition)
 static json_t *database_json(const struct survey_postgres *database)
 {
 	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
-	json_t *parked = json_array();
+	json_t *parked = json_array(), *scheduled = json_array();
 
 	for (int i = 0; i < database->shard_count; i++)
 		json_array_append_new(shards, shard_json(&database->shards[i]));
 	for (int i = 0; i < database->parked_count; i++)
 		json_array_append_new(parked, parked_json(&database->parked[i]));
+	for (int i = 0; i < database->scheduled_count; i++)
+		json_array_append_new(scheduled, scheduled_json(&database->scheduled[i]));
 	for (int i = 0; i < database->partition_count; i++)
 		json_array_append_new(partitions, partition_json(&database->partitions[i]));
 	json_object_set_new(object, "name", json_string(database->section->name));
@@ -216,6 +244,7 @@ static json_t *database_json(const struct survey_postgres *database)
 	    object, "error", database->error[0] ? json_string(database->error) : json_null());
 	json_object_set_new(object, "shards", shards);
 	json_object_set_new(object, "parked", parked);
+	json_object_set_new(object, "scheduled", scheduled);
 	json_object_set_new(object, "partitions", partitions);
 	json_object_set_new(object, "default_rows", big(database->default_rows));
 	return object;

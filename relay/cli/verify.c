@@ -158,6 +158,8 @@ static void print_unjudged(const struct audit_verdict *verdict)
 	if (verdict->parked)
 		print_count("parked", verdict->parked,
 		    "refused by Kafka, or behind one that is; see `outbox-relay parked list`");
+	if (verdict->scheduled)
+		print_count("scheduled", verdict->scheduled, "for a time that has not come");
 	if (verdict->skipped)
 		print_count("skipped", verdict->skipped, "by an operator: `parked skip`");
 	if (verdict->before)
@@ -240,13 +242,13 @@ static void print_json(const struct verification *verification, bool clean)
 {
 	const struct audit_verdict *verdict = audit_verdict(verification->audit);
 	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
-	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI}", "slot",
+	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI, sI}", "slot",
 	    verification->slot->name, "from", verification->from[0] ? verification->from : NULL,
 	    "to", verification->to[0] ? verification->to : NULL, "clean", clean, "committed",
 	    (json_int_t)verdict->committed, "acknowledged", (json_int_t)verdict->acknowledged,
 	    "published", (json_int_t)verdict->published, "pending", (json_int_t)verdict->pending,
-	    "parked", (json_int_t)verdict->parked, "skipped", (json_int_t)verdict->skipped,
-	    "before_start", (json_int_t)verdict->before);
+	    "parked", (json_int_t)verdict->parked, "scheduled", (json_int_t)verdict->scheduled,
+	    "skipped", (json_int_t)verdict->skipped, "before_start", (json_int_t)verdict->before);
 
 	for (int kind = 0; kind < AUDIT_KINDS; kind++)
 		json_object_set_new(
@@ -366,7 +368,8 @@ const struct command command_verify = {
 	"that are not equal to the first.\n"
 	"Records without this slot's header `outbox-position` are not looked at. What Kafka's "
 	"retention or compaction, or the table's own retention, has removed is counted as not "
-	"judged. Rows that the slot has not come to, that are parked or were skipped by an "
+	"judged. Rows that the slot has not come to, that are parked, scheduled or were skipped by "
+	"an "
 	"operator, or that lie before the slot's start, are counted and are no finding; nor is "
 	"what commits while it reads.\n"
 	"With --from or --to, records are read from 10 minutes before the range (by their "

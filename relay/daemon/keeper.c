@@ -20,7 +20,7 @@
 
 /*
  * So many unpublished rows are counted one by one; beyond it ids say how many there are about. Of
- * the parked rows of a slot as many are counted, and no more.
+ * the parked and of the scheduled rows of a slot as many are counted, and no more.
  */
 #define COUNT_BOUND "100000"
 
@@ -39,6 +39,14 @@ static const struct metric_family parked_rows = {.name = "relay_parked_rows",
     .type = METRIC_GAUGE,
     .help = "Parked rows by state; of each slot the first 100,000 are counted.",
     .labels = {"slot", "state"}};
+static const struct metric_family scheduled_rows = {.name = "relay_scheduled_rows",
+    .type = METRIC_GAUGE,
+    .help = "Rows that wait for their deliver_at; of each slot the first 100,000 are counted.",
+    .labels = {"slot"}};
+static const struct metric_family scheduled_late = {.name = "relay_scheduled_late_seconds",
+    .type = METRIC_GAUGE,
+    .help = "For how long the first of them has been due.",
+    .labels = {"slot"}};
 
 struct keeper {
 	const struct config *config;
@@ -153,19 +161,27 @@ static void note_parked(const struct pg_result *rows, int i)
 	}
 }
 
-/* Of the slots that are configured. */
-static bool count_parked(struct keeper *keeper, struct err *err)
+static void note_scheduled(const struct pg_result *rows, int i)
+{
+	const char *const labels[] = {pg_value(rows, i, 0)};
+
+	metric_set(metric_series(&scheduled_rows, labels), (double)pg_int(rows, i, 1));
+	metric_set(metric_series(&scheduled_late, labels), (double)pg_int(rows, i, 3) / 1000);
+}
+
+/* Calls `note` for each of the slots that are configured. */
+static bool count_kept(struct keeper *keeper, const char *sql,
+    void (*note)(const struct pg_result *rows, int i), struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = ask(keeper, sql_parked_states, params, 1, err);
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask(keeper, sql, params, 1, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++) {
 		const struct config_slot *slot =
 		    config_find_slot(keeper->config, pg_value(rows, i, 0));
 
 		if (slot && slot->postgres == keeper->postgres)
-			note_parked(rows, i);
+			note(rows, i);
 	}
 	return rows != NULL;
 }
@@ -181,7 +197,9 @@ static bool look(struct keeper *keeper, struct err *err)
 	note_slots(keeper, rows);
 	if (!pg_script(keeper->pg, sql_backlog_begin, err))
 		return false;
-	if (count_backlogs(keeper, err) && count_parked(keeper, err))
+	if (count_backlogs(keeper, err) &&
+	    count_kept(keeper, sql_parked_states, note_parked, err) &&
+	    count_kept(keeper, sql_scheduled_states, note_scheduled, err))
 		return pg_script(keeper->pg, "commit", err);
 	/* lock_not_available: the figures stay what they were */
 	return text_equal(pg_sqlstate(keeper->pg), "55P03") &&

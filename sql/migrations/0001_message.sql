@@ -14,7 +14,7 @@ create domain outbox.partition_number as int
 	constraint partition_is_not_negative check (value >= 0);
 
 create domain outbox.delivery_time as timestamptz
-	constraint deliver_at_must_be_null_until_scheduling_exists check (value is null);
+	constraint deliver_at_is_finite check (isfinite(value));
 
 -- Headers are {"name": value, …} or, since Kafka's repeat, [["name", value], …]. A value is a
 -- string, number, boolean or null, or {"base64": "…"} for bytes.
@@ -106,6 +106,7 @@ comment on column outbox.message.event_id is 'sent as the header outbox-id';
 comment on column outbox.message.key is 'null: any partition, no order';
 comment on column outbox.message.payload is 'null: a tombstone';
 comment on column outbox.message.partition is 'null: chosen by the key, as Kafka''s Java client does';
+comment on column outbox.message.deliver_at is 'null: at once; else not before this time';
 
 -- Takes what no other partition does, so that an insert never fails. Normally empty.
 create table outbox.message_default

@@ -8,10 +8,11 @@
 -- ticks[1] is the acknowledged snapshot, number first_tick: everything visible in it is published.
 -- ticks[k + 1] is the snapshot of the k-th open window, number first_tick + k: the rows visible in it
 -- and not in ticks[k], ordered by id. In the first open window the rows up to acked_id are published.
--- "Published" means here: Kafka has it, or it stands in outbox.parked (0007_parked.sql).
+-- "Published" means here: Kafka has it, or it stands in outbox.parked (0007_parked.sql) or in
+-- outbox.scheduled (0009_scheduled.sql).
 --
--- One of the open windows may be a listed one, number listed_tick: rows of outbox.parked, named by
--- their ids, since due times would name others after a crash. Its snapshot is that of the window before.
+-- One of the open windows may be a listed one, number listed_tick: rows of these two, named by their
+-- ids, since due times would name others after a crash. Its snapshot is that of the window before.
 
 create table outbox.slot (
 	name text collate "C" primary key
@@ -140,7 +141,7 @@ create function outbox.take(
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
 	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
 	out former_epoch bigint, -- of the newest row before
-	out listed_tick bigint, out parked boolean, out requests bigint,
+	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
 	out identity uuid) -- of the slot, for the names of its transactions in Kafka
 language plpgsql volatile as $$
 #variable_conflict use_column
@@ -186,6 +187,8 @@ begin
 	destinations := outbox.destinations(of_slot, of_shard);
 	listed_tick := newest.listed_tick;
 	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard);
+	scheduled := exists (select from outbox.scheduled s
+		where s.slot = of_slot and s.shard = of_shard);
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
 	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
@@ -219,7 +222,7 @@ $$;
 --   pages      n + 1 opened a window too large for one answer: to be read by pages; rows that came
 --              in front count for nothing
 --   listed     n + 1 opened a listed window, its rows came in front
--- with the snapshot that was looked at, the slot's number of requests and, when rows were parked,
+-- with the snapshot that was looked at, the slot's number of requests and, when rows were kept back,
 -- listed or gone, the milliseconds until one is due. In front of the verdict, with the verdict
 -- `empty`, come topics and keys of which nothing is parked any more.
 --
@@ -240,11 +243,11 @@ create function outbox.tick(
 	new_epoch bigint,      -- null: as before
 	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
 	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
-	parks jsonb,           -- refused rows and those behind them: outbox.park; null: none
+	parks jsonb,           -- rows that are kept back: outbox.park, outbox.schedule; null: none
 	may_list boolean)      -- no listed window is open, and rows may be due
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
-	topic text, key bytea, payload bytea, headers jsonb, partition int, requests bigint,
-	due_ms bigint)
+	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
+	requests bigint, due_ms bigint)
 language plpgsql volatile
 -- planned once a session: the index on (txid, id) is right whatever the numbers are
 set plan_cache_mode = force_generic_plan
@@ -272,7 +275,6 @@ declare
 	far xid8[];
 	rows int := 0;
 	bytes bigint := 0;
-	deliver_at timestamptz;
 	opens boolean := false;
 	pages boolean := false;
 	listed bigint[];
@@ -316,13 +318,12 @@ begin
 			end loop;
 			verdict := null;
 		end if;
-		listed := outbox.parked_next(of_slot, of_shard, first_tick, max_rows, max_bytes);
+		listed := outbox.listed_next(of_slot, of_shard, first_tick, max_rows, max_bytes);
 	end if;
 	if listed is not null then
 		opens := true;
-		for id, created_at, event_id, topic, key, payload, headers, partition in
-			select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition
-			from outbox.parked p where p.slot = of_slot and p.id = any (listed) order by p.id
+		for id, created_at, event_id, topic, key, payload, headers, partition, deliver_at in
+			select r.* from outbox.listed_rows(of_slot, listed) r
 		loop
 			return next;
 		end loop;
@@ -395,7 +396,7 @@ begin
 		end if;
 	end if;
 	if may_list then
-		due_ms := outbox.parked_wait(of_slot, of_shard, first_tick);
+		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick);
 	end if;
 	if not opens and not must_write then
 		verdict := case when split_to is null then 'idle' else 'splitting' end;
@@ -410,6 +411,7 @@ begin
 		-- before the log row: it names this transaction, and these may wait for an operator
 		if parks is not null then
 			perform outbox.park(of_slot, of_shard, parks);
+			perform outbox.schedule(of_slot, of_shard, parks -> 'scheduled');
 			-- what was refused again is not published with the window
 			listed_ids := array(select x from unnest(listed_ids) x
 				where x not in (select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r));
@@ -422,7 +424,7 @@ begin
 				return next;
 			end loop;
 		end if;
-		due_ms := outbox.parked_wait(of_slot, of_shard, first_tick + closed);
+		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick + closed);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)

@@ -156,6 +156,8 @@ begin
 		perform outbox.slot_shards(of_slot, slot_row.split_to, slot_row.drain_to, next_tick);
 		update outbox.parked p set shard = outbox.shard_of(p.key, slot_row.split_to)
 			where p.slot = of_slot;
+		update outbox.scheduled s set shard = outbox.shard_of(s.key, slot_row.split_to)
+			where s.slot = of_slot and s.shard <> outbox.shard_of(s.key, slot_row.split_to);
 	end if;
 	return behind;
 end
@@ -170,6 +172,7 @@ begin
 	end if;
 	delete from outbox.log where slot = of_slot;
 	delete from outbox.parked where slot = of_slot;
+	delete from outbox.scheduled where slot = of_slot;
 end
 $$;
 

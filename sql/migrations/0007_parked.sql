@@ -71,7 +71,7 @@ $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A row that is parked already and has no
--- error stays as it is.
+-- error stays as it is. One of outbox.scheduled leaves it.
 create function outbox.park(of_slot text, of_shard int, parks jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -102,9 +102,17 @@ begin
 			else 'waiting' end, noted.error,
 		case when noted.error is null then 0 else 1 end,
 		clock_timestamp() + (0.5 + random() / 2) * interval '1 ms' * least(max_ms, first_ms)
-	from noted join outbox.message m on m.id = noted.id and m.created_at = noted.created_at
+	from noted cross join lateral (
+		select s.id, s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition
+		from outbox.scheduled s where s.slot = of_slot and s.id = noted.id
+		union all
+		select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition
+		from outbox.message m where m.id = noted.id and m.created_at = noted.created_at
+		limit 1) m
 	order by noted.place
 	on conflict (slot, id) do nothing;
+	delete from outbox.scheduled s using jsonb_array_elements(parks -> 'rows') r
+		where s.slot = of_slot and s.id = (r ->> 0)::bigint;
 
 	-- their head may have gone while these were on their way here
 	perform outbox.parked_free(of_slot, q.topic, q.key) from (
@@ -114,11 +122,13 @@ begin
 end
 $$;
 
--- Rows that were published, or are skipped, go. Returns the queues that are empty now.
+-- Rows that were published, or are skipped, go, here and from outbox.scheduled. Returns the queues that
+-- are empty now.
 create function outbox.unpark(of_slot text, ids bigint[])
 returns table (topic text, key bytea) language plpgsql volatile as $$
 #variable_conflict use_column
 begin
+	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (ids);
 	for topic, key in
 		with gone as (
 			delete from outbox.parked p where p.slot = of_slot and p.id = any (ids)
@@ -177,27 +187,16 @@ $$;
 -- Milliseconds until a head is due, or its window is looked at again; null: none ever.
 create function outbox.parked_wait(of_slot text, of_shard int, first_tick bigint) returns bigint
 language sql volatile as $$
-	select greatest(0, ceil(extract(epoch from min(case when p.tick <= first_tick then p.next_at
-		else greatest(p.next_at, clock_timestamp() + interval '50 ms') end)
-		- clock_timestamp()) * 1000))::bigint
-	from outbox.parked p
-	where p.slot = of_slot and p.shard = of_shard
-		and (p.state in ('waiting', 'free') or p.request is not null)
+	select least((
+		select greatest(0, ceil(extract(epoch from case when p.tick <= first_tick then p.next_at
+			else greatest(p.next_at, clock_timestamp() + interval '50 ms') end
+			- clock_timestamp()) * 1000))::bigint
+		from outbox.parked p
+		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
+		order by p.next_at limit 1), (
+		select 50 from outbox.parked p
+		where p.slot = of_slot and p.shard = of_shard and p.request is not null limit 1))
 $$;
-
--- What became of each message, derived from the log: nothing is stored for it. before_start: the slot
--- begins behind it and never publishes it.
-create view outbox.message_state as
-	select m.id, m.created_at, m.event_id, m.topic, m.key, p.slot, p.shard,
-		case when exists (select from outbox.parked q where q.slot = p.slot and q.id = m.id)
-			then 'parked'
-		when m.created_at < p.start_at or pg_visible_in_snapshot(m.txid, p.start) then 'before_start'
-		when pg_visible_in_snapshot(m.txid, p.ticks[1])
-			or (cardinality(p.ticks) > 1 and pg_visible_in_snapshot(m.txid, p.ticks[2])
-				and m.id <= p.acked_id)
-			then 'published' else 'pending' end as state
-	from outbox.message m
-	join outbox.progress p on p.shard = outbox.shard_of(m.key, p.shards);
 
 -- Is a row among those that an operator chose? {"ids": [1, 2], "from_id", "to_id", "topic",
 -- "key": "\\x6b31", "error": a part of it, "from", "to": of parked_at, without the end, "state"}; what

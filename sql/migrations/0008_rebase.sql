@@ -109,6 +109,7 @@ declare
 	own bigint[];     -- of the slot
 	reader record;
 	slots jsonb := '{}';
+	next_tick bigint;
 begin
 	perform outbox.require_read_committed();
 	perform outbox.timeline();
@@ -177,10 +178,13 @@ begin
 				else array[outbox.rebase_acknowledged(base, own), base] end,
 			outbox.destinations(reader.slot, reader.shard), outbox.timeline(),
 			(select c.system_identifier from pg_control_system() c));
-		-- parked out of a window that was not published to its end: the new one takes its place
-		update outbox.parked p set tick = reader.first_tick + cardinality(reader.ticks) - 1
-				+ case when cardinality(own) = 0 then 0 else 1 end
+		-- kept back out of a window that was not published to its end: the new one takes its place
+		next_tick := reader.first_tick + cardinality(reader.ticks) - 1
+			+ case when cardinality(own) = 0 then 0 else 1 end;
+		update outbox.parked p set tick = next_tick
 			where p.slot = reader.slot and p.shard = reader.shard and p.tick > reader.first_tick;
+		update outbox.scheduled s set tick = next_tick
+			where s.slot = reader.slot and s.shard = reader.shard and s.tick > reader.first_tick;
 		slots := slots || jsonb_build_object(reader.slot, reader.system_identifier::text);
 	end loop;
 

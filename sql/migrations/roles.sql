@@ -39,7 +39,7 @@ grant select, insert (reason, slot, filter, target, rate, snapshot, shards, acke
 	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
 	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
 	to outbox_relay;
-grant select, insert, update, delete on outbox.parked to outbox_relay;
+grant select, insert, update, delete on outbox.parked, outbox.scheduled to outbox_relay;
 grant select, insert (verb, slot, target, reason) on outbox.audit to outbox_relay;
 grant update (requests) on outbox.slot to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
@@ -50,6 +50,8 @@ grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, 
 	outbox.audit, outbox.migration to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, n, state, error,
 	attempts, next_at, parked_at, request, request_id) on outbox.parked to outbox_reader;
+grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick)
+	on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant execute on function outbox.partitions(), outbox.log_partitions(), outbox.shard_of(bytea, int),
 	outbox.partition_floor(timestamptz, interval), outbox.timeline(),

@@ -8,7 +8,8 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
 copy (
-	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition
+	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition,
+		m.deliver_at
 	from outbox.message m
 	where m.id > :after and m.id >= :low_id and m.id <= :high_id
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true

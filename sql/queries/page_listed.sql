@@ -3,8 +3,6 @@
 set local statement_timeout = 0;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
 copy (
-	select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition
-	from outbox.parked p
-	where p.slot = :slot and p.id = any (:listed::bigint[]) and p.id > :after
-	order by p.id limit :rows
+	select * from outbox.listed_rows(:slot, :listed::bigint[]) r
+	where r.id > :after order by r.id limit :rows
 ) to stdout (format binary)

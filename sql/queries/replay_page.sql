@@ -8,7 +8,8 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.replay_guard(:replay, :nonce); end $$;
 copy (
-	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition
+	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition,
+		m.deliver_at
 	from outbox.message m
 	where m.id >= :from_id and m.id <= :to_id
 		and m.created_at >= :from_at::timestamptz and m.created_at < :to_at::timestamptz

@@ -114,6 +114,16 @@ def test_rows_of_an_open_window_are_not_listed(reader, database):
     assert listed(reader) == [rows[0][0]]
 
 
+def test_where_nothing_is_parked_nothing_is_due(reader, database):
+    assert database.execute("SELECT outbox.parked_wait('ticks', 0, 100)") == [(None,)]
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"], first_ms=60_000, max_ms=60_000)
+    assert 20_000 < database.execute("SELECT outbox.parked_wait('ticks', 0, 100)")[0][0] <= 60_000
+    park(reader, [], [], closed=0)
+    database.execute("UPDATE outbox.parked SET state = 'dead'")
+    assert database.execute("SELECT outbox.parked_wait('ticks', 0, 100)") == [(None,)]
+
+
 def test_parking_a_row_twice_changes_nothing(reader, database):
     rows = opened(reader, database, "a", "a")
     park(reader, rows, ["x", None], closed=0)

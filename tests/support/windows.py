@@ -149,7 +149,7 @@ def _rows(data):
             at += 4
             fields.append(None if length < 0 else data[at:at + length])
             at += max(length, 0)
-        number, _, event_id, topic, key, body, headers, partition = fields
+        number, _, event_id, topic, key, body, headers, partition, _ = fields
         event = event_id.hex()
         yield Row(struct.unpack(">q", number)[0],
                   f"{event[:8]}-{event[8:12]}-{event[12:16]}-{event[16:20]}-{event[20:]}",

@@ -221,6 +221,7 @@ static void plan_world(struct world *world)
 	plan->process_faults = world_chance(world, 600000);
 	plan->failovers = plan->database_faults && world_chance(world, 300000);
 	plan->poison = world_chance(world, 250000);
+	plan->schedules = world_chance(world, 300000);
 	plan->late_topics = world_chance(world, 200000);
 	plan->growing_topics = world_chance(world, 250000);
 	plan->long_transaction = world_chance(world, 400000);
@@ -363,7 +364,8 @@ static bool is_published_up_to_refused(const struct world *world)
 	}
 	for (int64_t i = 0; i < database->history_count; i++) {
 		const struct row *row = database->history[i];
-		int64_t tick = row->occurrences ? 0 : database_tick_of(world, row);
+		int64_t tick =
+		    row->occurrences || row->deliver_us ? 0 : database_tick_of(world, row);
 		if (tick && comes_before(tick, row->id, stop_tick, stop_id))
 			return false;
 	}

@@ -92,6 +92,22 @@ static void check_position(struct world *world, const struct wire_record *record
 	row->sightings = seen;
 }
 
+/* Those of its key that were due when it was, and came before it, are there. */
+static void check_scheduled(struct world *world, const struct row *row)
+{
+	const struct database *database = &world->database;
+	if (world->now < row->deliver_us)
+		world_fail(world, "row %lld is published before its time", (long long)row->id);
+	for (int64_t i = 0; i < database->history_count; i++) {
+		const struct row *other = database->history[i];
+		if (other->deliver_us && other->key == row->key && other->id < row->id &&
+		    !other->occurrences && other->listed_n && other->listed_n <= row->listed_n)
+			world_fail(world,
+			    "row %lld is published before row %lld of its key, which was due",
+			    (long long)row->id, (long long)other->id);
+	}
+}
+
 static void check_first(
     struct world *world, struct partition *partition, const struct wire_record *record)
 {
@@ -112,6 +128,10 @@ static void check_first(
 	world->published++;
 	if (row->key < 0)
 		return;
+	if (row->deliver_us) {
+		check_scheduled(world, row);
+		return;
+	}
 	struct key *key = &world->database.keys[row->key];
 	if (row->place != key->published)
 		world_fail(world,

@@ -171,6 +171,8 @@ static void insert_row(struct world *world, struct writer *writer, int key)
 	row->bytes = (int)world_between(world, 40, world->plan.row_bytes);
 	row->refused = world->plan.poison && world_chance(world, 12000);
 	row->unsendable = world->plan.poison && world_chance(world, 8000);
+	if (world->plan.schedules && world_chance(world, 200000))
+		row->deliver_us = world->now + world_between(world, -50 * MS, 1500 * MS);
 	database->rows = world_grow(
 	    world, database->rows, &database->row_capacity, row->id + 1, sizeof *database->rows);
 	database->rows[row->id] = row;
@@ -199,7 +201,7 @@ static void commit_rows(struct world *world, struct transaction *transaction)
 		if (row->undone)
 			continue;
 		row->committed_us = world->now;
-		if (row->key >= 0)
+		if (row->key >= 0 && !row->deliver_us)
 			row->place = database->keys[row->key].committed++;
 		database->history =
 		    world_grow(world, database->history, &database->history_capacity,
@@ -437,6 +439,9 @@ static void statement_commits(struct world *world, void *object, int64_t number)
 		    (long long)database->newest->n);
 	if (request->kind == ASK_TAKE && !request->previous->released)
 		world->result.disturbances++;
+	for (int i = 0; request->lists && i < request->row_count; i++)
+		if (find_kept(request->listed_in, request->rows[i])->state == SCHEDULED)
+			request->rows[i]->listed_n = row->n;
 	row->transaction->order = database->commits++;
 	database->newest = row;
 	world_trace(world, "log row %lld of owner %d: first tick %lld, %d open, acked %lld%s",
@@ -455,14 +460,30 @@ static int find_parked(const struct log_row *log, const struct row *row)
 	return -1;
 }
 
+const struct parked_row *find_kept(const struct log_row *log, const struct row *row)
+{
+	int at = find_parked(log, row);
+	return at < 0 ? NULL : &log->parked[at];
+}
+
 bool row_is_parked(const struct world *world, const struct row *row)
 {
 	return find_parked(world->database.newest, row) >= 0;
 }
 
-static bool is_one_queue(const struct row *a, const struct row *b)
+static void drop_parked(struct log_row *log, int at)
 {
-	return a == b || (a->key >= 0 && a->key == b->key && a->topic == b->topic);
+	memmove(&log->parked[at], &log->parked[at + 1],
+	    (size_t)(--log->parked_count - at) * sizeof *log->parked);
+}
+
+/* Does it stand in the queue of outbox.parked that the row is, or would be, in? */
+static bool is_one_queue(const struct parked_row *parked, const struct row *row)
+{
+	const struct row *other = parked->row;
+	return parked->state != SCHEDULED &&
+	       (other == row ||
+		   (other->key >= 0 && other->key == row->key && other->topic == row->topic));
 }
 
 /* outbox.parked_free: the first of the queue goes when nothing is known against it. */
@@ -470,7 +491,7 @@ static void free_first(struct world *world, struct log_row *log, const struct ro
 {
 	for (int i = 0; i < log->parked_count; i++) {
 		struct parked_row *parked = &log->parked[i];
-		if (!is_one_queue(parked->row, row))
+		if (!is_one_queue(parked, row))
 			continue;
 		if (parked->state == BEHIND)
 			*parked = (struct parked_row){parked->row, FREE, world->now, parked->tick};
@@ -478,24 +499,34 @@ static void free_first(struct world *world, struct log_row *log, const struct ro
 	}
 }
 
-/* outbox.park */
+/* outbox.park, outbox.schedule */
 static void note_parks(struct world *world, const struct request *request, struct log_row *log)
 {
 	const struct stream_parking *parking = &world->plan.stream.parking;
 	for (int i = 0; i < request->park_count; i++) {
 		struct parked_row park = request->parks[i];
 		int at = find_parked(log, park.row);
-		world_trace(world, "row %lld of key %d is parked%s", (long long)park.row->id,
-		    park.row->key, park.state == WAITING ? ", refused" : "");
+		world_trace(world, "row %lld of key %d is %s", (long long)park.row->id,
+		    park.row->key,
+		    park.state == SCHEDULED ? "scheduled"
+		    : park.state == WAITING ? "parked, refused"
+					    : "parked");
 		park.next_at =
 		    world->now +
 		    world_between(world, parking->retry_first_ms, parking->retry_max_ms) * MS;
+		if (park.state == SCHEDULED)
+			park.next_at = park.row->deliver_us;
+		if (at >= 0 && log->parked[at].state == SCHEDULED && park.state != SCHEDULED) {
+			drop_parked(log, at);
+			at = -1;
+		}
 		if (at < 0)
 			log->parked[log->parked_count++] = park;
 		else if (park.state == WAITING)
 			log->parked[at] = (struct parked_row){
 			    park.row, WAITING, park.next_at, log->parked[at].tick};
-		free_first(world, log, park.row);
+		if (park.state != SCHEDULED)
+			free_first(world, log, park.row);
 	}
 }
 
@@ -510,7 +541,7 @@ static bool is_parked_again(const struct request *request, const struct row *row
 static bool has_queue(const struct log_row *log, const struct row *row)
 {
 	for (int i = 0; i < log->parked_count; i++)
-		if (is_one_queue(log->parked[i].row, row))
+		if (is_one_queue(&log->parked[i], row))
 			return true;
 	return false;
 }
@@ -529,13 +560,23 @@ static void unpark(struct world *world, struct request *request, struct log_row 
 		int at = published ? find_parked(log, row) : -1;
 		if (at < 0)
 			continue;
-		world_trace(world, "row %lld is parked no more", (long long)row->id);
-		memmove(&log->parked[at], &log->parked[at + 1],
-		    (size_t)(--log->parked_count - at) * sizeof *log->parked);
+		world_trace(world, "row %lld is kept back no more", (long long)row->id);
+		bool was_scheduled = log->parked[at].state == SCHEDULED;
+		drop_parked(log, at);
+		if (was_scheduled)
+			continue;
 		free_first(world, log, row);
 		if (!has_queue(log, row))
 			request->emptied[request->emptied_count++] = row;
 	}
+}
+
+static bool has_parked(const struct log_row *log)
+{
+	for (int i = 0; i < log->parked_count; i++)
+		if (log->parked[i].state != SCHEDULED)
+			return true;
+	return false;
 }
 
 static int64_t due_ms(const struct world *world, const struct log_row *log)
@@ -571,12 +612,53 @@ static bool list_row(struct request *request, struct row *row, int64_t *bytes)
 	return true;
 }
 
+static bool may_be_listed(
+    const struct world *world, const struct log_row *log, const struct parked_row *parked)
+{
+	return parked->next_at <= world->now && parked->tick <= log->first_tick;
+}
+
 /* outbox.parked_next: due heads alone, free ones with those behind them */
-static void look_for_parked(struct world *world, struct request *request)
+static void list_parked(struct world *world, struct request *request)
 {
 	const struct log_row *log = request->previous;
 	int64_t bytes = 0;
 	bool room = true;
+	for (int i = 0; i < log->parked_count && room; i++) {
+		const struct parked_row *head = &log->parked[i];
+		if (head->state == BEHIND || head->state == SCHEDULED ||
+		    !may_be_listed(world, log, head))
+			continue;
+		for (int k = i; k < log->parked_count && room; k++)
+			if (k == i || (head->state == FREE && log->parked[k].state == BEHIND &&
+					  log->parked[k].tick <= log->first_tick &&
+					  is_one_queue(head, log->parked[k].row)))
+				room = list_row(request, log->parked[k].row, &bytes);
+	}
+}
+
+/* outbox.scheduled_next: by id among those that are due, within bounds of their own */
+static void list_scheduled(struct world *world, struct request *request)
+{
+	const struct log_row *log = request->previous;
+	struct request due = {.tick = request->tick};
+	struct row **rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
+	int64_t bytes = 0;
+	int count = 0;
+	for (int i = 0; i < log->parked_count; i++)
+		if (log->parked[i].state == SCHEDULED && may_be_listed(world, log, &log->parked[i]))
+			rows[count++] = log->parked[i].row;
+	qsort(rows, (size_t)count, sizeof *rows, by_id);
+	due.rows = request->rows + request->row_count;
+	for (int i = 0; i < count && list_row(&due, rows[i], &bytes); i++)
+		;
+	request->row_count += due.row_count;
+}
+
+/* outbox.listed_next */
+static void look_for_listed(struct world *world, struct request *request)
+{
+	const struct log_row *log = request->previous;
 	if (!request->tick.may_list)
 		return;
 	request->due_ms = due_ms(world, log);
@@ -584,18 +666,10 @@ static void look_for_parked(struct world *world, struct request *request)
 		world_fail(world, "a second listed window is asked for");
 	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
 	request->row_count = 0;
-	for (int i = 0; i < log->parked_count && room; i++) {
-		const struct parked_row *head = &log->parked[i];
-		if (head->state == BEHIND || head->next_at > world->now ||
-		    head->tick > log->first_tick)
-			continue;
-		for (int k = i; k < log->parked_count && room; k++)
-			if (k == i || (head->state == FREE && log->parked[k].state == BEHIND &&
-					  log->parked[k].tick <= log->first_tick &&
-					  is_one_queue(head->row, log->parked[k].row)))
-				room = list_row(request, log->parked[k].row, &bytes);
-	}
+	list_parked(world, request);
+	list_scheduled(world, request);
 	qsort(request->rows, (size_t)request->row_count, sizeof *request->rows, by_id);
+	request->listed_in = log;
 	request->lists = request->opens = request->row_count > 0;
 	request->snapshot = (struct snapshot *)log->ticks[log->tick_count - 1];
 }
@@ -739,7 +813,8 @@ static void take_begins(struct world *world, struct request *request)
 	    .acked_id = newest->acked_id,
 	    .windows = newest->tick_count - 1,
 	    .listed_tick = newest->listed_tick,
-	    .parked = newest->parked_count > 0,
+	    .parked = has_parked(newest),
+	    .scheduled = newest->parked_count > 0,
 	};
 	statement_inserts(world, request, 0);
 }
@@ -798,11 +873,13 @@ static void tick_begins(struct world *world, struct request *request)
 		return;
 	}
 	request->due_ms = -1;
-	look_for_parked(world, request);
-	if (!request->lists)
-		look_for_window(world, request);
-	else
+	look_for_listed(world, request);
+	if (request->lists) {
 		request->looked_us = 0; /* it did not look at the table */
+	} else {
+		request->listed_in = NULL;
+		look_for_window(world, request);
+	}
 	if (!request->opens && !tick->must_write) {
 		request->verdict = STREAM_IDLE;
 		answer(world, request);
@@ -821,6 +898,7 @@ static void read_listed(struct world *world, struct request *request, const stru
 {
 	request->rows = world_allocate(world, ((size_t)row->listed_count + 1) * sizeof(void *));
 	request->row_count = 0;
+	request->listed_in = world->database.newest;
 	for (int i = 0; i < row->listed_count && request->row_count < request->page.rows; i++)
 		if (row->listed[i]->id > request->page.after_id &&
 		    find_parked(world->database.newest, row->listed[i]) >= 0)
@@ -830,9 +908,15 @@ static void read_listed(struct world *world, struct request *request, const stru
 static void keys_begin(struct world *world, struct request *request)
 {
 	const struct log_row *log = world->database.newest;
-	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
+	request->rows = world_allocate(world, ((size_t)log->parked_count * 2 + 1) * sizeof(void *));
 	for (int i = 0; i < log->parked_count; i++)
-		request->rows[request->row_count++] = log->parked[i].row;
+		if (log->parked[i].state != SCHEDULED)
+			request->rows[request->row_count++] = log->parked[i].row;
+	request->first_id = request->row_count;
+	for (int i = 0; i < log->parked_count; i++)
+		if ((log->parked[i].state == WAITING || log->parked[i].state == FREE) &&
+		    log->parked[i].tick > log->first_tick)
+			request->rows[request->row_count++] = log->parked[i].row;
 	answer(world, request);
 }
 
@@ -1000,7 +1084,7 @@ static void lose_rows(struct world *world, int64_t cut)
 		world->committed--;
 		if (row->occurrences)
 			world->published--;
-		if (row->key < 0)
+		if (row->key < 0 || row->deliver_us)
 			continue;
 		struct key *key = &database->keys[row->key];
 		key->committed--;

@@ -149,6 +149,7 @@ static struct message message_of(struct row *row)
 	    .partition = row->partition,
 	    .bytes = row->bytes,
 	    .created_us = row->committed_us,
+	    .due_us = row->deliver_us ? row->deliver_us : row->committed_us,
 	    .event_id = block + 48};
 	memcpy(block, words, sizeof words);
 	if (row->key >= 0) {
@@ -164,9 +165,12 @@ static struct message message_of(struct row *row)
 	return message;
 }
 
-static void feed_row(struct process *process, struct row *row)
+static void feed_row(struct process *process, const struct request *request, struct row *row)
 {
 	struct message message = message_of(row);
+	const struct parked_row *kept =
+	    request->listed_in ? find_kept(request->listed_in, row) : NULL;
+	message.scheduled = row->deliver_us && (!kept || kept->state == SCHEDULED);
 	stream_row(process->stream, &message);
 }
 
@@ -209,24 +213,34 @@ static struct destinations parse_destinations(struct world *world, const char *j
 	return found;
 }
 
-/* What flow_parks.c writes for outbox.park. */
-static void parse_parks(struct world *world, struct request *request, const char *json)
+static void parse_kept(struct world *world, struct request *request, json_t *rows, bool scheduled)
 {
-	json_t *parks = json_loads(json, 0, NULL), *rows = json_object_get(parks, "rows"), *entry;
+	json_t *entry;
 	size_t i;
-	if (!json_array_size(rows))
-		world_fail(world, "parked rows cannot be read: %s", json);
-	request->parks =
-	    world_allocate(world, (json_array_size(rows) + 1) * sizeof *request->parks);
 	json_array_foreach(rows, i, entry)
 	{
 		int64_t id = json_integer_value(json_array_get(entry, 0));
 		bool refused = json_is_string(json_array_get(entry, 2));
 		request->parks[request->park_count++] =
 		    (struct parked_row){.row = world->database.rows[id],
-			.state = refused ? WAITING : BEHIND,
-			.tick = json_integer_value(json_array_get(entry, 3))};
+			.state = scheduled ? SCHEDULED
+				 : refused ? WAITING
+					   : BEHIND,
+			.tick = json_integer_value(json_array_get(entry, scheduled ? 2 : 3))};
 	}
+}
+
+/* What flow_parks.c writes for outbox.park and outbox.schedule. */
+static void parse_parks(struct world *world, struct request *request, const char *text)
+{
+	json_t *parks = json_loads(text, 0, NULL), *rows = json_object_get(parks, "rows");
+	json_t *scheduled = json_object_get(parks, "scheduled");
+	size_t count = json_array_size(rows) + json_array_size(scheduled);
+	if (!count)
+		world_fail(world, "rows kept back cannot be read: %s", text);
+	request->parks = world_allocate(world, (count + 1) * sizeof *request->parks);
+	parse_kept(world, request, rows, false);
+	parse_kept(world, request, scheduled, true);
 	json_decref(parks);
 }
 
@@ -301,14 +315,16 @@ static void tick_answered(
 	if (request->verdict != STREAM_ROWS && request->verdict != STREAM_LISTED)
 		return;
 	for (int i = 0; i < request->row_count; i++)
-		feed_row(process, request->rows[i]);
+		feed_row(process, request, request->rows[i]);
 	stream_rows_end(process->stream);
 }
 
 static void keys_answered(struct process *process, const struct request *request)
 {
-	for (int i = 0; i < request->row_count; i++)
+	for (int i = 0; i < request->first_id; i++)
 		tell_key(process, request->rows[i], stream_parked_key);
+	for (int i = request->first_id; i < request->row_count; i++)
+		stream_parked_row(process->stream, request->rows[i]->id);
 	stream_keys_end(process->stream);
 }
 
@@ -393,7 +409,7 @@ static void page_arrives(struct world *world, struct process *process)
 		}
 		struct row *row = request->rows[session->fed++];
 		bytes += row->bytes;
-		feed_row(process, row);
+		feed_row(process, request, row);
 	}
 	bool cut = bytes >= request->page.bytes;
 	if (!cut && session->fed < request->row_count)

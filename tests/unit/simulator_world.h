@@ -26,7 +26,7 @@ struct plan {
 	int64_t far_xids;                        /* a straggler beyond is read by pages */
 	int row_bytes, batch_records, requests, queue_records;
 	bool database_faults, kafka_faults, process_faults, failovers;
-	bool poison, stops, late_topics, growing_topics, long_transaction;
+	bool poison, stops, late_topics, growing_topics, long_transaction, schedules;
 };
 
 typedef void event_function(struct world *world, void *object, int64_t number);
@@ -69,6 +69,8 @@ struct row {
 	bool lost;       /* in a failover */
 	int64_t place;   /* among the committed rows of its key */
 	int64_t committed_us;
+	int64_t deliver_us; /* 0: at once */
+	int64_t listed_n;   /* the log row that listed it when it was due; 0: none yet */
 	int occurrences;
 	int64_t first_us; /* of its first occurrence */
 	int64_t first_offset;
@@ -81,10 +83,11 @@ struct destinations {
 	int64_t offset[TOPICS][PARTITIONS];
 };
 
-/* A row of outbox.parked; it stands in the log row, since it changes with it. */
+/* A row of outbox.parked or outbox.scheduled; it stands in the log row, since it changes with it.
+ */
 struct parked_row {
 	struct row *row;
-	enum { WAITING, FREE, BEHIND } state;
+	enum { WAITING, FREE, BEHIND, SCHEDULED } state; /* SCHEDULED: of outbox.scheduled */
 	int64_t next_at, tick;
 };
 
@@ -154,7 +157,7 @@ struct request {
 	struct stream_tick tick;
 	struct stream_page page;
 	struct destinations touched;
-	struct parked_row *parks; /* WAITING: refused; BEHIND */
+	struct parked_row *parks; /* WAITING: refused; BEHIND; SCHEDULED */
 	int park_count;
 	const struct snapshot *last_seen;
 	bool begun, dropped;
@@ -162,6 +165,7 @@ struct request {
 	const struct log_row *previous;
 	const struct snapshot *snapshot;
 	bool opens, pages, lists;
+	const struct log_row *listed_in; /* says where the rows of a listed window stand */
 	struct log_row *row;
 	int64_t looked_us;
 	/* the answer */
@@ -175,6 +179,7 @@ struct request {
 	int windows, holder;
 	struct row **rows;
 	int row_count;
+	int first_id; /* of KEYS: from here on rows, before them keys */
 	int64_t listed_tick, due_ms;
 	struct row **emptied; /* of keys that have no parked row any more */
 	int emptied_count;
@@ -199,6 +204,7 @@ void session_open(struct world *world, struct session *session);
 void session_break(struct world *world, struct session *session);
 bool snapshot_sees(const struct snapshot *snapshot, int64_t xid);
 bool row_is_committed(const struct row *row);
+const struct parked_row *find_kept(const struct log_row *log, const struct row *row);
 bool row_is_parked(const struct world *world, const struct row *row);
 /* The number of the first tick that shows the row; 0: none yet. */
 int64_t database_tick_of(const struct world *world, const struct row *row);

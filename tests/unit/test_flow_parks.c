@@ -32,8 +32,8 @@ static const struct stream_settings settings = {
     .seed = 1,
 };
 
-static void give_row(
-    struct stream *stream, int64_t id, const char *topic, const char *key, int32_t partition)
+static void give(struct stream *stream, int64_t id, const char *topic, const char *key,
+    int32_t partition, bool scheduled)
 {
 	char *block = xcalloc(1, 64);
 	snprintf(block, 64, "%s%s", topic, key ? key : "");
@@ -48,8 +48,15 @@ static void give_row(
 	    .key_length = key ? (int32_t)strlen(key) : 0,
 	    .partition = partition,
 	    .bytes = 64,
+	    .scheduled = scheduled,
 	};
 	stream_row(stream, &message);
+}
+
+static void give_row(
+    struct stream *stream, int64_t id, const char *topic, const char *key, int32_t partition)
+{
+	give(stream, id, topic, key, partition, false);
 }
 
 /* An owner; both topics have one partition, and records have flowed to them. */
@@ -107,17 +114,23 @@ static void refused(struct stream *stream, uint64_t sequence)
 	stream_producer_lost(stream);
 }
 
-/* The next row carries these rows to outbox.park. */
-static void expect_parks(struct stream *stream, int64_t now, const char *rows)
+/* The next row carries these rows to outbox.park and to outbox.schedule. */
+static void expect_kept(struct stream *stream, int64_t now, const char *rows, const char *scheduled)
 {
 	struct stream_tick tick = stream_log_call(stream, now);
 	char expected[256];
 	assert_int_equal(tick.call, STREAM_TICK);
 	assert_non_null(tick.parks);
 	snprintf(expected, sizeof expected,
-	    "{\"rows\":%s,\"first_ms\":10,\"max_ms\":20,\"max_attempts\":3}", rows);
+	    "{\"rows\":%s,\"scheduled\":%s,\"first_ms\":10,\"max_ms\":20,\"max_attempts\":3}", rows,
+	    scheduled);
 	assert_string_equal(tick.parks, expected);
 	stream_ticked(stream, now, STREAM_NOTED);
+}
+
+static void expect_parks(struct stream *stream, int64_t now, const char *rows)
+{
+	expect_kept(stream, now, rows, "[]");
 }
 
 static const char *const abab[] = {"a", "b", "a", "b"};
@@ -140,7 +153,7 @@ static void what_is_refused_alone_is_parked_with_what_comes_behind_it(void **sta
 	assert_int_equal(status.refused_id, 1);
 	assert_string_equal(status.refused_error, "too large");
 	assert_int_equal(status.parked, 2);
-	assert_int_equal(status.records, 2); /* until the front is passed */
+	assert_int_equal(status.records, 0);
 	stream_destroy(stream);
 }
 
@@ -327,6 +340,91 @@ static void a_row_without_a_key_is_parked_alone(void **state)
 	stream_destroy(stream);
 }
 
+static void a_row_that_is_read_again_and_stands_there_already_is_done(void **state)
+{
+	(void)state;
+	static const char *const none[] = {NULL, NULL};
+	struct stream *stream = owner(true);
+	stream_log_call(stream, 1);
+	stream_parked_row(stream, 1);
+	stream_keys_end(stream);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, none, 2);
+	written(stream, expect_sent(stream, 2));
+	expect_none_sent(stream);
+	struct stream_tick tick = stream_log_call(stream, 200000);
+	assert_null(tick.parks);
+	assert_int_equal(tick.closed, 1);
+	stream_ticked(stream, 200000, STREAM_NOTED);
+	stream_destroy(stream);
+}
+
+/* A window of one row with a deliver_at. */
+static void open_scheduled(struct stream *stream, int64_t now, enum stream_verdict verdict,
+    const char *topic, int64_t id, const char *key)
+{
+	assert_int_equal(stream_log_call(stream, now).call, STREAM_TICK);
+	stream_ticked(stream, now, verdict);
+	give(stream, id, topic, key, -1, true);
+	stream_rows_end(stream);
+}
+
+static void a_row_with_a_time_of_its_own_is_noted_and_nobody_waits_for_it(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_scheduled(stream, 1, STREAM_ROWS, "orders", 1, "a");
+	open_window(stream, 2, STREAM_ROWS, "orders", 2, abab, 1); /* of the same key */
+	written(stream, expect_sent(stream, 2));
+	expect_kept(stream, 3, "[]", "[[1,1001,41]]");
+	struct stream_tick tick = stream_log_call(stream, 200000);
+	assert_int_equal(tick.closed, 2);
+	assert_null(tick.parks);
+	assert_int_equal(stream_status(stream, 3).scheduled, 1);
+	assert_int_equal(stream_status(stream, 3).parked, 0);
+	stream_destroy(stream);
+}
+
+static void a_row_of_a_topic_that_is_missing_waits_for_its_time_all_the_same(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_scheduled(stream, 1, STREAM_ROWS, "missing", 1, "a");
+	expect_none_sent(stream);
+	expect_kept(stream, 3, "[]", "[[1,1001,41]]");
+	stream_destroy(stream);
+}
+
+static void a_row_that_is_due_flows_unless_its_key_is_parked(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	stream_log_call(stream, 1);
+	stream_parked_key(stream, "orders", 6, "a", 1);
+	stream_keys_end(stream);
+	assert_true(stream_log_call(stream, 1).may_list);
+	stream_ticked(stream, 1, STREAM_LISTED);
+	give(stream, 1, "orders", "b", -1, true);
+	give(stream, 2, "orders", "a", -1, true);
+	stream_rows_end(stream);
+	written(stream, expect_sent(stream, 1));
+	expect_none_sent(stream);
+	expect_parks(stream, 1, "[[2,1002,null,41]]");
+	stream_destroy(stream);
+}
+
+static void a_row_that_is_refused_when_it_is_due_is_parked(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	stream_log_call(stream, 1);
+	stream_keys_end(stream);
+	open_scheduled(stream, 1, STREAM_LISTED, "orders", 1, "a");
+	refused(stream, expect_sent(stream, 1));
+	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
+	assert_int_equal(stream_status(stream, 1).refusals, 1);
+	stream_destroy(stream);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +441,11 @@ int main(void)
 	    cmocka_unit_test(a_row_for_a_partition_that_is_not_there_waits_for_those_before_it),
 	    cmocka_unit_test(where_the_topic_says_pass_nobody_waits),
 	    cmocka_unit_test(a_row_without_a_key_is_parked_alone),
+	    cmocka_unit_test(a_row_that_is_read_again_and_stands_there_already_is_done),
+	    cmocka_unit_test(a_row_with_a_time_of_its_own_is_noted_and_nobody_waits_for_it),
+	    cmocka_unit_test(a_row_of_a_topic_that_is_missing_waits_for_its_time_all_the_same),
+	    cmocka_unit_test(a_row_that_is_due_flows_unless_its_key_is_parked),
+	    cmocka_unit_test(a_row_that_is_refused_when_it_is_due_is_parked),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

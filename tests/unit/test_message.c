@@ -51,7 +51,17 @@ static struct row make_row(const char *key, const char *payload, const char *hea
 	add_field(&row, key, key ? (int32_t)strlen(key) : -1);
 	add_field(&row, payload, payload ? (int32_t)strlen(payload) : -1);
 	add_jsonb(&row, headers);
-	add_field(&row, NULL, -1);
+	add_field(&row, NULL, -1); /* partition */
+	add_field(&row, NULL, -1); /* deliver_at */
+	return row;
+}
+
+static struct row make_scheduled(uint64_t deliver_at)
+{
+	struct row row = make_row("k", "p", NULL);
+	row.length -= 4;
+	deliver_at = htobe64(deliver_at);
+	add_field(&row, &deliver_at, 8);
 	return row;
 }
 
@@ -80,6 +90,28 @@ static void a_row_becomes_a_message_in_place(void **state)
 	char text[MESSAGE_UUID_TEXT];
 	message_uuid_text(message.event_id, text);
 	assert_memory_equal(text, "30313233-3435-3637-3839-616263646566", sizeof text);
+	message_release(&message);
+}
+
+static void a_row_is_due_at_its_time_and_never_before_it_was_written(void **state)
+{
+	(void)state;
+	struct message message;
+	struct err err;
+	struct row row = make_row("k", "p", NULL);
+	assert_true(parse(&row, &message, &err));
+	assert_false(message.scheduled);
+	assert_int_equal(message.due_us, message.created_us);
+	message_release(&message);
+	row = make_scheduled(3000000);
+	assert_true(parse(&row, &message, &err));
+	assert_true(message.scheduled);
+	assert_int_equal(message.due_us, 946684803000000);
+	message_release(&message);
+	row = make_scheduled(500000);
+	assert_true(parse(&row, &message, &err));
+	assert_true(message.scheduled);
+	assert_int_equal(message.due_us, message.created_us);
 	message_release(&message);
 }
 
@@ -152,6 +184,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_row_becomes_a_message_in_place),
+	    cmocka_unit_test(a_row_is_due_at_its_time_and_never_before_it_was_written),
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),
 	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
 	    cmocka_unit_test(a_number_keeps_the_text_that_postgres_wrote),
