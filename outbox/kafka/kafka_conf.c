@@ -272,7 +272,8 @@ static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
 	       kafka_conf_set(conf, "acks", "all", err) &&
 	       kafka_conf_set(conf, "message.timeout.ms", "0", err) &&
 	       kafka_conf_set(conf, "compression.codec", "lz4", err) &&
-	       /* what a look found goes at once; under load batches fill while others are under way */
+	       /* what a look found goes at once; under load batches fill while others are under way
+		*/
 	       kafka_conf_set(conf, "linger.ms", "0", err) &&
 	       /* a row of the table's largest size fits with its headers, and a batch fits a
 		* broker's default max.message.bytes of 1,048,588 */

@@ -165,8 +165,13 @@ static void hold_on_lane(struct flow *flow, uint64_t sequence)
 void flow_release_held(struct flow *flow, struct topic *topic)
 {
 	struct queue held = take_queue(&topic->held);
-	while (held.head)
-		hold_on_lane(flow, queue_pop(flow, &held));
+	while (held.head) {
+		uint64_t sequence = queue_pop(flow, &held);
+		if (topic->stalled)
+			flow_park_stalled(flow, sequence);
+		else
+			hold_on_lane(flow, sequence);
+	}
 }
 
 void flow_forget(struct flow *flow)
@@ -341,6 +346,7 @@ static void acknowledge(struct flow *flow, struct record *record, struct lane *l
 	record->state = ACKED;
 	record->offset = offset;
 	lane->unpassed++;
+	lane->waits_since = 0;
 	if (offset > lane->known)
 		lane->known = offset;
 	flow_release(flow, record);
@@ -393,6 +399,8 @@ static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint6
 		lane->fresh = true;
 	record->state = SENT;
 	lane->used = true;
+	if (!lane->waits_since)
+		lane->waits_since = now;
 	lane->solo = is_careful(lane, sequence);
 	lane->under_way++;
 	flow->under_way++;
@@ -416,6 +424,12 @@ static bool send_held(
 	while (flow->ready_first) {
 		struct lane *lane = flow->ready_first;
 		uint64_t sequence = lane->held.head;
+		if (sequence && lane->stalled) {
+			queue_pop(flow, &lane->held);
+			flow->held--;
+			flow_park_stalled(flow, sequence);
+			continue;
+		}
 		if (sequence && sequence < end && is_open(lane, sequence)) {
 			queue_pop(flow, &lane->held);
 			flow->held--;
@@ -463,6 +477,10 @@ static bool consider(
 	}
 	if (flow->parked_rows && flow_is_parked(flow, sequence))
 		return false;
+	if (record->topic->stalled) {
+		flow_park_stalled(flow, sequence);
+		return false;
+	}
 	if (record->topic->state != TOPIC_READY) {
 		record->state = HELD;
 		queue_push(flow, &record->topic->held, sequence);
@@ -473,7 +491,13 @@ static bool consider(
 		refuse_place(flow, sequence);
 		return false;
 	}
+	if (lane->stalled) {
+		flow_park_stalled(flow, sequence);
+		return false;
+	}
 	if (lane->held.head || !is_open(lane, sequence)) {
+		if (!lane->waits_since)
+			lane->waits_since = now;
 		hold_on(flow, lane, sequence);
 		return false;
 	}
@@ -530,6 +554,10 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 	struct record *record = flow_record(flow, sequence);
 	struct lane *lane = &record->topic->lanes[record->partition];
 	flow->unreported--;
+	if (delivery == STREAM_WRITTEN) {
+		lane->waits_since = 0;
+		flow->heard_at = now;
+	}
 	if (delivery == STREAM_AGAIN || (delivery == STREAM_REFUSED && !lane->solo)) {
 		/* stays SENT and under way until flow_producer_lost makes it go again */
 		record->suspect |= delivery == STREAM_REFUSED;

@@ -109,6 +109,19 @@ bool flow_has_refusals(const struct flow *flow);
  * flow_logged follows.
  */
 char *flow_parks(struct flow *flow);
+/* --- stalls --------------------------------------------------------------------------------- */
+/*
+ * Partitions that take nothing while others do, and missing topics: their records are parked. True:
+ * some of them are under way, and their producer must go.
+ */
+bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after);
+/* Of a partition, or with -1 a topic, such rows are parked since before our time. */
+void flow_stalled(struct flow *flow, const char *topic, size_t length, int32_t partition);
+int flow_stalls(const struct flow *flow); /* of both */
+bool flow_lane_is_owed(struct flow *flow, const char *topic, int32_t partition);
+/* Some are stalled, or were and their rows do not know it. */
+bool flow_awaits_stalled(const struct flow *flow);
+
 void flow_listed_closed(struct flow *flow);      /* the listed window is published to its end */
 int64_t flow_parked(const struct flow *flow);    /* records that were parked, once each */
 int64_t flow_scheduled(const struct flow *flow); /* that went to outbox.scheduled */

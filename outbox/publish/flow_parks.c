@@ -14,6 +14,7 @@
  */
 #include <assert.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,15 +114,16 @@ void flow_listed_closed(struct flow *flow)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static void keep_back(struct flow *flow, uint64_t sequence, const char *error)
+static void keep_back(struct flow *flow, uint64_t sequence, const char *error, bool stalled)
 {
 	if (flow->park_count == flow->park_capacity) {
 		flow->park_capacity = flow->park_capacity ? flow->park_capacity * 2 : 64;
 		flow->parks =
 		    xrealloc(flow->parks, (size_t)flow->park_capacity * sizeof *flow->parks);
 	}
-	flow->parks[flow->park_count++] = (struct park){sequence, error ? xstrdup(error) : NULL};
-	flow->parks_refused += error != NULL;
+	flow->parks[flow->park_count++] =
+	    (struct park){sequence, error ? xstrdup(error) : NULL, stalled};
+	flow->parks_refused += error && !stalled;
 	flow_record(flow, sequence)->state = PARKING;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
@@ -129,13 +131,13 @@ static void keep_back(struct flow *flow, uint64_t sequence, const char *error)
 
 void flow_schedule(struct flow *flow, uint64_t sequence)
 {
-	keep_back(flow, sequence, NULL);
+	keep_back(flow, sequence, NULL, false);
 }
 
-static void park(struct flow *flow, uint64_t sequence, const char *error)
+static void park(struct flow *flow, uint64_t sequence, const char *error, bool stalled)
 {
 	struct parked_key *key = key_of_record(flow, flow_record(flow, sequence), false);
-	keep_back(flow, sequence, error);
+	keep_back(flow, sequence, error, stalled);
 	if (key)
 		key->parking++;
 }
@@ -149,15 +151,22 @@ static void note_refusal(struct flow *flow, uint64_t sequence, const char *error
 	text_copy(flow->refusal.error, sizeof flow->refusal.error, error);
 }
 
-void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
+/* What comes of its key is behind it from here on, unless the topic lets others pass. */
+static void becomes_head(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	enum stream_policy policy = record->topic->policy;
-	struct parked_key *key = key_of_record(flow, record, policy != STREAM_PASS);
+	struct parked_key *key = key_of_record(flow, record, record->topic->policy != STREAM_PASS);
 	if (key && record->listed)
 		key->refused_again = sequence;
 	else if (key && !key->stands && !key->refused)
 		key->refused = sequence;
+}
+
+void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
+{
+	struct record *record = flow_record(flow, sequence);
+	enum stream_policy policy = record->topic->policy;
+	becomes_head(flow, sequence);
 	if (!flow->refused && !record->listed)
 		note_refusal(flow, sequence, error);
 	if (policy == STREAM_STOP && !record->listed) {
@@ -165,11 +174,11 @@ void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
 		record->state = REFUSED;
 	} else {
 		flow->refusals += !record->listed;
-		park(flow, sequence, error);
+		park(flow, sequence, error, false);
 	}
 }
 
-bool flow_park_behind(struct flow *flow, uint64_t sequence)
+static bool park_behind(struct flow *flow, uint64_t sequence, bool stalled)
 {
 	struct record *record = flow_record(flow, sequence);
 	struct parked_key *key = key_of_record(flow, record, false);
@@ -181,15 +190,35 @@ bool flow_park_behind(struct flow *flow, uint64_t sequence)
 	if (record->topic->policy == STREAM_STOP && !record->listed)
 		record->state = BLOCKED;
 	else
-		park(flow, sequence, NULL);
+		park(flow, sequence, NULL, stalled);
 	return true;
+}
+
+bool flow_park_behind(struct flow *flow, uint64_t sequence)
+{
+	return park_behind(flow, sequence, false);
+}
+
+void flow_park_stalled(struct flow *flow, uint64_t sequence)
+{
+	struct record *record = flow_record(flow, sequence);
+	char error[80] = "the topic was missing for stall_after";
+	if (record->topic->stalled)
+		record->partition = -1;
+	else
+		snprintf(error, sizeof error, "partition %d acknowledged nothing for stall_after",
+		    record->partition);
+	if (park_behind(flow, sequence, true))
+		return;
+	becomes_head(flow, sequence);
+	park(flow, sequence, error, true);
 }
 
 /* --- the row -------------------------------------------------------------------------------- */
 
 bool flow_has_parks(const struct flow *flow)
 {
-	return flow->park_count > 0;
+	return flow->park_count > 0 || flow->recovered_count > 0;
 }
 
 bool flow_has_refusals(const struct flow *flow)
@@ -207,13 +236,25 @@ static json_t *parks_row(const struct park *park, const struct record *record)
 	else if (!park->error && !record->later)
 		json_array_append_new(row, json_null());
 	json_array_append_new(row, json_integer(record->tick));
+	if (park->stalled)
+		json_array_append_new(row, json_integer(record->partition));
 	return row;
+}
+
+static json_t *recovered_json(struct flow *flow, bool all)
+{
+	json_t *list = json_array();
+	flow->recovered_logging = all ? flow->recovered_count : 0;
+	for (int i = 0; i < flow->recovered_logging; i++)
+		json_array_append_new(list, json_pack("[s,i]", flow->recovered[i].topic->name,
+						(int)flow->recovered[i].partition));
+	return list;
 }
 
 char *flow_parks(struct flow *flow)
 {
 	int count = flow->park_count < PARKS_A_ROW ? flow->park_count : PARKS_A_ROW;
-	if (count == 0)
+	if (!flow_has_parks(flow))
 		return NULL;
 	json_t *rows = json_array(), *scheduled = json_array();
 	for (int i = 0; i < count; i++) {
@@ -221,8 +262,10 @@ char *flow_parks(struct flow *flow)
 		json_array_append_new(
 		    record->later ? scheduled : rows, parks_row(&flow->parks[i], record));
 	}
-	json_t *parks = json_pack("{s:o,s:o,s:I,s:I,s:I}", "rows", rows, "scheduled", scheduled,
-	    "first_ms", (json_int_t)flow->parking.retry_first_ms, "max_ms",
+	/* not before the last of their rows is noted */
+	json_t *recovered = recovered_json(flow, count == flow->park_count);
+	json_t *parks = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I}", "rows", rows, "scheduled", scheduled,
+	    "recovered", recovered, "first_ms", (json_int_t)flow->parking.retry_first_ms, "max_ms",
 	    (json_int_t)flow->parking.retry_max_ms, "max_attempts",
 	    (json_int_t)flow->parking.max_attempts);
 	char *text = json_dumps(parks, JSON_COMPACT);
@@ -244,7 +287,7 @@ static void park_is_noted(struct flow *flow, struct park *park)
 	flow->parked += !record->listed && !record->later;
 	flow->scheduled += record->later;
 	flow_release(flow, record);
-	flow->parks_refused -= park->error != NULL;
+	flow->parks_refused -= park->error && !park->stalled;
 	free(park->error);
 }
 
@@ -252,6 +295,7 @@ void flow_parks_logged(struct flow *flow, bool written)
 {
 	int count = written ? flow->parks_logging : 0;
 	flow->parks_logging = 0;
+	flow_stalls_logged(flow, written);
 	for (int i = 0; i < count; i++)
 		park_is_noted(flow, &flow->parks[i]);
 	flow->park_count -= count;
@@ -271,6 +315,7 @@ void flow_parks_forget(struct flow *flow)
 	{
 		drop_parked_row(flow, row);
 	}
+	flow_stalls_forget(flow);
 	for (int i = 0; i < flow->park_count; i++)
 		free(flow->parks[i].error);
 	free(flow->parks);

@@ -72,11 +72,15 @@ struct lane {
 	 */
 	int64_t offset, logging_offset, logged_offset, known;
 	enum lane_tail tail;
-	bool first_tail;    /* none was read since the shard was taken */
-	bool wants_end;     /* open and silent: its offset is to move up to the end */
-	bool asked_end;     /* which is being looked for */
-	bool used;          /* records flowed since flow_tails_move */
-	struct seen *found; /* by (id, event id); taken out when the row comes by */
+	bool first_tail;     /* none was read since the shard was taken */
+	bool wants_end;      /* open and silent: its offset is to move up to the end */
+	bool asked_end;      /* which is being looked for */
+	bool used;           /* records flowed since flow_tails_move */
+	int64_t waits_since; /* records wait for it, and none came through; 0: none does, or not
+				known */
+	bool stalled;        /* for too long: they are parked until its tail was read again */
+	bool owed;           /* rows are parked since it was so, and some may stand in its tail */
+	struct seen *found;  /* by (id, event id); taken out when the row comes by */
 	struct queue held;
 	struct lane *next_ready;
 };
@@ -97,7 +101,10 @@ struct topic {
 	struct lane *lanes;
 	int32_t lane_count; /* at least count: brokers may tell an older count for a while */
 	struct queue held;
-	bool missing; /* the broker says so */
+	bool missing;        /* the broker says so */
+	int64_t waits_since; /* as of a lane */
+	bool stalled;        /* records of it are parked until it is there */
+	bool owed;           /* rows are parked since it was so */
 	int index;
 	enum stream_policy policy;
 	UT_hash_handle hh;
@@ -126,6 +133,13 @@ struct parked_row {
 struct park {
 	uint64_t sequence;
 	char *error;
+	bool stalled; /* it was not refused: nobody took it */
+};
+
+/* A partition, or with -1 a topic, of which records are or were parked since nobody took them. */
+struct stall {
+	struct topic *topic;
+	int32_t partition;
 };
 
 struct flow {
@@ -148,8 +162,13 @@ struct flow {
 	int tails_wanted;         /* lanes UNREAD or with wants_end */
 	int unlogged;             /* lanes UNLOGGED */
 	int64_t found;            /* records in all lanes' `found` */
-	bool recreated;           /* a topic was: positions in it begin anew */
-	bool changing;            /* the row under way carries a changed count */
+	int owed;                 /* lanes and topics */
+	struct stall *recovered;  /* those that are so no more, to be noted */
+	int recovered_count, recovered_capacity, recovered_logging;
+	int64_t heard_at;                      /* a partition answered */
+	int64_t watched_at, watch_at;          /* stalls were looked for; when to do so again */
+	bool recreated;                        /* a topic was: positions in it begin anew */
+	bool changing;                         /* the row under way carries a changed count */
 	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
 	struct parked_key *keys;               /* by name */
 	struct parked_row *parked_rows;        /* by id; taken out when the row comes by */
@@ -183,8 +202,19 @@ bool flow_park_behind(struct flow *flow, uint64_t sequence);
 void flow_schedule(struct flow *flow, uint64_t sequence);
 /* It stood there when the shard was taken: nothing is left to do. */
 bool flow_is_parked(struct flow *flow, uint64_t sequence);
+/* Its lane, or its topic, is stalled. */
+void flow_park_stalled(struct flow *flow, uint64_t sequence);
 void flow_parks_logged(struct flow *flow, bool written);
 void flow_parks_forget(struct flow *flow);
+
+/* --- flow_stalls.c -------------------------------------------------------------------------- */
+/* Its tail was read; or the topic is there. */
+void flow_lane_recovers(struct flow *flow, struct lane *lane);
+void flow_topic_recovers(struct flow *flow, struct topic *topic);
+/* It answered a question for its tail or its end. */
+void flow_hear(struct flow *flow, struct lane *lane);
+void flow_stalls_logged(struct flow *flow, bool written);
+void flow_stalls_forget(struct flow *flow);
 
 /* --- flow_topics.c -------------------------------------------------------------------------- */
 struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length);
@@ -204,3 +234,5 @@ void flow_tail_logged(struct flow *flow, struct lane *lane);
 bool flow_tail_found(
     struct flow *flow, struct lane *lane, const struct message *message, int64_t *ret_offset);
 void flow_tail_close(struct flow *flow, struct lane *lane); /* the lane goes */
+void flow_tails_ask(struct flow *flow);                     /* open lanes, where their end is */
+void flow_tail_again(struct flow *flow, struct lane *lane); /* it is to be read once more */

@@ -52,7 +52,14 @@ static void lane_becomes(struct flow *flow, struct lane *lane, enum lane_tail ta
 	if (tail != LANE_OPEN)
 		return;
 	lane->first_tail = false;
+	flow_lane_recovers(flow, lane);
 	flow_list_ready(flow, lane);
+}
+
+void flow_tail_again(struct flow *flow, struct lane *lane)
+{
+	if (lane->tail == LANE_OPEN)
+		lane_becomes(flow, lane, LANE_UNREAD);
 }
 
 void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from)
@@ -71,9 +78,12 @@ void flow_tails_lost(struct flow *flow)
 {
 	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
-		for (int32_t p = 0; p < topic->lane_count; p++)
-			if (topic->lanes[p].under_way || flow->transactions)
-				lane_becomes(flow, &topic->lanes[p], LANE_UNREAD);
+		for (int32_t p = 0; p < topic->lane_count; p++) {
+			struct lane *lane = &topic->lanes[p];
+			bool open = lane->tail == LANE_OPEN;
+			if (lane->under_way || flow->transactions || (lane->stalled && open))
+				lane_becomes(flow, lane, LANE_UNREAD);
+		}
 	}
 }
 
@@ -136,10 +146,12 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
 }
 
-static void end_moves(struct lane *lane, int64_t end)
+/* Not while something was found that has not come by: who takes the shard next must find it too. */
+static void end_moves(const struct flow *flow, struct lane *lane, int64_t end)
 {
 	lane->asked_end = false;
-	if (lane->under_way || lane->written || lane->unpassed || end - 1 <= lane->offset)
+	if (flow->found || lane->under_way || lane->written || lane->unpassed ||
+	    end - 1 <= lane->offset)
 		return;
 	lane->offset = lane->known = end - 1;
 }
@@ -148,9 +160,12 @@ void flow_tail_end(
     struct flow *flow, const char *topic, int32_t partition, int64_t end, bool beyond)
 {
 	struct lane *lane = flow_lane(flow, topic, partition);
-	if (lane && lane->asked_end && lane->tail == LANE_OPEN)
-		end_moves(lane, end);
-	if (!lane || lane->tail != LANE_READING)
+	if (!lane)
+		return;
+	flow_hear(flow, lane);
+	if (lane->asked_end && lane->tail == LANE_OPEN)
+		end_moves(flow, lane, end);
+	if (lane->tail != LANE_READING)
 		return;
 	flow->recreated |= beyond;
 	if (beyond || lane->offset == OFFSET_NONE)
@@ -205,21 +220,34 @@ bool flow_must_log_tails(const struct flow *flow)
 	return flow->unlogged > 0;
 }
 
+static void ask_for_end(struct flow *flow, struct lane *lane)
+{
+	if (lane->tail != LANE_OPEN || lane->wants_end || lane->asked_end ||
+	    lane->known == OFFSET_NONE)
+		return;
+	lane->wants_end = true;
+	flow->tails_wanted++;
+}
+
 void flow_tails_move(struct flow *flow)
 {
 	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
 		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
 			struct lane *lane = &topic->lanes[p];
-			bool silent =
-			    !lane->used && !lane->under_way && !lane->written && !lane->unpassed;
+			if (!lane->used && !lane->under_way && !lane->written && !lane->unpassed)
+				ask_for_end(flow, lane);
 			lane->used = false;
-			if (!silent || lane->tail != LANE_OPEN || lane->wants_end ||
-			    lane->asked_end || lane->known == OFFSET_NONE)
-				continue;
-			lane->wants_end = true;
-			flow->tails_wanted++;
 		}
+	}
+}
+
+void flow_tails_ask(struct flow *flow)
+{
+	for (int i = 0; i < flow->topic_count; i++) {
+		struct topic *topic = flow->topic_list[i];
+		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++)
+			ask_for_end(flow, &topic->lanes[p]);
 	}
 }
 

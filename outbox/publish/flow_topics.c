@@ -67,8 +67,10 @@ static void topic_becomes(struct flow *flow, struct topic *topic, enum topic_sta
 	if (topic->state == TOPIC_ASKED && state != TOPIC_ASKED)
 		flow_tails_begin(flow, topic, 0);
 	topic->state = state;
-	if (state == TOPIC_READY)
+	if (state == TOPIC_READY) {
+		flow_topic_recovers(flow, topic);
 		flow_release_held(flow, topic);
+	}
 }
 
 /* What follows from the logged and the known count. */

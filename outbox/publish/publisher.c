@@ -59,6 +59,7 @@ struct publisher {
 	int64_t topics_asked_at, status_at, stop_at;
 	bool topics_told; /* the catalog has news */
 	int64_t lost_seen, refusals_seen;
+	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, drained;
 	char missing_logged[256];
 	char holder[128];
@@ -419,6 +420,21 @@ static void log_parked(struct publisher *publisher, const struct stream_status *
 				     "behind it (see outbox-relay parked)")});
 }
 
+static void log_stalls(struct publisher *publisher, const struct stream_status *status)
+{
+	if (status->stalls == publisher->stalls_seen)
+		return;
+	bool more = status->stalls > publisher->stalls_seen;
+	publisher->stalls_seen = status->stalls;
+	log_warn(more ? "partition_stalled" : "partition_recovered",
+	    {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)}, {"stalled", LOG_INT(status->stalls)},
+	    {"consequence",
+		LOG_TEXT(more ? "it took nothing for stall_after: its records are parked until "
+				"it is there again (see outbox-relay parked list state=stalled)"
+			      : "its parked records follow in order")});
+}
+
 static void log_refusal(struct publisher *publisher, const struct stream_status *status)
 {
 	if (!status->refused || publisher->refusal_logged)
@@ -559,6 +575,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	publisher->status_at = now + STATUS_MS;
 	status.missing_topic = missing_topic(publisher, status.missing_topic);
 	log_parked(publisher, &status);
+	log_stalls(publisher, &status);
 	log_refusal(publisher, &status);
 	note_elsewhere(publisher);
 	log_missing(publisher, status.missing_topic);

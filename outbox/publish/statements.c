@@ -378,7 +378,11 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 static void tell_keys(const struct pg_result *result, struct stream *stream)
 {
 	for (int row = 0; row < pg_rows(result); row++) {
-		if (!pg_is_null(result, row, 2))
+		if (!pg_is_null(result, row, 3))
+			stream_stalled_place(stream, pg_value(result, row, 0),
+			    (size_t)pg_length(result, row, 0),
+			    copy_int32(pg_value(result, row, 3)));
+		else if (!pg_is_null(result, row, 2))
 			stream_parked_row(stream, copy_int64(pg_value(result, row, 2)));
 		else
 			stream_parked_key(stream, pg_value(result, row, 0),

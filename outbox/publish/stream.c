@@ -423,12 +423,14 @@ static bool must_write(const struct stream *stream, int64_t now)
 }
 
 /*
- * None of the windows is open any more whose rows may be found. What was found then goes after a look
- * for rows kept back that has none to list: a failover may have brought back some that had gone.
+ * None of the windows is open any more whose rows may be found. What was found then goes after a
+ * look for rows kept back that has none to list: a failover may have brought back some that had
+ * gone.
  */
 static bool has_left_found_windows(const struct stream *stream)
 {
-	return stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick;
+	return stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick &&
+	       !flow_awaits_stalled(stream->flow);
 }
 
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
@@ -615,6 +617,12 @@ void stream_parked_row(struct stream *stream, int64_t id)
 	flow_parked_row(stream->flow, id);
 }
 
+void stream_stalled_place(
+    struct stream *stream, const char *topic, size_t topic_length, int32_t partition)
+{
+	flow_stalled(stream->flow, topic, topic_length, partition);
+}
+
 void stream_keys_end(struct stream *stream)
 {
 	assert(stream->call.tick.call == STREAM_KEYS);
@@ -767,6 +775,8 @@ static void transaction_ends(struct stream *stream, int64_t next_limit)
 	stream->transaction_limit = next_limit < 1 ? 1 : next_limit < most ? next_limit : most;
 }
 
+const char stream_partition_stalled[] = "a partition acknowledges nothing for stall_after";
+
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
 	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
@@ -774,6 +784,10 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
 	    !takes_records(stream, now))
 		return false;
+	if (flow_watch_stalls(stream->flow, now, stream->settings.stall_after_ms)) {
+		stream->producer_verdict = stream_partition_stalled;
+		return false;
+	}
 	bool idle = flow_under_way(stream->flow) == 0;
 	if (is_settled(stream))
 		stream->transaction_records = 0;
@@ -884,7 +898,7 @@ void stream_producer_lost(struct stream *stream)
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail)
 {
 	/* what a producer that is given up still writes is to be seen */
-	if (!owns(stream) || stream->producer_verdict || !stream->ready ||
+	if (!owns(stream) || stream->producer_verdict || !stream->ready || stream->keys_unknown ||
 	    now < stream->tails_again_at)
 		return false;
 	if (now >= stream->tails_at) {
@@ -899,7 +913,9 @@ enum stream_found stream_tail_record(struct stream *stream, const char *topic, i
 {
 	bool ours = position->epoch == stream->epoch || position->epoch == stream->former_epoch;
 	int64_t newest = stream->first_tick + stream->window_count;
-	if (ours && position->tick <= stream->first_tick)
+	/* rows of a stalled partition are parked and not published */
+	if (ours && position->tick <= stream->first_tick &&
+	    !flow_lane_is_owed(stream->flow, topic, partition))
 		return STREAM_FOUND;
 	enum flow_found found =
 	    flow_tail_record(stream->flow, topic, partition, offset, position->id, event_id);
@@ -1029,6 +1045,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .skipped = flow_skipped(flow),
 	    .parked = flow_parked(flow),
 	    .scheduled = flow_scheduled(flow),
+	    .stalls = flow_stalls(flow),
 	    .oldest_due_us = oldest ? oldest->due_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !has_progress(stream) &&

@@ -119,10 +119,12 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown);
 /* The answer of NEWEST: of the newest row, with its number of open windows. */
 void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);
-/* The answer of KEYS, each key and each row and then the end. */
+/* The answer of KEYS, each key, row and stalled partition and then the end. */
 void stream_parked_key(struct stream *stream, const char *topic, size_t topic_length,
     const char *key, int32_t key_length);
 void stream_parked_row(struct stream *stream, int64_t id);
+void stream_stalled_place(/* partition -1: the topic was missing */
+    struct stream *stream, const char *topic, size_t topic_length, int32_t partition);
 void stream_keys_end(struct stream *stream);
 
 /* --- the read connection ------------------------------------------------------------------ */
@@ -208,6 +210,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 const char *stream_producer_verdict(const struct stream *stream, int64_t now);
 extern const char stream_stalled[]; /* the verdict for want of acknowledgements */
 extern const char stream_refusal[]; /* nothing is wrong with the brokers */
+extern const char stream_partition_stalled[];
 /*
  * With transactions. A producer that fenced all others is to be made now, by init_transactions; and
  * it is ready: nothing that others wrote can become visible any more.
@@ -260,6 +263,7 @@ struct stream_status {
 	int64_t skipped;       /* found in Kafka instead of being sent */
 	int64_t parked;        /* noted in outbox.parked instead */
 	int64_t scheduled;     /* noted in outbox.scheduled */
+	int stalls;            /* partitions and topics of which records are parked meanwhile */
 	int64_t oldest_due_us; /* of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;        /* the last look found nothing and all is covered */
 	bool refused;          /* stopped by a record that Kafka refuses */

@@ -50,13 +50,13 @@ static bool read_parked(struct parked *parked, const char *value, struct err *er
 
 static bool read_state(struct parked *parked, const char *value, struct err *err)
 {
-	static const char *const states[] = {"waiting", "dead", "free", "behind"};
+	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
 
 	for (size_t i = 0; i < sizeof states / sizeof *states; i++)
 		if (text_equal(value, states[i]))
 			return choose_text(parked, "state", value, err);
 	return err_set(err, ERR_REJECT,
-	    "state=%.60s is not known: write waiting, dead, free or behind", value);
+	    "state=%.60s is not known: write waiting, dead, stalled, free or behind", value);
 }
 
 static void choose_ids(struct parked *parked, int64_t from, int64_t to)

@@ -30,7 +30,8 @@ int parked_run(const struct call *call, bool (*work)(struct parked *parked, stru
 	"TERMs choose rows, each given once, and all must hold: topic=orders; key=42, or "         \
 	"key=\\x00ff in hexadecimal; error=TEXT, a part of the error; "                            \
 	"parked=2026-01-02..2026-01-03T12:00, when it was parked (UTC), the first end included; "  \
-	"state=waiting|dead|free|behind; ids=10..20, both ends included. One end of a range may "  \
+	"state=waiting|dead|stalled|free|behind; ids=10..20, both ends included. One end of a "    \
+	"range may "                                                                               \
 	"be left open.\n"
 
 /* Reads the arguments of the call. Bare ids are refused unless may_name_ids. */

@@ -60,7 +60,7 @@ static bool print_rows(struct listing *listing, const char *chosen, struct err *
 
 /* --- how many of each state ------------------------------------------------------------------ */
 
-static const char *const states[] = {"waiting", "dead", "free", "behind"};
+static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
 enum { STATES = sizeof states / sizeof *states };
 
 static bool count_states(
@@ -152,8 +152,10 @@ const struct command command_parked_list = {
 	"when it is parked, what was requested, and the error. Then how many there are in each "
 	"state.\n" PARKED_TERMS_HELP "waiting: tried again, alone, at its time. dead: tried "
 	"`max_attempts` times; only an operator "
-	"moves it. free: goes as soon as possible. behind: waits for the first of its topic and "
-	"key.\n",
+	"moves it. stalled: its partition took nothing for `stall_after`, or its topic was "
+	"missing; "
+	"goes when it is there again. free: goes as soon as possible. behind: waits for the first "
+	"of its topic and key.\n",
     .options = options,
     .run = run,
 };

@@ -87,10 +87,11 @@ static bool read_parked(struct pg *pg, struct survey_postgres *database, struct 
 		database->parked[i] = (struct survey_parked){.slot = xstrdup(pg_value(rows, i, 0)),
 		    .waiting = pg_int(rows, i, 1),
 		    .dead = pg_int(rows, i, 2),
-		    .free = pg_int(rows, i, 3),
-		    .behind = pg_int(rows, i, 4),
-		    .more = text_equal(pg_value(rows, i, 5), "t"),
-		    .oldest_age_ms = pg_int(rows, i, 6)};
+		    .stalled = pg_int(rows, i, 3),
+		    .free = pg_int(rows, i, 4),
+		    .behind = pg_int(rows, i, 5),
+		    .more = text_equal(pg_value(rows, i, 6), "t"),
+		    .oldest_age_ms = pg_int(rows, i, 7)};
 	return true;
 }
 

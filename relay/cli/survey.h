@@ -21,7 +21,7 @@ struct survey_shard {
 /* Parked rows of a slot by state; beyond a bound the last ones are not counted. */
 struct survey_parked {
 	char *slot;
-	int64_t waiting, dead, free, behind;
+	int64_t waiting, dead, stalled, free, behind;
 	bool more;
 	int64_t oldest_age_ms; /* 0: none is parked */
 };

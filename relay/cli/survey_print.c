@@ -66,15 +66,17 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 /* Slots with nothing parked are not worth a line. */
 static void print_parked(const struct survey_parked *parked, struct text *out)
 {
-	int64_t total = parked->waiting + parked->dead + parked->free + parked->behind;
+	int64_t total =
+	    parked->waiting + parked->dead + parked->stalled + parked->free + parked->behind;
 	char oldest[32];
 
 	if (total > 0)
 		text_addf(out,
 		    "  %-16s parked %s%" PRId64 " (%" PRId64 " waiting, %" PRId64 " dead, %" PRId64
-		    " free, %" PRId64 " behind), the oldest for %s\n",
+		    " stalled, %" PRId64 " free, %" PRId64 " behind), the oldest for %s\n",
 		    parked->slot, parked->more ? "≥" : "", total, parked->waiting, parked->dead,
-		    parked->free, parked->behind, age(parked->oldest_age_ms, oldest));
+		    parked->stalled, parked->free, parked->behind,
+		    age(parked->oldest_age_ms, oldest));
 }
 
 static void print_scheduled(const struct survey_scheduled *scheduled, struct text *out)
@@ -192,6 +194,7 @@ static json_t *parked_json(const struct survey_parked *parked)
 	json_object_set_new(object, "slot", json_string(parked->slot));
 	json_object_set_new(object, "waiting", big(parked->waiting));
 	json_object_set_new(object, "dead", big(parked->dead));
+	json_object_set_new(object, "stalled", big(parked->stalled));
 	json_object_set_new(object, "free", big(parked->free));
 	json_object_set_new(object, "behind", big(parked->behind));
 	json_object_set_new(object, "exact", json_boolean(!parked->more));

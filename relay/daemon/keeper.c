@@ -152,7 +152,7 @@ static bool count_backlogs(struct keeper *keeper, struct err *err)
 
 static void note_parked(const struct pg_result *rows, int i)
 {
-	static const char *const states[] = {"waiting", "dead", "free", "behind"};
+	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
 
 	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++) {
 		const char *const labels[] = {pg_value(rows, i, 0), states[k]};

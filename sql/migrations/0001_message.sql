@@ -14,7 +14,7 @@ create domain outbox.partition_number as int
 	constraint partition_is_not_negative check (value >= 0);
 
 create domain outbox.delivery_time as timestamptz
-	constraint deliver_at_is_finite check (isfinite(value));
+	constraint deliver_at_must_be_finite check (isfinite(value));
 
 -- Headers are {"name": value, …} or, since Kafka's repeat, [["name", value], …]. A value is a
 -- string, number, boolean or null, or {"base64": "…"} for bytes.

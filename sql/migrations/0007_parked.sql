@@ -7,6 +7,7 @@
 -- The rows of one topic and key are a queue in the order of n. Its head is the one that was refused:
 --   waiting  tried again, alone, at next_at
 --   dead     tried max_attempts times: only an operator moves it
+--   stalled  its partition acknowledged nothing, or its topic was missing: free once it is there again
 --   free     nothing is known against it: it goes as soon as possible, with those behind it
 --   behind   not the head
 -- A row without a key has no order: it is the head of a queue of its own.
@@ -29,8 +30,9 @@ create table outbox.parked (
 	n          bigint      generated always as identity (cache 1),
 	tick       bigint      not null, -- the window it came from
 	state      text        not null
-		constraint state_of_a_parked_row check (state in ('waiting', 'dead', 'free', 'behind')),
+		constraint state_of_a_parked_row check (state in ('waiting', 'dead', 'stalled', 'free', 'behind')),
 	error      text,                 -- why it was refused; null: it never was
+	stalled    int,                  -- the partition that took nothing; -1: the topic was missing
 	attempts   int         not null, -- refusals
 	next_at    timestamptz not null,
 	parked_at  timestamptz not null default clock_timestamp(),
@@ -41,6 +43,7 @@ create table outbox.parked (
 
 create index parked_queue on outbox.parked (slot, topic, key, n);
 create index parked_due on outbox.parked (slot, shard, next_at) where state in ('waiting', 'free');
+create index parked_stalled on outbox.parked (slot, shard, topic, stalled) where stalled is not null;
 create index parked_requests on outbox.parked (slot, shard) where request is not null;
 
 comment on table outbox.parked is 'Messages that Kafka refused, and those of their keys behind them. '
@@ -70,7 +73,8 @@ language sql volatile as $$
 $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
--- "first_ms", "max_ms": of the back-off, "max_attempts"}. A row that is parked already and has no
+-- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls.
+-- "recovered": [[topic, partition], …] do so no more. A row that is parked already and has no
 -- error stays as it is. One of outbox.scheduled leaves it.
 create function outbox.park(of_slot text, of_shard int, parks jsonb) returns void
 language plpgsql volatile as $$
@@ -81,26 +85,30 @@ declare
 begin
 	-- capped exponential, between half of it and the whole
 	with noted as (
-		select (r ->> 0)::bigint as id, r ->> 2 as error from jsonb_array_elements(parks -> 'rows') r
+		select (r ->> 0)::bigint as id, r ->> 2 as error, (r ->> 4)::int as stalled
+		from jsonb_array_elements(parks -> 'rows') r
 	)
-	update outbox.parked p set error = noted.error, attempts = p.attempts + 1,
-		state = case when p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
+	update outbox.parked p set error = noted.error, stalled = noted.stalled,
+		attempts = p.attempts + case when noted.stalled is null then 1 else 0 end,
+		state = case when noted.stalled is not null then 'stalled'
+			when p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
 		next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
 			* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
 	from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null;
 
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
-			(r.value ->> 3)::bigint as tick,
+			(r.value ->> 3)::bigint as tick, (r.value ->> 4)::int as stalled,
 			timestamptz 'epoch' + (r.value ->> 1)::bigint * interval '1 us' as created_at
 		from jsonb_array_elements(parks -> 'rows') with ordinality r
 	)
 	insert into outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, headers,
-		partition, tick, state, error, attempts, next_at)
+		partition, tick, state, error, stalled, attempts, next_at)
 	select of_slot, of_shard, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
-		m.partition, noted.tick, case when noted.error is null then 'behind' when max_attempts <= 1 then 'dead'
-			else 'waiting' end, noted.error,
-		case when noted.error is null then 0 else 1 end,
+		m.partition, noted.tick, case when noted.error is null then 'behind'
+			when noted.stalled is not null then 'stalled' when max_attempts <= 1 then 'dead'
+			else 'waiting' end, noted.error, noted.stalled,
+		case when noted.error is null or noted.stalled is not null then 0 else 1 end,
 		clock_timestamp() + (0.5 + random() / 2) * interval '1 ms' * least(max_ms, first_ms)
 	from noted cross join lateral (
 		select s.id, s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition
@@ -113,6 +121,11 @@ begin
 	on conflict (slot, id) do nothing;
 	delete from outbox.scheduled s using jsonb_array_elements(parks -> 'rows') r
 		where s.slot = of_slot and s.id = (r ->> 0)::bigint;
+
+	update outbox.parked p set state = 'free', next_at = clock_timestamp()
+		from jsonb_array_elements(parks -> 'recovered') r
+		where p.slot = of_slot and p.shard = of_shard and p.state = 'stalled'
+			and p.topic = r ->> 0 and p.stalled = (r ->> 1)::int;
 
 	-- their head may have gone while these were on their way here
 	perform outbox.parked_free(of_slot, q.topic, q.key) from (
@@ -217,7 +230,7 @@ $$;
 -- May it be asked for? Only heads are retried: one that is free goes anyway, one behind waits for its head.
 create function outbox.parked_may(verb text, state text, request text) returns boolean
 language sql immutable as $$
-	select request is null and (verb = 'skip' or state in ('waiting', 'dead'))
+	select request is null and (verb = 'skip' or state in ('waiting', 'dead', 'stalled'))
 $$;
 
 -- Notes what an operator asks for: 'retry' or 'skip'. The owner of each row's shard carries it out. Rows

@@ -316,7 +316,7 @@ def test_memory_is_what_was_asked_for_and_64_mib_however_many_rows_there_are(
 def test_the_json_object_has_these_members(database, topic, drain, verify, hours):
     write(database, topic, 3)
     drain()
-    counts = {"committed", "acknowledged", "published", "pending", "parked", "skipped",
+    counts = {"committed", "acknowledged", "published", "pending", "parked", "scheduled", "skipped",
               "before_start", *KINDS, "records", "records_of_others"}
     for arguments in ((), ("--from", hours(1))):
         verdict = verify(*arguments)[1]

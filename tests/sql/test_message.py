@@ -103,7 +103,7 @@ def test_a_reader_sees_all_but_payloads(database):
     ("topic", "'é'", "topic_is_a_kafka_topic_name"),
     ("topic", "repeat('a', 250)", "topic_is_a_kafka_topic_name"),
     ("topic, partition", "'t', -1", "partition_is_not_negative"),
-    ("topic, deliver_at", "'t', 'infinity'", "deliver_at_is_finite"),
+    ("topic, deliver_at", "'t', 'infinity'", "deliver_at_must_be_finite"),
     ("topic, payload", "'t', convert_to(repeat('x', 1000001), 'UTF8')",
      "message_fits_max_message_bytes"),
     ("topic, key", "'t', convert_to(repeat('x', 8193), 'UTF8')", "key_fits_8192_bytes"),
@@ -177,7 +177,7 @@ def test_publish_returns_the_event_id_and_takes_every_argument_by_name(database,
 def test_publish_notes_a_delivery_time(database, writer):
     writer.execute("select outbox.publish('t', 'k', 'x', deliver_at => '2100-01-01T00:00Z')")
     assert rows(database, "extract(year from deliver_at at time zone 'UTC')") == [(2100,)]
-    with pytest.raises(errors.CheckViolation, match="deliver_at_is_finite"):
+    with pytest.raises(errors.CheckViolation, match="deliver_at_must_be_finite"):
         writer.execute("select outbox.publish('t', 'k', 'x', deliver_at => '-infinity')")
 
 

@@ -494,8 +494,21 @@ static void free_first(struct world *world, struct log_row *log, const struct ro
 		if (!is_one_queue(parked, row))
 			continue;
 		if (parked->state == BEHIND)
-			*parked = (struct parked_row){parked->row, FREE, world->now, parked->tick};
+			*parked = (struct parked_row){
+			    parked->row, FREE, parked->stalled, world->now, parked->tick};
 		return;
+	}
+}
+
+static void recover(struct world *world, struct log_row *log, const struct place *place)
+{
+	world_trace(world, "partition %d of topic %d recovers", place->partition, place->topic);
+	for (int i = 0; i < log->parked_count; i++) {
+		struct parked_row *parked = &log->parked[i];
+		if (parked->state == STALLED && parked->row->topic == place->topic &&
+		    parked->stalled == place->partition)
+			*parked = (struct parked_row){
+			    parked->row, FREE, parked->stalled, world->now, parked->tick};
 	}
 }
 
@@ -510,6 +523,7 @@ static void note_parks(struct world *world, const struct request *request, struc
 		    park.row->key,
 		    park.state == SCHEDULED ? "scheduled"
 		    : park.state == WAITING ? "parked, refused"
+		    : park.state == STALLED ? "parked, stalled"
 					    : "parked");
 		park.next_at =
 		    world->now +
@@ -522,12 +536,14 @@ static void note_parks(struct world *world, const struct request *request, struc
 		}
 		if (at < 0)
 			log->parked[log->parked_count++] = park;
-		else if (park.state == WAITING)
+		else if (park.state == WAITING || park.state == STALLED)
 			log->parked[at] = (struct parked_row){
-			    park.row, WAITING, park.next_at, log->parked[at].tick};
+			    park.row, park.state, park.stalled, park.next_at, log->parked[at].tick};
 		if (park.state != SCHEDULED)
 			free_first(world, log, park.row);
 	}
+	for (int i = 0; i < request->recovered_count; i++)
+		recover(world, log, &request->recovered[i]);
 }
 
 static bool is_parked_again(const struct request *request, const struct row *row)
@@ -587,7 +603,7 @@ static int64_t due_ms(const struct world *world, const struct log_row *log)
 		int64_t at = parked->next_at;
 		if (parked->tick > log->first_tick && at < world->now + 50 * MS)
 			at = world->now + 50 * MS;
-		if (parked->state != BEHIND && at < due)
+		if (parked->state != BEHIND && parked->state != STALLED && at < due)
 			due = at;
 	}
 	if (due == INT64_MAX)
@@ -626,7 +642,7 @@ static void list_parked(struct world *world, struct request *request)
 	bool room = true;
 	for (int i = 0; i < log->parked_count && room; i++) {
 		const struct parked_row *head = &log->parked[i];
-		if (head->state == BEHIND || head->state == SCHEDULED ||
+		if (head->state == BEHIND || head->state == SCHEDULED || head->state == STALLED ||
 		    !may_be_listed(world, log, head))
 			continue;
 		for (int k = i; k < log->parked_count && room; k++)
@@ -737,7 +753,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	row->owner = previous->owner;
 	row->epoch = tick->new_epoch ? tick->fresh_epoch : previous->epoch;
 	row->first_tick += closed;
-	if (request->park_count || request->previous->listed_tick)
+	if (request->park_count || request->recovered_count || request->previous->listed_tick)
 		request->due_ms = due_ms(world, row);
 	row->acked_id = tick->acked_id;
 	for (int t = 0; t < TOPICS; t++) {
@@ -908,14 +924,19 @@ static void read_listed(struct world *world, struct request *request, const stru
 static void keys_begin(struct world *world, struct request *request)
 {
 	const struct log_row *log = world->database.newest;
-	request->rows = world_allocate(world, ((size_t)log->parked_count * 2 + 1) * sizeof(void *));
+	request->rows = world_allocate(world, ((size_t)log->parked_count * 3 + 1) * sizeof(void *));
 	for (int i = 0; i < log->parked_count; i++)
 		if (log->parked[i].state != SCHEDULED)
 			request->rows[request->row_count++] = log->parked[i].row;
 	request->first_id = request->row_count;
 	for (int i = 0; i < log->parked_count; i++)
-		if ((log->parked[i].state == WAITING || log->parked[i].state == FREE) &&
+		if (log->parked[i].state != BEHIND && log->parked[i].state != SCHEDULED &&
 		    log->parked[i].tick > log->first_tick)
+			request->rows[request->row_count++] = log->parked[i].row;
+	request->first_stalled = request->row_count;
+	request->listed_in = log;
+	for (int i = 0; i < log->parked_count; i++)
+		if (log->parked[i].state != SCHEDULED && log->parked[i].stalled != NOT_STALLED)
 			request->rows[request->row_count++] = log->parked[i].row;
 	answer(world, request);
 }

@@ -221,11 +221,14 @@ static void parse_kept(struct world *world, struct request *request, json_t *row
 	{
 		int64_t id = json_integer_value(json_array_get(entry, 0));
 		bool refused = json_is_string(json_array_get(entry, 2));
+		const json_t *stalled = json_array_get(entry, 4);
 		request->parks[request->park_count++] =
 		    (struct parked_row){.row = world->database.rows[id],
-			.state = scheduled ? SCHEDULED
-				 : refused ? WAITING
-					   : BEHIND,
+			.state = scheduled  ? SCHEDULED
+				 : !refused ? BEHIND
+				 : stalled  ? STALLED
+					    : WAITING,
+			.stalled = stalled ? (int)json_integer_value(stalled) : NOT_STALLED,
 			.tick = json_integer_value(json_array_get(entry, scheduled ? 2 : 3))};
 	}
 }
@@ -235,12 +238,22 @@ static void parse_parks(struct world *world, struct request *request, const char
 {
 	json_t *parks = json_loads(text, 0, NULL), *rows = json_object_get(parks, "rows");
 	json_t *scheduled = json_object_get(parks, "scheduled");
-	size_t count = json_array_size(rows) + json_array_size(scheduled);
-	if (!count)
+	json_t *recovered = json_object_get(parks, "recovered"), *place;
+	size_t count = json_array_size(rows) + json_array_size(scheduled), i;
+	if (!count && !json_array_size(recovered))
 		world_fail(world, "rows kept back cannot be read: %s", text);
 	request->parks = world_allocate(world, (count + 1) * sizeof *request->parks);
 	parse_kept(world, request, rows, false);
 	parse_kept(world, request, scheduled, true);
+	request->recovered =
+	    world_allocate(world, (json_array_size(recovered) + 1) * sizeof *request->recovered);
+	json_array_foreach(recovered, i, place)
+	{
+		const char *name = json_string_value(json_array_get(place, 0));
+		request->recovered[request->recovered_count++] =
+		    (struct place){topic_index(name, strlen(name)),
+			(int)json_integer_value(json_array_get(place, 1))};
+	}
 	json_decref(parks);
 }
 
@@ -323,8 +336,13 @@ static void keys_answered(struct process *process, const struct request *request
 {
 	for (int i = 0; i < request->first_id; i++)
 		tell_key(process, request->rows[i], stream_parked_key);
-	for (int i = request->first_id; i < request->row_count; i++)
+	for (int i = request->first_id; i < request->first_stalled; i++)
 		stream_parked_row(process->stream, request->rows[i]->id);
+	for (int i = request->first_stalled; i < request->row_count; i++) {
+		const struct parked_row *kept = find_kept(request->listed_in, request->rows[i]);
+		const char *topic = topic_names[kept->row->topic];
+		stream_stalled_place(process->stream, topic, strlen(topic), kept->stalled);
+	}
 	stream_keys_end(process->stream);
 }
 

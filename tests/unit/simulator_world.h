@@ -83,11 +83,20 @@ struct destinations {
 	int64_t offset[TOPICS][PARTITIONS];
 };
 
+enum { NOT_STALLED = -2 };
+
 /* A row of outbox.parked or outbox.scheduled; it stands in the log row, since it changes with it.
  */
 struct parked_row {
 	struct row *row;
-	enum { WAITING, FREE, BEHIND, SCHEDULED } state; /* SCHEDULED: of outbox.scheduled */
+	enum {
+		WAITING,
+		FREE,
+		BEHIND,
+		STALLED,
+		SCHEDULED
+	} state;     /* SCHEDULED: of outbox.scheduled */
+	int stalled; /* the partition that took nothing; -1: the topic was missing */
 	int64_t next_at, tick;
 };
 
@@ -157,8 +166,12 @@ struct request {
 	struct stream_tick tick;
 	struct stream_page page;
 	struct destinations touched;
-	struct parked_row *parks; /* WAITING: refused; BEHIND; SCHEDULED */
+	struct parked_row *parks; /* WAITING: refused; BEHIND; STALLED; SCHEDULED */
 	int park_count;
+	struct place {
+		int topic, partition;
+	} * recovered; /* stalled no more */
+	int recovered_count;
 	const struct snapshot *last_seen;
 	bool begun, dropped;
 	/* on the server */
@@ -179,7 +192,7 @@ struct request {
 	int windows, holder;
 	struct row **rows;
 	int row_count;
-	int first_id; /* of KEYS: from here on rows, before them keys */
+	int first_id, first_stalled; /* of KEYS: keys, then rows, then some of stalled places */
 	int64_t listed_tick, due_ms;
 	struct row **emptied; /* of keys that have no parked row any more */
 	int emptied_count;

@@ -122,8 +122,9 @@ static void expect_kept(struct stream *stream, int64_t now, const char *rows, co
 	assert_int_equal(tick.call, STREAM_TICK);
 	assert_non_null(tick.parks);
 	snprintf(expected, sizeof expected,
-	    "{\"rows\":%s,\"scheduled\":%s,\"first_ms\":10,\"max_ms\":20,\"max_attempts\":3}", rows,
-	    scheduled);
+	    "{\"rows\":%s,\"scheduled\":%s,\"recovered\":[],\"first_ms\":10,\"max_ms\":20,\"max_"
+	    "attempts\":3}",
+	    rows, scheduled);
 	assert_string_equal(tick.parks, expected);
 	stream_ticked(stream, now, STREAM_NOTED);
 }

@@ -1,0 +1,179 @@
+/*
+ * Stalls. A partition that acknowledges nothing for stall_after while others do must not stop them
+ * for ever, nor a topic that is missing for so long. Its records, those under way among them, are
+ * parked in their order (flow_parks.c), and so is what comes for it later. Its tail is tried to be
+ * read all the while. Once that is done the parked rows are free, and what was written after all,
+ * though it was given up, is found in the tail and not sent again. Until they have gone, what was
+ * found is kept (stream.c).
+ *
+ * Where nothing of others is in memory that could come through, silent partitions are asked for
+ * their ends: when none answers, the whole cluster is away and is waited for.
+ *
+ * That needs the tails: without them, as with transactions, a stalled partition is waited for.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_private.h"
+
+enum { LOOKS = 8 /* in the time after which something is stalled */ };
+
+/* What has waited so long that others came through, or at least answered, in the meantime. */
+static bool is_stalled(
+    struct flow *flow, int64_t now, int64_t stall_after, bool waits, int64_t *since, bool *ret_asks)
+{
+	/* after the loss of a producer records are pending, and on no lane for a moment */
+	if (!waits && flow->next == flow->end)
+		*since = 0;
+	else if (waits && !*since)
+		*since = now;
+	if (!waits || now - *since < stall_after)
+		return false;
+	*ret_asks |= flow->heard_at <= *since;
+	return flow->heard_at > *since;
+}
+
+static bool lane_stalls(struct flow *flow, struct lane *lane)
+{
+	flow->owed += !lane->owed;
+	lane->stalled = lane->owed = true;
+	if (lane->under_way)
+		return true; /* its producer goes, and then its tail is read */
+	flow_tail_again(flow, lane);
+	flow_list_ready(flow, lane);
+	return false;
+}
+
+static void topic_stalls(struct flow *flow, struct topic *topic)
+{
+	flow->owed += !topic->owed;
+	topic->stalled = topic->owed = true;
+	flow_release_held(flow, topic);
+}
+
+static bool watch_lanes(
+    struct flow *flow, int64_t now, int64_t stall_after, struct topic *topic, bool *ret_asks)
+{
+	bool wants_producer = false;
+	for (int32_t p = 0; p < topic->count && topic->state == TOPIC_READY; p++) {
+		struct lane *lane = &topic->lanes[p];
+		bool waits = !lane->stalled && (lane->under_way || lane->held.head);
+		if (is_stalled(flow, now, stall_after, waits, &lane->waits_since, ret_asks))
+			wants_producer |= lane_stalls(flow, lane);
+	}
+	return wants_producer;
+}
+
+bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
+{
+	bool wants_producer = false, asks = false;
+	if (!flow->resumes || flow->transactions || now < flow->watch_at)
+		return false;
+	flow->watched_at = now;
+	flow->watch_at = now + stall_after / LOOKS;
+	for (int i = 0; i < flow->topic_count; i++) {
+		struct topic *topic = flow->topic_list[i];
+		bool missing = topic->missing && !topic->stalled && topic->held.head;
+		if (topic->policy == STREAM_STOP)
+			continue;
+		if (is_stalled(flow, now, stall_after, missing, &topic->waits_since, &asks))
+			topic_stalls(flow, topic);
+		wants_producer |= watch_lanes(flow, now, stall_after, topic, &asks);
+	}
+	if (asks)
+		flow_tails_ask(flow);
+	return wants_producer;
+}
+
+void flow_hear(struct flow *flow, struct lane *lane)
+{
+	lane->waits_since = 0;
+	flow->heard_at = flow->watched_at;
+}
+
+static void recovers(struct flow *flow, struct topic *topic, int32_t partition)
+{
+	if (flow->recovered_count == flow->recovered_capacity) {
+		flow->recovered_capacity =
+		    flow->recovered_capacity ? flow->recovered_capacity * 2 : 8;
+		flow->recovered = xrealloc(
+		    flow->recovered, (size_t)flow->recovered_capacity * sizeof *flow->recovered);
+	}
+	flow->recovered[flow->recovered_count++] = (struct stall){topic, partition};
+}
+
+void flow_lane_recovers(struct flow *flow, struct lane *lane)
+{
+	if (!lane->owed)
+		return;
+	lane->stalled = lane->owed = false;
+	lane->waits_since = 0;
+	flow->owed--;
+	recovers(flow, lane->topic, lane->partition);
+}
+
+void flow_topic_recovers(struct flow *flow, struct topic *topic)
+{
+	if (!topic->owed)
+		return;
+	topic->stalled = topic->owed = false;
+	topic->waits_since = 0;
+	flow->owed--;
+	recovers(flow, topic, -1);
+}
+
+void flow_stalled(struct flow *flow, const char *name, size_t length, int32_t partition)
+{
+	struct topic *topic = flow_topic_find(flow, name, length);
+	struct lane *lane =
+	    partition >= 0 && partition < topic->lane_count ? &topic->lanes[partition] : NULL;
+	if (partition < 0 && topic->state == TOPIC_ASKED) {
+		flow->owed += !topic->owed;
+		topic->owed = true;
+	} else if (lane && lane->tail != LANE_OPEN) {
+		flow->owed += !lane->owed;
+		lane->owed = true;
+	} else {
+		recovers(flow, topic, partition);
+	}
+}
+
+int flow_stalls(const struct flow *flow)
+{
+	return flow->owed;
+}
+
+bool flow_lane_is_owed(struct flow *flow, const char *topic, int32_t partition)
+{
+	const struct lane *lane = flow_lane(flow, topic, partition);
+	return lane && lane->owed;
+}
+
+bool flow_awaits_stalled(const struct flow *flow)
+{
+	return flow->owed || flow->recovered_count;
+}
+
+void flow_stalls_logged(struct flow *flow, bool written)
+{
+	int count = written ? flow->recovered_logging : 0;
+	flow->recovered_logging = 0;
+	flow->recovered_count -= count;
+	memmove(flow->recovered, flow->recovered + count,
+	    (size_t)flow->recovered_count * sizeof *flow->recovered);
+}
+
+void flow_stalls_forget(struct flow *flow)
+{
+	for (int i = 0; i < flow->topic_count; i++) {
+		struct topic *topic = flow->topic_list[i];
+		topic->stalled = topic->owed = false;
+		topic->waits_since = 0;
+		for (int32_t p = 0; p < topic->lane_count; p++)
+			topic->lanes[p].stalled = topic->lanes[p].owed = false;
+	}
+	free(flow->recovered);
+	flow->recovered = NULL;
+	flow->recovered_count = flow->recovered_capacity = flow->recovered_logging = 0;
+	flow->owed = 0;
+}

@@ -1,0 +1,137 @@
+"""A partition that takes nothing, and a topic that is missing, hold up the others for stall_after and no
+longer: their records are parked, and follow in order, none lost or doubled, once they are there again."""
+
+import pytest
+
+from support.auditor import audit, committed_messages, count_records, read_topics
+from support.relay import run_command
+
+LONG = 120
+SMALL = {"slot_memory": "1MiB", "slot_stall_after": "2s", "slot_lease": "2s", "slot_max_in_flight": 500}
+
+
+@pytest.fixture
+def place(kafka3, topic):
+    """A topic without copies, and the broker that leads its partition 0; whole again at the end."""
+    kafka3.create_topic(topic, partitions=6, replicas=1, min_insync_replicas=1)
+    number = kafka3.leader(topic, 0)
+    yield topic, number
+    kafka3.resume(number)
+    if not kafka3.nodes[number].process.running:
+        kafka3.start_node(number)
+    kafka3.delete_topic(topic)
+
+
+def write(database, topic, count, first=1, pad=300):
+    """Rows of 50 keys, some without."""
+    database.execute(
+        "INSERT INTO outbox.message (topic, key, payload) SELECT %s,"
+        " CASE WHEN i %% 10 > 0 THEN convert_to('key-' || i %% 50, 'UTF8') END,"
+        " convert_to(jsonb_build_object('n', i, 'pad', repeat('x', %s))::text, 'UTF8')"
+        " FROM generate_series(%s, %s) i", (topic, pad, first, first + count - 1))
+
+
+def states(database):
+    return dict(database.execute("SELECT state, count(*) FROM outbox.parked GROUP BY 1"))
+
+
+def published(database):
+    return database.execute("SELECT count(*) FROM outbox.message_state WHERE state = 'published'")[0][0]
+
+
+def nothing_is_left(database):
+    return database.execute(
+        "SELECT count(*) FROM outbox.message_state WHERE state <> 'published'")[0][0] == 0
+
+
+def judged(database, bootstrap, topics):
+    """In the order of ids for each key, by positions for each partition; without a duplicate."""
+    verdict = audit(committed_messages(database.dsn), read_topics(bootstrap, topics))
+    assert verdict.correct and verdict.duplicates == 0, verdict
+    assert verdict.published == verdict.committed, verdict
+    numbers = {}
+    for record in read_topics(bootstrap, topics):
+        number = int(record.payload.split(b'"n": ', 1)[1].split(b",", 1)[0].split(b"}", 1)[0])
+        if record.key:
+            assert numbers.get(record.key, 0) < number, record
+            numbers[record.key] = number
+
+
+@pytest.mark.parametrize("end", ["paused", "killed"])
+@pytest.mark.parametrize("owner", ["lives", "dies"])
+def test_a_partition_that_is_away_holds_up_no_other(
+        database, kafka3, place, make_relay, end, owner):
+    topic, number = place
+    relay = make_relay(bootstrap=kafka3.bootstrap, **SMALL).wait_ready()
+    write(database, topic, 1000)
+    relay.wait_for(lambda: published(database) == 1000, LONG, "what was written before")
+    if end == "paused":
+        kafka3.pause(number)
+    else:
+        kafka3.kill(number)
+    write(database, topic, 20_000, 1001)  # more than fits into its memory
+    relay.wait_event("partition_stalled", timeout=LONG)
+    # all of it is in Kafka or stands apart
+    relay.wait_for(lambda: database.execute(
+        "SELECT count(*) FROM outbox.message_state WHERE state = 'pending'") == [(0,)], LONG,
+        "the others")
+    stalled = states(database)
+    assert stalled["stalled"] > 0 and set(stalled) <= {"stalled", "behind"}, stalled
+    assert published(database) + sum(stalled.values()) == 21_000
+    assert relay.get("/readyz")[0] == 200
+    if owner == "dies":
+        relay.kill()
+        write(database, topic, 500, 21_001)
+        relay.start().wait_ready()
+    write(database, topic, 500, 21_501)
+    if end == "paused":
+        kafka3.resume(number)
+    else:
+        kafka3.start_node(number)
+    relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
+    assert relay.stop() == 0
+    assert states(database) == {}
+    judged(database, kafka3.bootstrap, [topic])
+
+
+def test_a_topic_that_is_missing_holds_up_no_other(database, kafka, topic, make_relay):
+    absent = f"{topic}.later"
+    settings = {"DATABASE_URL": database.dsn}
+    relay = make_relay(**SMALL).wait_ready()
+    write(database, topic, 10)
+    write(database, absent, 10_000)
+    write(database, topic, 10_000, 11)
+    relay.wait_event("partition_stalled", timeout=LONG)
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10_010, LONG, "the others")
+    relay.wait_for(lambda: sum(states(database).values()) == 10_000, LONG, "the parked ones")
+    status, output, error = run_command(["parked", "list", "--limit", "1", "state=stalled"], settings)
+    assert status == 0 and "the topic was missing" in output, output + error
+    ready, report = relay.get("/readyz?verbose")
+    assert ready == 200 and f"waits for topic {absent}" in report
+    kafka.create_topic(absent)
+    try:
+        write(database, absent, 100, 10_001)
+        relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
+        relay.wait_event("partition_recovered")
+        assert relay.stop() == 0
+        judged(database, kafka.bootstrap, [absent])
+        judged_order = audit(committed_messages(database.dsn),
+                             read_topics(kafka.bootstrap, [topic, absent]))
+        assert judged_order.correct and judged_order.duplicates == 0, judged_order
+    finally:
+        kafka.delete_topic(absent)
+
+
+def test_a_cluster_that_is_away_is_waited_for(database, fragile_kafka, topic, make_relay):
+    """Nobody else comes through: nothing is gained by parking."""
+    relay = make_relay(**SMALL).wait_ready()
+    write(database, topic, 100)
+    relay.wait_for(lambda: published(database) == 100, LONG, "what was written before")
+    fragile_kafka.pause()
+    write(database, topic, 5000, 101)
+    relay.wait_event("producer_recreated", timeout=LONG, count=2)
+    assert states(database) == {}
+    fragile_kafka.resume()
+    relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
+    assert relay.stop() == 0
+    judged(database, fragile_kafka.bootstrap, [topic])
