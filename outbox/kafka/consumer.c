@@ -137,7 +137,7 @@ static bool apply_range(
 }
 
 /* The end by isolation level: with read_committed the last stable offset. */
-static bool start_partition(
+static bool find_partition(
     struct consumer *consumer, rd_kafka_topic_t *topic, int32_t partition, struct err *err)
 {
 	struct reading *reading = &consumer->readings[consumer->reading_count];
@@ -155,9 +155,6 @@ static bool start_partition(
 		return false;
 	reading->next = reading->from;
 	reading->resting = reading->from >= reading->end && consumer->range.to_ms != INT64_MAX;
-	if (!reading->resting &&
-	    rd_kafka_consume_start_queue(topic, partition, reading->from, consumer->queue) != 0)
-		return kafka_client_failed(err, rd_kafka_last_error(), name);
 	consumer->reading_count++;
 	consumer->unfinished += reading->from < reading->end;
 	return true;
@@ -177,7 +174,7 @@ static bool count_partitions(
 	return true;
 }
 
-static bool start_topic(struct consumer *consumer, const char *name, struct err *err)
+static bool find_topic(struct consumer *consumer, const char *name, struct err *err)
 {
 	rd_kafka_topic_t *topic;
 	int count = 0;
@@ -191,8 +188,26 @@ static bool start_topic(struct consumer *consumer, const char *name, struct err 
 	consumer->readings = xrealloc(consumer->readings,
 	    (size_t)(consumer->reading_count + count) * sizeof *consumer->readings);
 	for (int partition = 0; partition < count; partition++)
-		if (!start_partition(consumer, topic, partition, err))
+		if (!find_partition(consumer, topic, partition, err))
 			return false;
+	return true;
+}
+
+/*
+ * Once all are found: a broker answers in order, and a question behind a fetch waits as long as the
+ * fetch does for records.
+ */
+static bool start_all(struct consumer *consumer, struct err *err)
+{
+	for (int i = 0; i < consumer->reading_count; i++) {
+		const struct reading *reading = &consumer->readings[i];
+
+		if (!reading->resting &&
+		    rd_kafka_consume_start_queue(
+			reading->topic, reading->partition, reading->from, consumer->queue) != 0)
+			return kafka_client_failed(
+			    err, rd_kafka_last_error(), rd_kafka_topic_name(reading->topic));
+	}
 	return true;
 }
 
@@ -217,9 +232,10 @@ struct consumer *consumer_create_range(const struct config_kafka *kafka, const c
 	if (!open_client(consumer, kafka, isolation, err))
 		goto fail;
 	for (size_t i = 0; i < count; i++)
-		if (!start_topic(consumer, topics[i], err))
+		if (!find_topic(consumer, topics[i], err))
 			goto fail;
-	return consumer;
+	if (start_all(consumer, err))
+		return consumer;
 fail:
 	consumer_destroy(consumer);
 	return NULL;
