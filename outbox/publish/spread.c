@@ -17,15 +17,17 @@ enum {
 
 struct spread {
 	pthread_mutex_t mutex;
+	int wait_per_shard_ms;
 	int held;
 	bool taking;
 	int64_t taking_until;
 	int64_t next_take;
 };
 
-struct spread *spread_create(void)
+struct spread *spread_create(bool keeps_all)
 {
 	struct spread *spread = xcalloc(1, sizeof *spread);
+	spread->wait_per_shard_ms = keeps_all ? 0 : WAIT_PER_SHARD_MS;
 	pthread_mutex_init(&spread->mutex, NULL);
 	return spread;
 }
@@ -77,7 +79,7 @@ void spread_end(struct spread *spread, int64_t now, bool taken)
 	spread->taking = false;
 	if (taken) {
 		spread->held++;
-		spread->next_take = now + spread->held * WAIT_PER_SHARD_MS;
+		spread->next_take = now + spread->held * spread->wait_per_shard_ms;
 	}
 	pthread_mutex_unlock(&spread->mutex);
 }

@@ -10,7 +10,8 @@
 
 struct spread;
 
-struct spread *spread_create(void);
+/* keeps_all: none is left to others, and a take follows the one before at once, as a drain's do. */
+struct spread *spread_create(bool keeps_all);
 void spread_destroy(struct spread *spread);
 int spread_held(struct spread *spread); /* shards this process owns now */
 

@@ -58,7 +58,7 @@ struct fleet *fleet_create(const struct fleet_options *options)
 	struct fleet *fleet = xcalloc(1, sizeof *fleet);
 
 	fleet->options = *options;
-	fleet->spread = spread_create();
+	fleet->spread = spread_create(options->drain);
 	pthread_mutex_init(&fleet->mutex, NULL);
 	fleet->slots = xcalloc((size_t)config->slot_count, sizeof *fleet->slots);
 	for (int i = 0; i < config->slot_count; i++) {

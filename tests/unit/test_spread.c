@@ -9,7 +9,7 @@
 static void one_take_at_a_time(void **state)
 {
 	(void)state;
-	struct spread *spread = spread_create();
+	struct spread *spread = spread_create(false);
 	assert_true(spread_begin(spread, 0));
 	assert_false(spread_begin(spread, 0));
 	spread_end(spread, 0, false);
@@ -20,7 +20,7 @@ static void one_take_at_a_time(void **state)
 static void a_take_without_an_answer_keeps_the_others_for_a_second(void **state)
 {
 	(void)state;
-	struct spread *spread = spread_create();
+	struct spread *spread = spread_create(false);
 	int64_t now = 0;
 	assert_true(spread_begin(spread, now));
 	while (!spread_begin(spread, now)) {
@@ -40,7 +40,7 @@ static void a_take_without_an_answer_keeps_the_others_for_a_second(void **state)
 static void who_holds_more_waits_longer(void **state)
 {
 	(void)state;
-	struct spread *spread = spread_create();
+	struct spread *spread = spread_create(false);
 	int64_t waits[3];
 	int64_t now = 0;
 	for (int i = 0; i < 3; i++) {
@@ -58,12 +58,26 @@ static void who_holds_more_waits_longer(void **state)
 	spread_destroy(spread);
 }
 
+static void who_shares_nothing_waits_for_nobody(void **state)
+{
+	(void)state;
+	struct spread *spread = spread_create(true);
+	for (int i = 0; i < 16; i++) {
+		assert_true(spread_begin(spread, 0));
+		assert_false(spread_begin(spread, 0));
+		spread_end(spread, 0, true);
+	}
+	assert_int_equal(spread_held(spread), 16);
+	spread_destroy(spread);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(one_take_at_a_time),
 	    cmocka_unit_test(a_take_without_an_answer_keeps_the_others_for_a_second),
 	    cmocka_unit_test(who_holds_more_waits_longer),
+	    cmocka_unit_test(who_shares_nothing_waits_for_nobody),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
