@@ -1,9 +1,11 @@
 -- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
 -- parameters. :slot :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
 -- :low_id :high_id; :after id; :rows at most.
--- The settings keep a table that was never analyzed from being read whole for every page.
+-- The settings keep a table that was never analyzed from being read whole for every page, and a page of
+-- one shard of several from starting parallel workers of its own, which costs more than the page.
 set local statement_timeout = 0;
 set local jit = off;
+set local max_parallel_workers_per_gather = 0;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;

@@ -3,6 +3,7 @@
 -- pages walk through everything already published.
 set local statement_timeout = 0;
 set local jit = off;
+set local max_parallel_workers_per_gather = 0;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
