@@ -180,7 +180,8 @@ returns bigint[] language sql volatile as $$
 	with heads as (
 		select p.id, p.n, p.topic, p.key, p.state from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
-			and p.next_at <= clock_timestamp() and p.tick <= first_tick
+			-- as a query of its own the time is a bound of the index scan
+			and p.next_at <= (select clock_timestamp()) and p.tick <= first_tick
 		order by p.next_at limit max_rows
 	), rows as (
 		select q.id, q.n, sum(coalesce(octet_length(q.payload), 0) + 1000) over (order by q.n) as bytes
@@ -197,7 +198,8 @@ returns bigint[] language sql volatile as $$
 	where r.bytes <= max_bytes or r.n = (select min(n) from rows)
 $$;
 
--- Milliseconds until a head is due, or its window is looked at again; null: none ever.
+-- Milliseconds until a head is due, or its window is looked at again; null: none ever. Of the heads only
+-- the one that is due first is looked at: all of many would be a long look.
 create function outbox.parked_wait(of_slot text, of_shard int, first_tick bigint) returns bigint
 language sql volatile as $$
 	select least((

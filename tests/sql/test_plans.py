@@ -147,3 +147,13 @@ def test_the_pages_of_a_window_with_an_old_transaction_that_just_committed(table
     assert table.found == 1000
     assert table.touched_by_page(bounds, rows[-1].id, 1000) < 50
     table.publish_all()
+
+
+def test_a_tick_that_asks_what_is_due_beside_many_parked_rows(table):
+    table.cursor.execute(
+        "INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, tick, state,"
+        " attempts, next_at) SELECT 'ticks', 0, i, now(), gen_random_uuid(), 't', 0, 'waiting', 1,"
+        " now() + interval '1 day' FROM generate_series(1, 20000) i")
+    assert table.touched("SELECT count(*) FROM outbox.parked WHERE attempts = 0") > 200
+    assert table.touched(*table.ticks.tick_call(may_list=True)) < 100
+    table.cursor.execute("TRUNCATE outbox.parked")
