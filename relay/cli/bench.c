@@ -24,6 +24,11 @@ bool bench_goes_on(struct err *err)
 	return !interrupted || err_set(err, ERR_RETRY, "interrupted");
 }
 
+int64_t bench_short_rows(const struct bench *bench)
+{
+	return bench->options.rows < 1000000 ? bench->options.rows : 1000000;
+}
+
 void bench_say(const char *format, ...)
 {
 	va_list arguments;
@@ -40,6 +45,9 @@ static const struct part {
 	bool (*run)(struct bench *bench, struct err *err);
 } parts[] = {
     {"drain", bench_drain},
+    {"exactly-once", bench_exactly_once},
+    {"held", bench_held},
+    {"spread", bench_spread},
     {"memory", bench_memory},
     {"latency", bench_latency},
     {"writer", bench_writer},
@@ -90,15 +98,18 @@ static struct bench_options options_of(const struct call *call)
 {
 	bool full = call_flag(call, "full");
 	int64_t rows = call_number(call, "rows", full ? 5000000 : 3000000);
+	int64_t runs = call_number(call, "runs", 0);
 
 	return (struct bench_options){.rows = rows,
 	    .large_rows = rows / 15 > 1000 ? rows / 15 : 1000,
 	    .payload = call_number(call, "payload", 0),
 	    .rate = call_number(call, "rate", 0),
-	    .runs = call_number(call, "runs", 3),
+	    .runs = runs ? runs : 3,
+	    .pairs = runs ? runs : BENCH_PAIRS,
 	    .seconds = call_number(call, "seconds", 10),
 	    .idle_seconds = call_number(call, "idle-seconds", 60),
 	    .published = call_number(call, "published", full ? 50000000 : 5000000),
+	    .parked = call_number(call, "parked", 100000),
 	    .json = call_flag(call, "json")};
 }
 
@@ -154,10 +165,12 @@ static const struct command_option options[] = {
     {"idle-seconds", "N", "The length of the idle stretch; 60 unless given.", 1, 3600},
     {"published", "N", "Published rows in front of the drain of `table`; 5000000 unless given.", 1,
 	1000000000},
+    {"parked", "N", "Parked messages beside the drain of `table`; 100000 unless given.", 1,
+	10000000},
     {"runs", "N",
-	"Runs of drain, latency and steady, of which the median counts; 3 unless given. The "
-	"others have a number of their own.",
-	1, 99},
+	"Runs of which the median counts: 3 unless given, 9 of `table`. writer, memory and idle "
+	"have a number of their own.",
+	1, BENCH_MOST_RUNS},
     {"full", NULL, "5000000 rows, and 50000000 published ones: takes hours and 40 GB."},
     {"topic", "NAME", "Of `bench limit` only."},
     {"json", NULL, "One JSON object."},
@@ -166,8 +179,8 @@ static const struct command_option options[] = {
 
 const struct command command_bench = {
     .name = "bench",
-    .arguments = "[drain|memory|latency|writer|steady|idle|table|all…]",
-    .most_arguments = 8,
+    .arguments = "[drain|exactly-once|held|spread|memory|latency|writer|steady|idle|table|all…]",
+    .most_arguments = 11,
     .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
     .description =
 	"Makes a schema and a topic of its own with 6 partitions, fills them with JSON of 10,000 "
@@ -181,6 +194,14 @@ const struct command command_bench = {
 	"handed to librdkafka as the same records (`bench limit`, which is of no use alone). The "
 	"rate "
 	"is the broker's: records by the time between the first and the last append.\n"
+	"exactly-once: the same with that delivery, and its latency at 1,000 messages a second to "
+	"a "
+	"consumer of committed records.\n"
+	"held: the drain of rows that are written and published while one session holds a snapshot "
+	"and another has a write open, in turns with the same without them.\n"
+	"spread: the drain to 1 and 48 partitions of the topic and in 4 and 16 shards, in turns "
+	"with "
+	"6 partitions and 1 shard; of a million rows at most.\n"
 	"memory: the relay's largest resident set through drains, and one transaction of a million "
 	"rows.\n"
 	"latency: from the return of COMMIT to a consumer, beside an application that produces to "
@@ -192,8 +213,11 @@ const struct command command_bench = {
 	"steady, idle: CPU of the relay and its sessions at 1,000 messages a second and at rest, "
 	"and "
 	"how soon the first message after the rest arrives.\n"
-	"table: the drain behind published rows, in turns with the same without them:\n"
-	"the median ratio of nine pairs.\n"
+	"table: the drain of a million rows at most, with something in its way, in turns with the "
+	"same without: published rows in front, parked messages, 50 open transactions of writers, "
+	"12 partitions of the message table instead of 4. And what a look for new rows costs then "
+	"that finds none, from call to answer, and one that asks which parked message is due: "
+	"medians of up to 500. The ratio is the median of nine pairs.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,
     .run = run,

@@ -11,8 +11,9 @@
 
 enum {
 	BENCH_KEYS = 10000,
-	BENCH_PARTITIONS = 6,
-	BENCH_PAIRS = 9,    /* of short runs in turns */
+	BENCH_PARTITIONS = 6, /* of the topic, unless a part says otherwise */
+	BENCH_PAIRS = 9,      /* of short runs in turns */
+	BENCH_MOST_RUNS = 99,
 	BENCH_SMALL = 300,  /* bytes of a payload */
 	BENCH_LARGE = 4096, /* the same */
 	BENCH_NUMBER_AT = 5 /* payloads begin with {"n":1000000000 */
@@ -21,8 +22,8 @@ enum {
 #define BENCH_BEGINNING "3:3:" /* a snapshot in which nothing is visible */
 
 struct bench_options {
-	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, seconds,
-	    idle_seconds, published;
+	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, pairs,
+	    seconds, idle_seconds, published, parked;
 	bool json;
 };
 
@@ -33,7 +34,7 @@ struct bench_figure {
 	double value, reference; /* reference NAN: there is none */
 	double judged;           /* NAN: nothing is */
 	const char *judged_as;   /* "ratio", "difference" or "value" */
-	char relation;           /* '<' at most, '>' at least */
+	char relation;           /* '<' at most, '>' at least, 0: no bound */
 	double bound;
 	enum bench_verdict verdict;
 };
@@ -47,6 +48,10 @@ struct bench {
 	struct pg *pg;
 	struct catalog *catalog;
 	bool has_topic;
+	enum delivery_mode delivery; /* of the relay */
+	int shards;                  /* of the slot */
+	int destinations;            /* partitions of the topic */
+	int days; /* partitions of the message table that rows are spread over, in order */
 	struct bench_figure *figures;
 	int figure_count;
 	double peak_kib[2]; /* of drains: small and large payloads; 0: not measured */
@@ -59,6 +64,8 @@ struct bench {
 bool bench_interrupted(void);
 /* False with "interrupted" when so. */
 bool bench_goes_on(struct err *err);
+/* Of a drain that is one of many. */
+int64_t bench_short_rows(const struct bench *bench);
 /* A line about what is being done, on stderr. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -70,17 +77,22 @@ void bench_tell_beside(
 /* value / reference, or value - reference, against the bound. */
 void bench_judge_ratio(struct bench *bench, const char *name, const char *unit, double value,
     double reference, char relation, double bound);
+/* Without a bound. */
+void bench_tell_ratio(
+    struct bench *bench, const char *name, const char *unit, double value, double reference);
 void bench_judge_difference(struct bench *bench, const char *name, const char *unit, double value,
     double reference, double most, bool saturated);
+void bench_tell_difference(
+    struct bench *bench, const char *name, const char *unit, double value, double reference);
 void bench_judge(struct bench *bench, const char *name, const char *unit, double value,
     char relation, double bound);
-/*
- * BENCH_PAIRS runs in turns: the medians beside each other, and the median of the pairs' ratios, at
- * least the bound. Sorts the arrays.
+/* Runs in turns: the medians beside each other, and the median of the pairs' ratios as the ratio.
  */
-void bench_judge_pairs(struct bench *bench, const char *name, const char *unit, double *values,
-    double *references, double bound);
+void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
+    const double *values, const double *references, int count, char relation, double bound);
 double bench_median(double *values, int count); /* sorts them */
+/* Of at most BENCH_MOST_RUNS, which keep their places. */
+double bench_median_of(const double *values, int count);
 void bench_print(struct bench *bench);
 void bench_print_json(struct bench *bench);
 /* The value of the first line "name: value" of a file of /proc; "unknown" if there is none. */
@@ -92,8 +104,14 @@ bool bench_is_good(const struct bench *bench);
 
 bool bench_place_make(struct bench *bench, struct err *err) MUST_CHECK;
 void bench_place_remove(struct bench *bench);
-/* One with a schema of its own beside bench, whose connections and topic it shares. */
-bool bench_second_place(struct bench *bench, struct bench *ret_second, struct err *err) MUST_CHECK;
+/*
+ * One with a schema of its own beside bench, whose connections and topic it shares. number from 2
+ * on. The schema is to be dropped also when this failed.
+ */
+bool bench_place_beside(
+    struct bench *bench, int number, struct bench *ret_place, struct err *err) MUST_CHECK;
+/* So many partitions of its message table, the default one among them; at least 3. */
+bool bench_partition(struct bench *place, int count, struct err *err) MUST_CHECK;
 /* All that there is of it in Postgres. */
 void bench_schema_drop(struct bench *bench);
 /* An empty topic, under the same name; its timestamps are the broker's, at appending. */
@@ -105,7 +123,10 @@ bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t paylo
     bool one_transaction, struct err *err) MUST_CHECK;
 /* After a fill: statistics, hints and a checkpoint, which the first reader would pay for. */
 bool bench_settle(struct bench *bench, struct err *err) MUST_CHECK;
-/* The slot begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table. */
+/*
+ * The slot begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table. What is
+ * parked stays.
+ */
 bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MUST_CHECK;
 /* The snapshot of now, malloc'ed; NULL on error. */
 char *bench_snapshot(struct bench *bench, struct err *err);
@@ -150,12 +171,14 @@ bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
 
 /* --- bench_watch.c: a consumer --------------------------------------------------------------- */
 
-/* Reads the topic to its end: how many records, and the broker's time from the first to the last.
+/* Reads the topic, which is to have so many records, to its end: how many, and the broker's time
+ * from the first to the last.
  */
 struct bench_seen {
 	int64_t records, bytes, first_ms, last_ms;
 };
-bool bench_read_topic(struct bench *bench, struct bench_seen *ret_seen, struct err *err) MUST_CHECK;
+bool bench_read_topic(
+    struct bench *bench, int64_t records, struct bench_seen *ret_seen, struct err *err) MUST_CHECK;
 
 /* A consumer in a thread of its own, from now on. seen_us[n]: when number n came; 0: not yet. */
 struct bench_watch;
@@ -168,10 +191,62 @@ bool bench_watch_wait(
     const struct bench_watch *watch, int64_t count, int timeout_ms, struct err *err) MUST_CHECK;
 void bench_watch_stop(struct bench_watch *watch);
 
+/* --- bench_hold.c: sessions in the middle of a transaction ------------------------------------ */
+
+struct bench_hold {
+	const char *sql; /* a script of sql/queries that begins one; NULL ends a list */
+	int sessions;
+};
+extern const struct bench_hold bench_hold_writers[]; /* BENCH_WRITERS of them */
+extern const struct bench_hold bench_hold_reader[];  /* with a snapshot, and a writer */
+enum { BENCH_WRITERS = 50 };
+
+/* holds NULL: none. NULL on error. */
+struct bench_held *bench_hold(
+    struct bench *bench, const struct bench_hold *holds, struct err *err) MUST_CHECK;
+/* Rolls back. False: a transaction was over before. NULL is fine. */
+bool bench_release(struct bench_held *held, struct err *err) MUST_CHECK;
+
+/* --- bench_turns.c: drains in turns ---------------------------------------------------------- */
+
+/* A way to drain the same number of rows, and what came of it in each run. */
+struct bench_way {
+	char name[40];        /* for the lines of progress */
+	struct bench place;   /* the rows and the settings */
+	const char *snapshot; /* behind what is not to be published; BENCH_BEGINNING unless set */
+	const struct bench_hold *holds; /* are there while it drains; NULL: none */
+	bool limit;                     /* not the relay, but what it is compared with */
+	bool writes;  /* each run's rows are written in the presence of these sessions, too */
+	bool gathers; /* nothing is published before all shards are taken */
+	double rates[BENCH_MOST_RUNS], cpus[BENCH_MOST_RUNS]; /* rows/s; seconds */
+	double peak_kib;
+};
+/* In a copy of the bench as it is now. */
+struct bench_way bench_way(const struct bench *bench, const char *name);
+/* rows are those behind the snapshot. */
+bool bench_turns(
+    struct bench_way *ways, int count, int runs, int64_t rows, struct err *err) MUST_CHECK;
+/* The median, in seconds for a million of these rows. */
+double bench_way_cpu(const struct bench_way *way, int runs, int64_t rows);
+double bench_way_rate(const struct bench_way *way, int runs);
+
+/* --- bench_look.c ---------------------------------------------------------------------------- */
+
+/*
+ * A look for new rows that finds none, from call to answer: the median of many, in microseconds.
+ * lists: with the question whether anything parked is due.
+ */
+bool bench_look(struct bench *place, bool lists, double *ret_us, struct err *err) MUST_CHECK;
+
 /* --- the parts ------------------------------------------------------------------------------- */
 
 bool bench_drain(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_exactly_once(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_held(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_spread(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;
+/* At one rate. */
+bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err) MUST_CHECK;
 bool bench_writer(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;

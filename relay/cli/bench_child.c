@@ -61,6 +61,9 @@ static void add_slot(struct variables *variables, const struct config_slot *slot
 	    xformat("OUTBOX_RELAY_SLOT_ACK_INTERVAL=%lldms", (long long)slot->ack_interval_ms));
 }
 
+static const char *const deliveries[] = {
+    [DELIVERY_AT_LEAST_ONCE] = "at-least-once", [DELIVERY_EXACTLY_ONCE] = "exactly-once"};
+
 static void make_variables(struct bench *bench, struct variables *variables)
 {
 	for (char **at = environ; *at; at++)
@@ -73,6 +76,8 @@ static void make_variables(struct bench *bench, struct variables *variables)
 	for (int i = 0; i < bench->kafka->property_count; i++)
 		add_property(variables, &bench->kafka->properties[i]);
 	add_slot(variables, bench->slot);
+	add_variable(
+	    variables, xformat("OUTBOX_RELAY_SLOT_DELIVERY=%s", deliveries[bench->delivery]));
 	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
 }
 

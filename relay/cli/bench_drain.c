@@ -1,99 +1,58 @@
-/*
- * drain: the relay as a child process publishes a table from its beginning, in turns with the limit
- * (bench_limit.c), another child, on the same rows. The rate is that of the broker: records by the
- * time from the first to the last append (LogAppendTime). CPU and memory are the child's
- * (getrusage).
+/* drain, exactly-once, memory: the relay in turns with the limit (bench_limit.c) on the same rows.
  */
 #include "bench.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-struct drained {
-	double rate, cpu, peak_kib;
-};
+/* --- drain, exactly-once --------------------------------------------------------------------- */
 
-/* From a slot that is behind `snapshot`, whose rows are `rows`. */
-static bool drain_once(struct bench *bench, bool limit, const char *snapshot, int64_t rows,
-    struct drained *ret_drained, struct err *err)
+static void judge_rate(
+    struct bench *bench, const struct bench_way ways[2], int64_t rows, int64_t payload)
 {
-	const char *const relay[] = {"run", "--drain", NULL};
-	const char *const bare[] = {"bench", "limit", "--topic", bench->topic, NULL};
-	struct bench_child child = {0};
-	struct rusage usage;
-	struct bench_seen seen;
+	int runs = (int)bench->options.runs;
+	bool once = bench->delivery == DELIVERY_EXACTLY_ONCE;
+	char name[80];
 
-	if (!bench_fresh_topic(bench, err) || !bench_rewind(bench, snapshot, err) ||
-	    !bench_child_start(bench, &child, limit ? bare : relay, err) ||
-	    !bench_child_wait(&child, &usage, err) || !bench_read_topic(bench, &seen, err))
-		return false;
-	if (seen.records != rows)
-		return err_set(err, ERR_FATAL, "%lld of %lld records are in the topic",
-		    (long long)seen.records, (long long)rows);
-	*ret_drained = (struct drained){
-	    .rate = (double)seen.records * 1000 / (double)(seen.last_ms - seen.first_ms + 1),
-	    .cpu = bench_cpu_of_usage(&usage),
-	    .peak_kib = child.peak_kib};
-	bench_say("%s: %.0f rows/s, %.2f s of CPU, %.1f MiB", limit ? "limit" : "relay",
-	    ret_drained->rate, ret_drained->cpu, ret_drained->peak_kib / 1024);
-	return true;
+	snprintf(name, sizeof name, "%s of %lld rows of %lld B", once ? "exactly-once" : "drain",
+	    (long long)rows, (long long)payload);
+	bench_judge_ratio(bench, name, "rows/s", bench_way_rate(&ways[0], runs),
+	    bench_way_rate(&ways[1], runs), '>', once ? 0.75 : 0.9);
 }
 
-enum { MOST_RUNS = 99 };
-
-struct medians {
-	double rates[MOST_RUNS], cpus[MOST_RUNS], peak_kib;
-	int count;
-};
-
-static void note(struct medians *medians, const struct drained *drained)
+static void judge_cpu(struct bench *bench, const struct bench_way ways[2], int64_t rows, bool large)
 {
-	medians->rates[medians->count] = drained->rate;
-	medians->cpus[medians->count++] = drained->cpu;
-	if (drained->peak_kib > medians->peak_kib)
-		medians->peak_kib = drained->peak_kib;
+	int runs = (int)bench->options.runs;
+	double relay = bench_way_cpu(&ways[0], runs, rows),
+	       limit = bench_way_cpu(&ways[1], runs, rows);
+	const char *name = "CPU of it, a million rows";
+
+	if (large || bench->delivery == DELIVERY_EXACTLY_ONCE)
+		bench_tell_ratio(bench, name, "s", relay, limit);
+	else
+		bench_judge_ratio(bench, name, "s", relay, limit, '<', 1.4);
 }
 
-static bool compare(struct bench *bench, int64_t rows, struct medians *relay, struct medians *limit,
-    struct err *err)
+static bool fill(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
 {
-	for (int run = 0; run < bench->options.runs; run++)
-		for (int turn = 0; turn < 2; turn++) {
-			bool is_limit = turn != run % 2;
-			struct drained drained = {0};
-
-			if (!drain_once(bench, is_limit, BENCH_BEGINNING, rows, &drained, err))
-				return false;
-			note(is_limit ? limit : relay, &drained);
-		}
-	return true;
+	return bench_empty_table(bench, err) && bench_fill(bench, 0, rows, payload, false, err) &&
+	       bench_settle(bench, err);
 }
 
 static bool drain_size(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
 {
-	struct medians relay = {0}, limit = {0};
+	struct bench_way ways[] = {bench_way(bench, "relay"), bench_way(bench, "limit")};
 	bool large = payload > BENCH_SMALL;
-	double rate, limit_rate, cpu, limit_cpu;
-	char name[80];
 
-	if (!bench_empty_table(bench, err) || !bench_fill(bench, 0, rows, payload, false, err) ||
-	    !bench_settle(bench, err) || !compare(bench, rows, &relay, &limit, err))
+	ways[1].limit = true;
+	if (!fill(bench, rows, payload, err) ||
+	    !bench_turns(ways, 2, (int)bench->options.runs, rows, err))
 		return false;
-	rate = bench_median(relay.rates, relay.count);
-	cpu = bench_median(relay.cpus, relay.count) * 1e6 / (double)rows;
-	limit_rate = bench_median(limit.rates, limit.count);
-	limit_cpu = bench_median(limit.cpus, limit.count) * 1e6 / (double)rows;
-	snprintf(
-	    name, sizeof name, "drain of %lld rows of %lld B", (long long)rows, (long long)payload);
-	bench_judge_ratio(bench, name, "rows/s", rate, limit_rate, '>', large ? 0.9 : 0.8);
-	snprintf(name, sizeof name, "CPU of it, a million rows");
-	if (large)
-		bench_tell_beside(bench, name, "s", cpu, limit_cpu);
-	else
-		bench_judge_ratio(bench, name, "s", cpu, limit_cpu, '<', 1.4);
-	bench->peak_kib[large] = relay.peak_kib;
-	bench->drained[large] = rows;
+	judge_rate(bench, ways, rows, payload);
+	judge_cpu(bench, ways, rows, large);
+	if (bench->delivery == DELIVERY_AT_LEAST_ONCE) {
+		bench->peak_kib[large] = ways[0].peak_kib;
+		bench->drained[large] = rows;
+	}
 	return true;
 }
 
@@ -105,6 +64,18 @@ bool bench_drain(struct bench *bench, struct err *err)
 		return drain_size(bench, options->rows, options->payload, err);
 	return drain_size(bench, options->rows, BENCH_SMALL, err) &&
 	       drain_size(bench, options->large_rows, BENCH_LARGE, err);
+}
+
+bool bench_exactly_once(struct bench *bench, struct err *err)
+{
+	enum { RATE = 1000 };
+	int64_t rate = bench->options.rate ? bench->options.rate : RATE;
+	bool good;
+
+	bench->delivery = DELIVERY_EXACTLY_ONCE;
+	good = bench_drain(bench, err) && bench_latency_at(bench, rate, err);
+	bench->delivery = DELIVERY_AT_LEAST_ONCE;
+	return good;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -122,14 +93,12 @@ static bool drain_memory(
     struct bench *bench, int64_t rows, int64_t payload, const char *what, struct err *err)
 {
 	bool large = payload > BENCH_SMALL;
-	struct drained drained = {0};
+	struct bench_way way = bench_way(bench, "relay");
 
 	if (!bench->peak_kib[large]) {
-		if (!bench_empty_table(bench, err) ||
-		    !bench_fill(bench, 0, rows, payload, false, err) || !bench_settle(bench, err) ||
-		    !drain_once(bench, false, BENCH_BEGINNING, rows, &drained, err))
+		if (!fill(bench, rows, payload, err) || !bench_turns(&way, 1, 1, rows, err))
 			return false;
-		bench->peak_kib[large] = drained.peak_kib;
+		bench->peak_kib[large] = way.peak_kib;
 		bench->drained[large] = rows;
 	}
 	judge_memory(bench, what, bench->drained[large], bench->peak_kib[large]);
@@ -163,61 +132,4 @@ bool bench_memory(struct bench *bench, struct err *err)
 	return drain_memory(bench, options->rows, BENCH_SMALL, "drain", err) &&
 	       drain_memory(bench, options->large_rows, BENCH_LARGE, "drain, 4 KB", err) &&
 	       huge_transaction(bench, options->rows < 1000000 ? options->rows : 1000000, err);
-}
-
-/* --- a table with published rows in front ------------------------------------------------------
- */
-
-/* A table to drain: rows behind published ones. */
-struct table {
-	struct bench *bench;
-	char *snapshot; /* behind the published ones */
-	double rates[BENCH_PAIRS];
-};
-
-static bool fill(struct table *table, int64_t published, int64_t rows, struct err *err)
-{
-	struct bench *bench = table->bench;
-
-	return bench_empty_table(bench, err) &&
-	       bench_fill(bench, 0, published, BENCH_SMALL, false, err) &&
-	       (table->snapshot = bench_snapshot(bench, err)) &&
-	       bench_fill(bench, published, rows, BENCH_SMALL, false, err) &&
-	       bench_settle(bench, err);
-}
-
-static bool drain_in_turns(struct table tables[2], int64_t rows, struct err *err)
-{
-	struct drained drained = {0};
-
-	for (int pair = 0; pair < BENCH_PAIRS; pair++)
-		for (int turn = 0; turn < 2; turn++) {
-			struct table *table = &tables[(pair + turn) % 2];
-
-			if (!drain_once(table->bench, false, table->snapshot, rows, &drained, err))
-				return false;
-			table->rates[pair] = drained.rate;
-		}
-	return true;
-}
-
-bool bench_table(struct bench *bench, struct err *err)
-{
-	int64_t rows = bench->options.rows < 1000000 ? bench->options.rows : 1000000;
-	struct bench second;
-	struct table tables[2] = {{.bench = bench}, {.bench = &second}};
-	char name[80];
-	bool good = bench_second_place(bench, &second, err) && fill(&tables[0], 0, rows, err) &&
-		    fill(&tables[1], bench->options.published, rows, err) &&
-		    drain_in_turns(tables, rows, err);
-
-	free(tables[0].snapshot);
-	free(tables[1].snapshot);
-	bench_schema_drop(&second);
-	if (!good)
-		return false;
-	snprintf(name, sizeof name, "drain behind %lld published rows, beside none",
-	    (long long)bench->options.published);
-	bench_judge_pairs(bench, name, "rows/s", tables[1].rates, tables[0].rates, 0.95);
-	return true;
 }

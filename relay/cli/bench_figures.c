@@ -36,7 +36,7 @@ static void judge(struct bench_figure *figure, double judged, const char *as, ch
 	figure->bound = bound;
 	if (saturated)
 		figure->verdict = BENCH_SATURATED;
-	else
+	else if (relation)
 		figure->verdict =
 		    (relation == '<' ? judged <= bound : judged >= bound) ? BENCH_OK : BENCH_NOT;
 }
@@ -61,6 +61,21 @@ void bench_judge_ratio(struct bench *bench, const char *name, const char *unit, 
 	judge(figure, value / reference, "ratio", relation, bound, false);
 }
 
+void bench_tell_ratio(
+    struct bench *bench, const char *name, const char *unit, double value, double reference)
+{
+	bench_judge_ratio(bench, name, unit, value, reference, 0, NAN);
+}
+
+void bench_tell_difference(
+    struct bench *bench, const char *name, const char *unit, double value, double reference)
+{
+	struct bench_figure *figure = add(bench, name, unit, value);
+
+	figure->reference = reference;
+	judge(figure, value - reference, "difference", 0, NAN, false);
+}
+
 void bench_judge_difference(struct bench *bench, const char *name, const char *unit, double value,
     double reference, double most, bool saturated)
 {
@@ -76,17 +91,17 @@ void bench_judge(struct bench *bench, const char *name, const char *unit, double
 	judge(add(bench, name, unit, value), value, "value", relation, bound, false);
 }
 
-void bench_judge_pairs(struct bench *bench, const char *name, const char *unit, double *values,
-    double *references, double bound)
+void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
+    const double *values, const double *references, int count, char relation, double bound)
 {
-	double ratios[BENCH_PAIRS];
+	double ratios[BENCH_MOST_RUNS];
+	struct bench_figure *figure;
 
-	for (int pair = 0; pair < BENCH_PAIRS; pair++)
+	for (int pair = 0; pair < count; pair++)
 		ratios[pair] = values[pair] / references[pair];
-	bench_tell_beside(bench, name, unit, bench_median(values, BENCH_PAIRS),
-	    bench_median(references, BENCH_PAIRS));
-	bench_judge(bench, "median ratio of these pairs of runs", "ratio",
-	    bench_median(ratios, BENCH_PAIRS), '>', bound);
+	figure = add(bench, name, unit, bench_median_of(values, count));
+	figure->reference = bench_median_of(references, count);
+	judge(figure, bench_median(ratios, count), "ratio", relation, bound, false);
 }
 
 static int compare(const void *a, const void *b)
@@ -100,6 +115,14 @@ double bench_median(double *values, int count)
 {
 	qsort(values, (size_t)count, sizeof *values, compare);
 	return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+double bench_median_of(const double *values, int count)
+{
+	double sorted[BENCH_MOST_RUNS];
+
+	memcpy(sorted, values, (size_t)count * sizeof *values);
+	return bench_median(sorted, count);
 }
 
 bool bench_is_good(const struct bench *bench)
@@ -174,7 +197,7 @@ static void print_figure(const struct bench_figure *figure)
 {
 	char value[24], reference[24], judged[24], bound[32] = "";
 
-	if (!isnan(figure->judged))
+	if (figure->relation)
 		snprintf(bound, sizeof bound, "%s %.4g", figure->relation == '<' ? "≤" : "≥",
 		    figure->bound);
 	printf("%-46s %-8s %11s %11s %10s  %-10s  %s\n", figure->name, figure->unit,
@@ -214,8 +237,9 @@ static json_t *figure_json(const struct bench_figure *figure)
 
 	set_number(object, "value", figure->value);
 	set_number(object, "beside", figure->reference);
-	if (figure->judged_as) {
+	if (figure->judged_as)
 		set_number(object, figure->judged_as, figure->judged);
+	if (figure->relation) {
 		json_object_set_new(
 		    object, "bound", json_string(figure->relation == '<' ? "at most" : "at least"));
 		set_number(object, "bound_value", figure->bound);

@@ -32,11 +32,22 @@ static bool make_schema(struct bench *bench, struct err *err)
 	return migrate_up(bench->pg, &options, err) && bench_script(bench, sql_bench_objects, err);
 }
 
-bool bench_second_place(struct bench *bench, struct bench *ret_second, struct err *err)
+bool bench_place_beside(struct bench *bench, int number, struct bench *ret_place, struct err *err)
 {
-	*ret_second = *bench;
-	snprintf(ret_second->schema, sizeof ret_second->schema, "outbox_bench2_%d", (int)getpid());
-	return make_schema(ret_second, err);
+	*ret_place = *bench;
+	snprintf(ret_place->schema, sizeof ret_place->schema, "outbox_bench%d_%d", number,
+	    (int)getpid());
+	return make_schema(ret_place, err);
+}
+
+bool bench_partition(struct bench *place, int count, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_bench_partition, place->schema);
+	owned_text char *wanted = xformat("%d", count);
+	const struct pg_param params[] = {{wanted}};
+
+	place->days = count - 1;
+	return pg_execute(place->pg, sql, params, 1, err);
 }
 
 void bench_schema_drop(struct bench *bench)
@@ -54,6 +65,8 @@ bool bench_place_make(struct bench *bench, struct err *err)
 {
 	snprintf(bench->schema, sizeof bench->schema, "outbox_bench_%d", (int)getpid());
 	snprintf(bench->topic, sizeof bench->topic, "outbox-bench-%d", (int)getpid());
+	bench->shards = bench->days = 1;
+	bench->destinations = BENCH_PARTITIONS;
 	bench->pg = bench_connect(bench, err);
 	bench->catalog = bench->pg ? catalog_create(bench->kafka, err) : NULL;
 	return bench->catalog && make_schema(bench, err) && bench_fresh_topic(bench, err);
@@ -100,7 +113,7 @@ bool bench_fresh_topic(struct bench *bench, struct err *err)
 		return false;
 	/* the broker may still be at the old one's end */
 	for (int64_t end = clock_ms() + ANSWER_MS; bench_goes_on(err); usleep(100000)) {
-		if (catalog_create_topic(bench->catalog, bench->topic, BENCH_PARTITIONS, -1,
+		if (catalog_create_topic(bench->catalog, bench->topic, bench->destinations, -1,
 			settings, 1, ANSWER_MS, err)) {
 			bench->has_topic = true;
 			return wait_until_led(bench, err);
@@ -135,11 +148,12 @@ static void add_element(struct text *list, const char *element)
 }
 
 static bool fill_batch(
-    struct bench *bench, int64_t first, int64_t count, int64_t bytes, struct err *err)
+    struct bench *bench, int64_t first, int64_t count, int64_t bytes, int64_t day, struct err *err)
 {
 	OWNED(text_finish) struct text numbers = {0}, payloads = {0}, payload = {0};
 	owned_text char *sql = schema_text(sql_bench_fill, bench->schema);
 	owned_text char *keys = xformat("%d", BENCH_KEYS);
+	owned_text char *days = xformat("%lld", (long long)day);
 
 	for (int64_t n = first; n < first + count; n++) {
 		text_clear(&payload);
@@ -151,9 +165,9 @@ static bool fill_batch(
 	text_add(&payloads, "}");
 
 	const struct pg_param params[] = {
-	    {bench->topic}, {text_string(&numbers)}, {text_string(&payloads)}, {keys}};
+	    {bench->topic}, {text_string(&numbers)}, {text_string(&payloads)}, {keys}, {days}};
 
-	return pg_execute(bench->pg, sql, params, 4, err);
+	return pg_execute(bench->pg, sql, params, 5, err);
 }
 
 bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t payload,
@@ -169,7 +183,8 @@ bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t paylo
 		if (!open)
 			good = pg_script(bench->pg, "begin", err);
 		good = good && bench_goes_on(err) &&
-		       fill_batch(bench, first + done, batch, payload, err);
+		       fill_batch(
+			   bench, first + done, batch, payload, done * bench->days / count, err);
 		done += batch;
 		open = one_transaction ? done < count : done % TRANSACTION && done < count;
 		good = good && (open || pg_script(bench->pg, "commit", err));
@@ -192,12 +207,13 @@ bool bench_settle(struct bench *bench, struct err *err)
 
 bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err)
 {
-	owned_text char *drop = schema_text(sql_slot_drop, bench->schema);
+	owned_text char *forget = schema_text(sql_bench_forget, bench->schema);
 	owned_text char *make = schema_text(sql_bench_rewind, bench->schema);
-	const struct pg_param params[] = {{BENCH_SLOT}, {snapshot}};
+	owned_text char *shards = xformat("%d", bench->shards);
+	const struct pg_param params[] = {{BENCH_SLOT}, {snapshot}, {shards}};
 
-	return pg_execute(bench->pg, drop, params, 1, err) &&
-	       pg_execute(bench->pg, make, params, 2, err);
+	return pg_execute(bench->pg, forget, params, 1, err) &&
+	       pg_execute(bench->pg, make, params, 3, err);
 }
 
 char *bench_snapshot(struct bench *bench, struct err *err)

@@ -9,6 +9,8 @@
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
 
+enum { SHOWN_MS = 10000 };
+
 /* --- the whole topic, afterwards ------------------------------------------------------------- */
 
 static bool see_record(void *context, const struct consumer_record *record)
@@ -25,7 +27,7 @@ static bool see_record(void *context, const struct consumer_record *record)
 	return true;
 }
 
-bool bench_read_topic(struct bench *bench, struct bench_seen *ret_seen, struct err *err)
+static bool read_topic(struct bench *bench, struct bench_seen *ret_seen, struct err *err)
 {
 	const char *const topics[] = {bench->topic, NULL};
 	OWNED(owned_consumer_destroy)
@@ -40,6 +42,21 @@ bool bench_read_topic(struct bench *bench, struct bench_seen *ret_seen, struct e
 		    !consumer_read(consumer, 500, see_record, ret_seen, &at_end, err))
 			return false;
 	return true;
+}
+
+/* A transaction of Kafka is over a moment before all its partitions show it. */
+bool bench_read_topic(
+    struct bench *bench, int64_t records, struct bench_seen *ret_seen, struct err *err)
+{
+	int64_t end = clock_ms() + SHOWN_MS;
+
+	do
+		if (!read_topic(bench, ret_seen, err))
+			return false;
+	while (ret_seen->records < records && clock_ms() < end);
+	return ret_seen->records == records ||
+	       err_set(err, ERR_FATAL, "%lld of %lld records are in the topic",
+		   (long long)ret_seen->records, (long long)records);
 }
 
 /* --- a consumer beside the writer ------------------------------------------------------------ */

@@ -47,7 +47,7 @@ bool bench_writer(struct bench *bench, struct err *err)
 		bench_say("outbox.publish %.0f, plain table %.0f transactions/s", publish[pair],
 		    plain[pair]);
 	}
-	bench_judge_pairs(
-	    bench, "writer with outbox.publish, beside a plain table", "tx/s", publish, plain, 0.8);
+	bench_judge_pairs(bench, "writer with outbox.publish, beside a plain table", "tx/s",
+	    publish, plain, BENCH_PAIRS, '>', 0.8);
 	return true;
 }

@@ -1,27 +1,127 @@
-"""`bench` at its smallest: a drain and a steady rate run to their end and give figures.
+"""`bench` at its smallest: each part runs to its end, gives its figures and removes what it made.
 
 What they are is not judged here: the exit status is 1 when one is beyond its bound.
 """
 
 import json
+import re
+import signal
+import subprocess
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from support.relay import run_command
+from support.relay import binary, environment, run_command
+
+# A part, its options, and what each of its figures must look like: names in order, with bounds.
+PARTS = {
+    "drain": (["--rows", 20_000, "--payload", 300], [
+        "drain of 20000 rows of 300 B >= 0.9",
+        "CPU of it, a million rows <= 1.4",
+    ]),
+    "exactly-once": (["--rows", 2000, "--seconds", 2, "--rate", 100], [
+        "exactly-once of 2000 rows of 300 B >= 0.75",
+        "CPU of it, a million rows",
+        "exactly-once of 1000 rows of 4096 B >= 0.75",
+        "CPU of it, a million rows",
+        "exactly-once, commit to consumer at 100/s, p50",
+        "exactly-once, commit to consumer at 100/s, p99",
+    ]),
+    "held": (["--rows", 5000], [
+        "drain beside a held snapshot and an open write >= 0.95",
+        "CPU of it, a million rows",
+    ]),
+    "spread": (["--rows", 5000], [
+        "drain to 1 partition, 1 shard",
+        "CPU of it, a million rows",
+        "drain to 48 partitions, 1 shard",
+        "CPU of it, a million rows",
+        "drain to 6 partitions, 4 shards",
+        "CPU of it, a million rows",
+        "drain to 6 partitions, 16 shards",
+        "CPU of it, a million rows",
+    ]),
+    "table": (["--rows", 2000, "--published", 3000, "--parked", 500], [
+        "drain behind 3000 published rows >= 0.95",
+        "drain beside 500 parked messages >= 0.95",
+        "drain beside 50 open transactions >= 0.95",
+        "drain in 12 partitions, not 4 >= 0.95",
+        "empty look behind 3000 published rows <= 1.5",
+        "empty look beside 500 parked messages <= 1.5",
+        "look for what is due beside 500 parked messages <= 1.5",
+        "empty look beside 50 open transactions <= 1.5",
+        "empty look in 12 partitions, not 4 <= 3",
+    ]),
+    "steady": (["--seconds", 2], [
+        "CPU at 1000/s, a million messages, relay",
+        "CPU at 1000/s, a million messages, sessions",
+        "CPU at 1000/s, a million messages, together <= 240",
+    ]),
+}
 
 
-@pytest.mark.parametrize("what", [
-    ["drain", "--rows", 20_000, "--payload", 300, "--runs", 1],
-    ["steady", "--seconds", 2, "--runs", 1],
-], ids=lambda what: what[0])
-def test_a_measurement_runs_to_its_end(empty_database, kafka, what):
-    status, output, error = run_command(
-        ["bench", "--json", *what],
-        {"DATABASE_URL": empty_database.dsn,
-         "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}, timeout=180)
+def described(figure):
+    bound = {"at most": "<=", "at least": ">="}.get(figure.get("bound"))
+    return figure["name"] + (f" {bound} {figure['bound_value']:g}" if bound else "")
+
+
+def verdict(figure):
+    """By what was measured and the bound."""
+    judged = next(figure[name] for name in ("ratio", "difference", "value") if name in figure)
+    within = (judged <= figure["bound_value"] if figure["bound"] == "at most"
+              else judged >= figure["bound_value"])
+    return "ok" if within else "NOT"
+
+
+def servers(database, kafka):
+    return {"DATABASE_URL": database.dsn,
+            "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+
+
+def nothing_is_left(database, kafka):
+    left = database.execute("select nspname from pg_namespace where nspname like 'outbox%'")
+    assert left == []
+    topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).topics
+    assert not [topic for topic in topics if topic.startswith("outbox-bench")]
+
+
+def bench(database, kafka, *arguments):
+    status, output, error = run_command(["bench", *arguments], servers(database, kafka),
+                                        timeout=180)
     assert status in (0, 1), error
+    nothing_is_left(database, kafka)
+    return status, output
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_runs_to_its_end(empty_database, kafka, part):
+    options, expected = PARTS[part]
+    status, output = bench(empty_database, kafka, "--json", "--runs", 1, *options, part)
     figures = json.loads(output)["figures"]
-    assert figures and all(figure["value"] > 0 for figure in figures if figure["unit"] != "ms")
-    left = empty_database.execute(
-        "select nspname from pg_namespace where nspname like 'outbox%'")
-    assert left == [], "it removes what it made"
+    assert [described(figure) for figure in figures] == expected
+    assert all(figure["value"] > 0 for figure in figures if figure["unit"] != "ms")
+    judged = [figure for figure in figures if "bound" in figure]
+    assert [figure["verdict"] for figure in judged] == [verdict(figure) for figure in judged]
+    assert status == ("NOT" in [figure["verdict"] for figure in judged])
+
+
+def test_a_figure_is_printed_with_its_bound_and_verdict(empty_database, kafka):
+    _, output = bench(empty_database, kafka, "--runs", 1, "--rows", 1000, "held")
+    assert re.search(r"^drain beside a held snapshot and an open write +rows/s +[\d.]+ +[\d.]+ "
+                     r"+[\d.]+  ≥ 0.95 +(ok|NOT)$", output, re.MULTILINE)
+
+
+def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):
+    child = subprocess.Popen(
+        [binary(), "bench", "--rows", "2000", "--published", "2000", "--parked", "100", "table"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(servers(empty_database, kafka)))
+    try:
+        said = iter(child.stderr.readline, "")
+        assert any(line.startswith("bench: open transactions:") for line in said)
+        child.send_signal(signal.SIGINT)
+        _, error = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode not in (0, 1) and "interrupted" in error
+    nothing_is_left(empty_database, kafka)

@@ -1,0 +1,138 @@
+/*
+ * Drains of the same rows in several ways that take turns, so that what changes on the machine
+ * meets all of them. A drain is a child process that publishes what stands behind a snapshot and
+ * ends. The rate is that of the broker: records by the time from the first to the last append
+ * (LogAppendTime). CPU and memory are the child's (getrusage).
+ */
+#include "bench.h"
+
+#include "clock.h"
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { GATHERED_MS = 120000 };
+
+struct drained {
+	double rate, cpu, peak_kib;
+};
+
+/* Makes the slot wait as for a split, until all of its shards have an owner. */
+static bool gather(struct bench *bench, struct err *err)
+{
+	owned_text char *owned = schema_text(sql_bench_owned, bench->schema);
+	owned_text char *go_on = schema_text(sql_slot_split_cancel, bench->schema);
+	const struct pg_param params[] = {{BENCH_SLOT}};
+
+	for (int64_t end = clock_ms() + GATHERED_MS; bench_goes_on(err); usleep(20000)) {
+		OWNED(owned_pg_result_destroy)
+		struct pg_result *count = pg_query(bench->pg, owned, params, 1, err);
+
+		if (!count)
+			return false;
+		if (pg_int(count, 0, 0) == bench->shards)
+			return pg_execute(bench->pg, go_on, params, 1, err);
+		if (clock_ms() > end)
+			return err_set(err, ERR_RETRY,
+			    "after %d s only %lld of %d shards are taken", GATHERED_MS / 1000,
+			    (long long)pg_int(count, 0, 0), bench->shards);
+	}
+	return false;
+}
+
+static bool hold_back(struct bench *bench, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_slot_split_begin, bench->schema);
+	owned_text char *shards = xformat("%d", bench->shards);
+	const struct pg_param params[] = {{BENCH_SLOT}, {shards}};
+
+	return pg_execute(bench->pg, sql, params, 2, err);
+}
+
+/* Into an empty topic. */
+static bool drain(struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
+{
+	struct bench *bench = &way->place;
+	const char *const relay[] = {"run", "--drain", NULL};
+	const char *const limit[] = {"bench", "limit", "--topic", bench->topic, NULL};
+	struct bench_child child = {0};
+	struct rusage usage;
+	struct bench_seen seen;
+
+	if (!bench_rewind(bench, way->snapshot, err) || (way->gathers && !hold_back(bench, err)) ||
+	    !bench_child_start(bench, &child, way->limit ? limit : relay, err))
+		return false;
+	if (way->gathers && !gather(bench, err)) {
+		bench_child_stop(&child);
+		return false;
+	}
+	if (!bench_child_wait(&child, &usage, err) || !bench_read_topic(bench, rows, &seen, err))
+		return false;
+	*ret_drained = (struct drained){
+	    .rate = (double)seen.records * 1000 / (double)(seen.last_ms - seen.first_ms + 1),
+	    .cpu = bench_cpu_of_usage(&usage),
+	    .peak_kib = child.peak_kib};
+	return true;
+}
+
+static bool write_rows(struct bench *bench, int64_t rows, struct err *err)
+{
+	return bench_fill(bench, 0, rows, BENCH_SMALL, false, err) && bench_settle(bench, err);
+}
+
+/* An empty table comes first: it would wait for the sessions. */
+static bool drain_beside_sessions(
+    struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
+{
+	struct bench *bench = &way->place;
+	struct bench_held *held = NULL;
+	struct err ignored;
+	bool good =
+	    bench_fresh_topic(bench, err) && (!way->writes || bench_empty_table(bench, err)) &&
+	    (held = bench_hold(bench, way->holds, err)) &&
+	    (!way->writes || write_rows(bench, rows, err)) && drain(way, rows, ret_drained, err);
+
+	return bench_release(held, good ? err : &ignored) && good;
+}
+
+static bool run(struct bench_way *way, int run, int64_t rows, struct err *err)
+{
+	struct drained drained;
+
+	if (!drain_beside_sessions(way, rows, &drained, err))
+		return false;
+	way->rates[run] = drained.rate;
+	way->cpus[run] = drained.cpu;
+	if (drained.peak_kib > way->peak_kib)
+		way->peak_kib = drained.peak_kib;
+	bench_say("%s: %.0f rows/s, %.2f s of CPU, %.1f MiB", way->name, drained.rate, drained.cpu,
+	    drained.peak_kib / 1024);
+	return true;
+}
+
+bool bench_turns(struct bench_way *ways, int count, int runs, int64_t rows, struct err *err)
+{
+	for (int pass = 0; pass < runs; pass++)
+		for (int turn = 0; turn < count; turn++)
+			if (!run(&ways[(pass + turn) % count], pass, rows, err))
+				return false;
+	return true;
+}
+
+struct bench_way bench_way(const struct bench *bench, const char *name)
+{
+	struct bench_way way = {.place = *bench, .snapshot = BENCH_BEGINNING};
+
+	text_copy(way.name, sizeof way.name, name);
+	return way;
+}
+
+double bench_way_cpu(const struct bench_way *way, int runs, int64_t rows)
+{
+	return bench_median_of(way->cpus, runs) * 1e6 / (double)rows;
+}
+
+double bench_way_rate(const struct bench_way *way, int runs)
+{
+	return bench_median_of(way->rates, runs);
+}

@@ -1,0 +1,2 @@
+-- How many are parked.
+select count(*) from outbox.parked
