@@ -88,6 +88,37 @@ static void a_figure_beyond_its_bound_is_not_good_and_a_saturated_one_says_nothi
 	free(bench.figures);
 }
 
+static void pairs_are_judged_by_the_median_of_their_ratios(void **state)
+{
+	(void)state;
+	struct bench bench = {0};
+	const double values[] = {90, 50, 200}, references[] = {100, 40, 250};
+
+	bench_judge_pairs(&bench, "drain", "rows/s", values, references, 3, '>', 0.95);
+	assert_true(bench.figures[0].value == 90);
+	assert_true(bench.figures[0].reference == 100);
+	assert_true(bench.figures[0].judged == 0.9);
+	assert_int_equal(bench.figures[0].verdict, BENCH_NOT);
+	bench_judge_pairs(&bench, "look", "us", values, references, 3, '<', 0.95);
+	assert_int_equal(bench.figures[1].verdict, BENCH_OK);
+	free(bench.figures);
+}
+
+static void a_ratio_without_a_bound_is_shown_and_not_judged(void **state)
+{
+	(void)state;
+	struct bench bench = {0};
+
+	bench_tell_ratio(&bench, "rate", "rows/s", 50, 100);
+	bench_tell_difference(&bench, "latency", "ms", 50, 10);
+	assert_true(bench.figures[0].judged == 0.5);
+	assert_true(bench.figures[1].judged == 40);
+	assert_int_equal(bench.figures[0].verdict, BENCH_TOLD);
+	assert_int_equal(bench.figures[1].verdict, BENCH_TOLD);
+	assert_true(bench_is_good(&bench));
+	free(bench.figures);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -97,6 +128,8 @@ int main(void)
 	    cmocka_unit_test(the_median_is_in_the_middle),
 	    cmocka_unit_test(
 		a_figure_beyond_its_bound_is_not_good_and_a_saturated_one_says_nothing),
+	    cmocka_unit_test(pairs_are_judged_by_the_median_of_their_ratios),
+	    cmocka_unit_test(a_ratio_without_a_bound_is_shown_and_not_judged),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
