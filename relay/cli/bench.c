@@ -188,7 +188,8 @@ const struct command command_bench = {
 	"runs the relay as a child process, and removes everything again. The role must be allowed "
 	"to "
 	"make a schema, and the broker to make topics. The more that runs beside it, the less the "
-	"figures say.\n"
+	"figures say. What is compared runs in turns; a ratio of rates or looks is the median of "
+	"those of runs that followed each other.\n"
 	"drain: rows a second and CPU, in turns with the limit: the same rows by a bare COPY "
 	"BINARY "
 	"handed to librdkafka as the same records (`bench limit`, which is of no use alone). The "
@@ -217,7 +218,7 @@ const struct command command_bench = {
 	"same without: published rows in front, parked messages, 50 open transactions of writers, "
 	"12 partitions of the message table instead of 4. And what a look for new rows costs then "
 	"that finds none, from call to answer, and one that asks which parked message is due: "
-	"medians of up to 500. The ratio is the median of nine pairs.\n"
+	"medians of up to 500.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,
     .run = run,

@@ -228,7 +228,6 @@ bool bench_turns(
     struct bench_way *ways, int count, int runs, int64_t rows, struct err *err) MUST_CHECK;
 /* The median, in seconds for a million of these rows. */
 double bench_way_cpu(const struct bench_way *way, int runs, int64_t rows);
-double bench_way_rate(const struct bench_way *way, int runs);
 
 /* --- bench_look.c ---------------------------------------------------------------------------- */
 

@@ -15,8 +15,8 @@ static void judge_rate(
 
 	snprintf(name, sizeof name, "%s of %lld rows of %lld B", once ? "exactly-once" : "drain",
 	    (long long)rows, (long long)payload);
-	bench_judge_ratio(bench, name, "rows/s", bench_way_rate(&ways[0], runs),
-	    bench_way_rate(&ways[1], runs), '>', once ? 0.75 : 0.9);
+	bench_judge_pairs(
+	    bench, name, "rows/s", ways[0].rates, ways[1].rates, runs, '>', once ? 0.75 : 0.9);
 }
 
 static void judge_cpu(struct bench *bench, const struct bench_way ways[2], int64_t rows, bool large)

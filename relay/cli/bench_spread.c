@@ -4,6 +4,7 @@
  */
 #include "bench.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const struct {
@@ -39,8 +40,7 @@ static void tell(
 	char name[80];
 
 	snprintf(name, sizeof name, "drain to %s", way->name);
-	bench_tell_ratio(
-	    bench, name, "rows/s", bench_way_rate(way, runs), bench_way_rate(usual, runs));
+	bench_judge_pairs(bench, name, "rows/s", way->rates, usual->rates, runs, 0, NAN);
 	bench_tell_ratio(bench, "CPU of it, a million rows", "s", bench_way_cpu(way, runs, rows),
 	    bench_way_cpu(usual, runs, rows));
 }

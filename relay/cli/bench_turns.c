@@ -131,8 +131,3 @@ double bench_way_cpu(const struct bench_way *way, int runs, int64_t rows)
 {
 	return bench_median_of(way->cpus, runs) * 1e6 / (double)rows;
 }
-
-double bench_way_rate(const struct bench_way *way, int runs)
-{
-	return bench_median_of(way->rates, runs);
-}
