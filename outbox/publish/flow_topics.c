@@ -158,9 +158,11 @@ const char *flow_topic_name(
 
 const char *flow_missing_topic(const struct flow *flow)
 {
-	for (int i = 0; i < flow->topic_count; i++)
-		if (flow->topic_list[i]->state == TOPIC_ASKED && flow->topic_list[i]->held.head)
-			return flow->topic_list[i]->name;
+	for (int i = 0; i < flow->topic_count; i++) {
+		const struct topic *topic = flow->topic_list[i];
+		if (topic->state == TOPIC_ASKED && (topic->held.head || topic->owed))
+			return topic->name;
+	}
 	return NULL;
 }
 

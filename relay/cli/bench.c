@@ -110,6 +110,7 @@ static struct bench_options options_of(const struct call *call)
 	    .idle_seconds = call_number(call, "idle-seconds", 60),
 	    .published = call_number(call, "published", full ? 50000000 : 5000000),
 	    .parked = call_number(call, "parked", 100000),
+	    .scheduled = call_number(call, "scheduled", full ? 5000000 : 500000),
 	    .json = call_flag(call, "json")};
 }
 
@@ -167,11 +168,14 @@ static const struct command_option options[] = {
 	1000000000},
     {"parked", "N", "Parked messages beside the drain of `table`; 100000 unless given.", 1,
 	10000000},
+    {"scheduled", "N", "Scheduled messages beside the drain of `table`; 500000 unless given.", 1,
+	100000000},
     {"runs", "N",
 	"Runs of which the median counts: 3 unless given, 9 of `table`. writer, memory and idle "
 	"have a number of their own.",
 	1, BENCH_MOST_RUNS},
-    {"full", NULL, "5000000 rows, and 50000000 published ones: takes hours and 40 GB."},
+    {"full", NULL,
+	"5000000 rows, 50000000 published ones and 5000000 scheduled: takes hours and 40 GB."},
     {"topic", "NAME", "Of `bench limit` only."},
     {"json", NULL, "One JSON object."},
     {0},
@@ -215,9 +219,12 @@ const struct command command_bench = {
 	"and "
 	"how soon the first message after the rest arrives.\n"
 	"table: the drain of a million rows at most, with something in its way, in turns with the "
-	"same without: published rows in front, parked messages, 50 open transactions of writers, "
+	"same without: published rows in front, parked messages, scheduled ones, 50 open "
+	"transactions of "
+	"writers, "
 	"12 partitions of the message table instead of 4. And what a look for new rows costs then "
-	"that finds none, from call to answer, and one that asks which parked message is due: "
+	"that finds none, from call to answer, and one that asks which parked or scheduled message "
+	"is due: "
 	"medians of up to 500.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,

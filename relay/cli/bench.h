@@ -23,7 +23,7 @@ enum {
 
 struct bench_options {
 	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, pairs,
-	    seconds, idle_seconds, published, parked;
+	    seconds, idle_seconds, published, parked, scheduled;
 	bool json;
 };
 
@@ -125,7 +125,7 @@ bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t paylo
 bool bench_settle(struct bench *bench, struct err *err) MUST_CHECK;
 /*
  * The slot begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table. What is
- * parked stays.
+ * parked or scheduled stays.
  */
 bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MUST_CHECK;
 /* The snapshot of now, malloc'ed; NULL on error. */

@@ -41,14 +41,17 @@ PARTS = {
         "drain to 6 partitions, 16 shards",
         "CPU of it, a million rows",
     ]),
-    "table": (["--rows", 2000, "--published", 3000, "--parked", 500], [
+    "table": (["--rows", 2000, "--published", 3000, "--parked", 500, "--scheduled", 700], [
         "drain behind 3000 published rows >= 0.95",
         "drain beside 500 parked messages >= 0.95",
+        "drain beside 700 scheduled messages >= 0.95",
         "drain beside 50 open transactions >= 0.95",
         "drain in 12 partitions, not 4 >= 0.95",
         "empty look behind 3000 published rows <= 1.5",
         "empty look beside 500 parked messages <= 1.5",
         "look for what is due beside 500 parked messages <= 1.5",
+        "empty look beside 700 scheduled messages <= 1.5",
+        "look for what is due beside 700 scheduled messages <= 1.5",
         "empty look beside 50 open transactions <= 1.5",
         "empty look in 12 partitions, not 4 <= 3",
     ]),
@@ -113,7 +116,8 @@ def test_a_figure_is_printed_with_its_bound_and_verdict(empty_database, kafka):
 
 def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):
     child = subprocess.Popen(
-        [binary(), "bench", "--rows", "2000", "--published", "2000", "--parked", "100", "table"],
+        [binary(), "bench", "--rows", "2000", "--published", "2000", "--parked", "100",
+         "--scheduled", "100", "table"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment(servers(empty_database, kafka)))
     try:

@@ -1,0 +1,2 @@
+-- How many are scheduled.
+select count(*) from outbox.scheduled
