@@ -504,6 +504,15 @@ begin
 end
 $$;
 
+-- 0 to shards - 1. Not generate_series: a planner that expects a thousand shards of each slot takes
+-- the view below for a large query, and compiles it (jit) for longer than a lease where CPU is short.
+create function outbox.shard_numbers(shards int) returns setof int
+language plpgsql immutable parallel safe rows 2 as $$
+begin
+	return query select generate_series(0, shards - 1);
+end
+$$;
+
 -- The newest log row of each shard. written_elsewhere: it was carried here from another cluster.
 create view outbox.progress as
 	select s.name as slot, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
@@ -511,7 +520,7 @@ create view outbox.progress as
 		s.split_to, s.start, s.start_at,
 		outbox.log_was_carried(s.name, g.shard, l.n, l.system_identifier) as written_elsewhere
 	from outbox.slot s
-	cross join lateral generate_series(0, s.shards - 1) g (shard)
+	cross join lateral outbox.shard_numbers(s.shards) g (shard)
 	left join lateral (
 		select * from outbox.log l where l.slot = s.name and l.shard = g.shard
 		order by l.n desc limit 1) l on true;

@@ -54,7 +54,7 @@ grant select (slot, shard, id, created_at, event_id, topic, key, headers, partit
 	on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant execute on function outbox.partitions(), outbox.log_partitions(), outbox.shard_of(bytea, int),
-	outbox.partition_floor(timestamptz, interval), outbox.timeline(),
+	outbox.shard_numbers(int), outbox.partition_floor(timestamptz, interval), outbox.timeline(),
 	outbox.has_rows_of_the_future(), outbox.log_was_carried(text, int, bigint, bigint),
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
 	outbox.parked_may(text, text, text) to outbox_reader;

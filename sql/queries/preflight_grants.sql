@@ -15,10 +15,10 @@ with schema as (
 		and p.proname in ('take', 'tick', 'timeline', 'has_rows_of_the_future',
 			'log_was_carried', 'destinations', 'destinations_merge',
 			'require_read_committed', 'window_bounds', 'window_guard', 'shard_of',
-			'partitions', 'partition_floor', 'partition_make', 'partition_holder',
-			'partition_empty', 'partition_drop', 'partition_detach', 'partition_rehome',
-			'log_partitions', 'log_partitions_due', 'log_partition_rows', 'log_partition_make',
-			'log_partition_drop')
+			'shard_numbers', 'partitions', 'partition_floor', 'partition_make',
+			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',
+			'partition_rehome', 'log_partitions', 'log_partitions_due', 'log_partition_rows',
+			'log_partition_make', 'log_partition_drop')
 )
 select 'USAGE on schema outbox' as lacking,
 	format('grant usage on schema outbox to %I', current_user) as cure

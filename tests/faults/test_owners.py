@@ -252,6 +252,20 @@ def test_a_split_does_not_wait_for_upkeep_that_takes_long(database, topic, make_
         assert database.execute(waits) == [(1,)]
 
 
+SLOW_LOOK = """
+CREATE OR REPLACE FUNCTION outbox.has_rows_of_the_future() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(1.5); RETURN false; END $$"""
+
+
+def test_a_look_that_takes_longer_than_a_lease_says_who_owned_when_it_began(
+        database, make_relay, command):
+    """The renewals that came since are not among the rows that it sees."""
+    relay = make_relay(slot_lease="1s").wait_ready()
+    wait_for_owner(database, [relay])
+    database.execute(SLOW_LOOK)
+    assert f":{relay.process.pid}:" in command("slot", "list")
+
+
 def test_a_standby_that_slept_through_a_split_learns_of_it(database, make_relay, command):
     """All shards are held by then: what it asked for as shard 0 of 1 is shard 0 of 3."""
     owner, standby = (make_relay().wait_ready() for _ in range(2))

@@ -169,9 +169,7 @@ def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
 
 # --- metrics -------------------------------------------------------------------------------------
 
-# Compiled, it takes longer than the owner waits with its next row.
 STRANGER = """
-    SET jit = off;
     INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
         ticks, destinations, timeline, system_identifier)
     SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',

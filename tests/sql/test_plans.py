@@ -114,6 +114,18 @@ def test_what_status_and_doctor_ask(table, file, values, most):
     assert table.touched(statement, given, SETTINGS) < most
 
 
+@pytest.mark.parametrize("shards", [1, 64])
+def test_what_people_ask_for_is_not_compiled(database, shards):
+    """Of tables that were never analyzed, as these small ones are: compiling takes seconds where CPU is
+    short, and leases are over by then."""
+    database.execute("SELECT outbox.slot_drop('main')")
+    database.execute("SELECT outbox.slot_create('main', %s, 'beginning')", (shards,))
+    with open(f"{QUERIES}/status.sql") as text:
+        plan = database.execute(f"EXPLAIN (FORMAT JSON) {text.read()}")[0][0][0]["Plan"]
+    limit, = database.execute("SELECT current_setting('jit_above_cost')::float")[0]
+    assert plan["Total Cost"] < limit / 2
+
+
 def test_the_pages_of_a_large_window(table):
     table.insert(NEW, "new")
     table.ticks.tick(max_rows=0)
