@@ -51,8 +51,9 @@ struct consumer {
 static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
     const char *isolation, struct err *err)
 {
-	static const char *const defaults[] = {"fetch.error.backoff.ms", "10",
-	    "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576", NULL};
+	/* the fetch that tells of an end is answered after fetch.wait.max.ms */
+	static const char *const defaults[] = {"fetch.wait.max.ms", "50", "fetch.error.backoff.ms",
+	    "10", "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576", NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
 	/* not the section's to set: fetch_on stands on them */
