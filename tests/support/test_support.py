@@ -16,7 +16,6 @@ from confluent_kafka import Producer
 
 from support.auditor import (Message, Record, audit, audit_topics, count_records, crc_holds,
                              payload, read_topics)
-from support.kafka import Kafka
 from support.process import Process, Timeout, wait_for
 from support.proxy import Proxy
 from support.relay import log_fields
@@ -237,19 +236,19 @@ def test_topics_can_be_changed_while_they_are_used(kafka, topic):
     assert kafka.leader(topic, 7) == 1
 
 
-def test_a_killed_leader_is_replaced():
-    with Kafka(nodes=3, proxied=True) as cluster:
-        cluster.create_topic("t", partitions=3)
-        first = cluster.leader("t", 0)
-        cluster.kill(first)
-        wait_for(lambda: cluster.leader("t", 0) not in (first, -1), 60, "a new leader")
-        wait_for(lambda: first not in cluster.in_sync("t", 0), 60, "a smaller ISR")
-        cluster.start_node(first)
-        wait_for(lambda: cluster.in_sync("t", 0) == {1, 2, 3}, 60, "all in sync")
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_proxied})
-        producer.produce("t", b"through the proxies")
-        assert producer.flush(30) == 0
-        assert sum(node.proxy.accepted for node in cluster.nodes.values()) > 0
+def test_a_killed_leader_is_replaced(kafka3):
+    topic = kafka3.create_topic(f"killed_leader_{os.getpid()}", partitions=3)
+    first = kafka3.leader(topic, 0)
+    kafka3.kill(first)
+    wait_for(lambda: kafka3.leader(topic, 0) not in (first, -1), 60, "a new leader")
+    wait_for(lambda: first not in kafka3.in_sync(topic, 0), 60, "a smaller ISR")
+    kafka3.start_node(first)
+    wait_for(lambda: kafka3.in_sync(topic, 0) == {1, 2, 3}, 60, "all in sync")
+    producer = Producer({"bootstrap.servers": kafka3.bootstrap_proxied})
+    producer.produce(topic, b"through the proxies")
+    assert producer.flush(30) == 0
+    assert sum(node.proxy.accepted for node in kafka3.nodes.values()) > 0
+    kafka3.delete_topic(topic)
 
 
 def test_postgres_can_be_paused(postgres):
