@@ -132,8 +132,8 @@ def kafka():
 
 @pytest.fixture(scope="session")
 def kafka3():
-    """Three nodes, replication factor 3, min.insync.replicas 2."""
-    with Kafka(nodes=3) as cluster:
+    """Three nodes, replication factor 3, min.insync.replicas 2; also to be had through proxies."""
+    with Kafka(nodes=3, proxied=True) as cluster:
         yield cluster
 
 

@@ -43,8 +43,8 @@ def judge(database, kafka, topic, request, until_published):
     (deaths + producers made anew) x max_in_flight, all of them equal to the first; or none at all.
     """
     def judged(deaths, max_in_flight, topics=None, bootstrap=None, same_epoch=True, none=False,
-               isolation="read_uncommitted"):
-        until_published()
+               isolation="read_uncommitted", database=database):
+        until_published(database=database)
         verdict = audit(committed_messages(database.dsn),
                         read_topics(bootstrap or kafka.bootstrap, topics or [topic], isolation),
                         same_epoch)

@@ -1,51 +1,94 @@
-"""Every kind of end for every process there is, in each way to deliver, under writers at work.
+"""Every kind of end for every process there is, and every kind of trouble between them, in each way to
+deliver, under writers at work.
 
-Ends: asked (SIGTERM), killed (SIGKILL), stopped for longer than the lease (SIGSTOP).
+Ends: asked (SIGTERM), killed (SIGKILL), stopped for longer than the lease (SIGSTOP). Networks are
+those of the relays, each of which has one of its own to Postgres: cut for longer than the lease,
+reset, slow. A disk is full for longer than the lease.
 """
 
 import itertools
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from faults.test_owners import fleet, owner_among, wait_for_owner
+from faults.test_postgres_faults import through
+from support import disk
+from support.postgres import OnSmallDisk
 from support.process import wait_for
+from support.proxy import Proxy
 
 LEASE = 2.0
 MAX_IN_FLIGHT = 1000
 ENDS = ["asked", "killed", "stopped"]
-VICTIMS = ["relay", "broker", "brokers", "postgres"]
+FAULTS = {"relay": ENDS, "broker": ENDS, "brokers": ENDS, "postgres": ENDS,
+          "network_to_postgres": ["cut", "reset", "slow"], "network_to_kafka": ["cut", "slow"],
+          "copy": ["reset"]}
+DISK_FAULTS = {"disk": ["full"]}
+# After these the owner may have been fenced with a queue that still arrives.
+OUTLAST_THE_LEASE = {"stopped", "cut", "full"}
 MODES = {"at-least-once": {"slot_resume": "none"}, "tail": {"slot_resume": "tail"},
          "exactly-once": {"slot_delivery": "exactly-once"}}
+SLOW = 0.1  # seconds longer in each direction
+HUGE = 20_000  # rows
 
 
-def outlast_the_lease():
-    time.sleep(1.5 * LEASE)  # what stands still cannot say when it is over
+def faults_of(kinds, times):
+    return [(victim, end) for victim, ends in kinds.items() for end in ends] * times
+
+
+def one_of_each(kinds, chance):
+    return [(victim, chance.choice(ends)) for victim, ends in kinds.items()]
+
+
+def late_queues(faults):
+    """How many of them may let an owner's queue arrive behind its successor's records."""
+    return sum(end in OUTLAST_THE_LEASE for _, end in faults)
 
 
 class Matrix:
-    def __init__(self, database, postgres, kafka, relays, topic):
+    """networks: of the relays, to Postgres, in the relays' order. writers: whose rows the faults meet."""
+
+    def __init__(self, database, postgres, kafka, relays, networks, writers, topic,
+                 slot="main", lease=LEASE):
         self.database, self.postgres, self.kafka = database, postgres, kafka
-        self.relays, self.topic = relays, topic
+        self.relays, self.networks = relays, dict(zip(relays, networks))
+        self.writers, self.topic, self.slot, self.lease = writers, topic, slot, lease
 
     def strike(self, victim, end):
         getattr(self, f"_{victim}")(end)
         self._goes_on()
 
+    def _outlast_the_lease(self):
+        time.sleep(1.5 * self.lease)  # what stands still cannot say when it is over
+
     def _windows(self):
-        return self.database.execute("select sum(first_tick) from outbox.progress")[0][0]
+        return self.database.execute(
+            "select sum(first_tick) from outbox.progress where slot = %s", (self.slot,))[0][0]
+
+    def _figure(self, name, **labels):
+        """Of all relays together."""
+        return sum(relay.metric(name, **labels) or 0 for relay in self.relays)
 
     def _goes_on(self):
         before = self._windows()
-        wait_for(lambda: self._windows() >= before + 5, 120, "windows that are published")
+        wait_for(lambda: self._windows() >= before + 5, 120, "windows that are published",
+                 interval=0.1)
+
+    def _owner(self):
+        return wait_for_owner(self.database, self.relays, (self.slot, 0), timeout=60)
+
+    def _another_than(self, owner):
+        others = [relay for relay in self.relays if relay is not owner]
+        wait_for(lambda: owner_among(self.database, others, (self.slot, 0)), 60, "another owner")
+        self._goes_on()
 
     def _relay(self, end):
-        owner = wait_for_owner(self.database, self.relays)
+        owner = self._owner()
         if end == "stopped":
             owner.pause()
-            others = [relay for relay in self.relays if relay is not owner]
-            wait_for(lambda: owner_among(self.database, others), 30, "another owner")
-            self._goes_on()
+            self._another_than(owner)
             owner.resume()
             return
         if end == "asked":
@@ -58,7 +101,7 @@ class Matrix:
         if end == "stopped":
             for number in numbers:
                 self.kafka.pause(number)
-            outlast_the_lease()
+            self._outlast_the_lease()
             for number in numbers:
                 self.kafka.resume(number)
             return
@@ -82,26 +125,110 @@ class Matrix:
             self.postgres.start()
         else:
             self.postgres.pause()
-            outlast_the_lease()
+            self._outlast_the_lease()
             self.postgres.resume()
+
+    def _network_to_postgres(self, end):
+        owner = self._owner()
+        network = self.networks[owner]
+        if end == "reset":
+            network.reset()
+        elif end == "slow":
+            network.delay(SLOW)
+            self._goes_on()
+            network.heal()
+        else:
+            network.stall()
+            self._another_than(owner)
+            network.cut()
+            network.heal()
+
+    def _network_to_kafka(self, end):
+        networks = [node.proxy for node in self.kafka.nodes.values()]
+        for network in networks:
+            network.stall() if end == "cut" else network.delay(SLOW)
+        if end == "cut":
+            self._outlast_the_lease()
+        else:
+            self._goes_on()
+        for network in networks:
+            if end == "cut":
+                network.cut()
+            network.heal()
+
+    def _copy(self, _):
+        """Networks are so slow that whoever owns is met while a page of a huge window comes in."""
+        networks = self.networks.values()
+        lost = self._figure("relay_postgres_reconnects_total")
+        for network in networks:
+            network.throttle(1_000_000)
+        self.writers.huge_transaction(HUGE)
+        before = self._figure("relay_published_total", slot=self.slot)
+        wait_for(lambda: self._figure("relay_published_total", slot=self.slot) > before + 1000, 60,
+                 "the first rows")
+        for network in networks:
+            network.reset()
+            network.heal()
+        wait_for(lambda: self._figure("relay_postgres_reconnects_total") > lost, 60,
+                 "a lost connection")
+
+    def _disk(self, _):
+        self.postgres.fill_disk()
+        self._outlast_the_lease()
+        self.postgres.free_disk()
+
+
+@pytest.fixture
+def strike(kafka3, make_relay, make_writers, judge, chance, mode):
+    """strike(database, postgres, faults): a fleet and writers on this database meet these faults."""
+    def struck(database, postgres, faults):
+        chance.shuffle(faults)
+        topic = kafka3.create_topic(f"matrix-{mode}-{len(faults)}")
+        with ExitStack() as stack:
+            networks = [stack.enter_context(Proxy(postgres.port)) for _ in range(2)]
+            relays = [make_relay(
+                database_url=through(network, database), bootstrap=kafka3.bootstrap_proxied,
+                slot_lease=f"{LEASE:g}s", slot_max_in_flight=MAX_IN_FLIGHT, **MODES[mode])
+                for network in networks]
+            for relay in relays:
+                relay.wait_ready()
+            writers = make_writers(topics=[topic], dsn=database.dsn, connections=4, keys=50, rate=200)
+            matrix = Matrix(database, postgres, kafka3, relays, networks, writers, topic)
+            with writers:
+                for victim, end in faults:
+                    began = time.monotonic()
+                    matrix.strike(victim, end)
+                    print(f"{victim} {end}: {time.monotonic() - began:.1f} s")
+            late = len(faults) if mode == "at-least-once" else late_queues(faults)
+            judge(late, MAX_IN_FLIGHT, topics=[topic], bootstrap=kafka3.bootstrap,
+                  database=database, none=mode == "exactly-once",
+                  isolation="read_committed" if mode == "exactly-once" else "read_uncommitted")
+            for relay in relays:
+                relay.close()
+
+    return struck
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_whoever_ends_however_nothing_is_lost_and_the_order_stays(
-        mode, database, fragile_postgres, kafka3, make_relay, make_writers, judge, chance, full):
-    """By default one end of each victim; with --full each nine times: 108 faults a mode."""
-    topic = kafka3.create_topic(f"matrix-{mode}")
-    relays = fleet(make_relay, 2, bootstrap=kafka3.bootstrap, slot_lease=f"{LEASE:g}s",
-                   slot_max_in_flight=MAX_IN_FLIGHT, **MODES[mode])
-    matrix = Matrix(database, fragile_postgres, kafka3, relays, topic)
-    faults = list(itertools.product(VICTIMS, ENDS)) * 9 if full else \
-        [(victim, chance.choice(ENDS)) for victim in VICTIMS]
-    chance.shuffle(faults)
-    with make_writers(topics=[topic], connections=4, keys=50, rate=200):
-        for victim, end in faults:
-            print(f"{victim} {end}")
-            matrix.strike(victim, end)
-    late = faults if mode == "at-least-once" else [fault for fault in faults if "stopped" in fault]
-    judge(len(late), MAX_IN_FLIGHT, topics=[topic], bootstrap=kafka3.bootstrap,
-          none=mode == "exactly-once",
-          isolation="read_committed" if mode == "exactly-once" else "read_uncommitted")
+        strike, database, fragile_postgres, chance, full):
+    """By default one fault of each victim; with --full each six times: 108 faults a mode."""
+    strike(database, fragile_postgres,
+           faults_of(FAULTS, 6) if full else one_of_each(FAULTS, chance))
+
+
+@pytest.fixture(scope="module")
+def postgres_on_small_disk():
+    reason = disk.refusal()
+    if reason:
+        pytest.skip(reason)
+    with OnSmallDisk() as server:
+        yield server
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_full_disk_under_postgres_loses_nothing_and_the_order_stays(
+        mode, strike, postgres_on_small_disk, database, full):
+    postgres_on_small_disk.create_database(f"matrix_{mode}")
+    there = type(database)(postgres_on_small_disk, f"matrix_{mode}").migrate()
+    strike(there, postgres_on_small_disk, faults_of(DISK_FAULTS, 6 if full else 1))

@@ -13,6 +13,7 @@ import subprocess
 
 import psycopg2
 
+from .disk import Disk
 from .process import (Process, free_port, process_ended, server_user, temporary_folder,
                       wait_for)
 
@@ -143,6 +144,15 @@ class Postgres:
     def drop_database(self, name):
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
+    def come_back(self):
+        """What an operator does when it may have ended by itself: returns when it answers."""
+        def answers():
+            if not self.process.running:
+                self.start()
+            return self._answers()
+
+        wait_for(answers, 60, "PostgreSQL's answer")
+
     def terminate_backends(self, application_name=None, database=None):
         """pg_terminate_backend of client connections other than ours; returns how many."""
         return self.execute(
@@ -166,6 +176,35 @@ class Postgres:
         path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
         with open(path) as file:
             return [int(pid) for pid in file.read().split()]
+
+
+class OnSmallDisk(Postgres):
+    """A server on a disk of its own that can be full: fill_disk() and free_disk()."""
+
+    def __init__(self, **settings):
+        super().__init__(**{"max_wal_size": "'256MB'", **settings})
+
+    def __exit__(self, *_):
+        self.stop()
+        self.disk.unmount()
+
+    def fill_disk(self):
+        """Returns when the server has met it. It may have ended by then: without a place for the
+        log that it writes ahead it cannot go on."""
+        before = self._refusals()
+        self.disk.fill()
+        wait_for(lambda: self._refusals() > before, 60, "a write that found no place")
+
+    def free_disk(self):
+        self.disk.free()
+        self.come_back()
+
+    def _fill_data(self):
+        self.disk = Disk(self.data, self.user)
+        super()._fill_data()
+
+    def _refusals(self):
+        return self.process.output().count("No space left on device")
 
 
 class Promoted(Postgres):
