@@ -35,6 +35,7 @@ _terminal = None  # standard error as it was before pytest began to capture it
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="the counts of a release, not a tenth")
+    parser.addoption("--minutes", type=float, default=10, help="how long the soak goes on")
     parser.addoption("--seed", type=int, help="repeat a run; without it each run has another")
 
 
@@ -73,6 +74,8 @@ def pytest_keyboard_interrupt():
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
     limit = TEST_LIMIT_FULL if item.config.option.full else TEST_LIMIT
+    if "soak" in item.path.parts:
+        limit += 60 * item.config.option.minutes
     faulthandler.dump_traceback_later(limit, exit=True, file=_terminal)
     yield
     faulthandler.cancel_dump_traceback_later()

@@ -17,8 +17,7 @@ from collections import namedtuple
 from dataclasses import dataclass, field
 
 import psycopg2
-from confluent_kafka import (OFFSET_BEGINNING, Consumer, KafkaError,
-                             KafkaException, TopicPartition)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .process import wait_for
 
@@ -163,30 +162,35 @@ def _sequence(data):
         return None
 
 
-def committed_messages(dsn, schema="outbox"):
-    """Every row of the message table, in batches, of one snapshot."""
+def committed_messages(dsn, schema="outbox", after_id=-2**63):
+    """Every row of the message table (behind an id), in batches, of one snapshot."""
     connection = psycopg2.connect(dsn)
     try:
         with connection.cursor(name="audit") as cursor:
             cursor.itersize = 20000
-            cursor.execute(f"SELECT event_id::text, topic, key, payload FROM {schema}.message")
+            cursor.execute(f"SELECT event_id::text, topic, key, payload FROM {schema}.message"
+                           " WHERE id > %s", (after_id,))
             for event_id, topic, key, body in cursor:
                 yield Message(event_id, topic, _bytes(key), _bytes(body))
     finally:
         connection.close()
 
 
-def read_topics(bootstrap, topics, isolation="read_uncommitted", timeout=60):
-    """Every record that stands in the topics now, first offset to last, as Records."""
+def read_topics(bootstrap, topics, isolation="read_uncommitted", timeout=60, places=None):
+    """Every record that stands in the topics now, first offset to last, as Records.
+
+    places: {(topic, partition): (beginning, end)} instead, as topic_ranges() gives them.
+    """
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "auditor", "enable.auto.commit": False,
         "isolation.level": isolation, "enable.partition.eof": True, "log_level": 0,
-        "reconnect.backoff.max.ms": 500})
+        # an end is told by a fetch that waited for more in vain
+        "fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500})
     try:
-        ends = {place: end for place, (_, end) in _ranges(consumer, topics, timeout).items()}
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)
-                         for topic, partition in ends])
-        open_partitions = set(ends)
+        places = places or _ranges(consumer, topics, timeout)
+        ends = {place: end for place, (_, end) in places.items()}
+        consumer.assign([TopicPartition(*place, begin) for place, (begin, _) in places.items()])
+        open_partitions = {place for place, (begin, end) in places.items() if begin < end}
         heard = time.monotonic()
         while open_partitions:
             # It waits for the full number or the whole time, whichever is first.
@@ -245,9 +249,14 @@ def count_messages(dsn, schema="outbox"):
 
 def count_records(bootstrap, topics, timeout=30):
     """The sum of (end - beginning) of all partitions: cheap, for waiting."""
+    return sum(high - low for low, high in topic_ranges(bootstrap, topics, timeout).values())
+
+
+def topic_ranges(bootstrap, topics, timeout=30):
+    """{(topic, partition): (beginning, end)}, as they are now."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "auditor", "log_level": 0})
     try:
-        return sum(high - low for low, high in _ranges(consumer, topics, timeout).values())
+        return _ranges(consumer, topics, timeout)
     finally:
         consumer.close()
 

@@ -36,12 +36,13 @@ COLUMNS = "(topic, key, payload, headers, event_id)"
 
 class Writers:
     def __init__(self, dsn, topics, seed, connections=8, keys=200, mix=None, rollback=0.1,
-                 rate=None, padding=0, schema="outbox", prefix="key"):
+                 rate=None, padding=0, schema="outbox", prefix="key", remember=True):
         """
         rollback: share of the transactions that end with ROLLBACK.
         rate: transactions a second of all connections together; None: as fast as they can.
         padding: bytes added to each payload (random text, which does not compress).
         prefix: of the keys' names; two Writers with one prefix share keys and lock each other out.
+        remember: keeps what it wrote in `committed` and `in_doubt`; without it memory is bounded.
         """
         self.dsn = dsn
         self.topics = list(topics)
@@ -53,6 +54,7 @@ class Writers:
         self.pause = connections / rate if rate else 0
         self.padding = padding
         self.schema = schema
+        self.remember = remember
 
         self.committed = []    # Messages whose COMMIT was answered
         self.in_doubt = []     # Messages whose COMMIT was sent and not answered
@@ -143,8 +145,7 @@ class Writers:
             work = _Transaction(self, connection.cursor(), random.Random(self.seed))
             yield work
             connection.commit()
-            with self._lock:
-                self.committed += work.messages
+            self._keep(self.committed, work.messages)
         finally:
             connection.close()
 
@@ -208,13 +209,17 @@ class Writers:
                 raise
             with self._lock:
                 self.interrupted += 1
-                if committing:
-                    self.in_doubt += work.messages
+            if committing:
+                self._keep(self.in_doubt, work.messages)
             connection.close()
             return False
-        with self._lock:
-            self.committed += work.messages
+        self._keep(self.committed, work.messages)
         return True
+
+    def _keep(self, where, messages):
+        if self.remember:
+            with self._lock:
+                where += messages
 
 
 class _Transaction:
