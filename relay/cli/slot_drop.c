@@ -19,6 +19,27 @@ static bool check_unowned(
 	return rows != NULL;
 }
 
+/* Partitions stay for the sake of slots that have not published their rows. */
+static bool check_asked(struct pg *pg, const struct config_postgres *postgres, const char *name,
+    bool yes, bool force, struct err *err)
+{
+	const struct pg_param params[] = {{name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = session_query(pg, postgres, sql_slot_drop_check, params, 1, err);
+
+	if (!row)
+		return false;
+	if (pg_int(row, 0, 0) == 0 && !force)
+		return err_set(err, ERR_REJECT,
+		    "slot %s is the last one: without a slot nothing is published, and rows go "
+		    "with their partitions; create another one first, or repeat with --force",
+		    name);
+	return yes || err_set(err, ERR_REJECT,
+			  "slot drop forgets what slot %s has published, and with it go %s parked "
+			  "and %s scheduled messages; repeat with --yes to do it",
+			  name, pg_value(row, 0, 1), pg_value(row, 0, 2));
+}
+
 static int drop(struct pg *pg, const struct config_postgres *postgres, const char *name, bool force)
 {
 	const struct pg_param params[] = {{name}};
@@ -44,20 +65,18 @@ static int run(const struct call *call)
 
 	if (!postgres)
 		return session_failed(&err);
-	if (!call_flag(call, "yes")) {
-		err_set(&err, ERR_REJECT,
-		    "slot drop forgets what slot %s has published; repeat with --yes to do it",
-		    call->arguments[0]);
-		return session_failed(&err);
-	}
 	pg = session_connect(postgres, &err);
-	return pg ? drop(pg, postgres, call->arguments[0], call_flag(call, "force"))
-		  : session_failed(&err);
+	if (!pg || !check_asked(pg, postgres, call->arguments[0], call_flag(call, "yes"),
+		       call_flag(call, "force"), &err))
+		return session_failed(&err);
+	return drop(pg, postgres, call->arguments[0], call_flag(call, "force"));
 }
 
 static const struct command_option options[] = {
     {"yes", NULL, "Really drop it."},
-    {"force", NULL, "Also while a process owns one of its shards; that process lets go of it."},
+    {"force", NULL,
+	"Also while a process owns one of its shards, which that process lets go of, and also the "
+	"last slot."},
     SESSION_POSTGRES_OPTION,
     {0},
 };

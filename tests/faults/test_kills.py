@@ -38,7 +38,7 @@ def test_kills_at_random_moments_lose_nothing(
 
 def test_kills_of_a_relay_with_several_shards(
         database, make_relay, make_writers, judge, chance, scale, command):
-    command("slot", "drop", "--yes", "main")
+    command("slot", "drop", "--yes", "--force", "main")
     command("slot", "create", "--shards", 3, "main")
     relay = make_relay(slot_lease=LEASE, slot_max_in_flight=300).wait_ready()
     relay.kill()

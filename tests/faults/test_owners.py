@@ -164,7 +164,7 @@ def records_of(kafka, topic, slot):
 
 def test_two_slots_spread_over_two_processes(
         database, kafka, topic, make_relay, make_writers, command, tmp_path, until_published):
-    command("slot", "drop", "--yes", "main")
+    command("slot", "drop", "--yes", "--force", "main")
     for slot in ("first", "second"):
         command("slot", "create", slot)
     arguments = configuration(tmp_path, kafka, database,
@@ -189,7 +189,7 @@ def test_two_slots_spread_over_two_processes(
 
 def test_four_shards_spread_over_two_processes(
         database, make_relay, make_writers, judge, command):
-    command("slot", "drop", "--yes", "main")
+    command("slot", "drop", "--yes", "--force", "main")
     command("slot", "create", "--shards", 4, "main")
     relays = [make_relay(slot_lease="2s", slot_max_in_flight=200) for _ in range(2)]
     with make_writers(connections=4, keys=50, rate=200):
@@ -210,7 +210,7 @@ def test_four_shards_spread_over_two_processes(
 def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
         database, make_relay, make_writers, judge, command, shards):
     """--drain waits for a shard that somebody else owns, until that one is through."""
-    command("slot", "drop", "--yes", "main")
+    command("slot", "drop", "--yes", "--force", "main")
     command("slot", "create", "--shards", shards, "main")
     make_writers(connections=4).run(500)
     relays = [make_relay(arguments=("run", "--drain"), slot_lease="30s") for _ in range(2)]

@@ -13,7 +13,7 @@ from support.auditor import count_records, read_topics
 from support.process import free_port
 from support.relay import binary, environment, run_command
 
-CONFIG, DENIED, UNAVAILABLE, OUTPUT, FOUND = 78, 77, 69, 74, 1
+CONFIG, DENIED, UNAVAILABLE, OUTPUT, FOUND, REFUSED = 78, 77, 69, 74, 1, 65
 
 
 def refused(arguments, settings, expected, *words):
@@ -219,6 +219,19 @@ def test_a_slot_that_is_not_there_or_is_split_otherwise(settings, database):
     database.execute("SELECT outbox.slot_drop('main')")
     refused(["run"], settings, CONFIG, "slot main", "has no such slot",
             "outbox-relay slot create main")
+
+
+def test_a_slot_that_may_not_go(settings, database):
+    database.execute(
+        "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, deliver_at, tick)"
+        " VALUES ('main', 0, 1, now(), gen_random_uuid(), 't', now() + interval '1 h', 0)")
+    refused(["slot", "drop", "main", "--yes"], settings, REFUSED, "main is the last one", "--force")
+    assert run_command(["slot", "create", "other"], settings)[0] == 0
+    refused(["slot", "drop", "main"], settings, REFUSED, "0 parked", "1 scheduled", "--yes")
+    assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(1,)]
+    assert run_command(["slot", "drop", "main", "--yes"], settings)[0] == 0
+    assert database.execute("SELECT name FROM outbox.slot") == [("other",)]
+    assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(0,)]
 
 
 def test_a_standby_or_a_read_only_role(settings, role, database):

@@ -166,7 +166,7 @@ def test_a_slot_is_split_and_joined_again_while_writers_run(
 
 
 def test_three_shards_share_the_work(database, kafka, topic, make_relay, make_writers, scale):
-    for arguments in (["slot", "drop", "main", "--yes"], ["slot", "create", "main", "--shards", 3]):
+    for arguments in (["slot", "drop", "main", "--yes", "--force"], ["slot", "create", "main", "--shards", 3]):
         status, output, error = run_command(arguments, {"DATABASE_URL": database.dsn})
         assert status == 0, output + error
     relay = make_relay(slot_shards=3).wait_ready()
