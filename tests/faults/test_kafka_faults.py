@@ -6,6 +6,8 @@ import pytest
 
 MEMORY = 64 * 1024 * 1024  # bytes resident, with the default setting of 24 MiB for rows
 MAX_IN_FLIGHT = 2000
+# librdkafka looks for a broker that was away after up to 10 s.
+SETTINGS = {"slot_max_in_flight": MAX_IN_FLIGHT, "kafka_reconnect_backoff_max_ms": 500}
 
 
 def until_it_publishes(relay):
@@ -24,13 +26,13 @@ def peak_memory(relay):
 @pytest.fixture
 def outage(full):
     """outage(): as long as Kafka is away."""
-    return lambda: time.sleep(60 if full else 6)
+    return lambda: time.sleep(60 if full else 3)
 
 
 @pytest.mark.parametrize("end", ["stop_node", "kill"])
 def test_a_broker_that_is_away_is_waited_for(
         end, fragile_kafka, make_relay, make_writers, judge, outage, scale):
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT).wait_ready()
+    relay = make_relay(**SETTINGS).wait_ready()
     writers = make_writers(connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
@@ -52,7 +54,7 @@ def test_a_broker_that_is_away_is_waited_for(
 def test_a_broker_that_stands_still_is_waited_for(
         stall_after, anew, fragile_kafka, make_relay, make_writers, judge, outage, scale):
     """Connections stay and nothing answers; the watchdog makes a new producer if it is set so."""
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, slot_stall_after=stall_after).wait_ready()
+    relay = make_relay(**SETTINGS, slot_stall_after=stall_after).wait_ready()
     writers = make_writers(connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
@@ -71,7 +73,7 @@ def test_a_broker_that_stands_still_is_waited_for(
 
 def test_a_stop_gives_up_what_a_broker_does_not_take_before_it_hands_over(
         fragile_kafka, make_relay, make_writers, judge):
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, slot_lease="2s").wait_ready()
+    relay = make_relay(**SETTINGS, slot_lease="2s").wait_ready()
     writers = make_writers(connections=4)
     with writers:
         until_it_publishes(relay)
@@ -83,7 +85,7 @@ def test_a_stop_gives_up_what_a_broker_does_not_take_before_it_hands_over(
     assert events.index("producer_recreated") < events.index("shard_left")
     assert "there is no time left" in relay.output()
     fragile_kafka.resume()
-    make_relay(slot_max_in_flight=MAX_IN_FLIGHT)
+    make_relay(**SETTINGS)
     judge(1, MAX_IN_FLIGHT)
 
 
@@ -94,7 +96,7 @@ def all_in_sync(kafka, topic):
 def test_a_killed_leader_and_a_rolled_cluster_lose_nothing(
         kafka3, make_relay, make_writers, judge, scale):
     topic = kafka3.create_topic("leaders")
-    relay = make_relay(bootstrap=kafka3.bootstrap, slot_max_in_flight=MAX_IN_FLIGHT).wait_ready()
+    relay = make_relay(bootstrap=kafka3.bootstrap, **SETTINGS).wait_ready()
     writers = make_writers(topics=[topic], connections=4, rate=50)
     with writers:
         until_it_publishes(relay)
@@ -118,7 +120,7 @@ def test_too_few_replicas_in_sync_are_waited_for(
         kafka3, make_relay, make_writers, judge, outage):
     """With two of three nodes gone acks=all is not to be had, nor a leader for most partitions."""
     topic = kafka3.create_topic("replicas")
-    relay = make_relay(bootstrap=kafka3.bootstrap, slot_max_in_flight=MAX_IN_FLIGHT).wait_ready()
+    relay = make_relay(bootstrap=kafka3.bootstrap, **SETTINGS).wait_ready()
     writers = make_writers(topics=[topic], connections=4, rate=50)
     with writers:
         until_it_publishes(relay)

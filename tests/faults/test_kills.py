@@ -59,7 +59,7 @@ def test_kills_while_huge_transactions_are_read_by_pages(
     writers = make_writers(connections=2, keys=20, rate=50)
     with writers:
         for _ in range(kills):
-            writers.huge_transaction(30_000)
+            writers.huge_transaction(scale(30_000, default=12_000))
             kill_at_a_random_moment(relay, chance)
         relay.start()
     judge(kills + 1, 500, none=True)

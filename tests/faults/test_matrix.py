@@ -188,7 +188,8 @@ def strike(kafka3, make_relay, make_writers, judge, chance, mode):
             networks = [stack.enter_context(Proxy(postgres.port)) for _ in range(2)]
             relays = [make_relay(
                 database_url=through(network, database), bootstrap=kafka3.bootstrap_proxied,
-                slot_lease=f"{LEASE:g}s", slot_max_in_flight=MAX_IN_FLIGHT, **MODES[mode])
+                slot_lease=f"{LEASE:g}s", slot_max_in_flight=MAX_IN_FLIGHT,
+                kafka_reconnect_backoff_max_ms=500, **MODES[mode])
                 for network in networks]
             for relay in relays:
                 relay.wait_ready()

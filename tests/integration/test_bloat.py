@@ -111,7 +111,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         database, topic, make_relay, scale):
     """In pairs of runs, each beside the other in time: the machine may change its speed."""
     relay = make_relay().wait_ready()
-    transactions = scale(8000, default=1100)
+    transactions = scale(8000, default=800)
     seconds_for(database, topic, relay, transactions)  # caches, connections, the topic
 
     def alone():
@@ -122,7 +122,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
             return seconds_for(database, topic, relay, transactions)
 
     pairs = []
-    for number in range(9):
+    for number in range(scale(9, default=7)):
         took = {run: run() for run in ((alone, beside) if number % 2 else (beside, alone))}
         pairs.append((took[alone], took[beside]))
     ratio = statistics.median(without / held for without, held in pairs)
