@@ -53,8 +53,9 @@ def judged(database, bootstrap, topics):
     for record in read_topics(bootstrap, topics):
         number = int(record.payload.split(b'"n": ', 1)[1].split(b",", 1)[0].split(b"}", 1)[0])
         if record.key:
-            assert numbers.get(record.key, 0) < number, record
-            numbers[record.key] = number
+            name = record.topic, record.key
+            assert numbers.get(name, 0) < number, record
+            numbers[name] = number
 
 
 @pytest.mark.parametrize("end", ["paused", "killed"])
@@ -106,18 +107,19 @@ def test_a_topic_that_is_missing_holds_up_no_other(database, kafka, topic, make_
     relay.wait_for(lambda: sum(states(database).values()) == 10_000, LONG, "the parked ones")
     status, output, error = run_command(["parked", "list", "--limit", "1", "state=stalled"], settings)
     assert status == 0 and "the topic was missing" in output, output + error
-    ready, report = relay.get("/readyz?verbose")
-    assert ready == 200 and f"waits for topic {absent}" in report
+
+    def says_so():
+        ready, report = relay.get("/readyz?verbose")
+        return ready == 200 and f"waits for topic {absent}" in report
+
+    relay.wait_for(says_so, LONG, "readiness, and its report")
     kafka.create_topic(absent)
     try:
         write(database, absent, 100, 10_001)
         relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
         relay.wait_event("partition_recovered")
         assert relay.stop() == 0
-        judged(database, kafka.bootstrap, [absent])
-        judged_order = audit(committed_messages(database.dsn),
-                             read_topics(kafka.bootstrap, [topic, absent]))
-        assert judged_order.correct and judged_order.duplicates == 0, judged_order
+        judged(database, kafka.bootstrap, [topic, absent])
     finally:
         kafka.delete_topic(absent)
 
@@ -129,7 +131,8 @@ def test_a_cluster_that_is_away_is_waited_for(database, fragile_kafka, topic, ma
     relay.wait_for(lambda: published(database) == 100, LONG, "what was written before")
     fragile_kafka.pause()
     write(database, topic, 5000, 101)
-    relay.wait_event("producer_recreated", timeout=LONG, count=2)
+    relay.wait_event("producer_recreated", timeout=LONG)
+    relay.wait_event("tail_not_read", timeout=LONG)  # some times stall_after later
     assert states(database) == {}
     fragile_kafka.resume()
     relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
