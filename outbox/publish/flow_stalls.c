@@ -18,7 +18,10 @@
 
 enum { LOOKS = 8 /* in the time after which something is stalled */ };
 
-/* What has waited so long that others came through, or at least answered, in the meantime. */
+/*
+ * What has waited so long, and others came through, or at least answered, in the second half of it:
+ * before, they may have been away as well.
+ */
 static bool is_stalled(
     struct flow *flow, int64_t now, int64_t stall_after, bool waits, int64_t *since, bool *ret_asks)
 {
@@ -29,8 +32,9 @@ static bool is_stalled(
 		*since = now;
 	if (!waits || now - *since < stall_after)
 		return false;
-	*ret_asks |= flow->heard_at <= *since;
-	return flow->heard_at > *since;
+	bool heard = flow->heard_at - *since >= stall_after / 2;
+	*ret_asks |= !heard;
+	return heard;
 }
 
 static bool lane_stalls(struct flow *flow, struct lane *lane)
@@ -159,8 +163,8 @@ void flow_stalls_logged(struct flow *flow, bool written)
 	int count = written ? flow->recovered_logging : 0;
 	flow->recovered_logging = 0;
 	flow->recovered_count -= count;
-	memmove(flow->recovered, flow->recovered + count,
-	    (size_t)flow->recovered_count * sizeof *flow->recovered);
+	for (int i = 0; i < flow->recovered_count && count; i++)
+		flow->recovered[i] = flow->recovered[i + count];
 }
 
 void flow_stalls_forget(struct flow *flow)

