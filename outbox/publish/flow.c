@@ -556,7 +556,7 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 	flow->unreported--;
 	if (delivery == STREAM_WRITTEN) {
 		lane->waits_since = 0;
-		flow->heard_at = now;
+		flow_hear(flow, now);
 	}
 	if (delivery == STREAM_AGAIN || (delivery == STREAM_REFUSED && !lane->solo)) {
 		/* stays SENT and under way until flow_producer_lost makes it go again */

@@ -165,7 +165,9 @@ struct flow {
 	int owed;                 /* lanes and topics */
 	struct stall *recovered;  /* those that are so no more, to be noted */
 	int recovered_count, recovered_capacity, recovered_logging;
-	int64_t heard_at;                      /* a partition answered */
+	int64_t heard_at,
+	    hearing_since; /* a partition answered; and without long gaps since then */
+	int64_t stall_after;
 	int64_t watched_at, watch_at;          /* stalls were looked for; when to do so again */
 	bool recreated;                        /* a topic was: positions in it begin anew */
 	bool changing;                         /* the row under way carries a changed count */
@@ -211,8 +213,8 @@ void flow_parks_forget(struct flow *flow);
 /* Its tail was read; or the topic is there. */
 void flow_lane_recovers(struct flow *flow, struct lane *lane);
 void flow_topic_recovers(struct flow *flow, struct topic *topic);
-/* It answered a question for its tail or its end. */
-void flow_hear(struct flow *flow, struct lane *lane);
+/* A partition answered: a record, or a question for its end. */
+void flow_hear(struct flow *flow, int64_t now);
 void flow_stalls_logged(struct flow *flow, bool written);
 void flow_stalls_forget(struct flow *flow);
 

@@ -19,8 +19,8 @@
 enum { LOOKS = 8 /* in the time after which something is stalled */ };
 
 /*
- * What has waited so long, and others came through, or at least answered, in the second half of it:
- * before, they may have been away as well.
+ * What has waited so long, and others were heard all the while: a cluster that was away as a whole
+ * is given the same time once it is heard again.
  */
 static bool is_stalled(
     struct flow *flow, int64_t now, int64_t stall_after, bool waits, int64_t *since, bool *ret_asks)
@@ -30,11 +30,18 @@ static bool is_stalled(
 		*since = 0;
 	else if (waits && !*since)
 		*since = now;
-	if (!waits || now - *since < stall_after)
+	if (!waits || now - *since < stall_after / 2)
 		return false;
-	bool heard = flow->heard_at - *since >= stall_after / 2;
-	*ret_asks |= !heard;
-	return heard;
+	*ret_asks |= now - flow->heard_at >= stall_after / LOOKS;
+	int64_t begun = *since > flow->hearing_since ? *since : flow->hearing_since;
+	return now - begun >= stall_after && now - flow->heard_at < stall_after / 2;
+}
+
+void flow_hear(struct flow *flow, int64_t now)
+{
+	if (now - flow->heard_at >= flow->stall_after / 2)
+		flow->hearing_since = now;
+	flow->heard_at = now;
 }
 
 static bool lane_stalls(struct flow *flow, struct lane *lane)
@@ -74,6 +81,7 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	if (!flow->resumes || flow->transactions || now < flow->watch_at)
 		return false;
 	flow->watched_at = now;
+	flow->stall_after = stall_after;
 	flow->watch_at = now + stall_after / LOOKS;
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
@@ -87,12 +95,6 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	if (asks)
 		flow_tails_ask(flow);
 	return wants_producer;
-}
-
-void flow_hear(struct flow *flow, struct lane *lane)
-{
-	lane->waits_since = 0;
-	flow->heard_at = flow->watched_at;
 }
 
 static void recovers(struct flow *flow, struct topic *topic, int32_t partition)

@@ -162,7 +162,8 @@ void flow_tail_end(
 	struct lane *lane = flow_lane(flow, topic, partition);
 	if (!lane)
 		return;
-	flow_hear(flow, lane);
+	lane->waits_since = 0;
+	flow_hear(flow, flow->watched_at);
 	if (lane->asked_end && lane->tail == LANE_OPEN)
 		end_moves(flow, lane, end);
 	if (lane->tail != LANE_READING)
