@@ -93,7 +93,8 @@ const struct config_row config_rows[] = {
 	{SLOT_MS(ack_interval), "200ms", 0, MINUTE, .reloadable = true,
 		.help = "How long an acknowledgement may be kept before the progress is stored."},
 	{SLOT_MS(stall_after), "60s", SECOND, DAY,
-		.help = "A producer that makes no progress for so long is made anew; records of a partition that takes none while others do are parked."},
+		.help = "A producer that makes no progress for so long is made anew; records of a "
+			"partition that takes none while others do are parked."},
 	{SLOT(delivery), .type = CONFIG_CHOICE, .default_value = "at-least-once",
 		.choices = deliveries,
 		.help = "at-least-once: a fault may repeat records. exactly-once: records go out in "

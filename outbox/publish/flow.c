@@ -167,7 +167,7 @@ void flow_release_held(struct flow *flow, struct topic *topic)
 	struct queue held = take_queue(&topic->held);
 	while (held.head) {
 		uint64_t sequence = queue_pop(flow, &held);
-		if (topic->stalled)
+		if (topic->wait.stalled)
 			flow_park_stalled(flow, sequence);
 		else
 			hold_on_lane(flow, sequence);
@@ -346,7 +346,7 @@ static void acknowledge(struct flow *flow, struct record *record, struct lane *l
 	record->state = ACKED;
 	record->offset = offset;
 	lane->unpassed++;
-	lane->waits_since = 0;
+	lane->wait.since = 0;
 	if (offset > lane->known)
 		lane->known = offset;
 	flow_release(flow, record);
@@ -399,8 +399,8 @@ static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint6
 		lane->fresh = true;
 	record->state = SENT;
 	lane->used = true;
-	if (!lane->waits_since)
-		lane->waits_since = now;
+	if (!lane->wait.since)
+		lane->wait.since = now;
 	lane->solo = is_careful(lane, sequence);
 	lane->under_way++;
 	flow->under_way++;
@@ -424,7 +424,7 @@ static bool send_held(
 	while (flow->ready_first) {
 		struct lane *lane = flow->ready_first;
 		uint64_t sequence = lane->held.head;
-		if (sequence && lane->stalled) {
+		if (sequence && lane->wait.stalled) {
 			queue_pop(flow, &lane->held);
 			flow->held--;
 			flow_park_stalled(flow, sequence);
@@ -477,7 +477,7 @@ static bool consider(
 	}
 	if (flow->parked_rows && flow_is_parked(flow, sequence))
 		return false;
-	if (record->topic->stalled) {
+	if (record->topic->wait.stalled) {
 		flow_park_stalled(flow, sequence);
 		return false;
 	}
@@ -491,13 +491,13 @@ static bool consider(
 		refuse_place(flow, sequence);
 		return false;
 	}
-	if (lane->stalled) {
+	if (lane->wait.stalled) {
 		flow_park_stalled(flow, sequence);
 		return false;
 	}
 	if (lane->held.head || !is_open(lane, sequence)) {
-		if (!lane->waits_since)
-			lane->waits_since = now;
+		if (!lane->wait.since)
+			lane->wait.since = now;
 		hold_on(flow, lane, sequence);
 		return false;
 	}
@@ -554,10 +554,8 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 	struct record *record = flow_record(flow, sequence);
 	struct lane *lane = &record->topic->lanes[record->partition];
 	flow->unreported--;
-	if (delivery == STREAM_WRITTEN) {
-		lane->waits_since = 0;
+	if (delivery == STREAM_WRITTEN)
 		flow_hear(flow, now);
-	}
 	if (delivery == STREAM_AGAIN || (delivery == STREAM_REFUSED && !lane->solo)) {
 		/* stays SENT and under way until flow_producer_lost makes it go again */
 		record->suspect |= delivery == STREAM_REFUSED;

@@ -203,7 +203,7 @@ void flow_park_stalled(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
 	char error[80] = "the topic was missing for stall_after";
-	if (record->topic->stalled)
+	if (record->topic->wait.stalled)
 		record->partition = -1;
 	else
 		snprintf(error, sizeof error, "partition %d acknowledged nothing for stall_after",

@@ -55,6 +55,14 @@ struct seen {
 	UT_hash_handle hh;
 };
 
+/* Records wait for a partition, or for a missing topic. */
+struct wait {
+	int64_t since; /* and none came through; 0: none waits, or not known */
+	bool stalled; /* for too long: they are parked until its tail was read again, or it is there
+		       */
+	bool owed;    /* rows are parked since it was so, and some may stand in its tail */
+};
+
 struct lane {
 	struct topic *topic;
 	int32_t partition;
@@ -72,15 +80,12 @@ struct lane {
 	 */
 	int64_t offset, logging_offset, logged_offset, known;
 	enum lane_tail tail;
-	bool first_tail;     /* none was read since the shard was taken */
-	bool wants_end;      /* open and silent: its offset is to move up to the end */
-	bool asked_end;      /* which is being looked for */
-	bool used;           /* records flowed since flow_tails_move */
-	int64_t waits_since; /* records wait for it, and none came through; 0: none does, or not
-				known */
-	bool stalled;        /* for too long: they are parked until its tail was read again */
-	bool owed;           /* rows are parked since it was so, and some may stand in its tail */
-	struct seen *found;  /* by (id, event id); taken out when the row comes by */
+	bool first_tail; /* none was read since the shard was taken */
+	bool wants_end;  /* open and silent: its offset is to move up to the end */
+	bool asked_end;  /* which is being looked for */
+	bool used;       /* records flowed since flow_tails_move */
+	struct wait wait;
+	struct seen *found; /* by (id, event id); taken out when the row comes by */
 	struct queue held;
 	struct lane *next_ready;
 };
@@ -101,10 +106,8 @@ struct topic {
 	struct lane *lanes;
 	int32_t lane_count; /* at least count: brokers may tell an older count for a while */
 	struct queue held;
-	bool missing;        /* the broker says so */
-	int64_t waits_since; /* as of a lane */
-	bool stalled;        /* records of it are parked until it is there */
-	bool owed;           /* rows are parked since it was so */
+	bool missing;     /* the broker says so */
+	struct wait wait; /* while it is missing */
 	int index;
 	enum stream_policy policy;
 	UT_hash_handle hh;

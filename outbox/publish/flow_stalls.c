@@ -22,18 +22,18 @@ enum { LOOKS = 8 /* in the time after which something is stalled */ };
  * What has waited so long, and others were heard all the while: a cluster that was away as a whole
  * is given the same time once it is heard again.
  */
-static bool is_stalled(
-    struct flow *flow, int64_t now, int64_t stall_after, bool waits, int64_t *since, bool *ret_asks)
+static bool is_stalled(struct flow *flow, int64_t now, int64_t stall_after, bool waits,
+    struct wait *wait, bool *ret_asks)
 {
 	/* after the loss of a producer records are pending, and on no lane for a moment */
 	if (!waits && flow->next == flow->end)
-		*since = 0;
-	else if (waits && !*since)
-		*since = now;
-	if (!waits || now - *since < stall_after / 2)
+		wait->since = 0;
+	else if (waits && !wait->since)
+		wait->since = now;
+	if (!waits || now - wait->since < stall_after / 2)
 		return false;
 	*ret_asks |= now - flow->heard_at >= stall_after / LOOKS;
-	int64_t begun = *since > flow->hearing_since ? *since : flow->hearing_since;
+	int64_t begun = wait->since > flow->hearing_since ? wait->since : flow->hearing_since;
 	return now - begun >= stall_after && now - flow->heard_at < stall_after / 2;
 }
 
@@ -44,10 +44,16 @@ void flow_hear(struct flow *flow, int64_t now)
 	flow->heard_at = now;
 }
 
+static void owe(struct flow *flow, struct wait *wait)
+{
+	flow->owed += !wait->owed;
+	wait->owed = true;
+}
+
 static bool lane_stalls(struct flow *flow, struct lane *lane)
 {
-	flow->owed += !lane->owed;
-	lane->stalled = lane->owed = true;
+	owe(flow, &lane->wait);
+	lane->wait.stalled = true;
 	if (lane->under_way)
 		return true; /* its producer goes, and then its tail is read */
 	flow_tail_again(flow, lane);
@@ -57,8 +63,8 @@ static bool lane_stalls(struct flow *flow, struct lane *lane)
 
 static void topic_stalls(struct flow *flow, struct topic *topic)
 {
-	flow->owed += !topic->owed;
-	topic->stalled = topic->owed = true;
+	owe(flow, &topic->wait);
+	topic->wait.stalled = true;
 	flow_release_held(flow, topic);
 }
 
@@ -68,8 +74,8 @@ static bool watch_lanes(
 	bool wants_producer = false;
 	for (int32_t p = 0; p < topic->count && topic->state == TOPIC_READY; p++) {
 		struct lane *lane = &topic->lanes[p];
-		bool waits = !lane->stalled && (lane->under_way || lane->held.head);
-		if (is_stalled(flow, now, stall_after, waits, &lane->waits_since, ret_asks))
+		bool waits = !lane->wait.stalled && (lane->under_way || lane->held.head);
+		if (is_stalled(flow, now, stall_after, waits, &lane->wait, ret_asks))
 			wants_producer |= lane_stalls(flow, lane);
 	}
 	return wants_producer;
@@ -85,10 +91,10 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	flow->watch_at = now + stall_after / LOOKS;
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
-		bool missing = topic->missing && !topic->stalled && topic->held.head;
+		bool missing = topic->missing && !topic->wait.stalled && topic->held.head;
 		if (topic->policy == STREAM_STOP)
 			continue;
-		if (is_stalled(flow, now, stall_after, missing, &topic->waits_since, &asks))
+		if (is_stalled(flow, now, stall_after, missing, &topic->wait, &asks))
 			topic_stalls(flow, topic);
 		wants_producer |= watch_lanes(flow, now, stall_after, topic, &asks);
 	}
@@ -108,24 +114,26 @@ static void recovers(struct flow *flow, struct topic *topic, int32_t partition)
 	flow->recovered[flow->recovered_count++] = (struct stall){topic, partition};
 }
 
+/* True: rows are parked for its sake. */
+static bool ends_stall(struct flow *flow, struct wait *wait)
+{
+	if (!wait->owed)
+		return false;
+	*wait = (struct wait){0};
+	flow->owed--;
+	return true;
+}
+
 void flow_lane_recovers(struct flow *flow, struct lane *lane)
 {
-	if (!lane->owed)
-		return;
-	lane->stalled = lane->owed = false;
-	lane->waits_since = 0;
-	flow->owed--;
-	recovers(flow, lane->topic, lane->partition);
+	if (ends_stall(flow, &lane->wait))
+		recovers(flow, lane->topic, lane->partition);
 }
 
 void flow_topic_recovers(struct flow *flow, struct topic *topic)
 {
-	if (!topic->owed)
-		return;
-	topic->stalled = topic->owed = false;
-	topic->waits_since = 0;
-	flow->owed--;
-	recovers(flow, topic, -1);
+	if (ends_stall(flow, &topic->wait))
+		recovers(flow, topic, -1);
 }
 
 void flow_stalled(struct flow *flow, const char *name, size_t length, int32_t partition)
@@ -134,11 +142,9 @@ void flow_stalled(struct flow *flow, const char *name, size_t length, int32_t pa
 	struct lane *lane =
 	    partition >= 0 && partition < topic->lane_count ? &topic->lanes[partition] : NULL;
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
-		flow->owed += !topic->owed;
-		topic->owed = true;
+		owe(flow, &topic->wait);
 	} else if (lane && lane->tail != LANE_OPEN) {
-		flow->owed += !lane->owed;
-		lane->owed = true;
+		owe(flow, &lane->wait);
 	} else {
 		recovers(flow, topic, partition);
 	}
@@ -152,7 +158,7 @@ int flow_stalls(const struct flow *flow)
 bool flow_lane_is_owed(struct flow *flow, const char *topic, int32_t partition)
 {
 	const struct lane *lane = flow_lane(flow, topic, partition);
-	return lane && lane->owed;
+	return lane && lane->wait.owed;
 }
 
 bool flow_awaits_stalled(const struct flow *flow)
@@ -173,10 +179,9 @@ void flow_stalls_forget(struct flow *flow)
 {
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
-		topic->stalled = topic->owed = false;
-		topic->waits_since = 0;
+		topic->wait = (struct wait){0};
 		for (int32_t p = 0; p < topic->lane_count; p++)
-			topic->lanes[p].stalled = topic->lanes[p].owed = false;
+			topic->lanes[p].wait = (struct wait){0};
 	}
 	free(flow->recovered);
 	flow->recovered = NULL;

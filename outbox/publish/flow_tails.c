@@ -81,7 +81,7 @@ void flow_tails_lost(struct flow *flow)
 		for (int32_t p = 0; p < topic->lane_count; p++) {
 			struct lane *lane = &topic->lanes[p];
 			bool open = lane->tail == LANE_OPEN;
-			if (lane->under_way || flow->transactions || (lane->stalled && open))
+			if (lane->under_way || flow->transactions || (lane->wait.stalled && open))
 				lane_becomes(flow, lane, LANE_UNREAD);
 		}
 	}
@@ -162,7 +162,7 @@ void flow_tail_end(
 	struct lane *lane = flow_lane(flow, topic, partition);
 	if (!lane)
 		return;
-	lane->waits_since = 0;
+	lane->wait.since = 0;
 	flow_hear(flow, flow->watched_at);
 	if (lane->asked_end && lane->tail == LANE_OPEN)
 		end_moves(flow, lane, end);

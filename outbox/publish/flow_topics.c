@@ -160,7 +160,7 @@ const char *flow_missing_topic(const struct flow *flow)
 {
 	for (int i = 0; i < flow->topic_count; i++) {
 		const struct topic *topic = flow->topic_list[i];
-		if (topic->state == TOPIC_ASKED && (topic->held.head || topic->owed))
+		if (topic->state == TOPIC_ASKED && (topic->held.head || topic->wait.owed))
 			return topic->name;
 	}
 	return NULL;

@@ -48,12 +48,12 @@ static bool read_parked(struct parked *parked, const char *value, struct err *er
 	       (!*to || choose_text(parked, "to", to, err));
 }
 
+const char *const parked_states[PARKED_STATES] = {"waiting", "dead", "stalled", "free", "behind"};
+
 static bool read_state(struct parked *parked, const char *value, struct err *err)
 {
-	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
-
-	for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-		if (text_equal(value, states[i]))
+	for (int i = 0; i < PARKED_STATES; i++)
+		if (text_equal(value, parked_states[i]))
 			return choose_text(parked, "state", value, err);
 	return err_set(err, ERR_REJECT,
 	    "state=%.60s is not known: write waiting, dead, stalled, free or behind", value);

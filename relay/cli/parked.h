@@ -8,6 +8,9 @@
 #include <jansson.h>
 #include "session.h"
 
+enum { PARKED_STATES = 5 };
+extern const char *const parked_states[PARKED_STATES];
+
 struct parked {
 	const struct call *call;
 	const struct config_slot *slot;

@@ -60,36 +60,33 @@ static bool print_rows(struct listing *listing, const char *chosen, struct err *
 
 /* --- how many of each state ------------------------------------------------------------------ */
 
-static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
-enum { STATES = sizeof states / sizeof *states };
-
 static bool count_states(
-    struct parked *parked, const char *chosen, int64_t counts[STATES], struct err *err)
+    struct parked *parked, const char *chosen, int64_t counts[PARKED_STATES], struct err *err)
 {
 	const struct pg_param params[] = {{parked->slot->name}, {chosen}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 2, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		for (int k = 0; k < STATES; k++)
-			if (text_equal(states[k], pg_value(rows, i, 0)))
+		for (int k = 0; k < PARKED_STATES; k++)
+			if (text_equal(parked_states[k], pg_value(rows, i, 0)))
 				counts[k] = pg_int(rows, i, 1);
 	return rows != NULL;
 }
 
-static void print_totals_json(const int64_t counts[STATES])
+static void print_totals_json(const int64_t counts[PARKED_STATES])
 {
 	printf("\n],\"totals\":{");
-	for (int i = 0; i < STATES; i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", states[i], counts[i]);
+	for (int i = 0; i < PARKED_STATES; i++)
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", parked_states[i], counts[i]);
 	puts("}}");
 }
 
-static void print_totals(const struct listing *listing, const int64_t counts[STATES])
+static void print_totals(const struct listing *listing, const int64_t counts[PARKED_STATES])
 {
 	int64_t total = 0;
 
-	for (int i = 0; i < STATES; i++)
+	for (int i = 0; i < PARKED_STATES; i++)
 		total += counts[i];
 	if (total == 0) {
 		printf("nothing%s is parked in slot %s\n",
@@ -98,8 +95,9 @@ static void print_totals(const struct listing *listing, const int64_t counts[STA
 		return;
 	}
 	printf("%" PRId64 " parked in slot %s:", total, listing->parked->slot->name);
-	for (int i = 0; i < STATES; i++)
-		printf(" %" PRId64 " %s%s", counts[i], states[i], i < STATES - 1 ? "," : "");
+	for (int i = 0; i < PARKED_STATES; i++)
+		printf(" %" PRId64 " %s%s", counts[i], parked_states[i],
+		    i < PARKED_STATES - 1 ? "," : "");
 	if (listing->shown < total)
 		printf("; %" PRId64 " of them are shown", listing->shown);
 	puts("");
@@ -111,7 +109,7 @@ static bool list(struct parked *parked, struct err *err)
 	    .json = call_flag(parked->call, "json"),
 	    .left = call_number(parked->call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
-	int64_t counts[STATES] = {0};
+	int64_t counts[PARKED_STATES] = {0};
 
 	if (!parked_choose(parked, false, err))
 		return false;

@@ -2,18 +2,7 @@
 
 import json
 
-import pytest
-
-from support.windows import Ticks
-
 ROWS = "SELECT id, state, attempts, error, tick FROM outbox.parked ORDER BY n"
-
-
-@pytest.fixture
-def reader(database):
-    ticks = Ticks(database.dsn)
-    yield ticks
-    ticks.connection.close()
 
 
 def write(database, *keys):

@@ -9,13 +9,6 @@ from support.windows import Ticks
 COLUMNS = "id, created_at, event_id, topic, key, payload, headers, partition, deliver_at"
 
 
-@pytest.fixture
-def reader(database):
-    ticks = Ticks(database.dsn)
-    yield ticks
-    ticks.connection.close()
-
-
 def write(database, *rows):
     """One transaction; rows: (key, seconds from now); returns [(id, created_at in µs), …]."""
     return database.execute(
