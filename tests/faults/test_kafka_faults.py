@@ -78,8 +78,9 @@ def test_a_stop_gives_up_what_a_broker_does_not_take_before_it_hands_over(
     with writers:
         until_it_publishes(relay)
         fragile_kafka.pause()
-        relay.wait_for(lambda: relay.metric("relay_in_flight") == MAX_IN_FLIGHT,
-                       what="a full queue")
+        # Not all of it: rows of a partition whose tail is still to be read count in its last part.
+        relay.wait_for(lambda: relay.metric("relay_in_flight") > MAX_IN_FLIGHT / 2,
+                       what="a queue that fills")
     assert relay.stop() == 0
     events = [event["event"] for event in relay.events()]
     assert events.index("producer_recreated") < events.index("shard_left")
