@@ -211,7 +211,8 @@ static void grow(struct flow *flow)
 	flow->capacity = capacity;
 }
 
-void flow_add(struct flow *flow, int64_t tick, bool listed, const struct message *message)
+void flow_add(
+    struct flow *flow, int64_t tick, bool listed, bool convicted, const struct message *message)
 {
 	if (flow->end - flow->acked == flow->capacity)
 		grow(flow);
@@ -222,6 +223,7 @@ void flow_add(struct flow *flow, int64_t tick, bool listed, const struct message
 	    .state = PENDING,
 	    .listed = listed && !message->scheduled,
 	    .later = !listed && message->scheduled,
+	    .convicted = convicted,
 	};
 	flow->end++;
 	flow->bytes += message->bytes + RECORD_OVERHEAD;
@@ -254,6 +256,8 @@ static void pass_lane(const struct record *record)
 		lane->unpassed--;
 	if (record->offset > lane->offset)
 		lane->offset = record->offset;
+	if (lane->found)
+		flow_tail_passed(lane, record->offset);
 }
 
 bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
@@ -477,6 +481,10 @@ static bool consider(
 	}
 	if (flow->parked_rows && flow_is_parked(flow, sequence))
 		return false;
+	if (record->convicted) {
+		flow_park_convicted(flow, sequence);
+		return false;
+	}
 	if (record->topic->wait.stalled) {
 		flow_park_stalled(flow, sequence);
 		return false;

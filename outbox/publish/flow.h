@@ -17,8 +17,9 @@ void flow_destroy(struct flow *flow);
 /* Forgets all records (a fenced owner); numbers go on, so that late reports find nothing. */
 void flow_forget(struct flow *flow);
 
-/* listed: of a listed window. */
-void flow_add(struct flow *flow, int64_t tick, bool listed, const struct message *message);
+/* listed: of a listed window. convicted: it kills who sends it, and is parked instead. */
+void flow_add(
+    struct flow *flow, int64_t tick, bool listed, bool convicted, const struct message *message);
 
 /* --- numbers: acked <= next <= end; covered <= acked ---------------------------------------- */
 uint64_t flow_end(const struct flow *flow);   /* the number the next record gets */

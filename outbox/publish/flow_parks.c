@@ -114,30 +114,34 @@ void flow_listed_closed(struct flow *flow)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static void keep_back(struct flow *flow, uint64_t sequence, const char *error, bool stalled)
+static struct park *keep_back(struct flow *flow, uint64_t sequence, const char *error)
 {
 	if (flow->park_count == flow->park_capacity) {
 		flow->park_capacity = flow->park_capacity ? flow->park_capacity * 2 : 64;
 		flow->parks =
 		    xrealloc(flow->parks, (size_t)flow->park_capacity * sizeof *flow->parks);
 	}
-	flow->parks[flow->park_count++] =
-	    (struct park){sequence, error ? xstrdup(error) : NULL, stalled};
-	flow->parks_refused += error && !stalled;
+	struct park *park = &flow->parks[flow->park_count++];
+	*park = (struct park){.sequence = sequence, .error = error ? xstrdup(error) : NULL};
 	flow_record(flow, sequence)->state = PARKING;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
+	return park;
 }
 
 void flow_schedule(struct flow *flow, uint64_t sequence)
 {
-	keep_back(flow, sequence, NULL, false);
+	keep_back(flow, sequence, NULL);
 }
 
 static void park(struct flow *flow, uint64_t sequence, const char *error, bool stalled)
 {
-	struct parked_key *key = key_of_record(flow, flow_record(flow, sequence), false);
-	keep_back(flow, sequence, error, stalled);
+	const struct record *record = flow_record(flow, sequence);
+	struct parked_key *key = key_of_record(flow, record, false);
+	struct park *park = keep_back(flow, sequence, error);
+	park->stalled = stalled;
+	park->dead = error && record->convicted;
+	flow->parks_refused += error && !stalled;
 	if (key)
 		key->parking++;
 }
@@ -167,13 +171,13 @@ void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
 	struct record *record = flow_record(flow, sequence);
 	enum stream_policy policy = record->topic->policy;
 	becomes_head(flow, sequence);
-	if (!flow->refused && !record->listed)
+	if (!flow->refused && (!record->listed || record->convicted))
 		note_refusal(flow, sequence, error);
 	if (policy == STREAM_STOP && !record->listed) {
 		flow->refused = true;
 		record->state = REFUSED;
 	} else {
-		flow->refusals += !record->listed;
+		flow->refusals += !record->listed || record->convicted;
 		park(flow, sequence, error, false);
 	}
 }
@@ -197,6 +201,15 @@ static bool park_behind(struct flow *flow, uint64_t sequence, bool stalled)
 bool flow_park_behind(struct flow *flow, uint64_t sequence)
 {
 	return park_behind(flow, sequence, false);
+}
+
+void flow_park_convicted(struct flow *flow, uint64_t sequence)
+{
+	char error[80];
+	snprintf(error, sizeof error, "the relay died %d times with this message alone in flight",
+	    DEATHS_CONVICT);
+	if (!flow_park_behind(flow, sequence))
+		flow_park_refused(flow, sequence, error);
 }
 
 void flow_park_stalled(struct flow *flow, uint64_t sequence)
@@ -236,8 +249,11 @@ static json_t *parks_row(const struct park *park, const struct record *record)
 	else if (!park->error && !record->later)
 		json_array_append_new(row, json_null());
 	json_array_append_new(row, json_integer(record->tick));
-	if (park->stalled)
-		json_array_append_new(row, json_integer(record->partition));
+	if (park->stalled || park->dead)
+		json_array_append_new(
+		    row, park->stalled ? json_integer(record->partition) : json_null());
+	if (park->dead)
+		json_array_append_new(row, json_true());
 	return row;
 }
 

@@ -26,9 +26,10 @@ struct record {
 	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
 	int32_t partition;
 	uint8_t state;
-	bool suspect; /* was in a refused batch */
-	bool listed;  /* of the listed window: it stands in outbox.parked */
-	bool later;   /* its time has not come: outbox.scheduled is where it goes */
+	bool suspect;   /* was in a refused batch */
+	bool listed;    /* of the listed window: it stands in outbox.parked */
+	bool later;     /* its time has not come: outbox.scheduled is where it goes */
+	bool convicted; /* it kills who sends it */
 };
 
 struct queue {
@@ -52,6 +53,7 @@ struct seen {
 		char event_id[16];
 	} name;
 	int64_t offset;
+	bool matched; /* its row came by, and is not passed yet */
 	UT_hash_handle hh;
 };
 
@@ -85,7 +87,8 @@ struct lane {
 	bool asked_end;  /* which is being looked for */
 	bool used;       /* records flowed since flow_tails_move */
 	struct wait wait;
-	struct seen *found; /* by (id, event id); taken out when the row comes by */
+	struct seen
+	    *found; /* by (id, event id), in the order of offsets; until the row is passed */
 	struct queue held;
 	struct lane *next_ready;
 };
@@ -137,6 +140,7 @@ struct park {
 	uint64_t sequence;
 	char *error;
 	bool stalled; /* it was not refused: nobody took it */
+	bool dead;    /* not to be tried again */
 };
 
 /* A partition, or with -1 a topic, of which records are or were parked since nobody took them. */
@@ -164,7 +168,7 @@ struct flow {
 	int unready;              /* topics NEW or CHANGED */
 	int tails_wanted;         /* lanes UNREAD or with wants_end */
 	int unlogged;             /* lanes UNLOGGED */
-	int64_t found;            /* records in all lanes' `found` */
+	int64_t found;            /* records in all lanes' `found`, but for the matched ones */
 	int owed;                 /* lanes and topics */
 	struct stall *recovered;  /* those that are so no more, to be noted */
 	int recovered_count, recovered_capacity, recovered_logging;
@@ -207,6 +211,8 @@ bool flow_park_behind(struct flow *flow, uint64_t sequence);
 void flow_schedule(struct flow *flow, uint64_t sequence);
 /* It stood there when the shard was taken: nothing is left to do. */
 bool flow_is_parked(struct flow *flow, uint64_t sequence);
+/* It kills who sends it. */
+void flow_park_convicted(struct flow *flow, uint64_t sequence);
 /* Its lane, or its topic, is stalled. */
 void flow_park_stalled(struct flow *flow, uint64_t sequence);
 void flow_parks_logged(struct flow *flow, bool written);
@@ -235,6 +241,10 @@ void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from);
 void flow_tails_lost(struct flow *flow);
 /* A row was written; what it says of the lane is in logged_offset. */
 void flow_tail_logged(struct flow *flow, struct lane *lane);
+/* What is to be logged of the lane: not beyond what was found and is not passed. */
+int64_t flow_tail_offset(const struct lane *lane);
+/* A row of the lane that stands at `offset` is passed. */
+void flow_tail_passed(struct lane *lane, int64_t offset);
 /* Kafka has the record already, at *ret_offset. It is found once. */
 bool flow_tail_found(
     struct flow *flow, struct lane *lane, const struct message *message, int64_t *ret_offset);

@@ -15,6 +15,8 @@
  * With transactions a lost producer leaves every lane UNREAD: it may have been fenced by an owner
  * that published since. The tails are read once the next producer has fenced all others.
  *
+ * What was found is not passed by the logged offset before its row is: it would not be found again.
+ *
  * The offset of a silent lane moves up to the partition's end now and then, so that what others
  * write to it in the meantime is not read at the next take-over.
  */
@@ -35,9 +37,28 @@ static void forget_found(struct flow *flow, struct lane *lane)
 	struct seen *seen, *next;
 	HASH_ITER(hh, lane->found, seen, next)
 	{
+		flow->found -= !seen->matched;
 		HASH_DEL(lane->found, seen);
 		free(seen);
-		flow->found--;
+	}
+}
+
+int64_t flow_tail_offset(const struct lane *lane)
+{
+	bool behind = lane->found && lane->found->offset <= lane->offset;
+	return behind ? lane->found->offset - 1 : lane->offset;
+}
+
+void flow_tail_passed(struct lane *lane, int64_t offset)
+{
+	struct seen *seen, *next;
+	HASH_ITER(hh, lane->found, seen, next)
+	{
+		if (!seen->matched || seen->offset != offset)
+			continue;
+		HASH_DEL(lane->found, seen);
+		free(seen);
+		return;
 	}
 }
 
@@ -141,7 +162,7 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 	memcpy(seen->name.event_id, event_id, sizeof seen->name.event_id);
 	seen->offset = offset;
 	HASH_REPLACE(hh, lane->found, name, sizeof seen->name, seen, before);
-	flow->found += before ? 0 : 1;
+	flow->found += before && !before->matched ? 0 : 1;
 	free(before);
 	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
 }
@@ -194,11 +215,10 @@ bool flow_tail_found(
 		return false;
 	memcpy(name.event_id, message->event_id, sizeof name.event_id);
 	HASH_FIND(hh, lane->found, &name, sizeof name, seen);
-	if (!seen)
+	if (!seen || seen->matched)
 		return false;
 	*ret_offset = seen->offset;
-	HASH_DEL(lane->found, seen);
-	free(seen);
+	seen->matched = true;
 	flow->found--;
 	flow->skipped++;
 	return true;

@@ -194,14 +194,15 @@ static void topic_json(struct topic *topic, struct text *json)
 	bool first = true;
 	for (int32_t p = 0; p < topic->count && topic->count == count; p++) {
 		struct lane *lane = &topic->lanes[p];
-		if (lane->offset == lane->logged_offset)
+		int64_t offset = flow_tail_offset(lane);
+		if (offset == lane->logged_offset)
 			continue;
 		if (!begun)
 			text_addf(json, "%s\"%s\":[%d,{", json->length > 1 ? "," : "", topic->name,
 			    count);
 		begun = true;
-		text_addf(json, "%s\"%d\":%lld", first ? "" : ",", p, (long long)lane->offset);
-		lane->logging_offset = lane->offset;
+		text_addf(json, "%s\"%d\":%lld", first ? "" : ",", p, (long long)offset);
+		lane->logging_offset = offset;
 		first = false;
 	}
 	if (begun)

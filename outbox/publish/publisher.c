@@ -60,7 +60,7 @@ struct publisher {
 	bool topics_told; /* the catalog has news */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
-	bool owned, refusal_logged, elsewhere_logged, drained;
+	bool owned, refusal_logged, elsewhere_logged, careful_logged, drained;
 	char missing_logged[256];
 	char holder[128];
 
@@ -420,6 +420,19 @@ static void log_parked(struct publisher *publisher, const struct stream_status *
 				     "behind it (see outbox-relay parked)")});
 }
 
+static void log_deaths(struct publisher *publisher, const struct stream_status *status)
+{
+	if ((status->deaths > 0) == publisher->careful_logged)
+		return;
+	publisher->careful_logged = status->deaths > 0;
+	if (status->deaths == 0)
+		return;
+	log_warn("one_at_a_time", {"slot", LOG_TEXT(publisher->options.slot->name)},
+	    {"shard", LOG_INT(publisher->options.shard)}, {"deaths", LOG_INT(status->deaths)},
+	    {"consequence", LOG_TEXT("its owners died without progress: messages go one by one "
+				     "until it is known which of them kills the relay")});
+}
+
 static void log_stalls(struct publisher *publisher, const struct stream_status *status)
 {
 	if (status->stalls == publisher->stalls_seen)
@@ -570,6 +583,7 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	struct stream_status status = stream_status(publisher->stream, now);
 	enum publisher_end end = end_of(publisher, &status);
 	log_ownership(publisher, &status);
+	log_deaths(publisher, &status);
 	if (now < publisher->status_at && end == PUBLISHER_RUNNING)
 		return end;
 	publisher->status_at = now + STATUS_MS;
@@ -731,6 +745,7 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	publisher->status.shard = options->shard;
 	publisher->status.loop_ms = clock_ms();
 	struct stream_settings settings = settings_of(slot);
+	settings.turn = options->turn;
 	publisher->stream = stream_create(&settings);
 	publisher->statements = statements_create(
 	    slot->postgres->schema, slot->name, options->shard, options->shards, options->owner);

@@ -18,8 +18,9 @@ struct publisher_options {
 	struct catalog *catalog;           /* of slot->kafka; shared, outlives the publisher */
 	struct topic_checks *topic_checks; /* of the same cluster, likewise; NULL: none */
 	struct spread *spread;
-	const char *owner; /* names the process in the log: host:pid:random */
-	bool drain;        /* end once everything in the table is published */
+	careful_turn *turn; /* of the process; outlives the publisher */
+	const char *owner;  /* names the process in the log: host:pid:random */
+	bool drain;         /* end once everything in the table is published */
 };
 
 /* Starts the thread. Only a configuration that cannot work fails here (ERR_CONFIG). */

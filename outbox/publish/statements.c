@@ -28,6 +28,7 @@ struct statements {
 	char *slot, *owner;
 	char identity[40];
 	int shard, shards;
+	char deaths[80];         /* an array, of the call under way */
 	char *seen;              /* the snapshot in which nothing was found; NULL: none */
 	bool peeking;            /* the statement under way only asks whether anything moved */
 	struct stream_tick call; /* under way on the log connection */
@@ -107,8 +108,8 @@ const struct link_statement *statements_repeated(const struct statements *statem
 
 /* Parameters in text form; numbers are written into a buffer of the list. */
 struct parameters {
-	struct pg_param list[18];
-	char numbers[18][24];
+	struct pg_param list[19];
+	char numbers[19][24];
 	int count;
 };
 
@@ -162,6 +163,15 @@ static bool is_checked(const struct statements *statements, const struct link *l
 	return log->prepared && statements->checked == log->lost_count;
 }
 
+static const char *deaths_text(struct statements *statements, const struct deaths *deaths)
+{
+	if (!deaths->owners && !deaths->marked)
+		return NULL;
+	snprintf(statements->deaths, sizeof statements->deaths, "{%lld,%lld,%d}",
+	    (long long)deaths->owners, (long long)deaths->alone, deaths->marked);
+	return statements->deaths;
+}
+
 static bool send_tick(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
@@ -187,6 +197,7 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_text(&parameters, statements->seen);
 	add_text(&parameters, call->parks);
 	add_boolean(&parameters, call->may_list);
+	add_text(&parameters, deaths_text(statements, &call->deaths));
 	if (!is_checked(statements, log))
 		return pg_send(
 		    log->pg, statements->tick_checked, parameters.list, parameters.count, err);
@@ -292,6 +303,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	    .parked = *pg_value(result, 0, 11) != 0,
 	    .scheduled = *pg_value(result, 0, 12) != 0,
 	    .requests = int8_at(result, 13),
+	    .deaths = {.owners = int4_at(result, 15), .alone = int4_at(result, 16)},
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -480,6 +492,7 @@ bool statements_send_page(struct statements *statements, struct pg *pg,
 	    {"listed", bounds->listed},
 	    {"after", after, true},
 	    {"rows", rows, true},
+	    {"withheld", page->withheld ? "true" : "false", true},
 	    {0},
 	};
 	const char *sql = bounds->listed                         ? statements->page_listed

@@ -35,6 +35,8 @@
  * one that failed the next is half as large, so that what fails now and then does not fail for
  * ever.
  *
+ * After owners that died the shard may be careful: rows are read one at a time (careful.h).
+ *
  * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call
  * (then it was written), or the one before (then it was not), or a stranger's: then the shard is
  * lost, memory is forgotten, and the stream begins again as anybody who wants the shard.
@@ -58,6 +60,7 @@ enum {
 	TAILS_LEASES = 12,     /* partitions that nothing was sent to move their noted offsets up */
 	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
 	TRANSACTION_MS = 200,
+	TURN_MS = 20, /* another shard of the process is careful */
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -76,6 +79,7 @@ struct call {
 	uint64_t acked;
 	bool renews;   /* the new epoch is ours at once */
 	bool confirms; /* sent after the producer had fenced all others */
+	struct careful_row careful;
 };
 
 struct stream {
@@ -124,6 +128,8 @@ struct stream {
 	bool stopping;
 	int64_t stop_by;
 	int64_t published, published_bytes;
+	struct careful careful;
+	int64_t marked_at;
 };
 
 /* splitmix64: nonces and epochs are drawn from it; positive. */
@@ -143,6 +149,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	stream->flow = flow_create(
 	    settings->max_in_flight, settings->resumes, settings->transactions, &settings->parking);
 	stream->ready = stream->confirmed = !settings->transactions;
+	stream->careful.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
 	stream->page_cost = 1024;
 	stream->poll_interval = settings->poll_busy_ms;
@@ -154,6 +161,7 @@ void stream_destroy(struct stream *stream)
 	if (!stream)
 		return;
 	flow_destroy(stream->flow);
+	careful_end(&stream->careful);
 	text_finish(&stream->destinations);
 	free(stream->parks);
 	free(stream->windows);
@@ -243,6 +251,7 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	} else {
 		flow_forget(stream->flow);
 	}
+	careful_end(&stream->careful);
 	stream->window_count = 0;
 	stream->call = (struct call){0};
 	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
@@ -280,6 +289,9 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
+	int64_t most = stream->settings.max_in_flight; /* may have been sent, and a page be read */
+	careful_begin(&stream->careful, &taken->deaths, stream->inherited_tick,
+	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
 	stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
 	stream->strange_until = now + stream->settings.stall_after_ms;
 	for (int i = 0; i < taken->windows; i++)
@@ -414,12 +426,25 @@ static bool renews_epoch(const struct stream *stream)
 	return changes_counts(stream) || stream->rewound || flow_recreated(stream->flow);
 }
 
-static bool must_write(const struct stream *stream, int64_t now)
+/*
+ * Careful: what was read is published, Kafka has answered, and the log row is to be marked before
+ * the next row is read.
+ */
+static bool may_mark(struct stream *stream)
+{
+	return stream->careful.active && reading_window(stream) && !flow_records(stream->flow) &&
+	       !careful_reads(&stream->careful) && !stream->rows_expected &&
+	       !stream->strange_until && stream->confirmed && !stream->stopping &&
+	       !flow_refused(stream->flow) && careful_has_turn(&stream->careful);
+}
+
+static bool must_write(struct stream *stream, int64_t now)
 {
 	return must_note_progress(stream, now) || wants_release(stream, now) ||
 	       renews_epoch(stream) || must_leave_epoch(stream) || flow_has_parks(stream->flow) ||
 	       flow_has_new_topics(stream->flow) || flow_must_log_tails(stream->flow) ||
-	       (stream->ready && !stream->confirmed) || renewal_is_due(stream, now);
+	       (stream->ready && !stream->confirmed) || renewal_is_due(stream, now) ||
+	       may_mark(stream);
 }
 
 /*
@@ -431,6 +456,20 @@ static bool has_left_found_windows(const struct stream *stream)
 {
 	return stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick &&
 	       !flow_awaits_stalled(stream->flow);
+}
+
+static struct careful_row careful_row(struct stream *stream, int64_t now)
+{
+	const struct careful_step step = {
+	    .marks = may_mark(stream),
+	    .published = flow_records(stream->flow) == 0,
+	    .progress = has_progress(stream),
+	    .renews = renewal_is_due(stream, now),
+	    .stuck = flow_records(stream->flow) &&
+		     now - stream->marked_at > stream->settings.stall_after_ms,
+	    .first_tick = stream->first_tick + published_windows(stream),
+	};
+	return careful_next(&stream->careful, &step);
 }
 
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
@@ -453,13 +492,16 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.acked_id =
 	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
 	int64_t rows = page_budget(stream) / stream->page_cost;
-	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
+	tick.max_rows = stream->careful.active     ? 0 /* by pages */
+			: rows < SMALL_WINDOW_ROWS ? rows + 1
+						   : SMALL_WINDOW_ROWS;
 	tick.max_bytes = page_budget(stream) / 2;
 	text_clear(&stream->destinations);
 	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
 	free(stream->parks);
 	tick.parks = stream->parks = flow_parks(stream->flow);
+	tick.deaths = careful_row(stream, now).deaths;
 	return tick;
 }
 
@@ -498,8 +540,8 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	assert(stream->call.tick.call == STREAM_NONE);
 	struct stream_tick tick = next_call(stream, now);
 	if (tick.call != STREAM_NONE)
-		stream->call = (struct call){
-		    tick, now, flow_acked(stream->flow), renews_epoch(stream), stream->ready};
+		stream->call = (struct call){tick, now, flow_acked(stream->flow),
+		    renews_epoch(stream), stream->ready, careful_row(stream, now)};
 	return tick;
 }
 
@@ -522,6 +564,9 @@ static void call_written(struct stream *stream)
 	flow_cover(stream->flow, call->acked);
 	flow_logged(stream->flow, true);
 	close_windows(stream, call->tick.closed);
+	careful_written(&stream->careful, &call->careful);
+	if (call->careful.marks)
+		stream->marked_at = call->issued;
 	pass_acked(stream); /* rows that it notes */
 	if (call->tick.lease_ms == 0)
 		stream->state = STREAM_RELEASED;
@@ -557,8 +602,9 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		return;
 	}
 	bool looked = stream->call.tick.may_open;
-	bool rows = verdict == STREAM_ROWS || verdict == STREAM_LISTED;
-	bool found = rows || verdict == STREAM_PAGES;
+	bool listed = verdict == STREAM_LISTED;
+	bool rows = verdict == STREAM_ROWS || (listed && stream->call.tick.max_rows > 0);
+	bool found = rows || listed || verdict == STREAM_PAGES;
 	bool wrote = found || verdict == STREAM_NOTED;
 	if (stream->call.tick.may_list && has_left_found_windows(stream) &&
 	    verdict != STREAM_LISTED && stream->list_at > now) {
@@ -676,7 +722,8 @@ void stream_newest(
 static bool wants_page(const struct stream *stream, int64_t now)
 {
 	return stream->state == STREAM_OWNER && !stream->stopping && !flow_refused(stream->flow) &&
-	       has_room(stream) && !lease_is_over(stream, now) && reading_window(stream);
+	       has_room(stream) && !lease_is_over(stream, now) && reading_window(stream) &&
+	       (!stream->careful.active || careful_reads(&stream->careful));
 }
 
 struct stream_page stream_read_call(struct stream *stream, int64_t now)
@@ -692,7 +739,10 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
 	page.after_id = window->last_id;
-	page.rows = rows < 1 ? 1 : rows > PAGE_ROWS_MAX ? PAGE_ROWS_MAX : rows;
+	page.rows = rows < 1 || stream->careful.active ? 1
+		    : rows > PAGE_ROWS_MAX             ? PAGE_ROWS_MAX
+						       : rows;
+	page.withheld = careful_convicts(&stream->careful);
 	page.bytes = page_budget(stream);
 	return page;
 }
@@ -706,7 +756,9 @@ void stream_row(struct stream *stream, const struct message *message)
 	}
 	struct window *window = reading_window(stream);
 	int64_t before = flow_bytes(stream->flow);
-	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick, message);
+	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick,
+	    careful_convicts(&stream->careful), message);
+	stream->careful.read = true;
 	window->last_id = message->id;
 	/* a moving average, so that a page of larger rows makes the next page shorter */
 	stream->page_cost += (flow_bytes(stream->flow) - before - stream->page_cost) / 16;
@@ -724,6 +776,7 @@ void stream_page_end(struct stream *stream, int64_t now, bool last)
 	stream->read_failures = 0;
 	if (stream->rows_expected && last) {
 		window_complete(stream);
+		stream->careful.read = true; /* there was none */
 		poll_at(stream, now, now);
 	}
 	stream->rows_expected = false;
@@ -737,6 +790,8 @@ void stream_read_failed(struct stream *stream, int64_t now)
 
 void stream_rows_end(struct stream *stream)
 {
+	if (!stream->rows_expected)
+		return;
 	window_complete(stream);
 	stream->rows_expected = false;
 }
@@ -960,7 +1015,7 @@ bool stream_is_patient(const struct stream *stream)
 }
 
 /* When the idle log connection has something to carry; INT64_MAX: an event comes first. */
-static int64_t log_call_due(const struct stream *stream, int64_t now)
+static int64_t log_call_due(struct stream *stream, int64_t now)
 {
 	const struct stream_settings *settings = &stream->settings;
 	if (stream->state == STREAM_UNSURE)
@@ -982,6 +1037,8 @@ static int64_t log_call_due(const struct stream *stream, int64_t now)
 	if (has_progress(stream))
 		due = earlier(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
+	if (stream->careful.active && reading_window(stream))
+		due = earlier(due, stream->strange_until ? stream->strange_until : now + TURN_MS);
 	if (stream->stopping && !flow_under_way(stream->flow))
 		due = earlier(due, stream->stop_by);
 	return due < stream->retry_at ? stream->retry_at : due;
@@ -999,7 +1056,7 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 	return earlier(due, stream->moved_at + stream->settings.stall_after_ms + 1);
 }
 
-int64_t stream_wait(const struct stream *stream, int64_t now)
+int64_t stream_wait(struct stream *stream, int64_t now)
 {
 	return earlier(log_call_due(stream, now), stream_wait_offline(stream, now));
 }
@@ -1050,6 +1107,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !has_progress(stream) &&
 			 stream->list_at > now,
+	    .deaths = stream->careful.active ? stream->careful.deaths.owners : 0,
 	    .refused = flow_refused(flow),
 	    .refusals = flow_refusals(flow),
 	    .refused_id = refusal->id,

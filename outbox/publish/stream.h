@@ -9,6 +9,7 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include "careful.h"
 #include "errors.h"
 #include "message.h"
 #include "position.h"
@@ -40,7 +41,8 @@ struct stream_settings {
 	bool resumes;      /* reads tails */
 	bool transactions; /* and records go out in transactions of Kafka */
 	struct stream_parking parking;
-	uint64_t seed; /* of nonces and epochs; random in production */
+	careful_turn *turn; /* NULL: no other shard is in the process */
+	uint64_t seed;      /* of nonces and epochs; random in production */
 };
 
 struct stream *stream_create(const struct stream_settings *settings);
@@ -72,6 +74,7 @@ struct stream_tick {
 	const char *destinations; /* JSON; valid until the answer is given */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
+	struct deaths deaths;
 };
 
 /* What to send on the idle log connection now; NONE: nothing (see stream_wait). */
@@ -85,6 +88,7 @@ struct stream_taken {
 	bool parked;         /* rows are */
 	bool scheduled;      /* rows are */
 	int64_t requests;
+	struct deaths deaths;
 };
 /* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
 void stream_destination(struct stream *stream, const char *topic, int32_t partitions);
@@ -136,6 +140,7 @@ struct stream_page {
 	int64_t after_id; /* rows with a larger id */
 	int64_t rows;     /* at most so many */
 	int64_t bytes;    /* the reader stops the page when it has so many */
+	bool withheld;    /* without payload and headers */
 };
 /* The page to read now on the idle read connection. */
 struct stream_page stream_read_call(struct stream *stream, int64_t now);
@@ -148,7 +153,7 @@ void stream_row(struct stream *stream, const struct message *message);
 void stream_page_end(struct stream *stream, int64_t now, bool last);
 /* The read failed: what came of it counts, the rest is asked again after a while. */
 void stream_read_failed(struct stream *stream, int64_t now);
-/* All rows of a STREAM_ROWS verdict were given. */
+/* All rows of a STREAM_ROWS or STREAM_LISTED verdict were given. */
 void stream_rows_end(struct stream *stream);
 
 /* --- Kafka -------------------------------------------------------------------------------- */
@@ -229,7 +234,7 @@ void stream_producer_lost(struct stream *stream);
 /* --- the whole ----------------------------------------------------------------------------- */
 
 /* When to call again if nothing happens before; INT64_MAX: only an event helps. */
-int64_t stream_wait(const struct stream *stream, int64_t now);
+int64_t stream_wait(struct stream *stream, int64_t now);
 /* The same while the log connection is busy or away: what is due on it cannot be done now. */
 int64_t stream_wait_offline(const struct stream *stream, int64_t now);
 /*
@@ -266,6 +271,7 @@ struct stream_status {
 	int stalls;            /* partitions and topics of which records are parked meanwhile */
 	int64_t oldest_due_us; /* of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;        /* the last look found nothing and all is covered */
+	int64_t deaths;        /* of owners, for which rows go one at a time now; 0: they do not */
 	bool refused;          /* stopped by a record that Kafka refuses */
 	int64_t refusals;      /* records that were refused and parked */
 	/* the one it is stopped by, or else the last that was parked; 0: none */

@@ -149,7 +149,7 @@ const struct command command_parked_list = {
 	"since "
 	"when it is parked, what was requested, and the error. Then how many there are in each "
 	"state.\n" PARKED_TERMS_HELP "waiting: tried again, alone, at its time. dead: tried "
-	"`max_attempts` times; only an operator "
+	"`max_attempts` times, or it kills the relay; only an operator "
 	"moves it. stalled: its partition took nothing for `stall_after`, or its topic was "
 	"missing; "
 	"goes when it is there again. free: goes as soon as possible. behind: waits for the first "

@@ -41,6 +41,7 @@ struct fleet_slot {
 struct fleet {
 	struct fleet_options options;
 	struct spread *spread;
+	careful_turn turn;
 	const struct config *fresh; /* reloaded; NULL: never */
 	pthread_mutex_t mutex;      /* guards slots against the readers of other threads */
 	struct fleet_slot *slots;
@@ -115,6 +116,7 @@ static bool start_slot(struct fleet *fleet, struct fleet_slot *slot, int shards,
 	    .catalog = slot->catalog,
 	    .topic_checks = slot->topic_checks,
 	    .spread = fleet->spread,
+	    .turn = &fleet->turn,
 	    .owner = fleet->options.owner,
 	    .drain = fleet->options.drain};
 

@@ -47,6 +47,9 @@ create table outbox.log (
 	-- every 64th row and in the row of a take-over. Records of the slot and shard up to that offset
 	-- need not be looked for: progress covers them. -1: in front of the first one.
 	destinations jsonb not null,
+	-- null, or [owners in a row that ended without a release and without progress; the last of them that
+	-- ended with one and the same row alone in flight; 1 while a row is, the first one behind acked_id]
+	deaths int[],
 	written_at timestamptz not null default clock_timestamp(),
 	txid xid8 not null default pg_current_xact_id(),
 	timeline int not null,
@@ -142,7 +145,8 @@ create function outbox.take(
 	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
 	out former_epoch bigint, -- of the newest row before
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
-	out identity uuid) -- of the slot, for the names of its transactions in Kafka
+	out identity uuid, -- of the slot, for the names of its transactions in Kafka
+	out deaths int, out alone_deaths int)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -189,11 +193,18 @@ begin
 	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard);
 	scheduled := exists (select from outbox.scheduled s
 		where s.slot = of_slot and s.shard = of_shard);
+	deaths := coalesce(newest.deaths[1], 0);
+	alone_deaths := coalesce(newest.deaths[2], 0);
+	if newest.owner <> new_owner and newest.lease_until > newest.written_at then
+		deaths := deaths + 1;
+		alone_deaths := case when newest.deaths[3] = 1 then alone_deaths + 1 else 0 end;
+	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
-		newest.ticks, listed_tick, newest.listed_ids, destinations, now_timeline, now_system);
+		newest.ticks, listed_tick, newest.listed_ids, destinations,
+		case when deaths > 0 then array[deaths, alone_deaths, 0] end, now_timeline, now_system);
 end
 $$;
 
@@ -221,7 +232,8 @@ $$;
 --   rows       n + 1 opened a window, its rows came in front, in the order of publication
 --   pages      n + 1 opened a window too large for one answer: to be read by pages; rows that came
 --              in front count for nothing
---   listed     n + 1 opened a listed window, its rows came in front
+--   listed     n + 1 opened a listed window, its rows came in front; with max_rows 0 few rows,
+--              to be read by pages
 -- with the snapshot that was looked at, the slot's number of requests and, when rows were kept back,
 -- listed or gone, the milliseconds until one is due. In front of the verdict, with the verdict
 -- `empty`, come topics and keys of which nothing is parked any more.
@@ -244,7 +256,8 @@ create function outbox.tick(
 	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
 	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
 	parks jsonb,           -- rows that are kept back: outbox.park, outbox.schedule; null: none
-	may_list boolean)      -- no listed window is open, and rows may be due
+	may_list boolean,      -- no listed window is open, and rows may be due
+	new_deaths int[] default null) -- of the log row
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
 	requests bigint, due_ms bigint)
@@ -318,12 +331,12 @@ begin
 			end loop;
 			verdict := null;
 		end if;
-		listed := outbox.listed_next(of_slot, of_shard, first_tick, max_rows, max_bytes);
+		listed := outbox.listed_next(of_slot, of_shard, first_tick, greatest(max_rows, 1), max_bytes);
 	end if;
 	if listed is not null then
 		opens := true;
 		for id, created_at, event_id, topic, key, payload, headers, partition, deliver_at in
-			select r.* from outbox.listed_rows(of_slot, listed) r
+			select r.* from outbox.listed_rows(of_slot, listed) r where max_rows > 0
 		loop
 			return next;
 		end loop;
@@ -427,7 +440,7 @@ begin
 		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick + closed);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
 		owner, clock_timestamp() + lease_ms * interval '1 ms',
 		first_tick + closed, new_acked_id,
@@ -439,7 +452,7 @@ begin
 		case when (of_n + 1) % 64 = 0
 			then outbox.destinations_merge(outbox.destinations(of_slot, of_shard), touched)
 			else touched end,
-		timeline, system_identifier);
+		new_deaths, timeline, system_identifier);
 
 	verdict := case when pages then 'pages' when listed is not null then 'listed'
 		when opens then 'rows' else 'noted' end;

@@ -6,7 +6,7 @@
 --
 -- The rows of one topic and key are a queue in the order of n. Its head is the one that was refused:
 --   waiting  tried again, alone, at next_at
---   dead     tried max_attempts times: only an operator moves it
+--   dead     tried max_attempts times, or it kills the relay: only an operator moves it
 --   stalled  its partition acknowledged nothing, or its topic was missing: free once it is there again
 --   free     nothing is known against it: it goes as soon as possible, with those behind it
 --   behind   not the head
@@ -73,7 +73,8 @@ language sql volatile as $$
 $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
--- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls.
+-- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
+-- a sixth, true: it is not to be tried again.
 -- "recovered": [[topic, partition], …] do so no more. A row that is parked already and has no
 -- error stays as it is. One of outbox.scheduled leaves it.
 create function outbox.park(of_slot text, of_shard int, parks jsonb) returns void
@@ -85,13 +86,14 @@ declare
 begin
 	-- capped exponential, between half of it and the whole
 	with noted as (
-		select (r ->> 0)::bigint as id, r ->> 2 as error, (r ->> 4)::int as stalled
+		select (r ->> 0)::bigint as id, r ->> 2 as error, (r ->> 4)::int as stalled,
+			(r ->> 5)::boolean as dead
 		from jsonb_array_elements(parks -> 'rows') r
 	)
 	update outbox.parked p set error = noted.error, stalled = noted.stalled,
 		attempts = p.attempts + case when noted.stalled is null then 1 else 0 end,
 		state = case when noted.stalled is not null then 'stalled'
-			when p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
+			when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
 		next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
 			* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
 	from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null;
@@ -99,6 +101,7 @@ begin
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
 			(r.value ->> 3)::bigint as tick, (r.value ->> 4)::int as stalled,
+			(r.value ->> 5)::boolean as dead,
 			timestamptz 'epoch' + (r.value ->> 1)::bigint * interval '1 us' as created_at
 		from jsonb_array_elements(parks -> 'rows') with ordinality r
 	)
@@ -106,8 +109,9 @@ begin
 		partition, tick, state, error, stalled, attempts, next_at)
 	select of_slot, of_shard, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
 		m.partition, noted.tick, case when noted.error is null then 'behind'
-			when noted.stalled is not null then 'stalled' when max_attempts <= 1 then 'dead'
-			else 'waiting' end, noted.error, noted.stalled,
+			when noted.stalled is not null then 'stalled'
+			when noted.dead or max_attempts <= 1 then 'dead' else 'waiting' end,
+		noted.error, noted.stalled,
 		case when noted.error is null or noted.stalled is not null then 0 else 1 end,
 		clock_timestamp() + (0.5 + random() / 2) * interval '1 ms' * least(max_ms, first_ms)
 	from noted cross join lateral (

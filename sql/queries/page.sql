@@ -1,6 +1,6 @@
 -- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
 -- parameters. :slot :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
--- :low_id :high_id; :after id; :rows at most.
+-- :low_id :high_id; :after id; :rows at most, :withheld: without what they hold.
 -- The settings keep a table that was never analyzed from being read whole for every page, and a page of
 -- one shard of several from starting parallel workers of its own, which costs more than the page.
 set local statement_timeout = 0;
@@ -10,8 +10,8 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
 copy (
-	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition,
-		m.deliver_at
+	select m.id, m.created_at, m.event_id, m.topic, m.key, case when not :withheld then m.payload end,
+		case when not :withheld then m.headers end, m.partition, m.deliver_at
 	from outbox.message m
 	where m.id > :after and m.id >= :low_id and m.id <= :high_id
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true

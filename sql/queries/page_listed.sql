@@ -3,6 +3,8 @@
 set local statement_timeout = 0;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
 copy (
-	select * from outbox.listed_rows(:slot, :listed::bigint[]) r
+	select r.id, r.created_at, r.event_id, r.topic, r.key, case when not :withheld then r.payload end,
+		case when not :withheld then r.headers end, r.partition, r.deliver_at
+	from outbox.listed_rows(:slot, :listed::bigint[]) r
 	where r.id > :after order by r.id limit :rows
 ) to stdout (format binary)

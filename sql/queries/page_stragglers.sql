@@ -8,8 +8,8 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
 copy (
-	select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition,
-		p.deliver_at
+	select p.id, p.created_at, p.event_id, p.topic, p.key, case when not :withheld then p.payload end,
+		case when not :withheld then p.headers end, p.partition, p.deliver_at
 	from (
 		(select m.* from outbox.message m
 		where m.id > :after and m.id >= :low_id and m.id <= :high_id

@@ -8,6 +8,7 @@
     proxy.reset()          # the same with RST
     proxy.refuse()         # cut, and nothing new is taken
     proxy.close_door()     # the port is closed, connections stay; for good
+    proxy.watch(b"needle", action)  # called, in the proxy's thread, instead of passing these on
     proxy.heal()
 
 Control methods return when the change holds; any thread may call them.
@@ -30,6 +31,7 @@ class Proxy:
         self._latency = 0.0
         self._rate = None
         self._refusing = False
+        self._needle, self._action = None, None
         self._writers = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -65,8 +67,13 @@ class Proxy:
         self._refusing = True
         self.cut()
 
+    def watch(self, needle, action):
+        """The chunk in which it ends goes no further, nor does what comes behind it."""
+        self._needle, self._action = needle, action
+
     def heal(self):
         self._latency, self._rate, self._refusing = 0.0, None, False
+        self._needle = None
         self._call(self._set_flowing(True))
 
     @property
@@ -139,11 +146,17 @@ class Proxy:
         await asyncio.gather(self._fill(reader, chunks), self._drain(chunks, writer))
 
     async def _fill(self, reader, chunks):
+        seen = b""
         while True:
             try:
                 data = await reader.read(CHUNK)
             except OSError:
                 data = b""
+            if self._needle:
+                seen = seen[-len(self._needle):] + data
+                if self._needle in seen:
+                    self._action()
+                    data = b""
             await chunks.put((self._loop.time() + self._latency, data))
             if not data:
                 return

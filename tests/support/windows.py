@@ -94,17 +94,17 @@ class Ticks:
                      high_id=0 if empty else int(found["high_id"]))
         return found
 
-    def page_script(self, bounds, after, rows):
+    def page_script(self, bounds, after, rows, withheld=False):
         name = "page" if bounds["stragglers"] == "{}" else "page_stragglers"
         text = query(name, **bounds, slot=self.slot, shard=self.shard, shards=self.shards,
-                     n=self.n, nonce=self.nonce, after=after, rows=rows)
+                     n=self.n, nonce=self.nonce, after=after, rows=rows, withheld=withheld)
         return text.replace("outbox.", f"{self.schema}.")
 
-    def pages(self, rows):
+    def pages(self, rows, withheld=False):
         bounds = self.bounds()
         after = 0
         while True:
-            page = list(self._copy(self.page_script(bounds, after, rows)))
+            page = list(self._copy(self.page_script(bounds, after, rows, withheld)))
             yield from page
             if len(page) < rows:
                 return

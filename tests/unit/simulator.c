@@ -222,6 +222,9 @@ static void plan_world(struct world *world)
 	plan->failovers = plan->database_faults && world_chance(world, 300000);
 	plan->poison = world_chance(world, 250000);
 	plan->schedules = world_chance(world, 300000);
+	plan->killers = world_chance(world, 150000) ? (int)world_between(world, 1, 2) : 0;
+	plan->killed_all_the_time = world_chance(world, 50000);
+	world->had_killers = plan->killers > 0;
 	plan->late_topics = world_chance(world, 200000);
 	plan->growing_topics = world_chance(world, 250000);
 	plan->long_transaction = world_chance(world, 400000);
@@ -232,7 +235,8 @@ static void plan_world(struct world *world)
 	/* slow is no fault: nothing may come near these */
 	plan->stream.lease_ms = plan->stream.stall_after_ms = 60000;
 	plan->queue_records = 1000000;
-	plan->poison = plan->late_topics = false;
+	plan->poison = plan->late_topics = plan->killed_all_the_time = false;
+	plan->killers = 0;
 }
 
 /* --- faults --------------------------------------------------------------------------------------
@@ -295,6 +299,8 @@ static void fault_falls(struct world *world, void *object, int64_t number)
 	if (world->phase != BUSY)
 		return;
 	world_after(world, world_between(world, 1 * MS, 500 * MS), fault_falls, NULL, 0);
+	if (plan->killed_all_the_time)
+		relay_kill(world, process);
 	if (world->options.without_faults) {
 		if (world_chance(world, 600000))
 			relay_stop(world, process);
@@ -356,7 +362,9 @@ static bool is_published_up_to_refused(const struct world *world)
 		return false;
 	for (int64_t i = 0; i < database->history_count; i++) {
 		const struct row *row = database->history[i];
-		int64_t tick = row->refused || row->unsendable ? database_tick_of(world, row) : 0;
+		int64_t tick = row->refused || row->unsendable || row->kills
+				   ? database_tick_of(world, row)
+				   : 0;
 		if (tick && (!stop_tick || comes_before(tick, row->id, stop_tick, stop_id))) {
 			stop_tick = tick;
 			stop_id = row->id;
@@ -403,6 +411,7 @@ static void heal(struct world *world)
 			continue;
 		row->mended = row->refused || row->unsendable;
 		row->refused = row->unsendable = false;
+		row->kills = HARMLESS;
 	}
 	database_end_long_transaction(world);
 }
@@ -466,7 +475,10 @@ static void check_duplicates(struct world *world)
 static void give_up_late(struct world *world)
 {
 	const struct row *row = first_unpublished(world);
-	if (world->now - world->phase_us < LONGEST_DRAIN_US)
+	/* each death costs a lease, and where few may be in flight each life moves on by few rows
+	 */
+	int64_t longest = world->had_killers ? 10 * LONGEST_DRAIN_US : LONGEST_DRAIN_US;
+	if (world->now - world->phase_us < longest)
 		return;
 	for (int i = 0; i < world->plan.processes; i++)
 		if (world->processes[i].running)

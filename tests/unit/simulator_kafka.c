@@ -77,11 +77,13 @@ static void check_position(struct world *world, const struct wire_record *record
 		world_fail(
 		    world, "row %lld carries id %lld", (long long)row->id, (long long)record->id);
 	/*
-	 * What waited in a stalled owner's queue while it was parked comes under its first tick;
+	 * What waited in the queue of a stalled owner, or of a producer that is gone, while it was
+	 * parked and mended comes under its first tick;
 	 * and a row that was in flight at a crash is parked when its key is, unless it is looked
 	 * for.
 	 */
-	bool strict = record->owner == world->database.newest->owner && world->plan.stream.resumes;
+	bool strict = record->owner == world->database.newest->owner &&
+		      world->plan.stream.resumes && !row->mended;
 	if (seen && seen->tick != record->tick && strict)
 		world_fail(world, "row %lld has tick %lld, had %lld in the same epoch",
 		    (long long)row->id, (long long)record->tick, (long long)seen->tick);

@@ -171,6 +171,10 @@ static void insert_row(struct world *world, struct writer *writer, int key)
 	row->bytes = (int)world_between(world, 40, world->plan.row_bytes);
 	row->refused = world->plan.poison && world_chance(world, 12000);
 	row->unsendable = world->plan.poison && world_chance(world, 8000);
+	if (world->plan.killers && world_chance(world, 10000)) {
+		world->plan.killers--;
+		row->kills = world_chance(world, 500000) ? KILLS_WHO_READS : KILLS_WHO_SENDS;
+	}
 	if (world->plan.schedules && world_chance(world, 200000))
 		row->deliver_us = world->now + world_between(world, -50 * MS, 1500 * MS);
 	database->rows = world_grow(
@@ -519,11 +523,15 @@ static void note_parks(struct world *world, const struct request *request, struc
 	for (int i = 0; i < request->park_count; i++) {
 		struct parked_row park = request->parks[i];
 		int at = find_parked(log, park.row);
+		if (park.state == DEAD && !park.row->kills)
+			world_fail(world, "row %lld is convicted and kills nobody",
+			    (long long)park.row->id);
 		world_trace(world, "row %lld of key %d is %s", (long long)park.row->id,
 		    park.row->key,
 		    park.state == SCHEDULED ? "scheduled"
 		    : park.state == WAITING ? "parked, refused"
 		    : park.state == STALLED ? "parked, stalled"
+		    : park.state == DEAD    ? "parked, dead"
 					    : "parked");
 		park.next_at =
 		    world->now +
@@ -536,7 +544,7 @@ static void note_parks(struct world *world, const struct request *request, struc
 		}
 		if (at < 0)
 			log->parked[log->parked_count++] = park;
-		else if (park.state == WAITING || park.state == STALLED)
+		else if (park.state == WAITING || park.state == STALLED || park.state == DEAD)
 			log->parked[at] = (struct parked_row){
 			    park.row, park.state, park.stalled, park.next_at, log->parked[at].tick};
 		if (park.state != SCHEDULED)
@@ -603,6 +611,8 @@ static int64_t due_ms(const struct world *world, const struct log_row *log)
 		int64_t at = parked->next_at;
 		if (parked->tick > log->first_tick && at < world->now + 50 * MS)
 			at = world->now + 50 * MS;
+		if (parked->state == DEAD) /* an operator asks for it one day */
+			at = world->now + 50 * MS;
 		if (parked->state != BEHIND && parked->state != STALLED && at < due)
 			due = at;
 	}
@@ -631,7 +641,8 @@ static bool list_row(struct request *request, struct row *row, int64_t *bytes)
 static bool may_be_listed(
     const struct world *world, const struct log_row *log, const struct parked_row *parked)
 {
-	return parked->next_at <= world->now && parked->tick <= log->first_tick;
+	bool due = parked->state == DEAD ? world->phase > DRAINING : parked->next_at <= world->now;
+	return due && parked->tick <= log->first_tick;
 }
 
 /* outbox.parked_next: due heads alone, free ones with those behind them */
@@ -748,6 +759,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	if (request->kind == ASK_TAKE) {
 		if (previous->timeline != row->timeline)
 			row->epoch = tick->fresh_epoch;
+		row->deaths = request->take.deaths;
 		return;
 	}
 	row->owner = previous->owner;
@@ -756,6 +768,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	if (request->park_count || request->recovered_count || request->previous->listed_tick)
 		request->due_ms = due_ms(world, row);
 	row->acked_id = tick->acked_id;
+	row->deaths = tick->deaths;
 	for (int t = 0; t < TOPICS; t++) {
 		if (request->touched.count[t])
 			row->destinations.count[t] = request->touched.count[t];
@@ -831,7 +844,13 @@ static void take_begins(struct world *world, struct request *request)
 	    .listed_tick = newest->listed_tick,
 	    .parked = has_parked(newest),
 	    .scheduled = newest->parked_count > 0,
+	    .deaths = {newest->deaths.owners, newest->deaths.alone},
 	};
+	if (!newest->released && newest->owner != request->owner) {
+		struct deaths *deaths = &request->take.deaths;
+		deaths->owners++;
+		deaths->alone = newest->deaths.marked ? deaths->alone + 1 : 0;
+	}
 	statement_inserts(world, request, 0);
 }
 

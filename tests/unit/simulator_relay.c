@@ -116,6 +116,11 @@ void relay_stop(struct world *world, struct process *process)
 /* A fault between two steps; true: this turn is over. */
 static bool interrupted(struct world *world, struct process *process)
 {
+	if (process->dies) {
+		world_trace(world, "owner %d has met a row that kills", process->owner);
+		relay_kill(world, process);
+		return true;
+	}
 	if (!world_has_faults(world) || !world->plan.process_faults || !world_chance(world, 100))
 		return false;
 	if (world_chance(world, 500000))
@@ -167,6 +172,7 @@ static struct message message_of(struct row *row)
 
 static void feed_row(struct process *process, const struct request *request, struct row *row)
 {
+	process->dies |= row->kills == KILLS_WHO_READS && !request->page.withheld;
 	struct message message = message_of(row);
 	const struct parked_row *kept =
 	    request->listed_in ? find_kept(request->listed_in, row) : NULL;
@@ -222,11 +228,15 @@ static void parse_kept(struct world *world, struct request *request, json_t *row
 		int64_t id = json_integer_value(json_array_get(entry, 0));
 		bool refused = json_is_string(json_array_get(entry, 2));
 		const json_t *stalled = json_array_get(entry, 4);
+		bool dead = json_is_true(json_array_get(entry, 5));
+		if (json_is_null(stalled))
+			stalled = NULL;
 		request->parks[request->park_count++] =
 		    (struct parked_row){.row = world->database.rows[id],
 			.state = scheduled  ? SCHEDULED
 				 : !refused ? BEHIND
 				 : stalled  ? STALLED
+				 : dead     ? DEAD
 					    : WAITING,
 			.stalled = stalled ? (int)json_integer_value(stalled) : NOT_STALLED,
 			.tick = json_integer_value(json_array_get(entry, scheduled ? 2 : 3))};
@@ -327,7 +337,7 @@ static void tick_answered(
 	stream_ticked(process->stream, now_ms(world), request->verdict);
 	if (request->verdict != STREAM_ROWS && request->verdict != STREAM_LISTED)
 		return;
-	for (int i = 0; i < request->row_count; i++)
+	for (int i = 0; i < request->row_count && request->tick.max_rows; i++)
 		feed_row(process, request, request->rows[i]);
 	stream_rows_end(process->stream);
 }
@@ -537,6 +547,10 @@ static void hand_over(struct world *world, struct process *process)
 	struct row *row = (struct row *)(intptr_t)words[2];
 	int topic = topic_index(record->topic, strlen(record->topic));
 	process->holds = false;
+	if (row->kills) {
+		process->dies = true;
+		return;
+	}
 	if (row->unsendable) {
 		stream_report(process->stream, now_ms(world), record->sequence, STREAM_UNSENDABLE,
 		    -1, "too large to be sent");
@@ -584,6 +598,8 @@ static bool send_records(struct world *world, struct process *process)
 		if (interrupted(world, process))
 			return true;
 		hand_over(world, process);
+		if (process->dies && interrupted(world, process))
+			return true;
 	}
 	if (turn < 0)
 		relay_wake(world, process);
@@ -866,6 +882,8 @@ static void process_turn(struct world *world, void *object, int64_t number)
 	}
 	if (process->holds)
 		hand_over(world, process);
+	if (process->dies && interrupted(world, process))
+		return;
 	send_held_call(world, process);
 	bool busy = step_log(world, process);
 	if (interrupted(world, process))

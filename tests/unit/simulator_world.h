@@ -27,6 +27,8 @@ struct plan {
 	int row_bytes, batch_records, requests, queue_records;
 	bool database_faults, kafka_faults, process_faults, failovers;
 	bool poison, stops, late_topics, growing_topics, long_transaction, schedules;
+	int killers; /* rows still to come that kill who reads or sends them */
+	bool killed_all_the_time;
 };
 
 typedef void event_function(struct world *world, void *object, int64_t number);
@@ -66,8 +68,9 @@ struct row {
 	bool refused;    /* by the broker */
 	bool unsendable; /* by the producer */
 	bool mended;     /* refused once, and no longer */
-	bool lost;       /* in a failover */
-	int64_t place;   /* among the committed rows of its key */
+	enum { HARMLESS, KILLS_WHO_READS, KILLS_WHO_SENDS } kills;
+	bool lost;     /* in a failover */
+	int64_t place; /* among the committed rows of its key */
 	int64_t committed_us;
 	int64_t deliver_us; /* 0: at once */
 	int64_t listed_n;   /* the log row that listed it when it was due; 0: none yet */
@@ -94,6 +97,7 @@ struct parked_row {
 		FREE,
 		BEHIND,
 		STALLED,
+		DEAD,
 		SCHEDULED
 	} state;     /* SCHEDULED: of outbox.scheduled */
 	int stalled; /* the partition that took nothing; -1: the topic was missing */
@@ -111,6 +115,7 @@ struct log_row {
 	bool released; /* by its writer */
 	const struct snapshot *ticks[TICKS_A_ROW];
 	struct destinations destinations;
+	struct deaths deaths;
 	struct transaction *transaction;
 };
 
@@ -166,7 +171,7 @@ struct request {
 	struct stream_tick tick;
 	struct stream_page page;
 	struct destinations touched;
-	struct parked_row *parks; /* WAITING: refused; BEHIND; STALLED; SCHEDULED */
+	struct parked_row *parks; /* WAITING: refused; BEHIND; STALLED; DEAD; SCHEDULED */
 	int park_count;
 	struct place {
 		int topic, partition;
@@ -313,7 +318,7 @@ struct report {
 struct process {
 	struct world *world;
 	int index, owner;
-	bool running, stopping, shows_refusal;
+	bool running, stopping, shows_refusal, dies;
 	int64_t paused_until;
 	struct stream *stream;
 	struct wire_producer *producer;
@@ -373,7 +378,8 @@ struct world {
 	int owners;
 	int64_t committed, published;
 	int64_t failover_us; /* the last one */
-	bool excused;        /* a clean stop while a topic was not known yet */
+	bool had_killers;
+	bool excused; /* a clean stop while a topic was not known yet */
 };
 
 extern const char *const topic_names[TOPICS];

@@ -1,0 +1,78 @@
+#include "careful.h"
+
+#include <stddef.h>
+
+void careful_begin(
+    struct careful *careful, const struct deaths *deaths, int64_t inherited_tick, int64_t rows)
+{
+	careful->deaths = *deaths;
+	careful->active = deaths->owners >= DEATHS_CAREFUL;
+	careful->read = false;
+	/* rows of a window that never came into the log are in the next one */
+	careful->until_tick = inherited_tick + 1;
+	careful->left = rows;
+}
+
+static void end(struct careful *careful)
+{
+	const void *self = careful;
+	if (careful->turn)
+		atomic_compare_exchange_strong(careful->turn, &self, NULL);
+	careful->active = false;
+}
+
+void careful_end(struct careful *careful)
+{
+	end(careful);
+	careful->deaths = (struct deaths){0};
+}
+
+bool careful_has_turn(struct careful *careful)
+{
+	const void *holder = NULL;
+	return !careful->turn || atomic_compare_exchange_strong(careful->turn, &holder, careful) ||
+	       holder == careful;
+}
+
+bool careful_reads(const struct careful *careful)
+{
+	return careful->deaths.marked && !careful->read;
+}
+
+bool careful_convicts(const struct careful *careful)
+{
+	return careful->active && careful->deaths.alone >= DEATHS_CONVICT;
+}
+
+struct careful_row careful_next(const struct careful *careful, const struct careful_step *step)
+{
+	struct careful_row row = {.deaths = careful->deaths, .marks = step->marks};
+	bool over = step->first_tick >= careful->until_tick || careful->left <= 0;
+	bool judged = careful_convicts(careful) && careful->read;
+	bool waits = careful->deaths.marked && !judged && !(careful->read && step->published);
+	if (judged) /* where the topic's policy is to stop, a restart tries it again */
+		row.deaths.alone = 0;
+	if (step->progress) {
+		row.deaths.alone = 0;
+		if (!careful->active || over)
+			row.deaths.owners = 0;
+	}
+	bool survived = waits && step->renews;
+	if (survived)
+		row.deaths.alone = 0;
+	row.ends = careful->active && ((step->progress && over) || step->stuck);
+	row.marks &= !row.ends;
+	row.deaths.marked = row.marks || (waits && !survived && !row.ends);
+	return row;
+}
+
+void careful_written(struct careful *careful, const struct careful_row *row)
+{
+	careful->deaths = row->deaths;
+	if (row->marks) {
+		careful->read = false;
+		careful->left--;
+	}
+	if (row->ends)
+		end(careful);
+}

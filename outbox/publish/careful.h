@@ -1,0 +1,71 @@
+#pragma once
+/*
+ * A message that kills the process. Owners of a shard that end without releasing it are counted in
+ * its log rows, by who takes the shard next. After DEATHS_CAREFUL of them in a row without progress
+ * the shard is careful: its rows are read and sent one at a time, and before each the log row is
+ * marked: the first row behind the acknowledged position is alone in flight now. A row that was so
+ * in DEATHS_CONVICT deaths in a row is convicted: it is parked, and nobody reads its contents.
+ *
+ * Whoever is killed for other reasons makes progress now and then, and any progress begins the
+ * count anew. A row that is alone in flight for as long as it takes to renew the lease is not what
+ * kills: Kafka may be away, or a topic missing; after stall_after others go beside it. Of all
+ * shards of a process only one at a time is careful and sends, since the row of another one would
+ * be alone in flight just as often.
+ *
+ * One thread; the turn is shared between threads.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { DEATHS_CAREFUL = 3, DEATHS_CONVICT = 3 };
+
+/* What a log row says of them. */
+struct deaths {
+	int64_t owners; /* in a row that died, without progress */
+	int64_t alone;  /* the last of them, with one and the same row alone in flight */
+	bool marked;    /* a row is alone in flight now */
+};
+
+/* Who is careful and reads rows; NULL: nobody. One for a process. */
+typedef _Atomic(const void *) careful_turn;
+
+struct careful {
+	struct deaths deaths; /* as in the newest log row */
+	bool active;
+	bool read;          /* the marked row was */
+	int64_t until_tick; /* over when this window is published, */
+	int64_t left;       /* or so many rows are */
+	careful_turn *turn; /* NULL: it is always ours */
+};
+
+/*
+ * The shard was taken; former owners had windows up to `inherited_tick` open. At most so many rows
+ * go alone.
+ */
+void careful_begin(
+    struct careful *careful, const struct deaths *deaths, int64_t inherited_tick, int64_t rows);
+/* The shard is not ours any more. */
+void careful_end(struct careful *careful);
+/* Takes the turn when it is free. */
+bool careful_has_turn(struct careful *careful);
+/* The marked row may be read; without its contents when it is convicted. */
+bool careful_reads(const struct careful *careful);
+bool careful_convicts(const struct careful *careful);
+
+/* What the next log row says, and what is so once it is written. */
+struct careful_row {
+	struct deaths deaths;
+	bool marks; /* the next row may be read */
+	bool ends;  /* no longer careful */
+};
+struct careful_step {
+	bool marks;         /* the next row is to go alone, and all before it are published */
+	bool published;     /* all that was read is */
+	bool progress;      /* the row notes some */
+	bool renews;        /* it is as old as a row becomes */
+	bool stuck;         /* a row went and did not arrive for stall_after */
+	int64_t first_tick; /* the row's */
+};
+struct careful_row careful_next(const struct careful *careful, const struct careful_step *step);
+void careful_written(struct careful *careful, const struct careful_row *row);
