@@ -196,7 +196,7 @@ class Soak:
         path.write_text(CONFIGURATION.replace('"]\n', f'"]\n{SLOT}'))
         self.settings = {"DATABASE_URL": self.database.dsn, "OUTBOX_RELAY_CONFIG": path,
                          "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap}
-        for verb in (["drop", "--yes", "main"], *(["create", slot] for slot in MODES)):
+        for verb in (*(["create", slot] for slot in MODES), ["drop", "--yes", "main"]):
             status, _, error = run_command(["slot", *verb], self.settings)
             assert status == 0, error
         networks = [stack.enter_context(Proxy(self.postgres.port)) for _ in range(3)]
