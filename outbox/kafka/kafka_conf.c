@@ -262,6 +262,8 @@ static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 	/* A misspelt topic is reported and waited for, not made with the broker's defaults. */
 	return kafka_conf_set(conf, "client.id", "outbox-relay", err) &&
 	       kafka_conf_set(conf, "socket.nagle.disable", "true", err) &&
+	       /* a broker that is back is seen within a second, as the Java client does */
+	       kafka_conf_set(conf, "reconnect.backoff.max.ms", "1000", err) &&
 	       kafka_conf_set(conf, "allow.auto.create.topics", "false", err);
 }
 

@@ -238,7 +238,8 @@ static bool judge_tail(struct preflight *report, const struct tail_event *event)
 		return false;
 	if (event->kind == TAIL_FAILED && event->failure.kind == ERR_DENIED)
 		preflight_add(report, PREFLIGHT_WARN, place,
-		    "allow the relay READ on the topic, or set resume = none",
+		    "allow the relay READ on the topic, or set delivery = at-least-once and resume "
+		    "= none",
 		    "its records cannot be read (%s): after a crash up to max_in_flight records "
 		    "are published again, and a database that went back in time is not noticed",
 		    event->failure.message);

@@ -260,5 +260,6 @@ def test_doctor_warns_of_a_topic_that_may_not_be_read(database):
                      "describeconfigs", "--topic", secret)
         output = wait_for(lambda: said in doctor() and doctor(), what="doctor's warning")
         assert f"[warn]   topic secret: {said}" in output and output.count(said) == 1
-        assert "cure: allow the relay READ on the topic, or set resume = none\n" in output
+        assert ("cure: allow the relay READ on the topic, or set delivery = at-least-once and resume = "
+                "none\n") in output
         assert said not in doctor(OUTBOX_RELAY_SLOT_RESUME="none")

@@ -188,9 +188,10 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	assert_non_null(conf);
 	assert_setting(conf, "enable.idempotence", "true");
 	assert_setting(conf, "enable.gapless.guarantee", "true");
-	assert_setting(conf, "linger.ms", "1");
+	assert_setting(conf, "linger.ms", "0");
 	assert_setting(conf, "compression.codec", "lz4");
 	assert_setting(conf, "socket.nagle.disable", "true");
+	assert_setting(conf, "reconnect.backoff.max.ms", "1000");
 	assert_setting(conf, "queue.buffering.max.messages", "13500");
 	assert_setting(conf, "queue.buffering.max.kbytes", "12288");
 	rd_kafka_conf_destroy(conf);
