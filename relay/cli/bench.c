@@ -183,7 +183,7 @@ static const struct command_option options[] = {
 
 const struct command command_bench = {
     .name = "bench",
-    .arguments = "[drain|exactly-once|held|spread|memory|latency|writer|steady|idle|table|all…]",
+    .arguments = "[KIND…|all]",
     .most_arguments = 11,
     .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
     .description =
@@ -193,7 +193,7 @@ const struct command command_bench = {
 	"to "
 	"make a schema, and the broker to make topics. The more that runs beside it, the less the "
 	"figures say. What is compared runs in turns; a ratio of rates or looks is the median of "
-	"those of runs that followed each other.\n"
+	"those of runs that followed each other. The kinds, all of them unless some are named:\n"
 	"drain: rows a second and CPU, in turns with the limit: the same rows by a bare COPY "
 	"BINARY "
 	"handed to librdkafka as the same records (`bench limit`, which is of no use alone). The "
