@@ -256,7 +256,7 @@ static void pass_lane(const struct record *record)
 		lane->unpassed--;
 	if (record->offset > lane->offset)
 		lane->offset = record->offset;
-	if (lane->found)
+	if (record->found)
 		flow_tail_passed(lane, record->offset);
 }
 
@@ -390,6 +390,7 @@ static bool is_there_already(struct flow *flow, struct lane *lane, uint64_t sequ
 	if (!flow_tail_found(flow, lane, &record->message, &offset))
 		return false;
 	acknowledge(flow, record, lane, offset);
+	record->found = true;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
 	return true;

@@ -30,6 +30,7 @@ struct record {
 	bool listed;    /* of the listed window: it stands in outbox.parked */
 	bool later;     /* its time has not come: outbox.scheduled is where it goes */
 	bool convicted; /* it kills who sends it */
+	bool found;     /* in a tail */
 };
 
 struct queue {

@@ -963,13 +963,21 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 	return flow_tail_call(stream->flow, ret_tail);
 }
 
+/* No row of it comes by any more; what an owner kept an offset in front of is not passed yet. */
+static bool is_passed(const struct stream *stream, const struct outbox_position *position)
+{
+	return position->tick <= stream->first_tick ||
+	       (stream->window_count && position->tick == stream->windows[0].tick &&
+		   position->id <= stream->windows[0].acked_id);
+}
+
 enum stream_found stream_tail_record(struct stream *stream, const char *topic, int32_t partition,
     int64_t offset, const struct outbox_position *position, const char event_id[16])
 {
 	bool ours = position->epoch == stream->epoch || position->epoch == stream->former_epoch;
 	int64_t newest = stream->first_tick + stream->window_count;
 	/* rows of a stalled partition are parked and not published */
-	if (ours && position->tick <= stream->first_tick &&
+	if (ours && is_passed(stream, position) &&
 	    !flow_lane_is_owed(stream->flow, topic, partition))
 		return STREAM_FOUND;
 	enum flow_found found =

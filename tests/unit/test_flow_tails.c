@@ -162,6 +162,37 @@ static void what_was_found_is_not_sent_again(void **state)
 	stream_destroy(stream);
 }
 
+static void what_is_passed_already_holds_no_offset_back(void **state)
+{
+	(void)state;
+	struct stream *stream = stream_create(&settings);
+	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
+	stream_destination(stream, "orders", 1);
+	stream_destination_offset(stream, "orders", 0, 9);
+	stream_topic(stream, "orders", 1);
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = EPOCH,
+	    .former_epoch = EPOCH,
+	    .first_tick = FIRST_TICK,
+	    .acked_id = 3,
+	    .windows = 1};
+	stream_taken(stream, 0, &taken);
+	expect_question(stream, 0, 0, 10);
+	/* a former owner kept its offset in front of row 4, and passed others behind it */
+	find(stream, 0, 10, FIRST_TICK + 1, 4);
+	find(stream, 0, 11, FIRST_TICK + 1, 2);
+	find(stream, 0, 12, FIRST_TICK + 1, 3);
+	stream_tail_end(stream, "orders", 0, 13, false);
+	assert_true(stream_read_call(stream, 0).wanted);
+	give_row(stream, 4, 0);
+	give_row(stream, 5, 0);
+	stream_page_end(stream, 0, false);
+	uint64_t fifth = expect_sent(stream, 5);
+	stream_report(stream, 0, fifth, STREAM_WRITTEN, 13, NULL);
+	expect_row(stream, 1, "{\"orders\":[1,{\"0\":13}]}");
+	stream_destroy(stream);
+}
+
 static void records_wait_until_their_partition_was_read(void **state)
 {
 	(void)state;
@@ -387,6 +418,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_was_found_is_not_sent_again),
+	    cmocka_unit_test(what_is_passed_already_holds_no_offset_back),
 	    cmocka_unit_test(records_wait_until_their_partition_was_read),
 	    cmocka_unit_test(the_same_id_of_another_event_is_sent),
 	    cmocka_unit_test(a_found_record_of_another_partition_is_no_reason_to_skip),
