@@ -469,6 +469,15 @@ static bool must_wait(const struct flow *flow, uint64_t sequence)
 	       record->topic->state == TOPIC_READY && sequence > flow->acked;
 }
 
+/* Who died last may have sent it before: then it is there, and nothing is to be kept back. */
+static void convict(struct flow *flow, uint64_t sequence)
+{
+	struct lane *lane =
+	    flow_record(flow, sequence)->topic->count ? lane_of(flow, sequence) : NULL;
+	if (!lane || !is_there_already(flow, lane, sequence))
+		flow_park_convicted(flow, sequence);
+}
+
 /* The next record in order: true when it goes out now. */
 static bool consider(
     struct flow *flow, int64_t now, uint64_t sequence, struct stream_record *ret_record)
@@ -483,7 +492,7 @@ static bool consider(
 	if (flow->parked_rows && flow_is_parked(flow, sequence))
 		return false;
 	if (record->convicted) {
-		flow_park_convicted(flow, sequence);
+		convict(flow, sequence);
 		return false;
 	}
 	if (record->topic->wait.stalled) {

@@ -193,6 +193,37 @@ static void what_is_passed_already_holds_no_offset_back(void **state)
 	stream_destroy(stream);
 }
 
+static void what_was_found_is_parked_for_no_deaths(void **state)
+{
+	(void)state;
+	struct stream *stream = stream_create(&settings);
+	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
+	stream_destination(stream, "orders", 1);
+	stream_destination_offset(stream, "orders", 0, 9);
+	stream_topic(stream, "orders", 1);
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = EPOCH,
+	    .former_epoch = EPOCH,
+	    .first_tick = FIRST_TICK,
+	    .windows = 1,
+	    .deaths = {6, 3, false}};
+	stream_taken(stream, 0, &taken);
+	expect_question(stream, 0, 0, 10);
+	/* the last of them died when Kafka had it */
+	find(stream, 0, 10, FIRST_TICK + 1, 1);
+	stream_tail_end(stream, "orders", 0, 11, false);
+	assert_true(expect_row(stream, 1, "{}").deaths.marked);
+	assert_true(stream_read_call(stream, 1).withheld);
+	give_row(stream, 1, 0);
+	stream_page_end(stream, 1, false);
+	expect_none_sent(stream);
+	assert_int_equal(stream_status(stream, 1).skipped, 1);
+	const struct stream_tick row = expect_row(stream, 2, "{\"orders\":[1,{\"0\":10}]}");
+	assert_null(row.parks);
+	assert_int_equal(row.acked_id, 1);
+	stream_destroy(stream);
+}
+
 static void records_wait_until_their_partition_was_read(void **state)
 {
 	(void)state;
@@ -419,6 +450,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_was_found_is_not_sent_again),
 	    cmocka_unit_test(what_is_passed_already_holds_no_offset_back),
+	    cmocka_unit_test(what_was_found_is_parked_for_no_deaths),
 	    cmocka_unit_test(records_wait_until_their_partition_was_read),
 	    cmocka_unit_test(the_same_id_of_another_event_is_sent),
 	    cmocka_unit_test(a_found_record_of_another_partition_is_no_reason_to_skip),
