@@ -13,17 +13,17 @@ void careful_begin(
 	careful->left = rows;
 }
 
-static void end(struct careful *careful)
+static void give_turn(struct careful *careful)
 {
 	const void *self = careful;
 	if (careful->turn)
 		atomic_compare_exchange_strong(careful->turn, &self, NULL);
-	careful->active = false;
 }
 
 void careful_end(struct careful *careful)
 {
-	end(careful);
+	give_turn(careful);
+	careful->active = false;
 	careful->deaths = (struct deaths){0};
 }
 
@@ -57,8 +57,9 @@ struct careful_row careful_next(const struct careful *careful, const struct care
 		if (!careful->active || over)
 			row.deaths.owners = 0;
 	}
-	bool survived = waits && step->renews;
-	if (survived)
+	/* what is still to come has done nothing yet, and what was not asked for never will */
+	bool survived = waits && step->renews && careful->read;
+	if (survived || (waits && step->renews && !step->reading))
 		row.deaths.alone = 0;
 	row.ends = careful->active && ((step->progress && over) || step->stuck);
 	row.marks &= !row.ends;
@@ -74,5 +75,8 @@ void careful_written(struct careful *careful, const struct careful_row *row)
 		careful->left--;
 	}
 	if (row->ends)
-		end(careful);
+		careful->active = false;
+	/* the next row may be long in coming; and one that outlived a renewal does not kill */
+	if (!row->deaths.marked)
+		give_turn(careful);
 }

@@ -9,8 +9,8 @@
  * Whoever is killed for other reasons makes progress now and then, and any progress begins the
  * count anew. A row that is alone in flight for as long as it takes to renew the lease is not what
  * kills: Kafka may be away, or a topic missing; after stall_after others go beside it. Of all
- * shards of a process only one at a time is careful and sends, since the row of another one would
- * be alone in flight just as often.
+ * shards of a process only one at a time may have a row marked, since the row of another one would
+ * be alone in flight just as often; who has none to mark gives the turn back.
  *
  * One thread; the turn is shared between threads.
  */
@@ -61,9 +61,10 @@ struct careful_row {
 };
 struct careful_step {
 	bool marks;         /* the next row is to go alone, and all before it are published */
-	bool published;     /* all that was read is */
+	bool published;     /* all that was read is, or the row notes that it is kept back */
 	bool progress;      /* the row notes some */
 	bool renews;        /* it is as old as a row becomes */
+	bool reading;       /* a page is under way */
 	bool stuck;         /* a row went and did not arrive for stall_after */
 	int64_t first_tick; /* the row's */
 };

@@ -103,6 +103,8 @@ void flow_parked_row(struct flow *flow, int64_t id);
 void flow_unparked(
     struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
 bool flow_has_parks(const struct flow *flow);
+/* The row under way keeps back all that is in memory. */
+bool flow_notes_all(const struct flow *flow);
 /* A refused record is to be noted before anything else goes out. */
 bool flow_has_refusals(const struct flow *flow);
 /*

@@ -234,6 +234,11 @@ bool flow_has_parks(const struct flow *flow)
 	return flow->park_count > 0 || flow->recovered_count > 0;
 }
 
+bool flow_notes_all(const struct flow *flow)
+{
+	return flow->parks_logging > 0 && flow->parks_logging == flow_records(flow);
+}
+
 bool flow_has_refusals(const struct flow *flow)
 {
 	return flow->parks_refused > 0;

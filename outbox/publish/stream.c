@@ -125,6 +125,7 @@ struct stream {
 	bool forgetting;    /* records of a lost shard wait for the producer to go */
 	bool found_nothing; /* the last look found no window */
 	bool rows_expected; /* of a page or a TICK; those of a forgotten page are not */
+	bool withheld;      /* they come without their contents */
 	bool stopping;
 	int64_t stop_by;
 	int64_t published, published_bytes;
@@ -462,9 +463,10 @@ static struct careful_row careful_row(struct stream *stream, int64_t now)
 {
 	const struct careful_step step = {
 	    .marks = may_mark(stream),
-	    .published = flow_records(stream->flow) == 0,
+	    .published = flow_records(stream->flow) == 0 || flow_notes_all(stream->flow),
 	    .progress = has_progress(stream),
 	    .renews = renewal_is_due(stream, now),
+	    .reading = stream->rows_expected,
 	    .stuck = flow_records(stream->flow) &&
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + published_windows(stream),
@@ -501,7 +503,6 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.destinations = text_string(&stream->destinations);
 	free(stream->parks);
 	tick.parks = stream->parks = flow_parks(stream->flow);
-	tick.deaths = careful_row(stream, now).deaths;
 	return tick;
 }
 
@@ -539,9 +540,13 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 		    .call = now >= stream->retry_at ? STREAM_NEWEST : STREAM_NONE};
 	assert(stream->call.tick.call == STREAM_NONE);
 	struct stream_tick tick = next_call(stream, now);
-	if (tick.call != STREAM_NONE)
-		stream->call = (struct call){tick, now, flow_acked(stream->flow),
-		    renews_epoch(stream), stream->ready, careful_row(stream, now)};
+	if (tick.call == STREAM_NONE)
+		return tick;
+	/* once: the turn may become free at any time */
+	const struct careful_row row = careful_row(stream, now);
+	tick.deaths = row.deaths;
+	stream->call = (struct call){
+	    tick, now, flow_acked(stream->flow), renews_epoch(stream), stream->ready, row};
 	return tick;
 }
 
@@ -568,8 +573,10 @@ static void call_written(struct stream *stream)
 	if (call->careful.marks)
 		stream->marked_at = call->issued;
 	pass_acked(stream); /* rows that it notes */
-	if (call->tick.lease_ms == 0)
+	if (call->tick.lease_ms == 0) {
 		stream->state = STREAM_RELEASED;
+		careful_end(&stream->careful);
+	}
 }
 
 /* With 32 windows open the next look is 16 ms away, with 128 about 800 ms. */
@@ -623,6 +630,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		stream->found_nothing = verdict == STREAM_IDLE;
 	}
 	stream->rows_expected |= rows;
+	stream->withheld &= !rows;
 	if (!found)
 		return;
 	const struct window *window =
@@ -742,7 +750,7 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	page.rows = rows < 1 || stream->careful.active ? 1
 		    : rows > PAGE_ROWS_MAX             ? PAGE_ROWS_MAX
 						       : rows;
-	page.withheld = careful_convicts(&stream->careful);
+	page.withheld = stream->withheld = careful_convicts(&stream->careful);
 	page.bytes = page_budget(stream);
 	return page;
 }
@@ -756,8 +764,8 @@ void stream_row(struct stream *stream, const struct message *message)
 	}
 	struct window *window = reading_window(stream);
 	int64_t before = flow_bytes(stream->flow);
-	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick,
-	    careful_convicts(&stream->careful), message);
+	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick, stream->withheld,
+	    message);
 	stream->careful.read = true;
 	window->last_id = message->id;
 	/* a moving average, so that a page of larger rows makes the next page shorter */

@@ -177,6 +177,8 @@ static void feed_row(struct process *process, const struct request *request, str
 	const struct parked_row *kept =
 	    request->listed_in ? find_kept(request->listed_in, row) : NULL;
 	message.scheduled = row->deliver_us && (!kept || kept->state == SCHEDULED);
+	if (request->page.withheld)
+		message.payload = NULL;
 	stream_row(process->stream, &message);
 }
 
@@ -304,6 +306,7 @@ static void take_answered(
 				    process->stream, topic_names[t], p, known->offset[t][p]);
 	}
 	process->seen = NULL;
+	process->bounds_tick = 0;
 	stream_taken(process->stream, now_ms(world), &request->take);
 	process->taken_us = world->now;
 	world->result.takeovers++;
@@ -427,6 +430,12 @@ static void page_arrives(struct world *world, struct process *process)
 	const struct request *request = session->answer;
 	int64_t bytes = 0;
 	int turn = (int)world_between(world, 1, 64);
+	if (process->bounds_tick != request->page.tick) {
+		/* the first answer says only where the window's rows are */
+		process->bounds_tick = request->page.tick;
+		session->answer = session->under_way = NULL;
+		return;
+	}
 	for (int i = 0; i < session->fed; i++)
 		bytes += request->rows[i]->bytes;
 	for (; turn > 0 && session->fed < request->row_count && bytes < request->page.bytes;
@@ -454,10 +463,12 @@ static bool step_read(struct world *world, struct process *process)
 	if (session->lost) {
 		session->lost = false;
 		stream_read_failed(process->stream, now_ms(world));
+		process->bounds_tick = 0;
 	}
 	if (session->answer && session->answer->failed) {
 		session->answer = session->under_way = NULL;
 		stream_read_failed(process->stream, now_ms(world));
+		process->bounds_tick = 0;
 	}
 	if (session->answer)
 		page_arrives(world, process);
@@ -544,9 +555,13 @@ static void hand_over(struct world *world, struct process *process)
 	const struct stream_record *record = &process->held;
 	const struct message *message = &process->held_message;
 	const int64_t *words = (const int64_t *)(const void *)message->payload;
+	process->holds = false;
+	if (!words) {
+		world_fail(world, "id %lld is sent without its contents", (long long)message->id);
+		return;
+	}
 	struct row *row = (struct row *)(intptr_t)words[2];
 	int topic = topic_index(record->topic, strlen(record->topic));
-	process->holds = false;
 	if (row->kills) {
 		process->dies = true;
 		return;

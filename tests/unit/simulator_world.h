@@ -339,6 +339,7 @@ struct process {
 	const struct snapshot *seen;
 	int64_t topics_at, asked_at, wake_number, wake_at;
 	int64_t looked_us, skipped;
+	int64_t bounds_tick; /* of the window whose pages may be read */
 	bool was_owner, was_caught_up;
 	int64_t taken_us;
 	int idle_turns;

@@ -116,6 +116,13 @@ static void one_shard_of_a_process_has_the_turn(void **state)
 	assert_false(careful_has_turn(&b));
 	careful_end(&a);
 	assert_true(careful_has_turn(&b));
+	/* who has published all that it has gives it back, and stays careful */
+	careful_begin(&b, &(struct deaths){DEATHS_CAREFUL, 0, false}, 10, ROWS);
+	write_row(&b, mark);
+	b.read = true;
+	assert_false(careful_has_turn(&a));
+	write_row(&b, (struct careful_step){.published = true, .progress = true});
+	assert_true(b.active && careful_has_turn(&a));
 }
 
 int main(void)

@@ -593,6 +593,141 @@ static void a_look_during_a_split_says_nothing_of_the_end(void **state)
 	stream_destroy(stream);
 }
 
+/* --- a message that kills ------------------------------------------------------------------ */
+
+/* An owner after deaths, of one window that they left. */
+static struct stream *owner_after_deaths(
+    int64_t alone, const struct stream_settings *with, int64_t listed_tick)
+{
+	struct stream *stream = stream_create(with);
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_destination(stream, "orders", 1);
+	stream_topic(stream, "orders", 1);
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = 77,
+	    .first_tick = 40,
+	    .windows = 1,
+	    .listed_tick = listed_tick,
+	    .deaths = {3, alone, false}};
+	stream_taken(stream, 0, &taken);
+	return stream;
+}
+
+static struct stream_tick write_row(struct stream *stream, int64_t now)
+{
+	struct stream_tick tick = expect_call(stream, now, STREAM_TICK);
+	stream_ticked(stream, now, STREAM_NOTED);
+	return tick;
+}
+
+static void what_was_read_without_contents_is_never_sent(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_after_deaths(3, &settings, 0);
+	assert_true(write_row(stream, 0).deaths.marked);
+	assert_true(stream_read_call(stream, 1).withheld);
+	/* the page takes longer than a renewal */
+	write_row(stream, 4000);
+	give_row(stream, 1, "k");
+	stream_page_end(stream, 4001, false);
+	expect_none_sent(stream, 4001);
+	assert_int_equal(stream_status(stream, 4001).refused_id, 1);
+	stream_destroy(stream);
+}
+
+static void a_row_that_is_yet_to_come_has_not_outlived_a_renewal(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_after_deaths(2, &settings, 0);
+	write_row(stream, 0);
+	/* the bounds of the window are asked for first, and take long */
+	assert_true(stream_read_call(stream, 1).wanted);
+	const struct stream_tick tick = write_row(stream, 4000);
+	assert_true(tick.deaths.marked);
+	assert_int_equal(tick.deaths.alone, 2);
+	assert_true(stream_read_call(stream, 4001).wanted);
+	give_row(stream, 1, "k");
+	stream_page_end(stream, 4002, false);
+	expect_sent(stream, 4002, 1);
+	assert_int_equal(write_row(stream, 8000).deaths.alone, 0);
+	stream_destroy(stream);
+}
+
+static void a_row_that_was_not_asked_for_did_not_kill_and_is_asked_for_yet(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_after_deaths(2, &settings, 0);
+	write_row(stream, 0);
+	/* the read connection is away; it comes back while the renewal is being written */
+	const struct stream_tick tick = expect_call(stream, 4000, STREAM_TICK);
+	assert_true(stream_read_call(stream, 4000).wanted);
+	stream_ticked(stream, 4001, STREAM_NOTED);
+	assert_int_equal(tick.deaths.alone, 0);
+	assert_true(tick.deaths.marked);
+	/* its bounds are known */
+	assert_true(stream_read_call(stream, 4001).wanted);
+	stream_destroy(stream);
+}
+
+static void nothing_is_alone_once_its_parking_is_noted(void **state)
+{
+	(void)state;
+	/* listed: the first one behind the acknowledged position is another one from then on */
+	struct stream *stream = owner_after_deaths(2, &settings, 41);
+	write_row(stream, 0);
+	assert_true(stream_read_call(stream, 1).wanted);
+	give_row(stream, 1, "k");
+	stream_page_end(stream, 1, false);
+	refused(stream, 2, expect_sent(stream, 1, 1));
+	const struct stream_tick tick = write_row(stream, 3);
+	assert_non_null(tick.parks);
+	assert_false(tick.deaths.marked);
+	stream_destroy(stream);
+}
+
+static void publish_alone(struct stream *stream, int64_t now)
+{
+	assert_true(write_row(stream, now).deaths.marked);
+	assert_true(stream_read_call(stream, now).wanted);
+	give_row(stream, 1, "k");
+	stream_page_end(stream, now, true);
+	written(stream, now, expect_sent(stream, now, 1));
+}
+
+static void the_turn_is_not_kept_for_windows_that_may_never_come(void **state)
+{
+	(void)state;
+	careful_turn turn = NULL;
+	struct stream_settings with = settings;
+	with.turn = &turn;
+	struct stream *first = owner_after_deaths(0, &with, 0);
+	struct stream *second = owner_after_deaths(0, &with, 0);
+	publish_alone(first, 0);
+	/* it may not mark */
+	expect_call(second, 1, STREAM_NONE);
+	assert_int_equal(write_row(first, 200).closed, 1);
+	publish_alone(second, 201);
+	stream_destroy(first);
+	stream_destroy(second);
+}
+
+static void who_released_the_shard_does_not_keep_the_turn(void **state)
+{
+	(void)state;
+	careful_turn turn = NULL;
+	struct stream_settings with = settings;
+	with.turn = &turn;
+	struct stream *first = owner_after_deaths(0, &with, 0);
+	struct stream *second = owner_after_deaths(0, &with, 0);
+	write_row(first, 0);
+	stream_stop(first);
+	assert_int_equal(write_row(first, 1).lease_ms, 0);
+	assert_int_equal(state_of(first), STREAM_RELEASED);
+	publish_alone(second, 2);
+	stream_destroy(first);
+	stream_destroy(second);
+}
+
 /* --- everything at once --------------------------------------------------------------------- */
 
 static int64_t from_environment(const char *name, int64_t otherwise)
@@ -761,6 +896,12 @@ int main(void)
 	    cmocka_unit_test(a_lane_that_was_silent_for_an_hour_is_careful_again),
 	    cmocka_unit_test(a_failed_page_is_asked_again_after_a_while),
 	    cmocka_unit_test(a_look_during_a_split_says_nothing_of_the_end),
+	    cmocka_unit_test(what_was_read_without_contents_is_never_sent),
+	    cmocka_unit_test(a_row_that_is_yet_to_come_has_not_outlived_a_renewal),
+	    cmocka_unit_test(a_row_that_was_not_asked_for_did_not_kill_and_is_asked_for_yet),
+	    cmocka_unit_test(nothing_is_alone_once_its_parking_is_noted),
+	    cmocka_unit_test(the_turn_is_not_kept_for_windows_that_may_never_come),
+	    cmocka_unit_test(who_released_the_shard_does_not_keep_the_turn),
 	    cmocka_unit_test(every_row_is_published_in_order_whatever_happens),
 	    cmocka_unit_test(a_seed_repeats_itself),
 	    cmocka_unit_test(a_reader_beyond_the_last_id_is_caught),
