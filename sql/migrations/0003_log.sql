@@ -425,9 +425,15 @@ begin
 		if parks is not null then
 			perform outbox.park(of_slot, of_shard, parks);
 			perform outbox.schedule(of_slot, of_shard, parks -> 'scheduled');
-			-- what was refused again is not published with the window
+			-- what was refused again is not published with the window, nor what is behind it
 			listed_ids := array(select x from unnest(listed_ids) x
-				where x not in (select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r));
+				where x not in (select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r)
+					and not exists (
+						select from jsonb_array_elements(parks -> 'rows') r
+						join outbox.parked h on h.slot = of_slot and h.id = (r ->> 0)::bigint
+						join outbox.parked p on p.slot = of_slot and p.id = x
+						where p.state = 'behind' and p.topic = h.topic and p.key = h.key
+							and p.n > h.n));
 		end if;
 		if listed_tick <= first_tick + closed + 1 then
 			select array_agg(x) into gone from unnest(listed_ids) x

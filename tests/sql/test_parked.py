@@ -183,3 +183,16 @@ def test_who_takes_over_is_told_of_the_listed_window(reader, database):
         cursor.execute("SELECT listed FROM outbox.window_bounds('ticks', 0, "
                        "(SELECT max(n) FROM outbox.log WHERE slot = 'ticks'), 5, 2)")
         assert cursor.fetchone() == ("{%d}" % rows[0][0],)
+
+
+def test_what_is_behind_one_that_is_refused_again_leaves_the_list_with_it(reader, database):
+    """Who takes over when only the first of them is noted would send the others in front of it."""
+    rows = opened(reader, database, "a", "a", "b")
+    park(reader, rows, ["x", None, "x"])
+    database.execute("UPDATE outbox.parked SET state = 'free' WHERE id = %s", (rows[0][0],))
+    assert listed(reader) == [row[0] for row in rows]
+    park(reader, rows[:1], ["x again"], closed=0)
+    assert database.execute("SELECT listed_ids FROM outbox.log ORDER BY n DESC LIMIT 1") == [
+        ([rows[2][0]],)]
+    assert states(database) == [(rows[0][0], "waiting"), (rows[1][0], "behind"),
+                                (rows[2][0], "waiting")]

@@ -562,6 +562,18 @@ static bool is_parked_again(const struct request *request, const struct row *row
 	return false;
 }
 
+/* Behind one of its key that is refused again: it stays behind it. */
+static bool follows_refused(
+    const struct request *request, const struct log_row *log, const struct row *row)
+{
+	int at = find_parked(log, row);
+	for (int i = 0; at >= 0 && log->parked[at].state == BEHIND && i < at; i++)
+		if (is_one_queue(&log->parked[i], row) &&
+		    is_parked_again(request, log->parked[i].row))
+			return true;
+	return false;
+}
+
 static bool has_queue(const struct log_row *log, const struct row *row)
 {
 	for (int i = 0; i < log->parked_count; i++)
@@ -714,7 +726,8 @@ static void note_parked(struct world *world, struct request *request, struct log
 	row->listed_tick = previous->listed_tick;
 	row->listed = world_allocate(world, ((size_t)previous->listed_count + 1) * sizeof(void *));
 	for (int i = 0; i < previous->listed_count; i++)
-		if (!is_parked_again(request, previous->listed[i]))
+		if (!is_parked_again(request, previous->listed[i]) &&
+		    !follows_refused(request, previous, previous->listed[i]))
 			row->listed[row->listed_count++] = previous->listed[i];
 	if (request->kind != ASK_TICK)
 		return;
