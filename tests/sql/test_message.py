@@ -197,13 +197,13 @@ def test_the_transaction_id_is_the_same_in_a_savepoint(database):
 def test_ids_come_one_by_one_and_the_payload_is_lz4(database):
     assert database.execute("select seqcache from pg_sequence "
                             "where seqrelid = 'outbox.message_id_seq'::regclass") == [(1,)]
-    compressions = database.execute(
-        "select distinct attcompression from pg_attribute where attname = 'payload' "
-        "and attrelid in (select inhrelid from pg_inherits "
-        "where inhparent = 'outbox.message'::regclass)")
     lz4 = database.execute("select exists (select from pg_settings where "
                            "name = 'default_toast_compression' and 'lz4' = any (enumvals))")[0][0]
-    assert compressions == [("l",)] or not lz4
+    if lz4:  # PostgreSQL 13 has neither it nor the column that tells
+        assert database.execute(
+            "select distinct attcompression from pg_attribute where attname = 'payload' "
+            "and attrelid in (select inhrelid from pg_inherits "
+            "where inhparent = 'outbox.message'::regclass)") == [("l",)]
 
 
 def test_a_publishing_function_runs_as_its_caller(database):
