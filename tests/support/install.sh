@@ -14,6 +14,7 @@ declare -A packages=(
 	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
+	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist clang-format-14 pgbouncer curl"
 )
 

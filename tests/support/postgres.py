@@ -31,7 +31,11 @@ SETTINGS = {
 
 
 def program(name):
-    """The path of a server program; Debian keeps them out of PATH."""
+    """The path of a server program: in the folder TEST_POSTGRES, as that which other-postgres.sh
+    unpacks, or where Debian keeps them out of PATH."""
+    other = os.environ.get("TEST_POSTGRES")
+    if other:
+        return os.path.join(other, name)
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
     return found[-1] if found else name
 

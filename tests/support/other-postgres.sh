@@ -1,0 +1,101 @@
+#!/bin/bash
+# Other PostgreSQL servers than the one that is installed: those of other Debian releases.
+#
+#   other-postgres.sh fetch VERSION          into the user's cache, once
+#   other-postgres.sh unpack VERSION FOLDER  prints the folder of its programs
+#
+# Nothing is installed. apt works with sources, lists and a (void) dpkg state of its own; the
+# mirror, the proxy and the keys of Debian are those of the system. The cache holds packages, since
+# programs cannot be moved: they name their loader and libraries by absolute paths, and a server's
+# account may not look into the home of who runs the tests.
+set -euo pipefail
+
+declare -A releases=([13]=bullseye [17]=trixie)
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+die() {
+	echo "other-postgres: $*" >&2
+	exit 1
+}
+
+# Where the system itself gets its release from.
+mirror() {
+	. /etc/os-release
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
+		"Codename: $VERSION_CODENAME" 'Component: main' | head -n 1
+}
+
+# fetch_packages RELEASE FOLDER: the server's packages, and the libraries that they need.
+fetch_packages() {
+	local release=$1 folder=$2 uri apt packages
+	uri=$(mirror)
+	[ "$uri" ] || die "no mirror of Debian in apt's lists; as root, run: apt-get update"
+	mkdir -p "$folder"/apt/{lists/partial,archives/partial}
+	: >"$folder/apt/status"
+	echo "deb [signed-by=$keyring target=Packages] $uri $release main" >"$folder/apt/sources.list"
+	apt=(apt-get -qq -o Dir::Etc::SourceList="$folder/apt/sources.list"
+		-o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
+		-o Dir::State="$folder/apt" -o Dir::State::status="$folder/apt/status"
+		-o Dir::Cache="$folder/apt" -o APT::Sandbox::User=root -o Acquire::Languages=none)
+	"${apt[@]}" update --error-on=any </dev/null >&2 || return
+	# Of all that an installation would bring only what a server loads; perl and others it does not.
+	packages=$("${apt[@]}" -s install --no-install-recommends "postgresql-$version" </dev/null |
+		awk -v own="^postgresql-(client-)?$version\$" \
+			'$1 == "Inst" && ($2 ~ own || $2 ~ /^(lib|zlib)/) && $2 !~ /perl/ { print $2 }') ||
+		return
+	[ "$packages" ] || return
+	# shellcheck disable=SC2086
+	(cd "$folder" && "${apt[@]}" download $packages </dev/null >&2) || return
+	rm -rf "$folder/apt"
+}
+
+fetch() {
+	[ ! -d "$cache" ] || return 0
+	local fresh release=${releases[$version]}
+	echo "other-postgres: PostgreSQL $version of Debian $release (about 60 MB) into $cache" >&2
+	mkdir -p "$(dirname "$cache")"
+	fresh=$(mktemp -d "$cache.XXXXXX")
+	if ! fetch_packages "$release" "$fresh"; then
+		rm -rf "$fresh"
+		die "apt could not fetch PostgreSQL $version (its message is above)." \
+			"Does the mirror in apt's sources have Debian $release?"
+	fi
+	# Only a complete folder ever carries the final name; another run may have been faster.
+	mv -T "$fresh" "$cache" 2>/dev/null || rm -rf "$fresh"
+	[ -d "$cache" ] || die "cannot write $cache"
+}
+
+unpack() {
+	local root=$1 package program library libraries loader
+	for package in "$cache"/*.deb; do
+		dpkg -x "$package" "$root"
+	done
+	chmod 755 "$root"
+	loader=$(find "$root" -path '*-linux-gnu/ld-linux*' -print -quit)
+	[ "$loader" ] || die "no loader among the packages in $cache"
+	libraries=$root/lib/$(basename "$(dirname "$loader")")
+	libraries=$libraries:${libraries/#$root\/lib/$root/usr/lib}
+	# RPATH, unlike RUNPATH, holds for libraries of libraries and for what the server loads later,
+	# but not for a library that has a RUNPATH itself, as LLVM's.
+	find "$root" -name '*.so*' -type f | while read -r library; do
+		[ -z "$(patchelf --print-rpath "$library" 2>/dev/null)" ] ||
+			patchelf --remove-rpath "$library"
+	done
+	for program in "$root/usr/lib/postgresql/$version/bin"/*; do
+		patchelf --print-interpreter "$program" >/dev/null 2>&1 || continue # a script
+		patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$program"
+	done
+	"$root/usr/lib/postgresql/$version/bin/postgres" --version >&2 ||
+		die "PostgreSQL $version does not run on this system"
+	echo "$root/usr/lib/postgresql/$version/bin"
+}
+
+version=${2:-}
+[ "$version" ] && [ "${releases[$version]:-}" ] ||
+	die "usage: other-postgres.sh fetch VERSION | unpack VERSION FOLDER; versions: ${!releases[*]}"
+cache=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/postgresql-$version
+case $1 in
+fetch) fetch ;;
+unpack) fetch && unpack "$(realpath "${3:?unpack needs a folder}")" ;;
+*) die "unknown command $1" ;;
+esac
