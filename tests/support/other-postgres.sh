@@ -52,7 +52,7 @@ fetch_packages() {
 fetch() {
 	[ ! -d "$cache" ] || return 0
 	local fresh release=${releases[$version]}
-	echo "other-postgres: PostgreSQL $version of Debian $release (about 60 MB) into $cache" >&2
+	echo "other-postgres: PostgreSQL $version of Debian $release (about 70 MB) into $cache" >&2
 	mkdir -p "$(dirname "$cache")"
 	fresh=$(mktemp -d "$cache.XXXXXX")
 	if ! fetch_packages "$release" "$fresh"; then
