@@ -7,10 +7,12 @@ void careful_begin(
 {
 	careful->deaths = *deaths;
 	careful->active = deaths->owners >= DEATHS_CAREFUL;
-	careful->read = false;
+	careful->out = careful->read = false;
+	careful->batch = 1;
+	careful->gone = 0;
 	/* rows of a window that never came into the log are in the next one */
 	careful->until_tick = inherited_tick + 1;
-	careful->left = rows;
+	careful->most = rows;
 }
 
 static void give_turn(struct careful *careful)
@@ -36,7 +38,7 @@ bool careful_has_turn(struct careful *careful)
 
 bool careful_reads(const struct careful *careful)
 {
-	return careful->deaths.marked && !careful->read;
+	return careful->out && !careful->read;
 }
 
 bool careful_convicts(const struct careful *careful)
@@ -46,10 +48,12 @@ bool careful_convicts(const struct careful *careful)
 
 struct careful_row careful_next(const struct careful *careful, const struct careful_step *step)
 {
-	struct careful_row row = {.deaths = careful->deaths, .marks = step->marks};
-	bool over = step->first_tick >= careful->until_tick || careful->left <= 0;
+	struct careful_row row = {.deaths = careful->deaths,
+	    .marks = step->marks,
+	    .batch = careful->gone < ROWS_ALONE ? 1 : 2 * careful->batch};
+	bool over = step->first_tick >= careful->until_tick || careful->gone >= careful->most;
 	bool judged = careful_convicts(careful) && careful->read;
-	bool waits = careful->deaths.marked && !judged && !(careful->read && step->published);
+	bool waits = careful->out && !judged && !(careful->read && step->published);
 	if (judged) /* where the topic's policy is to stop, a restart tries it again */
 		row.deaths.alone = 0;
 	if (step->progress) {
@@ -63,20 +67,23 @@ struct careful_row careful_next(const struct careful *careful, const struct care
 		row.deaths.alone = 0;
 	row.ends = careful->active && ((step->progress && over) || step->stuck);
 	row.marks &= !row.ends;
-	row.deaths.marked = row.marks || (waits && !survived && !row.ends);
+	row.out = row.marks || (waits && !survived && !row.ends);
+	row.deaths.marked = row.marks ? row.batch == 1 : row.out && careful->deaths.marked;
 	return row;
 }
 
 void careful_written(struct careful *careful, const struct careful_row *row)
 {
 	careful->deaths = row->deaths;
+	careful->out = row->out;
 	if (row->marks) {
 		careful->read = false;
-		careful->left--;
+		careful->batch = row->batch;
+		careful->gone += row->batch;
 	}
 	if (row->ends)
 		careful->active = false;
 	/* the next row may be long in coming; and one that outlived a renewal does not kill */
-	if (!row->deaths.marked)
+	if (!row->out)
 		give_turn(careful);
 }

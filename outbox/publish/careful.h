@@ -6,6 +6,10 @@
  * marked: the first row behind the acknowledged position is alone in flight now. A row that was so
  * in DEATHS_CONVICT deaths in a row is convicted: it is parked, and nobody reads its contents.
  *
+ * After ROWS_ALONE rows groups of them go, each twice as large as the one before, so that a shard
+ * in which nothing kills is not slow for long. A death in one leaves the next owner in front of it,
+ * and that begins with one row again.
+ *
  * Whoever is killed for other reasons makes progress now and then, and any progress begins the
  * count anew. A row that is alone in flight for as long as it takes to renew the lease is not what
  * kills: Kafka may be away, or a topic missing; after stall_after others go beside it. Of all
@@ -18,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DEATHS_CAREFUL = 3, DEATHS_CONVICT = 3 };
+enum { DEATHS_CAREFUL = 3, DEATHS_CONVICT = 3, ROWS_ALONE = 256 };
 
 /* What a log row says of them. */
 struct deaths {
@@ -33,9 +37,12 @@ typedef _Atomic(const void *) careful_turn;
 struct careful {
 	struct deaths deaths; /* as in the newest log row */
 	bool active;
-	bool read;          /* the marked row was */
+	bool out;           /* a row, or a group of them, may be read or is in flight */
+	bool read;          /* it was read */
+	int64_t batch;      /* the rows of the group, at most */
+	int64_t gone;       /* rows that went so, at most */
 	int64_t until_tick; /* over when this window is published, */
-	int64_t left;       /* or so many rows are */
+	int64_t most;       /* or so many rows are */
 	careful_turn *turn; /* NULL: it is always ours */
 };
 
@@ -49,18 +56,20 @@ void careful_begin(
 void careful_end(struct careful *careful);
 /* Takes the turn when it is free. */
 bool careful_has_turn(struct careful *careful);
-/* The marked row may be read; without its contents when it is convicted. */
+/* So many rows may be read; one without its contents when it is convicted. */
 bool careful_reads(const struct careful *careful);
 bool careful_convicts(const struct careful *careful);
 
 /* What the next log row says, and what is so once it is written. */
 struct careful_row {
 	struct deaths deaths;
-	bool marks; /* the next row may be read */
-	bool ends;  /* no longer careful */
+	bool marks;    /* the next ones may be read */
+	int64_t batch; /* so many */
+	bool out;      /* they, or the ones before, are not published yet */
+	bool ends;     /* no longer careful */
 };
 struct careful_step {
-	bool marks;         /* the next row is to go alone, and all before it are published */
+	bool marks;         /* the next rows are to go, and all before them are published */
 	bool published;     /* all that was read is, or the row notes that it is kept back */
 	bool progress;      /* the row notes some */
 	bool renews;        /* it is as old as a row becomes */

@@ -747,9 +747,11 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
 	page.after_id = window->last_id;
-	page.rows = rows < 1 || stream->careful.active ? 1
-		    : rows > PAGE_ROWS_MAX             ? PAGE_ROWS_MAX
-						       : rows;
+	if (rows > PAGE_ROWS_MAX)
+		rows = PAGE_ROWS_MAX;
+	if (stream->careful.active && rows > stream->careful.batch)
+		rows = stream->careful.batch;
+	page.rows = rows < 1 ? 1 : rows;
 	page.withheld = stream->withheld = careful_convicts(&stream->careful);
 	page.bytes = page_budget(stream);
 	return page;

@@ -33,7 +33,7 @@ FROM (
 
 class Sizes:
     def __init__(self, full):
-        self.keys = 10_000 if full else 500
+        self.keys = 10_000 if full else 200
         self.rounds = 101
         self.poisoned_keys = self.keys // 50
         self.poison = self.poisoned_keys * (self.rounds // 2)

@@ -75,6 +75,25 @@ static void it_ends_after_so_many_rows_or_behind_the_windows_of_the_dead(void **
 	assert_false(careful.active);
 }
 
+static void after_many_rows_groups_go_and_a_death_in_one_names_nobody(void **state)
+{
+	(void)state;
+	struct careful careful = {0};
+	careful_begin(&careful, &(struct deaths){DEATHS_CAREFUL, 0, false}, 10, 16 * ROWS_ALONE);
+	for (int i = 0; i < ROWS_ALONE; i++) {
+		assert_true(write_row(&careful, mark_next).deaths.marked);
+		assert_int_equal(careful.batch, 1);
+		careful.read = true;
+	}
+	for (int64_t batch = 2; batch <= 64; batch *= 2) {
+		assert_false(write_row(&careful, mark_next).deaths.marked);
+		assert_true(careful_reads(&careful));
+		assert_int_equal(careful.batch, batch);
+		careful.read = true;
+	}
+	assert_true(careful.active);
+}
+
 static void a_row_that_outlives_a_renewal_does_not_kill(void **state)
 {
 	(void)state;
@@ -131,6 +150,7 @@ int main(void)
 	    cmocka_unit_test(progress_begins_the_count_anew),
 	    cmocka_unit_test(a_row_is_read_once_it_is_marked_and_then_none),
 	    cmocka_unit_test(it_ends_after_so_many_rows_or_behind_the_windows_of_the_dead),
+	    cmocka_unit_test(after_many_rows_groups_go_and_a_death_in_one_names_nobody),
 	    cmocka_unit_test(a_row_that_outlives_a_renewal_does_not_kill),
 	    cmocka_unit_test(three_deaths_alone_convict_once),
 	    cmocka_unit_test(one_shard_of_a_process_has_the_turn),
