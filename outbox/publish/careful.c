@@ -54,17 +54,14 @@ struct careful_row careful_next(const struct careful *careful, const struct care
 	bool over = step->first_tick >= careful->until_tick || careful->gone >= careful->most;
 	bool judged = careful_convicts(careful) && careful->read;
 	bool waits = careful->out && !judged && !(careful->read && step->published);
-	if (judged) /* where the topic's policy is to stop, a restart tries it again */
-		row.deaths.alone = 0;
-	if (step->progress) {
-		row.deaths.alone = 0;
-		if (!careful->active || over)
-			row.deaths.owners = 0;
-	}
-	/* what is still to come has done nothing yet, and what was not asked for never will */
 	bool survived = waits && step->renews && careful->read;
-	if (survived || (waits && step->renews && !step->reading))
+	/* what is still to come has done nothing yet, and what was not asked for never will */
+	bool unasked = waits && step->renews && !careful->read && !step->reading;
+	/* judged: where the topic's policy is to stop, a restart tries it again */
+	if (judged || survived || unasked || step->progress)
 		row.deaths.alone = 0;
+	if (step->progress && (!careful->active || over))
+		row.deaths.owners = 0;
 	row.ends = careful->active && ((step->progress && over) || step->stuck);
 	row.marks &= !row.ends;
 	row.out = row.marks || (waits && !survived && !row.ends);

@@ -162,9 +162,10 @@ static void what_was_found_is_not_sent_again(void **state)
 	stream_destroy(stream);
 }
 
-static void what_is_passed_already_holds_no_offset_back(void **state)
+/* An owner of one partition, of which the offset 9 is logged, and of one window; asked for its
+ * tail. */
+static struct stream *owner_of_one_partition(int64_t acked_id, int64_t owners, int64_t alone)
 {
-	(void)state;
 	struct stream *stream = stream_create(&settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
 	stream_destination(stream, "orders", 1);
@@ -174,10 +175,18 @@ static void what_is_passed_already_holds_no_offset_back(void **state)
 	    .epoch = EPOCH,
 	    .former_epoch = EPOCH,
 	    .first_tick = FIRST_TICK,
-	    .acked_id = 3,
-	    .windows = 1};
+	    .acked_id = acked_id,
+	    .windows = 1,
+	    .deaths = {owners, alone, false}};
 	stream_taken(stream, 0, &taken);
 	expect_question(stream, 0, 0, 10);
+	return stream;
+}
+
+static void what_is_passed_already_holds_no_offset_back(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of_one_partition(3, 0, 0);
 	/* a former owner kept its offset in front of row 4, and passed others behind it */
 	find(stream, 0, 10, FIRST_TICK + 1, 4);
 	find(stream, 0, 11, FIRST_TICK + 1, 2);
@@ -196,19 +205,7 @@ static void what_is_passed_already_holds_no_offset_back(void **state)
 static void what_was_found_is_parked_for_no_deaths(void **state)
 {
 	(void)state;
-	struct stream *stream = stream_create(&settings);
-	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	stream_destination(stream, "orders", 1);
-	stream_destination_offset(stream, "orders", 0, 9);
-	stream_topic(stream, "orders", 1);
-	const struct stream_taken taken = {.n = 5,
-	    .epoch = EPOCH,
-	    .former_epoch = EPOCH,
-	    .first_tick = FIRST_TICK,
-	    .windows = 1,
-	    .deaths = {6, 3, false}};
-	stream_taken(stream, 0, &taken);
-	expect_question(stream, 0, 0, 10);
+	struct stream *stream = owner_of_one_partition(0, 6, 3);
 	/* the last of them died when Kafka had it */
 	find(stream, 0, 10, FIRST_TICK + 1, 1);
 	stream_tail_end(stream, "orders", 0, 11, false);

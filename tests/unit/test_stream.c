@@ -620,6 +620,14 @@ static struct stream_tick write_row(struct stream *stream, int64_t now)
 	return tick;
 }
 
+/* The one row that may be read comes. */
+static void read_alone(struct stream *stream, int64_t now, bool last)
+{
+	assert_true(stream_read_call(stream, now).wanted);
+	give_row(stream, 1, "k");
+	stream_page_end(stream, now, last);
+}
+
 static void what_was_read_without_contents_is_never_sent(void **state)
 {
 	(void)state;
@@ -645,9 +653,7 @@ static void a_row_that_is_yet_to_come_has_not_outlived_a_renewal(void **state)
 	const struct stream_tick tick = write_row(stream, 4000);
 	assert_true(tick.deaths.marked);
 	assert_int_equal(tick.deaths.alone, 2);
-	assert_true(stream_read_call(stream, 4001).wanted);
-	give_row(stream, 1, "k");
-	stream_page_end(stream, 4002, false);
+	read_alone(stream, 4001, false);
 	expect_sent(stream, 4002, 1);
 	assert_int_equal(write_row(stream, 8000).deaths.alone, 0);
 	stream_destroy(stream);
@@ -675,9 +681,7 @@ static void nothing_is_alone_once_its_parking_is_noted(void **state)
 	/* listed: the first one behind the acknowledged position is another one from then on */
 	struct stream *stream = owner_after_deaths(2, &settings, 41);
 	write_row(stream, 0);
-	assert_true(stream_read_call(stream, 1).wanted);
-	give_row(stream, 1, "k");
-	stream_page_end(stream, 1, false);
+	read_alone(stream, 1, false);
 	refused(stream, 2, expect_sent(stream, 1, 1));
 	const struct stream_tick tick = write_row(stream, 3);
 	assert_non_null(tick.parks);
@@ -688,20 +692,26 @@ static void nothing_is_alone_once_its_parking_is_noted(void **state)
 static void publish_alone(struct stream *stream, int64_t now)
 {
 	assert_true(write_row(stream, now).deaths.marked);
-	assert_true(stream_read_call(stream, now).wanted);
-	give_row(stream, 1, "k");
-	stream_page_end(stream, now, true);
+	read_alone(stream, now, true);
 	written(stream, now, expect_sent(stream, now, 1));
+}
+
+/* Two shards of a process, both after deaths. */
+static void two_that_take_turns(careful_turn *turn, struct stream *ret_streams[2])
+{
+	struct stream_settings with = settings;
+	with.turn = turn;
+	for (int i = 0; i < 2; i++)
+		ret_streams[i] = owner_after_deaths(0, &with, 0);
 }
 
 static void the_turn_is_not_kept_for_windows_that_may_never_come(void **state)
 {
 	(void)state;
 	careful_turn turn = NULL;
-	struct stream_settings with = settings;
-	with.turn = &turn;
-	struct stream *first = owner_after_deaths(0, &with, 0);
-	struct stream *second = owner_after_deaths(0, &with, 0);
+	struct stream *streams[2];
+	two_that_take_turns(&turn, streams);
+	struct stream *first = streams[0], *second = streams[1];
 	publish_alone(first, 0);
 	/* it may not mark */
 	expect_call(second, 1, STREAM_NONE);
@@ -715,10 +725,9 @@ static void who_released_the_shard_does_not_keep_the_turn(void **state)
 {
 	(void)state;
 	careful_turn turn = NULL;
-	struct stream_settings with = settings;
-	with.turn = &turn;
-	struct stream *first = owner_after_deaths(0, &with, 0);
-	struct stream *second = owner_after_deaths(0, &with, 0);
+	struct stream *streams[2];
+	two_that_take_turns(&turn, streams);
+	struct stream *first = streams[0], *second = streams[1];
 	write_row(first, 0);
 	stream_stop(first);
 	assert_int_equal(write_row(first, 1).lease_ms, 0);
