@@ -111,7 +111,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
     """In pairs of runs, each beside the other in time: the machine may change its speed. The best of
     each kind is the one that nothing else slowed."""
     relay = make_relay().wait_ready()
-    transactions = scale(8000, default=1100)
+    transactions = scale(8000, default=700)
     seconds_for(database, topic, relay, transactions)  # caches, connections, the topic
 
     def alone():
@@ -122,7 +122,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
             return seconds_for(database, topic, relay, transactions)
 
     pairs = []
-    for number in range(9):
+    for number in range(7):
         took = {run: run() for run in ((alone, beside) if number % 2 else (beside, alone))}
         pairs.append((took[alone], took[beside]))
     ratio = min(without for without, _ in pairs) / min(held for _, held in pairs)
