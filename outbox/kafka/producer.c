@@ -50,7 +50,8 @@ struct producer {
 	rd_kafka_resp_err_t given_up; /* the first record that failed, while librdkafka goes on */
 	struct producer_figures figures;
 	int64_t last_error_ms;
-	char last_error[512];
+	char last_error[1024];
+	char broker_error[512]; /* "" or "; why" of one of them */
 	struct caller caller;
 };
 
@@ -351,9 +352,16 @@ static void take_error(struct producer *producer, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
 
-	snprintf(producer->last_error, sizeof producer->last_error, "%s: %s",
-	    rd_kafka_err2name(code), rd_kafka_event_error_string(event));
-	producer->last_error_ms = clock_ms();
+	/* A broker is not the cluster: when there is none left _ALL_BROKERS_DOWN follows. */
+	if (code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__RESOLVE) {
+		snprintf(producer->broker_error, sizeof producer->broker_error, "; %s",
+		    rd_kafka_event_error_string(event));
+	} else {
+		snprintf(producer->last_error, sizeof producer->last_error, "%s: %s%s",
+		    rd_kafka_err2name(code), rd_kafka_event_error_string(event),
+		    code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ? producer->broker_error : "");
+		producer->last_error_ms = clock_ms();
+	}
 	if (rd_kafka_event_error_is_fatal(event))
 		return; /* routine: who makes a new producer says so */
 	log_warn("kafka_error", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},

@@ -78,8 +78,9 @@ def test_a_refused_record_is_parked_with_what_comes_behind_it(
     relay.wait_for(lambda: len(keys_in(kafka, narrow)) == 44, what="the other key's")
     assert relay.get("/readyz")[0] == 200
     assert relay.metric("relay_parked_total") == 4
-    states = database.execute("SELECT state, count(*) FROM outbox.message_state GROUP BY 1")
-    assert dict(states) == {"parked": 4, "published": 44}
+    relay.wait_for(lambda: dict(database.execute(
+        "SELECT state, count(*) FROM outbox.message_state GROUP BY 1")) == {
+            "parked": 4, "published": 44}, what="the progress")
 
     mend(kafka, narrow)
     relay.wait_for(lambda: is_empty(database), what="an empty table")
