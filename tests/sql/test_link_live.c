@@ -13,7 +13,7 @@
 #include "link.h"
 #include "logging.h"
 
-enum { PATIENCE_MS = 10000 };
+enum { PATIENCE_MS = 30000 };
 
 static const char *dsn;
 static const struct link_statement statements[] = {

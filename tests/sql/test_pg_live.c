@@ -19,7 +19,7 @@
 #include "pg.h"
 #include "text.h"
 
-enum { PATIENCE_MS = 10000 };
+enum { PATIENCE_MS = 30000 };
 
 static const char *dsn;
 

@@ -16,7 +16,7 @@
 #include "schema_text.h"
 #include "upkeep.h"
 
-enum { PATIENCE_MS = 10000, HOUR_MS = 3600 * 1000, INTERVAL_MS = 60000 };
+enum { PATIENCE_MS = 30000, HOUR_MS = 3600 * 1000, INTERVAL_MS = 60000 };
 
 struct stage {
 	struct pg *pg;

@@ -15,7 +15,7 @@ static void monotonic_time_never_goes_back(void **state)
 		assert_true(now >= before);
 		before = now;
 	}
-	assert_in_range(clock_ms() - before / 1000, 0, 1000);
+	assert_in_range(clock_ms() - before / 1000, 0, 60000);
 }
 
 static void wall_time_is_of_this_century(void **state)

@@ -23,7 +23,7 @@ enum {
 	BROKER = 1,
 	IDLE_MS = 3000,
 	WAIT_MS = 30000,
-	BLOCK_MS = 50,
+	BLOCK_MS = 500,
 };
 
 static rd_kafka_t *carrier;
@@ -616,7 +616,7 @@ static int listen_silently(char *ret_address, size_t size)
 
 static int64_t longest_ms;
 
-/* Sanitizers and a machine with other work may double it; a wait for the network takes seconds. */
+/* Sanitizers and a machine with other work may stretch it; a wait for the network takes seconds. */
 static void took(int64_t since_us)
 {
 	int64_t ms = (clock_us() - since_us) / 1000;
