@@ -21,6 +21,14 @@ def recreations(relays):
     return sum(len(relay.events("producer_recreated")) for relay in relays)
 
 
+def lapses(relays):
+    """How often an owner with records under way was stopped by its own lease, as a machine that stands
+    still makes it: they may come late. exactly-once promises more."""
+    return sum(event["reason"] == "the lease is over" for relay in relays
+               if relay.settings.get("OUTBOX_RELAY_SLOT_DELIVERY") != "exactly-once"
+               for event in relay.events("producer_recreated"))
+
+
 @pytest.fixture
 def until_published(database, request):
     """until_published(): returns when the log says that all rows are; the relays must not end."""
@@ -40,7 +48,8 @@ def judge(database, kafka, topic, request, until_published):
     """judge(deaths, max_in_flight): waits until all is published and returns the verdict.
 
     Nothing lost, nothing that rolled back, each key in order, and no more duplicates than
-    (deaths + producers made anew) x max_in_flight, all of them equal to the first; or none at all.
+    (deaths + producers made anew) x max_in_flight, all of them equal to the first; or none at all,
+    but for leases that ran out beside the test's faults.
     """
     def judged(deaths, max_in_flight, topics=None, bootstrap=None, same_epoch=True, none=False,
                isolation="read_uncommitted", database=database):
@@ -48,12 +57,13 @@ def judge(database, kafka, topic, request, until_published):
         verdict = audit(committed_messages(database.dsn),
                         read_topics(bootstrap or kafka.bootstrap, topics or [topic], isolation),
                         same_epoch)
-        anew = recreations(request.node.relays)
-        print(f"{deaths} deaths, {anew} producers made anew, max_in_flight {max_in_flight}:\n"
-              f"{verdict}")
+        anew, lapsed = recreations(request.node.relays), lapses(request.node.relays)
+        print(f"{deaths} deaths, {anew} producers made anew, {lapsed} of them since the lease was "
+              f"over, max_in_flight {max_in_flight}:\n{verdict}")
         assert verdict.correct, verdict
         assert verdict.committed > 0
-        assert verdict.duplicates <= (0 if none else (deaths + anew) * max_in_flight), verdict
+        allowed = lapsed if none else deaths + anew
+        assert verdict.duplicates <= allowed * max_in_flight, verdict
         return verdict
 
     return judged

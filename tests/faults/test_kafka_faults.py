@@ -38,8 +38,7 @@ def test_a_broker_that_is_away_is_waited_for(
         until_it_publishes(relay)
         getattr(fragile_kafka, end)(1)
         writers.huge_transaction(scale(500_000))
-        relay.wait_for(lambda: relay.get("/readyz?verbose")[0] == 503, what="unreadiness")
-        assert "Kafka is away" in relay.get("/readyz?verbose")[1]
+        relay.wait_for(lambda: relay.readiness_says(503, "Kafka is away"), what="unreadiness")
         assert relay.get("/livez")[0] == 200
         outage()
         fragile_kafka.start_node(1)
@@ -73,7 +72,7 @@ def test_a_broker_that_stands_still_is_waited_for(
 
 def test_a_stop_gives_up_what_a_broker_does_not_take_before_it_hands_over(
         fragile_kafka, make_relay, make_writers, judge):
-    relay = make_relay(**SETTINGS, slot_lease="2s").wait_ready()
+    relay = make_relay(**SETTINGS).wait_ready()
     writers = make_writers(connections=4)
     with writers:
         until_it_publishes(relay)

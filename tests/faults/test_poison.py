@@ -208,7 +208,8 @@ def test_a_slot_that_is_stopped_does_not_stop_another(
         relay.wait_for(lambda: arrived(kafka, narrow) >= set(ids), what="the other slot's records")
     assert poison not in arrived(kafka, narrow)
     assert relay.metric("relay_refused", slot="other") == 0
-    assert "[+] slot other/0: owner" in relay.get("/readyz?verbose")[1]
+    relay.wait_for(lambda: "[+] slot other/0: owner" in relay.get("/readyz?verbose")[1],
+                   what="the other slot's readiness")
 
 
 def test_a_drain_behind_a_refused_record_ends_and_says_so(kafka, narrow, make_relay, write):

@@ -1,19 +1,20 @@
 """Postgres is restarted, killed, paused; backends end, connections are cut and stalled: the relay
 comes back by itself, and repeats nothing as long as the shard was its own all the while."""
 
+import contextlib
 import time
 
 import pytest
 
 from support.auditor import audit, committed_messages, read_topics
 from support.postgres import Promoted
-from support.process import wait_for
+from support.process import Timeout, wait_for
 from support.proxy import Proxy
 
 MAX_IN_FLIGHT = 500
 KEPT = "60s"  # a lease that no fault here outlasts
 BACKENDS = """
-SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name LIKE 'outbox-relay main/%%' AND state LIKE %s AND query LIKE %s"""
 LOG, READ = ("%", "%tick(%"), ("active", "%copy (%")
 
@@ -53,25 +54,25 @@ def test_a_restart_of_postgres_shorter_than_the_lease_repeats_nothing(
 def test_a_restart_of_postgres_longer_than_the_lease_loses_nothing(
         fragile_postgres, make_relay, make_writers, judge):
     """The owner stops producing by its own clock, and takes the shard anew."""
-    relay = start(make_relay, slot_lease="500ms")
+    relay = start(make_relay, slot_lease="1s")
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
         fragile_postgres.stop("immediate")
-        time.sleep(1.5)  # the outage
+        time.sleep(2)  # the outage
         fragile_postgres.start()
         relay.wait_ready()
         until_it_publishes(relay)
     judge(1, MAX_IN_FLIGHT)
 
 
-@pytest.mark.parametrize("lease", ["500ms", KEPT])
+@pytest.mark.parametrize("lease", ["1s", KEPT])
 def test_a_postgres_that_stands_still_is_waited_for(
         lease, fragile_postgres, make_relay, make_writers, judge):
     relay = start(make_relay, slot_lease=lease)
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
         fragile_postgres.pause()
-        time.sleep(1.5)
+        time.sleep(2)
         fragile_postgres.resume()
         until_it_publishes(relay)
     verdict = judge(1, MAX_IN_FLIGHT)
@@ -83,19 +84,32 @@ def test_terminated_backends_repeat_nothing(
         which, database, make_relay, make_writers, judge, scale):
     """The backend of the log, or the one that reads, in the middle of the page of a huge window."""
     relay = start(make_relay, slot_lease=KEPT, slot_memory="4MiB")
-    state, query = which
-    ended = 0
+    ended = set()  # one that is about to end may be found once more
     writers = make_writers(connections=2, rate=50)
+    watcher = database.connect()
+    cursor = watcher.cursor()
+
+    def end_one():
+        cursor.execute(BACKENDS, which)
+        found = {pid for pid, _ in cursor.fetchall()} - ended
+        ended.update(found)
+        return found
+
+    def end_one_of_a_huge_window():
+        """A page lasts for milliseconds: for one that was missed there are those of another window."""
+        writers.huge_transaction(20_000)
+        with contextlib.suppress(Timeout):
+            return wait_for(end_one, 3, "a backend to end", interval=0)
+
     with writers:
         until_it_publishes(relay)
         for _ in range(scale(50)):
-            writers.huge_transaction(20_000)
-            wait_for(lambda: database.execute(BACKENDS, (state, query))[0][0], 30,
-                     "a backend to end", interval=0)
-            ended += 1
+            wait_for(end_one_of_a_huge_window, 120, "a backend to end")
+    watcher.close()
     assert judge(0, 0).duplicates == 0
-    print(f"{ended} backends ended")
-    assert relay.metric("relay_postgres_reconnects_total") >= ended
+    print(f"{len(ended)} backends ended")
+    relay.wait_for(lambda: relay.metric("relay_postgres_reconnects_total") >= len(ended),
+                   what="the figure")
 
 
 @pytest.fixture
@@ -137,8 +151,9 @@ def test_connections_lost_in_the_middle_of_a_huge_window(
 def test_a_network_that_is_silent_for_longer_than_the_lease(
         network, database, make_relay, make_writers, judge, scale):
     """Two relays behind two networks: the one that is cut off stops, the other goes on."""
-    relay = start(make_relay, slot_lease="1s", database_url=through(network, database))
-    other = start(make_relay, slot_lease="1s")
+    relay = start(make_relay, slot_lease="3s", database_url=through(network, database))
+    relay.wait_event("shard_taken")
+    other = start(make_relay, slot_lease="3s")
     cuts = scale(10, default=2)
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
@@ -160,8 +175,7 @@ def test_a_postgres_that_refuses_connections_is_asked_again(
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
         network.refuse()
-        relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")
-        assert "Postgres is away" in relay.get("/readyz?verbose")[1]
+        relay.wait_for(lambda: relay.readiness_says(503, "Postgres is away"), what="unreadiness")
         assert relay.get("/livez")[0] == 200
         network.heal()
         relay.wait_ready()
@@ -170,12 +184,12 @@ def test_a_postgres_that_refuses_connections_is_asked_again(
 
 
 def test_an_owner_whose_lease_runs_out_gives_up_its_queue(
-        fragile_postgres, fragile_kafka, make_relay, make_writers, judge):
+        fragile_postgres, fragile_kafka, make_relay, make_writers, judge, until_published):
     """Kafka stands still with the queue full, and no row can be written that keeps the shard."""
-    relay = start(make_relay, slot_lease="1s")
+    relay = start(make_relay, slot_lease="3s")
     writers = make_writers(connections=4)
     writers.run(200)
-    relay.wait_for(lambda: relay.metric("relay_published_total"), what="the first records")
+    until_published()  # to every partition: rows of one whose tail is still to be read do not fill it
     fragile_kafka.pause()
     writers.run(400)
     relay.wait_for(lambda: relay.metric("relay_in_flight") == MAX_IN_FLIGHT, what="a full queue")
@@ -213,7 +227,7 @@ def test_a_log_call_without_an_answer_is_given_up_after_a_lease(
         fragile_postgres.pause()
         try:
             relay.wait_event("postgres_lost")
-            assert relay.get("/readyz")[0] == 503
+            relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")
         finally:
             fragile_postgres.resume()
         relay.wait_ready()
@@ -261,12 +275,12 @@ def waiting(database):
 
 def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_the_shard_is_owned(
         database, slow_bounds, make_relay, make_writers, judge):
-    relay = start(make_relay, slot_lease="1s")
+    relay = start(make_relay, slot_lease="3s")
     make_writers(connections=2).huge_transaction(5_000)
     wait_for(lambda: waiting(database) == 1, 30, "the question for the bounds")
     wait_for(lambda: database.execute(STRANGER), 30, "another owner", interval=0)
     relay.wait_event("shard_taken", count=2)
-    wait_for(lambda: waiting(database) == 2, 30, "the same question on a new connection")
+    wait_for(lambda: waiting(database) >= 2, 30, "the same question on a new connection")
     slow_bounds()
     judge(1, MAX_IN_FLIGHT)
 
@@ -279,13 +293,13 @@ def test_bounds_of_a_lost_history_keep_no_row_of_the_new_one_out(
     with Promoted(postgres) as promoted:
         fresh = type(database)(promoted, database.name)
         hosts = f"127.0.0.1:{network.port},127.0.0.1:{promoted.port}"
-        relay = start(make_relay, slot_lease="1s",
+        relay = start(make_relay, slot_lease="3s",
                       database_url=database.dsn.replace(f"127.0.0.1:{postgres.port}", hosts))
         make_writers(connections=1).huge_transaction(2_000)
         wait_for(lambda: waiting(database) == 1, 30, "the question for the bounds")
 
         network.close_door()
-        assert database.execute(BACKENDS, ("%", "%tick(%")) == [(1,)]
+        assert len(database.execute(BACKENDS, ("%", "%tick(%"))) == 1
         relay.wait_event("shard_taken", count=2)
         slow_bounds()
         wait_for(lambda: waiting(database) == 0, 30, "the late answer")
@@ -318,9 +332,9 @@ def test_pages_that_end_early_lose_and_repeat_nothing(
 
 def test_the_exit_status_tells_whether_a_shard_was_handed_over(
         database, fragile_postgres, make_relay, make_writers):
-    owner = start(make_relay, slot_lease="1s")
+    owner = start(make_relay, slot_lease="3s")
     owner.wait_event("shard_taken")
-    standby = start(make_relay, slot_lease="1s")
+    standby = start(make_relay, slot_lease="3s")
     fragile_postgres.stop("immediate")
     for relay in (owner, standby):
         relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")

@@ -7,7 +7,7 @@ from support.auditor import audit, committed_messages, count_records, read_topic
 from support.relay import run_command
 
 LONG = 120
-SMALL = {"slot_memory": "1MiB", "slot_stall_after": "2s", "slot_lease": "2s", "slot_max_in_flight": 500}
+SMALL = {"slot_memory": "1MiB", "slot_stall_after": "2s", "slot_lease": "4s", "slot_max_in_flight": 500}
 
 
 @pytest.fixture
@@ -82,10 +82,15 @@ def test_a_partition_that_is_away_holds_up_no_other(
     relay.wait_for(lambda: database.execute(
         "SELECT count(*) FROM outbox.message_state WHERE state = 'pending'") == [(0,)], LONG,
         "the others")
-    stalled = states(database)
-    assert stalled["stalled"] > 0 and set(stalled) <= {"stalled", "behind"}, stalled
-    assert published(database) + sum(stalled.values()) == 21_000
-    assert relay.get("/readyz")[0] == 200
+
+    def only_it_stands_apart():
+        """Others may have been slow for as long, and are drained again."""
+        found = states(database)
+        return found.get("stalled") and set(found) <= {"stalled", "behind"} \
+            and published(database) + sum(found.values()) == 21_000
+
+    relay.wait_for(only_it_stands_apart, LONG, "rows of that partition apart, and no others")
+    relay.wait_ready()
     if owner == "dies":
         relay.kill()
         write(database, topic, 500, 21_001)

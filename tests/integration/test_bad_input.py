@@ -6,11 +6,12 @@ import socket
 import subprocess
 import time
 
+import psycopg2
 import pytest
 from psycopg2 import errors
 
 from support.auditor import count_records, read_topics
-from support.process import free_port
+from support.process import free_port, wait_for
 from support.relay import binary, environment, run_command
 
 CONFIG, DENIED, UNAVAILABLE, OUTPUT, FOUND, REFUSED = 78, 77, 69, 74, 1, 65
@@ -149,6 +150,14 @@ def role(postgres, database):
     with open(path, "w") as file:
         file.write(f"host all stranger 127.0.0.1/32 scram-sha-256\n{before}")
     postgres.execute("SELECT pg_reload_conf()")
+
+    def asks_for_a_password():
+        try:
+            postgres.connect(database.name, "stranger").close()
+        except psycopg2.OperationalError:
+            return True
+
+    wait_for(asks_for_a_password, what="the rule")  # it is read by and by
     yield database.dsn.replace("postgres@", "stranger:right@")
     with open(path, "w") as file:
         file.write(before)
@@ -257,7 +266,7 @@ def test_a_disk_of_postgres_that_is_full(database, kafka, topic, make_relay, mak
         return count_records(kafka.bootstrap, [topic]) >= len(writers.committed)
 
     writers.run(50)
-    relay.wait_for(all_there, 30, "the first rows")
+    relay.wait_for(all_there, 60, "the first rows")
     published = len(writers.committed)
     disk("RAISE EXCEPTION 'could not extend file: No space left on device'"
          " USING errcode = '53100'")
@@ -266,7 +275,7 @@ def test_a_disk_of_postgres_that_is_full(database, kafka, topic, make_relay, mak
     assert "No space left on device" in failed["error"] and "53100" in failed["error"]
     assert count_records(kafka.bootstrap, [topic]) == published
     disk("RETURN NEW")
-    relay.wait_for(all_there, 30, "the rows that waited")
+    relay.wait_for(all_there, 60, "the rows that waited")
 
 
 # --- the cluster, the machine ---------------------------------------------------------------------
@@ -346,8 +355,8 @@ def test_a_topic_that_is_missing_is_waited_for_and_reported(
     event = relay.wait_event("topic_missing", topic=missing)[0]
     assert "wait until the topic exists" in event["consequence"]
     # Others go on.
-    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 2, 30, "the other topic")
-    relay.wait_for(lambda: f"waits for topic {missing}" in relay.get("/readyz?verbose")[1], 10,
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 2, 60, "the other topic")
+    relay.wait_for(lambda: f"waits for topic {missing}" in relay.get("/readyz?verbose")[1], 60,
                    "readiness")
     status, output, _ = run_command(["doctor"], settings)
     assert status == FOUND
@@ -369,10 +378,11 @@ def test_a_partition_that_the_topic_does_not_have(database, kafka, topic, make_r
                            " VALUES (%s, 'b', 6) RETURNING id", (topic,))[0][0]
     parked = relay.wait_event("message_parked", topic=topic, id=str(row))[0]
     assert parked["error"] == "the row wants partition 6, the topic has 6"
-    assert database.execute("SELECT id, state, error FROM outbox.parked") == [
-        (row, "waiting", parked["error"])]
-    assert relay.get("/readyz")[0] == 200
-    assert count_records(kafka.bootstrap, [topic]) == 1
+    # the line comes when it is refused, the row with the next one of the log
+    relay.wait_for(lambda: database.execute("SELECT id, state, error FROM outbox.parked") == [
+        (row, "waiting", parked["error"])], what="the parked row")
+    relay.wait_ready()
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 1, what="the other row")
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -146,7 +146,8 @@ def test_the_logs_next_partition_does_not_wait_for_the_message_table(
         relay.wait_for(lambda: database.execute(NEXT_IS_THERE)[0][0], timeout=30,
                        what="the next partition")
         wait_for(lambda: database.execute(UPKEEP_WAITS)[0][0], what="upkeep that still waits")
-        assert "[+] upkeep of postgres main" in readiness(relay)[1]
+        relay.wait_for(lambda: "[+] upkeep of postgres main" in readiness(relay)[1],
+                       what="upkeep that is well")
 
 
 # It is called while the default partition holds rows.
@@ -164,7 +165,7 @@ def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
                      (topic,))
     relay = make_relay(slot_lease="1m").wait_ready()
     relay.wait_for(lambda: database.execute(UPKEEP_RUNS)[0][0], what="upkeep under way")
-    assert relay.stop(timeout=10) == 0
+    assert relay.stop(timeout=30) == 0
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def test_doctor_warns_of_a_topic_that_may_not_be_read(database):
         cluster.tool("kafka.admin.AclCommand", "--bootstrap-server", cluster.bootstrap, "--add",
                      "--allow-principal", "User:ANONYMOUS", "--operation", "write", "--operation",
                      "describeconfigs", "--topic", secret)
-        output = wait_for(lambda: said in doctor() and doctor(), what="doctor's warning")
+        output = wait_for(lambda: said in (report := doctor()) and report, 60, "doctor's warning")
         assert f"[warn]   topic secret: {said}" in output and output.count(said) == 1
         assert ("cure: allow the relay READ on the topic, or set delivery = at-least-once and resume = "
                 "none\n") in output

@@ -472,7 +472,7 @@ def test_wait_is_bounded_and_the_request_stays(database, parked, settings):
     began = time.monotonic()
     status, _, error = run_command(["parked", "skip", "1", "--wait", "--timeout", "1", *WHY],
                                    settings)
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= time.monotonic() - began < 30
     assert status == UNAVAILABLE and "1 of 1 rows wait still; the request stays noted" in error
     assert requests(database) == {1: ["skip", 1]}
 
@@ -513,7 +513,7 @@ def test_a_reader_sees_all_but_payloads_and_asks_for_nothing(database, parked, l
 # --- many -----------------------------------------------------------------------------------------
 
 LIST_MEMORY = 16 << 20  # bytes of heap; all rows at once take several times as much
-LIST_SECONDS = 20
+LIST_SECONDS = 60  # where a look for each row would take many minutes
 
 
 def fill(database, count):

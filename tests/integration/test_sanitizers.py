@@ -16,8 +16,10 @@ def test_a_walk_through_every_path(
         each_build, database, kafka, topic, postgres, make_relay, make_writers, tmp_path):
     walk = dict(zip(("program", "wrapper"), each_build))
     ini = tmp_path / "relay.ini"
-    ini.write_text("[slot]\nmemory = 1MiB\nmax_in_flight = 500\n")
+    slot = "[slot]\nmemory = 1MiB\nmax_in_flight = 500\nlease = 30s\n"  # long: it is slow
+    ini.write_text(slot)
     relay = make_relay(arguments=("--config", str(ini), "run"), **walk).wait_ready(LONG)
+    relay.wait_event("shard_taken", timeout=LONG)
     make_relay(**walk).wait_ready(LONG)  # a standby
     writers = make_writers(connections=4, keys=20, rollback=0.2)
 
@@ -45,8 +47,7 @@ def test_a_walk_through_every_path(
     other = f"{topic}.later"
     database.execute("SELECT outbox.publish(%s::text, 'k', 'x')", (other,))
     relay.wait_event("topic_missing", topic=other, timeout=LONG)
-    ini.write_text("[slot]\nmemory = 1MiB\nmax_in_flight = 500\npoll_idle = 20ms\n[log]\n"
-                   "level = debug\n")
+    ini.write_text(f"{slot}poll_idle = 20ms\n[log]\nlevel = debug\n")
     relay.process.send(signal.SIGHUP)
     relay.wait_event("reloaded", timeout=LONG)
     ask()

@@ -22,12 +22,12 @@ reconnect.backoff.max.ms = 200
 
 [slot "main"]
 timestamp = publish
-lease = 2s
+lease = 4s
 
 [slot "copy"]
 kafka = second
 timestamp = publish
-lease = 2s
+lease = 4s
 """
 
 

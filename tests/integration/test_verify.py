@@ -10,7 +10,7 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from support.auditor import read_topics
+from support.auditor import count_records, read_topics
 from support.process import free_port
 from support.relay import binary, environment, run_command
 
@@ -122,6 +122,7 @@ def test_what_kafka_refuses_is_parked_and_what_an_operator_skips_is_skipped(
     write(database, topic, 3, key="large")
     relay.wait_for(lambda: database.execute("select count(*) from outbox.parked") == [(4,)],
                    what="the refused row and three behind it")
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10, what="the others")
     status, verdict = verify()
     assert (status, found(verdict), verdict["parked"], verdict["published"]) == (0, {}, 4, 10)
     assert run_command(["parked", "skip", "--all", "--reason", "too large", "--yes"],

@@ -102,9 +102,9 @@ def test_a_transaction_that_commits_a_days_worth_of_ids_late(
     all_arrived(relay, kafka, [topic], committed_count(database))
     with writers:  # it commits among others
         seen = len(writers.committed)
-        wait_for(lambda: len(writers.committed) > seen, 30, "work")
+        wait_for(lambda: len(writers.committed) > seen, LONG, "work")
         late.commit()
-        wait_for(lambda: len(writers.committed) > seen + 100, 30, "work after it")
+        wait_for(lambda: len(writers.committed) > seen + 100, LONG, "work after it")
     late.close()
     all_arrived(relay, kafka, [topic], committed_count(database))
     assert relay.stop() == 0
@@ -148,14 +148,14 @@ def test_a_slot_is_split_and_joined_again_while_writers_run(
     with writers, writers.unrelated_transaction():
         for shards in (3, 5, 1):
             seen = count_records(kafka.bootstrap, [topic])
-            relays[0].wait_for(lambda: count_records(kafka.bootstrap, [topic]) > seen, 30,
+            relays[0].wait_for(lambda: count_records(kafka.bootstrap, [topic]) > seen, LONG,
                                "progress before the split")
             status, output, error = run_command(
-                ["slot", "split", "main", "--shards", shards], settings)
+                ["slot", "split", "main", "--shards", shards], settings, timeout=LONG)
             assert (status, error) == (0, ""), f"{status}: {output} {error}"
             assert database.execute("SELECT shards FROM outbox.slot") == [(shards,)]
             seen = count_records(kafka.bootstrap, [topic])
-            relays[0].wait_for(lambda: count_records(kafka.bootstrap, [topic]) > seen, 30,
+            relays[0].wait_for(lambda: count_records(kafka.bootstrap, [topic]) > seen, LONG,
                                f"progress with {shards} shards")
             for relay in relays:
                 relay.wait_event("slot_started", slot="main", shards=str(shards))

@@ -50,16 +50,20 @@ class Table:
         assert self.ticks.open_windows == 0
 
     def touched(self, statement, values=None, settings="SELECT"):
-        """Buffers that the statement touches when it runs for the second time; it is undone."""
-        for _ in range(2):
+        """Buffers that the statement touches when the catalogues are known; it is undone. They may be
+        read anew at any time, as when something else in the database was vacuumed: so the fewest."""
+        fewest = None
+        for _ in range(3):
             self.cursor.execute("BEGIN")
             self.cursor.execute(settings)
             self.cursor.execute(
                 f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}", values)
             plan = self.cursor.fetchone()[0][0]["Plan"]
             self.cursor.execute("ROLLBACK")
+            touched = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            fewest = touched if fewest is None else min(fewest, touched)
         self.found = plan["Actual Rows"]
-        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        return fewest
 
     def touched_by_page(self, bounds, after, rows):
         script = self.ticks.page_script(bounds, after, rows)
@@ -88,8 +92,7 @@ def test_a_walk_through_the_published_rows_would_be_seen(table):
 
 
 def test_a_tick_that_finds_nothing(table):
-    # the catalogues may be read anew in the first one
-    assert min(table.touched(*table.ticks.tick_call()) for _ in range(3)) < 100
+    assert table.touched(*table.ticks.tick_call()) < 100
 
 
 def test_a_tick_that_finds_a_few_rows(table):

@@ -266,8 +266,14 @@ class Kafka:
 
     def delete_topic(self, name):
         _results(self._admin().delete_topics([name], operation_timeout=30))
-        wait_for(lambda: name not in self._admin().list_topics(timeout=5).topics, 30,
-                 f"the end of topic {name}")
+
+        def gone():
+            try:
+                return name not in self._admin().list_topics(timeout=10).topics
+            except KafkaException:
+                return False
+
+        wait_for(gone, 60, f"the end of topic {name}")
 
     def add_partitions(self, name, total):
         _results(self._admin().create_partitions([NewPartitions(name, total)],
@@ -324,11 +330,14 @@ class Kafka:
         return _results(self._admin().describe_configs([resource]))[0]
 
     def _partitions(self, topic):
-        return self._admin().list_topics(topic, timeout=10).topics[topic].partitions
+        try:
+            return self._admin().list_topics(topic, timeout=10).topics[topic].partitions
+        except KafkaException:  # the node that was asked has just gone, or is slow
+            return {}
 
     def _partition(self, topic, partition):
         """Each request may reach another node, and one may not have heard of the topic yet."""
-        return wait_for(lambda: self._partitions(topic).get(partition), 30,
+        return wait_for(lambda: self._partitions(topic).get(partition), 60,
                         f"partition {partition} of {topic}")
 
     def _wait_led(self, topic, partitions):
@@ -345,7 +354,7 @@ class Kafka:
                 # A new client asks the one node that it was given.
                 client = AdminClient({"bootstrap.servers": f"127.0.0.1:{node.port}",
                                       "log_level": 0})
-                wait_for(lambda: led(client), 30, f"leaders for {topic} at node {node.number}")
+                wait_for(lambda: led(client), 60, f"leaders for {topic} at node {node.number}")
 
 
 def _results(futures):

@@ -111,7 +111,7 @@ class Postgres:
         self.process.kill()
         for pid in pids:
             _signal(pid, signal.SIGKILL)
-        wait_for(lambda: all(map(process_ended, pids)), 10, "the end of all server processes")
+        wait_for(lambda: all(map(process_ended, pids)), 30, "the end of all server processes")
 
     def pause(self):
         """SIGSTOP of every server process: connections stay, nothing answers."""

@@ -39,10 +39,13 @@ def wait_for(condition, timeout=30.0, what="the condition", interval=0.02):
 def free_port():
     """A free loopback port below the kernel's range for outgoing connections.
 
-    A port from that range could be taken by somebody's client while its server is down.
+    A port from that range could be taken by somebody's client while its server is down; and one
+    that is given out and not listened on yet by the other worker, so each has ports of its own.
     """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     while True:
-        port = random.SystemRandom().randrange(15000, 32000)
+        port = random.SystemRandom().randrange(15000 + worker, 32000, workers)
         if port in _ports_given:
             continue
         with socket.socket() as probe:
@@ -126,7 +129,7 @@ class Process:
     def pause(self):
         """SIGSTOP; returns when the process has really stopped."""
         self.send(signal.SIGSTOP)
-        wait_for(lambda: not self.running or _stat(self.pid)[0] in "Tt", 10, "the stop")
+        wait_for(lambda: not self.running or _stat(self.pid)[0] in "Tt", 30, "the stop")
 
     def resume(self):
         self.send(signal.SIGCONT)
@@ -153,7 +156,7 @@ class Process:
 
     def kill(self):
         self.send(signal.SIGKILL)
-        return self.wait(10)
+        return self.wait(30)
 
     def memory(self):
         """Resident bytes, now."""

@@ -155,15 +155,23 @@ class Relay:
         self._wait(lambda: self.get("/readyz")[0] == 200, timeout, "readiness")
         return self
 
+    def readiness_says(self, status, *words):
+        """Is that its readiness, with all these words in the same report?"""
+        answer, report = self.get("/readyz?verbose")
+        return answer == status and all(word in report for word in words)
+
     def wait_for(self, condition, timeout=60.0, what="the condition"):
         """Like wait_for, but an end of the relay is reported as such."""
         return self._wait(condition, timeout, what)
 
     def get(self, path):
-        """(status, body) of the admin endpoint; status 0 when it does not answer."""
+        """(status, body) of the admin endpoint; status 0 when it does not answer.
+
+        A relay that is slow, or paused for a moment, answers late: that is no missing answer.
+        """
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}",
-                                        timeout=5) as answer:
+                                        timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

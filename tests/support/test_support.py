@@ -319,7 +319,7 @@ def test_the_proxy_stalls_and_heals(echo):
         with pytest.raises(TimeoutError):
             ask(client)
         echo.heal()
-        client.settimeout(10)
+        client.settimeout(60)
         assert client.recv(5) == b"hello"
         big = bytes(range(256)) * 4000
         assert ask(client, big) == big
@@ -331,7 +331,7 @@ def test_the_proxy_cuts_resets_and_refuses(echo):
             ask(client)
             end()
             with pytest.raises(expected):
-                client.settimeout(10)
+                client.settimeout(60)
                 ask(client)
     echo.refuse()
     with socket.create_connection(("127.0.0.1", echo.port)) as client:
@@ -347,24 +347,24 @@ def test_the_proxy_delays_and_throttles(echo):
         echo.delay(0.1)
         began = time.monotonic()
         ask(client)
-        assert 0.2 <= time.monotonic() - began < 5
+        assert 0.2 <= time.monotonic() - began < 30
         echo.heal()
         echo.throttle(50_000)
         began = time.monotonic()
         ask(client, b"x" * 10_000)
-        assert 0.2 <= time.monotonic() - began < 5
+        assert 0.2 <= time.monotonic() - began < 30
 
 
 def test_a_process_is_paused_killed_and_reported(tmp_path):
     process = Process(["sh", "-c", "echo begun; exec sleep 600"], tmp_path / "log")
-    wait_for(lambda: "begun" in process.output(), 10, "the first line")
+    wait_for(lambda: "begun" in process.output(), 60, "the first line")
     process.pause()
     assert process.running and process.memory() > 0
     process.resume()
     assert process.kill() == -9 and not process.running
     stubborn = Process(["sh", "-c", "trap '' TERM; echo begun; while :; do sleep 1; done"],
                        tmp_path / "log2")
-    wait_for(lambda: "begun" in stubborn.output(), 10, "the first line")
+    wait_for(lambda: "begun" in stubborn.output(), 60, "the first line")
     with pytest.raises(Timeout):
         stubborn.stop(timeout=0.3)
     assert not stubborn.running
@@ -404,13 +404,13 @@ def peers_load(tmp_path):
 
 def test_the_load_of_the_bench_beside_peers_refuses_half_a_command(peers_load):
     refused = subprocess.run([peers_load, "read", "--topic", "t"], capture_output=True, text=True,
-                             timeout=10)
+                             timeout=60)
     assert refused.returncode == 2 and "usage" in refused.stdout
 
 
 def test_the_consumer_of_the_bench_beside_peers_counts_repetitions_and_inversions(
         peers_load, kafka, topic):
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     producer.produce(topic, b'{"n":1,"t":0}', partition=0)  # before it looks: not its business
     assert producer.flush(30) == 0
     with subprocess.Popen([peers_load, "read", "--brokers", kafka.bootstrap, "--topic", topic,
