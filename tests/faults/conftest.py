@@ -6,7 +6,7 @@ from support.auditor import audit, committed_messages, read_topics
 from support.process import wait_for
 from support.relay import run_command
 
-LONG = 120  # seconds: the limit of a condition that only load delays
+LONG = 300  # seconds: the limit of a condition that only load delays
 
 PENDING = """
 SELECT EXISTS (SELECT FROM outbox.message_state WHERE slot = %s AND state = 'pending')"""

@@ -91,7 +91,7 @@ def test_a_kill_at_every_step_between_two_writes(
         writers.huge_transaction(5000)
         listed = tmp_path / "points"
         relay.start(OUTBOX_RELAY_FAULT_LIST=listed)
-        relay.wait_for(lambda: expected - HANDOVER <= set(met_points(listed)), timeout=120, what="all points")
+        relay.wait_for(lambda: expected - HANDOVER <= set(met_points(listed)), 120, "all points")
         assert relay.stop() == 0
         points = met_points(listed)
         assert expected <= set(points), points

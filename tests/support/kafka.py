@@ -247,7 +247,7 @@ class Kafka:
                 return False
             return all(number in brokers for number in numbers)
 
-        wait_for(alive, 90, f"Kafka's nodes {sorted(numbers)}")
+        wait_for(alive, 180, f"Kafka's nodes {sorted(numbers)}")
 
     def _admin(self):
         # reconnect.backoff: librdkafka's default waits up to 10 s for a node that came back.

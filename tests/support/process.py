@@ -24,7 +24,7 @@ class Timeout(AssertionError):
     """A condition did not come true in time."""
 
 
-def wait_for(condition, timeout=30.0, what="the condition", interval=0.02):
+def wait_for(condition, timeout=60.0, what="the condition", interval=0.02):
     """Polls until condition() is true and returns its value."""
     deadline = time.monotonic() + timeout
     while True:

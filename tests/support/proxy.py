@@ -89,7 +89,7 @@ class Proxy:
         self._loop.close()
 
     def _call(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     async def _listen(self):
         self._flowing.set()

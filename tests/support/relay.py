@@ -42,7 +42,7 @@ def environment(settings=None):
     return clean
 
 
-def run_command(arguments, settings=None, timeout=60, program=None):
+def run_command(arguments, settings=None, timeout=120, program=None):
     """Runs `outbox-relay arguments…` to its end: (exit status, stdout, stderr)."""
     done = subprocess.run(
         [program or binary(), *[str(argument) for argument in arguments]],
@@ -143,7 +143,7 @@ class Relay:
         lines = (log_fields(line) for line in self.output().splitlines() if " event=" in line)
         return [fields for fields in lines if name in (None, fields["event"])]
 
-    def wait_event(self, name, count=1, timeout=30.0, **fields):
+    def wait_event(self, name, count=1, timeout=60.0, **fields):
         """Waits until the log holds `count` lines of this event with these fields."""
         def matching():
             found = [event for event in self.events(name) if fields.items() <= event.items()]
@@ -151,7 +151,7 @@ class Relay:
 
         return self._wait(matching, timeout, f"event {name} {fields or ''}")
 
-    def wait_ready(self, timeout=60.0):
+    def wait_ready(self, timeout=120.0):
         self._wait(lambda: self.get("/readyz")[0] == 200, timeout, "readiness")
         return self
 
@@ -160,7 +160,7 @@ class Relay:
         answer, report = self.get("/readyz?verbose")
         return answer == status and all(word in report for word in words)
 
-    def wait_for(self, condition, timeout=60.0, what="the condition"):
+    def wait_for(self, condition, timeout=120.0, what="the condition"):
         """Like wait_for, but an end of the relay is reported as such."""
         return self._wait(condition, timeout, what)
 
