@@ -151,7 +151,8 @@ static bool check_grants(const struct subject *subject, const char *role, bool h
 }
 
 /* Columns of partitions.sql: name, from_us, to_us, bytes, rows_estimated, now_us. */
-static void judge_partitions(const struct subject *subject, const struct pg_result *leaves)
+static void judge_partitions(
+    const struct subject *subject, const char *table, const struct pg_result *leaves)
 {
 	const int64_t wanted = subject->postgres->partitions_ahead;
 	int64_t ahead = 0;
@@ -160,8 +161,8 @@ static void judge_partitions(const struct subject *subject, const struct pg_resu
 	for (int i = 0; i < pg_rows(leaves); i++) {
 		int64_t now = pg_int(leaves, i, 5);
 
-		if (text_equal(pg_value(leaves, i, 0), "message_default"))
-			continue;
+		if (pg_is_null(leaves, i, 1) && pg_is_null(leaves, i, 2))
+			continue; /* the default one, or one without either end */
 		if (!pg_is_null(leaves, i, 1) && pg_int(leaves, i, 1) > now)
 			ahead++;
 		else if (pg_is_null(leaves, i, 2) || pg_int(leaves, i, 2) > now)
@@ -170,31 +171,34 @@ static void judge_partitions(const struct subject *subject, const struct pg_resu
 	if (!covered || ahead == 0)
 		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
 		    "`outbox-relay run` makes them, or `outbox-relay partition make`",
-		    covered ? "no partition is made ahead"
-			    : "no partition covers the present: rows go to the default one");
+		    covered
+			? "no partition of table %s is made ahead"
+			: "no partition of table %s covers the present: rows go to the default one",
+		    table);
 	else
 		preflight_add(subject->report, PREFLIGHT_OK, subject->place, NULL,
-		    "%" PRId64 " partitions ahead (partitions_ahead = %" PRId64 ")", ahead, wanted);
+		    "%" PRId64 " partitions of table %s ahead (partitions_ahead = %" PRId64 ")",
+		    ahead, table, wanted);
 }
 
-static bool check_partitions(const struct subject *subject, struct err *err)
+static bool check_partitions(const struct subject *subject, const char *table, struct err *err)
 {
 	owned_text char *width = xformat("%" PRId64, subject->postgres->partition_every_ms);
-	const struct pg_param params[] = {{width}};
+	const struct pg_param params[] = {{table}, {width}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *leaves = ask(subject, sql_partitions, params, 1, err);
+	struct pg_result *leaves = ask(subject, sql_partitions, params, 2, err);
 	OWNED(owned_pg_result_destroy) struct pg_result *strays = NULL;
 
 	if (!leaves)
 		return false;
-	judge_partitions(subject, leaves);
-	strays = ask(subject, sql_partition_default, NULL, 0, err);
+	judge_partitions(subject, table, leaves);
+	strays = ask(subject, sql_partition_default, params, 1, err);
 	if (!strays)
 		return false;
 	if (pg_int(strays, 0, 0) > 0)
 		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
 		    "`outbox-relay run` moves them; if it cannot, its log says why",
-		    "the default partition holds rows (%s counted): partitions were missing",
+		    "%s_default holds rows (%s counted): partitions were missing", table,
 		    pg_value(strays, 0, 0));
 	return true;
 }
@@ -215,7 +219,8 @@ static bool check_schema(
 		&lacking, err))
 		return false;
 	*ret_usable = lacking == 0;
-	return lacking > 0 || check_partitions(subject, err);
+	return lacking > 0 || (check_partitions(subject, "message", err) &&
+				  check_partitions(subject, "lookback", err));
 }
 
 bool preflight_postgres(struct preflight *report, struct pg *pg,

@@ -77,7 +77,7 @@ struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres
 		moment_format_exact(range->from_us, table->from_at);
 	if (range->to_us != INT64_MAX)
 		moment_format_exact(range->to_us, table->to_at);
-	if (read_slot(table, err) && partition_list(pg, postgres->schema,
+	if (read_slot(table, err) && partition_list(pg, postgres->schema, "message",
 					 postgres->partition_every_ms, &table->partitions, err))
 		return table;
 	audit_table_close(table);

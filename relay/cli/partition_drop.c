@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include "clock.h"
 #include "commands.h"
@@ -30,7 +31,7 @@ static bool try(partition_call *call, struct pg *pg, const char *schema, const c
 static bool judge(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome outcome, struct err *err)
 {
-	char holder[64] = "";
+	char holder[128] = "";
 
 	switch (outcome) {
 	case PARTITION_DROPPED:
@@ -42,13 +43,14 @@ static bool judge(struct pg *pg, const char *schema, const char *name,
 	case PARTITION_HELD:
 		if (!partition_holder(pg, schema, name, holder, sizeof holder, err))
 			return false;
-		return err_set(err, ERR_REJECT, "%s holds rows that %s has not published", name,
-		    holder[0] ? holder : "a slot");
+		return err_set(err, ERR_REJECT,
+		    strncmp(name, "lookback", strlen("lookback")) == 0
+			? "%s holds a prepare of section %s that is undecided"
+			: "%s holds rows that %s has not published",
+		    name, holder[0] ? holder : "somebody");
 	case PARTITION_MISSING:
 		return err_set(err, ERR_REJECT,
-		    "%s is no partition of the message table; `outbox-relay partition list` shows "
-		    "them",
-		    name);
+		    "%s is no partition; `outbox-relay partition list` shows them", name);
 	default:
 		return err_set(
 		    err, ERR_RETRY, "%s stays: %s", name, partition_outcome_name(outcome));
@@ -97,10 +99,11 @@ const struct command command_partition_drop = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Drops one partition that every slot has published.",
+    .summary = "Drops one partition of which no row is needed any more.",
     .description =
-	"`run` does it by itself after `retain`. A partition with a row that some slot has "
-	"not published is refused. No writer waits for it longer than 50 ms; when the lock "
+	"`run` does it by itself after `retain`. A partition with a message that some slot has "
+	"not published, or with a prepare that is undecided, is refused. No writer waits for it "
+	"longer than 50 ms; when the lock "
 	"is not to be had that way within 10 s, it ends with 69.\n",
     .options = options,
     .run = run,

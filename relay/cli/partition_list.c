@@ -8,7 +8,7 @@
 static bool print_partition(struct pg *pg, const struct config_postgres *postgres,
     const struct partition *partition, struct err *err)
 {
-	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[64] = "";
+	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[128] = "";
 
 	if (partition->bounded) {
 		moment_format(partition->from_us, from);
@@ -22,17 +22,30 @@ static bool print_partition(struct pg *pg, const struct config_postgres *postgre
 	return true;
 }
 
-static int list(struct pg *pg, const struct config_postgres *postgres)
+static bool print_table(
+    struct pg *pg, const struct config_postgres *postgres, const char *table, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list partitions = {0};
+
+	if (!partition_list(
+		pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err))
+		return false;
+	for (int i = 0; i < partitions.count; i++)
+		if (!print_partition(pg, postgres, &partitions.items[i], err))
+			return false;
+	return true;
+}
+
+/* table NULL: all */
+static int list(struct pg *pg, const struct config_postgres *postgres, const char *table)
+{
 	struct err err;
 
-	if (!partition_list(pg, postgres->schema, postgres->partition_every_ms, &partitions, &err))
-		return session_failed(&err);
 	printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
 	    "rows ~", "held by");
-	for (int i = 0; i < partitions.count; i++)
-		if (!print_partition(pg, postgres, &partitions.items[i], &err))
+	for (int i = 0; i < PARTITION_TABLES; i++)
+		if ((!table || text_equal(table, partition_tables[i])) &&
+		    !print_table(pg, postgres, partition_tables[i], &err))
 			return session_failed(&err);
 	return 0;
 }
@@ -43,12 +56,16 @@ static int run(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	const char *table = NULL;
+	OWNED(owned_pg_destroy)
+	struct pg *pg =
+	    postgres && session_table(call, &table, &err) ? session_connect(postgres, &err) : NULL;
 
-	return pg ? list(pg, postgres) : session_failed(&err);
+	return pg ? list(pg, postgres, table) : session_failed(&err);
 }
 
 static const struct command_option options[] = {
+    SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -56,9 +73,11 @@ static const struct command_option options[] = {
 const struct command command_partition_list = {
     .name = "partition list",
     .arguments = "",
-    .summary = "Lists the partitions of the message table.",
-    .description = "With the time each covers (UTC), its size, and the slot and shard that has not "
-		   "published all of its rows: as long as one has not, the partition stays.\n",
+    .summary = "Lists the partitions of the message table and of the look-back's.",
+    .description =
+	"With the time each covers (UTC), its size, and who keeps it: of the message table "
+	"the slot and shard that has not published all of its rows, of the look-back's "
+	"the section of a prepare that is undecided.\n",
     .options = options,
     .run = run,
 };

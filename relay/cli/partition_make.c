@@ -6,55 +6,74 @@
 
 static void made(void *context, int64_t from_us)
 {
+	const char *table = context;
 	char from[MOMENT_SIZE];
 
-	(void)context;
 	moment_format(from_us, from);
-	printf("made the partition from %s\n", from);
+	printf("%s: made the partition from %s\n", table, from);
 }
 
-static bool make_ahead(struct pg *pg, const struct config_postgres *postgres,
+static bool make_ahead(struct pg *pg, const struct config_postgres *postgres, const char *table,
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list partitions = {0};
 
 	return partition_list(
-		   pg, postgres->schema, postgres->partition_every_ms, &partitions, err) &&
-	       partition_make_ahead(pg, postgres, &partitions, made, NULL, ret_outcome, err);
+		   pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err) &&
+	       partition_make_ahead(
+		   pg, postgres, table, &partitions, made, (void *)table, ret_outcome, err);
 }
 
-static bool make_one(struct pg *pg, const struct config_postgres *postgres, const char *from,
-    enum partition_outcome *ret_outcome, struct err *err)
+static bool make_one(struct pg *pg, const struct config_postgres *postgres, const char *table,
+    const char *from, enum partition_outcome *ret_outcome, struct err *err)
 {
 	int64_t from_us;
 
 	if (!moment_parse(from, &from_us, err) ||
-	    !partition_make(pg, postgres->schema, from_us,
+	    !partition_make(pg, postgres->schema, table, from_us,
 		from_us + postgres->partition_every_ms * 1000, ret_outcome, err))
 		return false;
 	if (*ret_outcome == PARTITION_MADE)
-		made(NULL, from_us);
+		made((void *)table, from_us);
 	return true;
 }
 
-static bool judge(enum partition_outcome outcome, struct err *err)
+static bool judge(const char *table, enum partition_outcome outcome, struct err *err)
 {
 	switch (outcome) {
 	case PARTITION_MADE:
 		return true;
 	case PARTITION_EXISTS:
-		puts("nothing to do: it is there");
+		printf("%s: nothing to do, it is there\n", table);
 		return true;
 	case PARTITION_BUSY:
 		return err_set(err, ERR_RETRY,
-		    "a lock was not to be had without making writers wait; try again");
+		    "%s: a lock was not to be had without making writers wait; try again", table);
 	case PARTITION_DEFAULT_NOT_EMPTY:
 		return err_set(err, ERR_RETRY,
-		    "the default partition holds rows, which `outbox-relay run` moves first");
+		    "%s_default holds rows, which `outbox-relay run` moves first", table);
 	default:
-		return err_set(
-		    err, ERR_REJECT, "no partition was made: %s", partition_outcome_name(outcome));
+		return err_set(err, ERR_REJECT, "%s: no partition was made: %s", table,
+		    partition_outcome_name(outcome));
 	}
+}
+
+/* from NULL: what is missing ahead; table NULL: of all. */
+static bool make(struct pg *pg, const struct config_postgres *postgres, const char *table,
+    const char *from, struct err *err)
+{
+	for (int i = 0; i < PARTITION_TABLES; i++) {
+		const char *name = partition_tables[i];
+		enum partition_outcome outcome;
+
+		if (table && !text_equal(table, name))
+			continue;
+		if (!(from ? make_one(pg, postgres, name, from, &outcome, err)
+			   : make_ahead(pg, postgres, name, &outcome, err)) ||
+		    !judge(name, outcome, err))
+			return false;
+	}
+	return true;
 }
 
 static int run(const struct call *call)
@@ -63,14 +82,12 @@ static int run(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
-	const char *from = call_text(call, "from", NULL);
-	enum partition_outcome outcome;
+	const char *table = NULL;
+	OWNED(owned_pg_destroy)
+	struct pg *pg =
+	    postgres && session_table(call, &table, &err) ? session_connect(postgres, &err) : NULL;
 
-	if (!pg ||
-	    !(from ? make_one(pg, postgres, from, &outcome, &err)
-		   : make_ahead(pg, postgres, &outcome, &err)) ||
-	    !judge(outcome, &err))
+	if (!pg || !make(pg, postgres, table, call_text(call, "from", NULL), &err))
 		return session_failed(&err);
 	return 0;
 }
@@ -79,6 +96,7 @@ static const struct command_option options[] = {
     {"from", "MOMENT",
 	"One partition from there, as wide as partition_every: 2026-01-02 or "
 	"2026-01-02T03:00:00, UTC."},
+    SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},
 };

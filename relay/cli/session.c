@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "logging.h"
+#include "partitions.h"
 #include "schema_text.h"
 #include "text.h"
 
@@ -66,6 +67,18 @@ struct pg_result *session_query(struct pg *pg, const struct config_postgres *pos
 	if (!result && text_equal(pg_sqlstate(pg), "P0001"))
 		err->kind = ERR_REJECT;
 	return result;
+}
+
+bool session_table(const struct call *call, const char **ret_table, struct err *err)
+{
+	const char *name = call_text(call, "table", NULL);
+
+	*ret_table = NULL;
+	for (int i = 0; name && i < PARTITION_TABLES; i++)
+		if (text_equal(name, partition_tables[i]))
+			*ret_table = partition_tables[i];
+	return !name || *ret_table ||
+	       err_set(err, ERR_REJECT, "--table is message or lookback, not \"%s\"", name);
 }
 
 const struct config_slot *session_slot(

@@ -23,6 +23,13 @@ const struct config_postgres *session_postgres(
 		    "The [postgres] section, when there are several; \"main\" unless given."       \
 	}
 
+/* The one of partition_tables that --table names; *ret_table NULL: none was named. */
+bool session_table(const struct call *call, const char **ret_table, struct err *err) MUST_CHECK;
+#define SESSION_TABLE_OPTION                                                                       \
+	{                                                                                          \
+		"table", "TABLE", "message or lookback; both unless given."                        \
+	}
+
 /* The [slot] section of --slot; without it the only one, or "main". */
 const struct config_slot *session_slot(
     const struct call *call, const struct config *config, struct err *err);

@@ -116,24 +116,37 @@ static bool read_scheduled(struct pg *pg, struct survey_postgres *database, stru
 	return true;
 }
 
-static bool read_partitions(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_table(struct pg *pg, struct survey_postgres *database, int table, struct err *err)
 {
 	const struct config_postgres *section = database->section;
+	const char *name = partition_tables[table];
+	int before = database->partition_count;
 	OWNED(partition_list_finish) struct partition_list list = {0};
 
-	if (!partition_list(pg, section->schema, section->partition_every_ms, &list, err))
+	if (!partition_list(pg, section->schema, name, section->partition_every_ms, &list, err))
 		return false;
-	database->partitions = xcalloc((size_t)list.count, sizeof *database->partitions);
-	database->partition_count = list.count;
+	database->partition_count += list.count;
+	database->partitions = xrealloc(
+	    database->partitions, (size_t)database->partition_count * sizeof *database->partitions);
 	for (int i = 0; i < list.count; i++)
-		database->partitions[i] =
+		database->partitions[before + i] =
 		    (struct survey_partition){.name = xstrdup(list.items[i].name),
 			.bounded = list.items[i].bounded,
 			.from_us = list.items[i].from_us,
 			.to_us = list.items[i].to_us,
 			.bytes = list.items[i].bytes,
 			.rows = list.items[i].rows};
-	return partition_default_rows(pg, section->schema, &database->default_rows, err);
+	return partition_default_rows(
+	    pg, section->schema, name, &database->default_rows[table], err);
+}
+
+static bool read_partitions(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	bool done = true;
+
+	for (int i = 0; done && i < PARTITION_TABLES; i++)
+		done = read_table(pg, database, i, err);
+	return done;
 }
 
 static void survey_database(struct survey_postgres *database, const struct config_postgres *section)

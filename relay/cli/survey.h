@@ -4,6 +4,7 @@
  * the relay with this configuration. Kafka is not asked.
  */
 #include "config.h"
+#include "partitions.h"
 
 /* One shard of a slot. */
 struct survey_shard {
@@ -35,7 +36,8 @@ struct survey_scheduled {
 
 struct survey_partition {
 	char *name;
-	bool bounded;
+	bool
+	    bounded; /* false: the default one of its table, or one without a beginning or an end */
 	int64_t from_us, to_us, bytes, rows;
 };
 
@@ -50,9 +52,9 @@ struct survey_postgres {
 	int parked_count;
 	struct survey_scheduled *scheduled; /* the same */
 	int scheduled_count;
-	struct survey_partition *partitions;
+	struct survey_partition *partitions; /* of all partition_tables */
 	int partition_count;
-	int64_t default_rows;
+	int64_t default_rows[PARTITION_TABLES];
 };
 
 struct survey {

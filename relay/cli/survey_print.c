@@ -117,10 +117,11 @@ static void print_database(const struct survey_postgres *database, struct text *
 		print_scheduled(&database->scheduled[i], out);
 	for (int i = 0; i < database->partition_count; i++)
 		print_partition(&database->partitions[i], out);
-	if (database->default_rows > 0)
-		text_addf(out,
-		    "  the default partition holds %" PRId64 " rows: partitions were missing\n",
-		    database->default_rows);
+	for (int i = 0; i < PARTITION_TABLES; i++)
+		if (database->default_rows[i] > 0)
+			text_addf(out,
+			    "  %s_default holds %" PRId64 " rows: partitions were missing\n",
+			    partition_tables[i], database->default_rows[i]);
 }
 
 /* Indented, line by line. */
@@ -231,7 +232,7 @@ static json_t *partition_json(const struct survey_partition *partition)
 static json_t *database_json(const struct survey_postgres *database)
 {
 	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
-	json_t *parked = json_array(), *scheduled = json_array();
+	json_t *parked = json_array(), *scheduled = json_array(), *default_rows = json_object();
 
 	for (int i = 0; i < database->shard_count; i++)
 		json_array_append_new(shards, shard_json(&database->shards[i]));
@@ -249,7 +250,10 @@ static json_t *database_json(const struct survey_postgres *database)
 	json_object_set_new(object, "parked", parked);
 	json_object_set_new(object, "scheduled", scheduled);
 	json_object_set_new(object, "partitions", partitions);
-	json_object_set_new(object, "default_rows", big(database->default_rows));
+	for (int i = 0; i < PARTITION_TABLES; i++)
+		json_object_set_new(
+		    default_rows, partition_tables[i], big(database->default_rows[i]));
+	json_object_set_new(object, "default_rows", default_rows);
 	return object;
 }
 

@@ -39,7 +39,7 @@ static bool tend(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 		return false;
 	bool all = partition_log_upkeep(upkeep->pg, postgres->schema, changes, err);
 	for (int i = 0; i < PARTITION_OUTCOMES; i++)
-		partition_count(postgres->name, (enum partition_outcome)i, changes[i]);
+		partition_count(postgres->name, "log", (enum partition_outcome)i, changes[i]);
 	*ret_busy = changes[PARTITION_BUSY] > 0;
 	return all;
 }

@@ -9,6 +9,8 @@
 /* So many at once: a wrong setting must not fill the catalog. */
 enum { MOST_MADE_AT_ONCE = 64 };
 
+const char *const partition_tables[PARTITION_TABLES] = {"message", "lookback"};
+
 static const char *const outcome_names[PARTITION_OUTCOMES] = {
     [PARTITION_MADE] = "made",
     [PARTITION_EXISTS] = "exists",
@@ -30,7 +32,7 @@ static const struct metric_family changes_family = {
     .name = "relay_partition_changes_total",
     .type = METRIC_COUNTER,
     .help = "Calls that change partitions, by what came of them.",
-    .labels = {"database", "outcome"},
+    .labels = {"database", "table", "outcome"},
 };
 
 const char *partition_outcome_name(enum partition_outcome outcome)
@@ -38,9 +40,10 @@ const char *partition_outcome_name(enum partition_outcome outcome)
 	return outcome_names[outcome];
 }
 
-void partition_count(const char *database, enum partition_outcome outcome, int times)
+void partition_count(
+    const char *database, const char *table, enum partition_outcome outcome, int times)
 {
-	const char *const labels[] = {database, outcome_names[outcome]};
+	const char *const labels[] = {database, table, outcome_names[outcome]};
 	metric_add(metric_series(&changes_family, labels), times);
 }
 
@@ -69,13 +72,13 @@ static bool call_by_name(struct pg *pg, const char *schema, const char *sql, con
 	return call(pg, schema, sql, params, 1, ret_outcome, err);
 }
 
-bool partition_list(struct pg *pg, const char *schema, int64_t every_ms,
+bool partition_list(struct pg *pg, const char *schema, const char *table, int64_t every_ms,
     struct partition_list *ret_list, struct err *err)
 {
 	owned_text char *width = xformat("%" PRId64, every_ms);
-	const struct pg_param params[] = {{width}};
+	const struct pg_param params[] = {{table}, {width}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = schema_query(pg, schema, sql_partitions, params, 1, err);
+	struct pg_result *result = schema_query(pg, schema, sql_partitions, params, 2, err);
 	if (!result)
 		return false;
 	int count = pg_rows(result);
@@ -105,13 +108,13 @@ void partition_list_finish(struct partition_list *list)
 	*list = (struct partition_list){0};
 }
 
-bool partition_make(struct pg *pg, const char *schema, int64_t from_us, int64_t to_us,
-    enum partition_outcome *ret_outcome, struct err *err)
+bool partition_make(struct pg *pg, const char *schema, const char *table, int64_t from_us,
+    int64_t to_us, enum partition_outcome *ret_outcome, struct err *err)
 {
 	owned_text char *from = xformat("%" PRId64, from_us);
 	owned_text char *to = xformat("%" PRId64, to_us);
-	const struct pg_param params[] = {{from}, {to}};
-	return call(pg, schema, sql_partition_make, params, 2, ret_outcome, err);
+	const struct pg_param params[] = {{table}, {from}, {to}};
+	return call(pg, schema, sql_partition_make, params, 3, ret_outcome, err);
 }
 
 bool partition_empty(struct pg *pg, const char *schema, const char *name,
@@ -144,22 +147,24 @@ bool partition_holder(struct pg *pg, const char *schema, const char *name, char 
 	return true;
 }
 
-bool partition_default_rows(struct pg *pg, const char *schema, int64_t *ret_rows, struct err *err)
+bool partition_default_rows(
+    struct pg *pg, const char *schema, const char *table, int64_t *ret_rows, struct err *err)
 {
+	const struct pg_param params[] = {{table}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = schema_query(pg, schema, sql_partition_default, NULL, 0, err);
+	struct pg_result *result = schema_query(pg, schema, sql_partition_default, params, 1, err);
 	if (!result)
 		return false;
 	*ret_rows = pg_int(result, 0, 0);
 	return true;
 }
 
-bool partition_rehome(struct pg *pg, const char *schema, int64_t every_ms,
+bool partition_rehome(struct pg *pg, const char *schema, const char *table, int64_t every_ms,
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	owned_text char *width = xformat("%" PRId64, every_ms);
-	const struct pg_param params[] = {{width}};
-	return call(pg, schema, sql_partition_rehome, params, 1, ret_outcome, err);
+	const struct pg_param params[] = {{table}, {width}};
+	return call(pg, schema, sql_partition_rehome, params, 2, ret_outcome, err);
 }
 
 /* Where the next one begins: behind the last, but not before the present period. */
@@ -172,7 +177,7 @@ static int64_t next_from(const struct partition_list *list)
 	return from_us;
 }
 
-bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres,
+bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres, const char *table,
     const struct partition_list *list, void (*made)(void *context, int64_t from_us), void *context,
     enum partition_outcome *ret_outcome, struct err *err)
 {
@@ -182,7 +187,7 @@ bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres,
 	*ret_outcome = PARTITION_EXISTS;
 	for (int i = 0; from_us < until_us && i < MOST_MADE_AT_ONCE; i++) {
 		int64_t to_us = from_us - from_us % every_us + every_us;
-		if (!partition_make(pg, postgres->schema, from_us, to_us, ret_outcome, err))
+		if (!partition_make(pg, postgres->schema, table, from_us, to_us, ret_outcome, err))
 			return false;
 		if (*ret_outcome != PARTITION_MADE && *ret_outcome != PARTITION_EXISTS)
 			return true;

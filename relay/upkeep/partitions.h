@@ -1,12 +1,17 @@
 #pragma once
 /*
- * The partitions of the message table and of the log, by the functions of
+ * The partitions of the tables that are kept by time and of the log, by the functions of
  * sql/migrations/0004_partitions.sql, where the rules stand: how no writer waits and no row is
  * lost. Each call is one statement in autocommit on the caller's idle connection, and blocks;
  * "busy" is an outcome, not an error: the same call may succeed a little later.
+ *
+ * `table` is one of partition_tables; a partition's name says of which table it is one.
  */
 #include "config.h"
 #include "pg.h"
+
+enum { PARTITION_TABLES = 2 };
+extern const char *const partition_tables[PARTITION_TABLES]; /* "message", "lookback" */
 
 enum partition_outcome {
 	PARTITION_MADE,
@@ -15,7 +20,7 @@ enum partition_outcome {
 	PARTITION_DEFAULT_NOT_EMPTY, /* its rows must be moved first */
 	PARTITION_NAME_TAKEN,        /* by a table that is no partition */
 	PARTITION_EMPTIED,
-	PARTITION_HELD, /* a slot has not acknowledged all of its rows */
+	PARTITION_HELD, /* somebody needs a row of it: partition_holder */
 	PARTITION_DROPPED,
 	PARTITION_NOT_EMPTY,
 	PARTITION_DETACHED,
@@ -27,7 +32,8 @@ enum partition_outcome {
 };
 const char *partition_outcome_name(enum partition_outcome outcome); /* "made" */
 /* Adds to the database's relay_partition_changes_total. */
-void partition_count(const char *database, enum partition_outcome outcome, int times);
+void partition_count(
+    const char *database, const char *table, enum partition_outcome outcome, int times);
 
 struct partition {
 	char *name;
@@ -44,12 +50,12 @@ struct partition_list {
 	int64_t period_us; /* the start of the period of `every_ms` that it lies in */
 };
 
-bool partition_list(struct pg *pg, const char *schema, int64_t every_ms,
+bool partition_list(struct pg *pg, const char *schema, const char *table, int64_t every_ms,
     struct partition_list *ret_list, struct err *err) MUST_CHECK;
 void partition_list_finish(struct partition_list *list);
 
-bool partition_make(struct pg *pg, const char *schema, int64_t from_us, int64_t to_us,
-    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+bool partition_make(struct pg *pg, const char *schema, const char *table, int64_t from_us,
+    int64_t to_us, enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 /* Empties it; drop then removes an emptied one. */
 bool partition_empty(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
@@ -59,21 +65,24 @@ bool partition_drop(struct pg *pg, const char *schema, const char *name,
 bool partition_detach(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
-/* Who keeps it: "main/0" (slot and shard), "no slot", or "" for nobody; size bytes. */
+/*
+ * Who keeps it, "" for nobody: of the message table "main/0" (slot and shard) or "no slot", of the
+ * look-back's the section of an undecided prepare; size bytes.
+ */
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err) MUST_CHECK;
 
 /* Rows in the default partition, counted up to 100,000. */
-bool partition_default_rows(
-    struct pg *pg, const char *schema, int64_t *ret_rows, struct err *err) MUST_CHECK;
-bool partition_rehome(struct pg *pg, const char *schema, int64_t every_ms,
+bool partition_default_rows(struct pg *pg, const char *schema, const char *table, int64_t *ret_rows,
+    struct err *err) MUST_CHECK;
+bool partition_rehome(struct pg *pg, const char *schema, const char *table, int64_t every_ms,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
 /*
  * Makes what is missing from now to `partitions_ahead` periods ahead. *ret_outcome is the last
  * call's: MADE or EXISTS when all are there. `made` is called for each new one; NULL is fine.
  */
-bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres,
+bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres, const char *table,
     const struct partition_list *list, void (*made)(void *context, int64_t from_us), void *context,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 

@@ -5,7 +5,6 @@
 #include "backoff.h"
 #include "clock.h"
 #include "metrics.h"
-#include "partitions.h"
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
@@ -15,26 +14,26 @@ enum {
 static const struct metric_family partitions_family = {
     .name = "relay_partitions",
     .type = METRIC_GAUGE,
-    .help = "Partitions of the message table, without the default one.",
-    .labels = {"database"},
+    .help = "Partitions of a table, without the default one.",
+    .labels = {"database", "table"},
 };
 static const struct metric_family ahead_family = {
     .name = "relay_partition_ahead_seconds",
     .type = METRIC_GAUGE,
     .help = "From now to the end of the last partition; below 0 inserts go to the default one.",
-    .labels = {"database"},
+    .labels = {"database", "table"},
 };
 static const struct metric_family default_family = {
     .name = "relay_default_partition_rows",
     .type = METRIC_GAUGE,
     .help = "Rows in the default partition, which ought to be empty; counted up to 100000.",
-    .labels = {"database"},
+    .labels = {"database", "table"},
 };
 static const struct metric_family held_family = {
     .name = "relay_partition_held",
     .type = METRIC_GAUGE,
-    .help = "1 while a partition beyond its retention is kept for a slot that is behind.",
-    .labels = {"database"},
+    .help = "1 while a partition beyond its retention is kept for somebody who needs its rows.",
+    .labels = {"database", "table"},
 };
 
 struct upkeep {
@@ -43,207 +42,254 @@ struct upkeep {
 	struct pg *pg;                          /* NULL: not connected */
 	struct backoff backoff;
 	struct upkeep_status status;
-	bool busy; /* a lock was not to be had in this step */
 };
 
-static void gauge(const struct upkeep *upkeep, const struct metric_family *family, double value)
+/* One table in one step. */
+struct table {
+	const char *name;
+	struct pg *pg;
+	const struct config_postgres *settings;
+	struct upkeep_table *status;
+	bool busy; /* a lock was not to be had */
+};
+
+static void gauge(const struct table *table, const struct metric_family *family, double value)
 {
-	const char *const labels[] = {upkeep->postgres->name};
+	const char *const labels[] = {table->settings->name, table->name};
 	metric_set(metric_series(family, labels), value);
 }
 
 /* Counts an outcome, and logs a change of the database. */
-static void note(struct upkeep *upkeep, const char *partition, enum partition_outcome outcome)
+static void note(struct table *table, const char *partition, enum partition_outcome outcome)
 {
-	partition_count(upkeep->postgres->name, outcome, 1);
-	upkeep->busy |= outcome == PARTITION_BUSY;
+	partition_count(table->settings->name, table->name, outcome, 1);
+	table->busy |= outcome == PARTITION_BUSY;
 	if (outcome == PARTITION_DROPPED || outcome == PARTITION_DETACHED ||
 	    outcome == PARTITION_EMPTIED)
-		log_info("partition_changed", {"database", LOG_TEXT(upkeep->postgres->name)},
-		    {"partition", LOG_TEXT(partition)},
+		log_info("partition_changed", {"database", LOG_TEXT(table->settings->name)},
+		    {"table", LOG_TEXT(table->name)}, {"partition", LOG_TEXT(partition)},
 		    {"outcome", LOG_TEXT(partition_outcome_name(outcome))});
 	if (outcome == PARTITION_NAME_TAKEN || outcome == PARTITION_OVERLAPS)
-		log_warn("partition_not_made", {"database", LOG_TEXT(upkeep->postgres->name)},
-		    {"partition", LOG_TEXT(partition)},
+		log_warn("partition_not_made", {"database", LOG_TEXT(table->settings->name)},
+		    {"table", LOG_TEXT(table->name)}, {"partition", LOG_TEXT(partition)},
 		    {"outcome", LOG_TEXT(partition_outcome_name(outcome))},
 		    {"cure", LOG_TEXT("rename or drop the table in its place")});
 }
 
 static void note_made(void *context, int64_t from_us)
 {
-	struct upkeep *upkeep = context;
+	struct table *table = context;
 	time_t from_s = from_us / 1000000;
 	struct tm utc;
 	char from[32] = "";
 	if (gmtime_r(&from_s, &utc))
 		strftime(from, sizeof from, "%Y-%m-%dT%H:%M:%SZ", &utc);
-	partition_count(upkeep->postgres->name, PARTITION_MADE, 1);
-	log_info("partition_made", {"database", LOG_TEXT(upkeep->postgres->name)},
-	    {"from", LOG_TEXT(from)});
+	partition_count(table->settings->name, table->name, PARTITION_MADE, 1);
+	log_info("partition_made", {"database", LOG_TEXT(table->settings->name)},
+	    {"table", LOG_TEXT(table->name)}, {"from", LOG_TEXT(from)});
 }
 
 /* --- ahead -------------------------------------------------------------------------------- */
 
-static bool watch_default(struct upkeep *upkeep, struct err *err)
+static bool watch_default(struct table *table, struct err *err)
 {
 	int64_t rows;
-	if (!partition_default_rows(upkeep->pg, upkeep->postgres->schema, &rows, err))
+	if (!partition_default_rows(table->pg, table->settings->schema, table->name, &rows, err))
 		return false;
-	if (rows && !upkeep->status.default_rows)
+	if (rows && !table->status->default_rows)
 		log_warn("default_partition_not_empty",
-		    {"database", LOG_TEXT(upkeep->postgres->name)}, {"rows", LOG_INT(rows)},
-		    {"consequence", LOG_TEXT("rows are published, and moved when locks allow")});
-	upkeep->status.default_rows = rows;
-	gauge(upkeep, &default_family, (double)rows);
+		    {"database", LOG_TEXT(table->settings->name)}, {"table", LOG_TEXT(table->name)},
+		    {"rows", LOG_INT(rows)},
+		    {"consequence",
+			LOG_TEXT("rows are read as any others, and moved when locks allow")});
+	table->status->default_rows = rows;
+	gauge(table, &default_family, (double)rows);
 	return true;
 }
 
-static bool empty_default(struct upkeep *upkeep, struct err *err)
+static bool empty_default(struct table *table, struct err *err)
 {
-	if (!watch_default(upkeep, err))
+	if (!watch_default(table, err))
 		return false;
-	if (!upkeep->status.default_rows)
+	if (!table->status->default_rows)
 		return true;
 	enum partition_outcome outcome;
-	if (!partition_rehome(upkeep->pg, upkeep->postgres->schema,
-		upkeep->settings.partition_every_ms, &outcome, err))
+	if (!partition_rehome(table->pg, table->settings->schema, table->name,
+		table->settings->partition_every_ms, &outcome, err))
 		return false;
-	note(upkeep, "message_default", outcome);
+	owned_text char *name = xformat("%s_default", table->name);
+	note(table, name, outcome);
 	if (outcome != PARTITION_MOVED)
 		return true;
-	log_info("default_partition_moved", {"database", LOG_TEXT(upkeep->postgres->name)},
-	    {"rows", LOG_INT(upkeep->status.default_rows)});
-	return watch_default(upkeep, err); /* a row that no partition takes is still there */
+	log_info("default_partition_moved", {"database", LOG_TEXT(table->settings->name)},
+	    {"table", LOG_TEXT(table->name)}, {"rows", LOG_INT(table->status->default_rows)});
+	return watch_default(table, err); /* a row that no partition takes is still there */
 }
 
-static bool make_ahead(struct upkeep *upkeep, struct err *err)
+static bool make_ahead(struct table *table, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list list = {0};
 	enum partition_outcome outcome;
-	if (!partition_list(upkeep->pg, upkeep->postgres->schema,
-		upkeep->settings.partition_every_ms, &list, err) ||
+	if (!partition_list(table->pg, table->settings->schema, table->name,
+		table->settings->partition_every_ms, &list, err) ||
 	    !partition_make_ahead(
-		upkeep->pg, &upkeep->settings, &list, note_made, upkeep, &outcome, err))
+		table->pg, table->settings, table->name, &list, note_made, table, &outcome, err))
 		return false;
 	if (outcome != PARTITION_MADE && outcome != PARTITION_EXISTS)
-		note(upkeep, "message", outcome);
-	upkeep->busy |= outcome == PARTITION_DEFAULT_NOT_EMPTY;
+		note(table, table->name, outcome);
+	table->busy |= outcome == PARTITION_DEFAULT_NOT_EMPTY;
 	return true;
 }
 
 /* --- behind ------------------------------------------------------------------------------- */
 
-/* Tells of a slot that keeps a partition, once for each; "" for both: nothing is kept. */
-static void report_held(struct upkeep *upkeep, const char *partition, const char *holder)
+/* Tells who keeps a partition, once for each; "" for both: nothing is kept. */
+static void report_held(struct table *table, const char *partition, const char *holder)
 {
-	struct upkeep_status *status = &upkeep->status;
+	struct upkeep_table *status = table->status;
 	bool news = !text_equal(status->held, partition) || !text_equal(status->holder, holder);
-	gauge(upkeep, &held_family, *partition != '\0');
+	gauge(table, &held_family, *partition != '\0');
 	if (!news)
 		return;
 	snprintf(status->held, sizeof status->held, "%s", partition);
 	snprintf(status->holder, sizeof status->holder, "%s", holder);
 	if (*partition)
-		log_warn("partition_held", {"database", LOG_TEXT(upkeep->postgres->name)},
-		    {"partition", LOG_TEXT(partition)}, {"holder", LOG_TEXT(holder)},
-		    {"consequence", LOG_TEXT("nothing is dropped until the slot has caught up")});
+		log_warn("partition_held", {"database", LOG_TEXT(table->settings->name)},
+		    {"table", LOG_TEXT(table->name)}, {"partition", LOG_TEXT(partition)},
+		    {"holder", LOG_TEXT(holder)},
+		    {"consequence", LOG_TEXT("it stays until its rows are needed no more")});
 	else
-		log_info("partition_held_over", {"database", LOG_TEXT(upkeep->postgres->name)});
+		log_info("partition_held_over", {"database", LOG_TEXT(table->settings->name)},
+		    {"table", LOG_TEXT(table->name)});
 }
 
 /*
- * *ret_outcome HELD ends the dropping: what is younger is held as well. BUSY: a slot may hold it or
- * not. An emptied one is held by nobody, also while it cannot be dropped.
+ * *ret_outcome BUSY: it may be held or not. An emptied one is held by nobody, also while it cannot
+ * be dropped.
  */
-static bool retire(struct upkeep *upkeep, const char *name, bool *parent_busy,
+static bool retire(struct table *table, const char *name, bool *parent_busy,
     enum partition_outcome *ret_outcome, struct err *err)
 {
-	const char *schema = upkeep->postgres->schema;
-	if (upkeep->settings.retention == RETENTION_DETACH) {
+	const char *schema = table->settings->schema;
+	if (table->settings->retention == RETENTION_DETACH) {
 		*ret_outcome = PARTITION_BUSY;
 		if (*parent_busy) /* one try a step: the parent's lock is what writers need */
 			return true;
-		if (!partition_detach(upkeep->pg, schema, name, ret_outcome, err))
+		if (!partition_detach(table->pg, schema, name, ret_outcome, err))
 			return false;
-		note(upkeep, name, *ret_outcome);
+		note(table, name, *ret_outcome);
 		*parent_busy = *ret_outcome == PARTITION_BUSY;
 		return true;
 	}
-	if (!partition_empty(upkeep->pg, schema, name, ret_outcome, err))
+	if (!partition_empty(table->pg, schema, name, ret_outcome, err))
 		return false;
 	if (*ret_outcome != PARTITION_EMPTIED) {
-		note(upkeep, name, *ret_outcome);
+		note(table, name, *ret_outcome);
 		return true;
 	}
 	/* One try a step: the parent's lock is what writers need. */
 	if (*parent_busy)
 		return true;
 	enum partition_outcome dropped;
-	if (!partition_drop(upkeep->pg, schema, name, &dropped, err))
+	if (!partition_drop(table->pg, schema, name, &dropped, err))
 		return false;
-	note(upkeep, name, dropped);
+	note(table, name, dropped);
 	*parent_busy = dropped == PARTITION_BUSY;
 	return true;
 }
 
-static bool drop_behind(struct upkeep *upkeep, const struct partition_list *list, struct err *err)
+/* A slot that is behind in one partition is behind in those that follow; a prepare is in one alone.
+ */
+static bool keeps_what_follows(const struct table *table)
 {
-	int64_t horizon_us = list->now_us - upkeep->settings.retain_ms * 1000;
-	bool parent_busy = false, unknown = false;
+	return text_equal(table->name, "message");
+}
+
+static bool tell_holder(struct table *table, const char *partition, struct err *err)
+{
+	char holder[sizeof table->status->holder];
+	if (!partition_holder(
+		table->pg, table->settings->schema, partition, holder, sizeof holder, err))
+		return false;
+	report_held(table, partition, holder);
+	return true;
+}
+
+static bool drop_behind(struct table *table, const struct partition_list *list, struct err *err)
+{
+	int64_t horizon_us = list->now_us - table->settings->retain_ms * 1000;
+	bool parent_busy = false, unknown = false, held = false;
 	for (int i = 0; i < list->count; i++) {
 		const struct partition *partition = &list->items[i];
 		enum partition_outcome outcome;
-		char holder[sizeof upkeep->status.holder];
 		if (!partition->bounded || partition->to_us > horizon_us)
 			continue;
-		if (!retire(upkeep, partition->name, &parent_busy, &outcome, err))
+		if (!retire(table, partition->name, &parent_busy, &outcome, err))
 			return false;
 		unknown |= outcome == PARTITION_BUSY;
 		if (outcome != PARTITION_HELD)
 			continue;
-		if (!partition_holder(upkeep->pg, upkeep->postgres->schema, partition->name, holder,
-			sizeof holder, err))
+		if (!held && !tell_holder(table, partition->name, err))
 			return false;
-		report_held(upkeep, partition->name, holder);
-		return true;
+		held = true;
+		if (keeps_what_follows(table))
+			break;
 	}
 	/* What was held and could not be looked at is taken to be held still. */
-	if (!unknown)
-		report_held(upkeep, "", "");
+	if (!held && !unknown)
+		report_held(table, "", "");
 	return true;
 }
 
 /* --- the step ----------------------------------------------------------------------------- */
 
-static void show(struct upkeep *upkeep, const struct partition_list *list)
+static void show(struct table *table, const struct partition_list *list)
 {
 	int64_t end_us = list->now_us;
-	upkeep->status.partitions = 0;
+	table->status->partitions = 0;
 	for (int i = 0; i < list->count; i++) {
 		if (!list->items[i].bounded)
 			continue;
 		end_us = list->items[i].to_us; /* in order: the last one's */
-		upkeep->status.partitions++;
+		table->status->partitions++;
 	}
-	upkeep->status.ahead_s = (end_us - list->now_us) / 1000000;
-	gauge(upkeep, &partitions_family, upkeep->status.partitions);
-	gauge(upkeep, &ahead_family, (double)upkeep->status.ahead_s);
+	table->status->ahead_s = (end_us - list->now_us) / 1000000;
+	gauge(table, &partitions_family, table->status->partitions);
+	gauge(table, &ahead_family, (double)table->status->ahead_s);
 }
 
-static bool tend(struct upkeep *upkeep, struct err *err)
+static bool tend(struct table *table, struct err *err)
 {
-	const struct config_postgres *postgres = upkeep->postgres;
-	if (!upkeep->pg)
-		upkeep->pg =
-		    pg_connect(postgres->dsn, "outbox-relay upkeep", CONNECT_TIMEOUT_MS, err);
-	if (!upkeep->pg || !empty_default(upkeep, err) || !make_ahead(upkeep, err))
+	if (!empty_default(table, err) || !make_ahead(table, err))
 		return false;
 	OWNED(partition_list_finish) struct partition_list list = {0};
-	if (!partition_list(
-		upkeep->pg, postgres->schema, upkeep->settings.partition_every_ms, &list, err))
+	if (!partition_list(table->pg, table->settings->schema, table->name,
+		table->settings->partition_every_ms, &list, err))
 		return false;
-	show(upkeep, &list);
-	return drop_behind(upkeep, &list, err);
+	show(table, &list);
+	return drop_behind(table, &list, err);
+}
+
+/* *err has the first failure. A table that fails keeps the next one from nothing. */
+static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
+{
+	bool all = true;
+	*ret_busy = false;
+	if (!upkeep->pg)
+		upkeep->pg = pg_connect(
+		    upkeep->postgres->dsn, "outbox-relay upkeep", CONNECT_TIMEOUT_MS, err);
+	if (!upkeep->pg)
+		return false;
+	for (int i = 0; i < PARTITION_TABLES && pg_state(upkeep->pg) == PG_IDLE; i++) {
+		struct table table = {.name = partition_tables[i],
+		    .pg = upkeep->pg,
+		    .settings = &upkeep->settings,
+		    .status = &upkeep->status.tables[i]};
+		struct err later;
+		all &= tend(&table, all ? err : &later);
+		*ret_busy |= table.busy;
+	}
+	return all;
 }
 
 static int64_t failed(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
@@ -262,14 +308,14 @@ int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms)
 {
 	struct err err;
 	int64_t interval = upkeep->settings.upkeep_interval_ms;
-	upkeep->busy = false;
-	if (!tend(upkeep, &err))
+	bool busy;
+	if (!tend_all(upkeep, &busy, &err))
 		return failed(upkeep, &err, now_ms);
 	if (*upkeep->status.problem)
 		log_info("upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
 	*upkeep->status.problem = '\0';
 	backoff_reset(&upkeep->backoff);
-	return now_ms + (upkeep->busy && BUSY_RETRY_MS < interval ? BUSY_RETRY_MS : interval);
+	return now_ms + (busy && BUSY_RETRY_MS < interval ? BUSY_RETRY_MS : interval);
 }
 
 struct upkeep *upkeep_start(const struct config_postgres *postgres)
@@ -280,8 +326,9 @@ struct upkeep *upkeep_start(const struct config_postgres *postgres)
 	    (struct backoff){.first_ms = 1000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	upkeep_reload(upkeep, postgres);
 	/* A counter that is there from the start: its first change shows as one. */
-	for (int i = 0; i < PARTITION_OUTCOMES; i++)
-		partition_count(postgres->name, (enum partition_outcome)i, 0);
+	for (int i = 0; i < PARTITION_OUTCOMES * PARTITION_TABLES; i++)
+		partition_count(postgres->name, partition_tables[i % PARTITION_TABLES],
+		    (enum partition_outcome)(i / PARTITION_TABLES), 0);
 	return upkeep;
 }
 

@@ -1,17 +1,20 @@
 #pragma once
 /*
- * The upkeep of one database's message table: makes partitions ahead, drops or detaches them behind
- * the retention, and moves rows out of the default partition (the log's: log_upkeep.h). Any number
- * of processes may do it at once. What it finds is logged once, when it changes, and shown by
- * metrics.
+ * The upkeep of one database's tables that are kept by time, the message table and the look-back's:
+ * makes partitions ahead, drops or detaches them behind the retention, and moves rows out of the
+ * default partition (the log's: log_upkeep.h). Any number of processes may do it at once. What it
+ * finds is logged once, when it changes, and shown by metrics. A table whose upkeep fails keeps the
+ * other from nothing.
  *
- * A partition that a slot has not read to its end is not dropped, nor is any younger one: the event
- * partition_held and the gauge relay_partition_held say so until the slot has caught up.
+ * A partition that a slot has not read to its end is not dropped, nor is any younger one; nor is
+ * one with an undecided prepare. The event partition_held and the gauge relay_partition_held tell
+ * of the first until it may go.
  *
  * Owned by one thread. It keeps its own connection between steps; a step blocks while it talks to
  * the server (connecting: 5 s at most).
  */
 #include "config.h"
+#include "partitions.h"
 
 struct upkeep;
 
@@ -28,13 +31,17 @@ void upkeep_reload(struct upkeep *upkeep, const struct config_postgres *postgres
  */
 int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms);
 
-struct upkeep_status {
+struct upkeep_table {
 	int partitions;  /* without the default one */
 	int64_t ahead_s; /* from now to the end of the last one; negative: inserts go to default */
 	int64_t default_rows; /* counted up to 100,000 */
 	char held[64];        /* the partition that is kept beyond the retention; "" */
-	char holder[64];      /* by whom: "main/0", "no slot" */
-	char problem[1024];   /* why the last step failed; "" */
+	char holder[64];      /* by whom: see partition_holder */
+};
+
+struct upkeep_status {
+	struct upkeep_table tables[PARTITION_TABLES]; /* as partition_tables */
+	char problem[1024];                           /* why the last step failed; "" */
 };
 /* From the thread of upkeep_step. Valid until the next step. */
 const struct upkeep_status *upkeep_status(const struct upkeep *upkeep);

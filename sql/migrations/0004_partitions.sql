@@ -1,6 +1,7 @@
 -- oldest-program: 0.1.0
 --
--- Making, emptying, dropping and detaching partitions of the message table and of the log.
+-- Making, emptying, dropping and detaching partitions of the tables that grow with time (those of
+-- outbox.partitioned) and of the log.
 --
 -- A writer never waits more than 50 ms for any of this. CREATE … PARTITION OF, DROP and DETACH need
 -- ACCESS EXCLUSIVE on the parent, and behind such a lock, while it waits, every insert waits as well.
@@ -13,16 +14,18 @@
 -- that are taken after their locks.
 --
 -- Why no row is lost with a leaf. P is a snapshot, taken first. Then, without a lock, all rows that
--- some shard has not acknowledged are looked for; that query began after P, and so saw every row
--- visible in P. Then comes the ACCESS EXCLUSIVE lock, under which no transaction that wrote into the
--- leaf is in progress, and a look with a fresh snapshot for rows that are not visible in P, which
--- are those whose txid is in P's list of transactions in progress or not below its xmax: a few probes
--- of the index on (txid, id). If there is one, it was committed meanwhile, and the leaf stays.
+-- somebody still needs are looked for (a message that some shard has not acknowledged, a prepare that
+-- is not decided); that query began after P, and so saw every row visible in P. Then comes the ACCESS
+-- EXCLUSIVE lock, under which no transaction that wrote into the leaf is in progress, and a look with
+-- a fresh snapshot for rows that are not visible in P, which are those whose txid is in P's list of
+-- transactions in progress or not below its xmax: a few probes of an index that begins with txid. If
+-- there is one, it was committed meanwhile, and the leaf stays. For that, rows are never changed in a
+-- way that makes somebody need them again, and each carries the txid of its transaction.
 --
 -- Why no reader misses a row that is moved. TRUNCATE empties the table for older snapshots too, and
--- the copies are invisible to them. So a reader locks outbox.message (and with it every partition)
--- in ACCESS SHARE mode before it takes the snapshot that it reads with: either the move waits for
--- it, or its snapshot sees the copies. The columns that order messages are copied as they are.
+-- the copies are invisible to them. So a reader locks the table (and with it every partition) in
+-- ACCESS SHARE mode before it takes the snapshot that it reads with: either the move waits for it, or
+-- its snapshot sees the copies. A row is copied as it is, with the columns that order messages.
 --
 -- Why no insert fails when a row is moved. An insert looks up its partition when it begins and locks
 -- it later; one that waits for the default partition while its row's range is given to a new one is
@@ -44,15 +47,35 @@ create function outbox.partition_takes(at timestamptz) returns boolean
 	immutable parallel safe language sql as $$
 	select at >= '0001-01-01 00:00:00Z' and at < '10000-01-01 00:00:00Z' $$;
 
+-- The tables kept in partitions by time. Each has a default partition, message_default; a function
+-- message_holder(leaf), which names who needs a row of the partition (null: nobody); and a column txid
+-- with an index that begins with it.
+create function outbox.partitioned(out name text, out time_column text)
+	returns setof record immutable parallel safe language sql as $$
+	values ('message', 'created_at'), ('lookback', 'prepared_at') $$;
+
+create function outbox.partition_time_column(of_table text) returns text
+	immutable parallel safe language plpgsql as $$
+declare
+	found text := (select k.time_column from outbox.partitioned() k where k.name = of_table);
+begin
+	if found is null then
+		raise exception '% is no table that is kept in partitions', coalesce(of_table, 'null')
+			using errcode = 'invalid_parameter_value';
+	end if;
+	return found;
+end $$;
+
 -- message_p20260102, or message_p20260102T030405 when it does not begin at midnight UTC.
-create function outbox.partition_name(from_at timestamptz) returns text
+create function outbox.partition_name(of_table text, from_at timestamptz) returns text
 	immutable parallel safe language sql as $$
-	select 'message_p' || to_char(at, 'YYYYMMDD')
+	select of_table || '_p' || to_char(at, 'YYYYMMDD')
 		|| case when at::time = '00:00' then '' else to_char(at, '"T"HH24MISS') end
 	from (select from_at at time zone 'UTC') as utc (at) $$;
 
--- The partitions of the message table but for the default one, oldest first.
-create function outbox.partitions(out name text, out from_at timestamptz, out to_at timestamptz)
+-- The partitions of a table but for the default one, oldest first.
+create function outbox.partitions(of_table text, out name text, out from_at timestamptz,
+	out to_at timestamptz)
 	returns setof record stable language sql
 	set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
 	select c.relname::text,
@@ -61,7 +84,8 @@ create function outbox.partitions(out name text, out from_at timestamptz, out to
 	from pg_inherits i
 	join pg_class c on c.oid = i.inhrelid
 	cross join lateral pg_get_expr(c.relpartbound, c.oid) as b (bound)
-	where i.inhparent = 'outbox.message'::regclass and b.bound <> 'DEFAULT'
+	where b.bound <> 'DEFAULT' and i.inhparent = (
+		select to_regclass('outbox.' || k.name) from outbox.partitioned() k where k.name = of_table)
 	order by 2 $$;
 
 create function outbox.log_partitions(out name text, out slot text, out shard int,
@@ -87,33 +111,69 @@ begin
 	return pg_try_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
 end $$;
 
--- A table like the message table, tuned for rows that are only inserted: frozen by the vacuum that
--- comes every so many rows, so that nothing has to be rewritten before it goes.
-create function outbox.partition_create(name text) returns void language plpgsql as $$
+-- A table like the one that it becomes a part of, tuned for rows that are only inserted: frozen by the
+-- vacuum that comes every so many rows, so that nothing has to be rewritten before it goes.
+create function outbox.partition_create(of_table text, name text) returns void language plpgsql as $$
 begin
 	execute format('create table outbox.%I '
-		'(like outbox.message including all excluding identity excluding comments) with ('
+		'(like outbox.%I including all excluding identity excluding comments) with ('
 		'autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000, '
 		'autovacuum_freeze_min_age = 0, toast.autovacuum_vacuum_insert_scale_factor = 0, '
 		'toast.autovacuum_vacuum_insert_threshold = 200000, toast.autovacuum_freeze_min_age = 0)',
-		name);
+		name, of_table);
 end $$;
 
-create function outbox.partition_attach(name text, from_at timestamptz, to_at timestamptz)
-	returns void language plpgsql as $$
+create function outbox.partition_attach(of_table text, name text, from_at timestamptz,
+	to_at timestamptz) returns void language plpgsql as $$
 begin
-	execute format('alter table outbox.message attach partition outbox.%I '
-		'for values from (%L) to (%L)', name, from_at, to_at);
+	execute format('alter table outbox.%I attach partition outbox.%I '
+		'for values from (%L) to (%L)', of_table, name, from_at, to_at);
+end $$;
+
+-- Keeps everybody out of the table, its default partition and, if it is given, one more. Writers that
+-- come wait behind the first lock; the others are had at once or not.
+create function outbox.partition_lock(of_table text, leaf text default null) returns void
+	language plpgsql as $$
+begin
+	execute format('lock table only outbox.%I in access exclusive mode', of_table);
+	execute format('lock table only outbox.%I in access exclusive mode nowait',
+		of_table || '_default');
+	if leaf is not null then
+		execute format('lock table only outbox.%I in access exclusive mode nowait', leaf);
+	end if;
+end $$;
+
+-- Rows in the default partition, counted up to a bound.
+create function outbox.partition_default_rows(of_table text, bound bigint) returns bigint
+	stable language plpgsql as $$
+declare
+	rows bigint;
+begin
+	perform outbox.partition_time_column(of_table);
+	execute format('select count(*) from (select from outbox.%I limit $1) d',
+		of_table || '_default') into rows using bound;
+	return rows;
+end $$;
+
+-- Whether the default partition holds a row that a partition can be made for.
+create function outbox.partition_strays(of_table text) returns boolean
+	stable language plpgsql as $$
+declare
+	found boolean;
+begin
+	execute format('select exists (select from outbox.%I d where outbox.partition_takes(d.%I))',
+		of_table || '_default', outbox.partition_time_column(of_table)) into found;
+	return found;
 end $$;
 
 -- 'made', 'exists', 'overlaps' (another partition holds a part of the range), 'default_not_empty' (its
 -- rows must be moved first), 'name_taken' (by a table that is no partition), 'busy'.
-create function outbox.partition_make(from_at timestamptz, to_at timestamptz) returns text
-	language plpgsql security definer
+create function outbox.partition_make(of_table text, from_at timestamptz, to_at timestamptz)
+	returns text language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
 	set timezone = 'UTC' set datestyle = 'ISO' as $$
 declare
-	leaf text := outbox.partition_name(from_at);
+	leaf text := outbox.partition_name(of_table, from_at);
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
@@ -122,22 +182,20 @@ begin
 		raise exception 'a partition goes from a time to a later one'
 			using errcode = 'invalid_parameter_value';
 	end if;
-	if exists (select from outbox.partitions() p
+	if exists (select from outbox.partitions(of_table) p
 		where p.from_at = partition_make.from_at and p.to_at = partition_make.to_at) then
 		return 'exists';
-	elsif exists (select from outbox.partitions() p
+	elsif exists (select from outbox.partitions(of_table) p
 		where p.from_at < partition_make.to_at and p.to_at > partition_make.from_at) then
 		return 'overlaps';
-	elsif exists (select from outbox.message_default d
-		where outbox.partition_takes(d.created_at)) then
+	elsif outbox.partition_strays(of_table) then
 		return 'default_not_empty';
 	end if;
-	perform outbox.partition_create(leaf);
+	perform outbox.partition_create(of_table, leaf);
 	if from_at < clock_timestamp() + interval '1 minute' then
-		lock table only outbox.message in access exclusive mode;
-		lock table only outbox.message_default in access exclusive mode nowait;
+		perform outbox.partition_lock(of_table);
 	end if;
-	perform outbox.partition_attach(leaf, from_at, to_at);
+	perform outbox.partition_attach(of_table, leaf, from_at, to_at);
 	return 'made';
 exception
 	when lock_not_available then
@@ -148,22 +206,19 @@ exception
 		return 'default_not_empty';
 end $$;
 
-create function outbox.partition_exists(leaf text) returns boolean language sql stable as $$
-	select exists (select from outbox.partitions() p where p.name = leaf) $$;
+-- The table that this is a partition of; null: of none.
+create function outbox.partition_table(leaf text) returns text language sql stable as $$
+	select k.name from outbox.partitioned() k
+	where exists (select from outbox.partitions(k.name) p where p.name = leaf) $$;
 
 -- The first shard ("main/0") that has not acknowledged every row of its own in this partition, or of
--- which nobody knows, since its log was carried here from another cluster; or 'no slot' when there is none to publish the rows; null: nothing keeps it.
-create function outbox.partition_holder(leaf text) returns text
-	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp
-	set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+-- which nobody knows, since its log was carried here from another cluster; or 'no slot' when there is
+-- none to publish the rows.
+create function outbox.message_holder(leaf text) returns text language plpgsql as $$
 declare
 	reader record;
 	holds boolean;
 begin
-	if not outbox.partition_exists(leaf) then
-		return null;
-	end if;
 	for reader in select slot, shard, shards, ticks[1] as acknowledged, written_elsewhere,
 			coalesce(start_at, '-infinity') as start_at
 		from outbox.progress order by slot, shard
@@ -188,6 +243,21 @@ begin
 	return case when holds then 'no slot' end;
 end $$;
 
+-- Who keeps a partition; null: nobody.
+create function outbox.partition_holder(leaf text) returns text
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp
+	set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	of_table text := outbox.partition_table(leaf);
+	holder text;
+begin
+	if of_table is not null then
+		execute format('select outbox.%I($1)', of_table || '_holder') into holder using leaf;
+	end if;
+	return holder;
+end $$;
+
 -- Whether a row is there that was not visible in the snapshot. The caller holds a lock that keeps
 -- writers out.
 create function outbox.partition_changed(leaf text, since pg_snapshot) returns boolean
@@ -203,17 +273,18 @@ begin
 	return changed;
 end $$;
 
--- Empties a partition of which every row is acknowledged by every slot: 'emptied', 'held'
+-- Empties a partition of which nobody needs a row: 'emptied', 'held'
 -- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only.
 create function outbox.partition_empty(leaf text) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
 declare
 	looked pg_snapshot := pg_current_snapshot();
+	of_table text := outbox.partition_table(leaf);
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
-	elsif not outbox.partition_exists(leaf) then
+	elsif of_table is null then
 		return 'missing';
 	elsif outbox.partition_holder(leaf) is not null then
 		return 'held';
@@ -235,17 +306,17 @@ end $$;
 create function outbox.partition_drop(leaf text) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+declare
+	of_table text := outbox.partition_table(leaf);
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
-	elsif not outbox.partition_exists(leaf) then
+	elsif of_table is null then
 		return 'missing';
 	elsif pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
 		return 'not_empty';
 	end if;
-	lock table only outbox.message in access exclusive mode;
-	execute format('lock table only outbox.message_default, only outbox.%I '
-		'in access exclusive mode nowait', leaf);
+	perform outbox.partition_lock(of_table, leaf);
 	if pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
 		return 'not_empty';
 	end if;
@@ -256,28 +327,27 @@ exception
 		return 'busy';
 end $$;
 
--- Makes a partition of which every row is acknowledged a table of its own, to be archived: 'detached',
--- 'held', 'missing', 'busy'.
+-- Makes a partition of which nobody needs a row a table of its own, to be archived: 'detached', 'held',
+-- 'missing', 'busy'.
 create function outbox.partition_detach(leaf text) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
 declare
 	looked pg_snapshot := pg_current_snapshot();
+	of_table text := outbox.partition_table(leaf);
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
-	elsif not outbox.partition_exists(leaf) then
+	elsif of_table is null then
 		return 'missing';
 	elsif outbox.partition_holder(leaf) is not null then
 		return 'held';
 	end if;
-	lock table only outbox.message in access exclusive mode;
-	execute format('lock table only outbox.message_default, only outbox.%I '
-		'in access exclusive mode nowait', leaf);
+	perform outbox.partition_lock(of_table, leaf);
 	if outbox.partition_changed(leaf, looked) then
 		return 'busy';
 	end if;
-	execute format('alter table outbox.message detach partition outbox.%I', leaf);
+	execute format('alter table outbox.%I detach partition outbox.%I', of_table, leaf);
 	return 'detached';
 exception
 	when lock_not_available then
@@ -294,56 +364,62 @@ end $$;
 
 -- The tables to make: one for each gap between partitions in which the default one has rows, as wide
 -- as whole periods make it. The gap that holds the present gets room for the next minutes.
-create function outbox.rehome_plan(width interval, out name text, out from_at timestamptz,
-	out to_at timestamptz) returns setof record language sql stable as $$
-	with gaps as (
-		select b.to_at as low, lead(b.from_at) over (order by b.from_at, b.to_at) as high
-		from (select p.from_at, p.to_at from outbox.partitions() p
-			union all values ('-infinity'::timestamptz, '-infinity'::timestamptz),
-				('infinity', 'infinity')) b
-	), filled as (
-		select g.low, g.high, min(d.created_at) as oldest, max(d.created_at) as newest
-		from gaps g join outbox.message_default d on d.created_at >= g.low and d.created_at < g.high
-			and outbox.partition_takes(d.created_at)
-		where g.low < g.high group by g.low, g.high
-	), rounded as (
-		select greatest(f.low, outbox.partition_floor(f.oldest, width)) as from_at,
-			least(f.high, outbox.partition_floor(greatest(f.newest, case
-				when clock_timestamp() between f.low and f.high
-				then clock_timestamp() + interval '10 minutes' end), width) + width) as to_at
-		from filled f
-	)
-	select outbox.partition_name(r.from_at), r.from_at, r.to_at from rounded r order by 2 $$;
+create function outbox.rehome_plan(of_table text, width interval, out name text,
+	out from_at timestamptz, out to_at timestamptz) returns setof record language plpgsql stable as $$
+begin
+	return query execute format('
+		with gaps as (
+			select b.to_at as low, lead(b.from_at) over (order by b.from_at, b.to_at) as high
+			from (select p.from_at, p.to_at from outbox.partitions($1) p
+				union all values (''-infinity''::timestamptz, ''-infinity''::timestamptz),
+					(''infinity'', ''infinity'')) b
+		), filled as (
+			select g.low, g.high, min(d.%2$I) as oldest, max(d.%2$I) as newest
+			from gaps g join outbox.%1$I d on d.%2$I >= g.low and d.%2$I < g.high
+				and outbox.partition_takes(d.%2$I)
+			where g.low < g.high group by g.low, g.high
+		), rounded as (
+			select greatest(f.low, outbox.partition_floor(f.oldest, $2)) as from_at,
+				least(f.high, outbox.partition_floor(greatest(f.newest, case
+					when clock_timestamp() between f.low and f.high
+					then clock_timestamp() + interval ''10 minutes'' end), $2) + $2) as to_at
+			from filled f
+		)
+		select outbox.partition_name($1, r.from_at), r.from_at, r.to_at from rounded r order by 2',
+		of_table || '_default', outbox.partition_time_column(of_table)) using of_table, width;
+end $$;
 
 -- Copies the rows of the default partition that `before` does not show, and `upto` does (null: all),
 -- into the tables, and those that no partition takes into message_unplaced. Fails when a row belongs to
 -- none of them.
-create function outbox.rehome_copy(names text[], from_ats timestamptz[], to_ats timestamptz[],
-	before pg_snapshot, upto pg_snapshot) returns bigint language plpgsql as $$
+create function outbox.rehome_copy(of_table text, names text[], from_ats timestamptz[],
+	to_ats timestamptz[], before pg_snapshot, upto pg_snapshot) returns bigint language plpgsql as $$
 declare
+	strays text := of_table || '_default';
+	at text := outbox.partition_time_column(of_table);
 	pending text := format('(txid >= %L or txid = any (%L)) and (%3$L is null or '
 		'pg_visible_in_snapshot(txid, %3$L))', pg_snapshot_xmax(before),
 		array(select pg_snapshot_xip(before)), upto);
-	columns text := 'txid, id, created_at, event_id, topic, key, payload, headers, partition, '
-		'deliver_at';
+	columns text := (select string_agg(quote_ident(a.attname), ', ' order by a.attnum)
+		from pg_attribute a where a.attrelid = ('outbox.' || of_table)::regclass
+			and a.attnum > 0 and not a.attisdropped);
 	copied bigint := 0;
 	expected bigint;
 	moved bigint;
 begin
 	for i in 1 .. cardinality(names) loop
-		execute format('insert into outbox.%I (%2$s) select %2$s from outbox.message_default '
-			'where outbox.partition_takes(created_at) '
-			'and created_at >= %3$L and created_at < %4$L and %5$s',
-			names[i], columns, from_ats[i], to_ats[i], pending);
+		execute format('insert into outbox.%1$I (%2$s) select %2$s from outbox.%3$I '
+			'where outbox.partition_takes(%4$I) and %4$I >= %5$L and %4$I < %6$L and %7$s',
+			names[i], columns, strays, at, from_ats[i], to_ats[i], pending);
 		get diagnostics moved = row_count;
 		copied := copied + moved;
 	end loop;
-	execute format('insert into outbox.message_unplaced (%1$s) select %1$s '
-		'from outbox.message_default where not outbox.partition_takes(created_at) and %2$s',
-		columns, pending);
+	execute format('insert into outbox.%1$I (%2$s) select %2$s from outbox.%3$I '
+		'where not outbox.partition_takes(%4$I) and %5$s',
+		of_table || '_unplaced', columns, strays, at, pending);
 	get diagnostics moved = row_count;
 	copied := copied + moved;
-	execute 'select count(*) from outbox.message_default where ' || pending into expected;
+	execute format('select count(*) from outbox.%I where %s', strays, pending) into expected;
 	if copied <> expected then
 		raise exception 'a row lies outside the tables made for it' using errcode = 'OR002';
 	end if;
@@ -352,11 +428,13 @@ end $$;
 
 -- 'moved', 'empty' (nothing to do), 'busy', 'name_taken' (by a table that is no partition). Rows that
 -- no partition takes are put back.
-create function outbox.partition_rehome(width interval) returns text
+create function outbox.partition_rehome(of_table text, width interval) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
 	set timezone = 'UTC' set datestyle = 'ISO' as $$
 declare
+	strays text := of_table || '_default';
+	unplaced text := of_table || '_unplaced';
 	names text[];
 	from_ats timestamptz[];
 	to_ats timestamptz[];
@@ -367,37 +445,35 @@ declare
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
-	elsif not exists (select from outbox.message_default d
-		where outbox.partition_takes(d.created_at)) then
+	elsif not outbox.partition_strays(of_table) then
 		return 'empty';
 	end if;
 	-- Is the lock to be had at all? Copying is in vain while a writer's transaction stays open.
 	begin
-		lock table only outbox.message in access exclusive mode;
+		execute format('lock table only outbox.%I in access exclusive mode', of_table);
 		raise exception using errcode = 'OR003';
 	exception when sqlstate 'OR003' then -- given back with the savepoint
 	end;
 
 	select array_agg(p.name), array_agg(p.from_at), array_agg(p.to_at)
-		into names, from_ats, to_ats from outbox.rehome_plan(width) p;
+		into names, from_ats, to_ats from outbox.rehome_plan(of_table, width) p;
 	if names is null then
 		return 'empty'; -- they were deleted meanwhile
 	end if;
-	create table outbox.message_unplaced (like outbox.message_default);
+	execute format('create table outbox.%I (like outbox.%I)', unplaced, strays);
 	for i in 1 .. cardinality(names) loop
-		perform outbox.partition_create(names[i]);
-		execute format('alter table outbox.%I add constraint rehomed '
-			'check (created_at >= %L and created_at < %L)', names[i], from_ats[i], to_ats[i]);
+		perform outbox.partition_create(of_table, names[i]);
+		execute format('alter table outbox.%I add constraint rehomed check (%I >= %L and %2$I < %4$L)',
+			names[i], outbox.partition_time_column(of_table), from_ats[i], to_ats[i]);
 	end loop;
 	for attempt in 1 .. 10 loop
 		latest := pg_current_snapshot();
-		copied := outbox.rehome_copy(names, from_ats, to_ats, copied_upto, latest);
+		copied := outbox.rehome_copy(of_table, names, from_ats, to_ats, copied_upto, latest);
 		copied_upto := latest;
 		perform set_config('enable_seqscan', 'off', true); -- what is left is found by its txid
 		continue when copied > 500;
 		begin
-			lock table only outbox.message in access exclusive mode;
-			lock table only outbox.message_default in access exclusive mode nowait;
+			perform outbox.partition_lock(of_table);
 			locked := true;
 			exit;
 		exception when lock_not_available then
@@ -407,16 +483,16 @@ begin
 	if not locked then
 		raise exception using errcode = 'lock_not_available';
 	end if;
-	perform outbox.rehome_copy(names, from_ats, to_ats, copied_upto, null);
-	truncate only outbox.message_default;
+	perform outbox.rehome_copy(of_table, names, from_ats, to_ats, copied_upto, null);
+	execute format('truncate only outbox.%I', strays);
 	for i in 1 .. cardinality(names) loop
-		perform outbox.partition_attach(names[i], from_ats[i], to_ats[i]);
+		perform outbox.partition_attach(of_table, names[i], from_ats[i], to_ats[i]);
 		execute format('alter table outbox.%I drop constraint rehomed', names[i]);
 	end loop;
 	-- from 17 on the identity of a table is that of its partitions
-	insert into outbox.message_default overriding system value
-		select * from outbox.message_unplaced;
-	drop table outbox.message_unplaced;
+	execute format('insert into outbox.%I overriding system value select * from outbox.%I',
+		strays, unplaced);
+	execute format('drop table outbox.%I', unplaced);
 	return 'moved';
 exception
 	when lock_not_available or sqlstate 'OR002' then
@@ -508,14 +584,14 @@ end $$;
 
 -- The functions that run as the owner are for the relay alone (roles.sql).
 revoke execute on function
-	outbox.partition_make(timestamptz, timestamptz), outbox.partition_holder(text),
+	outbox.partition_make(text, timestamptz, timestamptz), outbox.partition_holder(text),
 	outbox.partition_empty(text), outbox.partition_drop(text), outbox.partition_detach(text),
-	outbox.partition_rehome(interval), outbox.log_partition_make(text, int, bigint),
+	outbox.partition_rehome(text, interval), outbox.log_partition_make(text, int, bigint),
 	outbox.log_partition_drop(text, int, bigint) from public;
 
 -- Today's partition and tomorrow's; the relay goes on from there. Few, since every look for new rows
 -- goes through the indexes of all.
-do $$
+create function outbox.partitions_begin(of_table text) returns void language plpgsql as $$
 declare
 	today timestamptz := outbox.partition_floor(clock_timestamp(), '1 day');
 	outcome text;
@@ -523,13 +599,15 @@ begin
 	for day in 0 .. 1 loop
 		-- Autovacuum may hold a catalog for longer than the function waits.
 		for attempt in 1 .. 100 loop
-			outcome := outbox.partition_make(today + day * interval '24 hours',
+			outcome := outbox.partition_make(of_table, today + day * interval '24 hours',
 				today + (day + 1) * interval '24 hours');
 			exit when outcome <> 'busy';
 			perform pg_sleep(0.1);
 		end loop;
 		if outcome <> 'made' then
-			raise exception 'partition of day %: %', day, outcome;
+			raise exception 'partition of day % of %: %', day, of_table, outcome;
 		end if;
 	end loop;
 end $$;
+
+select outbox.partitions_begin('message');

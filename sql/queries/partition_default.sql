@@ -1,2 +1,3 @@
 -- How many rows the default partition holds, counted up to a hundred thousand.
-select count(*) from (select from outbox.message_default limit 100000) d;
+-- $1 table text
+select outbox.partition_default_rows($1::text, 100000);

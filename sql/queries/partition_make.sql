@@ -1,3 +1,3 @@
--- $1 from bigint, $2 to bigint, in microseconds since 1970
-select outbox.partition_make(timestamptz 'epoch' + $1::bigint * interval '1 us',
-	timestamptz 'epoch' + $2::bigint * interval '1 us');
+-- $1 table text, $2 from bigint, $3 to bigint, in microseconds since 1970
+select outbox.partition_make($1::text, timestamptz 'epoch' + $2::bigint * interval '1 us',
+	timestamptz 'epoch' + $3::bigint * interval '1 us');

@@ -1,18 +1,18 @@
--- The message table's partitions as a program reads them: microseconds since 1970, the default one
+-- A table's partitions as a program reads them: microseconds since 1970, the default one
 -- last without a range. The start of the present period comes with each.
--- $1 width bigint, in milliseconds
+-- $1 table text, $2 width bigint, in milliseconds
 select p.name, p.from_us, p.to_us, pg_total_relation_size(c.oid) as bytes,
 	greatest(c.reltuples, 0)::bigint as rows_estimated,
 	(extract(epoch from clock_timestamp()) * 1000000)::bigint as now_us,
 	(extract(epoch from outbox.partition_floor(clock_timestamp(),
-		$1::bigint * interval '1 ms')) * 1000000)::bigint as period_us
+		$2::bigint * interval '1 ms')) * 1000000)::bigint as period_us
 from (
 	select l.name, case when isfinite(l.from_at)
 			then (extract(epoch from l.from_at) * 1000000)::bigint end as from_us,
 		case when isfinite(l.to_at) then (extract(epoch from l.to_at) * 1000000)::bigint end as to_us,
 		l.from_at as place
-	from outbox.partitions() l
-	union all select 'message_default', null, null, null
+	from outbox.partitions($1::text) l
+	union all select $1::text || '_default', null, null, null
 ) p
 join pg_class c on c.relname = p.name and c.relnamespace = 'outbox'::regnamespace
 order by p.place nulls last;

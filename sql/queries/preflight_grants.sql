@@ -3,6 +3,7 @@ with schema as (
 	select n.oid from pg_namespace n where n.nspname = 'outbox'
 ), relation (name, privilege) as (values
 	('message', 'select'), ('message_default', 'select'),
+	('lookback', 'select'), ('lookback', 'insert'), ('lookback_default', 'select'),
 	('slot', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
 	('migration', 'select')
 ), lacking_relation as (
@@ -15,7 +16,8 @@ with schema as (
 		and p.proname in ('take', 'tick', 'timeline', 'has_rows_of_the_future',
 			'log_was_carried', 'destinations', 'destinations_merge',
 			'require_read_committed', 'window_bounds', 'window_guard', 'shard_of',
-			'shard_numbers', 'partitions', 'partition_floor', 'partition_make',
+			'shard_numbers', 'partitioned', 'partitions', 'partition_time_column',
+			'partition_default_rows', 'partition_floor', 'partition_make',
 			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',
 			'partition_rehome', 'log_partitions', 'log_partitions_due', 'log_partition_rows',
 			'log_partition_make', 'log_partition_drop')

@@ -265,7 +265,7 @@ def test_a_drain_waits_for_the_end_of_a_split(database, topic, make_relay, make_
 def test_a_split_does_not_wait_for_upkeep_that_takes_long(database, topic, make_relay, command):
     """The rows of the default partition are moved all the while."""
     database.execute(
-        "CREATE OR REPLACE FUNCTION outbox.partition_rehome(width interval) RETURNS text"
+        "CREATE OR REPLACE FUNCTION outbox.partition_rehome(of_table text, width interval) RETURNS text"
         " LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN 'busy'; END $$")
     database.execute("INSERT INTO outbox.message (topic, created_at)"
                      " VALUES (%s, now() + interval '1 year')", (topic,))

@@ -152,7 +152,8 @@ def test_the_logs_next_partition_does_not_wait_for_the_message_table(
 
 # It is called while the default partition holds rows.
 SLOW_REHOME = """
-    CREATE OR REPLACE FUNCTION outbox.partition_rehome(width interval) RETURNS text LANGUAGE sql
+    CREATE OR REPLACE FUNCTION outbox.partition_rehome(of_table text, width interval) RETURNS text
+        LANGUAGE sql
         AS 'SELECT pg_sleep(300)::text'"""
 UPKEEP_RUNS = """
     SELECT exists (SELECT FROM pg_stat_activity WHERE datname = current_database()

@@ -124,7 +124,7 @@ def test_a_cluster_that_is_away_stops_its_own_slot_only(
 
 def test_a_partition_stays_until_both_clusters_have_its_rows(
         database, kafka, second, topic, settings, make):
-    assert database.execute("select outbox.partition_make('2020-01-01 00:00Z',"
+    assert database.execute("select outbox.partition_make('message', '2020-01-01 00:00Z',"
                             " '2020-01-02 00:00Z')") == [("made",)]
     write(database, topic, 20, "'2020-01-01 12:00Z'")
     second.kill()
@@ -134,7 +134,7 @@ def test_a_partition_stays_until_both_clusters_have_its_rows(
     relay.wait_event("partition_held", partition=OLD_LEAF, holder="copy/0")
     assert database.execute("select outbox.partition_holder(%s), outbox.partition_empty(%s)",
                             (OLD_LEAF, OLD_LEAF)) in ([("copy/0", "held")], [("copy/0", "busy")])
-    leaves = "select count(*) from outbox.partitions() where name = %s"
+    leaves = "select count(*) from outbox.partitions('message') where name = %s"
     assert database.execute(leaves, (OLD_LEAF,)) == [(1,)]
     assert database.execute("select count(*) from outbox.message") == [(20,)]
     second.start_node(1)

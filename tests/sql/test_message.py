@@ -57,10 +57,14 @@ def test_a_writer_can_do_nothing_else(writer, statement):
 
 
 @pytest.mark.parametrize("statement, allowed", [
-    ("select * from outbox.message", True),
+    ("select * from outbox.message", True), ("select * from outbox.lookback", True),
+    ("insert into outbox.lookback (biz_type, biz_id, kind, section, source_partition, source_offset,"
+     " decision) values ('order', '1', 'tombstone', 'shop', 0, 0, 'commit')", True),
+    ("update outbox.lookback set section = 'mine'", False), ("delete from outbox.lookback", False),
+    ("select outbox.partition_default_rows('lookback', 1)", True),
     ("lock table outbox.message in access share mode", True),
-    ("select outbox.partition_make('2030-01-01', '2030-01-02')", True),
-    ("select outbox.partition_rehome('1 day')", True), ("select * from outbox.partitions()", True),
+    ("select outbox.partition_make('message', '2030-01-01', '2030-01-02')", True),
+    ("select outbox.partition_rehome('message', '1 day')", True), ("select * from outbox.partitions('message')", True),
     ("insert into outbox.message (topic) values ('t')", False), ("delete from outbox.log", False),
     ("create table outbox.mine ()", False), ("drop table outbox.message_default", False),
     ("select outbox.set_max_message_bytes(1)", False)])
@@ -85,9 +89,12 @@ def test_a_reader_sees_all_but_payloads(database):
     cursor = connection.cursor()
     cursor.execute("set role outbox_reader")
     cursor.execute("select id, topic, headers from outbox.message")
+    cursor.execute("select biz_id, kind, topic, decision from outbox.lookback")
+    cursor.execute("select outbox.partition_default_rows(name, 1), outbox.partitions(name) "
+                   "from outbox.partitioned()")
     cursor.execute("select * from outbox.message_state")
     cursor.execute("select * from outbox.progress")
-    for statement in ("select payload from outbox.message",
+    for statement in ("select payload from outbox.message", "select payload from outbox.lookback",
                       "insert into outbox.message (topic) values ('t')"):
         with pytest.raises(errors.InsufficientPrivilege):
             cursor.execute(statement)
@@ -220,7 +227,7 @@ def test_no_function_of_the_owner_is_everybodys(database):
 
 
 def test_an_insert_never_fails_for_want_of_a_partition(database, writer):
-    for name, in database.execute("select name from outbox.partitions()"):
+    for name, in database.execute("select name from outbox.partitions('message')"):
         database.execute(f'drop table outbox."{name}"')
     writer.execute("select outbox.publish('t', 'k', 'x')")
     assert database.execute("select tableoid::regclass::text from outbox.message") == [

@@ -207,9 +207,22 @@ def test_no_partition_goes_before_the_rebase(carried):
     write(carried, "a")
     publish_all(reader(carried))
     copy = carried.carry()
-    (leaf,), *_ = copy.execute("SELECT name FROM outbox.partitions()")
+    (leaf,), *_ = copy.execute("SELECT name FROM outbox.partitions('message')")
     assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("held",)]
     copy.execute(REBASE)
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
+
+
+def test_the_look_backs_partitions_go_after_the_rebase(carried):
+    """Its rows look as if they came just now, for as long as their txids are those of the future."""
+    carried.execute("""
+        INSERT INTO outbox.lookback (biz_type, biz_id, kind, section, source_partition, source_offset,
+            decision) VALUES ('order', '1', 'tombstone', 'shop', 0, 0, 'commit')""")
+    copy = carried.carry()
+    (leaf,), *_ = copy.execute("SELECT name FROM outbox.partitions('lookback')")
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("busy",)]
+    copy.execute(REBASE)
+    assert copy.execute("SELECT count(*) FROM outbox.lookback") == [(1,)]
     assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
 
 

@@ -71,9 +71,20 @@ static const char *log_problem(struct stage *stage)
 	return log_upkeep_problem(stage->log_upkeep);
 }
 
-static const struct upkeep_status *status(struct stage *stage)
+static const char *problem(struct stage *stage)
 {
-	return upkeep_status(stage->upkeep);
+	return upkeep_status(stage->upkeep)->problem;
+}
+
+/* Of the message table. */
+static const struct upkeep_table *status(struct stage *stage)
+{
+	return &upkeep_status(stage->upkeep)->tables[0];
+}
+
+static const struct upkeep_table *lookback(struct stage *stage)
+{
+	return &upkeep_status(stage->upkeep)->tables[1];
 }
 
 static int set_up(void **state)
@@ -129,7 +140,7 @@ static void a_step_makes_partitions_ahead_and_comes_back_after_the_interval(void
 	assert_true(status(stage)->ahead_s >= 10 * 24 * 3600);
 	assert_int_equal(step(stage), INTERVAL_MS);
 	assert_int_equal(status(stage)->partitions, 11);
-	assert_string_equal(status(stage)->problem, "");
+	assert_string_equal(problem(stage), "");
 }
 
 static void another_width_begins_where_the_old_one_ended(void **state)
@@ -142,7 +153,7 @@ static void another_width_begins_where_the_old_one_ended(void **state)
 	assert_true(status(stage)->partitions > 4);
 	assert_int_equal(
 	    ask(stage, "select count(*) from (select from_at, lag(to_at) over (order by from_at) "
-		       "as before from outbox.partitions()) p where from_at <> before"),
+		       "as before from outbox.partitions('message')) p where from_at <> before"),
 	    0);
 }
 
@@ -150,39 +161,39 @@ static void an_acknowledged_partition_is_dropped_after_its_time(void **state)
 {
 	struct stage *stage = *state;
 	run(stage,
-	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "select outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z');"
 	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
 	acknowledge(stage);
 	step(stage);
 	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 0);
 	assert_int_equal(
-	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
+	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 0);
 }
 
 static void a_slot_that_is_behind_keeps_it_and_is_named(void **state)
 {
 	struct stage *stage = *state;
 	run(stage,
-	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z'), "
-	    "outbox.partition_make('2020-01-02Z', '2020-01-03Z');"
+	    "select outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z'), "
+	    "outbox.partition_make('message', '2020-01-02Z', '2020-01-03Z');"
 	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
 	assert_int_equal(step(stage), INTERVAL_MS);
 	assert_string_equal(status(stage)->held, "message_p20200101");
 	assert_string_equal(status(stage)->holder, "main/0");
 	assert_int_equal(
-	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 2);
+	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 2);
 	acknowledge(stage);
 	step(stage);
 	assert_string_equal(status(stage)->held, "");
 	assert_int_equal(
-	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
+	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 0);
 }
 
 static void a_partition_that_cannot_be_looked_at_is_still_held(void **state)
 {
 	struct stage *stage = *state;
 	run(stage,
-	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "select outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z');"
 	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
 	for (int i = RETENTION_DROP; i <= RETENTION_DETACH; i++) {
 		stage->postgres.retention = i;
@@ -203,7 +214,7 @@ static void an_emptied_partition_is_not_held_while_it_waits_to_be_dropped(void *
 {
 	struct stage *stage = *state;
 	run(stage,
-	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "select outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z');"
 	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
 	step(stage);
 	assert_string_equal(status(stage)->held, "message_p20200101");
@@ -213,7 +224,7 @@ static void an_emptied_partition_is_not_held_while_it_waits_to_be_dropped(void *
 	run(stage, "commit");
 	assert_string_equal(status(stage)->held, "");
 	assert_int_equal(
-	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 1);
+	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 1);
 }
 
 static void detached_partitions_stay_as_tables(void **state)
@@ -222,7 +233,7 @@ static void detached_partitions_stay_as_tables(void **state)
 	stage->postgres.retention = RETENTION_DETACH;
 	upkeep_reload(stage->upkeep, &stage->postgres);
 	run(stage,
-	    "select outbox.partition_make('2020-01-01Z', '2020-01-02Z');"
+	    "select outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z');"
 	    "insert into outbox.message (topic, created_at) values ('t', '2020-01-01 10:00Z')");
 	acknowledge(stage);
 	step(stage);
@@ -233,16 +244,16 @@ static void detached_partitions_stay_as_tables(void **state)
 static void a_busy_table_is_tried_again_soon(void **state)
 {
 	struct stage *stage = *state;
-	run(stage, "select outbox.partition_make('2020-01-01Z', '2020-01-02Z')");
+	run(stage, "select outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z')");
 	acknowledge(stage);
 	run(stage, "begin; insert into outbox.message (topic) values ('t')");
 	assert_true(step(stage) < INTERVAL_MS);
 	assert_int_equal(
-	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 1);
+	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 1);
 	run(stage, "commit");
 	assert_int_equal(step(stage), INTERVAL_MS);
 	assert_int_equal(
-	    ask(stage, "select count(*) from outbox.partitions() where to_at < now()"), 0);
+	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 0);
 }
 
 static void rows_in_the_default_partition_are_moved(void **state)
@@ -256,6 +267,87 @@ static void rows_in_the_default_partition_are_moved(void **state)
 	assert_int_equal(status(stage)->default_rows, 0);
 	assert_int_equal(ask(stage, "select count(*) from outbox.message_default"), 0);
 	assert_int_equal(ask(stage, "select count(*) from outbox.message"), 2);
+}
+
+static void prepare(struct stage *stage, const char *id, const char *at)
+{
+	owned_text char *script =
+	    xformat("insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, "
+		    "source_partition, source_offset, topic, check_at) values "
+		    "('order', '%s', '%s', 'prepare', 'shop', 0, 0, 't', now())",
+		id, at);
+	run(stage, script);
+}
+
+static void roll_back(struct stage *stage, const char *id)
+{
+	owned_text char *script =
+	    xformat("insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, "
+		    "decision, source, decided_at) select biz_type, biz_id, prepared_at, "
+		    "'decision', section, 'rollback', 'operator', now() from outbox.lookback "
+		    "where biz_id = '%s'",
+		id);
+	run(stage, script);
+}
+
+static void the_look_backs_partitions_are_kept_as_well(void **state)
+{
+	struct stage *stage = *state;
+	stage->postgres.partition_every_ms = 24 * HOUR_MS;
+	stage->postgres.partitions_ahead = 10;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	prepare(stage, "late", "2020-01-01 10:00Z");
+	roll_back(stage, "late");
+	assert_int_equal(ask(stage, "select count(*) from outbox.lookback_default"), 2);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(problem(stage), "");
+	assert_int_equal(lookback(stage)->default_rows, 0);
+	assert_true(lookback(stage)->ahead_s >= 10 * 24 * 3600);
+	assert_int_equal(ask(stage, "select count(*) from outbox.partitions('lookback') where "
+				    "to_at < now()"),
+	    0);
+	assert_int_equal(ask(stage, "select count(*) from outbox.lookback"), 0);
+}
+
+static void an_undecided_prepare_keeps_its_partition_and_no_younger_one(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "select outbox.partition_make('lookback', '2020-01-01Z', '2020-01-02Z'), "
+		   "outbox.partition_make('lookback', '2020-01-02Z', '2020-01-03Z')");
+	prepare(stage, "a", "2020-01-01 10:00Z");
+	prepare(stage, "b", "2020-01-02 10:00Z");
+	roll_back(stage, "b");
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(step(stage), INTERVAL_MS);
+		assert_string_equal(lookback(stage)->held, "lookback_p20200101");
+		assert_string_equal(lookback(stage)->holder, "shop");
+		assert_int_equal(ask(stage, "select count(*) from outbox.lookback"), 1);
+	}
+	assert_string_equal(status(stage)->held, "");
+	roll_back(stage, "a");
+	step(stage);
+	assert_string_equal(lookback(stage)->held, "");
+	assert_int_equal(ask(stage, "select count(*) from outbox.lookback"), 0);
+}
+
+static void upkeep_of_one_table_that_fails_keeps_the_other_from_nothing(void **state)
+{
+	struct stage *stage = *state;
+	stage->postgres.partition_every_ms = 24 * HOUR_MS;
+	stage->postgres.partitions_ahead = 10;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	run(stage, "alter table outbox.message_default rename to hidden");
+	assert_true(step(stage) <= 1200);
+	assert_string_not_equal(problem(stage), "");
+	assert_int_equal(lookback(stage)->partitions, 11);
+	run(stage, "alter table outbox.hidden rename to message_default");
+	run(stage, "alter table outbox.lookback_default rename to hidden");
+	step(stage);
+	assert_string_not_equal(problem(stage), "");
+	assert_int_equal(status(stage)->partitions, 11);
+	run(stage, "alter table outbox.hidden rename to lookback_default");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(problem(stage), "");
 }
 
 static void the_logs_partitions_are_made_and_dropped(void **state)
@@ -309,7 +401,7 @@ static void upkeep_of_the_message_table_that_fails_keeps_the_log_from_nothing(vo
 	run(stage, "alter table outbox.message_default rename to hidden;"
 		   "update outbox.log set n = 600000");
 	step(stage);
-	assert_string_not_equal(status(stage)->problem, "");
+	assert_string_not_equal(problem(stage), "");
 	log_step(stage);
 	assert_string_equal(log_problem(stage), "");
 	assert_int_equal(ask(stage, "select count(*) from outbox.log_partitions()"), 2);
@@ -322,7 +414,7 @@ static void upkeep_of_the_log_that_fails_keeps_the_message_table_from_nothing(vo
 	assert_true(log_step(stage) <= 1200);
 	assert_string_not_equal(log_problem(stage), "");
 	assert_int_equal(step(stage), INTERVAL_MS);
-	assert_string_equal(status(stage)->problem, "");
+	assert_string_equal(problem(stage), "");
 	run(stage, "alter function outbox.hidden() rename to log_partitions_due");
 	assert_int_equal(log_step(stage), 15000);
 	assert_string_equal(log_problem(stage), "");
@@ -356,7 +448,7 @@ static void a_row_that_no_partition_takes_stops_no_upkeep(void **state)
 	stage->postgres.partitions_ahead = 24 * 2 + 12;
 	upkeep_reload(stage->upkeep, &stage->postgres);
 	assert_int_equal(step(stage), INTERVAL_MS);
-	assert_string_equal(status(stage)->problem, "");
+	assert_string_equal(problem(stage), "");
 	assert_int_equal(status(stage)->default_rows, 1);
 	assert_true(status(stage)->ahead_s >= (24 * 2 + 11) * 3600);
 	assert_int_equal(step(stage), INTERVAL_MS);
@@ -369,11 +461,11 @@ static void a_schema_that_is_gone_is_a_problem_until_it_is_back(void **state)
 	struct stage *stage = *state;
 	run(stage, "alter schema outbox rename to hidden");
 	assert_true(step(stage) <= 1200);
-	assert_string_not_equal(status(stage)->problem, "");
+	assert_string_not_equal(problem(stage), "");
 	assert_true(step(stage) > 1200);
 	run(stage, "alter schema hidden rename to outbox");
 	assert_int_equal(step(stage), INTERVAL_MS);
-	assert_string_equal(status(stage)->problem, "");
+	assert_string_equal(problem(stage), "");
 }
 
 static void a_server_that_does_not_answer_is_a_problem(void **state)
@@ -420,6 +512,9 @@ int main(void)
 	    TEST(a_busy_table_is_tried_again_soon),
 	    TEST(rows_in_the_default_partition_are_moved),
 	    TEST(a_row_that_no_partition_takes_stops_no_upkeep),
+	    TEST(the_look_backs_partitions_are_kept_as_well),
+	    TEST(an_undecided_prepare_keeps_its_partition_and_no_younger_one),
+	    TEST(upkeep_of_one_table_that_fails_keeps_the_other_from_nothing),
 	    TEST(the_logs_partitions_are_made_and_dropped),
 	    TEST(the_log_is_looked_at_every_15_seconds_or_more_often),
 	    TEST(the_logs_partitions_are_made_while_the_message_table_is_locked),

@@ -1,0 +1,119 @@
+-- oldest-program: 0.1.0
+--
+-- The look-back's journal: what was prepared, and what became of it. Insert-only, and kept in
+-- partitions by prepared_at with the functions of 0004_partitions.sql: a prepare is undecided as long
+-- as no decision stands beside it, and its partition stays as long.
+--
+-- prepare    a message that is to be published if its business transaction commits
+-- decision   what became of the prepare with the same biz_type, biz_id and prepared_at. All three are
+--            the prepare's, so that both rows lie in one partition, and the primary key lets the first
+--            durable decision win, whoever makes it
+-- tombstone  a decision that came before its prepare; prepared_at is when it came
+--
+-- Who decides sees the prepare in the transaction in which it inserts the decision, and before it
+-- does. From then on a lock keeps the partition from being emptied; without it a second decision
+-- would win in a partition that has just lost the first. And a prepare is looked for by a statement
+-- that locks the table before its snapshot is taken, as those of volatile functions do: it may be
+-- moved out of the default partition at any time (0004_partitions.sql).
+--
+-- The txid is there for one question: has a row come since a partition was looked at? Under the lock
+-- that keeps everybody out only an index can answer it in time, and to look for undecided prepares once
+-- more would take as long as the partition is large. The rows of one batch share a txid, so that
+-- the index keeps it once for many of them, at its right end. Of a decision the question need not
+-- be asked (that of an undecided prepare comes into a partition that is held), but an index for
+-- prepares alone would save little and be one rule more.
+
+create table outbox.lookback (
+	biz_type         text collate "C" not null,
+	biz_id           text collate "C" not null,
+	prepared_at      timestamptz not null default clock_timestamp(),
+	kind             text collate "C" not null,
+	txid             xid8 not null default pg_current_xact_id(),
+	section          text collate "C" not null,
+	source_partition int,
+	source_offset    bigint,
+	topic            outbox.topic_name,
+	key              outbox.message_key,
+	payload          outbox.message_payload,
+	headers          outbox.message_headers,
+	check_service    text,
+	check_url        text,
+	check_at         timestamptz,
+	expires_at       timestamptz,
+	decision         text,
+	source           text,
+	decided_at       timestamptz,
+	decided_by       text,
+	reason           text,
+	event_id         uuid,
+	primary key (biz_type, biz_id, prepared_at, kind),
+	constraint kind_is_prepare_decision_or_tombstone check (
+		kind in ('prepare', 'decision', 'tombstone')),
+	constraint decision_is_commit_or_rollback check (decision in ('commit', 'rollback')),
+	constraint source_is_message_check_or_operator check (
+		source in ('message', 'check', 'operator')),
+	constraint a_prepare_has_a_place_a_topic_and_a_time_to_check check (kind <> 'prepare'
+		or num_nulls(source_partition, source_offset, topic, check_at) = 0),
+	constraint only_a_prepare_has_a_message_and_a_check check (kind = 'prepare' or num_nonnulls(
+		topic, key, payload, headers, check_service, check_url, check_at, expires_at) = 0),
+	constraint all_but_a_prepare_say_what_was_decided check (
+		(decision is null) = (kind = 'prepare')),
+	constraint a_decision_says_by_what_and_when check (
+		(num_nulls(source, decided_at) = 0) = (kind = 'decision')
+		and (kind = 'decision' or num_nonnulls(source, decided_at, decided_by, reason) = 0)),
+	constraint a_tombstone_has_a_place check (
+		kind <> 'tombstone' or num_nulls(source_partition, source_offset) = 0),
+	constraint exactly_a_committed_prepare_has_an_event check (
+		(event_id is not null) = (kind = 'decision' and decision = 'commit'))
+) partition by range (prepared_at);
+
+create index on outbox.lookback (txid);
+-- the prepares of a partition of the topic that come due
+create index on outbox.lookback (section, source_partition, check_at) where kind = 'prepare';
+
+-- As for the message table.
+do $$
+begin
+	if exists (select from pg_catalog.pg_settings
+		where name = 'default_toast_compression' and 'lz4' = any (enumvals)) then
+		execute 'alter table outbox.lookback alter column payload set compression lz4';
+	end if;
+end $$;
+
+comment on table outbox.lookback is 'What was prepared, and what became of it; insert-only.';
+comment on column outbox.lookback.prepared_at is 'the database''s clock when the row was written; a '
+	'decision''s is that of its prepare';
+comment on column outbox.lookback.txid is 'the writing transaction (never a savepoint''s)';
+comment on column outbox.lookback.check_at is 'without a decision the business is asked from then on';
+comment on column outbox.lookback.event_id is 'of the message that a commit wrote';
+
+-- Takes what no other partition does, so that an insert never fails. Normally empty.
+create table outbox.lookback_default
+	(like outbox.lookback including all excluding identity excluding comments)
+	with (autovacuum_freeze_min_age = 0, toast.autovacuum_freeze_min_age = 0);
+-- no other one's range holds such a time
+alter table outbox.lookback_default
+	add constraint prepared_at_is_finite check (isfinite(prepared_at));
+alter table outbox.lookback attach partition outbox.lookback_default default;
+
+-- The section of a prepare in this partition that is undecided; null: there is none. One pass over the
+-- primary key in its order, which needs neither memory nor the rows themselves and ends at the first
+-- one: 'decision' comes before 'prepare'.
+create function outbox.lookback_holder(leaf text) returns text language plpgsql
+	set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+	set enable_hashagg = off set jit = off as $$
+declare
+	holder text;
+begin
+	execute format('
+		select p.section from (
+			select l.biz_type, l.biz_id, l.prepared_at from outbox.%1$I l
+			where l.kind in (''decision'', ''prepare'')
+			group by l.biz_type, l.biz_id, l.prepared_at having min(l.kind) = ''prepare'' limit 1
+		) undecided
+		join outbox.%1$I p using (biz_type, biz_id, prepared_at) where p.kind = ''prepare''', leaf)
+		into holder;
+	return holder;
+end $$;
+
+select outbox.partitions_begin('lookback');
