@@ -1,13 +1,13 @@
 -- oldest-program: 0.1.0
 --
 -- The look-back's journal: what was prepared, and what became of it. Insert-only, and kept in
--- partitions by prepared_at with the functions of 0004_partitions.sql: a prepare is undecided as long
--- as no decision stands beside it, and its partition stays as long.
+-- partitions by prepared_at with the functions of 0004_partitions.sql: a prepare is undecided as
+-- long as no decision stands beside it, and its partition stays as long.
 --
 -- prepare    a message that is to be published if its business transaction commits
--- decision   what became of the prepare with the same biz_type, biz_id and prepared_at. All three are
---            the prepare's, so that both rows lie in one partition, and the primary key lets the first
---            durable decision win, whoever makes it
+-- decision   what became of the prepare with the same biz_type, biz_id and prepared_at. All three
+--            are the prepare's, so that both rows lie in one partition, and the primary key lets the
+--            first durable decision win, whoever makes it
 -- tombstone  a decision that came before its prepare; prepared_at is when it came
 --
 -- Who decides sees the prepare in the transaction in which it inserts the decision, and before it
@@ -17,10 +17,10 @@
 -- moved out of the default partition at any time (0004_partitions.sql).
 --
 -- The txid is there for one question: has a row come since a partition was looked at? Under the lock
--- that keeps everybody out only an index can answer it in time, and to look for undecided prepares once
--- more would take as long as the partition is large. The rows of one batch share a txid, so that
--- the index keeps it once for many of them, at its right end. Of a decision the question need not
--- be asked (that of an undecided prepare comes into a partition that is held), but an index for
+-- that keeps everybody out only an index can answer it in time; to look for undecided prepares once
+-- more would take as long as the partition is large. The rows of one batch share a txid, so that the
+-- index keeps it once for many of them, at its right end. Of a decision the question need not be
+-- asked (that of an undecided prepare comes into a partition that is held), but an index for
 -- prepares alone would save little and be one rule more.
 
 create table outbox.lookback (
@@ -96,9 +96,9 @@ alter table outbox.lookback_default
 	add constraint prepared_at_is_finite check (isfinite(prepared_at));
 alter table outbox.lookback attach partition outbox.lookback_default default;
 
--- The section of a prepare in this partition that is undecided; null: there is none. One pass over the
--- primary key in its order, which needs neither memory nor the rows themselves and ends at the first
--- one: 'decision' comes before 'prepare'.
+-- The section of a prepare in this partition that is undecided; null: there is none. One pass over
+-- the primary key in its order, which needs neither memory nor the rows themselves and ends at the
+-- first one: 'decision' comes before 'prepare'.
 create function outbox.lookback_holder(leaf text) returns text language plpgsql
 	set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 	set enable_hashagg = off set jit = off as $$
