@@ -23,11 +23,22 @@
 -- asked (that of an undecided prepare comes into a partition that is held), but an index for
 -- prepares alone would save little and be one rule more.
 
+-- Domains, and few constraints on the table: each of a table's is one more thing to make and to drop
+-- with every partition, while its writers wait.
+create domain outbox.lookback_kind as text collate "C"
+	constraint kind_is_prepare_decision_or_tombstone check (
+		value in ('prepare', 'decision', 'tombstone'));
+create domain outbox.lookback_decision as text collate "C"
+	constraint decision_is_commit_or_rollback check (value in ('commit', 'rollback'));
+create domain outbox.lookback_source as text collate "C"
+	constraint source_is_message_check_or_operator check (
+		value in ('message', 'check', 'operator'));
+
 create table outbox.lookback (
 	biz_type         text collate "C" not null,
 	biz_id           text collate "C" not null,
 	prepared_at      timestamptz not null default clock_timestamp(),
-	kind             text collate "C" not null,
+	kind             outbox.lookback_kind not null,
 	txid             xid8 not null default pg_current_xact_id(),
 	section          text collate "C" not null,
 	source_partition int,
@@ -40,31 +51,25 @@ create table outbox.lookback (
 	check_url        text,
 	check_at         timestamptz,
 	expires_at       timestamptz,
-	decision         text,
-	source           text,
+	decision         outbox.lookback_decision,
+	source           outbox.lookback_source,
 	decided_at       timestamptz,
 	decided_by       text,
 	reason           text,
 	event_id         uuid,
 	primary key (biz_type, biz_id, prepared_at, kind),
-	constraint kind_is_prepare_decision_or_tombstone check (
-		kind in ('prepare', 'decision', 'tombstone')),
-	constraint decision_is_commit_or_rollback check (decision in ('commit', 'rollback')),
-	constraint source_is_message_check_or_operator check (
-		source in ('message', 'check', 'operator')),
 	constraint a_prepare_has_a_place_a_topic_and_a_time_to_check check (kind <> 'prepare'
-		or num_nulls(source_partition, source_offset, topic, check_at) = 0),
-	constraint only_a_prepare_has_a_message_and_a_check check (kind = 'prepare' or num_nonnulls(
-		topic, key, payload, headers, check_service, check_url, check_at, expires_at) = 0),
-	constraint all_but_a_prepare_say_what_was_decided check (
-		(decision is null) = (kind = 'prepare')),
-	constraint a_decision_says_by_what_and_when check (
-		(num_nulls(source, decided_at) = 0) = (kind = 'decision')
-		and (kind = 'decision' or num_nonnulls(source, decided_at, decided_by, reason) = 0)),
-	constraint a_tombstone_has_a_place check (
-		kind <> 'tombstone' or num_nulls(source_partition, source_offset) = 0),
-	constraint exactly_a_committed_prepare_has_an_event check (
-		(event_id is not null) = (kind = 'decision' and decision = 'commit'))
+		or num_nulls(source_partition, source_offset, topic, check_at) = 0
+			and num_nonnulls(decision, source, decided_at, decided_by, reason, event_id) = 0),
+	constraint a_decision_says_what_by_what_and_when check (kind <> 'decision'
+		or num_nulls(decision, source, decided_at) = 0
+			and (event_id is not null) = (decision = 'commit')
+			and num_nonnulls(topic, key, payload, headers, check_service, check_url, check_at,
+				expires_at) = 0),
+	constraint a_tombstone_says_what_and_has_a_place check (kind <> 'tombstone'
+		or num_nulls(decision, source_partition, source_offset) = 0
+			and num_nonnulls(topic, key, payload, headers, check_service, check_url, check_at,
+				expires_at, source, decided_at, decided_by, reason, event_id) = 0)
 ) partition by range (prepared_at);
 
 create index on outbox.lookback (txid);
