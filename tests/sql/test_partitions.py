@@ -708,7 +708,8 @@ def test_moving_is_put_off_while_a_writer_is_open(uncovered, table):
 @pytest.mark.alone
 def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(
         uncovered, table, scale):
-    count = scale(1_000_000)
+    # a reader that looks for the lock without a pause sorts texts for as long as it holds one
+    count = scale(1_000_000 if table is Message else 100_000)
     if table is Message:
         uncovered.execute("insert into outbox.message (topic, created_at, payload) "
                           "select 't', now() - i * interval '1 second', 'x' "
