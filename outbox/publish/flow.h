@@ -118,6 +118,8 @@ char *flow_parks(struct flow *flow);
  * some of them are under way, and their producer must go.
  */
 bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after);
+/* When it looks again; INT64_MAX: there is nothing to look for, or it may look now. */
+int64_t flow_watch_due(const struct flow *flow, int64_t now);
 /* Of a partition, or with -1 a topic, such rows are parked since before our time. */
 void flow_stalled(struct flow *flow, const char *topic, size_t length, int32_t partition);
 int flow_stalls(const struct flow *flow); /* of both */

@@ -103,6 +103,12 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	return wants_producer;
 }
 
+int64_t flow_watch_due(const struct flow *flow, int64_t now)
+{
+	bool waits = flow->resumes && !flow->transactions && flow->acked != flow->end;
+	return waits && now < flow->watch_at ? flow->watch_at : INT64_MAX;
+}
+
 static void recovers(struct flow *flow, struct topic *topic, int32_t partition)
 {
 	if (flow->recovered_count == flow->recovered_capacity) {

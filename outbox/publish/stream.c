@@ -1065,7 +1065,8 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 {
 	bool reads_later = now < stream->read_at && wants_page(stream, now);
-	int64_t due = reads_later ? stream->read_at : INT64_MAX;
+	int64_t due =
+	    earlier(reads_later ? stream->read_at : INT64_MAX, flow_watch_due(stream->flow, now));
 	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
 		return due;
 	due = earlier(due, stream->lease_over_at);
