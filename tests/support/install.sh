@@ -9,7 +9,8 @@ kafka_home=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/kafka-3.9.1 # kafka.py looks
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
-		libssl-dev libjansson-dev libinih-dev uthash-dev libmicrohttpd-dev libcmocka-dev"
+		libssl-dev libcurl4-openssl-dev libjansson-dev libinih-dev uthash-dev
+		libmicrohttpd-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"

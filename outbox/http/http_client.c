@@ -1,0 +1,358 @@
+#include "http_private.h"
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include "clock.h"
+
+enum { EVENTS = 64 };
+
+static struct exchange *exchange_of(struct http_response *response)
+{
+	return (struct exchange *)(void *)((char *)response - offsetof(struct exchange, response));
+}
+
+/* --- the descriptor ---------------------------------------------------------------------- */
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *known)
+{
+	struct http_client *client = context;
+	struct epoll_event event = {.data.fd = fd};
+
+	(void)easy;
+	if (what == CURL_POLL_REMOVE) {
+		epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+		return 0;
+	}
+	if (what & CURL_POLL_IN)
+		event.events |= EPOLLIN;
+	if (what & CURL_POLL_OUT)
+		event.events |= EPOLLOUT;
+	if (known && epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0)
+		return 0;
+	if (epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 && errno == EEXIST)
+		epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, fd, &event);
+	curl_multi_assign(client->multi, fd, client);
+	return 0;
+}
+
+static int on_timer(CURLM *multi, long timeout_ms, void *context)
+{
+	struct http_client *client = context;
+
+	(void)multi;
+	client->curl_deadline = timeout_ms < 0 ? INT64_MAX : clock_ms() + timeout_ms;
+	return 0;
+}
+
+int http_client_fd(const struct http_client *client)
+{
+	return client->epoll_fd;
+}
+
+int64_t http_client_deadline(const struct http_client *client)
+{
+	return client->curl_deadline < client->own_deadline ? client->curl_deadline
+							    : client->own_deadline;
+}
+
+int http_client_in_flight(const struct http_client *client)
+{
+	return client->in_flight;
+}
+
+/* --- sending ----------------------------------------------------------------------------- */
+
+static struct exchange *exchange_get(struct http_client *client)
+{
+	struct exchange *exchange = client->free;
+
+	if (exchange) {
+		client->free = exchange->next;
+		return exchange;
+	}
+	exchange = http_exchange_create(client);
+	if (exchange)
+		client->all[client->made++] = exchange;
+	return exchange;
+}
+
+static void exchange_put(struct http_client *client, struct exchange *exchange)
+{
+	http_exchange_reset(exchange);
+	exchange->next = client->free;
+	client->free = exchange;
+}
+
+bool http_client_send(
+    struct http_client *client, const struct http_request *request, struct err *err)
+{
+	struct exchange *exchange;
+
+	if (!http_request_check(request, err))
+		return false;
+	if (client->in_flight >= client->settings.max_in_flight)
+		return err_set(err, ERR_RETRY, "%d requests are under way, as many as may be",
+		    client->in_flight);
+	exchange = exchange_get(client);
+	if (!exchange)
+		return err_set(err, ERR_RETRY, "libcurl has no memory");
+	exchange->response.opaque = request->opaque;
+	exchange->started_us = clock_us();
+	if (!http_request_set(exchange, request) ||
+	    curl_multi_add_handle(client->multi, exchange->easy) != CURLM_OK) {
+		exchange_put(client, exchange);
+		return err_set(err, ERR_RETRY, "libcurl has no memory");
+	}
+	exchange->running = true;
+	exchange->expires_at = clock_ms() + request->limits.timeout_ms;
+	if (client->own_deadline > exchange->expires_at)
+		client->own_deadline = exchange->expires_at;
+	client->in_flight++;
+	return true;
+}
+
+/* --- what became of it ------------------------------------------------------------------- */
+
+static void finish(struct exchange *exchange, CURLcode code)
+{
+	struct http_client *client = exchange->client;
+	struct http_response *response = &exchange->response;
+	long status = 0, bytes_sent = 0;
+
+	curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &bytes_sent);
+	response->status = (int)status;
+	response->sent = bytes_sent > 0;
+	response->total_us = clock_us() - exchange->started_us;
+	response->body = text_string(&exchange->body);
+	response->body_length = exchange->body.length;
+	/* To libcurl an answer that ends within its headers is one without a body. */
+	if (!code && !exchange->head_ended)
+		code = CURLE_PARTIAL_FILE;
+	if (code)
+		http_failure_tell(exchange, code);
+	curl_multi_remove_handle(client->multi, exchange->easy);
+	exchange->running = false;
+	exchange->next = NULL;
+	*client->done_end = exchange;
+	client->done_end = &exchange->next;
+}
+
+/* --- the loop ---------------------------------------------------------------------------- */
+
+static void serve_sockets(struct http_client *client)
+{
+	struct epoll_event events[EVENTS];
+	int count = epoll_wait(client->epoll_fd, events, EVENTS, 0), running;
+
+	for (int i = 0; i < count; i++) {
+		uint32_t seen = events[i].events;
+		int what = 0;
+		if (seen & EPOLLIN)
+			what |= CURL_CSELECT_IN;
+		if (seen & EPOLLOUT)
+			what |= CURL_CSELECT_OUT;
+		if (seen & (EPOLLERR | EPOLLHUP))
+			what |= CURL_CSELECT_ERR;
+		curl_multi_socket_action(client->multi, events[i].data.fd, what, &running);
+	}
+}
+
+/*
+ * Asks libcurl for its next time, too: it calls on_timer only when that changes, which it does not
+ * when we were early by the part of a millisecond.
+ */
+static void serve_timer(struct http_client *client, int64_t now_ms)
+{
+	long timeout_ms;
+	int running;
+
+	if (now_ms < client->curl_deadline)
+		return;
+	curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+	if (curl_multi_timeout(client->multi, &timeout_ms) == CURLM_OK)
+		on_timer(client->multi, timeout_ms, client);
+}
+
+static void collect(struct http_client *client)
+{
+	CURLMsg *message;
+	int left;
+
+	while ((message = curl_multi_info_read(client->multi, &left))) {
+		char *exchange;
+		/* The message is libcurl's, and gone with the handle. */
+		CURLcode code = message->data.result;
+		if (message->msg == CURLMSG_DONE &&
+		    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange) == 0)
+			finish((struct exchange *)(void *)exchange, code);
+	}
+}
+
+/* A new stretch when enough came in the last one. */
+static bool is_slow(struct exchange *exchange, int64_t now_ms)
+{
+	size_t now = http_exchange_received(exchange);
+
+	if (now_ms < exchange->slow_at)
+		return false;
+	if (now - exchange->slow_bytes_then < (uint64_t)exchange->limits.slow_bytes)
+		return true;
+	exchange->slow_at = now_ms + exchange->limits.slow_ms;
+	exchange->slow_bytes_then = now;
+	return false;
+}
+
+/*
+ * Why we give it up now, or NULL and when to look again. libcurl looks at the time of those that
+ * have a connection only.
+ */
+static const char *is_late(struct exchange *exchange, int64_t now_ms, int64_t *ret_next)
+{
+	if (exchange->stage == STAGE_QUEUED) {
+		*ret_next = exchange->expires_at;
+		return now_ms >= exchange->expires_at ? "queue_timeout" : NULL;
+	}
+	if (exchange->slow_at && is_slow(exchange, now_ms))
+		return "too_slow";
+	*ret_next = exchange->slow_at ? exchange->slow_at : INT64_MAX;
+	return NULL;
+}
+
+static void stop_the_late(struct http_client *client, int64_t now_ms)
+{
+	if (now_ms < client->own_deadline)
+		return;
+	client->own_deadline = INT64_MAX;
+	for (int i = 0; i < client->made; i++) {
+		struct exchange *exchange = client->all[i];
+		const char *why;
+		int64_t next;
+		if (!exchange->running)
+			continue;
+		why = is_late(exchange, now_ms, &next);
+		if (why) {
+			exchange->given_up = why;
+			finish(exchange, CURLE_OPERATION_TIMEDOUT);
+		} else if (next < client->own_deadline) {
+			client->own_deadline = next;
+		}
+	}
+}
+
+void http_client_step(struct http_client *client, int64_t now_ms)
+{
+	serve_sockets(client);
+	serve_timer(client, now_ms);
+	collect(client);
+	stop_the_late(client, now_ms);
+}
+
+struct http_response *http_client_take(struct http_client *client)
+{
+	struct exchange *exchange = client->done;
+
+	if (!exchange)
+		return NULL;
+	client->done = exchange->next;
+	if (!client->done)
+		client->done_end = &client->done;
+	return &exchange->response;
+}
+
+void http_client_release(struct http_client *client, struct http_response *response)
+{
+	exchange_put(client, exchange_of(response));
+	client->in_flight--;
+}
+
+const char *http_response_header(const struct http_response *response, const char *name)
+{
+	const struct exchange *exchange =
+	    (const void *)((const char *)response - offsetof(struct exchange, response));
+	const char *at = text_string(&exchange->answer_headers);
+	const char *end = at + exchange->answer_headers.length;
+
+	while (at < end) {
+		const char *value = at + strlen(at) + 1;
+		if (strcasecmp(at, name) == 0)
+			return value;
+		at = value + strlen(value) + 1;
+	}
+	return NULL;
+}
+
+/* --- life -------------------------------------------------------------------------------- */
+
+static bool set_up(struct http_client *client)
+{
+	const struct http_client_settings *settings = &client->settings;
+	CURLM *multi = client->multi;
+	CURL *easy = curl_easy_init();
+	bool good = easy;
+
+#define SET(option, value) (good &= curl_multi_setopt(multi, option, value) == CURLM_OK)
+	SET(CURLMOPT_SOCKETFUNCTION, on_socket);
+	SET(CURLMOPT_SOCKETDATA, client);
+	SET(CURLMOPT_TIMERFUNCTION, on_timer);
+	SET(CURLMOPT_TIMERDATA, client);
+	SET(CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX);
+	SET(CURLMOPT_MAXCONNECTS, (long)settings->max_connections);
+	SET(CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)settings->max_connections);
+	SET(CURLMOPT_MAX_HOST_CONNECTIONS, (long)settings->max_host_connections);
+#undef SET
+	if (good) {
+		/* Texts compiled into libcurl: they outlive the handle. */
+		good = curl_easy_getinfo(easy, CURLINFO_CAINFO, &client->ca_file) == CURLE_OK &&
+		       curl_easy_getinfo(easy, CURLINFO_CAPATH, &client->ca_path) == CURLE_OK;
+	}
+	curl_easy_cleanup(easy);
+	return good;
+}
+
+struct http_client *http_client_create(const struct http_client_settings *settings, struct err *err)
+{
+	struct http_client *client;
+
+	if (settings->max_in_flight < 1 || settings->max_connections < 1 ||
+	    settings->max_host_connections < 1) {
+		err_set(err, ERR_CONFIG, "the limits of an HTTP client are at least 1");
+		return NULL;
+	}
+	client = xcalloc(1, sizeof *client);
+	client->settings = *settings;
+	client->user_agent = xstrdup(settings->user_agent);
+	client->all = xcalloc((size_t)settings->max_in_flight, sizeof *client->all);
+	client->done_end = &client->done;
+	client->curl_deadline = client->own_deadline = INT64_MAX;
+	client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+	client->multi = curl_multi_init();
+	if (client->epoll_fd < 0 || !client->multi || !set_up(client)) {
+		err_set(err, ERR_FATAL, "an HTTP client cannot be made: %s",
+		    client->epoll_fd < 0 ? strerror(errno) : "libcurl has no memory");
+		http_client_destroy(client);
+		return NULL;
+	}
+	return client;
+}
+
+void http_client_destroy(struct http_client *client)
+{
+	if (!client)
+		return;
+	for (int i = 0; i < client->made; i++) {
+		curl_multi_remove_handle(client->multi, client->all[i]->easy);
+		http_exchange_destroy(client->all[i]);
+	}
+	if (client->multi)
+		curl_multi_cleanup(client->multi);
+	curl_global_cleanup();
+	if (client->epoll_fd >= 0)
+		close(client->epoll_fd);
+	free(client->all);
+	free(client->user_agent);
+	free(client);
+}

@@ -1,0 +1,167 @@
+#include "http_private.h"
+#include <string.h>
+#include <strings.h>
+
+/* A file of authorities that was changed counts after so long. */
+enum { AUTHORITIES_KEPT_S = 300 };
+
+/* RFC 9110: a token. */
+static bool name_is_good(const char *name)
+{
+	static const char allowed[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+	return *name && !name[strspn(name, allowed)];
+}
+
+static bool value_is_good(const char *value)
+{
+	for (; *value; value++) {
+		if (((unsigned char)*value < ' ' && *value != '\t') || *value == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+/* Those that say where the request goes or ends: they are libcurl's. */
+static bool name_is_ours(const char *name)
+{
+	static const char *const names[] = {"host", "content-length", "transfer-encoding",
+	    "connection", "proxy-connection", "keep-alive", "upgrade", "expect"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		if (strcasecmp(name, names[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool http_request_check(const struct http_request *request, struct err *err)
+{
+	const struct http_limits *limits = &request->limits;
+
+	for (size_t i = 0; i < request->header_count; i++) {
+		const struct http_header *header = &request->headers[i];
+		if (!name_is_good(header->name) || !value_is_good(header->value))
+			return err_set(err, ERR_REJECT,
+			    "header %zu of the request has a name or a value that is none", i + 1);
+		if (name_is_ours(header->name))
+			return err_set(err, ERR_REJECT,
+			    "the header %s of a request is not the caller's to set", header->name);
+	}
+	if (limits->timeout_ms < 1 || limits->connect_timeout_ms < 1 || limits->slow_bytes < 0 ||
+	    (limits->slow_bytes && limits->slow_ms < 1))
+		return err_set(err, ERR_REJECT, "the times of a request are at least 1 ms");
+	return true;
+}
+
+static bool add_line(struct curl_slist **list, const char *line)
+{
+	struct curl_slist *longer = curl_slist_append(*list, line);
+
+	if (longer)
+		*list = longer;
+	return longer;
+}
+
+/* "Name;" is how libcurl is told to send an empty header, "Name:" to send none. */
+static bool set_headers(struct exchange *exchange, const struct http_request *request)
+{
+	struct text line = {0};
+	bool typed = false, good = true;
+
+	for (size_t i = 0; i < request->header_count; i++) {
+		const struct http_header *header = &request->headers[i];
+		bool blank = !header->value[strspn(header->value, " \t")];
+		text_clear(&line);
+		text_addf(&line, blank ? "%s;" : "%s: %s", header->name, header->value);
+		good &= add_line(&exchange->headers, line.data);
+		typed |= strcasecmp(header->name, "content-type") == 0;
+	}
+	text_finish(&line);
+	good &= add_line(&exchange->headers, "Expect:");
+	if (!typed)
+		good &= add_line(&exchange->headers, "Content-Type:");
+	return good &&
+	       curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, exchange->headers) == CURLE_OK;
+}
+
+#define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
+
+/*
+ * A file of authorities of one's own takes the place of the system's. Without a folder libcurl
+ * keeps what it read: the system's hundreds are not to be read for every connection.
+ */
+static bool set_tls(struct exchange *exchange, const struct http_tls *tls)
+{
+	static const struct http_tls none;
+	const struct http_client *client = exchange->client;
+	CURL *easy = exchange->easy;
+	const char *file;
+	bool good = true;
+
+	if (!tls)
+		tls = &none;
+	file = tls->ca_file ? tls->ca_file : client->ca_file;
+	SET(CURLOPT_CAINFO, file);
+	SET(CURLOPT_CAPATH, file ? NULL : client->ca_path);
+	SET(CURLOPT_CA_CACHE_TIMEOUT, (long)AUTHORITIES_KEPT_S);
+	SET(CURLOPT_SSLCERT, tls->certificate_file);
+	SET(CURLOPT_SSLKEY, tls->key_file);
+	return good;
+}
+
+static bool set_method(CURL *easy, const struct http_request *request)
+{
+	bool good = true;
+
+	if (request->method == HTTP_GET) {
+		SET(CURLOPT_HTTPGET, 1L);
+		return good;
+	}
+	SET(CURLOPT_POST, 1L);
+	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_length);
+	SET(CURLOPT_POSTFIELDS, request->body_length ? request->body : "");
+	return good;
+}
+
+static bool set_limits(CURL *easy, const struct http_limits *limits)
+{
+	bool good = true;
+
+	SET(CURLOPT_TIMEOUT_MS, (long)limits->timeout_ms);
+	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)limits->connect_timeout_ms);
+	/* Where the length is told beforehand; 0 would be no limit. */
+	SET(CURLOPT_MAXFILESIZE_LARGE,
+	    limits->max_body < INT64_MAX ? (curl_off_t)limits->max_body : 0);
+	return good;
+}
+
+/*
+ * libcurl before 8.0 loses the framing of HTTP/2 without TLS as soon as such a connection is used a
+ * second time (curl's pull request 10643): there each request has one of its own.
+ */
+static bool spoils_its_connection(const struct http_request *request)
+{
+	return request->protocol == HTTP_2 && strncasecmp(request->url, "http:", 5) == 0 &&
+	       curl_version_info(CURLVERSION_NOW)->version_num < 0x080000;
+}
+
+bool http_request_set(struct exchange *exchange, const struct http_request *request)
+{
+	CURL *easy = exchange->easy;
+	long alone = spoils_its_connection(request);
+	bool good = true;
+
+	exchange->limits = request->limits;
+	SET(CURLOPT_URL, request->url);
+	SET(CURLOPT_FRESH_CONNECT, alone);
+	SET(CURLOPT_FORBID_REUSE, alone);
+	SET(CURLOPT_PIPEWAIT, alone ? 0L : 1L);
+	SET(CURLOPT_HTTP_VERSION, request->protocol == HTTP_2
+				      ? (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE
+				      : (long)CURL_HTTP_VERSION_1_1);
+	return good && set_method(easy, request) && set_headers(exchange, request) &&
+	       set_tls(exchange, request->tls) && set_limits(easy, &request->limits);
+}
+#undef SET
