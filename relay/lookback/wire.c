@@ -1,0 +1,621 @@
+#include "wire.h"
+
+#include <jansson.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include "cleanup.h"
+#include "json_slice.h"
+
+enum {
+	MOST_TYPE = 100,
+	MOST_ID = 500,
+	MOST_KEY = 8192, /* as outbox.message */
+	MOST_HEADERS = 32768,
+	MOST_TOPIC = 249,
+	MOST_SERVICE = 100,
+	MOST_URL = 2000,
+	VERSION = 1,
+};
+static const int64_t most_ms = INT64_C(3650) * 24 * 3600 * 1000;
+
+const char *const lookback_op_names[LOOKBACK_OPS] = {
+    [LOOKBACK_PREPARE] = "prepare",
+    [LOOKBACK_COMMIT] = "commit",
+    [LOOKBACK_ROLLBACK] = "rollback",
+};
+
+static bool refuse(struct lookback_refusal *refusal, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool refuse(struct lookback_refusal *refusal, const char *code, const char *format, ...)
+{
+	va_list arguments;
+
+	refusal->code = code;
+	va_start(arguments, format);
+	vsnprintf(refusal->text, sizeof refusal->text, format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+/* --- fields --------------------------------------------------------------------------------- */
+
+/* One field as it was said: text of a JSON string or a header's value, or a JSON number. */
+struct said {
+	const char *text; /* NULL: a number */
+	size_t length;
+	double number;
+};
+
+struct field;
+typedef bool field_setter(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal);
+
+struct field {
+	const char *name;
+	size_t offset;
+	field_setter *set;
+	size_t most;
+	bool of_prepare; /* and of nothing else */
+	bool required;
+};
+
+static bool is_utf8(const char *text, size_t length)
+{
+	uint32_t code;
+
+	/* text_utf8 stops at the NUL behind the text, which every caller's text has. */
+	for (size_t i = 0; i < length;) {
+		int step = text_utf8(text + i, &code);
+
+		if (step == 0 || code == 0)
+			return false;
+		i += (size_t)step;
+	}
+	return true;
+}
+
+static bool set_text(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal)
+{
+	if (said->length == 0 || said->length > field->most)
+		return refuse(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
+		    field->name, said->length, field->most);
+	owned_text char *text = xformat("%.*s", (int)said->length, said->text);
+	if (strlen(text) != said->length || !is_utf8(text, said->length))
+		return refuse(
+		    refusal, "bad_value", "%s is not UTF-8 text without a NUL", field->name);
+	char **at = (char **)((char *)request + field->offset);
+	free(*at);
+	*at = text;
+	text = NULL;
+	return true;
+}
+
+static bool of_alphabet(const char *text)
+{
+	return text[strspn(text,
+		   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0';
+}
+
+/* A name that is well formed: what may stand in a Kafka topic's as well. */
+static bool set_name(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal)
+{
+	char **at = (char **)((char *)request + field->offset);
+
+	if (!set_text(request, field, said, refusal))
+		return false;
+	if (of_alphabet(*at) && !text_equal(*at, ".") && !text_equal(*at, ".."))
+		return true;
+	free(*at);
+	*at = NULL;
+	return refuse(
+	    refusal, "bad_value", "%s takes letters, digits, '.', '_' and '-' only", field->name);
+}
+
+static bool set_op(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal)
+{
+	for (int i = 0; i < LOOKBACK_OPS; i++)
+		if (said->length == strlen(lookback_op_names[i]) &&
+		    memcmp(said->text, lookback_op_names[i], said->length) == 0) {
+			request->op = (enum lookback_op)i;
+			return true;
+		}
+	return refuse(
+	    refusal, "bad_value", "%s is none of prepare, commit and rollback", field->name);
+}
+
+static bool set_bytes(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal)
+{
+	struct lookback_bytes *bytes = (struct lookback_bytes *)((char *)request + field->offset);
+
+	if (said->length > field->most)
+		return refuse(refusal, "bad_value", "%s has %zu bytes, more than %zu", field->name,
+		    said->length, field->most);
+	free(bytes->bytes);
+	bytes->bytes = xmalloc(said->length + 1);
+	memcpy(bytes->bytes, said->text, said->length);
+	bytes->bytes[bytes->length = said->length] = '\0';
+	return true;
+}
+
+/* "90s" as in the configuration, or a number of seconds. */
+static bool set_duration(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal)
+{
+	static const struct {
+		const char *word;
+		double ms;
+	} units[] = {{"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}, {"", 1e3}};
+	double ms = said->number * 1e3;
+	char text[32], digits[32];
+	bool known = !said->text;
+
+	if (said->text && said->length < sizeof text) {
+		snprintf(text, sizeof text, "%.*s", (int)said->length, said->text);
+		size_t length = strspn(text, "0123456789");
+		int64_t number;
+
+		snprintf(digits, sizeof digits, "%.*s", (int)length, text);
+		for (size_t i = 0; i < sizeof units / sizeof *units && !known; i++)
+			if (text_equal(units[i].word, text + length) &&
+			    text_to_int64(digits, 0, most_ms, &number)) {
+				ms = (double)number * units[i].ms;
+				known = true;
+			}
+	}
+	if (!known || !(ms >= 0 && ms <= (double)most_ms))
+		return refuse(refusal, "bad_value",
+		    "%s is neither a number of seconds nor a duration such as 90s, and at most "
+		    "3650d",
+		    field->name);
+	*(int64_t *)((char *)request + field->offset) = (int64_t)ms;
+	return true;
+}
+
+/* --- headers of the message ----------------------------------------------------------------- */
+
+static bool is_value(const json_t *value)
+{
+	size_t length;
+	owned_text void *bytes = NULL;
+	const json_t *base64 = json_object_get(value, "base64");
+
+	if (!json_is_object(value))
+		return !json_is_array(value);
+	return json_object_size(value) == 1 && json_is_string(base64) &&
+	       text_base64_decode(
+		   json_string_value(base64), json_string_length(base64), &bytes, &length);
+}
+
+static bool is_reserved(const char *name)
+{
+	return text_starts(name, "outbox-");
+}
+
+/* The rules of outbox.headers_valid. NULL: it keeps them. */
+static const char *headers_fault(const json_t *headers)
+{
+	const char *name;
+	size_t index;
+	json_t *value, *pair;
+
+	if (!json_is_object(headers) && !json_is_array(headers))
+		return "are neither an object nor an array of pairs";
+	json_object_foreach((json_t *)headers, name, value)
+	{
+		if (is_reserved(name))
+			return "have a name that begins with outbox-, which is reserved";
+		if (!is_value(value))
+			return "have a value that is neither text, number, boolean, null nor "
+			       "{\"base64\": …}";
+	}
+	json_array_foreach(headers, index, pair)
+	{
+		if (json_array_size(pair) != 2 || !json_is_string(json_array_get(pair, 0)))
+			return "have an element that is no pair of name and value";
+		if (is_reserved(json_string_value(json_array_get(pair, 0))))
+			return "have a name that begins with outbox-, which is reserved";
+		if (!is_value(json_array_get(pair, 1)))
+			return "have a value that is neither text, number, boolean, null nor "
+			       "{\"base64\": …}";
+	}
+	return NULL;
+}
+
+static bool keep_headers(
+    struct lookback_request *request, const json_t *headers, struct lookback_refusal *refusal)
+{
+	const char *fault = headers_fault(headers);
+
+	if (fault)
+		return refuse(refusal, "bad_value", "headers %s", fault);
+	free(request->headers);
+	request->headers = json_dumps(headers, 0);
+	if (!request->headers || strstr(request->headers, "\\u0000"))
+		return refuse(refusal, "bad_value", "headers hold a NUL");
+	if (strlen(request->headers) > MOST_HEADERS)
+		return refuse(
+		    refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
+	return true;
+}
+
+static bool set_headers(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct lookback_refusal *refusal)
+{
+	json_t *headers = said->text ? json_loadb(said->text, said->length,
+					   JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL)
+				     : NULL;
+	bool kept = headers && keep_headers(request, headers, refusal);
+
+	if (!headers)
+		refuse(refusal, "bad_value", "%s is no JSON", field->name);
+	json_decref(headers);
+	return kept;
+}
+
+#define MEMBER(member) #member, offsetof(struct lookback_request, member)
+
+/* "version", "payload" and "payload_base64" are looked at where each form is read. */
+static const struct field fields[] = {
+    {MEMBER(biz_type), set_name, MOST_TYPE, .required = true},
+    {MEMBER(biz_id), set_text, MOST_ID, .required = true},
+    {MEMBER(op), set_op, .required = true},
+    {MEMBER(topic), set_name, MOST_TOPIC, .of_prepare = true, .required = true},
+    {MEMBER(key), set_bytes, MOST_KEY, .of_prepare = true},
+    {MEMBER(headers), set_headers, .of_prepare = true},
+    {MEMBER(check_service), set_name, MOST_SERVICE, .of_prepare = true},
+    {MEMBER(check_url), set_text, MOST_URL, .of_prepare = true},
+    {"check_after", offsetof(struct lookback_request, check_after_ms), set_duration,
+	.of_prepare = true},
+    {"expires_after", offsetof(struct lookback_request, expires_after_ms), set_duration,
+	.of_prepare = true},
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static bool is_wanted(const struct lookback_request *request, const struct field *field)
+{
+	return !field->of_prepare || request->op == LOOKBACK_PREPARE;
+}
+
+static bool missing(struct lookback_refusal *refusal, const char *name)
+{
+	return refuse(refusal, "missing_field", "%s is missing", name);
+}
+
+/* --- JSON ----------------------------------------------------------------------------------- */
+
+static bool is_known(const char *name)
+{
+	for (int i = 0; i < FIELDS; i++)
+		if (text_equal(fields[i].name, name))
+			return true;
+	return text_equal(name, "version") || text_equal(name, "payload") ||
+	       text_equal(name, "payload_base64");
+}
+
+static bool read_json_field(struct lookback_request *request, const struct field *field,
+    const json_t *value, struct lookback_refusal *refusal)
+{
+	struct said said = {json_string_value(value), json_string_length(value), 0};
+
+	if (!value || json_is_null(value))
+		return field->required ? missing(refusal, field->name) : true;
+	if (field->set == set_headers)
+		return keep_headers(request, value, refusal);
+	if (field->set == set_duration && json_is_number(value))
+		said.number = json_number_value(value);
+	else if (!said.text)
+		return refuse(refusal, "wrong_type", "%s is no string%s", field->name,
+		    field->set == set_duration ? " or number" : "");
+	return field->set(request, field, &said, refusal);
+}
+
+static bool read_json_payload(struct lookback_request *request, const json_t *object,
+    const struct lookback_input *input, struct lookback_refusal *refusal)
+{
+	const json_t *payload = json_object_get(object, "payload");
+	const json_t *base64 = json_object_get(object, "payload_base64");
+	struct lookback_bytes *bytes = &request->payload;
+	void *decoded;
+
+	if (payload && base64)
+		return refuse(
+		    refusal, "bad_value", "payload and payload_base64 exclude each other");
+	if (!payload && !base64)
+		return refuse(refusal, "missing_field",
+		    "payload and payload_base64 are missing; \"payload\": null is a tombstone");
+	if (base64) {
+		if (!json_is_string(base64))
+			return refuse(refusal, "wrong_type", "payload_base64 is no string");
+		if (!text_base64_decode(json_string_value(base64), json_string_length(base64),
+			&decoded, &bytes->length))
+			return refuse(refusal, "bad_value", "payload_base64 is not base64");
+		bytes->bytes = decoded;
+		return true;
+	}
+	if (json_is_null(payload))
+		return true;
+	/* As it was written: numbers keep their digits. */
+	size_t length;
+	const char *raw = json_slice(input->value, input->value_length, "payload", &length);
+	bytes->bytes = raw ? xformat("%.*s", (int)length, raw)
+			   : json_dumps(payload, JSON_ENCODE_ANY | JSON_COMPACT);
+	bytes->length = bytes->bytes ? strlen(bytes->bytes) : 0;
+	return true;
+}
+
+static bool read_json_object(struct lookback_request *request, const json_t *object,
+    const struct lookback_input *input, struct lookback_refusal *refusal)
+{
+	const json_t *version = json_object_get(object, "version");
+	const char *name;
+	json_t *value;
+
+	/* First of all whose it is, for whoever has to answer for a refusal. */
+	if (!read_json_field(request, &fields[0], json_object_get(object, "biz_type"), refusal))
+		return false;
+	if (!version)
+		return missing(refusal, "version");
+	if (!json_is_number(version) || json_number_value(version) != VERSION)
+		return refuse(refusal, "bad_version", "version is not %d", VERSION);
+	json_object_foreach((json_t *)object, name, value)
+	{
+		if (!is_known(name))
+			return refuse(
+			    refusal, "unknown_field", "%.100s is no field of version 1", name);
+	}
+	for (int i = 1; i < FIELDS; i++)
+		if (is_wanted(request, &fields[i]) &&
+		    !read_json_field(
+			request, &fields[i], json_object_get(object, fields[i].name), refusal))
+			return false;
+	return request->op != LOOKBACK_PREPARE ||
+	       read_json_payload(request, object, input, refusal);
+}
+
+static bool read_json(struct lookback_request *request, const struct lookback_input *input,
+    struct lookback_refusal *refusal)
+{
+	json_error_t why;
+	json_t *object;
+	bool well = false;
+
+	if (!input->value)
+		return refuse(refusal, "bad_json", "the value is null");
+	/* Numbers of any size: those of the payload are none of ours. */
+	object = json_loadb(input->value, input->value_length,
+	    JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &why);
+	if (!object)
+		refuse(
+		    refusal, "bad_json", "line %d, column %d: %s", why.line, why.column, why.text);
+	else if (!json_is_object(object))
+		refuse(refusal, "bad_json", "the value is no JSON object");
+	else
+		well = read_json_object(request, object, input, refusal);
+	json_decref(object);
+	return well;
+}
+
+/* --- header form ---------------------------------------------------------------------------- */
+
+#define PREFIX "lookback-"
+
+/* lookback-biz-type is the header of biz_type. */
+static bool names_field(const char *header, const char *field)
+{
+	if (!text_starts(header, PREFIX))
+		return false;
+	for (header += strlen(PREFIX); *field; header++, field++)
+		if (*header != (*field == '_' ? '-' : *field))
+			return false;
+	return *header == '\0';
+}
+
+/* NULL: not there. More than one is refused before. */
+static const struct lookback_header *find_header(
+    const struct lookback_input *input, const char *field)
+{
+	for (size_t i = 0; i < input->header_count; i++)
+		if (names_field(input->headers[i].name, field))
+			return &input->headers[i];
+	return NULL;
+}
+
+static bool check_header_names(const struct lookback_input *input, struct lookback_refusal *refusal)
+{
+	for (size_t i = 0; i < input->header_count; i++) {
+		const char *name = input->headers[i].name;
+		bool known = names_field(name, "version");
+
+		if (!text_starts(name, PREFIX))
+			continue;
+		for (int j = 0; j < FIELDS && !known; j++)
+			known = names_field(name, fields[j].name);
+		if (!known)
+			return refuse(
+			    refusal, "unknown_field", "%.100s is no header of version 1", name);
+		for (size_t j = 0; j < i; j++)
+			if (text_equal(input->headers[j].name, name))
+				return refuse(refusal, "bad_value", "%s is there twice", name);
+	}
+	return true;
+}
+
+static bool read_header_field(struct lookback_request *request, const struct field *field,
+    const struct lookback_input *input, struct lookback_refusal *refusal)
+{
+	const struct lookback_header *header = find_header(input, field->name);
+
+	if (!header || !header->value)
+		return field->required ? missing(refusal, field->name) : true;
+	return field->set(
+	    request, field, &(const struct said){header->value, header->length, 0}, refusal);
+}
+
+static json_t *header_value(const struct lookback_header *header)
+{
+	json_t *text;
+
+	if (!header->value)
+		return json_null();
+	text = memchr(header->value, '\0', header->length)
+		   ? NULL
+		   : json_stringn(header->value, header->length);
+	if (text)
+		return text;
+	owned_text char *base64 = xmalloc((header->length + 2) / 3 * 4 + 1);
+	EVP_EncodeBlock(
+	    (unsigned char *)base64, (const unsigned char *)header->value, (int)header->length);
+	return json_pack("{s:s}", "base64", base64);
+}
+
+/* Headers of other names go with the message, behind those of lookback-headers, which win. */
+static bool pass_headers(struct lookback_request *request, const struct lookback_input *input,
+    struct lookback_refusal *refusal)
+{
+	json_t *pairs;
+	bool kept = true;
+
+	if (request->headers)
+		return true;
+	pairs = json_array();
+	for (size_t i = 0; i < input->header_count; i++)
+		if (!text_starts(input->headers[i].name, PREFIX) &&
+		    !is_reserved(input->headers[i].name))
+			json_array_append_new(pairs, json_pack("[s, o]", input->headers[i].name,
+							 header_value(&input->headers[i])));
+	if (json_array_size(pairs) > 0)
+		kept = keep_headers(request, pairs, refusal);
+	json_decref(pairs);
+	return kept;
+}
+
+static bool read_headers(struct lookback_request *request, const struct lookback_input *input,
+    struct lookback_refusal *refusal)
+{
+	const struct lookback_header *version = find_header(input, "version");
+
+	if (!read_header_field(request, &fields[0], input, refusal))
+		return false;
+	if (!version->value || version->length != 1 || version->value[0] != '0' + VERSION)
+		return refuse(refusal, "bad_version", "lookback-version is not %d", VERSION);
+	if (!check_header_names(input, refusal))
+		return false;
+	for (int i = 1; i < FIELDS; i++)
+		if (is_wanted(request, &fields[i]) &&
+		    !read_header_field(request, &fields[i], input, refusal))
+			return false;
+	if (request->op != LOOKBACK_PREPARE)
+		return true;
+	if (input->value) {
+		request->payload.bytes = xmalloc(input->value_length + 1);
+		memcpy(request->payload.bytes, input->value, input->value_length);
+		request->payload.length = input->value_length;
+	}
+	return pass_headers(request, input, refusal);
+}
+
+/* --- the whole ------------------------------------------------------------------------------ */
+
+static void add_digest(EVP_MD_CTX *digest, const void *bytes, size_t length)
+{
+	int64_t size = bytes ? (int64_t)length : -1;
+
+	EVP_DigestUpdate(digest, &size, sizeof size);
+	EVP_DigestUpdate(digest, bytes ? bytes : "", bytes ? length : 0);
+}
+
+static void add_text(EVP_MD_CTX *digest, const char *text)
+{
+	add_digest(digest, text, text ? strlen(text) : 0);
+}
+
+/* The beginning of a SHA-256 of each field with its length. */
+static void seal(struct lookback_request *request)
+{
+	unsigned char whole[EVP_MAX_MD_SIZE];
+	EVP_MD_CTX *digest = EVP_MD_CTX_new();
+
+	EVP_DigestInit_ex(digest, EVP_sha256(), NULL);
+	add_text(digest, request->topic);
+	add_digest(digest, request->key.bytes, request->key.length);
+	add_digest(digest, request->payload.bytes, request->payload.length);
+	add_text(digest, request->headers);
+	add_text(digest, request->check_service);
+	add_text(digest, request->check_url);
+	add_digest(digest, &request->check_after_ms, sizeof request->check_after_ms);
+	add_digest(digest, &request->expires_after_ms, sizeof request->expires_after_ms);
+	EVP_DigestFinal_ex(digest, whole, NULL);
+	EVP_MD_CTX_free(digest);
+	memcpy(request->digest, whole, LOOKBACK_DIGEST);
+}
+
+static bool has_right_key(const struct lookback_request *request,
+    const struct lookback_input *input, struct lookback_refusal *refusal)
+{
+	owned_text char *key = lookback_wire_key(request);
+
+	if (input->is_body || (input->key && input->key_length == strlen(key) &&
+				  memcmp(input->key, key, input->key_length) == 0))
+		return true;
+	return refuse(refusal, "key_mismatch", "the record's key is not biz_type:biz_id");
+}
+
+bool lookback_wire_read(const struct lookback_input *input, struct lookback_request *ret_request,
+    struct lookback_refusal *ret_refusal)
+{
+	*ret_request = (struct lookback_request){.check_after_ms = -1, .expires_after_ms = -1};
+	bool in_headers = !input->is_body && find_header(input, "version");
+	bool well = (in_headers ? read_headers : read_json)(ret_request, input, ret_refusal) &&
+		    has_right_key(ret_request, input, ret_refusal);
+	if (well) {
+		seal(ret_request);
+		return true;
+	}
+	char *biz_type = ret_request->biz_type;
+	ret_request->biz_type = NULL;
+	lookback_request_finish(ret_request);
+	ret_request->biz_type = biz_type;
+	return false;
+}
+
+void lookback_request_finish(struct lookback_request *request)
+{
+	free(request->biz_type);
+	free(request->biz_id);
+	free(request->topic);
+	free(request->key.bytes);
+	free(request->payload.bytes);
+	free(request->headers);
+	free(request->check_service);
+	free(request->check_url);
+	*request = (struct lookback_request){0};
+}
+
+char *lookback_wire_key(const struct lookback_request *request)
+{
+	return xformat("%s:%s", request->biz_type, request->biz_id);
+}
+
+void lookback_event_id(
+    const char *biz_type, const char *biz_id, unsigned char ret_uuid[LOOKBACK_UUID])
+{
+	static const unsigned char space[LOOKBACK_UUID] = {0x4f, 0x9d, 0x35, 0xb8, 0x3a, 0x1c, 0x5e,
+	    0x0e, 0x9d, 0x55, 0x2f, 0x6a, 0x7f, 0x3e, 0x0c, 0x11};
+	owned_text char *name = xformat("%s:%s", biz_type, biz_id);
+	unsigned char whole[EVP_MAX_MD_SIZE];
+	EVP_MD_CTX *digest = EVP_MD_CTX_new();
+
+	EVP_DigestInit_ex(digest, EVP_sha1(), NULL);
+	EVP_DigestUpdate(digest, space, sizeof space);
+	EVP_DigestUpdate(digest, name, strlen(name));
+	EVP_DigestFinal_ex(digest, whole, NULL);
+	EVP_MD_CTX_free(digest);
+	memcpy(ret_uuid, whole, LOOKBACK_UUID);
+	ret_uuid[6] = (unsigned char)((ret_uuid[6] & 0x0f) | 0x50);
+	ret_uuid[8] = (unsigned char)((ret_uuid[8] & 0x3f) | 0x80);
+}

@@ -1,0 +1,299 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include "cleanup.h"
+#include "json_slice.h"
+#include "wire.h"
+
+#define PREPARE                                                                                    \
+	"{\"version\": 1, \"op\": \"prepare\", \"biz_type\": \"order\", \"biz_id\": \"42\","       \
+	" \"topic\": \"orders\", \"key\": \"k\", \"payload\": {\"n\": 1.10}"
+
+static struct lookback_request request;
+static struct lookback_refusal refusal;
+
+static bool read_value(const char *key, const char *value)
+{
+	struct lookback_input input = {.key = key,
+	    .key_length = key ? strlen(key) : 0,
+	    .value = value,
+	    .value_length = value ? strlen(value) : 0};
+
+	lookback_request_finish(&request);
+	return lookback_wire_read(&input, &request, &refusal);
+}
+
+static void refused(const char *value, const char *code)
+{
+	assert_false(read_value("order:42", value));
+	if (strcmp(refusal.code, code) != 0)
+		fail_msg("%s: %s (%s), not %s", value, refusal.code, refusal.text, code);
+	lookback_request_finish(&request);
+}
+
+static void a_prepare_says_what_is_to_be_sent(void **state)
+{
+	(void)state;
+	assert_true(
+	    read_value("order:42", PREPARE ", \"headers\": {\"trace\": \"x\"}, \"check_service\": "
+					   "\"shop\", \"check_after\": \"90s\","
+					   " \"expires_after\": 3600}"));
+	assert_int_equal(request.op, LOOKBACK_PREPARE);
+	assert_string_equal(request.biz_type, "order");
+	assert_string_equal(request.biz_id, "42");
+	assert_string_equal(request.topic, "orders");
+	assert_int_equal(request.key.length, 1);
+	assert_string_equal(request.payload.bytes, "{\"n\": 1.10}"); /* as it was written */
+	assert_string_equal(request.headers, "{\"trace\": \"x\"}");
+	assert_string_equal(request.check_service, "shop");
+	assert_null(request.check_url);
+	assert_int_equal(request.check_after_ms, 90000);
+	assert_int_equal(request.expires_after_ms, 3600000);
+	lookback_request_finish(&request);
+}
+
+static void a_payload_is_json_or_base64_or_a_tombstone(void **state)
+{
+	(void)state;
+#define WITHOUT                                                                                    \
+	"{\"version\": 1, \"op\": \"prepare\", \"biz_type\": \"order\", \"biz_id\": \"42\","       \
+	" \"topic\": \"orders\""
+	assert_true(read_value("order:42", WITHOUT ", \"payload\": null}"));
+	assert_null(request.payload.bytes);
+	assert_true(read_value("order:42", WITHOUT ", \"payload_base64\": \"AAE=\"}"));
+	assert_int_equal(request.payload.length, 2);
+	assert_memory_equal(request.payload.bytes, "\0\1", 2);
+	assert_true(
+	    read_value("order:42", WITHOUT ", \"payload\": 123456789012345678901234567890}"));
+	assert_string_equal(request.payload.bytes, "123456789012345678901234567890");
+	assert_true(read_value("order:42", WITHOUT ", \"pay\\u006coad\": [1]}"));
+	assert_true(request.payload.length >= 3);
+	refused(WITHOUT "}", "missing_field");
+	refused(WITHOUT ", \"payload\": 1, \"payload_base64\": \"AAE=\"}", "bad_value");
+	refused(WITHOUT ", \"payload_base64\": \"AAE\"}", "bad_value");
+	refused(WITHOUT ", \"payload_base64\": 7}", "wrong_type");
+	lookback_request_finish(&request);
+}
+
+static void a_decision_needs_no_more_than_the_id(void **state)
+{
+	(void)state;
+	for (int i = LOOKBACK_COMMIT; i <= LOOKBACK_ROLLBACK; i++) {
+		owned_text char *value =
+		    xformat("{\"version\":1,\"op\":\"%s\",\"biz_type\":\"order\","
+			    "\"biz_id\":\"42\"}",
+			lookback_op_names[i]);
+
+		assert_true(read_value("order:42", value));
+		assert_int_equal(request.op, i);
+		assert_null(request.topic);
+	}
+	/* what the prepare said may stand there again */
+	assert_true(read_value("order:42", "{\"version\":1,\"op\":\"commit\",\"biz_type\":"
+					   "\"order\",\"biz_id\":\"42\",\"topic\":7}"));
+	lookback_request_finish(&request);
+}
+
+static void the_key_is_type_and_id(void **state)
+{
+	(void)state;
+	assert_false(read_value("order:43", PREPARE "}"));
+	assert_string_equal(refusal.code, "key_mismatch");
+	assert_string_equal(request.biz_type, "order"); /* whose it is is known all the same */
+	assert_false(read_value(NULL, PREPARE "}"));
+	assert_string_equal(refusal.code, "key_mismatch");
+	assert_false(read_value("order:4", PREPARE "}"));
+	lookback_request_finish(&request);
+}
+
+static void what_is_wrong_is_refused_with_a_code(void **state)
+{
+	static const struct {
+		const char *value, *code;
+	} wrong[] = {
+	    {"", "bad_json"},
+	    {"{", "bad_json"},
+	    {"[]", "bad_json"},
+	    {"\"x\"", "bad_json"},
+	    {PREPARE ", \"key\": \"again\"}", "bad_json"},
+	    {PREPARE ", \"extra\": 1}", "unknown_field"},
+	    {"{\"biz_type\": \"order\"}", "missing_field"},
+	    {"{\"biz_type\": \"order\", \"version\": 2}", "bad_version"},
+	    {"{\"biz_type\": \"order\", \"version\": \"1\"}", "bad_version"},
+	    {"{\"version\": 1}", "missing_field"},
+	    {"{\"version\": 1, \"biz_type\": 7}", "wrong_type"},
+	    {"{\"version\": 1, \"biz_type\": \"a:b\"}", "bad_value"},
+	    {"{\"version\": 1, \"biz_type\": \"\"}", "bad_value"},
+	    {"{\"version\": 1, \"biz_type\": \"order\", \"op\": \"commit\"}", "missing_field"},
+	    {"{\"version\": 1, \"biz_type\": \"order\", \"biz_id\": \"a\\u0000b\", \"op\": "
+	     "\"commit\"}",
+		"bad_value"},
+	    {"{\"version\": 1, \"biz_type\": \"order\", \"biz_id\": \"42\", \"op\": \"Commit\"}",
+		"bad_value"},
+	    {"{\"version\": 1, \"biz_type\": \"order\", \"biz_id\": \"\xff\", \"op\": \"commit\"}",
+		"bad_json"},
+	    {PREPARE ", \"check_after\": \"soon\"}", "bad_value"},
+	    {PREPARE ", \"check_after\": -1}", "bad_value"},
+	    {PREPARE ", \"check_after\": 1e300}", "bad_value"},
+	    {PREPARE ", \"check_after\": true}", "wrong_type"},
+	    {PREPARE ", \"check_url\": [\"x\"]}", "wrong_type"},
+	    {PREPARE ", \"headers\": 7}", "bad_value"},
+	    {PREPARE ", \"headers\": {\"outbox-id\": \"x\"}}", "bad_value"},
+	    {PREPARE ", \"headers\": {\"a\": {\"base64\": \"?\"}}}", "bad_value"},
+	    {PREPARE ", \"headers\": [[\"a\"]]}", "bad_value"},
+	    {PREPARE ", \"headers\": {\"a\": \"\\u0000\"}}", "bad_value"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		refused(wrong[i].value, wrong[i].code);
+	assert_false(read_value("order:42", NULL));
+	assert_string_equal(refusal.code, "bad_json");
+}
+
+static void deep_nesting_and_long_texts_are_refused(void **state)
+{
+	enum { DEEP = 100000 };
+	owned_text char *value = xmalloc(DEEP * 2 + 200), *longest = NULL;
+	size_t length = (size_t)snprintf(value, DEEP * 2 + 200, "%s, \"headers\": ", PREPARE);
+
+	(void)state;
+	memset(value + length, '[', DEEP);
+	memset(value + length + DEEP, ']', DEEP);
+	memcpy(value + length + DEEP + DEEP, "}", 2);
+	refused(value, "bad_json");
+	longest = xformat("{\"version\": 1, \"biz_type\": \"%0101d\"}", 0);
+	refused(longest, "bad_value");
+}
+
+static bool read_header_form(
+    const struct lookback_header *headers, size_t count, const char *value, size_t length)
+{
+	struct lookback_input input = {.key = "order:42",
+	    .key_length = 8,
+	    .value = value,
+	    .value_length = length,
+	    .headers = headers,
+	    .header_count = count};
+
+	lookback_request_finish(&request);
+	return lookback_wire_read(&input, &request, &refusal);
+}
+
+#define HEADER(name, value)                                                                        \
+	{                                                                                          \
+		name, value, sizeof value - 1                                                      \
+	}
+#define USUAL                                                                                      \
+	HEADER("lookback-version", "1"), HEADER("lookback-op", "prepare"),                         \
+	    HEADER("lookback-biz-type", "order"), HEADER("lookback-biz-id", "42"),                 \
+	    HEADER("lookback-topic", "orders")
+
+static void headers_say_the_same_and_the_value_is_the_payload(void **state)
+{
+	static const struct lookback_header headers[] = {USUAL, HEADER("lookback-key", "\0k"),
+	    HEADER("lookback-check-after", "5m"), HEADER("traceparent", "00-1"),
+	    HEADER("binary", "\0\xff"), {"null", NULL, 0}, HEADER("outbox-id", "theirs")};
+
+	(void)state;
+	assert_true(read_header_form(headers, sizeof headers / sizeof *headers, "\0raw", 4));
+	assert_int_equal(request.key.length, 2);
+	assert_int_equal(request.payload.length, 4);
+	assert_memory_equal(request.payload.bytes, "\0raw", 4);
+	assert_int_equal(request.check_after_ms, 300000);
+	assert_string_equal(request.headers, "[[\"traceparent\", \"00-1\"], [\"binary\", "
+					     "{\"base64\": \"AP8=\"}], [\"null\", null]]");
+	assert_true(read_header_form(headers, 5, NULL, 0));
+	assert_null(request.payload.bytes);
+	lookback_request_finish(&request);
+}
+
+static void wrong_headers_are_refused(void **state)
+{
+	static const struct lookback_header twice[] = {USUAL, HEADER("lookback-op", "commit")};
+	static const struct lookback_header strange[] = {USUAL, HEADER("lookback-biz_id", "42")};
+	static const struct lookback_header short_of_one[] = {
+	    HEADER("lookback-version", "1"), HEADER("lookback-biz-type", "order")};
+	static const struct lookback_header other_version[] = {
+	    HEADER("lookback-version", "2"), HEADER("lookback-biz-type", "order")};
+
+	(void)state;
+	assert_false(read_header_form(twice, 6, "x", 1));
+	assert_string_equal(refusal.code, "bad_value");
+	assert_false(read_header_form(strange, 6, "x", 1));
+	assert_string_equal(refusal.code, "unknown_field");
+	assert_false(read_header_form(short_of_one, 2, "x", 1));
+	assert_string_equal(refusal.code, "missing_field");
+	assert_string_equal(request.biz_type, "order");
+	assert_false(read_header_form(other_version, 2, "x", 1));
+	assert_string_equal(refusal.code, "bad_version");
+	lookback_request_finish(&request);
+}
+
+static void equal_prepares_have_equal_digests_in_both_forms(void **state)
+{
+	static const struct lookback_header headers[] = {USUAL, HEADER("lookback-key", "k")};
+	struct lookback_request first = {0};
+
+	(void)state;
+	assert_true(read_value("order:42", PREPARE "}"));
+	first = request;
+	request = (struct lookback_request){0};
+	assert_true(read_header_form(headers, 6, "{\"n\": 1.10}", 11));
+	assert_memory_equal(first.digest, request.digest, LOOKBACK_DIGEST);
+	assert_true(read_header_form(headers, 6, "{\"n\": 1.11}", 11));
+	assert_memory_not_equal(first.digest, request.digest, LOOKBACK_DIGEST);
+	lookback_request_finish(&first);
+	lookback_request_finish(&request);
+}
+
+static void the_event_id_is_a_uuid_of_version_5(void **state)
+{
+	/* python3: uuid.uuid5(uuid.UUID("4f9d35b8-3a1c-5e0e-9d55-2f6a7f3e0c11"), "order:42") */
+	static const unsigned char expected[LOOKBACK_UUID] = {0xc5, 0x6c, 0x8b, 0x93, 0x37, 0x84,
+	    0x5f, 0xd7, 0x8a, 0xa3, 0x4c, 0xe1, 0xc7, 0x70, 0x31, 0x19};
+	unsigned char uuid[LOOKBACK_UUID];
+
+	(void)state;
+	lookback_event_id("order", "42", uuid);
+	assert_memory_equal(uuid, expected, sizeof uuid);
+}
+
+static void a_slice_is_the_text_between_name_and_comma(void **state)
+{
+	static const char text[] =
+	    " { \"a\\\"\" : \"}\\\\\" , \"b\":{\"c\":[1,\"]\"]} , \"c\" : 7 }";
+	size_t length = 0;
+
+	(void)state;
+	const char *slice = json_slice(text, sizeof text - 1, "b", &length);
+	assert_int_equal(length, strlen("{\"c\":[1,\"]\"]}"));
+	assert_memory_equal(slice, "{\"c\":[1,\"]\"]}", length);
+	slice = json_slice(text, sizeof text - 1, "c", &length);
+	assert_int_equal(length, 1);
+	assert_memory_equal(slice, "7", 1);
+	assert_null(json_slice(text, sizeof text - 1, "d", &length));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_prepare_says_what_is_to_be_sent),
+	    cmocka_unit_test(a_payload_is_json_or_base64_or_a_tombstone),
+	    cmocka_unit_test(a_decision_needs_no_more_than_the_id),
+	    cmocka_unit_test(the_key_is_type_and_id),
+	    cmocka_unit_test(what_is_wrong_is_refused_with_a_code),
+	    cmocka_unit_test(deep_nesting_and_long_texts_are_refused),
+	    cmocka_unit_test(headers_say_the_same_and_the_value_is_the_payload),
+	    cmocka_unit_test(wrong_headers_are_refused),
+	    cmocka_unit_test(equal_prepares_have_equal_digests_in_both_forms),
+	    cmocka_unit_test(the_event_id_is_a_uuid_of_version_5),
+	    cmocka_unit_test(a_slice_is_the_text_between_name_and_comma),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
