@@ -1,0 +1,80 @@
+#include "pg_array.h"
+#include <assert.h>
+#include <string.h>
+
+static void begin_element(struct pg_array *array)
+{
+	assert(!array->ended);
+	text_append(&array->text, array->text.length ? "," : "{", 1);
+}
+
+void pg_array_add_text(struct pg_array *array, const char *text)
+{
+	begin_element(array);
+	if (!text) {
+		text_add(&array->text, "NULL");
+		return;
+	}
+	text_append(&array->text, "\"", 1);
+	while (*text) {
+		size_t plain = strcspn(text, "\"\\");
+		text_append(&array->text, text, plain);
+		text += plain;
+		if (*text) {
+			const char escaped[] = {'\\', *text++};
+			text_append(&array->text, escaped, sizeof escaped);
+		}
+	}
+	text_append(&array->text, "\"", 1);
+}
+
+void pg_array_add_int(struct pg_array *array, int64_t value)
+{
+	char digits[20];
+	begin_element(array);
+	text_append(&array->text, digits, (size_t)(text_write_int64(digits, value) - digits));
+}
+
+void pg_array_add_bytes(struct pg_array *array, const void *bytes, size_t length)
+{
+	static const char hex[] = "0123456789abcdef";
+	const unsigned char *at = bytes;
+	char pairs[512];
+	begin_element(array);
+	if (!bytes) {
+		text_add(&array->text, "NULL");
+		return;
+	}
+	text_add(&array->text, "\"\\\\x");
+	while (length > 0) {
+		size_t count = length < sizeof pairs / 2 ? length : sizeof pairs / 2;
+		for (size_t i = 0; i < count; i++) {
+			pairs[2 * i] = hex[at[i] >> 4];
+			pairs[2 * i + 1] = hex[at[i] & 15];
+		}
+		text_append(&array->text, pairs, 2 * count);
+		at += count;
+		length -= count;
+	}
+	text_append(&array->text, "\"", 1);
+}
+
+const char *pg_array_end(struct pg_array *array)
+{
+	if (!array->ended)
+		text_add(&array->text, array->text.length ? "}" : "{}");
+	array->ended = true;
+	return text_string(&array->text);
+}
+
+void pg_array_clear(struct pg_array *array)
+{
+	text_clear(&array->text);
+	array->ended = false;
+}
+
+void pg_array_finish(struct pg_array *array)
+{
+	text_finish(&array->text);
+	array->ended = false;
+}

@@ -1,0 +1,88 @@
+#pragma once
+/*
+ * What a batch of records does, given what the database knows of their ids: the core of the reader,
+ * without I/O. One thread owns it.
+ *
+ * Use: add every record in the order of each partition; ask the database for what is known of
+ * batch_types and batch_ids (outbox.lookback_known); batch_know for each row; batch_work; hand
+ * batch_columns to outbox.lookback_apply; batch_clear.
+ *
+ *   known of the id | prepare                           | commit or rollback
+ *   nothing         | prepare                           | tombstone
+ *   a tombstone     | prepare, and the decision of it   | the same: nothing; the other: conflict
+ *   its prepare     | the same: nothing; else: conflict | decision, as which it wins, or is noted
+ *
+ * Whether a decision is the first of its prepare is the database's to say: others decide as well.
+ */
+#include "pg_array.h"
+#include "wire.h"
+
+struct batch;
+
+struct batch *batch_create(void);
+void batch_destroy(struct batch *batch); /* NULL is fine */
+void batch_clear(struct batch *batch);
+
+/* Takes over what the request owns. */
+void batch_add(
+    struct batch *batch, int32_t partition, int64_t offset, struct lookback_request *request);
+
+/* A record that goes to a topic as it is; everything is copied. Key, payload and headers may be
+ * NULL. */
+struct batch_letter {
+	const char *topic;
+	const char *key, *payload;
+	size_t key_length, payload_length;
+	const char *headers; /* JSON */
+};
+void batch_add_letter(
+    struct batch *batch, int32_t partition, int64_t offset, const struct batch_letter *letter);
+
+int batch_records(const struct batch *batch); /* letters among them */
+
+/* The different ids, two arrays of text. */
+int batch_id_count(const struct batch *batch);
+const char *batch_types(struct batch *batch);
+const char *batch_ids(struct batch *batch);
+
+/*
+ * A row of outbox.lookback_known: place counts from 1, kind is 'prepare', 'decision' or
+ * 'tombstone', digest is NULL but for a prepare, decision NULL for one. Rows of one id come by
+ * prepared_at.
+ */
+void batch_know(struct batch *batch, int place, const char *kind, const char *prepared_at,
+    const unsigned char *digest, const char *decision);
+
+/* Works out the rows. */
+void batch_work(struct batch *batch);
+
+/* The columns of the rows, in the order of the parameters of outbox.lookback_apply from ops on. */
+enum batch_column {
+	BATCH_OP,
+	BATCH_PARTITION,
+	BATCH_OFFSET,
+	BATCH_TYPE,
+	BATCH_ID,
+	BATCH_TOPIC,
+	BATCH_KEY,
+	BATCH_PAYLOAD,
+	BATCH_HEADERS,
+	BATCH_SERVICE,
+	BATCH_URL,
+	BATCH_CHECK_MS,
+	BATCH_EXPIRE_MS,
+	BATCH_DIGEST,
+	BATCH_EVENT_ID,
+	BATCH_PREPARED_AT,
+	BATCH_DECISION,
+	BATCH_KEPT,
+	BATCH_COLUMNS
+};
+/* Arrays, valid until batch_clear. */
+const char *batch_column(struct batch *batch, enum batch_column column);
+
+/* Of the batch that was worked out. */
+struct batch_figures {
+	int prepares, duplicates, conflicts, tombstones, decisions, letters;
+};
+struct batch_figures batch_figures(const struct batch *batch);

@@ -1,0 +1,232 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+#include "batch.h"
+#include "cleanup.h"
+
+static struct batch *batch;
+static int64_t offset;
+
+static int begin(void **state)
+{
+	(void)state;
+	batch = batch_create();
+	offset = 0;
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	batch_destroy(batch);
+	return 0;
+}
+
+/* says: P prepare, Q another prepare of the id, C commit, R rollback */
+static void add(char says, const char *id)
+{
+	static const char *const ops[] = {
+	    ['P'] = "prepare", ['Q'] = "prepare", ['C'] = "commit", ['R'] = "rollback"};
+	owned_text char *value =
+	    xformat("{\"version\": 1, \"op\": \"%s\", \"biz_type\": \"order\", \"biz_id\": \"%s\","
+		    " \"topic\": \"orders\", \"payload\": \"%c\", \"check_after\": \"5s\"}",
+		ops[(unsigned char)says], id, says);
+	struct lookback_input input = {
+	    .value = value, .value_length = strlen(value), .is_body = true};
+	struct lookback_request request;
+	struct lookback_refusal refusal;
+
+	if (!lookback_wire_read(&input, &request, &refusal))
+		fail_msg("%s", refusal.text);
+	batch_add(batch, 3, offset++, &request);
+	assert_null(request.biz_type); /* it is the batch's */
+}
+
+/* The digest of the prepare that add makes. */
+static void know_prepare(char says, int place)
+{
+	struct batch *other = batch_create();
+	struct batch *mine = batch;
+	unsigned char digest[LOOKBACK_DIGEST];
+	const char *hex;
+
+	batch = other;
+	add(says, "x");
+	offset--;
+	batch_work(other);
+	hex = batch_column(other, BATCH_DIGEST) + strlen("{\"\\\\x");
+	for (int i = 0; i < LOOKBACK_DIGEST; i++) {
+		static const char digits[] = "0123456789abcdef";
+
+		digest[i] = (unsigned char)((strchr(digits, hex[2 * i]) - digits) << 4 |
+					    (strchr(digits, hex[2 * i + 1]) - digits));
+	}
+	batch_destroy(other);
+	batch = mine;
+	batch_know(batch, place, "prepare", "2026-01-01 00:00:00+00", digest, NULL);
+}
+
+static void expect(enum batch_column column, const char *array)
+{
+	assert_string_equal(batch_column(batch, column), array);
+}
+
+static void a_prepare_and_its_commit_in_one_batch_are_of_the_same_moment(void **state)
+{
+	(void)state;
+	add('P', "1");
+	add('C', "1");
+	assert_int_equal(batch_id_count(batch), 1);
+	assert_string_equal(batch_types(batch), "{\"order\"}");
+	assert_string_equal(batch_ids(batch), "{\"1\"}");
+	batch_work(batch);
+	expect(BATCH_OP, "{\"prepare\",\"decision\"}");
+	expect(BATCH_PREPARED_AT, "{NULL,NULL}");
+	expect(BATCH_DECISION, "{NULL,\"commit\"}");
+	expect(BATCH_TOPIC, "{\"orders\",NULL}");
+	expect(BATCH_PARTITION, "{3,3}");
+	expect(BATCH_OFFSET, "{0,1}");
+	expect(BATCH_CHECK_MS, "{5000,NULL}");
+	expect(BATCH_EXPIRE_MS, "{NULL,NULL}");
+}
+
+static void a_decision_of_a_known_prepare_names_its_moment(void **state)
+{
+	(void)state;
+	add('R', "1");
+	know_prepare('P', 1);
+	batch_work(batch);
+	expect(BATCH_OP, "{\"decision\"}");
+	expect(BATCH_PREPARED_AT, "{\"2026-01-01 00:00:00+00\"}");
+	expect(BATCH_DECISION, "{\"rollback\"}");
+}
+
+static void a_decision_before_its_prepare_is_a_tombstone_and_decides_it_later(void **state)
+{
+	(void)state;
+	add('C', "1");
+	add('R', "2");
+	batch_work(batch);
+	expect(BATCH_OP, "{\"tombstone\",\"tombstone\"}");
+	batch_clear(batch);
+
+	add('P', "1");
+	add('P', "2");
+	batch_know(batch, 1, "tombstone", "2026-01-01 00:00:00+00", NULL, "commit");
+	batch_know(batch, 2, "tombstone", "2026-01-01 00:00:00+00", NULL, "rollback");
+	batch_work(batch);
+	expect(BATCH_OP, "{\"prepare\",\"decision\",\"prepare\",\"decision\"}");
+	expect(BATCH_DECISION, "{NULL,\"commit\",NULL,\"rollback\"}");
+	expect(
+	    BATCH_PREPARED_AT, "{NULL,NULL,NULL,NULL}"); /* of the prepare, not of the tombstone */
+}
+
+static void the_second_tombstone_is_nothing_or_a_conflict(void **state)
+{
+	(void)state;
+	add('C', "1");
+	add('C', "1");
+	add('R', "1");
+	add('P', "1");
+	batch_work(batch);
+	expect(BATCH_OP, "{\"tombstone\",\"conflict\",\"prepare\",\"decision\"}");
+	expect(BATCH_KEPT, "{NULL,\"commit\",NULL,NULL}");
+	expect(BATCH_DECISION, "{\"commit\",\"rollback\",NULL,\"commit\"}");
+	assert_int_equal(batch_figures(batch).duplicates, 1);
+	assert_int_equal(batch_figures(batch).conflicts, 1);
+}
+
+static void the_same_prepare_again_is_counted_and_another_one_is_a_conflict(void **state)
+{
+	(void)state;
+	add('P', "1");
+	add('P', "1");
+	add('Q', "1");
+	add('P', "2");
+	add('Q', "2");
+	know_prepare('Q', 2);
+	batch_work(batch);
+	expect(BATCH_OP, "{\"prepare\",\"conflict\",\"conflict\"}");
+	expect(BATCH_ID, "{\"1\",\"1\",\"2\"}");
+	expect(BATCH_KEPT, "{NULL,\"prepare\",\"prepare\"}");
+	assert_int_equal(batch_figures(batch).duplicates, 2);
+}
+
+static void every_decision_of_a_prepare_goes_to_the_database(void **state)
+{
+	(void)state;
+	add('P', "1");
+	add('C', "1");
+	add('R', "1");
+	add('C', "1");
+	add('C', "2");
+	know_prepare('P', 2);
+	batch_know(batch, 2, "decision", "2026-01-01 00:00:00+00", NULL, "rollback");
+	batch_work(batch);
+	expect(BATCH_OP, "{\"prepare\",\"decision\",\"decision\",\"decision\",\"decision\"}");
+	assert_int_equal(batch_figures(batch).decisions, 4);
+}
+
+static void letters_keep_their_place_among_the_records(void **state)
+{
+	(void)state;
+	add('P', "1");
+	batch_add_letter(batch, 3, 7,
+	    &(const struct batch_letter){
+		.topic = "dead", .payload = "\0x", .payload_length = 2, .headers = "{}"});
+	add('C', "1");
+	assert_int_equal(batch_records(batch), 3);
+	batch_work(batch);
+	expect(BATCH_OP, "{\"prepare\",\"letter\",\"decision\"}");
+	expect(BATCH_TOPIC, "{\"orders\",\"dead\",NULL}");
+	expect(BATCH_PAYLOAD, "{\"\\\\x225022\",\"\\\\x0078\",NULL}");
+	expect(BATCH_KEY, "{NULL,NULL,NULL}");
+	expect(BATCH_HEADERS, "{NULL,\"{}\",NULL}");
+	expect(BATCH_OFFSET, "{0,7,1}");
+}
+
+static void a_cleared_batch_knows_nothing(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 1000; i++) {
+			owned_text char *id = xformat("%d", i);
+
+			add(i % 2 ? 'P' : 'C', id);
+		}
+		assert_int_equal(batch_id_count(batch), 1000);
+		assert_string_equal(
+		    batch_types(batch) + strlen(batch_types(batch)) - 8, "\"order\"}");
+		batch_work(batch);
+		assert_int_equal(batch_figures(batch).prepares, 500);
+		assert_int_equal(batch_figures(batch).tombstones, 500);
+		batch_clear(batch);
+	}
+	batch_work(batch);
+	expect(BATCH_OP, "{}");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(
+		a_prepare_and_its_commit_in_one_batch_are_of_the_same_moment, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		a_decision_of_a_known_prepare_names_its_moment, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		a_decision_before_its_prepare_is_a_tombstone_and_decides_it_later, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		the_second_tombstone_is_nothing_or_a_conflict, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		the_same_prepare_again_is_counted_and_another_one_is_a_conflict, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		every_decision_of_a_prepare_goes_to_the_database, begin, end),
+	    cmocka_unit_test_setup_teardown(letters_keep_their_place_among_the_records, begin, end),
+	    cmocka_unit_test_setup_teardown(a_cleared_batch_knows_nothing, begin, end),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
