@@ -51,6 +51,7 @@ create table outbox.lookback (
 	check_url        text,
 	check_at         timestamptz,
 	expires_at       timestamptz,
+	digest           bytea,
 	decision         outbox.lookback_decision,
 	source           outbox.lookback_source,
 	decided_at       timestamptz,
@@ -59,17 +60,17 @@ create table outbox.lookback (
 	event_id         uuid,
 	primary key (biz_type, biz_id, prepared_at, kind),
 	constraint a_prepare_has_a_place_a_topic_and_a_time_to_check check (kind <> 'prepare'
-		or num_nulls(source_partition, source_offset, topic, check_at) = 0
-			and num_nonnulls(decision, source, decided_at, decided_by, reason, event_id) = 0),
+		or num_nulls(source_partition, source_offset, topic, check_at, digest, event_id) = 0
+			and num_nonnulls(decision, source, decided_at, decided_by, reason) = 0),
 	constraint a_decision_says_what_by_what_and_when check (kind <> 'decision'
 		or num_nulls(decision, source, decided_at) = 0
 			and (event_id is not null) = (decision = 'commit')
 			and num_nonnulls(topic, key, payload, headers, check_service, check_url, check_at,
-				expires_at) = 0),
+				expires_at, digest) = 0),
 	constraint a_tombstone_says_what_and_has_a_place check (kind <> 'tombstone'
 		or num_nulls(decision, source_partition, source_offset) = 0
 			and num_nonnulls(topic, key, payload, headers, check_service, check_url, check_at,
-				expires_at, source, decided_at, decided_by, reason, event_id) = 0)
+				expires_at, digest, source, decided_at, decided_by, reason, event_id) = 0)
 ) partition by range (prepared_at);
 
 create index on outbox.lookback (txid);
@@ -90,7 +91,8 @@ comment on column outbox.lookback.prepared_at is 'the database''s clock when the
 	'decision''s is that of its prepare';
 comment on column outbox.lookback.txid is 'the writing transaction (never a savepoint''s)';
 comment on column outbox.lookback.check_at is 'without a decision the business is asked from then on';
-comment on column outbox.lookback.event_id is 'of the message that a commit wrote';
+comment on column outbox.lookback.event_id is 'of the message that a commit writes';
+comment on column outbox.lookback.digest is 'equal for prepares that say the same';
 
 -- Takes what no other partition does, so that an insert never fails. Normally empty.
 create table outbox.lookback_default

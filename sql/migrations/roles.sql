@@ -35,6 +35,8 @@ grant select on outbox.message, outbox.message_default, outbox.slot, outbox.log,
 	outbox.message_state, outbox.migration to outbox_relay;
 grant select, insert on outbox.lookback to outbox_relay;
 grant select on outbox.lookback_default to outbox_relay;
+grant select, insert, delete on outbox.lookback_log, outbox.lookback_conflict to outbox_relay;
+grant select, insert, update, delete on outbox.lookback_overdue to outbox_relay;
 grant insert on outbox.log to outbox_relay;
 -- who asked, and when, is the database's to say
 grant select, insert (reason, slot, filter, target, rate, snapshot, shards, acked, windows, acked_ids,
@@ -56,9 +58,11 @@ grant select (slot, shard, id, created_at, event_id, topic, key, headers, partit
 	on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partition, source_offset, topic,
-	key, headers, check_service, check_url, check_at, expires_at, decision, source, decided_at,
+	key, headers, check_service, check_url, check_at, expires_at, digest, decision, source, decided_at,
 	decided_by, reason, event_id) on outbox.lookback to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
+grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
+	to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_numbers(int),

@@ -60,9 +60,10 @@ class Lookback:
     name, time, holder = "lookback", "prepared_at", "shop"
     id, id_type = "biz_id", "text"
     prepare = """insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
-                     source_partition, source_offset, topic, key, payload, headers, check_at)
+                     source_partition, source_offset, topic, key, payload, headers, check_at, digest,
+                     event_id)
                  values ('order', {id}, {at}, 'prepare', 'shop', 0, 0, 't', 'k', {payload},
-                     '{{"a": 1}}', now()) returning biz_id"""
+                     '{{"a": 1}}', now(), 'd', gen_random_uuid()) returning biz_id"""
     # as everybody does who decides: it sees the prepare
     decide = """insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision,
                     source, decided_at)

@@ -273,8 +273,9 @@ static void prepare(struct stage *stage, const char *id, const char *at)
 {
 	owned_text char *script =
 	    xformat("insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, "
-		    "source_partition, source_offset, topic, check_at) values "
-		    "('order', '%s', '%s', 'prepare', 'shop', 0, 0, 't', now())",
+		    "source_partition, source_offset, topic, check_at, digest, event_id) values "
+		    "('order', '%s', '%s', 'prepare', 'shop', 0, 0, 't', now(), 'd', "
+		    "gen_random_uuid())",
 		id, at);
 	run(stage, script);
 }

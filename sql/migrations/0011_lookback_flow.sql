@@ -1,0 +1,515 @@
+-- oldest-program: 0.1.0
+--
+-- The look-back relay: who reads which offset, who decides, who is asked.
+--
+-- An id is a pair (biz_type, biz_id). What is known of it stands in outbox.lookback (0010), which is
+-- only inserted into: its prepare, its decision, or a tombstone, a decision that came before its
+-- prepare. The decision's row carries the prepared_at of the prepare that it decides, so that the
+-- primary key lets one decision in and no second one, whoever brings it: the reader, the checker or an
+-- operator. Who gets it in writes outbox.message in the same transaction. Who does not, and wanted
+-- something else, is noted in outbox.lookback_conflict.
+--
+-- All records of an id come by one partition of the look-back topic, and that has one reader at a time:
+-- outbox.lookback_log is its fence. Each batch inserts the row n of its partitions, made from the row
+-- n - 1 that the reader went on from, in the transaction of its effects. Whoever fails to insert has
+-- lost the partition, and nothing that it read has an effect. So what the reader looked up before
+-- (outbox.lookback_known) holds as soon as its row is in.
+--
+-- The clock is the database's alone. A prepare is due at check_at; promoted_to of a partition's newest
+-- row says up to when due prepares were made overdue: outbox.lookback_overdue, the one table whose rows
+-- change. The reader promotes within its own transactions, up to a time by which it is known to have
+-- read everything that had been written by then.
+
+create table outbox.lookback_log (
+	section     text collate "C" not null,
+	topic       text collate "C" not null,
+	partition   int         not null,
+	n           bigint      not null,
+	next_offset bigint      not null, -- everything before it has had its effect
+	promoted_to timestamptz not null,
+	reader      text        not null,
+	written_at  timestamptz not null default clock_timestamp(),
+	primary key (section, topic, partition, n)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+
+create table outbox.lookback_overdue (
+	section       text collate "C" not null,
+	biz_type      text collate "C" not null,
+	biz_id        text collate "C" not null,
+	prepared_at   timestamptz not null,
+	state         text        not null default 'overdue'
+		constraint state_is_overdue_or_parked check (state in ('overdue', 'parked')),
+	check_service text,
+	check_url     text,
+	overdue_at    timestamptz not null default clock_timestamp(),
+	expires_at    timestamptz,          -- then it is parked
+	next_check    timestamptz not null, -- while claimed: when the claim ends
+	claim         bigint,
+	attempts      int         not null default 0, -- requests that were sent and brought no decision
+	pendings      int         not null default 0, -- of them those answered with "pending"
+	last_result   text,
+	last_error    text,
+	last_at       timestamptz,
+	primary key (biz_type, biz_id, prepared_at)
+) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, fillfactor = 80);
+
+create index lookback_due on outbox.lookback_overdue (section, biz_type, next_check)
+	where state = 'overdue';
+
+create table outbox.lookback_conflict (
+	id               bigint      generated always as identity (cache 1) primary key,
+	at               timestamptz not null default clock_timestamp(),
+	section          text collate "C" not null,
+	biz_type         text collate "C" not null,
+	biz_id           text collate "C" not null,
+	prepared_at      timestamptz,
+	kept             text        not null, -- 'prepare', 'commit' or 'rollback'
+	refused          text        not null, -- the same, of what came later and was something else
+	source           text        not null, -- of the later one
+	who              text,
+	source_partition int,
+	source_offset    bigint
+);
+create index on outbox.lookback_conflict (biz_type, biz_id);
+
+-- What the reader goes on from: the newest row of each partition.
+create function outbox.lookback_progress(of_section text, of_topic text)
+returns table (partition int, n bigint, next_offset bigint) language sql stable as $$
+	select distinct on (l.partition) l.partition, l.n, l.next_offset
+	from outbox.lookback_log l where l.section = of_section and l.topic = of_topic
+	order by l.partition, l.n desc
+$$;
+
+-- What is known of each of these ids; nothing of some. Place counts from 1. Volatile, so that a row that
+-- is moved out of the default partition meanwhile is seen.
+create function outbox.lookback_known(types text[], ids text[])
+returns table (place int, kind text, prepared_at timestamptz, digest bytea, decision text)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+	return query select i.place::int, l.kind::text, l.prepared_at, l.digest, l.decision::text
+	from unnest(types, ids) with ordinality i (biz_type, biz_id, place)
+	cross join lateral (
+		select l.kind, l.prepared_at, l.digest, l.decision from outbox.lookback l
+		where l.biz_type = i.biz_type and l.biz_id = i.biz_id
+		order by l.prepared_at limit 100) l
+	order by i.place, l.prepared_at;
+end
+$$;
+
+-- Decides: of each prepare the first decision to come gets in, and a commit that does writes its
+-- message, in the order of the records that brought them, dead letters among them. What a loser wanted
+-- otherwise is noted. Returns a row for each decision asked for: whether it won, and which one stands.
+--
+-- Rows of outbox.lookback are locked by their key, in order, before those of outbox.lookback_overdue:
+-- whoever decides does it in this order, so that none waits for another in a circle. It runs as the
+-- schema's owner: the relay's role writes no messages but these.
+create function outbox.lookback_decide(of_section text, of_source text, by_whom text, why text,
+	types text[], ids text[], prepared_ats timestamptz[], decisions text[], partitions int[],
+	offsets bigint[], letter_topics text[], letter_keys bytea[], letter_payloads bytea[],
+	letter_headers text[], letter_partitions int[], letter_offsets bigint[])
+returns table (biz_type text, biz_id text, prepared_at timestamptz, won boolean, kept text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+	gone record;
+begin
+	with decided as (
+		insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision, source,
+			decided_at, decided_by, reason, source_partition, source_offset, event_id)
+		select w.biz_type, w.biz_id, w.prepared_at, 'decision', of_section, w.decision, of_source,
+			clock_timestamp(), by_whom, why, w.source_partition, w.source_offset,
+			case when w.decision = 'commit' then p.event_id end
+		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
+			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
+		cross join lateral ( -- one whose partition is gone was decided before
+			select p.event_id from outbox.lookback p where p.biz_type = w.biz_type
+				and p.biz_id = w.biz_id and p.prepared_at = w.prepared_at and p.kind = 'prepare'
+			limit 1) p
+		order by w.biz_type, w.biz_id, w.prepared_at, w.source_offset
+		on conflict do nothing
+		returning biz_type, biz_id, prepared_at, decision, source_partition, source_offset
+	)
+	insert into outbox.message (event_id, topic, key, payload, headers)
+	select m.event_id, m.topic, m.key, m.payload, m.headers from (
+		select p.event_id, p.topic, p.key, p.payload, p.headers, d.source_partition, d.source_offset
+		from decided d cross join lateral (
+			select p.* from outbox.lookback p where p.biz_type = d.biz_type
+				and p.biz_id = d.biz_id and p.prepared_at = d.prepared_at and p.kind = 'prepare'
+			limit 1) p
+		where d.decision = 'commit'
+		union all
+		select gen_random_uuid(), l.topic, l.key, l.payload, l.headers::jsonb, l.source_partition,
+			l.source_offset
+		from unnest(letter_topics, letter_keys, letter_payloads, letter_headers, letter_partitions,
+			letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
+	) m order by m.source_partition, m.source_offset;
+
+	return query
+	with wanted as (
+		select w.*, l.decision::text as kept, l.txid = pg_current_xact_id()
+			and l.source_offset is not distinct from w.source_offset as won
+		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
+			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
+		cross join lateral (
+			select l.decision, l.txid, l.source_offset from outbox.lookback l
+			where l.biz_type = w.biz_type and l.biz_id = w.biz_id
+				and l.prepared_at = w.prepared_at and l.kind = 'decision'
+			limit 1) l
+	), noted as (
+		insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused,
+			source, who, source_partition, source_offset)
+		select of_section, w.biz_type, w.biz_id, w.prepared_at, w.kept, w.decision, of_source, by_whom,
+			w.source_partition, w.source_offset
+		from wanted w where w.kept <> w.decision
+	)
+	select w.biz_type, w.biz_id, w.prepared_at, w.won, w.kept from wanted w;
+
+	for gone in
+		select o.* from unnest(types, ids, prepared_ats) w (biz_type, biz_id, prepared_at)
+		cross join lateral (
+			select o.biz_type, o.biz_id, o.prepared_at from outbox.lookback_overdue o
+			where o.biz_type = w.biz_type and o.biz_id = w.biz_id
+				and o.prepared_at = w.prepared_at
+			limit 1) o
+		order by 1, 2, 3
+	loop
+		delete from outbox.lookback_overdue o where o.biz_type = gone.biz_type
+			and o.biz_id = gone.biz_id and o.prepared_at = gone.prepared_at;
+	end loop;
+end
+$$;
+
+revoke execute on function outbox.lookback_decide(text, text, text, text, text[], text[], timestamptz[],
+	text[], int[], bigint[], text[], bytea[], bytea[], text[], int[], bigint[]) from public;
+
+-- Due prepares of a partition become overdue, up to the horizon or so many; returns up to when all have.
+create function outbox.lookback_promote(of_section text, of_partition int, since timestamptz,
+	horizon timestamptz, most int, out promoted int, out promoted_to timestamptz) language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+	promoted_to := coalesce((
+		select p.check_at from outbox.lookback p
+		where p.section = of_section and p.source_partition = of_partition and p.kind = 'prepare'
+			and p.check_at > since and p.check_at <= horizon
+		order by p.check_at offset most - 1 limit 1), greatest(horizon, since));
+	insert into outbox.lookback_overdue (section, biz_type, biz_id, prepared_at, check_service, check_url,
+		expires_at, next_check)
+	select p.section, p.biz_type, p.biz_id, p.prepared_at, p.check_service, p.check_url, p.expires_at,
+		p.check_at
+	from outbox.lookback p
+	left join lateral (
+		select true as decided from outbox.lookback d where d.biz_type = p.biz_type
+			and d.biz_id = p.biz_id and d.prepared_at = p.prepared_at and d.kind = 'decision'
+		limit 1) d on true
+	where p.section = of_section and p.source_partition = of_partition and p.kind = 'prepare'
+		and p.check_at > since and p.check_at <= promoted_to and d.decided is null
+	on conflict do nothing;
+	get diagnostics promoted = row_count;
+end
+$$;
+
+-- One batch of a reader. The partitions read: their number, the row n and the offset that the reader
+-- went on from, the offset behind what it read, and the time by which it is known to have read all that
+-- was written (null: it is not known to). The rows, in the order of their records: op is 'prepare',
+-- 'tombstone', 'decision' (prepared_at null: by this batch), 'conflict' (kept and decision say what) or
+-- 'letter', a record that goes to a topic as it is. Fails with OR004 when a partition is not the
+-- reader's any more.
+create function outbox.lookback_apply(of_section text, of_topic text, of_reader text, promote_most int,
+	partitions int[], ns bigint[], starts bigint[], nexts bigint[], horizons timestamptz[],
+	ops text[], row_partitions int[], row_offsets bigint[], types text[], ids text[],
+	topics text[], keys bytea[], payloads bytea[], headers text[], services text[], urls text[],
+	check_ms bigint[], expire_ms bigint[], digests bytea[], event_ids uuid[],
+	prepared_ats timestamptz[], decisions text[], kepts text[],
+	out clock timestamptz, out won int, out lost int, out promoted int)
+language plpgsql volatile set lock_timeout = '5s'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	moment timestamptz := clock_timestamp();
+	first_due timestamptz := moment + (select min(c) from unnest(check_ms) c) * interval '1 ms';
+	promoted_tos timestamptz[] := array_fill('-infinity'::timestamptz, array[cardinality(partitions)]);
+	newest record;
+	chosen record;
+	step record;
+	since timestamptz;
+begin
+	perform set_config('synchronous_commit', 'on', true);
+	promoted := 0;
+	for place in 1 .. cardinality(partitions) loop
+		select l.n, l.next_offset, l.promoted_to into newest from outbox.lookback_log l
+		where l.section = of_section and l.topic = of_topic and l.partition = partitions[place]
+		order by l.n desc limit 1;
+		if coalesce(newest.n, 0) <> ns[place]
+			or coalesce(newest.next_offset, starts[place]) <> starts[place] then
+			raise exception 'another reader has gone on with partition % of %', partitions[place],
+				of_topic using errcode = 'OR004';
+		end if;
+		promoted_tos[place] := coalesce(newest.promoted_to, '-infinity');
+	end loop;
+
+	insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
+		source_offset, topic, key, payload, headers, check_service, check_url, check_at, expires_at,
+		digest, event_id)
+	select r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition, r.source_offset,
+		r.topic, r.key, r.payload, r.headers::jsonb, r.check_service, r.check_url,
+		moment + r.check_ms * interval '1 ms', moment + r.expire_ms * interval '1 ms',
+		r.digest, r.event_id
+	from unnest(ops, types, ids, row_partitions, row_offsets, topics, keys, payloads, headers, services,
+			urls, check_ms, expire_ms, digests, event_ids) with ordinality
+		r (op, biz_type, biz_id, source_partition, source_offset, topic, key, payload, headers,
+			check_service, check_url, check_ms, expire_ms, digest, event_id, place)
+	where r.op = 'prepare';
+
+	insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
+		source_offset, decision)
+	select r.biz_type, r.biz_id, moment, 'tombstone', of_section, r.source_partition, r.source_offset,
+		r.decision
+	from unnest(ops, types, ids, row_partitions, row_offsets, decisions)
+		r (op, biz_type, biz_id, source_partition, source_offset, decision)
+	where r.op = 'tombstone';
+
+	insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused, source,
+		source_partition, source_offset)
+	select of_section, r.biz_type, r.biz_id, r.prepared_at, r.kept, r.decision, 'message',
+		r.source_partition, r.source_offset
+	from unnest(ops, types, ids, row_partitions, row_offsets, prepared_ats, kepts, decisions)
+		r (op, biz_type, biz_id, source_partition, source_offset, prepared_at, kept, decision)
+	where r.op = 'conflict';
+
+	select array_agg(r.biz_type) filter (where r.op = 'decision') as types,
+		array_agg(r.biz_id) filter (where r.op = 'decision') as ids,
+		array_agg(coalesce(r.prepared_at, moment)) filter (where r.op = 'decision') as prepared_ats,
+		array_agg(r.decision) filter (where r.op = 'decision') as decisions,
+		array_agg(r.source_partition) filter (where r.op = 'decision') as partitions,
+		array_agg(r.source_offset) filter (where r.op = 'decision') as offsets,
+		array_agg(r.topic) filter (where r.op = 'letter') as letter_topics,
+		array_agg(r.key) filter (where r.op = 'letter') as letter_keys,
+		array_agg(r.payload) filter (where r.op = 'letter') as letter_payloads,
+		array_agg(r.headers) filter (where r.op = 'letter') as letter_headers,
+		array_agg(r.source_partition) filter (where r.op = 'letter') as letter_partitions,
+		array_agg(r.source_offset) filter (where r.op = 'letter') as letter_offsets
+	into chosen
+	from unnest(ops, types, ids, prepared_ats, decisions, row_partitions, row_offsets, topics, keys,
+			case when 'letter' = any (ops) then payloads end, headers)
+		r (op, biz_type, biz_id, prepared_at, decision, source_partition, source_offset, topic, key,
+			payload, headers)
+	where r.op in ('decision', 'letter');
+	select count(*) filter (where d.won) into won
+	from outbox.lookback_decide(of_section, 'message', null, null, chosen.types, chosen.ids,
+		chosen.prepared_ats, chosen.decisions, chosen.partitions, chosen.offsets, chosen.letter_topics,
+		chosen.letter_keys, chosen.letter_payloads, chosen.letter_headers, chosen.letter_partitions,
+		chosen.letter_offsets) d;
+	lost := coalesce(cardinality(chosen.types), 0) - won;
+
+	for place in 1 .. cardinality(partitions) loop
+		-- A prepare of this batch that is due no later than what was promoted already (the clock went
+		-- back, perhaps with a failover) would be passed by.
+		since := least(promoted_tos[place], first_due - interval '1 us');
+		select p.promoted, p.promoted_to into step from outbox.lookback_promote(of_section,
+			partitions[place], since, greatest(horizons[place], promoted_tos[place]),
+			case when since < promoted_tos[place] then 2147483647 else promote_most end) p;
+		promoted := promoted + step.promoted;
+		promoted_tos[place] := step.promoted_to;
+	end loop;
+	-- The fence comes last, so that nothing of it is changed again: whoever came before makes it fail,
+	-- and all of the above with it.
+	insert into outbox.lookback_log (section, topic, partition, n, next_offset, promoted_to, reader)
+	select of_section, of_topic, r.partition, r.n + 1, r.next_offset, r.promoted_to, of_reader
+	from unnest(partitions, ns, nexts, promoted_tos) r (partition, n, next_offset, promoted_to)
+	order by r.partition;
+	clock := clock_timestamp();
+end
+$$;
+
+-- The checker ------------------------------------------------------------------------------------
+--
+-- A claim is a number that the checker draws; it ends by itself at next_check. Whatever comes later
+-- must bring it, and rows that another one holds by then stay as they are.
+
+-- Claims rows that are due: of each type at most so many, those that wait longest first.
+create function outbox.lookback_claim(of_section text, types text[], most int[], new_claim bigint,
+	claim_ms bigint)
+returns table (biz_type text, biz_id text, prepared_at timestamptz, attempts int, pendings int,
+	check_service text, check_url text, is_expired boolean)
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+begin
+	return query update outbox.lookback_overdue o
+	set claim = new_claim, next_check = clock_timestamp() + claim_ms * interval '1 ms'
+	from (
+		select d.place from unnest(types, most) t (biz_type, most)
+		cross join lateral (
+			select o.ctid as place from outbox.lookback_overdue o
+			where o.section = of_section and o.biz_type = t.biz_type and o.state = 'overdue'
+				-- as a query of its own the time is a bound of the index scan
+				and o.next_check <= (select clock_timestamp())
+			order by o.next_check limit t.most for update skip locked) d) due
+	where o.ctid = due.place
+	returning o.biz_type, o.biz_id, o.prepared_at, o.attempts, o.pendings, o.check_service,
+		o.check_url, coalesce(o.expires_at <= clock_timestamp(), false);
+end
+$$;
+
+-- What came of a claim's rows: decisions ('commit', 'rollback') that are written if nobody was first;
+-- for the others when to ask again, whether the attempt counts, and whether it is parked for an
+-- operator. Returns how many decisions won and lost, and how many rows were another one's by now.
+create function outbox.lookback_settle(of_section text, of_claim bigint, types text[], ids text[],
+	prepared_ats timestamptz[], results text[], errors text[], counts boolean[], next_ms bigint[],
+	parks boolean[], out won int, out lost int, out strange int)
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	answered record;
+	touched int;
+begin
+	perform set_config('synchronous_commit', 'on', true);
+	-- Read without a lock, which would come before that of the decision. A claim that ends in between
+	-- does no harm: the first decision wins.
+	select array_agg(r.biz_type) as types, array_agg(r.biz_id) as ids,
+		array_agg(r.prepared_at) as prepared_ats, array_agg(r.result) as decisions into answered
+	from unnest(types, ids, prepared_ats, results) r (biz_type, biz_id, prepared_at, result)
+	cross join lateral (
+		select o.claim from outbox.lookback_overdue o where o.biz_type = r.biz_type
+			and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at limit 1) o
+	where r.result in ('commit', 'rollback') and o.claim = of_claim;
+	select count(*) filter (where d.won) into won
+	from outbox.lookback_decide(of_section, 'check', null, null, answered.types, answered.ids,
+		answered.prepared_ats, answered.decisions, null, null, null, null, null, null, null, null) d;
+	lost := coalesce(cardinality(answered.types), 0) - won;
+
+	with told as (
+		select r.*, o.place
+		from unnest(types, ids, prepared_ats, results, errors, counts, next_ms, parks)
+			r (biz_type, biz_id, prepared_at, result, error, counts, next_ms, parks)
+		cross join lateral (
+			select o.ctid as place from outbox.lookback_overdue o where o.biz_type = r.biz_type
+				and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at
+				and o.claim = of_claim
+			limit 1 for update) o
+		where r.result not in ('commit', 'rollback')
+		order by r.biz_type, r.biz_id, r.prepared_at
+	)
+	update outbox.lookback_overdue o set claim = null,
+		state = case when told.parks then 'parked' else 'overdue' end,
+		attempts = o.attempts + told.counts::int,
+		pendings = o.pendings + (told.counts and told.result = 'pending')::int,
+		last_result = told.result, last_error = told.error, last_at = clock_timestamp(),
+		next_check = clock_timestamp() + told.next_ms * interval '1 ms'
+	from told where o.ctid = told.place;
+	get diagnostics touched = row_count;
+	strange := cardinality(types) - won - lost - touched;
+end
+$$;
+
+-- The operator -----------------------------------------------------------------------------------
+
+-- Is a row among those that an operator chose? {"type", "state": overdue or parked, "service",
+-- "error": a part of it, "from", "to": of prepared_at, without the end, "section"}; what is not named
+-- does not matter.
+create function outbox.lookback_is(o outbox.lookback_overdue, chosen jsonb) returns boolean
+language sql stable as $$
+	select (chosen ->> 'section' is null or o.section = chosen ->> 'section')
+		and (chosen ->> 'type' is null or o.biz_type = chosen ->> 'type')
+		and (chosen ->> 'state' is null or o.state = chosen ->> 'state')
+		and (chosen ->> 'service' is null or o.check_service = chosen ->> 'service')
+		and (chosen ->> 'error' is null or position(chosen ->> 'error' in o.last_error) > 0)
+		and (chosen ->> 'from' is null or o.prepared_at >= (chosen ->> 'from')::timestamptz)
+		and (chosen ->> 'to' is null or o.prepared_at < (chosen ->> 'to')::timestamptz)
+$$;
+
+-- Carries out what an operator asks for: 'commit', 'rollback', or 'retry', which asks the business anew.
+-- Chosen are rows of outbox.lookback_overdue by what lookback_is takes, or, with "ids": [[type, id], …],
+-- any undecided prepares. When `whole`, all of the ids or none. Fails with OR002 when there is none, with
+-- OR005 when one was decided meanwhile.
+create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
+	out audit_id bigint, out done bigint)
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	part record;
+	found_rows bigint := 0;
+	sections jsonb := '[]';
+	won bigint;
+begin
+	perform outbox.replay_durable();
+	perform outbox.require_read_committed();
+	if verb not in ('commit', 'rollback', 'retry') then
+		raise exception '% is nothing that can be done with a look-back', verb
+			using errcode = 'invalid_parameter_value';
+	end if;
+	done := 0;
+	for part in
+		select u.section, array_agg(u.biz_type order by u.biz_type, u.biz_id, u.prepared_at) as types,
+			array_agg(u.biz_id order by u.biz_type, u.biz_id, u.prepared_at) as ids,
+			array_agg(u.prepared_at order by u.biz_type, u.biz_id, u.prepared_at) as prepared_ats
+		from (
+			select p.section, p.biz_type, p.biz_id, p.prepared_at
+			from jsonb_array_elements(chosen -> 'ids') w (pair)
+			cross join lateral (
+				select p.* from outbox.lookback p
+				where p.biz_type = w.pair ->> 0 and p.biz_id = w.pair ->> 1
+					and p.kind = 'prepare'
+				order by p.prepared_at limit 1) p
+			left join lateral (
+				select true as decided from outbox.lookback d where d.biz_type = p.biz_type
+					and d.biz_id = p.biz_id and d.prepared_at = p.prepared_at
+					and d.kind = 'decision'
+				limit 1) d on true
+			where d.decided is null
+			union all
+			select o.section, o.biz_type, o.biz_id, o.prepared_at
+			from outbox.lookback_overdue o
+			where chosen -> 'ids' is null and outbox.lookback_is(o, chosen)
+		) u group by u.section order by u.section
+	loop
+		found_rows := found_rows + cardinality(part.ids);
+		sections := sections || to_jsonb(part.section);
+		if verb = 'retry' then
+			update outbox.lookback_overdue o set state = 'overdue', claim = null, attempts = 0,
+				pendings = 0, next_check = clock_timestamp(),
+				expires_at = o.expires_at + (clock_timestamp() - o.overdue_at),
+				overdue_at = clock_timestamp()
+			from (
+				select o.ctid as place
+				from unnest(part.types, part.ids, part.prepared_ats)
+					w (biz_type, biz_id, prepared_at)
+				cross join lateral (
+					select o.ctid from outbox.lookback_overdue o
+					where o.biz_type = w.biz_type and o.biz_id = w.biz_id
+						and o.prepared_at = w.prepared_at
+					limit 1 for update) o) t
+			where o.ctid = t.place;
+			get diagnostics won = row_count;
+		else
+			select count(*) filter (where d.won) into won
+			from outbox.lookback_decide(part.section, 'operator', session_user::text, new_reason,
+				part.types, part.ids, part.prepared_ats,
+				array_fill(verb, array[cardinality(part.ids)]), null, null, null, null, null,
+				null, null, null) d;
+		end if;
+		done := done + won;
+	end loop;
+	if done = 0 or (whole and done < jsonb_array_length(chosen -> 'ids')) then
+		raise exception '% of % undecided', found_rows, coalesce(jsonb_array_length(chosen -> 'ids'), 0)
+			using errcode = case when found_rows > done then 'OR005' else 'OR002' end;
+	end if;
+	insert into outbox.audit (verb, target, reason)
+	values ('lookback ' || verb, jsonb_build_object('filter', chosen, 'rows', done,
+		'sections', sections), new_reason)
+	returning id into audit_id;
+end
+$$;
+
+-- Upkeep -----------------------------------------------------------------------------------------
+
+-- Forgets what no reader goes on from any more, and conflicts that are older than the retention.
+create function outbox.lookback_tidy(retain_ms bigint) returns void language plpgsql volatile as $$
+begin
+	delete from outbox.lookback_log l using (
+		select section, topic, partition, max(n) as n from outbox.lookback_log
+		group by section, topic, partition) newest
+	where l.section = newest.section and l.topic = newest.topic
+		and l.partition = newest.partition and l.n < newest.n;
+	delete from outbox.lookback_conflict c
+	where c.at < clock_timestamp() - retain_ms * interval '1 ms';
+end
+$$;

@@ -1,0 +1,426 @@
+"""The look-back's functions: who reads which offset, who decides first, who is asked."""
+
+import json
+import threading
+import uuid
+from datetime import timedelta
+
+import psycopg2
+import pytest
+
+TOPIC = "look_back_msg"
+ARRAYS = ["op text", "partition int", "offset bigint", "type text", "id text", "topic text", "key bytea",
+          "payload bytea", "headers text", "service text", "url text", "check_ms bigint",
+          "expire_ms bigint", "digest bytea", "event_id uuid", "prepared_at timestamptz",
+          "decision text", "kept text"]
+APPLY = ("select won, lost, promoted, clock from outbox.lookback_apply(%s, %s, %s, %s, %s::int[], "
+         "%s::bigint[], %s::bigint[], %s::bigint[], %s::timestamptz[], "
+         + ", ".join(f"%s::{column.split()[1]}[]" for column in ARRAYS) + ")")
+
+
+class Reader:
+    """One partition of the topic, read from its start, as the program does."""
+
+    def __init__(self, database, partition=0, n=0, offset=0):
+        self.connection = database.connect()
+        self.cursor = self.connection.cursor()
+        self.partition, self.n, self.offset = partition, n, offset
+
+    def apply(self, *rows, horizon=None, most=1000):
+        rows = [{"partition": self.partition, "offset": self.offset + place, **row}
+                for place, row in enumerate(rows)]
+        columns = [[row.get(column.split()[0]) for row in rows] for column in ARRAYS]
+        self.cursor.execute(APPLY, ["shop", TOPIC, "test", most, [self.partition], [self.n],
+                                    [self.offset], [self.offset + len(rows)], [horizon], *columns])
+        self.n, self.offset = self.n + 1, self.offset + len(rows)
+        return self.cursor.fetchone()
+
+    def known(self, *ids):
+        """{id: [(kind, prepared_at, decision), …]}"""
+        self.cursor.execute("select place, kind, prepared_at, decision from "
+                            "outbox.lookback_known(%s, %s)", (["order"] * len(ids), list(ids)))
+        found = {id: [] for id in ids}
+        for place, kind, at, decision in self.cursor.fetchall():
+            found[ids[place - 1]].append((kind, at, decision))
+        return found
+
+    def prepared_at(self, id):
+        return next(at for kind, at, _ in self.known(id)[id] if kind == "prepare")
+
+
+def prepare(id, check_ms=60_000, **more):
+    return {"op": "prepare", "type": "order", "id": id, "topic": "orders", "key": id.encode(),
+            "payload": f"payload of {id}".encode(), "headers": '{"a": "b"}', "service": "shop",
+            "check_ms": check_ms, "digest": b"digest", "event_id": str(uuid.uuid4()), **more}
+
+
+def decide(id, decision, at=None):
+    return {"op": "decision", "type": "order", "id": id, "decision": decision, "prepared_at": at}
+
+
+def commit(id, at=None):
+    return decide(id, "commit", at)
+
+
+def rollback(id, at=None):
+    return decide(id, "rollback", at)
+
+
+def messages(database):
+    return [bytes(key).decode() for key, in database.execute(
+        "select key from outbox.message order by id")]
+
+
+def conflicts(database):
+    return database.execute("select biz_id, kept, refused, source from outbox.lookback_conflict "
+                            "order by id")
+
+
+def overdue(database):
+    return database.execute("select biz_id, state, attempts, claim from outbox.lookback_overdue "
+                            "order by biz_id")
+
+
+@pytest.fixture
+def reader(database):
+    return Reader(database)
+
+
+def later(clock, seconds=3600):
+    return clock + timedelta(seconds=seconds)
+
+
+# --- the reader ------------------------------------------------------------------------------------
+
+def test_a_commit_writes_the_message_that_was_prepared_and_a_rollback_none(database, reader):
+    assert reader.apply(prepare("1"), prepare("2"), prepare("3"))[:3] == (0, 0, 0)
+    assert messages(database) == []
+    at = reader.prepared_at("1")
+    assert reader.apply(commit("1", at), rollback("2", at))[:2] == (2, 0)
+    assert database.execute("select topic, convert_from(key, 'UTF8'), convert_from(payload, 'UTF8'), "
+                            "headers from outbox.message") == [
+        ("orders", "1", "payload of 1", {"a": "b"})]
+    assert database.execute(
+        "select m.event_id = l.event_id, d.event_id = l.event_id from outbox.message m, "
+        "outbox.lookback l, outbox.lookback d where l.biz_id = '1' and l.kind = 'prepare' "
+        "and d.biz_id = '1' and d.kind = 'decision'") == [(True, True)]
+
+
+def test_the_relays_role_may_do_all_of_it_and_write_no_other_message(database, reader):
+    reader.cursor.execute("set role outbox_relay")
+    *_, clock = reader.apply(prepare("1", 0), prepare("2", 0))
+    at = reader.prepared_at("1")
+    reader.apply(commit("1", at), horizon=clock)
+    reader.cursor.execute("select biz_id from outbox.lookback_claim('shop', '{order}', '{9}', 7, 1)")
+    assert reader.cursor.fetchall() == [("2",)]
+    reader.cursor.execute("select outbox.lookback_settle('shop', 7, '{order}', '{2}', "
+                          "array[%s::timestamptz], '{commit}', '{}', '{t}', '{0}', '{f}')", (at,))
+    reader.cursor.execute("select outbox.lookback_tidy(1000)")
+    assert messages(database) == ["1", "2"]
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        reader.cursor.execute("insert into outbox.message (topic) values ('orders')")
+
+
+def test_messages_are_in_the_order_of_the_records_that_committed_them(database, reader):
+    ids = [f"{number * 7919 % 1000:03}" for number in range(100)]
+    reader.apply(*(prepare(id) for id in reversed(ids)))
+    at = reader.prepared_at(ids[0])
+    letter = {"op": "letter", "topic": "dead", "key": b"letter", "headers": "{}"}
+    reader.apply(*(commit(id, at) for id in ids[:50]), letter, *(commit(id, at) for id in ids[50:]))
+    assert messages(database) == ids[:50] + ["letter"] + ids[50:]
+
+
+def test_the_first_of_several_decisions_stands_and_others_are_noted(database, reader):
+    reader.apply(prepare("1"), commit("1"), commit("1"), rollback("1"), prepare("2"), rollback("2"))
+    at = reader.prepared_at("2")
+    assert reader.apply(commit("1", at), rollback("1", at), commit("2", at))[:2] == (0, 3)
+    assert messages(database) == ["1"]
+    assert conflicts(database) == [("1", "commit", "rollback", "message")] * 2 + [
+        ("2", "rollback", "commit", "message")]
+
+
+def test_what_came_before_its_prepare_is_known_when_that_comes(database, reader):
+    reader.apply({"op": "tombstone", "type": "order", "id": "1", "decision": "commit"})
+    (kind, _, decision), = reader.known("1", "2")["1"]
+    assert (kind, decision) == ("tombstone", "commit")
+    reader.apply(prepare("1"), commit("1"))
+    assert messages(database) == ["1"]
+
+
+def test_a_decision_of_a_prepare_that_is_gone_does_nothing(database, reader):
+    reader.apply(prepare("1"))
+    at = reader.prepared_at("1")
+    assert reader.apply(commit("1", at - timedelta(days=9)), commit("2", at))[:2] == (0, 2)
+    assert messages(database) == [] and len(reader.known("1")["1"]) == 1
+
+
+def test_a_reader_that_was_overtaken_has_no_effect(database, reader):
+    late = Reader(database)
+    reader.apply(prepare("1"))
+    with pytest.raises(psycopg2.Error) as refused:
+        late.apply(prepare("2"))
+    assert refused.value.pgcode == "OR004"
+    for n, offset in ((1, 0), (0, 1), (2, 1)):  # the offset, the number or both are others
+        with pytest.raises(psycopg2.Error) as refused:
+            Reader(database, n=n, offset=offset).apply(prepare("2"))
+        assert refused.value.pgcode == "OR004"
+    assert database.execute("select biz_id from outbox.lookback") == [("1",)]
+    assert Reader(database, n=1, offset=1).apply(prepare("2"))
+    assert Reader(database, partition=1).apply(prepare("3"))
+    assert database.execute("select * from outbox.lookback_progress('shop', %s)", (TOPIC,)) == [
+        (0, 2, 2), (1, 1, 1)]
+
+
+def test_of_two_readers_at_the_same_moment_one_has_an_effect(database):
+    for round in range(20):
+        readers = [Reader(database, n=round, offset=round) for _ in range(2)]
+        outcomes = []
+
+        def read(reader):
+            try:
+                outcomes.append(reader.apply(prepare(str(round))))
+            except psycopg2.Error as failure:
+                outcomes.append(failure.pgcode)
+
+        threads = [threading.Thread(target=read, args=(reader,)) for reader in readers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        refused = [outcome for outcome in outcomes if isinstance(outcome, str)]
+        assert len(refused) == 1 and refused[0] in ("OR004", "23505"), outcomes
+    assert database.execute("select count(*) from outbox.lookback") == [(20,)]
+
+
+def test_a_topic_that_the_database_refuses_has_no_effect_at_all(database, reader):
+    with pytest.raises(psycopg2.errors.CheckViolation):
+        reader.apply(prepare("1"), prepare("2", topic="no topic"))
+    assert database.execute("select count(*) from outbox.lookback_log") == [(0,)]
+
+
+# --- overdue ---------------------------------------------------------------------------------------
+
+def test_undecided_prepares_become_overdue_when_their_time_has_come(database, reader):
+    *_, clock = reader.apply(prepare("1", 1000), prepare("2", 1000), prepare("3", 10_000_000))
+    at = reader.prepared_at("1")
+    assert reader.apply(rollback("2", at))[2] == 0
+    assert reader.apply(horizon=later(clock))[2] == 1
+    assert overdue(database) == [("1", "overdue", 0, None)]
+    assert reader.apply(horizon=later(clock))[2] == 0
+    assert reader.apply(commit("1", at))[0] == 1  # late, and first all the same
+    assert overdue(database) == [] and messages(database) == ["1"]
+
+
+def test_no_more_become_overdue_at_once_than_asked_for_and_none_is_passed(database, reader):
+    for batch in range(10):
+        *_, clock = reader.apply(*(prepare(f"{batch}-{number}", 1000) for number in range(10)))
+    counts = []
+    while not counts or counts[-1]:
+        counts.append(reader.apply(horizon=later(clock), most=25)[2])
+    assert sum(counts) == 100 and max(counts) <= 34, counts  # those of one batch go together
+
+
+def test_a_prepare_that_is_due_before_what_was_looked_through_is_overdue_at_once(database, reader):
+    """As after a failover to a server whose clock is behind."""
+    *_, clock = reader.apply(prepare("1", 1000))
+    reader.apply(horizon=later(clock, 10_000))
+    assert reader.apply(prepare("2", 1000), prepare("3", 1000), rollback("3"),
+                        prepare("4", 100_000_000))[2] == 1
+    assert [id for id, *_ in overdue(database)] == ["1", "2"]
+
+
+# --- the checker -----------------------------------------------------------------------------------
+
+def claim(database, number, types=("order",), most=100, claim_ms=60_000):
+    return database.execute(
+        "select biz_id, prepared_at, attempts, check_service, is_expired from "
+        "outbox.lookback_claim('shop', %s, %s, %s, %s) order by biz_id",
+        (list(types), [most] * len(types), number, claim_ms))
+
+
+def settle(database, number, rows):
+    """rows: (id, prepared_at, result, counts, next_ms, parks); returns (won, lost, strange)."""
+    ids, ats, results, counts, next_ms, parks = zip(*rows)
+    return database.execute(
+        "select won, lost, strange from outbox.lookback_settle('shop', %s, %s, %s, "
+        "%s::timestamptz[], %s, %s::text[], %s, %s::bigint[], %s)",
+        (number, ["order"] * len(ids), list(ids), list(ats), list(results),
+         [f"said {result}" for result in results], list(counts), list(next_ms), list(parks)))[0]
+
+
+@pytest.fixture
+def late(database, reader):
+    """late(ids): prepares that are overdue."""
+    def make(*ids, **more):
+        *_, clock = reader.apply(*(prepare(id, 0, **more) for id in ids))
+        reader.apply(horizon=clock)
+        assert len(overdue(database)) >= len(ids)
+
+    return make
+
+
+def test_a_claim_keeps_rows_from_others_until_it_ends(database, late):
+    late("1", "2", "3")
+    assert [id for id, *_ in claim(database, 7, most=2)] == ["1", "2"]
+    assert [id for id, *_ in claim(database, 8)] == ["3"]
+    assert claim(database, 9) == []
+    database.execute("update outbox.lookback_overdue set next_check = now() where claim = 7")
+    assert [id for id, *_ in claim(database, 10)] == ["1", "2"]
+
+
+def test_rows_that_somebody_changes_are_not_waited_for(database, late):
+    late("1", "2")
+    with database.connect(autocommit=False) as other:
+        other.cursor().execute("select from outbox.lookback_overdue where biz_id = '1' for update")
+        assert [id for id, *_ in claim(database, 7)] == ["2"]
+
+
+def test_an_answer_decides_or_says_when_to_ask_again(database, late):
+    late("1", "2", "3", "4", "5")
+    at = claim(database, 7)[0][1]
+    assert settle(database, 7, [
+        ("1", at, "commit", True, 0, False), ("2", at, "rollback", True, 0, False),
+        ("3", at, "unknown", True, 1000, False), ("4", at, "not_sent", False, 1000, False),
+        ("5", at, "unknown", True, 0, True)]) == (2, 0, 0)
+    assert messages(database) == ["1"]
+    assert overdue(database) == [("3", "overdue", 1, None), ("4", "overdue", 0, None),
+                                 ("5", "parked", 1, None)]
+    assert database.execute("select last_result, last_error, pendings from outbox.lookback_overdue "
+                            "where biz_id = '3'") == [("unknown", "said unknown", 0)]
+    assert database.execute("select decision, source from outbox.lookback where kind = 'decision' "
+                            "order by biz_id") == [("commit", "check"), ("rollback", "check")]
+    assert claim(database, 8) == []  # none is due, and what is parked never is
+
+
+def test_what_another_one_claimed_meanwhile_is_left_alone(database, late):
+    late("1", "2")
+    at = claim(database, 7)[0][1]
+    database.execute("update outbox.lookback_overdue set next_check = now()")
+    claim(database, 8)
+    assert settle(database, 7, [("1", at, "commit", True, 0, False),
+                                ("2", at, "unknown", True, 5, True)]) == (0, 0, 2)
+    assert overdue(database) == [("1", "overdue", 0, 8), ("2", "overdue", 0, 8)]
+    assert messages(database) == []
+
+
+def test_an_answer_that_comes_after_the_decision_is_a_conflict_or_nothing(database, reader, late):
+    late("1", "2")
+    at = claim(database, 7)[0][1]
+    reader.apply(commit("1", at), commit("2", at))
+    assert settle(database, 7, [("1", at, "rollback", True, 0, False),
+                                ("2", at, "commit", True, 0, False)])[0] == 0
+    assert messages(database) == ["1", "2"]
+
+
+def test_an_expired_one_says_so(database, late):
+    late("1", expire_ms=0)
+    late("2", expire_ms=3_600_000)
+    assert [row[-1] for row in claim(database, 7)] == [True, False]
+
+
+# --- the operator ----------------------------------------------------------------------------------
+
+def operate(database, verb, chosen, reason="ticket 7", whole=False):
+    return database.execute("select done from outbox.lookback_operate(%s, %s, %s, %s)",
+                            (verb, json.dumps(chosen), reason, whole))[0][0]
+
+
+def test_an_operator_decides_by_name_also_what_is_not_overdue(database, reader):
+    reader.apply(prepare("1"), prepare("2"), prepare("3"))
+    assert operate(database, "commit", {"ids": [["order", "1"]]}, whole=True) == 1
+    assert messages(database) == ["1"]
+    assert database.execute("select source, decided_by, reason from outbox.lookback "
+                            "where kind = 'decision'") == [("operator", "postgres", "ticket 7")]
+    assert database.execute("select verb, target -> 'rows', reason from outbox.audit") == [
+        ("lookback commit", 1, "ticket 7")]
+
+
+def test_an_operator_decides_all_that_match(database, late):
+    late("1", "2", "3")
+    database.execute("update outbox.lookback_overdue set last_error = 'timeout' where biz_id < '3'")
+    assert operate(database, "rollback", {"error": "time", "type": "order"}) == 2
+    assert [id for id, *_ in overdue(database)] == ["3"]
+    assert operate(database, "commit", {"state": "overdue"}) == 1
+    assert messages(database) == ["3"]
+
+
+def test_a_retry_asks_anew_with_a_new_budget(database, late):
+    late("1", expire_ms=0)
+    at = claim(database, 7)[0][1]
+    settle(database, 7, [("1", at, "unknown", True, 1_000_000, True)])
+    assert operate(database, "retry", {"state": "parked"}) == 1
+    assert overdue(database) == [("1", "overdue", 0, None)]
+    assert [id for id, *_ in claim(database, 8)] == ["1"]
+
+
+@pytest.mark.parametrize("chosen, whole, code", [
+    ({"ids": [["order", "none"]]}, True, "OR002"),
+    ({"ids": [["order", "2"]]}, True, "OR002"),
+    ({"ids": [["order", "1"], ["order", "2"]]}, True, "OR002"),
+    ({"type": "payment"}, False, "OR002")])
+def test_what_is_not_undecided_is_refused_and_nothing_changes(database, reader, chosen, whole, code):
+    reader.apply(prepare("1"), prepare("2"), rollback("2"))
+    with pytest.raises(psycopg2.Error) as refused:
+        operate(database, "commit", chosen, whole=whole)
+    assert refused.value.pgcode == code
+    assert messages(database) == [] and database.execute("select id from outbox.audit") == []
+
+
+# --- all at once -----------------------------------------------------------------------------------
+
+def test_whoever_decides_at_once_one_wins_and_nobody_waits_in_a_circle(database, reader, scale):
+    """Reader, checker and operator want the same ids, some one thing and some the other."""
+    rounds, size = scale(200, default=20), 50
+    for number in range(rounds):
+        ids = [f"{number}-{place}" for place in range(size)]
+        *_, clock = reader.apply(*(prepare(id, 0) for id in ids))
+        reader.apply(horizon=clock)
+        at = reader.prepared_at(ids[0])
+        claim(database, number)
+        failures = []
+
+        def run(call):
+            try:
+                call()
+            except psycopg2.Error as failure:
+                if failure.pgcode not in ("OR002", "OR005"):
+                    failures.append(failure)
+
+        calls = [
+            lambda: reader.apply(*(commit(id, at) for id in ids)),
+            lambda: settle(database, number, [
+                (id, at, ("rollback", "commit", "unknown")[place % 3], True, 0, False)
+                for place, id in enumerate(reversed(ids))]),
+            lambda: operate(database, "rollback", {"ids": [["order", id] for id in ids[::2]]})]
+        threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+    total = rounds * size
+    assert database.execute("select count(*) from outbox.lookback where kind = 'decision'") == [
+        (total,)]
+    committed = database.execute("select biz_id from outbox.lookback where kind = 'decision' "
+                                 "and decision = 'commit'")
+    assert sorted(messages(database)) == sorted(id for id, in committed)
+    assert overdue(database) == []
+    # each that wanted something else and came too late is noted
+    wanted = database.execute(
+        "select count(*) from outbox.lookback_conflict c join outbox.lookback d "
+        "on d.biz_id = c.biz_id and d.kind = 'decision' where c.kept <> d.decision "
+        "or c.refused = d.decision")
+    assert wanted == [(0,)] and conflicts(database)
+
+
+def test_what_nobody_goes_on_from_is_forgotten(database, reader):
+    for _ in range(5):
+        reader.apply(prepare("1", 0) if reader.n == 0 else rollback("1"))
+    database.execute("select outbox.lookback_tidy(1000 * 3600)")
+    assert database.execute("select n from outbox.lookback_log") == [(5,)]
+    reader.apply()
+    database.execute("insert into outbox.lookback_conflict (at, section, biz_type, biz_id, kept, "
+                     "refused, source) values (now() - interval '2 h', 's', 't', 'i', 'commit', "
+                     "'rollback', 'message')")
+    database.execute("select outbox.lookback_tidy(1000 * 3600)")
+    assert conflicts(database) == []
