@@ -7,7 +7,7 @@ from support.auditor import audit, committed_messages, count_records, read_topic
 from support.relay import run_command
 
 LONG = 120
-SMALL = {"slot_memory": "1MiB", "slot_stall_after": "8s", "slot_lease": "4s", "slot_max_in_flight": 500}
+SMALL = {"slot_memory": "1MiB", "slot_stall_after": "3s", "slot_lease": "4s", "slot_max_in_flight": 500}
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The hot path leaves no dead tuples, and an old snapshot costs it nothing."""
 
+import statistics
 import threading
 import time
 from contextlib import contextmanager
@@ -111,8 +112,8 @@ def seconds_for(database, topic, relay, transactions):
 @pytest.mark.alone
 def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         database, topic, make_relay, scale):
-    """In pairs of runs, each beside the other in time: the machine may change its speed. The best of
-    each kind is the one that nothing else slowed."""
+    """In pairs of runs, each beside the other in time: the machine may change its speed. So long as
+    the median of the pairs is not clear there are more of them."""
     relay = make_relay().wait_ready()
     transactions = scale(8000, default=700)
     seconds_for(database, topic, relay, transactions)  # caches, connections, the topic
@@ -124,10 +125,9 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
         with old_snapshot(database):
             return seconds_for(database, topic, relay, transactions)
 
-    pairs = []
-    for number in range(7):
-        took = {run: run() for run in ((alone, beside) if number % 2 else (beside, alone))}
-        pairs.append((took[alone], took[beside]))
-    ratio = min(without for without, _ in pairs) / min(held for _, held in pairs)
-    print(f"throughput beside an old snapshot: {ratio:.3f} of that without, of pairs {pairs}")
-    assert ratio >= 0.9, pairs
+    ratios = []
+    while len(ratios) < 5 or statistics.median(ratios) < 0.95 and len(ratios) < 25:
+        took = {run: run() for run in ((alone, beside) if len(ratios) % 2 else (beside, alone))}
+        ratios.append(took[alone] / took[beside])
+    print(f"throughput beside an old snapshot, of that without: {statistics.median(ratios):.3f}")
+    assert statistics.median(ratios) >= 0.9, ratios
