@@ -504,7 +504,8 @@ def test_the_undecided_one_is_found_in_a_pass_over_the_key_alone(old):
     with transaction(old) as cursor:
         cursor.execute(Lookback.prepare.format(
             id="i", at="'2020-01-01 12:00Z'", payload="'x'").replace("values (", "select ").replace(
-            "now()) returning biz_id", "now() from generate_series(1, 2000) i"))
+            "gen_random_uuid()) returning biz_id",
+            "gen_random_uuid() from generate_series(1, 2000) i"))
         decide(cursor, "true")
     with transaction(old) as cursor:
         Lookback.insert(cursor)
@@ -718,8 +719,8 @@ def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(
     else:
         uncovered.execute(table.prepare.format(
             id="i", at="now() - i * interval '1 second'", payload="'x'").replace(
-            "values (", "select ").replace("now()) returning biz_id",
-            f"now() from generate_series(1, {count}) i"))
+            "values (", "select ").replace("gen_random_uuid()) returning biz_id",
+            f"gen_random_uuid() from generate_series(1, {count}) i"))
     first = "id <= %s" if table is Message else "length(biz_id) < 36 and %s > 0"
     ending = threading.Event()
     seen = []
