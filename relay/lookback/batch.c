@@ -4,6 +4,7 @@
 #include <string.h>
 #include <uthash.h>
 #include "cleanup.h"
+#include "message.h"
 
 enum { STAMP = 64, NOT_SAID = -1 };
 
@@ -141,18 +142,6 @@ void batch_add(
 	record->id = find_id(batch, &record->request);
 }
 
-static struct lookback_bytes copy_bytes(const char *bytes, size_t length)
-{
-	struct lookback_bytes copy = {.length = length};
-
-	if (bytes) {
-		copy.bytes = xmalloc(length + 1);
-		memcpy(copy.bytes, bytes, length);
-		copy.bytes[length] = '\0';
-	}
-	return copy;
-}
-
 void batch_add_letter(
     struct batch *batch, int32_t partition, int64_t offset, const struct batch_letter *letter)
 {
@@ -160,8 +149,8 @@ void batch_add_letter(
 
 	record->letter_topic = xstrdup(letter->topic);
 	record->letter_headers = xstrdup(letter->headers);
-	record->letter_key = copy_bytes(letter->key, letter->key_length);
-	record->letter_payload = copy_bytes(letter->payload, letter->payload_length);
+	record->letter_key = lookback_bytes_copy(letter->key, letter->key_length);
+	record->letter_payload = lookback_bytes_copy(letter->payload, letter->payload_length);
 }
 
 int batch_records(const struct batch *batch)
@@ -229,12 +218,11 @@ static void add_body(struct batch *batch, const struct lookback_request *body)
 	static const struct lookback_request nothing = {
 	    .check_after_ms = NOT_SAID, .expires_after_ms = NOT_SAID};
 	unsigned char uuid[LOOKBACK_UUID];
-	char text[2 * LOOKBACK_UUID + 1] = "";
+	char text[MESSAGE_UUID_TEXT + 1] = "";
 
 	if (body) {
 		lookback_event_id(body->biz_type, body->biz_id, uuid);
-		for (int i = 0; i < LOOKBACK_UUID; i++)
-			snprintf(text + 2 * i, 3, "%02x", uuid[i]);
+		message_uuid_text((const char *)uuid, text);
 	}
 	pg_array_add_bytes(
 	    &batch->columns[BATCH_DIGEST], body ? body->digest : NULL, LOOKBACK_DIGEST);

@@ -38,6 +38,18 @@ static bool refuse(struct lookback_refusal *refusal, const char *code, const cha
 	return false;
 }
 
+struct lookback_bytes lookback_bytes_copy(const char *bytes, size_t length)
+{
+	struct lookback_bytes copy = {.length = length};
+
+	if (bytes) {
+		copy.bytes = xmalloc(length + 1);
+		memcpy(copy.bytes, bytes, length);
+		copy.bytes[length] = '\0';
+	}
+	return copy;
+}
+
 /* --- fields --------------------------------------------------------------------------------- */
 
 /* One field as it was said: text of a JSON string or a header's value, or a JSON number. */
@@ -136,9 +148,7 @@ static bool set_bytes(struct lookback_request *request, const struct field *fiel
 		return refuse(refusal, "bad_value", "%s has %zu bytes, more than %zu", field->name,
 		    said->length, field->most);
 	free(bytes->bytes);
-	bytes->bytes = xmalloc(said->length + 1);
-	memcpy(bytes->bytes, said->text, said->length);
-	bytes->bytes[bytes->length = said->length] = '\0';
+	*bytes = lookback_bytes_copy(said->text, said->length);
 	return true;
 }
 
@@ -511,11 +521,7 @@ static bool read_headers(struct lookback_request *request, const struct lookback
 			return false;
 	if (request->op != LOOKBACK_PREPARE)
 		return true;
-	if (input->value) {
-		request->payload.bytes = xmalloc(input->value_length + 1);
-		memcpy(request->payload.bytes, input->value, input->value_length);
-		request->payload.length = input->value_length;
-	}
+	request->payload = lookback_bytes_copy(input->value, input->value_length);
 	return pass_headers(request, input, refusal);
 }
 

@@ -26,6 +26,8 @@ struct lookback_bytes {
 	char *bytes;
 	size_t length;
 };
+/* A copy, which ends with a NUL that is not counted; the caller frees its bytes. */
+struct lookback_bytes lookback_bytes_copy(const char *bytes, size_t length);
 
 enum { LOOKBACK_DIGEST = 16, LOOKBACK_UUID = 16 };
 
