@@ -483,7 +483,22 @@ static json_t *header_value(const struct lookback_header *header)
 	return json_pack("{s:s}", "base64", base64);
 }
 
-/* Headers of other names go with the message, behind those of lookback-headers, which win. */
+static bool add_pair(
+    json_t *pairs, const struct lookback_header *header, struct lookback_refusal *refusal)
+{
+	json_t *name = json_string(header->name);
+	json_t *pair;
+
+	if (!name)
+		return refuse(refusal, "bad_value", "the name of a header is not UTF-8");
+	pair = json_array();
+	json_array_append_new(pair, name);
+	json_array_append_new(pair, header_value(header));
+	json_array_append_new(pairs, pair);
+	return true;
+}
+
+/* Headers of other names go with the message, unless lookback-headers says which do. */
 static bool pass_headers(struct lookback_request *request, const struct lookback_input *input,
     struct lookback_refusal *refusal)
 {
@@ -493,12 +508,11 @@ static bool pass_headers(struct lookback_request *request, const struct lookback
 	if (request->headers)
 		return true;
 	pairs = json_array();
-	for (size_t i = 0; i < input->header_count; i++)
+	for (size_t i = 0; i < input->header_count && kept; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
 		    !is_reserved(input->headers[i].name))
-			json_array_append_new(pairs, json_pack("[s, o]", input->headers[i].name,
-							 header_value(&input->headers[i])));
-	if (json_array_size(pairs) > 0)
+			kept = add_pair(pairs, &input->headers[i], refusal);
+	if (kept && json_array_size(pairs) > 0)
 		kept = keep_headers(request, pairs, refusal);
 	json_decref(pairs);
 	return kept;

@@ -216,6 +216,7 @@ static void headers_say_the_same_and_the_value_is_the_payload(void **state)
 static void wrong_headers_are_refused(void **state)
 {
 	static const struct lookback_header twice[] = {USUAL, HEADER("lookback-op", "commit")};
+	static const struct lookback_header no_text[] = {USUAL, HEADER("\xff", "x")};
 	static const struct lookback_header strange[] = {USUAL, HEADER("lookback-biz_id", "42")};
 	static const struct lookback_header short_of_one[] = {
 	    HEADER("lookback-version", "1"), HEADER("lookback-biz-type", "order")};
@@ -223,6 +224,8 @@ static void wrong_headers_are_refused(void **state)
 	    HEADER("lookback-version", "2"), HEADER("lookback-biz-type", "order")};
 
 	(void)state;
+	assert_false(read_header_form(no_text, 6, "x", 1));
+	assert_string_equal(refusal.code, "bad_value");
 	assert_false(read_header_form(twice, 6, "x", 1));
 	assert_string_equal(refusal.code, "bad_value");
 	assert_false(read_header_form(strange, 6, "x", 1));
