@@ -405,7 +405,8 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 	}
 }
 
-/* A line for those since the last look, with the last of them: all stand in outbox.parked. */
+/* A line for those since the last look, with the last of them: they stand in outbox.parked, or will
+ * with the next row of the log. */
 static void log_parked(struct publisher *publisher, const struct stream_status *status)
 {
 	int64_t count = status->refusals - publisher->refusals_seen;
