@@ -26,6 +26,8 @@ static bool set_section(const struct config *config, void *item, const struct co
 	const char *word = config_kinds[row->refers].word;
 	const void *section = config_rows_item_named(config, row->refers, name);
 
+	if (!*name && !*row->default_value)
+		return true; /* none */
 	if (!section)
 		return err_set(err, ERR_CONFIG,
 		    "there is no [%s \"%.63s\"]; declare it, or name one that is declared", word,
@@ -121,7 +123,8 @@ static struct config *build(const struct config_source *source, struct err *err)
 				return NULL;
 		}
 	}
-	if (!finish_slots(config, source, err))
+	if (!finish_slots(config, source, err) || !config_lookback_finish(config, source, err) ||
+	    !config_api_finish(config, source, err))
 		return NULL;
 	if (config->topic_count > 0)
 		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
@@ -178,6 +181,16 @@ void config_destroy(struct config *config)
 	}
 	for (int i = 0; i < config->topic_count; i++)
 		free(config->topics[i].name);
+	for (int i = 0; i < config->check_count; i++) {
+		free(config->checks[i].name);
+		free(config->checks[i].origin);
+	}
+	for (int i = 0; i < config->lookback_count; i++) {
+		free(config->lookbacks[i].name);
+		free(config->lookbacks[i].origin);
+	}
+	free(config->checks);
+	free(config->lookbacks);
 	free(config->topics);
 	free(config->postgres);
 	free(config->kafka);
@@ -203,4 +216,17 @@ enum on_refusal config_topic_policy(const struct config *config, const char *top
 		found = bsearch(&wanted, config->topics, (size_t)config->topic_count,
 		    sizeof *config->topics, compare_topics);
 	return found ? found->on_refusal : REFUSAL_BLOCK;
+}
+
+const struct config_check *config_find_check(const struct config *config, const char *name)
+{
+	return config_rows_item_named(config, CONFIG_CHECK, name);
+}
+
+bool config_list_has(const struct config_list *list, const char *word)
+{
+	for (int i = 0; i < list->count; i++)
+		if (strcmp(list->items[i], word) == 0)
+			return true;
+	return false;
 }

@@ -3,11 +3,11 @@
  * The configuration: an INI file (libinih), overridden by the environment, checked against one
  * table of rows (config_rows.c) that also makes the sample file and the reference page.
  *
- * Sections: [postgres] [kafka] [slot] [admin] [log]; further ones are named: [postgres "x"],
+ * Sections: [postgres] [kafka] [slot] [api] [admin] [log]; further ones are named: [postgres "x"],
  * [kafka "y"], [slot "z"]. An unnamed section [slot] is the slot "main"; [postgres] and [kafka]
  * without a name are "main" as well. Of a kind that is not declared at all there is one, "main",
- * with its defaults. [topic "orders"] always has a name, and need not be there: a topic without a
- * section has the defaults.
+ * with its defaults. [topic "orders"], [check "x"] and [lookback "orders"] always have names, and
+ * need not be there: a topic without a section has the defaults.
  *
  * Environment: OUTBOX_RELAY_<SECTION>_<KEY> for the unnamed ("main") section and
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
@@ -15,9 +15,9 @@
  * when no dsn is given for "main". An OUTBOX_RELAY_ variable that matches no row is an error, like
  * an unknown key; OUTBOX_RELAY_CONFIG and OUTBOX_RELAY_FAULT* are not settings and are left alone.
  *
- * Secrets: dsn_file, and any librdkafka property with _file behind it, name a file that holds the
- * value; a relative path is in $CREDENTIALS_DIRECTORY when that is set. No value of a dsn or of a
- * property is ever part of a message.
+ * Secrets: dsn_file and its like, and any librdkafka property with _file behind it, name a file
+ * that holds the value; a relative path is in $CREDENTIALS_DIRECTORY when that is set. No value of
+ * a dsn or of a property is ever part of a message.
  *
  * A loaded configuration is read-only and may be shared between threads; every string is owned by
  * it. On a reload a new one is loaded and the reloadable values are copied by who uses them.
@@ -35,6 +35,13 @@ enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
 enum resume_from { RESUME_TAIL, RESUME_NONE };
 /* What becomes of the later records of a key when Kafka refuses one of it for good. */
 enum on_refusal { REFUSAL_BLOCK, REFUSAL_PASS, REFUSAL_STOP };
+/* How the business is asked about an undecided message. */
+enum check_transport { CHECK_HTTP, CHECK_GRPC, CHECK_SQL };
+
+struct config_list {
+	char **items;
+	int count;
+};
 
 struct config_postgres {
 	char *name;
@@ -90,6 +97,60 @@ struct config_topic {
 	enum on_refusal on_refusal;
 };
 
+/* Whom to ask about undecided messages, and how. */
+struct config_check {
+	char *name;
+	char *origin; /* where it was declared, for messages */
+	enum check_transport transport;
+	char *url;                /* http, grpc; "": only those that messages bring */
+	char *dsn, *function;     /* sql */
+	int read_only;            /* sql: 1: the function may not write */
+	struct config_list types; /* whose messages may ask here; empty: any */
+	char *allow; /* destinations that messages may bring, as http_destinations_parse has it */
+	char *networks; /* addresses that are not public, as http_networks_parse has it */
+	char *secret, *old_secret;                /* whsec_..., "": unsigned, none */
+	char *tls_ca, *tls_certificate, *tls_key; /* paths; "": the system's, none */
+	int64_t timeout_ms, connect_timeout_ms;
+	int64_t max_answer;     /* bytes */
+	int64_t batch;          /* ids in one request */
+	int64_t host_in_flight; /* requests at once, to one host and port */
+	int64_t type_in_flight; /* the same, about one biz_type */
+	int64_t rate;           /* requests a second; 0: as many as there are */
+	int64_t retry_first_ms, retry_max_ms;
+	int64_t max_attempts;
+	int64_t pending_every_ms, pending_max_ms;
+	int64_t retry_after_max_ms;
+	int64_t breaker_failures, breaker_pause_ms;
+};
+
+/* The look-back of some business types: where it is read, kept and forwarded. */
+struct config_lookback {
+	char *name;
+	char *origin;
+	const struct config_postgres *postgres;
+	const struct config_kafka *kafka;
+	const struct config_check *check; /* for messages that name none; NULL: they must */
+	char *topic, *group;
+	struct config_list types;  /* its business types */
+	struct config_list topics; /* where its messages may go; "orders.*": what begins so */
+	int is_default;            /* 1: what belongs to no section is dead-lettered by this one */
+	char *dead_letter;         /* topic */
+	int64_t check_after_ms, expires_after_ms; /* of a prepare that does not say */
+	int64_t batch;                            /* records in one transaction */
+	int64_t memory;                           /* bytes of records in one transaction */
+	int64_t in_flight;                        /* requests at once, to everybody */
+	int64_t claim_ms;
+};
+
+/* The HTTP interface for applications and operators. */
+struct config_api {
+	char *listen; /* "": none; else there is a token */
+	int remote;   /* 1: listen may be something else than loopback */
+	struct config_list send_tokens, read_tokens, operate_tokens; /* by role */
+	int64_t max_body;
+	int64_t arrival_ms; /* a whole request arrives in this time */
+};
+
 struct config {
 	struct config_postgres *postgres;
 	int postgres_count;
@@ -99,6 +160,11 @@ struct config {
 	int slot_count;
 	struct config_topic *topics; /* by name, in strcmp's order; only those with a section */
 	int topic_count;
+	struct config_check *checks;
+	int check_count;
+	struct config_lookback *lookbacks;
+	int lookback_count;
+	struct config_api api;
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	enum log_level log_level;
 	enum log_format log_format;
@@ -119,6 +185,8 @@ const struct config_postgres *config_find_postgres(const struct config *config, 
 const struct config_slot *config_find_slot(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum on_refusal config_topic_policy(const struct config *config, const char *topic);
+const struct config_check *config_find_check(const struct config *config, const char *name);
+bool config_list_has(const struct config_list *list, const char *word);
 
 /*
  * Compares a newly loaded configuration with the running one. Appends to *ret_fixed one line a

@@ -25,6 +25,16 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		offsetof(struct config, topic_count), sizeof(struct config_topic),
 		"What is particular to one topic, named as Kafka spells it. A topic without a section has "
 		"the defaults."},
+	[CONFIG_CHECK] = {"check", false, true, offsetof(struct config, checks),
+		offsetof(struct config, check_count), sizeof(struct config_check),
+		"A service that is asked about undecided messages of the look-back: may this be published?"},
+	[CONFIG_LOOKBACK] = {"lookback", false, true, offsetof(struct config, lookbacks),
+		offsetof(struct config, lookback_count), sizeof(struct config_lookback),
+		"The look-back of some business types: prepare, commit and rollback are read from a topic, "
+		"what is committed goes to the message table, and the business is asked about the rest."},
+	[CONFIG_API] = {"api", false, false, 0, 0, 0,
+		"The HTTP interface of the look-back: for applications that send without a Kafka client, "
+		"and for operators."},
 	[CONFIG_ADMIN] = {"admin", false, false, 0, 0, 0,
 		"The HTTP endpoint for health and metrics."},
 	[CONFIG_LOG] = {"log", false, false, 0, 0, 0,
@@ -37,6 +47,8 @@ static const char *const safeties[] = {"warn", "strict", NULL};
 static const char *const deliveries[] = {"at-least-once", "exactly-once", NULL};
 static const char *const resumes[] = {"tail", "none", NULL};
 static const char *const refusals[] = {"block", "pass", "stop", NULL};
+static const char *const transports[] = {"http", "grpc", "sql", NULL};
+static const char *const answers[] = {"no", "yes", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
 
@@ -46,6 +58,13 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define SLOT(member) CONFIG_SLOT, #member, .offset = offsetof(struct config_slot, member)
 #define SLOT_MS(member) \
 	CONFIG_SLOT, #member, CONFIG_DURATION, offsetof(struct config_slot, member##_ms)
+#define CHECK(member) CONFIG_CHECK, #member, .offset = offsetof(struct config_check, member)
+#define CHECK_MS(member) \
+	CONFIG_CHECK, #member, CONFIG_DURATION, offsetof(struct config_check, member##_ms)
+#define LOOKBACK(member) CONFIG_LOOKBACK, #member, .offset = offsetof(struct config_lookback, member)
+#define LOOKBACK_MS(member) \
+	CONFIG_LOOKBACK, #member, CONFIG_DURATION, offsetof(struct config_lookback, member##_ms)
+#define API(member) CONFIG_API, #member, .offset = offsetof(struct config, api.member)
 
 const struct config_row config_rows[] = {
 	{POSTGRES(dsn), .type = CONFIG_TEXT, .default_value = "",
@@ -124,6 +143,140 @@ const struct config_row config_rows[] = {
 			"parked, and the later ones of its key wait behind it. pass: it is parked, and the "
 			"later ones of its key go on, which gives up their order. stop: the slot stops."},
 
+	{CHECK(transport), .type = CONFIG_CHOICE, .default_value = "http", .choices = transports,
+		.help = "How it is asked: a POST with JSON, a unary call of lookback.v1.Checker/Check, or a "
+			"function in the business's own database."},
+	{CHECK(url), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Where it is asked (http, grpc). Empty: only at URLs that messages bring."},
+	{CHECK(dsn), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The database that is asked (sql), as libpq takes it."},
+	{CONFIG_CHECK, "dsn_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the dsn, instead of dsn."},
+	{CHECK(function), .type = CONFIG_TEXT, .default_value = "lookback_check",
+		.help = "The function that is asked (sql), of (biz_type text, biz_ids text[]), which "
+			"returns rows of (biz_id text, decision text)."},
+	{CHECK(read_only), .type = CONFIG_CHOICE, .default_value = "yes", .choices = answers,
+		.help = "Whether it is asked in a transaction that cannot write (sql). A function that "
+			"keeps a barrier against late commits needs no."},
+	{CHECK(types), .type = CONFIG_LIST, .default_value = "",
+		.help = "The business types whose messages may ask here. Empty: any."},
+	{CHECK(allow), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Destinations that a message's own check_url must match: scheme, host, port and "
+			"the beginning of the path, as in https://*.example.com/lookback, separated by "
+			"commas. Empty: a message brings none."},
+	{CHECK(networks), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Addresses that may be connected to although they are not public, as in "
+			"10.2.0.0/16, separated by commas."},
+	{CHECK(secret), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The key that signs requests (Standard Webhooks): whsec_ and 24 to 64 bytes in "
+			"base64. Empty: they are not signed."},
+	{CONFIG_CHECK, "secret_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the secret, instead of secret."},
+	{CHECK(old_secret), .type = CONFIG_TEXT, .default_value = "",
+		.help = "A second key, that signs as well while keys change."},
+	{CONFIG_CHECK, "old_secret_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the old_secret, instead of old_secret."},
+	{CHECK(tls_ca), .type = CONFIG_TEXT, .default_value = "",
+		.help = "A file of certificates (PEM) that are trusted. Empty: the system's."},
+	{CHECK(tls_certificate), .type = CONFIG_TEXT, .default_value = "",
+		.help = "A file (PEM) with our own certificate, for services that ask for one."},
+	{CHECK(tls_key), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The file (PEM) of its key."},
+	{CHECK_MS(timeout), "10s", 1, HOUR,
+		.help = "How long a request may take."},
+	{CHECK_MS(connect_timeout), "3s", 1, HOUR,
+		.help = "How much of it may pass before there is a connection."},
+	{CHECK(max_answer), .type = CONFIG_BYTES, .default_value = "64KiB", .low = 64, .high = 16 * MIB,
+		.help = "The largest answer that is read."},
+	{CHECK(batch), .type = CONFIG_INTEGER, .default_value = "1", .low = 1, .high = 1000,
+		.help = "The most ids in one request. More than one: {\"ids\": [...]}."},
+	{CHECK(host_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
+		.help = "The most requests at once to one host and port."},
+	{CHECK(type_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
+		.help = "The most requests at once about one business type."},
+	{CHECK(rate), .type = CONFIG_INTEGER, .default_value = "1000", .low = 0, .high = 1000000,
+		.help = "The most requests a second; 0: as many as come."},
+	{CHECK_MS(retry_first), "5s", 10, DAY,
+		.help = "The pause before the business is asked again after an answer that decides "
+			"nothing; each further pause is twice as long, a fifth more or less."},
+	{CHECK_MS(retry_max), "10m", 10, DAY,
+		.help = "The longest such pause."},
+	{CHECK(max_attempts), .type = CONFIG_INTEGER, .default_value = "20", .low = 1, .high = 1000000,
+		.help = "The requests about one id that may be sent without a decision; then it is parked "
+			"and waits for an operator (outbox-relay lookback). An answer of pending is none of "
+			"them."},
+	{CHECK_MS(pending_every), "1m", 10, DAY,
+		.help = "The pause after an answer of pending."},
+	{CHECK_MS(pending_max), "24h", 10, 3650 * DAY,
+		.help = "How long after its prepare an id may be pending; then it is parked."},
+	{CHECK_MS(retry_after_max), "1h", 0, DAY,
+		.help = "The longest Retry-After that is kept to."},
+	{CHECK(breaker_failures), .type = CONFIG_INTEGER, .default_value = "10", .low = 1,
+		.high = 1000000,
+		.help = "So many failed requests to a host in a row stop further ones."},
+	{CHECK_MS(breaker_pause), "30s", 10, DAY,
+		.help = "For how long; then one request finds out whether it works again."},
+
+	{LOOKBACK(postgres), .type = CONFIG_SECTION, .refers = CONFIG_POSTGRES, .default_value = "main",
+		.help = "The [postgres] section of the database that keeps it."},
+	{LOOKBACK(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
+		.help = "The [kafka] section of the cluster with the look-back topic."},
+	{LOOKBACK(topic), .type = CONFIG_TEXT, .default_value = "look_back_msg",
+		.help = "The topic that prepares and decisions come by."},
+	{LOOKBACK(group), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The consumer group that reads it. Empty: outbox-relay. and the section's name."},
+	{LOOKBACK(types), .type = CONFIG_LIST, .default_value = "",
+		.help = "Its business types, separated by commas. Empty: one, named as the section."},
+	{LOOKBACK(topics), .type = CONFIG_LIST, .default_value = "*",
+		.help = "The topics its messages may go to; orders.* stands for all that begin so."},
+	{CONFIG_LOOKBACK, "default", CONFIG_CHOICE, offsetof(struct config_lookback, is_default), "no",
+		.choices = answers,
+		.help = "Of several sections on one topic one is the default: it dead-letters what no "
+			"section owns, or cannot be read."},
+	{LOOKBACK(dead_letter), .type = CONFIG_TEXT, .default_value = "look_back_dead_letter",
+		.help = "The topic for what cannot be taken, with the reason in its headers."},
+	{LOOKBACK(check), .type = CONFIG_SECTION, .refers = CONFIG_CHECK, .default_value = "",
+		.help = "The [check] section that is asked about messages that name none. Empty: each "
+			"prepare has to name its own."},
+	{LOOKBACK_MS(check_after), "30s", 10, 365 * DAY,
+		.help = "How long after its prepare the business is asked about an undecided message that "
+			"does not say it itself."},
+	{LOOKBACK_MS(expires_after), "3d", 10, 3650 * DAY,
+		.help = "How long after its prepare an undecided message is parked, when it does not say "
+			"it itself."},
+	{LOOKBACK(batch), .type = CONFIG_INTEGER, .default_value = "2000", .low = 1, .high = 20000,
+		.help = "The most records in one transaction."},
+	{LOOKBACK(memory), .type = CONFIG_BYTES, .default_value = "16MiB", .low = MIB,
+		.high = 1024 * MIB,
+		.help = "The most bytes of records in one transaction."},
+	{LOOKBACK(in_flight), .type = CONFIG_INTEGER, .default_value = "256", .low = 1, .high = 5000,
+		.help = "The most requests at once, to everybody."},
+	{LOOKBACK_MS(claim), "2m", SECOND, DAY,
+		.help = "How long a relay that went silent keeps the ids that it asks about."},
+
+	{API(listen), .type = CONFIG_ADDRESS, .default_value = "",
+		.help = "host:port, or a port on 127.0.0.1. Empty: no interface."},
+	{API(remote), .type = CONFIG_CHOICE, .default_value = "no", .choices = answers,
+		.help = "May listen be an address that other machines reach? Tokens and messages travel "
+			"in clear text: better a proxy on this machine that speaks TLS."},
+	{API(send_tokens), .type = CONFIG_LIST, .default_value = "",
+		.help = "Bearer tokens of applications: they may prepare, commit and roll back."},
+	{CONFIG_API, "send_tokens_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the send_tokens."},
+	{API(read_tokens), .type = CONFIG_LIST, .default_value = "",
+		.help = "Bearer tokens that may look."},
+	{CONFIG_API, "read_tokens_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the read_tokens."},
+	{API(operate_tokens), .type = CONFIG_LIST, .default_value = "",
+		.help = "Bearer tokens of operators: they may look and decide."},
+	{CONFIG_API, "operate_tokens_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the operate_tokens."},
+	{CONFIG_API, "arrival", CONFIG_DURATION, offsetof(struct config, api.arrival_ms), "60s", SECOND,
+		HOUR,
+		.help = "How long a request may take to arrive; then its connection is cut."},
+	{API(max_body), .type = CONFIG_BYTES, .default_value = "8MiB", .low = 1024, .high = 256 * MIB,
+		.help = "The largest request."},
+
 	{CONFIG_ADMIN, "listen", CONFIG_ADDRESS, offsetof(struct config, admin_listen), "",
 		.help = "host:port, or a port on 127.0.0.1. Empty: no endpoint."},
 
@@ -141,6 +294,8 @@ static_assert(offsetof(struct config_postgres, name) == 0, "config_rows_item_nam
 static_assert(offsetof(struct config_kafka, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_slot, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_topic, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct config_check, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct config_lookback, name) == 0, "config_rows_item_named reads it");
 static_assert(sizeof(enum retention) == sizeof(int), "a choice is stored as an int");
 
 const struct config_row *config_rows_find(enum config_kind kind, const char *key)

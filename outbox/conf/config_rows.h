@@ -12,6 +12,9 @@ enum config_kind {
 	CONFIG_KAFKA,
 	CONFIG_SLOT,
 	CONFIG_TOPIC,
+	CONFIG_CHECK,
+	CONFIG_LOOKBACK,
+	CONFIG_API,
 	CONFIG_ADMIN,
 	CONFIG_LOG,
 	CONFIG_KINDS
@@ -32,9 +35,11 @@ enum config_type {
 	CONFIG_INTEGER,  /* int64_t, as are the next two */
 	CONFIG_DURATION, /* in milliseconds */
 	CONFIG_BYTES,
-	CONFIG_CHOICE,  /* an enum whose values count the choices from 0 */
-	CONFIG_SECTION, /* a pointer to the section of kind `refers` that is named */
-	CONFIG_FILE,    /* no member: the file that holds the value of the key without _file */
+	CONFIG_CHOICE, /* an enum whose values count the choices from 0 */
+	CONFIG_LIST,   /* a struct config_list: entries between commas and blanks */
+	/* a pointer to the section of kind `refers` that is named; by default "": may be NULL */
+	CONFIG_SECTION,
+	CONFIG_FILE, /* no member: the file that holds the value of the key without _file */
 };
 
 struct config_row {

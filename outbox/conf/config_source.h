@@ -33,6 +33,14 @@ bool config_secret_read(
     struct config_source *source, char *const *environ_list, struct err *err) MUST_CHECK;
 void config_source_finish(struct config_source *source);
 
+/* What is not written but follows, and whether the sections agree (config_lookback.c). */
+bool config_lookback_finish(
+    struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
+
+/* May it listen so? (config_api.c) */
+bool config_api_finish(
+    const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
+
 /* The pointer is good until the next section is added. NULL name: any of the kind. */
 struct config_section *config_source_find(
     const struct config_source *source, enum config_kind kind, const char *name);

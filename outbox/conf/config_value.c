@@ -78,6 +78,9 @@ void config_value_describe(struct text *out, const struct config_row *row)
 	case CONFIG_FILE:
 		text_add(out, "path");
 		break;
+	case CONFIG_LIST:
+		text_add(out, "a list, separated by commas");
+		break;
 	case CONFIG_TEXT:
 		text_add(out, "text");
 		break;
@@ -177,6 +180,43 @@ static bool set_address(void *item, const struct config_row *row, const char *te
 	return true;
 }
 
+static struct config_list *list_at(const void *item, const struct config_row *row)
+{
+	return (struct config_list *)((const char *)item + row->offset);
+}
+
+static void list_finish(struct config_list *list)
+{
+	for (int i = 0; i < list->count; i++)
+		free(list->items[i]);
+	free(list->items);
+	*list = (struct config_list){0};
+}
+
+static void set_list(struct config_list *list, const char *text)
+{
+	static const char separators[] = ", \t\r\n";
+
+	list_finish(list);
+	for (text += strspn(text, separators); *text; text += strspn(text, separators)) {
+		size_t length = strcspn(text, separators);
+
+		list->items =
+		    xrealloc(list->items, (size_t)(list->count + 1) * sizeof *list->items);
+		list->items[list->count++] = xformat("%.*s", (int)length, text);
+		text += length;
+	}
+}
+
+static bool list_equal(const struct config_list *a, const struct config_list *b)
+{
+	bool equal = a->count == b->count;
+
+	for (int i = 0; equal && i < a->count; i++)
+		equal = strcmp(a->items[i], b->items[i]) == 0;
+	return equal;
+}
+
 bool config_value_set(void *item, const struct config_row *row, const char *text, struct err *err)
 {
 	switch (row->type) {
@@ -193,6 +233,9 @@ bool config_value_set(void *item, const struct config_row *row, const char *text
 		return set_number(item, row, text, err);
 	case CONFIG_CHOICE:
 		return set_choice(item, row, text, err);
+	case CONFIG_LIST:
+		set_list(list_at(item, row), text);
+		return true;
 	case CONFIG_SECTION:
 	case CONFIG_FILE:
 		break;
@@ -211,6 +254,8 @@ void config_value_free(void *item, const struct config_row *row)
 {
 	if (is_text(row))
 		replace(item, row, NULL);
+	if (row->type == CONFIG_LIST)
+		list_finish(list_at(item, row));
 }
 
 /* The name of the section that a member points to; a named struct begins with its name. */
@@ -219,7 +264,7 @@ static const char *section_name(const void *item, const struct config_row *row)
 	const void *section;
 
 	memcpy(&section, (const char *)item + row->offset, sizeof section);
-	return *(char *const *)section;
+	return section ? *(char *const *)section : "";
 }
 
 bool config_value_equal(const void *a, const void *b, const struct config_row *row)
@@ -231,6 +276,8 @@ bool config_value_equal(const void *a, const void *b, const struct config_row *r
 			   sizeof(int)) == 0;
 	if (is_text(row))
 		return text_equal(*text_at(a, row), *text_at(b, row));
+	if (row->type == CONFIG_LIST)
+		return list_equal(list_at(a, row), list_at(b, row));
 	if (row->type == CONFIG_SECTION)
 		return text_equal(section_name(a, row), section_name(b, row));
 	return *number_at(a, row) == *number_at(b, row);

@@ -268,12 +268,15 @@ void http_client_release(struct http_client *client, struct http_response *respo
 	client->in_flight--;
 }
 
-const char *http_response_header(const struct http_response *response, const char *name)
+static const struct exchange *exchange_behind(const struct http_response *response)
 {
-	const struct exchange *exchange =
-	    (const void *)((const char *)response - offsetof(struct exchange, response));
-	const char *at = text_string(&exchange->answer_headers);
-	const char *end = at + exchange->answer_headers.length;
+	return (const void *)((const char *)response - offsetof(struct exchange, response));
+}
+
+static const char *find_header(const struct text *headers, size_t from, const char *name)
+{
+	const char *at = text_string(headers) + from;
+	const char *end = text_string(headers) + headers->length;
 
 	while (at < end) {
 		const char *value = at + strlen(at) + 1;
@@ -282,6 +285,43 @@ const char *http_response_header(const struct http_response *response, const cha
 		at = value + strlen(value) + 1;
 	}
 	return NULL;
+}
+
+const char *http_response_header(const struct http_response *response, const char *name)
+{
+	return find_header(&exchange_behind(response)->answer_headers, 0, name);
+}
+
+const char *http_response_trailer(const struct http_response *response, const char *name)
+{
+	const struct exchange *exchange = exchange_behind(response);
+
+	return exchange->head_ended
+		   ? find_header(&exchange->answer_headers, exchange->trailers_at, name)
+		   : NULL;
+}
+
+/* Dates of HTTP have a name of a day before them and a time in them: libcurl takes more. */
+static bool is_date(const char *text)
+{
+	return (*text >= 'A' && *text <= 'Z') && strchr(text, ':') && strchr(text, ' ');
+}
+
+int64_t http_response_retry_after_ms(const struct http_response *response, int64_t wall_us)
+{
+	static const int64_t most_s = INT64_MAX / 2000;
+	const char *text = http_response_header(response, "Retry-After");
+	int64_t seconds, left;
+
+	if (!text)
+		return -1;
+	if (*text >= '0' && *text <= '9')
+		return text_to_int64(text, 0, most_s, &seconds) ? seconds * 1000 : -1;
+	seconds = is_date(text) ? curl_getdate(text, NULL) : -1;
+	if (seconds < 0)
+		return -1;
+	left = seconds * 1000 - wall_us / 1000;
+	return left > 0 ? left : 0;
 }
 
 /* --- life -------------------------------------------------------------------------------- */

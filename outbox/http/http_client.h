@@ -176,3 +176,11 @@ void http_client_release(struct http_client *client, struct http_response *respo
  * NULL: there is none. Valid as long as the response.
  */
 const char *http_response_header(const struct http_response *response, const char *name);
+/* The same of what came behind the body alone: there a header is none. */
+const char *http_response_trailer(const struct http_response *response, const char *name);
+
+/*
+ * What Retry-After says, in milliseconds from now (0: a date that has passed); -1: nothing, or
+ * neither seconds nor a date. wall_us: clock_wall_us.
+ */
+int64_t http_response_retry_after_ms(const struct http_response *response, int64_t wall_us);

@@ -101,7 +101,10 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
 	exchange->header_bytes += length;
 	if (exchange->header_bytes > exchange->limits.max_headers)
 		return give_up(exchange, "headers_too_large");
-	exchange->head_ended |= length <= 2 && line[0] != ' ';
+	if (length <= 2 && line[0] != ' ' && !exchange->head_ended) {
+		exchange->head_ended = true;
+		exchange->trailers_at = exchange->answer_headers.length;
+	}
 	if (length > 5 && memcmp(line, "HTTP/", 5) == 0) {
 		exchange->head_ended = false;
 		text_clear(&exchange->answer_headers); /* the one before was a 1xx */
@@ -203,7 +206,7 @@ void http_exchange_reset(struct exchange *exchange)
 	text_reuse(&exchange->body);
 	text_reuse(&exchange->answer_headers);
 	exchange->headers = NULL;
-	exchange->header_bytes = 0;
+	exchange->header_bytes = exchange->trailers_at = 0;
 	exchange->stage = STAGE_QUEUED;
 	exchange->tried = exchange->head_ended = false;
 	exchange->refused = exchange->given_up = NULL;

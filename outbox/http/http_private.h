@@ -19,6 +19,7 @@ struct exchange {
 	struct http_limits limits;
 	struct text body;
 	struct text answer_headers; /* name NUL value NUL … of the final answer */
+	size_t trailers_at;         /* those from there on came behind its head */
 	size_t header_bytes;        /* of every answer, 1xx too */
 	enum stage stage;
 	bool running;

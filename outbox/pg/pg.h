@@ -103,6 +103,11 @@ bool pg_script(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
 bool pg_send(struct pg *pg, const char *sql, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;
 /*
+ * Several statements as pg_script has them; the answer (pg_receive) is the last one's, its rows in
+ * text form.
+ */
+bool pg_send_script(struct pg *pg, const char *script, struct err *err) MUST_CHECK;
+/*
  * Prepares sql under a name for the rest of the session; the answer (pg_receive) has no rows. A
  * name that is taken is an error.
  */

@@ -68,6 +68,11 @@ bool pg_send_prepared(
 	return send_statement(pg, name, NULL, params, count, FORMAT_BINARY, err);
 }
 
+bool pg_send_script(struct pg *pg, const char *script, struct err *err)
+{
+	return send_script(pg, script, false, err);
+}
+
 bool pg_send_copy(struct pg *pg, const char *script, struct err *err)
 {
 	return send_script(pg, script, true, err);

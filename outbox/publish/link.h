@@ -1,7 +1,8 @@
 #pragma once
 /*
- * A connection that is made again, with back-off, whenever it was lost. Internal to outbox/publish;
- * owned by the publisher's thread; nothing blocks but pg_start (a look-up of a host's name).
+ * A connection that is made again, with back-off, whenever it was lost. For the loops of publishers
+ * and of the look-back's checkers; owned by one thread; nothing blocks but pg_start (a look-up of a
+ * host's name).
  */
 #include "backoff.h"
 #include "pg.h"

@@ -303,6 +303,27 @@ static void a_sent_query_answers_in_binary(void **state)
 	pg_destroy(pg);
 }
 
+static void a_script_answers_later_with_its_last_statement(void **state)
+{
+	(void)state;
+	struct pg *pg = connected("test");
+	struct err err = {0};
+	struct pg_result *result;
+	assert_true(pg_send_script(
+	    pg, "BEGIN READ ONLY; SET LOCAL statement_timeout = 1234; SELECT 1, 'last'", &err));
+	assert_int_equal(pg_state(pg), PG_BUSY);
+	assert_true(receive(pg, &result, &err));
+	assert_string_equal(pg_value(result, 0, 1), "last");
+	pg_result_destroy(result);
+	assert_true(ask(pg, "SELECT (current_setting('statement_timeout') = '1234ms')::int"));
+	assert_true(pg_send_script(pg, "CREATE TABLE none (); SELECT 1", &err));
+	assert_false(receive(pg, &result, &err));
+	assert_string_equal(pg_sqlstate(pg), "25006");
+	assert_int_equal(pg_state(pg), PG_IDLE);
+	run(pg, "ROLLBACK");
+	pg_destroy(pg);
+}
+
 static void a_parameter_may_be_larger_than_every_buffer(void **state)
 {
 	(void)state;
@@ -700,6 +721,7 @@ int main(void)
 	    cmocka_unit_test(the_dsn_may_name_the_session),
 	    cmocka_unit_test(a_query_takes_and_gives_text),
 	    cmocka_unit_test(a_sent_query_answers_in_binary),
+	    cmocka_unit_test(a_script_answers_later_with_its_last_statement),
 	    cmocka_unit_test(a_parameter_may_be_larger_than_every_buffer),
 	    cmocka_unit_test(a_script_is_one_transaction_that_stops_at_its_first_error),
 	    cmocka_unit_test(a_copy_in_a_script_is_refused),

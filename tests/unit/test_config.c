@@ -143,6 +143,11 @@ static void every_key_is_read(void **state)
 				      "stall_after = 1d\ntimestamp = publish\nsafety = strict\n"
 				      "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
 				      "[topic \"orders\"]\non_refusal = stop\n"
+				      "[check \"shop\"]\ntransport = grpc\nurl = http://shop:1\n"
+				      "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
+				      "[lookback \"shop\"]\ntypes = orders,  returns\n"
+				      "topics = shop.*\ncheck = shop\ncheck_after = 10ms\n"
+				      "[api]\nlisten = 9188\nsend_tokens = a, b\n"
 				      "[admin]\nlisten = 9187\n"
 				      "[log]\nlevel = error\nformat = json",
 	    no_environ);
@@ -173,6 +178,17 @@ static void every_key_is_read(void **state)
 	assert_int_equal(slot->retry_max_ms, 86400000);
 	assert_int_equal(slot->max_attempts, 1000000);
 	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_STOP);
+	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
+	assert_string_equal(config->checks[0].origin, "relay.ini:29");
+	assert_int_equal(config->checks[0].rate, 0);
+	assert_int_equal(config->checks[0].batch, 100);
+	assert_ptr_equal(config->lookbacks[0].check, config_find_check(config, "shop"));
+	assert_int_equal(config->lookbacks[0].types.count, 2);
+	assert_true(config_list_has(&config->lookbacks[0].types, "returns"));
+	assert_string_equal(config->lookbacks[0].topics.items[0], "shop.*");
+	assert_int_equal(config->lookbacks[0].check_after_ms, 10);
+	assert_string_equal(config->api.listen, "127.0.0.1:9188");
+	assert_int_equal(config->api.send_tokens.count, 2);
 	assert_int_equal(slot->timestamp, TIMESTAMP_PUBLISH);
 	assert_int_equal(slot->safety, SAFETY_STRICT);
 	assert_string_equal(config->admin_listen, "127.0.0.1:9187");
@@ -264,6 +280,58 @@ static void a_topic_is_named_as_kafka_names_it(void **state)
 	}
 }
 
+static void a_lookback_is_named_and_has_defaults_of_its_own(void **state)
+{
+	struct config *config = parse("[lookback \"orders\"]\n", no_environ);
+	const struct config_lookback *lookback = &config->lookbacks[0];
+
+	(void)state;
+	assert_int_equal(config->lookback_count, 1);
+	assert_int_equal(lookback->types.count, 1);
+	assert_string_equal(lookback->types.items[0], "orders");
+	assert_string_equal(lookback->topic, "look_back_msg");
+	assert_string_equal(lookback->group, "outbox-relay.orders");
+	assert_null(lookback->check);
+	assert_string_equal(lookback->postgres->name, "main");
+	config_destroy(config);
+}
+
+static void lookbacks_that_do_not_agree_are_refused(void **state)
+{
+	static const struct {
+		const char *ini, *message;
+	} rows[] = {
+	    {"[lookback \"a\"]\ntypes = x y/z\n", "relay.ini:2: [lookback \"a\"] types: 'y/z' is "
+						  "no business type; that is 1 to 100 of "
+						  "a-z, A-Z, 0-9, '_', '.' and '-'"},
+	    {"[lookback \"a\"]\ndefault = yes\n[lookback \"b\"]\ntypes = x a\n",
+		"relay.ini:4: [lookback \"b\"] types: a belongs to [lookback \"a\"] as well; a "
+		"type "
+		"has one section"},
+	    {"[lookback \"a\"]\n[lookback \"b\"]\n",
+		"relay.ini:1: [lookback \"a\"] default: several sections read topic look_back_msg, "
+		"and none is the default; write default = yes in one of them"},
+	    {"[lookback \"a\"]\ndefault = yes\n[lookback \"b\"]\ndefault = yes\n",
+		"relay.ini:4: [lookback \"b\"] default: [lookback \"a\"] is the default of this "
+		"topic "
+		"already"},
+	    {"[lookback \"a\"]\ndefault = yes\ngroup = g\n[lookback \"b\"]\ngroup = g\n",
+		"relay.ini:5: [lookback \"b\"] group: [lookback \"a\"] has the same; each section "
+		"reads the whole topic, in a group of its own"},
+	    {"[lookback \"a\"]\ncheck = x\n", "relay.ini:2: [lookback \"a\"] check: there is no "
+					      "[check \"x\"]; declare it, or name "
+					      "one that is declared"},
+	    {"[lookback \"a\"]\ntopic =\n",
+		"relay.ini:2: [lookback \"a\"] topic: it is empty; name the topic"},
+	    {"[lookback]\n", "relay.ini:1: [lookback] needs a name; write [lookback \"orders\"]"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_refused(rows[i].ini, no_environ, rows[i].message);
+	config_destroy(parse("[lookback \"a\"]\n[lookback \"b\"]\ntopic = other\n", no_environ));
+}
+
 static void a_line_may_be_long(void **state)
 {
 	struct text ini = {0};
@@ -335,9 +403,18 @@ static void a_mistake_names_place_and_cure(void **state)
 		"write for example 127.0.0.1:9187"},
 	    {"[log]\nlevle = info",
 		"relay.ini:2: [log] levle: unknown key; [log] has level, format"},
+	    {"[api]\nlisten = 9188",
+		"relay.ini:2: [api] listen: nobody could use it without a token; set send_tokens, "
+		"read_tokens or operate_tokens"},
+	    {"[api]\nsend_tokens = a\nlisten = 0.0.0.0:9188",
+		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
+		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
+	    {"[api]\nsend_tokens = a\nlisten = relay.example.com:9188",
+		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
+		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
 	    {"[slots]\n",
 		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
-		"[topic], [admin], [log]"},
+		"[topic], [check], [lookback], [api], [admin], [log]"},
 	    {"[topic]\non_refusal = pass",
 		"relay.ini:1: [topic] needs a name; write [topic \"orders\"]"},
 	    {"[topic \"a\"]\non_refusal = park",
@@ -622,6 +699,24 @@ static void the_reference_tells_of_every_key(void **state)
 	text_finish(&page);
 }
 
+static void the_interface_listens_to_other_machines_only_when_told_to(void **state)
+{
+	static const char *const addresses[] = {"9188", "127.0.0.1:9188", "127.8.9.1:9188",
+	    "[::1]:9188", "localhost:9188", "[::]:9188\nremote = yes",
+	    "relay.example.com:9188\nremote = yes"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+		char ini[200];
+		struct config *config;
+
+		snprintf(ini, sizeof ini, "[api]\nread_tokens = a\nlisten = %s\n", addresses[i]);
+		config = parse(ini, no_environ);
+		assert_int_equal(config->api.remote, strstr(addresses[i], "remote") != NULL);
+		config_destroy(config);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -632,6 +727,8 @@ int main(void)
 	    cmocka_unit_test(a_topic_has_the_policy_of_its_section_or_the_default),
 	    cmocka_unit_test(a_topic_may_have_a_variable_once_it_is_declared),
 	    cmocka_unit_test(a_topic_is_named_as_kafka_names_it),
+	    cmocka_unit_test(a_lookback_is_named_and_has_defaults_of_its_own),
+	    cmocka_unit_test(lookbacks_that_do_not_agree_are_refused),
 	    cmocka_unit_test(a_line_may_be_long),
 	    cmocka_unit_test(a_mistake_names_place_and_cure),
 	    cmocka_unit_test(addresses_are_a_port_or_host_and_port),
@@ -645,6 +742,7 @@ int main(void)
 	    cmocka_unit_test(what_may_change_changes_silently),
 	    cmocka_unit_test(what_is_fixed_is_told_without_its_value),
 	    cmocka_unit_test(the_reference_tells_of_every_key),
+	    cmocka_unit_test(the_interface_listens_to_other_machines_only_when_told_to),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

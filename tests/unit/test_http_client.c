@@ -19,7 +19,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include "clock.h"
-#include "nasty_server.h"
+#include "nasty_http2.h"
 #include "text.h"
 
 /* --- names ------------------------------------------------------------------------------- */
@@ -350,7 +350,44 @@ static void only_the_final_answer_counts_and_its_trailers(void **state)
 	assert_answer(response, 404, "abcde"); /* compressed or not: taken as it is */
 	assert_null(http_response_header(response, "X-Thing"));
 	assert_string_equal(http_response_header(response, "x-after"), "late");
+	assert_string_equal(http_response_trailer(response, "x-after"), "late");
+	assert_null(http_response_trailer(response, "Transfer-Encoding"));
 	http_client_release(pair.client, response);
+	pair_stop(&pair);
+}
+
+static void answer_later(struct peer *peer)
+{
+	static const char *const values[] = {"120", "0", "Sun, 06 Nov 1994 08:49:37 GMT",
+	    "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+	    "Sun, 06 Nov 1994 08:48:17 GMT", "-1", "1.5", "soon", "Sunday", "08:49:37", "5 s", "",
+	    "99999999999999999999"};
+	char answer[256];
+
+	for (size_t i = 0; i < sizeof values / sizeof *values && server_read(peer); i++) {
+		snprintf(answer, sizeof answer,
+		    "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: %s\r\n\r\n", values[i]);
+		server_say(peer, answer);
+	}
+	if (server_read(peer))
+		server_say(peer, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+}
+
+static void a_time_to_come_again_is_read(void **state)
+{
+	static const int64_t expected[] = {
+	    120000, 0, 60000, 60000, 60000, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+	const int64_t wall_us = INT64_C(784111717) * 1000000; /* 06 Nov 1994 08:48:37 */
+	struct pair pair;
+
+	(void)state;
+	pair_start(&pair, answer_later);
+	for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+		struct http_response *response = get(pair.client, pair.url);
+		assert_int_equal(response->status, 503);
+		assert_int_equal(http_response_retry_after_ms(response, wall_us), expected[i]);
+		http_client_release(pair.client, response);
+	}
 	pair_stop(&pair);
 }
 
@@ -1111,68 +1148,33 @@ static void a_client_shows_its_certificate(void **state)
 
 /* --- HTTP/2 ------------------------------------------------------------------------------ */
 
-enum { FRAME_DATA, FRAME_HEADERS, FRAME_RST = 3, FRAME_SETTINGS, FRAME_PING = 6 };
-enum { FLAG_END_STREAM = 1, FLAG_ACK = 1, FLAG_END_HEADERS = 4 };
-
-static bool write_frame(
-    struct peer *peer, int type, int flags, uint32_t stream, const void *bytes, size_t length)
-{
-	const unsigned char head[9] = {0, (unsigned char)(length >> 8), (unsigned char)length,
-	    (unsigned char)type, (unsigned char)flags, (unsigned char)(stream >> 24),
-	    (unsigned char)(stream >> 16), (unsigned char)(stream >> 8), (unsigned char)stream};
-
-	return server_write(peer, head, sizeof head) && server_write(peer, bytes, length);
-}
-
 /* The shape of a gRPC answer: headers, a message, trailers. */
-static bool answer_stream(struct peer *peer, uint32_t stream)
+static bool answer_grpc(struct peer *peer, uint32_t stream)
 {
-	/* HPACK (RFC 7541): ":status: 200" by its number, others as literals. */
-	static const char headers[] = "\x88\x00\x0c"
-				      "content-type\x10"
-				      "application/grpc";
-	static const char trailers[] = "\x00\x0bgrpc-status\x01"
-				       "5";
-	static const char message[] = "\0\0\0\0\3abc";
+	static const char *const headers[] = {":status", "200", "content-type", "application/grpc",
+	    "grpc-status", "0", "x-thing", "a", NULL};
+	static const char *const trailers[] = {"grpc-status", "5", NULL};
 
-	atomic_fetch_add(&peer->server->requests, 1);
-	return write_frame(
-		   peer, FRAME_HEADERS, FLAG_END_HEADERS, stream, headers, sizeof headers - 1) &&
-	       write_frame(peer, FRAME_DATA, 0, stream, message, sizeof message - 1) &&
-	       write_frame(peer, FRAME_HEADERS, FLAG_END_HEADERS | FLAG_END_STREAM, stream,
-		   trailers, sizeof trailers - 1);
-}
-
-static bool serve_frame(struct peer *peer)
-{
-	unsigned char head[9], bytes[20000];
-	size_t length;
-	uint32_t stream;
-
-	if (!server_read_exactly(peer, head, sizeof head))
-		return false;
-	length = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
-	stream =
-	    (uint32_t)head[5] << 24 | (uint32_t)head[6] << 16 | (uint32_t)head[7] << 8 | head[8];
-	if (length > sizeof bytes || !server_read_exactly(peer, bytes, length))
-		return false;
-	if (head[3] == FRAME_SETTINGS && !(head[4] & FLAG_ACK))
-		return write_frame(peer, FRAME_SETTINGS, FLAG_ACK, 0, "", 0);
-	if (head[3] <= FRAME_HEADERS && head[4] & FLAG_END_STREAM)
-		return peer->server->last[0] == 'n' || answer_stream(peer, stream);
-	return true;
+	return http2_headers(peer, 0, stream, headers) &&
+	       http2_frame(peer, FRAME_DATA, 0, stream, "\0\0\0\0\3abc", 8) &&
+	       http2_headers(peer, FLAG_END_STREAM, stream, trailers);
 }
 
 static void speak_http2(struct peer *peer)
 {
-	char preface[24];
+	http2_speak(peer, answer_grpc);
+}
 
-	if (!server_read_exactly(peer, preface, sizeof preface) ||
-	    memcmp(preface, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", sizeof preface) != 0 ||
-	    !write_frame(peer, FRAME_SETTINGS, 0, 0, "", 0))
-		return;
-	while (serve_frame(peer))
-		;
+static bool answer_nothing(struct peer *peer, uint32_t stream)
+{
+	(void)peer;
+	(void)stream;
+	return true;
+}
+
+static void listen_to_http2(struct peer *peer)
+{
+	http2_speak(peer, answer_nothing);
 }
 
 static struct http_request grpc(const struct pair *pair)
@@ -1205,7 +1207,9 @@ static void assert_grpc_answers(
 		assert_memory_equal(response->body, "\0\0\0\0\3abc", 8);
 		assert_string_equal(
 		    http_response_header(response, "content-type"), "application/grpc");
-		assert_string_equal(http_response_header(response, "grpc-status"), "5");
+		assert_string_equal(http_response_header(response, "grpc-status"), "0");
+		assert_string_equal(http_response_trailer(response, "Grpc-Status"), "5");
+		assert_null(http_response_trailer(response, "x-thing"));
 		http_client_release(client, response);
 	}
 }
@@ -1255,8 +1259,7 @@ static void http2_without_an_answer_was_sent(void **state)
 	struct http_response *response;
 
 	(void)state;
-	pair_start(&pair, speak_http2);
-	pair.server.last[0] = 'n';
+	pair_start(&pair, listen_to_http2);
 	request = grpc(&pair);
 	request.limits.timeout_ms = 200;
 	response = ask(pair.client, &request);
@@ -1288,6 +1291,7 @@ int main(void)
 	    cmocka_unit_test(a_connection_is_used_again),
 	    cmocka_unit_test(a_kept_connection_that_was_closed_costs_nothing),
 	    cmocka_unit_test(only_the_final_answer_counts_and_its_trailers),
+	    cmocka_unit_test(a_time_to_come_again_is_read),
 	    cmocka_unit_test(a_redirect_is_an_answer_and_a_cookie_is_forgotten),
 	    cmocka_unit_test(no_answer_is_a_timeout_of_a_request_that_was_sent),
 	    cmocka_unit_test(an_answer_in_drops_is_given_up),

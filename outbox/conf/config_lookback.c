@@ -1,0 +1,126 @@
+/* What [lookback] and [check] sections must agree on. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "config_source.h"
+
+/* `place: [lookback "orders"] key: ...` */
+__attribute__((format(printf, 5, 6))) static bool refuse(struct err *err,
+    const struct config_source *source, const struct config_lookback *lookback, const char *key,
+    const char *format, ...)
+{
+	const struct config_section *section =
+	    config_source_find(source, CONFIG_LOOKBACK, lookback->name);
+	const struct config_entry *entry = config_source_entry(section, key);
+	owned_text char *what = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&what, format, args) < 0)
+		abort();
+	va_end(args);
+	return config_source_fail(
+	    err, entry ? entry->origin : section->origin, section, key, "%s", what);
+}
+
+static void add_default(struct config_list *list, const char *word)
+{
+	list->items = xcalloc(1, sizeof *list->items);
+	list->items[list->count++] = xstrdup(word);
+}
+
+/* Two sections that read the same topic. */
+static bool compare_lookbacks(const struct config_source *source,
+    const struct config_lookback *lookback, const struct config_lookback *other, struct err *err)
+{
+	for (int i = 0; i < lookback->types.count; i++)
+		if (config_list_has(&other->types, lookback->types.items[i]))
+			return refuse(err, source, lookback, "types",
+			    "%s belongs to [lookback \"%s\"] as well; a type has one section",
+			    lookback->types.items[i], other->name);
+	if (other->kafka != lookback->kafka || !text_equal(other->topic, lookback->topic))
+		return true;
+	if (text_equal(other->group, lookback->group))
+		return refuse(err, source, lookback, "group",
+		    "[lookback \"%s\"] has the same; each section reads the whole topic, in a "
+		    "group "
+		    "of its own",
+		    other->name);
+	if (other->is_default && lookback->is_default)
+		return refuse(err, source, lookback, "default",
+		    "[lookback \"%s\"] is the default of this topic already", other->name);
+	return true;
+}
+
+/* Of several sections on a topic one has to take what belongs to none. */
+static bool has_default(const struct config *config, const struct config_lookback *lookback)
+{
+	int others = 0;
+
+	for (int i = 0; i < config->lookback_count; i++) {
+		const struct config_lookback *other = &config->lookbacks[i];
+
+		if (other->kafka != lookback->kafka || !text_equal(other->topic, lookback->topic))
+			continue;
+		if (other->is_default)
+			return true;
+		others += other != lookback;
+	}
+	return others == 0;
+}
+
+static bool finish_lookback(
+    const struct config_source *source, struct config_lookback *lookback, struct err *err)
+{
+	static const char letters[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+
+	if (lookback->types.count == 0)
+		add_default(&lookback->types, lookback->name);
+	if (!*lookback->group) {
+		free(lookback->group);
+		lookback->group = xformat("outbox-relay.%s", lookback->name);
+	}
+	for (int i = 0; i < lookback->types.count; i++) {
+		const char *type = lookback->types.items[i];
+
+		if (type[strspn(type, letters)] || strlen(type) > 100)
+			return refuse(err, source, lookback, "types",
+			    "'%.40s' is no business type; that is 1 to 100 of a-z, A-Z, 0-9, '_', "
+			    "'.' and '-'",
+			    type);
+	}
+	if (!*lookback->topic)
+		return refuse(err, source, lookback, "topic", "it is empty; name the topic");
+	if (!*lookback->dead_letter)
+		return refuse(err, source, lookback, "dead_letter", "it is empty; name the topic");
+	return true;
+}
+
+bool config_lookback_finish(
+    struct config *config, const struct config_source *source, struct err *err)
+{
+	for (int i = 0; i < config->check_count; i++)
+		config->checks[i].origin = xstrdup(
+		    config_source_find(source, CONFIG_CHECK, config->checks[i].name)->origin);
+	for (int i = 0; i < config->lookback_count; i++) {
+		struct config_lookback *lookback = &config->lookbacks[i];
+
+		lookback->origin =
+		    xstrdup(config_source_find(source, CONFIG_LOOKBACK, lookback->name)->origin);
+		if (!finish_lookback(source, lookback, err))
+			return false;
+		for (int k = 0; k < i; k++)
+			if (!compare_lookbacks(source, lookback, &config->lookbacks[k], err))
+				return false;
+	}
+	for (int i = 0; i < config->lookback_count; i++)
+		if (!has_default(config, &config->lookbacks[i]))
+			return refuse(err, source, &config->lookbacks[i], "default",
+			    "several sections read topic %s, and none is the default; write "
+			    "default = yes in one of them",
+			    config->lookbacks[i].topic);
+	return true;
+}
