@@ -1,0 +1,328 @@
+#include "group.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "consumer_private.h"
+#include "kafka_client.h"
+#include "kafka_conf.h"
+#include "text.h"
+
+/*
+ * Rebalances come as events in the same queue as records: the thread that reads meets them in
+ * order, and may take its time with the answer. Only the eager way is used, in which all partitions
+ * are taken away before some are given: what was read before is then nobody's business any more.
+ */
+enum { SEEK_MS = 5000, READY_MESSAGES = 5000, READY_BYTES = 1 << 20, ASK_AGAIN_MS = 200 };
+
+struct group {
+	rd_kafka_t *handle;
+	rd_kafka_queue_t *queue;
+	char *topic;
+	struct group_callbacks callbacks;
+	/* an assignment that the caller could not answer yet; NULL: none */
+	rd_kafka_topic_partition_list_t *unanswered;
+	int64_t ask_at;
+	rd_kafka_event_t *event; /* the records that are handed out; NULL: none */
+	int64_t *positions;      /* by partition; see group_position */
+	int32_t position_count;
+};
+
+static rd_kafka_conf_t *make_conf(
+    const struct config_kafka *kafka, const char *name, struct err *err)
+{
+	static const char *const defaults[] = {"fetch.wait.max.ms", "100", "fetch.error.backoff.ms",
+	    "50", "fetch.message.max.bytes", "1048576", NULL};
+	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, "read_committed", "error", defaults, err);
+
+	if (!conf)
+		return NULL;
+	if (kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) &&
+	    kafka_conf_set(conf, "group.id", name, err) &&
+	    kafka_conf_set(conf, "partition.assignment.strategy", "range,roundrobin", err) &&
+	    kafka_conf_set(conf, "enable.auto.commit", "false", err) &&
+	    kafka_conf_set(conf, "enable.auto.offset.store", "false", err) &&
+	    kafka_conf_set(conf, "enable.partition.eof", "true", err)) {
+		rd_kafka_conf_set_events(
+		    conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_FETCH | RD_KAFKA_EVENT_ERROR);
+		return conf;
+	}
+	rd_kafka_conf_destroy(conf);
+	return NULL;
+}
+
+static bool subscribe(struct group *group, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_resp_err_t code;
+
+	rd_kafka_topic_partition_list_add(topics, group->topic, RD_KAFKA_PARTITION_UA);
+	code = rd_kafka_subscribe(group->handle, topics);
+	rd_kafka_topic_partition_list_destroy(topics);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
+}
+
+struct group *group_create(const struct config_kafka *kafka, const char *name, const char *topic,
+    const struct group_callbacks *callbacks, struct err *err)
+{
+	struct group *group = xcalloc(1, sizeof *group);
+
+	group->topic = xstrdup(topic);
+	group->callbacks = *callbacks;
+	group->handle =
+	    kafka_client_open(RD_KAFKA_CONSUMER, make_conf(kafka, name, err), kafka, err);
+	if (!group->handle)
+		goto fail;
+	rd_kafka_poll_set_consumer(group->handle);
+	group->queue = rd_kafka_queue_get_consumer(group->handle);
+	if (subscribe(group, err))
+		return group;
+fail:
+	group_destroy(group, 0);
+	return NULL;
+}
+
+static void forget_assignment(struct group *group)
+{
+	if (group->unanswered)
+		rd_kafka_topic_partition_list_destroy(group->unanswered);
+	group->unanswered = NULL;
+}
+
+void group_destroy(struct group *group, int wait_ms)
+{
+	if (!group)
+		return;
+	group_release(group);
+	forget_assignment(group);
+	if (group->handle)
+		rd_kafka_assign(group->handle, NULL);
+	if (group->queue)
+		rd_kafka_queue_destroy(group->queue);
+	kafka_client_close(group->handle, wait_ms); /* leaves the group */
+	free(group->positions);
+	free(group->topic);
+	free(group);
+}
+
+/* --- positions ---------------------------------------------------------------------------------
+ */
+
+static void forget_positions(struct group *group)
+{
+	for (int32_t i = 0; i < group->position_count; i++)
+		group->positions[i] = -1;
+}
+
+static void note_position(struct group *group, int32_t partition, int64_t position)
+{
+	if (partition >= group->position_count) {
+		int32_t count = partition + 1;
+
+		group->positions =
+		    xrealloc(group->positions, (size_t)count * sizeof *group->positions);
+		for (int32_t i = group->position_count; i < count; i++)
+			group->positions[i] = -1;
+		group->position_count = count;
+	}
+	group->positions[partition] = position;
+}
+
+int64_t group_position(const struct group *group, int32_t partition)
+{
+	return partition < group->position_count ? group->positions[partition] : -1;
+}
+
+/* --- rebalances --------------------------------------------------------------------------------
+ */
+
+static int64_t kafka_offset(int64_t offset)
+{
+	return offset == GROUP_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING : offset;
+}
+
+/* Answers the assignment that waits. */
+static bool answer(struct group *group, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = group->unanswered;
+	struct group_place *places = xcalloc((size_t)list->cnt + 1, sizeof *places);
+	rd_kafka_resp_err_t code;
+	bool known;
+
+	for (int i = 0; i < list->cnt; i++)
+		places[i].partition = list->elems[i].partition;
+	known = group->callbacks.assigned(group->callbacks.context, places, list->cnt, err);
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].offset = kafka_offset(places[i].offset);
+	free(places);
+	group->ask_at = clock_ms() + ASK_AGAIN_MS;
+	if (!known)
+		return false;
+	code = rd_kafka_assign(group->handle, list);
+	forget_assignment(group);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
+}
+
+static void take_rebalance(struct group *group, rd_kafka_event_t *event)
+{
+	forget_assignment(group);
+	forget_positions(group);
+	if (rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+		group->unanswered =
+		    rd_kafka_topic_partition_list_copy(rd_kafka_event_topic_partition_list(event));
+		group->ask_at = 0;
+		return;
+	}
+	group->callbacks.revoked(group->callbacks.context);
+	rd_kafka_assign(group->handle, NULL);
+}
+
+/* --- records -----------------------------------------------------------------------------------
+ */
+
+void group_release(struct group *group)
+{
+	if (group->event)
+		rd_kafka_event_destroy(group->event);
+	group->event = NULL;
+}
+
+/* The end of a partition comes as an error, too. */
+static void note_end(struct group *group, rd_kafka_event_t *event)
+{
+	rd_kafka_topic_partition_t *end = rd_kafka_event_topic_partition(event);
+
+	if (!end)
+		return;
+	note_position(group, end->partition, end->offset);
+	rd_kafka_topic_partition_destroy(end);
+}
+
+static bool take_error(struct group *group, rd_kafka_event_t *event, struct err *err)
+{
+	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+
+	if (code == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+		note_end(group, event);
+		return true;
+	}
+	err_set(err, kafka_error_kind(code), "topic %s: %s (%s)", group->topic,
+	    rd_kafka_event_error_string(event), rd_kafka_err2name(code));
+	if (code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
+		err->kind = ERR_FATAL;
+	return false;
+}
+
+/* A message may be an error as well. */
+static bool take_message(struct group *group, const rd_kafka_message_t *message,
+    struct consumer_record *ret_record, bool *ret_some, struct err *err)
+{
+	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		note_position(group, message->partition, message->offset + 1);
+		*ret_record = consumer_record_of((rd_kafka_message_t *)message);
+		*ret_some = true;
+		return true;
+	}
+	err_set(err, kafka_error_kind(message->err), "topic %s [%d]: %s (%s)", group->topic,
+	    message->partition, rd_kafka_message_errstr(message), rd_kafka_err2name(message->err));
+	if (message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
+		err->kind = ERR_FATAL;
+	return false;
+}
+
+static bool take_event(struct group *group, rd_kafka_event_t *event,
+    struct consumer_record *ret_record, bool *ret_some, struct err *err)
+{
+	const rd_kafka_message_t *message;
+	bool well = true;
+
+	switch (rd_kafka_event_type(event)) {
+	case RD_KAFKA_EVENT_REBALANCE:
+		take_rebalance(group, event);
+		break;
+	case RD_KAFKA_EVENT_FETCH:
+		message = rd_kafka_event_message_next(event);
+		well = !message || take_message(group, message, ret_record, ret_some, err);
+		break;
+	case RD_KAFKA_EVENT_ERROR:
+		well = take_error(group, event, err);
+		break;
+	default:
+		break;
+	}
+	if (*ret_some)
+		group->event = event; /* the record is in it */
+	else
+		rd_kafka_event_destroy(event);
+	return well;
+}
+
+bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret_record,
+    bool *ret_some, struct err *err)
+{
+	rd_kafka_event_t *event;
+
+	*ret_some = false;
+	group_release(group);
+	if (group->unanswered && clock_ms() >= group->ask_at && !answer(group, err))
+		return false;
+	event = rd_kafka_queue_poll(group->queue, timeout_ms);
+	return !event || take_event(group, event, ret_record, ret_some, err);
+}
+
+/* --- places ------------------------------------------------------------------------------------
+ */
+
+static rd_kafka_topic_partition_list_t *list_of(
+    const struct group *group, const struct group_place *places, int count)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
+
+	for (int i = 0; i < count; i++)
+		rd_kafka_topic_partition_list_add(list, group->topic, places[i].partition)->offset =
+		    kafka_offset(places[i].offset);
+	return list;
+}
+
+bool group_seek(struct group *group, const struct group_place *places, int count, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = list_of(group, places, count);
+	rd_kafka_error_t *error = rd_kafka_seek_partitions(group->handle, list, SEEK_MS);
+	rd_kafka_resp_err_t code = error ? rd_kafka_error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
+
+	forget_positions(group);
+	for (int i = 0; i < count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+		code = list->elems[i].err;
+	if (error)
+		rd_kafka_error_destroy(error);
+	rd_kafka_topic_partition_list_destroy(list);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
+}
+
+bool group_ends(
+    struct group *group, struct group_place *places, int count, int timeout_ms, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
+	rd_kafka_resp_err_t code;
+
+	for (int i = 0; i < count; i++)
+		rd_kafka_topic_partition_list_add(list, group->topic, places[i].partition)->offset =
+		    RD_KAFKA_OFFSET_END;
+	code = rd_kafka_offsets_for_times(group->handle, list, timeout_ms);
+	for (int i = 0; i < count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+		code = list->elems[i].err;
+		places[i].offset = list->elems[i].offset;
+	}
+	rd_kafka_topic_partition_list_destroy(list);
+	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
+}
+
+void group_note(struct group *group, const struct group_place *places, int count)
+{
+	rd_kafka_topic_partition_list_t *list = list_of(group, places, count);
+
+	rd_kafka_commit(group->handle, list, 1); /* what comes of it is nobody's concern */
+	rd_kafka_topic_partition_list_destroy(list);
+}

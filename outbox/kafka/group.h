@@ -1,0 +1,70 @@
+#pragma once
+/*
+ * A member of a consumer group that reads one topic. Where each partition begins is the caller's to
+ * say: it keeps the offsets, in the same transaction as what comes of the records. Those that Kafka
+ * keeps for the group are written now and then (group_note), for people and their tools, and never
+ * read.
+ *
+ * An offset that Kafka does not have (any more) is an error and nothing is skipped
+ * (auto.offset.reset = error).
+ *
+ * One thread owns it. Calls block as long as they say.
+ */
+#include "consumer.h"
+
+enum { GROUP_BEGINNING = -2 }; /* in place of an offset: the first one that there is */
+
+struct group_place {
+	int32_t partition;
+	int64_t offset; /* the next one to be read */
+};
+
+struct group_callbacks {
+	/*
+	 * All of these are this member's now, and no other ones: fills in where each begins. False:
+	 * it cannot say (*err), and is asked again by a later group_read.
+	 */
+	bool (*assigned)(void *context, struct group_place *places, int count, struct err *err);
+	/* They are not any more. What was read and not yet stored is another member's to read. */
+	void (*revoked)(void *context);
+	void *context;
+};
+
+struct group;
+
+/* section names the settings of the group in messages. */
+struct group *group_create(const struct config_kafka *kafka, const char *name, const char *topic,
+    const struct group_callbacks *callbacks, struct err *err);
+/* Leaves the group; waits at most wait_ms for that and for librdkafka's threads. NULL is fine. */
+void group_destroy(struct group *group, int wait_ms);
+
+/*
+ * The next record; *ret_some false: none came within timeout_ms. Calls back from here only. What is
+ * in the record is valid until group_release. ERR_RETRY: brokers are away, an offset is not known
+ * yet; it goes on by itself. ERR_FATAL: an offset that is not there.
+ */
+bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret_record,
+    bool *ret_some, struct err *err) MUST_CHECK;
+void group_release(struct group *group);
+
+/* Reads on from these places, of partitions that are this member's; what is kept ready is dropped.
+ */
+bool group_seek(
+    struct group *group, const struct group_place *places, int count, struct err *err) MUST_CHECK;
+
+/*
+ * Where reading has come to in a partition: the offset behind the last record that was handed out,
+ * or the partition's end once it was met there (what stands between the two are no records). -1:
+ * not known yet.
+ */
+int64_t group_position(const struct group *group, int32_t partition);
+
+/*
+ * Fills in the offset behind the last record of each partition as it is now, by ListOffsets: all
+ * that was acknowledged before the call lies below it. Waits for the brokers.
+ */
+bool group_ends(struct group *group, struct group_place *places, int count, int timeout_ms,
+    struct err *err) MUST_CHECK;
+
+/* Tells Kafka, in the background and only once, where the group is. */
+void group_note(struct group *group, const struct group_place *places, int count);
