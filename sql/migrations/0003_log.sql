@@ -428,13 +428,13 @@ begin
 			-- what was refused again is not published with the window, nor what is behind it
 			listed_ids := array(
 				with noted as (
-					select h.id, h.topic, h.key, h.n from jsonb_array_elements(parks -> 'rows') r
+					select h.id, h.topic, h.key from jsonb_array_elements(parks -> 'rows') r
 					join outbox.parked h on h.slot = of_slot and h.id = (r ->> 0)::bigint
 				)
 				select x from unnest(listed_ids) x
 				left join outbox.parked p on p.slot = of_slot and p.id = x and p.state = 'behind'
 				where x not in (select noted.id from noted) and not exists (select from noted
-					where noted.topic = p.topic and noted.key = p.key and noted.n < p.n)
+					where noted.topic = p.topic and noted.key = p.key and noted.id < p.id)
 				order by x);
 		end if;
 		if listed_tick <= first_tick + closed + 1 then

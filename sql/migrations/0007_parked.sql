@@ -27,7 +27,6 @@ create table outbox.parked (
 	payload    bytea,
 	headers    jsonb,
 	partition  int,
-	n          bigint      generated always as identity (cache 1),
 	tick       bigint      not null, -- the window it came from
 	state      text        not null
 		constraint state_of_a_parked_row check (state in ('waiting', 'dead', 'stalled', 'free', 'behind')),
@@ -41,7 +40,7 @@ create table outbox.parked (
 	primary key (slot, id)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
-create index parked_queue on outbox.parked (slot, topic, key, n);
+create index parked_queue on outbox.parked (slot, topic, key, id);
 create index parked_due on outbox.parked (slot, shard, next_at) where state in ('waiting', 'free');
 create index parked_stalled on outbox.parked (slot, shard, topic, stalled) where stalled is not null;
 create index parked_requests on outbox.parked (slot, shard) where request is not null;
@@ -63,12 +62,15 @@ create table outbox.audit (
 -- A request changes this number of the slot, which the owner sees with every look.
 alter table outbox.slot add requests bigint not null default 0;
 
+-- A queue, the rows of a topic and key, goes by id, as a listed window does and as its rows were written. One
+-- that waited for its deliver_at may come to it in front of others.
+--
 -- The first row of a queue that has no head left goes, with those behind it.
 create function outbox.parked_free(of_slot text, of_topic text, of_key bytea) returns void
 language sql volatile as $$
 	update outbox.parked p set state = 'free', next_at = clock_timestamp()
 	where (p.slot, p.id) = (select q.slot, q.id from outbox.parked q
-			where q.slot = of_slot and q.topic = of_topic and q.key = of_key order by q.n limit 1)
+			where q.slot = of_slot and q.topic = of_topic and q.key = of_key order by q.id limit 1)
 		and p.state = 'behind'
 $$;
 
@@ -76,7 +78,7 @@ $$;
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
 -- a sixth, true: it is not to be tried again.
 -- "recovered": [[topic, partition], …] do so no more. A row that is parked already and has no
--- error stays as it is. One of outbox.scheduled leaves it.
+-- error stays as it is; but one that was free is behind another now. One of outbox.scheduled leaves it.
 create function outbox.park(of_slot text, of_shard int, parks jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -97,6 +99,8 @@ begin
 		next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
 			* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
 	from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null;
+	update outbox.parked p set state = 'behind' from jsonb_array_elements(parks -> 'rows') r
+	where p.slot = of_slot and p.id = (r ->> 0)::bigint and r ->> 2 is null and p.state = 'free';
 
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
@@ -177,29 +181,34 @@ begin
 end
 $$;
 
--- The ids of the next listed window: due heads alone, free ones with those behind them; null: none.
+-- The ids of the next listed window: due heads alone, free ones with those behind them, up to the next that
+-- is more than that; null: none.
 create function outbox.parked_next(
 	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint)
 returns bigint[] language sql volatile as $$
 	with heads as (
-		select p.id, p.n, p.topic, p.key, p.state from outbox.parked p
+		select p.id, p.topic, p.key, p.state from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
 			-- as a query of its own the time is a bound of the index scan
 			and p.next_at <= (select clock_timestamp()) and p.tick <= first_tick
 		order by p.next_at limit max_rows
 	), rows as (
-		select q.id, q.n, sum(coalesce(octet_length(q.payload), 0) + 1000) over (order by q.n) as bytes
+		select q.id, sum(coalesce(octet_length(q.payload), 0) + 1000) over (order by q.id) as bytes
 		from heads h cross join lateral (
-			select p.id, p.n, p.payload from outbox.parked p where p.slot = of_slot and p.id = h.id
+			select p.id, p.payload from outbox.parked p where p.slot = of_slot and p.id = h.id
 			union all
-			(select p.id, p.n, p.payload from outbox.parked p
-			where h.state = 'free' and p.slot = of_slot and p.topic = h.topic and p.key = h.key
-				and p.n > h.n and p.tick <= first_tick
-			order by p.n limit max_rows)) q
-		order by q.n limit max_rows
+			select f.id, f.payload from (
+				select p.id, p.payload, bool_and(p.state = 'behind' and p.tick <= first_tick)
+					over (order by p.id) as follows
+				from outbox.parked p
+				where h.state = 'free' and p.slot = of_slot and p.topic = h.topic
+					and p.key = h.key and p.id > h.id
+				order by p.id limit max_rows) f
+			where f.follows) q
+		order by q.id limit max_rows
 	)
 	select array_agg(r.id order by r.id) from rows r
-	where r.bytes <= max_bytes or r.n = (select min(n) from rows)
+	where r.bytes <= max_bytes or r.id = (select min(id) from rows)
 $$;
 
 -- Milliseconds until a head is due, or its window is looked at again; null: none ever. Of the heads only

@@ -84,7 +84,7 @@ declare
 	used bigint;
 	given bigint;
 begin
-	for relation, col in values ('outbox.message', 'id'), ('outbox.parked', 'n'),
+	for relation, col in values ('outbox.message', 'id'),
 		('outbox.replay', 'id'), ('outbox.audit', 'id')
 	loop
 		execute format('select max(%I) from %s', col, relation) into used;

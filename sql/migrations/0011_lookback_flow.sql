@@ -104,6 +104,9 @@ $$;
 -- Rows of outbox.lookback are locked by their key, in order, before those of outbox.lookback_overdue:
 -- whoever decides does it in this order, so that none waits for another in a circle. It runs as the
 -- schema's owner: the relay's role writes no messages but these.
+--
+-- A prepare is looked for with kind between 'prepare' and 'prepare': equality would let the planner take
+-- the index of what comes due, whole, in a partition that was empty when it planned.
 create function outbox.lookback_decide(of_section text, of_source text, by_whom text, why text,
 	types text[], ids text[], prepared_ats timestamptz[], decisions text[], partitions int[],
 	offsets bigint[], letter_topics text[], letter_keys bytea[], letter_payloads bytea[],
@@ -113,6 +116,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
+	winners bigint;
 	gone record;
 begin
 	with decided as (
@@ -125,46 +129,56 @@ begin
 			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
 		cross join lateral ( -- one whose partition is gone was decided before
 			select p.event_id from outbox.lookback p where p.biz_type = w.biz_type
-				and p.biz_id = w.biz_id and p.prepared_at = w.prepared_at and p.kind = 'prepare'
+				and p.biz_id = w.biz_id and p.prepared_at = w.prepared_at
+				and p.kind >= 'prepare' and p.kind <= 'prepare'
 			limit 1) p
 		order by w.biz_type, w.biz_id, w.prepared_at, w.source_offset
 		on conflict do nothing
 		returning biz_type, biz_id, prepared_at, decision, source_partition, source_offset
+	), written as (
+		insert into outbox.message (event_id, topic, key, payload, headers)
+		select m.event_id, m.topic, m.key, m.payload, m.headers from (
+			select p.event_id, p.topic, p.key, p.payload, p.headers, d.source_partition, d.source_offset
+			from decided d cross join lateral (
+				select p.* from outbox.lookback p where p.biz_type = d.biz_type
+					and p.biz_id = d.biz_id and p.prepared_at = d.prepared_at
+					and p.kind >= 'prepare' and p.kind <= 'prepare'
+				limit 1) p
+			where d.decision = 'commit'
+			union all
+			select gen_random_uuid(), l.topic, l.key, l.payload, l.headers::jsonb, l.source_partition,
+				l.source_offset
+			from unnest(letter_topics, letter_keys, letter_payloads, letter_headers, letter_partitions,
+				letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
+		) m order by m.source_partition, m.source_offset
 	)
-	insert into outbox.message (event_id, topic, key, payload, headers)
-	select m.event_id, m.topic, m.key, m.payload, m.headers from (
-		select p.event_id, p.topic, p.key, p.payload, p.headers, d.source_partition, d.source_offset
-		from decided d cross join lateral (
-			select p.* from outbox.lookback p where p.biz_type = d.biz_type
-				and p.biz_id = d.biz_id and p.prepared_at = d.prepared_at and p.kind = 'prepare'
-			limit 1) p
-		where d.decision = 'commit'
-		union all
-		select gen_random_uuid(), l.topic, l.key, l.payload, l.headers::jsonb, l.source_partition,
-			l.source_offset
-		from unnest(letter_topics, letter_keys, letter_payloads, letter_headers, letter_partitions,
-			letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
-	) m order by m.source_partition, m.source_offset;
-
-	return query
-	with wanted as (
-		select w.*, l.decision::text as kept, l.txid = pg_current_xact_id()
-			and l.source_offset is not distinct from w.source_offset as won
-		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
-			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
-		cross join lateral (
-			select l.decision, l.txid, l.source_offset from outbox.lookback l
-			where l.biz_type = w.biz_type and l.biz_id = w.biz_id
-				and l.prepared_at = w.prepared_at and l.kind = 'decision'
-			limit 1) l
-	), noted as (
-		insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused,
-			source, who, source_partition, source_offset)
-		select of_section, w.biz_type, w.biz_id, w.prepared_at, w.kept, w.decision, of_source, by_whom,
-			w.source_partition, w.source_offset
-		from wanted w where w.kept <> w.decision
-	)
-	select w.biz_type, w.biz_id, w.prepared_at, w.won, w.kept from wanted w;
+	select count(*) into winners from decided;
+	-- All of them, as a rule: then there is nothing to look up.
+	if winners = cardinality(types) then
+		return query select w.biz_type, w.biz_id, w.prepared_at, true, w.decision
+			from unnest(types, ids, prepared_ats, decisions)
+				w (biz_type, biz_id, prepared_at, decision);
+	else
+		return query
+		with wanted as (
+			select w.*, l.decision::text as kept, l.txid = pg_current_xact_id()
+				and l.source_offset is not distinct from w.source_offset as won
+			from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
+				w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
+			cross join lateral (
+				select l.decision, l.txid, l.source_offset from outbox.lookback l
+				where l.biz_type = w.biz_type and l.biz_id = w.biz_id
+					and l.prepared_at = w.prepared_at and l.kind = 'decision'
+				limit 1) l
+		), noted as (
+			insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused,
+				source, who, source_partition, source_offset)
+			select of_section, w.biz_type, w.biz_id, w.prepared_at, w.kept, w.decision, of_source, by_whom,
+				w.source_partition, w.source_offset
+			from wanted w where w.kept <> w.decision
+		)
+		select w.biz_type, w.biz_id, w.prepared_at, w.won, w.kept from wanted w;
+	end if;
 
 	for gone in
 		select o.* from unnest(types, ids, prepared_ats) w (biz_type, biz_id, prepared_at)
@@ -207,6 +221,31 @@ begin
 		and p.check_at > since and p.check_at <= promoted_to and d.decided is null
 	on conflict do nothing;
 	get diagnostics promoted = row_count;
+end
+$$;
+
+-- In how many ms the first prepare of each partition comes due that was not looked at yet; a place
+-- without one is null. The clock is read before, so that it serves as a horizon.
+create function outbox.lookback_due(of_section text, of_topic text, partitions int[])
+returns table (place int, wait_ms bigint, clock timestamptz) language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+declare
+	moment timestamptz := clock_timestamp();
+	since timestamptz;
+begin
+	for at_place in 1 .. cardinality(partitions) loop
+		since := coalesce((
+			select l.promoted_to from outbox.lookback_log l
+			where l.section = of_section and l.topic = of_topic
+				and l.partition = partitions[at_place]
+			order by l.n desc limit 1), '-infinity');
+		return query select at_place, (
+			select (extract(epoch from p.check_at - moment) * 1000)::bigint
+			from outbox.lookback p
+			where p.section = of_section and p.source_partition = partitions[at_place]
+				and p.kind = 'prepare' and p.check_at > since
+			order by p.check_at limit 1), moment;
+	end loop;
 end
 $$;
 

@@ -52,7 +52,7 @@ grant select (txid, id, created_at, event_id, topic, key, headers, partition, de
 	on outbox.message to outbox_reader;
 grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.replay,
 	outbox.audit, outbox.migration to outbox_reader;
-grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, n, state, error,
+grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
 	attempts, next_at, parked_at, request, request_id) on outbox.parked to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick)
 	on outbox.scheduled to outbox_reader;
@@ -69,4 +69,5 @@ grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.
 	outbox.partition_floor(timestamptz, interval), outbox.timeline(),
 	outbox.has_rows_of_the_future(), outbox.log_was_carried(text, int, bigint, bigint),
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
-	outbox.parked_may(text, text, text) to outbox_reader;
+	outbox.parked_may(text, text, text),
+	outbox.lookback_is(outbox.lookback_overdue, jsonb) to outbox_reader;

@@ -4,6 +4,10 @@ with schema as (
 ), relation (name, privilege) as (values
 	('message', 'select'), ('message_default', 'select'),
 	('lookback', 'select'), ('lookback', 'insert'), ('lookback_default', 'select'),
+	('lookback_log', 'select'), ('lookback_log', 'insert'), ('lookback_log', 'delete'),
+	('lookback_overdue', 'select'), ('lookback_overdue', 'insert'), ('lookback_overdue', 'update'),
+	('lookback_overdue', 'delete'), ('lookback_conflict', 'select'), ('lookback_conflict', 'insert'),
+	('lookback_conflict', 'delete'),
 	('slot', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
 	('migration', 'select')
 ), lacking_relation as (
@@ -20,7 +24,10 @@ with schema as (
 			'partition_default_rows', 'partition_floor', 'partition_make',
 			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',
 			'partition_rehome', 'log_partitions', 'log_partitions_due', 'log_partition_rows',
-			'log_partition_make', 'log_partition_drop')
+			'log_partition_make', 'log_partition_drop', 'lookback_holder',
+			'lookback_progress', 'lookback_known', 'lookback_decide', 'lookback_promote',
+			'lookback_apply', 'lookback_claim', 'lookback_settle', 'lookback_is',
+			'lookback_operate', 'lookback_tidy')
 )
 select 'USAGE on schema outbox' as lacking,
 	format('grant usage on schema outbox to %I', current_user) as cure

@@ -1,0 +1,147 @@
+-- The barrier of the look-back, for an application on MySQL 8.0 or MariaDB 10.6, or newer, with InnoDB:
+-- docs/lookback-barrier.md is the recipe. Run it in the application's own database, with its mysql or
+-- mariadb client.
+--
+-- One row an id. Whoever inserts it first says what becomes of the id: its business transaction
+-- ('commit', seen by others when it commits) or the answer to the relay ('rollback'). The primary key
+-- lets one of them in; the other waits for as long as that one's transaction is open, and then fails.
+
+-- varbinary: ids are told apart by their bytes, without upper and lower case or spaces at their end.
+create table lookback_barrier (
+	biz_type varbinary(100) not null,
+	biz_id   varbinary(500) not null,
+	outcome  varchar(8) character set ascii not null,
+	at       timestamp(6) not null default current_timestamp(6),
+	asked    int not null default 0, -- again, after the first answer
+	primary key (biz_type, biz_id),
+	index by_time (at), -- for lookback_forget
+	constraint outcome_is_commit_or_rollback check (outcome in ('commit', 'rollback'))
+) engine = InnoDB;
+
+delimiter //
+
+-- The first statement of the business transaction, behind START TRANSACTION. When it fails, roll back:
+-- unlike PostgreSQL the server would let the transaction go on. SQLSTATE
+--   LB001  the relay was told "rollback": the id is over; send a rollback, or nothing
+--   LB002  a transaction of this id has committed before: it is done already
+-- and any other error, as a deadlock or a lock that was not to be had: roll back, and try again.
+create procedure lookback_begin(in of_type varchar(100) character set utf8mb4,
+	in of_id varchar(500) character set utf8mb4)
+modifies sql data
+begin
+	declare found_outcome varchar(8) character set ascii;
+	declare is_there boolean default false;
+	declare continue handler for 1062 set is_there = true;
+
+	insert into lookback_barrier (biz_type, biz_id, outcome) values (of_type, of_id, 'commit');
+	if is_there then
+		-- a read that locks: a plain one may see an older state
+		select b.outcome into found_outcome from lookback_barrier b
+		where b.biz_type = of_type and b.biz_id = of_id for update;
+		if found_outcome = 'commit' then
+			signal sqlstate 'LB002' set message_text = 'look-back: it was committed before';
+		end if;
+		signal sqlstate 'LB001' set message_text =
+			'look-back: it must not be committed any more, the relay was told rollback';
+	end if;
+end//
+
+-- The answer to the relay for one id: commit, rollback, or pending (its transaction is open, or somebody
+-- else answers at this moment). Makes transactions of its own, and so commits one that is open: call it
+-- outside of any. What it answers is committed. Calls may be repeated, and made by many at once.
+create procedure lookback_check_one(in of_type varchar(100) character set utf8mb4,
+	in of_id varchar(500) character set utf8mb4, out decision varchar(8) character set ascii)
+modifies sql data
+begin
+	declare patience int default @@session.innodb_lock_wait_timeout;
+	declare tries, seen int default 0;
+	declare is_there, is_busy boolean;
+	-- a lock that is not to be had, a deadlock, a row that somebody else changed (MariaDB with
+	-- innodb_snapshot_isolation)
+	declare continue handler for 1205, 1213, 1020 set is_busy = true;
+	declare continue handler for 1062 set is_there = true;
+	declare continue handler for not found begin end;
+	declare exit handler for sqlexception
+	begin
+		rollback;
+		set session innodb_lock_wait_timeout = patience;
+		resignal;
+	end;
+
+	set session innodb_lock_wait_timeout = 1;
+	commit; -- of a session without autocommit
+	repeat
+		set is_there = false, is_busy = false, decision = null;
+		-- without locks, which would wait for a transaction that is open
+		set transaction isolation level read uncommitted;
+		start transaction;
+		select count(*) into seen from lookback_barrier b
+		where b.biz_type = of_type and b.biz_id = of_id;
+		commit;
+		set transaction isolation level read committed;
+		start transaction;
+		select b.outcome into decision from lookback_barrier b
+		where b.biz_type = of_type and b.biz_id = of_id;
+		if decision is not null then
+			-- Others see a commit before it is on the disk. This one's own is behind it there.
+			update lookback_barrier b set b.asked = b.asked + 1
+			where b.biz_type = of_type and b.biz_id = of_id;
+		elseif seen > 0 then
+			set is_busy = true;
+		else
+			insert into lookback_barrier (biz_type, biz_id, outcome)
+			values (of_type, of_id, 'rollback');
+			if not is_there then
+				set decision = 'rollback';
+			end if;
+		end if;
+		if is_busy then
+			rollback;
+			set decision = 'pending';
+		else
+			commit;
+		end if;
+		set tries = tries + 1;
+	-- one that came between the look and the insert is looked at once more
+	until decision is not null or tries >= 3 end repeat;
+	set decision = coalesce(decision, 'pending');
+	set session innodb_lock_wait_timeout = patience;
+end//
+
+-- The same for many: a JSON array of ids; returns rows of (biz_id, decision).
+create procedure lookback_check(in of_type varchar(100) character set utf8mb4, in of_ids json)
+modifies sql data
+begin
+	declare place int default 0;
+	declare one varchar(500) character set utf8mb4;
+	declare answer varchar(8) character set ascii;
+
+	create temporary table if not exists lookback_answer (
+		biz_id varchar(500) character set utf8mb4 not null,
+		decision varchar(8) character set ascii not null) engine = memory;
+	truncate table lookback_answer;
+	while place < json_length(of_ids) do
+		set one = json_unquote(json_extract(of_ids, concat('$[', place, ']')));
+		call lookback_check_one(of_type, one, answer);
+		insert into lookback_answer values (one, answer);
+		set place = place + 1;
+	end while;
+	select biz_id, decision from lookback_answer;
+	drop temporary table lookback_answer;
+end//
+
+-- Forgets rows that are older than so many days, at most so many rows; call it until `gone` is 0.
+-- Without its row an id that was committed is answered with "rollback": keep them for longer than
+-- anybody may ask.
+create procedure lookback_forget(in older_than_days int, in most int, out gone int)
+modifies sql data
+begin
+	if older_than_days < 1 then
+		signal sqlstate '45000' set message_text = 'rows of less than a day are kept';
+	end if;
+	delete from lookback_barrier where at < current_timestamp(6) - interval older_than_days day
+	order by at limit most;
+	set gone = row_count();
+end//
+
+delimiter ;
