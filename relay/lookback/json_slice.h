@@ -1,12 +1,23 @@
 #pragma once
-/*
- * The text of one member of a JSON object, as it was written. The text is JSON that a parser has
- * taken already; what is behind its object is not looked at.
- */
+/* What jansson does not do. */
+#include <jansson.h>
 #include <stddef.h>
 
 /*
- * Points into the text, without the blanks around. NULL: there is no member whose name is written
- * like this (one written with escapes is not found).
+ * The text of one member of a JSON object, as it was written. The text is JSON that a parser has
+ * taken already; what is behind its object is not looked at. Points into the text, without the
+ * blanks around. NULL: there is no member whose name is written like this (one written with escapes
+ * is not found).
  */
 const char *json_slice(const char *text, size_t length, const char *name, size_t *ret_length);
+
+/*
+ * A header's value as outbox.message takes it: text as it is, when it is text for jsonb as well,
+ * else {"base64": …}; NULL is null. The caller has the reference.
+ */
+json_t *json_bytes(const void *bytes, size_t length);
+
+/*
+ * The next element of an array; *offset is 0 at first, and moved on. NULL: there is none.
+ */
+const char *json_slice_next(const char *array, size_t length, size_t *offset, size_t *ret_length);

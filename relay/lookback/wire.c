@@ -466,23 +466,6 @@ static bool read_header_field(struct lookback_request *request, const struct fie
 	    request, field, &(const struct said){header->value, header->length, 0}, refusal);
 }
 
-static json_t *header_value(const struct lookback_header *header)
-{
-	json_t *text;
-
-	if (!header->value)
-		return json_null();
-	text = memchr(header->value, '\0', header->length)
-		   ? NULL
-		   : json_stringn(header->value, header->length);
-	if (text)
-		return text;
-	owned_text char *base64 = xmalloc((header->length + 2) / 3 * 4 + 1);
-	EVP_EncodeBlock(
-	    (unsigned char *)base64, (const unsigned char *)header->value, (int)header->length);
-	return json_pack("{s:s}", "base64", base64);
-}
-
 static bool add_pair(
     json_t *pairs, const struct lookback_header *header, struct lookback_refusal *refusal)
 {
@@ -493,7 +476,7 @@ static bool add_pair(
 		return refuse(refusal, "bad_value", "the name of a header is not UTF-8");
 	pair = json_array();
 	json_array_append_new(pair, name);
-	json_array_append_new(pair, header_value(header));
+	json_array_append_new(pair, json_bytes(header->value, header->length));
 	json_array_append_new(pairs, pair);
 	return true;
 }

@@ -1,0 +1,40 @@
+#pragma once
+/*
+ * The statements of a checker: from what a schedule wants to SQL on a connection. Owned by the
+ * checker's thread.
+ */
+#include "config.h"
+#include "link.h"
+#include "schedule.h"
+
+struct check_calls;
+
+/* The schema must have passed schema_text_check. */
+struct check_calls *check_calls_create(const struct config_lookback *lookback);
+void check_calls_destroy(struct check_calls *calls); /* NULL is fine */
+
+/* For the links that claim and settle; theirs. */
+const struct link_statement *check_calls_claims(const struct check_calls *calls);
+const struct link_statement *check_calls_settles(const struct check_calls *calls);
+
+/* They send; the link must be ready. */
+bool check_calls_claim(struct check_calls *calls, const struct link *link, const int *most,
+    int64_t claim, struct err *err) MUST_CHECK;
+bool check_calls_settle(struct check_calls *calls, const struct link *link,
+    const struct schedule_row *rows, struct err *err) MUST_CHECK;
+bool check_calls_figures(
+    struct check_calls *calls, const struct link *link, struct err *err) MUST_CHECK;
+
+/* Rows of their answers. Of a claimed row the claim and its moment are the caller's to fill in; the
+ * texts are the result's. */
+struct schedule_claimed check_calls_claimed(
+    const struct pg_result *result, int row, const char **ret_service);
+struct check_settled {
+	int won, lost, strange;
+};
+struct check_settled check_calls_settled(const struct pg_result *result);
+struct check_type_figures {
+	int type;
+	int64_t overdue, parked, oldest_ms;
+};
+struct check_type_figures check_calls_type(const struct pg_result *result, int row);

@@ -1,0 +1,28 @@
+#pragma once
+/*
+ * What a checker shows on the metrics page and logs of the hosts that it asks. Owned by the
+ * checker's thread.
+ */
+#include "config.h"
+#include "schedule.h"
+
+struct check_metrics;
+
+struct check_metrics *check_metrics_create(
+    const struct config *config, const struct config_lookback *lookback);
+void check_metrics_destroy(struct check_metrics *metrics); /* NULL is fine */
+
+void check_metrics_answer(
+    struct check_metrics *metrics, int service, const struct check_answer *answer, int id_count);
+/* Shows a host before it was ever asked. */
+void check_metrics_host(struct check_metrics *metrics, const char *host);
+/* What the schedule holds now; logs each breaker that opened or closed. Returns how many did not
+ * close yet. */
+int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now);
+
+/* Figures of a type, as the database has them. */
+void check_metrics_type(
+    struct check_metrics *metrics, int type, int64_t overdue, int64_t parked, int64_t oldest_ms);
+/* What a settlement brought. */
+void check_metrics_settled(
+    struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked);

@@ -1,0 +1,41 @@
+#include "destination.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include "text.h"
+
+/* "host:port" of a URL that was looked at, with the scheme's port where it names none. */
+static void name_host(const struct config_check *check, const char *url, char *host, size_t size)
+{
+	const char *at = strstr(url, "://");
+	const char *begin = at ? at + 3 : url;
+	int length = (int)strcspn(begin, "/?#");
+	const char *colon = memrchr(begin, ':', (size_t)length);
+	bool has_port = colon && !memchr(colon, ']', (size_t)(begin + length - colon));
+
+	if (check->transport == CHECK_SQL)
+		snprintf(host, size, "sql %s", check->name);
+	else
+		snprintf(host, size, "%.*s%s", length, begin,
+		    has_port                    ? ""
+		    : text_starts(url, "http:") ? ":80"
+						: ":443");
+	for (char *c = host; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+}
+
+struct destination destination_find(const struct route *route, const struct config *config,
+    const struct config_lookback *section, const char *biz_type, const char *service,
+    const char *url)
+{
+	struct destination found = {.service = -1, .own_url = url};
+	const struct config_check *check =
+	    route_check(route, section, biz_type, service, url, &found.refusal);
+
+	if (!check)
+		return found;
+	found.service = (int)(check - config->checks);
+	name_host(check, url ? url : check->url, found.host, sizeof found.host);
+	return found;
+}

@@ -1,0 +1,20 @@
+#pragma once
+/*
+ * Where a question about a message goes: the [check] section that route.h finds for it, and the
+ * host that is asked, which has limits and a breaker of its own. Without I/O.
+ */
+#include "route.h"
+
+enum { DESTINATION_HOST = 320 };
+
+struct destination {
+	int service;                 /* its place among the [check] sections; -1: none */
+	char host[DESTINATION_HOST]; /* "host:port", of a database "sql <section>" */
+	bool own_url;                /* it is asked at the message's URL, not at the service's */
+	struct lookback_refusal refusal; /* why none */
+};
+
+/* NULL service or url: the message says none. config is the one the route was made of. */
+struct destination destination_find(const struct route *route, const struct config *config,
+    const struct config_lookback *section, const char *biz_type, const char *service,
+    const char *url);

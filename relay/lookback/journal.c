@@ -1,0 +1,230 @@
+#include "journal.h"
+
+#include <string.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "pg.h"
+#include "pg_array.h"
+#include "schema_text.h"
+#include "sql_files.h"
+
+enum {
+	CONNECT_MS = 5000,
+	/* overdue prepares that one transaction takes of a partition; more are taken by the next */
+	PROMOTE_MOST = 5000,
+};
+
+struct journal {
+	const struct config_lookback *lookback;
+	char *reader;
+	struct pg *pg;                        /* NULL: none */
+	char *progress, *known, *apply, *due; /* statements */
+};
+
+struct journal *journal_create(const struct config_lookback *lookback, const char *reader)
+{
+	struct journal *journal = xcalloc(1, sizeof *journal);
+	const char *schema = lookback->postgres->schema;
+
+	journal->lookback = lookback;
+	journal->reader = xstrdup(reader);
+	journal->progress = schema_text(sql_lookback_progress, schema);
+	journal->known = schema_text(sql_lookback_known, schema);
+	journal->apply = schema_text(sql_lookback_apply, schema);
+	journal->due = schema_text(sql_lookback_due, schema);
+	return journal;
+}
+
+void journal_destroy(struct journal *journal)
+{
+	if (!journal)
+		return;
+	pg_destroy(journal->pg);
+	free(journal->progress);
+	free(journal->known);
+	free(journal->apply);
+	free(journal->due);
+	free(journal->reader);
+	free(journal);
+}
+
+/* Classes of SQLSTATE that a row's own content leads to: data exceptions, constraints. */
+static bool is_about_data(const char *sqlstate)
+{
+	return text_starts(sqlstate, "22") || text_starts(sqlstate, "23") ||
+	       text_equal(sqlstate, "54000") /* an index row that is too large */;
+}
+
+static struct pg_result *ask(struct journal *journal, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	struct pg_result *rows;
+	const char *sqlstate;
+
+	if (!journal->pg)
+		journal->pg = pg_connect(
+		    journal->lookback->postgres->dsn, "outbox-relay look-back", CONNECT_MS, err);
+	if (!journal->pg)
+		return NULL;
+	rows = pg_query(journal->pg, sql, params, count, err);
+	if (rows)
+		return rows;
+	sqlstate = pg_sqlstate(journal->pg);
+	if (text_equal(sqlstate, "OR004"))
+		err->kind = ERR_FENCED;
+	else if (err->kind != ERR_FENCED && is_about_data(sqlstate))
+		err->kind = ERR_REJECT;
+	if (pg_state(journal->pg) != PG_IDLE) {
+		pg_destroy(journal->pg);
+		journal->pg = NULL;
+	}
+	return NULL;
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+static struct journal_place *find_place(struct journal_place *places, int count, int64_t partition)
+{
+	for (int i = 0; i < count; i++)
+		if (places[i].partition == partition)
+			return &places[i];
+	return NULL;
+}
+
+bool journal_progress(
+    struct journal *journal, struct journal_place *places, int count, struct err *err)
+{
+	enum { PARTITION, N, NEXT_OFFSET };
+	const struct pg_param params[] = {{journal->lookback->name}, {journal->lookback->topic}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask(journal, journal->progress, params, 2, err);
+
+	if (!rows)
+		return false;
+	for (int i = 0; i < count; i++) {
+		places[i].n = 0;
+		places[i].start = -1;
+	}
+	for (int i = 0; i < pg_rows(rows); i++) {
+		struct journal_place *place = find_place(places, count, pg_int(rows, i, PARTITION));
+
+		if (!place)
+			continue;
+		place->n = pg_int(rows, i, N);
+		place->start = pg_int(rows, i, NEXT_OFFSET);
+	}
+	return true;
+}
+
+/* --- a batch --------------------------------------------------------------------------------- */
+
+/* "\x0123…", as bytea is written. */
+static bool read_digest(const char *text, unsigned char *ret_digest)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	if (strlen(text) != 2 + 2 * LOOKBACK_DIGEST)
+		return false;
+	for (int i = 0; i < LOOKBACK_DIGEST; i++) {
+		const char *high = strchr(digits, text[2 + 2 * i]);
+		const char *low = strchr(digits, text[3 + 2 * i]);
+
+		if (!high || !low)
+			return false;
+		ret_digest[i] = (unsigned char)((high - digits) << 4 | (low - digits));
+	}
+	return true;
+}
+
+bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
+{
+	enum { PLACE, KIND, PREPARED_AT, DIGEST, DECISION };
+	const struct pg_param params[] = {{batch_types(batch)}, {batch_ids(batch)}};
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
+
+	if (batch_id_count(batch) == 0)
+		return true;
+	rows = ask(journal, journal->known, params, 2, err);
+	for (int i = 0; rows && i < pg_rows(rows); i++) {
+		unsigned char digest[LOOKBACK_DIGEST];
+		bool has_digest =
+		    !pg_is_null(rows, i, DIGEST) && read_digest(pg_value(rows, i, DIGEST), digest);
+
+		batch_know(batch, (int)pg_int(rows, i, PLACE), pg_value(rows, i, KIND),
+		    pg_value(rows, i, PREPARED_AT), has_digest ? digest : NULL,
+		    pg_is_null(rows, i, DECISION) ? NULL : pg_value(rows, i, DECISION));
+	}
+	return rows != NULL;
+}
+
+/* The arrays of the places, in the order of the parameters. */
+enum { PARTITIONS, NS, STARTS, NEXTS, HORIZONS, PLACE_ARRAYS };
+
+static void add_places(
+    const struct journal_place *places, int count, struct pg_array arrays[PLACE_ARRAYS])
+{
+	for (int i = 0; i < count; i++) {
+		const struct journal_place *place = &places[i];
+
+		pg_array_add_int(&arrays[PARTITIONS], place->partition);
+		pg_array_add_int(&arrays[NS], place->n);
+		pg_array_add_int(&arrays[STARTS], place->start);
+		pg_array_add_int(&arrays[NEXTS], place->next);
+		pg_array_add_text(&arrays[HORIZONS], *place->horizon ? place->horizon : NULL);
+	}
+}
+
+bool journal_apply(struct journal *journal, struct batch *batch, const struct journal_place *places,
+    int count, struct journal_outcome *ret_outcome, struct err *err)
+{
+	enum { BEFORE = 4, ALL = BEFORE + PLACE_ARRAYS + BATCH_COLUMNS };
+	enum { WON, LOST, PROMOTED };
+	struct pg_array arrays[PLACE_ARRAYS] = {0};
+	owned_text char *most = xformat("%d", PROMOTE_MOST);
+	struct pg_param params[ALL] = {
+	    {journal->lookback->name}, {journal->lookback->topic}, {journal->reader}, {most}};
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
+
+	add_places(places, count, arrays);
+	for (int i = 0; i < PLACE_ARRAYS; i++)
+		params[BEFORE + i].text = pg_array_end(&arrays[i]);
+	for (int i = 0; i < BATCH_COLUMNS; i++)
+		params[BEFORE + PLACE_ARRAYS + i].text = batch_column(batch, (enum batch_column)i);
+	rows = ask(journal, journal->apply, params, ALL, err);
+	for (int i = 0; i < PLACE_ARRAYS; i++)
+		pg_array_finish(&arrays[i]);
+	if (!rows)
+		return false;
+	*ret_outcome = (struct journal_outcome){.won = (int)pg_int(rows, 0, WON),
+	    .lost = (int)pg_int(rows, 0, LOST),
+	    .promoted = (int)pg_int(rows, 0, PROMOTED)};
+	return true;
+}
+
+/* --- what is due ----------------------------------------------------------------------------- */
+
+bool journal_due(struct journal *journal, const struct journal_place *places, int count,
+    int64_t *ret_wait_ms, char ret_clock[JOURNAL_CLOCK], struct err *err)
+{
+	enum { PLACE, WAIT_MS, CLOCK };
+	struct pg_array partitions = {0};
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
+
+	for (int i = 0; i < count; i++) {
+		pg_array_add_int(&partitions, places[i].partition);
+		ret_wait_ms[i] = INT64_MAX;
+	}
+	rows = ask(journal, journal->due,
+	    (const struct pg_param[]){
+		{journal->lookback->name}, {journal->lookback->topic}, {pg_array_end(&partitions)}},
+	    3, err);
+	pg_array_finish(&partitions);
+	if (!rows)
+		return false;
+	for (int i = 0; i < pg_rows(rows); i++) {
+		text_copy(ret_clock, JOURNAL_CLOCK, pg_value(rows, i, CLOCK));
+		if (!pg_is_null(rows, i, WAIT_MS))
+			ret_wait_ms[pg_int(rows, i, PLACE) - 1] = pg_int(rows, i, WAIT_MS);
+	}
+	return true;
+}

@@ -1,0 +1,715 @@
+#include "reader.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "backoff.h"
+#include "batch.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "fault.h"
+#include "group.h"
+#include "journal.h"
+#include "letter.h"
+#include "logging.h"
+#include "lookback_metrics.h"
+#include "metrics.h"
+#include "pg.h"
+
+enum {
+	TURN_MS = 100,   /* the loop turns at least so often */
+	LOOK_MS = 250,   /* so often it is looked for due prepares, while there are any */
+	NOTE_MS = 1000,  /* an offset behind records of other sections is stored */
+	ENDS_MS = 5000,  /* brokers have so long to say where partitions end */
+	LEAVE_MS = 5000, /* and to let the group go */
+};
+
+static const struct metric_family records_read = {.name = "relay_lookback_records_total",
+    .type = METRIC_COUNTER,
+    .help = "Records of the look-back topic by what they were.",
+    .labels = {"section", "kind"}};
+static const struct metric_family promoted = {.name = "relay_lookback_promoted_total",
+    .type = METRIC_COUNTER,
+    .help = "Prepares that came due without a decision.",
+    .labels = {"section"}};
+static const struct metric_family batches = {.name = "relay_lookback_batches_total",
+    .type = METRIC_COUNTER,
+    .help = "Transactions of the reader by their outcome.",
+    .labels = {"section", "outcome"}};
+static const struct metric_family assigned = {.name = "relay_lookback_partitions",
+    .type = METRIC_GAUGE,
+    .help = "Partitions of the look-back topic that this process reads.",
+    .labels = {"section"}};
+
+enum kind {
+	PREPARE,
+	DUPLICATE,
+	CONFLICT,
+	TOMBSTONE,
+	DECISION,
+	DEAD_LETTER,
+	FOREIGN,
+	LATE_DECISION,
+	KINDS
+};
+static const char *const kinds[KINDS] = {"prepare", "duplicate", "conflict", "tombstone",
+    "decision", "dead_letter", "foreign", "late_decision"};
+
+/* A partition, beside what the database knows of it. */
+struct place {
+	struct journal_place journal;
+	/* When due prepares were seen in it (clock) it ended here; -1: none were since it was read
+	 * to that end. */
+	int64_t end;
+	char clock[JOURNAL_CLOCK];
+	bool touched; /* something of it is in the batch */
+	bool noted;   /* it is further than stored, by records of other sections only */
+	/* A record that the database refused alone: it becomes a dead letter. -1: none. */
+	int64_t refused_offset;
+	enum letter_extent refused_extent;
+	struct lookback_refusal refusal;
+};
+
+struct reader {
+	const struct config_lookback *lookback;
+	const struct route *route;
+	pthread_t thread;
+	int stop_fd, event_fd;
+	_Atomic bool stop;
+	/* of the thread */
+	struct group *group;
+	struct journal *journal;
+	struct batch *batch;
+	struct place *places; /* by order of assignment */
+	int place_count;
+	struct lookback_header *headers; /* of the record that is looked at */
+	size_t header_room;
+	bool adrift;     /* places are not as the database has them: to be asked */
+	int64_t bytes;   /* of the batch */
+	int limit;       /* records of a batch: less than configured while one is to be found */
+	int64_t look_at; /* for due prepares; INT64_MAX: there are none */
+	int64_t note_at;
+	struct backoff backoff;
+	struct metric *seen[KINDS], *overdue, *done, *failed, *held;
+
+	pthread_mutex_t mutex; /* guards what follows */
+	struct reader_status status;
+};
+
+/* --- status ---------------------------------------------------------------------------------- */
+
+static void note_error(struct reader *reader, const char *error)
+{
+	pthread_mutex_lock(&reader->mutex);
+	text_copy(reader->status.error, sizeof reader->status.error, error);
+	pthread_mutex_unlock(&reader->mutex);
+}
+
+static void note_turn(struct reader *reader)
+{
+	pthread_mutex_lock(&reader->mutex);
+	reader->status.turn_ms = clock_ms();
+	pthread_mutex_unlock(&reader->mutex);
+}
+
+static void note_partitions(struct reader *reader, int partitions)
+{
+	pthread_mutex_lock(&reader->mutex);
+	reader->status.partitions = partitions;
+	pthread_mutex_unlock(&reader->mutex);
+	metric_set(reader->held, partitions);
+}
+
+struct reader_status reader_status(struct reader *reader)
+{
+	struct reader_status status;
+
+	pthread_mutex_lock(&reader->mutex);
+	status = reader->status;
+	pthread_mutex_unlock(&reader->mutex);
+	return status;
+}
+
+/* What failed is told once, and once more when it works again. */
+static void tell(struct reader *reader, const struct err *err)
+{
+	if (atomic_load(&reader->stop))
+		return;
+	if (!*reader_status(reader).error)
+		log_warn("lookback_reader_waits", {"section", LOG_TEXT(reader->lookback->name)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("it begins again where the database says")});
+	note_error(reader, err->message);
+}
+
+static void tell_well(struct reader *reader)
+{
+	if (!*reader_status(reader).error)
+		return;
+	note_error(reader, "");
+	log_info("lookback_reader_goes_on", {"section", LOG_TEXT(reader->lookback->name)});
+}
+
+/* --- places ---------------------------------------------------------------------------------- */
+
+static void forget_batch(struct reader *reader)
+{
+	batch_clear(reader->batch);
+	reader->bytes = 0;
+	for (int i = 0; i < reader->place_count; i++) {
+		reader->places[i].touched = reader->places[i].noted = false;
+		reader->places[i].end = -1;
+	}
+}
+
+/* Whatever is in memory is not so: everything is asked anew, after a pause. */
+static void begin_again(struct reader *reader)
+{
+	forget_batch(reader);
+	reader->adrift = true;
+}
+
+static struct place *place_of(struct reader *reader, int32_t partition)
+{
+	for (int i = 0; i < reader->place_count; i++)
+		if (reader->places[i].journal.partition == partition)
+			return &reader->places[i];
+	return NULL;
+}
+
+static struct journal_place *journal_places(const struct reader *reader)
+{
+	struct journal_place *list = xcalloc((size_t)reader->place_count + 1, sizeof *list);
+
+	for (int i = 0; i < reader->place_count; i++)
+		list[i] = reader->places[i].journal;
+	return list;
+}
+
+/* What the database says, into the places. */
+static bool ask_progress(struct reader *reader, struct err *err)
+{
+	owned_text struct journal_place *list = journal_places(reader);
+
+	if (!journal_progress(reader->journal, list, reader->place_count, err))
+		return false;
+	for (int i = 0; i < reader->place_count; i++) {
+		reader->places[i].journal = list[i];
+		reader->places[i].journal.next = list[i].start;
+	}
+	return true;
+}
+
+static int64_t begin_of(const struct place *place)
+{
+	return place->journal.n > 0 ? place->journal.start : GROUP_BEGINNING;
+}
+
+static bool on_assigned(void *context, struct group_place *places, int count, struct err *err)
+{
+	struct reader *reader = context;
+
+	free(reader->places);
+	reader->places = xcalloc((size_t)count + 1, sizeof *reader->places);
+	reader->place_count = count;
+	for (int i = 0; i < count; i++) {
+		reader->places[i].journal.partition = places[i].partition;
+		reader->places[i].refused_offset = -1;
+	}
+	forget_batch(reader);
+	if (!ask_progress(reader, err)) {
+		reader->place_count = 0;
+		return false;
+	}
+	for (int i = 0; i < count; i++)
+		places[i].offset = begin_of(&reader->places[i]);
+	reader->adrift = false;
+	reader->look_at = 0;
+	note_partitions(reader, count);
+	log_info("lookback_assigned", {"section", LOG_TEXT(reader->lookback->name)},
+	    {"partitions", LOG_INT(count)});
+	return true;
+}
+
+static void on_revoked(void *context)
+{
+	struct reader *reader = context;
+
+	forget_batch(reader);
+	reader->place_count = 0;
+	note_partitions(reader, 0);
+	log_info("lookback_revoked", {"section", LOG_TEXT(reader->lookback->name)});
+}
+
+/* --- a record -------------------------------------------------------------------------------- */
+
+static void count_kind(struct reader *reader, enum kind kind, int amount)
+{
+	if (amount > 0)
+		metric_add(reader->seen[kind], amount);
+}
+
+static void take_letter(struct reader *reader, const struct consumer_record *record,
+    const struct lookback_refusal *refusal, enum letter_extent extent)
+{
+	owned_text char *headers = NULL;
+	struct batch_letter letter =
+	    letter_of(record, reader->lookback->dead_letter, refusal, extent, &headers);
+
+	batch_add_letter(reader->batch, record->partition, record->offset, &letter);
+	log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
+	    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
+	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)});
+}
+
+static void fill_in(const struct config_lookback *lookback, struct lookback_request *request)
+{
+	if (request->op != LOOKBACK_PREPARE)
+		return;
+	if (request->check_after_ms < 0)
+		request->check_after_ms = lookback->check_after_ms;
+	if (request->expires_after_ms < 0)
+		request->expires_after_ms = lookback->expires_after_ms;
+	if (!request->check_service && !request->check_url && lookback->check)
+		request->check_service = xstrdup(lookback->check->name);
+}
+
+/* Points into the record and the reader's list of headers. */
+static struct lookback_input input_of(struct reader *reader, const struct consumer_record *record)
+{
+	struct lookback_input input = {.key = record->key,
+	    .key_length = record->key_length,
+	    .value = record->payload,
+	    .value_length = record->payload_length};
+	struct lookback_header header;
+
+	while (consumer_header_at(record, input.header_count, &header.name,
+	    (const void **)&header.value, &header.length)) {
+		if (input.header_count == reader->header_room) {
+			reader->header_room = reader->header_room * 2 + 16;
+			reader->headers = xrealloc(
+			    reader->headers, reader->header_room * sizeof *reader->headers);
+		}
+		reader->headers[input.header_count++] = header;
+	}
+	input.headers = reader->headers;
+	return input;
+}
+
+/* False: it is another section's. */
+static bool take_record(struct reader *reader, const struct consumer_record *record)
+{
+	const struct lookback_input input = input_of(reader, record);
+	struct lookback_request request = {0};
+	struct lookback_refusal refusal, nobodys;
+	const struct config_lookback *section = reader->lookback;
+	bool well = lookback_wire_read(&input, &request, &refusal);
+	enum route_part part = route_part(reader->route, section, request.biz_type, &nobodys);
+
+	if (well && part == ROUTE_NOBODYS)
+		refusal = nobodys;
+	well =
+	    well && part == ROUTE_OWN && route_judge(reader->route, &request, &section, &refusal);
+	if (well) {
+		fill_in(section, &request);
+		batch_add(reader->batch, record->partition, record->offset, &request);
+		return true;
+	}
+	lookback_request_finish(&request);
+	if (part == ROUTE_OTHERS)
+		return false;
+	take_letter(reader, record, &refusal, LETTER_WHOLE);
+	return true;
+}
+
+static void take(struct reader *reader, const struct consumer_record *record)
+{
+	struct place *place = place_of(reader, record->partition);
+
+	if (!place)
+		return;
+	if (place->journal.n == 0 && place->journal.start < 0)
+		place->journal.start = record->offset;
+	place->journal.next = record->offset + 1;
+	if (record->offset == place->refused_offset) {
+		take_letter(reader, record, &place->refusal, place->refused_extent);
+		place->touched = true;
+	} else if (take_record(reader, record)) {
+		place->touched = true;
+	} else {
+		place->noted = true;
+		count_kind(reader, FOREIGN, 1);
+	}
+	reader->bytes += (int64_t)(record->key_length + record->payload_length);
+}
+
+/* Reads what is there, or waits for a record until `wait_ms`. */
+static bool collect(struct reader *reader, int wait_ms, struct err *err)
+{
+	struct consumer_record record;
+	bool some = true;
+	int taken = 0;
+
+	while (some && taken < reader->limit && reader->bytes < reader->lookback->memory) {
+		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, err))
+			return false;
+		if (some && !reader->adrift)
+			take(reader, &record);
+		taken += some;
+	}
+	group_release(reader->group);
+	return true;
+}
+
+/* --- overdue --------------------------------------------------------------------------------- */
+
+/*
+ * Of the places with something due: where they end by now, and when that was. One that was asked
+ * before and has not come so far keeps its question: else one that lags would never answer it.
+ */
+static bool ask_ends(
+    struct reader *reader, const int64_t *wait_ms, const char *clock, struct err *err)
+{
+	owned_text struct group_place *ends =
+	    xcalloc((size_t)reader->place_count + 1, sizeof *ends);
+	int count = 0;
+
+	for (int i = 0; i < reader->place_count; i++)
+		if (wait_ms[i] <= 0 && reader->places[i].end < 0)
+			ends[count++].partition = reader->places[i].journal.partition;
+	if (count > 0 && !group_ends(reader->group, ends, count, ENDS_MS, err))
+		return false;
+	for (int i = 0; i < count; i++) {
+		struct place *place = place_of(reader, ends[i].partition);
+
+		place->end = ends[i].offset;
+		text_copy(place->clock, sizeof place->clock, clock);
+	}
+	return true;
+}
+
+static int64_t nearest(const int64_t *wait_ms, int count)
+{
+	int64_t least = INT64_MAX;
+
+	for (int i = 0; i < count; i++)
+		least = wait_ms[i] < least ? wait_ms[i] : least;
+	return least;
+}
+
+static bool look_for_due(struct reader *reader, struct err *err)
+{
+	owned_text struct journal_place *list = journal_places(reader);
+	owned_text int64_t *wait_ms = xcalloc((size_t)reader->place_count + 1, sizeof *wait_ms);
+	char clock[JOURNAL_CLOCK] = "";
+	int64_t least;
+
+	if (!journal_due(reader->journal, list, reader->place_count, wait_ms, clock, err) ||
+	    !ask_ends(reader, wait_ms, clock, err))
+		return false;
+	least = nearest(wait_ms, reader->place_count);
+	reader->look_at =
+	    least == INT64_MAX ? INT64_MAX : clock_ms() + (least > LOOK_MS ? least : LOOK_MS);
+	return true;
+}
+
+/* Was read to where it ended when its prepares were due. */
+static bool is_caught_up(const struct reader *reader, const struct place *place)
+{
+	return place->end >= 0 && place->journal.start >= 0 &&
+	       (group_position(reader->group, place->journal.partition) >= place->end ||
+		   place->journal.next >= place->end);
+}
+
+/* --- a batch --------------------------------------------------------------------------------- */
+
+static void count_batch(struct reader *reader, const struct journal_outcome *outcome)
+{
+	struct batch_figures figures = batch_figures(reader->batch);
+
+	count_kind(reader, PREPARE, figures.prepares);
+	count_kind(reader, DUPLICATE, figures.duplicates);
+	count_kind(reader, CONFLICT, figures.conflicts);
+	count_kind(reader, TOMBSTONE, figures.tombstones);
+	count_kind(reader, DECISION, figures.decisions);
+	count_kind(reader, DEAD_LETTER, figures.letters);
+	count_kind(reader, LATE_DECISION, outcome->lost);
+	lookback_count_decisions(reader->lookback->name, "message", outcome->won);
+	metric_add(reader->overdue, outcome->promoted);
+	metric_add(reader->done, 1);
+}
+
+/* The places whose progress is to be stored; the others wait. */
+static int list_places(struct reader *reader, struct journal_place *list)
+{
+	bool note = clock_ms() >= reader->note_at;
+	int count = 0;
+
+	for (int i = 0; i < reader->place_count; i++) {
+		struct place *place = &reader->places[i];
+
+		text_copy(place->journal.horizon, JOURNAL_CLOCK,
+		    is_caught_up(reader, place) ? place->clock : "");
+		if (place->touched || *place->journal.horizon || (place->noted && note))
+			list[count++] = place->journal;
+	}
+	return count;
+}
+
+/* For people: the database has it already. */
+static void note_offsets(struct reader *reader)
+{
+	owned_text struct group_place *list =
+	    xcalloc((size_t)reader->place_count + 1, sizeof *list);
+	int count = 0;
+
+	for (int i = 0; i < reader->place_count; i++)
+		if (reader->places[i].journal.n > 0)
+			list[count++] = (struct group_place){
+			    reader->places[i].journal.partition, reader->places[i].journal.start};
+	reader->note_at = clock_ms() + NOTE_MS;
+	if (count > 0)
+		group_note(reader->group, list, count);
+}
+
+static void go_on(struct reader *reader, const struct journal_place *list, int count,
+    const struct journal_outcome *outcome)
+{
+	bool prepared = batch_figures(reader->batch).prepares > 0;
+	int records = batch_records(reader->batch);
+
+	for (int i = 0; i < count; i++) {
+		struct place *place = place_of(reader, list[i].partition);
+
+		place->journal.n++;
+		place->journal.start = place->journal.next;
+		place->touched = place->noted = false;
+		if (*place->journal.horizon)
+			place->end = -1;
+	}
+	count_batch(reader, outcome);
+	batch_clear(reader->batch);
+	reader->bytes = 0;
+	if (prepared && reader->look_at > clock_ms() + LOOK_MS)
+		reader->look_at = clock_ms() + LOOK_MS;
+	if (reader->limit < reader->lookback->batch && records > 0)
+		reader->limit *= 2;
+	if (reader->limit > reader->lookback->batch)
+		reader->limit = (int)reader->lookback->batch;
+	if (clock_ms() >= reader->note_at)
+		note_offsets(reader);
+}
+
+/*
+ * Something in the batch cannot be stored. It is read again in smaller parts, until a record stands
+ * alone: that is a dead letter, bare of its content when even so it is refused.
+ */
+static void on_refused(
+    struct reader *reader, const struct journal_place *list, int count, const struct err *err)
+{
+	struct place *place = count == 1 ? place_of(reader, list[0].partition) : NULL;
+
+	if (reader->limit > 1 || !place || batch_records(reader->batch) != 1) {
+		reader->limit = reader->limit / 8 > 1 ? reader->limit / 8 : 1;
+		return;
+	}
+	place->refused_extent =
+	    place->refused_offset == list[0].next - 1 ? LETTER_BARE : LETTER_WHOLE;
+	place->refused_offset = list[0].next - 1;
+	place->refusal.code = "not_storable";
+	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
+}
+
+static bool store(struct reader *reader, struct err *err)
+{
+	owned_text struct journal_place *list =
+	    xcalloc((size_t)reader->place_count + 1, sizeof *list);
+	int count = list_places(reader, list);
+	struct journal_outcome outcome;
+
+	if (count == 0)
+		return true;
+	fault_point("before_lookback_known");
+	if (!journal_know(reader->journal, reader->batch, err))
+		return false;
+	batch_work(reader->batch);
+	fault_point("before_lookback_apply");
+	if (!journal_apply(reader->journal, reader->batch, list, count, &outcome, err)) {
+		if (err->kind == ERR_REJECT)
+			on_refused(reader, list, count, err);
+		return false;
+	}
+	fault_point("after_lookback_apply");
+	go_on(reader, list, count, &outcome);
+	return true;
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+/* What is stored already is not read again, and what was not stored is. */
+static bool find_back(struct reader *reader, struct err *err)
+{
+	owned_text struct group_place *list =
+	    xcalloc((size_t)reader->place_count + 1, sizeof *list);
+
+	forget_batch(reader);
+	if (!ask_progress(reader, err))
+		return false;
+	for (int i = 0; i < reader->place_count; i++)
+		list[i] = (struct group_place){
+		    reader->places[i].journal.partition, begin_of(&reader->places[i])};
+	if (reader->place_count > 0 && !group_seek(reader->group, list, reader->place_count, err))
+		return false;
+	reader->adrift = false;
+	reader->look_at = 0;
+	return true;
+}
+
+static bool turn(struct reader *reader, struct err *err)
+{
+	int64_t wait = reader->place_count > 0 ? reader->look_at - clock_ms() : TURN_MS;
+
+	wait = wait < 0 ? 0 : wait;
+	if (reader->adrift && !find_back(reader, err))
+		return false;
+	if (!collect(reader, wait < TURN_MS ? (int)wait : TURN_MS, err))
+		return false;
+	if (reader->place_count > 0 && clock_ms() >= reader->look_at && !look_for_due(reader, err))
+		return false;
+	return store(reader, err);
+}
+
+/* The group is served while one waits, or it would take the partitions away. */
+static void wait_a_moment(struct reader *reader)
+{
+	int64_t until = clock_ms() + backoff_next_ms(&reader->backoff);
+	struct err err;
+
+	while (!atomic_load(&reader->stop) && clock_ms() < until) {
+		note_turn(reader);
+		if (!collect(reader, 20, &err))
+			tell(reader, &err);
+	}
+}
+
+static void on_failure(struct reader *reader, const struct err *err)
+{
+	metric_add(reader->failed, 1);
+	if (err->kind == ERR_REJECT)
+		log_info("lookback_batch_refused", {"section", LOG_TEXT(reader->lookback->name)},
+		    {"error", LOG_TEXT(err->message)}, {"next", LOG_INT(reader->limit)});
+	else if (err->kind == ERR_FENCED)
+		log_info("lookback_fenced", {"section", LOG_TEXT(reader->lookback->name)},
+		    {"error", LOG_TEXT(err->message)});
+	else
+		tell(reader, err);
+	begin_again(reader);
+	if (err->kind != ERR_REJECT)
+		wait_a_moment(reader);
+}
+
+static void *run(void *context)
+{
+	struct reader *reader = context;
+	struct err err;
+
+	pg_interrupt_by(reader->stop_fd);
+	while (!atomic_load(&reader->stop)) {
+		note_turn(reader);
+		if (turn(reader, &err)) {
+			tell_well(reader);
+			backoff_reset(&reader->backoff);
+		} else if (!atomic_load(&reader->stop)) {
+			on_failure(reader, &err);
+		}
+	}
+	group_destroy(reader->group, LEAVE_MS);
+	reader->group = NULL;
+	pthread_mutex_lock(&reader->mutex);
+	reader->status.ended = true;
+	pthread_mutex_unlock(&reader->mutex);
+	if (eventfd_write(reader->event_fd, 1) != 0)
+		log_debug("already_told", {"section", LOG_TEXT(reader->lookback->name)});
+	return NULL;
+}
+
+/* --- start and end --------------------------------------------------------------------------- */
+
+static void make_metrics(struct reader *reader)
+{
+	const char *section = reader->lookback->name;
+
+	lookback_count_decisions(section, "message", 0);
+	for (int i = 0; i < KINDS; i++)
+		reader->seen[i] =
+		    metric_series(&records_read, (const char *const[]){section, kinds[i]});
+	reader->overdue = metric_series(&promoted, (const char *const[]){section});
+	reader->done = metric_series(&batches, (const char *const[]){section, "stored"});
+	reader->failed = metric_series(&batches, (const char *const[]){section, "failed"});
+	reader->held = metric_series(&assigned, (const char *const[]){section});
+}
+
+static void reader_free(struct reader *reader)
+{
+	group_destroy(reader->group, LEAVE_MS);
+	journal_destroy(reader->journal);
+	batch_destroy(reader->batch);
+	if (reader->stop_fd >= 0)
+		close(reader->stop_fd);
+	pthread_mutex_destroy(&reader->mutex);
+	free(reader->headers);
+	free(reader->places);
+	free(reader);
+}
+
+struct reader *reader_start(const struct config_lookback *lookback, const struct route *route,
+    const char *name, int event_fd, struct err *err)
+{
+	struct reader *reader = xcalloc(1, sizeof *reader);
+	const struct group_callbacks callbacks = {on_assigned, on_revoked, reader};
+	int error;
+
+	reader->lookback = lookback;
+	reader->route = route;
+	reader->limit = (int)lookback->batch;
+	reader->look_at = INT64_MAX;
+	reader->backoff = (struct backoff){
+	    .first_ms = 100, .cap_ms = 5000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
+	reader->status = (struct reader_status){.turn_ms = clock_ms(), .partitions = -1};
+	pthread_mutex_init(&reader->mutex, NULL);
+	reader->event_fd = event_fd;
+	reader->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	reader->journal = journal_create(lookback, name);
+	reader->batch = batch_create();
+	make_metrics(reader);
+	reader->group =
+	    group_create(lookback->kafka, lookback->group, lookback->topic, &callbacks, err);
+	if (!reader->group)
+		goto fail;
+	error = pthread_create(&reader->thread, NULL, run, reader);
+	if (error == 0)
+		return reader;
+	err_set(
+	    err, ERR_RETRY, "no thread for the look-back %s: %s", lookback->name, strerror(error));
+fail:
+	reader_free(reader);
+	return NULL;
+}
+
+void reader_stop(struct reader *reader)
+{
+	atomic_store(&reader->stop, true);
+	if (eventfd_write(reader->stop_fd, 1) != 0)
+		log_debug("already_told", {"section", LOG_TEXT(reader->lookback->name)});
+}
+
+void reader_join(struct reader *reader)
+{
+	if (!reader)
+		return;
+	pthread_join(reader->thread, NULL);
+	reader_free(reader);
+}

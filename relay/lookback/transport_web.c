@@ -1,0 +1,366 @@
+#include "transport_web.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "clock.h"
+#include "http_sign.h"
+#include "wire.h"
+
+enum {
+	MOST_REQUESTS = 1000, /* to all hosts, where messages bring URLs: the most of one host */
+	MOST_HEADER_BYTES = 32 << 10,
+	HEADERS = 8,
+	SECRETS = 2,
+};
+
+struct call {
+	struct reply reply; /* first */
+	struct call *next, *before;
+	struct text url, body;
+};
+
+struct transport {
+	const struct web_dialect *dialect;
+	const struct config_check *check;
+	struct http_client *client;
+	struct http_networks networks;
+	struct http_secret secrets[SECRETS]; /* the new one first */
+	size_t secret_count;
+	struct http_tls tls;
+	struct http_limits limits;
+	char timeout[24];
+	struct call *calls; /* all that were not released */
+};
+
+/* --- settings ------------------------------------------------------------------------------- */
+
+static bool add_secret(
+    struct transport *transport, const char *key, const char *secret, struct err *err)
+{
+	struct err why;
+
+	if (!secret[0])
+		return true;
+	if (!http_secret_parse(secret, &transport->secrets[transport->secret_count], &why))
+		return check_refuse(transport->check, err, key, "%s", why.message);
+	transport->secret_count++;
+	return true;
+}
+
+static bool set_secrets(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+
+	if (check->old_secret[0] && !check->secret[0])
+		return check_refuse(check, err, "old_secret", "there is no secret beside it");
+	return add_secret(transport, "secret", check->secret, err) &&
+	       add_secret(transport, "old_secret", check->old_secret, err);
+}
+
+/* libcurl would tell it at each request. */
+static bool set_file(
+    const struct config_check *check, const char *key, const char **ret_path, struct err *err)
+{
+	const char *path = *ret_path;
+
+	if (!path[0]) {
+		*ret_path = NULL;
+		return true;
+	}
+	owned_file FILE *file = fopen(path, "re");
+	if (file && fgetc(file) != EOF)
+		return true;
+	return check_refuse(check, err, key, "%.300s cannot be read: %s", path,
+	    file && !ferror(file) ? "it is empty" : strerror(errno));
+}
+
+static bool set_tls(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+	struct http_tls *tls = &transport->tls;
+
+	*tls = (struct http_tls){check->tls_ca, check->tls_certificate, check->tls_key};
+	if (check->tls_key[0] && !check->tls_certificate[0])
+		return check_refuse(check, err, "tls_key", "there is no tls_certificate for it");
+	if (check->tls_certificate[0] && !check->tls_key[0])
+		return check_refuse(check, err, "tls_certificate", "there is no tls_key for it");
+	return set_file(check, "tls_ca", &tls->ca_file, err) &&
+	       set_file(check, "tls_certificate", &tls->certificate_file, err) &&
+	       set_file(check, "tls_key", &tls->key_file, err);
+}
+
+/* The URLs of messages were looked at by who asks; this one is the operator's. */
+static bool check_url(const struct transport *transport, struct err *err)
+{
+	static const struct http_destinations nowhere;
+	const struct config_check *check = transport->check;
+	struct http_refusal refusal;
+	struct text url = {0};
+	struct err why = {0};
+	bool located;
+
+	if (!check->url[0]) {
+		if (check->allow[0])
+			return true;
+		return check_refuse(check, err, "url",
+		    "it is empty, and so is allow: there is nobody to ask; set one of them");
+	}
+	/* An empty list refuses every URL; one that is well formed for being none of it alone. */
+	if (!http_guard_url(&nowhere, check->url, &refusal) &&
+	    !text_equal(refusal.code, "not_listed"))
+		return check_refuse(check, err, "url", "%s", refusal.text);
+	located = transport->dialect->locate(check->url, &url, &why);
+	text_finish(&url);
+	return located || check_refuse(check, err, "url", "%s", why.message);
+}
+
+static bool check_allow(const struct config_check *check, struct err *err)
+{
+	struct http_destinations list;
+	struct err why;
+
+	if (!http_destinations_parse(check->allow, &list, &why))
+		return check_refuse(check, err, "allow", "%s", why.message);
+	http_destinations_finish(&list);
+	return true;
+}
+
+static bool set_client(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+	int host = (int)check->host_in_flight;
+	int all = check->allow[0] ? MOST_REQUESTS : host;
+	const struct http_client_settings settings = {.max_in_flight = all,
+	    .max_connections = all,
+	    .max_host_connections = host,
+	    .user_agent = "outbox-relay/" RELAY_VERSION,
+	    .networks = &transport->networks};
+
+	transport->limits = (struct http_limits){.timeout_ms = (int)check->timeout_ms,
+	    .connect_timeout_ms = (int)check->connect_timeout_ms,
+	    .max_body = (size_t)check->max_answer,
+	    .max_headers = MOST_HEADER_BYTES};
+	snprintf(transport->timeout, sizeof transport->timeout, "%" PRId64 "m", check->timeout_ms);
+	transport->client = http_client_create(&settings, err);
+	return transport->client;
+}
+
+static bool set_up(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+	const struct check_unfit unfit[] = {
+	    {"dsn", check->dsn, "only transport = sql asks a database; remove it, or set that"}};
+	struct err why;
+
+	if (!check_has_none(check, unfit, 1, err) || !check_url(transport, err) ||
+	    !check_allow(check, err))
+		return false;
+	if (!http_networks_parse(check->networks, &transport->networks, &why))
+		return check_refuse(check, err, "networks", "%s", why.message);
+	return set_secrets(transport, err) && set_tls(transport, err) && set_client(transport, err);
+}
+
+struct transport *web_open(
+    const struct web_dialect *dialect, const struct config_check *check, struct err *err)
+{
+	struct transport *transport = xcalloc(1, sizeof *transport);
+
+	transport->dialect = dialect;
+	transport->check = check;
+	if (set_up(transport, err))
+		return transport;
+	web_close(transport);
+	return NULL;
+}
+
+/* --- asking --------------------------------------------------------------------------------- */
+
+static void forget(struct transport *transport, struct call *call)
+{
+	if (call->before)
+		call->before->next = call->next;
+	else
+		transport->calls = call->next;
+	if (call->next)
+		call->next->before = call->before;
+	reply_finish(&call->reply);
+	text_finish(&call->url);
+	text_finish(&call->body);
+	free(call);
+}
+
+static struct call *remember(struct transport *transport, const struct check_question *question)
+{
+	struct call *call = xcalloc(1, sizeof *call);
+
+	reply_begin(&call->reply, question);
+	call->next = transport->calls;
+	if (call->next)
+		call->next->before = call;
+	transport->calls = call;
+	return call;
+}
+
+static void add_hex(struct text *text, const unsigned char *bytes, int count)
+{
+	for (int i = 0; i < count; i++)
+		text_addf(text, "%02x", bytes[i]);
+}
+
+/*
+ * The same whenever the same is asked: of one id it is made of the event id that its message would
+ * have, of several of all their ids in their order.
+ */
+static void add_name(struct text *name, const struct check_question *question)
+{
+	unsigned char uuid[LOOKBACK_UUID];
+	struct text ids = {0};
+
+	for (int i = 0; i < question->id_count; i++)
+		text_addf(&ids, "%s%s", i ? "\n" : "", question->ids[i].biz_id);
+	lookback_event_id(question->biz_type, text_string(&ids), uuid);
+	text_finish(&ids);
+	text_add(name, "check_");
+	add_hex(name, uuid, LOOKBACK_UUID);
+}
+
+struct signature {
+	struct text name, value;
+	char timestamp[24];
+};
+
+static bool sign(const struct transport *transport, const struct call *call,
+    struct signature *ret_signature, struct err *err)
+{
+	const size_t skipped = transport->dialect->unsigned_bytes;
+	int64_t now = clock_wall_us() / 1000000;
+
+	add_name(&ret_signature->name, call->reply.question);
+	snprintf(ret_signature->timestamp, sizeof ret_signature->timestamp, "%" PRId64, now);
+	return http_sign(transport->secrets, transport->secret_count,
+	    text_string(&ret_signature->name), now, text_string(&call->body) + skipped,
+	    call->body.length - skipped, &ret_signature->value, err);
+}
+
+static bool send_call(struct transport *transport, struct call *call, struct err *err)
+{
+	const struct web_dialect *dialect = transport->dialect;
+	struct http_header headers[HEADERS];
+	struct signature signature = {0};
+	size_t count = 0;
+	bool sent;
+
+	for (int i = 0; i < dialect->header_count; i++)
+		headers[count++] = dialect->headers[i];
+	if (dialect->timeout_header)
+		headers[count++] =
+		    (struct http_header){dialect->timeout_header, transport->timeout};
+	sent = !transport->secret_count || sign(transport, call, &signature, err);
+	if (transport->secret_count) {
+		headers[count++] = (struct http_header){HTTP_SIGN_ID, text_string(&signature.name)};
+		headers[count++] = (struct http_header){HTTP_SIGN_TIMESTAMP, signature.timestamp};
+		headers[count++] =
+		    (struct http_header){HTTP_SIGN_SIGNATURE, text_string(&signature.value)};
+	}
+	sent = sent && http_client_send(transport->client,
+			   &(struct http_request){.method = HTTP_POST,
+			       .protocol = dialect->protocol,
+			       .url = text_string(&call->url),
+			       .headers = headers,
+			       .header_count = count,
+			       .body = text_string(&call->body),
+			       .body_length = call->body.length,
+			       .tls = &transport->tls,
+			       .limits = transport->limits,
+			       .opaque = call},
+			   err);
+	text_finish(&signature.name);
+	text_finish(&signature.value);
+	return sent;
+}
+
+bool web_ask(struct transport *transport, const struct check_question *question, struct err *err)
+{
+	const char *url = question->url ? question->url : transport->check->url;
+	struct call *call;
+
+	if (!url[0])
+		return err_set(err, ERR_REJECT,
+		    "[check \"%s\"] has no url, and the message brings none",
+		    transport->check->name);
+	call = remember(transport, question);
+	if (transport->dialect->locate(url, &call->url, err)) {
+		transport->dialect->write(question, &call->body);
+		if (send_call(transport, call, err))
+			return true;
+	}
+	forget(transport, call);
+	return false;
+}
+
+/* --- answers -------------------------------------------------------------------------------- */
+
+static void fill(
+    struct transport *transport, struct call *call, const struct http_response *response)
+{
+	struct check_answer *answer = &call->reply.answer;
+
+	answer->sent = response->sent;
+	answer->total_us = response->total_us;
+	answer->status = response->status ? response->status : -1;
+	answer->retry_after_ms = http_response_retry_after_ms(response, clock_wall_us());
+	if (response->failure)
+		reply_fail(&call->reply, response->failure, "%s", response->error);
+	else
+		transport->dialect->read(&call->reply, response);
+	answer->reached = (!response->failure || text_equal(response->failure, "too_large")) &&
+			  transport->dialect->is_well(&call->reply, response);
+}
+
+struct check_answer *web_take(struct transport *transport)
+{
+	struct http_response *response = http_client_take(transport->client);
+	struct call *call;
+
+	if (!response)
+		return NULL;
+	call = response->opaque;
+	fill(transport, call, response);
+	http_client_release(transport->client, response);
+	return &call->reply.answer;
+}
+
+void web_release(struct transport *transport, struct check_answer *answer)
+{
+	forget(transport, (struct call *)(void *)answer);
+}
+
+int web_fd(const struct transport *transport)
+{
+	return http_client_fd(transport->client);
+}
+
+int64_t web_deadline(const struct transport *transport)
+{
+	return http_client_deadline(transport->client);
+}
+
+void web_step(struct transport *transport, int64_t now_ms)
+{
+	http_client_step(transport->client, now_ms);
+}
+
+void web_close(struct transport *transport)
+{
+	if (!transport)
+		return;
+	http_client_destroy(transport->client);
+	while (transport->calls)
+		forget(transport, transport->calls);
+	http_networks_finish(&transport->networks);
+	for (size_t i = 0; i < SECRETS; i++)
+		http_secret_finish(&transport->secrets[i]);
+	free(transport);
+}

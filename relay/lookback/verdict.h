@@ -1,0 +1,55 @@
+#pragma once
+/*
+ * What follows for one id from what came of asking about it. Pure.
+ *
+ *   what came                        | decided | counts | then
+ *   sent, a right answer: commit     | commit  | yes    |
+ *   sent, a right answer: rollback   | rollback| yes    |
+ *   sent, a right answer: pending    |         | yes    | pending_every; too old: parked
+ *   sent, whatever else              |         | yes    | back-off; max_attempts: parked
+ *   not sent, they were not reached  |         | no     | retry_first; the breaker does the rest
+ *   not sent, by our own doing       |         | no     | a pause that grows with its age
+ *   its time is over                 |         | no     | parked
+ *
+ * There is no other way to a decision.
+ */
+#include "config.h"
+#include "transport.h"
+
+enum { VERDICT_ERROR = 640 };
+
+struct verdict {
+	const char *decision; /* "commit" or "rollback"; NULL: none, and what follows counts */
+	const char *result;   /* a word of an answer or a stable code, never one of the above */
+	char error[VERDICT_ERROR]; /* for people; "" */
+	bool counts;               /* as an attempt */
+	int64_t next_ms;           /* from now */
+	bool parks;                /* error says why */
+};
+
+/* Does a failure (transport.h) say nothing of those who are asked? It lies with what is configured
+ * or with this machine. */
+bool verdict_is_ours(const char *failure);
+
+/* An id, as it stands before. */
+struct verdict_id {
+	int attempts, pendings; /* of those that were sent */
+	int64_t age_ms;         /* since its prepare */
+};
+
+/* `seed` is the random source, as that of a back-off. */
+struct verdict verdict_of_answer(const struct config_check *check, const struct verdict_id *id,
+    enum check_word word, const struct check_answer *answer, uint64_t *seed);
+
+/*
+ * It cannot be asked as things are with us. `result` is static. check may be NULL: there is nobody
+ * to ask.
+ */
+struct verdict verdict_cannot_ask(const struct config_check *check, const struct verdict_id *id,
+    const char *result, const char *error, uint64_t *seed);
+
+/* Nobody tried to ask: it goes back as it was, to be asked about after so long, a fifth more. */
+struct verdict verdict_give_back(
+    const char *result, const char *error, int64_t pause_ms, uint64_t *seed);
+
+struct verdict verdict_expired(void);
