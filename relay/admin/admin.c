@@ -133,7 +133,7 @@ struct admin *admin_start(
 	int fd = -1;
 
 	admin->callbacks = *callbacks;
-	if (!listener_open(listen, &fd, &admin->address, err))
+	if (!listener_open("admin", listen, &fd, &admin->address, err))
 		goto fail;
 	admin->server =
 	    MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG, 0,

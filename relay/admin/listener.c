@@ -72,7 +72,8 @@ static const char *cure(int error)
 	}
 }
 
-bool listener_open(const char *address, int *ret_fd, char **ret_address, struct err *err)
+bool listener_open(
+    const char *section, const char *address, int *ret_fd, char **ret_address, struct err *err)
 {
 	struct addrinfo wanted = {
 	    .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -85,13 +86,13 @@ bool listener_open(const char *address, int *ret_fd, char **ret_address, struct 
 	error = getaddrinfo(host, port, &wanted, &found);
 	if (error != 0)
 		return err_set(
-		    err, ERR_CONFIG, "[admin] listen = %s: %s", address, gai_strerror(error));
+		    err, ERR_CONFIG, "[%s] listen = %s: %s", section, address, gai_strerror(error));
 	for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
 		fd = listen_at(at);
 	error = errno;
 	freeaddrinfo(found);
 	if (fd < 0)
-		return err_set(err, ERR_CONFIG, "[admin] listen = %s: %s%s", address,
+		return err_set(err, ERR_CONFIG, "[%s] listen = %s: %s%s", section, address,
 		    strerror(error), cure(error));
 	*ret_fd = fd;
 	*ret_address = bound_address(fd);

@@ -9,6 +9,9 @@
 bool listener_parse(
     const char *address, char **ret_host, char **ret_port, struct err *err) MUST_CHECK;
 
-/* Non-blocking and close-on-exec. *ret_address: "host:port" as bound, the caller frees. */
-bool listener_open(
-    const char *address, int *ret_fd, char **ret_address, struct err *err) MUST_CHECK;
+/*
+ * Non-blocking and close-on-exec. *ret_address: "host:port" as bound, the caller frees. section: of
+ * the configuration, "admin" or "api", for messages.
+ */
+bool listener_open(const char *section, const char *address, int *ret_fd, char **ret_address,
+    struct err *err) MUST_CHECK;

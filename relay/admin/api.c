@@ -1,0 +1,657 @@
+#include "api.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <utlist.h>
+#include "api_private.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "listener.h"
+#include "logging.h"
+#include "metrics.h"
+
+enum {
+	CONNECTIONS = 512,
+	HEAD_BYTES = 16384,
+	IDLE_S = 30,
+	WATCH_MS = 1000,
+	BODIES = 64 << 20,
+	STOP_MS = API_SEND_MS + 1000,
+	LEAVE_MS = 2000, /* for answers on their way */
+	RETRY_AFTER_S = 1,
+};
+
+static const double seconds[] = {
+    .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, INFINITY};
+static const struct metric_family requests = {.name = "relay_api_requests_total",
+    .type = METRIC_COUNTER,
+    .help = "Requests of the HTTP interface by their HTTP status; 499: the client went away.",
+    .labels = {"verb", "code"}};
+static const struct metric_family duration = {.name = "relay_api_duration_seconds",
+    .type = METRIC_HISTOGRAM,
+    .help = "From a request's head to its answer.",
+    .labels = {"verb"},
+    .buckets = seconds};
+
+/* A connection, which may be in nobody's interest. */
+struct guest {
+	int fd;
+	int64_t waits_ms; /* for its request since then; 0: it is our turn */
+	struct guest *prev, *next;
+};
+
+struct api {
+	const struct config *config;
+	struct route *route;
+	struct api_auth *auth;
+	struct api_sender **senders; /* as config->kafka; NULL: no look-back there */
+	struct api_desk **desks;     /* as config->postgres */
+	struct MHD_Daemon *server;
+	char *address;
+	int stop_fd;
+	pthread_t watch;
+	bool watches;
+	atomic_llong held; /* bytes of bodies */
+	pthread_mutex_t mutex;
+	pthread_cond_t answered;
+	/* guarded by the mutex */
+	struct guest *guests;
+	int open; /* calls whose request is there, and their answers not out */
+	bool ending;
+};
+
+static const struct api_verb verbs[] = {
+    {"prepare", "POST", "/v1/lookback/prepare", API_SEND, LOOKBACK_PREPARE, api_send_begin,
+	api_send_finish, api_send_forget},
+    {"commit", "POST", "/v1/lookback/commit", API_SEND, LOOKBACK_COMMIT, api_send_begin,
+	api_send_finish, api_send_forget},
+    {"rollback", "POST", "/v1/lookback/rollback", API_SEND, LOOKBACK_ROLLBACK, api_send_begin,
+	api_send_finish, api_send_forget},
+    {"operate", "POST", "/v1/lookback/operate", API_OPERATE, 0, api_operate_begin,
+	api_operate_finish, api_look_forget},
+    {"list", "GET", "/v1/lookback", API_READ | API_OPERATE, 0, api_list_begin, api_look_finish,
+	api_look_forget},
+    /* of any path behind, that has a type and an id */
+    {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
+	api_look_forget},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+/* --- for the files of the verbs -------------------------------------------------------------- */
+
+const struct config *api_config(const struct api *api)
+{
+	return api->config;
+}
+
+const struct route *api_route(const struct api *api)
+{
+	return api->route;
+}
+
+struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *kafka)
+{
+	return api->senders[kafka - api->config->kafka];
+}
+
+struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres)
+{
+	return api->desks[postgres - api->config->postgres];
+}
+
+void api_answer(struct api_call *call, unsigned status, json_t *value)
+{
+	char *text = json_dumps(value, JSON_COMPACT);
+
+	call->status = status;
+	text_clear(&call->answer);
+	text_addf(&call->answer, "%s\n", text ? text : "{}");
+	free(text);
+	json_decref(value);
+}
+
+json_t *api_text(const char *text)
+{
+	json_t *json = NULL;
+
+	for (size_t length = strlen(text); !json; length--)
+		json = json_stringn(text, length); /* an empty one is always taken */
+	return json;
+}
+
+void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	api_answer(call, status, json_pack("{s:s, s:o}", "code", code, "error", api_text(text)));
+}
+
+void api_wait(struct api_call *call, int parts)
+{
+	atomic_store(&call->left, parts);
+	MHD_suspend_connection(call->connection);
+}
+
+void api_part_done(struct api_call *call)
+{
+	struct MHD_Connection *connection = call->connection;
+
+	/* The connection rests, and with it the call, until the last one of all resumes it. */
+	if (atomic_fetch_sub(&call->left, 1) == 1)
+		MHD_resume_connection(connection);
+}
+
+const char *api_argument(const struct api_call *call, const char *name)
+{
+	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* --- connections ----------------------------------------------------------------------------- */
+
+static struct guest *guest_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static void guest_waits(struct api *api, struct guest *guest, int64_t since_ms)
+{
+	pthread_mutex_lock(&api->mutex);
+	if (guest)
+		guest->waits_ms = since_ms;
+	pthread_mutex_unlock(&api->mutex);
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **guest_at,
+    enum MHD_ConnectionNotificationCode what)
+{
+	struct api *api = context;
+	struct guest *guest = *guest_at;
+
+	pthread_mutex_lock(&api->mutex);
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		guest = xcalloc(1, sizeof *guest);
+		guest->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+				->connect_fd;
+		guest->waits_ms = clock_ms();
+		DL_APPEND(api->guests, guest);
+		*guest_at = guest;
+	} else if (guest) {
+		DL_DELETE(api->guests, guest);
+		free(guest);
+		*guest_at = NULL;
+	}
+	pthread_mutex_unlock(&api->mutex);
+}
+
+/* Who sends a byte from time to time is not idle, and takes a connection all the same. */
+static void *run_watch(void *context)
+{
+	struct api *api = context;
+	struct pollfd ended = {.fd = api->stop_fd, .events = POLLIN};
+	struct guest *guest;
+
+	while (poll(&ended, 1, WATCH_MS) <= 0) {
+		/* from the end of an answer, or the connection, to a whole request */
+		int64_t oldest = clock_ms() - api->config->api.arrival_ms;
+
+		pthread_mutex_lock(&api->mutex);
+		DL_FOREACH(api->guests, guest)
+		if (guest->waits_ms && guest->waits_ms < oldest)
+			shutdown(guest->fd, SHUT_RDWR);
+		pthread_mutex_unlock(&api->mutex);
+	}
+	return NULL;
+}
+
+/* --- a request comes ------------------------------------------------------------------------- */
+
+/* The row of the path; several rows have one path never. */
+static const struct api_verb *find_verb(const char *path)
+{
+	const struct api_verb *show = &verbs[VERBS - 1];
+	const char *rest, *slash;
+
+	for (int i = 0; i < VERBS - 1; i++)
+		if (text_equal(verbs[i].path, path))
+			return &verbs[i];
+	if (!text_starts(path, show->path))
+		return NULL;
+	rest = path + strlen(show->path);
+	slash = strchr(rest, '/');
+	return slash && slash > rest && slash[1] ? show : NULL;
+}
+
+static bool is_method(const struct api_verb *verb, const char *method)
+{
+	return text_equal(verb->method, method) ||
+	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
+}
+
+static const char *header(const struct api_call *call, const char *name)
+{
+	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+}
+
+/* The client's own if it is a plain one. */
+static void name_request(struct api_call *call)
+{
+	const char *given = header(call, "X-Request-Id");
+	size_t length = given ? strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					      "0123456789._-")
+			      : 0;
+
+	if (length > 0 && given[length] == '\0' && length < sizeof call->request_id)
+		text_copy(call->request_id, sizeof call->request_id, given);
+	else
+		snprintf(call->request_id, sizeof call->request_id, "%016" PRIx64,
+		    (uint64_t)clock_random());
+}
+
+/* "application/json", with parameters or without. */
+static bool is_json(const char *type)
+{
+	static const char wanted[] = "application/json";
+
+	return type && strncasecmp(type, wanted, strlen(wanted)) == 0 &&
+	       (type[strlen(wanted)] == '\0' || strchr("; \t", type[strlen(wanted)]));
+}
+
+static void refuse_size(struct api_call *call)
+{
+	api_refuse(call, 413, "too_large", "the body has more than %" PRId64 " bytes",
+	    call->api->config->api.max_body);
+}
+
+static void judge_body(struct api_call *call)
+{
+	const char *coding = header(call, "Content-Encoding");
+	const char *length = header(call, "Content-Length");
+	int64_t bytes;
+
+	if (!is_json(header(call, "Content-Type")))
+		api_refuse(call, 415, "unsupported_media_type",
+		    "the body is to be Content-Type: application/json");
+	else if (coding && strcasecmp(coding, "identity") != 0)
+		api_refuse(call, 415, "unsupported_media_type", "the body is not to be encoded");
+	else if (length && !text_to_int64(length, 0, call->api->config->api.max_body, &bytes))
+		refuse_size(call);
+}
+
+/* By its head alone. What is refused here is read and thrown away, so that the answer is read. */
+static void judge_head(struct api_call *call, const char *method)
+{
+	unsigned roles;
+
+	if (!call->verb)
+		return api_refuse(call, 404, "not_found", "there is no such path");
+	if (!is_method(call->verb, method))
+		return api_refuse(
+		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
+	roles = api_auth_roles(call->api->auth, header(call, "Authorization"));
+	if (!roles)
+		return api_refuse(
+		    call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
+	if (!(roles & call->verb->roles))
+		return api_refuse(
+		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
+	if (text_equal(call->verb->method, "POST"))
+		judge_body(call);
+}
+
+static struct api_call *call_create(
+    struct api *api, struct MHD_Connection *connection, const char *path, const char *method)
+{
+	struct api_call *call = xcalloc(1, sizeof *call);
+
+	call->api = api;
+	call->connection = connection;
+	call->begun_us = clock_us();
+	call->verb = find_verb(path);
+	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
+	name_request(call);
+	judge_head(call, method);
+	return call;
+}
+
+/* What a client sends although it is refused has an end, too. */
+static bool is_flood(const struct api_call *call, int64_t bytes)
+{
+	return bytes > 2 * call->api->config->api.max_body;
+}
+
+static bool declares_flood(const struct api_call *call)
+{
+	const char *length = header(call, "Content-Length");
+	int64_t bytes;
+
+	return length && (!text_to_int64(length, 0, INT64_MAX, &bytes) || is_flood(call, bytes));
+}
+
+static void drop_body(struct api_call *call)
+{
+	atomic_fetch_sub(&call->api->held, call->held);
+	call->held = 0;
+	text_finish(&call->body);
+	call->body = (struct text){0};
+}
+
+/* Room for what comes beside what others sent. */
+static bool hold(struct api_call *call, int64_t bytes)
+{
+	int64_t most = 2 * call->api->config->api.max_body;
+
+	if (most < BODIES)
+		most = BODIES;
+	call->held += bytes;
+	return atomic_fetch_add(&call->api->held, bytes) + bytes <= most;
+}
+
+static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_t length)
+{
+	call->taken += (int64_t)length;
+	if (is_flood(call, call->taken))
+		return MHD_NO;
+	if (call->status)
+		return MHD_YES;
+	if (call->taken > call->api->config->api.max_body) {
+		refuse_size(call);
+		drop_body(call);
+	} else if (!hold(call, (int64_t)length)) {
+		api_refuse(call, 503, "busy", "too many bodies at once");
+		drop_body(call);
+	} else {
+		text_append(&call->body, bytes, length);
+	}
+	return MHD_YES;
+}
+
+/* --- and is answered ------------------------------------------------------------------------- */
+
+static enum MHD_Result respond(struct api_call *call)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+	    call->answer.length, (void *)text_string(&call->answer), MHD_RESPMEM_MUST_COPY);
+	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
+	enum MHD_Result result;
+
+	if (!response)
+		return MHD_NO;
+	MHD_add_response_header(response, "Content-Type", "application/json");
+	MHD_add_response_header(response, "Cache-Control", "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "X-Request-Id", call->request_id);
+	if (call->status == 401)
+		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+	if (call->status == 405)
+		MHD_add_response_header(response, "Allow",
+		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method);
+	if (call->status == 503)
+		MHD_add_response_header(response, "Retry-After", retry_after);
+	result = MHD_queue_response(call->connection, call->status, response);
+	MHD_destroy_response(response);
+	guest_waits(call->api, guest_of(call->connection), clock_ms());
+	return result;
+}
+
+static void on_whole(struct api_call *call)
+{
+	struct api *api = call->api;
+	struct guest *guest = guest_of(call->connection);
+	bool ending;
+
+	call->is_whole = true;
+	pthread_mutex_lock(&api->mutex);
+	api->open++;
+	ending = api->ending;
+	if (guest)
+		guest->waits_ms = 0;
+	pthread_mutex_unlock(&api->mutex);
+	if (ending && !call->status)
+		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
+	if (!call->status)
+		call->verb->begin(call);
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
+    const char *path, const char *method, const char *version, const char *upload,
+    size_t *upload_size, void **seen)
+{
+	struct api_call *call = *seen;
+
+	(void)version;
+	if (!call) {
+		call = *seen = call_create(context, connection, path, method);
+		return declares_flood(call) ? respond(call) : MHD_YES;
+	}
+	if (*upload_size > 0) {
+		size_t length = *upload_size;
+
+		*upload_size = 0;
+		return take_body(call, upload, length);
+	}
+	if (!call->is_whole) {
+		on_whole(call);
+		if (!call->status)
+			return MHD_YES; /* it rests, and comes back below */
+	}
+	if (atomic_load(&call->left) > 0) /* and makes what others wrote visible here */
+		return MHD_YES;
+	if (!call->status)
+		call->verb->finish(call);
+	return respond(call);
+}
+
+static void count_call(const struct api_call *call, bool was_read)
+{
+	const char *verb = call->verb ? call->verb->name : "none";
+	owned_text char *code = xformat("%u", was_read && call->status ? call->status : 499);
+	const char *const labels[] = {verb, code};
+	double took = (double)(clock_us() - call->begun_us) / 1e6;
+
+	metric_add(metric_series(&requests, labels), 1);
+	metric_observe(metric_series(&duration, labels), took, 1);
+	log_debug("api_request", {"verb", LOG_TEXT(verb)}, {"status", LOG_INT(call->status)},
+	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
+}
+
+static void on_completed(void *context, struct MHD_Connection *connection, void **seen,
+    enum MHD_RequestTerminationCode how)
+{
+	struct api *api = context;
+	struct api_call *call = *seen;
+
+	(void)connection;
+	if (!call)
+		return;
+	count_call(call, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+	if (call->work)
+		call->verb->forget(call);
+	drop_body(call);
+	if (call->is_whole) {
+		pthread_mutex_lock(&api->mutex);
+		api->open--;
+		pthread_cond_signal(&api->answered);
+		pthread_mutex_unlock(&api->mutex);
+	}
+	text_finish(&call->answer);
+	free(call->rest);
+	free(call);
+	*seen = NULL;
+}
+
+/* What a client did wrong is its own business. */
+static void on_log(void *context, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+static void on_log(void *context, const char *format, va_list arguments)
+{
+	char line[256];
+
+	(void)context;
+	vsnprintf(line, sizeof line, format, arguments);
+	log_debug("api_log", {"text", LOG_TEXT(line)});
+}
+
+/* --- start ----------------------------------------------------------------------------------- */
+
+static bool start_section(struct api *api, const struct config_lookback *section,
+    struct catalog *const *catalogs, struct err *err)
+{
+	ptrdiff_t kafka = section->kafka - api->config->kafka;
+	ptrdiff_t postgres = section->postgres - api->config->postgres;
+
+	if (!api->senders[kafka])
+		api->senders[kafka] = api_sender_start(section->kafka, catalogs[kafka], err);
+	if (api->senders[kafka] && !api->desks[postgres])
+		api->desks[postgres] = api_desk_start(section->postgres, err);
+	return api->senders[kafka] && api->desks[postgres];
+}
+
+static bool start_server(struct api *api, struct err *err)
+{
+	const char *listen = api->config->api.listen;
+	int fd;
+
+	if (!listener_open("api", listen, &fd, &api->address, err))
+		return false;
+	api->server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL |
+					   MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME,
+	    0, NULL, NULL, on_request, api, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	    (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, api,
+	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, api, MHD_OPTION_END);
+	if (api->server)
+		return true;
+	err_set(err, ERR_FATAL, "[api] listen = %s: no HTTP server: %s", listen, strerror(errno));
+	close(fd);
+	return false;
+}
+
+static bool start_watch(struct api *api, struct err *err)
+{
+	api->stop_fd = eventfd(0, EFD_CLOEXEC);
+	if (api->stop_fd < 0)
+		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
+	api->watches = pthread_create(&api->watch, NULL, run_watch, api) == 0;
+	return api->watches || err_set(err, ERR_FATAL, "no thread for the HTTP interface");
+}
+
+static struct api *create(const struct config *config)
+{
+	struct api *api = xcalloc(1, sizeof *api);
+	pthread_condattr_t attributes;
+
+	api->config = config;
+	api->stop_fd = -1;
+	api->auth = api_auth_create(&config->api);
+	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
+	api->desks = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	pthread_mutex_init(&api->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&api->answered, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return api;
+}
+
+struct api *api_start(const struct config *config, struct catalog *const *catalogs, struct err *err)
+{
+	struct api *api = create(config);
+
+	api->route = route_create(config, err);
+	if (!api->route)
+		goto fail;
+	for (int i = 0; i < config->lookback_count; i++)
+		if (!start_section(api, &config->lookbacks[i], catalogs, err))
+			goto fail;
+	if (!start_watch(api, err) || !start_server(api, err))
+		goto fail;
+	return api;
+fail:
+	api_stop(api);
+	return NULL;
+}
+
+const char *api_address(const struct api *api)
+{
+	return api->address;
+}
+
+/* --- stop ------------------------------------------------------------------------------------ */
+
+static void wait_for_answers(struct api *api, int64_t ms)
+{
+	struct timespec until;
+	int error = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += ms / 1000;
+	pthread_mutex_lock(&api->mutex);
+	api->ending = true;
+	while (api->open > 0 && error == 0)
+		error = pthread_cond_timedwait(&api->answered, &api->mutex, &until);
+	pthread_mutex_unlock(&api->mutex);
+}
+
+static void stop_others(struct api *api)
+{
+	for (int i = 0; i < api->config->kafka_count; i++)
+		api_sender_stop(api->senders[i]);
+	for (int i = 0; i < api->config->postgres_count; i++)
+		api_desk_stop(api->desks[i]);
+}
+
+/* The senders' and the desks' last answers are out before the server, which may not hold resting
+ * calls, ends. */
+static void stop_server(struct api *api)
+{
+	int fd = MHD_quiesce_daemon(api->server);
+
+	wait_for_answers(api, STOP_MS);
+	stop_others(api);
+	wait_for_answers(api, LEAVE_MS);
+	MHD_stop_daemon(api->server);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void stop_watch(struct api *api)
+{
+	if (api->watches && eventfd_write(api->stop_fd, 1) == 0)
+		pthread_join(api->watch, NULL);
+	if (api->stop_fd >= 0)
+		close(api->stop_fd);
+}
+
+void api_stop(struct api *api)
+{
+	if (!api)
+		return;
+	if (api->server)
+		stop_server(api);
+	else
+		stop_others(api);
+	stop_watch(api);
+	free(api->senders);
+	free(api->desks);
+	free(api->address);
+	api_auth_destroy(api->auth);
+	route_destroy(api->route);
+	pthread_cond_destroy(&api->answered);
+	pthread_mutex_destroy(&api->mutex);
+	free(api);
+}

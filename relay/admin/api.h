@@ -1,0 +1,45 @@
+#pragma once
+/*
+ * The HTTP interface of the look-back (docs/api.md), on a listener of its own:
+ *
+ *   POST /v1/lookback/prepare, commit, rollback   send_tokens     one message, or many in one body
+ *   GET  /v1/lookback/{type}/{id}                 read_tokens     what is known of an id
+ *   GET  /v1/lookback?state=&type=&limit=         read_tokens     what is overdue or parked
+ *   POST /v1/lookback/operate                     operate_tokens  commit, rollback or retry
+ *
+ * What is sent is judged (relay/lookback/route.h), becomes records of the section's look-back
+ * topic, and is answered when the broker has acknowledged them. It needs neither a reader nor a
+ * checker in this process; what is to be seen of ids comes from the section's database.
+ *
+ * Threads: libmicrohttpd's, which reads, judges and answers; one that ends connections which take
+ * too long; one for each cluster that a [lookback] section names, with its producer (api_sender.h);
+ * one for each database (api_desk.h). A request that waits for the latter two holds no thread.
+ *
+ * Bounds: 512 connections; 16 KiB of head; a body of [api] max_body; 64 MiB of bodies at once, or
+ * two of the largest; a request has to be there within 60 s, and an idle connection ends after 30
+ * s; an answer comes within 10 s of a request that is there (a question to the database: 20 s).
+ */
+#include "catalog.h"
+#include "config.h"
+
+struct api;
+
+/*
+ * The configuration has [api] listen, and outlives it. catalogs, as config->kafka: one at least for
+ * each cluster that a [lookback] section names; they outlive it as well.
+ *
+ * ERR_CONFIG: an address that cannot be had, or a list of destinations that cannot be read. Neither
+ * Kafka nor Postgres has to be there.
+ */
+struct api *api_start(
+    const struct config *config, struct catalog *const *catalogs, struct err *err);
+
+/*
+ * Takes no new connection and no new request, answers those that were taken, and frees it all: 10 s
+ * at most, if a broker or a database is away. To be called before the catalogs are destroyed. NULL
+ * is fine.
+ */
+void api_stop(struct api *api);
+
+/* "127.0.0.1:9188", as it was bound; owned by api. */
+const char *api_address(const struct api *api);

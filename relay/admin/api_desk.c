@@ -1,0 +1,178 @@
+#include "api_desk.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <utlist.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "schema_query.h"
+#include "text.h"
+
+enum { MOST_WAITING = 64, CONNECT_MS = 5000 };
+
+struct api_desk {
+	const struct config_postgres *postgres;
+	int limit_fd; /* a timer: what runs is cancelled when it is readable */
+	pthread_t thread;
+	struct pg *pg; /* of the thread; NULL: none */
+	pthread_mutex_t mutex;
+	pthread_cond_t asked;
+	/* guarded by the mutex */
+	struct api_question *waiting;
+	int count;
+	bool ending;
+};
+
+void api_question_finish(struct api_question *question)
+{
+	for (int i = 0; i < API_QUESTION_PARAMS; i++)
+		free(question->params[i]);
+	free(question->json);
+}
+
+static void limit_to(struct api_desk *desk, int64_t ms)
+{
+	struct itimerspec when = {
+	    .it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000 + 1}};
+
+	timerfd_settime(desk->limit_fd, 0, &when, NULL);
+}
+
+/* Not again once it is to end. */
+static void begin_limit(struct api_desk *desk, int64_t ms)
+{
+	pthread_mutex_lock(&desk->mutex);
+	if (!desk->ending)
+		limit_to(desk, ms);
+	pthread_mutex_unlock(&desk->mutex);
+}
+
+static bool connect_anew(struct api_desk *desk, struct err *err)
+{
+	pg_destroy(desk->pg);
+	desk->pg = pg_connect(desk->postgres->dsn, "outbox-relay api", CONNECT_MS, err);
+	return desk->pg != NULL;
+}
+
+static bool ask(struct api_desk *desk, struct api_question *question)
+{
+	struct pg_param params[API_QUESTION_PARAMS];
+	struct pg_result *rows;
+
+	for (int i = 0; i < question->param_count; i++)
+		params[i].text = question->params[i];
+	rows = schema_query(desk->pg, desk->postgres->schema, question->sql, params,
+	    question->param_count, &question->err);
+	text_copy(question->sqlstate, sizeof question->sqlstate, rows ? "" : pg_sqlstate(desk->pg));
+	if (rows && pg_rows(rows) > 0 && !pg_is_null(rows, 0, 0))
+		question->json = xstrdup(pg_value(rows, 0, 0));
+	pg_result_destroy(rows);
+	return rows != NULL;
+}
+
+/* A connection that broke while it was idle is noticed by the first question. */
+static void answer(struct api_desk *desk, struct api_question *question)
+{
+	bool was_idle = desk->pg != NULL;
+	int64_t left = question->give_up_ms - clock_ms();
+
+	if (left <= 0) {
+		err_set(&question->err, ERR_RETRY, "too many questions wait for the database");
+		return;
+	}
+	begin_limit(desk, left);
+	if (!desk->pg && !connect_anew(desk, &question->err))
+		return;
+	question->well = ask(desk, question);
+	if (question->well || pg_state(desk->pg) == PG_IDLE)
+		return;
+	if (was_idle && !question->changes && connect_anew(desk, &question->err))
+		question->well = ask(desk, question);
+	if (!question->well) {
+		pg_destroy(desk->pg);
+		desk->pg = NULL;
+	}
+}
+
+static struct api_question *next_question(struct api_desk *desk)
+{
+	struct api_question *question;
+
+	pthread_mutex_lock(&desk->mutex);
+	while (!desk->waiting && !desk->ending)
+		pthread_cond_wait(&desk->asked, &desk->mutex);
+	question = desk->waiting;
+	if (question) {
+		DL_DELETE(desk->waiting, question);
+		desk->count--;
+	}
+	pthread_mutex_unlock(&desk->mutex);
+	return question;
+}
+
+static void *run(void *context)
+{
+	struct api_desk *desk = context;
+	struct api_question *question;
+
+	pg_interrupt_by(desk->limit_fd);
+	while ((question = next_question(desk))) {
+		answer(desk, question);
+		question->done(question->context);
+	}
+	pg_destroy(desk->pg);
+	return NULL;
+}
+
+struct api_desk *api_desk_start(const struct config_postgres *postgres, struct err *err)
+{
+	struct api_desk *desk = xcalloc(1, sizeof *desk);
+
+	desk->postgres = postgres;
+	pthread_mutex_init(&desk->mutex, NULL);
+	pthread_cond_init(&desk->asked, NULL);
+	desk->limit_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (desk->limit_fd >= 0 && pthread_create(&desk->thread, NULL, run, desk) == 0)
+		return desk;
+	err_set(
+	    err, ERR_FATAL, "no timer or no thread for the HTTP interface: %s", strerror(errno));
+	if (desk->limit_fd >= 0)
+		close(desk->limit_fd);
+	pthread_cond_destroy(&desk->asked);
+	pthread_mutex_destroy(&desk->mutex);
+	free(desk);
+	return NULL;
+}
+
+bool api_desk_ask(struct api_desk *desk, struct api_question *question)
+{
+	bool taken;
+
+	pthread_mutex_lock(&desk->mutex);
+	taken = desk->count < MOST_WAITING && !desk->ending;
+	if (taken) {
+		DL_APPEND(desk->waiting, question);
+		desk->count++;
+		pthread_cond_signal(&desk->asked);
+	}
+	pthread_mutex_unlock(&desk->mutex);
+	return taken;
+}
+
+void api_desk_stop(struct api_desk *desk)
+{
+	if (!desk)
+		return;
+	pthread_mutex_lock(&desk->mutex);
+	desk->ending = true;
+	limit_to(desk, 0);
+	pthread_cond_signal(&desk->asked);
+	pthread_mutex_unlock(&desk->mutex);
+	pthread_join(desk->thread, NULL);
+	close(desk->limit_fd);
+	pthread_cond_destroy(&desk->asked);
+	pthread_mutex_destroy(&desk->mutex);
+	free(desk);
+}

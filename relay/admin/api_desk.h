@@ -1,0 +1,39 @@
+#pragma once
+/*
+ * What the interface asks of one database: a thread with a connection of its own, one question
+ * after another. Internal to relay/admin.
+ */
+#include "config.h"
+#include "errors.h"
+#include "pg.h"
+
+struct api_desk;
+
+enum { API_QUESTION_PARAMS = 4 };
+
+/* Belongs to the desk from api_desk_ask until done is called. */
+struct api_question {
+	const char
+	    *sql; /* of sql/queries; its answer is the text in the first row's first column */
+	char *params[API_QUESTION_PARAMS]; /* the question's own; NULL: SQL NULL */
+	int param_count;
+	bool changes; /* something: then it is not asked again on a new connection */
+	int64_t give_up_ms;
+	/* Called once, by the desk's thread, and must not block. */
+	void (*done)(void *context);
+	void *context;
+	/* the answer */
+	bool well;
+	char *json; /* malloc'ed; NULL: no row, or null */
+	struct err err;
+	char sqlstate[6];
+	struct api_question *prev, *next;
+};
+void api_question_finish(struct api_question *question); /* what it owns */
+
+struct api_desk *api_desk_start(const struct config_postgres *postgres, struct err *err);
+/* What it is at is cancelled, what waits is answered with an error. NULL is fine. */
+void api_desk_stop(struct api_desk *desk);
+
+/* Any thread. False: too many wait, and it was not taken. */
+bool api_desk_ask(struct api_desk *desk, struct api_question *question);

@@ -1,0 +1,187 @@
+/*
+ * What is known of an id, and what is overdue or parked: one question to the database of the
+ * section that has the type.
+ */
+#include <inttypes.h>
+#include <string.h>
+#include "api_look.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "sql_files.h"
+
+enum { LIMIT = 100, MOST_ROWS = 1000 };
+
+/* --- the question ---------------------------------------------------------------------------- */
+
+static void on_done(void *context)
+{
+	api_part_done(context);
+}
+
+void api_look_ask(struct api_call *call, const struct config_postgres *postgres, const char *sql,
+    struct api_question *question)
+{
+	question->sql = sql;
+	question->give_up_ms = clock_ms() + API_ASK_MS;
+	question->done = on_done;
+	question->context = call;
+	call->work = question;
+	api_wait(call, 1);
+	if (api_desk_ask(api_desk_of(call->api, postgres), question))
+		return;
+	err_set(&question->err, ERR_RETRY, "too many questions wait for the database");
+	api_part_done(call);
+}
+
+void api_look_refuse(struct api_call *call)
+{
+	const struct api_question *question = call->work;
+
+	log_warn("api_question_failed", {"verb", LOG_TEXT(call->verb->name)},
+	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(question->err.message)});
+	if (question->err.kind == ERR_RETRY)
+		api_refuse(call, 503, "no_database", "the database does not answer now");
+	else
+		api_refuse(call, 500, "database_error",
+		    "the database refused the question; the log says why");
+}
+
+/* JSON of ours, as the database made it. */
+void api_look_finish(struct api_call *call)
+{
+	const struct api_question *question = call->work;
+
+	if (!question->well)
+		api_look_refuse(call);
+	else if (!question->json)
+		api_refuse(call, 404, "not_found", "nothing is known of this id");
+	else
+		api_answer(call, 200, json_loads(question->json, 0, NULL));
+}
+
+void api_look_forget(struct api_call *call)
+{
+	api_question_finish(call->work);
+	free(call->work);
+}
+
+/* --- an id ----------------------------------------------------------------------------------- */
+
+static bool is_text(const char *text)
+{
+	uint32_t code;
+	int step;
+
+	while (*text && (step = text_utf8(text, &code)) > 0)
+		text += step;
+	return *text == '\0';
+}
+
+/* The rest of the path is {type}/{id}; an id may have slashes. */
+void api_show_begin(struct api_call *call)
+{
+	const char *slash = strchr(call->rest, '/');
+	owned_text char *type = xformat("%.*s", (int)(slash - call->rest), call->rest);
+	const struct config_lookback *section = route_section(api_route(call->api), type);
+	struct api_question *question;
+
+	if (!section)
+		return api_refuse(
+		    call, 404, "unknown_type", "no [lookback] section has this business type");
+	if (!is_text(slash + 1))
+		return api_refuse(call, 400, "bad_value", "the id is not UTF-8");
+	question = xcalloc(1, sizeof *question);
+	question->params[0] = xstrdup(type);
+	question->params[1] = xstrdup(slash + 1);
+	question->param_count = 2;
+	api_look_ask(call, section->postgres, sql_api_lookback_show, question);
+}
+
+/* --- many ------------------------------------------------------------------------------------ */
+
+static const struct config_lookback *section_of(const struct api_call *call, const char *name)
+{
+	const struct config *config = api_config(call->api);
+
+	for (int i = 0; i < config->lookback_count; i++)
+		if (text_equal(config->lookbacks[i].name, name))
+			return &config->lookbacks[i];
+	return NULL;
+}
+
+/* The only database; NULL: there are several, or none. */
+static const struct config_postgres *only_postgres(const struct config *config)
+{
+	const struct config_postgres *found = NULL;
+
+	for (int i = 0; i < config->lookback_count; i++) {
+		if (found && config->lookbacks[i].postgres != found)
+			return NULL;
+		found = config->lookbacks[i].postgres;
+	}
+	return found;
+}
+
+const struct config_postgres *api_look_postgres(
+    struct api_call *call, const char *type, const char *section)
+{
+	const struct config_lookback *found = NULL;
+	const struct config_postgres *postgres = only_postgres(api_config(call->api));
+
+	if (type || section) {
+		found =
+		    type ? route_section(api_route(call->api), type) : section_of(call, section);
+		if (!found)
+			api_refuse(call, 404, type ? "unknown_type" : "unknown_section",
+			    "no [lookback] section has this %s", type ? "business type" : "name");
+		return found ? found->postgres : NULL;
+	}
+	if (!postgres)
+		api_refuse(call, 400, "several_databases",
+		    "the [lookback] sections have several databases: name a type or a section");
+	return postgres;
+}
+
+/* Of the arguments: those that outbox.lookback_is takes, and a limit. */
+static char *chosen(const struct api_call *call)
+{
+	static const char *const names[] = {"state", "type", "section", "service"};
+	json_t *object = json_object();
+	char *text;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *value = api_argument(call, names[i]);
+
+		if (value)
+			json_object_set_new(object, names[i], json_string(value));
+	}
+	text = json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	return text;
+}
+
+void api_list_begin(struct api_call *call)
+{
+	const char *state = api_argument(call, "state"), *limit = api_argument(call, "limit");
+	const char *type = api_argument(call, "type"), *section = api_argument(call, "section");
+	const char *service = api_argument(call, "service");
+	const struct config_postgres *postgres;
+	struct api_question *question;
+	int64_t most = LIMIT;
+
+	if (state && !text_equal(state, "overdue") && !text_equal(state, "parked"))
+		return api_refuse(call, 400, "bad_value", "state is neither overdue nor parked");
+	if (limit && !text_to_int64(limit, 1, MOST_ROWS, &most))
+		return api_refuse(
+		    call, 400, "bad_value", "limit is no number from 1 to %d", MOST_ROWS);
+	if (service && !is_text(service))
+		return api_refuse(call, 400, "bad_value", "service is not UTF-8");
+	postgres = api_look_postgres(call, type, section);
+	if (!postgres)
+		return;
+	question = xcalloc(1, sizeof *question);
+	question->params[0] = chosen(call);
+	question->params[1] = xformat("%" PRId64, most);
+	question->param_count = 2;
+	api_look_ask(call, postgres, sql_api_lookback_list, question);
+}

@@ -1,0 +1,171 @@
+/* An operator's verb, by outbox.lookback_operate. */
+#include <string.h>
+#include "api_look.h"
+#include "cleanup.h"
+#include "sql_files.h"
+
+enum { MOST_IDS = 1000, MOST_REASON = 500 };
+
+/* What the body says; texts and lists are its own. */
+struct order {
+	const char *verb, *reason;
+	const json_t *ids, *filter; /* one of them */
+	int whole;
+};
+
+static bool refuse(struct api_call *call, const char *what)
+{
+	api_refuse(call, 400, "bad_value", "%s", what);
+	return false;
+}
+
+/* --- what is asked for ----------------------------------------------------------------------- */
+
+static bool read_verb(struct api_call *call, const struct order *order)
+{
+	size_t length;
+
+	if (!order->verb ||
+	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
+		text_equal(order->verb, "retry")))
+		return refuse(call, "verb is none of commit, rollback and retry");
+	length = order->reason ? strlen(order->reason) : 0;
+	if (length == 0 || length > MOST_REASON)
+		return refuse(call, "reason has 1 to 500 bytes, for whoever reads the audit");
+	if (!order->ids == !order->filter)
+		return refuse(call, "there is one of ids and filter");
+	return true;
+}
+
+static bool is_pair(const json_t *pair)
+{
+	return json_array_size(pair) == 2 && json_is_string(json_array_get(pair, 0)) &&
+	       json_is_string(json_array_get(pair, 1));
+}
+
+/* One database decides; an order over several would be half done when one of them is away. */
+static const struct config_postgres *postgres_of_ids(struct api_call *call, const json_t *ids)
+{
+	const struct config_postgres *postgres = NULL, *other;
+	size_t index;
+	json_t *pair;
+
+	if (!json_is_array(ids) || json_array_size(ids) == 0 || json_array_size(ids) > MOST_IDS) {
+		refuse(call, "ids is no array of 1 to 1000 pairs of type and id");
+		return NULL;
+	}
+	json_array_foreach(ids, index, pair)
+	{
+		if (!is_pair(pair)) {
+			refuse(call, "one of the ids is no pair of type and id");
+			return NULL;
+		}
+		other = api_look_postgres(call, json_string_value(json_array_get(pair, 0)), NULL);
+		if (other && postgres && other != postgres) {
+			api_refuse(call, 400, "several_databases",
+			    "the ids are in several databases: one request for each");
+			return NULL;
+		}
+		if (!other)
+			return NULL;
+		postgres = other;
+	}
+	return postgres;
+}
+
+static const struct config_postgres *postgres_of_filter(struct api_call *call, const json_t *filter)
+{
+	static const char *const names[] = {
+	    "type", "state", "service", "error", "from", "to", "section"};
+	const char *name;
+	json_t *value;
+
+	if (json_object_size(filter) == 0) {
+		refuse(call, "filter is no object with a member; {\"state\": \"parked\"} is one");
+		return NULL;
+	}
+	json_object_foreach((json_t *)filter, name, value)
+	{
+		bool known = false;
+
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			known |= text_equal(names[i], name);
+		if (!known || !json_is_string(value)) {
+			refuse(call, "filter takes texts for type, state, service, error, from, to "
+				     "and section");
+			return NULL;
+		}
+	}
+	return api_look_postgres(call, json_string_value(json_object_get(filter, "type")),
+	    json_string_value(json_object_get(filter, "section")));
+}
+
+static void ask(
+    struct api_call *call, const struct config_postgres *postgres, const struct order *order)
+{
+	struct api_question *question = xcalloc(1, sizeof *question);
+	json_t *chosen = order->ids ? json_pack("{s:O}", "ids", order->ids)
+				    : json_incref((json_t *)order->filter);
+
+	question->params[0] = xstrdup(order->verb);
+	question->params[1] = json_dumps(chosen, JSON_COMPACT);
+	question->params[2] = xstrdup(order->reason);
+	question->params[3] = xstrdup(order->whole ? "true" : "false");
+	question->param_count = 4;
+	question->changes = true;
+	json_decref(chosen);
+	api_look_ask(call, postgres, sql_api_lookback_operate, question);
+}
+
+void api_operate_begin(struct api_call *call)
+{
+	struct order order = {0};
+	json_error_t why;
+	json_t *body =
+	    json_loadb(text_string(&call->body), call->body.length, JSON_REJECT_DUPLICATES, &why);
+	const struct config_postgres *postgres;
+
+	if (!body || json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:o, s?:o, s?:b}",
+			 "verb", &order.verb, "reason", &order.reason, "ids", &order.ids, "filter",
+			 &order.filter, "whole", &order.whole) != 0) {
+		api_refuse(call, 400, "bad_json", "%s", why.text);
+	} else if (read_verb(call, &order)) {
+		postgres = order.ids ? postgres_of_ids(call, order.ids)
+				     : postgres_of_filter(call, order.filter);
+		if (postgres)
+			ask(call, postgres, &order);
+	}
+	json_decref(body);
+}
+
+/* --- what came of it ------------------------------------------------------------------------- */
+
+/* How outbox.lookback_operate refuses. */
+static const struct {
+	const char *sqlstate;
+	unsigned status;
+	const char *code, *text;
+} refusals[] = {
+    {"OR002", 404, "not_found", "nothing that is chosen is undecided; nothing was done"},
+    {"OR005", 409, "decided_meanwhile",
+	"some of it was decided meanwhile, by somebody else; nothing was done"},
+    {"22007", 400, "bad_value", "from or to is no time"},
+    {"22008", 400, "bad_value", "from or to is no time"},
+};
+
+void api_operate_finish(struct api_call *call)
+{
+	const struct api_question *question = call->work;
+
+	if (question->well) {
+		log_info("lookback_operated", {"verb", LOG_TEXT(question->params[0])},
+		    {"reason", LOG_TEXT(question->params[2])}, {"result", LOG_TEXT(question->json)},
+		    {"request", LOG_TEXT(call->request_id)});
+		return api_look_finish(call);
+	}
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+		if (text_equal(refusals[i].sqlstate, question->sqlstate))
+			return api_refuse(
+			    call, refusals[i].status, refusals[i].code, "%s", refusals[i].text);
+	api_look_refuse(call);
+}

@@ -1,0 +1,78 @@
+#pragma once
+/* One request of the HTTP interface, between api.c and the files of its verbs. */
+#include <jansson.h>
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include "api.h"
+#include "api_auth.h"
+#include "api_desk.h"
+#include "api_sender.h"
+#include "route.h"
+
+/* After its request is there an answer comes in so many ms. */
+enum { API_SEND_MS = 10000, API_ASK_MS = 20000 };
+
+struct api_call;
+
+struct api_verb {
+	const char *name; /* in metrics and logs */
+	const char *method, *path;
+	unsigned roles;      /* one of them is needed */
+	enum lookback_op op; /* of those that send */
+	/*
+	 * With the whole request: answers (api_answer, api_refuse), or calls api_wait and hands it
+	 * over. All three are called by libmicrohttpd's thread.
+	 */
+	void (*begin)(struct api_call *call);
+	void (*finish)(struct api_call *call); /* every part is there: answers */
+	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
+};
+/* api_send.c */
+void api_send_begin(struct api_call *call);
+void api_send_finish(struct api_call *call);
+void api_send_forget(struct api_call *call);
+/* api_look.c */
+void api_show_begin(struct api_call *call);
+void api_list_begin(struct api_call *call);
+void api_look_finish(struct api_call *call);
+void api_look_forget(struct api_call *call);
+/* api_operate.c */
+void api_operate_begin(struct api_call *call);
+void api_operate_finish(struct api_call *call);
+
+struct api_call {
+	struct api *api;
+	struct MHD_Connection *connection;
+	const struct api_verb *verb; /* NULL: there is no such path */
+	char *rest;                  /* of the path behind the verb's, decoded; "" */
+	char request_id[65];
+	int64_t begun_us;
+	struct text body;
+	int64_t held;    /* bytes of bodies that it is counted with */
+	int64_t taken;   /* bytes of the body that came */
+	bool is_whole;   /* the request is there */
+	atomic_int left; /* parts of it that others have */
+	unsigned status; /* of the answer; 0: none yet */
+	struct text answer;
+	void *work; /* of the verb */
+};
+
+const struct config *api_config(const struct api *api);
+const struct route *api_route(const struct api *api);
+struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *kafka);
+struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres);
+
+/* Takes the value over. */
+void api_answer(struct api_call *call, unsigned status, json_t *value);
+/* {"code", "error"} */
+void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Text that may have been cut within a character. */
+json_t *api_text(const char *text);
+
+/* The call rests until api_part_done was called so many times, by any thread. */
+void api_wait(struct api_call *call, int parts);
+void api_part_done(struct api_call *call);
+
+/* An argument of the URL, decoded; NULL: not there. */
+const char *api_argument(const struct api_call *call, const char *name);

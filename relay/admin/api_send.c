@@ -1,0 +1,313 @@
+/*
+ * Prepare, commit and rollback: the body's messages become records as they were written, with the
+ * op of the path if they do not say it themselves.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "api_private.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "json_slice.h"
+#include "metrics.h"
+
+enum { MOST_MESSAGES = 10000 };
+
+static const struct metric_family messages = {.name = "relay_api_messages_total",
+    .type = METRIC_COUNTER,
+    .help =
+	"Messages over HTTP, and what became of them: acknowledged, or the code of the refusal.",
+    .labels = {"verb", "result"}};
+
+/* One message, and what became of it. */
+struct item {
+	struct api_call *call;
+	struct api_record record;  /* until it is put */
+	struct api_sender *sender; /* NULL: refused before */
+	const char *topic;
+	const char *code; /* NULL: acknowledged */
+	char *error;
+	int32_t partition;
+	int64_t offset;
+};
+
+struct work {
+	bool is_batch;
+	int count;
+	struct item items[];
+};
+
+static void refuse_item(struct item *item, const char *code, const char *error)
+{
+	item->code = code;
+	item->error = xstrdup(error);
+}
+
+/* --- one message ----------------------------------------------------------------------------- */
+
+/* The text with the op in front of its other members; the caller frees. */
+static char *with_op(const char *text, size_t length, const char *op, size_t *ret_length)
+{
+	size_t blanks = strspn(text + 1, " \t\r\n"); /* behind the brace */
+	bool is_empty = text[1 + blanks] == '}';
+	char *whole =
+	    xformat("{\"op\":\"%s\"%s%.*s", op, is_empty ? "" : ",", (int)length - 1, text + 1);
+
+	*ret_length = strlen(whole);
+	return whole;
+}
+
+static char *copy_of(const char *text, size_t length, size_t *ret_length)
+{
+	*ret_length = length;
+	return lookback_bytes_copy(text, length).bytes;
+}
+
+static bool agrees(
+    const struct api_call *call, const struct lookback_request *request, struct item *item)
+{
+	char text[100];
+
+	if (request->op == call->verb->op)
+		return true;
+	snprintf(text, sizeof text, "op is %s in a request to %s", lookback_op_names[request->op],
+	    call->verb->name);
+	refuse_item(item, "op_mismatch", text);
+	return false;
+}
+
+static bool judge(
+    const struct api_call *call, const struct lookback_request *request, struct item *item)
+{
+	const struct config_lookback *section;
+	struct lookback_refusal refusal;
+
+	if (!route_judge(api_route(call->api), request, &section, &refusal)) {
+		refuse_item(item, refusal.code, refusal.text);
+		return false;
+	}
+	item->topic = section->topic;
+	item->sender = api_sender_of(call->api, section->kafka);
+	return true;
+}
+
+static void on_done(void *context, const struct api_outcome *outcome)
+{
+	struct item *item = context;
+
+	item->partition = outcome->partition;
+	item->offset = outcome->offset;
+	if (outcome->code)
+		refuse_item(item, outcome->code, outcome->text);
+	api_part_done(item->call);
+}
+
+/* The text is an object, in JSON that was parsed. */
+static void read_object(struct item *item, const char *text, size_t length)
+{
+	struct api_call *call = item->call;
+	struct lookback_input input = {.is_body = true};
+	struct lookback_request request;
+	struct lookback_refusal refusal;
+	size_t ignored;
+	char *value = json_slice(text, length, "op", &ignored)
+			  ? copy_of(text, length, &input.value_length)
+			  : with_op(text, length, call->verb->name, &input.value_length);
+
+	input.value = value;
+	if (!lookback_wire_read(&input, &request, &refusal)) {
+		refuse_item(item, refusal.code, refusal.text);
+	} else if (agrees(call, &request, item) && judge(call, &request, item)) {
+		item->record = (struct api_record){.topic = item->topic,
+		    .key = lookback_wire_key(&request),
+		    .value = value,
+		    .length = input.value_length,
+		    .done = on_done,
+		    .context = item};
+		value = NULL;
+	}
+	lookback_request_finish(&request);
+	free(value);
+}
+
+static void read_item(struct item *item, const char *text, size_t length)
+{
+	if (length > 0 && *text == '{')
+		read_object(item, text, length);
+	else
+		refuse_item(item, "bad_json", "the message is no JSON object");
+}
+
+/* --- the body -------------------------------------------------------------------------------- */
+
+static struct work *work_create(struct api_call *call, size_t count, bool is_batch)
+{
+	struct work *work = xcalloc(1, sizeof *work + count * sizeof *work->items);
+
+	work->is_batch = is_batch;
+	work->count = (int)count;
+	for (size_t i = 0; i < count; i++)
+		work->items[i].call = call;
+	call->work = work;
+	return work;
+}
+
+static void read_batch(struct api_call *call, const json_t *body, const json_t *list)
+{
+	size_t count = json_array_size(list), length = 0, item_length, offset = 0;
+	const char *array = json_slice(call->body.data, call->body.length, "messages", &length);
+	const char *text;
+	struct work *work;
+
+	if (!json_is_array(list) || !array || json_object_size(body) != 1)
+		return api_refuse(call, 400, "bad_batch",
+		    "a batch is an object with one member, an array: {\"messages\": [...]}");
+	if (count == 0 || count > MOST_MESSAGES)
+		return api_refuse(call, 400, "bad_batch",
+		    "a batch has 1 to %d messages, and this one %zu", MOST_MESSAGES, count);
+	work = work_create(call, count, true);
+	for (size_t i = 0; i < count; i++) {
+		text = json_slice_next(array, length, &offset, &item_length);
+		read_item(&work->items[i], text ? text : "", text ? item_length : 0);
+	}
+}
+
+/* Blanks before the object would stand between it and its op. */
+static void read_single(struct api_call *call)
+{
+	size_t blanks = strspn(call->body.data, " \t\r\n");
+
+	read_item(&work_create(call, 1, false)->items[0], call->body.data + blanks,
+	    call->body.length - blanks);
+}
+
+static void read_body(struct api_call *call)
+{
+	json_error_t why;
+	json_t *body = json_loadb(text_string(&call->body), call->body.length,
+	    JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &why);
+	const json_t *list = json_object_get(body, "messages");
+
+	if (!body)
+		api_refuse(call, 400, "bad_json", "line %d, column %d: %s", why.line, why.column,
+		    why.text);
+	else if (!json_is_object(body))
+		api_refuse(call, 400, "bad_json", "the body is no JSON object");
+	else if (list)
+		read_batch(call, body, list);
+	else
+		read_single(call);
+	json_decref(body);
+}
+
+static int parts_of(const struct work *work)
+{
+	int count = 0;
+
+	for (int i = 0; i < work->count; i++)
+		count += work->items[i].sender != NULL;
+	return count;
+}
+
+/* In the order of the batch, which is that of the records of an id. */
+static void put_items(struct work *work)
+{
+	int64_t give_up_ms = clock_ms() + API_SEND_MS;
+
+	for (int i = 0; i < work->count; i++) {
+		struct item *item = &work->items[i];
+
+		item->record.give_up_ms = give_up_ms;
+		if (item->sender)
+			api_sender_put(item->sender, &item->record);
+	}
+}
+
+void api_send_begin(struct api_call *call)
+{
+	int parts;
+
+	read_body(call);
+	if (call->status)
+		return;
+	text_finish(&call->body); /* the records have what is needed */
+	call->body = (struct text){0};
+	parts = parts_of(call->work);
+	if (parts == 0)
+		return api_send_finish(call);
+	api_wait(call, parts);
+	put_items(call->work);
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+static unsigned status_of(const struct item *item)
+{
+	if (!item->code)
+		return 202;
+	if (text_equal(item->code, "no_acknowledgement") || text_equal(item->code, "no_topic"))
+		return 503;
+	return text_equal(item->code, "too_large") ? 413 : 400;
+}
+
+static json_t *json_of(const struct item *item)
+{
+	if (item->code)
+		return json_pack("{s:s, s:o}", "code", item->code, "error", api_text(item->error));
+	return json_pack("{s:s, s:i, s:I}", "topic", item->topic, "partition", item->partition,
+	    "offset", (json_int_t)item->offset);
+}
+
+static void count_items(const struct api_call *call, const struct work *work)
+{
+	for (int i = 0; i < work->count; i++) {
+		const char *code = work->items[i].code;
+		const char *const labels[] = {call->verb->name, code ? code : "acknowledged"};
+
+		metric_add(metric_series(&messages, labels), 1);
+	}
+}
+
+/* What all have in common, or that they differ. */
+static unsigned status_of_all(const struct work *work)
+{
+	unsigned status = status_of(&work->items[0]);
+
+	for (int i = 1; i < work->count; i++)
+		if (status_of(&work->items[i]) != status)
+			return 207;
+	return status;
+}
+
+static json_t *results_of(const struct work *work)
+{
+	json_t *results = json_array();
+
+	for (int i = 0; i < work->count; i++) {
+		json_t *result = json_of(&work->items[i]);
+
+		json_object_set_new(
+		    result, "status", json_integer((json_int_t)status_of(&work->items[i])));
+		json_array_append_new(results, result);
+	}
+	return json_pack("{s:o}", "results", results);
+}
+
+void api_send_finish(struct api_call *call)
+{
+	const struct work *work = call->work;
+
+	count_items(call, work);
+	if (work->is_batch)
+		api_answer(call, status_of_all(work), results_of(work));
+	else
+		api_answer(call, status_of(&work->items[0]), json_of(&work->items[0]));
+}
+
+void api_send_forget(struct api_call *call)
+{
+	struct work *work = call->work;
+
+	for (int i = 0; i < work->count; i++)
+		free(work->items[i].error);
+	free(work);
+}

@@ -1,0 +1,457 @@
+#include "api_sender.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <utlist.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "partitioner.h"
+#include "producer.h"
+
+enum {
+	QUEUE_BYTES = 64 << 20, /* what librdkafka holds at most; the rest waits here */
+	QUEUE_RECORDS = 100000,
+	REPORTS = 256,
+	TURN_MS = 1000,
+	AGAIN_MS = 50,           /* when something was not to be had just now */
+	PATIENCE_MS = 2000,      /* for the reports of a broken producer */
+	STALL_MS = 5000,         /* a producer that brings nothing for so long may be dropped */
+	PRODUCER_PAUSE_MS = 200, /* between one and the next */
+	LEAVE_MS = 1000,
+	TOPIC_AGE_MS = 60000,
+};
+
+struct letter {
+	struct api_record record;
+	uint64_t number; /* in the order of api_sender_put */
+	struct letter *prev, *next;
+	bool told;         /* its outcome; the memory is librdkafka's a little longer */
+	bool alone;        /* refused once, in a batch with others perhaps */
+	int32_t partition; /* that it was sent to */
+};
+
+struct api_sender {
+	const struct config_kafka *kafka;
+	struct catalog *catalog;
+	int wake_fd;
+	pthread_t thread;
+	pthread_mutex_t mutex; /* guards the next three */
+	struct letter *arrived;
+	uint64_t count;
+	bool ending;
+
+	/* of the thread; a record is in one of these, and those that wait are in their order */
+	struct letter *waiting, *flying, *failed;
+	struct producer *producer;
+	int64_t producer_at;  /* none before */
+	int64_t progress_at;  /* when the producer was made, or brought something last */
+	int64_t broken_since; /* 0: it is well */
+	bool stuck;           /* a record flew past its time, and nothing comes */
+	bool alone;           /* the only one that flies is on trial */
+	bool again;           /* something is to be tried again soon */
+	bool silent;          /* logged, and nothing acknowledged since */
+};
+
+/* --- outcomes -------------------------------------------------------------------------------- */
+
+static void letter_free(struct letter *letter)
+{
+	free(letter->record.key);
+	free(letter->record.value);
+	free(letter);
+}
+
+static void tell(struct letter *letter, const struct api_outcome *outcome)
+{
+	if (!letter->told)
+		letter->record.done(letter->record.context, outcome);
+	letter->told = true;
+}
+
+static void tell_failure(struct letter *letter, const char *code, const char *text)
+{
+	tell(letter, &(const struct api_outcome){code, text, -1, -1});
+}
+
+static void log_silence(struct api_sender *sender, const char *topic)
+{
+	char error[512] = "";
+
+	if (sender->silent)
+		return;
+	sender->silent = true;
+	if (sender->producer)
+		producer_last_error(sender->producer, error, sizeof error);
+	log_warn("api_not_acknowledged", {"kafka", LOG_TEXT(sender->kafka->name)},
+	    {"topic", LOG_TEXT(topic)}, {"error", LOG_TEXT(error)},
+	    {"consequence", LOG_TEXT("senders are told to try again")});
+}
+
+static void tell_late(struct api_sender *sender, struct letter *letter)
+{
+	struct catalog_topic topic =
+	    catalog_look(sender->catalog, letter->record.topic, TOPIC_AGE_MS);
+	owned_text char *text = NULL;
+
+	if (topic.state == TOPIC_MISSING) {
+		text = xformat("the look-back topic %s does not exist", letter->record.topic);
+		tell_failure(letter, "no_topic", text);
+	} else {
+		tell_failure(letter, "no_acknowledgement",
+		    "no broker acknowledged it in time; to send it again does no harm");
+	}
+	log_silence(sender, letter->record.topic);
+}
+
+/*
+ * All wait equally long, so that the first of each list is the first to be given up. When what
+ * flies is told, and the producer brings nothing any more, it is dropped, so that nothing is
+ * written much later. A new one is given time: after an outage the records that it begins with are
+ * old.
+ */
+static void give_up(struct api_sender *sender, int64_t now)
+{
+	struct letter *letter, *next;
+
+	DL_FOREACH_SAFE(sender->waiting, letter, next)
+	{
+		if (now < letter->record.give_up_ms)
+			break;
+		tell_late(sender, letter);
+		DL_DELETE(sender->waiting, letter);
+		letter_free(letter);
+	}
+	DL_FOREACH(sender->flying, letter)
+	{
+		if (now < letter->record.give_up_ms)
+			break;
+		if (!letter->told)
+			tell_late(sender, letter);
+		sender->stuck = now - sender->progress_at >= STALL_MS;
+	}
+}
+
+/* --- the producer ---------------------------------------------------------------------------- */
+
+static int by_number(const struct letter *a, const struct letter *b)
+{
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+/* What was not acknowledged waits once more, in its place. */
+static void take_back(struct api_sender *sender, struct letter **list)
+{
+	struct letter *letter, *next;
+
+	DL_FOREACH_SAFE(*list, letter, next)
+	{
+		DL_DELETE(*list, letter);
+		if (letter->told)
+			letter_free(letter);
+		else
+			DL_APPEND(sender->waiting, letter);
+	}
+	DL_SORT(sender->waiting, by_number);
+}
+
+static void drop_producer(struct api_sender *sender)
+{
+	producer_destroy(sender->producer, LEAVE_MS);
+	sender->producer = NULL;
+	sender->producer_at = clock_ms() + PRODUCER_PAUSE_MS;
+	sender->broken_since = 0;
+	sender->stuck = false;
+	sender->alone = false;
+	take_back(sender, &sender->flying);
+	take_back(sender, &sender->failed);
+}
+
+static bool have_producer(struct api_sender *sender, int64_t now)
+{
+	struct err err;
+
+	if (sender->producer || !sender->waiting)
+		return sender->producer != NULL;
+	if (now >= sender->producer_at)
+		sender->producer =
+		    producer_create(sender->kafka, NULL, QUEUE_BYTES, QUEUE_RECORDS, &err);
+	sender->progress_at = now;
+	if (!sender->producer) {
+		if (now >= sender->producer_at) {
+			log_warn("api_producer", {"kafka", LOG_TEXT(sender->kafka->name)},
+			    {"error", LOG_TEXT(err.message)});
+			sender->producer_at = now + TURN_MS;
+		}
+		sender->again = true;
+	}
+	return sender->producer != NULL;
+}
+
+/* Records in flight behind a failed one may yet turn out to be written. */
+static void mind_producer(struct api_sender *sender, int64_t now)
+{
+	struct err why;
+
+	if (!sender->producer)
+		return;
+	if (!sender->broken_since && producer_is_fatal(sender->producer, &why)) {
+		sender->broken_since = now;
+		log_info("api_producer_broken", {"kafka", LOG_TEXT(sender->kafka->name)},
+		    {"error", LOG_TEXT(why.message)},
+		    {"consequence", LOG_TEXT("what is not acknowledged is sent again")});
+	}
+	if (sender->stuck || (sender->broken_since &&
+				 (!sender->flying || now - sender->broken_since >= PATIENCE_MS)))
+		drop_producer(sender);
+	else if (sender->broken_since)
+		sender->again = true;
+}
+
+/* --- reports --------------------------------------------------------------------------------- */
+
+static void on_written(
+    struct api_sender *sender, struct letter *letter, const struct producer_report *report)
+{
+	if (sender->silent)
+		log_info("api_acknowledged", {"kafka", LOG_TEXT(sender->kafka->name)});
+	sender->silent = false;
+	sender->progress_at = clock_ms();
+	tell(letter, &(const struct api_outcome){NULL, "", letter->partition, report->offset});
+	letter_free(letter);
+}
+
+/* On trial it is guilty; else it may be a neighbour that Kafka did not want. */
+static void on_refused(
+    struct api_sender *sender, struct letter *letter, const struct producer_report *report)
+{
+	if (letter->alone) {
+		tell_failure(letter, "refused_by_broker", producer_error_text(report->error));
+		letter_free(letter);
+		return;
+	}
+	letter->alone = true;
+	DL_APPEND(sender->failed, letter);
+}
+
+static void on_report(struct api_sender *sender, const struct producer_report *report)
+{
+	struct letter *letter = report->opaque;
+
+	DL_DELETE(sender->flying, letter);
+	sender->alone = false;
+	if (!report->error)
+		on_written(sender, letter, report);
+	else if (!report->purged && producer_error_kind(report->error) == ERR_REJECT)
+		on_refused(sender, letter, report);
+	else
+		DL_APPEND(sender->failed, letter);
+}
+
+static void read_reports(struct api_sender *sender)
+{
+	struct producer_report reports[REPORTS];
+	int count;
+
+	if (!sender->producer)
+		return;
+	do {
+		count = producer_poll(sender->producer, reports, REPORTS);
+		for (int i = 0; i < count; i++)
+			on_report(sender, &reports[i]);
+	} while (count == REPORTS);
+}
+
+/* --- records --------------------------------------------------------------------------------- */
+
+enum sent { SENT, NOT_NOW, REFUSED };
+
+static enum sent hand_over(struct api_sender *sender, struct letter *letter,
+    struct producer_topic *topic, int32_t partitions)
+{
+	size_t key_length = strlen(letter->record.key);
+	struct producer_record record = {.topic = topic,
+	    .partition = partitioner_of_key(letter->record.key, key_length, partitions),
+	    .key = letter->record.key,
+	    .key_length = key_length,
+	    .payload = letter->record.value,
+	    .payload_length = letter->record.length,
+	    .opaque = letter};
+	struct err err;
+
+	letter->partition = record.partition;
+	if (producer_send(sender->producer, &record, &err))
+		return SENT;
+	if (err.kind != ERR_REJECT)
+		return NOT_NOW;
+	tell_failure(letter, "too_large", err.message);
+	return REFUSED;
+}
+
+static enum sent send_letter(struct api_sender *sender, struct letter *letter)
+{
+	struct catalog_topic known =
+	    catalog_look(sender->catalog, letter->record.topic, TOPIC_AGE_MS);
+	struct producer_topic *topic;
+	struct err err;
+
+	if (known.state != TOPIC_THERE)
+		return NOT_NOW;
+	topic = producer_topic(sender->producer, letter->record.topic, &err);
+	if (!topic && err.kind == ERR_REJECT) {
+		tell_failure(letter, "no_topic", err.message);
+		return REFUSED;
+	}
+	if (!topic || !producer_knows(sender->producer, topic, known.partitions, PRODUCER_PAUSE_MS))
+		return NOT_NOW;
+	return hand_over(sender, letter, topic, known.partitions);
+}
+
+/*
+ * In their order: behind one that cannot be sent now only those for other topics go. One on trial
+ * goes when nothing else flies, and nothing goes beside it.
+ */
+static void send_waiting(struct api_sender *sender, int64_t now)
+{
+	struct letter *letter, *next;
+	const char *held = NULL;
+
+	if (!have_producer(sender, now) || sender->broken_since)
+		return;
+	DL_FOREACH_SAFE(sender->waiting, letter, next)
+	{
+		enum sent sent;
+
+		if (held && text_equal(held, letter->record.topic))
+			continue;
+		if (sender->alone || (letter->alone && sender->flying))
+			return;
+		sent = send_letter(sender, letter);
+		if (sent == NOT_NOW) {
+			held = letter->record.topic;
+			sender->again = true;
+			continue;
+		}
+		DL_DELETE(sender->waiting, letter);
+		if (sent == REFUSED) {
+			letter_free(letter);
+			continue;
+		}
+		DL_APPEND(sender->flying, letter);
+		sender->alone = letter->alone;
+	}
+}
+
+static bool take_arrived(struct api_sender *sender)
+{
+	bool ending;
+
+	pthread_mutex_lock(&sender->mutex);
+	DL_CONCAT(sender->waiting, sender->arrived);
+	sender->arrived = NULL;
+	ending = sender->ending;
+	pthread_mutex_unlock(&sender->mutex);
+	return ending;
+}
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+static void wait_for_events(struct api_sender *sender)
+{
+	struct pollfd fds[] = {{.fd = sender->wake_fd, .events = POLLIN},
+	    {.fd = sender->producer ? producer_fd(sender->producer) : -1, .events = POLLIN}};
+	bool busy = sender->waiting || sender->flying;
+	eventfd_t count;
+
+	poll(fds, 2, sender->again ? AGAIN_MS : busy ? TURN_MS / 4 : TURN_MS);
+	sender->again = false;
+	(void)eventfd_read(sender->wake_fd, &count); /* fails when nobody called */
+}
+
+/* Those that were told come first. */
+static bool is_busy(const struct api_sender *sender)
+{
+	return sender->waiting || sender->failed || (sender->flying && !sender->flying->prev->told);
+}
+
+static void *run(void *context)
+{
+	struct api_sender *sender = context;
+	bool ending = false;
+
+	while (!ending || is_busy(sender)) {
+		int64_t now;
+
+		wait_for_events(sender);
+		ending = take_arrived(sender);
+		now = clock_ms();
+		read_reports(sender);
+		give_up(sender, now);
+		mind_producer(sender, now);
+		send_waiting(sender, now);
+	}
+	return NULL;
+}
+
+struct api_sender *api_sender_start(
+    const struct config_kafka *kafka, struct catalog *catalog, struct err *err)
+{
+	struct api_sender *sender = xcalloc(1, sizeof *sender);
+
+	sender->kafka = kafka;
+	sender->catalog = catalog;
+	pthread_mutex_init(&sender->mutex, NULL);
+	sender->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (sender->wake_fd < 0) {
+		err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
+		goto fail;
+	}
+	catalog_watch(catalog, sender->wake_fd);
+	if (pthread_create(&sender->thread, NULL, run, sender) == 0)
+		return sender;
+	err_set(err, ERR_FATAL, "no thread for the records of the HTTP interface");
+	catalog_unwatch(catalog, sender->wake_fd);
+	close(sender->wake_fd);
+fail:
+	pthread_mutex_destroy(&sender->mutex);
+	free(sender);
+	return NULL;
+}
+
+static void wake(struct api_sender *sender)
+{
+	/* Fails only when the counter is full, and then it is readable all the same. */
+	if (eventfd_write(sender->wake_fd, 1) != 0)
+		return;
+}
+
+void api_sender_put(struct api_sender *sender, const struct api_record *record)
+{
+	struct letter *letter = xcalloc(1, sizeof *letter);
+
+	letter->record = *record;
+	pthread_mutex_lock(&sender->mutex);
+	letter->number = sender->count++;
+	DL_APPEND(sender->arrived, letter);
+	pthread_mutex_unlock(&sender->mutex);
+	wake(sender);
+}
+
+void api_sender_stop(struct api_sender *sender)
+{
+	if (!sender)
+		return;
+	pthread_mutex_lock(&sender->mutex);
+	sender->ending = true;
+	pthread_mutex_unlock(&sender->mutex);
+	wake(sender);
+	pthread_join(sender->thread, NULL);
+	catalog_unwatch(sender->catalog, sender->wake_fd);
+	drop_producer(sender); /* and what it gave back */
+	close(sender->wake_fd);
+	pthread_mutex_destroy(&sender->mutex);
+	free(sender);
+}
