@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "checks.h"
+#include "checks_lookback.h"
 #include "commands.h"
 #include "kafka_conf.h"
 #include "session.h"
@@ -27,6 +28,8 @@ static void check_postgres(
 
 	if (!checks_postgres(checks, postgres, &err))
 		add_failure(checks, place, &err, status);
+	else
+		checks_lookback_slots(checks, postgres);
 }
 
 static void check_kafka(struct checks *checks, const struct config_kafka *kafka, int *status)
@@ -39,7 +42,8 @@ static void check_kafka(struct checks *checks, const struct config_kafka *kafka,
 		catalog = catalog_create(kafka, &err);
 	if (!catalog || !checks_kafka(checks, kafka, catalog, &err))
 		add_failure(checks, place, &err, status);
-	else if (!checks_topics(checks, kafka, catalog, &err))
+	else if (!checks_topics(checks, kafka, catalog, &err) ||
+		 !checks_lookback_topics(checks, kafka, catalog, &err))
 		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
 		    "the settings of topics cannot be read: %s", err.message);
 	else
@@ -106,6 +110,7 @@ static int run(const struct call *call)
 		check_postgres(&checks, &config->postgres[i], &status);
 	for (int i = 0; i < config->kafka_count; i++)
 		check_kafka(&checks, &config->kafka[i], &status);
+	checks_lookback_services(&checks);
 	if (call_flag(call, "json"))
 		print_json(&checks);
 	else
@@ -130,7 +135,11 @@ const struct command command_doctor = {
 	"safety = strict; `fail` keeps the relay from working. Ends with 1 when something failed, "
 	"with 69 or 77 when Postgres or Kafka could not be asked.\n"
 	"The topics are those that the slots have published to and those of the newest 10,000 "
-	"rows.\n",
+	"rows, "
+	"and those that [lookback] sections name.\n"
+	"Of the look-back also: whether a slot publishes what it commits, and whether the settings "
+	"of each [check] section can work; a service that is a database is asked for its "
+	"function.\n",
     .options = options,
     .run = run,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "clock.h"
 #include "confirm.h"
+#include "field.h"
 #include "parked.h"
 #include "parked_print.h"
 #include "sql_files.h"
@@ -48,13 +49,7 @@ static bool check_way(const struct request *request, struct err *err)
 		return err_set(err, ERR_REJECT, "--wait does not go with --dry-run");
 	if (call_flag(call, "timeout") && !call_flag(call, "wait"))
 		return err_set(err, ERR_REJECT, "--timeout goes with --wait only");
-	if (!dry && request->reason[strspn(request->reason, " \t\n")] == '\0')
-		return err_set(err, ERR_REJECT,
-		    "say why: --reason TEXT is kept with the request, in outbox.audit");
-	if (!dry && !call_flag(call, "yes") && !confirm_can_ask())
-		return err_set(
-		    err, ERR_REJECT, "nobody can be asked here; repeat with --yes to do it");
-	return true;
+	return confirm_check(call, err);
 }
 
 /* --- what stands against it ------------------------------------------------------------------ */
@@ -259,7 +254,7 @@ static bool look(struct request *request, struct outcome *ret_outcome, struct er
 	if (!row)
 		return false;
 	if (!pg_is_null(row, 0, 3))
-		parked_add_line(&error, pg_value(row, 0, 3));
+		field_add_line(&error, pg_value(row, 0, 3));
 	*ret_outcome = (struct outcome){.waiting = pg_int(row, 0, 0),
 	    .refused = pg_int(row, 0, 1),
 	    .first_id = pg_int(row, 0, 2)};
@@ -309,7 +304,7 @@ static bool confirm(const struct request *request, struct err *err)
 	owned_text char *question = xformat("%s %" PRId64 " rows?",
 	    request->verb == PARKED_RETRY ? "Retry" : "Skip", request->addressed);
 
-	return call_flag(request->parked->call, "yes") || confirm_ask(question, err);
+	return confirm_call(request->parked->call, question, err);
 }
 
 static bool carry_on(struct request *request, struct err *err)

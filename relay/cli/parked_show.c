@@ -1,7 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include "commands.h"
+#include "field.h"
 #include "parked.h"
 #include "parked_print.h"
 #include "sql_files.h"
@@ -21,47 +21,14 @@ enum {
 	SHOW_MAY_READ
 };
 
-/* Columns of parked_audit.sql. */
-enum { AUDIT_ID, AUDIT_AT, AUDIT_WHO, AUDIT_VERB, AUDIT_REASON };
-
-struct payload {
-	const char *form; /* "text", "hex", "null", or "hidden" from this login */
-	char *shown;      /* NULL for the last two */
-	size_t bytes;
-};
-
 struct showing {
 	struct parked *parked;
 	const char *id;
 	const struct pg_result *row, *audit;
-	struct payload payload;
+	struct field_payload payload;
 };
 
 /* --- for people ------------------------------------------------------------------------------ */
-
-static void print_field(const char *name, const char *value)
-{
-	OWNED(text_finish) struct text line = {0};
-
-	parked_add_line(&line, value);
-	printf("  %-12s %s\n", name, text_string(&line));
-}
-
-static void print_column(const struct showing *showing, const char *name, int column)
-{
-	if (!pg_is_null(showing->row, 0, column))
-		print_field(name, pg_value(showing->row, 0, column));
-}
-
-static void print_key(const struct showing *showing)
-{
-	bool is_text;
-	owned_text char *key = NULL;
-
-	if (!pg_is_null(showing->row, 0, PARKED_KEY))
-		key = parked_bytes(pg_value(showing->row, 0, PARKED_KEY), false, &is_text);
-	print_field("key", key ? key : "none");
-}
 
 static void print_queue(const struct showing *showing)
 {
@@ -74,32 +41,9 @@ static void print_queue(const struct showing *showing)
 		    pg_value(row, 0, SHOW_BETWEEN),
 		    pg_is_null(row, 0, SHOW_HEAD_ERROR) ? "none"
 							: pg_value(row, 0, SHOW_HEAD_ERROR));
-		print_field("waits behind", behind);
+		field_print("waits behind", behind);
 	}
-	print_column(showing, "behind it", SHOW_FOLLOWERS);
-}
-
-static void print_payload(const struct payload *payload)
-{
-	if (text_equal(payload->form, "null"))
-		puts("  payload      null: a tombstone");
-	else if (text_equal(payload->form, "hidden"))
-		puts("  payload      this login may not read payloads");
-	else
-		printf("  payload      %zu bytes, as %s:\n%s\n", payload->bytes,
-		    text_equal(payload->form, "text") ? "text" : "hexadecimal", payload->shown);
-}
-
-static void print_audit(const struct pg_result *audit)
-{
-	for (int i = 0; i < pg_rows(audit); i++) {
-		OWNED(text_finish) struct text line = {0};
-
-		parked_add_line(&line, pg_value(audit, i, AUDIT_REASON));
-		printf("  request %-4s %s by %s at %s: %s\n", pg_value(audit, i, AUDIT_ID),
-		    pg_value(audit, i, AUDIT_VERB), pg_value(audit, i, AUDIT_WHO),
-		    pg_value(audit, i, AUDIT_AT), text_string(&line));
-	}
+	field_print_column("behind it", row, 0, SHOW_FOLLOWERS);
 }
 
 static void print(const struct showing *showing)
@@ -114,12 +58,12 @@ static void print(const struct showing *showing)
 	    {"headers", SHOW_HEADERS}};
 
 	printf("id %s, parked in slot %s\n", showing->id, showing->parked->slot->name);
-	print_key(showing);
+	field_print_bytes("key", showing->row, 0, PARKED_KEY);
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-		print_column(showing, fields[i].name, fields[i].column);
+		field_print_column(fields[i].name, showing->row, 0, fields[i].column);
 	print_queue(showing);
-	print_audit(showing->audit);
-	print_payload(&showing->payload);
+	field_print_audit(showing->audit);
+	field_payload_print(&showing->payload);
 }
 
 /* --- for programs ---------------------------------------------------------------------------- */
@@ -131,35 +75,11 @@ static json_t *head_json(const struct pg_result *row)
 	if (pg_is_null(row, 0, SHOW_HEAD_ID))
 		return json_null();
 	object = json_object();
-	json_object_set_new(object, "id", parked_json_text(row, 0, SHOW_HEAD_ID));
-	json_object_set_new(object, "state", parked_json_text(row, 0, SHOW_HEAD_STATE));
-	json_object_set_new(object, "error", parked_json_text(row, 0, SHOW_HEAD_ERROR));
-	json_object_set_new(object, "rows_between", parked_json_text(row, 0, SHOW_BETWEEN));
+	json_object_set_new(object, "id", field_json(row, 0, SHOW_HEAD_ID));
+	json_object_set_new(object, "state", field_json(row, 0, SHOW_HEAD_STATE));
+	json_object_set_new(object, "error", field_json(row, 0, SHOW_HEAD_ERROR));
+	json_object_set_new(object, "rows_between", field_json(row, 0, SHOW_BETWEEN));
 	return object;
-}
-
-static json_t *audit_json(const struct pg_result *audit)
-{
-	static const char *const names[] = {"id", "at", "who", "verb", "reason"};
-	json_t *list = json_array();
-
-	for (int i = 0; i < pg_rows(audit); i++) {
-		json_t *object = json_object();
-
-		for (int k = AUDIT_ID; k <= AUDIT_REASON; k++)
-			json_object_set_new(object, names[k], parked_json_text(audit, i, k));
-		json_array_append_new(list, object);
-	}
-	return list;
-}
-
-static void add_payload_json(json_t *object, const struct payload *payload)
-{
-	json_object_set_new(object, "payload_form", json_string(payload->form));
-	json_object_set_new(
-	    object, "payload", payload->shown ? json_string(payload->shown) : json_null());
-	json_object_set_new(object, "payload_bytes",
-	    payload->shown ? json_integer((json_int_t)payload->bytes) : json_null());
 }
 
 static void print_json(const struct showing *showing)
@@ -170,18 +90,14 @@ static void print_json(const struct showing *showing)
 
 	json_object_set_new(object, "slot", json_string(showing->parked->slot->name));
 	json_object_set_new(object, "shard", json_integer(pg_int(row, 0, SHOW_SHARD)));
-	json_object_set_new(object, "created_at", parked_json_text(row, 0, SHOW_CREATED));
-	json_object_set_new(object, "event_id", parked_json_text(row, 0, SHOW_EVENT_ID));
-	json_object_set_new(object, "partition",
-	    pg_is_null(row, 0, SHOW_PARTITION) ? json_null()
-					       : json_integer(pg_int(row, 0, SHOW_PARTITION)));
-	json_object_set_new(object, "headers",
-	    pg_is_null(row, 0, SHOW_HEADERS) ? json_null()
-					     : json_loads(pg_value(row, 0, SHOW_HEADERS), 0, NULL));
+	json_object_set_new(object, "created_at", field_json(row, 0, SHOW_CREATED));
+	json_object_set_new(object, "event_id", field_json(row, 0, SHOW_EVENT_ID));
+	json_object_set_new(object, "partition", field_json_number(row, 0, SHOW_PARTITION));
+	json_object_set_new(object, "headers", field_json_parsed(row, 0, SHOW_HEADERS));
 	json_object_set_new(object, "waits_behind", head_json(row));
-	json_object_set_new(object, "rows_behind", parked_json_text(row, 0, SHOW_FOLLOWERS));
-	json_object_set_new(object, "requests", audit_json(showing->audit));
-	add_payload_json(object, &showing->payload);
+	json_object_set_new(object, "rows_behind", field_json(row, 0, SHOW_FOLLOWERS));
+	json_object_set_new(object, "requests", field_json_audit(showing->audit));
+	field_payload_add_json(object, &showing->payload);
 	text = json_dumps(object, JSON_COMPACT);
 	puts(text);
 	json_decref(object);
@@ -192,9 +108,8 @@ static void print_json(const struct showing *showing)
 /* Of a tombstone, and of a row that went since, there is none. */
 static bool read_payload(struct showing *showing, const struct pg_param *params, struct err *err)
 {
-	struct payload *payload = &showing->payload;
+	struct field_payload *payload = &showing->payload;
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
-	bool is_text;
 
 	payload->form = "hidden";
 	if (!text_equal(pg_value(showing->row, 0, SHOW_MAY_READ), "t"))
@@ -205,9 +120,7 @@ static bool read_payload(struct showing *showing, const struct pg_param *params,
 	payload->form = "null";
 	if (pg_rows(row) == 0 || pg_is_null(row, 0, 0))
 		return true;
-	payload->bytes = strlen(pg_value(row, 0, 0)) / 2;
-	payload->shown = parked_bytes(pg_value(row, 0, 0), true, &is_text);
-	payload->form = is_text ? "text" : "hex";
+	field_payload_read(payload, pg_value(row, 0, 0));
 	return true;
 }
 
@@ -225,7 +138,7 @@ static bool show_row(struct showing *showing, const struct pg_param *params, str
 		print_json(showing);
 	else if (done)
 		print(showing);
-	free(showing->payload.shown);
+	field_payload_finish(&showing->payload);
 	return done;
 }
 

@@ -96,3 +96,28 @@ const struct config_slot *session_slot(
 		err_set(err, ERR_CONFIG, "there are several slots: name one with --slot NAME");
 	return slot;
 }
+
+static bool read_moment(const struct call *call, const char *option, int64_t *ret_us,
+    char text[MOMENT_SIZE], struct err *err)
+{
+	const char *given = call_text(call, option, NULL);
+
+	if (!given)
+		return true;
+	if (!moment_parse(given, ret_us, err))
+		return err_prefix(err, "--%s", option);
+	moment_format_exact(*ret_us, text);
+	return true;
+}
+
+bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_to_us,
+    char from[MOMENT_SIZE], char to[MOMENT_SIZE], struct err *err)
+{
+	*ret_from_us = INT64_MIN;
+	*ret_to_us = INT64_MAX;
+	if (!read_moment(call, "from", ret_from_us, from, err) ||
+	    !read_moment(call, "to", ret_to_us, to, err))
+		return false;
+	return *ret_from_us < *ret_to_us ||
+	       err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", from, to);
+}

@@ -2,6 +2,7 @@
 /* What most commands begin with: the configuration, a connection, and how they fail. */
 #include "call.h"
 #include "config.h"
+#include "moment.h"
 #include "pg.h"
 
 DEFINE_OWNED(struct config, config_destroy)
@@ -40,3 +41,10 @@ struct pg *session_connect(const struct config_postgres *postgres, struct err *e
 /* A statement of sql/queries on the section's schema; NULL on error. */
 struct pg_result *session_query(struct pg *pg, const struct config_postgres *postgres,
     const char *sql, const struct pg_param *params, int count, struct err *err);
+
+/*
+ * The range of --from and --to, of which the second end is no part. What is not given is open: the
+ * least or the largest number, and its text stays as it was.
+ */
+bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_to_us,
+    char from[MOMENT_SIZE], char to[MOMENT_SIZE], struct err *err) MUST_CHECK;

@@ -116,6 +116,28 @@ static bool read_scheduled(struct pg *pg, struct survey_postgres *database, stru
 	return true;
 }
 
+/* Columns of lookback_states.sql. */
+static bool read_lookbacks(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    session_query(pg, database->section, sql_lookback_states, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	database->lookbacks = xcalloc((size_t)pg_rows(rows), sizeof *database->lookbacks);
+	database->lookback_count = pg_rows(rows);
+	for (int i = 0; i < pg_rows(rows); i++)
+		database->lookbacks[i] =
+		    (struct survey_lookback){.section = xstrdup(pg_value(rows, i, 0)),
+			.type = xstrdup(pg_value(rows, i, 1)),
+			.overdue = pg_int(rows, i, 2),
+			.parked = pg_int(rows, i, 3),
+			.oldest_age_ms = pg_int(rows, i, 4),
+			.conflicts = pg_int(rows, i, 5)};
+	return true;
+}
+
 static bool read_table(struct pg *pg, struct survey_postgres *database, int table, struct err *err)
 {
 	const struct config_postgres *section = database->section;
@@ -158,7 +180,8 @@ static void survey_database(struct survey_postgres *database, const struct confi
 	database->section = section;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
 	done = done && read_shards(pg, database, &err) && read_parked(pg, database, &err) &&
-	       read_scheduled(pg, database, &err) && read_partitions(pg, database, &err);
+	       read_scheduled(pg, database, &err) && read_lookbacks(pg, database, &err) &&
+	       read_partitions(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
@@ -237,6 +260,11 @@ static void finish_database(struct survey_postgres *database)
 	for (int i = 0; i < database->scheduled_count; i++)
 		free(database->scheduled[i].slot);
 	free(database->scheduled);
+	for (int i = 0; i < database->lookback_count; i++) {
+		free(database->lookbacks[i].section);
+		free(database->lookbacks[i].type);
+	}
+	free(database->lookbacks);
 	free(database->partitions);
 	free(database->place);
 	free(database->error);

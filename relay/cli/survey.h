@@ -34,6 +34,13 @@ struct survey_scheduled {
 	int64_t late_ms, next_ms; /* of the first of them */
 };
 
+/* What is undecided and late, and the conflicts that are remembered. */
+struct survey_lookback {
+	char *section, *type;
+	int64_t overdue, parked, conflicts;
+	int64_t oldest_age_ms; /* since its prepare; 0: there is none */
+};
+
 struct survey_partition {
 	char *name;
 	bool
@@ -52,6 +59,8 @@ struct survey_postgres {
 	int parked_count;
 	struct survey_scheduled *scheduled; /* the same */
 	int scheduled_count;
+	struct survey_lookback *lookbacks; /* by section and type */
+	int lookback_count;
 	struct survey_partition *partitions; /* of all partition_tables */
 	int partition_count;
 	int64_t default_rows[PARTITION_TABLES];

@@ -91,6 +91,20 @@ static void print_scheduled(const struct survey_scheduled *scheduled, struct tex
 		    age(late ? scheduled->late_ms : scheduled->next_ms, first));
 }
 
+static void print_lookback(const struct survey_lookback *lookback, struct text *out)
+{
+	owned_text char *name = xformat("%s/%s", lookback->section, lookback->type);
+	char oldest[32];
+
+	text_addf(out, "  %-16s overdue %" PRId64 ", parked %" PRId64, name, lookback->overdue,
+	    lookback->parked);
+	if (lookback->overdue + lookback->parked > 0)
+		text_addf(out, ", the oldest for %s", age(lookback->oldest_age_ms, oldest));
+	if (lookback->conflicts > 0)
+		text_addf(out, ", %" PRId64 " conflicts", lookback->conflicts);
+	text_add(out, "\n");
+}
+
 static void print_partition(const struct survey_partition *partition, struct text *out)
 {
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
@@ -115,6 +129,8 @@ static void print_database(const struct survey_postgres *database, struct text *
 		print_parked(&database->parked[i], out);
 	for (int i = 0; i < database->scheduled_count; i++)
 		print_scheduled(&database->scheduled[i], out);
+	for (int i = 0; i < database->lookback_count; i++)
+		print_lookback(&database->lookbacks[i], out);
 	for (int i = 0; i < database->partition_count; i++)
 		print_partition(&database->partitions[i], out);
 	for (int i = 0; i < PARTITION_TABLES; i++)
@@ -215,6 +231,19 @@ static json_t *scheduled_json(const struct survey_scheduled *scheduled)
 	return object;
 }
 
+static json_t *lookback_json(const struct survey_lookback *lookback)
+{
+	json_t *object = json_object();
+
+	json_object_set_new(object, "section", json_string(lookback->section));
+	json_object_set_new(object, "type", json_string(lookback->type));
+	json_object_set_new(object, "overdue", big(lookback->overdue));
+	json_object_set_new(object, "parked", big(lookback->parked));
+	json_object_set_new(object, "oldest_age_ms", big(lookback->oldest_age_ms));
+	json_object_set_new(object, "conflicts", big(lookback->conflicts));
+	return object;
+}
+
 static json_t *partition_json(const struct survey_partition *partition)
 {
 	json_t *object = json_object();
@@ -233,6 +262,7 @@ static json_t *database_json(const struct survey_postgres *database)
 {
 	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
 	json_t *parked = json_array(), *scheduled = json_array(), *default_rows = json_object();
+	json_t *lookbacks = json_array();
 
 	for (int i = 0; i < database->shard_count; i++)
 		json_array_append_new(shards, shard_json(&database->shards[i]));
@@ -240,6 +270,8 @@ static json_t *database_json(const struct survey_postgres *database)
 		json_array_append_new(parked, parked_json(&database->parked[i]));
 	for (int i = 0; i < database->scheduled_count; i++)
 		json_array_append_new(scheduled, scheduled_json(&database->scheduled[i]));
+	for (int i = 0; i < database->lookback_count; i++)
+		json_array_append_new(lookbacks, lookback_json(&database->lookbacks[i]));
 	for (int i = 0; i < database->partition_count; i++)
 		json_array_append_new(partitions, partition_json(&database->partitions[i]));
 	json_object_set_new(object, "name", json_string(database->section->name));
@@ -249,6 +281,7 @@ static json_t *database_json(const struct survey_postgres *database)
 	json_object_set_new(object, "shards", shards);
 	json_object_set_new(object, "parked", parked);
 	json_object_set_new(object, "scheduled", scheduled);
+	json_object_set_new(object, "lookback", lookbacks);
 	json_object_set_new(object, "partitions", partitions);
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		json_object_set_new(

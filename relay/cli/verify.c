@@ -270,30 +270,10 @@ static void print_json(const struct verification *verification, bool clean)
 
 /* --- the command --------------------------------------------------------------------------- */
 
-static bool read_moment(const struct call *call, const char *option, int64_t *ret_us,
-    char text[MOMENT_SIZE], struct err *err)
-{
-	const char *given = call_text(call, option, NULL);
-
-	if (!given)
-		return true;
-	if (!moment_parse(given, ret_us, err))
-		return err_prefix(err, "--%s", option);
-	moment_format_exact(*ret_us, text);
-	return true;
-}
-
 static bool read_range(const struct call *call, struct verification *verification, struct err *err)
 {
-	struct audit_range *range = &verification->range;
-
-	*range = (struct audit_range){INT64_MIN, INT64_MAX};
-	if (!read_moment(call, "from", &range->from_us, verification->from, err) ||
-	    !read_moment(call, "to", &range->to_us, verification->to, err))
-		return false;
-	return range->from_us < range->to_us ||
-	       err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", verification->from,
-		   verification->to);
+	return session_range(call, &verification->range.from_us, &verification->range.to_us,
+	    verification->from, verification->to, err);
 }
 
 static int run(const struct call *call)

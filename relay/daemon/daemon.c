@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "admin.h"
+#include "api.h"
 #include "catalog.h"
 #include "checks.h"
 #include "cleanup.h"
@@ -18,6 +19,7 @@
 #include "kafka_conf.h"
 #include "keeper.h"
 #include "logging.h"
+#include "lookbacks.h"
 #include "metrics.h"
 #include "service.h"
 #include "signals.h"
@@ -50,14 +52,16 @@ struct daemon {
 	int signal_fd, event_fd;
 	struct catalog **catalogs;          /* as config->kafka; NULL: no slot uses it */
 	struct topic_checks **topic_checks; /* the same */
-	struct keeper **keepers;            /* as config->postgres; NULL: no slot uses it */
+	struct keeper **keepers;            /* as config->postgres; NULL: nothing uses it */
 	struct fleet *fleet;
+	struct lookbacks *lookbacks; /* NULL: none, or not with --drain */
 	struct admin *admin;
+	struct api *api; /* NULL: [api] does not listen */
 	char *owner;
 	bool stopping;
 	int64_t stop_by, watchdog_at;
 	const char *hurry;       /* why stop_by is when it is */
-	bool keepers_linger;     /* they did not end by then */
+	bool others_linger;      /* they did not end by then */
 	_Atomic int64_t turn_ms; /* of the main loop, for /livez */
 };
 
@@ -92,6 +96,8 @@ static bool is_live(void *context, struct text *report)
 	text_addf(report, "[%s] main loop: last turn %" PRId64 " ms ago\n", live ? "+" : "-", age);
 	live &= fleet_live(daemon->fleet, now, report);
 	live &= keepers_live(daemon, now, report);
+	if (daemon->lookbacks)
+		live &= lookbacks_live(daemon->lookbacks, now, report);
 	return live;
 }
 
@@ -136,6 +142,8 @@ static bool is_ready(void *context, struct text *report)
 	bool ready = fleet_ready(daemon->fleet, report);
 
 	ready &= topics_open(daemon, report);
+	if (daemon->lookbacks)
+		ready &= lookbacks_ready(daemon->lookbacks, report);
 	show_keepers(daemon, report);
 	return ready;
 }
@@ -147,6 +155,9 @@ static bool uses_postgres(const struct config *config, int place)
 	for (int i = 0; i < config->slot_count; i++)
 		if (config->slots[i].postgres == &config->postgres[place])
 			return true;
+	for (int i = 0; i < config->lookback_count; i++)
+		if (config->lookbacks[i].postgres == &config->postgres[place])
+			return true;
 	return false;
 }
 
@@ -154,6 +165,9 @@ static bool uses_kafka(const struct config *config, int place)
 {
 	for (int i = 0; i < config->slot_count; i++)
 		if (config->slots[i].kafka == &config->kafka[place])
+			return true;
+	for (int i = 0; i < config->lookback_count; i++)
+		if (config->lookbacks[i].kafka == &config->kafka[place])
 			return true;
 	return false;
 }
@@ -266,6 +280,16 @@ static bool start_admin(struct daemon *daemon, struct err *err)
 	return daemon->admin != NULL;
 }
 
+static bool start_api(struct daemon *daemon, struct err *err)
+{
+	if (daemon->config->api.listen[0] == '\0')
+		return true;
+	daemon->api = api_start(daemon->config, daemon->catalogs, err);
+	if (daemon->api)
+		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
+	return daemon->api != NULL;
+}
+
 /* host:pid:random names the process in the log table; a host's name is cut rather than refused. */
 static char *owner_name(void)
 {
@@ -283,6 +307,14 @@ static bool start_publishers(struct daemon *daemon, const struct checks *checks,
 	for (int i = 0; i < daemon->config->slot_count; i++)
 		shards[i] = checks->slots[i].shards;
 	return fleet_start(daemon->fleet, shards, err);
+}
+
+static bool start_lookbacks(struct daemon *daemon, struct err *err)
+{
+	if (daemon->config->lookback_count == 0 || daemon->options->drain)
+		return true;
+	daemon->lookbacks = lookbacks_start(daemon->config, daemon->owner, daemon->event_fd, err);
+	return daemon->lookbacks != NULL;
 }
 
 static void announce(const struct daemon *daemon)
@@ -320,7 +352,7 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	fleet = (struct fleet_options){config, daemon->catalogs, daemon->topic_checks,
 	    daemon->keepers, daemon->owner, daemon->options->drain};
 	daemon->fleet = fleet_create(&fleet);
-	if (!start_admin(daemon, err))
+	if (!start_lookbacks(daemon, err) || !start_admin(daemon, err) || !start_api(daemon, err))
 		return false;
 	note_topics(daemon, checks);
 	return start_publishers(daemon, checks, err);
@@ -406,6 +438,8 @@ static void begin_stop(struct daemon *daemon)
 	service_notify("STOPPING=1");
 	metric_set(metric_series(&up, NULL), 0);
 	fleet_stop(daemon->fleet);
+	if (daemon->lookbacks)
+		lookbacks_stop(daemon->lookbacks);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->keepers[i])
 			keeper_stop(daemon->keepers[i]);
@@ -466,8 +500,11 @@ static void wait_for_events(struct daemon *daemon)
 	(void)eventfd_read(daemon->event_fd, &told); /* fails when nobody called */
 }
 
-static bool keepers_ended(const struct daemon *daemon)
+/* What may be left behind when it takes too long: nothing waits for it elsewhere. */
+static bool others_ended(const struct daemon *daemon)
 {
+	if (daemon->lookbacks && !lookbacks_are_over(daemon->lookbacks))
+		return false;
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->keepers[i] && !keeper_status(daemon->keepers[i]).ended)
 			return false;
@@ -479,7 +516,7 @@ static bool loop(struct daemon *daemon, struct err *err)
 {
 	bool drained = false;
 
-	while (!(daemon->stopping && fleet_is_over(daemon->fleet) && keepers_ended(daemon))) {
+	while (!(daemon->stopping && fleet_is_over(daemon->fleet) && others_ended(daemon))) {
 		int64_t now;
 
 		wait_for_events(daemon);
@@ -496,7 +533,7 @@ static bool loop(struct daemon *daemon, struct err *err)
 			continue;
 		if (!fleet_is_over(daemon->fleet))
 			end_at_once(daemon->hurry);
-		daemon->keepers_linger = !keepers_ended(daemon);
+		daemon->others_linger = !others_ended(daemon);
 		break;
 	}
 	bool failed =
@@ -526,9 +563,13 @@ static void finish(struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
 
+	api_stop(daemon->api);
 	if (daemon->fleet)
 		wait_for_publishers(daemon);
 	admin_stop(daemon->admin);
+	if (daemon->lookbacks)
+		lookbacks_stop(daemon->lookbacks);
+	lookbacks_destroy(daemon->lookbacks);
 	fleet_destroy(daemon->fleet);
 	for (int i = 0; daemon->keepers && i < config->postgres_count; i++)
 		if (daemon->keepers[i]) {
@@ -569,7 +610,7 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 		done = loop(&daemon, err);
 	}
 	/* whose statement not even a cancel ends needs everything until the process has ended */
-	if (!daemon.keepers_linger)
+	if (!daemon.others_linger)
 		finish(&daemon);
 	return done;
 }

@@ -1,0 +1,177 @@
+#include "field.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "cleanup.h"
+
+/* --- bytes ----------------------------------------------------------------------------------- */
+
+static unsigned digit(char c)
+{
+	return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+static bool is_control(const unsigned char *at, bool lines)
+{
+	if (lines && (*at == '\n' || *at == '\t'))
+		return false;
+	/* C1, as UTF-8 has it */
+	return *at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0);
+}
+
+static bool is_printable(const char *bytes, size_t length, bool lines)
+{
+	json_t *utf8 = json_stringn(bytes, length);
+	bool good = utf8 != NULL;
+
+	json_decref(utf8);
+	for (size_t i = 0; good && i < length; i++)
+		good = !is_control((const unsigned char *)bytes + i, lines);
+	return good;
+}
+
+char *field_bytes(const char *hex, bool lines, bool *ret_is_text)
+{
+	size_t length = strlen(hex) / 2;
+	char *bytes = xmalloc(length + 1);
+
+	for (size_t i = 0; i < length; i++)
+		bytes[i] = (char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+	bytes[length] = '\0';
+	*ret_is_text =
+	    length > 0 && is_printable(bytes, length, lines) && !text_starts(bytes, "\\x");
+	if (*ret_is_text)
+		return bytes;
+	free(bytes);
+	return xformat("\\x%s", hex);
+}
+
+void field_add_line(struct text *out, const char *line)
+{
+	for (; *line; line++)
+		text_append(out, is_control((const unsigned char *)line, false) ? " " : line, 1);
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+const char *field_or_dash(const struct pg_result *rows, int i, int column)
+{
+	return pg_is_null(rows, i, column) ? "-" : pg_value(rows, i, column);
+}
+
+json_t *field_json(const struct pg_result *rows, int i, int column)
+{
+	return pg_is_null(rows, i, column) ? json_null() : json_string(pg_value(rows, i, column));
+}
+
+json_t *field_json_number(const struct pg_result *rows, int i, int column)
+{
+	return pg_is_null(rows, i, column) ? json_null() : json_integer(pg_int(rows, i, column));
+}
+
+json_t *field_json_parsed(const struct pg_result *rows, int i, int column)
+{
+	return pg_is_null(rows, i, column) ? json_null()
+					   : json_loads(pg_value(rows, i, column), 0, NULL);
+}
+
+json_t *field_json_bytes(const struct pg_result *rows, int i, int column)
+{
+	owned_text char *shown = NULL;
+	bool is_text;
+
+	if (!pg_is_null(rows, i, column))
+		shown = field_bytes(pg_value(rows, i, column), false, &is_text);
+	return shown ? json_string(shown) : json_null();
+}
+
+void field_print(const char *name, const char *value)
+{
+	OWNED(text_finish) struct text line = {0};
+
+	field_add_line(&line, value);
+	printf("  %-12s %s\n", name, text_string(&line));
+}
+
+void field_print_column(const char *name, const struct pg_result *rows, int i, int column)
+{
+	if (!pg_is_null(rows, i, column))
+		field_print(name, pg_value(rows, i, column));
+}
+
+void field_print_bytes(const char *name, const struct pg_result *rows, int i, int column)
+{
+	owned_text char *shown = NULL;
+	bool is_text;
+
+	if (!pg_is_null(rows, i, column))
+		shown = field_bytes(pg_value(rows, i, column), false, &is_text);
+	field_print(name, shown ? shown : "none");
+}
+
+/* --- a payload ------------------------------------------------------------------------------- */
+
+void field_payload_read(struct field_payload *payload, const char *hex)
+{
+	bool is_text;
+
+	payload->bytes = strlen(hex) / 2;
+	payload->shown = field_bytes(hex, true, &is_text);
+	payload->form = is_text ? "text" : "hex";
+}
+
+void field_payload_finish(struct field_payload *payload)
+{
+	free(payload->shown);
+}
+
+void field_payload_print(const struct field_payload *payload)
+{
+	if (text_equal(payload->form, "null"))
+		puts("  payload      null: a tombstone");
+	else if (text_equal(payload->form, "hidden"))
+		puts("  payload      this login may not read payloads");
+	else
+		printf("  payload      %zu bytes, as %s:\n%s\n", payload->bytes,
+		    text_equal(payload->form, "text") ? "text" : "hexadecimal", payload->shown);
+}
+
+void field_payload_add_json(json_t *object, const struct field_payload *payload)
+{
+	json_object_set_new(object, "payload_form", json_string(payload->form));
+	json_object_set_new(
+	    object, "payload", payload->shown ? json_string(payload->shown) : json_null());
+	json_object_set_new(object, "payload_bytes",
+	    payload->shown ? json_integer((json_int_t)payload->bytes) : json_null());
+}
+
+/* --- rows of outbox.audit -------------------------------------------------------------------- */
+
+enum { AUDIT_ID, AUDIT_AT, AUDIT_WHO, AUDIT_VERB, AUDIT_REASON };
+
+void field_print_audit(const struct pg_result *audit)
+{
+	for (int i = 0; i < pg_rows(audit); i++) {
+		OWNED(text_finish) struct text line = {0};
+
+		field_add_line(&line, pg_value(audit, i, AUDIT_REASON));
+		printf("  request %-4s %s by %s at %s: %s\n", pg_value(audit, i, AUDIT_ID),
+		    pg_value(audit, i, AUDIT_VERB), pg_value(audit, i, AUDIT_WHO),
+		    pg_value(audit, i, AUDIT_AT), text_string(&line));
+	}
+}
+
+json_t *field_json_audit(const struct pg_result *audit)
+{
+	static const char *const names[] = {"id", "at", "who", "verb", "reason"};
+	json_t *list = json_array();
+
+	for (int i = 0; i < pg_rows(audit); i++) {
+		json_t *object = json_object();
+
+		for (int k = AUDIT_ID; k <= AUDIT_REASON; k++)
+			json_object_set_new(object, names[k], field_json(audit, i, k));
+		json_array_append_new(list, object);
+	}
+	return list;
+}

@@ -1,0 +1,45 @@
+#pragma once
+/* Values of a result as people and programs read them. */
+#include <jansson.h>
+#include "pg.h"
+#include "text.h"
+
+/*
+ * Bytes given in hexadecimal, as text when they are UTF-8 that a terminal shows as it is (`lines`:
+ * line ends and tabs count as such), else as \x00ff; text that begins with \x is shown so as well.
+ * So a key is what key= takes. The caller frees.
+ */
+char *field_bytes(const char *hex, bool lines, bool *ret_is_text);
+
+/* Text of others on one line, without what would steer a terminal. */
+void field_add_line(struct text *out, const char *line);
+
+/* "-" for null. */
+const char *field_or_dash(const struct pg_result *rows, int i, int column);
+
+/* Null when the column is: text, a number, JSON, and bytes in hexadecimal as field_bytes shows
+ * them. */
+json_t *field_json(const struct pg_result *rows, int i, int column);
+json_t *field_json_number(const struct pg_result *rows, int i, int column);
+json_t *field_json_parsed(const struct pg_result *rows, int i, int column);
+json_t *field_json_bytes(const struct pg_result *rows, int i, int column);
+
+/* A line "  name         value"; of a column that is null none, but for bytes. */
+void field_print(const char *name, const char *value);
+void field_print_column(const char *name, const struct pg_result *rows, int i, int column);
+void field_print_bytes(const char *name, const struct pg_result *rows, int i, int column);
+
+struct field_payload {
+	const char *form; /* "text", "hex", "null", or "hidden" from this login */
+	char *shown;      /* NULL for the last two */
+	size_t bytes;
+};
+/* What is neither null nor hidden. */
+void field_payload_read(struct field_payload *payload, const char *hex);
+void field_payload_finish(struct field_payload *payload);
+void field_payload_print(const struct field_payload *payload);
+void field_payload_add_json(json_t *object, const struct field_payload *payload);
+
+/* Rows of outbox.audit: id, at, who, verb, reason. */
+void field_print_audit(const struct pg_result *audit);
+json_t *field_json_audit(const struct pg_result *audit);

@@ -1,0 +1,22 @@
+#include "commands.h"
+#include "undecided.h"
+#include "undecided_request.h"
+
+static int run(const struct call *call)
+{
+	return undecided_request_run(call, UNDECIDED_COMMIT);
+}
+
+const struct command command_lookback_commit = {
+    .name = "lookback commit",
+    .arguments = "[TYPE ID…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Decides that prepared messages are published.",
+    .description = "Writes the messages of these ids to the outbox, as if the business had said "
+		   "commit. The first "
+		   "decision stands: what the business says afterwards is noted as a conflict, so "
+		   "ask it first. An "
+		   "id that is named need not be overdue.\n" UNDECIDED_REQUEST_HELP,
+    .options = undecided_request_options,
+    .run = run,
+};

@@ -1,0 +1,205 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include "commands.h"
+#include "field.h"
+#include "sql_files.h"
+#include "undecided.h"
+#include "undecided_print.h"
+
+enum { PAGE = 500, STATES = 3, LIST_PLACE = UNDECIDED_COLUMNS };
+
+static const char *const states[STATES] = {"overdue", "parked", "undecided"};
+
+struct listing {
+	struct undecided *undecided;
+	const char *chosen, *with_undecided; /* parameters */
+	bool json;
+	int64_t left, shown;                    /* rows that may still be shown, and that were */
+	char *after_type, *after_id, *after_at; /* the last row that was */
+};
+
+static void print_row(struct listing *listing, const struct pg_result *rows, int i)
+{
+	OWNED(text_finish) struct text line = {0};
+	owned_text char *text = NULL;
+	json_t *object;
+
+	if (!listing->json) {
+		undecided_add_row(&line, rows, i);
+		fputs(line.data, stdout);
+		return;
+	}
+	object = undecided_row_json(rows, i);
+	text = json_dumps(object, JSON_COMPACT);
+	printf("%s%s", listing->shown ? ",\n" : "\n", text);
+	json_decref(object);
+}
+
+static void go_on_behind(struct listing *listing, const struct pg_result *rows, int i)
+{
+	free(listing->after_type);
+	free(listing->after_id);
+	free(listing->after_at);
+	listing->after_type = xstrdup(i < 0 ? "" : pg_value(rows, i, UNDECIDED_TYPE));
+	listing->after_id = xstrdup(i < 0 ? "" : pg_value(rows, i, UNDECIDED_ID));
+	listing->after_at = xstrdup(i < 0 ? "-infinity" : pg_value(rows, i, LIST_PLACE));
+}
+
+static bool print_page(struct listing *listing, const char *sql, int *ret_count, struct err *err)
+{
+	owned_text char *most = xformat("%" PRId64, listing->left < PAGE ? listing->left : PAGE);
+	const struct pg_param params[] = {{listing->chosen}, {listing->after_type},
+	    {listing->after_id}, {listing->after_at}, {most}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = undecided_query(listing->undecided, sql, params, 5, err);
+
+	if (!rows)
+		return false;
+	*ret_count = pg_rows(rows);
+	for (int i = 0; i < *ret_count; i++, listing->shown++)
+		print_row(listing, rows, i);
+	if (*ret_count > 0)
+		go_on_behind(listing, rows, *ret_count - 1);
+	listing->left -= *ret_count;
+	return true;
+}
+
+/* A page at a time, whatever their number. */
+static bool print_rows(struct listing *listing, const char *sql, struct err *err)
+{
+	bool done = true;
+	int count = PAGE;
+
+	go_on_behind(listing, NULL, -1);
+	while (done && count == PAGE && listing->left > 0 && !ferror(stdout))
+		done = print_page(listing, sql, &count, err);
+	free(listing->after_type);
+	free(listing->after_id);
+	free(listing->after_at);
+	listing->after_type = listing->after_id = listing->after_at = NULL;
+	return done;
+}
+
+/* --- how many of each state ------------------------------------------------------------------ */
+
+static bool count_states(struct listing *listing, int64_t counts[STATES], struct err *err)
+{
+	const struct pg_param params[] = {{listing->chosen}, {listing->with_undecided}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    undecided_query(listing->undecided, sql_lookback_totals, params, 2, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		for (int k = 0; k < STATES; k++)
+			if (text_equal(states[k], pg_value(rows, i, 0)))
+				counts[k] = pg_int(rows, i, 1);
+	return rows != NULL;
+}
+
+/* Those that are not due yet are counted when they were asked for. */
+static int counted_states(const struct listing *listing)
+{
+	return call_flag(listing->undecided->call, "undecided") ? STATES : STATES - 1;
+}
+
+static void print_totals_json(const struct listing *listing, const int64_t counts[STATES])
+{
+	printf("\n],\"totals\":{");
+	for (int i = 0; i < counted_states(listing); i++)
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", states[i], counts[i]);
+	puts("}}");
+}
+
+static void print_totals(const struct listing *listing, const int64_t counts[STATES])
+{
+	const char *narrowed;
+	int64_t total = 0;
+
+	for (int i = 0; i < STATES; i++)
+		total += counts[i];
+	if (total == 0) {
+		printf("nothing%s is %s\n",
+		    undecided_is_narrowed(listing->undecided, &narrowed) ? " that matches" : "",
+		    counted_states(listing) == STATES ? "undecided" : "overdue or parked");
+		return;
+	}
+	for (int i = 0; i < counted_states(listing); i++)
+		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], states[i]);
+	if (counted_states(listing) == STATES)
+		printf(" and not due");
+	if (listing->shown < total)
+		printf("; %" PRId64 " of them are shown", listing->shown);
+	puts("");
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+/* What is not due has no state of its own, and has not been asked. */
+static bool check_undecided(const struct call *call, struct err *err)
+{
+	const char *other = call_text(call, "state", NULL)   ? "state"
+			    : call_text(call, "error", NULL) ? "error"
+							     : NULL;
+
+	return !call_flag(call, "undecided") || !other ||
+	       err_set(err, ERR_REJECT, "--undecided does not go with --%s: take one of them away",
+		   other);
+}
+
+static bool list(struct undecided *undecided, struct err *err)
+{
+	const struct call *call = undecided->call;
+	struct listing listing = {.undecided = undecided,
+	    .with_undecided = call_flag(call, "undecided") ? "true" : "false",
+	    .json = call_flag(call, "json"),
+	    .left = call_number(call, "limit", INT64_MAX)};
+	owned_text char *chosen = NULL;
+	int64_t counts[STATES] = {0};
+
+	if (!check_undecided(call, err) || !undecided_choose(undecided, err))
+		return false;
+	listing.chosen = chosen = undecided_chosen(undecided);
+	if (!count_states(&listing, counts, err))
+		return false;
+	if (listing.json)
+		printf("{\"postgres\":\"%s\",\"rows\":[", undecided->postgres->name);
+	if (!print_rows(&listing, sql_lookback_list, err) ||
+	    (call_flag(call, "undecided") && !print_rows(&listing, sql_lookback_waiting, err)))
+		return false;
+	if (listing.json)
+		print_totals_json(&listing, counts);
+	else
+		print_totals(&listing, counts);
+	return true;
+}
+
+static int run(const struct call *call)
+{
+	return undecided_run(call, list);
+}
+
+static const struct command_option options[] = {
+    UNDECIDED_OPTIONS,
+    {"undecided", NULL, "Those that are not due yet as well."},
+    {"json", NULL, "One JSON object; 64-bit numbers are strings."},
+    {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
+    UNDECIDED_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_lookback_list = {
+    .name = "lookback list",
+    .arguments = "",
+    .summary = "Lists the ids whose business has not decided in time.",
+    .description =
+	"By type and id, a line each: state, section, when it was prepared, how many requests were "
+	"sent and how many of them were answered with pending, when it is asked next, when it is "
+	"parked at the latest, where it is asked, and what came of the last request. Then how many "
+	"there are in each state. All options that choose must hold.\n"
+	"overdue: the business is asked again at its time. parked: nobody is asked any more, as "
+	"the "
+	"attempts or the time are used up; an operator decides. With --undecided also the prepares "
+	"that are not due, behind the others; that takes a pass over the journal.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,21 @@
+#include "commands.h"
+#include "undecided.h"
+#include "undecided_request.h"
+
+static int run(const struct call *call)
+{
+	return undecided_request_run(call, UNDECIDED_RETRY);
+}
+
+const struct command command_lookback_retry = {
+    .name = "lookback retry",
+    .arguments = "[TYPE ID…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Has the business asked anew, at once.",
+    .description =
+	"Puts overdue and parked ids to the front with their attempts counted from 0, and gives "
+	"them as "
+	"much time as they had until they are parked. It decides nothing.\n" UNDECIDED_REQUEST_HELP,
+    .options = undecided_request_options,
+    .run = run,
+};

@@ -1,0 +1,22 @@
+#include "commands.h"
+#include "undecided.h"
+#include "undecided_request.h"
+
+static int run(const struct call *call)
+{
+	return undecided_request_run(call, UNDECIDED_ROLLBACK);
+}
+
+const struct command command_lookback_rollback = {
+    .name = "lookback rollback",
+    .arguments = "[TYPE ID…]",
+    .most_arguments = CALL_ARGUMENTS,
+    .summary = "Decides that prepared messages are never published.",
+    .description =
+	"Drops the messages of these ids, as if the business had said rollback. The first decision "
+	"stands: a commit that comes afterwards is noted as a conflict and nothing is published, "
+	"so ask "
+	"the business first. An id that is named need not be overdue.\n" UNDECIDED_REQUEST_HELP,
+    .options = undecided_request_options,
+    .run = run,
+};

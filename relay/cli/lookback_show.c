@@ -1,0 +1,372 @@
+#include <stdio.h>
+#include "commands.h"
+#include "field.h"
+#include "sql_files.h"
+#include "undecided.h"
+#include "undecided_print.h"
+
+/* Columns of lookback_show.sql behind those of enum undecided_column. */
+enum {
+	SHOW_PLACE = UNDECIDED_COLUMNS,
+	SHOW_PARTITION,
+	SHOW_OFFSET,
+	SHOW_TOPIC,
+	SHOW_KEY, /* hexadecimal */
+	SHOW_HEADERS,
+	SHOW_CHECK_AT,
+	SHOW_OVERDUE_AT,
+	SHOW_CLAIMED_UNTIL,
+	SHOW_EVENT_ID,
+	SHOW_TOLD, /* by a tombstone */
+	SHOW_DECISION,
+	SHOW_SOURCE,
+	SHOW_DECIDED_AT,
+	SHOW_DECIDED_BY,
+	SHOW_REASON,
+	SHOW_DECISION_PARTITION,
+	SHOW_DECISION_OFFSET,
+	SHOW_DECISION_TXID,
+	SHOW_MAY_READ
+};
+
+/* Columns of lookback_conflicts.sql and of lookback_message.sql. */
+enum {
+	CONFLICT_AT,
+	CONFLICT_KEPT,
+	CONFLICT_REFUSED,
+	CONFLICT_SOURCE,
+	CONFLICT_WHO,
+	CONFLICT_PARTITION,
+	CONFLICT_OFFSET
+};
+enum { MESSAGE_ID, MESSAGE_SLOT, MESSAGE_STATE };
+
+/* All that is known of an id; `rows` are prepares and tombstones. */
+struct showing {
+	struct undecided *undecided;
+	const struct pg_result *rows, *conflicts, *audit;
+	json_t *list; /* of --json: an object for each row */
+};
+
+/* A row of `rows`; message is NULL unless it was committed. */
+struct shown_row {
+	int i;
+	const struct pg_result *message;
+	struct field_payload payload;
+};
+
+/* The section's look-back topic, as far as this configuration knows it. */
+static const char *topic_of(const struct showing *showing, int i)
+{
+	const struct config *config = showing->undecided->config;
+	const char *section = pg_value(showing->rows, i, UNDECIDED_SECTION);
+
+	for (int k = 0; k < config->lookback_count; k++)
+		if (text_equal(config->lookbacks[k].name, section))
+			return config->lookbacks[k].topic;
+	return NULL;
+}
+
+/* --- for people ------------------------------------------------------------------------------ */
+
+static void print_place(const struct showing *showing, int i)
+{
+	const char *topic = topic_of(showing, i);
+	owned_text char *place = xformat("%s%spartition %s, offset %s", topic ? topic : "",
+	    topic ? ", " : "", pg_value(showing->rows, i, SHOW_PARTITION),
+	    pg_value(showing->rows, i, SHOW_OFFSET));
+
+	field_print("came by", place);
+}
+
+static void print_decision(const struct pg_result *rows, int i)
+{
+	OWNED(text_finish) struct text line = {0};
+
+	if (pg_is_null(rows, i, SHOW_DECISION))
+		return;
+	text_addf(&line, "%s by %s at %s", pg_value(rows, i, SHOW_DECISION),
+	    pg_value(rows, i, SHOW_SOURCE), pg_value(rows, i, SHOW_DECIDED_AT));
+	if (!pg_is_null(rows, i, SHOW_DECISION_OFFSET))
+		text_addf(&line, ", partition %s, offset %s",
+		    pg_value(rows, i, SHOW_DECISION_PARTITION),
+		    pg_value(rows, i, SHOW_DECISION_OFFSET));
+	if (!pg_is_null(rows, i, SHOW_DECIDED_BY))
+		text_addf(&line, ", %s: %s", pg_value(rows, i, SHOW_DECIDED_BY),
+		    field_or_dash(rows, i, SHOW_REASON));
+	field_print("decision", line.data);
+}
+
+static void print_message(const struct pg_result *message)
+{
+	OWNED(text_finish) struct text line = {0};
+
+	if (!message)
+		return;
+	for (int i = 0; i < pg_rows(message); i++)
+		text_addf(&line, "%s%s %s in slot %s", i ? "" : pg_value(message, i, MESSAGE_ID),
+		    i ? "," : ":", field_or_dash(message, i, MESSAGE_STATE),
+		    field_or_dash(message, i, MESSAGE_SLOT));
+	field_print("message id", line.data ? line.data : "gone with its partition");
+}
+
+static void print_row(const struct showing *showing, const struct shown_row *row)
+{
+	static const struct undecided_field fields[] = {{"section", UNDECIDED_SECTION},
+	    {"prepared", UNDECIDED_PREPARED}, {"told", SHOW_TOLD}, {"topic", SHOW_TOPIC},
+	    {"headers", SHOW_HEADERS}, {"event id", SHOW_EVENT_ID}, {"service", UNDECIDED_SERVICE},
+	    {"check url", UNDECIDED_URL}, {"due", SHOW_CHECK_AT}, {"expires", UNDECIDED_EXPIRES}};
+	static const struct undecided_field checks[] = {{"overdue", SHOW_OVERDUE_AT},
+	    {"attempts", UNDECIDED_ATTEMPTS}, {"pending", UNDECIDED_PENDINGS},
+	    {"last result", UNDECIDED_RESULT}, {"last error", UNDECIDED_ERROR},
+	    {"last asked", UNDECIDED_LAST_AT}, {"next check", UNDECIDED_NEXT_AT},
+	    {"claimed to", SHOW_CLAIMED_UNTIL}};
+	const struct pg_result *rows = showing->rows;
+	bool is_prepare = pg_is_null(rows, row->i, SHOW_TOLD);
+
+	field_print("state", pg_value(rows, row->i, UNDECIDED_STATE));
+	print_place(showing, row->i);
+	for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
+		field_print_column(fields[k].name, rows, row->i, fields[k].column);
+	if (!is_prepare)
+		return;
+	field_print_bytes("key", rows, row->i, SHOW_KEY);
+	for (size_t k = 0; k < sizeof checks / sizeof *checks; k++)
+		if (!pg_is_null(rows, row->i, SHOW_OVERDUE_AT))
+			field_print_column(checks[k].name, rows, row->i, checks[k].column);
+	print_decision(rows, row->i);
+	print_message(row->message);
+	field_payload_print(&row->payload);
+}
+
+static void print_conflicts(const struct pg_result *conflicts)
+{
+	for (int i = 0; i < pg_rows(conflicts); i++) {
+		OWNED(text_finish) struct text line = {0};
+
+		text_addf(&line, "%s of %s at %s was refused, %s stood",
+		    pg_value(conflicts, i, CONFLICT_REFUSED),
+		    pg_value(conflicts, i, CONFLICT_SOURCE), pg_value(conflicts, i, CONFLICT_AT),
+		    pg_value(conflicts, i, CONFLICT_KEPT));
+		if (!pg_is_null(conflicts, i, CONFLICT_OFFSET))
+			text_addf(&line, "; partition %s, offset %s",
+			    pg_value(conflicts, i, CONFLICT_PARTITION),
+			    pg_value(conflicts, i, CONFLICT_OFFSET));
+		if (!pg_is_null(conflicts, i, CONFLICT_WHO))
+			text_addf(&line, "; %s", pg_value(conflicts, i, CONFLICT_WHO));
+		field_print("conflict", line.data);
+	}
+}
+
+/* --- for programs ---------------------------------------------------------------------------- */
+
+static json_t *decision_json(const struct pg_result *rows, int i)
+{
+	static const struct undecided_field fields[] = {{"decision", SHOW_DECISION},
+	    {"source", SHOW_SOURCE}, {"decided_at", SHOW_DECIDED_AT},
+	    {"decided_by", SHOW_DECIDED_BY}, {"reason", SHOW_REASON},
+	    {"source_offset", SHOW_DECISION_OFFSET}, {0}};
+	json_t *object;
+
+	if (pg_is_null(rows, i, SHOW_DECISION))
+		return json_null();
+	object = json_object();
+	undecided_add_json(object, fields, rows, i);
+	json_object_set_new(
+	    object, "source_partition", field_json_number(rows, i, SHOW_DECISION_PARTITION));
+	return object;
+}
+
+static json_t *message_json(const struct pg_result *message)
+{
+	json_t *object, *slots;
+
+	if (!message || pg_rows(message) == 0)
+		return json_null();
+	object = json_object();
+	slots = json_object();
+	for (int i = 0; i < pg_rows(message); i++)
+		if (!pg_is_null(message, i, MESSAGE_SLOT))
+			json_object_set_new(slots, pg_value(message, i, MESSAGE_SLOT),
+			    field_json(message, i, MESSAGE_STATE));
+	json_object_set_new(object, "id", field_json(message, 0, MESSAGE_ID));
+	json_object_set_new(object, "slots", slots);
+	return object;
+}
+
+static json_t *row_json(const struct showing *showing, const struct shown_row *row)
+{
+	static const struct undecided_field fields[] = {{"told", SHOW_TOLD},
+	    {"source_offset", SHOW_OFFSET}, {"topic", SHOW_TOPIC}, {"check_at", SHOW_CHECK_AT},
+	    {"overdue_at", SHOW_OVERDUE_AT}, {"claimed_until", SHOW_CLAIMED_UNTIL},
+	    {"event_id", SHOW_EVENT_ID}, {0}};
+	const struct pg_result *rows = showing->rows;
+	const char *topic = topic_of(showing, row->i);
+	json_t *object = undecided_row_json(rows, row->i);
+
+	undecided_add_json(object, fields, rows, row->i);
+	json_object_set_new(object, "source_topic", topic ? json_string(topic) : json_null());
+	json_object_set_new(
+	    object, "source_partition", field_json_number(rows, row->i, SHOW_PARTITION));
+	json_object_set_new(object, "key", field_json_bytes(rows, row->i, SHOW_KEY));
+	json_object_set_new(object, "headers", field_json_parsed(rows, row->i, SHOW_HEADERS));
+	json_object_set_new(object, "decision", decision_json(rows, row->i));
+	json_object_set_new(object, "message", message_json(row->message));
+	field_payload_add_json(object, &row->payload);
+	return object;
+}
+
+static json_t *conflicts_json(const struct pg_result *conflicts)
+{
+	static const struct undecided_field fields[] = {{"at", CONFLICT_AT},
+	    {"kept", CONFLICT_KEPT}, {"refused", CONFLICT_REFUSED}, {"source", CONFLICT_SOURCE},
+	    {"who", CONFLICT_WHO}, {"source_offset", CONFLICT_OFFSET}, {0}};
+	json_t *list = json_array();
+
+	for (int i = 0; i < pg_rows(conflicts); i++) {
+		json_t *object = json_object();
+
+		undecided_add_json(object, fields, conflicts, i);
+		json_object_set_new(object, "source_partition",
+		    field_json_number(conflicts, i, CONFLICT_PARTITION));
+		json_array_append_new(list, object);
+	}
+	return list;
+}
+
+static void print_json(const struct showing *showing)
+{
+	const struct undecided *undecided = showing->undecided;
+	json_t *object = json_object();
+	owned_text char *text = NULL;
+
+	json_object_set_new(object, "type", json_string(undecided->type));
+	json_object_set_new(object, "id", json_string(undecided->ids[0]));
+	json_object_set_new(object, "postgres", json_string(undecided->postgres->name));
+	json_object_set(object, "rows", showing->list);
+	json_object_set_new(object, "conflicts", conflicts_json(showing->conflicts));
+	json_object_set_new(object, "requests", field_json_audit(showing->audit));
+	text = json_dumps(object, JSON_COMPACT);
+	puts(text);
+	json_decref(object);
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+/* Of a tombstone, and of a row that went since, there is none. */
+static bool read_payload(const struct showing *showing, struct shown_row *row, struct err *err)
+{
+	const struct undecided *undecided = showing->undecided;
+	const struct pg_param params[] = {
+	    {undecided->type}, {undecided->ids[0]}, {pg_value(showing->rows, row->i, SHOW_PLACE)}};
+	OWNED(owned_pg_result_destroy) struct pg_result *found = NULL;
+
+	row->payload.form = "hidden";
+	if (!text_equal(pg_value(showing->rows, row->i, SHOW_MAY_READ), "t"))
+		return true;
+	found = undecided_query(showing->undecided, sql_lookback_payload, params, 3, err);
+	if (!found)
+		return false;
+	row->payload.form = "null";
+	if (pg_rows(found) > 0 && !pg_is_null(found, 0, 0))
+		field_payload_read(&row->payload, pg_value(found, 0, 0));
+	return true;
+}
+
+static bool show_row(const struct showing *showing, int i, struct err *err)
+{
+	const struct pg_result *rows = showing->rows;
+	const struct pg_param params[] = {
+	    {pg_value(rows, i, SHOW_EVENT_ID)}, {pg_value(rows, i, SHOW_DECISION_TXID)}};
+	bool is_committed = text_equal(pg_value(rows, i, SHOW_DECISION), "commit");
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *message =
+	    is_committed ? undecided_query(showing->undecided, sql_lookback_message, params, 2, err)
+			 : NULL;
+	struct shown_row row = {.i = i, .message = message};
+	bool done = (message || !is_committed) && read_payload(showing, &row, err);
+
+	if (done && showing->list)
+		json_array_append_new(showing->list, row_json(showing, &row));
+	else if (done)
+		print_row(showing, &row);
+	field_payload_finish(&row.payload);
+	return done;
+}
+
+static bool show_rows(struct showing *showing, struct err *err)
+{
+	const struct undecided *undecided = showing->undecided;
+	OWNED(text_finish) struct text title = {0};
+	bool done = true;
+
+	text_addf(&title, "%s ", undecided->type);
+	field_add_line(&title, undecided->ids[0]);
+	if (pg_rows(showing->rows) + pg_rows(showing->conflicts) == 0)
+		return err_set(err, ERR_REJECT,
+		    "%s is not known: nothing of it came, or its partition is gone", title.data);
+	if (!showing->list)
+		puts(title.data);
+	for (int i = 0; done && i < pg_rows(showing->rows); i++)
+		done = show_row(showing, i, err);
+	if (done && showing->list) {
+		print_json(showing);
+	} else if (done) {
+		print_conflicts(showing->conflicts);
+		field_print_audit(showing->audit);
+	}
+	return done;
+}
+
+static bool show(struct undecided *undecided, struct err *err)
+{
+	const struct pg_param params[] = {{undecided->type}, {undecided->ids[0]}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = undecided_query(undecided, sql_lookback_show, params, 2, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *conflicts =
+	    rows ? undecided_query(undecided, sql_lookback_conflicts, params, 2, err) : NULL;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *audit =
+	    conflicts ? undecided_query(undecided, sql_lookback_audit, params, 2, err) : NULL;
+	struct showing showing = {
+	    .undecided = undecided, .rows = rows, .conflicts = conflicts, .audit = audit};
+	bool done;
+
+	if (!audit)
+		return false;
+	showing.list = call_flag(undecided->call, "json") ? json_array() : NULL;
+	done = show_rows(&showing, err);
+	json_decref(showing.list);
+	return done;
+}
+
+static int run(const struct call *call)
+{
+	return undecided_run(call, show);
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "One JSON object; 64-bit numbers are strings."},
+    UNDECIDED_POSTGRES_OPTION,
+    {0},
+};
+
+const struct command command_lookback_show = {
+    .name = "lookback show",
+    .arguments = "TYPE ID",
+    .least_arguments = 2,
+    .most_arguments = 2,
+    .summary = "Shows everything that is known of one id.",
+    .description =
+	"Its prepare with its place in the look-back topic, how often the business was asked and "
+	"what "
+	"it said last, the decision with who made it and why, decisions that came before the "
+	"prepare, "
+	"what came and was refused (conflicts), what operators did to it by name, the message that "
+	"a commit wrote with its state in each slot, and the payload: as text when a terminal "
+	"shows "
+	"it as it is, else in hexadecimal. `outbox_reader` sees all but the payload.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,218 @@
+#include "undecided.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "text.h"
+
+enum { TYPE_LENGTH = 100, ID_LENGTH = 500 };
+
+/* --- which database -------------------------------------------------------------------------- */
+
+static const struct config_lookback *find_section(const struct config *config, const char *name)
+{
+	for (int i = 0; name && i < config->lookback_count; i++)
+		if (text_equal(config->lookbacks[i].name, name))
+			return &config->lookbacks[i];
+	return NULL;
+}
+
+static const struct config_lookback *find_owner(const struct config *config, const char *type)
+{
+	for (int i = 0; type && i < config->lookback_count; i++)
+		if (config_list_has(&config->lookbacks[i].types, type))
+			return &config->lookbacks[i];
+	return NULL;
+}
+
+/* The one of all sections; NULL: they have several. */
+static const struct config_postgres *common_postgres(const struct config *config, struct err *err)
+{
+	const struct config_lookback *lookbacks = config->lookbacks;
+
+	for (int i = 1; i < config->lookback_count; i++)
+		if (lookbacks[i].postgres != lookbacks[0].postgres) {
+			err_set(err, ERR_CONFIG,
+			    "the [lookback] sections are kept in several databases: name one with "
+			    "--postgres SECTION");
+			return NULL;
+		}
+	return lookbacks[0].postgres;
+}
+
+/*
+ * A section or a type may be another process's, whose configuration knows it; this one's then says
+ * where it is only when it has no more than one database.
+ */
+static const struct config_postgres *choose_postgres(
+    const struct undecided *undecided, const char *section, const char *type, struct err *err)
+{
+	const struct config *config = undecided->config;
+	const struct config_lookback *owner = find_section(config, section);
+
+	if (call_flag(undecided->call, "postgres") || config->lookback_count == 0)
+		return session_postgres(undecided->call, config, err);
+	if (!owner && !section)
+		owner = find_owner(config, type);
+	return owner ? owner->postgres : common_postgres(config, err);
+}
+
+/* --- which ids ------------------------------------------------------------------------------- */
+
+static bool check_type(const char *type, struct err *err)
+{
+	static const char letters[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+	size_t length = strspn(type, letters);
+
+	return (!type[length] && length >= 1 && length <= TYPE_LENGTH) ||
+	       err_set(err, ERR_REJECT, "'%.60s' is no business type: 1 to %d of A-Z a-z 0-9 . _ -",
+		   type, TYPE_LENGTH);
+}
+
+static bool has_pair(const json_t *pairs, const json_t *pair)
+{
+	for (size_t i = 0; i < json_array_size(pairs); i++)
+		if (json_equal(json_array_get(pairs, i), pair))
+			return true;
+	return false;
+}
+
+static bool add_id(json_t *pairs, const char *type, const char *id, struct err *err)
+{
+	json_t *text = json_string(id), *pair = json_array();
+
+	json_array_append_new(pair, json_string(type));
+	if (!text || json_array_append_new(pair, text) != 0 || !*id || strlen(id) > ID_LENGTH) {
+		json_decref(pair);
+		return err_set(err, ERR_REJECT,
+		    "one of the ids is none: an id is text in UTF-8, of 1 to %d bytes", ID_LENGTH);
+	}
+	if (!has_pair(pairs, pair))
+		json_array_append(pairs, pair);
+	json_decref(pair);
+	return true;
+}
+
+static bool read_ids(struct undecided *undecided, struct err *err)
+{
+	const struct call *call = undecided->call;
+	json_t *pairs;
+
+	if (call->argument_count == 0)
+		return true;
+	if (!check_type(call->arguments[0], err))
+		return false;
+	if (call->argument_count == 1)
+		return err_set(
+		    err, ERR_REJECT, "'%.60s' names no id: write TYPE ID", call->arguments[0]);
+	pairs = json_array();
+	json_object_set_new(undecided->chosen, "ids", pairs);
+	for (int i = 1; i < call->argument_count; i++)
+		if (!add_id(pairs, call->arguments[0], call->arguments[i], err))
+			return false;
+	undecided->type = call->arguments[0];
+	undecided->ids = call->arguments + 1;
+	undecided->id_count = (int)json_array_size(pairs);
+	return true;
+}
+
+/* Text that is not UTF-8 must not be left out of what restricts the rows. */
+static bool choose_text(struct undecided *undecided, const char *name, struct err *err)
+{
+	const char *value = call_text(undecided->call, name, NULL);
+	json_t *string = value ? json_string(value) : NULL;
+
+	if (!value)
+		return true;
+	if (!string || !*value) {
+		json_decref(string);
+		return err_set(err, ERR_REJECT, "--%s %s", name,
+		    *value ? "is not UTF-8" : "is empty: leave it out, or say which");
+	}
+	json_object_set_new(undecided->chosen, name, string);
+	return true;
+}
+
+static bool choose_range(struct undecided *undecided, struct err *err)
+{
+	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "";
+	int64_t from_us, to_us;
+
+	if (!session_range(undecided->call, &from_us, &to_us, from, to, err))
+		return false;
+	if (*from)
+		json_object_set_new(undecided->chosen, "from", json_string(from));
+	if (*to)
+		json_object_set_new(undecided->chosen, "to", json_string(to));
+	return true;
+}
+
+bool undecided_choose(struct undecided *undecided, struct err *err)
+{
+	const char *state = call_text(undecided->call, "state", "parked");
+	const char *type = call_text(undecided->call, "type", NULL);
+
+	if (type && !check_type(type, err))
+		return err_prefix(err, "--type");
+	if (!text_equal(state, "parked") && !text_equal(state, "overdue"))
+		return err_set(
+		    err, ERR_REJECT, "--state %.60s is not known: write overdue or parked", state);
+	return choose_text(undecided, "type", err) && choose_text(undecided, "section", err) &&
+	       choose_text(undecided, "state", err) && choose_text(undecided, "service", err) &&
+	       choose_text(undecided, "error", err) && choose_range(undecided, err);
+}
+
+bool undecided_is_narrowed(const struct undecided *undecided, const char **ret_name)
+{
+	static const char *const names[] = {
+	    "type", "section", "state", "service", "error", "from", "to"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (call_text(undecided->call, names[i], NULL)) {
+			*ret_name = names[i];
+			return true;
+		}
+	return false;
+}
+
+char *undecided_chosen(const struct undecided *undecided)
+{
+	return json_dumps(undecided->chosen, JSON_COMPACT);
+}
+
+/* --- the session ----------------------------------------------------------------------------- */
+
+struct pg_result *undecided_query(struct undecided *undecided, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	if (!undecided->postgres) {
+		const json_t *chosen = undecided->chosen;
+		const char *section = json_string_value(json_object_get(chosen, "section"));
+		const char *type = json_string_value(json_object_get(chosen, "type"));
+
+		undecided->postgres = choose_postgres(
+		    undecided, section, undecided->type ? undecided->type : type, err);
+	}
+	if (undecided->postgres && !undecided->pg)
+		undecided->pg = session_connect(undecided->postgres, err);
+	return undecided->pg
+		   ? session_query(undecided->pg, undecided->postgres, sql, params, count, err)
+		   : NULL;
+}
+
+int undecided_run(
+    const struct call *call, bool (*work)(struct undecided *undecided, struct err *err))
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	struct undecided undecided = {.call = call, .config = config};
+	bool done;
+
+	if (!config)
+		return session_failed(&err);
+	undecided.chosen = json_object();
+	done = read_ids(&undecided, &err) && work(&undecided, &err);
+	json_decref(undecided.chosen);
+	pg_destroy(undecided.pg);
+	return done ? 0 : session_failed(&err);
+}

@@ -1,0 +1,286 @@
+#include "undecided_request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include "confirm.h"
+#include "field.h"
+#include "pg_array.h"
+#include "sql_files.h"
+#include "undecided.h"
+#include "undecided_print.h"
+
+enum { SAMPLE = 10 };
+
+static const struct verb {
+	const char *word, *question;
+} verbs[] = {
+    [UNDECIDED_COMMIT] = {"commit", "Commit"},
+    [UNDECIDED_ROLLBACK] = {"rollback", "Roll back"},
+    [UNDECIDED_RETRY] = {"retry", "Ask again about"},
+};
+
+/* One call. */
+struct request {
+	struct undecided *undecided;
+	enum undecided_verb verb;
+	char *chosen;
+	int64_t matching;
+};
+
+/* --- the command line ------------------------------------------------------------------------ */
+
+static bool check_choice(const struct undecided *undecided, struct err *err)
+{
+	bool all = call_flag(undecided->call, "all"), named = undecided->id_count > 0;
+	const char *narrowed;
+
+	if (named && all)
+		return err_set(
+		    err, ERR_REJECT, "--all does not go with ids: take one of them away");
+	if (named && undecided_is_narrowed(undecided, &narrowed))
+		return err_set(err, ERR_REJECT,
+		    "--%s does not go with ids: name them, or choose with --all", narrowed);
+	if (!named && !all)
+		return err_set(err, ERR_REJECT,
+		    "nothing says which ids: name them (TYPE ID…), or say --all, which takes what "
+		    "is overdue or parked; --type, --state, --error, … choose among it");
+	return true;
+}
+
+/* --- what stands against it ------------------------------------------------------------------ */
+
+/* Columns of lookback_find.sql behind those of enum undecided_column. */
+enum {
+	FIND_DECISION = UNDECIDED_COLUMNS,
+	FIND_SOURCE,
+	FIND_DECIDED_AT,
+	FIND_DECIDED_BY,
+	FIND_REASON,
+	FIND_CAME_BEFORE
+};
+
+/* ", alice: ticket 7" of an operator's decision. */
+static bool refuse_decided(const char *id, const struct pg_result *rows, int i, struct err *err)
+{
+	OWNED(text_finish) struct text why = {0};
+
+	if (!pg_is_null(rows, i, FIND_DECIDED_BY)) {
+		text_addf(&why, ", %s: ", pg_value(rows, i, FIND_DECIDED_BY));
+		field_add_line(&why, field_or_dash(rows, i, FIND_REASON));
+	}
+	return err_set(err, ERR_REJECT, "%s was decided: %s by %s at %s%.200s", id,
+	    pg_value(rows, i, FIND_DECISION), pg_value(rows, i, FIND_SOURCE),
+	    pg_value(rows, i, FIND_DECIDED_AT), text_string(&why));
+}
+
+static bool refuse_row(
+    const struct request *request, const struct pg_result *rows, int i, struct err *err)
+{
+	OWNED(text_finish) struct text id = {0};
+	const char *state = pg_value(rows, i, UNDECIDED_STATE);
+
+	text_addf(&id, "%s ", pg_value(rows, i, UNDECIDED_TYPE));
+	field_add_line(&id, pg_value(rows, i, UNDECIDED_ID));
+	if (pg_is_null(rows, i, UNDECIDED_STATE) && !pg_is_null(rows, i, FIND_CAME_BEFORE))
+		return err_set(err, ERR_REJECT,
+		    "%s: its %s came, and its prepare has not: it will be decided by that", id.data,
+		    pg_value(rows, i, FIND_CAME_BEFORE));
+	if (pg_is_null(rows, i, UNDECIDED_STATE))
+		return err_set(err, ERR_REJECT,
+		    "%s is not known: `outbox-relay lookback list` shows what is overdue or "
+		    "parked",
+		    id.data);
+	if (text_equal(state, "decided"))
+		return refuse_decided(id.data, rows, i, err);
+	if (request->verb == UNDECIDED_RETRY && text_equal(state, "undecided"))
+		return err_set(err, ERR_REJECT,
+		    "%s is not overdue: the business is asked first at %s", id.data,
+		    pg_value(rows, i, UNDECIDED_NEXT_AT));
+	return true;
+}
+
+/* Of the ids that are named; NULL on error. */
+static struct pg_result *find(const struct request *request, struct err *err)
+{
+	const json_t *pairs = json_object_get(request->undecided->chosen, "ids");
+	struct pg_array types = {0}, ids = {0};
+	struct pg_result *rows;
+
+	for (size_t i = 0; i < json_array_size(pairs); i++) {
+		const json_t *pair = json_array_get(pairs, i);
+
+		pg_array_add_text(&types, json_string_value(json_array_get(pair, 0)));
+		pg_array_add_text(&ids, json_string_value(json_array_get(pair, 1)));
+	}
+
+	const struct pg_param params[] = {{pg_array_end(&types)}, {pg_array_end(&ids)}};
+
+	rows = undecided_query(request->undecided, sql_lookback_find, params, 2, err);
+	pg_array_finish(&types);
+	pg_array_finish(&ids);
+	return rows;
+}
+
+/* True: nothing stands against any of the ids. */
+static bool check_ids(const struct request *request, struct err *err)
+{
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = find(request, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		if (!refuse_row(request, rows, i, err))
+			return false;
+	return rows != NULL;
+}
+
+static bool count_matching(struct request *request, struct err *err)
+{
+	const struct pg_param params[] = {{request->chosen}, {"false"}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    undecided_query(request->undecided, sql_lookback_totals, params, 2, err);
+	const char *narrowed;
+
+	if (!rows)
+		return false;
+	request->matching = 0;
+	for (int i = 0; i < pg_rows(rows); i++)
+		request->matching += pg_int(rows, i, 1);
+	return request->matching > 0 ||
+	       err_set(err, ERR_REJECT, "nothing%s is overdue or parked",
+		   undecided_is_narrowed(request->undecided, &narrowed) ? " that matches" : "");
+}
+
+static bool count(struct request *request, struct err *err)
+{
+	if (request->undecided->id_count == 0)
+		return count_matching(request, err);
+	request->matching = request->undecided->id_count;
+	return check_ids(request, err);
+}
+
+/* --- what it would do ------------------------------------------------------------------------ */
+
+static struct pg_result *find_sample(const struct request *request, struct err *err)
+{
+	owned_text char *most = xformat("%d", SAMPLE);
+	const struct pg_param params[] = {{request->chosen}, {""}, {""}, {"-infinity"}, {most}};
+
+	if (request->undecided->id_count > 0)
+		return find(request, err);
+	return undecided_query(request->undecided, sql_lookback_list, params, 5, err);
+}
+
+static bool print_sample(const struct request *request, struct err *err)
+{
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = find_sample(request, err);
+	OWNED(text_finish) struct text out = {0};
+
+	if (!rows)
+		return false;
+	for (int i = 0; i < pg_rows(rows) && i < SAMPLE; i++)
+		undecided_add_row(&out, rows, i);
+	fputs(text_string(&out), stdout);
+	if (request->matching > SAMPLE)
+		puts("…");
+	puts("nothing was changed: --dry-run");
+	return true;
+}
+
+/* --- doing it -------------------------------------------------------------------------------- */
+
+/* Somebody was faster (OR005), or nothing is left of it (OR002): what stands against it now? */
+static bool look_again(struct request *request, struct err *err)
+{
+	const char *state = pg_sqlstate(request->undecided->pg);
+
+	if (!text_equal(state, "OR002") && !text_equal(state, "OR005"))
+		return false;
+	if (!count(request, err))
+		return false;
+	return err_set(err, ERR_RETRY,
+	    "others have decided some of these ids just now, and nothing was changed: repeat the "
+	    "call");
+}
+
+static bool operate(struct request *request, struct err *err)
+{
+	const struct undecided *undecided = request->undecided;
+	const struct pg_param params[] = {{verbs[request->verb].word}, {request->chosen},
+	    {call_text(undecided->call, "reason", "")},
+	    {undecided->id_count > 0 ? "true" : "false"}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    undecided_query(request->undecided, sql_lookback_operate, params, 4, err);
+	int64_t done;
+
+	if (!row)
+		return look_again(request, err);
+	done = pg_int(row, 0, 1);
+	printf("request %s: %s of %" PRId64 " ids is done", pg_value(row, 0, 0),
+	    verbs[request->verb].word, done);
+	if (done < request->matching)
+		printf("; %" PRId64 " were decided meanwhile", request->matching - done);
+	puts("");
+	return true;
+}
+
+static bool carry_on(struct request *request, struct err *err)
+{
+	const struct verb *verb = &verbs[request->verb];
+	owned_text char *question = NULL;
+
+	if (!count(request, err))
+		return false;
+	printf("%s of %" PRId64 " ids\n", verb->word, request->matching);
+	fflush(stdout);
+	if (call_flag(request->undecided->call, "dry-run"))
+		return print_sample(request, err);
+	question = xformat("%s %" PRId64 " ids?", verb->question, request->matching);
+	return confirm_call(request->undecided->call, question, err) && operate(request, err);
+}
+
+static bool make_request(struct undecided *undecided, enum undecided_verb verb, struct err *err)
+{
+	struct request request = {.undecided = undecided, .verb = verb};
+	bool done;
+
+	if (!check_choice(undecided, err) || !undecided_choose(undecided, err) ||
+	    !confirm_check(undecided->call, err))
+		return false;
+	request.chosen = undecided_chosen(undecided);
+	done = carry_on(&request, err);
+	free(request.chosen);
+	return done;
+}
+
+static bool commit(struct undecided *undecided, struct err *err)
+{
+	return make_request(undecided, UNDECIDED_COMMIT, err);
+}
+
+static bool rollback(struct undecided *undecided, struct err *err)
+{
+	return make_request(undecided, UNDECIDED_ROLLBACK, err);
+}
+
+static bool retry(struct undecided *undecided, struct err *err)
+{
+	return make_request(undecided, UNDECIDED_RETRY, err);
+}
+
+int undecided_request_run(const struct call *call, enum undecided_verb verb)
+{
+	return undecided_run(call, verb == UNDECIDED_COMMIT     ? commit
+				   : verb == UNDECIDED_ROLLBACK ? rollback
+								: retry);
+}
+
+const struct command_option undecided_request_options[] = {
+    {"all", NULL, "Everything that is overdue or parked, as far as the other options choose it."},
+    UNDECIDED_OPTIONS,
+    {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
+    {"dry-run", NULL, "Counts the ids, shows some, and changes nothing."},
+    {"yes", NULL, "Do not ask. Needed where no terminal is."},
+    UNDECIDED_POSTGRES_OPTION,
+    {0},
+};

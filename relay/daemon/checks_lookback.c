@@ -1,0 +1,295 @@
+#include "checks_lookback.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "http_guard.h"
+#include "http_sign.h"
+#include "pg.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { SERVICE_MS = 10000, KAFKA_MS = 5000 };
+
+/* --- the database ---------------------------------------------------------------------------- */
+
+static bool has_slot(const struct checks *checks, const struct config_postgres *postgres)
+{
+	for (int i = 0; i < checks->config->slot_count; i++)
+		if (checks->slots[i].slot->postgres == postgres)
+			return true;
+	return false;
+}
+
+/* Another process may have the slot: that is a risk, and no failure. */
+void checks_lookback_slots(struct checks *checks, const struct config_postgres *postgres)
+{
+	for (int i = 0; i < checks->config->lookback_count; i++) {
+		const struct config_lookback *lookback = &checks->config->lookbacks[i];
+		owned_text char *place =
+		    xformat("lookback %s (%s)", lookback->name, lookback->origin);
+
+		if (lookback->postgres == postgres && !has_slot(checks, postgres))
+			preflight_add(&checks->report, PREFLIGHT_WARN, place,
+			    "add a [slot] section with this postgres, unless another process has "
+			    "one",
+			    "no slot of this configuration publishes what it commits into the "
+			    "outbox of postgres %s",
+			    postgres->name);
+	}
+}
+
+/* --- the cluster ----------------------------------------------------------------------------- */
+
+/* Topics of one cluster, each once; the names are the configuration's. */
+struct topics {
+	struct checks *checks;
+	const struct config_kafka *kafka;
+	struct catalog *catalog;
+	const char **names;
+	int count;
+};
+
+static bool is_checked(const struct topics *topics, const char *topic)
+{
+	for (int i = 0; i < topics->count; i++)
+		if (text_equal(topics->names[i], topic))
+			return true;
+	for (int i = 0; i < topics->checks->config->slot_count; i++) {
+		const struct checks_slot *slot = &topics->checks->slots[i];
+
+		for (int k = 0; slot->slot->kafka == topics->kafka && k < slot->topic_count; k++)
+			if (text_equal(slot->topics[k], topic))
+				return true;
+	}
+	return false;
+}
+
+static bool check_topic(struct topics *topics, const char *topic, struct err *err)
+{
+	if (is_checked(topics, topic))
+		return true;
+	topics->names =
+	    xrealloc(topics->names, (size_t)(topics->count + 1) * sizeof *topics->names);
+	topics->names[topics->count++] = topic;
+	return preflight_topic(
+	    &topics->checks->report, topics->catalog, topics->kafka, topic, 0, KAFKA_MS, err);
+}
+
+/* What it writes goes through the outbox, to the cluster of the slots that read that. */
+static bool is_published_to(const struct checks *checks, const struct config_lookback *lookback,
+    const struct config_kafka *kafka)
+{
+	for (int i = 0; i < checks->config->slot_count; i++)
+		if (checks->slots[i].slot->postgres == lookback->postgres &&
+		    checks->slots[i].slot->kafka == kafka)
+			return true;
+	return false;
+}
+
+static bool check_targets(
+    struct topics *topics, const struct config_lookback *lookback, struct err *err)
+{
+	bool done = check_topic(topics, lookback->dead_letter, err);
+
+	for (int i = 0; done && i < lookback->topics.count; i++)
+		if (!strchr(lookback->topics.items[i], '*'))
+			done = check_topic(topics, lookback->topics.items[i], err);
+	return done;
+}
+
+bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
+    struct catalog *catalog, struct err *err)
+{
+	struct topics topics = {.checks = checks, .kafka = kafka, .catalog = catalog};
+	bool done = true;
+
+	for (int i = 0; done && i < checks->config->lookback_count; i++) {
+		const struct config_lookback *lookback = &checks->config->lookbacks[i];
+
+		if (lookback->kafka == kafka)
+			done = check_topic(&topics, lookback->topic, err);
+		if (done && is_published_to(checks, lookback, kafka))
+			done = check_targets(&topics, lookback, err);
+	}
+	free(topics.names);
+	return done;
+}
+
+/* --- services -------------------------------------------------------------------------------- */
+
+/* A [check] section and where its findings go. */
+struct service {
+	struct preflight *report;
+	const struct config_check *check;
+	const char *place;
+};
+
+static void add(const struct service *service, enum preflight_severity severity, const char *cure,
+    const char *what)
+{
+	preflight_add(service->report, severity, service->place, cure, "%s", what);
+}
+
+static void add_failure(const struct service *service, const char *key, const struct err *err)
+{
+	preflight_add(
+	    service->report, PREFLIGHT_FAIL, service->place, NULL, "%s: %s", key, err->message);
+}
+
+static void check_url(const struct service *service)
+{
+	const char *url = service->check->url;
+	struct http_destinations none = {0};
+	struct http_refusal refusal;
+
+	if (!*url && !*service->check->allow)
+		add(service, PREFLIGHT_FAIL,
+		    "set url, or in allow the destinations that messages may bring",
+		    "nobody can be asked: neither url nor allow is set");
+	/* a list that is empty refuses every URL; this is what it says of one that is well formed
+	 */
+	if (*url && !http_guard_url(&none, url, &refusal) &&
+	    !text_equal(refusal.code, "not_listed"))
+		preflight_add(
+		    service->report, PREFLIGHT_FAIL, service->place, NULL, "url: %s", refusal.text);
+	if (text_starts(url, "http:") || strstr(service->check->allow, "http:"))
+		add(service, PREFLIGHT_WARN, "ask at https://, or within a network that is trusted",
+		    "what decides goes over the network without TLS: whoever is between can "
+		    "decide");
+}
+
+static void check_destinations(const struct service *service)
+{
+	struct http_destinations destinations = {0};
+	struct http_networks networks = {0};
+	struct err err;
+
+	if (!http_destinations_parse(service->check->allow, &destinations, &err))
+		add_failure(service, "allow", &err);
+	if (!http_networks_parse(service->check->networks, &networks, &err))
+		add_failure(service, "networks", &err);
+	http_destinations_finish(&destinations);
+	http_networks_finish(&networks);
+}
+
+static void check_secret(const struct service *service, const char *key, const char *text)
+{
+	struct http_secret secret = {0};
+	struct err err;
+
+	if (*text && !http_secret_parse(text, &secret, &err))
+		add_failure(service, key, &err);
+	http_secret_finish(&secret);
+}
+
+static void check_secrets(const struct service *service)
+{
+	const struct config_check *check = service->check;
+
+	check_secret(service, "secret", check->secret);
+	check_secret(service, "old_secret", check->old_secret);
+	if (!*check->secret && *check->old_secret)
+		add(service, PREFLIGHT_FAIL, "name it secret",
+		    "old_secret is set, and secret is not");
+	else if (!*check->secret)
+		add(service, PREFLIGHT_WARN, "set secret_file",
+		    "requests are not signed: the service cannot tell who asks");
+}
+
+static void check_file(const struct service *service, const char *key, const char *path)
+{
+	if (*path && access(path, R_OK) != 0)
+		preflight_add(service->report, PREFLIGHT_FAIL, service->place, NULL,
+		    "%s: %s cannot be read", key, path);
+}
+
+static void check_requests(const struct service *service)
+{
+	const struct config_check *check = service->check;
+
+	check_url(service);
+	check_destinations(service);
+	check_secrets(service);
+	check_file(service, "tls_ca", check->tls_ca);
+	check_file(service, "tls_certificate", check->tls_certificate);
+	check_file(service, "tls_key", check->tls_key);
+	if (!*check->tls_certificate != !*check->tls_key)
+		add(service, PREFLIGHT_FAIL, "set both, or none",
+		    "tls_certificate and tls_key go together, and one of them is set");
+	if (check->connect_timeout_ms > check->timeout_ms)
+		add(service, PREFLIGHT_WARN, "set connect_timeout below timeout",
+		    "connect_timeout is longer than timeout, which ends the request before");
+}
+
+/* The function is looked for as it will be called: by the login of the dsn, in its search path. */
+static bool ask_function(const struct service *service, struct err *err)
+{
+	const struct config_check *check = service->check;
+	const struct pg_param params[] = {{check->function}};
+	OWNED(owned_pg_destroy)
+	struct pg *pg = pg_connect(check->dsn, "outbox-relay doctor", SERVICE_MS, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = pg ? pg_query(pg, sql_check_function, params, 1, err) : NULL;
+
+	if (!row)
+		return false;
+	if (pg_rows(row) == 0)
+		preflight_add(service->report, PREFLIGHT_FAIL, service->place,
+		    "run sql/barrier/postgres.sql there, or set function",
+		    "%s has no function %s(text, text[])", pg_place(pg), check->function);
+	else if (!text_equal(pg_value(row, 0, 0), "t"))
+		preflight_add(service->report, PREFLIGHT_FAIL, service->place,
+		    "grant execute on it to the login of the dsn", "%s: %s may not be called",
+		    pg_place(pg), check->function);
+	return true;
+}
+
+static void check_database(const struct service *service)
+{
+	struct err err;
+
+	if (!*service->check->dsn)
+		add(service, PREFLIGHT_FAIL, "set dsn_file, or dsn",
+		    "nobody can be asked: transport = sql needs a dsn");
+	else if (!ask_function(service, &err))
+		add_failure(service, "dsn", &err);
+}
+
+static void check_service(struct checks *checks, const struct config_check *check)
+{
+	owned_text char *place = xformat("check %s (%s)", check->name, check->origin);
+	struct service service = {&checks->report, check, place};
+
+	if (check->transport == CHECK_SQL)
+		check_database(&service);
+	else
+		check_requests(&service);
+}
+
+/* --- sections -------------------------------------------------------------------------------- */
+
+/* Its service must be there for all of its types; without one each message names its own. */
+static void check_section(struct checks *checks, const struct config_lookback *lookback)
+{
+	owned_text char *place = xformat("lookback %s (%s)", lookback->name, lookback->origin);
+	const struct config_list *allowed = lookback->check ? &lookback->check->types : NULL;
+
+	if (!lookback->check)
+		preflight_add(&checks->report, PREFLIGHT_INFO, place, NULL,
+		    "check is not set: prepares that name no service are refused");
+	for (int i = 0; allowed && allowed->count > 0 && i < lookback->types.count; i++)
+		if (!config_list_has(allowed, lookback->types.items[i]))
+			preflight_add(&checks->report, PREFLIGHT_FAIL, place,
+			    "add it to the types of that section",
+			    "messages of type %s may not ask at [check \"%s\"]",
+			    lookback->types.items[i], lookback->check->name);
+}
+
+void checks_lookback_services(struct checks *checks)
+{
+	for (int i = 0; i < checks->config->lookback_count; i++)
+		check_section(checks, &checks->config->lookbacks[i]);
+	for (int i = 0; i < checks->config->check_count; i++)
+		check_service(checks, &checks->config->checks[i]);
+}

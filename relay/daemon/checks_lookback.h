@@ -1,0 +1,20 @@
+#pragma once
+/*
+ * The checks of [lookback] and [check] sections, for `doctor`: what they need of the database and
+ * of the cluster, and whether their settings can work. Blocking.
+ */
+#include "checks.h"
+
+/* Who publishes what the sections of that database commit? After checks_postgres. */
+void checks_lookback_slots(struct checks *checks, const struct config_postgres *postgres);
+
+/*
+ * The topics that the sections of that cluster read, and those that they write to as far as the
+ * configuration names them. After checks_topics.
+ */
+bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
+    struct catalog *catalog, struct err *err) MUST_CHECK;
+
+/* The settings of both kinds of sections; a service that is a database is asked for its function.
+ */
+void checks_lookback_services(struct checks *checks);

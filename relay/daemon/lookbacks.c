@@ -1,0 +1,161 @@
+#include "lookbacks.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include "checker.h"
+#include "logging.h"
+#include "reader.h"
+#include "route.h"
+
+/* A statement of its waits for locks and for the network, each with a limit. */
+enum { STALLED_MS = 60000 };
+
+struct lookbacks {
+	const struct config *config;
+	struct route *route;
+	struct section *sections; /* as config->lookbacks */
+};
+
+struct section {
+	struct reader *reader;
+	struct checker *checker;
+};
+
+static bool start_section(
+    struct lookbacks *lookbacks, int place, const char *owner, int event_fd, struct err *err)
+{
+	const struct config_lookback *lookback = &lookbacks->config->lookbacks[place];
+	struct section *section = &lookbacks->sections[place];
+	const struct checker_options checker = {.config = lookbacks->config,
+	    .lookback = lookback,
+	    .transport = transport_kind_of,
+	    .event_fd = event_fd};
+
+	section->checker = checker_start(&checker, err);
+	if (section->checker)
+		section->reader = reader_start(lookback, lookbacks->route, owner, event_fd, err);
+	return section->reader || err_prefix(err, "[lookback \"%s\"]", lookback->name);
+}
+
+struct lookbacks *lookbacks_start(
+    const struct config *config, const char *owner, int event_fd, struct err *err)
+{
+	struct lookbacks *lookbacks = xcalloc(1, sizeof *lookbacks);
+
+	lookbacks->config = config;
+	lookbacks->sections =
+	    xcalloc((size_t)config->lookback_count + 1, sizeof *lookbacks->sections);
+	lookbacks->route = route_create(config, err);
+	if (!lookbacks->route)
+		goto fail;
+	for (int i = 0; i < config->lookback_count; i++)
+		if (!start_section(lookbacks, i, owner, event_fd, err))
+			goto fail;
+	return lookbacks;
+fail:
+	lookbacks_stop(lookbacks);
+	lookbacks_destroy(lookbacks);
+	return NULL;
+}
+
+void lookbacks_stop(struct lookbacks *lookbacks)
+{
+	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
+		struct section *section = &lookbacks->sections[i];
+
+		if (section->reader)
+			reader_stop(section->reader);
+		if (section->checker)
+			checker_stop(section->checker);
+	}
+}
+
+bool lookbacks_are_over(const struct lookbacks *lookbacks)
+{
+	for (int i = 0; i < lookbacks->config->lookback_count; i++)
+		if (!reader_status(lookbacks->sections[i].reader).ended ||
+		    !checker_status(lookbacks->sections[i].checker).ended)
+			return false;
+	return true;
+}
+
+void lookbacks_destroy(struct lookbacks *lookbacks)
+{
+	if (!lookbacks)
+		return;
+	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
+		reader_join(lookbacks->sections[i].reader);
+		checker_join(lookbacks->sections[i].checker);
+	}
+	route_destroy(lookbacks->route);
+	free(lookbacks->sections);
+	free(lookbacks);
+}
+
+/* "[+] reader of look-back orders: reads 6 partitions" */
+static bool reader_ready(const struct reader_status *status, const char *name, struct text *report)
+{
+	bool ready = status->error[0] == '\0';
+
+	text_addf(report, "[%s] reader of look-back %s: ", ready ? "+" : "-", name);
+	if (!ready)
+		text_addf(report, "%s\n", status->error);
+	else if (status->partitions < 0)
+		text_add(report, "joins its group\n");
+	else
+		text_addf(report, "reads %d partitions\n", status->partitions);
+	return ready;
+}
+
+static bool checker_ready(
+    const struct checker_status *status, const char *name, struct text *report)
+{
+	text_addf(report, "[%s] checker of look-back %s: ", status->works ? "+" : "-", name);
+	if (status->works)
+		text_addf(report, "%d ids claimed, %d requests under way, %d hosts not asked\n",
+		    status->rows, status->in_flight, status->breakers_open);
+	else
+		text_addf(report, "%s\n", status->error[0] ? status->error : "begins");
+	return status->works;
+}
+
+bool lookbacks_ready(const struct lookbacks *lookbacks, struct text *report)
+{
+	bool all = true;
+
+	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
+		const struct reader_status reader = reader_status(lookbacks->sections[i].reader);
+		const struct checker_status checker =
+		    checker_status(lookbacks->sections[i].checker);
+		const char *name = lookbacks->config->lookbacks[i].name;
+
+		all &= reader_ready(&reader, name, report);
+		all &= checker_ready(&checker, name, report);
+	}
+	return all;
+}
+
+static bool is_live(
+    const char *what, const char *name, int64_t turn_ms, int64_t now, struct text *report)
+{
+	bool live = now - turn_ms < STALLED_MS;
+
+	text_addf(report, "[%s] %s of look-back %s: last turn %" PRId64 " ms ago\n",
+	    live ? "+" : "-", what, name, now - turn_ms);
+	return live;
+}
+
+bool lookbacks_live(const struct lookbacks *lookbacks, int64_t now, struct text *report)
+{
+	bool all = true;
+
+	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
+		const struct section *section = &lookbacks->sections[i];
+		const char *name = lookbacks->config->lookbacks[i].name;
+
+		all &= is_live("reader", name, reader_status(section->reader).turn_ms, now, report);
+		all &=
+		    is_live("checker", name, checker_status(section->checker).loop_ms, now, report);
+	}
+	return all;
+}
