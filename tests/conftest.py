@@ -6,6 +6,7 @@ own. ./run-tests sets OUTBOX_RELAY; by hand:
 """
 
 import contextlib
+import datetime
 import faulthandler
 import itertools
 import os
@@ -57,6 +58,7 @@ def pytest_collection_modifyitems(config, items):
         mark = item.get_closest_marker("full")
         if mark and not config.option.full:
             item.add_marker(pytest.mark.skip(reason=f"only with --full: {mark.args[0]}"))
+    items.sort(key=lambda item: not item.get_closest_marker("long"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -172,10 +174,47 @@ def empty_database(postgres, request):
     postgres.drop_database(name)
 
 
+@pytest.fixture(scope="session")
+def migrated(postgres):
+    """migrated(): the name of a database with the schema, to be copied, which costs a fraction of
+    what all migrations do. Its partitions are those of its day: the next day has one of its own."""
+    made = {}
+
+    def of_today():
+        today = datetime.datetime.now(datetime.timezone.utc).date()
+        if today not in made:
+            name = f"migrated_{today:%Y%m%d}"
+            postgres.create_database(name)
+            Database(postgres, name).migrate()
+            made[today] = name
+        return made[today]
+
+    return of_today
+
+
 @pytest.fixture
-def database(empty_database):
+def database(postgres, migrated, request):
     """A database of this test's own, with the schema in it."""
-    return empty_database.migrate()
+    name = _name(request)
+    postgres.create_database(name, template=migrated())
+    yield Database(postgres, name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def login(database):
+    """login(role): settings of a new login that has it."""
+    made = []
+
+    def make(role):
+        name = f"{role}_{database.name}"[:60]
+        database.execute(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
+        made.append(name)
+        return {"DATABASE_URL": database.postgres.dsn(database.name, user=name)}
+
+    yield make
+    for name in made:
+        database.execute(f"DROP ROLE {name}")
 
 
 @pytest.fixture

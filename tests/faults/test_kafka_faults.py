@@ -29,6 +29,7 @@ def outage(full):
     return lambda: time.sleep(60 if full else 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["stop_node", "kill"])
 def test_a_broker_that_is_away_is_waited_for(
         end, fragile_kafka, make_relay, make_writers, judge, outage, scale):
@@ -93,6 +94,7 @@ def all_in_sync(kafka, topic):
     return all(kafka.in_sync(topic, partition) == set(kafka.nodes) for partition in range(6))
 
 
+@pytest.mark.long
 def test_a_killed_leader_and_a_rolled_cluster_lose_nothing(
         kafka3, make_relay, make_writers, judge, scale):
     topic = kafka3.create_topic("leaders")
@@ -116,6 +118,7 @@ def test_a_killed_leader_and_a_rolled_cluster_lose_nothing(
     assert peak_memory(relay) < MEMORY
 
 
+@pytest.mark.long
 def test_too_few_replicas_in_sync_are_waited_for(
         kafka3, make_relay, make_writers, judge, outage):
     """With two of three nodes gone acks=all is not to be had, nor a leader for most partitions."""

@@ -19,7 +19,7 @@ NEEDLE = "this kills"
 MOST_DEATHS = 12  # three of any kind and three alone, were it not for a machine that is slow
 SETTINGS = {"slot_max_in_flight": MAX_IN_FLIGHT, "slot_lease": "1s",
             "kafka_compression_type": "none", "kafka_reconnect_backoff_max_ms": 500}
-STATES = "SELECT convert_from(key, 'UTF8'), state FROM outbox.parked ORDER BY n"
+STATES = "SELECT convert_from(key, 'UTF8'), state FROM outbox.parked ORDER BY id"
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ class Supervised:
             proxy.heal()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies, delivery", [
     ("when it reads", "at-least-once"), ("when it sends", "at-least-once"),
     ("when it sends", "exactly-once")])
@@ -109,6 +110,7 @@ def test_a_message_that_kills_the_relay_is_parked_and_no_other(
     assert verdict.committed == total + more
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kafka_is", ["well", "paused"])
 def test_a_relay_that_is_killed_again_and_again_parks_nothing(
         kafka_is, database, fragile_kafka, topic, make_relay, write, chance, scale, judge):

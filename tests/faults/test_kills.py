@@ -20,6 +20,7 @@ def kill_at_a_random_moment(relay, chance):
     relay.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode, max_in_flight", [
     ({"slot_resume": "none"}, 20), ({"slot_resume": "tail"}, 2000),
     ({"slot_delivery": "exactly-once"}, 2000)], ids=["none", "tail", "exactly-once"])
@@ -50,6 +51,7 @@ def test_kills_of_a_relay_with_several_shards(
     judge(kills + 1, 300, none=True)
 
 
+@pytest.mark.long
 def test_kills_while_huge_transactions_are_read_by_pages(
         make_relay, make_writers, judge, chance, scale):
     """With little memory, so that a window is many pages and progress lies inside it."""
@@ -77,10 +79,11 @@ EXPECTED = {"before_log_call", "after_log_call", "after_take", "after_tick", "af
             "before_produce", "after_produce", "after_acknowledgement"} | HANDOVER
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_kill_at_every_step_between_two_writes(
         make_relay, make_writers, judge, chance, scale, tmp_path, delivery):
-    """The points are those that a relay meets in this work; each is the end of several."""
+    """Each point that a relay meets in this work is the end of several."""
     expected = EXPECTED | TRANSACTIONS if delivery == "exactly-once" else EXPECTED
     relay = make_relay(slot_lease=LEASE, slot_max_in_flight=200, slot_memory="1MiB",
                        slot_delivery=delivery)
@@ -95,7 +98,8 @@ def test_a_kill_at_every_step_between_two_writes(
         assert relay.stop() == 0
         points = met_points(listed)
         assert expected <= set(points), points
-        for point in points:
+        # not those that it met by chance, as the loss of a producer on a machine that stood still
+        for point in (point for point in points if point in expected):
             deaths += die_at(point, relay, writers, chance, scale)
         relay.start()
     print(f"points: {', '.join(points)}")

@@ -210,6 +210,7 @@ def strike(kafka3, make_relay, make_writers, judge, chance, mode):
     return struck
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_whoever_ends_however_nothing_is_lost_and_the_order_stays(
         strike, database, fragile_postgres, chance, full):

@@ -12,7 +12,7 @@ TOO_LARGE = 90_000  # characters that lz4 cannot shorten
 MAX_IN_FLIGHT = 1000
 KEYS = [f"key-{number}" for number in range(20)]  # of all partitions
 FAST = {"slot_retry_first": "100ms", "slot_retry_max": "400ms", "slot_max_attempts": 1000000}
-STATES = "SELECT convert_from(key, 'UTF8'), state FROM outbox.parked ORDER BY n"
+STATES = "SELECT convert_from(key, 'UTF8'), state FROM outbox.parked ORDER BY id"
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_after_max_attempts_it_is_dead_until_an_operator_asks(
     assert database.execute("SELECT max(attempts) FROM outbox.parked") == [(3,)]
     ask(database, "retry", "state = 'dead'")
     relay.wait_for(lambda: database.execute(
-        "SELECT state, attempts, request FROM outbox.parked ORDER BY n LIMIT 1") == [
+        "SELECT state, attempts, request FROM outbox.parked ORDER BY id LIMIT 1") == [
             ("dead", 3, None)], what="three attempts more")
     mend(kafka, narrow)
     ask(database, "retry", "state = 'dead'")

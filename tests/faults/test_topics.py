@@ -1,5 +1,7 @@
 """Topics that are not there, go away, or get more partitions while the relay runs."""
 
+import pytest
+
 from support.auditor import audit, committed_messages, count_records, read_topics
 from support.process import wait_for
 
@@ -45,6 +47,7 @@ def test_a_relay_that_starts_behind_rows_of_a_missing_topic(
         kafka.delete_topic(absent)
 
 
+@pytest.mark.long
 def test_a_topic_that_is_made_anew_gets_what_comes_later(
         database, kafka, topic, make_relay, make_writers, until_published):
     """What stood in it is gone with it, by the operator's will."""
@@ -69,6 +72,7 @@ def position_of(record):
     return tuple(int(number) for number in header.split(":")[3:])
 
 
+@pytest.mark.long
 def test_more_partitions_begin_a_new_epoch_and_lose_no_order(
         database, kafka, topic, make_relay, make_writers, until_published):
     relay = make_relay().wait_ready()

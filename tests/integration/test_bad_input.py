@@ -120,6 +120,7 @@ def test_a_dsn_that_refuses(settings):
             "postgres main", f"127.0.0.1:{port}", "does Postgres run there")
 
 
+@pytest.mark.long
 def test_a_dsn_that_is_silent(settings):
     with socket.create_server(("127.0.0.1", 0), backlog=5) as silent:
         port = silent.getsockname()[1]

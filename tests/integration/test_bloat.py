@@ -51,6 +51,7 @@ def dead_tuples(database):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("held", [False, True], ids=["alone", "beside_an_old_snapshot"])
 def test_no_dead_tuples_in_message_and_log(
         held, database, kafka, topic, make_relay, make_writers, scale):

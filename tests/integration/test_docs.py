@@ -3,7 +3,8 @@
 import pathlib
 import re
 
-from support.process import wait_for
+from support.api import CONFIG, Api, decision
+from support.process import free_port, wait_for
 from support.relay import run_command
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -36,9 +37,13 @@ def shown_metrics(relay):
     return dict(re.findall(r"^# HELP (\S+) (.*)$", relay.get("/metrics")[1], re.MULTILINE))
 
 
-def test_every_metric_is_explained_and_every_explained_one_exists(database, make_relay):
+def test_every_metric_is_explained_and_every_explained_one_exists(database, make_relay, tmp_path):
     explained = explained_metrics()
-    relay = make_relay().wait_ready()
+    (tmp_path / "relay.ini").write_text(CONFIG.format(topic="look_back_msg"))
+    port = free_port()
+    relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
+                       api_send_tokens="token").wait_ready()
+    assert Api(port, "token").post("commit", decision("1", "payroll")).code == "unknown_type"
     # A part of the program shows its metrics when it first has something to tell.
     wait_for(lambda: shown_metrics(relay).keys() >= explained.keys(), 60, "every explained metric")
     assert explained == shown_metrics(relay)

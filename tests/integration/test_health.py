@@ -121,6 +121,7 @@ UPKEEP_WAITS = """
         AND wait_event_type = 'Lock')"""
 
 
+@pytest.mark.long
 def test_the_logs_next_partition_does_not_wait_for_the_upkeep_interval(
         database, topic, make_relay):
     database.execute(LAST_BEFORE_DUE)

@@ -79,22 +79,6 @@ def start(settings):
         child.communicate()
 
 
-@pytest.fixture
-def login(database):
-    """login(role): settings of a new login that has it."""
-    made = []
-
-    def make(role):
-        name = f"{role}_{database.name}"[:60]
-        database.execute(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
-        made.append(name)
-        return {"DATABASE_URL": database.postgres.dsn(database.name, user=name)}
-
-    yield make
-    for name in made:
-        database.execute(f"DROP ROLE {name}")
-
-
 def everything(database):
     """What a request could change."""
     return (database.execute("SELECT p.*::text FROM outbox.parked p ORDER BY id"),

@@ -55,6 +55,7 @@ def running(work, *arguments, **options):
         raise failures[0]
 
 
+@pytest.mark.long
 def test_every_kind_of_writer_at_once(database, kafka, topic, make_relay, make_writers, scale):
     """One relay, eight connections on 200 keys, and beside them one huge transaction, two that were
     open all the while, and one whose ids were drawn before everything else."""
@@ -124,6 +125,7 @@ def prepared_statements(dsn):
     return names
 
 
+@pytest.mark.long
 def test_through_pgbouncer_in_transaction_mode(
         database, pgbouncer, kafka, topic, make_relay, make_writers, scale):
     """Relay and writers both; nothing is left in a session that others get next."""
@@ -140,6 +142,7 @@ def test_through_pgbouncer_in_transaction_mode(
     flawless(database, kafka, [topic])
 
 
+@pytest.mark.long
 def test_a_slot_is_split_and_joined_again_while_writers_run(
         database, kafka, topic, make_relay, make_writers):
     relays = [make_relay().wait_ready(), make_relay().wait_ready()]

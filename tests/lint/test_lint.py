@@ -25,7 +25,8 @@ LAYERS = [
 # outbox/kafka speaks the configuration's language to librdkafka.
 ALSO_ALLOWED = {("outbox/kafka", "outbox/conf")}
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
-          r"curl/": "outbox/http", r"microhttpd\.h": "relay/admin"}
+          r"curl/": "outbox/http", r"microhttpd\.h": "relay/admin",
+          r"protobuf-c/|.*\.pb-c\.h": "relay/lookback"}
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|atof|gets|alloca)"
                     r"\s*\(")
 # Cures may name an ALTER that an operator has to run; nothing else is told in SQL.

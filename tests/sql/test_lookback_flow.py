@@ -2,68 +2,12 @@
 
 import json
 import threading
-import uuid
 from datetime import timedelta
 
 import psycopg2
 import pytest
 
-TOPIC = "look_back_msg"
-ARRAYS = ["op text", "partition int", "offset bigint", "type text", "id text", "topic text", "key bytea",
-          "payload bytea", "headers text", "service text", "url text", "check_ms bigint",
-          "expire_ms bigint", "digest bytea", "event_id uuid", "prepared_at timestamptz",
-          "decision text", "kept text"]
-APPLY = ("select won, lost, promoted, clock from outbox.lookback_apply(%s, %s, %s, %s, %s::int[], "
-         "%s::bigint[], %s::bigint[], %s::bigint[], %s::timestamptz[], "
-         + ", ".join(f"%s::{column.split()[1]}[]" for column in ARRAYS) + ")")
-
-
-class Reader:
-    """One partition of the topic, read from its start, as the program does."""
-
-    def __init__(self, database, partition=0, n=0, offset=0):
-        self.connection = database.connect()
-        self.cursor = self.connection.cursor()
-        self.partition, self.n, self.offset = partition, n, offset
-
-    def apply(self, *rows, horizon=None, most=1000):
-        rows = [{"partition": self.partition, "offset": self.offset + place, **row}
-                for place, row in enumerate(rows)]
-        columns = [[row.get(column.split()[0]) for row in rows] for column in ARRAYS]
-        self.cursor.execute(APPLY, ["shop", TOPIC, "test", most, [self.partition], [self.n],
-                                    [self.offset], [self.offset + len(rows)], [horizon], *columns])
-        self.n, self.offset = self.n + 1, self.offset + len(rows)
-        return self.cursor.fetchone()
-
-    def known(self, *ids):
-        """{id: [(kind, prepared_at, decision), …]}"""
-        self.cursor.execute("select place, kind, prepared_at, decision from "
-                            "outbox.lookback_known(%s, %s)", (["order"] * len(ids), list(ids)))
-        found = {id: [] for id in ids}
-        for place, kind, at, decision in self.cursor.fetchall():
-            found[ids[place - 1]].append((kind, at, decision))
-        return found
-
-    def prepared_at(self, id):
-        return next(at for kind, at, _ in self.known(id)[id] if kind == "prepare")
-
-
-def prepare(id, check_ms=60_000, **more):
-    return {"op": "prepare", "type": "order", "id": id, "topic": "orders", "key": id.encode(),
-            "payload": f"payload of {id}".encode(), "headers": '{"a": "b"}', "service": "shop",
-            "check_ms": check_ms, "digest": b"digest", "event_id": str(uuid.uuid4()), **more}
-
-
-def decide(id, decision, at=None):
-    return {"op": "decision", "type": "order", "id": id, "decision": decision, "prepared_at": at}
-
-
-def commit(id, at=None):
-    return decide(id, "commit", at)
-
-
-def rollback(id, at=None):
-    return decide(id, "rollback", at)
+from support.lookback_rows import TOPIC, Reader, claim, commit, prepare, rollback, settle
 
 
 def messages(database):
@@ -137,6 +81,19 @@ def test_the_first_of_several_decisions_stands_and_others_are_noted(database, re
     assert messages(database) == ["1"]
     assert conflicts(database) == [("1", "commit", "rollback", "message")] * 2 + [
         ("2", "rollback", "commit", "message")]
+
+
+def test_decisions_read_their_prepares_alone_in_a_partition_that_was_empty_when_planned(reader):
+    for number in range(8):  # by now the plans are kept
+        reader.apply(prepare(f"plan {number}"), commit(f"plan {number}"))
+    reader.apply(*(prepare(str(number)) for number in range(500)))
+    at = reader.prepared_at("0")
+    reader.cursor.execute("begin")
+    reader.apply(*(commit(str(number), at) for number in range(400, 500)))
+    reader.cursor.execute("select sum(idx_tup_fetch)::int from pg_stat_xact_user_tables "
+                          "where relname ~ '^lookback_(p|default)'")
+    assert 200 <= reader.cursor.fetchone()[0] < 1500
+    reader.cursor.execute("commit")
 
 
 def test_what_came_before_its_prepare_is_known_when_that_comes(database, reader):
@@ -230,23 +187,6 @@ def test_a_prepare_that_is_due_before_what_was_looked_through_is_overdue_at_once
 
 
 # --- the checker -----------------------------------------------------------------------------------
-
-def claim(database, number, types=("order",), most=100, claim_ms=60_000):
-    return database.execute(
-        "select biz_id, prepared_at, attempts, check_service, is_expired from "
-        "outbox.lookback_claim('shop', %s, %s, %s, %s) order by biz_id",
-        (list(types), [most] * len(types), number, claim_ms))
-
-
-def settle(database, number, rows):
-    """rows: (id, prepared_at, result, counts, next_ms, parks); returns (won, lost, strange)."""
-    ids, ats, results, counts, next_ms, parks = zip(*rows)
-    return database.execute(
-        "select won, lost, strange from outbox.lookback_settle('shop', %s, %s, %s, "
-        "%s::timestamptz[], %s, %s::text[], %s, %s::bigint[], %s)",
-        (number, ["order"] * len(ids), list(ids), list(ats), list(results),
-         [f"said {result}" for result in results], list(counts), list(next_ms), list(parks)))[0]
-
 
 @pytest.fixture
 def late(database, reader):
@@ -368,6 +308,7 @@ def test_what_is_not_undecided_is_refused_and_nothing_changes(database, reader, 
 
 # --- all at once -----------------------------------------------------------------------------------
 
+@pytest.mark.long
 def test_whoever_decides_at_once_one_wins_and_nobody_waits_in_a_circle(database, reader, scale):
     """Reader, checker and operator want the same ids, some one thing and some the other."""
     rounds, size = scale(200, default=20), 50
@@ -424,3 +365,16 @@ def test_what_nobody_goes_on_from_is_forgotten(database, reader):
                      "'rollback', 'message')")
     database.execute("select outbox.lookback_tidy(1000 * 3600)")
     assert conflicts(database) == []
+
+
+def test_it_is_told_when_the_first_prepare_comes_due_that_was_not_looked_at(database, reader):
+    due = "select place, wait_ms from outbox.lookback_due('shop', %s, '{7,0}')"
+    assert database.execute(due, (TOPIC,)) == [(1, None), (2, None)]
+    *_, clock = reader.apply(prepare("1", 60_000), prepare("2", 3_600_000), prepare("3", -5_000))
+    (_, other), (_, waited) = database.execute(due, (TOPIC,))
+    assert other is None and -60_000 < waited <= -5_000
+    assert reader.apply(horizon=clock)[2] == 1
+    (_, waited), = database.execute(due, (TOPIC,))[1:]
+    assert 0 < waited <= 60_000
+    reader.apply(horizon=later(clock, 7200))
+    assert database.execute(due, (TOPIC,))[1] == (2, None)

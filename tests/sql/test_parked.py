@@ -2,7 +2,7 @@
 
 import json
 
-ROWS = "SELECT id, state, attempts, error, tick FROM outbox.parked ORDER BY n"
+ROWS = "SELECT id, state, attempts, error, tick FROM outbox.parked ORDER BY id"
 
 
 def write(database, *keys):
@@ -126,6 +126,36 @@ def test_rows_that_come_when_their_head_has_gone_are_free(reader, database):
     park(reader, rows, [None, None])
     assert states(database) == [(rows[0][0], "free"), (rows[1][0], "behind")]
     assert listed(reader) == [rows[0][0], rows[1][0]]
+
+
+def test_a_row_that_comes_late_stands_where_its_id_does(reader, database):
+    """As one that waited for its deliver_at may; listed windows go by id as well."""
+    early = opened(reader, database, "a")
+    later = opened(reader, database, "a", "a")
+    park(reader, later, ["x", None], closed=2)
+    park(reader, early, [None], closed=0)
+    assert states(database) == [
+        (early[0][0], "free"), (later[0][0], "waiting"), (later[1][0], "behind")]
+    assert listed(reader) == [early[0][0], later[0][0]]
+    park(reader, early, ["y"], closed=0)
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert states(database) == [(early[0][0], "waiting"), (later[1][0], "behind")]
+
+
+def test_a_free_row_is_behind_again_when_one_in_front_of_it_is_refused(reader, database):
+    early = opened(reader, database, "a")
+    later = opened(reader, database, "a", "a", "a")
+    park(reader, later, [None, None, None], closed=2)
+    park(reader, early, ["x"], closed=0)
+    assert states(database)[:2] == [(early[0][0], "waiting"), (later[0][0], "free")]
+    assert listed(reader) == [row[0] for row in (*early, *later)]
+    # two of them were read and held; the third was not read yet
+    park(reader, [*early, *later[:2]], ["y", None, None], closed=0)
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert [state for _, state in states(database)] == ["waiting", "behind", "behind", "behind"]
+    assert listed(reader) == [early[0][0]]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert listed(reader) == [row[0] for row in later]
 
 
 def test_rows_without_a_key_do_not_wait_for_each_other(reader, database):

@@ -211,11 +211,18 @@ class Writers:
 
 
 def test_a_wait_of_50_ms_would_be_seen(database, table):
-    with pytest.raises(AssertionError, match="still waiting"):
-        with Writers(database, table) as writers, transaction(database) as cursor:
-            cursor.execute(f"lock table outbox.{table.name} in access exclusive mode")
-            time.sleep(0.2)
-            assert writers.count
+    """Unless the machine stood still in it: then another one is."""
+    def is_seen():
+        try:
+            with Writers(database, table) as writers, transaction(database) as cursor:
+                cursor.execute(f"lock table outbox.{table.name} in access exclusive mode")
+                time.sleep(0.2)
+                assert writers.count
+        except AssertionError as error:
+            return "still waiting" in str(error)
+        return False
+
+    assert any(is_seen() for _ in range(20))
 
 
 # --- making ------------------------------------------------------------------------------------

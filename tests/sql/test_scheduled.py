@@ -175,7 +175,7 @@ def test_a_due_row_that_is_refused_moves_to_the_parked_ones_though_its_message_i
         {"rows": rows, "first_ms": 0, "max_ms": 0, "max_attempts": 3}))
     is_published(reader)
     assert waiting(database) == []
-    assert database.execute("SELECT id, state, error FROM outbox.parked ORDER BY n") == [
+    assert database.execute("SELECT id, state, error FROM outbox.parked ORDER BY id") == [
         (first, "waiting", "too large"), (second, "behind", None)]
 
 

@@ -23,6 +23,7 @@ DO $$ BEGIN
 END $$"""
 
 
+@pytest.mark.long
 def test_every_commit_falls_into_one_window_and_keys_keep_their_order(database, seed, scale):
     """Three readers that look at different moments; one of them reads every window by pages."""
     readers = {name: Ticks(database.dsn, name) for name in ("often", "seldom", "pages")}

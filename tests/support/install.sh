@@ -10,13 +10,15 @@ kafka_home=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/kafka-3.9.1 # kafka.py looks
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libcurl4-openssl-dev libjansson-dev libinih-dev uthash-dev
-		libmicrohttpd-dev libcmocka-dev"
+		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
+	[mariadb]="mariadb-server-core mariadb-client-core python3-pymysql"
 	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
 	[versions]="patchelf debian-archive-keyring"
-	[tools]="python3-pytest python3-pytest-xdist clang-format-14 pgbouncer curl"
+	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+		clang-format-14 pgbouncer curl"
 )
 
 die() {

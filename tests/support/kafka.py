@@ -64,8 +64,9 @@ def java(*arguments, heap="256m"):
         archive = [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:cds=off",
                    "-Xlog:cds+dynamic=off"]
     # The C1 compiler and the serial collector: the servers live for minutes, on two cores.
-    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *archive,
-            "-cp", class_path(), *[str(argument) for argument in arguments]]
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData", *archive, "-cp", class_path(),
+            *[str(argument) for argument in arguments]]
 
 
 def make_class_archive():
@@ -166,6 +167,8 @@ class Kafka:
             # A node that was killed may register again only when its session has run out.
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
+            # Nodes that wait would write an empty record to their log twice a second.
+            "metadata.max.idle.interval.ms": 5000,
             "num.network.threads": 2,
             "num.io.threads": 2,
         }

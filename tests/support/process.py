@@ -24,16 +24,25 @@ class Timeout(AssertionError):
     """A condition did not come true in time."""
 
 
+LONGEST_INTERVAL = 0.25
+
+
 def wait_for(condition, timeout=60.0, what="the condition", interval=0.02):
-    """Polls until condition() is true and returns its value."""
+    """Polls until condition() is true and returns its value.
+
+    Looks that cost much, as a new session's on a busy machine, are made less often: what they take
+    is taken from those that are waited for.
+    """
     deadline = time.monotonic() + timeout
     while True:
+        begun = time.monotonic()
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise Timeout(f"{what} did not come true within {timeout:g} s")
-        time.sleep(interval)
+        time.sleep(interval and max(interval, min(3 * (now - begun), LONGEST_INTERVAL)))
 
 
 def free_port():

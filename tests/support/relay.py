@@ -7,12 +7,11 @@
 The binary is the one that the environment variable OUTBOX_RELAY names.
 """
 
+import http.client
 import os
 import pty
 import re
 import subprocess
-import urllib.error
-import urllib.request
 
 from .process import Process, free_port, temporary_folder, wait_for
 
@@ -140,7 +139,8 @@ class Relay:
 
     def events(self, name=None):
         """The log's lines as dicts, of one event code or of all."""
-        lines = (log_fields(line) for line in self.output().splitlines() if " event=" in line)
+        mark = f" event={name or ''}"
+        lines = (log_fields(line) for line in self.output().splitlines() if mark in line)
         return [fields for fields in lines if name in (None, fields["event"])]
 
     def wait_event(self, name, count=1, timeout=60.0, **fields):
@@ -169,19 +169,22 @@ class Relay:
 
         A relay that is slow, or paused for a moment, answers late: that is no missing answer.
         """
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=30)
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}",
-                                        timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
+            connection.request("GET", path, headers={"Connection": "close"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException):
             return 0, ""
+        finally:
+            connection.close()
 
     def metric(self, name, **labels):
         """The sum of a metric's samples with these labels; None when there is no sample."""
         total = None
         for line in self.get("/metrics")[1].splitlines():
+            if not line.startswith(name):
+                continue
             found = re.match(r"([\w:]+)(?:\{(.*)\})? (\S+)", line)
             if not found or found[1] != name:
                 continue

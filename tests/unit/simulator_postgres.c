@@ -481,6 +481,16 @@ static void drop_parked(struct log_row *log, int at)
 	    (size_t)(--log->parked_count - at) * sizeof *log->parked);
 }
 
+/* They stand by id. */
+static void insert_parked(struct log_row *log, struct parked_row parked)
+{
+	int at = log->parked_count++;
+
+	for (; at > 0 && log->parked[at - 1].row->id > parked.row->id; at--)
+		log->parked[at] = log->parked[at - 1];
+	log->parked[at] = parked;
+}
+
 /* Does it stand in the queue of outbox.parked that the row is, or would be, in? */
 static bool is_one_queue(const struct parked_row *parked, const struct row *row)
 {
@@ -543,7 +553,9 @@ static void note_parks(struct world *world, const struct request *request, struc
 			at = -1;
 		}
 		if (at < 0)
-			log->parked[log->parked_count++] = park;
+			insert_parked(log, park);
+		else if (park.state == BEHIND && log->parked[at].state == FREE)
+			log->parked[at].state = BEHIND;
 		else if (park.state == WAITING || park.state == STALLED || park.state == DEAD)
 			log->parked[at] = (struct parked_row){
 			    park.row, park.state, park.stalled, park.next_at, log->parked[at].tick};
@@ -657,7 +669,7 @@ static bool may_be_listed(
 	return due && parked->tick <= log->first_tick;
 }
 
-/* outbox.parked_next: due heads alone, free ones with those behind them */
+/* outbox.parked_next: due heads alone, free ones with those behind them up to another head */
 static void list_parked(struct world *world, struct request *request)
 {
 	const struct log_row *log = request->previous;
@@ -668,11 +680,15 @@ static void list_parked(struct world *world, struct request *request)
 		if (head->state == BEHIND || head->state == SCHEDULED || head->state == STALLED ||
 		    !may_be_listed(world, log, head))
 			continue;
-		for (int k = i; k < log->parked_count && room; k++)
-			if (k == i || (head->state == FREE && log->parked[k].state == BEHIND &&
-					  log->parked[k].tick <= log->first_tick &&
-					  is_one_queue(head, log->parked[k].row)))
-				room = list_row(request, log->parked[k].row, &bytes);
+		room = list_row(request, head->row, &bytes);
+		for (int k = i + 1; head->state == FREE && k < log->parked_count && room; k++) {
+			const struct parked_row *next = &log->parked[k];
+			if (!is_one_queue(next, head->row))
+				continue;
+			if (next->state != BEHIND || next->tick > log->first_tick)
+				break;
+			room = list_row(request, next->row, &bytes);
+		}
 	}
 }
 

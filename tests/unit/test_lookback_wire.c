@@ -283,6 +283,25 @@ static void a_slice_is_the_text_between_name_and_comma(void **state)
 	assert_null(json_slice(text, sizeof text - 1, "d", &length));
 }
 
+static void the_elements_of_an_array_are_told_one_by_one(void **state)
+{
+	static const char text[] = " [ {\"a\":[1,2]} ,\"]\",[] , 7\n] ";
+	static const char *const elements[] = {"{\"a\":[1,2]}", "\"]\"", "[]", "7"};
+	size_t offset = 0, length;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+		const char *slice = json_slice_next(text, sizeof text - 1, &offset, &length);
+
+		assert_non_null(slice);
+		assert_int_equal(length, strlen(elements[i]));
+		assert_memory_equal(slice, elements[i], length);
+	}
+	assert_null(json_slice_next(text, sizeof text - 1, &offset, &length));
+	offset = 0;
+	assert_null(json_slice_next("[ ]", 3, &offset, &length));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +316,7 @@ int main(void)
 	    cmocka_unit_test(equal_prepares_have_equal_digests_in_both_forms),
 	    cmocka_unit_test(the_event_id_is_a_uuid_of_version_5),
 	    cmocka_unit_test(a_slice_is_the_text_between_name_and_comma),
+	    cmocka_unit_test(the_elements_of_an_array_are_told_one_by_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

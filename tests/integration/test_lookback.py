@@ -1,0 +1,426 @@
+"""The look-back on real servers: what an application sends to the look-back topic, what its business
+answers, and what comes of it in the business topic and in the tables."""
+
+import http.server
+import json
+import threading
+import time
+import zlib
+
+import pytest
+
+from support.auditor import read_topics
+from support.lookback import Application, base64_text, configuration, in_headers, message
+from support.process import wait_for
+from support.relay import run_command
+
+ASK = {"url": "http://127.0.0.1:9/"}
+
+
+class Case:
+    """A relay with one section, its application, and the topics."""
+
+    def __init__(self, database, kafka, make_relay, name, **settings):
+        self.database, self.kafka, self.make_relay = database, kafka, make_relay
+        self.name = name
+        self.topics = {word: kafka.create_topic(f"{name}_{word}", 3)
+                       for word in ("said", "orders", "dead")}
+        self.application = Application(kafka.bootstrap, self.topics["said"], "order",
+                                       self.topics["orders"])
+        self.check = dict(ASK)
+        self.settings = {"types": "order", "topic": self.topics["said"], "group": name,
+                         "dead_letter": self.topics["dead"], "check": "shop",
+                         "check_after": "1h", **settings}
+
+    def relay(self, **more):
+        path = configuration(("check \"shop\"", self.check), ("lookback \"shop\"", {**self.settings, **more}))
+        return self.make_relay(arguments=("run", "--config", path))
+
+    def records(self, word="orders"):
+        return list(read_topics(self.kafka.bootstrap, [self.topics[word]]))
+
+    def ids(self):
+        """Of the committed ones, sorted: one that came twice is there twice."""
+        return sorted(record.key.decode() for record in self.records())
+
+    def conflicts(self):
+        return sorted(self.database.execute(
+            "SELECT biz_id, kept, refused, source FROM outbox.lookback_conflict"))
+
+    def decided(self):
+        return dict(self.database.execute(
+            "SELECT biz_id, decision FROM outbox.lookback WHERE kind = 'decision'"))
+
+    def overdue(self):
+        return sorted(biz_id for biz_id, in self.database.execute(
+            "SELECT biz_id FROM outbox.lookback_overdue"))
+
+    def read_up(self, relay, count):
+        """Until the reader has stored so many records."""
+        relay.wait_for(lambda: sum(next_offset for next_offset, in self.database.execute(
+            "SELECT max(next_offset) FROM outbox.lookback_log GROUP BY partition")) >= count,
+            what=f"{count} records of the look-back topic to be read")
+
+
+@pytest.fixture
+def case(database, kafka, make_relay, request):
+    return Case(database, kafka, make_relay, f"lb{zlib.crc32(request.node.nodeid.encode())}")
+
+
+def test_a_committed_message_reaches_its_topic_as_if_it_had_been_a_row(case):
+    case.relay().wait_ready()
+    case.application.send(
+        case.application.prepared("1", key="k", payload={"id": "1", "n": 1.5}, headers={"a": "b"}),
+        case.application.prepared("2"), case.application.prepared("3"))
+    case.application.commit("1")
+    case.application.rollback("2")
+    wait_for(lambda: case.ids() == ["k"], 60, "the committed message")
+    record, = case.records()
+    assert record.payload == b'{"id": "1", "n": 1.5}'
+    headers = dict(record.headers)
+    assert headers["a"] == b"b" and "outbox-id" in headers and "outbox-position" in headers
+    wait_for(lambda: case.decided() == {"1": "commit", "2": "rollback"}, 60, "both decisions")
+    assert case.ids() == ["k"] and case.conflicts() == [] and case.records("dead") == []
+
+
+def test_the_header_form_carries_bytes_as_they_are(case):
+    case.relay().wait_ready()
+    value = bytes(range(256)) * 3
+    case.application.send(
+        in_headers("prepare", "order", "é", value, [("x", b"\xff"), ("y", b"text"), ("z", None)],
+                   topic=case.topics["orders"], key="k"),
+        message("prepare", "order", "2", topic=case.topics["orders"], key="k2",
+                payload_base64=base64_text(value)),
+        in_headers("commit", "order", "é"), in_headers("commit", "order", "2"))
+    wait_for(lambda: len(case.records()) == 2, 60, "both messages")
+    first, second = sorted(case.records(), key=lambda record: record.key, reverse=True)
+    assert (first.key, first.payload, second.key, second.payload) == (b"k2", value, b"k", value)
+    assert {("x", b"\xff"), ("y", b"text"), ("z", None)} <= set(second.headers)
+
+
+def test_commit_before_prepare(case):
+    case.relay().wait_ready()
+    case.application.commit("1")
+    wait_for(lambda: case.database.execute(
+        "SELECT count(*) FROM outbox.lookback WHERE kind = 'tombstone'")[0][0] == 1, 60, "a tombstone")
+    case.application.prepare("1")
+    wait_for(lambda: case.ids() == ["1"], 60, "its message")
+    case.application.send(case.application.decided("2", "commit"), case.application.prepared("2"))
+    wait_for(lambda: case.ids() == ["1", "2"], 60, "one whose both records came in a batch")
+    assert case.conflicts() == []
+
+
+def test_rollback_before_prepare(case):
+    relay = case.relay().wait_ready()
+    case.application.rollback("1")
+    case.application.prepare("1", "2")
+    case.application.commit("2")
+    wait_for(lambda: case.ids() == ["2"], 60, "the other message")
+    case.read_up(relay, 4)
+    assert case.ids() == ["2"] and case.decided() == {"1": "rollback", "2": "commit"}
+
+
+def test_duplicate_prepare(case):
+    """The same body is counted, another one is a conflict and changes nothing."""
+    relay = case.relay().wait_ready()
+    case.application.prepare("1", payload=1)
+    case.application.prepare("1", payload=1)
+    case.application.prepare("1", payload=2)
+    case.application.commit("1")
+    wait_for(lambda: case.ids() == ["1"], 60, "its message")
+    assert case.records()[0].payload == b"1"
+    case.application.prepare("1", payload=1)
+    relay.wait_for(lambda: relay.metric("relay_lookback_records_total", kind="duplicate") == 2,
+                   what="the second duplicate")
+    assert case.conflicts() == [("1", "prepare", "prepare", "message")]
+    assert case.ids() == ["1"]
+
+
+def test_duplicate_commit(case):
+    relay = case.relay().wait_ready()
+    case.application.prepare("1")
+    for _ in range(3):
+        case.application.commit("1")
+    case.application.send(*[case.application.decided("1", "commit")] * 3)
+    case.read_up(relay, 7)
+    wait_for(lambda: case.ids() == ["1"], 60, "its message")
+    assert case.conflicts() == []
+
+
+def test_commit_and_rollback_both(case):
+    relay = case.relay().wait_ready()
+    case.application.prepare("1", "2")
+    case.application.send(case.application.decided("1", "commit"),
+                          case.application.decided("1", "rollback"))
+    case.application.rollback("2")
+    case.application.commit("2")
+    case.read_up(relay, 6)
+    wait_for(lambda: case.ids() == ["1"], 60, "the one that was committed first")
+    assert case.conflicts() == [("1", "commit", "rollback", "message"),
+                                ("2", "rollback", "commit", "message")]
+
+
+REFUSED = [
+    ("not_json", b"{", "order:1", None),
+    ("not JSON at all: NUL", b"\0", "order:1", None),
+    ("invalid UTF-8", b'{"version":1,"op":"commit","biz_type":"order","biz_id":"\xff"}', "order:1", None),
+    ("deep nesting", b"[" * 5000 + b"]" * 5000, "order:1", None),
+    ("an empty value", b"", "order:1", None),
+    ("a tombstone of Kafka", None, "order:1", None),
+    ("a wrong type", b'{"version":1,"op":"commit","biz_type":"order","biz_id":1}', "order:1", None),
+    ("a missing field", b'{"version":1,"op":"commit","biz_type":"order"}', "order:1", None),
+    ("another version", b'{"version":2,"op":"commit","biz_type":"order","biz_id":"1"}', "order:1", None),
+    ("a key that does not agree", b'{"version":1,"op":"commit","biz_type":"order","biz_id":"1"}',
+     "order:2", None),
+    ("a null key", b'{"version":1,"op":"commit","biz_type":"order","biz_id":"1"}', None, None),
+    ("a type of no section", b'{"version":1,"op":"commit","biz_type":"other","biz_id":"1"}',
+     "other:1", "unknown_type"),
+    ("a topic of no name", b'{"version":1,"op":"prepare","biz_type":"order","biz_id":"1","topic":"?","payload":1}',
+     "order:1", None),
+    ("an unknown service", b'{"version":1,"op":"prepare","biz_type":"order","biz_id":"1","topic":"t",'
+     b'"payload":1,"check_service":"nobody"}', "order:1", "unknown_service"),
+    ("a URL that is not allowed", b'{"version":1,"op":"prepare","biz_type":"order","biz_id":"1",'
+     b'"topic":"t","payload":1,"check_url":"http://169.254.169.254/"}', "order:1", "url_not_allowed"),
+    ("a topic that is not the section's", b'{"version":1,"op":"prepare","biz_type":"order",'
+     b'"biz_id":"1","topic":"elsewhere","payload":1}', "order:1", "topic_not_allowed"),
+]
+
+
+def test_what_cannot_be_taken_is_dead_lettered_with_its_reason_and_nothing_else_waits(case):
+    """10 MB are below what Kafka takes here only when the topic allows it; 700 kB are enough."""
+    case.settings["topics"] = f"t, {case.topics['orders']}"
+    relay = case.relay().wait_ready()
+    big = b'{"version":1,"op":"commit","biz_type":"order","biz_id":"' + b"x" * 700_000 + b'"}'
+    rows = [*REFUSED, ("huge", big, "order:x", None)]
+    places = case.application.send(*[
+        (key.encode() if key else None, value, [("h", b"1")]) for _, value, key, _ in rows],
+        partition=0)
+    case.application.prepare("after")
+    case.application.commit("after")
+    wait_for(lambda: case.ids() == ["after"], 60, "what came behind them")
+    relay.wait_for(lambda: len(case.records("dead")) == len(rows), what="all dead letters")
+    letters = {}
+    for record in case.records("dead"):
+        headers = dict(record.headers)
+        letters[int(headers["dead-letter-partition"]), int(headers["dead-letter-offset"])] = (
+            record, headers)
+    for (what, value, key, reason), place in zip(rows, places):
+        record, headers = letters[place]
+        assert record.payload == value, what
+        assert record.key == (key.encode() if key else None), what
+        assert headers["h"] == b"1" and headers["dead-letter-topic"].decode() == case.topics["said"]
+        assert headers["dead-letter-error"], what
+        if reason:
+            assert headers["dead-letter-reason"].decode() == reason, what
+    assert case.database.execute("SELECT count(*) FROM outbox.lookback WHERE biz_id <> 'after'") == [(0,)]
+
+
+def test_what_the_table_does_not_store_is_found_among_others_and_dead_lettered(case):
+    """A payload larger than the table takes fails the whole batch; the others of it still come."""
+    case.database.execute("SELECT outbox.set_max_message_bytes(1000)")
+    relay = case.relay().wait_ready()
+    ids = [str(number) for number in range(60)]
+    case.application.send(*[case.application.prepared(
+        id, payload="x" * (5000 if id in ("7", "31") else 10)) for id in ids],
+        *[case.application.decided(id, "commit") for id in ids])
+    wait_for(lambda: case.ids() == sorted(set(ids) - {"7", "31"}), 120, "all others")
+    relay.wait_for(lambda: len(case.records("dead")) == 2, what="the two")
+    assert {dict(record.headers)["dead-letter-reason"] for record in case.records("dead")} == {
+        b"not_storable"}
+    assert all(dict(record.headers)["dead-letter-left-out"] == b"key payload headers"
+               for record in case.records("dead"))
+
+
+def test_one_of_several_sections_answers_for_what_nobody_owns(case):
+    case.settings["default"] = "yes"
+    other = case.kafka.create_topic(f"{case.name}_dead2", 1)
+    path = configuration(
+        ("check \"shop\"", ASK), ("lookback \"shop\"", case.settings),
+        ("lookback \"back\"", {"topic": case.topics["said"], "group": f"{case.name}b",
+                               "types": "return", "dead_letter": other, "check": "shop"}))
+    relay = case.make_relay(arguments=("run", "--config", path)).wait_ready()
+    case.application.prepare("1")
+    case.application.send(message("prepare", "return", "1", topic=case.topics["orders"], key="r",
+                                  payload=1),
+                          message("commit", "return", "1"), message("commit", "nobody", "1"),
+                          (b"?", b"?", []))
+    case.application.commit("1")
+    wait_for(lambda: case.ids() == ["1", "r"], 60, "the messages of both sections")
+    relay.wait_for(lambda: len(case.records("dead")) == 2, what="the dead letters")
+    relay.wait_for(lambda: case.database.execute(
+        "SELECT section, sum(next_offset)::int FROM (SELECT section, partition, max(next_offset) AS "
+        "next_offset FROM outbox.lookback_log GROUP BY 1, 2) l GROUP BY 1 ORDER BY 1") == [
+            ("back", 6), ("shop", 6)], what="both sections at the end of the topic")
+    assert list(read_topics(case.kafka.bootstrap, [other])) == []
+
+
+def test_an_idle_partition_with_one_overdue_prepare_is_looked_back_all_the_same(case):
+    relay = case.relay(check_after="500ms").wait_ready()
+    case.application.prepare("1")
+    relay.wait_for(lambda: case.overdue() == ["1"], what="the prepare to be overdue")
+    case.application.prepare("2", check_after="1h")
+    case.application.commit("1")
+    relay.wait_for(lambda: case.overdue() == [], what="the decision")
+    assert relay.metric("relay_lookback_promoted_total") == 1
+
+
+def test_a_partition_that_lags_is_not_looked_back(case):
+    """Its decision is written and not read yet: what looks overdue is not."""
+    first = case.relay(check_after="1s")
+    first.wait_ready()
+    case.application.prepare("1")
+    case.read_up(first, 1)
+    first.stop()
+    case.application.commit("1")
+    time.sleep(1.5)  # past the check_after, without a reader: there is nothing to wait for
+    second = case.relay(check_after="1s")
+    wait_for(lambda: case.ids() == ["1"], 90, "the decision that was written")
+    assert second.metric("relay_lookback_promoted_total") in (0, None)
+    assert case.overdue() == []
+
+
+def test_two_relays_share_the_partitions_and_each_id_has_one_effect(case):
+    first = case.relay().wait_ready()
+    second = case.relay().wait_ready()
+    wait_for(lambda: first.metric("relay_lookback_partitions") in (1, 2)
+             and second.metric("relay_lookback_partitions") in (1, 2), 120, "a shared topic")
+    ids = [f"{number:03}" for number in range(300)]
+    case.application.prepare(*ids[:150])
+    case.application.send(*[case.application.decided(id, "commit") for id in ids[:100]],
+                          *[case.application.prepared(id) for id in ids[150:]])
+    first.stop()
+    case.application.commit(*ids[100:])
+    wait_for(lambda: case.ids() == ids, 120, "each message once")
+    assert case.conflicts() == [] and case.decided() == {id: "commit" for id in ids}
+
+
+def test_a_reader_goes_on_where_the_database_says_and_not_where_kafka_does(case):
+    relay = case.relay().wait_ready()
+    case.application.prepare("1")
+    case.application.commit("1")
+    wait_for(lambda: case.ids() == ["1"], 60, "its message")
+    relay.stop()
+    case.application.prepare("2")
+    case.settings["group"] += "_another"
+    case.relay().wait_ready()
+    case.application.commit("2", "1")
+    wait_for(lambda: case.ids() == ["1", "2"], 60, "the second message")
+    assert case.conflicts() == [] and case.records("dead") == []
+
+
+def test_the_database_is_away_for_a_while(case, postgres):
+    relay = case.relay().wait_ready()
+    case.application.prepare("1")
+    case.read_up(relay, 1)
+    postgres.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s "
+        "AND application_name = 'outbox-relay look-back'", (case.database.name,))
+    case.application.commit("1")
+    wait_for(lambda: case.ids() == ["1"], 60, "its message")
+    assert json.loads(case.records()[0].payload) == {"id": "1"}
+
+
+# --- the business is asked ------------------------------------------------------------------------
+
+class Business:
+    """Answers over HTTP as it is told: answers[biz_id] is a word, a (status, body), or a function."""
+
+    def __init__(self):
+        business = self
+        self.asked, self.answers, self.lock = [], {}, threading.Lock()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with business.lock:
+                    business.asked.append(question)
+                answer = business.answers.get(question["biz_id"], "unknown")
+                status, body = answer if isinstance(answer, tuple) else (200, json.dumps(
+                    {"biz_id": question["biz_id"], "decision": answer}))
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/lookback"
+
+    def times(self, biz_id):
+        with self.lock:
+            return sum(question["biz_id"] == biz_id for question in self.asked)
+
+    def close(self):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def business(case):
+    server = Business()
+    case.check = {"url": server.url, "networks": "127.0.0.1", "retry_first": "100ms",
+                  "retry_max": "300ms", "pending_every": "200ms"}
+    case.settings["check_after"] = "300ms"
+    yield server
+    server.close()
+
+
+def test_whoever_does_not_decide_is_asked_until_the_answer_is_clear(case, business):
+    business.answers = {"1": "commit", "2": "rollback", "3": "pending", "5": (500, "commit"),
+                        "6": (404, ""), "7": (200, "Object reference not set to an instance")}
+    relay = case.relay().wait_ready()
+    case.application.prepare("1", "2", "3", "4", "5", "6", "7")
+    wait_for(lambda: case.decided() == {"1": "commit", "2": "rollback"}, 60, "the clear answers")
+    wait_for(lambda: all(business.times(id) >= 3 for id in "34567"), 60, "the others, several times")
+    assert case.decided() == {"1": "commit", "2": "rollback"} and case.ids() == ["1"]
+    business.answers.update({"3": "commit", "4": "commit", "5": "rollback", "6": "commit",
+                             "7": "rollback"})
+    relay.wait_for(lambda: len(case.decided()) == 7, what="all answers")
+    wait_for(lambda: case.ids() == ["1", "3", "4", "6"], 60, "their messages")
+    assert case.overdue() == [] and case.conflicts() == []
+    assert relay.metric("relay_lookback_decisions_total", source="check") == 7
+
+
+def test_commit_after_the_look_back_answered_rollback(case, business):
+    """It is a conflict, and nothing that was decided is turned round."""
+    business.answers = {"1": "rollback", "2": "commit"}
+    relay = case.relay().wait_ready()
+    case.application.prepare("1", "2")
+    relay.wait_for(lambda: len(case.decided()) == 2, what="both answers")
+    case.application.commit("1")
+    case.application.rollback("2")
+    relay.wait_for(lambda: len(case.conflicts()) == 2, what="both conflicts")
+    assert case.conflicts() == [("1", "rollback", "commit", "message"),
+                                ("2", "commit", "rollback", "message")]
+    assert case.decided() == {"1": "rollback", "2": "commit"} and case.ids() == ["2"]
+
+
+def test_over_its_budget_an_id_is_parked_and_an_operator_decides(case, business):
+    case.check["max_attempts"] = 3
+    relay = case.relay().wait_ready()
+    case.application.prepare("1")
+    relay.wait_for(lambda: case.database.execute(
+        "SELECT state, attempts FROM outbox.lookback_overdue") == [("parked", 3)], what="it to be parked")
+    assert business.times("1") == 3
+    status, _, error = run_command(["lookback", "commit", "order", "1", "--reason", "asked them", "--yes"],
+                                   {"DATABASE_URL": case.database.dsn})
+    assert status == 0, error
+    wait_for(lambda: case.ids() == ["1"], 60, "its message")
+
+
+def test_an_endpoint_that_is_away_costs_no_attempt(case, business):
+    business.close()
+    relay = case.relay().wait_ready()
+    case.application.prepare("1", "2")
+    relay.wait_for(lambda: (relay.metric("relay_lookback_checks_total", result="connect") or 0) >= 3,
+                   what="several tries")
+    assert case.database.execute("SELECT max(attempts) FROM outbox.lookback_overdue") == [(0,)]
+    assert case.decided() == {}

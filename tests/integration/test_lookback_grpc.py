@@ -1,0 +1,245 @@
+"""The look-back's checker over gRPC (relay/lookback/transport_grpc.c), on a server of grpcio."""
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import threading
+import time
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from support.check_asker import PREPARED_AT, Asker, Identity
+from support.grpc_service import GrpcService, messages
+from support.process import free_port
+
+KEY = b"k" * 24
+AILING = {"UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+UNKNOWN, PENDING, COMMIT, ROLLBACK = range(4)  # as the .proto numbers them
+
+
+@pytest.fixture(scope="module")
+def pb(tmp_path_factory):
+    return messages(tmp_path_factory.mktemp("proto"))
+
+
+@pytest.fixture
+def serve(pb):
+    """serve(answer) starts a service; it notes the calls."""
+    with contextlib.ExitStack() as services:
+        def make(answer, **options):
+            calls = []
+
+            def noted(request, context):
+                calls.append(SimpleNamespace(
+                    request=request, time_left=context.time_remaining(),
+                    metadata=dict(context.invocation_metadata())))
+                return answer(request, context)
+
+            service = GrpcService(noted, pb.CheckRequest.FromString, **options)
+            service.calls = calls
+            return services.enter_context(service)
+        yield make
+
+
+@pytest.fixture
+def make_asker(tmp_path):
+    with contextlib.ExitStack() as askers:
+        yield lambda url, **settings: askers.enter_context(Asker(
+            tmp_path, **{"transport": "grpc", "url": url, "networks": "127.0.0.0/8", **settings}))
+
+
+@pytest.fixture
+def response(pb):
+    """response(("7", COMMIT), …)"""
+    return lambda *pairs: pb.CheckResponse(answers=[
+        pb.CheckAnswer(biz_id=biz_id, decision=decision) for biz_id, decision in pairs])
+
+
+def assert_undecided(answer, failure, sent=True, reached=None):
+    assert set(answer["words"]) == {"unknown"}, answer
+    assert answer["failure"] == failure, answer
+    assert answer["sent"] == sent and len(answer["error"]) > 10, answer
+    assert reached is None or answer["reached"] == reached, answer
+
+
+# --- what is asked, and the right answer -----------------------------------------------------
+
+@pytest.mark.parametrize("word,number", [
+    ("unknown", UNKNOWN), ("pending", PENDING), ("commit", COMMIT), ("rollback", ROLLBACK)])
+def test_one_id_is_asked_and_answered(serve, make_asker, pb, response, word, number):
+    service = serve(lambda request, _: response((request.ids[0].biz_id, number)))
+    answer = make_asker(service.url, timeout="20s").ask("order", "ä\"7", attempt=3)
+    assert answer["words"] == [word] and answer["failure"] is None and answer["error"] == ""
+    assert (answer["sent"], answer["reached"], answer["status"]) == (True, True, 0)
+    call, = service.calls
+    assert call.request == pb.CheckRequest(biz_type="order", ids=[
+        pb.CheckId(biz_id="ä\"7", attempt=3, prepared_at=PREPARED_AT)])
+    assert 1 < call.time_left <= 20
+    assert call.metadata["user-agent"].startswith("outbox-relay/")
+    assert "webhook-id" not in call.metadata
+
+
+def test_several_ids_are_asked_in_one_request(serve, make_asker, response):
+    def answer(request, _):
+        return response(*[(one.biz_id, int(one.biz_id) % 4) for one in reversed(request.ids)])
+    service = serve(answer)
+    asked = [str(number) for number in range(1000)]
+    answer = make_asker(service.url).ask("order", *asked)
+    assert answer["words"] == ["unknown", "pending", "commit", "rollback"] * 250
+    assert len(service.calls) == 1
+
+
+def test_ids_that_are_left_out_are_unknown_and_the_others_are_not(serve, make_asker, response):
+    service = serve(lambda *_: response(("2", COMMIT)))
+    answer = make_asker(service.url).ask("order", "1", "2", "3")
+    assert answer["words"] == ["unknown", "commit", "unknown"]
+    assert answer["failure"] is None and "of 1 " in answer["error"]
+
+
+def test_requests_are_signed(serve, make_asker, response):
+    service = serve(lambda request, _: response(("7", COMMIT)))
+    asker = make_asker(service.url, secret="whsec_" + base64.b64encode(KEY).decode())
+    assert asker.ask("order", "7")["words"] == asker.ask("order", "7", attempt=2)["words"]
+    for call in service.calls:
+        head = f"{call.metadata['webhook-id']}.{call.metadata['webhook-timestamp']}.".encode()
+        made = hmac.new(KEY, head + call.request.SerializeToString(), hashlib.sha256).digest()
+        assert call.metadata["webhook-signature"] == "v1," + base64.b64encode(made).decode()
+        assert abs(int(call.metadata["webhook-timestamp"]) - time.time()) < 60
+    first, second = service.calls
+    assert first.metadata["webhook-id"] == second.metadata["webhook-id"]
+
+
+def test_a_path_of_the_url_stands_before_the_method(serve, make_asker, response):
+    service = serve(lambda *_: response(("7", COMMIT)))
+    assert make_asker(service.url + "/").ask("order", "7")["words"] == ["commit"]
+    answer = make_asker(service.url).ask("order", "7", url=service.url + "/other/")
+    assert_undecided(answer, "status", reached=True)
+    assert answer["status"] == grpc.StatusCode.UNIMPLEMENTED.value[0]
+    refused = make_asker(service.url).ask("order", "7", url=service.url + "/?a=b")
+    assert "no query" in refused["error"] and len(service.calls) == 1
+
+
+# --- wrong answers ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code.name != "OK"],
+                         ids=lambda code: code.name)
+def test_nothing_is_decided_by_a_status(serve, make_asker, code):
+    service = serve(lambda _, context: context.abort(code, "no\n\x01ä"))
+    answer = make_asker(service.url).ask("order", "7")
+    assert_undecided(answer, "status", reached=code.name not in AILING)
+    assert answer["status"] == code.value[0] and code.name in answer["error"]
+
+
+def test_a_status_behind_the_right_answer_counts(serve, make_asker, response):
+    def answer(_, context):
+        context.set_code(grpc.StatusCode.ABORTED)
+        return response(("7", COMMIT))
+    assert_undecided(make_asker(serve(answer).url).ask("order", "7"), "status", reached=True)
+
+
+def test_an_exception_in_a_service_decides_nothing(serve, make_asker):
+    service = serve(lambda *_: [][0])
+    answer = make_asker(service.url).ask("order", "7")
+    assert_undecided(answer, "status", reached=False)
+
+
+def test_a_service_says_when_to_come_again(serve, make_asker):
+    def answer(_, context):
+        context.set_trailing_metadata((("grpc-retry-pushback-ms", "7000"),))
+        context.abort(grpc.StatusCode.UNAVAILABLE, "busy")
+    assert make_asker(serve(answer).url).ask("order", "7")["retry_after_ms"] == 7000
+
+
+def field(number, content):
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def said(biz_id, decision):
+    return field(1, field(1, biz_id) + bytes([2 << 3, decision]))
+
+
+@pytest.mark.parametrize("body", [
+    b"", said(b"8", COMMIT), said(b"", COMMIT), said(b"7\0", COMMIT), said(b"7\0x", COMMIT),
+    said(b"\xff", COMMIT), said(b"7", 4), said(b"7", 100), said(b"7", COMMIT)[:-1],
+    said(b"7", COMMIT) + b"x", said(b"7", COMMIT) + said(b"7", ROLLBACK),
+    said(b"7", COMMIT) + said(b"7", 9), said(b"7", COMMIT) + said(b"8", COMMIT),
+    field(1, field(1, b"7") + field(2, b"commit")), field(2, said(b"7", COMMIT)[2:]),
+    b'{"biz_id": "7", "decision": "commit"}', b"<html>commit</html>", b"\x0b" * 10_000,
+    field(1, b"\x80" * 100)])
+def test_nothing_is_decided_by_a_message(serve, make_asker, body):
+    answer = make_asker(serve(lambda *_: body).url).ask("order", "7")
+    assert_undecided(answer, "answer", reached=True)
+
+
+def test_the_right_answer_by_hand_is_one(serve, make_asker):
+    service = serve(lambda *_: said(b"7", COMMIT) + field(15, b"what a later version says"))
+    assert make_asker(service.url).ask("order", "7")["words"] == ["commit"]
+
+
+def test_a_message_that_is_compressed_was_never_asked_for(serve, make_asker, response):
+    ids = [str(number) for number in range(500)]
+    service = serve(lambda *_: response(*[(biz_id, COMMIT) for biz_id in ids]),
+                    compression=grpc.Compression.Gzip)
+    answer = make_asker(service.url).ask("order", *ids)
+    assert_undecided(answer, "answer", reached=True)
+    assert "compressed" in answer["error"]
+
+
+def test_a_message_that_is_too_large_decides_nothing(serve, make_asker, response):
+    service = serve(lambda *_: response(*[("7", COMMIT)] * 20_000))
+    assert_undecided(make_asker(service.url).ask("order", "7"), "too_large", reached=True)
+
+
+def test_an_answer_that_does_not_come_is_a_timeout(serve, make_asker, response):
+    go_on = threading.Event()
+
+    def answer(*_):
+        go_on.wait(60)
+        return response(("7", COMMIT))
+    service = serve(answer)
+    answer = make_asker(service.url, timeout="500ms").ask("order", "7")
+    go_on.set()
+    assert set(answer["words"]) == {"unknown"} and answer["sent"] and not answer["reached"]
+    assert answer["failure"] in ("timeout", "status")  # whoever notices first
+    assert service.calls[0].time_left <= 0.5
+
+
+# --- connections -----------------------------------------------------------------------------
+
+def test_nobody_there_is_no_attempt(make_asker):
+    answer = make_asker(f"http://127.0.0.1:{free_port()}").ask("order", "7")
+    assert_undecided(answer, "connect", sent=False, reached=False)
+
+
+def test_an_address_that_is_not_allowed_is_not_connected_to(serve, make_asker, response):
+    service = serve(lambda *_: response(("7", COMMIT)))
+    answer = make_asker(service.url, networks="").ask("order", "7")
+    assert_undecided(answer, "address_refused", sent=False)
+    assert service.calls == []
+
+
+def test_certificates_convince_on_both_sides(serve, make_asker, response, tmp_path):
+    own, client = Identity(tmp_path, "own"), Identity(tmp_path, "client")
+    credentials = grpc.ssl_server_credentials(
+        [(own.read("key"), own.read("certificate"))], client.read("certificate"), True)
+    service = serve(lambda *_: response(("7", COMMIT)), credentials=credentials)
+    shown = {"tls_certificate": client.certificate, "tls_key": client.key}
+    asker = make_asker(service.url, tls_ca=own.certificate, **shown)
+    numbers = [asker.send("order", "7") for _ in range(50)]
+    assert all(asker.answer(number)["words"] == ["commit"] for number in numbers)
+    assert_undecided(make_asker(service.url, **shown).ask("order", "7"), "tls", sent=False)
+    without = make_asker(service.url, tls_ca=own.certificate).ask("order", "7")
+    assert without["words"] == ["unknown"] and not without["reached"]
+    assert len(service.calls) == 50
+
+
+def test_hundreds_of_calls_are_answered(serve, make_asker, response):
+    service = serve(lambda request, _: response((request.ids[0].biz_id, COMMIT)))
+    asker = make_asker(service.url, host_in_flight=200, timeout="60s")
+    for _ in range(3):
+        numbers = [asker.send("order", str(number)) for number in range(200)]
+        assert all(asker.answer(number)["words"] == ["commit"] for number in numbers)
+    assert asker.close()["longest_us"] < 5_000_000

@@ -1,0 +1,88 @@
+"""The look-back's HTTP interface, as an application uses it.
+
+    api = Api(port, token="of-an-application")
+    api.post("prepare", {"version": 1, "biz_type": "orders", …}).status
+"""
+
+import contextlib
+import http.client
+import json
+from dataclasses import dataclass
+
+CONFIG = """\
+[lookback "orders"]
+types = orders, returns
+topic = {topic}
+topics = orders.*
+check = shop
+[lookback "stock"]
+topic = {topic}
+default = yes
+[check "shop"]
+url = http://127.0.0.1:9/lookback
+allow = https://shop.example.com/lookback
+[check "bank"]
+types = bank
+"""
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict
+    text: str
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+    @property
+    def code(self):
+        return self.json["code"]
+
+
+class Api:
+    def __init__(self, port, token=None):
+        self.port = port
+        self.token = token
+
+    def as_(self, token):
+        return Api(self.port, token)
+
+    def connect(self, timeout=60):
+        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port,
+                                                             timeout=timeout))
+
+    def request(self, method, path, body=None, headers=None, connection=None):
+        """body: bytes or an iterable of bytes (which is chunked), or what becomes JSON."""
+        if body is not None and not isinstance(body, (bytes, map)):
+            body = json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} if body is not None else {}
+        if self.token:
+            sent["Authorization"] = f"Bearer {self.token}"
+        sent.update(headers or {})
+        if connection:
+            return self._exchange(connection, method, path, body, sent)
+        with self.connect() as connection:
+            return self._exchange(connection, method, path, body, sent)
+
+    def post(self, verb, body, **options):
+        return self.request("POST", f"/v1/lookback/{verb}", body, **options)
+
+    def get(self, path="", **options):
+        return self.request("GET", f"/v1/lookback{path}", **options)
+
+    @staticmethod
+    def _exchange(connection, method, path, body, headers):
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+
+
+def prepare(id, biz_type="orders", **more):
+    return {"version": 1, "biz_type": biz_type, "biz_id": id, "topic": "orders.new",
+            "payload": {"id": id}, **more}
+
+
+def decision(id, biz_type="orders", **more):
+    return {"version": 1, "biz_type": biz_type, "biz_id": id, **more}
