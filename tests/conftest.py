@@ -35,7 +35,8 @@ _terminal = None  # standard error as it was before pytest began to capture it
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="the counts of a release, not a tenth")
+    parser.addoption("--full", action="store_true",
+                     help="the counts of a release, not a tenth; every case of what is rotated")
     parser.addoption("--minutes", type=float, default=10, help="how long the soak goes on")
     parser.addoption("--seed", type=int, help="repeat a run; without it each run has another")
 
@@ -53,7 +54,27 @@ def pytest_report_header(config):
     return f"seed: {config.option.seed} (--seed={config.option.seed} repeats), size: {size}"
 
 
+def turn_of(items, seed):
+    """Of the cases of a test that is marked rotated, and of the tests of a file with the same
+    rotated("name"), those whose turn it is; and everything else."""
+    groups = {}
+    for item in items:
+        mark = item.get_closest_marker("rotated")
+        if mark:
+            group = item.path, mark.args[0] if mark.args else item.originalname
+            groups.setdefault(group, []).append(item)
+    # of another group another place in its list
+    out = {id(item) for place, group in enumerate(groups.values())
+           for item in group if item is not group[(seed + place) % len(group)]}
+    return [item for item in items if id(item) not in out]
+
+
+@pytest.hookimpl(trylast=True)  # -k has chosen
 def pytest_collection_modifyitems(config, items):
+    if not config.option.full:
+        chosen = turn_of(items, config.option.seed)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     for item in items:
         mark = item.get_closest_marker("full")
         if mark and not config.option.full:

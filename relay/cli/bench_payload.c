@@ -66,11 +66,12 @@ void bench_payload(struct text *out, int64_t number, int64_t bytes)
 int64_t bench_number(const void *payload, size_t length)
 {
 	enum { DIGITS = 10 };
-	const char *at = (const char *)payload + BENCH_NUMBER_AT;
+	const char *at;
 	int64_t number = 0;
 
 	if (!payload || length < BENCH_NUMBER_AT + DIGITS)
 		return -1;
+	at = (const char *)payload + BENCH_NUMBER_AT;
 	for (int i = 0; i < DIGITS; i++) {
 		if (at[i] < '0' || at[i] > '9')
 			return -1;

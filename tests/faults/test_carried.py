@@ -46,6 +46,7 @@ AGES = {"a younger cluster": (OLD_XIDS, None), "an older cluster": (None, OLD_XI
         "a cluster of the same age": (None, None)}
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("age", AGES)
 def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
         age, kafka, topic, make_relay, make_writers, make_shop, command, slots, until_published):
@@ -106,6 +107,7 @@ def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
         assert relay.stop() == 0
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("pooled", [False, True], ids=["directly", "behind a pooler"])
 def test_the_server_is_exchanged_under_a_living_owner(
         pooled, kafka, topic, make_relay, make_writers, make_shop, command, until_published):
@@ -185,6 +187,7 @@ def test_what_slot_rebase_asks_for(database, arguments, status, words):
     assert database.execute("SELECT count(*) FROM outbox.audit") == [(0,)]
 
 
+@pytest.mark.rotated("same cluster")
 def test_after_pg_upgrade_it_goes_on_by_itself_in_a_new_epoch(
         kafka, topic, make_relay, make_writers, make_shop, until_published):
     origin = Postgres().start()
@@ -216,6 +219,7 @@ def test_after_pg_upgrade_it_goes_on_by_itself_in_a_new_epoch(
         assert relay.stop() == 0
 
 
+@pytest.mark.rotated("same cluster")
 def test_a_promoted_standby_that_has_everything_goes_on_in_a_new_epoch(
         kafka, topic, make_relay, make_writers, make_shop, until_published):
     """The primary is shut down while a large window is published; nothing was lost, and nothing comes

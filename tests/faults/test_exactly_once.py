@@ -34,6 +34,7 @@ def test_an_owner_that_wakes_up_doubles_nothing(
     judge_once()
 
 
+@pytest.mark.rotated("transactions")
 def test_a_refused_record_takes_nothing_with_it(
         kafka, database, topic, make_relay, make_writers, until_published, chance):
     """The transaction it was in is lost, and its rows come in the next ones."""
@@ -54,6 +55,7 @@ def test_a_refused_record_takes_nothing_with_it(
     assert len(list(records)) == len(writers.committed) > 200
 
 
+@pytest.mark.rotated("transactions")
 def test_a_foreign_transaction_that_stays_open_is_waited_for(
         kafka, topic, make_relay, make_writers, judge_once, until_published):
     """A record of ours that was committed behind it cannot be seen, and is not sent again."""

@@ -75,6 +75,7 @@ class Supervised:
             proxy.heal()
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("dies, delivery", [
     ("when it reads", "at-least-once"), ("when it sends", "at-least-once"),
@@ -110,6 +111,7 @@ def test_a_message_that_kills_the_relay_is_parked_and_no_other(
     assert verdict.committed == total + more
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("kafka_is", ["well", "paused"])
 def test_a_relay_that_is_killed_again_and_again_parks_nothing(

@@ -20,6 +20,7 @@ def kill_at_a_random_moment(relay, chance):
     relay.kill()
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("mode, max_in_flight", [
     ({"slot_resume": "none"}, 20), ({"slot_resume": "tail"}, 2000),
@@ -37,6 +38,7 @@ def test_kills_at_random_moments_lose_nothing(
           isolation="read_committed" if "slot_delivery" in mode else "read_uncommitted")
 
 
+@pytest.mark.rotated("others")
 def test_kills_of_a_relay_with_several_shards(
         database, make_relay, make_writers, judge, chance, scale, command):
     command("slot", "drop", "--yes", "--force", "main")
@@ -51,6 +53,7 @@ def test_kills_of_a_relay_with_several_shards(
     judge(kills + 1, 300, none=True)
 
 
+@pytest.mark.rotated("others")
 @pytest.mark.long
 def test_kills_while_huge_transactions_are_read_by_pages(
         make_relay, make_writers, judge, chance, scale):
@@ -79,6 +82,7 @@ EXPECTED = {"before_log_call", "after_log_call", "after_take", "after_tick", "af
             "before_produce", "after_produce", "after_acknowledgement"} | HANDOVER
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_kill_at_every_step_between_two_writes(

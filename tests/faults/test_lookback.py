@@ -70,6 +70,7 @@ def world(database, kafka, make_relay, request):
     return World(database, kafka, make_relay, f"lb{zlib.crc32(request.node.nodeid.encode())}")
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_between_every_two_steps(world, chance, step):
     for passage in (1, 3):

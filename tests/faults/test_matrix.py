@@ -210,6 +210,7 @@ def strike(kafka3, make_relay, make_writers, judge, chance, mode):
     return struck
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_whoever_ends_however_nothing_is_lost_and_the_order_stays(
@@ -228,6 +229,7 @@ def postgres_on_small_disk():
         yield server
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("mode", MODES)
 def test_a_full_disk_under_postgres_loses_nothing_and_the_order_stays(
         mode, strike, postgres_on_small_disk, database, full):

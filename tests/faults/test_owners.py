@@ -235,6 +235,7 @@ def test_four_shards_spread_over_two_processes(
     judge(1, 200)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
         database, make_relay, make_writers, judge, command, shards):

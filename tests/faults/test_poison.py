@@ -106,6 +106,7 @@ def stops_at(relay, database, kafka, topic, expected, poison, command):
     assert arrived(kafka, topic) == expected
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("producer", ["fresh", "established"])
 def test_a_refused_record_stops_its_key_and_nothing_else_of_its_batch(
         producer, database, kafka, narrow, make_relay, write, command, judge):
@@ -125,6 +126,7 @@ def test_a_refused_record_stops_its_key_and_nothing_else_of_its_batch(
     assert verdict.committed == len(first) + len(before) + 2 + len(rest) + 1
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("producer", ["fresh", "established"])
 def test_a_refused_record_that_is_alone(
         producer, database, kafka, narrow, make_relay, write, command, judge):
@@ -140,6 +142,7 @@ def test_a_refused_record_that_is_alone(
     judge(1, MAX_IN_FLIGHT, same_epoch=False)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("producer", ["fresh", "established"])
 def test_several_refused_records_of_different_keys(
         producer, database, kafka, narrow, make_relay, write, command, judge):

@@ -30,6 +30,7 @@ def start(make_relay, **settings):
     return relay.wait_ready()
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("end", ["fast", "immediate", "kill -9"])
 def test_a_restart_of_postgres_shorter_than_the_lease_repeats_nothing(
         end, fragile_postgres, make_relay, make_writers, judge, scale):
@@ -65,6 +66,7 @@ def test_a_restart_of_postgres_longer_than_the_lease_loses_nothing(
     judge(1, MAX_IN_FLIGHT)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("lease", ["1s", KEPT])
 def test_a_postgres_that_stands_still_is_waited_for(
         lease, fragile_postgres, make_relay, make_writers, judge):
@@ -79,6 +81,7 @@ def test_a_postgres_that_stands_still_is_waited_for(
     assert lease != KEPT or verdict.duplicates == 0
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("which", [LOG, READ], ids=["log", "read"])
 def test_terminated_backends_repeat_nothing(
         which, database, make_relay, make_writers, judge, scale):
@@ -122,6 +125,7 @@ def through(network, database):
     return database.dsn.replace(f":{database.postgres.port}/", f":{network.port}/")
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("fault", ["cut", "reset", "stall"])
 def test_connections_lost_in_the_middle_of_a_huge_window(
         fault, network, database, make_relay, make_writers, judge, scale):
@@ -148,6 +152,7 @@ def test_connections_lost_in_the_middle_of_a_huge_window(
     assert lost >= (faults if fault != "stall" else 0)
 
 
+@pytest.mark.rotated("leases")
 def test_a_network_that_is_silent_for_longer_than_the_lease(
         network, database, make_relay, make_writers, judge, scale):
     """Two relays behind two networks: the one that is cut off stops, the other goes on."""
@@ -183,6 +188,7 @@ def test_a_postgres_that_refuses_connections_is_asked_again(
     assert judge(0, 0).duplicates == 0
 
 
+@pytest.mark.rotated("leases")
 def test_an_owner_whose_lease_runs_out_gives_up_its_queue(
         fragile_postgres, fragile_kafka, make_relay, make_writers, judge, until_published):
     """Kafka stands still with the queue full, and no row can be written that keeps the shard."""
@@ -285,6 +291,7 @@ def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_the_shard_is_
     judge(1, MAX_IN_FLIGHT)
 
 
+@pytest.mark.rotated("leases")
 def test_bounds_of_a_lost_history_keep_no_row_of_the_new_one_out(
         postgres, database, kafka, topic, slow_bounds, network, make_relay, make_writers,
         until_published):

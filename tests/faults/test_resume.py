@@ -69,6 +69,7 @@ def test_rows_that_others_wrote_to_the_same_topic_are_no_rows_of_ours(
     assert epoch_of(database) == epoch
 
 
+@pytest.mark.rotated("tails")
 def test_a_topic_made_anew_begins_a_new_epoch(
         database, kafka, topic, make_relay, make_writers, until_published):
     """Consumers must not take its records for old ones, whose positions they have seen."""
@@ -103,6 +104,7 @@ def restored(server, copy):
     server.start()
 
 
+@pytest.mark.rotated("tails")
 def test_a_disk_snapshot_put_back_is_noticed_and_loses_nothing(
         own_postgres, database, kafka, topic, make_relay, make_writers, until_published):
     own_postgres.create_database("shop")
@@ -145,6 +147,7 @@ def test_a_disk_snapshot_put_back_is_noticed_and_loses_nothing(
     assert verdict.phantom == in_kafka - survivors > 0, verdict
 
 
+@pytest.mark.rotated("tails")
 def test_a_new_owner_reads_no_more_than_what_came_since_the_partition_was_silent(
         database, kafka, topic, make_relay, make_writers, judge):
     """An idle owner notes how far the partitions of others' records have grown, some rows later."""

@@ -69,6 +69,7 @@ def judged(database, bootstrap, topics, duplicates=0):
             numbers[name] = number
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("end", ["paused", "killed"])
 @pytest.mark.parametrize("owner", ["lives", "dies"])

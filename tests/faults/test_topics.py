@@ -6,6 +6,7 @@ from support.auditor import audit, committed_messages, count_records, read_topic
 from support.process import wait_for
 
 
+@pytest.mark.rotated("missing")
 def test_a_missing_topic_is_waited_for_and_others_flow(
         database, kafka, topic, make_relay, make_writers, judge):
     absent = f"{topic}.later"
@@ -32,6 +33,7 @@ def test_a_missing_topic_is_waited_for_and_others_flow(
         kafka.delete_topic(absent)
 
 
+@pytest.mark.rotated("missing")
 def test_a_relay_that_starts_behind_rows_of_a_missing_topic(
         database, kafka, topic, make_relay, make_writers, judge):
     absent = f"{topic}.later"
@@ -47,6 +49,7 @@ def test_a_relay_that_starts_behind_rows_of_a_missing_topic(
         kafka.delete_topic(absent)
 
 
+@pytest.mark.rotated("changed")
 @pytest.mark.long
 def test_a_topic_that_is_made_anew_gets_what_comes_later(
         database, kafka, topic, make_relay, make_writers, until_published):
@@ -72,6 +75,7 @@ def position_of(record):
     return tuple(int(number) for number in header.split(":")[3:])
 
 
+@pytest.mark.rotated("changed")
 @pytest.mark.long
 def test_more_partitions_begin_a_new_epoch_and_lose_no_order(
         database, kafka, topic, make_relay, make_writers, until_published):

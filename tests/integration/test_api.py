@@ -250,6 +250,7 @@ def test_connections_that_hang_stop_nobody(refusing_api):
         assert time.monotonic() - begun < 30
 
 
+@pytest.mark.rotated("waits")
 def test_who_sends_a_byte_from_time_to_time_is_cut_off(make_api):
     _, api = make_api(api_arrival="3s")
     begun = time.monotonic()
@@ -265,6 +266,7 @@ def test_who_sends_a_byte_from_time_to_time_is_cut_off(make_api):
 
 # --- Kafka ----------------------------------------------------------------------------------------
 
+@pytest.mark.rotated("waits")
 def test_without_a_topic_a_sender_is_told_to_try_again(make_api, kafka, topic):
     relay, api = make_api(f"{topic}.later")
     answer = api.post("commit", decision("1"))
@@ -292,6 +294,7 @@ def test_a_record_that_the_broker_refuses_is_told_and_its_neighbours_are_taken(m
     assert (answer.status, answer.code) == (413, "too_large")
 
 
+@pytest.mark.rotated("kafka away")
 def test_a_broker_that_goes_away_and_comes_back_is_waited_for_and_else_the_sender_is_told(
         make_api, topic):
     with Kafka() as cluster:
@@ -349,6 +352,7 @@ def test_many_senders_at_once_are_all_answered(api, kafka, topic):
     assert stands_where_it_was_told(kafka.bootstrap, topic, answers) == 1200
 
 
+@pytest.mark.rotated("kafka away")
 def test_what_was_acknowledged_stands_in_the_topic_though_the_broker_was_killed(make_api, topic):
     with Kafka() as cluster:
         cluster.create_topic(topic)
@@ -511,6 +515,7 @@ def test_an_order_that_is_not_plain_is_refused(refusing_api, order, code):
     assert (answer.status, answer.code) == (400, code)
 
 
+@pytest.mark.rotated("waits")
 def test_while_the_database_is_away_records_are_taken_and_questions_are_not(
         make_api, database, postgres):
     relay, api = make_api()

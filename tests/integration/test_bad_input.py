@@ -292,6 +292,7 @@ def test_safety_strict_on_a_cluster_that_can_lose_data(settings, database, kafka
     assert count_records(kafka.bootstrap, [topic]) == 0
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("config, words", [
     ({"min_insync_replicas": 1}, ["min.insync.replicas = 1", "set min.insync.replicas = 2"]),
     ({"unclean_leader_election_enable": "true"}, ["unclean.leader.election.enable"]),

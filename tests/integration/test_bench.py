@@ -99,6 +99,7 @@ def bench(database, kafka, *arguments):
     return status, output
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_runs_to_its_end(empty_database, kafka, part):
     options, expected = PARTS[part]

@@ -41,6 +41,7 @@ def waiting(database):
 DELIVERIES = [{}, {"slot_resume": "none"}, {"slot_delivery": "exactly-once"}]
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=["tail", "none", "exactly-once"])
 def test_a_message_comes_at_its_time_and_holds_up_nobody(
         database, kafka, topic, make_relay, delivery):
@@ -65,6 +66,7 @@ def test_a_message_comes_at_its_time_and_holds_up_nobody(
     assert relay.stop() == 0
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=["tail", "none", "exactly-once"])
 def test_what_became_due_while_nobody_looked_comes_in_the_order_of_its_key(
         database, kafka, topic, make_relay, chance, delivery):

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from support.kafka import Kafka
 from support.process import wait_for
-from support.relay import binary
+from support.relay import beside
 
 WAIT = 30.0
 FROM_END = -1
@@ -22,10 +22,9 @@ REJECT, DENIED, RETRY = 1, 3, 0  # enum err_kind
 
 class Reader:
     def __init__(self, bootstrap, isolation="read_uncommitted", idle_ms=3000):
-        # The program beside the relay's in the same build.
-        program = os.path.join(os.path.dirname(binary()), "../../tests/integration/tail_reader")
-        self.child = subprocess.Popen([program, bootstrap, isolation, str(idle_ms)], text=True,
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.child = subprocess.Popen(
+            [beside("tests/integration/tail_reader"), bootstrap, isolation, str(idle_ms)],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.lines = queue.Queue()
         self.longest = None
         threading.Thread(target=self._read, daemon=True).start()
@@ -348,6 +347,7 @@ def test_a_frozen_broker_blocks_nothing_and_is_read_when_it_goes_on(make_reader)
         assert reader.longest <= 500
 
 
+@pytest.mark.rotated("brokers")
 def test_a_new_leader_tells_all_that_the_former_one_acknowledged(kafka3, make_reader, scale):
     topic = kafka3.create_topic(f"tail_leader_{os.getpid()}", partitions=1)
     reader = make_reader(kafka3.bootstrap)
@@ -365,6 +365,7 @@ def test_a_new_leader_tells_all_that_the_former_one_acknowledged(kafka3, make_re
     kafka3.delete_topic(topic)
 
 
+@pytest.mark.rotated("brokers")
 def test_who_may_not_read_is_told_so(make_reader):
     rights = {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
               "allow_everyone_if_no_acl_found": "true"}

@@ -91,6 +91,7 @@ def test_both_clusters_get_every_row_in_the_order_of_its_key(
     assert_clean(settings)
 
 
+@pytest.mark.rotated("away")
 def test_a_cluster_that_is_away_stops_its_own_slot_only(
         database, kafka, second, topic, settings, make, make_writers):
     def in_the_first():
@@ -122,6 +123,7 @@ def test_a_cluster_that_is_away_stops_its_own_slot_only(
     assert_clean(settings)
 
 
+@pytest.mark.rotated("away")
 def test_a_partition_stays_until_both_clusters_have_its_rows(
         database, kafka, second, topic, settings, make):
     assert database.execute("select outbox.partition_make('message', '2020-01-01 00:00Z',"

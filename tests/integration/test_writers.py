@@ -71,6 +71,7 @@ def test_every_kind_of_writer_at_once(database, kafka, topic, make_relay, make_w
     assert verdict.committed == len(writers.committed) + scale(1_000_000)
 
 
+@pytest.mark.rotated("shards")
 def test_a_relay_that_begins_behind_writers_at_work(
         database, kafka, topic, make_relay, make_writers, scale):
     """Pages first, then windows that come with the tick, with no gap between the two."""
@@ -86,6 +87,7 @@ def test_a_relay_that_begins_behind_writers_at_work(
     flawless(database, kafka, [topic])
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("rows", [50, 5000])
 def test_a_transaction_that_commits_a_days_worth_of_ids_late(
         database, kafka, topic, make_relay, make_writers, scale, rows):
@@ -142,6 +144,7 @@ def test_through_pgbouncer_in_transaction_mode(
     flawless(database, kafka, [topic])
 
 
+@pytest.mark.rotated("shards")
 @pytest.mark.long
 def test_a_slot_is_split_and_joined_again_while_writers_run(
         database, kafka, topic, make_relay, make_writers):
@@ -168,6 +171,7 @@ def test_a_slot_is_split_and_joined_again_while_writers_run(
     flawless(database, kafka, [topic])
 
 
+@pytest.mark.rotated("shards")
 def test_three_shards_share_the_work(database, kafka, topic, make_relay, make_writers, scale):
     for arguments in (["slot", "drop", "main", "--yes", "--force"], ["slot", "create", "main", "--shards", 3]):
         status, output, error = run_command(arguments, {"DATABASE_URL": database.dsn})

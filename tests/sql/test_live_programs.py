@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from support.postgres import Postgres
-from support.relay import environment
+from support.relay import beside, environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = sorted(os.path.basename(path)[:-2]
@@ -23,10 +23,7 @@ def own_postgres():
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program(program, own_postgres):
-    build = os.environ.get("TEST_BUILD")
-    if not build:
-        pytest.skip("TEST_BUILD names no build folder (./run-tests does)")
     done = subprocess.run(
-        [os.path.join(build, "tests/sql", program)], capture_output=True, text=True, timeout=300,
+        [beside(f"tests/sql/{program}")], capture_output=True, text=True, timeout=300,
         stdin=subprocess.DEVNULL, env=environment({"TEST_DATABASE_URL": own_postgres.dsn()}))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

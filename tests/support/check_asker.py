@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 
-from .relay import binary, environment
+from .relay import beside, environment
 
 WAIT = 60.0
 PREPARED_AT = "2024-05-06T07:08:09.123456Z"
@@ -25,10 +25,8 @@ class Asker:
         with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".ini", delete=False) as file:
             file.write('[check "shop"]\n')
             file.writelines(f"{key} = {value}\n" for key, value in settings.items())
-        # The program beside the relay's in the same build.
-        program = os.path.join(os.path.dirname(binary()), "../../tests/integration/check_asker")
         self.child = subprocess.Popen(
-            [program, file.name, "shop"], text=True, stdin=subprocess.PIPE,
+            [beside("tests/integration/check_asker"), file.name, "shop"], text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(variables))
         self.numbers = itertools.count(1)
         self.changed = threading.Condition()

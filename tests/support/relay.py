@@ -29,6 +29,13 @@ def binary():
     return path
 
 
+def beside(program):
+    """beside("tests/sql/test_pg_live"): a program of the tests, in the build that TEST_BUILD names,
+    or in that of the relay."""
+    folder = os.environ.get("TEST_BUILD") or os.path.join(os.path.dirname(binary()), "../..")
+    return os.path.join(folder, program)
+
+
 def environment(settings=None):
     """The variables for the program: ours, without settings from the caller's shell."""
     clean = {name: value for name, value in os.environ.items()

@@ -276,7 +276,7 @@ static void go_fatal(struct world *world, struct wire_producer *producer)
 	for (int t = 0; t < TOPICS; t++) {
 		for (int p = 0; p < PARTITIONS; p++) {
 			struct lane *lane = &producer->lanes[t][p];
-			if (tells)
+			if (tells && lane->queue_count > 0)
 				report_records(world, lane, lane->queue + lane->queue_first,
 				    lane->queue_count, STREAM_AGAIN, -1);
 			lane->queue_count = 0;
