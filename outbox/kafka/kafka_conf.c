@@ -224,9 +224,28 @@ static enum log_level level_of(int level, const char *facility, const char *text
 	return level <= 4 ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
 }
 
+/*
+ * After an answer "out of order" behind a request that failed, as when a leader dies, librdkafka's
+ * idempotent producer begins a new epoch without a word. What other partitions have no answer for
+ * is then sent once more, and the broker cannot tell that it has these records already
+ * (github.com/confluentinc/librdkafka, issue 4953). It says so before it does it, to those who
+ * debug "eos"; a producer with a fatal error begins no epoch, and the next one reads the tails.
+ *
+ * Against the rule that nothing of librdkafka may be called here: at this place it makes its own
+ * errors fatal in the same way when it sees no way out, in the same thread and without a lock.
+ */
+static void refuse_new_epoch(const rd_kafka_t *handle, const char *facility)
+{
+	if (text_equal(facility, "ERRSEQ") || text_equal(facility, "UNKPID"))
+		rd_kafka_test_fatal_error((rd_kafka_t *)handle,
+		    RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+		    "a new epoch could double the records of other partitions");
+}
+
 /* Called from librdkafka's threads. */
 static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
 {
+	refuse_new_epoch(handle, facility);
 	log_event(level_of(level, facility, text), "kafka_log",
 	    {"client", LOG_TEXT(handle ? rd_kafka_name(handle) : "")},
 	    {"facility", LOG_TEXT(facility)}, {"text", LOG_TEXT(text)});
@@ -269,7 +288,9 @@ static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 
 static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
 {
-	return kafka_conf_set(conf, "enable.idempotence", "true", err) &&
+	/* the section's debug is added to this one, which refuse_new_epoch needs */
+	return kafka_conf_set(conf, "debug", "eos", err) &&
+	       kafka_conf_set(conf, "enable.idempotence", "true", err) &&
 	       kafka_conf_set(conf, "enable.gapless.guarantee", "true", err) &&
 	       kafka_conf_set(conf, "acks", "all", err) &&
 	       kafka_conf_set(conf, "message.timeout.ms", "0", err) &&

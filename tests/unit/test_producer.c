@@ -365,6 +365,43 @@ static void a_passing_error_is_retried_without_a_word(void **state)
 	producer_destroy(sender.producer, 1000);
 }
 
+/*
+ * The first request fails, and the broker has no place for the second: librdkafka would give both a
+ * new epoch, in which the broker cannot know them for what it may have already.
+ */
+static void records_never_go_into_another_epoch(void **state)
+{
+	struct config_property one_each[8];
+	struct config_kafka single = kafka;
+	struct sender sender = {.producer = NULL};
+	struct producer_report reports[2];
+	struct err err = {0};
+
+	(void)state;
+	memcpy(one_each, properties, sizeof one_each);
+	one_each[single.property_count++] =
+	    (struct config_property){"batch.num.messages", "1", "test:1"};
+	single.properties = one_each;
+	rd_kafka_mock_topic_create(cluster, "epochs", 3, 1);
+	sender.producer = producer_create(&single, NULL, 1 << 20, 1000, &err);
+	sender.topic = producer_topic(sender.producer, "epochs", &err);
+	send_text(&sender, "payload", 0);
+	wait_for_reports(sender.producer, reports, 1);
+	assert_int_equal(reports[0].error, 0);
+	rd_kafka_mock_broker_set_rtt(cluster, BROKER, 200); /* both are under way at once */
+	rd_kafka_mock_push_request_errors(cluster, PRODUCE_REQUEST, 2,
+	    RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+	    RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
+	send_text(&sender, "payload", 1);
+	send_text(&sender, "payload", 2);
+	wait_for_reports(sender.producer, reports, 2);
+	rd_kafka_mock_broker_set_rtt(cluster, BROKER, 0);
+	assert_true(reports[0].purged && reports[1].purged);
+	assert_true(producer_is_fatal(sender.producer, &err));
+	assert_non_null(strstr(err.message, "a new epoch could double"));
+	producer_destroy(sender.producer, 1000);
+}
+
 static void a_broker_that_is_down_is_told_and_waited_for(void **state)
 {
 	struct sender sender = start("down");
@@ -556,6 +593,7 @@ int main(void)
 	    cmocka_unit_test(the_payload_is_not_copied),
 	    cmocka_unit_test(a_refused_record_carries_its_code_and_breaks_the_producer),
 	    cmocka_unit_test(a_passing_error_is_retried_without_a_word),
+	    cmocka_unit_test(records_never_go_into_another_epoch),
 	    cmocka_unit_test(a_broker_that_is_down_is_told_and_waited_for),
 	    cmocka_unit_test(destroying_waits_for_no_broker_and_frees_the_payloads),
 	    cmocka_unit_test(a_destroyed_null_is_fine),
