@@ -1,0 +1,98 @@
+"""./quickstart lookback as a newcomer runs it, but for the program, which is built already."""
+
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+
+import psycopg2
+import pytest
+
+from support.process import Process, process_ended, server_user, temporary_folder, wait_for
+from support.relay import binary, environment
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONG = 400  # seconds; it takes twenty on a machine that has nothing else to do
+WAYS = ["commit +yes +commit: explicit +1 ", "rollback +no +rollback: explicit +0 ",
+        "committed, killed +yes +commit: called back +1 ",
+        "rolled back, killed +no +rollback: called back +0 ",
+        "transaction open, the process hangs +no +parked +0 ",
+        "committed, asked at the wrong door +yes +commit: parked, then by an operator +1 "]
+
+
+@pytest.fixture
+def folder():
+    return pathlib.Path(temporary_folder("quickstart", server_user()))
+
+
+def settings(folder):
+    return environment({"OUTBOX_RELAY": binary(), "TMPDIR": folder, "PYTHONUNBUFFERED": "1"})
+
+
+def run(command, folder, timeout=LONG):
+    """(exit status, what it said)"""
+    done = subprocess.run(command, cwd=ROOT, env=settings(folder), text=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout
+
+
+def processes_of(session):
+    """Ids of the living processes of a session."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            fields = entry.joinpath("stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def test_the_lookback_is_shown_and_judged_from_both_sides(folder):
+    stop = None
+    try:
+        status, said = run(["./quickstart", "lookback", "--keep", "--orders", "400"], folder)
+        stop = next(folder.glob("*/stop"), None)
+        assert status == 0, said
+        assert "the shop's table and the topic agree" in said
+        assert not [way for way in WAYS if not re.search(way, said)], said
+        judge = shlex.split(re.search(r"^.*lookback_shop\.py verdict .*$", said, re.MULTILINE)[0])
+
+        # What the hints say about those that are parked.
+        retry = re.search(r"^  (export .*\\\n.*)\n(?:.*\n)*?  (.* lookback retry .*)$", said,
+                          re.MULTILINE)
+        status, answer = run(["sh", "-ec", "\n".join(retry.groups())], folder)
+        assert status == 0, answer
+        wait_for(lambda: ", 0 parked" in run(judge, folder)[1], LONG, "those that hung")
+        assert run(judge, folder)[0] == 0
+
+        with psycopg2.connect(judge[judge.index("--dsn") + 1]) as shop, shop.cursor() as cursor:
+            cursor.execute("delete from shop.orders where id in "
+                           "(select id from shop.orders order by id limit 2)")
+        shop.close()
+        status, answer = run(judge, folder)
+        assert status == 1 and "2 orders are wrong" in answer
+        assert answer.count("not in the shop's table, 1 times in the topic") == 2
+    finally:
+        if stop:
+            pids = [int(pid) for pid in re.findall(r"kill (?:-INT )?(\d+)", stop.read_text())]
+            run([stop], folder)
+    assert len(pids) == 4
+    wait_for(lambda: all(map(process_ended, pids)), 120, "the end of what stayed up")
+    wait_for(lambda: not list(folder.iterdir()), 60, "an empty folder")
+
+
+def test_ctrl_c_leaves_nothing_of_the_lookback_behind(folder, tmp_path):
+    quickstart = Process([ROOT / "quickstart", "lookback"], tmp_path / "log",
+                         environment=settings(folder), folder=ROOT, death_signal="TERM")
+    wait_for(lambda: "hangs (SIGSTOP)" in quickstart.output() or not quickstart.running, LONG,
+             "a shop that is open")
+    assert quickstart.running, quickstart.tail()
+    os.killpg(quickstart.pid, signal.SIGINT)
+    assert quickstart.wait(120) == 130
+    wait_for(lambda: not processes_of(quickstart.pid), 60, "the end of all that it started")
+    assert not list(folder.iterdir())
