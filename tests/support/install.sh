@@ -18,6 +18,7 @@ declare -A packages=(
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl"
 )
 

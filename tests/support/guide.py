@@ -1,0 +1,29 @@
+"""The snippets of docs/lookback-guide.md, which are parts of docs/examples.
+
+    python3 tests/support/guide.py      writes them into the guide
+"""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDE, EXAMPLES = ROOT / "docs/lookback-guide.md", ROOT / "docs/examples"
+SHOWN = re.compile(r"(<!-- (\S+) (\w+) -->\n```\w+\n)(.*?)(\n```)", re.DOTALL)
+
+
+def snippet(name, part):
+    """The lines between `snippet: part` and `end`, without their common indentation."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    found = re.search(rf"^[ \t]*\S+ snippet: {part}\b.*\n((?:.*\n)*?)[ \t]*(?:#|//|/\*) end\b", text,
+                      re.MULTILINE)
+    lines = found[1].strip("\n").split("\n")
+    margin = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
+    return "\n".join(line[margin:] for line in lines).rstrip()
+
+
+def filled(page):
+    return SHOWN.sub(lambda shown: shown[1] + snippet(shown[2], shown[3]) + shown[5], page)
+
+
+if __name__ == "__main__":
+    GUIDE.write_text(filled(GUIDE.read_text(encoding="utf-8")), encoding="utf-8")
