@@ -1,0 +1,124 @@
+"""The states of an id, and what moves it from one to another: found by doing to an id in each state
+whatever can be done, by the functions that do it. docs/lookback.md shows what is found.
+
+What a record does, given what is known of its id, is the reader's to work out
+(relay/lookback/batch.h, tests/unit/test_lookback_batch.c); here its rows are what it says there.
+"""
+
+import json
+import pathlib
+import re
+
+import psycopg2
+
+from support.lookback_rows import Reader, claim, decide, prepare, settle
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHOW = re.sub(r"\$[12]::text", "%s", (ROOT / "sql/queries/lookback_show.sql").read_text())
+ID = "1"
+
+
+class Life:
+    """Of one id."""
+
+    def __init__(self, database):
+        self.database = database
+        self.reader = Reader(database)
+
+    def begin_anew(self):
+        self.reader.cursor.execute(
+            "truncate outbox.lookback, outbox.lookback_overdue, outbox.message")
+
+    def state(self):
+        cursor = self.reader.connection.cursor()
+        cursor.execute(SHOW, ("order", ID))
+        names = [column.name for column in cursor.description]
+        rows = [dict(zip(names, row)) for row in cursor]
+        for row in rows:
+            if row["state"] != "tombstone":
+                return row["state"]
+        return f"{rows[0]['told']} noted" if rows else "[*]"
+
+    def _known(self, kind):
+        return [row for row in self.reader.known(ID)[ID] if row[0] == kind]
+
+    def prepared(self):
+        if self._known("prepare"):
+            return
+        noted = [decide(ID, decision) for _, _, decision in self._known("tombstone")]
+        self.reader.apply(prepare(ID, check_ms=0), *noted)
+
+    def said(self, decision):
+        if self._known("prepare"):
+            self.reader.apply(decide(ID, decision, self.reader.prepared_at(ID)))
+        elif not self._known("tombstone"):
+            self.reader.apply({**decide(ID, decision), "op": "tombstone"})
+
+    def due(self):
+        *_, clock = self.reader.apply()
+        self.reader.apply(horizon=clock)
+
+    def answered(self, result, parks=False):
+        asked = claim(self.database, 7)
+        if asked:
+            settle(self.database, 7, [(ID, asked[0][1], result, True, 0, parks)])
+
+    def operated(self, verb):
+        try:
+            self.database.execute("select outbox.lookback_operate(%s, %s, 'because', false)",
+                                  (verb, json.dumps({"ids": [["order", ID]]})))
+        except psycopg2.Error as error:
+            assert error.pgcode in ("OR002", "OR005"), error
+
+
+EVENTS = {
+    "prepare": Life.prepared,
+    "commit": lambda life: life.said("commit"),
+    "rollback": lambda life: life.said("rollback"),
+    "check_after is over": Life.due,
+    "answer commit": lambda life: life.answered("commit"),
+    "answer rollback": lambda life: life.answered("rollback"),
+    "answer pending, or none": lambda life: life.answered("pending"),
+    "max_attempts, pending_max or expires_after": lambda life: life.answered("unknown", parks=True),
+    "operator commit": lambda life: life.operated("commit"),
+    "operator rollback": lambda life: life.operated("rollback"),
+    "operator retry": lambda life: life.operated("retry"),
+}
+
+
+def moves(life):
+    """{(state, state): [event, …]}, of all states that can be reached; without those that stay."""
+    ways, pending, found = {"[*]": []}, ["[*]"], {}
+    while pending:
+        state = pending.pop(0)
+        for event, happen in EVENTS.items():
+            life.begin_anew()
+            for step in ways[state]:
+                EVENTS[step](life)
+            assert life.state() == state
+            happen(life)
+            after = life.state()
+            if after != state:
+                found.setdefault((state, after), []).append(event)
+            if after not in ways:
+                ways[after] = [*ways[state], event]
+                pending.append(after)
+    return found
+
+
+def diagram(found):
+    """For Mermaid, in which a state's name is one word."""
+    def word(state):
+        return state.replace(" ", "_")
+
+    return "\n".join(["stateDiagram-v2", *(
+        f"    {word(one)} --> {word(other)}: {'; '.join(events)}"
+        for (one, other), events in found.items())])
+
+
+def test_the_documentation_shows_every_move_of_an_id_and_no_other(database):
+    found = moves(Life(database))
+    page = (ROOT / "docs/lookback.md").read_text(encoding="utf-8")
+    shown = re.search(r"```mermaid\n(.*?)\n```", page, re.DOTALL)
+    assert shown and shown[1] == diagram(found), f"it is:\n{diagram(found)}"
+    assert not [state for state, _ in found if state in ("committed", "rolled back")]
