@@ -50,12 +50,14 @@ static rd_kafka_t *producer(const char *servers)
 static bool say(
     struct shop *shop, const char *op, const char *biz_id, const struct prepared *message)
 {
-	rd_kafka_headers_t *headers = rd_kafka_headers_new(8);
+	rd_kafka_headers_t *headers;
 	const char *payload = message ? message->payload : NULL;
 	bool arrived = false;
 	char key[512];
 
-	snprintf(key, sizeof key, "%s:%s", shop->biz_type, biz_id);
+	if (snprintf(key, sizeof key, "%s:%s", shop->biz_type, biz_id) >= (int)sizeof key)
+		return false;
+	headers = rd_kafka_headers_new(8);
 	rd_kafka_header_add(headers, "lookback-version", -1, "1", -1);
 	rd_kafka_header_add(headers, "lookback-op", -1, op, -1);
 	rd_kafka_header_add(headers, "lookback-biz-type", -1, shop->biz_type, -1);
