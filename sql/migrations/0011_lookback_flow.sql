@@ -403,14 +403,15 @@ declare
 begin
 	perform set_config('synchronous_commit', 'on', true);
 	-- Read without a lock, which would come before that of the decision. A claim that ends in between
-	-- does no harm: the first decision wins.
+	-- does no harm: the first decision wins. A row that is gone was decided by somebody: the answer
+	-- comes too late, and is noted when it is another one.
 	select array_agg(r.biz_type) as types, array_agg(r.biz_id) as ids,
 		array_agg(r.prepared_at) as prepared_ats, array_agg(r.result) as decisions into answered
 	from unnest(types, ids, prepared_ats, results) r (biz_type, biz_id, prepared_at, result)
-	cross join lateral (
-		select o.claim from outbox.lookback_overdue o where o.biz_type = r.biz_type
-			and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at limit 1) o
-	where r.result in ('commit', 'rollback') and o.claim = of_claim;
+	left join lateral (
+		select true as is_there, o.claim from outbox.lookback_overdue o where o.biz_type = r.biz_type
+			and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at limit 1) o on true
+	where r.result in ('commit', 'rollback') and (o.claim = of_claim or o.is_there is null);
 	select count(*) filter (where d.won) into won
 	from outbox.lookback_decide(of_section, 'check', null, null, answered.types, answered.ids,
 		answered.prepared_ats, answered.decisions, null, null, null, null, null, null, null, null) d;

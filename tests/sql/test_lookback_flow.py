@@ -248,8 +248,9 @@ def test_an_answer_that_comes_after_the_decision_is_a_conflict_or_nothing(databa
     at = claim(database, 7)[0][1]
     reader.apply(commit("1", at), commit("2", at))
     assert settle(database, 7, [("1", at, "rollback", True, 0, False),
-                                ("2", at, "commit", True, 0, False)])[0] == 0
+                                ("2", at, "commit", True, 0, False)]) == (0, 2, 0)
     assert messages(database) == ["1", "2"]
+    assert conflicts(database) == [("1", "commit", "rollback", "check")]
 
 
 def test_an_expired_one_says_so(database, late):
