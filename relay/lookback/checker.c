@@ -242,6 +242,7 @@ static void send_claim(struct checker *checker, int64_t now)
 		checker->claimed_at = now;
 		sent = check_calls_claim(
 		    checker->calls, &side->link, checker->most, checker->claim, &err);
+		fault_point("after_lookback_claim_sent");
 	} else if (now >= checker->figures_at) {
 		checker->call = CALL_FIGURES;
 		checker->figures_at = now + FIGURES_MS;
@@ -397,6 +398,7 @@ static void send_settlements(struct checker *checker, int64_t now)
 	fault_point("before_lookback_settle");
 	checker->settle_sent =
 	    check_calls_settle(checker->calls, &side->link, checker->settling, &err);
+	fault_point("after_lookback_settle_sent");
 	if (!checker->settle_sent) {
 		link_drop(&side->link, now, &err);
 		side_failed(checker, side, now, &err);
@@ -490,6 +492,7 @@ static void hear(struct checker *checker, int number, int64_t now)
 	while ((answer = service->kind->take(service->transport))) {
 		struct schedule_question *question = answer->opaque;
 
+		fault_point("after_lookback_answer");
 		check_metrics_answer(checker->metrics, number, answer, question->ask.id_count);
 		schedule_answered(checker->schedule, now, question, answer);
 		service->kind->release(service->transport, answer);
