@@ -49,8 +49,9 @@ class _Connection(asyncio.Protocol):
 
 
 class Business:
-    """answer(biz_type, ids): {id: word} of those that it says something of, or a coroutine of that, or
-    None: the connection is closed without an answer. It is called in the business's thread.
+    """answer(biz_type, ids): {id: word} of those that it says something of, or bytes, which are said as
+    they are, or None: the connection is closed without an answer; or a coroutine of one of these. It is
+    called in the business's thread.
 
     It has its port from the beginning, and listens from start() to close().
     """
@@ -122,5 +123,7 @@ class Business:
         if answer is None:
             connection.transport.close()
             return
-        pairs = [{"biz_id": id, "decision": word} for id, word in answer.items()]
-        connection.say(json.dumps({"answers": pairs} if "ids" in body else pairs[0]).encode())
+        if not isinstance(answer, bytes):
+            pairs = [{"biz_id": id, "decision": word} for id, word in answer.items()]
+            answer = json.dumps({"answers": pairs} if "ids" in body else pairs[0]).encode()
+        connection.say(answer)

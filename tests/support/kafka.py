@@ -163,6 +163,8 @@ class Kafka:
             "offsets.topic.num.partitions": 4,
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            # A member that was killed holds its partitions until its session is over.
+            "group.min.session.timeout.ms": 1000,
             "auto.create.topics.enable": "false",
             # A node that was killed may register again only when its session has run out.
             "broker.session.timeout.ms": 3000,
