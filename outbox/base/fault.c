@@ -34,10 +34,9 @@ static void list(const char *path, const char *name)
 	free(line);
 }
 
-/* Counts passages of the point that OUTBOX_RELAY_FAULT names; true at the chosen one. */
-static bool is_chosen(const char *choice, const char *name)
+/* Counts passages of the point that the choice names; true at the chosen one. */
+static bool is_chosen(const char *choice, const char *name, int64_t *passages)
 {
-	static int64_t passages;
 	size_t length = strlen(name);
 	int64_t at = 1;
 
@@ -45,21 +44,26 @@ static bool is_chosen(const char *choice, const char *name)
 		return false;
 	if (choice[length] && !text_to_int64(choice + length + 1, 1, INT64_MAX, &at))
 		abort();
-	return ++passages == at;
+	return ++*passages == at;
 }
 
 void fault_point(const char *name)
 {
+	static int64_t deaths, stops;
 	const char *path = getenv("OUTBOX_RELAY_FAULT_LIST");
-	const char *choice = getenv("OUTBOX_RELAY_FAULT");
+	const char *death = getenv("OUTBOX_RELAY_FAULT");
+	const char *stop = getenv("OUTBOX_RELAY_FAULT_STOP");
 
 	pthread_mutex_lock(&lock);
 	if (path && first_meeting(name))
 		list(path, name);
-	if (choice && is_chosen(choice, name)) {
+	if (death && is_chosen(death, name, &deaths)) {
 		kill(getpid(), SIGKILL);
 		for (;;)
 			pause();
 	}
+	/* this thread above all: it goes on from here */
+	if (stop && is_chosen(stop, name, &stops))
+		raise(SIGSTOP);
 	pthread_mutex_unlock(&lock);
 }

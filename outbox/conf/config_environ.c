@@ -8,8 +8,8 @@
 static const char prefix[] = "OUTBOX_RELAY_";
 
 /* Read by the program itself, or by the fault points of a test build. */
-static const char *const reserved[] = {
-    "OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_FAULT", "OUTBOX_RELAY_FAULT_LIST"};
+static const char *const reserved[] = {"OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_FAULT",
+    "OUTBOX_RELAY_FAULT_LIST", "OUTBOX_RELAY_FAULT_STOP"};
 
 static bool is_reserved(const char *variable)
 {

@@ -138,7 +138,11 @@ class Process:
     def pause(self):
         """SIGSTOP; returns when the process has really stopped."""
         self.send(signal.SIGSTOP)
-        wait_for(lambda: not self.running or _stat(self.pid)[0] in "Tt", 30, "the stop")
+        wait_for(lambda: not self.running or self.stopped, 30, "the stop")
+
+    @property
+    def stopped(self):
+        return _stat(self.pid)[0] in "Tt"
 
     def resume(self):
         self.send(signal.SIGCONT)

@@ -493,11 +493,12 @@ static void addresses_are_a_port_or_host_and_port(void **state)
 
 static void the_environment_is_enough(void **state)
 {
-	struct config *config = parse("",
-	    ENVIRON("PATH=/bin", "DATABASE_URL=postgres://shop",
-		"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS=localhost:9092",
-		"OUTBOX_RELAY_SLOT_POLL_IDLE=10ms", "OUTBOX_RELAY_LOG_FORMAT=json",
-		"OUTBOX_RELAY_FAULT=x:1", "OUTBOX_RELAY_FAULT_LIST=/x", "OUTBOX_RELAY_CONFIG=/y"));
+	struct config *config =
+	    parse("", ENVIRON("PATH=/bin", "DATABASE_URL=postgres://shop",
+			  "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS=localhost:9092",
+			  "OUTBOX_RELAY_SLOT_POLL_IDLE=10ms", "OUTBOX_RELAY_LOG_FORMAT=json",
+			  "OUTBOX_RELAY_FAULT=x:1", "OUTBOX_RELAY_FAULT_STOP=x",
+			  "OUTBOX_RELAY_FAULT_LIST=/x", "OUTBOX_RELAY_CONFIG=/y"));
 
 	(void)state;
 	assert_string_equal(config->postgres[0].dsn, "postgres://shop");

@@ -61,6 +61,35 @@ static void another_point_does_no_harm(void **state)
 	assert_int_equal(passages_until_killed("c"), -1);
 }
 
+static void the_process_stops_at_the_chosen_passage_and_goes_on_from_there(void **state)
+{
+	int pipe_ends[2], status;
+	char bytes[8];
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe(pipe_ends), 0);
+	child = fork();
+	if (child == 0) {
+		setenv("OUTBOX_RELAY_FAULT_STOP", "a:2", 1);
+		for (int i = 0; i < 3; i++) {
+			fault_point("a");
+			if (write(pipe_ends[1], "x", 1) != 1)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	close(pipe_ends[1]);
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+	assert_int_equal(read(pipe_ends[0], bytes, sizeof bytes), 1);
+	assert_int_equal(kill(child, SIGCONT), 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(read(pipe_ends[0], bytes, sizeof bytes), 2);
+	close(pipe_ends[0]);
+}
+
 static void each_name_is_listed_once(void **state)
 {
 	char path[] = "/tmp/test_fault_XXXXXX", content[64] = "";
@@ -85,6 +114,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_process_dies_at_the_chosen_passage),
 	    cmocka_unit_test(another_point_does_no_harm),
+	    cmocka_unit_test(the_process_stops_at_the_chosen_passage_and_goes_on_from_there),
 	    cmocka_unit_test(each_name_is_listed_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
