@@ -9,8 +9,6 @@ from support.auditor import read_topics
 from support.lookback import Application, configuration
 from support.process import wait_for
 
-STEPS = ["before_lookback_known", "before_lookback_apply", "after_lookback_apply"]
-
 
 class World:
     """50 keys; of each key ids that are committed in their order, some rolled back, some sent twice."""
@@ -68,31 +66,6 @@ class World:
 @pytest.fixture
 def world(database, kafka, make_relay, request):
     return World(database, kafka, make_relay, f"lb{zlib.crc32(request.node.nodeid.encode())}")
-
-
-@pytest.mark.rotated
-@pytest.mark.parametrize("step", STEPS)
-def test_a_kill_between_every_two_steps(world, chance, step):
-    for passage in (1, 3):
-        relay = world.relay(fault=f"{step}:{passage}")
-        world.write(chance, 40)
-        relay.wait()
-    world.relay().wait_ready()
-    world.judge()
-
-
-def test_a_rebalance_in_mid_batch_with_two_relays(world, chance):
-    relays = [world.relay().wait_ready()]
-    for turn in range(4):
-        world.write(chance, 40)
-        relays.append(world.relay())
-        world.write(chance, 40)
-        old = relays.pop(0)
-        if turn % 2:
-            old.kill()
-        else:
-            old.stop()
-    world.judge()
 
 
 def test_a_reader_that_is_stopped_past_its_session_has_no_effect_when_it_wakes(world, chance):

@@ -36,6 +36,7 @@ def wait_asleep(relay):
     relay.wait_for(lambda: relay.process.stopped, what="the relay to fall asleep")
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("count", [2, 3])
 def test_rebalances_in_mid_batch_with_several_relays(world, chance, count):
     """They come, are asked to go, are killed, and sleep past their session while others go on."""
@@ -65,6 +66,7 @@ def test_rebalances_in_mid_batch_with_several_relays(world, chance, count):
     world.judge()
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("step", READER)
 def test_a_reader_that_sleeps_between_two_steps_is_fenced_when_it_wakes(world, chance, step):
     """With a batch in its hands that another one has read meanwhile."""
@@ -85,6 +87,7 @@ def test_a_reader_that_sleeps_between_two_steps_is_fenced_when_it_wakes(world, c
     world.judge()
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("step", CHECKER)
 def test_a_checker_that_sleeps_past_its_claim_changes_nothing_when_it_wakes(
         database, kafka, make_relay, name, step):
