@@ -15,7 +15,13 @@
  * order, and may take its time with the answer. Only the eager way is used, in which all partitions
  * are taken away before some are given: what was read before is then nobody's business any more.
  */
-enum { SEEK_MS = 5000, READY_MESSAGES = 5000, READY_BYTES = 1 << 20, ASK_AGAIN_MS = 200 };
+enum { READY_MESSAGES = 5000, READY_BYTES = 1 << 20, ASK_AGAIN_MS = 200 };
+
+/* See group_position and group_at_end. */
+struct position {
+	int64_t offset;
+	bool at_end;
+};
 
 struct group {
 	rd_kafka_t *handle;
@@ -25,8 +31,8 @@ struct group {
 	/* an assignment that the caller could not answer yet; NULL: none */
 	rd_kafka_topic_partition_list_t *unanswered;
 	int64_t ask_at;
-	rd_kafka_event_t *event; /* the records that are handed out; NULL: none */
-	int64_t *positions;      /* by partition; see group_position */
+	rd_kafka_event_t *event;    /* the records that are handed out; NULL: none */
+	struct position *positions; /* by partition */
 	int32_t position_count;
 };
 
@@ -110,13 +116,15 @@ void group_destroy(struct group *group, int wait_ms)
 /* --- positions ---------------------------------------------------------------------------------
  */
 
+static const struct position unknown = {.offset = -1};
+
 static void forget_positions(struct group *group)
 {
 	for (int32_t i = 0; i < group->position_count; i++)
-		group->positions[i] = -1;
+		group->positions[i] = unknown;
 }
 
-static void note_position(struct group *group, int32_t partition, int64_t position)
+static void note_position(struct group *group, int32_t partition, int64_t offset, bool at_end)
 {
 	if (partition >= group->position_count) {
 		int32_t count = partition + 1;
@@ -124,15 +132,25 @@ static void note_position(struct group *group, int32_t partition, int64_t positi
 		group->positions =
 		    xrealloc(group->positions, (size_t)count * sizeof *group->positions);
 		for (int32_t i = group->position_count; i < count; i++)
-			group->positions[i] = -1;
+			group->positions[i] = unknown;
 		group->position_count = count;
 	}
-	group->positions[partition] = position;
+	group->positions[partition] = (struct position){offset, at_end};
+}
+
+static const struct position *position_of(const struct group *group, int32_t partition)
+{
+	return partition < group->position_count ? &group->positions[partition] : &unknown;
 }
 
 int64_t group_position(const struct group *group, int32_t partition)
 {
-	return partition < group->position_count ? group->positions[partition] : -1;
+	return position_of(group, partition)->offset;
+}
+
+bool group_at_end(const struct group *group, int32_t partition)
+{
+	return position_of(group, partition)->at_end;
 }
 
 /* --- rebalances --------------------------------------------------------------------------------
@@ -196,7 +214,7 @@ static void note_end(struct group *group, rd_kafka_event_t *event)
 
 	if (!end)
 		return;
-	note_position(group, end->partition, end->offset);
+	note_position(group, end->partition, end->offset, true);
 	rd_kafka_topic_partition_destroy(end);
 }
 
@@ -220,7 +238,7 @@ static bool take_message(struct group *group, const rd_kafka_message_t *message,
     struct consumer_record *ret_record, bool *ret_some, struct err *err)
 {
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-		note_position(group, message->partition, message->offset + 1);
+		note_position(group, message->partition, message->offset + 1, false);
 		*ret_record = consumer_record_of((rd_kafka_message_t *)message);
 		*ret_some = true;
 		return true;
@@ -286,17 +304,16 @@ static rd_kafka_topic_partition_list_t *list_of(
 	return list;
 }
 
+/*
+ * By assigning anew: a partition whose offset was not there is not fetched any more, and
+ * rd_kafka_seek_partitions refuses it.
+ */
 bool group_seek(struct group *group, const struct group_place *places, int count, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = list_of(group, places, count);
-	rd_kafka_error_t *error = rd_kafka_seek_partitions(group->handle, list, SEEK_MS);
-	rd_kafka_resp_err_t code = error ? rd_kafka_error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
+	rd_kafka_resp_err_t code = rd_kafka_assign(group->handle, list);
 
 	forget_positions(group);
-	for (int i = 0; i < count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
-		code = list->elems[i].err;
-	if (error)
-		rd_kafka_error_destroy(error);
 	rd_kafka_topic_partition_list_destroy(list);
 	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
 }
@@ -305,18 +322,20 @@ bool group_ends(
     struct group *group, struct group_place *places, int count, int timeout_ms, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
-	rd_kafka_resp_err_t code;
+	rd_kafka_resp_err_t code, first;
 
 	for (int i = 0; i < count; i++)
 		rd_kafka_topic_partition_list_add(list, group->topic, places[i].partition)->offset =
 		    RD_KAFKA_OFFSET_END;
-	code = rd_kafka_offsets_for_times(group->handle, list, timeout_ms);
-	for (int i = 0; i < count && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
-		code = list->elems[i].err;
-		places[i].offset = list->elems[i].offset;
+	first = code = rd_kafka_offsets_for_times(group->handle, list, timeout_ms);
+	for (int i = 0; i < count; i++) {
+		rd_kafka_resp_err_t own = code ? code : list->elems[i].err;
+
+		places[i].offset = own ? -1 : list->elems[i].offset;
+		first = first ? first : own;
 	}
 	rd_kafka_topic_partition_list_destroy(list);
-	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
+	return first == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, first, group->topic);
 }
 
 void group_note(struct group *group, const struct group_place *places, int count)

@@ -40,14 +40,19 @@ void group_destroy(struct group *group, int wait_ms);
 
 /*
  * The next record; *ret_some false: none came within timeout_ms. Calls back from here only. What is
- * in the record is valid until group_release. ERR_RETRY: brokers are away, an offset is not known
- * yet; it goes on by itself. ERR_FATAL: an offset that is not there.
+ * in the record is valid until group_release.
+ *
+ * False: something is amiss, and what was read before holds all the same. ERR_RETRY: brokers are
+ * away, an offset is not known yet; it goes on by itself. ERR_FATAL: an offset that is not there;
+ * its partition stands still until a group_seek, the others go on.
  */
 bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret_record,
     bool *ret_some, struct err *err) MUST_CHECK;
 void group_release(struct group *group);
 
-/* Reads on from these places, of partitions that are this member's; what is kept ready is dropped.
+/*
+ * Reads on from these places, which are all of this member's, also where an offset was not there;
+ * what is kept ready is dropped, and positions are not known any more.
  */
 bool group_seek(
     struct group *group, const struct group_place *places, int count, struct err *err) MUST_CHECK;
@@ -58,10 +63,14 @@ bool group_seek(
  * not known yet.
  */
 int64_t group_position(const struct group *group, int32_t partition);
+/* Its end was met, and no record came since. */
+bool group_at_end(const struct group *group, int32_t partition);
 
 /*
  * Fills in the offset behind the last record of each partition as it is now, by ListOffsets: all
- * that was acknowledged before the call lies below it. Waits for the brokers.
+ * that was acknowledged before the call, and belongs to no open transaction, lies below it. Waits
+ * for the brokers. False: *err is the first failure, and a partition that could not be asked, as
+ * one without a leader, has -1; the others are filled in.
  */
 bool group_ends(struct group *group, struct group_place *places, int count, int timeout_ms,
     struct err *err) MUST_CHECK;

@@ -20,10 +20,10 @@
 #include "pg.h"
 
 enum {
-	TURN_MS = 100,   /* the loop turns at least so often */
-	LOOK_MS = 250,   /* so often it is looked for due prepares, while there are any */
-	NOTE_MS = 1000,  /* an offset behind records of other sections is stored */
-	ENDS_MS = 5000,  /* brokers have so long to say where partitions end */
+	TURN_MS = 100,  /* the loop turns at least so often */
+	LOOK_MS = 250,  /* so often it is looked for due prepares, while there are any */
+	NOTE_MS = 1000, /* an offset behind records of other sections is stored */
+	ENDS_MS = 5000, /* brokers have so long to say where partitions end; then a pause as long */
 	LEAVE_MS = 5000, /* and to let the group go */
 };
 
@@ -87,10 +87,14 @@ struct reader {
 	int place_count;
 	struct lookback_header *headers; /* of the record that is looked at */
 	size_t header_room;
-	bool adrift;     /* places are not as the database has them: to be asked */
-	int64_t bytes;   /* of the batch */
-	int limit;       /* records of a batch: less than configured while one is to be found */
-	int64_t look_at; /* for due prepares; INT64_MAX: there are none */
+	bool member;      /* places are the assignment, and no other one is to be answered */
+	bool adrift;      /* places are not as the database has them: to be asked */
+	int64_t again_at; /* reading failed, of some places perhaps: then all are assigned anew;
+			   * INT64_MAX: it did not */
+	bool blind;       /* where a place with something due ends could not be asked */
+	int64_t bytes;    /* of the batch */
+	int limit;        /* records of a batch: less than configured while one is to be found */
+	int64_t look_at;  /* for due prepares; INT64_MAX: there are none */
 	int64_t note_at;
 	struct backoff backoff;
 	struct metric *seen[KINDS], *overdue, *done, *failed, *held;
@@ -203,6 +207,14 @@ static bool ask_progress(struct reader *reader, struct err *err)
 	return true;
 }
 
+/* Places are as the database has them. */
+static void is_found(struct reader *reader)
+{
+	reader->adrift = false;
+	reader->again_at = INT64_MAX;
+	reader->look_at = 0;
+}
+
 static int64_t begin_of(const struct place *place)
 {
 	return place->journal.n > 0 ? place->journal.start : GROUP_BEGINNING;
@@ -212,6 +224,7 @@ static bool on_assigned(void *context, struct group_place *places, int count, st
 {
 	struct reader *reader = context;
 
+	reader->member = false;
 	free(reader->places);
 	reader->places = xcalloc((size_t)count + 1, sizeof *reader->places);
 	reader->place_count = count;
@@ -226,8 +239,8 @@ static bool on_assigned(void *context, struct group_place *places, int count, st
 	}
 	for (int i = 0; i < count; i++)
 		places[i].offset = begin_of(&reader->places[i]);
-	reader->adrift = false;
-	reader->look_at = 0;
+	reader->member = true;
+	is_found(reader);
 	note_partitions(reader, count);
 	log_info("lookback_assigned", {"section", LOG_TEXT(reader->lookback->name)},
 	    {"partitions", LOG_INT(count)});
@@ -240,6 +253,7 @@ static void on_revoked(void *context)
 
 	forget_batch(reader);
 	reader->place_count = 0;
+	reader->member = false;
 	note_partitions(reader, 0);
 	log_info("lookback_revoked", {"section", LOG_TEXT(reader->lookback->name)});
 }
@@ -346,22 +360,30 @@ static void take(struct reader *reader, const struct consumer_record *record)
 	reader->bytes += (int64_t)(record->key_length + record->payload_length);
 }
 
+/* Of one place, perhaps, or for a moment: what was read holds, and others are read on. */
+static void on_unread(struct reader *reader, const struct err *err)
+{
+	tell(reader, err);
+	if (reader->again_at == INT64_MAX)
+		reader->again_at = clock_ms() + backoff_next_ms(&reader->backoff);
+}
+
 /* Reads what is there, or waits for a record until `wait_ms`. */
-static bool collect(struct reader *reader, int wait_ms, struct err *err)
+static void collect(struct reader *reader, int wait_ms)
 {
 	struct consumer_record record;
+	struct err err;
 	bool some = true;
 	int taken = 0;
 
 	while (some && taken < reader->limit && reader->bytes < reader->lookback->memory) {
-		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, err))
-			return false;
+		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
+			on_unread(reader, &err);
 		if (some && !reader->adrift)
 			take(reader, &record);
 		taken += some;
 	}
 	group_release(reader->group);
-	return true;
 }
 
 /* --- overdue --------------------------------------------------------------------------------- */
@@ -370,25 +392,25 @@ static bool collect(struct reader *reader, int wait_ms, struct err *err)
  * Of the places with something due: where they end by now, and when that was. One that was asked
  * before and has not come so far keeps its question: else one that lags would never answer it.
  */
-static bool ask_ends(
-    struct reader *reader, const int64_t *wait_ms, const char *clock, struct err *err)
+static void ask_ends(struct reader *reader, const int64_t *wait_ms, const char *clock)
 {
 	owned_text struct group_place *ends =
 	    xcalloc((size_t)reader->place_count + 1, sizeof *ends);
 	int count = 0;
+	struct err err;
 
 	for (int i = 0; i < reader->place_count; i++)
 		if (wait_ms[i] <= 0 && reader->places[i].end < 0)
 			ends[count++].partition = reader->places[i].journal.partition;
-	if (count > 0 && !group_ends(reader->group, ends, count, ENDS_MS, err))
-		return false;
+	reader->blind = count > 0 && !group_ends(reader->group, ends, count, ENDS_MS, &err);
+	if (reader->blind)
+		tell(reader, &err);
 	for (int i = 0; i < count; i++) {
 		struct place *place = place_of(reader, ends[i].partition);
 
 		place->end = ends[i].offset;
 		text_copy(place->clock, sizeof place->clock, clock);
 	}
-	return true;
 }
 
 static int64_t nearest(const int64_t *wait_ms, int count)
@@ -405,14 +427,15 @@ static bool look_for_due(struct reader *reader, struct err *err)
 	owned_text struct journal_place *list = journal_places(reader);
 	owned_text int64_t *wait_ms = xcalloc((size_t)reader->place_count + 1, sizeof *wait_ms);
 	char clock[JOURNAL_CLOCK] = "";
-	int64_t least;
+	int64_t least, pause;
 
-	if (!journal_due(reader->journal, list, reader->place_count, wait_ms, clock, err) ||
-	    !ask_ends(reader, wait_ms, clock, err))
+	if (!journal_due(reader->journal, list, reader->place_count, wait_ms, clock, err))
 		return false;
+	ask_ends(reader, wait_ms, clock);
 	least = nearest(wait_ms, reader->place_count);
+	pause = reader->blind ? ENDS_MS : LOOK_MS;
 	reader->look_at =
-	    least == INT64_MAX ? INT64_MAX : clock_ms() + (least > LOOK_MS ? least : LOOK_MS);
+	    least == INT64_MAX ? INT64_MAX : clock_ms() + (least > pause ? least : pause);
 	return true;
 }
 
@@ -563,8 +586,7 @@ static bool find_back(struct reader *reader, struct err *err)
 		    reader->places[i].journal.partition, begin_of(&reader->places[i])};
 	if (reader->place_count > 0 && !group_seek(reader->group, list, reader->place_count, err))
 		return false;
-	reader->adrift = false;
-	reader->look_at = 0;
+	is_found(reader);
 	return true;
 }
 
@@ -573,10 +595,10 @@ static bool turn(struct reader *reader, struct err *err)
 	int64_t wait = reader->place_count > 0 ? reader->look_at - clock_ms() : TURN_MS;
 
 	wait = wait < 0 ? 0 : wait;
+	reader->adrift |= clock_ms() >= reader->again_at;
 	if (reader->adrift && !find_back(reader, err))
 		return false;
-	if (!collect(reader, wait < TURN_MS ? (int)wait : TURN_MS, err))
-		return false;
+	collect(reader, wait < TURN_MS ? (int)wait : TURN_MS);
 	if (reader->place_count > 0 && clock_ms() >= reader->look_at && !look_for_due(reader, err))
 		return false;
 	return store(reader, err);
@@ -586,12 +608,10 @@ static bool turn(struct reader *reader, struct err *err)
 static void wait_a_moment(struct reader *reader)
 {
 	int64_t until = clock_ms() + backoff_next_ms(&reader->backoff);
-	struct err err;
 
 	while (!atomic_load(&reader->stop) && clock_ms() < until) {
 		note_turn(reader);
-		if (!collect(reader, 20, &err))
-			tell(reader, &err);
+		collect(reader, 20);
 	}
 }
 
@@ -675,7 +695,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	reader->lookback = lookback;
 	reader->route = route;
 	reader->limit = (int)lookback->batch;
-	reader->look_at = INT64_MAX;
+	reader->look_at = reader->again_at = INT64_MAX;
 	reader->backoff = (struct backoff){
 	    .first_ms = 100, .cap_ms = 5000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
 	reader->status = (struct reader_status){.turn_ms = clock_ms(), .partitions = -1};

@@ -7,7 +7,8 @@
  * partition and does not know it yet from doing anything.
  *
  * What cannot be taken becomes a dead letter, in the same transaction. Whatever fails otherwise,
- * the reader forgets what it holds and begins again where the database says.
+ * the reader forgets what it holds and begins again where the database says. A partition that
+ * cannot be read keeps the others from nothing; its offset is asked for anew now and then.
  *
  * A prepare is made overdue only when its partition was read as far as it had been written after
  * the prepare was due: a reader that lags behind does not know yet what has been decided.

@@ -308,6 +308,30 @@ def test_a_reader_goes_on_where_the_database_says_and_not_where_kafka_does(case)
     assert case.conflicts() == [] and case.records("dead") == []
 
 
+def test_an_offset_that_is_not_there_stops_its_partition_and_no_other(case):
+    relay = case.relay(check_after="300ms").wait_ready()
+    for partition in range(3):
+        case.application.send(case.application.prepared(f"{partition}-first"),
+                              case.application.decided(f"{partition}-first", "commit"),
+                              partition=partition)
+    case.read_up(relay, 6)
+    relay.stop()
+    case.database.execute("UPDATE outbox.lookback_log SET next_offset = 1000 WHERE partition = 0")
+    relay = case.relay(check_after="300ms")
+    for partition in range(3):
+        case.application.send(case.application.prepared(f"{partition}-late"),
+                              case.application.prepared(f"{partition}-second", check_after="1h"),
+                              case.application.decided(f"{partition}-second", "commit"),
+                              partition=partition)
+    wait_for(lambda: {"1-second", "2-second"} <= set(case.ids()), 90, "those of the other partitions")
+    relay.wait_for(lambda: case.overdue() == ["1-late", "2-late"], what="their overdue ones")
+    relay.wait_for(lambda: relay.readiness_says(503, "_AUTO_OFFSET_RESET"), what="it to be told")
+    assert "0-second" not in case.ids()
+    case.database.execute("UPDATE outbox.lookback_log SET next_offset = 2 WHERE partition = 0")
+    wait_for(lambda: "0-second" in case.ids(), 90, "the partition to go on")
+    relay.wait_ready()
+
+
 def test_the_database_is_away_for_a_while(case, postgres):
     relay = case.relay().wait_ready()
     case.application.prepare("1")

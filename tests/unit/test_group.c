@@ -6,15 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
 
 #include "clock.h"
-#include "dev_broker.h"
 #include "group.h"
 #include "producer.h"
 
 enum { WAIT_MS = 60000, PARTITIONS = 3 };
 
-static struct dev_broker *broker;
+static rd_kafka_t *carrier;
+static rd_kafka_mock_cluster_t *cluster;
 static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
 static struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
 /* The mock cluster lets a rebalance last as long as a session without a heartbeat would. */
@@ -24,23 +26,24 @@ static struct config_property of_members[] = {{.name = "bootstrap.servers", .ori
 static struct config_kafka members = {
     .name = "main", .properties = of_members, .property_count = 3};
 
-static int start_broker(void **state)
+static int start_cluster(void **state)
 {
-	struct err err;
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
 	(void)state;
 	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
-	broker = dev_broker_create(1, PARTITIONS, &err);
-	if (!broker)
-		return -1;
-	servers.value = of_members[0].value = (char *)dev_broker_bootstrap(broker);
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	carrier = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+	cluster = rd_kafka_mock_cluster_new(carrier, 1);
+	servers.value = of_members[0].value = (char *)rd_kafka_mock_cluster_bootstraps(cluster);
 	return 0;
 }
 
-static int stop_broker(void **state)
+static int stop_cluster(void **state)
 {
 	(void)state;
-	dev_broker_destroy(broker);
+	rd_kafka_mock_cluster_destroy(cluster);
+	rd_kafka_destroy(carrier);
 	return 0;
 }
 
@@ -55,7 +58,7 @@ static void fill(const char *topic, int count)
 	int acknowledged = 0;
 
 	assert_non_null(producer);
-	assert_true(dev_broker_topic(broker, topic, 0, &err));
+	assert_int_equal(rd_kafka_mock_topic_create(cluster, topic, PARTITIONS, 1), 0);
 	handle = producer_topic(producer, topic, &err);
 	for (int i = 0; i < count; i++) {
 		struct producer_record record = {.topic = handle,
@@ -203,8 +206,9 @@ static void two_members_share_and_the_one_that_stays_has_all(void **state)
 static void a_seek_reads_again_and_the_end_is_known(void **state)
 {
 	struct member member = {0};
-	const struct group_place places[] = {{0, 1}, {2, GROUP_BEGINNING}};
+	const struct group_place places[] = {{0, 1}, {1, 3}, {2, GROUP_BEGINNING}};
 	struct group_place ends[] = {{1, 0}, {2, 0}};
+	int64_t until = clock_ms() + WAIT_MS;
 	struct err err = {0};
 
 	(void)state;
@@ -218,22 +222,29 @@ static void a_seek_reads_again_and_the_end_is_known(void **state)
 	assert_int_equal(group_position(member.group, 1), 3);
 	assert_int_equal(group_position(member.group, 99), -1);
 	/* the end is met as well, and told by an event of its own */
-	for (int i = 0; i < 20; i++)
+	while (!group_at_end(member.group, 1)) {
 		read_some(&member);
+		assert_true(clock_ms() < until);
+	}
 	assert_int_equal(group_position(member.group, 1), 3);
 	group_note(member.group, places, 1);
-	if (!group_seek(member.group, places, 2, &err))
+	if (!group_seek(member.group, places, PARTITIONS, &err))
 		fail_msg("%s", err.message);
+	assert_int_equal(group_position(member.group, 1), -1);
+	assert_false(group_at_end(member.group, 1));
 	member.next[0] = 1;
 	member.next[2] = 0;
 	read_until(&member, 9 + 2 + 3);
 	group_destroy(member.group, 5000);
 }
 
+/* One partition that stands still keeps the others from nothing, and goes on where it is told. */
 static void an_offset_that_is_not_there_is_told_and_not_passed(void **state)
 {
 	struct member member = {.next = {0, 1000, 0}};
+	const struct group_place places[] = {{0, 3}, {1, 1}, {2, 3}};
 	int64_t until = clock_ms() + WAIT_MS;
+	struct err err = {0};
 
 	(void)state;
 	fill("lost", 9);
@@ -242,7 +253,37 @@ static void an_offset_that_is_not_there_is_told_and_not_passed(void **state)
 		read_some(&member);
 		assert_true(clock_ms() < until);
 	}
+	read_until(&member, 6);
 	assert_int_equal(member.next[1], 1000);
+	assert_int_equal(group_position(member.group, 1), -1);
+	if (!group_seek(member.group, places, PARTITIONS, &err))
+		fail_msg("%s", err.message);
+	member.next[1] = 1;
+	read_until(&member, 6 + 2);
+	group_destroy(member.group, 5000);
+}
+
+static void the_ends_of_others_are_known_without_a_leader_of_one(void **state)
+{
+	struct member member = {0};
+	struct group_place ends[] = {{0, 0}, {1, 0}, {2, 0}};
+	int64_t until = clock_ms() + WAIT_MS;
+	struct err err = {0};
+
+	(void)state;
+	fill("headless", 9);
+	join(&member, "asks-ends", "headless");
+	read_until(&member, 9);
+	assert_int_equal(rd_kafka_mock_partition_set_leader(cluster, "headless", 1, -1), 0);
+	do {
+		/* at first it is the old leader that is asked */
+		assert_false(group_ends(member.group, ends, PARTITIONS, WAIT_MS / 2, &err));
+		assert_int_equal(err.kind, ERR_RETRY);
+		assert_int_equal(ends[1].offset, -1);
+		assert_true(clock_ms() < until);
+	} while (ends[0].offset < 0);
+	assert_int_equal(ends[0].offset, 3);
+	assert_int_equal(ends[2].offset, 3);
 	group_destroy(member.group, 5000);
 }
 
@@ -254,6 +295,7 @@ int main(void)
 	    cmocka_unit_test(two_members_share_and_the_one_that_stays_has_all),
 	    cmocka_unit_test(a_seek_reads_again_and_the_end_is_known),
 	    cmocka_unit_test(an_offset_that_is_not_there_is_told_and_not_passed),
+	    cmocka_unit_test(the_ends_of_others_are_known_without_a_leader_of_one),
 	};
-	return cmocka_run_group_tests(tests, start_broker, stop_broker);
+	return cmocka_run_group_tests(tests, start_cluster, stop_cluster);
 }
