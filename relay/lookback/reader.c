@@ -151,6 +151,7 @@ static void tell(struct reader *reader, const struct err *err)
 
 static void tell_well(struct reader *reader)
 {
+	backoff_reset(&reader->backoff);
 	if (!*reader_status(reader).error)
 		return;
 	note_error(reader, "");
@@ -546,6 +547,25 @@ static void on_refused(
 	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
 }
 
+/*
+ * Kafka and the database do what is asked of them: something was stored, or every place was read to
+ * its end and left nothing to store. An empty turn by itself says neither: what failed to be stored
+ * has yet to come again.
+ */
+static bool is_well(const struct reader *reader, bool stored)
+{
+	if (!reader->member || reader->again_at != INT64_MAX || reader->blind)
+		return false;
+	for (int i = 0; i < reader->place_count; i++) {
+		int32_t partition = reader->places[i].journal.partition;
+
+		if (group_position(reader->group, partition) < 0 ||
+		    (!stored && !group_at_end(reader->group, partition)))
+			return false;
+	}
+	return true;
+}
+
 static bool store(struct reader *reader, struct err *err)
 {
 	owned_text struct journal_place *list =
@@ -553,8 +573,11 @@ static bool store(struct reader *reader, struct err *err)
 	int count = list_places(reader, list);
 	struct journal_outcome outcome;
 
-	if (count == 0)
+	if (count == 0) {
+		if (is_well(reader, false))
+			tell_well(reader);
 		return true;
+	}
 	fault_point("before_lookback_known");
 	if (!journal_know(reader->journal, reader->batch, err))
 		return false;
@@ -567,6 +590,8 @@ static bool store(struct reader *reader, struct err *err)
 	}
 	fault_point("after_lookback_apply");
 	go_on(reader, list, count, &outcome);
+	if (is_well(reader, true))
+		tell_well(reader);
 	return true;
 }
 
@@ -639,12 +664,8 @@ static void *run(void *context)
 	pg_interrupt_by(reader->stop_fd);
 	while (!atomic_load(&reader->stop)) {
 		note_turn(reader);
-		if (turn(reader, &err)) {
-			tell_well(reader);
-			backoff_reset(&reader->backoff);
-		} else if (!atomic_load(&reader->stop)) {
+		if (!turn(reader, &err) && !atomic_load(&reader->stop))
 			on_failure(reader, &err);
-		}
 	}
 	group_destroy(reader->group, LEAVE_MS);
 	reader->group = NULL;

@@ -332,6 +332,27 @@ def test_an_offset_that_is_not_there_stops_its_partition_and_no_other(case):
     relay.wait_ready()
 
 
+REFUSE = """
+CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'refused for a test' USING errcode = '{code}'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON outbox.lookback_log EXECUTE FUNCTION public.refuse()"""
+REFUSE_NO_MORE = "DROP FUNCTION public.refuse() CASCADE"
+
+
+def test_a_reader_that_cannot_store_is_not_ready_until_it_can(case):
+    relay = case.relay().wait_ready()
+    case.database.execute(REFUSE.format(code="53100"))
+    case.application.prepare("1")
+    relay.wait_for(lambda: relay.metric("relay_lookback_batches_total", outcome="failed") >= 4,
+                   what="several tries")
+    assert relay.readiness_says(503, "refused for a test")
+    assert len(relay.events("lookback_reader_waits")) == 1
+    assert relay.events("lookback_reader_goes_on") == []
+    case.database.execute(REFUSE_NO_MORE)
+    relay.wait_ready()
+    case.read_up(relay, 1)
+
+
 def test_the_database_is_away_for_a_while(case, postgres):
     relay = case.relay().wait_ready()
     case.application.prepare("1")
