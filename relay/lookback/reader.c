@@ -466,6 +466,20 @@ static void count_batch(struct reader *reader, const struct journal_outcome *out
 	metric_add(reader->done, 1);
 }
 
+/*
+ * What stands behind the last record and is none (the marks of transactions, records of aborted
+ * ones) is passed as well: by and by Kafka deletes it, and an offset before it is not there then.
+ */
+static void pass_marks(struct reader *reader, struct place *place)
+{
+	int64_t position = group_position(reader->group, place->journal.partition);
+
+	if (place->journal.start < 0 || position <= place->journal.next)
+		return;
+	place->journal.next = position;
+	place->noted = true;
+}
+
 /* The places whose progress is to be stored; the others wait. */
 static int list_places(struct reader *reader, struct journal_place *list)
 {
@@ -475,6 +489,7 @@ static int list_places(struct reader *reader, struct journal_place *list)
 	for (int i = 0; i < reader->place_count; i++) {
 		struct place *place = &reader->places[i];
 
+		pass_marks(reader, place);
 		text_copy(place->journal.horizon, JOURNAL_CLOCK,
 		    is_caught_up(reader, place) ? place->clock : "");
 		if (place->touched || *place->journal.horizon || (place->noted && note))

@@ -8,6 +8,7 @@ import time
 import zlib
 
 import pytest
+from confluent_kafka import Producer
 
 from support.auditor import read_topics
 from support.lookback import Application, base64_text, configuration, in_headers, message
@@ -330,6 +331,23 @@ def test_an_offset_that_is_not_there_stops_its_partition_and_no_other(case):
     case.database.execute("UPDATE outbox.lookback_log SET next_offset = 2 WHERE partition = 0")
     wait_for(lambda: "0-second" in case.ids(), 90, "the partition to go on")
     relay.wait_ready()
+
+
+def test_marks_of_transactions_behind_the_last_record_are_passed(case):
+    """Kafka deletes them with what came before, and an offset that stood there would be lost."""
+    case.relay().wait_ready()
+    producer = Producer({"bootstrap.servers": case.kafka.bootstrap, "transactional.id": case.name})
+    producer.init_transactions(60)
+    for id, ends in (("1", producer.commit_transaction), ("2", producer.abort_transaction)):
+        producer.begin_transaction()
+        key, value, _ = case.application.prepared(id)
+        producer.produce(case.topics["said"], key=key, value=value, partition=0)
+        assert producer.flush(60) == 0
+        ends(60)
+    wait_for(lambda: case.database.execute(
+        "SELECT max(next_offset) FROM outbox.lookback_log WHERE partition = 0") == [(4,)], 60,
+        "the end of the partition to be stored")
+    assert case.database.execute("SELECT biz_id FROM outbox.lookback") == [("1",)]
 
 
 REFUSE = """
