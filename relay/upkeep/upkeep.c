@@ -1,10 +1,13 @@
 #include "upkeep.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "backoff.h"
 #include "clock.h"
 #include "metrics.h"
+#include "schema_query.h"
+#include "sql_files.h"
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
@@ -270,6 +273,15 @@ static bool tend(struct table *table, struct err *err)
 	return drop_behind(table, &list, err);
 }
 
+static bool tidy(struct upkeep *upkeep, struct err *err)
+{
+	owned_text char *retain_ms = xformat("%" PRId64, upkeep->settings.retain_ms);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *done = schema_query(upkeep->pg, upkeep->settings.schema,
+	    sql_lookback_tidy, (const struct pg_param[]){{retain_ms}}, 1, err);
+	return done != NULL;
+}
+
 /* *err has the first failure. A table that fails keeps the next one from nothing. */
 static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 {
@@ -289,7 +301,8 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 		all &= tend(&table, all ? err : &later);
 		*ret_busy |= table.busy;
 	}
-	return all;
+	struct err later;
+	return pg_state(upkeep->pg) == PG_IDLE && tidy(upkeep, all ? err : &later) && all;
 }
 
 static int64_t failed(struct upkeep *upkeep, const struct err *err, int64_t now_ms)

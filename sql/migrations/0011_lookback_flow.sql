@@ -357,6 +357,16 @@ begin
 	select of_section, of_topic, r.partition, r.n + 1, r.next_offset, r.promoted_to, of_reader
 	from unnest(partitions, ns, nexts, promoted_tos) r (partition, n, next_offset, promoted_to)
 	order by r.partition;
+	-- Unless lookback_tidy has forgotten it meanwhile. The newest it never does.
+	if exists (select from unnest(partitions, ns) r (partition, n)
+		cross join lateral (
+			select l.n from outbox.lookback_log l where l.section = of_section
+				and l.topic = of_topic and l.partition = r.partition
+			order by l.n desc limit 1) last
+		where last.n <> r.n + 1) then
+		raise exception 'another reader has gone on with a partition of %', of_topic
+			using errcode = 'OR004';
+	end if;
 	clock := clock_timestamp();
 end
 $$;
@@ -541,9 +551,13 @@ $$;
 
 -- Upkeep -----------------------------------------------------------------------------------------
 
--- Forgets what no reader goes on from any more, and conflicts that are older than the retention.
+-- Forgets what no reader goes on from any more, and conflicts that are older than the retention. One at
+-- a time: another one does nothing.
 create function outbox.lookback_tidy(retain_ms bigint) returns void language plpgsql volatile as $$
 begin
+	if not pg_try_advisory_xact_lock(hashtextextended('outbox.lookback_tidy', 0)) then
+		return;
+	end if;
 	delete from outbox.lookback_log l using (
 		select section, topic, partition, max(n) as n from outbox.lookback_log
 		group by section, topic, partition) newest

@@ -7,6 +7,7 @@ from datetime import timedelta
 import psycopg2
 import pytest
 
+from support.process import wait_for
 from support.lookback_rows import TOPIC, Reader, claim, commit, prepare, rollback, settle
 
 
@@ -366,6 +367,35 @@ def test_what_nobody_goes_on_from_is_forgotten(database, reader):
                      "'rollback', 'message')")
     database.execute("select outbox.lookback_tidy(1000 * 3600)")
     assert conflicts(database) == []
+
+
+def test_a_reader_whose_row_came_and_was_forgotten_has_no_effect(database):
+    """It waits for a lock behind its look at the newest row, while others go on and upkeep tidies."""
+    outcome = None
+    while outcome in (None, "55P03"):  # it waited for more than five seconds: once more
+        database.execute("delete from outbox.lookback_log")
+        late, outcomes = Reader(database), []
+
+        def read():
+            try:
+                outcomes.append(late.apply(prepare("1")))
+            except psycopg2.Error as failure:
+                outcomes.append(failure.pgcode)
+
+        with database.connect(autocommit=False) as other:
+            other.cursor().execute("lock table outbox.lookback in share row exclusive mode")
+            thread = threading.Thread(target=read)
+            thread.start()
+            wait_for(lambda: outcomes or database.execute(
+                "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'",
+                (late.connection.get_backend_pid(),)), 60, "the late reader to wait")
+            database.execute("insert into outbox.lookback_log select 'shop', %s, 0, n, n, now(), 'x' "
+                             "from generate_series(1, 3) n", (TOPIC,))
+            database.execute("select outbox.lookback_tidy(1000)")
+        thread.join()
+        outcome, = outcomes
+    assert outcome == "OR004"
+    assert database.execute("select n from outbox.lookback_log") == [(3,)]
 
 
 def test_it_is_told_when_the_first_prepare_comes_due_that_was_not_looked_at(database, reader):

@@ -143,6 +143,16 @@ static void a_step_makes_partitions_ahead_and_comes_back_after_the_interval(void
 	assert_string_equal(problem(stage), "");
 }
 
+static void what_no_reader_of_the_look_back_goes_on_from_is_forgotten(void **state)
+{
+	struct stage *stage = *state;
+	run(stage, "insert into outbox.lookback_log (section, topic, partition, n, next_offset, "
+		   "promoted_to, "
+		   "reader) select 's', 't', 0, n, n, now(), 'r' from generate_series(1, 9) n");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(ask(stage, "select sum(n) from outbox.lookback_log"), 9);
+}
+
 static void another_width_begins_where_the_old_one_ended(void **state)
 {
 	struct stage *stage = *state;
@@ -504,6 +514,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_step_makes_partitions_ahead_and_comes_back_after_the_interval),
+	    TEST(what_no_reader_of_the_look_back_goes_on_from_is_forgotten),
 	    TEST(another_width_begins_where_the_old_one_ended),
 	    TEST(an_acknowledged_partition_is_dropped_after_its_time),
 	    TEST(a_slot_that_is_behind_keeps_it_and_is_named),
