@@ -480,18 +480,23 @@ static void pass_marks(struct reader *reader, struct place *place)
 	place->noted = true;
 }
 
-/* The places whose progress is to be stored; the others wait. */
+/*
+ * The places whose progress is to be stored; the others wait. A record that is tried by itself
+ * (on_refused) comes with nothing of other places.
+ */
 static int list_places(struct reader *reader, struct journal_place *list)
 {
-	bool note = clock_ms() >= reader->note_at;
+	bool alone = reader->limit == 1 && batch_records(reader->batch) > 0;
+	bool note = !alone && clock_ms() >= reader->note_at;
 	int count = 0;
 
 	for (int i = 0; i < reader->place_count; i++) {
 		struct place *place = &reader->places[i];
 
-		pass_marks(reader, place);
+		if (!alone)
+			pass_marks(reader, place);
 		text_copy(place->journal.horizon, JOURNAL_CLOCK,
-		    is_caught_up(reader, place) ? place->clock : "");
+		    !alone && is_caught_up(reader, place) ? place->clock : "");
 		if (place->touched || *place->journal.horizon || (place->noted && note))
 			list[count++] = place->journal;
 	}

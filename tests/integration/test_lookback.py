@@ -232,6 +232,18 @@ def test_what_the_table_does_not_store_is_found_among_others_and_dead_lettered(c
                for record in case.records("dead"))
 
 
+def test_it_is_found_while_other_partitions_have_something_due(case):
+    case.database.execute("SELECT outbox.set_max_message_bytes(1000)")
+    relay = case.relay(batch=1, check_after="10ms")
+    relay.wait_ready()
+    for number in range(8):
+        case.application.send(
+            *(case.application.prepared(f"{number}-{place}", payload="x" * (5000 if place == 0 else 10))
+              for place in range(3)), partition=number % 3)
+    relay.wait_for(lambda: len(case.records("dead")) == 8, what="all that is too large")
+    relay.wait_for(lambda: len(case.overdue()) == 16, what="all others to be overdue")
+
+
 def test_one_of_several_sections_answers_for_what_nobody_owns(case):
     case.settings["default"] = "yes"
     other = case.kafka.create_topic(f"{case.name}_dead2", 1)
