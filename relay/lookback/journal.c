@@ -74,7 +74,8 @@ static struct pg_result *ask(struct journal *journal, const char *sql,
 		err->kind = ERR_FENCED;
 	else if (err->kind != ERR_FENCED && is_about_data(sqlstate))
 		err->kind = ERR_REJECT;
-	if (pg_state(journal->pg) != PG_IDLE) {
+	/* A standby, which the next connection to one of several hosts may not be. */
+	if (pg_state(journal->pg) != PG_IDLE || text_equal(sqlstate, "25006")) {
 		pg_destroy(journal->pg);
 		journal->pg = NULL;
 	}

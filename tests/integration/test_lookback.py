@@ -383,6 +383,22 @@ def test_a_reader_that_cannot_store_is_not_ready_until_it_can(case):
     case.read_up(relay, 1)
 
 
+def test_a_server_that_cannot_be_written_is_left_for_another_connection(case):
+    """As a standby that several hosts in the dsn led to: an open session stays read-only for ever."""
+    read_only = f"ALTER DATABASE {case.database.name} SET default_transaction_read_only = "
+    relay = case.relay().wait_ready()
+    case.database.postgres.execute(read_only + "on")
+    case.database.postgres.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s "
+        "AND application_name = 'outbox-relay look-back'", (case.database.name,))
+    case.application.prepare("1")
+    relay.wait_for(lambda: relay.readiness_says(503, "reader of look-back shop", "25006"),
+                   what="a refused insert")
+    case.database.postgres.execute(read_only + "off")
+    case.read_up(relay, 1)
+    relay.wait_ready()
+
+
 def test_the_database_is_away_for_a_while(case, postgres):
     relay = case.relay().wait_ready()
     case.application.prepare("1")
