@@ -247,7 +247,7 @@ const struct config_row config_rows[] = {
 	{LOOKBACK(batch), .type = CONFIG_INTEGER, .default_value = "2000", .low = 1, .high = 20000,
 		.help = "The most records in one transaction."},
 	{LOOKBACK(memory), .type = CONFIG_BYTES, .default_value = "16MiB", .low = MIB,
-		.high = 1024 * MIB,
+		.high = 256 * MIB,
 		.help = "The most bytes of records in one transaction."},
 	{LOOKBACK(in_flight), .type = CONFIG_INTEGER, .default_value = "256", .low = 1, .high = 5000,
 		.help = "The most requests at once, to everybody."},

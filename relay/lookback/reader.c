@@ -340,6 +340,17 @@ static bool take_record(struct reader *reader, const struct consumer_record *rec
 	return true;
 }
 
+static int64_t record_bytes(const struct consumer_record *record)
+{
+	size_t length, total = record->key_length + record->payload_length;
+	const char *name;
+	const void *value;
+
+	for (size_t i = 0; consumer_header_at(record, i, &name, &value, &length); i++)
+		total += strlen(name) + length;
+	return (int64_t)total;
+}
+
 static void take(struct reader *reader, const struct consumer_record *record)
 {
 	struct place *place = place_of(reader, record->partition);
@@ -358,7 +369,7 @@ static void take(struct reader *reader, const struct consumer_record *record)
 		place->noted = true;
 		count_kind(reader, FOREIGN, 1);
 	}
-	reader->bytes += (int64_t)(record->key_length + record->payload_length);
+	reader->bytes += record_bytes(record);
 }
 
 /* Of one place, perhaps, or for a moment: what was read holds, and others are read on. */
@@ -567,6 +578,15 @@ static void on_refused(
 	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
 }
 
+/* The database has no room for so much at once, perhaps, or takes longer than it may. */
+static void try_less(struct reader *reader)
+{
+	int half = batch_records(reader->batch) / 2;
+
+	if (half > 0 && half < reader->limit)
+		reader->limit = half;
+}
+
 /*
  * Kafka and the database do what is asked of them: something was stored, or every place was read to
  * its end and left nothing to store. An empty turn by itself says neither: what failed to be stored
@@ -606,6 +626,8 @@ static bool store(struct reader *reader, struct err *err)
 	if (!journal_apply(reader->journal, reader->batch, list, count, &outcome, err)) {
 		if (err->kind == ERR_REJECT)
 			on_refused(reader, list, count, err);
+		else if (err->kind != ERR_FENCED)
+			try_less(reader);
 		return false;
 	}
 	fault_point("after_lookback_apply");

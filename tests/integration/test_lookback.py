@@ -234,14 +234,13 @@ def test_what_the_table_does_not_store_is_found_among_others_and_dead_lettered(c
 
 def test_it_is_found_while_other_partitions_have_something_due(case):
     case.database.execute("SELECT outbox.set_max_message_bytes(1000)")
-    relay = case.relay(batch=1, check_after="10ms")
-    relay.wait_ready()
-    for number in range(8):
+    for partition in range(3):
         case.application.send(
-            *(case.application.prepared(f"{number}-{place}", payload="x" * (5000 if place == 0 else 10))
-              for place in range(3)), partition=number % 3)
-    relay.wait_for(lambda: len(case.records("dead")) == 8, what="all that is too large")
-    relay.wait_for(lambda: len(case.overdue()) == 16, what="all others to be overdue")
+            case.application.prepared(f"{partition}-large", payload="x" * 5000),
+            case.application.prepared(f"{partition}"), partition=partition)
+    relay = case.relay(check_after="10ms")
+    relay.wait_for(lambda: len(case.records("dead")) == 3, what="all that is too large")
+    relay.wait_for(lambda: case.overdue() == ["0", "1", "2"], what="all others to be overdue")
 
 
 def test_one_of_several_sections_answers_for_what_nobody_owns(case):
@@ -381,6 +380,17 @@ def test_a_reader_that_cannot_store_is_not_ready_until_it_can(case):
     case.database.execute(REFUSE_NO_MORE)
     relay.wait_ready()
     case.read_up(relay, 1)
+
+
+def test_a_batch_that_is_too_much_for_the_server_is_tried_in_parts(case):
+    case.database.execute("""
+        CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN IF (SELECT count(*) FROM fresh) > 5 THEN
+            RAISE EXCEPTION 'so many' USING errcode = '57014'; END IF; RETURN NULL; END $$;
+        CREATE TRIGGER refuse AFTER INSERT ON outbox.lookback REFERENCING NEW TABLE AS fresh
+            FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()""")
+    case.application.prepare(*map(str, range(40)))
+    case.read_up(case.relay(), 40)
 
 
 def test_a_server_that_cannot_be_written_is_left_for_another_connection(case):
