@@ -501,7 +501,8 @@ def test_commit_after_the_look_back_answered_rollback(case, business):
     relay.wait_for(lambda: len(case.conflicts()) == 2, what="both conflicts")
     assert case.conflicts() == [("1", "rollback", "commit", "message"),
                                 ("2", "commit", "rollback", "message")]
-    assert case.decided() == {"1": "rollback", "2": "commit"} and case.ids() == ["2"]
+    assert case.decided() == {"1": "rollback", "2": "commit"}
+    wait_for(lambda: case.ids() == ["2"], 60, "the message of the one that was committed")
 
 
 def test_over_its_budget_an_id_is_parked_and_an_operator_decides(case, business):
