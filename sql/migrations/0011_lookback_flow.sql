@@ -429,15 +429,16 @@ begin
 
 	with told as (
 		select r.*, o.place
-		from unnest(types, ids, prepared_ats, results, errors, counts, next_ms, parks)
-			r (biz_type, biz_id, prepared_at, result, error, counts, next_ms, parks)
+		from ( -- in order before they are locked
+			select * from unnest(types, ids, prepared_ats, results, errors, counts, next_ms, parks)
+				r (biz_type, biz_id, prepared_at, result, error, counts, next_ms, parks)
+			where r.result not in ('commit', 'rollback')
+			order by r.biz_type, r.biz_id, r.prepared_at) r
 		cross join lateral (
 			select o.ctid as place from outbox.lookback_overdue o where o.biz_type = r.biz_type
 				and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at
 				and o.claim = of_claim
 			limit 1 for update) o
-		where r.result not in ('commit', 'rollback')
-		order by r.biz_type, r.biz_id, r.prepared_at
 	)
 	update outbox.lookback_overdue o set claim = null,
 		state = case when told.parks then 'parked' else 'overdue' end,
