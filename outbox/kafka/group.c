@@ -251,11 +251,12 @@ static bool take_message(struct group *group, const rd_kafka_message_t *message,
 }
 
 static bool take_event(struct group *group, rd_kafka_event_t *event,
-    struct consumer_record *ret_record, bool *ret_some, struct err *err)
+    struct consumer_record *ret_record, bool *ret_some, bool *ret_ends, struct err *err)
 {
 	const rd_kafka_message_t *message;
 	bool well = true;
 
+	*ret_ends = rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE;
 	switch (rd_kafka_event_type(event)) {
 	case RD_KAFKA_EVENT_REBALANCE:
 		take_rebalance(group, event);
@@ -280,14 +281,26 @@ static bool take_event(struct group *group, rd_kafka_event_t *event,
 bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret_record,
     bool *ret_some, struct err *err)
 {
+	int64_t until = clock_ms() + timeout_ms;
 	rd_kafka_event_t *event;
+	bool ends = false;
 
 	*ret_some = false;
 	group_release(group);
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer(group, err))
 		return false;
-	event = rd_kafka_queue_poll(group->queue, timeout_ms);
-	return !event || take_event(group, event, ret_record, ret_some, err);
+	/* The end of one partition is met again and again, and records of others stand behind it.
+	 */
+	while (!*ret_some && !ends) {
+		int64_t left = until - clock_ms();
+
+		event = rd_kafka_queue_poll(group->queue, left > 0 ? (int)left : 0);
+		if (!event)
+			return true;
+		if (!take_event(group, event, ret_record, ret_some, &ends, err))
+			return false;
+	}
+	return true;
 }
 
 /* --- places ------------------------------------------------------------------------------------
