@@ -44,6 +44,7 @@ struct bench {
 	const struct config_postgres *postgres;
 	const struct config_kafka *kafka;
 	const struct config_slot *slot; /* its settings are the relay's */
+	const char *sections; /* a file with more of the relay's configuration; NULL: none */
 	char schema[41], topic[64];
 	struct pg *pg;
 	struct catalog *catalog;
@@ -190,6 +191,19 @@ int64_t bench_watch_count(const struct bench_watch *watch);
 bool bench_watch_wait(
     const struct bench_watch *watch, int64_t count, int timeout_ms, struct err *err) MUST_CHECK;
 void bench_watch_stop(struct bench_watch *watch);
+
+/* --- bench_latency.c ------------------------------------------------------------------------- */
+
+struct bench_latency {
+	double p50, p99; /* milliseconds */
+	double held;     /* of the writer's rate */
+};
+/* Of numbers that began (since_us[n], 0: none did) a second after number 1 or later. */
+void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, int64_t numbers,
+    struct bench_latency *ret_latency);
+/* From COMMIT to a consumer, of one run of options.seconds. */
+bool bench_latency_of_relay(struct bench *bench, int64_t rate, struct bench_latency *ret_latency,
+    struct err *err) MUST_CHECK;
 
 /* --- bench_hold.c: sessions in the middle of a transaction ------------------------------------ */
 

@@ -79,6 +79,8 @@ static void make_variables(struct bench *bench, struct variables *variables)
 	add_variable(
 	    variables, xformat("OUTBOX_RELAY_SLOT_DELIVERY=%s", deliveries[bench->delivery]));
 	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
+	if (bench->sections)
+		add_variable(variables, xformat("OUTBOX_RELAY_CONFIG=%s", bench->sections));
 }
 
 bool bench_child_start(

@@ -29,11 +29,6 @@ struct timing {
 	int64_t unsent; /* the queue was full: counted, and fatal */
 };
 
-struct latency {
-	double p50, p99; /* milliseconds */
-	double held;
-};
-
 /* --- the direct application --------------------------------------------------------------------
  */
 
@@ -109,20 +104,19 @@ static int compare(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Of what was committed after the warm-up. */
-static void evaluate(const struct timing *timing, struct latency *ret_latency)
+void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, int64_t numbers,
+    struct bench_latency *ret_latency)
 {
-	int64_t *spans = xcalloc((size_t)timing->numbers, sizeof *spans);
-	int64_t count = 0, warm = timing->committed_us[1] + WARM_US;
+	int64_t *spans = xcalloc((size_t)numbers, sizeof *spans);
+	int64_t count = 0, warm = since_us[1] + WARM_US;
 
-	for (int64_t n = 1; n < timing->numbers; n++) {
-		int64_t seen = bench_watch_seen(timing->watch, n);
+	for (int64_t n = 1; n < numbers; n++) {
+		int64_t seen = bench_watch_seen(watch, n);
 
-		if (timing->committed_us[n] < warm || !seen)
+		if (since_us[n] < warm || !seen)
 			continue;
 		/* seen before COMMIT returned to the writer */
-		spans[count++] =
-		    seen > timing->committed_us[n] ? seen - timing->committed_us[n] : 0;
+		spans[count++] = seen > since_us[n] ? seen - since_us[n] : 0;
 	}
 	qsort(spans, (size_t)count, sizeof *spans, compare);
 	ret_latency->p50 = count ? (double)spans[count / 2] / 1000 : NAN;
@@ -148,8 +142,8 @@ static bool send_first(struct timing *timing, struct err *err)
 	return good;
 }
 
-static bool write_and_wait(
-    struct timing *timing, int64_t rate, int rows, struct latency *ret_latency, struct err *err)
+static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
+    struct bench_latency *ret_latency, struct err *err)
 {
 	const struct bench_step steps[] = {
 	    {timing->producer ? sql_bench_plain_many : sql_bench_publish_many, BENCH_TAKES_ROWS},
@@ -178,7 +172,7 @@ static bool write_and_wait(
 		usleep(1000);
 	}
 	ret_latency->held = done.held;
-	evaluate(timing, ret_latency);
+	bench_latency_of(timing->watch, timing->committed_us, timing->numbers, ret_latency);
 	return true;
 }
 
@@ -207,7 +201,7 @@ static void close_producer(struct timing *timing)
 }
 
 static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
-    struct latency *ret_latency, struct err *err)
+    struct bench_latency *ret_latency, struct err *err)
 {
 	const char *const arguments[] = {"run", NULL};
 	int64_t numbers = rate * bench->options.seconds + rate + rows + 1;
@@ -232,6 +226,12 @@ static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
 	return good;
 }
 
+bool bench_latency_of_relay(
+    struct bench *bench, int64_t rate, struct bench_latency *ret_latency, struct err *err)
+{
+	return measure(bench, false, rate, 1, ret_latency, err);
+}
+
 /* --- the part ----------------------------------------------------------------------------------
  */
 
@@ -250,8 +250,8 @@ static void judge_percentile(struct bench *bench, int64_t rate, const char *perc
 		bench_judge_difference(bench, name, "ms", relay, direct, most, saturated);
 }
 
-static void judge(struct bench *bench, int64_t rate, const struct latency *relay,
-    const struct latency *direct, int runs)
+static void judge(struct bench *bench, int64_t rate, const struct bench_latency *relay,
+    const struct bench_latency *direct, int runs)
 {
 	double p50[2][BENCH_MOST_RUNS], p99[2][BENCH_MOST_RUNS], held = 1;
 
@@ -271,7 +271,7 @@ static void judge(struct bench *bench, int64_t rate, const struct latency *relay
 
 bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err)
 {
-	struct latency relay[BENCH_MOST_RUNS], direct[BENCH_MOST_RUNS];
+	struct bench_latency relay[BENCH_MOST_RUNS], direct[BENCH_MOST_RUNS];
 	int rows = rate >= 20000 ? 4 : 1;
 
 	for (int run = 0; run < bench->options.runs; run++)
