@@ -54,6 +54,7 @@ static const struct part {
     {"steady", bench_steady},
     {"idle", bench_idle},
     {"table", bench_table},
+    {"lookback", bench_lookback},
 };
 
 static bool is_wanted(const struct call *call, const char *name)
@@ -111,6 +112,9 @@ static struct bench_options options_of(const struct call *call)
 	    .published = call_number(call, "published", full ? 50000000 : 5000000),
 	    .parked = call_number(call, "parked", 100000),
 	    .scheduled = call_number(call, "scheduled", full ? 5000000 : 500000),
+	    .said = call_number(call, "pairs", 1000000),
+	    .overdue = call_number(call, "overdue", 100000),
+	    .undecided = call_number(call, "undecided", 1000000),
 	    .json = call_flag(call, "json")};
 }
 
@@ -170,6 +174,12 @@ static const struct command_option options[] = {
 	10000000},
     {"scheduled", "N", "Scheduled messages beside the drain of `table`; 500000 unless given.", 1,
 	100000000},
+    {"pairs", "N", "Pairs of prepare and commit of `lookback`; 1000000 unless given.", 1000,
+	100000000},
+    {"overdue", "N", "Overdue prepares that `lookback` resolves; 100000 unless given.", 100,
+	10000000},
+    {"undecided", "N", "Undecided prepares in the table of `lookback`; 1000000 unless given.", 1,
+	100000000},
     {"runs", "N",
 	"Runs of which the median counts: 3 unless given, 9 of `table`. writer, memory and idle "
 	"have a number of their own.",
@@ -184,7 +194,7 @@ static const struct command_option options[] = {
 const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 11,
+    .most_arguments = 12,
     .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
     .description =
 	"Makes a schema and a topic of its own with 6 partitions, fills them with JSON of 10,000 "
@@ -226,6 +236,17 @@ const struct command command_bench = {
 	"that finds none, from call to answer, and one that asks which parked or scheduled message "
 	"is due: "
 	"medians of up to 500.\n"
+	"lookback: pairs of prepare and commit a second, half of them at least a second apart, "
+	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
+	"messages, at the broker's time, and CPU; 200,000 pairs at most with undecided prepares in "
+	"the table, in turns with the same without them, and the relay's largest resident set; "
+	"from "
+	"the sending of a commit to a consumer, at 1,000 pairs a second, beside the latency of the "
+	"outbox; overdue prepares that are resolved a second, from the first decision to the last, "
+	"by an HTTP endpoint of the bench that answers commit in 5 ms, singly and 100 in a "
+	"request, "
+	"with rate = 0; the relay's CPU for a million look-backs over gRPC, in turns with HTTP, "
+	"answered with rollback.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,
     .run = run,

@@ -23,7 +23,8 @@ enum {
 
 struct bench_options {
 	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, pairs,
-	    seconds, idle_seconds, published, parked, scheduled;
+	    seconds, idle_seconds, published, parked, scheduled,
+	    said /* pairs of prepare and commit */, overdue, undecided;
 	bool json;
 };
 
@@ -258,6 +259,7 @@ bool bench_exactly_once(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_held(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_spread(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_lookback(struct bench *bench, struct err *err) MUST_CHECK;
 /* At one rate. */
 bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err) MUST_CHECK;
 bool bench_writer(struct bench *bench, struct err *err) MUST_CHECK;

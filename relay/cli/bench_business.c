@@ -1,0 +1,238 @@
+/*
+ * One thread waits for all connections. Answers are due in the order of their questions, as each
+ * takes the same time: they stand in one line.
+ */
+#include "bench_business.h"
+#include "bench_lookback.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "cleanup.h"
+#include "clock.h"
+
+enum { ANSWER_US = 5000, MOST_PEERS = 1024, LONGEST_US = 50000, READ_BYTES = 65536 };
+
+struct answer {
+	struct answer *next;
+	struct bench_peer *peer;
+	int64_t due_us;
+	struct text bytes;
+};
+
+struct bench_business {
+	const struct bench_dialect *dialect;
+	bool commits;
+	int fd, port;
+	pthread_t thread;
+	atomic_bool stopping;
+	/* of the thread */
+	struct bench_peer *peers[MOST_PEERS]; /* stay until the end */
+	int peer_count;
+	struct answer *first, *last;
+};
+
+/* --- what is said ---------------------------------------------------------------------------- */
+
+static void hang_up(struct bench_peer *peer)
+{
+	if (peer->fd >= 0)
+		close(peer->fd);
+	peer->fd = -1;
+}
+
+bool bench_peer_write(struct bench_peer *peer, const struct text *bytes)
+{
+	for (size_t done = 0; done < bytes->length;) {
+		ssize_t some =
+		    send(peer->fd, bytes->data + done, bytes->length - done, MSG_NOSIGNAL);
+
+		if (some < 0 && errno != EINTR)
+			return false;
+		done += some > 0 ? (size_t)some : 0;
+	}
+	return true;
+}
+
+void bench_peer_answer(struct bench_peer *peer, struct text *bytes)
+{
+	struct bench_business *business = peer->business;
+	struct answer *answer = xmalloc(sizeof *answer);
+
+	*answer = (struct answer){.peer = peer, .due_us = clock_us() + ANSWER_US, .bytes = *bytes};
+	if (business->last)
+		business->last->next = answer;
+	else
+		business->first = answer;
+	business->last = answer;
+}
+
+static void take_answer(struct bench_business *business)
+{
+	struct answer *answer = business->first;
+
+	business->first = answer->next;
+	if (!business->first)
+		business->last = NULL;
+	text_finish(&answer->bytes);
+	free(answer);
+}
+
+static void answer_due(struct bench_business *business)
+{
+	int64_t now = clock_us();
+
+	while (business->first && business->first->due_us <= now) {
+		struct answer *answer = business->first;
+
+		if (answer->peer->fd >= 0 && !bench_peer_write(answer->peer, &answer->bytes))
+			hang_up(answer->peer);
+		take_answer(business);
+	}
+}
+
+bool bench_peer_commits(const struct bench_peer *peer)
+{
+	return peer->business->commits;
+}
+
+/* --- what is heard --------------------------------------------------------------------------- */
+
+void bench_peer_read(struct bench_peer *peer, size_t length)
+{
+	peer->in.length -= length;
+	memmove(peer->in.data, peer->in.data + length, peer->in.length + 1);
+}
+
+static void accept_peer(struct bench_business *business)
+{
+	int fd = accept4(business->fd, NULL, NULL, SOCK_CLOEXEC), on = 1;
+	struct bench_peer *peer;
+
+	if (fd < 0)
+		return;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	peer = xcalloc(1, sizeof *peer);
+	*peer = (struct bench_peer){.fd = fd, .business = business};
+	business->peers[business->peer_count++] = peer;
+	if (business->dialect->greet && !business->dialect->greet(peer))
+		hang_up(peer);
+}
+
+static void read_peer(struct bench_peer *peer)
+{
+	char bytes[READ_BYTES];
+	ssize_t length = recv(peer->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (length > 0) {
+		text_append(&peer->in, bytes, (size_t)length);
+		if (peer->business->dialect->read(peer))
+			return;
+	}
+	hang_up(peer);
+}
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+static void turn(struct bench_business *business)
+{
+	struct pollfd fds[MOST_PEERS + 1];
+	int64_t wait = business->first ? business->first->due_us - clock_us() : LONGEST_US;
+	int count = business->peer_count;
+
+	wait = wait < 0 ? 0 : wait > LONGEST_US ? LONGEST_US : wait;
+
+	const struct timespec timeout = {.tv_nsec = wait * 1000};
+
+	for (int i = 0; i < count; i++)
+		fds[i] = (struct pollfd){.fd = business->peers[i]->fd, .events = POLLIN};
+	fds[count] =
+	    (struct pollfd){.fd = count < MOST_PEERS ? business->fd : -1, .events = POLLIN};
+	if (ppoll(fds, (nfds_t)count + 1, &timeout, NULL) < 0)
+		return;
+	for (int i = 0; i < count; i++)
+		if (fds[i].revents)
+			read_peer(business->peers[i]);
+	if (fds[count].revents)
+		accept_peer(business);
+}
+
+static void *serve(void *context)
+{
+	struct bench_business *business = context;
+
+	while (!atomic_load(&business->stopping)) {
+		turn(business);
+		answer_due(business);
+	}
+	return NULL;
+}
+
+static bool listen_here(struct bench_business *business, struct err *err)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof at;
+
+	business->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (business->fd < 0 || bind(business->fd, (struct sockaddr *)&at, sizeof at) != 0 ||
+	    listen(business->fd, MOST_PEERS) != 0 ||
+	    getsockname(business->fd, (struct sockaddr *)&at, &length) != 0)
+		return err_set(
+		    err, ERR_FATAL, "the bench cannot listen on 127.0.0.1: %s", strerror(errno));
+	business->port = ntohs(at.sin_port);
+	return true;
+}
+
+static void release(struct bench_business *business)
+{
+	while (business->first)
+		take_answer(business);
+	for (int i = 0; i < business->peer_count; i++) {
+		struct bench_peer *peer = business->peers[i];
+
+		hang_up(peer);
+		if (business->dialect->finish)
+			business->dialect->finish(peer);
+		text_finish(&peer->in);
+		free(peer);
+	}
+	if (business->fd >= 0)
+		close(business->fd);
+	free(business);
+}
+
+struct bench_business *bench_business_start(bool grpc, bool commits, struct err *err)
+{
+	struct bench_business *business = xcalloc(1, sizeof *business);
+
+	business->dialect = grpc ? &bench_business_grpc : &bench_business_http;
+	business->commits = commits;
+	if (listen_here(business, err)) {
+		if (pthread_create(&business->thread, NULL, serve, business) == 0)
+			return business;
+		err_set(err, ERR_FATAL, "no thread can be started");
+	}
+	release(business);
+	return NULL;
+}
+
+int bench_business_port(const struct bench_business *business)
+{
+	return business->port;
+}
+
+void bench_business_stop(struct bench_business *business)
+{
+	if (!business)
+		return;
+	atomic_store(&business->stopping, true);
+	pthread_join(business->thread, NULL);
+	release(business);
+}

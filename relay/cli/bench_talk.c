@@ -1,0 +1,151 @@
+#include "bench_lookback.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "clock.h"
+#include "partitioner.h"
+#include "producer.h"
+#include "text.h"
+
+enum {
+	QUEUE_BYTES = 64 << 20,
+	QUEUE_MESSAGES = 50000,
+	REPORTS = 256,
+	KNOWN_MS = 10000,
+	FLUSH_MS = 120000, /* without a single report */
+	FULL_MS = 100,
+};
+
+struct bench_talk {
+	struct bench *bench;
+	const char *business_topic;
+	struct producer *producer;
+	struct producer_topic *topic;
+	struct text payload;
+	int64_t in_flight;
+};
+
+struct bench_talk *bench_talk_create(
+    struct bench *bench, const char *business_topic, struct err *err)
+{
+	struct bench_talk *talk = xcalloc(1, sizeof *talk);
+
+	talk->bench = bench;
+	talk->business_topic = business_topic;
+	talk->producer = producer_create(bench->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, err);
+	talk->topic = talk->producer ? producer_topic(talk->producer, bench->topic, err) : NULL;
+	if (talk->topic &&
+	    (producer_knows(talk->producer, talk->topic, bench->destinations, KNOWN_MS) ||
+		err_set(err, ERR_RETRY, "the topic %s is not known yet", bench->topic)))
+		return talk;
+	bench_talk_destroy(talk);
+	return NULL;
+}
+
+void bench_talk_destroy(struct bench_talk *talk)
+{
+	struct err ignored;
+
+	if (!talk)
+		return;
+	/* what it holds goes back with its report */
+	if (talk->producer && !bench_talk_flush(talk, &ignored))
+		bench_say("the application: %s", ignored.message);
+	producer_destroy(talk->producer, 1000);
+	text_finish(&talk->payload);
+	free(talk);
+}
+
+bool bench_talk_step(struct bench_talk *talk, int wait_ms, struct err *err)
+{
+	struct pollfd fd = {.fd = producer_fd(talk->producer), .events = POLLIN};
+	struct producer_report reports[REPORTS];
+	int count, lost = 0;
+
+	if (wait_ms > 0)
+		poll(&fd, 1, wait_ms);
+	do {
+		count = producer_poll(talk->producer, reports, REPORTS);
+		for (int i = 0; i < count; i++) {
+			lost += reports[i].error != 0;
+			free(reports[i].opaque);
+		}
+		talk->in_flight -= count;
+	} while (count == REPORTS);
+	return lost == 0 ||
+	       err_set(err, ERR_FATAL, "Kafka refused what the application of the bench said");
+}
+
+bool bench_talk_flush(struct bench_talk *talk, struct err *err)
+{
+	int64_t left = talk->in_flight, until = clock_ms() + FLUSH_MS;
+
+	while (talk->in_flight > 0) {
+		if (!bench_goes_on(err) || !bench_talk_step(talk, FULL_MS, err))
+			return false;
+		if (talk->in_flight < left) {
+			left = talk->in_flight;
+			until = clock_ms() + FLUSH_MS;
+		} else if (clock_ms() > until) {
+			return err_set(
+			    err, ERR_RETRY, "Kafka acknowledges nothing for %d s", FLUSH_MS / 1000);
+		}
+	}
+	return true;
+}
+
+/* The value goes with the report; a full queue is waited for. */
+static bool say(struct bench_talk *talk, int64_t number, struct text *value, struct err *err)
+{
+	char key[64];
+	int length = snprintf(key, sizeof key, BENCH_PAIR ":%lld", (long long)number);
+	const struct producer_record record = {.topic = talk->topic,
+	    .partition = partitioner_of_key(key, (size_t)length, talk->bench->destinations),
+	    .key = key,
+	    .key_length = (size_t)length,
+	    .payload = value->data,
+	    .payload_length = value->length,
+	    .opaque = value->data};
+
+	while (!producer_send(talk->producer, &record, err)) {
+		struct err fatal;
+
+		if (err->kind == ERR_RETRY && !producer_is_fatal(talk->producer, &fatal) &&
+		    talk->in_flight > 0 && bench_goes_on(err) &&
+		    bench_talk_step(talk, FULL_MS, err))
+			continue;
+		text_finish(value);
+		return false;
+	}
+	talk->in_flight++;
+	return true;
+}
+
+static void begin(struct text *value, const char *op, int64_t number)
+{
+	text_addf(value,
+	    "{\"version\":1,\"op\":\"%s\",\"biz_type\":\"" BENCH_PAIR "\",\"biz_id\":\"%lld\"", op,
+	    (long long)number);
+}
+
+bool bench_talk_prepare(struct bench_talk *talk, int64_t number, struct err *err)
+{
+	struct text value = {0};
+
+	text_clear(&talk->payload);
+	bench_payload(&talk->payload, number, BENCH_SMALL);
+	begin(&value, "prepare", number);
+	text_addf(&value, ",\"topic\":\"%s\",\"key\":\"customer-%lld\",\"payload\":%s}",
+	    talk->business_topic, (long long)(number % BENCH_KEYS), text_string(&talk->payload));
+	return say(talk, number, &value, err);
+}
+
+bool bench_talk_commit(struct bench_talk *talk, int64_t number, struct err *err)
+{
+	struct text value = {0};
+
+	begin(&value, "commit", number);
+	text_add(&value, "}");
+	return say(talk, number, &value, err);
+}

@@ -1,0 +1,2 @@
+-- Whether anything is overdue.
+select (exists (select from outbox.lookback_overdue))::int

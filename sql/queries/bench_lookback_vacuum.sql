@@ -1,0 +1,1 @@
+vacuum (analyze) outbox.lookback, outbox.lookback_overdue
