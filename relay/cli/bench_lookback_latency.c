@@ -93,16 +93,6 @@ static bool measure(
 	return good;
 }
 
-static bool measure_outbox(
-    struct bench *bench, int64_t rate, struct bench_latency *ret_latency, struct err *err)
-{
-	if (!bench_latency_of_relay(bench, rate, ret_latency, err))
-		return false;
-	bench_say("outbox, %lld/s: p50 %.2f ms, p99 %.2f ms, the writer held %.3f", (long long)rate,
-	    ret_latency->p50, ret_latency->p99, ret_latency->held);
-	return true;
-}
-
 bool bench_lookback_latency(struct bench_lookback *look, struct err *err)
 {
 	struct bench *bench = look->bench;
@@ -117,7 +107,7 @@ bool bench_lookback_latency(struct bench_lookback *look, struct err *err)
 			struct bench_latency latency;
 
 			if (!(which == 0 ? measure(look, rate, &latency, err)
-					 : measure_outbox(bench, rate, &latency, err)))
+					 : bench_latency_of_relay(bench, rate, &latency, err)))
 				return false;
 			p50[which][run] = latency.p50;
 			p99[which][run] = latency.p99;
