@@ -287,6 +287,28 @@ static void the_ends_of_others_are_known_without_a_leader_of_one(void **state)
 	group_destroy(member.group, 5000);
 }
 
+/* Their ends are met between them, each by itself. */
+static void the_end_of_one_partition_does_not_hide_the_records_of_others(void **state)
+{
+	struct member member = {0};
+	struct consumer_record record;
+	struct err err = {0};
+	bool some = true;
+	int more = 0;
+
+	(void)state;
+	fill("ends", 6);
+	join(&member, "meets-ends", "ends");
+	read_until(&member, 1); /* the partitions have come */
+	while (member.count + more < 6) {
+		if (!group_read(member.group, WAIT_MS, &record, &some, &err))
+			fail_msg("%s", err.message);
+		assert_true(some);
+		more++;
+	}
+	group_destroy(member.group, 5000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +317,7 @@ int main(void)
 	    cmocka_unit_test(two_members_share_and_the_one_that_stays_has_all),
 	    cmocka_unit_test(a_seek_reads_again_and_the_end_is_known),
 	    cmocka_unit_test(an_offset_that_is_not_there_is_told_and_not_passed),
+	    cmocka_unit_test(the_end_of_one_partition_does_not_hide_the_records_of_others),
 	    cmocka_unit_test(the_ends_of_others_are_known_without_a_leader_of_one),
 	};
 	return cmocka_run_group_tests(tests, start_cluster, stop_cluster);
