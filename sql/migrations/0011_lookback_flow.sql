@@ -498,7 +498,7 @@ begin
 			cross join lateral (
 				select p.* from outbox.lookback p
 				where p.biz_type = w.pair ->> 0 and p.biz_id = w.pair ->> 1
-					and p.kind = 'prepare'
+					and p.kind >= 'prepare' and p.kind <= 'prepare' -- by the key
 				order by p.prepared_at limit 1) p
 			left join lateral (
 				select true as decided from outbox.lookback d where d.biz_type = p.biz_type
