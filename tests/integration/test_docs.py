@@ -37,9 +37,10 @@ def shown_metrics(relay):
     return dict(re.findall(r"^# HELP (\S+) (.*)$", relay.get("/metrics")[1], re.MULTILINE))
 
 
-def test_every_metric_is_explained_and_every_explained_one_exists(database, make_relay, tmp_path):
+def test_every_metric_is_explained_and_every_explained_one_exists(
+        database, topic, make_relay, tmp_path):
     explained = explained_metrics()
-    (tmp_path / "relay.ini").write_text(CONFIG.format(topic="look_back_msg"))
+    (tmp_path / "relay.ini").write_text(CONFIG.format(topic=topic))
     port = free_port()
     relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
                        api_send_tokens="token").wait_ready()

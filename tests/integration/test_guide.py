@@ -25,7 +25,7 @@ from support.auditor import read_topics
 from support.kafka import class_path, java
 from support.lookback import configuration
 from support.process import Process, free_port, port_answers, temporary_folder, wait_for
-from support.relay import binary
+from support.relay import beside
 
 JDBC = "/usr/share/java/postgresql.jar"
 LONG = 300  # seconds: the limit of a condition that only load delays
@@ -79,7 +79,7 @@ class Example:
         self.server = self.process = None
         self.jdbc = (f"jdbc:postgresql://127.0.0.1:{database.postgres.port}/{database.name}"
                      "?user=postgres")
-        self.c = os.path.join(os.path.dirname(binary()), "../../tests/integration/lookback_example")
+        self.c = beside("tests/integration/lookback_example")
 
     def java(self, *arguments):
         line = java(guide.EXAMPLES / "Lookback.java", *arguments)

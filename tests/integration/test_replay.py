@@ -16,6 +16,7 @@ from support.windows import query
 
 REFUSED, USAGE, UNAVAILABLE, TAKEN = 65, 64, 69, 75
 KEYS = 20
+AT_ONCE = ["--rate", "1000000"]  # instead of the rate that it began with
 
 
 @pytest.fixture
@@ -239,7 +240,7 @@ def test_rows_that_commit_after_the_start_stay_out_also_after_a_resume(
     output, error = child.communicate(timeout=30)
     assert child.returncode == UNAVAILABLE and "--resume 1" in error
     assert state(database)[0] == "stopped"
-    assert "finished" in replay("--resume", "1")
+    assert "finished" in replay("--resume", "1", *AT_ONCE)
     # a signal lets what is under way come to its end: nothing is sent twice
     assert events(replayed(kafka, [topic])) == dict.fromkeys(wanted, 1)
 
@@ -299,7 +300,7 @@ def test_after_a_kill_it_goes_on_with_nothing_missing_and_little_repeated(
         wait_for(lambda: database.execute("SELECT lease_until < clock_timestamp()"
                                           " FROM outbox.replay") == [(True,)], 30, "the lease")
     assert "interrupted" in replay("--list")
-    assert "finished" in replay(*arguments, **limit)
+    assert "finished" in replay(*arguments, *AT_ONCE, **limit)
     assert state(database) == ("finished", count, count, id_of(database, count))
     records = replayed(kafka, [topic, other])
     found = events(records)
@@ -318,7 +319,7 @@ def test_two_do_not_run_the_same_replay(database, kafka, topic, start, replay, s
     assert f":{child.pid};" in error and "replay 1 is run by" in error
     child.terminate()
     assert child.wait(timeout=60) == UNAVAILABLE
-    assert "finished" in replay("--resume", "1")
+    assert "finished" in replay("--resume", "1", *AT_ONCE)
     assert max(events(replayed(kafka, [topic])).values()) == 1
 
 
@@ -373,7 +374,7 @@ def test_a_server_that_ends_its_connections_ends_it_and_a_resume_goes_on(
     assert child.returncode == UNAVAILABLE and "replay --resume 1` goes on" in error
     wait_for(lambda: database.execute("SELECT lease_until < clock_timestamp()"
                                       " FROM outbox.replay") == [(True,)], 30, "the lease")
-    replay("--resume", "1")
+    replay("--resume", "1", *AT_ONCE)
     assert len(events(replayed(kafka, [topic]))) == 3000
 
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ANSWER_MS = 30000, BATCH = 1024 };
 
@@ -44,21 +45,33 @@ static rd_kafka_t *connect_consumer(const struct load_options *options)
 	return kafka;
 }
 
+/* A broker that has just made the topic may not lead its partitions yet. */
+static int64_t end_of(struct watch *watch, int32_t partition)
+{
+	const char *topic = watch->options->topic;
+	rd_kafka_resp_err_t failed;
+	int64_t low, high;
+
+	for (int tries = 1;; tries++) {
+		failed = rd_kafka_query_watermark_offsets(
+		    watch->kafka, topic, partition, &low, &high, ANSWER_MS);
+		if (!failed)
+			return high;
+		if (tries == 50)
+			load_die("%s: %s", topic, rd_kafka_err2str(failed));
+		usleep(100000);
+	}
+}
+
 static void stand_at_end(struct watch *watch)
 {
 	const struct load_options *options = watch->options;
 	rd_kafka_topic_partition_list_t *places =
 	    rd_kafka_topic_partition_list_new((int)options->partitions);
 
-	for (int32_t partition = 0; partition < options->partitions; partition++) {
-		int64_t low, high;
-		rd_kafka_resp_err_t failed = rd_kafka_query_watermark_offsets(
-		    watch->kafka, options->topic, partition, &low, &high, ANSWER_MS);
-
-		if (failed)
-			load_die("%s: %s", options->topic, rd_kafka_err2str(failed));
-		rd_kafka_topic_partition_list_add(places, options->topic, partition)->offset = high;
-	}
+	for (int32_t partition = 0; partition < options->partitions; partition++)
+		rd_kafka_topic_partition_list_add(places, options->topic, partition)->offset =
+		    end_of(watch, partition);
 	if (rd_kafka_assign(watch->kafka, places) != RD_KAFKA_RESP_ERR_NO_ERROR)
 		load_die("the partitions cannot be assigned");
 	rd_kafka_topic_partition_list_destroy(places);
