@@ -73,6 +73,7 @@ def test_a_broker_that_stands_still_is_waited_for(
     assert peak_memory(relay) < MEMORY
 
 
+@pytest.mark.rotated("short")
 def test_a_stop_gives_up_what_a_broker_does_not_take_before_it_hands_over(
         fragile_kafka, make_relay, make_writers, judge):
     relay = make_relay(**SETTINGS).wait_ready()
@@ -120,6 +121,7 @@ def test_a_killed_leader_and_a_rolled_cluster_lose_nothing(
     assert peak_memory(relay) < MEMORY
 
 
+@pytest.mark.rotated("short")
 @pytest.mark.long
 def test_too_few_replicas_in_sync_are_waited_for(
         kafka3, make_relay, make_writers, judge, outage):

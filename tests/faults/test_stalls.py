@@ -111,6 +111,7 @@ def test_a_partition_that_is_away_holds_up_no_other(
     judged(database, kafka3.bootstrap, [topic], SMALL["slot_max_in_flight"] if end == "paused" else 0)
 
 
+@pytest.mark.rotated("away")
 @pytest.mark.long
 def test_a_topic_that_is_missing_holds_up_no_other(database, kafka, topic, make_relay):
     absent = f"{topic}.later"
@@ -141,6 +142,7 @@ def test_a_topic_that_is_missing_holds_up_no_other(database, kafka, topic, make_
         kafka.delete_topic(absent)
 
 
+@pytest.mark.rotated("away")
 @pytest.mark.long
 def test_a_cluster_that_is_away_is_waited_for(database, fragile_kafka, topic, make_relay):
     """Nobody else comes through: nothing is gained by parking."""

@@ -126,7 +126,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
     """In pairs of short runs, each beside the other in time: the machine may change its speed. So
     long as the median of the pairs is not clear there are more of them."""
     relay = make_relay().wait_ready()
-    seconds = 60 if full else 2
+    seconds = 60 if full else 1
 
     def beside():
         with old_snapshot(database):

@@ -11,6 +11,7 @@ LONG = 300
 
 
 # valgrind takes too long for it and runs the smoke test.
+@pytest.mark.rotated
 @pytest.mark.parametrize("each_build", ["asan", "tsan"], indirect=True)
 def test_a_walk_through_every_path(
         each_build, database, kafka, topic, postgres, make_relay, make_writers, tmp_path):
