@@ -29,7 +29,7 @@ def outage(full):
     return lambda: time.sleep(60 if full else 3)
 
 
-@pytest.mark.rotated
+@pytest.mark.rotated("short")
 @pytest.mark.long
 @pytest.mark.parametrize("end", ["stop_node", "kill"])
 def test_a_broker_that_is_away_is_waited_for(
@@ -51,7 +51,7 @@ def test_a_broker_that_is_away_is_waited_for(
     assert peak_memory(relay) < MEMORY
 
 
-@pytest.mark.rotated
+@pytest.mark.rotated("short")
 @pytest.mark.parametrize("stall_after, anew", [("60s", False), ("2s", True)])
 def test_a_broker_that_stands_still_is_waited_for(
         stall_after, anew, fragile_kafka, make_relay, make_writers, judge, outage, scale):

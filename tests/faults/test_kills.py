@@ -20,7 +20,7 @@ def kill_at_a_random_moment(relay, chance):
     relay.kill()
 
 
-@pytest.mark.rotated
+@pytest.mark.rotated("at random")
 @pytest.mark.long
 @pytest.mark.parametrize("mode, max_in_flight", [
     ({"slot_resume": "none"}, 20), ({"slot_resume": "tail"}, 2000),
@@ -38,7 +38,7 @@ def test_kills_at_random_moments_lose_nothing(
           isolation="read_committed" if "slot_delivery" in mode else "read_uncommitted")
 
 
-@pytest.mark.rotated("others")
+@pytest.mark.rotated("at random")
 def test_kills_of_a_relay_with_several_shards(
         database, make_relay, make_writers, judge, chance, scale, command):
     command("slot", "drop", "--yes", "--force", "main")
@@ -53,7 +53,7 @@ def test_kills_of_a_relay_with_several_shards(
     judge(kills + 1, 300, none=True)
 
 
-@pytest.mark.rotated("others")
+@pytest.mark.rotated("at random")
 @pytest.mark.long
 def test_kills_while_huge_transactions_are_read_by_pages(
         make_relay, make_writers, judge, chance, scale):
