@@ -48,9 +48,7 @@ static rd_kafka_conf_t *make_conf(
 	if (kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) &&
 	    kafka_conf_set(conf, "group.id", name, err) &&
 	    kafka_conf_set(conf, "partition.assignment.strategy", "range,roundrobin", err) &&
-	    kafka_conf_set(conf, "enable.auto.commit", "false", err) &&
-	    kafka_conf_set(conf, "enable.auto.offset.store", "false", err) &&
-	    kafka_conf_set(conf, "enable.partition.eof", "true", err)) {
+	    kafka_conf_set(conf, "enable.auto.offset.store", "false", err)) {
 		rd_kafka_conf_set_events(
 		    conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_FETCH | RD_KAFKA_EVENT_ERROR);
 		return conf;
@@ -251,12 +249,11 @@ static bool take_message(struct group *group, const rd_kafka_message_t *message,
 }
 
 static bool take_event(struct group *group, rd_kafka_event_t *event,
-    struct consumer_record *ret_record, bool *ret_some, bool *ret_ends, struct err *err)
+    struct consumer_record *ret_record, bool *ret_some, struct err *err)
 {
 	const rd_kafka_message_t *message;
 	bool well = true;
 
-	*ret_ends = rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE;
 	switch (rd_kafka_event_type(event)) {
 	case RD_KAFKA_EVENT_REBALANCE:
 		take_rebalance(group, event);
@@ -282,8 +279,7 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
     bool *ret_some, struct err *err)
 {
 	int64_t until = clock_ms() + timeout_ms;
-	rd_kafka_event_t *event;
-	bool ends = false;
+	bool rebalanced = false;
 
 	*ret_some = false;
 	group_release(group);
@@ -291,13 +287,15 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 		return false;
 	/* The end of one partition is met again and again, and records of others stand behind it.
 	 */
-	while (!*ret_some && !ends) {
+	while (!*ret_some && !rebalanced) {
 		int64_t left = until - clock_ms();
+		rd_kafka_event_t *event =
+		    rd_kafka_queue_poll(group->queue, left > 0 ? (int)left : 0);
 
-		event = rd_kafka_queue_poll(group->queue, left > 0 ? (int)left : 0);
 		if (!event)
 			return true;
-		if (!take_event(group, event, ret_record, ret_some, &ends, err))
+		rebalanced = rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE;
+		if (!take_event(group, event, ret_record, ret_some, err))
 			return false;
 	}
 	return true;
