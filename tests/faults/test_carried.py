@@ -64,7 +64,7 @@ def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
             until_published(slot, database=shop)
         relay.stop()
         writers.huge_transaction(1000)
-        relay.start(OUTBOX_RELAY_FAULT="after_acknowledgement:3")
+        relay.start(OUTBOX_RELAY_FAULT="after_acknowledgement")
         assert relay.wait(60) == -9
         writers.run(50)
         epochs = shop.execute(EPOCHS)
@@ -199,7 +199,7 @@ def test_after_pg_upgrade_it_goes_on_by_itself_in_a_new_epoch(
     until_published(database=shop)
     relay.stop()
     writers.huge_transaction(1000)
-    relay.start(OUTBOX_RELAY_FAULT="after_acknowledgement:3")
+    relay.start(OUTBOX_RELAY_FAULT="after_acknowledgement")
     assert relay.wait(60) == -9
     writers.run(50)
     epochs, system = shop.execute(EPOCHS), shop.execute(SYSTEM)
