@@ -17,7 +17,10 @@ TAKE = """
 SELECT outcome FROM outbox.take(%s, 0, %s, 1, 'somebody', 60000, 1)"""
 FUTURE = "SELECT outbox.has_rows_of_the_future()"
 AGES = {"younger": (OLD_XIDS, None), "older": (None, OLD_XIDS), "of the same age": (None, None)}
-at_each_age = pytest.mark.parametrize("clusters", AGES, indirect=True)
+
+
+def at_each_age(test):
+    return pytest.mark.rotated(pytest.mark.parametrize("clusters", AGES, indirect=True)(test))
 
 
 @pytest.fixture(scope="module")
