@@ -136,6 +136,7 @@ struct config_lookback {
 	int is_default;            /* 1: what belongs to no section is dead-lettered by this one */
 	char *dead_letter;         /* topic */
 	int64_t check_after_ms, expires_after_ms; /* of a prepare that does not say */
+	int64_t readers;                          /* members of the group, each with a session */
 	int64_t batch;                            /* records in one transaction */
 	int64_t memory;                           /* bytes of records in one transaction */
 	int64_t in_flight;                        /* requests at once, to everybody */

@@ -244,6 +244,10 @@ const struct config_row config_rows[] = {
 	{LOOKBACK_MS(expires_after), "3d", 10, 3650 * DAY,
 		.help = "How long after its prepare an undecided message is parked, when it does not say "
 			"it itself."},
+	{LOOKBACK(readers), .type = CONFIG_INTEGER, .default_value = "1", .low = 1, .high = 64,
+		.help = "How many members of the group read it in this process, each with a thread and a "
+			"session of its own: more of them than one when one cannot keep up, and as many at "
+			"most as the topic has partitions."},
 	{LOOKBACK(batch), .type = CONFIG_INTEGER, .default_value = "2000", .low = 1, .high = 20000,
 		.help = "The most records in one transaction."},
 	{LOOKBACK(memory), .type = CONFIG_BYTES, .default_value = "16MiB", .low = MIB,

@@ -44,7 +44,7 @@ static void write_sections(struct bench_lookback *look, const struct bench *plac
 {
 	text_addf(out,
 	    "[lookback \"bench\"]\ntopic = %s\ngroup = %s\ntypes = " BENCH_PAIR ", " BENCH_OVERDUE
-	    "\ntopics = %s\ndead_letter = %s\ncheck = bench\ncheck_after = 1d\n",
+	    "\ntopics = %s\ndead_letter = %s\ncheck = bench\ncheck_after = 1d\nreaders = 2\n",
 	    look->source.topic, place->schema, place->topic, place->topic);
 	text_addf(out,
 	    "[check \"bench\"]\ntransport = %s\nurl = http://127.0.0.1:%d\n"

@@ -17,9 +17,24 @@ struct lookbacks {
 };
 
 struct section {
-	struct reader *reader;
+	struct reader **readers; /* lookback->readers; NULL: those that could not be started */
 	struct checker *checker;
 };
+
+static bool start_readers(
+    struct lookbacks *lookbacks, int place, const char *owner, int event_fd, struct err *err)
+{
+	const struct config_lookback *lookback = &lookbacks->config->lookbacks[place];
+	struct section *section = &lookbacks->sections[place];
+
+	for (int i = 0; i < lookback->readers; i++) {
+		section->readers[i] =
+		    reader_start(lookback, lookbacks->route, owner, event_fd, err);
+		if (!section->readers[i])
+			return false;
+	}
+	return true;
+}
 
 static bool start_section(
     struct lookbacks *lookbacks, int place, const char *owner, int event_fd, struct err *err)
@@ -31,10 +46,10 @@ static bool start_section(
 	    .transport = transport_kind_of,
 	    .event_fd = event_fd};
 
+	section->readers = xcalloc((size_t)lookback->readers, sizeof(struct reader *));
 	section->checker = checker_start(&checker, err);
-	if (section->checker)
-		section->reader = reader_start(lookback, lookbacks->route, owner, event_fd, err);
-	return section->reader || err_prefix(err, "[lookback \"%s\"]", lookback->name);
+	return (section->checker && start_readers(lookbacks, place, owner, event_fd, err)) ||
+	       err_prefix(err, "[lookback \"%s\"]", lookback->name);
 }
 
 struct lookbacks *lookbacks_start(
@@ -63,17 +78,39 @@ void lookbacks_stop(struct lookbacks *lookbacks)
 	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
 		struct section *section = &lookbacks->sections[i];
 
-		if (section->reader)
-			reader_stop(section->reader);
+		for (int j = 0; section->readers && j < lookbacks->config->lookbacks[i].readers;
+		     j++)
+			if (section->readers[j])
+				reader_stop(section->readers[j]);
 		if (section->checker)
 			checker_stop(section->checker);
 	}
 }
 
+/* All readers of a section as one: the oldest turn, the partitions together, the first error. */
+static struct reader_status readers_status(const struct lookbacks *lookbacks, int place)
+{
+	struct reader_status all = {.ended = true, .turn_ms = INT64_MAX, .partitions = -1};
+
+	for (int i = 0; i < lookbacks->config->lookbacks[place].readers; i++) {
+		const struct reader_status one =
+		    reader_status(lookbacks->sections[place].readers[i]);
+
+		all.ended &= one.ended;
+		if (one.turn_ms < all.turn_ms)
+			all.turn_ms = one.turn_ms;
+		if (one.partitions >= 0)
+			all.partitions = (all.partitions < 0 ? 0 : all.partitions) + one.partitions;
+		if (all.error[0] == '\0')
+			text_copy(all.error, sizeof all.error, one.error);
+	}
+	return all;
+}
+
 bool lookbacks_are_over(const struct lookbacks *lookbacks)
 {
 	for (int i = 0; i < lookbacks->config->lookback_count; i++)
-		if (!reader_status(lookbacks->sections[i].reader).ended ||
+		if (!readers_status(lookbacks, i).ended ||
 		    !checker_status(lookbacks->sections[i].checker).ended)
 			return false;
 	return true;
@@ -84,8 +121,13 @@ void lookbacks_destroy(struct lookbacks *lookbacks)
 	if (!lookbacks)
 		return;
 	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
-		reader_join(lookbacks->sections[i].reader);
-		checker_join(lookbacks->sections[i].checker);
+		struct section *section = &lookbacks->sections[i];
+
+		for (int j = 0; section->readers && j < lookbacks->config->lookbacks[i].readers;
+		     j++)
+			reader_join(section->readers[j]);
+		free(section->readers);
+		checker_join(section->checker);
 	}
 	route_destroy(lookbacks->route);
 	free(lookbacks->sections);
@@ -124,7 +166,7 @@ bool lookbacks_ready(const struct lookbacks *lookbacks, struct text *report)
 	bool all = true;
 
 	for (int i = 0; i < lookbacks->config->lookback_count; i++) {
-		const struct reader_status reader = reader_status(lookbacks->sections[i].reader);
+		const struct reader_status reader = readers_status(lookbacks, i);
 		const struct checker_status checker =
 		    checker_status(lookbacks->sections[i].checker);
 		const char *name = lookbacks->config->lookbacks[i].name;
@@ -153,7 +195,7 @@ bool lookbacks_live(const struct lookbacks *lookbacks, int64_t now, struct text 
 		const struct section *section = &lookbacks->sections[i];
 		const char *name = lookbacks->config->lookbacks[i].name;
 
-		all &= is_live("reader", name, reader_status(section->reader).turn_ms, now, report);
+		all &= is_live("reader", name, readers_status(lookbacks, i).turn_ms, now, report);
 		all &=
 		    is_live("checker", name, checker_status(section->checker).loop_ms, now, report);
 	}

@@ -121,10 +121,14 @@ static void note_turn(struct reader *reader)
 
 static void note_partitions(struct reader *reader, int partitions)
 {
+	int before;
+
 	pthread_mutex_lock(&reader->mutex);
+	before = reader->status.partitions;
 	reader->status.partitions = partitions;
 	pthread_mutex_unlock(&reader->mutex);
-	metric_set(reader->held, partitions);
+	/* all readers of a section together */
+	metric_add(reader->held, partitions - (before > 0 ? before : 0));
 }
 
 struct reader_status reader_status(struct reader *reader)

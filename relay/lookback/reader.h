@@ -1,10 +1,10 @@
 #pragma once
 /*
- * The reader of one [lookback] section, on a thread of its own: takes the records of the look-back
+ * A reader of one [lookback] section, on a thread of its own: takes the records of the look-back
  * topic as a member of the section's consumer group, a batch at a time, and stores what comes of
- * them together with the offset, in one transaction (journal.h). Any number of relays may run one;
- * Kafka divides the partitions among them, and the database's fence keeps one that has lost a
- * partition and does not know it yet from doing anything.
+ * them together with the offset, in one transaction (journal.h). Any number of relays may run any
+ * number of them; Kafka divides the partitions among them, and the database's fence keeps one that
+ * has lost a partition and does not know it yet from doing anything.
  *
  * What cannot be taken becomes a dead letter, in the same transaction. Whatever fails otherwise,
  * the reader forgets what it holds and begins again where the database says. A partition that

@@ -19,6 +19,9 @@
 -- row says up to when due prepares were made overdue: outbox.lookback_overdue, the one table whose rows
 -- change. The reader promotes within its own transactions, up to a time by which it is known to have
 -- read everything that had been written by then.
+--
+-- What the reader and the checker call has plans that do not depend on what it is called with: a batch of
+-- a few ids would else be planned each time, which takes longer than its work.
 
 create table outbox.lookback_log (
 	section     text collate "C" not null,
@@ -85,7 +88,8 @@ $$;
 create function outbox.lookback_known(types text[], ids text[])
 returns table (place int, kind text, prepared_at timestamptz, digest bytea, decision text)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 begin
 	return query select i.place::int, l.kind::text, l.prepared_at, l.digest, l.decision::text
 	from unnest(types, ids) with ordinality i (biz_type, biz_id, place)
@@ -113,7 +117,8 @@ create function outbox.lookback_decide(of_section text, of_source text, by_whom 
 	letter_headers text[], letter_partitions int[], letter_offsets bigint[])
 returns table (biz_type text, biz_id text, prepared_at timestamptz, won boolean, kept text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
 	winners bigint;
@@ -201,7 +206,8 @@ revoke execute on function outbox.lookback_decide(text, text, text, text, text[]
 -- Due prepares of a partition become overdue, up to the horizon or so many; returns up to when all have.
 create function outbox.lookback_promote(of_section text, of_partition int, since timestamptz,
 	horizon timestamptz, most int, out promoted int, out promoted_to timestamptz) language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 begin
 	promoted_to := coalesce((
 		select p.check_at from outbox.lookback p
@@ -228,7 +234,8 @@ $$;
 -- without one is null. The clock is read before, so that it serves as a horizon.
 create function outbox.lookback_due(of_section text, of_topic text, partitions int[])
 returns table (place int, wait_ms bigint, clock timestamptz) language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
 	moment timestamptz := clock_timestamp();
 	since timestamptz;
@@ -263,7 +270,8 @@ create function outbox.lookback_apply(of_section text, of_topic text, of_reader 
 	prepared_ats timestamptz[], decisions text[], kepts text[],
 	out clock timestamptz, out won int, out lost int, out promoted int)
 language plpgsql volatile set lock_timeout = '5s'
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
 	moment timestamptz := clock_timestamp();
 	first_due timestamptz := moment + (select min(c) from unnest(check_ms) c) * interval '1 ms';
@@ -273,7 +281,10 @@ declare
 	step record;
 	since timestamptz;
 begin
-	perform set_config('synchronous_commit', 'on', true);
+	-- Nobody waits for the disk. What a crash takes away it takes with its row of lookback_log, and it is
+	-- read again; and a message is published behind the row of its window in outbox.log, which waits for
+	-- the disk, and so for all that was committed before.
+	perform set_config('synchronous_commit', 'off', true);
 	promoted := 0;
 	for place in 1 .. cardinality(partitions) loop
 		select l.n, l.next_offset, l.promoted_to into newest from outbox.lookback_log l
@@ -381,7 +392,8 @@ create function outbox.lookback_claim(of_section text, types text[], most int[],
 	claim_ms bigint)
 returns table (biz_type text, biz_id text, prepared_at timestamptz, attempts int, pendings int,
 	check_service text, check_url text, is_expired boolean)
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 begin
 	return query update outbox.lookback_overdue o
@@ -406,7 +418,8 @@ $$;
 create function outbox.lookback_settle(of_section text, of_claim bigint, types text[], ids text[],
 	prepared_ats timestamptz[], results text[], errors text[], counts boolean[], next_ms bigint[],
 	parks boolean[], out won int, out lost int, out strange int)
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
 	answered record;
 	touched int;

@@ -1,7 +1,9 @@
 """The look-back's reader dies, is stopped past its session, loses its database or its partitions: each id
 has one effect, and the messages of a key keep the order of their decisions."""
 
+import threading
 import zlib
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,10 +22,10 @@ class World:
         self.application = Application(kafka.bootstrap, self.said, "order", self.orders)
         self.committed, self.number = {}, 0
 
-    def relay(self, **settings):
+    def relay(self, readers=1, **settings):
         path = configuration(("check \"shop\"", {"url": "http://127.0.0.1:9/"}), ("lookback \"shop\"", {
             "types": "order", "topic": self.said, "group": self.name, "check": "shop", "batch": 40,
-            "dead_letter": self.orders}))
+            "readers": readers, "dead_letter": self.orders}))
         return self.make_relay(arguments=("run", "--config", path),
                                kafka_session_timeout_ms=6000, **settings)
 
@@ -63,6 +65,24 @@ class World:
         return list(read_topics(self.kafka.bootstrap, [self.orders]))
 
 
+@contextmanager
+def stream(world, chance):
+    """Writes all the while, one key after the other."""
+    ended = threading.Event()
+
+    def write():
+        while not ended.is_set():
+            world.write(chance, 1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 @pytest.fixture
 def world(database, kafka, make_relay, request):
     return World(database, kafka, make_relay, f"lb{zlib.crc32(request.node.nodeid.encode())}")
@@ -82,3 +102,23 @@ def test_a_reader_that_is_stopped_past_its_session_has_no_effect_when_it_wakes(w
                    + (second.metric("relay_lookback_partitions") or 0) == 3, what="a shared topic")
     world.write(chance, 20)
     world.judge()
+
+
+def test_a_server_that_crashes_takes_nothing_with_it_and_nothing_comes_twice(
+        world, fragile_postgres, chance, scale):
+    """Readers do not wait for the disk: what they wrote last is gone, and is read again."""
+    relay = world.relay(readers=2, slot_lease="30s")
+    relay.wait_for(lambda: relay.readiness_says(200, "look-back shop: reads 3 partitions"),
+                   what="the partitions")
+    assert [event["partitions"] for event in relay.events("lookback_assigned")[-2:]] in (
+        ["1", "2"], ["2", "1"])
+    crashes = scale(20, default=3)
+    with stream(world, chance):
+        for _ in range(crashes):
+            before = relay.metric("relay_lookback_batches_total", outcome="stored")
+            relay.wait_for(lambda: relay.metric("relay_lookback_batches_total", outcome="stored")
+                           > before + 10, what="more batches")
+            fragile_postgres.kill()
+            fragile_postgres.start()
+    world.judge()
+    assert relay.metric("relay_postgres_reconnects_total") >= crashes
