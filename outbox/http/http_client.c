@@ -115,6 +115,18 @@ bool http_client_send(
 
 /* --- what became of it ------------------------------------------------------------------- */
 
+/* Once, and nothing was sent before. */
+static bool begin_anew(struct exchange *exchange)
+{
+	CURLM *multi = exchange->client->multi;
+
+	curl_multi_remove_handle(multi, exchange->easy);
+	exchange->stage = STAGE_QUEUED;
+	exchange->error[0] = '\0';
+	return http_request_set_anew(exchange) &&
+	       curl_multi_add_handle(multi, exchange->easy) == CURLM_OK;
+}
+
 static void finish(struct exchange *exchange, CURLcode code)
 {
 	struct http_client *client = exchange->client;
@@ -138,6 +150,12 @@ static void finish(struct exchange *exchange, CURLcode code)
 	exchange->next = NULL;
 	*client->done_end = exchange;
 	client->done_end = &exchange->next;
+}
+
+static void end(struct exchange *exchange, CURLcode code)
+{
+	if (!exchange->none_kept || !begin_anew(exchange))
+		finish(exchange, code);
 }
 
 /* --- the loop ---------------------------------------------------------------------------- */
@@ -187,7 +205,7 @@ static void collect(struct http_client *client)
 		CURLcode code = message->data.result;
 		if (message->msg == CURLMSG_DONE &&
 		    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange) == 0)
-			finish((struct exchange *)(void *)exchange, code);
+			end((struct exchange *)(void *)exchange, code);
 	}
 }
 

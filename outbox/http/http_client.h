@@ -62,8 +62,8 @@ enum http_method { HTTP_GET, HTTP_POST };
 enum http_protocol {
 	HTTP_1_1,
 	/*
-	 * https: by ALPN; http: at once, without an upgrade (gRPC). Requests share a connection,
-	 * but for http with a libcurl before 8.0: there each takes one of its own.
+	 * https: by ALPN; http: at once, without an upgrade (gRPC). The requests of one client to
+	 * one host and port by http speak one protocol, as they share connections.
 	 */
 	HTTP_2,
 };

@@ -14,8 +14,9 @@ static int on_resolve(void *resolver, void *reserved, void *context)
 
 	(void)resolver;
 	(void)reserved;
+	exchange->none_kept = exchange->only_kept;
 	exchange->stage = STAGE_RESOLVING;
-	return 0;
+	return exchange->only_kept;
 }
 
 /* The last moment at which the address is known and nothing was sent to it. */
@@ -25,6 +26,9 @@ static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_so
 	const char *why = http_guard_address(&address->addr, exchange->client->settings.networks);
 
 	(void)purpose;
+	exchange->none_kept = exchange->only_kept;
+	if (exchange->only_kept)
+		return CURL_SOCKET_BAD;
 	exchange->stage = STAGE_CONNECTING;
 	if (why) {
 		exchange->refused = why;
@@ -208,6 +212,7 @@ void http_exchange_reset(struct exchange *exchange)
 	exchange->headers = NULL;
 	exchange->header_bytes = exchange->trailers_at = 0;
 	exchange->stage = STAGE_QUEUED;
+	exchange->only_kept = exchange->none_kept = false;
 	exchange->tried = exchange->head_ended = false;
 	exchange->refused = exchange->given_up = NULL;
 	exchange->slow_at = 0;

@@ -24,6 +24,8 @@ struct exchange {
 	enum stage stage;
 	bool running;
 	bool head_ended;      /* the final answer's, by an empty line */
+	bool only_kept;       /* opens no connection, see http_request_set */
+	bool none_kept;       /* there was none */
 	bool tried;           /* an address was let through */
 	const char *refused;  /* why the last one was not */
 	const char *given_up; /* why we did, in a callback */
@@ -59,6 +61,8 @@ size_t http_exchange_received(const struct exchange *exchange);
 bool http_request_check(const struct http_request *request, struct err *err) MUST_CHECK;
 /* False: out of memory. */
 bool http_request_set(struct exchange *exchange, const struct http_request *request) MUST_CHECK;
+/* What is set found no connection that it might use: now it opens one. False: out of memory. */
+bool http_request_set_anew(struct exchange *exchange) MUST_CHECK;
 
 /* Fills in failure and error of the response, whose `sent` is there already. */
 void http_failure_tell(struct exchange *exchange, CURLcode code);

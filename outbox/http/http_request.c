@@ -138,8 +138,11 @@ static bool set_limits(CURL *easy, const struct http_limits *limits)
 }
 
 /*
- * libcurl before 8.0 loses the framing of HTTP/2 without TLS as soon as such a connection is used a
- * second time (curl's pull request 10643): there each request has one of its own.
+ * libcurl before 8.0 loses the framing of HTTP/2 without TLS when a request that is to speak it at
+ * once uses a connection that speaks it already (curl's pull request 10643). One that may speak
+ * either version does not; but on a new connection it begins with HTTP/1.1 and an upgrade. So a
+ * request may speak either and must find a connection (on_open refuses); when there is none, it
+ * speaks HTTP/2 at once and must not find one.
  */
 static bool spoils_its_connection(const struct http_request *request)
 {
@@ -150,18 +153,28 @@ static bool spoils_its_connection(const struct http_request *request)
 bool http_request_set(struct exchange *exchange, const struct http_request *request)
 {
 	CURL *easy = exchange->easy;
-	long alone = spoils_its_connection(request);
+	long version = request->protocol == HTTP_2 ? CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE
+						   : CURL_HTTP_VERSION_1_1;
 	bool good = true;
 
 	exchange->limits = request->limits;
+	exchange->only_kept = spoils_its_connection(request);
 	SET(CURLOPT_URL, request->url);
-	SET(CURLOPT_FRESH_CONNECT, alone);
-	SET(CURLOPT_FORBID_REUSE, alone);
-	SET(CURLOPT_PIPEWAIT, alone ? 0L : 1L);
-	SET(CURLOPT_HTTP_VERSION, request->protocol == HTTP_2
-				      ? (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE
-				      : (long)CURL_HTTP_VERSION_1_1);
+	SET(CURLOPT_FRESH_CONNECT, 0L);
+	SET(CURLOPT_PIPEWAIT, 1L);
+	SET(CURLOPT_HTTP_VERSION, exchange->only_kept ? (long)CURL_HTTP_VERSION_2 : version);
 	return good && set_method(easy, request) && set_headers(exchange, request) &&
 	       set_tls(exchange, request->tls) && set_limits(easy, &request->limits);
+}
+
+bool http_request_set_anew(struct exchange *exchange)
+{
+	CURL *easy = exchange->easy;
+	bool good = true;
+
+	exchange->only_kept = exchange->none_kept = false;
+	SET(CURLOPT_FRESH_CONNECT, 1L);
+	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
+	return good;
 }
 #undef SET

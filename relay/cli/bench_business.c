@@ -32,7 +32,7 @@ struct bench_business {
 	pthread_t thread;
 	atomic_bool stopping;
 	/* of the thread */
-	struct bench_peer *peers[MOST_PEERS]; /* stay until the end */
+	struct bench_peer *peers[MOST_PEERS]; /* who is gone leaves a place to another */
 	int peer_count;
 	struct answer *first, *last;
 };
@@ -65,6 +65,7 @@ void bench_peer_answer(struct bench_peer *peer, struct text *bytes)
 	struct answer *answer = xmalloc(sizeof *answer);
 
 	*answer = (struct answer){.peer = peer, .due_us = clock_us() + ANSWER_US, .bytes = *bytes};
+	peer->waiting++;
 	if (business->last)
 		business->last->next = answer;
 	else
@@ -76,6 +77,7 @@ static void take_answer(struct bench_business *business)
 {
 	struct answer *answer = business->first;
 
+	answer->peer->waiting--;
 	business->first = answer->next;
 	if (!business->first)
 		business->last = NULL;
@@ -109,17 +111,41 @@ void bench_peer_read(struct bench_peer *peer, size_t length)
 	memmove(peer->in.data, peer->in.data + length, peer->in.length + 1);
 }
 
+static void forget(struct bench_peer *peer)
+{
+	if (peer->business->dialect->finish)
+		peer->business->dialect->finish(peer);
+	text_finish(&peer->in);
+}
+
+/* NULL: there are as many as may be. */
+static struct bench_peer *vacant_peer(struct bench_business *business)
+{
+	for (int i = 0; i < business->peer_count; i++) {
+		struct bench_peer *peer = business->peers[i];
+
+		if (peer->fd < 0 && !peer->waiting) {
+			forget(peer);
+			return peer;
+		}
+	}
+	return business->peer_count == MOST_PEERS ? NULL
+						  : (business->peers[business->peer_count++] =
+							    xcalloc(1, sizeof(struct bench_peer)));
+}
+
 static void accept_peer(struct bench_business *business)
 {
 	int fd = accept4(business->fd, NULL, NULL, SOCK_CLOEXEC), on = 1;
-	struct bench_peer *peer;
+	struct bench_peer *peer = fd < 0 ? NULL : vacant_peer(business);
 
-	if (fd < 0)
+	if (!peer) {
+		if (fd >= 0)
+			close(fd);
 		return;
+	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	peer = xcalloc(1, sizeof *peer);
 	*peer = (struct bench_peer){.fd = fd, .business = business};
-	business->peers[business->peer_count++] = peer;
 	if (business->dialect->greet && !business->dialect->greet(peer))
 		hang_up(peer);
 }
@@ -153,8 +179,7 @@ static void turn(struct bench_business *business)
 
 	for (int i = 0; i < count; i++)
 		fds[i] = (struct pollfd){.fd = business->peers[i]->fd, .events = POLLIN};
-	fds[count] =
-	    (struct pollfd){.fd = count < MOST_PEERS ? business->fd : -1, .events = POLLIN};
+	fds[count] = (struct pollfd){.fd = business->fd, .events = POLLIN};
 	if (ppoll(fds, (nfds_t)count + 1, &timeout, NULL) < 0)
 		return;
 	for (int i = 0; i < count; i++)
@@ -198,9 +223,7 @@ static void release(struct bench_business *business)
 		struct bench_peer *peer = business->peers[i];
 
 		hang_up(peer);
-		if (business->dialect->finish)
-			business->dialect->finish(peer);
-		text_finish(&peer->in);
+		forget(peer);
 		free(peer);
 	}
 	if (business->fd >= 0)

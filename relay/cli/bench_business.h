@@ -4,6 +4,7 @@
 
 struct bench_peer {
 	int fd;         /* -1: gone */
+	int waiting;    /* answers that are due to it */
 	struct text in; /* what came and was not read yet */
 	struct bench_business *business;
 	struct bench_call *calls; /* grpc: those that are coming in */

@@ -1218,14 +1218,47 @@ static void http2_is_spoken_at_once_without_tls(void **state)
 {
 	struct pair pair;
 	struct http_request request;
+	int connections;
 
 	(void)state;
 	pair_start(&pair, speak_http2);
 	request = grpc(&pair);
 	assert_grpc_answers(pair.client, &request, 50);
+	connections = pair.server.connections;
+	assert_in_range(connections, 1, 50);
 	assert_grpc_answers(pair.client, &request, 1);
-	assert_int_equal(pair.server.requests, 51);
-	assert_in_range(pair.server.connections, 1, 51);
+	assert_grpc_answers(pair.client, &request, 50);
+	assert_int_equal(pair.server.requests, 101);
+	assert_int_equal(pair.server.connections, connections);
+	pair_stop(&pair);
+}
+
+/* Hangs up on the second request of a connection. */
+static bool answer_grpc_once(struct peer *peer, uint32_t stream)
+{
+	return stream == 1 && answer_grpc(peer, stream);
+}
+
+static void speak_http2_once(struct peer *peer)
+{
+	http2_speak(peer, answer_grpc_once);
+}
+
+static void a_connection_of_http2_that_broke_is_not_used_again(void **state)
+{
+	struct pair pair;
+	struct http_request request;
+	struct http_response *response;
+
+	(void)state;
+	pair_start(&pair, speak_http2_once);
+	request = grpc(&pair);
+	assert_grpc_answers(pair.client, &request, 1);
+	response = ask(pair.client, &request);
+	assert_failure(response, "closed", true);
+	http_client_release(pair.client, response);
+	assert_grpc_answers(pair.client, &request, 1);
+	assert_int_equal(pair.server.connections, 2);
 	pair_stop(&pair);
 }
 
@@ -1321,6 +1354,7 @@ int main(void)
 	    cmocka_unit_test(a_certificate_has_to_convince),
 	    cmocka_unit_test(a_client_shows_its_certificate),
 	    cmocka_unit_test(http2_is_spoken_at_once_without_tls),
+	    cmocka_unit_test(a_connection_of_http2_that_broke_is_not_used_again),
 	    cmocka_unit_test(requests_of_http2_share_a_connection),
 	    cmocka_unit_test(http2_without_an_answer_was_sent),
 	    cmocka_unit_test(a_server_of_http1_does_not_answer_http2),
