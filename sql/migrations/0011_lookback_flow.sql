@@ -353,6 +353,8 @@ begin
 	lost := coalesce(cardinality(chosen.types), 0) - won;
 
 	for place in 1 .. cardinality(partitions) loop
+		continue when first_due > promoted_tos[place] is not false
+			and horizons[place] > promoted_tos[place] is not true;
 		-- A prepare of this batch that is due no later than what was promoted already (the clock went
 		-- back, perhaps with a failover) would be passed by.
 		since := least(promoted_tos[place], first_due - interval '1 us');
