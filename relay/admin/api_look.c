@@ -33,7 +33,7 @@ void api_look_ask(struct api_call *call, const struct config_postgres *postgres,
 	api_part_done(call);
 }
 
-void api_look_refuse(struct api_call *call)
+static void refuse(struct api_call *call)
 {
 	const struct api_question *question = call->work;
 
@@ -52,7 +52,7 @@ void api_look_finish(struct api_call *call)
 	const struct api_question *question = call->work;
 
 	if (!question->well)
-		api_look_refuse(call);
+		refuse(call);
 	else if (!question->json)
 		api_refuse(call, 404, "not_found", "nothing is known of this id");
 	else

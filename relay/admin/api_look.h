@@ -9,6 +9,3 @@ void api_look_ask(struct api_call *call, const struct config_postgres *postgres,
 /* Of the type, or else the section, or else the only one (both NULL). NULL: the call is refused. */
 const struct config_postgres *api_look_postgres(
     struct api_call *call, const char *type, const char *section);
-
-/* Answers a call whose question failed. */
-void api_look_refuse(struct api_call *call);

@@ -156,16 +156,15 @@ static const struct {
 void api_operate_finish(struct api_call *call)
 {
 	const struct api_question *question = call->work;
+	const char *code = question->well ? question->json : question->sqlstate;
 
-	if (question->well) {
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+		if (text_equal(refusals[i].sqlstate, code))
+			return api_refuse(
+			    call, refusals[i].status, refusals[i].code, "%s", refusals[i].text);
+	if (question->well)
 		log_info("lookback_operated", {"verb", LOG_TEXT(question->params[0])},
 		    {"reason", LOG_TEXT(question->params[2])}, {"result", LOG_TEXT(question->json)},
 		    {"request", LOG_TEXT(call->request_id)});
-		return api_look_finish(call);
-	}
-	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-		if (text_equal(refusals[i].sqlstate, question->sqlstate))
-			return api_refuse(
-			    call, refusals[i].status, refusals[i].code, "%s", refusals[i].text);
-	api_look_refuse(call);
+	api_look_finish(call);
 }

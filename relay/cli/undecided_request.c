@@ -188,13 +188,9 @@ static bool print_sample(const struct request *request, struct err *err)
 
 /* --- doing it -------------------------------------------------------------------------------- */
 
-/* Somebody was faster (OR005), or nothing is left of it (OR002): what stands against it now? */
+/* Somebody was faster, or nothing is left of it: what stands against it now? */
 static bool look_again(struct request *request, struct err *err)
 {
-	const char *state = pg_sqlstate(request->undecided->pg);
-
-	if (!text_equal(state, "OR002") && !text_equal(state, "OR005"))
-		return false;
 	if (!count(request, err))
 		return false;
 	return err_set(err, ERR_RETRY,
@@ -204,6 +200,7 @@ static bool look_again(struct request *request, struct err *err)
 
 static bool operate(struct request *request, struct err *err)
 {
+	enum { AUDIT, DONE, REFUSED };
 	const struct undecided *undecided = request->undecided;
 	const struct pg_param params[] = {{verbs[request->verb].word}, {request->chosen},
 	    {call_text(undecided->call, "reason", "")},
@@ -214,9 +211,11 @@ static bool operate(struct request *request, struct err *err)
 	int64_t done;
 
 	if (!row)
+		return false;
+	if (!pg_is_null(row, 0, REFUSED))
 		return look_again(request, err);
-	done = pg_int(row, 0, 1);
-	printf("request %s: %s of %" PRId64 " ids is done", pg_value(row, 0, 0),
+	done = pg_int(row, 0, DONE);
+	printf("request %s: %s of %" PRId64 " ids is done", pg_value(row, 0, AUDIT),
 	    verbs[request->verb].word, done);
 	if (done < request->matching)
 		printf("; %" PRId64 " were decided meanwhile", request->matching - done);

@@ -485,9 +485,31 @@ $$;
 
 -- Carries out what an operator asks for: 'commit', 'rollback', or 'retry', which asks the business anew.
 -- Chosen are rows of outbox.lookback_overdue by what lookback_is takes, or, with "ids": [[type, id], …],
--- any undecided prepares. When `whole`, all of the ids or none. Fails with OR002 when there is none, with
--- OR005 when one was decided meanwhile.
+-- any undecided prepares. When `whole`, all of the ids or none. Nothing is done when there is none
+-- (refused = 'OR002') or one was decided meanwhile ('OR005'); of ids it is noted then which ones were
+-- decided otherwise.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
+	out audit_id bigint, out done bigint, out refused text)
+language plpgsql volatile as $$
+begin
+	select o.* into audit_id, done from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
+exception when sqlstate 'OR002' or sqlstate 'OR005' then
+	done := 0;
+	refused := sqlstate;
+	insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused, source, who)
+	select d.section, d.biz_type, d.biz_id, d.prepared_at, d.decision, verb, 'operator', session_user
+	from jsonb_array_elements(chosen -> 'ids') w (pair)
+	cross join lateral (
+		select d.* from outbox.lookback d
+		where d.biz_type = w.pair ->> 0 and d.biz_id = w.pair ->> 1
+			and d.kind >= 'decision' and d.kind <= 'decision' -- by the key
+		order by d.prepared_at limit 1) d
+	where verb <> 'retry' and d.decision <> verb;
+end
+$$;
+
+-- The same, and fails with the one or the other.
+create function outbox.lookback_carry_out(verb text, chosen jsonb, new_reason text, whole boolean,
 	out audit_id bigint, out done bigint)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

@@ -1,3 +1,4 @@
--- An operator's verb by the HTTP interface. $1 verb text, $2 chosen jsonb, $3 reason text, $4 whole bool.
-select jsonb_build_object('audit', o.audit_id, 'done', o.done)::text
+-- An operator's verb by the HTTP interface: what was done, or the code of the refusal. $1 verb text,
+-- $2 chosen jsonb, $3 reason text, $4 whole bool.
+select coalesce(o.refused, jsonb_build_object('audit', o.audit_id, 'done', o.done)::text)
 from outbox.lookback_operate($1::text, $2::jsonb, $3::text, $4::boolean) o

@@ -27,7 +27,7 @@ with schema as (
 			'log_partition_make', 'log_partition_drop', 'lookback_holder',
 			'lookback_progress', 'lookback_known', 'lookback_decide', 'lookback_promote',
 			'lookback_apply', 'lookback_claim', 'lookback_settle', 'lookback_is',
-			'lookback_operate', 'lookback_tidy')
+			'lookback_operate', 'lookback_carry_out', 'lookback_tidy')
 )
 select 'USAGE on schema outbox' as lacking,
 	format('grant usage on schema outbox to %I', current_user) as cure

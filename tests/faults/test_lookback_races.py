@@ -195,8 +195,11 @@ def test_of_all_who_decide_at_once_one_wins_and_the_others_are_noted(race, chanc
     of_answers = sorted((id, refused) for id, _, refused, source, *_ in found if source == "check")
     assert of_answers == sorted((id, word) for id, word in race.answers.items()
                                 if decisions[id] != word)
+    # So is an operator, unless the command looked first and saw that it was decided.
     of_operators = {(id, refused) for id, _, refused, source, *_ in found if source == "operator"}
-    assert of_operators <= {(id, verb) for _, id, verb in race.refused}
+    late = [(reason, id, verb) for reason, id, verb in race.refused if decisions[id] != verb]
+    assert of_operators <= {(id, verb) for _, id, verb in late}
+    assert of_operators >= {(id, verb) for reason, id, verb in late if reason.startswith("operator")}
 
     winners = collections.Counter(source for _, _, source, _ in rows)
     print(f"{len(ids)} ids: {dict(winners)} won; {len(of_records)} records, {len(of_answers)} "
