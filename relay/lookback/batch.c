@@ -195,107 +195,97 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-struct row {
-	const char *op, *decision, *kept;
-	const struct lookback_request *body; /* of a prepare; NULL: none */
-};
-
-static void add_column_text(struct batch *batch, enum batch_column column, const char *text)
-{
-	pg_array_add_text(&batch->columns[column], text);
-}
-
-static void add_duration(struct batch *batch, enum batch_column column, int64_t ms)
+static void add_duration(struct pg_array *array, int64_t ms)
 {
 	if (ms == NOT_SAID)
-		pg_array_add_text(&batch->columns[column], NULL);
+		pg_array_add_text(array, NULL);
 	else
-		pg_array_add_int(&batch->columns[column], ms);
+		pg_array_add_int(array, ms);
 }
 
-static void add_body(struct batch *batch, const struct lookback_request *body)
+/* Two columns from the first one on: partition, offset. */
+static void add_place(struct pg_array *columns, const struct record *record)
 {
-	static const struct lookback_request nothing = {
-	    .check_after_ms = NOT_SAID, .expires_after_ms = NOT_SAID};
+	pg_array_add_int(&columns[0], record->partition);
+	pg_array_add_int(&columns[1], record->offset);
+}
+
+/* Type, id, partition, offset. */
+static void add_id(struct pg_array *columns, const struct record *record)
+{
+	pg_array_add_text(&columns[0], record->request.biz_type);
+	pg_array_add_text(&columns[1], record->request.biz_id);
+	add_place(&columns[2], record);
+}
+
+/* Topic, key, payload, headers. */
+static void add_message(struct pg_array *columns, const char *topic,
+    const struct lookback_bytes *key, const struct lookback_bytes *payload, const char *headers)
+{
+	pg_array_add_text(&columns[0], topic);
+	pg_array_add_bytes(&columns[1], key->bytes, key->length);
+	pg_array_add_bytes(&columns[2], payload->bytes, payload->length);
+	pg_array_add_text(&columns[3], headers);
+}
+
+/* NULL: of this batch, or there is no prepare. */
+static const char *prepared_before(const struct id *id)
+{
+	return id->state == PREPARED && !id->here ? id->prepared_at : NULL;
+}
+
+static void add_prepare(struct batch *batch, const struct record *record)
+{
+	const struct lookback_request *body = &record->request;
+	struct pg_array *columns = batch->columns;
 	unsigned char uuid[LOOKBACK_UUID];
 	char text[MESSAGE_UUID_TEXT + 1] = "";
 
-	if (body) {
-		lookback_event_id(body->biz_type, body->biz_id, uuid);
-		message_uuid_text((const char *)uuid, text);
-	}
-	pg_array_add_bytes(
-	    &batch->columns[BATCH_DIGEST], body ? body->digest : NULL, LOOKBACK_DIGEST);
-	add_column_text(batch, BATCH_EVENT_ID, body ? text : NULL);
-	if (!body)
-		body = &nothing;
-	add_column_text(batch, BATCH_SERVICE, body->check_service);
-	add_column_text(batch, BATCH_URL, body->check_url);
-	add_duration(batch, BATCH_CHECK_MS, body->check_after_ms);
-	add_duration(batch, BATCH_EXPIRE_MS, body->expires_after_ms);
+	lookback_event_id(body->biz_type, body->biz_id, uuid);
+	message_uuid_text((const char *)uuid, text);
+	add_id(&columns[BATCH_PREPARE_TYPE], record);
+	add_message(
+	    &columns[BATCH_PREPARE_TOPIC], body->topic, &body->key, &body->payload, body->headers);
+	pg_array_add_text(&columns[BATCH_PREPARE_SERVICE], body->check_service);
+	pg_array_add_text(&columns[BATCH_PREPARE_URL], body->check_url);
+	add_duration(&columns[BATCH_PREPARE_CHECK_MS], body->check_after_ms);
+	add_duration(&columns[BATCH_PREPARE_EXPIRE_MS], body->expires_after_ms);
+	pg_array_add_bytes(&columns[BATCH_PREPARE_DIGEST], body->digest, LOOKBACK_DIGEST);
+	pg_array_add_text(&columns[BATCH_PREPARE_EVENT_ID], text);
+	batch->figures.prepares++;
 }
 
-static void add_message(struct batch *batch, const char *topic, const struct lookback_bytes *key,
-    const struct lookback_bytes *payload, const char *headers)
+static void decide(struct batch *batch, const struct record *record, const char *decision)
 {
-	add_column_text(batch, BATCH_TOPIC, topic);
-	pg_array_add_bytes(&batch->columns[BATCH_KEY], key->bytes, key->length);
-	pg_array_add_bytes(&batch->columns[BATCH_PAYLOAD], payload->bytes, payload->length);
-	add_column_text(batch, BATCH_HEADERS, headers);
+	add_id(&batch->columns[BATCH_DECISION_TYPE], record);
+	pg_array_add_text(&batch->columns[BATCH_DECISION_PREPARED_AT], prepared_before(record->id));
+	pg_array_add_text(&batch->columns[BATCH_DECISION], decision);
+	batch->figures.decisions++;
 }
 
-static void add_place(struct batch *batch, const char *op, const struct record *record)
+static void add_letter(struct batch *batch, const struct record *record)
 {
-	add_column_text(batch, BATCH_OP, op);
-	pg_array_add_int(&batch->columns[BATCH_PARTITION], record->partition);
-	pg_array_add_int(&batch->columns[BATCH_OFFSET], record->offset);
-}
-
-static void add_row(struct batch *batch, const struct record *record, const struct row *row)
-{
-	static const struct lookback_bytes none = {0};
-	const struct id *id = record->id;
-	bool known = id->state == PREPARED && !id->here;
-
-	add_place(batch, row->op, record);
-	add_column_text(batch, BATCH_TYPE, record->request.biz_type);
-	add_column_text(batch, BATCH_ID, record->request.biz_id);
-	if (row->body)
-		add_message(batch, row->body->topic, &row->body->key, &row->body->payload,
-		    row->body->headers);
-	else
-		add_message(batch, NULL, &none, &none, NULL);
-	add_body(batch, row->body);
-	add_column_text(batch, BATCH_PREPARED_AT, known ? id->prepared_at : NULL);
-	add_column_text(batch, BATCH_DECISION, row->decision);
-	add_column_text(batch, BATCH_KEPT, row->kept);
-}
-
-static void add_letter_row(struct batch *batch, const struct record *record)
-{
-	add_place(batch, "letter", record);
-	add_column_text(batch, BATCH_TYPE, NULL);
-	add_column_text(batch, BATCH_ID, NULL);
-	add_message(batch, record->letter_topic, &record->letter_key, &record->letter_payload,
-	    record->letter_headers);
-	add_body(batch, NULL);
-	add_column_text(batch, BATCH_PREPARED_AT, NULL);
-	add_column_text(batch, BATCH_DECISION, NULL);
-	add_column_text(batch, BATCH_KEPT, NULL);
+	add_place(&batch->columns[BATCH_LETTER_PARTITION], record);
+	add_message(&batch->columns[BATCH_LETTER_TOPIC], record->letter_topic, &record->letter_key,
+	    &record->letter_payload, record->letter_headers);
 	batch->figures.letters++;
+}
+
+static void add_note(struct batch *batch, const char *op, const struct record *record,
+    const char *decision, const char *kept)
+{
+	pg_array_add_text(&batch->columns[BATCH_NOTE_OP], op);
+	add_id(&batch->columns[BATCH_NOTE_TYPE], record);
+	pg_array_add_text(&batch->columns[BATCH_NOTE_PREPARED_AT], prepared_before(record->id));
+	pg_array_add_text(&batch->columns[BATCH_NOTE_DECISION], decision);
+	pg_array_add_text(&batch->columns[BATCH_NOTE_KEPT], kept);
 }
 
 static void note_conflict(
     struct batch *batch, const struct record *record, const char *kept, const char *refused)
 {
-	add_row(batch, record, &(const struct row){"conflict", refused, kept, NULL});
+	add_note(batch, "conflict", record, refused, kept);
 	batch->figures.conflicts++;
-}
-
-static void decide(struct batch *batch, const struct record *record, const char *decision)
-{
-	add_row(batch, record, &(const struct row){"decision", decision, NULL, NULL});
-	batch->figures.decisions++;
 }
 
 static void work_prepare(struct batch *batch, struct record *record)
@@ -313,8 +303,7 @@ static void work_prepare(struct batch *batch, struct record *record)
 	id->state = PREPARED;
 	id->here = true;
 	memcpy(id->digest, record->request.digest, LOOKBACK_DIGEST);
-	add_row(batch, record, &(const struct row){"prepare", NULL, NULL, &record->request});
-	batch->figures.prepares++;
+	add_prepare(batch, record);
 	if (was_decided)
 		decide(batch, record, id->decision);
 }
@@ -335,7 +324,7 @@ static void work_decision(struct batch *batch, struct record *record)
 			note_conflict(batch, record, id->decision, decision);
 		return;
 	case NOTHING:
-		add_row(batch, record, &(const struct row){"tombstone", decision, NULL, NULL});
+		add_note(batch, "tombstone", record, decision, NULL);
 		id->state = TOMBSTONE;
 		text_copy(id->decision, sizeof id->decision, decision);
 		batch->figures.tombstones++;
@@ -350,7 +339,7 @@ void batch_work(struct batch *batch)
 		struct record *record = &batch->records[i];
 
 		if (!record->id)
-			add_letter_row(batch, record);
+			add_letter(batch, record);
 		else if (record->request.op == LOOKBACK_PREPARE)
 			work_prepare(batch, record);
 		else

@@ -56,26 +56,46 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
 /* Works out the rows. */
 void batch_work(struct batch *batch);
 
-/* The columns of the rows, in the order of the parameters of outbox.lookback_apply from ops on. */
+/*
+ * The columns of the rows, in the order of the parameters of outbox.lookback_apply from the
+ * prepares on: those of prepares, of decisions, of letters, and of notes (tombstones and
+ * conflicts).
+ */
 enum batch_column {
-	BATCH_OP,
-	BATCH_PARTITION,
-	BATCH_OFFSET,
-	BATCH_TYPE,
-	BATCH_ID,
-	BATCH_TOPIC,
-	BATCH_KEY,
-	BATCH_PAYLOAD,
-	BATCH_HEADERS,
-	BATCH_SERVICE,
-	BATCH_URL,
-	BATCH_CHECK_MS,
-	BATCH_EXPIRE_MS,
-	BATCH_DIGEST,
-	BATCH_EVENT_ID,
-	BATCH_PREPARED_AT,
+	BATCH_PREPARE_TYPE,
+	BATCH_PREPARE_ID,
+	BATCH_PREPARE_PARTITION,
+	BATCH_PREPARE_OFFSET,
+	BATCH_PREPARE_TOPIC,
+	BATCH_PREPARE_KEY,
+	BATCH_PREPARE_PAYLOAD,
+	BATCH_PREPARE_HEADERS,
+	BATCH_PREPARE_SERVICE,
+	BATCH_PREPARE_URL,
+	BATCH_PREPARE_CHECK_MS,
+	BATCH_PREPARE_EXPIRE_MS,
+	BATCH_PREPARE_DIGEST,
+	BATCH_PREPARE_EVENT_ID,
+	BATCH_DECISION_TYPE,
+	BATCH_DECISION_ID,
+	BATCH_DECISION_PARTITION,
+	BATCH_DECISION_OFFSET,
+	BATCH_DECISION_PREPARED_AT,
 	BATCH_DECISION,
-	BATCH_KEPT,
+	BATCH_LETTER_PARTITION,
+	BATCH_LETTER_OFFSET,
+	BATCH_LETTER_TOPIC,
+	BATCH_LETTER_KEY,
+	BATCH_LETTER_PAYLOAD,
+	BATCH_LETTER_HEADERS,
+	BATCH_NOTE_OP,
+	BATCH_NOTE_TYPE,
+	BATCH_NOTE_ID,
+	BATCH_NOTE_PARTITION,
+	BATCH_NOTE_OFFSET,
+	BATCH_NOTE_PREPARED_AT,
+	BATCH_NOTE_DECISION,
+	BATCH_NOTE_KEPT,
 	BATCH_COLUMNS
 };
 /* Arrays, valid until batch_clear. */

@@ -124,35 +124,39 @@ declare
 	winners bigint;
 	gone record;
 begin
-	with decided as (
-		insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision, source,
-			decided_at, decided_by, reason, source_partition, source_offset, event_id)
-		select w.biz_type, w.biz_id, w.prepared_at, 'decision', of_section, w.decision, of_source,
-			clock_timestamp(), by_whom, why, w.source_partition, w.source_offset,
-			case when w.decision = 'commit' then p.event_id end
+	-- Looked up once, in the order in which they are locked; of several decisions of a prepare the first.
+	with prepared as materialized (
+		select distinct on (w.biz_type, w.biz_id, w.prepared_at) w.*, p.event_id, p.topic, p.key,
+			p.payload, p.headers
 		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
 			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
 		cross join lateral ( -- one whose partition is gone was decided before
-			select p.event_id from outbox.lookback p where p.biz_type = w.biz_type
-				and p.biz_id = w.biz_id and p.prepared_at = w.prepared_at
+			select p.event_id, p.topic, p.key, p.payload, p.headers from outbox.lookback p
+			where p.biz_type = w.biz_type and p.biz_id = w.biz_id
+				and p.prepared_at = w.prepared_at
 				and p.kind >= 'prepare' and p.kind <= 'prepare'
 			limit 1) p
 		order by w.biz_type, w.biz_id, w.prepared_at, w.source_offset
+	), decided as (
+		insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision, source,
+			decided_at, decided_by, reason, source_partition, source_offset, event_id)
+		select p.biz_type, p.biz_id, p.prepared_at, 'decision', of_section, p.decision, of_source,
+			clock_timestamp(), by_whom, why, p.source_partition, p.source_offset,
+			case when p.decision = 'commit' then p.event_id end
+		from prepared p
 		on conflict do nothing
-		returning biz_type, biz_id, prepared_at, decision, source_partition, source_offset
+		returning biz_type, biz_id, prepared_at, decision
 	), written as (
 		insert into outbox.message (event_id, topic, key, payload, headers)
 		select m.event_id, m.topic, m.key, m.payload, m.headers from (
-			select p.event_id, p.topic, p.key, p.payload, p.headers, d.source_partition, d.source_offset
-			from decided d cross join lateral (
-				select p.* from outbox.lookback p where p.biz_type = d.biz_type
-					and p.biz_id = d.biz_id and p.prepared_at = d.prepared_at
-					and p.kind >= 'prepare' and p.kind <= 'prepare'
-				limit 1) p
+			select p.event_id, p.topic, p.key, p.payload, p.headers, p.source_partition, p.source_offset
+			from decided d join prepared p using (biz_type, biz_id, prepared_at)
 			where d.decision = 'commit'
 			union all
-			select gen_random_uuid(), l.topic, l.key, l.payload, l.headers::jsonb, l.source_partition,
-				l.source_offset
+			-- in the columns' own types, or what was checked with the prepare is checked again
+			select gen_random_uuid(), l.topic::outbox.topic_name, l.key::outbox.message_key,
+				l.payload::outbox.message_payload, l.headers::outbox.message_headers,
+				l.source_partition, l.source_offset
 			from unnest(letter_topics, letter_keys, letter_payloads, letter_headers, letter_partitions,
 				letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
 		) m order by m.source_partition, m.source_offset
@@ -258,26 +262,32 @@ $$;
 
 -- One batch of a reader. The partitions read: their number, the row n and the offset that the reader
 -- went on from, the offset behind what it read, and the time by which it is known to have read all that
--- was written (null: it is not known to). The rows, in the order of their records: op is 'prepare',
--- 'tombstone', 'decision' (prepared_at null: by this batch), 'conflict' (kept and decision say what) or
--- 'letter', a record that goes to a topic as it is. Fails with OR004 when a partition is not the
--- reader's any more.
+-- was written (null: it is not known to). Then what it writes, each kind in the order of its records:
+-- prepares; decisions (prepared_at null: by this batch); letters, records that go to a topic as they are;
+-- and notes, whose op is 'tombstone' or 'conflict' (kept and decision say what). Each in arrays of its own:
+-- most of a batch is of the first two kinds, and a pass over all of it for each kind costs more than what
+-- the rare ones do. Fails with OR004 when a partition is not the reader's any more.
 create function outbox.lookback_apply(of_section text, of_topic text, of_reader text, promote_most int,
 	partitions int[], ns bigint[], starts bigint[], nexts bigint[], horizons timestamptz[],
-	ops text[], row_partitions int[], row_offsets bigint[], types text[], ids text[],
-	topics text[], keys bytea[], payloads bytea[], headers text[], services text[], urls text[],
-	check_ms bigint[], expire_ms bigint[], digests bytea[], event_ids uuid[],
-	prepared_ats timestamptz[], decisions text[], kepts text[],
+	prepare_types text[], prepare_ids text[], prepare_partitions int[], prepare_offsets bigint[],
+	prepare_topics text[], prepare_keys bytea[], prepare_payloads bytea[], prepare_headers text[],
+	prepare_services text[], prepare_urls text[], prepare_check_ms bigint[], prepare_expire_ms bigint[],
+	prepare_digests bytea[], prepare_event_ids uuid[],
+	decision_types text[], decision_ids text[], decision_partitions int[], decision_offsets bigint[],
+	decision_prepared_ats timestamptz[], decisions text[],
+	letter_partitions int[], letter_offsets bigint[], letter_topics text[], letter_keys bytea[],
+	letter_payloads bytea[], letter_headers text[],
+	note_ops text[], note_types text[], note_ids text[], note_partitions int[], note_offsets bigint[],
+	note_prepared_ats timestamptz[], note_decisions text[], note_kepts text[],
 	out clock timestamptz, out won int, out lost int, out promoted int)
 language plpgsql volatile set lock_timeout = '5s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 declare
 	moment timestamptz := clock_timestamp();
-	first_due timestamptz := moment + (select min(c) from unnest(check_ms) c) * interval '1 ms';
+	first_due timestamptz := moment + (select min(c) from unnest(prepare_check_ms) c) * interval '1 ms';
 	promoted_tos timestamptz[] := array_fill('-infinity'::timestamptz, array[cardinality(partitions)]);
 	newest record;
-	chosen record;
 	step record;
 	since timestamptz;
 begin
@@ -305,17 +315,17 @@ begin
 		r.topic, r.key, r.payload, r.headers::jsonb, r.check_service, r.check_url,
 		moment + r.check_ms * interval '1 ms', moment + r.expire_ms * interval '1 ms',
 		r.digest, r.event_id
-	from unnest(ops, types, ids, row_partitions, row_offsets, topics, keys, payloads, headers, services,
-			urls, check_ms, expire_ms, digests, event_ids) with ordinality
-		r (op, biz_type, biz_id, source_partition, source_offset, topic, key, payload, headers,
-			check_service, check_url, check_ms, expire_ms, digest, event_id, place)
-	where r.op = 'prepare';
+	from unnest(prepare_types, prepare_ids, prepare_partitions, prepare_offsets, prepare_topics,
+			prepare_keys, prepare_payloads, prepare_headers, prepare_services, prepare_urls,
+			prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids)
+		r (biz_type, biz_id, source_partition, source_offset, topic, key, payload, headers,
+			check_service, check_url, check_ms, expire_ms, digest, event_id);
 
 	insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
 		source_offset, decision)
 	select r.biz_type, r.biz_id, moment, 'tombstone', of_section, r.source_partition, r.source_offset,
 		r.decision
-	from unnest(ops, types, ids, row_partitions, row_offsets, decisions)
+	from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets, note_decisions)
 		r (op, biz_type, biz_id, source_partition, source_offset, decision)
 	where r.op = 'tombstone';
 
@@ -323,34 +333,18 @@ begin
 		source_partition, source_offset)
 	select of_section, r.biz_type, r.biz_id, r.prepared_at, r.kept, r.decision, 'message',
 		r.source_partition, r.source_offset
-	from unnest(ops, types, ids, row_partitions, row_offsets, prepared_ats, kepts, decisions)
+	from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets, note_prepared_ats,
+			note_kepts, note_decisions)
 		r (op, biz_type, biz_id, source_partition, source_offset, prepared_at, kept, decision)
 	where r.op = 'conflict';
 
-	select array_agg(r.biz_type) filter (where r.op = 'decision') as types,
-		array_agg(r.biz_id) filter (where r.op = 'decision') as ids,
-		array_agg(coalesce(r.prepared_at, moment)) filter (where r.op = 'decision') as prepared_ats,
-		array_agg(r.decision) filter (where r.op = 'decision') as decisions,
-		array_agg(r.source_partition) filter (where r.op = 'decision') as partitions,
-		array_agg(r.source_offset) filter (where r.op = 'decision') as offsets,
-		array_agg(r.topic) filter (where r.op = 'letter') as letter_topics,
-		array_agg(r.key) filter (where r.op = 'letter') as letter_keys,
-		array_agg(r.payload) filter (where r.op = 'letter') as letter_payloads,
-		array_agg(r.headers) filter (where r.op = 'letter') as letter_headers,
-		array_agg(r.source_partition) filter (where r.op = 'letter') as letter_partitions,
-		array_agg(r.source_offset) filter (where r.op = 'letter') as letter_offsets
-	into chosen
-	from unnest(ops, types, ids, prepared_ats, decisions, row_partitions, row_offsets, topics, keys,
-			case when 'letter' = any (ops) then payloads end, headers)
-		r (op, biz_type, biz_id, prepared_at, decision, source_partition, source_offset, topic, key,
-			payload, headers)
-	where r.op in ('decision', 'letter');
 	select count(*) filter (where d.won) into won
-	from outbox.lookback_decide(of_section, 'message', null, null, chosen.types, chosen.ids,
-		chosen.prepared_ats, chosen.decisions, chosen.partitions, chosen.offsets, chosen.letter_topics,
-		chosen.letter_keys, chosen.letter_payloads, chosen.letter_headers, chosen.letter_partitions,
-		chosen.letter_offsets) d;
-	lost := coalesce(cardinality(chosen.types), 0) - won;
+	from outbox.lookback_decide(of_section, 'message', null, null, decision_types, decision_ids,
+		array(select coalesce(at, moment) from unnest(decision_prepared_ats) with ordinality a (at, place)
+			order by place),
+		decisions, decision_partitions, decision_offsets, letter_topics, letter_keys, letter_payloads,
+		letter_headers, letter_partitions, letter_offsets) d;
+	lost := cardinality(decisions) - won;
 
 	for place in 1 .. cardinality(partitions) loop
 		continue when first_due > promoted_tos[place] is not false

@@ -3,13 +3,18 @@
 import uuid
 
 TOPIC = "look_back_msg"
-ARRAYS = ["op text", "partition int", "offset bigint", "type text", "id text", "topic text", "key bytea",
-          "payload bytea", "headers text", "service text", "url text", "check_ms bigint",
-          "expire_ms bigint", "digest bytea", "event_id uuid", "prepared_at timestamptz",
-          "decision text", "kept text"]
+ID = ["type text", "id text", "partition int", "offset bigint"]
+MESSAGE = ["topic text", "key bytea", "payload bytea", "headers text"]
+ARRAYS = [  # of which rows, and what of them
+    (("prepare",), [*ID, *MESSAGE, "service text", "url text", "check_ms bigint", "expire_ms bigint",
+                    "digest bytea", "event_id uuid"]),
+    (("decision",), [*ID, "prepared_at timestamptz", "decision text"]),
+    (("letter",), [*ID[2:], *MESSAGE]),
+    (("tombstone", "conflict"), ["op text", *ID, "prepared_at timestamptz", "decision text",
+                                 "kept text"])]
 APPLY = ("select won, lost, promoted, clock from outbox.lookback_apply(%s, %s, %s, %s, %s::int[], "
          "%s::bigint[], %s::bigint[], %s::bigint[], %s::timestamptz[], "
-         + ", ".join(f"%s::{column.split()[1]}[]" for column in ARRAYS) + ")")
+         + ", ".join(f"%s::{column.split()[1]}[]" for _, columns in ARRAYS for column in columns) + ")")
 
 
 class Reader:
@@ -23,7 +28,8 @@ class Reader:
     def apply(self, *rows, horizon=None, most=1000):
         rows = [{"partition": self.partition, "offset": self.offset + place, **row}
                 for place, row in enumerate(rows)]
-        columns = [[row.get(column.split()[0]) for row in rows] for column in ARRAYS]
+        columns = [[row.get(column.split()[0]) for row in rows if row["op"] in ops]
+                   for ops, columns in ARRAYS for column in columns]
         self.cursor.execute(APPLY, [self.section, TOPIC, "test", most, [self.partition], [self.n],
                                     [self.offset], [self.offset + len(rows)], [horizon], *columns])
         self.n, self.offset = self.n + 1, self.offset + len(rows)

@@ -58,7 +58,7 @@ static void know_prepare(char says, int place)
 	add(says, "x");
 	offset--;
 	batch_work(other);
-	hex = batch_column(other, BATCH_DIGEST) + strlen("{\"\\\\x");
+	hex = batch_column(other, BATCH_PREPARE_DIGEST) + strlen("{\"\\\\x");
 	for (int i = 0; i < LOOKBACK_DIGEST; i++) {
 		static const char digits[] = "0123456789abcdef";
 
@@ -84,14 +84,20 @@ static void a_prepare_and_its_commit_in_one_batch_are_of_the_same_moment(void **
 	assert_string_equal(batch_types(batch), "{\"order\"}");
 	assert_string_equal(batch_ids(batch), "{\"1\"}");
 	batch_work(batch);
-	expect(BATCH_OP, "{\"prepare\",\"decision\"}");
-	expect(BATCH_PREPARED_AT, "{NULL,NULL}");
-	expect(BATCH_DECISION, "{NULL,\"commit\"}");
-	expect(BATCH_TOPIC, "{\"orders\",NULL}");
-	expect(BATCH_PARTITION, "{3,3}");
-	expect(BATCH_OFFSET, "{0,1}");
-	expect(BATCH_CHECK_MS, "{5000,NULL}");
-	expect(BATCH_EXPIRE_MS, "{NULL,NULL}");
+	expect(BATCH_PREPARE_TYPE, "{\"order\"}");
+	expect(BATCH_PREPARE_ID, "{\"1\"}");
+	expect(BATCH_PREPARE_PARTITION, "{3}");
+	expect(BATCH_PREPARE_OFFSET, "{0}");
+	expect(BATCH_PREPARE_TOPIC, "{\"orders\"}");
+	expect(BATCH_PREPARE_CHECK_MS, "{5000}");
+	expect(BATCH_PREPARE_EXPIRE_MS, "{NULL}");
+	expect(BATCH_DECISION_TYPE, "{\"order\"}");
+	expect(BATCH_DECISION_ID, "{\"1\"}");
+	expect(BATCH_DECISION_PARTITION, "{3}");
+	expect(BATCH_DECISION_OFFSET, "{1}");
+	expect(BATCH_DECISION_PREPARED_AT, "{NULL}");
+	expect(BATCH_DECISION, "{\"commit\"}");
+	expect(BATCH_NOTE_OP, "{}");
 }
 
 static void a_decision_of_a_known_prepare_names_its_moment(void **state)
@@ -100,8 +106,8 @@ static void a_decision_of_a_known_prepare_names_its_moment(void **state)
 	add('R', "1");
 	know_prepare('P', 1);
 	batch_work(batch);
-	expect(BATCH_OP, "{\"decision\"}");
-	expect(BATCH_PREPARED_AT, "{\"2026-01-01 00:00:00+00\"}");
+	expect(BATCH_PREPARE_ID, "{}");
+	expect(BATCH_DECISION_PREPARED_AT, "{\"2026-01-01 00:00:00+00\"}");
 	expect(BATCH_DECISION, "{\"rollback\"}");
 }
 
@@ -111,7 +117,9 @@ static void a_decision_before_its_prepare_is_a_tombstone_and_decides_it_later(vo
 	add('C', "1");
 	add('R', "2");
 	batch_work(batch);
-	expect(BATCH_OP, "{\"tombstone\",\"tombstone\"}");
+	expect(BATCH_NOTE_OP, "{\"tombstone\",\"tombstone\"}");
+	expect(BATCH_NOTE_DECISION, "{\"commit\",\"rollback\"}");
+	expect(BATCH_DECISION, "{}");
 	batch_clear(batch);
 
 	add('P', "1");
@@ -119,10 +127,11 @@ static void a_decision_before_its_prepare_is_a_tombstone_and_decides_it_later(vo
 	batch_know(batch, 1, "tombstone", "2026-01-01 00:00:00+00", NULL, "commit");
 	batch_know(batch, 2, "tombstone", "2026-01-01 00:00:00+00", NULL, "rollback");
 	batch_work(batch);
-	expect(BATCH_OP, "{\"prepare\",\"decision\",\"prepare\",\"decision\"}");
-	expect(BATCH_DECISION, "{NULL,\"commit\",NULL,\"rollback\"}");
-	expect(
-	    BATCH_PREPARED_AT, "{NULL,NULL,NULL,NULL}"); /* of the prepare, not of the tombstone */
+	expect(BATCH_PREPARE_ID, "{\"1\",\"2\"}");
+	expect(BATCH_DECISION_ID, "{\"1\",\"2\"}");
+	expect(BATCH_DECISION, "{\"commit\",\"rollback\"}");
+	/* of the prepare, not of the tombstone */
+	expect(BATCH_DECISION_PREPARED_AT, "{NULL,NULL}");
 }
 
 static void the_second_tombstone_is_nothing_or_a_conflict(void **state)
@@ -133,9 +142,12 @@ static void the_second_tombstone_is_nothing_or_a_conflict(void **state)
 	add('R', "1");
 	add('P', "1");
 	batch_work(batch);
-	expect(BATCH_OP, "{\"tombstone\",\"conflict\",\"prepare\",\"decision\"}");
-	expect(BATCH_KEPT, "{NULL,\"commit\",NULL,NULL}");
-	expect(BATCH_DECISION, "{\"commit\",\"rollback\",NULL,\"commit\"}");
+	expect(BATCH_NOTE_OP, "{\"tombstone\",\"conflict\"}");
+	expect(BATCH_NOTE_OFFSET, "{0,2}");
+	expect(BATCH_NOTE_KEPT, "{NULL,\"commit\"}");
+	expect(BATCH_NOTE_DECISION, "{\"commit\",\"rollback\"}");
+	expect(BATCH_PREPARE_OFFSET, "{3}");
+	expect(BATCH_DECISION, "{\"commit\"}");
 	assert_int_equal(batch_figures(batch).duplicates, 1);
 	assert_int_equal(batch_figures(batch).conflicts, 1);
 }
@@ -150,9 +162,11 @@ static void the_same_prepare_again_is_counted_and_another_one_is_a_conflict(void
 	add('Q', "2");
 	know_prepare('Q', 2);
 	batch_work(batch);
-	expect(BATCH_OP, "{\"prepare\",\"conflict\",\"conflict\"}");
-	expect(BATCH_ID, "{\"1\",\"1\",\"2\"}");
-	expect(BATCH_KEPT, "{NULL,\"prepare\",\"prepare\"}");
+	expect(BATCH_PREPARE_ID, "{\"1\"}");
+	expect(BATCH_NOTE_OP, "{\"conflict\",\"conflict\"}");
+	expect(BATCH_NOTE_ID, "{\"1\",\"2\"}");
+	expect(BATCH_NOTE_PREPARED_AT, "{NULL,\"2026-01-01 00:00:00+00\"}");
+	expect(BATCH_NOTE_KEPT, "{\"prepare\",\"prepare\"}");
 	assert_int_equal(batch_figures(batch).duplicates, 2);
 }
 
@@ -167,7 +181,9 @@ static void every_decision_of_a_prepare_goes_to_the_database(void **state)
 	know_prepare('P', 2);
 	batch_know(batch, 2, "decision", "2026-01-01 00:00:00+00", NULL, "rollback");
 	batch_work(batch);
-	expect(BATCH_OP, "{\"prepare\",\"decision\",\"decision\",\"decision\",\"decision\"}");
+	expect(BATCH_PREPARE_ID, "{\"1\"}");
+	expect(BATCH_DECISION, "{\"commit\",\"rollback\",\"commit\",\"commit\"}");
+	expect(BATCH_DECISION_ID, "{\"1\",\"1\",\"1\",\"2\"}");
 	assert_int_equal(batch_figures(batch).decisions, 4);
 }
 
@@ -181,12 +197,16 @@ static void letters_keep_their_place_among_the_records(void **state)
 	add('C', "1");
 	assert_int_equal(batch_records(batch), 3);
 	batch_work(batch);
-	expect(BATCH_OP, "{\"prepare\",\"letter\",\"decision\"}");
-	expect(BATCH_TOPIC, "{\"orders\",\"dead\",NULL}");
-	expect(BATCH_PAYLOAD, "{\"\\\\x225022\",\"\\\\x0078\",NULL}");
-	expect(BATCH_KEY, "{NULL,NULL,NULL}");
-	expect(BATCH_HEADERS, "{NULL,\"{}\",NULL}");
-	expect(BATCH_OFFSET, "{0,7,1}");
+	expect(BATCH_PREPARE_PAYLOAD, "{\"\\\\x225022\"}");
+	expect(BATCH_PREPARE_KEY, "{NULL}");
+	expect(BATCH_PREPARE_HEADERS, "{NULL}");
+	expect(BATCH_LETTER_TOPIC, "{\"dead\"}");
+	expect(BATCH_LETTER_PAYLOAD, "{\"\\\\x0078\"}");
+	expect(BATCH_LETTER_KEY, "{NULL}");
+	expect(BATCH_LETTER_HEADERS, "{\"{}\"}");
+	expect(BATCH_LETTER_PARTITION, "{3}");
+	expect(BATCH_LETTER_OFFSET, "{7}");
+	expect(BATCH_DECISION_OFFSET, "{1}");
 }
 
 static void a_cleared_batch_knows_nothing(void **state)
@@ -207,7 +227,8 @@ static void a_cleared_batch_knows_nothing(void **state)
 		batch_clear(batch);
 	}
 	batch_work(batch);
-	expect(BATCH_OP, "{}");
+	expect(BATCH_PREPARE_ID, "{}");
+	expect(BATCH_NOTE_OP, "{}");
 }
 
 int main(void)
