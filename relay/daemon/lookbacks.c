@@ -87,10 +87,13 @@ void lookbacks_stop(struct lookbacks *lookbacks)
 	}
 }
 
-/* All readers of a section as one: the oldest turn, the partitions together, the first error. */
+/*
+ * All readers of a section as one: the oldest turn, the first error, the partitions together as
+ * soon as each is a member.
+ */
 static struct reader_status readers_status(const struct lookbacks *lookbacks, int place)
 {
-	struct reader_status all = {.ended = true, .turn_ms = INT64_MAX, .partitions = -1};
+	struct reader_status all = {.ended = true, .turn_ms = INT64_MAX};
 
 	for (int i = 0; i < lookbacks->config->lookbacks[place].readers; i++) {
 		const struct reader_status one =
@@ -99,8 +102,8 @@ static struct reader_status readers_status(const struct lookbacks *lookbacks, in
 		all.ended &= one.ended;
 		if (one.turn_ms < all.turn_ms)
 			all.turn_ms = one.turn_ms;
-		if (one.partitions >= 0)
-			all.partitions = (all.partitions < 0 ? 0 : all.partitions) + one.partitions;
+		all.partitions =
+		    all.partitions < 0 || one.partitions < 0 ? -1 : all.partitions + one.partitions;
 		if (all.error[0] == '\0')
 			text_copy(all.error, sizeof all.error, one.error);
 	}
