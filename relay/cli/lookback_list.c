@@ -199,7 +199,8 @@ const struct command command_lookback_list = {
 	"overdue: the business is asked again at its time. parked: nobody is asked any more, as "
 	"the "
 	"attempts or the time are used up; an operator decides. With --undecided also the prepares "
-	"that are not due, behind the others; that takes a pass over the journal.\n",
+	"that are not due, behind the others and by their ids; that takes a pass over the "
+	"journal.\n",
     .options = options,
     .run = run,
 };

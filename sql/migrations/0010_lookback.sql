@@ -58,7 +58,8 @@ create table outbox.lookback (
 	decided_by       text,
 	reason           text,
 	event_id         uuid,
-	primary key (biz_type, biz_id, prepared_at, kind),
+	-- the id first: most rows are of few types, so that each comparison would look at both
+	primary key (biz_id, biz_type, prepared_at, kind),
 	constraint a_prepare_has_a_place_a_topic_and_a_time_to_check check (kind <> 'prepare'
 		or num_nulls(source_partition, source_offset, topic, check_at, digest, event_id) = 0
 			and num_nonnulls(decision, source, decided_at, decided_by, reason) = 0),
@@ -114,9 +115,9 @@ declare
 begin
 	execute format('
 		select p.section from (
-			select l.biz_type, l.biz_id, l.prepared_at from outbox.%1$I l
+			select l.biz_id, l.biz_type, l.prepared_at from outbox.%1$I l
 			where l.kind in (''decision'', ''prepare'')
-			group by l.biz_type, l.biz_id, l.prepared_at having min(l.kind) = ''prepare'' limit 1
+			group by l.biz_id, l.biz_type, l.prepared_at having min(l.kind) = ''prepare'' limit 1
 		) undecided
 		join outbox.%1$I p using (biz_type, biz_id, prepared_at) where p.kind = ''prepare''', leaf)
 		into holder;

@@ -1,4 +1,4 @@
--- The same of what is undecided and not due yet: one pass over the journal's primary key, however many pages
+-- The same of what is undecided and not due yet, by id and type: one pass over the journal's primary key, however many pages
 -- there are, with a look for each prepare that is passed (the limits keep the planner to that).
 select p.biz_type, p.biz_id, 'undecided' as state, p.section,
 	to_char(p.prepared_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as prepared_at,
@@ -12,10 +12,10 @@ left join lateral (select true as found from outbox.lookback d where d.biz_type 
 left join lateral (select true as found from outbox.lookback_overdue o where o.biz_type = p.biz_type
 	and o.biz_id = p.biz_id and o.prepared_at = p.prepared_at limit 1) o on true
 where p.kind = 'prepare' and d.found is null and o.found is null
-	and (p.biz_type, p.biz_id, p.prepared_at) > ($2::text, $3::text, $4::timestamptz)
+	and (p.biz_id, p.biz_type, p.prepared_at) > ($3::text, $2::text, $4::timestamptz)
 	and ($1::jsonb ->> 'section' is null or p.section = $1::jsonb ->> 'section')
 	and ($1::jsonb ->> 'type' is null or p.biz_type = $1::jsonb ->> 'type')
 	and ($1::jsonb ->> 'service' is null or p.check_service = $1::jsonb ->> 'service')
 	and ($1::jsonb ->> 'from' is null or p.prepared_at >= ($1::jsonb ->> 'from')::timestamptz)
 	and ($1::jsonb ->> 'to' is null or p.prepared_at < ($1::jsonb ->> 'to')::timestamptz)
-order by p.biz_type, p.biz_id, p.prepared_at limit $5::bigint
+order by p.biz_id, p.biz_type, p.prepared_at limit $5::bigint
