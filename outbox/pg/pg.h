@@ -22,9 +22,10 @@
 struct pg;
 struct pg_result;
 
-/* A parameter in text form; NULL text is SQL NULL. */
+/* A parameter in text form, or so many bytes of binary form (pg_column); NULL text is SQL NULL. */
 struct pg_param {
 	const char *text;
+	size_t length; /* 0: text form */
 };
 
 /* --- connection -------------------------------------------------------------------------- */

@@ -35,30 +35,6 @@ void pg_array_add_int(struct pg_array *array, int64_t value)
 	text_append(&array->text, digits, (size_t)(text_write_int64(digits, value) - digits));
 }
 
-void pg_array_add_bytes(struct pg_array *array, const void *bytes, size_t length)
-{
-	static const char hex[] = "0123456789abcdef";
-	const unsigned char *at = bytes;
-	char pairs[512];
-	begin_element(array);
-	if (!bytes) {
-		text_add(&array->text, "NULL");
-		return;
-	}
-	text_add(&array->text, "\"\\\\x");
-	while (length > 0) {
-		size_t count = length < sizeof pairs / 2 ? length : sizeof pairs / 2;
-		for (size_t i = 0; i < count; i++) {
-			pairs[2 * i] = hex[at[i] >> 4];
-			pairs[2 * i + 1] = hex[at[i] & 15];
-		}
-		text_append(&array->text, pairs, 2 * count);
-		at += count;
-		length -= count;
-	}
-	text_append(&array->text, "\"", 1);
-}
-
 const char *pg_array_end(struct pg_array *array)
 {
 	if (!array->ended)

@@ -14,8 +14,6 @@ struct pg_array {
 /* NULL text is SQL NULL. */
 void pg_array_add_text(struct pg_array *array, const char *text);
 void pg_array_add_int(struct pg_array *array, int64_t value);
-/* For bytea; NULL bytes are SQL NULL. */
-void pg_array_add_bytes(struct pg_array *array, const void *bytes, size_t length);
 /* "{…}", valid until pg_array_clear; nothing more may be added before that. */
 const char *pg_array_end(struct pg_array *array);
 void pg_array_clear(struct pg_array *array); /* keeps the memory */

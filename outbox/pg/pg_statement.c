@@ -37,11 +37,17 @@ static bool send_statement(struct pg *pg, const char *name, const char *sql,
 	if (!may_send(pg, err))
 		return false;
 	owned_text const char **values = xcalloc((size_t)count, sizeof *values);
-	for (int i = 0; i < count; i++)
+	owned_text int *lengths = xcalloc((size_t)count, sizeof *lengths);
+	owned_text int *formats = xcalloc((size_t)count, sizeof *formats);
+	for (int i = 0; i < count; i++) {
 		values[i] = params[i].text;
-	bool accepted =
-	    sql ? PQsendQueryParams(pg->connection, sql, count, NULL, values, NULL, NULL, format)
-		: PQsendQueryPrepared(pg->connection, name, count, values, NULL, NULL, format);
+		lengths[i] = (int)params[i].length;
+		formats[i] = params[i].length ? FORMAT_BINARY : FORMAT_TEXT;
+	}
+	bool accepted = sql ? PQsendQueryParams(pg->connection, sql, count, NULL, values, lengths,
+				  formats, format)
+			    : PQsendQueryPrepared(
+				  pg->connection, name, count, values, lengths, formats, format);
 	return sent(pg, accepted, false, err);
 }
 

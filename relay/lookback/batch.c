@@ -4,7 +4,6 @@
 #include <string.h>
 #include <uthash.h>
 #include "cleanup.h"
-#include "message.h"
 
 enum { STAMP = 64, NOT_SAID = -1 };
 
@@ -36,15 +35,40 @@ struct batch {
 	struct id *ids;    /* by name */
 	struct id **order; /* by place */
 	int id_count, id_room;
-	struct pg_array types, names;
-	struct pg_array columns[BATCH_COLUMNS];
+	struct pg_column types, names;
+	struct pg_column columns[BATCH_COLUMNS];
 	struct batch_figures figures;
 	bool worked;
 };
 
+/* What is not here is text. */
+static const enum pg_column_type column_types[BATCH_COLUMNS] = {
+    [BATCH_PREPARE_PARTITION] = PG_COLUMN_INT,
+    [BATCH_PREPARE_OFFSET] = PG_COLUMN_BIGINT,
+    [BATCH_PREPARE_KEY] = PG_COLUMN_BYTEA,
+    [BATCH_PREPARE_PAYLOAD] = PG_COLUMN_BYTEA,
+    [BATCH_PREPARE_CHECK_MS] = PG_COLUMN_BIGINT,
+    [BATCH_PREPARE_EXPIRE_MS] = PG_COLUMN_BIGINT,
+    [BATCH_PREPARE_DIGEST] = PG_COLUMN_BYTEA,
+    [BATCH_PREPARE_EVENT_ID] = PG_COLUMN_UUID,
+    [BATCH_DECISION_PARTITION] = PG_COLUMN_INT,
+    [BATCH_DECISION_OFFSET] = PG_COLUMN_BIGINT,
+    [BATCH_LETTER_PARTITION] = PG_COLUMN_INT,
+    [BATCH_LETTER_OFFSET] = PG_COLUMN_BIGINT,
+    [BATCH_LETTER_KEY] = PG_COLUMN_BYTEA,
+    [BATCH_LETTER_PAYLOAD] = PG_COLUMN_BYTEA,
+    [BATCH_NOTE_PARTITION] = PG_COLUMN_INT,
+    [BATCH_NOTE_OFFSET] = PG_COLUMN_BIGINT,
+};
+
 struct batch *batch_create(void)
 {
-	return xcalloc(1, sizeof(struct batch));
+	struct batch *batch = xcalloc(1, sizeof *batch);
+
+	batch->types.type = batch->names.type = PG_COLUMN_TEXT;
+	for (int i = 0; i < BATCH_COLUMNS; i++)
+		batch->columns[i].type = column_types[i] ? column_types[i] : PG_COLUMN_TEXT;
+	return batch;
 }
 
 static void forget_ids(struct batch *batch)
@@ -71,10 +95,10 @@ void batch_clear(struct batch *batch)
 		free(record->letter_payload.bytes);
 	}
 	forget_ids(batch);
-	pg_array_clear(&batch->types);
-	pg_array_clear(&batch->names);
+	pg_column_clear(&batch->types);
+	pg_column_clear(&batch->names);
 	for (int i = 0; i < BATCH_COLUMNS; i++)
-		pg_array_clear(&batch->columns[i]);
+		pg_column_clear(&batch->columns[i]);
 	batch->count = 0;
 	batch->worked = false;
 	batch->figures = (struct batch_figures){0};
@@ -85,10 +109,10 @@ void batch_destroy(struct batch *batch)
 	if (!batch)
 		return;
 	batch_clear(batch);
-	pg_array_finish(&batch->types);
-	pg_array_finish(&batch->names);
+	pg_column_finish(&batch->types);
+	pg_column_finish(&batch->names);
 	for (int i = 0; i < BATCH_COLUMNS; i++)
-		pg_array_finish(&batch->columns[i]);
+		pg_column_finish(&batch->columns[i]);
 	free(batch->records);
 	free(batch->order);
 	free(batch);
@@ -127,8 +151,8 @@ static struct id *find_id(struct batch *batch, const struct lookback_request *re
 	}
 	batch->order[batch->id_count++] = id;
 	id->place = batch->id_count;
-	pg_array_add_text(&batch->types, request->biz_type);
-	pg_array_add_text(&batch->names, request->biz_id);
+	pg_column_add_text(&batch->types, request->biz_type);
+	pg_column_add_text(&batch->names, request->biz_id);
 	return id;
 }
 
@@ -163,14 +187,14 @@ int batch_id_count(const struct batch *batch)
 	return batch->id_count;
 }
 
-const char *batch_types(struct batch *batch)
+struct pg_param batch_types(struct batch *batch)
 {
-	return pg_array_end(&batch->types);
+	return pg_column_param(&batch->types);
 }
 
-const char *batch_ids(struct batch *batch)
+struct pg_param batch_ids(struct batch *batch)
 {
-	return pg_array_end(&batch->names);
+	return pg_column_param(&batch->names);
 }
 
 /* --- what is known --------------------------------------------------------------------------- */
@@ -195,37 +219,37 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-static void add_duration(struct pg_array *array, int64_t ms)
+static void add_duration(struct pg_column *column, int64_t ms)
 {
 	if (ms == NOT_SAID)
-		pg_array_add_text(array, NULL);
+		pg_column_add_null(column);
 	else
-		pg_array_add_int(array, ms);
+		pg_column_add_int(column, ms);
 }
 
 /* Two columns from the first one on: partition, offset. */
-static void add_place(struct pg_array *columns, const struct record *record)
+static void add_place(struct pg_column *columns, const struct record *record)
 {
-	pg_array_add_int(&columns[0], record->partition);
-	pg_array_add_int(&columns[1], record->offset);
+	pg_column_add_int(&columns[0], record->partition);
+	pg_column_add_int(&columns[1], record->offset);
 }
 
 /* Type, id, partition, offset. */
-static void add_id(struct pg_array *columns, const struct record *record)
+static void add_id(struct pg_column *columns, const struct record *record)
 {
-	pg_array_add_text(&columns[0], record->request.biz_type);
-	pg_array_add_text(&columns[1], record->request.biz_id);
+	pg_column_add_text(&columns[0], record->request.biz_type);
+	pg_column_add_text(&columns[1], record->request.biz_id);
 	add_place(&columns[2], record);
 }
 
 /* Topic, key, payload, headers. */
-static void add_message(struct pg_array *columns, const char *topic,
+static void add_message(struct pg_column *columns, const char *topic,
     const struct lookback_bytes *key, const struct lookback_bytes *payload, const char *headers)
 {
-	pg_array_add_text(&columns[0], topic);
-	pg_array_add_bytes(&columns[1], key->bytes, key->length);
-	pg_array_add_bytes(&columns[2], payload->bytes, payload->length);
-	pg_array_add_text(&columns[3], headers);
+	pg_column_add_text(&columns[0], topic);
+	pg_column_add_bytes(&columns[1], key->bytes, key->length);
+	pg_column_add_bytes(&columns[2], payload->bytes, payload->length);
+	pg_column_add_text(&columns[3], headers);
 }
 
 /* NULL: of this batch, or there is no prepare. */
@@ -237,29 +261,28 @@ static const char *prepared_before(const struct id *id)
 static void add_prepare(struct batch *batch, const struct record *record)
 {
 	const struct lookback_request *body = &record->request;
-	struct pg_array *columns = batch->columns;
+	struct pg_column *columns = batch->columns;
 	unsigned char uuid[LOOKBACK_UUID];
-	char text[MESSAGE_UUID_TEXT + 1] = "";
 
 	lookback_event_id(body->biz_type, body->biz_id, uuid);
-	message_uuid_text((const char *)uuid, text);
 	add_id(&columns[BATCH_PREPARE_TYPE], record);
 	add_message(
 	    &columns[BATCH_PREPARE_TOPIC], body->topic, &body->key, &body->payload, body->headers);
-	pg_array_add_text(&columns[BATCH_PREPARE_SERVICE], body->check_service);
-	pg_array_add_text(&columns[BATCH_PREPARE_URL], body->check_url);
+	pg_column_add_text(&columns[BATCH_PREPARE_SERVICE], body->check_service);
+	pg_column_add_text(&columns[BATCH_PREPARE_URL], body->check_url);
 	add_duration(&columns[BATCH_PREPARE_CHECK_MS], body->check_after_ms);
 	add_duration(&columns[BATCH_PREPARE_EXPIRE_MS], body->expires_after_ms);
-	pg_array_add_bytes(&columns[BATCH_PREPARE_DIGEST], body->digest, LOOKBACK_DIGEST);
-	pg_array_add_text(&columns[BATCH_PREPARE_EVENT_ID], text);
+	pg_column_add_bytes(&columns[BATCH_PREPARE_DIGEST], body->digest, LOOKBACK_DIGEST);
+	pg_column_add_bytes(&columns[BATCH_PREPARE_EVENT_ID], uuid, sizeof uuid);
 	batch->figures.prepares++;
 }
 
 static void decide(struct batch *batch, const struct record *record, const char *decision)
 {
 	add_id(&batch->columns[BATCH_DECISION_TYPE], record);
-	pg_array_add_text(&batch->columns[BATCH_DECISION_PREPARED_AT], prepared_before(record->id));
-	pg_array_add_text(&batch->columns[BATCH_DECISION], decision);
+	pg_column_add_text(
+	    &batch->columns[BATCH_DECISION_PREPARED_AT], prepared_before(record->id));
+	pg_column_add_text(&batch->columns[BATCH_DECISION], decision);
 	batch->figures.decisions++;
 }
 
@@ -274,11 +297,11 @@ static void add_letter(struct batch *batch, const struct record *record)
 static void add_note(struct batch *batch, const char *op, const struct record *record,
     const char *decision, const char *kept)
 {
-	pg_array_add_text(&batch->columns[BATCH_NOTE_OP], op);
+	pg_column_add_text(&batch->columns[BATCH_NOTE_OP], op);
 	add_id(&batch->columns[BATCH_NOTE_TYPE], record);
-	pg_array_add_text(&batch->columns[BATCH_NOTE_PREPARED_AT], prepared_before(record->id));
-	pg_array_add_text(&batch->columns[BATCH_NOTE_DECISION], decision);
-	pg_array_add_text(&batch->columns[BATCH_NOTE_KEPT], kept);
+	pg_column_add_text(&batch->columns[BATCH_NOTE_PREPARED_AT], prepared_before(record->id));
+	pg_column_add_text(&batch->columns[BATCH_NOTE_DECISION], decision);
+	pg_column_add_text(&batch->columns[BATCH_NOTE_KEPT], kept);
 }
 
 static void note_conflict(
@@ -348,10 +371,10 @@ void batch_work(struct batch *batch)
 	batch->worked = true;
 }
 
-const char *batch_column(struct batch *batch, enum batch_column column)
+struct pg_param batch_column(struct batch *batch, enum batch_column column)
 {
 	assert(batch->worked);
-	return pg_array_end(&batch->columns[column]);
+	return pg_column_param(&batch->columns[column]);
 }
 
 struct batch_figures batch_figures(const struct batch *batch)

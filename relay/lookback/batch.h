@@ -14,7 +14,7 @@
  *
  * Whether a decision is the first of its prepare is the database's to say: others decide as well.
  */
-#include "pg_array.h"
+#include "pg_column.h"
 #include "wire.h"
 
 struct batch;
@@ -40,10 +40,10 @@ void batch_add_letter(
 
 int batch_records(const struct batch *batch); /* letters among them */
 
-/* The different ids, two arrays of text. */
+/* The different ids, two arrays of text; valid until the next change. */
 int batch_id_count(const struct batch *batch);
-const char *batch_types(struct batch *batch);
-const char *batch_ids(struct batch *batch);
+struct pg_param batch_types(struct batch *batch);
+struct pg_param batch_ids(struct batch *batch);
 
 /*
  * A row of outbox.lookback_known: place counts from 1, kind is 'prepare', 'decision' or
@@ -98,8 +98,8 @@ enum batch_column {
 	BATCH_NOTE_KEPT,
 	BATCH_COLUMNS
 };
-/* Arrays, valid until batch_clear. */
-const char *batch_column(struct batch *batch, enum batch_column column);
+/* Arrays, valid until batch_clear; times are of type text. */
+struct pg_param batch_column(struct batch *batch, enum batch_column column);
 
 /* Of the batch that was worked out. */
 struct batch_figures {

@@ -140,7 +140,7 @@ static bool read_digest(const char *text, unsigned char *ret_digest)
 bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
 {
 	enum { PLACE, KIND, PREPARED_AT, DIGEST, DECISION };
-	const struct pg_param params[] = {{batch_types(batch)}, {batch_ids(batch)}};
+	const struct pg_param params[] = {batch_types(batch), batch_ids(batch)};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
 	if (batch_id_count(batch) == 0)
@@ -190,7 +190,7 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
 	for (int i = 0; i < PLACE_ARRAYS; i++)
 		params[BEFORE + i].text = pg_array_end(&arrays[i]);
 	for (int i = 0; i < BATCH_COLUMNS; i++)
-		params[BEFORE + PLACE_ARRAYS + i].text = batch_column(batch, (enum batch_column)i);
+		params[BEFORE + PLACE_ARRAYS + i] = batch_column(batch, (enum batch_column)i);
 	rows = ask(journal, journal->apply, params, ALL, err);
 	for (int i = 0; i < PLACE_ARRAYS; i++)
 		pg_array_finish(&arrays[i]);

@@ -26,6 +26,59 @@ static int end(void **state)
 	return 0;
 }
 
+/* Where the elements of an array in binary form begin. */
+enum { FIRST_ELEMENT = 5 * sizeof(uint32_t) };
+
+static int64_t read_number(const char *bytes, size_t length)
+{
+	int64_t number = 0;
+
+	for (size_t i = 0; i < length; i++)
+		number = number << 8 | (unsigned char)bytes[i];
+	return number;
+}
+
+/* An array as a server would show it, but for escapes. */
+static char *show(struct pg_param array)
+{
+	struct text shown = {0};
+
+	text_add(&shown, "{");
+	for (size_t at = FIRST_ELEMENT; at < array.length;) {
+		const char *element = array.text + at + sizeof(uint32_t);
+		size_t length = (size_t)read_number(array.text + at, sizeof(uint32_t));
+		bool is_null = length == UINT32_MAX;
+
+		if (at > FIRST_ELEMENT)
+			text_add(&shown, ",");
+		at += sizeof(uint32_t) + (is_null ? 0 : length);
+		switch (is_null ? 0 : read_number(array.text + 2 * sizeof(uint32_t), 4)) {
+		case 0:
+			text_add(&shown, "NULL");
+			break;
+		case PG_COLUMN_INT:
+		case PG_COLUMN_BIGINT:
+			text_addf(&shown, "%lld", (long long)read_number(element, length));
+			break;
+		case PG_COLUMN_BYTEA:
+			for (size_t i = 0; i < length; i++)
+				text_addf(&shown, "%02x", (unsigned char)element[i]);
+			break;
+		default:
+			text_addf(&shown, "\"%.*s\"", (int)length, element);
+		}
+	}
+	text_add(&shown, "}");
+	return shown.data;
+}
+
+static void expect_array(struct pg_param array, const char *text)
+{
+	owned_text char *shown = show(array);
+
+	assert_string_equal(shown, text);
+}
+
 /* says: P prepare, Q another prepare of the id, C commit, R rollback */
 static void add(char says, const char *id)
 {
@@ -52,19 +105,14 @@ static void know_prepare(char says, int place)
 	struct batch *other = batch_create();
 	struct batch *mine = batch;
 	unsigned char digest[LOOKBACK_DIGEST];
-	const char *hex;
+	const char *array;
 
 	batch = other;
 	add(says, "x");
 	offset--;
 	batch_work(other);
-	hex = batch_column(other, BATCH_PREPARE_DIGEST) + strlen("{\"\\\\x");
-	for (int i = 0; i < LOOKBACK_DIGEST; i++) {
-		static const char digits[] = "0123456789abcdef";
-
-		digest[i] = (unsigned char)((strchr(digits, hex[2 * i]) - digits) << 4 |
-					    (strchr(digits, hex[2 * i + 1]) - digits));
-	}
+	array = batch_column(other, BATCH_PREPARE_DIGEST).text;
+	memcpy(digest, array + FIRST_ELEMENT + sizeof(uint32_t), sizeof digest);
 	batch_destroy(other);
 	batch = mine;
 	batch_know(batch, place, "prepare", "2026-01-01 00:00:00+00", digest, NULL);
@@ -72,7 +120,7 @@ static void know_prepare(char says, int place)
 
 static void expect(enum batch_column column, const char *array)
 {
-	assert_string_equal(batch_column(batch, column), array);
+	expect_array(batch_column(batch, column), array);
 }
 
 static void a_prepare_and_its_commit_in_one_batch_are_of_the_same_moment(void **state)
@@ -81,8 +129,8 @@ static void a_prepare_and_its_commit_in_one_batch_are_of_the_same_moment(void **
 	add('P', "1");
 	add('C', "1");
 	assert_int_equal(batch_id_count(batch), 1);
-	assert_string_equal(batch_types(batch), "{\"order\"}");
-	assert_string_equal(batch_ids(batch), "{\"1\"}");
+	expect_array(batch_types(batch), "{\"order\"}");
+	expect_array(batch_ids(batch), "{\"1\"}");
 	batch_work(batch);
 	expect(BATCH_PREPARE_TYPE, "{\"order\"}");
 	expect(BATCH_PREPARE_ID, "{\"1\"}");
@@ -197,11 +245,11 @@ static void letters_keep_their_place_among_the_records(void **state)
 	add('C', "1");
 	assert_int_equal(batch_records(batch), 3);
 	batch_work(batch);
-	expect(BATCH_PREPARE_PAYLOAD, "{\"\\\\x225022\"}");
+	expect(BATCH_PREPARE_PAYLOAD, "{225022}");
 	expect(BATCH_PREPARE_KEY, "{NULL}");
 	expect(BATCH_PREPARE_HEADERS, "{NULL}");
 	expect(BATCH_LETTER_TOPIC, "{\"dead\"}");
-	expect(BATCH_LETTER_PAYLOAD, "{\"\\\\x0078\"}");
+	expect(BATCH_LETTER_PAYLOAD, "{0078}");
 	expect(BATCH_LETTER_KEY, "{NULL}");
 	expect(BATCH_LETTER_HEADERS, "{\"{}\"}");
 	expect(BATCH_LETTER_PARTITION, "{3}");
@@ -219,8 +267,8 @@ static void a_cleared_batch_knows_nothing(void **state)
 			add(i % 2 ? 'P' : 'C', id);
 		}
 		assert_int_equal(batch_id_count(batch), 1000);
-		assert_string_equal(
-		    batch_types(batch) + strlen(batch_types(batch)) - 8, "\"order\"}");
+		assert_int_equal(batch_types(batch).length,
+		    FIRST_ELEMENT + 1000 * (sizeof(uint32_t) + strlen("order")));
 		batch_work(batch);
 		assert_int_equal(batch_figures(batch).prepares, 500);
 		assert_int_equal(batch_figures(batch).tombstones, 500);

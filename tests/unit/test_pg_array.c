@@ -4,7 +4,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <string.h>
 #include "pg_array.h"
 
 static void an_array_of_nothing_is_empty(void **state)
@@ -33,31 +32,11 @@ static void texts_are_quoted_and_null_is_not(void **state)
 	pg_array_finish(&array);
 }
 
-static void bytes_are_in_hex_however_many(void **state)
-{
-	struct pg_array array = {0};
-	unsigned char bytes[1000];
-
-	(void)state;
-	memset(bytes, 0xab, sizeof bytes);
-	pg_array_add_bytes(&array, "\0\xff", 2);
-	pg_array_add_bytes(&array, NULL, 0);
-	pg_array_add_bytes(&array, "", 0);
-	assert_string_equal(pg_array_end(&array), "{\"\\\\x00ff\",NULL,\"\\\\x\"}");
-	pg_array_clear(&array);
-	pg_array_add_bytes(&array, bytes, sizeof bytes);
-	const char *text = pg_array_end(&array);
-	assert_int_equal(strlen(text), strlen("{\"\\\\x\"}") + 2 * sizeof bytes);
-	assert_int_equal(strspn(text + strlen("{\"\\\\x"), "ab"), 2 * sizeof bytes);
-	pg_array_finish(&array);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_array_of_nothing_is_empty),
 	    cmocka_unit_test(texts_are_quoted_and_null_is_not),
-	    cmocka_unit_test(bytes_are_in_hex_however_many),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
