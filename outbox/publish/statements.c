@@ -115,7 +115,7 @@ struct parameters {
 
 static void add_text(struct parameters *parameters, const char *text)
 {
-	parameters->list[parameters->count++].text = text;
+	parameters->list[parameters->count++] = (struct pg_param){text};
 }
 
 static void add_number(struct parameters *parameters, int64_t number)

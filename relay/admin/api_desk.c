@@ -62,7 +62,7 @@ static bool ask(struct api_desk *desk, struct api_question *question)
 	struct pg_result *rows;
 
 	for (int i = 0; i < question->param_count; i++)
-		params[i].text = question->params[i];
+		params[i] = (struct pg_param){question->params[i]};
 	rows = schema_query(desk->pg, desk->postgres->schema, question->sql, params,
 	    question->param_count, &question->err);
 	text_copy(question->sqlstate, sizeof question->sqlstate, rows ? "" : pg_sqlstate(desk->pg));

@@ -125,7 +125,7 @@ bool check_calls_settle(struct check_calls *calls, const struct link *link,
 	for (const struct schedule_row *row = rows; row; row = row->next)
 		add_row(calls, row);
 	for (int i = 0; i < COLUMNS; i++)
-		params[2 + i].text = pg_array_end(&calls->columns[i]);
+		params[2 + i] = (struct pg_param){pg_array_end(&calls->columns[i])};
 	return send(link, calls->settles, params, 2 + COLUMNS, err);
 }
 

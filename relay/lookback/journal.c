@@ -188,7 +188,7 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
 
 	add_places(places, count, arrays);
 	for (int i = 0; i < PLACE_ARRAYS; i++)
-		params[BEFORE + i].text = pg_array_end(&arrays[i]);
+		params[BEFORE + i] = (struct pg_param){pg_array_end(&arrays[i])};
 	for (int i = 0; i < BATCH_COLUMNS; i++)
 		params[BEFORE + PLACE_ARRAYS + i] = batch_column(batch, (enum batch_column)i);
 	rows = ask(journal, journal->apply, params, ALL, err);
