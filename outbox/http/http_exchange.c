@@ -8,28 +8,34 @@ enum { KEPT_CAPACITY = 64 << 10 };
 
 /* --- what libcurl asks and tells --------------------------------------------------------- */
 
+/* Not one that only takes a kept connection (http_request_set): then there was none. */
+static bool may_connect(struct exchange *exchange)
+{
+	exchange->none_kept = exchange->only_kept;
+	return !exchange->only_kept;
+}
+
 static int on_resolve(void *resolver, void *reserved, void *context)
 {
 	struct exchange *exchange = context;
 
 	(void)resolver;
 	(void)reserved;
-	exchange->none_kept = exchange->only_kept;
 	exchange->stage = STAGE_RESOLVING;
-	return exchange->only_kept;
+	return !may_connect(exchange);
 }
 
 /* The last moment at which the address is known and nothing was sent to it. */
 static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct exchange *exchange = context;
-	const char *why = http_guard_address(&address->addr, exchange->client->settings.networks);
+	const char *why;
 
 	(void)purpose;
-	exchange->none_kept = exchange->only_kept;
-	if (exchange->only_kept)
+	if (!may_connect(exchange))
 		return CURL_SOCKET_BAD;
 	exchange->stage = STAGE_CONNECTING;
+	why = http_guard_address(&address->addr, exchange->client->settings.networks);
 	if (why) {
 		exchange->refused = why;
 		return CURL_SOCKET_BAD;

@@ -129,19 +129,21 @@ static struct bench_peer *vacant_peer(struct bench_business *business)
 			return peer;
 		}
 	}
-	return business->peer_count == MOST_PEERS ? NULL
-						  : (business->peers[business->peer_count++] =
-							    xcalloc(1, sizeof(struct bench_peer)));
+	if (business->peer_count == MOST_PEERS)
+		return NULL;
+	return business->peers[business->peer_count++] = xcalloc(1, sizeof(struct bench_peer));
 }
 
 static void accept_peer(struct bench_business *business)
 {
 	int fd = accept4(business->fd, NULL, NULL, SOCK_CLOEXEC), on = 1;
-	struct bench_peer *peer = fd < 0 ? NULL : vacant_peer(business);
+	struct bench_peer *peer;
 
+	if (fd < 0)
+		return;
+	peer = vacant_peer(business);
 	if (!peer) {
-		if (fd >= 0)
-			close(fd);
+		close(fd);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

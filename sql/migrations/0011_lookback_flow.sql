@@ -347,6 +347,7 @@ begin
 	lost := cardinality(decisions) - won;
 
 	for place in 1 .. cardinality(partitions) loop
+		-- As a rule nothing is due, and a call for each partition would be most of a small batch's time.
 		continue when first_due > promoted_tos[place] is not false
 			and horizons[place] > promoted_tos[place] is not true;
 		-- A prepare of this batch that is due no later than what was promoted already (the clock went

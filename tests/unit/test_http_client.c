@@ -167,6 +167,15 @@ static void assert_failure(const struct http_response *response, const char *fai
 	assert_true(strlen(response->error) > 10);
 }
 
+static void assert_ask_fails(
+    struct http_client *client, const struct http_request *request, const char *failure, bool sent)
+{
+	struct http_response *response = ask(client, request);
+
+	assert_failure(response, failure, sent);
+	http_client_release(client, response);
+}
+
 static void assert_answer(const struct http_response *response, int status, const char *body)
 {
 	if (response->failure)
@@ -1077,11 +1086,8 @@ static void identity_finish(struct identity *identity)
 static void assert_tls_failure(
     struct http_client *client, const char *url, const struct http_tls *tls)
 {
-	struct http_response *response =
-	    ask(client, &(struct http_request){.url = url, .limits = limits, .tls = tls});
-
-	assert_failure(response, "tls", false);
-	http_client_release(client, response);
+	assert_ask_fails(
+	    client, &(struct http_request){.url = url, .limits = limits, .tls = tls}, "tls", false);
 }
 
 static void a_certificate_has_to_convince(void **state)
@@ -1248,15 +1254,12 @@ static void a_connection_of_http2_that_broke_is_not_used_again(void **state)
 {
 	struct pair pair;
 	struct http_request request;
-	struct http_response *response;
 
 	(void)state;
 	pair_start(&pair, speak_http2_once);
 	request = grpc(&pair);
 	assert_grpc_answers(pair.client, &request, 1);
-	response = ask(pair.client, &request);
-	assert_failure(response, "closed", true);
-	http_client_release(pair.client, response);
+	assert_ask_fails(pair.client, &request, "closed", true);
 	assert_grpc_answers(pair.client, &request, 1);
 	assert_int_equal(pair.server.connections, 2);
 	pair_stop(&pair);
@@ -1289,15 +1292,12 @@ static void http2_without_an_answer_was_sent(void **state)
 {
 	struct pair pair;
 	struct http_request request;
-	struct http_response *response;
 
 	(void)state;
 	pair_start(&pair, listen_to_http2);
 	request = grpc(&pair);
 	request.limits.timeout_ms = 200;
-	response = ask(pair.client, &request);
-	assert_failure(response, "timeout", true);
-	http_client_release(pair.client, response);
+	assert_ask_fails(pair.client, &request, "timeout", true);
 	pair_stop(&pair);
 }
 
@@ -1305,14 +1305,11 @@ static void a_server_of_http1_does_not_answer_http2(void **state)
 {
 	struct pair pair;
 	struct http_request request;
-	struct http_response *response;
 
 	(void)state;
 	pair_start(&pair, answer_in_another_tongue);
 	request = grpc(&pair);
-	response = ask(pair.client, &request);
-	assert_failure(response, "closed", true);
-	http_client_release(pair.client, response);
+	assert_ask_fails(pair.client, &request, "closed", true);
 	pair_stop(&pair);
 }
 
