@@ -220,8 +220,13 @@ def hours(database):
 
 
 @pytest.fixture
-def three_hours(database, topic, hours):
-    """100 rows six hours ago, 100 four hours ago, 100 two hours ago; none of them published."""
+def three_hours(database, topic, hours, settings):
+    """100 rows six hours ago, 100 four hours ago, 100 two hours ago; none of them published. Their
+    day has its partition, whatever the hour is: a record without one is not judged."""
+    status, _, error = run_command(
+        ["partition", "make", "--table", "message", "--from", hours(6)[:len("2026-01-02")]],
+        settings)
+    assert status == 0, error
     for number in (6, 4, 2):
         write(database, topic, 100, f"timestamptz '{hours(number)}' + n * interval '1 ms'")
 
