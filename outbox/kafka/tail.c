@@ -41,6 +41,8 @@ enum {
 	BUNCH = 200,            /* messages without an event in one call */
 	READY_MESSAGES = 10000, /* librdkafka fetches no more while so many are ready, */
 	READY_BYTES = 2 << 20,  /* or so much */
+	AGAIN_MS = 50,          /* fetch_on */
+	LOOK_MS = 1000,         /* so often librdkafka looks by itself */
 };
 
 static const int64_t beyond_any_end = INT64_MAX / 2;
@@ -102,6 +104,8 @@ struct tail {
 	int64_t due_at;          /* not after any question's due */
 	int64_t idle_at;         /* ends the client; 0: not idle, or not noticed yet */
 	int64_t run, run_bytes;  /* taken since nothing was ready */
+	int64_t again_at;        /* fetch_on; INT64_MAX: not needed */
+	int64_t again_ms;
 	uint64_t seed;
 };
 
@@ -113,6 +117,8 @@ struct tail *tail_create(const struct config_kafka *kafka, const char *isolation
 	tail->isolation = isolation;
 	tail->idle_ms = idle_ms;
 	tail->wake_fd = -1;
+	tail->again_at = INT64_MAX;
+	tail->again_ms = AGAIN_MS;
 	tail->seed = (uint64_t)clock_random();
 	return tail;
 }
@@ -359,7 +365,9 @@ int64_t tail_wait(const struct tail *tail)
 {
 	if (!tail->handle)
 		return INT64_MAX;
-	return tail->asked > 0 ? tail->due_at : tail->idle_at;
+	if (tail->asked == 0)
+		return tail->idle_at;
+	return tail->due_at < tail->again_at ? tail->due_at : tail->again_at;
 }
 
 static void set_due(struct tail *tail, struct question *question, int64_t at)
@@ -660,23 +668,41 @@ static bool take_event(
 	}
 }
 
+static int start_readers(struct tail *tail)
+{
+	int count = 0;
+
+	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
+		for (int32_t i = 0; i < topic->count; i++) {
+			struct question *question = topic->questions[i];
+
+			if (!question || question->state != READING)
+				continue;
+			start(tail, question, READING, question->position);
+			count++;
+		}
+	return count;
+}
+
 /*
  * Nothing is ready. Once so much was that librdkafka stopped fetching, it looks again after a
  * second, however soon all was taken; a start makes it look at once. Twice as often as needed,
- * since it counts a little otherwise.
+ * since it counts a little otherwise. The answer to a fetch from before a start can stop it as
+ * well, and is dropped unseen: when nothing comes after a start, there is another one, later each
+ * time until something does, or a broker that takes longer would be asked in vain.
  */
-static void fetch_on(struct tail *tail)
+static void fetch_on(struct tail *tail, int64_t now)
 {
 	bool stopped = tail->run >= READY_MESSAGES / 2 || tail->run_bytes >= READY_BYTES / 2;
 
+	if (tail->run > 0 && tail->again_at < INT64_MAX)
+		tail->again_at = now + tail->again_ms;
 	tail->run = tail->run_bytes = 0;
-	if (!stopped)
+	if (!stopped && now < tail->again_at)
 		return;
-	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
-		for (int32_t i = 0; i < topic->count; i++)
-			if (topic->questions[i] && topic->questions[i]->state == READING)
-				start(tail, topic->questions[i], READING,
-				    topic->questions[i]->position);
+	if (!stopped && tail->again_ms < LOOK_MS)
+		tail->again_ms *= 2;
+	tail->again_at = start_readers(tail) > 0 ? now + tail->again_ms : INT64_MAX;
 }
 
 static void wake(int fd)
@@ -706,7 +732,7 @@ static bool take_some(struct tail *tail, int64_t now, struct tail_event *ret_eve
 		}
 		if (fd_was_read)
 			return false;
-		fetch_on(tail);
+		fetch_on(tail, now);
 		/* EAGAIN: it was called without having been woken. */
 		fd_was_read = eventfd_read(tail->wake_fd, &ignored) == 0 || errno == EAGAIN;
 	}
