@@ -115,6 +115,10 @@ static bool add_argument(struct call *call, const char *word, struct err *err)
 	int most = call->command->most_arguments;
 
 	assert(most <= CALL_ARGUMENTS);
+	if (call->argument_count >= CALL_ARGUMENTS)
+		return err_set(err, ERR_REJECT,
+		    "%s takes %d arguments at most: go on in a second call", call->command->name,
+		    CALL_ARGUMENTS);
 	if (call->argument_count >= most)
 		return err_set(
 		    err, ERR_REJECT, "%s does not expect '%.80s'", call->command->name, word);

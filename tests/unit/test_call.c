@@ -120,6 +120,21 @@ static void the_number_of_arguments_is_checked(void **state)
 	expect_refused("run now", "does not expect 'now'");
 }
 
+static void as_many_arguments_are_taken_as_there_is_room_for(void **state)
+{
+	static char *argv[CALL_ARGUMENTS + 4] = {"outbox-relay", "parked", "skip"};
+	static struct call call;
+	struct err err;
+
+	(void)state;
+	for (int i = 3; i < CALL_ARGUMENTS + 4; i++)
+		argv[i] = "12";
+	assert_true(call_parse(commands, CALL_ARGUMENTS + 3, argv, &call, &err));
+	assert_int_equal(call.argument_count, CALL_ARGUMENTS);
+	assert_false(call_parse(commands, CALL_ARGUMENTS + 4, argv, &call, &err));
+	assert_non_null(strstr(err.message, "parked skip takes 10000 arguments at most"));
+}
+
 static void two_dashes_end_the_options(void **state)
 {
 	struct call call;
@@ -254,6 +269,7 @@ int main(void)
 	    cmocka_unit_test(what_is_not_given_has_its_default),
 	    cmocka_unit_test(values_are_checked_by_the_row),
 	    cmocka_unit_test(the_number_of_arguments_is_checked),
+	    cmocka_unit_test(as_many_arguments_are_taken_as_there_is_room_for),
 	    cmocka_unit_test(two_dashes_end_the_options),
 	    cmocka_unit_test(help_may_be_asked_anywhere),
 	    cmocka_unit_test(every_row_is_complete),
