@@ -159,11 +159,11 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 	    .fd = timing->producer ? producer_event : NULL,
 	    .context = timing};
 	struct bench_load_done done;
-	int64_t end = clock_ms() + LAST_MS;
 
 	if (!send_first(timing, err) || !bench_load_run(timing->bench, &load, &done, err))
 		return false;
-	while (bench_watch_count(timing->watch) < 1 + done.transactions * rows) {
+	for (int64_t end = clock_ms() + LAST_MS;
+	     bench_watch_count(timing->watch) < 1 + done.transactions * rows;) {
 		if (!bench_goes_on(err) || (timing->producer && !take_reports(timing, err)))
 			return false;
 		if (clock_ms() > end)

@@ -92,9 +92,15 @@ bool bench_lookback_ask(struct bench *place, const char *sql, const struct pg_pa
 
 /* --- pairs ----------------------------------------------------------------------------------- */
 
+/* A little more than half of them: the first ones may be read less than a second apart. */
+static bool is_far(int64_t n)
+{
+	return n % 2 || n % 32 == 0;
+}
+
 /*
- * A commit follows its prepare at once or, of every second pair, a quarter of all behind: the
- * reader may take one partition's records much before another's.
+ * A commit follows its prepare at once or, of the far ones, a quarter of all behind: the reader may
+ * take one partition's records much before another's.
  */
 static bool say_pairs(struct bench_talk *talk, int64_t first, int64_t count, struct err *err)
 {
@@ -106,8 +112,8 @@ static bool say_pairs(struct bench_talk *talk, int64_t first, int64_t count, str
 	for (int64_t n = 0; good && n < count + far; n++) {
 		if (n < count)
 			good = bench_talk_prepare(talk, first + n, err) &&
-			       (n % 2 || bench_talk_commit(talk, first + n, err));
-		if (good && n >= far && n % 2)
+			       (is_far(n) || bench_talk_commit(talk, first + n, err));
+		if (good && n >= far && is_far(n - far))
 			good = bench_talk_commit(talk, first + n - far, err);
 		good = good && bench_goes_on(err) && bench_talk_step(talk, 0, err);
 		progress_step(&progress, n < count ? n : count);

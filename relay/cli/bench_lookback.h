@@ -15,6 +15,9 @@ void bench_talk_destroy(struct bench_talk *talk); /* NULL is fine */
 /* In JSON. Of an id, which is that number, and of a message with its payload (bench_payload). */
 bool bench_talk_prepare(struct bench_talk *talk, int64_t number, struct err *err) MUST_CHECK;
 bool bench_talk_commit(struct bench_talk *talk, int64_t number, struct err *err) MUST_CHECK;
+/* From now on, when the commit of a number is seen to be acknowledged, the clock is put there, by
+ * number; NULL: no more. */
+void bench_talk_note(struct bench_talk *talk, int64_t *acked_us);
 /* Takes what the broker acknowledged; waits so long for more of it at most. */
 bool bench_talk_step(struct bench_talk *talk, int wait_ms, struct err *err) MUST_CHECK;
 /* Until all is acknowledged. */

@@ -15,7 +15,8 @@ enum { RATE = 1000, LAST_MS = 60000 };
 struct saying {
 	struct bench_lookback *look;
 	int64_t rate, count;
-	int64_t *decided_us; /* by number; 0: not yet */
+	/* by number; 0: not yet */
+	int64_t *decided_us, *acked_us;
 };
 
 static bool decide(struct saying *saying, int64_t number, struct err *err)
@@ -56,8 +57,9 @@ static bool say_all(struct saying *saying, double *ret_held, struct err *err)
 
 /* Number 0 goes ahead, as for the outbox. */
 static bool measure_run(struct saying *saying, const struct bench_watch *watch,
-    struct bench_latency *ret_latency, struct err *err)
+    struct bench_latency *ret_latency, struct bench_latency *ret_acked, struct err *err)
 {
+	bench_talk_note(saying->look->talk, saying->acked_us);
 	if (!bench_talk_prepare(saying->look->talk, 0, err) ||
 	    !bench_talk_commit(saying->look->talk, 0, err) ||
 	    !bench_talk_flush(saying->look->talk, err) ||
@@ -66,6 +68,7 @@ static bool measure_run(struct saying *saying, const struct bench_watch *watch,
 	    !bench_watch_wait(watch, saying->count + 1, LAST_MS, err))
 		return false;
 	bench_latency_of(watch, saying->decided_us, saying->count + 1, ret_latency);
+	bench_latency_of(watch, saying->acked_us, saying->count + 1, ret_acked);
 	return true;
 }
 
@@ -77,19 +80,25 @@ static bool measure(
 	    .look = look, .rate = rate, .count = rate * (bench->options.seconds + 1)};
 	struct bench_child child = {0};
 	struct bench_watch *watch = NULL;
+	struct bench_latency acked;
 	bool good;
 
+	saying.acked_us = xcalloc((size_t)saying.count + 1, sizeof *saying.acked_us);
 	saying.decided_us = xcalloc((size_t)saying.count + 1, sizeof *saying.decided_us);
 	good = bench_lookback_fresh(look, err) && bench_lookback_empty(bench, err) &&
 	       (watch = bench_watch_start(bench, saying.count + 1, err)) &&
 	       bench_lookback_run(look, bench, NULL, &child, err) &&
-	       measure_run(&saying, watch, ret_latency, err);
+	       measure_run(&saying, watch, ret_latency, &acked, err);
 	bench_child_stop(&child);
 	bench_watch_stop(watch);
+	bench_talk_note(look->talk, NULL);
+	free(saying.acked_us);
 	free(saying.decided_us);
 	if (good)
-		bench_say("look-back, %lld/s: p50 %.2f ms, p99 %.2f ms, the application held %.3f",
-		    (long long)rate, ret_latency->p50, ret_latency->p99, ret_latency->held);
+		bench_say("look-back, %lld/s: p50 %.2f ms, p99 %.2f ms; from the acknowledgement "
+			  "%.2f and %.2f; the application held %.3f",
+		    (long long)rate, ret_latency->p50, ret_latency->p99, acked.p50, acked.p99,
+		    ret_latency->held);
 	return good;
 }
 

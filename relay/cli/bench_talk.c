@@ -24,7 +24,20 @@ struct bench_talk {
 	struct producer_topic *topic;
 	struct text payload;
 	int64_t in_flight;
+	int64_t *acked_us; /* bench_talk_note */
 };
+
+/* What goes with a record and comes back with its report. */
+struct said {
+	char *value;
+	int64_t commit; /* its number; -1: a prepare */
+};
+
+static void said_destroy(struct said *said)
+{
+	free(said->value);
+	free(said);
+}
 
 struct bench_talk *bench_talk_create(
     struct bench *bench, const char *business_topic, struct err *err)
@@ -57,6 +70,19 @@ void bench_talk_destroy(struct bench_talk *talk)
 	free(talk);
 }
 
+void bench_talk_note(struct bench_talk *talk, int64_t *acked_us)
+{
+	talk->acked_us = acked_us;
+}
+
+static void take(struct bench_talk *talk, struct said *said, int64_t now)
+{
+	talk->in_flight--;
+	if (talk->acked_us && said->commit >= 0)
+		talk->acked_us[said->commit] = now;
+	said_destroy(said);
+}
+
 bool bench_talk_step(struct bench_talk *talk, int wait_ms, struct err *err)
 {
 	struct pollfd fd = {.fd = producer_fd(talk->producer), .events = POLLIN};
@@ -66,12 +92,13 @@ bool bench_talk_step(struct bench_talk *talk, int wait_ms, struct err *err)
 	if (wait_ms > 0)
 		poll(&fd, 1, wait_ms);
 	do {
+		int64_t now = clock_us();
+
 		count = producer_poll(talk->producer, reports, REPORTS);
 		for (int i = 0; i < count; i++) {
 			lost += reports[i].error != 0;
-			free(reports[i].opaque);
+			take(talk, reports[i].opaque, now);
 		}
-		talk->in_flight -= count;
 	} while (count == REPORTS);
 	return lost == 0 ||
 	       err_set(err, ERR_FATAL, "Kafka refused what the application of the bench said");
@@ -95,9 +122,11 @@ bool bench_talk_flush(struct bench_talk *talk, struct err *err)
 	return true;
 }
 
-/* The value goes with the report; a full queue is waited for. */
-static bool say(struct bench_talk *talk, int64_t number, struct text *value, struct err *err)
+/* A full queue is waited for. */
+static bool say(
+    struct bench_talk *talk, int64_t number, bool commit, struct text *value, struct err *err)
 {
+	struct said *said = xcalloc(1, sizeof *said);
 	char key[64];
 	int length = snprintf(key, sizeof key, BENCH_PAIR ":%lld", (long long)number);
 	const struct producer_record record = {.topic = talk->topic,
@@ -106,7 +135,9 @@ static bool say(struct bench_talk *talk, int64_t number, struct text *value, str
 	    .key_length = (size_t)length,
 	    .payload = value->data,
 	    .payload_length = value->length,
-	    .opaque = value->data};
+	    .opaque = said};
+
+	*said = (struct said){.value = value->data, .commit = commit ? number : -1};
 
 	while (!producer_send(talk->producer, &record, err)) {
 		struct err fatal;
@@ -115,7 +146,7 @@ static bool say(struct bench_talk *talk, int64_t number, struct text *value, str
 		    talk->in_flight > 0 && bench_goes_on(err) &&
 		    bench_talk_step(talk, FULL_MS, err))
 			continue;
-		text_finish(value);
+		said_destroy(said);
 		return false;
 	}
 	talk->in_flight++;
@@ -138,7 +169,7 @@ bool bench_talk_prepare(struct bench_talk *talk, int64_t number, struct err *err
 	begin(&value, "prepare", number);
 	text_addf(&value, ",\"topic\":\"%s\",\"key\":\"customer-%lld\",\"payload\":%s}",
 	    talk->business_topic, (long long)(number % BENCH_KEYS), text_string(&talk->payload));
-	return say(talk, number, &value, err);
+	return say(talk, number, false, &value, err);
 }
 
 bool bench_talk_commit(struct bench_talk *talk, int64_t number, struct err *err)
@@ -147,5 +178,5 @@ bool bench_talk_commit(struct bench_talk *talk, int64_t number, struct err *err)
 
 	begin(&value, "commit", number);
 	text_add(&value, "}");
-	return say(talk, number, &value, err);
+	return say(talk, number, true, &value, err);
 }
