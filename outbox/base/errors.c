@@ -69,3 +69,14 @@ int err_exit_status(const struct err *err)
 
 	return status[err->kind];
 }
+
+bool refusal_set(struct refusal *refusal, const char *code, const char *format, ...)
+{
+	va_list args;
+
+	refusal->code = code;
+	va_start(args, format);
+	vsnprintf(refusal->text, sizeof refusal->text, format, args);
+	va_end(args);
+	return false;
+}

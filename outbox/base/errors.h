@@ -38,3 +38,14 @@ bool err_prefix(struct err *err, const char *format, ...) __attribute__((format(
  * FENCED 75 EX_TEMPFAIL, FATAL 70 EX_SOFTWARE.
  */
 int err_exit_status(const struct err *err);
+
+/* Why an input is refused, told to who sent it: a code that stays the same between releases, and a
+ * text for people. */
+struct refusal {
+	const char *code;
+	char text[400];
+};
+
+/* Fills *refusal; always returns false. The code is kept as a pointer. */
+bool refusal_set(struct refusal *refusal, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));

@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -27,36 +26,24 @@ static void parts_finish(struct parts *parts)
 	curl_free(parts->path);
 }
 
-__attribute__((format(printf, 3, 4))) static bool refuse(
-    struct http_refusal *ret_refusal, const char *code, const char *format, ...)
-{
-	va_list args;
-
-	ret_refusal->code = code;
-	va_start(args, format);
-	vsnprintf(ret_refusal->text, sizeof ret_refusal->text, format, args);
-	va_end(args);
-	return false;
-}
-
 /*
  * Before any parser sees it: what parsers have been known to disagree about. Everything outside
  * of visible ASCII is to be percent-encoded (a host: in its xn-- form).
  */
-static bool characters_are_good(const char *url, struct http_refusal *ret_refusal)
+static bool characters_are_good(const char *url, struct refusal *ret_refusal)
 {
 	if (strnlen(url, HTTP_URL_MAX + 1) > HTTP_URL_MAX)
-		return refuse(
+		return refusal_set(
 		    ret_refusal, "too_long", "the URL has more than %d bytes", HTTP_URL_MAX);
 	for (const char *at = url; *at; at++) {
 		if (*at <= ' ' || *at >= 0x7f || *at == '\\')
-			return refuse(ret_refusal, "characters",
+			return refusal_set(ret_refusal, "characters",
 			    "byte %zu of the URL is a control character, a blank, a backslash or "
 			    "not ASCII",
 			    (size_t)(at - url) + 1);
 	}
 	if (strchr(url, '#'))
-		return refuse(ret_refusal, "fragment", "the URL has a fragment (\"#\")");
+		return refusal_set(ret_refusal, "fragment", "the URL has a fragment (\"#\")");
 	return true;
 }
 
@@ -64,22 +51,23 @@ static bool characters_are_good(const char *url, struct http_refusal *ret_refusa
  * Scheme, "://", host and port: parsers put up with fewer and more slashes, and read numbers as
  * addresses (127.1, 0x7f.1, 2130706433); so the host must stand there as libcurl understood it.
  */
-static bool authority_is_good(const char *url, const struct parts *parts, struct http_refusal *why)
+static bool authority_is_good(const char *url, const struct parts *parts, struct refusal *why)
 {
 	const char *host = url + strlen(parts->scheme);
 	size_t length = strlen(parts->host);
 
 	if (!text_starts(host, "://"))
-		return refuse(why, "malformed", "\"%s://\" and a host come first", parts->scheme);
+		return refusal_set(
+		    why, "malformed", "\"%s://\" and a host come first", parts->scheme);
 	host += 3;
 	if (strncasecmp(host, parts->host, length) != 0 || !strchr(":/?", host[length]))
-		return refuse(why, "host",
+		return refusal_set(why, "host",
 		    "the host is written in a roundabout way: \"%s\" is the plain one",
 		    parts->host);
 	if (parts->host[length - 1] == '.')
-		return refuse(why, "host", "the host \"%s\" ends with a dot", parts->host);
+		return refusal_set(why, "host", "the host \"%s\" ends with a dot", parts->host);
 	if (!parts->port || (host[length] == ':' && !isdigit((unsigned char)host[length + 1])))
-		return refuse(why, "port", "the port is no number from 1 to 65535");
+		return refusal_set(why, "port", "the port is no number from 1 to 65535");
 	return true;
 }
 
@@ -104,30 +92,31 @@ static bool escape_is_bad(const char *escape)
 	return byte < ' ' || byte == 0x7f || strchr("./\\%", (int)byte);
 }
 
-static bool path_is_good(const char *path, struct http_refusal *ret_refusal)
+static bool path_is_good(const char *path, struct refusal *ret_refusal)
 {
 	for (const char *at = path; *at; at++) {
 		if (*at == '/' && is_dots(at + 1, strcspn(at + 1, "/")))
-			return refuse(ret_refusal, "path", "the path has a \".\" or \"..\" in it");
+			return refusal_set(
+			    ret_refusal, "path", "the path has a \".\" or \"..\" in it");
 		if (*at == '%' && escape_is_bad(at))
-			return refuse(ret_refusal, "path",
+			return refusal_set(ret_refusal, "path",
 			    "the path has an encoded dot, slash, backslash, percent sign or "
 			    "control character, or an incomplete encoding");
 	}
 	return true;
 }
 
-static bool parse_failed(CURLUcode code, struct http_refusal *ret_refusal)
+static bool parse_failed(CURLUcode code, struct refusal *ret_refusal)
 {
 	if (code == CURLUE_USER_NOT_ALLOWED)
-		return refuse(ret_refusal, "credentials", "the URL has credentials (\"@\")");
+		return refusal_set(ret_refusal, "credentials", "the URL has credentials (\"@\")");
 	if (code == CURLUE_BAD_PORT_NUMBER)
-		return refuse(ret_refusal, "port", "the port is no number from 1 to 65535");
+		return refusal_set(ret_refusal, "port", "the port is no number from 1 to 65535");
 	if (code == CURLUE_BAD_HOSTNAME || code == CURLUE_BAD_IPV6 || code == CURLUE_NO_HOST)
-		return refuse(ret_refusal, "host", "the host is not one");
+		return refusal_set(ret_refusal, "host", "the host is not one");
 	if (code == CURLUE_UNSUPPORTED_SCHEME)
-		return refuse(ret_refusal, "scheme", "only http and https are spoken");
-	return refuse(ret_refusal, "malformed", "not a URL: %s", curl_url_strerror(code));
+		return refusal_set(ret_refusal, "scheme", "only http and https are spoken");
+	return refusal_set(ret_refusal, "malformed", "not a URL: %s", curl_url_strerror(code));
 }
 
 static CURLUcode take_apart(const char *url, struct parts *ret_parts)
@@ -158,7 +147,7 @@ static CURLUcode take_apart(const char *url, struct parts *ret_parts)
 }
 
 /* What any list would refuse. Fills *ret_parts as far as it comes; the caller finishes it. */
-static bool read_url(const char *url, struct parts *ret_parts, struct http_refusal *ret_refusal)
+static bool read_url(const char *url, struct parts *ret_parts, struct refusal *ret_refusal)
 {
 	CURLUcode code;
 
@@ -190,8 +179,8 @@ static bool path_fits(const char *prefix, const char *path)
 	return prefix[length - 1] == '/' || !path[length] || path[length] == '/';
 }
 
-static bool is_listed(const struct http_destinations *list, const struct parts *parts,
-    struct http_refusal *ret_refusal)
+static bool is_listed(
+    const struct http_destinations *list, const struct parts *parts, struct refusal *ret_refusal)
 {
 	bool near = false;
 
@@ -204,12 +193,12 @@ static bool is_listed(const struct http_destinations *list, const struct parts *
 			return true;
 		near = true;
 	}
-	return refuse(ret_refusal, "not_listed", "%s%s://%.200s:%d is not listed",
+	return refusal_set(ret_refusal, "not_listed", "%s%s://%.200s:%d is not listed",
 	    near ? "the path on " : "", parts->scheme, parts->host, parts->port);
 }
 
 bool http_guard_url(
-    const struct http_destinations *list, const char *url, struct http_refusal *ret_refusal)
+    const struct http_destinations *list, const char *url, struct refusal *ret_refusal)
 {
 	OWNED(parts_finish) struct parts parts = {0};
 
@@ -237,7 +226,7 @@ static bool is_address(const char *host)
 static bool destination_parse(char *url, struct http_destination *ret_row, struct err *err)
 {
 	OWNED(parts_finish) struct parts parts = {0};
-	struct http_refusal refusal;
+	struct refusal refusal;
 	bool below = cut_star(url);
 
 	if (!read_url(url, &parts, &refusal))

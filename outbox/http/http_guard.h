@@ -45,18 +45,13 @@ bool http_destinations_parse(
     const char *text, struct http_destinations *ret_list, struct err *err) MUST_CHECK;
 void http_destinations_finish(struct http_destinations *list);
 
-/* Why not. The codes are stable, they stand in tables and metrics; the text is for people. */
-struct http_refusal {
-	/*
-	 * "malformed", "too_long", "characters", "scheme", "credentials", "fragment", "host",
-	 * "port", "path": the URL would be refused by any list. "not_listed": by this one.
-	 */
-	const char *code;
-	char text[320]; /* never the query, which may hold a secret, nor credentials */
-};
-
-bool http_guard_url(const struct http_destinations *list, const char *url,
-    struct http_refusal *ret_refusal) MUST_CHECK;
+/*
+ * The refusal's code: "malformed", "too_long", "characters", "scheme", "credentials", "fragment",
+ * "host", "port", "path": the URL would be refused by any list; "not_listed": by this one. Its text
+ * never has the query, which may hold a secret, nor credentials in it.
+ */
+bool http_guard_url(
+    const struct http_destinations *list, const char *url, struct refusal *ret_refusal) MUST_CHECK;
 
 /* --- addresses --------------------------------------------------------------------------- */
 

@@ -79,7 +79,7 @@ static bool judge(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
 	const struct config_lookback *section;
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 
 	if (!route_judge(api_route(call->api), request, &section, &refusal)) {
 		refuse_item(item, refusal.code, refusal.text);
@@ -107,7 +107,7 @@ static void read_object(struct item *item, const char *text, size_t length)
 	struct api_call *call = item->call;
 	struct lookback_input input = {.is_body = true};
 	struct lookback_request request;
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 	size_t ignored;
 	char *value = json_slice(text, length, "op", &ignored)
 			  ? copy_of(text, length, &input.value_length)

@@ -141,7 +141,7 @@ static void check_url(const struct service *service)
 {
 	const char *url = service->check->url;
 	struct http_destinations none = {0};
-	struct http_refusal refusal;
+	struct refusal refusal;
 
 	if (!*url && !*service->check->allow)
 		add(service, PREFLIGHT_FAIL,

@@ -11,7 +11,7 @@ struct destination {
 	int service;                 /* its place among the [check] sections; -1: none */
 	char host[DESTINATION_HOST]; /* "host:port", of a database "sql <section>" */
 	bool own_url;                /* it is asked at the message's URL, not at the service's */
-	struct lookback_refusal refusal; /* why none */
+	struct refusal refusal;      /* why none */
 };
 
 /* NULL service or url: the message says none. config is the one the route was made of. */

@@ -58,7 +58,7 @@ static bool add_own(json_t *pairs, const struct consumer_record *record)
 }
 
 struct batch_letter letter_of(const struct consumer_record *record, const char *topic,
-    const struct lookback_refusal *refusal, enum letter_extent extent, char **ret_headers)
+    const struct refusal *refusal, enum letter_extent extent, char **ret_headers)
 {
 	struct batch_letter letter = {.topic = topic};
 	json_t *pairs = json_array();

@@ -19,4 +19,4 @@ enum letter_extent { LETTER_WHOLE, LETTER_BARE };
 
 /* headers: malloc'ed, the caller frees; key and payload point into the record. */
 struct batch_letter letter_of(const struct consumer_record *record, const char *topic,
-    const struct lookback_refusal *refusal, enum letter_extent extent, char **ret_headers);
+    const struct refusal *refusal, enum letter_extent extent, char **ret_headers);

@@ -70,7 +70,7 @@ struct place {
 	/* A record that the database refused alone: it becomes a dead letter. -1: none. */
 	int64_t refused_offset;
 	enum letter_extent refused_extent;
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 };
 
 struct reader {
@@ -272,7 +272,7 @@ static void count_kind(struct reader *reader, enum kind kind, int amount)
 }
 
 static void take_letter(struct reader *reader, const struct consumer_record *record,
-    const struct lookback_refusal *refusal, enum letter_extent extent)
+    const struct refusal *refusal, enum letter_extent extent)
 {
 	owned_text char *headers = NULL;
 	struct batch_letter letter =
@@ -323,7 +323,7 @@ static bool take_record(struct reader *reader, const struct consumer_record *rec
 {
 	const struct lookback_input input = input_of(reader, record);
 	struct lookback_request request = {0};
-	struct lookback_refusal refusal, nobodys;
+	struct refusal refusal, nobodys;
 	const struct config_lookback *section = reader->lookback;
 	bool well = lookback_wire_read(&input, &request, &refusal);
 	enum route_part part = route_part(reader->route, section, request.biz_type, &nobodys);

@@ -1,7 +1,6 @@
 #include "route.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <uthash.h>
@@ -19,18 +18,6 @@ struct route {
 	struct owned_type *types;         /* by name */
 	struct http_destinations *allows; /* as config->checks */
 };
-
-__attribute__((format(printf, 3, 4))) static bool refuse(
-    struct lookback_refusal *ret_refusal, const char *code, const char *format, ...)
-{
-	va_list arguments;
-
-	ret_refusal->code = code;
-	va_start(arguments, format);
-	vsnprintf(ret_refusal->text, sizeof ret_refusal->text, format, arguments);
-	va_end(arguments);
-	return false;
-}
 
 /* --- life ------------------------------------------------------------------------------------ */
 
@@ -94,9 +81,10 @@ const struct config_lookback *route_section(const struct route *route, const cha
 	return type ? type->section : NULL;
 }
 
-static bool unknown_type(struct lookback_refusal *ret_refusal, const char *biz_type)
+static bool unknown_type(struct refusal *ret_refusal, const char *biz_type)
 {
-	return refuse(ret_refusal, "unknown_type", "no [lookback] section has the business type %s",
+	return refusal_set(ret_refusal, "unknown_type",
+	    "no [lookback] section has the business type %s",
 	    biz_type ? biz_type : "of this record, which cannot be read");
 }
 
@@ -118,7 +106,7 @@ static bool takes_what_is_nobodys(const struct route *route, const struct config
 }
 
 enum route_part route_part(const struct route *route, const struct config_lookback *section,
-    const char *biz_type, struct lookback_refusal *ret_refusal)
+    const char *biz_type, struct refusal *ret_refusal)
 {
 	const struct config_lookback *owner = route_section(route, biz_type);
 
@@ -127,7 +115,7 @@ enum route_part route_part(const struct route *route, const struct config_lookba
 	if ((owner && is_same_topic(owner, section)) || !takes_what_is_nobodys(route, section))
 		return ROUTE_OTHERS;
 	if (owner)
-		refuse(ret_refusal, "unknown_type",
+		refusal_set(ret_refusal, "unknown_type",
 		    "the business type %s belongs to [lookback \"%s\"], which reads another topic",
 		    biz_type, owner->name);
 	else
@@ -148,17 +136,17 @@ static bool pattern_fits(const char *pattern, const char *topic)
 }
 
 static bool judge_topic(const struct route *route, const struct config_lookback *section,
-    const char *topic, struct lookback_refusal *ret_refusal)
+    const char *topic, struct refusal *ret_refusal)
 {
 	/* A message there would speak for an application. */
 	for (int i = 0; i < route->config->lookback_count; i++)
 		if (text_equal(route->config->lookbacks[i].topic, topic))
-			return refuse(ret_refusal, "topic_not_allowed",
+			return refusal_set(ret_refusal, "topic_not_allowed",
 			    "%s is a look-back topic; name the topic of the business", topic);
 	for (int i = 0; i < section->topics.count; i++)
 		if (pattern_fits(section->topics.items[i], topic))
 			return true;
-	return refuse(ret_refusal, "topic_not_allowed",
+	return refusal_set(ret_refusal, "topic_not_allowed",
 	    "%s is none of the topics of [lookback \"%s\"]", topic, section->name);
 }
 
@@ -171,23 +159,23 @@ static bool serves(const struct config_check *check, const char *biz_type)
 
 /* May this one be asked at the URL of a message? */
 static bool allows(const struct route *route, const struct config_check *check,
-    const char *check_url, struct http_refusal *why)
+    const char *check_url, struct refusal *why)
 {
 	if (check->transport == CHECK_SQL) {
-		*why = (struct http_refusal){"not_listed", "it asks a database, not a URL"};
+		*why = (struct refusal){"not_listed", "it asks a database, not a URL"};
 		return false;
 	}
 	return http_guard_url(&route->allows[check - route->config->checks], check_url, why);
 }
 
-static bool refuse_url(struct lookback_refusal *ret_refusal, const char *biz_type,
-    const char *check_service, const struct http_refusal *why)
+static bool refuse_url(struct refusal *ret_refusal, const char *biz_type, const char *check_service,
+    const struct refusal *why)
 {
 	if (check_service)
-		return refuse(ret_refusal, "url_not_allowed",
+		return refusal_set(ret_refusal, "url_not_allowed",
 		    "[check \"%s\"] does not allow the check_url (%s): %s", check_service,
 		    why->code, why->text);
-	return refuse(ret_refusal, "url_not_allowed",
+	return refusal_set(ret_refusal, "url_not_allowed",
 	    "no [check] section for %s allows the check_url (%s): %s", biz_type, why->code,
 	    why->text);
 }
@@ -195,9 +183,9 @@ static bool refuse_url(struct lookback_refusal *ret_refusal, const char *biz_typ
 /* By the URL alone: the section's own check comes first, then the order of the configuration. */
 static const struct config_check *check_by_url(const struct route *route,
     const struct config_lookback *section, const char *biz_type, const char *check_url,
-    struct lookback_refusal *ret_refusal)
+    struct refusal *ret_refusal)
 {
-	struct http_refusal why = {"not_listed", "none brings its own"};
+	struct refusal why = {"not_listed", "none brings its own"};
 
 	if (section->check && serves(section->check, biz_type) &&
 	    allows(route, section->check, check_url, &why))
@@ -214,30 +202,31 @@ static const struct config_check *check_by_url(const struct route *route,
 }
 
 static const struct config_check *check_by_name(const struct route *route, const char *biz_type,
-    const char *check_service, struct lookback_refusal *ret_refusal)
+    const char *check_service, struct refusal *ret_refusal)
 {
 	const struct config_check *check = config_find_check(route->config, check_service);
 
 	if (!check)
-		refuse(ret_refusal, "unknown_service", "there is no [check \"%s\"]", check_service);
+		refusal_set(
+		    ret_refusal, "unknown_service", "there is no [check \"%s\"]", check_service);
 	else if (!serves(check, biz_type))
-		refuse(ret_refusal, "service_not_allowed",
+		refusal_set(ret_refusal, "service_not_allowed",
 		    "[check \"%s\"] is not for the business type %s", check_service, biz_type);
 	else
 		return check;
 	return NULL;
 }
 
-static const struct config_check *check_of_section(const struct config_lookback *section,
-    const char *biz_type, struct lookback_refusal *ret_refusal)
+static const struct config_check *check_of_section(
+    const struct config_lookback *section, const char *biz_type, struct refusal *ret_refusal)
 {
 	if (!section->check)
-		refuse(ret_refusal, "no_route",
+		refusal_set(ret_refusal, "no_route",
 		    "it names neither check_service nor check_url, and [lookback \"%s\"] has no "
 		    "check: nobody could be asked about it",
 		    section->name);
 	else if (!serves(section->check, biz_type))
-		refuse(ret_refusal, "no_route",
+		refusal_set(ret_refusal, "no_route",
 		    "it names neither check_service nor check_url, and [check \"%s\"] is not for "
 		    "the business type %s: nobody could be asked about it",
 		    section->check->name, biz_type);
@@ -247,15 +236,15 @@ static const struct config_check *check_of_section(const struct config_lookback 
 }
 
 static bool judge_place(const struct route *route, const struct config_check *check,
-    const char *biz_type, const char *check_url, struct lookback_refusal *ret_refusal)
+    const char *biz_type, const char *check_url, struct refusal *ret_refusal)
 {
-	struct http_refusal why;
+	struct refusal why;
 
 	if (check_url)
 		return allows(route, check, check_url, &why) ||
 		       refuse_url(ret_refusal, biz_type, check->name, &why);
 	return check->transport == CHECK_SQL || check->url[0] ||
-	       refuse(ret_refusal, "no_route",
+	       refusal_set(ret_refusal, "no_route",
 		   "it brings no check_url, and [check \"%s\"] has no URL: nobody could be asked "
 		   "about it",
 		   check->name);
@@ -263,7 +252,7 @@ static bool judge_place(const struct route *route, const struct config_check *ch
 
 const struct config_check *route_check(const struct route *route,
     const struct config_lookback *section, const char *biz_type, const char *check_service,
-    const char *check_url, struct lookback_refusal *ret_refusal)
+    const char *check_url, struct refusal *ret_refusal)
 {
 	const struct config_check *check;
 
@@ -278,7 +267,7 @@ const struct config_check *route_check(const struct route *route,
 
 /* Given up before anybody is asked, it would only ever wait for an operator. */
 static bool judge_times(const struct lookback_request *request,
-    const struct config_lookback *section, struct lookback_refusal *ret_refusal)
+    const struct config_lookback *section, struct refusal *ret_refusal)
 {
 	int64_t check_ms =
 	    request->check_after_ms >= 0 ? request->check_after_ms : section->check_after_ms;
@@ -287,14 +276,14 @@ static bool judge_times(const struct lookback_request *request,
 
 	if (expire_ms > check_ms)
 		return true;
-	return refuse(ret_refusal, "expired",
+	return refusal_set(ret_refusal, "expired",
 	    "it expires %" PRId64 " ms after it was prepared, and the business would be asked "
 	    "after %" PRId64 " ms",
 	    expire_ms, check_ms);
 }
 
 bool route_judge(const struct route *route, const struct lookback_request *request,
-    const struct config_lookback **ret_section, struct lookback_refusal *ret_refusal)
+    const struct config_lookback **ret_section, struct refusal *ret_refusal)
 {
 	const struct config_lookback *section = route_section(route, request->biz_type);
 

@@ -34,7 +34,7 @@ const struct config_lookback *route_section(const struct route *route, const cha
  * none.
  */
 bool route_judge(const struct route *route, const struct lookback_request *request,
-    const struct config_lookback **ret_section, struct lookback_refusal *ret_refusal) MUST_CHECK;
+    const struct config_lookback **ret_section, struct refusal *ret_refusal) MUST_CHECK;
 
 /*
  * Whom to ask about ids of this type that were prepared with this check_service and check_url
@@ -44,7 +44,7 @@ bool route_judge(const struct route *route, const struct lookback_request *reque
  */
 const struct config_check *route_check(const struct route *route,
     const struct config_lookback *section, const char *biz_type, const char *check_service,
-    const char *check_url, struct lookback_refusal *ret_refusal);
+    const char *check_url, struct refusal *ret_refusal);
 
 /*
  * A record with this biz_type (NULL: not to be had from it) on the topic that the section reads:
@@ -56,4 +56,4 @@ enum route_part {
 	ROUTE_OTHERS,  /* another section's: nothing to do */
 };
 enum route_part route_part(const struct route *route, const struct config_lookback *section,
-    const char *biz_type, struct lookback_refusal *ret_refusal /* when nobody's */);
+    const char *biz_type, struct refusal *ret_refusal /* when nobody's */);

@@ -96,7 +96,7 @@ static bool check_url(const struct transport *transport, struct err *err)
 {
 	static const struct http_destinations nowhere;
 	const struct config_check *check = transport->check;
-	struct http_refusal refusal;
+	struct refusal refusal;
 	struct text url = {0};
 	struct err why = {0};
 	bool located;

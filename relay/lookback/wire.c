@@ -25,19 +25,6 @@ const char *const lookback_op_names[LOOKBACK_OPS] = {
     [LOOKBACK_ROLLBACK] = "rollback",
 };
 
-static bool refuse(struct lookback_refusal *refusal, const char *code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static bool refuse(struct lookback_refusal *refusal, const char *code, const char *format, ...)
-{
-	va_list arguments;
-
-	refusal->code = code;
-	va_start(arguments, format);
-	vsnprintf(refusal->text, sizeof refusal->text, format, arguments);
-	va_end(arguments);
-	return false;
-}
-
 struct lookback_bytes lookback_bytes_copy(const char *bytes, size_t length)
 {
 	struct lookback_bytes copy = {.length = length};
@@ -61,7 +48,7 @@ struct said {
 
 struct field;
 typedef bool field_setter(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal);
+    const struct said *said, struct refusal *refusal);
 
 struct field {
 	const char *name;
@@ -88,14 +75,14 @@ static bool is_utf8(const char *text, size_t length)
 }
 
 static bool set_text(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal)
+    const struct said *said, struct refusal *refusal)
 {
 	if (said->length == 0 || said->length > field->most)
-		return refuse(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
+		return refusal_set(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
 		    field->name, said->length, field->most);
 	owned_text char *text = xformat("%.*s", (int)said->length, said->text);
 	if (strlen(text) != said->length || !is_utf8(text, said->length))
-		return refuse(
+		return refusal_set(
 		    refusal, "bad_value", "%s is not UTF-8 text without a NUL", field->name);
 	char **at = (char **)((char *)request + field->offset);
 	free(*at);
@@ -112,7 +99,7 @@ static bool of_alphabet(const char *text)
 
 /* A name that is well formed: what may stand in a Kafka topic's as well. */
 static bool set_name(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal)
+    const struct said *said, struct refusal *refusal)
 {
 	char **at = (char **)((char *)request + field->offset);
 
@@ -122,12 +109,12 @@ static bool set_name(struct lookback_request *request, const struct field *field
 		return true;
 	free(*at);
 	*at = NULL;
-	return refuse(
+	return refusal_set(
 	    refusal, "bad_value", "%s takes letters, digits, '.', '_' and '-' only", field->name);
 }
 
 static bool set_op(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal)
+    const struct said *said, struct refusal *refusal)
 {
 	for (int i = 0; i < LOOKBACK_OPS; i++)
 		if (said->length == strlen(lookback_op_names[i]) &&
@@ -135,18 +122,18 @@ static bool set_op(struct lookback_request *request, const struct field *field,
 			request->op = (enum lookback_op)i;
 			return true;
 		}
-	return refuse(
+	return refusal_set(
 	    refusal, "bad_value", "%s is none of prepare, commit and rollback", field->name);
 }
 
 static bool set_bytes(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal)
+    const struct said *said, struct refusal *refusal)
 {
 	struct lookback_bytes *bytes = (struct lookback_bytes *)((char *)request + field->offset);
 
 	if (said->length > field->most)
-		return refuse(refusal, "bad_value", "%s has %zu bytes, more than %zu", field->name,
-		    said->length, field->most);
+		return refusal_set(refusal, "bad_value", "%s has %zu bytes, more than %zu",
+		    field->name, said->length, field->most);
 	free(bytes->bytes);
 	*bytes = lookback_bytes_copy(said->text, said->length);
 	return true;
@@ -154,7 +141,7 @@ static bool set_bytes(struct lookback_request *request, const struct field *fiel
 
 /* "90s" as in the configuration, or a number of seconds. */
 static bool set_duration(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal)
+    const struct said *said, struct refusal *refusal)
 {
 	static const struct {
 		const char *word;
@@ -178,7 +165,7 @@ static bool set_duration(struct lookback_request *request, const struct field *f
 			}
 	}
 	if (!known || !(ms >= 0 && ms <= (double)most_ms))
-		return refuse(refusal, "bad_value",
+		return refusal_set(refusal, "bad_value",
 		    "%s is neither a number of seconds nor a duration such as 90s, and at most "
 		    "3650d",
 		    field->name);
@@ -237,24 +224,24 @@ static const char *headers_fault(const json_t *headers)
 }
 
 static bool keep_headers(
-    struct lookback_request *request, const json_t *headers, struct lookback_refusal *refusal)
+    struct lookback_request *request, const json_t *headers, struct refusal *refusal)
 {
 	const char *fault = headers_fault(headers);
 
 	if (fault)
-		return refuse(refusal, "bad_value", "headers %s", fault);
+		return refusal_set(refusal, "bad_value", "headers %s", fault);
 	free(request->headers);
 	request->headers = json_dumps(headers, 0);
 	if (!request->headers || strstr(request->headers, "\\u0000"))
-		return refuse(refusal, "bad_value", "headers hold a NUL");
+		return refusal_set(refusal, "bad_value", "headers hold a NUL");
 	if (strlen(request->headers) > MOST_HEADERS)
-		return refuse(
+		return refusal_set(
 		    refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
 	return true;
 }
 
 static bool set_headers(struct lookback_request *request, const struct field *field,
-    const struct said *said, struct lookback_refusal *refusal)
+    const struct said *said, struct refusal *refusal)
 {
 	json_t *headers = said->text ? json_loadb(said->text, said->length,
 					   JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL)
@@ -262,7 +249,7 @@ static bool set_headers(struct lookback_request *request, const struct field *fi
 	bool kept = headers && keep_headers(request, headers, refusal);
 
 	if (!headers)
-		refuse(refusal, "bad_value", "%s is no JSON", field->name);
+		refusal_set(refusal, "bad_value", "%s is no JSON", field->name);
 	json_decref(headers);
 	return kept;
 }
@@ -291,9 +278,9 @@ static bool is_wanted(const struct lookback_request *request, const struct field
 	return !field->of_prepare || request->op == LOOKBACK_PREPARE;
 }
 
-static bool missing(struct lookback_refusal *refusal, const char *name)
+static bool missing(struct refusal *refusal, const char *name)
 {
-	return refuse(refusal, "missing_field", "%s is missing", name);
+	return refusal_set(refusal, "missing_field", "%s is missing", name);
 }
 
 /* --- JSON ----------------------------------------------------------------------------------- */
@@ -308,7 +295,7 @@ static bool is_known(const char *name)
 }
 
 static bool read_json_field(struct lookback_request *request, const struct field *field,
-    const json_t *value, struct lookback_refusal *refusal)
+    const json_t *value, struct refusal *refusal)
 {
 	struct said said = {json_string_value(value), json_string_length(value), 0};
 
@@ -319,13 +306,13 @@ static bool read_json_field(struct lookback_request *request, const struct field
 	if (field->set == set_duration && json_is_number(value))
 		said.number = json_number_value(value);
 	else if (!said.text)
-		return refuse(refusal, "wrong_type", "%s is no string%s", field->name,
+		return refusal_set(refusal, "wrong_type", "%s is no string%s", field->name,
 		    field->set == set_duration ? " or number" : "");
 	return field->set(request, field, &said, refusal);
 }
 
 static bool read_json_payload(struct lookback_request *request, const json_t *object,
-    const struct lookback_input *input, struct lookback_refusal *refusal)
+    const struct lookback_input *input, struct refusal *refusal)
 {
 	const json_t *payload = json_object_get(object, "payload");
 	const json_t *base64 = json_object_get(object, "payload_base64");
@@ -333,17 +320,17 @@ static bool read_json_payload(struct lookback_request *request, const json_t *ob
 	void *decoded;
 
 	if (payload && base64)
-		return refuse(
+		return refusal_set(
 		    refusal, "bad_value", "payload and payload_base64 exclude each other");
 	if (!payload && !base64)
-		return refuse(refusal, "missing_field",
+		return refusal_set(refusal, "missing_field",
 		    "payload and payload_base64 are missing; \"payload\": null is a tombstone");
 	if (base64) {
 		if (!json_is_string(base64))
-			return refuse(refusal, "wrong_type", "payload_base64 is no string");
+			return refusal_set(refusal, "wrong_type", "payload_base64 is no string");
 		if (!text_base64_decode(json_string_value(base64), json_string_length(base64),
 			&decoded, &bytes->length))
-			return refuse(refusal, "bad_value", "payload_base64 is not base64");
+			return refusal_set(refusal, "bad_value", "payload_base64 is not base64");
 		bytes->bytes = decoded;
 		return true;
 	}
@@ -359,7 +346,7 @@ static bool read_json_payload(struct lookback_request *request, const json_t *ob
 }
 
 static bool read_json_object(struct lookback_request *request, const json_t *object,
-    const struct lookback_input *input, struct lookback_refusal *refusal)
+    const struct lookback_input *input, struct refusal *refusal)
 {
 	const json_t *version = json_object_get(object, "version");
 	const char *name;
@@ -371,11 +358,11 @@ static bool read_json_object(struct lookback_request *request, const json_t *obj
 	if (!version)
 		return missing(refusal, "version");
 	if (!json_is_number(version) || json_number_value(version) != VERSION)
-		return refuse(refusal, "bad_version", "version is not %d", VERSION);
+		return refusal_set(refusal, "bad_version", "version is not %d", VERSION);
 	json_object_foreach((json_t *)object, name, value)
 	{
 		if (!is_known(name))
-			return refuse(
+			return refusal_set(
 			    refusal, "unknown_field", "%.100s is no field of version 1", name);
 	}
 	for (int i = 1; i < FIELDS; i++)
@@ -387,23 +374,23 @@ static bool read_json_object(struct lookback_request *request, const json_t *obj
 	       read_json_payload(request, object, input, refusal);
 }
 
-static bool read_json(struct lookback_request *request, const struct lookback_input *input,
-    struct lookback_refusal *refusal)
+static bool read_json(
+    struct lookback_request *request, const struct lookback_input *input, struct refusal *refusal)
 {
 	json_error_t why;
 	json_t *object;
 	bool well = false;
 
 	if (!input->value)
-		return refuse(refusal, "bad_json", "the value is null");
+		return refusal_set(refusal, "bad_json", "the value is null");
 	/* Numbers of any size: those of the payload are none of ours. */
 	object = json_loadb(input->value, input->value_length,
 	    JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &why);
 	if (!object)
-		refuse(
+		refusal_set(
 		    refusal, "bad_json", "line %d, column %d: %s", why.line, why.column, why.text);
 	else if (!json_is_object(object))
-		refuse(refusal, "bad_json", "the value is no JSON object");
+		refusal_set(refusal, "bad_json", "the value is no JSON object");
 	else
 		well = read_json_object(request, object, input, refusal);
 	json_decref(object);
@@ -435,7 +422,7 @@ static const struct lookback_header *find_header(
 	return NULL;
 }
 
-static bool check_header_names(const struct lookback_input *input, struct lookback_refusal *refusal)
+static bool check_header_names(const struct lookback_input *input, struct refusal *refusal)
 {
 	for (size_t i = 0; i < input->header_count; i++) {
 		const char *name = input->headers[i].name;
@@ -446,17 +433,17 @@ static bool check_header_names(const struct lookback_input *input, struct lookba
 		for (int j = 0; j < FIELDS && !known; j++)
 			known = names_field(name, fields[j].name);
 		if (!known)
-			return refuse(
+			return refusal_set(
 			    refusal, "unknown_field", "%.100s is no header of version 1", name);
 		for (size_t j = 0; j < i; j++)
 			if (text_equal(input->headers[j].name, name))
-				return refuse(refusal, "bad_value", "%s is there twice", name);
+				return refusal_set(refusal, "bad_value", "%s is there twice", name);
 	}
 	return true;
 }
 
 static bool read_header_field(struct lookback_request *request, const struct field *field,
-    const struct lookback_input *input, struct lookback_refusal *refusal)
+    const struct lookback_input *input, struct refusal *refusal)
 {
 	const struct lookback_header *header = find_header(input, field->name);
 
@@ -466,14 +453,13 @@ static bool read_header_field(struct lookback_request *request, const struct fie
 	    request, field, &(const struct said){header->value, header->length, 0}, refusal);
 }
 
-static bool add_pair(
-    json_t *pairs, const struct lookback_header *header, struct lookback_refusal *refusal)
+static bool add_pair(json_t *pairs, const struct lookback_header *header, struct refusal *refusal)
 {
 	json_t *name = json_string(header->name);
 	json_t *pair;
 
 	if (!name)
-		return refuse(refusal, "bad_value", "the name of a header is not UTF-8");
+		return refusal_set(refusal, "bad_value", "the name of a header is not UTF-8");
 	pair = json_array();
 	json_array_append_new(pair, name);
 	json_array_append_new(pair, json_bytes(header->value, header->length));
@@ -482,8 +468,8 @@ static bool add_pair(
 }
 
 /* Headers of other names go with the message, unless lookback-headers says which do. */
-static bool pass_headers(struct lookback_request *request, const struct lookback_input *input,
-    struct lookback_refusal *refusal)
+static bool pass_headers(
+    struct lookback_request *request, const struct lookback_input *input, struct refusal *refusal)
 {
 	json_t *pairs;
 	bool kept = true;
@@ -501,15 +487,15 @@ static bool pass_headers(struct lookback_request *request, const struct lookback
 	return kept;
 }
 
-static bool read_headers(struct lookback_request *request, const struct lookback_input *input,
-    struct lookback_refusal *refusal)
+static bool read_headers(
+    struct lookback_request *request, const struct lookback_input *input, struct refusal *refusal)
 {
 	const struct lookback_header *version = find_header(input, "version");
 
 	if (!read_header_field(request, &fields[0], input, refusal))
 		return false;
 	if (!version->value || version->length != 1 || version->value[0] != '0' + VERSION)
-		return refuse(refusal, "bad_version", "lookback-version is not %d", VERSION);
+		return refusal_set(refusal, "bad_version", "lookback-version is not %d", VERSION);
 	if (!check_header_names(input, refusal))
 		return false;
 	for (int i = 1; i < FIELDS; i++)
@@ -558,18 +544,18 @@ static void seal(struct lookback_request *request)
 }
 
 static bool has_right_key(const struct lookback_request *request,
-    const struct lookback_input *input, struct lookback_refusal *refusal)
+    const struct lookback_input *input, struct refusal *refusal)
 {
 	owned_text char *key = lookback_wire_key(request);
 
 	if (input->is_body || (input->key && input->key_length == strlen(key) &&
 				  memcmp(input->key, key, input->key_length) == 0))
 		return true;
-	return refuse(refusal, "key_mismatch", "the record's key is not biz_type:biz_id");
+	return refusal_set(refusal, "key_mismatch", "the record's key is not biz_type:biz_id");
 }
 
 bool lookback_wire_read(const struct lookback_input *input, struct lookback_request *ret_request,
-    struct lookback_refusal *ret_refusal)
+    struct refusal *ret_refusal)
 {
 	*ret_request = (struct lookback_request){.check_after_ms = -1, .expires_after_ms = -1};
 	bool in_headers = !input->is_body && find_header(input, "version");

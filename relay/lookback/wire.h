@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "errors.h"
 #include "text.h"
 
 enum lookback_op { LOOKBACK_PREPARE, LOOKBACK_COMMIT, LOOKBACK_ROLLBACK, LOOKBACK_OPS };
@@ -45,12 +46,6 @@ struct lookback_request {
 	unsigned char digest[LOOKBACK_DIGEST];    /* of all of these: equal when they are */
 };
 
-/* Why it is refused: a code that stays the same between releases, and a text for people. */
-struct lookback_refusal {
-	const char *code;
-	char text[400];
-};
-
 struct lookback_header {
 	const char *name;
 	const char *value; /* NULL: null */
@@ -72,7 +67,7 @@ struct lookback_input {
  * read; it says whose business it is).
  */
 bool lookback_wire_read(const struct lookback_input *input, struct lookback_request *ret_request,
-    struct lookback_refusal *ret_refusal);
+    struct refusal *ret_refusal);
 void lookback_request_finish(struct lookback_request *request);
 
 /* biz_type:biz_id, the key of its record; the caller frees. */

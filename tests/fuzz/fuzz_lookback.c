@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct lookback_header headers[MOST_HEADERS];
 	struct lookback_request request;
-	struct lookback_refusal refusal = {0};
+	struct refusal refusal = {0};
 
 	if (size == 0)
 		return 0;

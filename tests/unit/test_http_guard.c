@@ -25,7 +25,7 @@ static struct http_destinations listed(const char *text)
 /* The code of the refusal; "" when it is allowed. */
 static const char *verdict(const struct http_destinations *list, const char *url)
 {
-	struct http_refusal refusal = {.code = "none"};
+	struct refusal refusal = {.code = "none"};
 
 	if (http_guard_url(list, url, &refusal))
 		return "";
@@ -205,7 +205,7 @@ static void a_refusal_never_tells_the_query_or_a_password(void **state)
 	    "http://u:geheim@good.org/", "http://good.org/other?token=geheim",
 	    "http://good.org/cb/../?geheim", "http://good.org/#geheim", "http://good.org/ geheim"};
 	struct http_destinations list = listed("http://good.org/cb");
-	struct http_refusal refusal;
+	struct refusal refusal;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {

@@ -91,7 +91,7 @@ static void add(char says, const char *id)
 	struct lookback_input input = {
 	    .value = value, .value_length = strlen(value), .is_body = true};
 	struct lookback_request request;
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 
 	if (!lookback_wire_read(&input, &request, &refusal))
 		fail_msg("%s", refusal.text);

@@ -72,7 +72,7 @@ static struct lookback_request prepared(const char *type, const char *topic)
 static const char *verdict(const struct world *world, const struct lookback_request *request)
 {
 	const struct config_lookback *section;
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 
 	if (route_judge(world->route, request, &section, &refusal)) {
 		assert_non_null(section);
@@ -98,7 +98,7 @@ static const char *verdict_of_check(
 static const char *asked(
     const struct world *world, const char *type, const char *service, const char *url)
 {
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 	const struct config_check *check = route_check(
 	    world->route, route_section(world->route, type), type, service, url, &refusal);
 
@@ -294,7 +294,7 @@ static void the_section_is_told_with_a_refusal_too(void **state)
 	struct world world = world_of(shops);
 	struct lookback_request request = prepared("stock", "t");
 	const struct config_lookback *section = NULL;
-	struct lookback_refusal refusal;
+	struct refusal refusal;
 
 	(void)state;
 	assert_false(route_judge(world.route, &request, &section, &refusal));
@@ -307,7 +307,7 @@ static void the_section_is_told_with_a_refusal_too(void **state)
 
 static enum route_part part(const struct world *world, const char *section, const char *type)
 {
-	struct lookback_refusal refusal = {0};
+	struct refusal refusal = {0};
 	enum route_part found =
 	    route_part(world->route, route_section(world->route, section), type, &refusal);
 

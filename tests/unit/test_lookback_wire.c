@@ -15,7 +15,7 @@
 	" \"topic\": \"orders\", \"key\": \"k\", \"payload\": {\"n\": 1.10}"
 
 static struct lookback_request request;
-static struct lookback_refusal refusal;
+static struct refusal refusal;
 
 static bool read_value(const char *key, const char *value)
 {
