@@ -16,7 +16,8 @@
  *
  * Bounds: rows in memory cost at most `memory` (a page is asked for when there is room for a whole
  * one); records given to the producer and not covered by a committed row are at most
- * `max_in_flight`.
+ * `max_in_flight`. With transactions that is the most in one, and as many more may go out while the
+ * row that covers it is being written.
  *
  * Parked and scheduled rows (flow_parks.c) come back as a listed window, one at a time, opened by
  * TICK when one is due: the number of requests of operators and the time of the next one come with
@@ -31,9 +32,9 @@
  * Transactions: a producer that is new fences all others (init_transactions). The log row written
  * next tells whether the shard is still ours; then the tails tell which rows were committed, and
  * nothing that was in a transaction before is believed. What is written counts when its transaction
- * is committed: as soon as nothing more can go out, or TRANSACTION_MS after its first record. After
- * one that failed the next is half as large, so that what fails now and then does not fail for
- * ever.
+ * is committed: as soon as nothing more can go out, or TRANSACTION_MS after its first record, or
+ * when it leaves no room in memory for a page of the next. After one that failed the next is half
+ * as large, so that what fails now and then does not fail for ever.
  *
  * After owners that died the shard may be careful: rows are read one at a time (careful.h).
  *
@@ -120,7 +121,7 @@ struct stream {
 	bool confirmed; /* and a log row was written since */
 	bool committing;
 	int64_t transaction_at; /* when its first record went out */
-	int64_t transaction_records, transaction_limit;
+	int64_t transaction_records, transaction_limit, transaction_bytes;
 	int64_t tails_again_at;
 	bool forgetting;    /* records of a lost shard wait for the producer to go */
 	bool found_nothing; /* the last look found no window */
@@ -142,13 +143,18 @@ static int64_t draw(struct stream *stream)
 	return (int64_t)((z ^ (z >> 31)) >> 1) | 1;
 }
 
+int64_t stream_most_uncovered(const struct stream_settings *settings)
+{
+	return settings->max_in_flight * (settings->transactions ? 2 : 1);
+}
+
 struct stream *stream_create(const struct stream_settings *settings)
 {
 	struct stream *stream = xcalloc(1, sizeof *stream);
 	stream->settings = *settings;
 	stream->random = settings->seed;
-	stream->flow = flow_create(
-	    settings->max_in_flight, settings->resumes, settings->transactions, &settings->parking);
+	stream->flow = flow_create(stream_most_uncovered(settings), settings->resumes,
+	    settings->transactions, &settings->parking);
 	stream->ready = stream->confirmed = !settings->transactions;
 	stream->careful.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
@@ -290,7 +296,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
-	int64_t most = stream->settings.max_in_flight; /* may have been sent, and a page be read */
+	int64_t most = stream_most_uncovered(&stream->settings); /* or a page that was read */
 	careful_begin(&stream->careful, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
 	stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
@@ -828,7 +834,8 @@ static bool takes_records(const struct stream *stream, int64_t now)
 {
 	bool over = stream->settings.transactions && !is_settled(stream) &&
 		    (now - stream->transaction_at >= TRANSACTION_MS ||
-			stream->transaction_records >= stream->transaction_limit);
+			stream->transaction_records >= stream->transaction_limit ||
+			stream->transaction_bytes + page_budget(stream) > stream->settings.memory);
 	return stream->confirmed && !stream->committing && !over;
 }
 
@@ -836,7 +843,7 @@ static void transaction_ends(struct stream *stream, int64_t next_limit)
 {
 	int64_t most = stream->settings.max_in_flight;
 	stream->committing = false;
-	stream->transaction_records = 0;
+	stream->transaction_records = stream->transaction_bytes = 0;
 	stream->transaction_limit = next_limit < 1 ? 1 : next_limit < most ? next_limit : most;
 }
 
@@ -855,11 +862,13 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	}
 	bool idle = flow_under_way(stream->flow) == 0;
 	if (is_settled(stream))
-		stream->transaction_records = 0;
+		stream->transaction_records = stream->transaction_bytes = 0;
 	bool sends = flow_send(stream->flow, now, stream->stopping, ret_record);
 	pass_acked(stream); /* rows that Kafka has already */
 	if (sends && idle)
 		stream->moved_at = now;
+	if (sends)
+		stream->transaction_bytes += ret_record->message->bytes;
 	if (sends && stream->transaction_records++ == 0)
 		stream->transaction_at = now;
 	return sends;

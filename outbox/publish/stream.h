@@ -32,7 +32,7 @@ struct stream_parking {
 };
 
 struct stream_settings {
-	int64_t max_in_flight;
+	int64_t max_in_flight; /* of one transaction, when there are any */
 	int64_t memory;
 	int64_t lease_ms;
 	int64_t poll_busy_ms, poll_idle_ms;
@@ -45,6 +45,8 @@ struct stream_settings {
 	uint64_t seed;      /* of nonces and epochs; random in production */
 };
 
+/* The most records that were given to the producer and are not covered by a row of the log. */
+int64_t stream_most_uncovered(const struct stream_settings *settings);
 struct stream *stream_create(const struct stream_settings *settings);
 void stream_destroy(struct stream *stream);
 /* On a reload: poll and ack intervals only. */

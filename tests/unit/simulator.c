@@ -455,7 +455,8 @@ static void check_log(struct world *world)
 static void check_duplicates(struct world *world)
 {
 	struct simulator_result *result = &world->result;
-	int64_t bound = result->disturbances * world->plan.stream.max_in_flight;
+	int64_t most = stream_most_uncovered(&world->plan.stream);
+	int64_t bound = result->disturbances * most;
 	/* a failover may take back from where a partition is to be read; a key that moves is not
 	 * found */
 	if (world->plan.stream.transactions && !world->plan.failovers &&
@@ -464,7 +465,7 @@ static void check_duplicates(struct world *world)
 	if (result->duplicates > bound)
 		world_fail(world, "%lld duplicates, %lld disturbances of %lld in flight",
 		    (long long)result->duplicates, (long long)result->disturbances,
-		    (long long)world->plan.stream.max_in_flight);
+		    (long long)most);
 	/* what an owner that leaves had begun may fence the next one */
 	bool excused = world->excused || world->plan.stream.transactions;
 	if (world->options.without_faults && result->disturbances && !excused)

@@ -544,7 +544,7 @@ static void check_sent(struct world *world, struct process *process, struct row 
 	    world, process->sent, &process->sent_capacity, kept + 1, sizeof *process->sent);
 	process->sent[process->sent_count++] = row;
 	/* a failover takes back what covered them */
-	if (process->sent_count > world->plan.stream.max_in_flight &&
+	if (process->sent_count > stream_most_uncovered(&world->plan.stream) &&
 	    world->failover_us < process->taken_us)
 		world_fail(world, "%lld rows given to the producer, none of them covered",
 		    (long long)process->sent_count);
@@ -817,7 +817,7 @@ static bool check_status(struct world *world, struct process *process)
 {
 	const struct stream_status status = stream_status(process->stream, now_ms(world));
 	bool owns = status.state == STREAM_OWNER || status.state == STREAM_UNSURE;
-	if (status.in_flight > world->plan.stream.max_in_flight || status.in_flight < 0)
+	if (status.in_flight > stream_most_uncovered(&world->plan.stream) || status.in_flight < 0)
 		world_fail(world, "%lld records in flight", (long long)status.in_flight);
 	if (status.bytes > memory_bound(&world->plan))
 		world_fail(world, "%lld bytes in memory", (long long)status.bytes);

@@ -495,6 +495,75 @@ static void memory_is_full_of_rows_that_wait(void **state)
 	stream_destroy(stream);
 }
 
+/* Its producer fenced all others, which the log knows; rows 1 to 30 are there, the first is
+ * written. */
+static struct stream *owner_with_transactions(int64_t memory)
+{
+	struct stream_settings with = settings;
+	with.transactions = true;
+	with.memory = memory;
+	struct stream *stream = stream_create(&with);
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_destination(stream, "orders", 1);
+	stream_topic(stream, "orders", 1);
+	stream_taken(stream, 0, &(struct stream_taken){.n = 5, .epoch = 77, .first_tick = 40});
+	assert_true(stream_wants_producer(stream, 0));
+	stream_producer_ready(stream);
+	expect_none_sent(stream, 0);
+	struct stream_tick tick = expect_call(stream, 0, STREAM_TICK);
+	assert_true(tick.must_write && tick.may_open);
+	stream_ticked(stream, 0, STREAM_ROWS);
+	for (int i = 0; i < 30; i++)
+		give_row(stream, 1 + i, NULL);
+	stream_rows_end(stream);
+	written(stream, 0, expect_sent(stream, 0, 1));
+	return stream;
+}
+
+/* Sends rows `first` to `last`, and nothing more goes out; then all of them are written. */
+static void send_rows(struct stream *stream, int64_t now, int64_t first, int64_t last)
+{
+	uint64_t sequence[30];
+	for (int64_t id = first; id <= last; id++)
+		sequence[id - first] = expect_sent(stream, now, id);
+	expect_none_sent(stream, now);
+	assert_false(stream_commits(stream));
+	for (int64_t id = first; id <= last; id++)
+		written(stream, now, sequence[id - first]);
+}
+
+static void commit(struct stream *stream, int64_t now)
+{
+	expect_none_sent(stream, now);
+	assert_true(stream_commits(stream));
+	expect_none_sent(stream, now);
+	stream_committed(stream, now);
+}
+
+static void a_transaction_does_not_wait_for_the_log_of_the_one_before(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_transactions(settings.memory);
+	send_rows(stream, 1, 2, 8); /* max_in_flight with the first */
+	commit(stream, 2);
+	assert_true(expect_call(stream, 2, STREAM_TICK).must_write);
+	send_rows(stream, 3, 9, 16);
+	commit(stream, 4);
+	expect_none_sent(stream, 4); /* two of them, and the first is not noted yet */
+	stream_ticked(stream, 5, STREAM_NOTED);
+	send_rows(stream, 5, 17, 24);
+	stream_destroy(stream);
+}
+
+static void a_transaction_leaves_room_for_a_page_of_the_next(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_transactions(4 * 64);
+	send_rows(stream, 1, 2, 4); /* a page is a quarter of the memory */
+	commit(stream, 2);
+	stream_destroy(stream);
+}
+
 static void a_standby_takes_when_it_is_told_to(void **state)
 {
 	(void)state;
@@ -899,6 +968,8 @@ int main(void)
 	    cmocka_unit_test(a_stop_behind_a_lost_shard_waits_for_the_producer),
 	    cmocka_unit_test(what_must_go_again_was_not_refused),
 	    cmocka_unit_test(memory_is_full_of_rows_that_wait),
+	    cmocka_unit_test(a_transaction_does_not_wait_for_the_log_of_the_one_before),
+	    cmocka_unit_test(a_transaction_leaves_room_for_a_page_of_the_next),
 	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
 	    cmocka_unit_test(waiting_ends_when_something_is_due),
 	    cmocka_unit_test(progress_is_noted_though_nothing_else_is_due),
