@@ -3,26 +3,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "units.h"
 
 enum { SCHEMA_LENGTH = 40 };
-
-struct unit {
-	const char *word;
-	int64_t factor;
-};
-static const struct unit duration_units[] = {
-    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {NULL}};
-static const struct unit byte_units[] = {{"B", 1}, {"kB", 1000}, {"KiB", 1 << 10}, {"MB", 1000000},
-    {"MiB", 1 << 20}, {"GB", 1000000000}, {"GiB", 1 << 30}, {NULL}};
-static const struct unit no_units[] = {{"", 1}, {NULL}};
 
 static const struct {
 	const char *noun;
 	const struct unit *units;
 } numbers[] = {
-    [CONFIG_INTEGER] = {"whole number", no_units},
-    [CONFIG_DURATION] = {"duration", duration_units},
-    [CONFIG_BYTES] = {"size", byte_units},
+    [CONFIG_INTEGER] = {"whole number", units_none},
+    [CONFIG_DURATION] = {"duration", units_duration},
+    [CONFIG_BYTES] = {"size", units_bytes},
 };
 
 static char **text_at(const void *item, const struct config_row *row)
@@ -43,11 +34,8 @@ static void replace(void *item, const struct config_row *row, char *text)
 
 static void add_number(struct text *out, const struct config_row *row, int64_t number)
 {
-	const struct unit *best = numbers[row->type].units;
+	const struct unit *best = units_best(number, numbers[row->type].units);
 
-	for (const struct unit *unit = best; unit->word; unit++)
-		if (number % unit->factor == 0)
-			best = unit;
 	text_addf(out, "%lld%s", (long long)(number / best->factor), number ? best->word : "");
 }
 
@@ -106,25 +94,21 @@ static bool refuse_range(struct err *err, const char *text, const struct config_
 
 static bool set_number(void *item, const struct config_row *row, const char *text, struct err *err)
 {
-	const struct unit *unit = numbers[row->type].units;
-	size_t digits = strspn(text, "0123456789");
-	int64_t number;
-	char figures[20], what[40];
+	int64_t number = 0;
+	char what[40];
 
-	snprintf(what, sizeof what, "is not a %s", numbers[row->type].noun);
-	if (digits == 0)
+	switch (units_parse(text, numbers[row->type].units, &number)) {
+	case UNITS_MALFORMED:
+		snprintf(what, sizeof what, "is not a %s", numbers[row->type].noun);
 		return refuse(err, text, what, row);
-	snprintf(figures, sizeof figures, "%.*s", (int)(digits < 19 ? digits : 19), text);
-	if (!text_to_int64(figures, 0, INT64_MAX, &number) || digits > 18)
-		return refuse_range(err, text, row);
-	if (!text[digits] && number != 0 && unit != no_units)
+	case UNITS_MISSING:
 		return refuse(err, text, "has no unit", row);
-	while (unit->word && strcmp(unit->word, text + digits) != 0)
-		unit++;
-	if (!unit->word && text[digits])
-		return refuse(err, text, what, row);
-	if (__builtin_mul_overflow(number, unit->word ? unit->factor : 0, &number) ||
-	    number < row->low || number > row->high)
+	case UNITS_TOO_LARGE:
+		return refuse_range(err, text, row);
+	case UNITS_READ:
+		break;
+	}
+	if (number < row->low || number > row->high)
 		return refuse_range(err, text, row);
 	*number_at(item, row) = number;
 	return true;

@@ -28,6 +28,7 @@ const struct command *const commands[] = {
     &command_lookback_retry,
     &command_replay,
     &command_verify,
+    &command_dedup_size,
     &command_bench,
     &command_check_config,
     &command_config,

@@ -29,6 +29,7 @@ extern const struct command command_parked_retry;
 extern const struct command command_parked_skip;
 extern const struct command command_replay;
 extern const struct command command_verify;
+extern const struct command command_dedup_size;
 extern const struct command command_bench;
 extern const struct command command_dev_broker;
 extern const struct command command_help;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "json_slice.h"
+#include "units.h"
 
 enum {
 	MOST_TYPE = 100,
@@ -143,26 +144,17 @@ static bool set_bytes(struct lookback_request *request, const struct field *fiel
 static bool set_duration(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
-	static const struct {
-		const char *word;
-		double ms;
-	} units[] = {{"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}, {"", 1e3}};
 	double ms = said->number * 1e3;
-	char text[32], digits[32];
 	bool known = !said->text;
+	char text[32];
 
 	if (said->text && said->length < sizeof text) {
-		snprintf(text, sizeof text, "%.*s", (int)said->length, said->text);
-		size_t length = strspn(text, "0123456789");
-		int64_t number;
+		int64_t number = 0;
 
-		snprintf(digits, sizeof digits, "%.*s", (int)length, text);
-		for (size_t i = 0; i < sizeof units / sizeof *units && !known; i++)
-			if (text_equal(units[i].word, text + length) &&
-			    text_to_int64(digits, 0, most_ms, &number)) {
-				ms = (double)number * units[i].ms;
-				known = true;
-			}
+		snprintf(text, sizeof text, "%.*s", (int)said->length, said->text);
+		enum units_result result = units_parse(text, units_duration, &number);
+		known = result == UNITS_READ || result == UNITS_MISSING;
+		ms = (double)number * (result == UNITS_MISSING ? 1e3 : 1);
 	}
 	if (!known || !(ms >= 0 && ms <= (double)most_ms))
 		return refusal_set(refusal, "bad_value",

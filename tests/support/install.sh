@@ -10,7 +10,7 @@ kafka_home=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/kafka-3.9.1 # kafka.py looks
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libcurl4-openssl-dev libjansson-dev libinih-dev uthash-dev
-		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libcmocka-dev"
+		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[mariadb]="mariadb-server-core mariadb-client-core python3-pymysql"
 	[demo]="kcat python3-confluent-kafka"

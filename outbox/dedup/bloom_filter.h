@@ -1,0 +1,48 @@
+#pragma once
+/*
+ * A blocked Bloom filter: an id has 8 bits in one line of 64 bytes, one in each of its 8 words, so
+ * that a look costs one line of memory. The line is (high * lines) >> 64, the bit of word i is bits
+ * 6i to 6i+5 of low. All 54 and more bits come from one hash and none is used twice, so that the
+ * rate is that of theory (bloom_size.h).
+ *
+ * On disk and in memory a word is 64 bits, little-endian. AVX2, NEON and portable code give the
+ * same bits: a filter that one wrote is read by another.
+ *
+ * The memory is the caller's: lines * 64 bytes, at a multiple of 64, zero in the beginning. One
+ * thread adds; others may look meanwhile in no filter that it adds to.
+ */
+#include <stdbool.h>
+#include "dedup_hash.h"
+
+enum { BLOOM_LINE = 64, BLOOM_BITS = 8, BLOOM_FILTERS = 64 };
+
+struct bloom_filter {
+	uint64_t *words;
+	uint64_t lines;
+};
+
+/* One way to do it. */
+struct bloom_code {
+	const char *name;
+	void (*add)(const struct bloom_filter *filter, struct dedup_hash hash);
+	/* Bit i: filter i may have it. count <= BLOOM_FILTERS. */
+	uint64_t (*look)(const struct bloom_filter *filters, int count, struct dedup_hash hash);
+};
+
+/* What this machine can do, the fastest first; the last is the portable one, behind it NULL. */
+const struct bloom_code *const *bloom_codes(void);
+
+static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct dedup_hash hash)
+{
+	__extension__ typedef unsigned __int128 wide;
+	uint64_t line = (uint64_t)(((wide)hash.high * filter->lines) >> 64);
+	return filter->words + line * (BLOOM_LINE / sizeof(uint64_t));
+}
+
+/* Brings the lines of an id that is looked at, or added, a little later. */
+static inline void bloom_prefetch(
+    const struct bloom_filter *filters, int count, struct dedup_hash hash)
+{
+	for (int i = 0; i < count; i++)
+		__builtin_prefetch(bloom_line(&filters[i], hash));
+}

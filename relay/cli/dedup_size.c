@@ -1,0 +1,111 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include "bloom_filter.h"
+#include "bloom_size.h"
+#include "commands.h"
+#include "dedup_spec.h"
+#include "session.h"
+#include "text.h"
+#include "units.h"
+
+/* "27.5 MiB" */
+static void print_size(const char *name, uint64_t bytes, const char *what)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+	double size = (double)bytes;
+	int unit = 0;
+	for (; size >= 1024 && unit < 5; unit++)
+		size /= 1024;
+	printf("%-22s%.*f %s%s\n", name, unit ? 1 : 0, size, units[unit], what);
+}
+
+static void print_duration(const char *name, int64_t ms, const char *what)
+{
+	const struct unit *unit = units_best(ms, units_duration);
+	printf("%-22s%" PRId64 "%s%s\n", name, ms / unit->factor, unit->word, what);
+}
+
+static void print_text(const struct dedup_spec *spec, const struct bloom_plan *plan)
+{
+	uint64_t slice = plan->lines * BLOOM_LINE;
+	printf("%-22s%" PRId64 "\n", "ids in a window", spec->ids);
+	print_duration("window", spec->window_ms, "");
+	printf("%-22s%d, and one more that ends; %" PRIu64 " ids in each\n", "slices", plan->slices,
+	    plan->ids);
+	print_duration("slice", spec->window_ms / plan->slices, "");
+	print_size("filter of a slice", slice, "");
+	print_size("filter", plan->filter_bytes, " in memory, all slices");
+	printf("%-22s%.2f\n", "bits an id", plan->bits_an_id);
+	printf("%-22s%.4g%% of a full slice, %.4g%% of the whole window, asked for %.4g%%\n",
+	    "false positives", plan->rate * 100,
+	    -100 * expm1((plan->slices + 1) * log1p(-plan->rate)), spec->rate * 100);
+	printf(
+	    "%-22s%.2f bits an id with %d bits set, anywhere in the filter; one cache line a bit\n",
+	    "classic formula", bloom_classic_bits(spec->rate), bloom_classic_hashes(spec->rate));
+}
+
+static json_t *to_json(const struct dedup_spec *spec, const struct bloom_plan *plan)
+{
+	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:i}}", "ids",
+	    (json_int_t)spec->ids, "rate", spec->rate, "window_ms", (json_int_t)spec->window_ms,
+	    "slices", plan->slices, "slice_ms", (json_int_t)(spec->window_ms / plan->slices),
+	    "ids_a_slice", (json_int_t)plan->ids, "filter_bytes", (json_int_t)plan->filter_bytes,
+	    "bits_an_id", plan->bits_an_id, "slice_rate", plan->rate, "window_rate",
+	    -expm1((plan->slices + 1) * log1p(-plan->rate)), "classic", "bits_an_id",
+	    bloom_classic_bits(spec->rate), "hashes", bloom_classic_hashes(spec->rate));
+}
+
+static bool read_spec(const struct call *call, struct dedup_spec *spec, struct err *err)
+{
+	static const char *const names[] = {"ids", "rate", "window", "slices", NULL};
+	for (int i = 0; names[i]; i++) {
+		const char *value = call_text(call, names[i], NULL);
+		if (value && !dedup_spec_set(spec, names[i], value, err))
+			return false;
+	}
+	return dedup_spec_check(spec, err);
+}
+
+static int run(const struct call *call)
+{
+	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	struct err err;
+
+	dedup_spec_init(&spec);
+	if (!read_spec(call, &spec, &err)) {
+		session_failed(&err);
+		return EXIT_USAGE;
+	}
+	struct bloom_plan plan = bloom_plan((uint64_t)spec.ids, spec.rate, (int)spec.slices);
+	if (!call_flag(call, "json")) {
+		print_text(&spec, &plan);
+		return 0;
+	}
+	json_t *object = to_json(&spec, &plan);
+	json_dumpf(object, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(object);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"ids", "N", "Different ids in a window, as 50M; needed."},
+    {"rate", "SHARE", "False positives of the whole window, as 0.1% or 0.001; 0.1% unless given."},
+    {"window", "TIME", "So long an id is remembered, as 24h, which it is unless given."},
+    {"slices", "N", "The window is cut into so many; 5 unless given."},
+    {"json", NULL, "As JSON."},
+    {0},
+};
+
+const struct command command_dedup_size = {
+    .name = "dedup size",
+    .arguments = "",
+    .summary = "Computes the filter that so many ids and such a rate need.",
+    .description = "By the formula of a blocked filter, whose ids have all their bits in one cache "
+		   "line, and the "
+		   "classic one beside it.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,63 @@
+"""`dedup size`: the figures hang together, and what cannot be sized is refused with the cure."""
+
+import json
+
+import pytest
+
+from support.relay import run_command
+
+USAGE = 64
+
+
+def size(*arguments):
+    status, output, error = run_command(("dedup", "size", "--json", *arguments), {})
+    assert status == 0, error
+    return json.loads(output)
+
+
+@pytest.mark.parametrize("rate, most_bits", [("1%", 18), ("0.1%", 27), ("0.0001", 40)])
+@pytest.mark.parametrize("slices", [5, 6, 7, 8])
+def test_a_filter_keeps_its_rate_with_few_bits(rate, most_bits, slices):
+    plan = size("--ids", "50M", "--rate", rate, "--window", "24h", "--slices", str(slices))
+    assert plan["ids"] == 50_000_000 and plan["slices"] == slices
+    assert plan["slice_ms"] == 86_400_000 // slices
+    assert plan["ids_a_slice"] * slices >= plan["ids"]
+    assert plan["filter_bytes"] * 8 / plan["ids"] == pytest.approx(plan["bits_an_id"])
+    assert plan["bits_an_id"] <= most_bits
+    assert plan["bits_an_id"] > plan["classic"]["bits_an_id"]
+    assert plan["window_rate"] == pytest.approx(1 - (1 - plan["slice_rate"]) ** (slices + 1))
+    assert plan["window_rate"] <= plan["rate"]
+
+
+def test_thirty_days_of_daily_slices_are_one_window():
+    plan = size("--ids", "30M", "--rate", "0.1%", "--window", "30d", "--slices", "30")
+    assert plan["slice_ms"] == 86_400_000
+    assert plan["window_rate"] <= 0.001
+
+
+def test_people_read_the_same_figures():
+    status, output, _ = run_command(("dedup", "size", "--ids", "1M", "--rate", "0.1%"), {})
+    assert status == 0
+    figures = dict(line.split("  ", 1) for line in output.splitlines())
+    plan = size("--ids", "1M", "--rate", "0.1%")
+    assert figures["bits an id"].strip() == f"{plan['bits_an_id']:.2f}"
+    assert figures["classic formula"].strip().startswith(f"{plan['classic']['bits_an_id']:.2f} bits")
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], ["ids", "50M"]),
+    (["--ids", "0"], ["ids '0'", "ids=50M"]),
+    (["--ids", "many"], ["ids 'many'", "ids=50M"]),
+    (["--ids", "50M", "--rate", "0"], ["rate '0'", "rate=0.1%"]),
+    (["--ids", "50M", "--rate", "1"], ["rate '1'", "rate=0.1%"]),
+    (["--ids", "50M", "--rate", "-1%"], ["rate '-1%'", "rate=0.1%"]),
+    (["--ids", "50M", "--window", "24"], ["window '24'", "window=24h"]),
+    (["--ids", "50M", "--window", "3ms"], ["window=3ms", "slices"]),
+    (["--ids", "100G", "--rate", "0.0000001%"], ["MiB", "lower ids"]),
+    (["--ids", "50M", "--slices", "99"], ["slices '99'", "1 to 31"]),
+])
+def test_what_cannot_be_sized_is_refused(arguments, words):
+    status, output, error = run_command(("dedup", "size", *arguments), {})
+    assert status == USAGE and output == ""
+    for word in words:
+        assert word in error, error
