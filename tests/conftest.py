@@ -223,6 +223,14 @@ def database(postgres, migrated, request):
 
 
 @pytest.fixture
+def own_database():
+    """A database with the schema on a server of its own, to be stopped and killed."""
+    with Postgres() as server:
+        server.create_database("own")
+        yield Database(server, "own").migrate()
+
+
+@pytest.fixture
 def login(database):
     """login(role): settings of a new login that has it."""
     made = []

@@ -124,7 +124,7 @@ static struct config *build(const struct config_source *source, struct err *err)
 		}
 	}
 	if (!finish_slots(config, source, err) || !config_lookback_finish(config, source, err) ||
-	    !config_api_finish(config, source, err))
+	    !config_deliver_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
 	if (config->topic_count > 0)
 		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
@@ -189,6 +189,7 @@ void config_destroy(struct config *config)
 		free(config->lookbacks[i].name);
 		free(config->lookbacks[i].origin);
 	}
+	config_deliver_free(config);
 	free(config->checks);
 	free(config->lookbacks);
 	free(config->topics);

@@ -6,8 +6,10 @@
  * Sections: [postgres] [kafka] [slot] [api] [admin] [log]; further ones are named: [postgres "x"],
  * [kafka "y"], [slot "z"]. An unnamed section [slot] is the slot "main"; [postgres] and [kafka]
  * without a name are "main" as well. Of a kind that is not declared at all there is one, "main",
- * with its defaults. [topic "orders"], [check "x"] and [lookback "orders"] always have names, and
- * need not be there: a topic without a section has the defaults.
+ * with its defaults; but a configuration with [deliver] sections and none of [postgres], [slot] and
+ * [lookback] is that of a sidecar, and has no database and no slot. [topic "orders"], [check "x"],
+ * [lookback "orders"] and [deliver "billing"] always have names, and need not be there: a topic
+ * without a section has the defaults.
  *
  * Environment: OUTBOX_RELAY_<SECTION>_<KEY> for the unnamed ("main") section and
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
@@ -35,6 +37,12 @@ enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
 enum resume_from { RESUME_TAIL, RESUME_NONE };
 /* What becomes of the later records of a key when Kafka refuses one of it for good. */
 enum on_refusal { REFUSAL_BLOCK, REFUSAL_PASS, REFUSAL_STOP };
+/* What a request to an application holds, and how an event is written (CloudEvents). */
+enum deliver_form { DELIVER_SINGLE, DELIVER_BATCH };
+enum deliver_mode { DELIVER_BINARY, DELIVER_STRUCTURED };
+/* What becomes of a message without an id, and where a group begins: as inbox.h has them. */
+enum deliver_policy { DELIVER_DEAD_LETTER, DELIVER_PROCESS, DELIVER_FAIL };
+enum deliver_start { DELIVER_EARLIEST, DELIVER_LATEST, DELIVER_STAND_STILL };
 /* How the business is asked about an undecided message. */
 enum check_transport { CHECK_HTTP, CHECK_GRPC, CHECK_SQL };
 
@@ -143,6 +151,49 @@ struct config_lookback {
 	int64_t claim_ms;
 };
 
+/* A topic for messages that failed, and how long they wait there. */
+struct config_retry_topic {
+	char *topic;
+	int64_t delay_ms;
+};
+
+/* Topics whose messages are handed to an application by HTTP: the sidecar. */
+struct config_deliver {
+	char *name;
+	char *origin;
+	const struct config_kafka *kafka;
+	struct config_list topics;
+	char *group;
+	char *url;
+	enum deliver_form form;
+	enum deliver_mode mode; /* of a single one; a batch is always structured */
+	int64_t batch;          /* messages in one request; 1 unless form is batch */
+	char *dedup;            /* a line as outbox_dedup_open takes it; "": copies are not known */
+	char *path;             /* folder of the state; "": none */
+	char *id;               /* what identifies a message */
+	enum deliver_policy without_id;
+	struct config_list rules; /* lines as outbox_rules_open takes them */
+	int64_t concurrency;      /* messages that are handled at once */
+	int64_t connections;      /* requests at once */
+	int64_t memory;           /* bytes of messages */
+	int64_t retry_first_ms, retry_max_ms;
+	int64_t attempts;                       /* 0: without end */
+	struct config_list retry_topics;        /* as they are written: "orders.retry=10s" */
+	struct config_retry_topic *retry_steps; /* the same, as many */
+	char *dead_letter_topic;                /* "": none */
+	enum deliver_start start;
+	int64_t commit_every_ms, drain_ms;
+	int64_t timeout_ms, connect_timeout_ms;
+	int64_t max_answer; /* bytes */
+	char *networks;     /* as http_networks_parse has it */
+	char *secret, *old_secret;
+	char *tls_ca, *tls_certificate, *tls_key;
+	int64_t rate; /* requests a second; 0: as many as there are */
+	int64_t retry_after_max_ms;
+	int64_t breaker_failures, breaker_pause_ms;
+	char *event_source, *event_type; /* "": of the topic */
+};
+
 /* The HTTP interface for applications and operators. */
 struct config_api {
 	char *listen; /* "": none; else there is a token */
@@ -165,6 +216,8 @@ struct config {
 	int check_count;
 	struct config_lookback *lookbacks;
 	int lookback_count;
+	struct config_deliver *delivers;
+	int deliver_count;
 	struct config_api api;
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	enum log_level log_level;

@@ -174,13 +174,24 @@ static bool apply(struct config_source *source, const char *assignment, struct e
 	return refuse(err, variable);
 }
 
+/* It delivers by HTTP, and nothing that has to do with a database is declared. */
+static bool is_sidecar(const struct config_source *source)
+{
+	return config_source_find(source, CONFIG_DELIVER, NULL) &&
+	       !config_source_find(source, CONFIG_POSTGRES, NULL) &&
+	       !config_source_find(source, CONFIG_SLOT, NULL) &&
+	       !config_source_find(source, CONFIG_LOOKBACK, NULL);
+}
+
 /* What is not declared at all exists once under the name "main". */
 static void add_defaults(struct config_source *source, const char *database_url)
 {
 	struct config_section *section;
+	bool sidecar = is_sidecar(source);
 
 	for (int kind = 0; kind < CONFIG_KINDS; kind++)
 		if (!config_kinds[kind].named &&
+		    !(sidecar && (kind == CONFIG_POSTGRES || kind == CONFIG_SLOT)) &&
 		    !config_source_find(source, (enum config_kind)kind, NULL))
 			config_source_add(source, (enum config_kind)kind, "main", "default");
 	section = config_source_find(source, CONFIG_POSTGRES, "main");

@@ -1,29 +1,8 @@
 /* What [lookback] and [check] sections must agree on. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
-
-/* `place: [lookback "orders"] key: ...` */
-__attribute__((format(printf, 5, 6))) static bool refuse(struct err *err,
-    const struct config_source *source, const struct config_lookback *lookback, const char *key,
-    const char *format, ...)
-{
-	const struct config_section *section =
-	    config_source_find(source, CONFIG_LOOKBACK, lookback->name);
-	const struct config_entry *entry = config_source_entry(section, key);
-	owned_text char *what = NULL;
-	va_list args;
-
-	va_start(args, format);
-	if (vasprintf(&what, format, args) < 0)
-		abort();
-	va_end(args);
-	return config_source_fail(
-	    err, entry ? entry->origin : section->origin, section, key, "%s", what);
-}
 
 static void add_default(struct config_list *list, const char *word)
 {
@@ -37,19 +16,20 @@ static bool compare_lookbacks(const struct config_source *source,
 {
 	for (int i = 0; i < lookback->types.count; i++)
 		if (config_list_has(&other->types, lookback->types.items[i]))
-			return refuse(err, source, lookback, "types",
+			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
+			    "types",
 			    "%s belongs to [lookback \"%s\"] as well; a type has one section",
 			    lookback->types.items[i], other->name);
 	if (other->kafka != lookback->kafka || !text_equal(other->topic, lookback->topic))
 		return true;
 	if (text_equal(other->group, lookback->group))
-		return refuse(err, source, lookback, "group",
+		return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name, "group",
 		    "[lookback \"%s\"] has the same; each section reads the whole topic, in a "
 		    "group "
 		    "of its own",
 		    other->name);
 	if (other->is_default && lookback->is_default)
-		return refuse(err, source, lookback, "default",
+		return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name, "default",
 		    "[lookback \"%s\"] is the default of this topic already", other->name);
 	return true;
 }
@@ -87,15 +67,18 @@ static bool finish_lookback(
 		const char *type = lookback->types.items[i];
 
 		if (type[strspn(type, letters)] || strlen(type) > 100)
-			return refuse(err, source, lookback, "types",
+			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
+			    "types",
 			    "'%.40s' is no business type; that is 1 to 100 of a-z, A-Z, 0-9, '_', "
 			    "'.' and '-'",
 			    type);
 	}
 	if (!*lookback->topic)
-		return refuse(err, source, lookback, "topic", "it is empty; name the topic");
+		return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name, "topic",
+		    "it is empty; name the topic");
 	if (!*lookback->dead_letter)
-		return refuse(err, source, lookback, "dead_letter", "it is empty; name the topic");
+		return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
+		    "dead_letter", "it is empty; name the topic");
 	return true;
 }
 
@@ -118,7 +101,8 @@ bool config_lookback_finish(
 	}
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!has_default(config, &config->lookbacks[i]))
-			return refuse(err, source, &config->lookbacks[i], "default",
+			return config_source_refuse(err, source, CONFIG_LOOKBACK,
+			    config->lookbacks[i].name, "default",
 			    "several sections read topic %s, and none is the default; write "
 			    "default = yes in one of them",
 			    config->lookbacks[i].topic);

@@ -32,6 +32,10 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		offsetof(struct config, lookback_count), sizeof(struct config_lookback),
 		"The look-back of some business types: prepare, commit and rollback are read from a topic, "
 		"what is committed goes to the message table, and the business is asked about the rest."},
+	[CONFIG_DELIVER] = {"deliver", false, true, offsetof(struct config, delivers),
+		offsetof(struct config, deliver_count), sizeof(struct config_deliver),
+		"An application that gets the messages of topics by HTTP, each a POST (docs/deliver.md): "
+		"copies are dropped, rules are kept, and what fails is tried again and dead-lettered."},
 	[CONFIG_API] = {"api", false, false, 0, 0, 0,
 		"The HTTP interface of the look-back: for applications that send without a Kafka client, "
 		"and for operators."},
@@ -48,6 +52,10 @@ static const char *const deliveries[] = {"at-least-once", "exactly-once", NULL};
 static const char *const resumes[] = {"tail", "none", NULL};
 static const char *const refusals[] = {"block", "pass", "stop", NULL};
 static const char *const transports[] = {"http", "grpc", "sql", NULL};
+static const char *const forms[] = {"single", "batch", NULL};
+static const char *const modes[] = {"binary", "structured", NULL};
+static const char *const policies[] = {"dead-letter", "process", "fail", NULL};
+static const char *const starts[] = {"earliest", "latest", "stand-still", NULL};
 static const char *const answers[] = {"no", "yes", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
@@ -64,6 +72,9 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define LOOKBACK(member) CONFIG_LOOKBACK, #member, .offset = offsetof(struct config_lookback, member)
 #define LOOKBACK_MS(member) \
 	CONFIG_LOOKBACK, #member, CONFIG_DURATION, offsetof(struct config_lookback, member##_ms)
+#define DELIVER(member) CONFIG_DELIVER, #member, .offset = offsetof(struct config_deliver, member)
+#define DELIVER_MS(member) \
+	CONFIG_DELIVER, #member, CONFIG_DURATION, offsetof(struct config_deliver, member##_ms)
 #define API(member) CONFIG_API, #member, .offset = offsetof(struct config, api.member)
 
 const struct config_row config_rows[] = {
@@ -259,6 +270,112 @@ const struct config_row config_rows[] = {
 	{LOOKBACK_MS(claim), "2m", SECOND, DAY,
 		.help = "How long a relay that went silent keeps the ids that it asks about."},
 
+	{DELIVER(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
+		.help = "The [kafka] section of the cluster with the topics."},
+	{DELIVER(topics), .type = CONFIG_LIST, .default_value = "",
+		.help = "The topics that are delivered, separated by commas. Empty: one, named as the section."},
+	{DELIVER(group), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The consumer group that reads them. Empty: outbox-relay-deliver- and the section's "
+			"name."},
+	{DELIVER(url), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Where messages are posted to."},
+	{DELIVER(form), .type = CONFIG_CHOICE, .default_value = "single", .choices = forms,
+		.help = "One message in a request, or many as a JSON array of events, each of which gets "
+			"an answer of its own."},
+	{DELIVER(mode), .type = CONFIG_CHOICE, .default_value = "binary", .choices = modes,
+		.help = "How a single message is written as a CloudEvent: its payload as the body and its "
+			"attributes as headers, or all of it as one JSON object."},
+	{DELIVER(batch), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
+		.help = "The most messages in one request (form = batch)."},
+	{DELIVER(dedup), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The store that tells copies from first ones, a line as docs/dedup.md has it. "
+			"Empty: copies are delivered like any other."},
+	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The folder of the state of dedup and rules; it is made if its parent is there."},
+	{DELIVER(id), .type = CONFIG_TEXT, .default_value = "header:outbox-id",
+		.help = "What identifies a message: key, payload, header:NAME, json:$.order.id, or several "
+			"with commas (docs/rules.md)."},
+	{DELIVER(without_id), .type = CONFIG_CHOICE, .default_value = "dead-letter",
+		.choices = policies,
+		.help = "What becomes of a message in which id finds nothing: it is dead-lettered, "
+			"delivered as if it had an id of its own, or its partition stands still."},
+	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "",
+		.help = "How often messages of a key may come, in lines as docs/rules.md has them, with a | "
+			"between two."},
+	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the rules, one a line."},
+	{DELIVER(concurrency), .type = CONFIG_INTEGER, .default_value = "256", .low = 1,
+		.high = 10000,
+		.help = "The most messages that are being delivered at once; those of a key go one after "
+			"the other."},
+	{DELIVER(connections), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
+		.help = "The most requests at once."},
+	{DELIVER(memory), .type = CONFIG_BYTES, .default_value = "32MiB", .low = MIB,
+		.high = 4096 * MIB,
+		.help = "Memory for messages that are read and not yet finished."},
+	{DELIVER_MS(retry_first), "1s", 10, DAY,
+		.help = "The pause before a message that failed is tried again; each further pause is "
+			"twice as long."},
+	{DELIVER_MS(retry_max), "5m", 10, DAY,
+		.help = "The longest such pause."},
+	{DELIVER(attempts), .type = CONFIG_INTEGER, .default_value = "10", .low = 0, .high = 1000000,
+		.help = "So often a message is tried; then it goes through the retry topics, and to the "
+			"dead letters. 0: without end."},
+	{DELIVER(retry_topics), .type = CONFIG_LIST, .default_value = "",
+		.help = "Topics that a message goes through after its attempts, each once, with the time "
+			"that it waits there, as in orders.retry.10s=10s; the order of its key is given up."},
+	{DELIVER(dead_letter_topic), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The topic for what cannot be delivered, with the reason in its headers. Empty: "
+			"none, and the partition of such a message stands still."},
+	{DELIVER(start), .type = CONFIG_CHOICE, .default_value = "earliest", .choices = starts,
+		.help = "Where the group begins in a partition of which it has committed nothing, or whose "
+			"committed offset is not there any more; stand-still: nowhere until its offset is set."},
+	{DELIVER_MS(commit_every), "1s", 10, MINUTE,
+		.help = "The time between two commits of what is finished."},
+	{DELIVER_MS(drain), "10s", 0, HOUR,
+		.help = "How long requests under way are waited for when partitions go, or the process "
+			"ends."},
+	{DELIVER_MS(timeout), "10s", 1, HOUR,
+		.help = "How long a request may take."},
+	{DELIVER_MS(connect_timeout), "3s", 1, HOUR,
+		.help = "How much of it may pass before there is a connection."},
+	{DELIVER(max_answer), .type = CONFIG_BYTES, .default_value = "64KiB", .low = 64,
+		.high = 16 * MIB,
+		.help = "The largest answer that is read."},
+	{DELIVER(networks), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Addresses that may be connected to although they are not public, as in "
+			"10.2.0.0/16, separated by commas."},
+	{DELIVER(secret), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The key that signs requests (Standard Webhooks): whsec_ and 24 to 64 bytes in "
+			"base64. Empty: they are not signed."},
+	{CONFIG_DELIVER, "secret_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the secret, instead of secret."},
+	{DELIVER(old_secret), .type = CONFIG_TEXT, .default_value = "",
+		.help = "A second key, that signs as well while keys change."},
+	{CONFIG_DELIVER, "old_secret_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the old_secret, instead of old_secret."},
+	{DELIVER(tls_ca), .type = CONFIG_TEXT, .default_value = "",
+		.help = "A file of certificates (PEM) that are trusted. Empty: the system's."},
+	{DELIVER(tls_certificate), .type = CONFIG_TEXT, .default_value = "",
+		.help = "A file (PEM) with our own certificate, for applications that ask for one."},
+	{DELIVER(tls_key), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The file (PEM) of its key."},
+	{DELIVER(rate), .type = CONFIG_INTEGER, .default_value = "0", .low = 0, .high = 1000000,
+		.help = "The most requests a second; 0: as many as come."},
+	{DELIVER_MS(retry_after_max), "1h", 0, DAY,
+		.help = "The longest Retry-After that is kept to."},
+	{DELIVER(breaker_failures), .type = CONFIG_INTEGER, .default_value = "10", .low = 1,
+		.high = 1000000,
+		.help = "So many failed requests in a row stop further ones."},
+	{DELIVER_MS(breaker_pause), "30s", 10, DAY,
+		.help = "For how long; then one request finds out whether it works again. No attempt is "
+			"spent meanwhile."},
+	{DELIVER(event_source), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The source of events whose records do not say it (ce_source). Empty: /topics/ and "
+			"the topic."},
+	{DELIVER(event_type), .type = CONFIG_TEXT, .default_value = "",
+		.help = "The type of events whose records do not say it (ce_type). Empty: the topic."},
+
 	{API(listen), .type = CONFIG_ADDRESS, .default_value = "",
 		.help = "host:port, or a port on 127.0.0.1. Empty: no interface."},
 	{API(remote), .type = CONFIG_CHOICE, .default_value = "no", .choices = answers,
@@ -301,6 +418,7 @@ static_assert(offsetof(struct config_slot, name) == 0, "config_rows_item_named r
 static_assert(offsetof(struct config_topic, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_check, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_lookback, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct config_deliver, name) == 0, "config_rows_item_named reads it");
 static_assert(sizeof(enum retention) == sizeof(int), "a choice is stored as an int");
 
 const struct config_row *config_rows_find(enum config_kind kind, const char *key)

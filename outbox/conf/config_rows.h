@@ -14,6 +14,7 @@ enum config_kind {
 	CONFIG_TOPIC,
 	CONFIG_CHECK,
 	CONFIG_LOOKBACK,
+	CONFIG_DELIVER,
 	CONFIG_API,
 	CONFIG_ADMIN,
 	CONFIG_LOG,
@@ -37,6 +38,7 @@ enum config_type {
 	CONFIG_BYTES,
 	CONFIG_CHOICE, /* an enum whose values count the choices from 0 */
 	CONFIG_LIST,   /* a struct config_list: entries between commas and blanks */
+	CONFIG_LINES,  /* the same: lines, or what stands between bars outside of double quotes */
 	/* a pointer to the section of kind `refers` that is named; by default "": may be NULL */
 	CONFIG_SECTION,
 	CONFIG_FILE, /* no member: the file that holds the value of the key without _file */

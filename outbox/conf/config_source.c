@@ -132,6 +132,21 @@ bool config_source_fail(struct err *err, const char *origin, const struct config
 	    key ? key : "", message);
 }
 
+bool config_source_refuse(struct err *err, const struct config_source *source,
+    enum config_kind kind, const char *name, const char *key, const char *format, ...)
+{
+	const struct config_section *section = config_source_find(source, kind, name);
+	const struct config_entry *entry = config_source_entry(section, key);
+	char message[sizeof err->message];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof message, format, args);
+	va_end(args);
+	return config_source_fail(
+	    err, entry ? entry->origin : section->origin, section, key, "%s", message);
+}
+
 char *config_source_read_file(const char *path, struct err *err)
 {
 	owned_file FILE *file = fopen(path, "re");

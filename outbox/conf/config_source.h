@@ -37,6 +37,11 @@ void config_source_finish(struct config_source *source);
 bool config_lookback_finish(
     struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
 
+/* The same of [deliver] (config_deliver.c), and what only its finish made. */
+bool config_deliver_finish(
+    struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
+void config_deliver_free(struct config *config);
+
 /* May it listen so? (config_api.c) */
 bool config_api_finish(
     const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
@@ -61,6 +66,11 @@ char *config_source_other_key(const char *key);
 /* `relay.ini:7: [slot "main"] lease: …`; key may be NULL. Always false. */
 bool config_source_fail(struct err *err, const char *origin, const struct config_section *section,
     const char *key, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* The same of a key of a section that is there, at the place where it was written, if it was. */
+bool config_source_refuse(struct err *err, const struct config_source *source,
+    enum config_kind kind, const char *name, const char *key, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
 
 /* A whole file as a string without NUL inside; NULL and *err (without a place) when it cannot. */
 char *config_source_read_file(const char *path, struct err *err) MUST_CHECK;

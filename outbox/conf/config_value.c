@@ -69,6 +69,9 @@ void config_value_describe(struct text *out, const struct config_row *row)
 	case CONFIG_LIST:
 		text_add(out, "a list, separated by commas");
 		break;
+	case CONFIG_LINES:
+		text_add(out, "lines, separated by | or, in a file, by line ends");
+		break;
 	case CONFIG_TEXT:
 		text_add(out, "text");
 		break;
@@ -177,6 +180,12 @@ static void list_finish(struct config_list *list)
 	*list = (struct config_list){0};
 }
 
+static void list_add(struct config_list *list, const char *text, size_t length)
+{
+	list->items = xrealloc(list->items, (size_t)(list->count + 1) * sizeof *list->items);
+	list->items[list->count++] = xformat("%.*s", (int)length, text);
+}
+
 static void set_list(struct config_list *list, const char *text)
 {
 	static const char separators[] = ", \t\r\n";
@@ -185,10 +194,34 @@ static void set_list(struct config_list *list, const char *text)
 	for (text += strspn(text, separators); *text; text += strspn(text, separators)) {
 		size_t length = strcspn(text, separators);
 
-		list->items =
-		    xrealloc(list->items, (size_t)(list->count + 1) * sizeof *list->items);
-		list->items[list->count++] = xformat("%.*s", (int)length, text);
+		list_add(list, text, length);
 		text += length;
+	}
+}
+
+/* Up to a bar or a line's end that stands in no double quotes. */
+static size_t line_length(const char *text)
+{
+	bool quoted = false;
+	size_t length = 0;
+
+	for (; text[length] && (quoted || !strchr("|\n", text[length])); length++)
+		quoted ^= text[length] == '"';
+	return length;
+}
+
+static void set_lines(struct config_list *list, const char *text)
+{
+	static const char separators[] = "| \t\r\n";
+
+	list_finish(list);
+	for (text += strspn(text, separators); *text; text += strspn(text, separators)) {
+		size_t whole = line_length(text), length = whole;
+
+		while (length > 0 && strchr(separators, text[length - 1]))
+			length--;
+		list_add(list, text, length);
+		text += whole;
 	}
 }
 
@@ -220,6 +253,9 @@ bool config_value_set(void *item, const struct config_row *row, const char *text
 	case CONFIG_LIST:
 		set_list(list_at(item, row), text);
 		return true;
+	case CONFIG_LINES:
+		set_lines(list_at(item, row), text);
+		return true;
 	case CONFIG_SECTION:
 	case CONFIG_FILE:
 		break;
@@ -234,11 +270,16 @@ static bool is_text(const struct config_row *row)
 	       row->type == CONFIG_ADDRESS;
 }
 
+static bool is_list(const struct config_row *row)
+{
+	return row->type == CONFIG_LIST || row->type == CONFIG_LINES;
+}
+
 void config_value_free(void *item, const struct config_row *row)
 {
 	if (is_text(row))
 		replace(item, row, NULL);
-	if (row->type == CONFIG_LIST)
+	if (is_list(row))
 		list_finish(list_at(item, row));
 }
 
@@ -260,7 +301,7 @@ bool config_value_equal(const void *a, const void *b, const struct config_row *r
 			   sizeof(int)) == 0;
 	if (is_text(row))
 		return text_equal(*text_at(a, row), *text_at(b, row));
-	if (row->type == CONFIG_LIST)
+	if (is_list(row))
 		return list_equal(list_at(a, row), list_at(b, row));
 	if (row->type == CONFIG_SECTION)
 		return text_equal(section_name(a, row), section_name(b, row));

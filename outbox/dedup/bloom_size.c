@@ -4,24 +4,24 @@
 #include "bloom_filter.h"
 
 /* Beyond 12 standard deviations a Poisson distribution has less than a double can tell. */
-double bloom_rate(double load)
+double bloom_rate(double load, int places)
 {
 	double sum = 0;
 	double low = floor(load - 12 * sqrt(load) - 12), high = load + 12 * sqrt(load) + 60;
 	for (double j = low < 0 ? 0 : low; j <= high; j++) {
 		double chance = exp(j * log(load) - load - lgamma(j + 1));
-		double set = -expm1(j * log1p(-1.0 / 64));
+		double set = -expm1(j * log1p(-1.0 / places));
 		sum += chance * pow(set, BLOOM_BITS);
 	}
 	return sum < 1 ? sum : 1;
 }
 
-double bloom_load(double rate)
+double bloom_load(double rate, int places)
 {
 	double low = 1e-9, high = 4096;
 	for (int i = 0; i < 80; i++) {
 		double middle = sqrt(low * high);
-		if (bloom_rate(middle) <= rate)
+		if (bloom_rate(middle, places) <= rate)
 			low = middle;
 		else
 			high = middle;
@@ -39,18 +39,19 @@ int bloom_classic_hashes(double rate)
 	return (int)fmax(1, round(-log2(rate)));
 }
 
-static uint64_t lines_for(uint64_t ids, double rate)
+static uint64_t lines_for(uint64_t ids, double rate, int places)
 {
-	return (uint64_t)ceil((double)ids / bloom_load(rate));
+	return (uint64_t)ceil((double)ids / bloom_load(rate, places));
 }
 
-struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices)
+struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices, int places)
 {
-	struct bloom_plan plan = {.slices = slices, .ids = ids / (uint64_t)slices};
+	struct bloom_plan plan = {
+	    .slices = slices, .places = places, .ids = ids / (uint64_t)slices};
 	plan.ids += ids % (uint64_t)slices != 0;
 	plan.share = -expm1(log1p(-rate) / (slices + 1));
-	plan.lines = lines_for(plan.ids, plan.share * BLOOM_PLANNED);
-	plan.rate = bloom_rate((double)plan.ids / (double)plan.lines);
+	plan.lines = lines_for(plan.ids, plan.share * BLOOM_PLANNED, places);
+	plan.rate = bloom_rate((double)plan.ids / (double)plan.lines, places);
 	plan.filter_bytes = plan.lines * BLOOM_LINE * (uint64_t)(slices + 1);
 	plan.bits_an_id = (double)plan.filter_bytes * 8 / (double)ids;
 	return plan;
@@ -59,5 +60,5 @@ struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices)
 uint64_t bloom_sub_lines(const struct bloom_plan *plan, int sub, uint64_t ids)
 {
 	double share = plan->share * (1 - BLOOM_PLANNED) * pow(0.5, sub);
-	return lines_for(ids, share);
+	return lines_for(ids, share, plan->places);
 }

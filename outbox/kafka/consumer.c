@@ -434,12 +434,22 @@ bool consumer_header(const struct consumer_record *record, const char *name, con
 		   RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-bool consumer_header_at(const struct consumer_record *record, size_t index, const char **ret_name,
-    const void **ret_value, size_t *ret_length)
+const void *consumer_headers(const struct consumer_record *record)
 {
 	rd_kafka_headers_t *headers;
 
-	return rd_kafka_message_headers(record->internal, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR &&
-	       rd_kafka_header_get_all(headers, index, ret_name, ret_value, ret_length) ==
-		   RD_KAFKA_RESP_ERR_NO_ERROR;
+	return rd_kafka_message_headers(record->internal, &headers) ? NULL : headers;
+}
+
+bool consumer_headers_at(const void *headers, size_t index, const char **ret_name,
+    const void **ret_value, size_t *ret_length)
+{
+	return headers && !rd_kafka_header_get_all(headers, index, ret_name, ret_value, ret_length);
+}
+
+bool consumer_header_at(const struct consumer_record *record, size_t index, const char **ret_name,
+    const void **ret_value, size_t *ret_length)
+{
+	return consumer_headers_at(
+	    consumer_headers(record), index, ret_name, ret_value, ret_length);
 }

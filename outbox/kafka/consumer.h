@@ -63,6 +63,10 @@ bool consumer_read(struct consumer *consumer, int timeout_ms,
 /* The last header of that name; false if absent. *ret_value NULL: a null value. */
 bool consumer_header(const struct consumer_record *record, const char *name, const void **ret_value,
     size_t *ret_length);
-/* The i-th header in order; false beyond the last. */
+/* All headers of a record, for consumer_headers_at; NULL: there are none. */
+const void *consumer_headers(const struct consumer_record *record);
+/* The i-th in order; false beyond the last. */
+bool consumer_headers_at(const void *headers, size_t index, const char **ret_name,
+    const void **ret_value, size_t *ret_length);
 bool consumer_header_at(const struct consumer_record *record, size_t index, const char **ret_name,
     const void **ret_value, size_t *ret_length);

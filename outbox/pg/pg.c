@@ -81,7 +81,7 @@ bool pg_lose(struct pg *pg, struct err *err)
 
 /* --- connecting ---------------------------------------------------------------------------- */
 
-static void note_place(struct pg *pg)
+void pg_note_place(struct pg *pg)
 {
 	const char *host = PQhost(pg->connection), *port = PQport(pg->connection);
 	const char *database = PQdb(pg->connection);
@@ -156,7 +156,7 @@ struct pg *pg_start(const char *dsn, const char *application, struct err *err)
 	    .state = PG_CONNECTING,
 	    .dsn = xstrdup(dsn),
 	    .polling = PGRES_POLLING_WRITING};
-	note_place(pg);
+	pg_note_place(pg);
 	PQsetNoticeReceiver(connection, receive_notice, pg);
 	/* The one way to the SQLSTATE of a refused connection: no result carries it. */
 	PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
@@ -208,7 +208,7 @@ static bool step_connecting(struct pg *pg, struct err *err)
 		if (!is_ready(pg))
 			return true;
 		pg->polling = PQconnectPoll(pg->connection);
-		note_place(pg);
+		pg_note_place(pg);
 	}
 	if (PQstatus(pg->connection) == CONNECTION_BAD || pg->polling == PGRES_POLLING_FAILED)
 		return fail_connecting(pg, err);
@@ -261,7 +261,8 @@ void pg_destroy(struct pg *pg)
 	if (!pg)
 		return;
 	PQclear(pg->answer);
-	PQfinish(pg->connection);
+	if (!pg->borrowed)
+		PQfinish(pg->connection);
 	free(pg->dsn);
 	free(pg);
 }

@@ -45,6 +45,14 @@ struct pg *pg_start(const char *dsn, const char *application, struct err *err);
  */
 struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err);
 void pg_destroy(struct pg *pg); /* NULL is fine */
+
+struct pg_conn; /* libpq's PGconn, by its tag */
+/*
+ * Somebody else's connection, for blocking calls in the transaction that is open on it, by the
+ * thread that owns it; pg_destroy leaves it as it is. ERR_REJECT: no transaction is open, or one
+ * that has failed, or the connection is busy; ERR_RETRY: it is lost.
+ */
+struct pg *pg_borrow(struct pg_conn *connection, struct err *err);
 DEFINE_OWNED(struct pg, pg_destroy)
 
 enum pg_state {
@@ -86,6 +94,12 @@ void pg_interrupt_by(int fd);
  */
 struct pg_result *pg_query(
     struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err);
+/*
+ * pg_query that waits so long at most: then it is ERR_RETRY and PG_LOST, and what became of the
+ * statement is not known.
+ */
+struct pg_result *pg_query_within(struct pg *pg, const char *sql, const struct pg_param *params,
+    int count, int timeout_ms, struct err *err);
 /* pg_query without rows. */
 bool pg_execute(struct pg *pg, const char *sql, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;
@@ -150,6 +164,7 @@ bool pg_cancel(struct pg *pg, struct err *err);
 /* --- results ----------------------------------------------------------------------------- */
 
 int pg_rows(const struct pg_result *result);
+int pg_columns(const struct pg_result *result);
 bool pg_is_null(const struct pg_result *result, int row, int column);
 /* Text form (pg_query): NUL-terminated. Binary form (pg_receive): raw bytes, see pg_length. */
 const char *pg_value(const struct pg_result *result, int row, int column);

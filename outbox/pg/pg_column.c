@@ -12,6 +12,9 @@ struct header {
 	uint32_t dimensions, has_null, type, count, first;
 };
 
+/* 2000-01-01, in microseconds since 1970. */
+static const int64_t POSTGRES_EPOCH_US = INT64_C(946684800000000);
+
 static void reserve_header(struct pg_column *column)
 {
 	static const struct header nothing;
@@ -60,6 +63,12 @@ void pg_column_add_int(struct pg_column *column, int64_t value)
 		add(column, &(uint32_t){htonl((uint32_t)value)}, sizeof(uint32_t));
 	else
 		add(column, &(uint64_t){htobe64((uint64_t)value)}, sizeof(uint64_t));
+}
+
+void pg_column_add_time(struct pg_column *column, int64_t unix_us)
+{
+	assert(column->type == PG_COLUMN_TIMESTAMPTZ);
+	add(column, &(uint64_t){htobe64((uint64_t)(unix_us - POSTGRES_EPOCH_US))}, sizeof(int64_t));
 }
 
 void pg_column_add_bytes(struct pg_column *column, const void *bytes, size_t length)

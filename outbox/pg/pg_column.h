@@ -14,6 +14,7 @@ enum pg_column_type {
 	PG_COLUMN_BIGINT = 20,
 	PG_COLUMN_INT = 23,
 	PG_COLUMN_TEXT = 25,
+	PG_COLUMN_TIMESTAMPTZ = 1184,
 	PG_COLUMN_UUID = 2950,
 };
 
@@ -30,6 +31,8 @@ void pg_column_add_null(struct pg_column *column);
 void pg_column_add_text(struct pg_column *column, const char *text);
 /* Of PG_COLUMN_INT, whose range is the caller's to keep, or PG_COLUMN_BIGINT. */
 void pg_column_add_int(struct pg_column *column, int64_t value);
+/* Of PG_COLUMN_TIMESTAMPTZ: microseconds since 1970. */
+void pg_column_add_time(struct pg_column *column, int64_t unix_us);
 /* Of PG_COLUMN_BYTEA, or 16 bytes of PG_COLUMN_UUID; NULL bytes are SQL NULL. */
 void pg_column_add_bytes(struct pg_column *column, const void *bytes, size_t length);
 /* Valid until the next change. */

@@ -6,6 +6,7 @@
 
 struct pg {
 	PGconn *connection;
+	bool borrowed; /* the connection is somebody else's */
 	enum pg_state state;
 	char *dsn;                         /* until it is up: to know what an error must not show */
 	PostgresPollingStatusType polling; /* PG_CONNECTING: what libpq waits for */
@@ -27,6 +28,9 @@ struct pg {
  * words if there were any. Returns false.
  */
 bool pg_lose(struct pg *pg, struct err *err);
+
+/* Fills place from what is connected, or tried. */
+void pg_note_place(struct pg *pg);
 
 /* False, with *err: the connection was lost before. */
 bool pg_is_there(const struct pg *pg, struct err *err);

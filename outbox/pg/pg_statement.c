@@ -1,6 +1,7 @@
 #include "pg_private.h"
 #include <assert.h>
 #include <poll.h>
+#include "clock.h"
 #include "text.h"
 
 struct pg_result {
@@ -259,29 +260,48 @@ static void hurry(struct pg *pg)
 		(void)pg_cancel(pg, &ignored);
 }
 
-static bool wait_for_answer(struct pg *pg, PGresult **ret_answer, struct err *err)
+enum { FOREVER = -1 };
+
+/* A statement that goes on without us cannot be told from one that will never end. */
+static bool give_up(struct pg *pg, int timeout_ms, struct err *err)
 {
+	pg->state = PG_LOST;
+	return err_set(err, ERR_RETRY, "%s: no answer within %d ms", pg->place, timeout_ms);
+}
+
+static bool wait_for_answer(struct pg *pg, int timeout_ms, PGresult **ret_answer, struct err *err)
+{
+	const int64_t end = clock_ms() + timeout_ms;
 	enum progress progress;
 	for (;;) {
 		if (!receive(pg, &progress, ret_answer, err))
 			return false;
 		if (progress == ENDED)
 			return true;
-		if (pg_wait(pg, -1))
+		int64_t left = timeout_ms == FOREVER ? FOREVER : end - clock_ms();
+		if (timeout_ms != FOREVER && left <= 0)
+			return give_up(pg, timeout_ms, err);
+		if (pg_wait(pg, (int)left))
 			hurry(pg);
 		if (!pg_step(pg, err))
 			return false;
 	}
 }
 
-struct pg_result *pg_query(
-    struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
+struct pg_result *pg_query_within(struct pg *pg, const char *sql, const struct pg_param *params,
+    int count, int timeout_ms, struct err *err)
 {
 	PGresult *answer;
 	if (!send_statement(pg, NULL, sql, params, count, FORMAT_TEXT, err) ||
-	    !wait_for_answer(pg, &answer, err))
+	    !wait_for_answer(pg, timeout_ms, &answer, err))
 		return NULL;
 	return make_result(answer);
+}
+
+struct pg_result *pg_query(
+    struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
+{
+	return pg_query_within(pg, sql, params, count, FOREVER, err);
 }
 
 bool pg_execute(
@@ -295,7 +315,7 @@ bool pg_execute(
 bool pg_script(struct pg *pg, const char *sql, struct err *err)
 {
 	PGresult *answer;
-	if (!send_script(pg, sql, false, err) || !wait_for_answer(pg, &answer, err))
+	if (!send_script(pg, sql, false, err) || !wait_for_answer(pg, FOREVER, &answer, err))
 		return false;
 	PQclear(answer);
 	return true;
@@ -306,6 +326,11 @@ bool pg_script(struct pg *pg, const char *sql, struct err *err)
 int pg_rows(const struct pg_result *result)
 {
 	return PQntuples(result->rows);
+}
+
+int pg_columns(const struct pg_result *result)
+{
+	return PQnfields(result->rows);
 }
 
 bool pg_is_null(const struct pg_result *result, int row, int column)

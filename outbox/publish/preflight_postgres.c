@@ -220,7 +220,8 @@ static bool check_schema(
 		return false;
 	*ret_usable = lacking == 0;
 	return lacking > 0 || (check_partitions(subject, "message", err) &&
-				  check_partitions(subject, "lookback", err));
+				  check_partitions(subject, "lookback", err) &&
+				  check_partitions(subject, "processed", err));
 }
 
 bool preflight_postgres(struct preflight *report, struct pg *pg,

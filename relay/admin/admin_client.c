@@ -105,26 +105,53 @@ static bool receive_all(const struct exchange *exchange, struct text *answer)
 	return false;
 }
 
-bool admin_get(const char *listen, const char *path, int timeout_ms, int *ret_status,
-    struct text *body, struct err *err)
+static bool exchange_texts(const char *listen, const char *request, size_t length, int timeout_ms,
+    struct text *answer, struct err *err)
 {
 	struct exchange exchange = {.until = clock_ms() + timeout_ms};
-	owned_text char *request =
-	    xformat("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
-	OWNED(text_finish) struct text answer = {0};
-	const char *found;
 	bool done;
 
 	if (!connect_to(listen, &exchange, err))
 		return false;
-	done = send_all(&exchange, request, strlen(request)) && receive_all(&exchange, &answer);
+	done = send_all(&exchange, request, length) && receive_all(&exchange, answer);
 	close(exchange.fd);
-	if (!done)
-		return err_set(err, ERR_RETRY, "no answer from %s: %s", listen, strerror(errno));
+	return done || err_set(err, ERR_RETRY, "no answer from %s: %s", listen, strerror(errno));
+}
+
+static void write_request(const struct admin_order *order, struct text *request)
+{
+	text_addf(request, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
+	    order->body ? "POST" : "GET", order->path);
+	if (order->token)
+		text_addf(request, "Authorization: Bearer %s\r\n", order->token);
+	if (order->body)
+		text_addf(request, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+		    strlen(order->body));
+	text_addf(request, "\r\n%s", order->body ? order->body : "");
+}
+
+bool admin_ask(const char *listen, const struct admin_order *order, int *ret_status,
+    struct text *body, struct err *err)
+{
+	OWNED(text_finish) struct text request = {0}, answer = {0};
+	const char *found;
+
+	write_request(order, &request);
+	if (!exchange_texts(
+		listen, text_string(&request), request.length, order->timeout_ms, &answer, err))
+		return false;
 	found = strstr(text_string(&answer), "\r\n\r\n");
 	if (!found || !text_starts(answer.data, "HTTP/1.") || answer.length < 12)
 		return err_set(err, ERR_RETRY, "what answers at %s speaks no HTTP", listen);
 	*ret_status = (int)strtol(answer.data + strlen("HTTP/1.1 "), NULL, 10);
 	text_add(body, found + 4);
 	return true;
+}
+
+bool admin_get(const char *listen, const char *path, int timeout_ms, int *ret_status,
+    struct text *body, struct err *err)
+{
+	const struct admin_order order = {.path = path, .timeout_ms = timeout_ms};
+
+	return admin_ask(listen, &order, ret_status, body, err);
 }

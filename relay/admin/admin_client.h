@@ -1,5 +1,5 @@
 #pragma once
-/* The other side of the endpoint, for `outbox-relay status`. Blocks at most timeout_ms. */
+/* The other side of both endpoints, for commands. Blocks at most timeout_ms. */
 #include "errors.h"
 #include "text.h"
 
@@ -8,4 +8,15 @@
  * a success: its status and its body, of at most 1 MiB.
  */
 bool admin_get(const char *listen, const char *path, int timeout_ms, int *ret_status,
+    struct text *body, struct err *err) MUST_CHECK;
+
+/* Of the HTTP interface. */
+struct admin_order {
+	const char *path;
+	const char *token; /* NULL: none */
+	const char *body;  /* JSON, which is posted; NULL: GET */
+	int timeout_ms;
+};
+/* The same as admin_get, at [api] listen. */
+bool admin_ask(const char *listen, const struct admin_order *order, int *ret_status,
     struct text *body, struct err *err) MUST_CHECK;

@@ -51,8 +51,9 @@ struct api {
 	const struct config *config;
 	struct route *route;
 	struct api_auth *auth;
-	struct api_sender **senders; /* as config->kafka; NULL: no look-back there */
-	struct api_desk **desks;     /* as config->postgres */
+	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
+	struct api_desk **desks;         /* as config->postgres */
+	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct MHD_Daemon *server;
 	char *address;
 	int stop_fd;
@@ -78,6 +79,10 @@ static const struct api_verb verbs[] = {
 	api_operate_finish, api_look_forget},
     {"list", "GET", "/v1/lookback", API_READ | API_OPERATE, 0, api_list_begin, api_look_finish,
 	api_look_forget},
+    {"deliver_list", "GET", "/v1/deliver", API_READ | API_OPERATE, 0, api_deliver_list_begin, NULL,
+	NULL},
+    {"deliver_operate", "POST", "/v1/deliver/operate", API_OPERATE, 0, api_deliver_operate_begin,
+	NULL, NULL},
     /* of any path behind, that has a type and an id */
     {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
 	api_look_forget},
@@ -104,6 +109,11 @@ struct api_sender *api_sender_of(const struct api *api, const struct config_kafk
 struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres)
 {
 	return api->desks[postgres - api->config->postgres];
+}
+
+struct deliver *api_deliver(const struct api *api, int place)
+{
+	return api->delivers ? api->delivers[place] : NULL;
 }
 
 void api_answer(struct api_call *call, unsigned status, json_t *value)
@@ -568,10 +578,12 @@ static struct api *create(const struct config *config)
 	return api;
 }
 
-struct api *api_start(const struct config *config, struct catalog *const *catalogs, struct err *err)
+struct api *api_start(const struct config *config, struct catalog *const *catalogs,
+    struct deliver *const *delivers, struct err *err)
 {
 	struct api *api = create(config);
 
+	api->delivers = delivers;
 	api->route = route_create(config, err);
 	if (!api->route)
 		goto fail;

@@ -1,11 +1,13 @@
 #pragma once
 /*
- * The HTTP interface of the look-back (docs/api.md), on a listener of its own:
+ * The HTTP interface of the look-back and the sidecar (docs/api.md), on a listener of its own:
  *
  *   POST /v1/lookback/prepare, commit, rollback   send_tokens     one message, or many in one body
  *   GET  /v1/lookback/{type}/{id}                 read_tokens     what is known of an id
  *   GET  /v1/lookback?state=&type=&limit=         read_tokens     what is overdue or parked
  *   POST /v1/lookback/operate                     operate_tokens  commit, rollback or retry
+ *   GET  /v1/deliver                              read_tokens     the sidecar's sections
+ *   POST /v1/deliver/operate                      operate_tokens  pause or resume one
  *
  * What is sent is judged (relay/lookback/route.h), becomes records of the section's look-back
  * topic, and is answered when the broker has acknowledged them. It needs neither a reader nor a
@@ -21,18 +23,20 @@
  */
 #include "catalog.h"
 #include "config.h"
+#include "deliver.h"
 
 struct api;
 
 /*
  * The configuration has [api] listen, and outlives it. catalogs, as config->kafka: one at least for
- * each cluster that a [lookback] section names; they outlive it as well.
+ * each cluster that a [lookback] section names. delivers, as config->delivers; NULL: none runs in
+ * this process. They outlive it as well.
  *
  * ERR_CONFIG: an address that cannot be had, or a list of destinations that cannot be read. Neither
  * Kafka nor Postgres has to be there.
  */
-struct api *api_start(
-    const struct config *config, struct catalog *const *catalogs, struct err *err);
+struct api *api_start(const struct config *config, struct catalog *const *catalogs,
+    struct deliver *const *delivers, struct err *err);
 
 /*
  * Takes no new connection and no new request, answers those that were taken, and frees it all: 10 s

@@ -40,6 +40,10 @@ void api_look_forget(struct api_call *call);
 void api_operate_begin(struct api_call *call);
 void api_operate_finish(struct api_call *call);
 
+/* api_deliver.c; they answer at once */
+void api_deliver_list_begin(struct api_call *call);
+void api_deliver_operate_begin(struct api_call *call);
+
 struct api_call {
 	struct api *api;
 	struct MHD_Connection *connection;
@@ -61,6 +65,9 @@ const struct config *api_config(const struct api *api);
 const struct route *api_route(const struct api *api);
 struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *kafka);
 struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres);
+
+/* NULL: it does not run in this process. */
+struct deliver *api_deliver(const struct api *api, int place);
 
 /* Takes the value over. */
 void api_answer(struct api_call *call, unsigned status, json_t *value);

@@ -43,6 +43,7 @@ void bench_say(const char *format, ...)
 static const struct part {
 	const char *name;
 	bool (*run)(struct bench *bench, struct err *err);
+	enum { BOTH, KAFKA, NOTHING } needs; /* of Postgres and Kafka */
 } parts[] = {
     {"drain", bench_drain},
     {"exactly-once", bench_exactly_once},
@@ -55,6 +56,8 @@ static const struct part {
     {"idle", bench_idle},
     {"table", bench_table},
     {"lookback", bench_lookback},
+    {"inbox", bench_inbox, .needs = KAFKA},
+    {"dedup", bench_dedup, .needs = NOTHING},
 };
 
 static bool is_wanted(const struct call *call, const char *name)
@@ -83,9 +86,25 @@ static bool check_parts(const struct call *call, struct err *err)
 	return true;
 }
 
+static int needs_of(const struct call *call)
+{
+	int needs = NOTHING;
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (is_wanted(call, parts[i].name) && (int)parts[i].needs < needs)
+			needs = parts[i].needs;
+	return needs;
+}
+
+static bool make_place(struct bench *bench, int needs, struct err *err)
+{
+	return needs == NOTHING ||
+	       (needs == KAFKA ? bench_cluster_make(bench, err) : bench_place_make(bench, err));
+}
+
 static bool run_parts(struct bench *bench, const struct call *call, struct err *err)
 {
-	bool good = bench_place_make(bench, err);
+	bool good = make_place(bench, needs_of(call), err);
 
 	for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
 		if (is_wanted(call, parts[i].name)) {
@@ -115,6 +134,10 @@ static struct bench_options options_of(const struct call *call)
 	    .said = call_number(call, "pairs", 1000000),
 	    .overdue = call_number(call, "overdue", 100000),
 	    .undecided = call_number(call, "undecided", 1000000),
+	    .messages = call_number(call, "messages", full ? 10000000 : 1000000),
+	    .ids = call_number(call, "ids", full ? 100000000 : 10000000),
+	    .redis = call_text(call, "redis", NULL),
+	    .dsn = call_text(call, "dsn", NULL),
 	    .json = call_flag(call, "json")};
 }
 
@@ -138,7 +161,8 @@ static int measure(const struct call *call, const struct config_slot *slot)
 	else if (bench.figure_count > 0)
 		bench_print(&bench);
 	status = !good ? session_failed(&err) : bench_is_good(&bench) ? 0 : EXIT_FOUND;
-	bench_place_remove(&bench);
+	if (needs_of(call) != NOTHING)
+		bench_place_remove(&bench);
 	free(bench.figures);
 	return status;
 }
@@ -156,6 +180,11 @@ static int run(const struct call *call)
 	if (call->argument_count == 1 && text_equal(call->arguments[0], "limit"))
 		return bench_limit(slot, call_text(call, "topic", ""), &err) ? 0
 									     : session_failed(&err);
+	if (call->argument_count == 2 && text_equal(call->arguments[0], "consume"))
+		return bench_consume(slot->kafka, call->arguments[1], call_text(call, "topic", ""),
+			   call_number(call, "messages", 1), &err)
+			   ? 0
+			   : session_failed(&err);
 	return check_parts(call, &err) ? measure(call, slot) : session_failed(&err);
 }
 
@@ -180,13 +209,23 @@ static const struct command_option options[] = {
 	10000000},
     {"undecided", "N", "Undecided prepares in the table of `lookback`; 1000000 unless given.", 1,
 	100000000},
+    {"messages", "N",
+	"Messages that a consumer of `inbox` reads; 1000000 unless given. Of the sidecar and of "
+	"the slow handler it is less.",
+	1000, 1000000000},
+    {"ids", "N", "Ids of each store of `dedup`, a tenth of them of redis; 10000000 unless given.",
+	100000, 1000000000},
+    {"redis", "URL", "A server of Redis for `dedup`."},
+    {"dsn", "DSN", "A database for `dedup`, which makes a schema of its own there."},
     {"runs", "N",
 	"Runs of which the median counts: 3 unless given, 9 of `table`. writer, memory and idle "
 	"have a number of their own.",
 	1, BENCH_MOST_RUNS},
     {"full", NULL,
-	"5000000 rows, 50000000 published ones and 5000000 scheduled: takes hours and 40 GB."},
-    {"topic", "NAME", "Of `bench limit` only."},
+	"5000000 rows, 50000000 published ones, 5000000 scheduled, 10000000 messages, 100000000 "
+	"ids: takes hours and "
+	"40 GB."},
+    {"topic", "NAME", "Of `bench limit` and `bench consume` only."},
     {"json", NULL, "One JSON object."},
     {0},
 };
@@ -194,7 +233,7 @@ static const struct command_option options[] = {
 const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 12,
+    .most_arguments = 13,
     .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
     .description =
 	"Makes a schema and a topic of its own with 6 partitions, fills them with JSON of 10,000 "
@@ -247,6 +286,21 @@ const struct command command_bench = {
 	"request, "
 	"with rate = 0; the relay's CPU for a million look-backs over gRPC, in turns with HTTP, "
 	"answered with rollback.\n"
+	"inbox: without Postgres. A topic of JSON with the relay's headers is read by a bare "
+	"consumer of librdkafka and, in turns with it, by the library with a handler that does "
+	"nothing, without dedup, with the stores bloom and sequence, each in a process of its own "
+	"(`bench consume`); by a handler that sleeps for 5 ms, 256 of them at once; and by the "
+	"sidecar, which posts to a server of the bench, singly and in batches of 100, beside the "
+	"same requests by a bare loop of libcurl with as many connections, and by ab, where that "
+	"is installed. The rate is from the first message to the last.\n"
+	"dedup: without Postgres and Kafka. Looks at filters in memory beside bare reads of one "
+	"cache line at random places of the same memory, each of which waits for the one before; a "
+	"window on disk below TMPDIR that is asked for each id and takes it, what a rotation "
+	"costs, and how soon the window is there again, as it was and from its logs; the stores on "
+	"the same ids, through the library; with --redis, ids claimed and done beside the SETs of "
+	"redis-benchmark, which has to be installed, over one connection with pipelines of 1,000; "
+	"with --dsn, ids taken in transactions beside the bare insert into a table with a unique "
+	"index.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,
     .run = run,

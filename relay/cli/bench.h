@@ -22,9 +22,10 @@ enum {
 #define BENCH_BEGINNING "3:3:" /* a snapshot in which nothing is visible */
 
 struct bench_options {
-	int64_t rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs, pairs,
-	    seconds, idle_seconds, published, parked, scheduled,
-	    said /* pairs of prepare and commit */, overdue, undecided;
+	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs,
+	    pairs, seconds, idle_seconds, published, parked, scheduled,
+	    said /* pairs of prepare and commit */, overdue, undecided, ids;
+	const char *redis, *dsn; /* servers of `dedup`; NULL: not given */
 	bool json;
 };
 
@@ -46,7 +47,7 @@ struct bench {
 	const struct config_kafka *kafka;
 	const struct config_slot *slot; /* its settings are the relay's */
 	const char *sections; /* a file with more of the relay's configuration; NULL: none */
-	char schema[41], topic[64];
+	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;
 	struct catalog *catalog;
 	bool has_topic;
@@ -105,7 +106,9 @@ bool bench_is_good(const struct bench *bench);
 /* --- bench_place.c: the schema and the topic ------------------------------------------------- */
 
 bool bench_place_make(struct bench *bench, struct err *err) MUST_CHECK;
-void bench_place_remove(struct bench *bench);
+/* The cluster alone: a name for the topic, and who makes it. */
+bool bench_cluster_make(struct bench *bench, struct err *err) MUST_CHECK;
+void bench_place_remove(struct bench *bench); /* whatever of it was made */
 /*
  * One with a schema of its own beside bench, whose connections and topic it shares. number from 2
  * on. The schema is to be dropped also when this failed.
@@ -152,9 +155,14 @@ int64_t bench_number(const void *payload, size_t length);
 
 struct bench_child {
 	pid_t pid;       /* 0: none */
+	int output;      /* where its standard output goes; 0: where ours does */
 	double peak_kib; /* its largest resident set */
+	double own_kib;  /* of memory that is no file's: the largest that was seen */
 };
-/* arguments: "run", "--drain", NULL. Its slot, schema and cluster are the bench's. */
+/*
+ * arguments: "run", "--drain", NULL. Its slot, schema and cluster are the bench's; without a schema
+ * it has the cluster only.
+ */
 bool bench_child_start(struct bench *bench, struct bench_child *child, const char *const *arguments,
     struct err *err) MUST_CHECK;
 /* Until it ends by itself, with status 0. */
@@ -252,6 +260,24 @@ double bench_way_cpu(const struct bench_way *way, int runs, int64_t rows);
  */
 bool bench_look(struct bench *place, bool lists, double *ret_us, struct err *err) MUST_CHECK;
 
+/* --- bench_business.c: the business, or another application ---------------------------------- */
+
+/*
+ * A server on 127.0.0.1, in a thread of its own. It takes little from what is measured, knows the
+ * relay's clients and no others, and only ids of digits. http and grpc answer each question 5 ms
+ * after it came: commit, or rollback. sink answers 200 at once to whatever is posted, and counts
+ * the messages: one a request, or the events of a batch.
+ */
+struct bench_business;
+struct bench_dialect;
+extern const struct bench_dialect bench_business_http, bench_business_grpc, bench_business_sink;
+struct bench_business *bench_business_start(
+    const struct bench_dialect *dialect, bool commits, struct err *err);
+int bench_business_port(const struct bench_business *business);
+/* Messages that sink took so far, and from the first to the last of them. */
+int64_t bench_business_taken(const struct bench_business *business, int64_t *ret_span_us);
+void bench_business_stop(struct bench_business *business); /* NULL is fine */
+
 /* --- the parts ------------------------------------------------------------------------------- */
 
 bool bench_drain(struct bench *bench, struct err *err) MUST_CHECK;
@@ -267,5 +293,10 @@ bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
+/* Not a part but what inbox measures, in a process of its own: `bench consume KIND`. */
+bool bench_consume(const struct config_kafka *kafka, const char *kind, const char *topic,
+    int64_t count, struct err *err) MUST_CHECK;
 /* Not a part but what drain compares with: it publishes the table's rows and ends. */
 bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err) MUST_CHECK;

@@ -28,6 +28,7 @@ struct answer {
 struct bench_business {
 	const struct bench_dialect *dialect;
 	bool commits;
+	atomic_llong count, first_us, last_us; /* of messages that were taken */
 	int fd, port;
 	pthread_t thread;
 	atomic_bool stopping;
@@ -101,6 +102,25 @@ static void answer_due(struct bench_business *business)
 bool bench_peer_commits(const struct bench_peer *peer)
 {
 	return peer->business->commits;
+}
+
+void bench_peer_take(struct bench_peer *peer, int64_t count)
+{
+	struct bench_business *business = peer->business;
+	int64_t now = clock_us();
+
+	if (atomic_load(&business->count) == 0)
+		atomic_store(&business->first_us, now);
+	atomic_store(&business->last_us, now);
+	atomic_fetch_add(&business->count, count);
+}
+
+int64_t bench_business_taken(const struct bench_business *business, int64_t *ret_span_us)
+{
+	int64_t count = atomic_load(&business->count);
+
+	*ret_span_us = atomic_load(&business->last_us) - atomic_load(&business->first_us);
+	return count;
 }
 
 /* --- what is heard --------------------------------------------------------------------------- */
@@ -233,11 +253,12 @@ static void release(struct bench_business *business)
 	free(business);
 }
 
-struct bench_business *bench_business_start(bool grpc, bool commits, struct err *err)
+struct bench_business *bench_business_start(
+    const struct bench_dialect *dialect, bool commits, struct err *err)
 {
 	struct bench_business *business = xcalloc(1, sizeof *business);
 
-	business->dialect = grpc ? &bench_business_grpc : &bench_business_http;
+	business->dialect = dialect;
 	business->commits = commits;
 	if (listen_here(business, err)) {
 		if (pthread_create(&business->thread, NULL, serve, business) == 0)

@@ -18,7 +18,6 @@ struct bench_dialect {
 	/* Frees what it holds of the peer; NULL: nothing. */
 	void (*finish)(struct bench_peer *peer);
 };
-extern const struct bench_dialect bench_business_http, bench_business_grpc;
 
 /* At once. */
 bool bench_peer_write(struct bench_peer *peer, const struct text *bytes);
@@ -26,4 +25,6 @@ bool bench_peer_write(struct bench_peer *peer, const struct text *bytes);
 void bench_peer_answer(struct bench_peer *peer, struct text *bytes);
 /* So many bytes of peer->in are done with. */
 void bench_peer_read(struct bench_peer *peer, size_t length);
+/* So many messages came. */
+void bench_peer_take(struct bench_peer *peer, int64_t count);
 bool bench_peer_commits(const struct bench_peer *peer);

@@ -1,5 +1,6 @@
-/* HTTP/1.1: the POSTs of docs/lookback-check.md. */
+/* HTTP/1.1: the POSTs of docs/lookback-check.md; and, for the sink, those of docs/deliver.md. */
 #include "bench_business.h"
+#include "bench.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -50,7 +51,33 @@ static bool answer(struct bench_peer *peer, const char *bytes, size_t length)
 	return true;
 }
 
-static bool read_requests(struct bench_peer *peer)
+/* One, or the events of a batch. */
+static int64_t messages_of(const char *body, size_t length)
+{
+	static const char mark[] = "\"specversion\"";
+	const char *end = body + length;
+	int64_t count = 0;
+
+	while ((body = memmem(body, (size_t)(end - body), mark, sizeof mark - 1))) {
+		body += sizeof mark - 1;
+		count++;
+	}
+	return count ? count : 1;
+}
+
+static bool take(struct bench_peer *peer, const char *bytes, size_t length)
+{
+	/* ab keeps a connection only when it is told so */
+	static const char done[] =
+	    "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n";
+
+	bench_peer_take(peer, messages_of(bytes, length));
+	return bench_peer_write(
+	    peer, &(struct text){.data = (char *)done, .length = sizeof done - 1});
+}
+
+static bool read_requests(struct bench_peer *peer,
+    bool (*answer_one)(struct bench_peer *peer, const char *bytes, size_t length))
 {
 	while (peer->in.length > 0) {
 		const char *head = peer->in.data, *end = strstr(head, "\r\n\r\n");
@@ -59,11 +86,22 @@ static bool read_requests(struct bench_peer *peer)
 
 		if (!end || peer->in.length < before + length)
 			return true;
-		if (!answer(peer, head + before, length))
+		if (!answer_one(peer, head + before, length))
 			return false;
 		bench_peer_read(peer, before + length);
 	}
 	return true;
 }
 
-const struct bench_dialect bench_business_http = {.read = read_requests};
+static bool read_questions(struct bench_peer *peer)
+{
+	return read_requests(peer, answer);
+}
+
+static bool read_messages(struct bench_peer *peer)
+{
+	return read_requests(peer, take);
+}
+
+const struct bench_dialect bench_business_http = {.read = read_questions};
+const struct bench_dialect bench_business_sink = {.read = read_messages};

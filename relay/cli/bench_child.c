@@ -64,20 +64,26 @@ static void add_slot(struct variables *variables, const struct config_slot *slot
 static const char *const deliveries[] = {
     [DELIVERY_AT_LEAST_ONCE] = "at-least-once", [DELIVERY_EXACTLY_ONCE] = "exactly-once"};
 
+static void add_database(struct variables *variables, const struct bench *bench)
+{
+	if (bench->postgres->dsn[0])
+		add_variable(
+		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
+	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
+	add_slot(variables, bench->slot);
+	add_variable(
+	    variables, xformat("OUTBOX_RELAY_SLOT_DELIVERY=%s", deliveries[bench->delivery]));
+}
+
 static void make_variables(struct bench *bench, struct variables *variables)
 {
 	for (char **at = environ; *at; at++)
 		if (!text_starts(*at, "OUTBOX_RELAY_") && !text_starts(*at, "DATABASE_URL="))
 			add_variable(variables, xstrdup(*at));
-	if (bench->postgres->dsn[0])
-		add_variable(
-		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
-	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
 	for (int i = 0; i < bench->kafka->property_count; i++)
 		add_property(variables, &bench->kafka->properties[i]);
-	add_slot(variables, bench->slot);
-	add_variable(
-	    variables, xformat("OUTBOX_RELAY_SLOT_DELIVERY=%s", deliveries[bench->delivery]));
+	if (bench->schema[0])
+		add_database(variables, bench);
 	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
 	if (bench->sections)
 		add_variable(variables, xformat("OUTBOX_RELAY_CONFIG=%s", bench->sections));
@@ -89,6 +95,7 @@ bool bench_child_start(
 	char *words[16] = {(char *)"outbox-relay"};
 	struct variables variables = {0};
 	posix_spawnattr_t attributes;
+	posix_spawn_file_actions_t actions;
 	sigset_t none;
 	int failed;
 
@@ -100,8 +107,12 @@ bool bench_child_start(
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
 	sigemptyset(&none);
 	posix_spawnattr_setsigmask(&attributes, &none);
-	failed =
-	    posix_spawn(&child->pid, "/proc/self/exe", NULL, &attributes, words, variables.list);
+	posix_spawn_file_actions_init(&actions);
+	if (child->output > 0)
+		posix_spawn_file_actions_adddup2(&actions, child->output, STDOUT_FILENO);
+	failed = posix_spawn(
+	    &child->pid, "/proc/self/exe", &actions, &attributes, words, variables.list);
+	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attributes);
 	free_variables(&variables);
 	if (!failed)
@@ -110,22 +121,31 @@ bool bench_child_start(
 	return err_set(err, ERR_FATAL, "the relay cannot be started: %s", strerror(failed));
 }
 
+/* 0: it has ended. */
+static double kib_of(const char *path, const char *name)
+{
+	char value[64];
+	int64_t kib;
+
+	bench_proc_value(path, name, value, sizeof value);
+	value[strspn(value, "0123456789")] = '\0';
+	return text_to_int64(value, 0, INT64_MAX, &kib) ? (double)kib : 0;
+}
+
 /*
  * By the kernel's high-water mark, read until shortly before its end: ru_maxrss would begin with
  * what this process holds, out of which the child was made.
  */
 static void note_peak(struct bench_child *child)
 {
-	char path[64], value[64];
+	char path[64];
 
 	snprintf(path, sizeof path, "/proc/%d/status", (int)child->pid);
-	bench_proc_value(path, "VmHWM", value, sizeof value);
-	value[strspn(value, "0123456789")] = '\0';
 
-	int64_t kib;
+	double peak = kib_of(path, "VmHWM"), own = kib_of(path, "RssAnon");
 
-	if (text_to_int64(value, 0, INT64_MAX, &kib))
-		child->peak_kib = (double)kib;
+	child->peak_kib = peak > 0 ? peak : child->peak_kib;
+	child->own_kib = own > child->own_kib ? own : child->own_kib;
 }
 
 /* Not longer than until `until_ms` (0: for ever) or an interruption. True: it has ended. */

@@ -160,7 +160,8 @@ static json_t *machine(struct bench *bench)
 	struct tm fields;
 	struct err err;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *server = pg_query(bench->pg, sql_bench_server, NULL, 0, &err);
+	struct pg_result *server =
+	    bench->pg ? pg_query(bench->pg, sql_bench_server, NULL, 0, &err) : NULL;
 
 	bench_proc_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
 	bench_proc_value("/proc/meminfo", "MemTotal", memory, sizeof memory);
@@ -168,10 +169,9 @@ static json_t *machine(struct bench *bench)
 	return json_pack("{ss, ss, si, ss, ss, ss, ss, ss, ss, ss}", "date", date, "outbox_relay",
 	    RELAY_VERSION, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "cpu", cpu, "memory",
 	    memory, "librdkafka", kafka_conf_library(), "postgres",
-	    server ? pg_value(server, 0, 0) : "unknown", "fsync",
-	    server ? pg_value(server, 0, 1) : "unknown", "synchronous_commit",
-	    server ? pg_value(server, 0, 2) : "unknown", "shared_buffers",
-	    server ? pg_value(server, 0, 3) : "unknown");
+	    server ? pg_value(server, 0, 0) : "-", "fsync", server ? pg_value(server, 0, 1) : "-",
+	    "synchronous_commit", server ? pg_value(server, 0, 2) : "-", "shared_buffers",
+	    server ? pg_value(server, 0, 3) : "-");
 }
 
 /* --- printing -------------------------------------------------------------------------------- */

@@ -23,18 +23,6 @@ bool bench_talk_step(struct bench_talk *talk, int wait_ms, struct err *err) MUST
 /* Until all is acknowledged. */
 bool bench_talk_flush(struct bench_talk *talk, struct err *err) MUST_CHECK;
 
-/* --- bench_business.c: the business ---------------------------------------------------------- */
-
-/*
- * A server on 127.0.0.1, in a thread of its own, that answers each question 5 ms after it came:
- * commit, or rollback. It takes little from what is measured, knows the relay's clients and no
- * others, and only ids of digits.
- */
-struct bench_business;
-struct bench_business *bench_business_start(bool grpc, bool commits, struct err *err);
-int bench_business_port(const struct bench_business *business);
-void bench_business_stop(struct bench_business *business); /* NULL is fine */
-
 /* --- bench_lookback.c: the relay ------------------------------------------------------------- */
 
 #define BENCH_PAIR "pair"       /* the biz_type of what the application says */

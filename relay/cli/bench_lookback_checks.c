@@ -74,7 +74,8 @@ static bool resolve(struct bench_lookback *look, bool grpc, int batch, bool comm
 	struct bench_child child = {0};
 	struct bench_asks asks = {.grpc = grpc, .batch = batch};
 	bool good = bench_lookback_empty(bench, err) &&
-		    (asks.business = bench_business_start(grpc, commits, err)) &&
+		    (asks.business = bench_business_start(
+			 grpc ? &bench_business_grpc : &bench_business_http, commits, err)) &&
 		    bench_lookback_run(look, bench, &asks, &child, err) &&
 		    resolve_all(bench, &child, count, ret_resolved, err);
 

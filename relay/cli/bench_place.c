@@ -61,15 +61,21 @@ void bench_schema_drop(struct bench *bench)
 		bench_say("schema %s stays behind: %s", bench->schema, err.message);
 }
 
+bool bench_cluster_make(struct bench *bench, struct err *err)
+{
+	snprintf(bench->topic, sizeof bench->topic, "outbox-bench-%d", (int)getpid());
+	bench->destinations = BENCH_PARTITIONS;
+	bench->catalog = catalog_create(bench->kafka, err);
+	return bench->catalog;
+}
+
 bool bench_place_make(struct bench *bench, struct err *err)
 {
 	snprintf(bench->schema, sizeof bench->schema, "outbox_bench_%d", (int)getpid());
-	snprintf(bench->topic, sizeof bench->topic, "outbox-bench-%d", (int)getpid());
 	bench->shards = bench->days = 1;
-	bench->destinations = BENCH_PARTITIONS;
 	bench->pg = bench_connect(bench, err);
-	bench->catalog = bench->pg ? catalog_create(bench->kafka, err) : NULL;
-	return bench->catalog && make_schema(bench, err) && bench_fresh_topic(bench, err);
+	return bench->pg && bench_cluster_make(bench, err) && make_schema(bench, err) &&
+	       bench_fresh_topic(bench, err);
 }
 
 void bench_place_remove(struct bench *bench)
@@ -83,7 +89,8 @@ void bench_place_remove(struct bench *bench)
 	catalog_destroy(bench->catalog);
 	pg_destroy(bench->pg);
 	bench->pg = NULL;
-	bench_schema_drop(bench);
+	if (bench->schema[0])
+		bench_schema_drop(bench);
 }
 
 /* Made is not yet led: until every partition can be read. */

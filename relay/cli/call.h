@@ -6,7 +6,7 @@
  */
 #include "command.h"
 
-enum { CALL_OPTIONS = 16, CALL_ARGUMENTS = 10000 };
+enum { CALL_OPTIONS = 24, CALL_ARGUMENTS = 10000 };
 
 struct call {
 	const struct command *command; /* NULL: none was named */

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include "commands.h"
+#include "deliver_check.h"
 #include "kafka_conf.h"
 #include "session.h"
 
@@ -13,9 +14,16 @@ static int run(const struct call *call)
 	for (int i = 0; i < config->kafka_count; i++)
 		if (!kafka_conf_check(&config->kafka[i], &err))
 			return session_failed(&err);
-	printf("%s: %d slot%s, no error\n",
+	for (int i = 0; i < config->deliver_count; i++)
+		if (!deliver_check(&config->delivers[i], &err))
+			return session_failed(&err);
+	printf("%s: %d slot%s",
 	    session_config_path(call) ? session_config_path(call) : "environment",
 	    config->slot_count, config->slot_count == 1 ? "" : "s");
+	if (config->deliver_count > 0)
+		printf(", %d section%s that deliver%s", config->deliver_count,
+		    config->deliver_count == 1 ? "" : "s", config->deliver_count == 1 ? "s" : "");
+	puts(", no error");
 	return 0;
 }
 
@@ -23,8 +31,9 @@ const struct command command_check_config = {
     .name = "check-config",
     .arguments = "",
     .summary = "Checks the configuration without connecting to anything.",
-    .description = "Reads the file and the environment as `run` does, and lets librdkafka check "
-		   "the properties "
-		   "of each [kafka] section. The first error is printed with its place.\n",
+    .description =
+	"Reads the file and the environment as `run` does, and lets librdkafka check "
+	"the properties of each [kafka] section; of a [deliver] section also the URL, the "
+	"secrets, dedup and the rules. The first error is printed with its place.\n",
     .run = run,
 };

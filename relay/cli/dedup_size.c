@@ -78,7 +78,8 @@ static int run(const struct call *call)
 		session_failed(&err);
 		return EXIT_USAGE;
 	}
-	struct bloom_plan plan = bloom_plan((uint64_t)spec.ids, spec.rate, (int)spec.slices);
+	struct bloom_plan plan =
+	    bloom_plan((uint64_t)spec.ids, spec.rate, (int)spec.slices, BLOOM_PLACES);
 	if (!call_flag(call, "json")) {
 		print_text(&spec, &plan);
 		return 0;

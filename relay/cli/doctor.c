@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "checks.h"
+#include "checks_deliver.h"
 #include "checks_lookback.h"
 #include "commands.h"
 #include "kafka_conf.h"
@@ -111,6 +112,7 @@ static int run(const struct call *call)
 	for (int i = 0; i < config->kafka_count; i++)
 		check_kafka(&checks, &config->kafka[i], &status);
 	checks_lookback_services(&checks);
+	checks_deliver(&checks);
 	if (call_flag(call, "json"))
 		print_json(&checks);
 	else

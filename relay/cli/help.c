@@ -10,7 +10,8 @@ enum { WIDTH = 80 };
 const struct command_exit command_exits[] = {
     {0, "Done; with `run`, ended by SIGTERM or SIGINT after a clean handover (`run --drain`: when "
 	"everything is published)."},
-    {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise, `migrate "
+    {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise, `dedup "
+		 "verify` a damaged file, `migrate "
 		 "status` a "
 		 "migration to apply or a changed one, `bench` a figure beyond its bound."},
     {EXIT_USAGE, "The command line is wrong."},

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "partitions.h"
 #include "session.h"
+#include "text.h"
 
 enum { TRY_MS = 10000, PAUSE_MS = 50 };
 
@@ -44,8 +45,10 @@ static bool judge(struct pg *pg, const char *schema, const char *name,
 		if (!partition_holder(pg, schema, name, holder, sizeof holder, err))
 			return false;
 		return err_set(err, ERR_REJECT,
-		    strncmp(name, "lookback", strlen("lookback")) == 0
+		    text_starts(name, "lookback_")
 			? "%s holds a prepare of section %s that is undecided"
+		    : text_starts(name, "processed_")
+			? "%s holds ids of consumer %s whose window has not passed"
 			: "%s holds rows that %s has not published",
 		    name, holder[0] ? holder : "somebody");
 	case PARTITION_MISSING:
@@ -102,9 +105,9 @@ const struct command command_partition_drop = {
     .summary = "Drops one partition of which no row is needed any more.",
     .description =
 	"`run` does it by itself after `retain`. A partition with a message that some slot has "
-	"not published, or with a prepare that is undecided, is refused. No writer waits for it "
-	"longer than 50 ms; when the lock "
-	"is not to be had that way within 10 s, it ends with 69.\n",
+	"not published, with a prepare that is undecided, or with an id of a consumer whose "
+	"window has not passed, is refused. No writer waits for it longer than 50 ms; when the "
+	"lock is not to be had that way within 10 s, it ends with 69.\n",
     .options = options,
     .run = run,
 };

@@ -45,6 +45,9 @@ const struct config_postgres *session_postgres(
 	found = config_find_postgres(config, name ? name : "main");
 	if (!found && name)
 		err_set(err, ERR_CONFIG, "there is no section [postgres \"%s\"]", name);
+	else if (!found && config->postgres_count == 0)
+		err_set(err, ERR_CONFIG,
+		    "this configuration only delivers: it has no [postgres] section");
 	else if (!found)
 		err_set(err, ERR_CONFIG,
 		    "there are several [postgres] sections: name one with "
@@ -78,7 +81,8 @@ bool session_table(const struct call *call, const char **ret_table, struct err *
 		if (text_equal(name, partition_tables[i]))
 			*ret_table = partition_tables[i];
 	return !name || *ret_table ||
-	       err_set(err, ERR_REJECT, "--table is message or lookback, not \"%s\"", name);
+	       err_set(
+		   err, ERR_REJECT, "--table is message, lookback or processed, not \"%s\"", name);
 }
 
 const struct config_slot *session_slot(
@@ -92,6 +96,9 @@ const struct config_slot *session_slot(
 	slot = config_find_slot(config, name ? name : "main");
 	if (!slot && name)
 		err_set(err, ERR_CONFIG, "there is no section [slot \"%s\"]", name);
+	else if (!slot && config->slot_count == 0)
+		err_set(
+		    err, ERR_CONFIG, "this configuration only delivers: it has no [slot] section");
 	else if (!slot)
 		err_set(err, ERR_CONFIG, "there are several slots: name one with --slot NAME");
 	return slot;

@@ -15,6 +15,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "config.h"
+#include "delivers.h"
 #include "fleet.h"
 #include "kafka_conf.h"
 #include "keeper.h"
@@ -55,6 +56,7 @@ struct daemon {
 	struct keeper **keepers;            /* as config->postgres; NULL: nothing uses it */
 	struct fleet *fleet;
 	struct lookbacks *lookbacks; /* NULL: none, or not with --drain */
+	struct delivers *delivers;   /* the same */
 	struct admin *admin;
 	struct api *api; /* NULL: [api] does not listen */
 	char *owner;
@@ -98,6 +100,8 @@ static bool is_live(void *context, struct text *report)
 	live &= keepers_live(daemon, now, report);
 	if (daemon->lookbacks)
 		live &= lookbacks_live(daemon->lookbacks, now, report);
+	if (daemon->delivers)
+		live &= delivers_live(daemon->delivers, now, report);
 	return live;
 }
 
@@ -144,6 +148,8 @@ static bool is_ready(void *context, struct text *report)
 	ready &= topics_open(daemon, report);
 	if (daemon->lookbacks)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
+	if (daemon->delivers)
+		ready &= delivers_ready(daemon->delivers, report);
 	show_keepers(daemon, report);
 	return ready;
 }
@@ -284,7 +290,8 @@ static bool start_api(struct daemon *daemon, struct err *err)
 {
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
-	daemon->api = api_start(daemon->config, daemon->catalogs, err);
+	daemon->api = api_start(daemon->config, daemon->catalogs,
+	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
 	return daemon->api != NULL;
@@ -315,6 +322,14 @@ static bool start_lookbacks(struct daemon *daemon, struct err *err)
 		return true;
 	daemon->lookbacks = lookbacks_start(daemon->config, daemon->owner, daemon->event_fd, err);
 	return daemon->lookbacks != NULL;
+}
+
+static bool start_delivers(struct daemon *daemon, struct err *err)
+{
+	if (daemon->config->deliver_count == 0 || daemon->options->drain)
+		return true;
+	daemon->delivers = delivers_start(daemon->config, daemon->event_fd, err);
+	return daemon->delivers != NULL;
 }
 
 static void announce(const struct daemon *daemon)
@@ -352,7 +367,8 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	fleet = (struct fleet_options){config, daemon->catalogs, daemon->topic_checks,
 	    daemon->keepers, daemon->owner, daemon->options->drain};
 	daemon->fleet = fleet_create(&fleet);
-	if (!start_lookbacks(daemon, err) || !start_admin(daemon, err) || !start_api(daemon, err))
+	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
+	    !start_admin(daemon, err) || !start_api(daemon, err))
 		return false;
 	note_topics(daemon, checks);
 	return start_publishers(daemon, checks, err);
@@ -411,13 +427,16 @@ static void reload(struct daemon *daemon)
 /* --- the loop ----------------------------------------------------------------------------------
  */
 
-static int64_t longest_lease_ms(const struct config *config)
+static int64_t longest_stop_ms(const struct config *config)
 {
 	int64_t longest = 0;
 
 	for (int i = 0; i < config->slot_count; i++)
 		if (config->slots[i].lease_ms > longest)
 			longest = config->slots[i].lease_ms;
+	for (int i = 0; i < config->deliver_count; i++)
+		if (config->delivers[i].drain_ms > longest)
+			longest = config->delivers[i].drain_ms;
 	return longest;
 }
 
@@ -433,13 +452,15 @@ static void end_at_once(const char *why)
 static void begin_stop(struct daemon *daemon)
 {
 	daemon->stopping = true;
-	daemon->stop_by = clock_ms() + longest_lease_ms(daemon->config) + HANDOVER_SPARE_MS;
+	daemon->stop_by = clock_ms() + longest_stop_ms(daemon->config) + HANDOVER_SPARE_MS;
 	daemon->hurry = "the handover took too long";
 	service_notify("STOPPING=1");
 	metric_set(metric_series(&up, NULL), 0);
 	fleet_stop(daemon->fleet);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
+	if (daemon->delivers)
+		delivers_stop(daemon->delivers);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->keepers[i])
 			keeper_stop(daemon->keepers[i]);
@@ -505,10 +526,19 @@ static bool others_ended(const struct daemon *daemon)
 {
 	if (daemon->lookbacks && !lookbacks_are_over(daemon->lookbacks))
 		return false;
+	if (daemon->delivers && !delivers_are_over(daemon->delivers))
+		return false;
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->keepers[i] && !keeper_status(daemon->keepers[i]).ended)
 			return false;
 	return true;
+}
+
+/* A process without slots delivers until it is told to end. */
+static bool is_drained(const struct daemon *daemon)
+{
+	return (daemon->config->slot_count > 0 || daemon->options->drain) &&
+	       fleet_is_over(daemon->fleet);
 }
 
 /* True: drained, or handed over after a signal that interrupted nothing. */
@@ -525,7 +555,7 @@ static bool loop(struct daemon *daemon, struct err *err)
 		serve_signals(daemon);
 		fleet_step(daemon->fleet, now);
 		serve_watchdog(daemon, now);
-		if (!daemon->stopping && fleet_is_over(daemon->fleet)) {
+		if (!daemon->stopping && is_drained(daemon)) {
 			drained = true;
 			begin_stop(daemon);
 		}
@@ -567,6 +597,9 @@ static void finish(struct daemon *daemon)
 	if (daemon->fleet)
 		wait_for_publishers(daemon);
 	admin_stop(daemon->admin);
+	if (daemon->delivers)
+		delivers_stop(daemon->delivers);
+	delivers_destroy(daemon->delivers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "bucket.h"
 #include "text.h"
 
 enum {
@@ -12,8 +13,7 @@ enum {
 	WINDOW_MAX = 4096,
 	GROW_MS = 500,    /* a window that was asked empty within is too small */
 	SHRINK_MS = 1000, /* one whose rows waited so long is too large */
-	BURST_PARTS = 20,
-	FULL_MS = 10, /* a transport without room is left alone */
+	FULL_MS = 10,     /* a transport without room is left alone */
 	SWEEP_MS = 200,
 	SCOUT_FIRST_MS = 100,
 	SCOUT_MAX_MS = 5000,
@@ -59,8 +59,8 @@ struct type {
 };
 
 struct service {
-	double tokens;
-	int64_t filled_at, left_until;
+	struct bucket bucket;
+	int64_t left_until;
 };
 
 struct schedule {
@@ -93,7 +93,7 @@ struct schedule *schedule_create(const struct schedule_settings *settings, int64
 	schedule->services = xcalloc((size_t)settings->service_count, sizeof *schedule->services);
 	schedule->types = xcalloc((size_t)settings->type_count, sizeof *schedule->types);
 	for (int i = 0; i < settings->service_count; i++)
-		schedule->services[i] = (struct service){.tokens = 1, .filled_at = now};
+		bucket_init(&schedule->services[i].bucket, now);
 	for (int i = 0; i < settings->type_count; i++)
 		schedule->types[i].window = WINDOW_FIRST;
 	return schedule;
@@ -512,38 +512,21 @@ void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most
 
 /* --- questions ------------------------------------------------------------------------------ */
 
-static double fill(struct schedule *schedule, int64_t now, int service)
-{
-	struct service *mine = &schedule->services[service];
-	double rate = (double)check_of(schedule, service)->rate;
-	double most = rate / BURST_PARTS > 1 ? rate / BURST_PARTS : 1;
-
-	mine->tokens += rate * (double)(now - mine->filled_at) / 1000;
-	mine->filled_at = now;
-	if (mine->tokens > most)
-		mine->tokens = most;
-	return mine->tokens;
-}
-
 /* May the service be asked once more now? If not, from when on. */
 static bool has_turn(struct schedule *schedule, int64_t now, int service)
 {
 	const struct config_check *check = check_of(schedule, service);
 	struct service *mine = &schedule->services[service];
-	double tokens;
+	int64_t wait;
 
 	if (now < mine->left_until) {
 		schedule->ask_at = earlier(schedule->ask_at, mine->left_until);
 		return false;
 	}
-	if (check->rate == 0)
-		return true;
-	tokens = fill(schedule, now, service);
-	if (tokens >= 1)
-		return true;
-	schedule->ask_at = earlier(
-	    schedule->ask_at, now + 1 + (int64_t)((1 - tokens) * 1000 / (double)check->rate));
-	return false;
+	wait = bucket_wait(&mine->bucket, check->rate, now);
+	if (wait > 0)
+		schedule->ask_at = earlier(schedule->ask_at, now + wait);
+	return wait == 0;
 }
 
 static bool has_room(const struct schedule *schedule, const struct type *type, struct line *line)
@@ -626,8 +609,7 @@ static struct schedule_question *ask(
 	line->host->pause_ms = check->breaker_pause_ms;
 	if (now - question->rows[0]->claimed_at > SHRINK_MS)
 		shrink(type);
-	if (check->rate > 0)
-		schedule->services[line->service].tokens -= 1;
+	bucket_take(&schedule->services[line->service].bucket, check->rate);
 	type->in_flight++;
 	line->host->in_flight++;
 	schedule->in_flight++;
@@ -781,7 +763,7 @@ void schedule_put_back(struct schedule *schedule, int64_t now, struct schedule_q
 		line->first->next = first;
 		line->last = first ? last : question->rows[i];
 	}
-	service->tokens += check_of(schedule, question->service)->rate > 0;
+	bucket_give_back(&service->bucket, check_of(schedule, question->service)->rate);
 	service->left_until = now + FULL_MS;
 	end_question(schedule, now, question, BREAKER_NEITHER);
 }

@@ -1,18 +1,16 @@
 #include "transport_web.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "clock.h"
-#include "http_sign.h"
+#include "http_peer.h"
 #include "wire.h"
 
 enum {
 	MOST_REQUESTS = 1000, /* to all hosts, where messages bring URLs: the most of one host */
 	MOST_HEADER_BYTES = 32 << 10,
 	HEADERS = 8,
-	SECRETS = 2,
 };
 
 struct call {
@@ -25,10 +23,7 @@ struct transport {
 	const struct web_dialect *dialect;
 	const struct config_check *check;
 	struct http_client *client;
-	struct http_networks networks;
-	struct http_secret secrets[SECRETS]; /* the new one first */
-	size_t secret_count;
-	struct http_tls tls;
+	struct http_peer peer;
 	struct http_limits limits;
 	char timeout[24];
 	struct call *calls; /* all that were not released */
@@ -36,67 +31,10 @@ struct transport {
 
 /* --- settings ------------------------------------------------------------------------------- */
 
-static bool add_secret(
-    struct transport *transport, const char *key, const char *secret, struct err *err)
-{
-	struct err why;
-
-	if (!secret[0])
-		return true;
-	if (!http_secret_parse(secret, &transport->secrets[transport->secret_count], &why))
-		return check_refuse(transport->check, err, key, "%s", why.message);
-	transport->secret_count++;
-	return true;
-}
-
-static bool set_secrets(struct transport *transport, struct err *err)
-{
-	const struct config_check *check = transport->check;
-
-	if (check->old_secret[0] && !check->secret[0])
-		return check_refuse(check, err, "old_secret", "there is no secret beside it");
-	return add_secret(transport, "secret", check->secret, err) &&
-	       add_secret(transport, "old_secret", check->old_secret, err);
-}
-
-/* libcurl would tell it at each request. */
-static bool set_file(
-    const struct config_check *check, const char *key, const char **ret_path, struct err *err)
-{
-	const char *path = *ret_path;
-
-	if (!path[0]) {
-		*ret_path = NULL;
-		return true;
-	}
-	owned_file FILE *file = fopen(path, "re");
-	if (file && fgetc(file) != EOF)
-		return true;
-	return check_refuse(check, err, key, "%.300s cannot be read: %s", path,
-	    file && !ferror(file) ? "it is empty" : strerror(errno));
-}
-
-static bool set_tls(struct transport *transport, struct err *err)
-{
-	const struct config_check *check = transport->check;
-	struct http_tls *tls = &transport->tls;
-
-	*tls = (struct http_tls){check->tls_ca, check->tls_certificate, check->tls_key};
-	if (check->tls_key[0] && !check->tls_certificate[0])
-		return check_refuse(check, err, "tls_key", "there is no tls_certificate for it");
-	if (check->tls_certificate[0] && !check->tls_key[0])
-		return check_refuse(check, err, "tls_certificate", "there is no tls_key for it");
-	return set_file(check, "tls_ca", &tls->ca_file, err) &&
-	       set_file(check, "tls_certificate", &tls->certificate_file, err) &&
-	       set_file(check, "tls_key", &tls->key_file, err);
-}
-
 /* The URLs of messages were looked at by who asks; this one is the operator's. */
 static bool check_url(const struct transport *transport, struct err *err)
 {
-	static const struct http_destinations nowhere;
 	const struct config_check *check = transport->check;
-	struct refusal refusal;
 	struct text url = {0};
 	struct err why = {0};
 	bool located;
@@ -107,10 +45,6 @@ static bool check_url(const struct transport *transport, struct err *err)
 		return check_refuse(check, err, "url",
 		    "it is empty, and so is allow: there is nobody to ask; set one of them");
 	}
-	/* An empty list refuses every URL; one that is well formed for being none of it alone. */
-	if (!http_guard_url(&nowhere, check->url, &refusal) &&
-	    !text_equal(refusal.code, "not_listed"))
-		return check_refuse(check, err, "url", "%s", refusal.text);
 	located = transport->dialect->locate(check->url, &url, &why);
 	text_finish(&url);
 	return located || check_refuse(check, err, "url", "%s", why.message);
@@ -136,7 +70,7 @@ static bool set_client(struct transport *transport, struct err *err)
 	    .max_connections = all,
 	    .max_host_connections = host,
 	    .user_agent = "outbox-relay/" RELAY_VERSION,
-	    .networks = &transport->networks};
+	    .networks = &transport->peer.networks};
 
 	transport->limits = (struct http_limits){.timeout_ms = (int)check->timeout_ms,
 	    .connect_timeout_ms = (int)check->connect_timeout_ms,
@@ -147,19 +81,31 @@ static bool set_client(struct transport *transport, struct err *err)
 	return transport->client;
 }
 
+static bool set_peer(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+	const struct http_peer_texts texts = {.url = check->url,
+	    .networks = check->networks,
+	    .secret = check->secret,
+	    .old_secret = check->old_secret,
+	    .tls_ca = check->tls_ca,
+	    .tls_certificate = check->tls_certificate,
+	    .tls_key = check->tls_key};
+	const char *key;
+	struct err why;
+
+	return http_peer_init(&transport->peer, &texts, &key, &why) ||
+	       check_refuse(check, err, key, "%s", why.message);
+}
+
 static bool set_up(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
 	const struct check_unfit unfit[] = {
 	    {"dsn", check->dsn, "only transport = sql asks a database; remove it, or set that"}};
-	struct err why;
 
-	if (!check_has_none(check, unfit, 1, err) || !check_url(transport, err) ||
-	    !check_allow(check, err))
-		return false;
-	if (!http_networks_parse(check->networks, &transport->networks, &why))
-		return check_refuse(check, err, "networks", "%s", why.message);
-	return set_secrets(transport, err) && set_tls(transport, err) && set_client(transport, err);
+	return check_has_none(check, unfit, 1, err) && set_peer(transport, err) &&
+	       check_url(transport, err) && check_allow(check, err) && set_client(transport, err);
 }
 
 struct transport *web_open(
@@ -226,29 +172,22 @@ static void add_name(struct text *name, const struct check_question *question)
 	add_hex(name, uuid, LOOKBACK_UUID);
 }
 
-struct signature {
-	struct text name, value;
-	char timestamp[24];
-};
-
-static bool sign(const struct transport *transport, const struct call *call,
-    struct signature *ret_signature, struct err *err)
+static bool sign(const struct transport *transport, const struct call *call, const char *name,
+    struct http_signature *signature, struct http_header *headers, size_t *count, struct err *err)
 {
 	const size_t skipped = transport->dialect->unsigned_bytes;
-	int64_t now = clock_wall_us() / 1000000;
 
-	add_name(&ret_signature->name, call->reply.question);
-	snprintf(ret_signature->timestamp, sizeof ret_signature->timestamp, "%" PRId64, now);
-	return http_sign(transport->secrets, transport->secret_count,
-	    text_string(&ret_signature->name), now, text_string(&call->body) + skipped,
-	    call->body.length - skipped, &ret_signature->value, err);
+	return http_peer_sign(&transport->peer, name, clock_wall_us() / 1000000,
+	    text_string(&call->body) + skipped, call->body.length - skipped, signature, headers,
+	    count, err);
 }
 
 static bool send_call(struct transport *transport, struct call *call, struct err *err)
 {
 	const struct web_dialect *dialect = transport->dialect;
 	struct http_header headers[HEADERS];
-	struct signature signature = {0};
+	struct http_signature signature = {0};
+	struct text name = {0};
 	size_t count = 0;
 	bool sent;
 
@@ -257,13 +196,8 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 	if (dialect->timeout_header)
 		headers[count++] =
 		    (struct http_header){dialect->timeout_header, transport->timeout};
-	sent = !transport->secret_count || sign(transport, call, &signature, err);
-	if (transport->secret_count) {
-		headers[count++] = (struct http_header){HTTP_SIGN_ID, text_string(&signature.name)};
-		headers[count++] = (struct http_header){HTTP_SIGN_TIMESTAMP, signature.timestamp};
-		headers[count++] =
-		    (struct http_header){HTTP_SIGN_SIGNATURE, text_string(&signature.value)};
-	}
+	add_name(&name, call->reply.question);
+	sent = sign(transport, call, text_string(&name), &signature, headers, &count, err);
 	sent = sent && http_client_send(transport->client,
 			   &(struct http_request){.method = HTTP_POST,
 			       .protocol = dialect->protocol,
@@ -272,12 +206,12 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 			       .header_count = count,
 			       .body = text_string(&call->body),
 			       .body_length = call->body.length,
-			       .tls = &transport->tls,
+			       .tls = &transport->peer.tls,
 			       .limits = transport->limits,
 			       .opaque = call},
 			   err);
-	text_finish(&signature.name);
-	text_finish(&signature.value);
+	http_signature_finish(&signature);
+	text_finish(&name);
 	return sent;
 }
 
@@ -359,8 +293,6 @@ void web_close(struct transport *transport)
 	http_client_destroy(transport->client);
 	while (transport->calls)
 		forget(transport, transport->calls);
-	http_networks_finish(&transport->networks);
-	for (size_t i = 0; i < SECRETS; i++)
-		http_secret_finish(&transport->secrets[i]);
+	http_peer_finish(&transport->peer);
 	free(transport);
 }

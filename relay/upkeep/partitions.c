@@ -9,7 +9,7 @@
 /* So many at once: a wrong setting must not fill the catalog. */
 enum { MOST_MADE_AT_ONCE = 64 };
 
-const char *const partition_tables[PARTITION_TABLES] = {"message", "lookback"};
+const char *const partition_tables[PARTITION_TABLES] = {"message", "lookback", "processed"};
 
 static const char *const outcome_names[PARTITION_OUTCOMES] = {
     [PARTITION_MADE] = "made",

@@ -10,8 +10,9 @@
 #include "config.h"
 #include "pg.h"
 
-enum { PARTITION_TABLES = 2 };
-extern const char *const partition_tables[PARTITION_TABLES]; /* "message", "lookback" */
+enum { PARTITION_TABLES = 3 };
+/* "message", "lookback", "processed" */
+extern const char *const partition_tables[PARTITION_TABLES];
 
 enum partition_outcome {
 	PARTITION_MADE,
@@ -67,7 +68,8 @@ bool partition_detach(struct pg *pg, const char *schema, const char *name,
 
 /*
  * Who keeps it, "" for nobody: of the message table "main/0" (slot and shard) or "no slot", of the
- * look-back's the section of an undecided prepare; size bytes.
+ * look-back's the section of an undecided prepare, of what was processed the consumer whose window
+ * has not passed; size bytes.
  */
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err) MUST_CHECK;

@@ -15,12 +15,13 @@
 --
 -- Why no row is lost with a leaf. P is a snapshot, taken first. Then, without a lock, all rows that
 -- somebody still needs are looked for (a message that some shard has not acknowledged, a prepare that
--- is not decided); that query began after P, and so saw every row visible in P. Then comes the ACCESS
--- EXCLUSIVE lock, under which no transaction that wrote into the leaf is in progress, and a look with
--- a fresh snapshot for rows that are not visible in P, which are those whose txid is in P's list of
--- transactions in progress or not below its xmax: a few probes of an index that begins with txid. If
--- there is one, it was committed meanwhile, and the leaf stays. For that, rows are never changed in a
--- way that makes somebody need them again, and each carries the txid of its transaction.
+-- is not decided, an id whose window has not passed); that query began after P, and so saw every row
+-- visible in P. Then comes the ACCESS EXCLUSIVE lock, under which no transaction that wrote into the
+-- leaf is in progress, and a look with a fresh snapshot for rows that are not visible in P, which are
+-- those whose txid is in P's list of transactions in progress or not below its xmax: a few probes of
+-- an index that begins with txid. If there is one, it was committed meanwhile, and the leaf stays. For
+-- that, rows are never changed in a way that makes somebody need them again, and each carries the txid
+-- of its transaction.
 --
 -- Why no reader misses a row that is moved. TRUNCATE empties the table for older snapshots too, and
 -- the copies are invisible to them. So a reader locks the table (and with it every partition) in
@@ -52,7 +53,7 @@ create function outbox.partition_takes(at timestamptz) returns boolean
 -- with an index that begins with it.
 create function outbox.partitioned(out name text, out time_column text)
 	returns setof record immutable parallel safe language sql as $$
-	values ('message', 'created_at'), ('lookback', 'prepared_at') $$;
+	values ('message', 'created_at'), ('lookback', 'prepared_at'), ('processed', 'record_at') $$;
 
 create function outbox.partition_time_column(of_table text) returns text
 	immutable parallel safe language plpgsql as $$

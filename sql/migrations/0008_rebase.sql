@@ -156,9 +156,10 @@ begin
 			'397 is the most; drop slots that are not needed', cardinality(sets);
 	end if;
 
-	-- Rows of the look-back are judged by their txids only when a partition is to go, where one of the
-	-- future would look like one that has just come, until that future is there.
+	-- Rows of the other tables are judged by their txids only when a partition is to go, where one of
+	-- the future would look like one that has just come, until that future is there.
 	update outbox.lookback l set txid = '3' where l.txid >= pg_snapshot_xmax(pg_current_snapshot());
+	update outbox.processed p set txid = '3' where p.txid >= pg_snapshot_xmax(pg_current_snapshot());
 
 	-- where a slot began cannot be told here any more, and it is for reports only
 	update outbox.slot set split_to = null, drain_to = null, start = '3:3:';

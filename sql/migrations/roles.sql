@@ -3,22 +3,25 @@
 -- Every role and every grant. Applied after the numbered files, and again whenever it changed; not at
 -- all with --no-roles. Give the roles to your own: GRANT outbox_writer TO shop.
 --
---   outbox_writer  writes messages: by outbox.publish, INSERT or COPY of the columns that are its own
---   outbox_relay   reads messages, keeps the log; changes partitions by functions, owns nothing
---   outbox_reader  sees everything but payloads
+--   outbox_writer    writes messages: by outbox.publish, INSERT or COPY of the columns that are its own
+--   outbox_consumer  tells copies of messages from the first, by the functions of outbox.processed, and
+--                    claims ids (outbox.claim)
+--   outbox_relay     reads messages, keeps the log; changes partitions by functions, owns nothing
+--   outbox_reader    sees everything but payloads
 
 do $$
 declare
 	name text;
 begin
-	foreach name in array array['outbox_writer', 'outbox_relay', 'outbox_reader'] loop
+	foreach name in array array['outbox_writer', 'outbox_consumer', 'outbox_relay',
+			'outbox_reader'] loop
 		if not exists (select from pg_roles where rolname = name) then
 			execute format('create role %I nologin', name);
 		end if;
 	end loop;
 end $$;
 
-grant usage on schema outbox to outbox_writer, outbox_relay, outbox_reader;
+grant usage on schema outbox to outbox_writer, outbox_consumer, outbox_relay, outbox_reader;
 
 -- What stands in a constraint runs as the writer; nothing else is everybody's.
 revoke execute on all functions in schema outbox from public;
@@ -31,10 +34,20 @@ grant execute on function
 	outbox.publish(text, text, text, jsonb, uuid, timestamptz),
 	outbox.publish(text, text, jsonb, jsonb, uuid, timestamptz) to outbox_writer;
 
+grant execute on function
+	outbox.processed_take(text, bytea[], timestamptz[], interval),
+	outbox.processed_claim(text, bytea[], timestamptz[], interval),
+	outbox.processed_add(text, bytea[], timestamptz[], interval),
+	outbox.processed_give_back(text, bytea[]),
+	outbox.processed_remove(text, bytea[]),
+	outbox.claim_take(text, bytea, interval),
+	outbox.claim_renew(text, bytea[], bigint[], interval),
+	outbox.claim_release(text, bytea, bigint) to outbox_consumer;
+
 grant select on outbox.message, outbox.message_default, outbox.slot, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
 grant select, insert on outbox.lookback to outbox_relay;
-grant select on outbox.lookback_default to outbox_relay;
+grant select on outbox.lookback_default, outbox.processed, outbox.processed_default to outbox_relay;
 grant select, insert, delete on outbox.lookback_log, outbox.lookback_conflict to outbox_relay;
 grant select, insert, update, delete on outbox.lookback_overdue to outbox_relay;
 grant insert on outbox.log to outbox_relay;
@@ -63,6 +76,7 @@ grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partiti
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
+grant select on outbox.processed, outbox.processed_default, outbox.claim to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_numbers(int),

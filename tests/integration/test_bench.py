@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.process import wait_for
+from support.redis import Redis
 from support.relay import binary, environment, run_command
 
 # A part, its options, and what each of its figures must look like: names in order, with bounds.
@@ -69,6 +70,16 @@ PARTS = {
         "overdue ones resolved singly >= 3000",
         "overdue ones resolved 100 in a request >= 10000",
         "CPU of a million look-backs, gRPC beside HTTP <= 1.2",
+    ]),
+    "inbox": (["--messages", 5000, "--runs", 1], [
+        "inbox without dedup, beside a bare consumer >= 0.8",
+        "inbox with bloom, beside a bare consumer >= 0.6",
+        "inbox with sequence, beside a bare consumer >= 0.7",
+        "handlers of 5 ms, 256 at once, beside what is possible >= 0.9",
+        "memory of an inbox, besides its files <= 64",
+        "sidecar, beside a bare loop of libcurl >= 0.5",
+        "sidecar in batches of 100, beside single messages >= 5",
+        "ab, against the same server",
     ]),
     "steady": (["--seconds", 2], [
         "CPU at 1000/s, a million messages, relay",
@@ -134,6 +145,29 @@ def test_a_figure_is_printed_with_its_bound_and_verdict(empty_database, kafka):
     _, output = bench(empty_database, kafka, "--runs", 1, "--rows", 1000, "held")
     assert re.search(r"^drain beside a held snapshot and an open write +rows/s +[\d.]+ +[\d.]+ "
                      r"+[\d.]+  ≥ 0.95 +(ok|NOT)$", output, re.MULTILINE)
+
+
+STORES = ["bloom", "exact", "counting", "bitmap", "bitmap form=hash", "sequence"]
+
+
+def test_dedup_measures_its_stores_without_kafka(empty_database):
+    with Redis() as redis:
+        words = ["bench", "dedup", "--json", "--ids", "100000", "--runs", "1", "--redis", redis.url,
+                 "--dsn", empty_database.dsn]
+        status, output, error = run_command(words, {})
+    assert status in (0, 1), error
+    figures = {figure["name"]: figure for figure in json.loads(output)["figures"]}
+    for store in STORES:
+        assert figures[f"{store}: a copy of it, checked"]["value"] > 0
+    assert figures["exact: memory, an id"]["bound_value"] == 40
+    for name in ("redis: new ids checked, beside SETs of redis-benchmark",
+                 "redis: ids made done, beside SETs of redis-benchmark"):
+        assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.5
+    for batch in (1, 10, 100, 1000):
+        name = f"postgres: {batch} taken in a transaction, beside an insert"
+        assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.2
+    assert empty_database.execute(
+        "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
 
 
 def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):

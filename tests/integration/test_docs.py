@@ -1,11 +1,16 @@
 """The reference pages are what the program writes, and each metric it shows is explained."""
 
+import json
 import pathlib
 import re
+import subprocess
+
+import pytest
 
 from support.api import CONFIG, Api, decision
+from support.dedup import Dedup, DedupError
 from support.process import free_port, wait_for
-from support.relay import run_command
+from support.relay import beside, run_command
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
@@ -28,6 +33,14 @@ def test_the_page_of_the_configuration_is_fresh():
     assert page("configuration.md") == printed("config", "--print-reference")
 
 
+DELIVER = """\
+[deliver "billing"]
+topics = {topic}
+group = {topic}
+url = http://127.0.0.1:9/
+"""
+
+
 def explained_metrics():
     rows = r"^\| `(\w+)` \| \w+ \| (.*) \|$"
     return dict(re.findall(rows, page("metrics.md"), re.MULTILINE))
@@ -40,7 +53,7 @@ def shown_metrics(relay):
 def test_every_metric_is_explained_and_every_explained_one_exists(
         database, topic, make_relay, tmp_path):
     explained = explained_metrics()
-    (tmp_path / "relay.ini").write_text(CONFIG.format(topic=topic))
+    (tmp_path / "relay.ini").write_text((CONFIG + DELIVER).format(topic=topic))
     port = free_port()
     relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
                        api_send_tokens="token").wait_ready()
@@ -48,3 +61,53 @@ def test_every_metric_is_explained_and_every_explained_one_exists(
     # A part of the program shows its metrics when it first has something to tell.
     wait_for(lambda: shown_metrics(relay).keys() >= explained.keys(), 60, "every explained metric")
     assert explained == shown_metrics(relay)
+
+
+def between(name, marker):
+    return re.search(rf"<!-- {marker} -->\n(.*?)<!-- /{marker} -->", page(name), re.DOTALL)[1]
+
+
+def test_the_table_of_stores_is_fresh():
+    assert between("dedup.md", "stores") == printed("dedup", "stores", "--markdown")
+
+
+def test_the_stores_are_the_same_in_json_and_for_people():
+    stores = json.loads(printed("dedup", "stores", "--json"))
+    rows = [[cell.strip() for cell in row.strip("|\n").split(" | ")]
+            for row in between("dedup.md", "stores").splitlines()[2:]]
+    words = {True: "yes", False: "no"}
+    assert [[words.get(value, value) for value in store.values()] for store in stores] == [
+        [cell.strip("`") for cell in row] for row in rows]
+    text = printed("dedup", "stores")
+    assert all(value in text for store in stores for value in store.values()
+               if isinstance(value, str))
+
+
+def test_the_settings_of_dedup_are_those_of_the_program():
+    section = page("dedup.md").split("\n## The line\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| ", section, re.MULTILINE)
+    explained = {(name, store) for name, stores in rows for store in stores.split(", ")}
+    taken = set()
+    for store in {store for _, store in explained}:
+        with pytest.raises(DedupError) as refused:
+            Dedup(f"{store} nonsense=1")
+        names = str(refused.value).split("there are: ")[1]
+        taken |= {(name, store) for name in names.split(", ")}
+    assert explained == taken
+
+
+def test_the_example_of_dedup_is_shown_as_it_is():
+    shown = between("dedup.md", "example").removeprefix("```c\n").removesuffix("\n```\n")
+    assert shown in (DOCS / "examples/dedup.c").read_text(encoding="utf-8")
+
+
+def test_the_example_of_dedup_handles_each_message_once(tmp_path):
+    def handled(lines):
+        run = subprocess.run(
+            [beside("tests/integration/dedup_example"), f"bloom ids=1k path={tmp_path / 'dedup'}"],
+            input=lines, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.split("\n")[:-1]
+
+    assert handled("1 a\n2 b\n3 a\n") == ["handled a", "handled b"]
+    assert handled("3 a\n4 c\n4 c\n") == ["handled c"]

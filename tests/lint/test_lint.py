@@ -14,7 +14,7 @@ ITSELF = os.path.relpath(os.path.abspath(__file__), ROOT)
 # A folder includes headers of lower lines and its own; folders of one line never see each other.
 LAYERS = [
     ["outbox/base", "sql"],
-    ["outbox/pg", "outbox/kafka", "outbox/http", "outbox/conf"],
+    ["outbox/pg", "outbox/redis", "outbox/kafka", "outbox/http", "outbox/conf"],
     ["outbox/table", "outbox/dedup"],
     ["outbox/publish", "outbox/inbox"],
     ["relay/lookback", "relay/deliver", "relay/upkeep"],
@@ -25,7 +25,8 @@ LAYERS = [
 # outbox/kafka speaks the configuration's language to librdkafka.
 ALSO_ALLOWED = {("outbox/kafka", "outbox/conf")}
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
-          r"curl/": "outbox/http", r"microhttpd\.h": "relay/admin",
+          r"curl/": "outbox/http", r"hiredis/": "outbox/redis",
+          r"microhttpd\.h": "relay/admin",
           r"protobuf-c/|.*\.pb-c\.h": "relay/lookback"}
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|atof|gets|alloca)"
                     r"\s*\(")

@@ -8,7 +8,7 @@ from support.relay import binary, environment, run_command
 
 NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_slots",
             "0006_replay", "0007_parked", "0008_rebase", "0009_scheduled", "0010_lookback",
-            "0011_lookback_flow"]
+            "0011_lookback_flow", "0012_processed", "0013_claim"]
 
 
 def migrate(database, *arguments, **settings):
@@ -97,7 +97,7 @@ def test_a_user_who_may_not_create_roles_is_told_so_before_anything_is_done(post
     # another schema name, so that the roles of other tests do not serve
     status, _, error = migrate(user, "up", OUTBOX_RELAY_POSTGRES_SCHEMA="shop")
     assert status == 77
-    assert "may not create the roles shop_writer, shop_relay, shop_reader" in error
+    assert "may not create the roles shop_writer, shop_consumer, shop_relay, shop_reader" in error
     assert "--no-roles" in error and len(error.strip().splitlines()) == 1
     assert user.execute("select to_regnamespace('shop')") == [(None,)]
 

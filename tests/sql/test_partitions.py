@@ -1,7 +1,7 @@
 """Partitions made, emptied, dropped, detached and moved into, beside writers who must not notice.
 
-What holds for both tables is tested for both: by the fixture `table`, a row of which is needed
-until it is released, which is to say acknowledged by the slot or decided.
+What holds for all tables is tested for each: by the fixture `table`, a row of which is needed
+until it is released, which is to say acknowledged by the slot, decided, or out of its window.
 
 A writer's wait for a lock is not measured by a clock, which a busy machine stretches: the server
 logs every wait that lasts 50 ms (log_lock_waits with deadlock_timeout = 50ms in its session). Those are
@@ -85,11 +85,31 @@ class Lookback:
         connection.close()
 
 
-for each in (Message, Lookback):
+class Processed:
+    name, time, holder = "processed", "record_at", "billing"
+    id, id_type = "encode(id, 'hex')", "text"
+    write = """select outbox.processed_take('billing', array[convert_to(gen_random_uuid()::text,
+                   'UTF8')], array[now()], '1 day')"""
+
+    @staticmethod
+    def insert(cursor, at=OLD_AT, payload=None):
+        id = random.randbytes(16).hex()
+        cursor.execute("insert into outbox.processed (name, id, key, record_at, kept_until) "
+                       "values ('billing', decode(%s, 'hex'), 0, %s, 'infinity')", (id, at))
+        return id
+
+    @staticmethod
+    def release(database):
+        """As if the window had passed."""
+        database.execute("update outbox.processed set kept_until = '-infinity'")
+
+
+TABLES = [Message, Lookback, Processed]
+for each in TABLES:
     each.leaf = f"{each.name}_p20200101"
 
 
-@pytest.fixture(params=[Message, Lookback], ids=lambda each: each.name)
+@pytest.fixture(params=TABLES, ids=lambda each: each.name)
 def table(request):
     return request.param
 
@@ -105,7 +125,7 @@ def acknowledge(database, slot="main", shard=0):
 
 
 def ids(database, table=Message):
-    kind = "" if table is Message else "where kind = 'prepare'"
+    kind = "" if table is not Lookback else "where kind = 'prepare'"
     return [row[0] for row in database.execute(
         f"select {table.id} from outbox.{table.name} {kind} order by 1")]
 
@@ -118,7 +138,7 @@ def leaves(database, table=Message):
 @pytest.fixture
 def old(database):
     """A database with a partition of each table whose time has passed."""
-    for each in (Message, Lookback):
+    for each in TABLES:
         assert call(database, "partition_make", each.name, *OLD) == "made"
     return database
 
@@ -229,7 +249,8 @@ def test_a_wait_of_50_ms_would_be_seen(database, table):
 
 def test_the_migration_makes_today_and_tomorrow(database, table):
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    expected = [f"{table.name}_p{today + datetime.timedelta(day):%Y%m%d}" for day in range(2)]
+    first = -1 if table is Processed else 0  # a window reaches back
+    expected = [f"{table.name}_p{today + datetime.timedelta(day):%Y%m%d}" for day in range(first, 2)]
     assert leaves(database, table) == expected
     shapes = database.execute("select from_at::time, to_at - from_at from outbox.partitions(%s)",
                               (table.name,))
@@ -451,6 +472,7 @@ def test_a_foreign_table_is_never_touched(database):
     database.execute("create table outbox.precious (n int)")
     database.execute("create table public.message_p20200101 (n int)")
     for name in ("precious", "message_p20200101", "message_default", "message", "lookback_default",
+                 "processed_default",
                  "x\"; drop"):
         for function in ("partition_empty", "partition_drop", "partition_detach"):
             assert call(database, function, name) == "missing"
@@ -663,7 +685,7 @@ def everything(database, table):
 @pytest.fixture
 def uncovered(database):
     """A database whose partitions were not made in time: all rows go to the default one."""
-    for each in (Message, Lookback):
+    for each in TABLES:
         for name in leaves(database, each):
             database.execute(f'drop table outbox."{name}"')
     return database
@@ -723,12 +745,17 @@ def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(
         uncovered.execute("insert into outbox.message (topic, created_at, payload) "
                           "select 't', now() - i * interval '1 second', 'x' "
                           "from generate_series(1, %s) i", (count,))
+    elif table is Processed:
+        uncovered.execute("insert into outbox.processed (name, id, key, record_at, kept_until) "
+                          "select 'many', int8send(i), i, now() - i * interval '1 second', 'infinity' "
+                          "from generate_series(1, %s) i", (count,))
     else:
         uncovered.execute(table.prepare.format(
             id="i", at="now() - i * interval '1 second'", payload="'x'").replace(
             "values (", "select ").replace("gen_random_uuid()) returning biz_id",
             f"gen_random_uuid() from generate_series(1, {count}) i"))
-    first = "id <= %s" if table is Message else "length(biz_id) < 36 and %s > 0"
+    first = {Message: "id <= %s", Lookback: "length(biz_id) < 36 and %s > 0",
+             Processed: "name = 'many' and %s > 0"}[table]
     ending = threading.Event()
     seen = []
 

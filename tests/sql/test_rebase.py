@@ -229,6 +229,20 @@ def test_the_look_backs_partitions_go_after_the_rebase(carried):
     assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
 
 
+def test_the_partitions_of_what_was_processed_go_after_the_rebase(carried):
+    """And what was processed there was processed, here too."""
+    take = "SELECT outbox.processed_take('billing', '{a}', array[now()], '1 hour')"
+    assert carried.execute(take) == [([True],)]
+    copy = carried.carry()
+    assert copy.execute(take) == [([False],)]
+    copy.execute("UPDATE outbox.processed SET kept_until = '-infinity'")
+    (leaf,), = copy.execute("SELECT tableoid::regclass::text FROM outbox.processed")
+    leaf = leaf.split(".")[1]
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("busy",)]
+    copy.execute(REBASE)
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
+
+
 def test_rows_without_their_log_are_noticed_by_their_transactions(carried):
     """The log was not carried along, or the slots were dropped and made anew: rows of a far future
     would be missed until it comes."""

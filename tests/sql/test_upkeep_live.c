@@ -341,6 +341,29 @@ static void an_undecided_prepare_keeps_its_partition_and_no_younger_one(void **s
 	assert_int_equal(ask(stage, "select count(*) from outbox.lookback"), 0);
 }
 
+static void what_was_processed_goes_when_its_window_has_passed(void **state)
+{
+	struct stage *stage = *state;
+	const struct upkeep_table *processed = &upkeep_status(stage->upkeep)->tables[2];
+	stage->postgres.partition_every_ms = 24 * HOUR_MS;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	run(stage, "select outbox.processed_take('billing', '{late,now}', "
+		   "array['2020-01-01 10:00Z', now()], '1 hour')");
+	assert_int_equal(ask(stage, "select count(*) from outbox.processed_default"), 1);
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(problem(stage), "");
+	assert_int_equal(processed->default_rows, 0);
+	assert_string_equal(processed->held, "processed_p20200101");
+	assert_string_equal(processed->holder, "billing");
+	run(stage, "update outbox.processed set kept_until = now()");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(processed->held, "");
+	assert_int_equal(ask(stage, "select count(*) from outbox.processed"), 1);
+	assert_int_equal(ask(stage, "select count(*) from outbox.partitions('processed') where "
+				    "to_at < '2021-01-01'"),
+	    0);
+}
+
 static void upkeep_of_one_table_that_fails_keeps_the_other_from_nothing(void **state)
 {
 	struct stage *stage = *state;
@@ -526,6 +549,7 @@ int main(void)
 	    TEST(a_row_that_no_partition_takes_stops_no_upkeep),
 	    TEST(the_look_backs_partitions_are_kept_as_well),
 	    TEST(an_undecided_prepare_keeps_its_partition_and_no_younger_one),
+	    TEST(what_was_processed_goes_when_its_window_has_passed),
 	    TEST(upkeep_of_one_table_that_fails_keeps_the_other_from_nothing),
 	    TEST(the_logs_partitions_are_made_and_dropped),
 	    TEST(the_log_is_looked_at_every_15_seconds_or_more_often),

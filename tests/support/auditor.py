@@ -188,7 +188,9 @@ def read_topics(bootstrap, topics, isolation="read_uncommitted", timeout=60, pla
         # an end is told by a fetch that waited for more in vain
         "fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500})
     try:
-        places = places or _ranges(consumer, topics, timeout)
+        # What is decided is seen when its marker stands, behind the answer to who committed: the ends
+        # are those of everything that was written, also for who reads what is committed.
+        places = places or topic_ranges(bootstrap, topics, timeout)
         ends = {place: end for place, (_, end) in places.items()}
         consumer.assign([TopicPartition(*place, begin) for place, (begin, _) in places.items()])
         open_partitions = {place for place, (begin, end) in places.items() if begin < end}

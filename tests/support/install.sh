@@ -5,21 +5,25 @@
 set -euo pipefail
 
 support=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-kafka_home=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/kafka-3.9.1 # kafka.py looks there, too
+cache=${XDG_CACHE_HOME:-~/.cache}/outbox-relay
+kafka_home=$cache/kafka-3.9.1         # kafka.py looks there, too
+fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libcurl4-openssl-dev libjansson-dev libinih-dev uthash-dev
-		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libcmocka-dev"
+		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev zlib1g-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
+	[redis]="redis-tools python3-redis python3-venv ca-certificates"
 	[mariadb]="mariadb-server-core mariadb-client-core python3-pymysql"
 	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
+	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
-		clang-format-14 pgbouncer curl"
+		clang-format-14 pgbouncer curl tzdata apache2-utils"
 )
 
 die() {
@@ -71,6 +75,23 @@ fetch_kafka() {
 	[ -d "$kafka_home/libs" ] || die "cannot write $kafka_home"
 }
 
+# Debian has no server of the commands BF.*; one in Python speaks them.
+fetch_fakeredis() {
+	[ -d "$fakeredis_home" ] && return 0
+	echo "install: fakeredis 2.40.0 into $fakeredis_home"
+	mkdir -p "$cache"
+	local fresh
+	fresh=$(mktemp -d "$fakeredis_home.XXXXXX")
+	if ! { python3 -m venv "$fresh" &&
+		"$fresh/bin/pip" install -q --disable-pip-version-check 'fakeredis[bf,lua]==2.40.0'; } </dev/null; then
+		rm -rf "$fresh"
+		die "pip could not fetch fakeredis (its message is above).
+  It needs a Python package index; behind a mirror or proxy, name it in pip's configuration."
+	fi
+	mv -T "$fresh" "$fakeredis_home" 2>/dev/null || rm -rf "$fresh"
+	[ -d "$fakeredis_home" ] || die "cannot write $fakeredis_home"
+}
+
 command -v dpkg-query >/dev/null ||
 	die "this is made for Debian 12. Elsewhere, install what these packages hold: ${packages[*]}"
 wanted=()
@@ -81,3 +102,4 @@ for group in "$@"; do
 done
 install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
+case " $* " in *" redis "*) fetch_fakeredis ;; esac

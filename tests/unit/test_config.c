@@ -332,6 +332,145 @@ static void lookbacks_that_do_not_agree_are_refused(void **state)
 	config_destroy(parse("[lookback \"a\"]\n[lookback \"b\"]\ntopic = other\n", no_environ));
 }
 
+static void a_deliver_is_named_and_has_defaults_of_its_own(void **state)
+{
+	struct config *config = parse("[deliver \"billing\"]\nbatch = 9\n", no_environ);
+	const struct config_deliver *deliver = &config->delivers[0];
+
+	(void)state;
+	assert_int_equal(config->deliver_count, 1);
+	assert_int_equal(deliver->topics.count, 1);
+	assert_string_equal(deliver->topics.items[0], "billing");
+	assert_string_equal(deliver->group, "outbox-relay-deliver-billing");
+	assert_string_equal(deliver->kafka->name, "main");
+	assert_string_equal(deliver->id, "header:outbox-id");
+	assert_string_equal(deliver->origin, "relay.ini:1");
+	assert_int_equal(deliver->batch, 1); /* a single one */
+	assert_int_equal(deliver->without_id, DELIVER_DEAD_LETTER);
+	assert_int_equal(deliver->rules.count, 0);
+	config_destroy(config);
+}
+
+static void a_sidecar_has_no_database_and_no_slot_unless_they_are_declared(void **state)
+{
+	struct config *config =
+	    parse("[deliver \"billing\"]\n", ENVIRON("DATABASE_URL=postgres://x"));
+
+	(void)state;
+	assert_int_equal(config->postgres_count, 0);
+	assert_int_equal(config->slot_count, 0);
+	assert_int_equal(config->kafka_count, 1);
+	config_destroy(config);
+	config = parse("[deliver \"billing\"]\n", ENVIRON("OUTBOX_RELAY_POSTGRES_DSN=host=x"));
+	assert_int_equal(config->postgres_count, 1);
+	assert_int_equal(config->slot_count, 1);
+	config_destroy(config);
+	config = parse("[deliver \"billing\"]\n[lookback \"orders\"]\n", no_environ);
+	assert_int_equal(config->postgres_count, 1);
+	assert_int_equal(config->slot_count, 1);
+	config_destroy(config);
+}
+
+static void rules_and_retry_topics_of_a_deliver_are_lists(void **state)
+{
+	struct config *config =
+	    parse("[deliver \"billing\"]\n"
+		  "form = batch\n"
+		  "batch = 9\n"
+		  "topics = orders, returns\n"
+		  "rules = | sliding name=a key=\"header:a|b\"  |daily name=b |\n"
+		  "retry_topics = orders.1=10s, orders.2=5m\n",
+		no_environ);
+	const struct config_deliver *deliver = &config->delivers[0];
+
+	(void)state;
+	assert_int_equal(deliver->batch, 9);
+	assert_int_equal(deliver->rules.count, 2);
+	assert_string_equal(deliver->rules.items[0], "sliding name=a key=\"header:a|b\"");
+	assert_string_equal(deliver->rules.items[1], "daily name=b");
+	assert_int_equal(deliver->retry_topics.count, 2);
+	assert_string_equal(deliver->retry_steps[0].topic, "orders.1");
+	assert_int_equal(deliver->retry_steps[0].delay_ms, 10000);
+	assert_int_equal(deliver->retry_steps[1].delay_ms, 300000);
+	config_destroy(config);
+}
+
+static void rules_of_a_deliver_may_stand_in_a_file(void **state)
+{
+	char path[] = "/tmp/outbox-relay-rules-XXXXXX";
+	char ini[200];
+
+	(void)state;
+	write_file(path, "sliding name=a\n\n  daily name=b\r\n");
+	snprintf(ini, sizeof ini, "[deliver \"billing\"]\nrules_file = %s\n", path);
+	struct config *config = parse(ini, no_environ);
+	assert_int_equal(config->delivers[0].rules.count, 2);
+	assert_string_equal(config->delivers[0].rules.items[1], "daily name=b");
+	config_destroy(config);
+	unlink(path);
+}
+
+static void delivers_that_cannot_work_or_do_not_agree_are_refused(void **state)
+{
+	static const struct {
+		const char *ini, *message;
+	} cases[] = {
+	    {"[deliver]\n", "relay.ini:1: [deliver] needs a name; write [deliver \"orders\"]"},
+	    {"[deliver \"a\"]\ntopics = x y/z\n",
+		"relay.ini:2: [deliver \"a\"] topics: 'y/z' is no topic; that is 1 to 249 of a-z, "
+		"A-Z, 0-9, '_', '.' and '-'"},
+	    {"[deliver \"a\"]\nform = batch\nconcurrency = 8\n",
+		"relay.ini:1: [deliver \"a\"] batch: it is more than concurrency, which is 8; make "
+		"that larger"},
+	    {"[deliver \"a\"]\nretry_first = 10s\nretry_max = 1s\n",
+		"relay.ini:3: [deliver \"a\"] retry_max: it is shorter than retry_first; make it "
+		"as "
+		"long at least"},
+	    {"[deliver \"a\"]\nretry_topics = b\n", "relay.ini:2: [deliver \"a\"] retry_topics: "
+						    "'b' is not a topic and a duration; write "
+						    "for example orders.retry=10s"},
+	    {"[deliver \"a\"]\nretry_topics = b=10\n", "relay.ini:2: [deliver \"a\"] retry_topics: "
+						       "'10' is no duration of 0 to 7d; write for "
+						       "example b=10s"},
+	    {"[deliver \"a\"]\nretry_topics = b=8d\n", "relay.ini:2: [deliver \"a\"] retry_topics: "
+						       "'8d' is no duration of 0 to 7d; write for "
+						       "example b=10s"},
+	    {"[deliver \"a\"]\nretry_topics = b=1s, b=2s\n",
+		"relay.ini:2: [deliver \"a\"] retry_topics: b is there twice; keep one of them"},
+	    {"[deliver \"a\"]\nretry_topics = a=1s\n",
+		"relay.ini:2: [deliver \"a\"] retry_topics: a is in topics or dead_letter_topic as "
+		"well; give it a topic of its own"},
+	    {"[deliver \"a\"]\nattempts = 0\nretry_topics = b=1s\n",
+		"relay.ini:3: [deliver \"a\"] retry_topics: with attempts = 0 nothing ever comes "
+		"there; set another number"},
+	    {"[deliver \"a\"]\ndead_letter_topic = a\n",
+		"relay.ini:2: [deliver \"a\"] dead_letter_topic: a is in topics as well; give it a "
+		"topic of its own"},
+	    {"[deliver \"a\"]\ndead_letter_topic = a/b\n",
+		"relay.ini:2: [deliver \"a\"] dead_letter_topic: 'a/b' is no topic; that is 1 to "
+		"249 "
+		"of a-z, A-Z, 0-9, '_', '.' and '-'"},
+	    {"[deliver \"a\"]\ngroup = g\n[deliver \"b\"]\ngroup = g\n",
+		"relay.ini:4: [deliver \"b\"] group: [deliver \"a\"] has the same; each section "
+		"needs "
+		"a group of its own"},
+	    {"[deliver \"a\"]\npath = /p\n[deliver \"b\"]\npath = /p\n",
+		"relay.ini:4: [deliver \"b\"] path: [deliver \"a\"] has the same; each section "
+		"needs "
+		"a folder of its own"},
+	    {"[lookback \"a\"]\ngroup = g\n[deliver \"b\"]\ngroup = g\n",
+		"relay.ini:4: [deliver \"b\"] group: [lookback \"a\"] has the same; each section "
+		"needs a group of its own"},
+	    {"[deliver \"a\"]\nkafka = x\n", "relay.ini:2: [deliver \"a\"] kafka: there is no "
+					     "[kafka \"x\"]; declare it, or name "
+					     "one that is declared"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_refused(cases[i].ini, no_environ, cases[i].message);
+}
+
 static void a_line_may_be_long(void **state)
 {
 	struct text ini = {0};
@@ -414,7 +553,7 @@ static void a_mistake_names_place_and_cure(void **state)
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
 	    {"[slots]\n",
 		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
-		"[topic], [check], [lookback], [api], [admin], [log]"},
+		"[topic], [check], [lookback], [deliver], [api], [admin], [log]"},
 	    {"[topic]\non_refusal = pass",
 		"relay.ini:1: [topic] needs a name; write [topic \"orders\"]"},
 	    {"[topic \"a\"]\non_refusal = park",
@@ -650,6 +789,19 @@ static void assert_fixed(const char *before, const char *after, const char *line
 	config_destroy(fresh);
 }
 
+static void what_changes_of_a_deliver_needs_a_restart(void **state)
+{
+	(void)state;
+	assert_fixed("[deliver \"a\"]\nrules = daily name=a | daily name=b\n",
+	    "[deliver \"a\"]\nrules = daily name=a| daily name=b\n", "");
+	assert_fixed("[deliver \"a\"]\nrules = daily name=a\nretry_topics = b=1s\n",
+	    "[deliver \"a\"]\nrules = daily name=b\nretry_topics = b=2s\nurl = http://x/\n",
+	    "deliver.a.url: restart to apply\ndeliver.a.rules: restart to apply\n"
+	    "deliver.a.retry_topics: restart to apply\n");
+	assert_fixed("[deliver \"a\"]\n", "[deliver \"b\"]\n",
+	    "deliver.a: removed, restart to apply\ndeliver.b: added, restart to apply\n");
+}
+
 static void what_may_change_changes_silently(void **state)
 {
 	(void)state;
@@ -730,6 +882,11 @@ int main(void)
 	    cmocka_unit_test(a_topic_is_named_as_kafka_names_it),
 	    cmocka_unit_test(a_lookback_is_named_and_has_defaults_of_its_own),
 	    cmocka_unit_test(lookbacks_that_do_not_agree_are_refused),
+	    cmocka_unit_test(a_deliver_is_named_and_has_defaults_of_its_own),
+	    cmocka_unit_test(a_sidecar_has_no_database_and_no_slot_unless_they_are_declared),
+	    cmocka_unit_test(rules_and_retry_topics_of_a_deliver_are_lists),
+	    cmocka_unit_test(rules_of_a_deliver_may_stand_in_a_file),
+	    cmocka_unit_test(delivers_that_cannot_work_or_do_not_agree_are_refused),
 	    cmocka_unit_test(a_line_may_be_long),
 	    cmocka_unit_test(a_mistake_names_place_and_cure),
 	    cmocka_unit_test(addresses_are_a_port_or_host_and_port),
@@ -740,6 +897,7 @@ int main(void)
 	    cmocka_unit_test(secrets_come_from_files),
 	    cmocka_unit_test(a_secret_is_said_once_and_must_be_there),
 	    cmocka_unit_test(a_file_is_loaded_or_named),
+	    cmocka_unit_test(what_changes_of_a_deliver_needs_a_restart),
 	    cmocka_unit_test(what_may_change_changes_silently),
 	    cmocka_unit_test(what_is_fixed_is_told_without_its_value),
 	    cmocka_unit_test(the_reference_tells_of_every_key),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "cleanup.h"
 #include "dedup_spec.h"
 
 static void a_line_says_all(void **state)
@@ -15,13 +16,25 @@ static void a_line_says_all(void **state)
 	struct err err;
 	assert_true(dedup_spec_parse(
 	    "bloom ids=50M  rate=0.5%\twindow=7d slices=7 path=/var/lib/x", &spec, &err));
-	assert_int_equal(spec.store, DEDUP_BLOOM);
+	assert_int_equal(spec.kind, DEDUP_BLOOM);
 	assert_int_equal(spec.ids, 50000000);
 	assert_true(fabs(spec.rate - 0.005) < 1e-12);
 	assert_int_equal(spec.window_ms, 7 * 86400000LL);
 	assert_int_equal(spec.slices, 7);
 	assert_string_equal(spec.path, "/var/lib/x");
 	dedup_spec_finish(&spec);
+}
+
+static void a_value_in_quotes_may_have_blanks_and_quotes(void **state)
+{
+	(void)state;
+	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	struct err err;
+	assert_true(dedup_spec_parse(
+	    "bloom ids=7 confirm=sql query=\"select \"\"id\"\" from t\" \"path=/a b\"", &spec,
+	    &err));
+	assert_string_equal(spec.query, "select \"id\" from t");
+	assert_string_equal(spec.path, "/a b");
 }
 
 static void what_is_not_said_has_a_default(void **state)
@@ -51,6 +64,9 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"bloom ids=99999999999999999999", "ids '9999", "1 to 100G"},
 	    {"bloom ids=5x", "ids '5x'", "ids=50M"},
 	    {"bloom ids=90G rate=0.000001%", "ids=90000000000", "lower ids"},
+	    {"counting lossy ids=100G", "ids=100000000000", "raise rate"},
+	    {"exact ids=100G", "ids=100000000000", "choose bloom"},
+	    {"redis lossy form=bloom ids=5 window=1h url=redis://x name=x", "window", "form=key"},
 	    {"bloom ids=5 rate=0", "rate '0'", "rate=0.1%"},
 	    {"bloom ids=5 rate=1", "rate '1'", "rate=0.1%"},
 	    {"bloom ids=5 rate=100%", "rate '100%'", "rate=0.1%"},
@@ -65,7 +81,26 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"bloom ids=5 slices=0", "slices '0'", "1 to 31"},
 	    {"bloom ids=5 slices=32", "slices '32'", "1 to 31"},
 	    {"bloom ids=5 path=", "path ''", "path=/"},
-	    {"bloom ids=5 colour=red", "'colour'", "ids, rate, window"},
+	    {"bloom ids=5 colour=red", "'colour'", "ids, rate, alarm, window"},
+	    {"bloom ids=5 url=redis://x", "'url' is no setting of 'bloom'", "path"},
+	    {"exact ids=5 rate=1%", "'rate' is no setting of 'exact'", "ids, window"},
+	    {"bloom ids=5 \"path=/a b", "quote", "end"},
+	    {"bloom lossy ids=5", "'bloom' is not lossy", "leave"},
+	    {"counting ids=5", "'counting'", "'counting lossy'"},
+	    {"bitmap form=hash ids=5", "'bitmap form=hash'", "'bitmap lossy form=hash'"},
+	    {"redis form=bloom ids=5 url=redis://x name=x", "'redis form=bloom'", "lossy"},
+	    {"redis form=plain url=redis://x name=x", "form=plain", "key, bitmap, bloom"},
+	    {"bitmap form=key ids=5", "form=key", "plain, hash"},
+	    {"redis name=x", "url is missing", "url=redis://"},
+	    {"redis url=redis://x", "name is missing", "name=billing"},
+	    {"redis url=redis://x name=a:b", "name 'a:b'", "letters"},
+	    {"redis lossy form=bitmap url=redis://x name=x", "ids is missing", "ids=50M"},
+	    {"postgres", "name is missing", "name=billing"},
+	    {"bloom ids=5 confirm=sql", "query is missing", "query="},
+	    {"bloom ids=5 confirm=maybe", "confirm 'maybe'", "log, or sql"},
+	    {"bloom ids=5 dsn=x", "confirm=sql", "leave"},
+	    {"bloom ids=5 pending=0", "pending '0'", "pending=100k"},
+	    {"redis url=redis://x name=x lease=1ms", "lease '1ms'", "lease=30s"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct dedup_spec spec;
@@ -83,6 +118,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_line_says_all),
+	    cmocka_unit_test(a_value_in_quotes_may_have_blanks_and_quotes),
 	    cmocka_unit_test(what_is_not_said_has_a_default),
 	    cmocka_unit_test(a_bad_line_is_told_which_setting_and_what_to_write),
 	};

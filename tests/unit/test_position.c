@@ -28,8 +28,9 @@ static void what_is_no_position_of_version_1_is_refused(void **state)
 	(void)state;
 	static const char *const texts[] = {"", "1", "2:main:0:1:1:1", "1:main:0:1:1",
 	    "1:main:0:1:1:1:", "1::0:1:1:1", "1:main:-1:1:1:1", "1:main:0:x:1:1",
-	    "1:main:0:1:1:9223372036854775808", "1:main:0:1:1: 1",
-	    "1:a-name-that-is-longer-than-forty-characters:0:1:1:1"};
+	    "1:main:0:1:1:9223372036854775808", "1:main:0:1:1: 1", "1:main:0:1:1:1:1",
+	    "1:main:0:1::1", "1:main:2147483648:1:1:1", "1:main:0:1:1:1 ", "1:", ":main:0:1:1:1",
+	    "1:main:0:1:+1:1", "1:a-name-that-is-longer-than-forty-characters:0:1:1:1"};
 	struct outbox_position position;
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		assert_false(outbox_position_parse(texts[i], strlen(texts[i]), &position));

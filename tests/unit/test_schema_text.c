@@ -27,8 +27,8 @@ static void the_schema_is_a_whole_word(void **state)
 static void its_roles_take_its_name(void **state)
 {
 	(void)state;
-	assert_becomes(
-	    "'outbox_writer', outbox_relay;outbox_reader", "'shop_writer', shop_relay;shop_reader");
+	assert_becomes("'outbox_writer', outbox_relay;outbox_reader,outbox_consumer",
+	    "'shop_writer', shop_relay;shop_reader,shop_consumer");
 }
 
 static void a_part_of_a_longer_word_stays(void **state)

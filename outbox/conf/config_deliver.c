@@ -1,0 +1,200 @@
+/* What [deliver] sections must say, and agree on. */
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "config_source.h"
+#include "units.h"
+
+enum { TOPIC_LENGTH = 249 };
+static const int64_t longest_delay_ms = INT64_C(7) * 24 * 3600 * 1000;
+
+static bool is_topic(const char *name)
+{
+	static const char letters[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+
+	return *name && !name[strspn(name, letters)] && strlen(name) <= TOPIC_LENGTH &&
+	       !text_equal(name, ".") && !text_equal(name, "..");
+}
+
+static bool check_topics(
+    const struct config_source *source, const struct config_deliver *deliver, struct err *err)
+{
+	for (int i = 0; i < deliver->topics.count; i++)
+		if (!is_topic(deliver->topics.items[i]))
+			return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name,
+			    "topics",
+			    "'%.40s' is no topic; that is 1 to %d of a-z, A-Z, 0-9, '_', '.' and "
+			    "'-'",
+			    deliver->topics.items[i], TOPIC_LENGTH);
+	return true;
+}
+
+static bool check_batch(
+    const struct config_source *source, const struct config_deliver *deliver, struct err *err)
+{
+	return deliver->batch <= deliver->concurrency ||
+	       config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "batch",
+		   "it is more than concurrency, which is %lld; make that larger",
+		   (long long)deliver->concurrency);
+}
+
+/* --- failures ------------------------------------------------------------------------------- */
+
+/* "orders.retry.10s=10s". A topic's name has no "=" in it. */
+static bool read_step(const char *text, struct config_retry_topic *ret_step, struct err *err)
+{
+	const char *equals = strchr(text, '=');
+	owned_text char *topic = xformat("%.*s", equals ? (int)(equals - text) : 0, text);
+	int64_t delay_ms;
+
+	if (!equals || !is_topic(topic))
+		return err_set(err, ERR_CONFIG,
+		    "'%.80s' is not a topic and a duration; write for example orders.retry=10s",
+		    text);
+	if (units_parse(equals + 1, units_duration, &delay_ms) != UNITS_READ || delay_ms < 0 ||
+	    delay_ms > longest_delay_ms)
+		return err_set(err, ERR_CONFIG,
+		    "'%.40s' is no duration of 0 to 7d; write for example %.80s=10s", equals + 1,
+		    topic);
+	*ret_step = (struct config_retry_topic){topic, delay_ms};
+	topic = NULL;
+	return true;
+}
+
+/* A message that came back to where it was read would go round for ever. */
+static bool is_read(const struct config_deliver *deliver, const char *topic)
+{
+	return config_list_has(&deliver->topics, topic);
+}
+
+static bool set_steps(
+    const struct config_source *source, struct config_deliver *deliver, struct err *err)
+{
+	const char *name = deliver->name;
+	struct err why;
+
+	deliver->retry_steps =
+	    xcalloc((size_t)deliver->retry_topics.count + 1, sizeof *deliver->retry_steps);
+	for (int i = 0; i < deliver->retry_topics.count; i++) {
+		struct config_retry_topic *step = &deliver->retry_steps[i];
+
+		if (!read_step(deliver->retry_topics.items[i], step, &why))
+			return config_source_refuse(
+			    err, source, CONFIG_DELIVER, name, "retry_topics", "%s", why.message);
+		for (int k = 0; k < i; k++)
+			if (text_equal(deliver->retry_steps[k].topic, step->topic))
+				return config_source_refuse(err, source, CONFIG_DELIVER, name,
+				    "retry_topics", "%s is there twice; keep one of them",
+				    step->topic);
+		if (is_read(deliver, step->topic) ||
+		    text_equal(step->topic, deliver->dead_letter_topic))
+			return config_source_refuse(err, source, CONFIG_DELIVER, name,
+			    "retry_topics",
+			    "%s is in topics or dead_letter_topic as well; give it a topic of its "
+			    "own",
+			    step->topic);
+	}
+	return true;
+}
+
+static bool check_failures(
+    const struct config_source *source, struct config_deliver *deliver, struct err *err)
+{
+	const char *name = deliver->name;
+
+	if (deliver->retry_max_ms < deliver->retry_first_ms)
+		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_max",
+		    "it is shorter than retry_first; make it as long at least");
+	if (deliver->retry_topics.count > 0 && deliver->attempts == 0)
+		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_topics",
+		    "with attempts = 0 nothing ever comes there; set another number");
+	if (*deliver->dead_letter_topic && !is_topic(deliver->dead_letter_topic))
+		return config_source_refuse(err, source, CONFIG_DELIVER, name, "dead_letter_topic",
+		    "'%.40s' is no topic; that is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-'",
+		    deliver->dead_letter_topic, TOPIC_LENGTH);
+	if (is_read(deliver, deliver->dead_letter_topic))
+		return config_source_refuse(err, source, CONFIG_DELIVER, name, "dead_letter_topic",
+		    "%s is in topics as well; give it a topic of its own",
+		    deliver->dead_letter_topic);
+	return set_steps(source, deliver, err);
+}
+
+/* --- sections beside each other ------------------------------------------------------------- */
+
+static bool compare_delivers(const struct config_source *source,
+    const struct config_deliver *deliver, const struct config_deliver *other, struct err *err)
+{
+	if (deliver->kafka == other->kafka && text_equal(deliver->group, other->group))
+		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "group",
+		    "[deliver \"%s\"] has the same; each section needs a group of its own",
+		    other->name);
+	if (*deliver->path && text_equal(deliver->path, other->path))
+		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "path",
+		    "[deliver \"%s\"] has the same; each section needs a folder of its own",
+		    other->name);
+	return true;
+}
+
+static bool compare_lookbacks(const struct config *config, const struct config_source *source,
+    const struct config_deliver *deliver, struct err *err)
+{
+	for (int i = 0; i < config->lookback_count; i++)
+		if (config->lookbacks[i].kafka == deliver->kafka &&
+		    text_equal(config->lookbacks[i].group, deliver->group))
+			return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name,
+			    "group",
+			    "[lookback \"%s\"] has the same; each section needs a group of its own",
+			    config->lookbacks[i].name);
+	return true;
+}
+
+/* What is not written but follows. */
+static void fill(const struct config_source *source, struct config_deliver *deliver)
+{
+	const char *name = deliver->name;
+
+	deliver->origin = xstrdup(config_source_find(source, CONFIG_DELIVER, name)->origin);
+	if (!*deliver->group) {
+		free(deliver->group);
+		deliver->group = xformat("outbox-relay-deliver-%s", name);
+	}
+	if (deliver->topics.count == 0) {
+		deliver->topics.items = xcalloc(1, sizeof *deliver->topics.items);
+		deliver->topics.items[deliver->topics.count++] = xstrdup(name);
+	}
+	if (deliver->form == DELIVER_SINGLE)
+		deliver->batch = 1;
+}
+
+bool config_deliver_finish(
+    struct config *config, const struct config_source *source, struct err *err)
+{
+	for (int i = 0; i < config->deliver_count; i++) {
+		struct config_deliver *deliver = &config->delivers[i];
+
+		fill(source, deliver);
+		if (!check_topics(source, deliver, err) || !check_batch(source, deliver, err) ||
+		    !check_failures(source, deliver, err) ||
+		    !compare_lookbacks(config, source, deliver, err))
+			return false;
+		for (int k = 0; k < i; k++)
+			if (!compare_delivers(source, deliver, &config->delivers[k], err))
+				return false;
+	}
+	return true;
+}
+
+void config_deliver_free(struct config *config)
+{
+	for (int i = 0; i < config->deliver_count; i++) {
+		struct config_retry_topic *steps = config->delivers[i].retry_steps;
+
+		for (struct config_retry_topic *step = steps; step && step->topic; step++)
+			free(step->topic);
+		free(steps);
+		free(config->delivers[i].name);
+		free(config->delivers[i].origin);
+	}
+	free(config->delivers);
+}

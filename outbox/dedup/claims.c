@@ -1,0 +1,339 @@
+#include "claims.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "claims_store.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "dedup.h"
+#include "outbox_error.h"
+#include "text.h"
+
+enum { RENEW_MOST = 1000 }; /* a call of the store */
+
+struct held {
+	uint64_t number;
+	void *id;
+	size_t length;
+	int64_t token, ends_ms; /* clock_ms: the store keeps it at least as long */
+	bool lost;
+};
+
+struct outbox_claims {
+	const struct claims_store_type *type;
+	int64_t lease_ms;
+
+	pthread_mutex_t calling;      /* of the callers */
+	struct claims_store *store;   /* theirs */
+	struct claims_store *renewer; /* the watchdog's */
+
+	pthread_mutex_t lock; /* of what follows; never held while a store is asked */
+	pthread_cond_t changed;
+	struct held *held; /* by number */
+	size_t count, capacity;
+	uint64_t next;
+	bool closing;
+	pthread_t watchdog;
+};
+
+/* --- the list ------------------------------------------------------------------------------- */
+
+static int compare(const void *number, const void *held)
+{
+	uint64_t wanted = *(const uint64_t *)number, found = ((const struct held *)held)->number;
+	return (wanted > found) - (wanted < found);
+}
+
+static struct held *find(struct outbox_claims *claims, uint64_t number)
+{
+	return claims->count == 0
+		   ? NULL
+		   : bsearch(&number, claims->held, claims->count, sizeof *claims->held, compare);
+}
+
+static uint64_t keep(
+    struct outbox_claims *claims, const void *id, size_t length, int64_t token, int64_t ends_ms)
+{
+	pthread_mutex_lock(&claims->lock);
+	if (claims->count == claims->capacity) {
+		claims->capacity = claims->capacity ? claims->capacity * 2 : 16;
+		claims->held = xrealloc(claims->held, claims->capacity * sizeof *claims->held);
+	}
+	struct held *held = &claims->held[claims->count++];
+	*held = (struct held){++claims->next, xmalloc(length), length, token, ends_ms, false};
+	memcpy(held->id, id, length);
+	uint64_t number = held->number;
+	pthread_mutex_unlock(&claims->lock);
+	return number;
+}
+
+/* What is returned is the caller's: its id is to be freed. False: there is none. */
+static bool remove_held(struct outbox_claims *claims, uint64_t number, struct held *ret_held)
+{
+	pthread_mutex_lock(&claims->lock);
+	struct held *held = find(claims, number);
+	if (held) {
+		*ret_held = *held;
+		size_t behind = (size_t)(claims->held + --claims->count - held);
+		memmove(held, held + 1, behind * sizeof *held);
+	}
+	pthread_mutex_unlock(&claims->lock);
+	return held;
+}
+
+static bool is_lost(const struct held *held)
+{
+	return held->lost || clock_ms() >= held->ends_ms;
+}
+
+/* --- the watchdog --------------------------------------------------------------------------- */
+
+/* Those that are renewed in one call: copies, so that the store may take its time. */
+struct round {
+	struct claims_id ids[RENEW_MOST];
+	uint64_t numbers[RENEW_MOST];
+	bool held[RENEW_MOST];
+	size_t count;
+};
+
+/* Those behind `after`. What has ended by our clock has been lost, whatever the store says. */
+static void begin_round(struct outbox_claims *claims, uint64_t after, struct round *round)
+{
+	round->count = 0;
+	pthread_mutex_lock(&claims->lock);
+	for (size_t i = 0; i < claims->count && round->count < RENEW_MOST; i++) {
+		struct held *held = &claims->held[i];
+		held->lost = is_lost(held);
+		if (held->lost || held->number <= after)
+			continue;
+		void *id = memcpy(xmalloc(held->length), held->id, held->length);
+		round->ids[round->count] = (struct claims_id){id, held->length, held->token};
+		round->numbers[round->count++] = held->number;
+	}
+	pthread_mutex_unlock(&claims->lock);
+}
+
+static void end_round(
+    struct outbox_claims *claims, struct round *round, bool answered, int64_t ends_ms)
+{
+	pthread_mutex_lock(&claims->lock);
+	for (size_t i = 0; i < round->count; i++) {
+		struct held *held = find(claims, round->numbers[i]);
+		free((void *)round->ids[i].id);
+		if (!held || !answered)
+			continue; /* released meanwhile; or it is to be tried again */
+		held->lost = is_lost(held) || !round->held[i];
+		held->ends_ms = ends_ms;
+	}
+	pthread_mutex_unlock(&claims->lock);
+}
+
+/* False: the store does not answer. */
+static bool renew_all(struct outbox_claims *claims, struct round *round)
+{
+	uint64_t after = 0;
+	struct err err; /* who holds a claim is told by what becomes of it */
+	do {
+		int64_t begin = clock_ms();
+		begin_round(claims, after, round);
+		if (round->count == 0)
+			return true;
+		after = round->numbers[round->count - 1];
+		bool answered = claims->type->renew(
+		    claims->renewer, round->ids, round->count, round->held, &err);
+		end_round(claims, round, answered, begin + claims->lease_ms);
+		if (!answered)
+			return false;
+	} while (round->count == RENEW_MOST);
+	return true;
+}
+
+/* False: it is to end. */
+static bool rest(struct outbox_claims *claims, int64_t ms)
+{
+	struct timespec until;
+	int64_t ns = (ms > 0 ? ms : 1) * 1000000;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += until.tv_nsec;
+	until.tv_sec += ns / 1000000000;
+	until.tv_nsec = ns % 1000000000;
+	pthread_mutex_lock(&claims->lock);
+	while (!claims->closing &&
+	       pthread_cond_timedwait(&claims->changed, &claims->lock, &until) == 0)
+		;
+	bool goes_on = !claims->closing;
+	pthread_mutex_unlock(&claims->lock);
+	return goes_on;
+}
+
+static void *watch(void *context)
+{
+	struct outbox_claims *claims = context;
+	struct round *round = xmalloc(sizeof *round);
+	bool answered = true;
+	while (rest(claims, claims->lease_ms / (answered ? 3 : 12)))
+		answered = renew_all(claims, round);
+	free(round);
+	return NULL;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void init_locks(struct outbox_claims *claims)
+{
+	pthread_condattr_t monotonic;
+	pthread_mutex_init(&claims->calling, NULL);
+	pthread_mutex_init(&claims->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&claims->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+static void destroy(struct outbox_claims *claims)
+{
+	if (claims->store)
+		claims->type->close(claims->store);
+	if (claims->renewer)
+		claims->type->close(claims->renewer);
+	pthread_cond_destroy(&claims->changed);
+	pthread_mutex_destroy(&claims->lock);
+	pthread_mutex_destroy(&claims->calling);
+	free(claims->held);
+	free(claims);
+}
+
+struct outbox_claims *claims_open(
+    const struct claims_store_type *type, const struct dedup_spec *spec, struct err *err)
+{
+	struct outbox_claims *claims = xcalloc(1, sizeof *claims);
+	claims->type = type;
+	claims->lease_ms = spec->lease_ms;
+	init_locks(claims);
+	claims->store = type->open(spec, err);
+	claims->renewer = claims->store ? type->open(spec, err) : NULL;
+	if (claims->renewer && pthread_create(&claims->watchdog, NULL, watch, claims) == 0)
+		return claims;
+	if (claims->renewer)
+		err_set(
+		    err, ERR_RETRY, "no thread can be made to renew claims: lower their number");
+	destroy(claims);
+	return NULL;
+}
+
+void outbox_claims_close(struct outbox_claims *claims)
+{
+	if (!claims)
+		return;
+	pthread_mutex_lock(&claims->lock);
+	claims->closing = true;
+	pthread_cond_signal(&claims->changed);
+	pthread_mutex_unlock(&claims->lock);
+	pthread_join(claims->watchdog, NULL);
+	while (claims->count > 0) {
+		const struct outbox_claim claim = {.number = claims->held[0].number};
+		outbox_claims_release(claims, &claim, NULL); /* else the lease ends it */
+	}
+	destroy(claims);
+}
+
+static const struct claims_store_type *const types[DEDUP_ALL_KINDS] = {
+    [DEDUP_CLAIMS_REDIS] = &redis_claims,
+    [DEDUP_CLAIMS_POSTGRES] = &postgres_claims,
+};
+
+struct outbox_claims *outbox_claims_open(const char *line, struct outbox_error *error)
+{
+	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	struct err err;
+	struct outbox_claims *claims = NULL;
+	if (dedup_spec_parse_claims(line, &spec, &err))
+		claims = claims_open(types[spec.kind], &spec, &err);
+	if (!claims)
+		outbox_error_of(&err, error);
+	return claims;
+}
+
+/* --- calls ---------------------------------------------------------------------------------- */
+
+static bool fail(struct outbox_error *error, const struct err *err)
+{
+	outbox_error_of(err, error);
+	return false;
+}
+
+static bool check_length(size_t length, struct err *err)
+{
+	return (length > 0 && length <= OUTBOX_DEDUP_ID_MAX) ||
+	       err_set(err, ERR_REJECT,
+		   "an id of %zu bytes cannot be claimed: it has 1 to %d; use its SHA-256 if it is "
+		   "longer",
+		   length, OUTBOX_DEDUP_ID_MAX);
+}
+
+bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t length,
+    struct outbox_claim *ret_claim, bool *ret_taken, struct outbox_error *error)
+{
+	struct err err;
+	int64_t token;
+	if (!check_length(length, &err))
+		return fail(error, &err);
+	pthread_mutex_lock(&claims->calling);
+	int64_t ends_ms = clock_ms() + claims->lease_ms;
+	bool good = claims->type->take(claims->store, id, length, &token, &err);
+	pthread_mutex_unlock(&claims->calling);
+	if (!good)
+		return fail(error, &err);
+	*ret_taken = token != 0;
+	if (token)
+		*ret_claim = (struct outbox_claim){token, keep(claims, id, length, token, ends_ms)};
+	return true;
+}
+
+static bool tell_lost(const struct outbox_claims *claims, struct err *err)
+{
+	return err_set(err, ERR_FENCED,
+	    "the claim was lost: it was not renewed within its lease of %lld ms, and somebody "
+	    "else may have the id: stop, and write nothing more",
+	    (long long)claims->lease_ms);
+}
+
+static bool tell_unknown(struct err *err)
+{
+	return err_set(err, ERR_REJECT, "there is no such claim: it was released before");
+}
+
+bool outbox_claims_check(
+    struct outbox_claims *claims, const struct outbox_claim *claim, struct outbox_error *error)
+{
+	struct err err;
+	pthread_mutex_lock(&claims->lock);
+	struct held *held = find(claims, claim->number);
+	if (held)
+		held->lost = is_lost(held);
+	bool good = held ? !held->lost || tell_lost(claims, &err) : tell_unknown(&err);
+	pthread_mutex_unlock(&claims->lock);
+	return good || fail(error, &err);
+}
+
+bool outbox_claims_release(
+    struct outbox_claims *claims, const struct outbox_claim *claim, struct outbox_error *error)
+{
+	struct err err;
+	struct held held;
+	bool had = false;
+	if (!remove_held(claims, claim->number, &held)) {
+		tell_unknown(&err);
+		return fail(error, &err);
+	}
+	const struct claims_id id = {held.id, held.length, held.token};
+	pthread_mutex_lock(&claims->calling);
+	bool good = claims->type->release(claims->store, &id, &had, &err);
+	pthread_mutex_unlock(&claims->calling);
+	free(held.id);
+	if (is_lost(&held) || (good && !had))
+		good = tell_lost(claims, &err);
+	return good || fail(error, &err);
+}

@@ -1,0 +1,112 @@
+/* Claims in the table outbox.claim (sql/migrations/0013_claim.sql). */
+#include <inttypes.h>
+#include <stdlib.h>
+#include "claims_store.h"
+#include "cleanup.h"
+#include "dedup_server.h"
+#include "pg_column.h"
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum statement { TAKE, RENEW, RELEASE, STATEMENTS };
+static const char *const statements[STATEMENTS] = {
+    [TAKE] = sql_claim_take,
+    [RENEW] = sql_claim_renew,
+    [RELEASE] = sql_claim_release,
+};
+
+struct claims_store {
+	struct dedup_server server;
+	char *name, *lease_ms;
+	char *sql[STATEMENTS]; /* with the schema's name in it */
+	struct pg_column ids, tokens;
+};
+
+static void close_store(struct claims_store *claims)
+{
+	dedup_server_finish(&claims->server);
+	pg_column_finish(&claims->ids);
+	pg_column_finish(&claims->tokens);
+	for (int i = 0; i < STATEMENTS; i++)
+		free(claims->sql[i]);
+	free(claims->name);
+	free(claims->lease_ms);
+	free(claims);
+}
+
+static struct claims_store *open_store(const struct dedup_spec *spec, struct err *err)
+{
+	const char *schema = spec->schema ? spec->schema : "outbox";
+	if (!schema_text_check(schema, err))
+		return NULL;
+	struct claims_store *claims = xcalloc(1, sizeof *claims);
+	claims->name = xstrdup(spec->name);
+	claims->lease_ms = xformat("%" PRId64, spec->lease_ms);
+	for (int i = 0; i < STATEMENTS; i++)
+		claims->sql[i] = schema_text(statements[i], schema);
+	claims->ids.type = PG_COLUMN_BYTEA;
+	claims->tokens.type = PG_COLUMN_BIGINT;
+	dedup_server_init(&claims->server, spec, false);
+	if (dedup_server_connect(&claims->server, err))
+		return claims;
+	close_store(claims);
+	return NULL;
+}
+
+static bool take(
+    struct claims_store *claims, const void *id, size_t length, int64_t *ret_token, struct err *err)
+{
+	pg_column_clear(&claims->ids);
+	pg_column_add_bytes(&claims->ids, id, length);
+	const struct pg_param params[] = {
+	    {claims->name}, pg_column_param(&claims->ids), {claims->lease_ms}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *token =
+	    dedup_server_ask(&claims->server, claims->sql[TAKE], params, 3, NULL, err);
+	if (token) /* NULL is 0 */
+		*ret_token = pg_int(token, 0, 0);
+	return token;
+}
+
+static bool renew(struct claims_store *claims, const struct claims_id *ids, size_t count,
+    bool *ret_held, struct err *err)
+{
+	pg_column_clear(&claims->ids);
+	pg_column_clear(&claims->tokens);
+	for (size_t i = 0; i < count; i++) {
+		pg_column_add_bytes(&claims->ids, ids[i].id, ids[i].length);
+		pg_column_add_int(&claims->tokens, ids[i].token);
+	}
+	const struct pg_param params[] = {{claims->name}, pg_column_param(&claims->ids),
+	    pg_column_param(&claims->tokens), {claims->lease_ms}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *held =
+	    dedup_server_ask(&claims->server, claims->sql[RENEW], params, 4, NULL, err);
+	for (size_t i = 0; held && i < count; i++)
+		ret_held[i] = pg_int(held, (int)i, 0) == 1;
+	return held;
+}
+
+static bool release(
+    struct claims_store *claims, const struct claims_id *id, bool *ret_held, struct err *err)
+{
+	owned_text char *token = xformat("%" PRId64, id->token);
+	pg_column_clear(&claims->ids);
+	pg_column_add_bytes(&claims->ids, id->id, id->length);
+	const struct pg_param params[] = {{claims->name}, pg_column_param(&claims->ids), {token}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *held =
+	    dedup_server_ask(&claims->server, claims->sql[RELEASE], params, 3, NULL, err);
+	if (held)
+		*ret_held = pg_int(held, 0, 0) == 1;
+	return held;
+}
+
+const struct claims_store_type postgres_claims = {
+    .open = open_store,
+    .close = close_store,
+    .take = take,
+    .renew = renew,
+    .release = release,
+};

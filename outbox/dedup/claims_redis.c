@@ -1,0 +1,109 @@
+/*
+ * Claims on a server of Redis: NAME:claim:ID holds the token, for the lease. NAME:token is the
+ * largest token that was given: the time in microseconds, made to rise, so that one lost in a
+ * failover is passed all the same, unless the servers' clocks are further apart than the failover
+ * takes.
+ */
+#include <stdlib.h>
+#include "claims_store.h"
+#include "dedup_redis.h"
+#include "text.h"
+
+struct claims_store {
+	struct dedup_redis server;
+	char *name, *lease_ms;
+	struct text key;
+};
+
+static void close_store(struct claims_store *claims)
+{
+	dedup_redis_finish(&claims->server);
+	text_finish(&claims->key);
+	free(claims->name);
+	free(claims->lease_ms);
+	free(claims);
+}
+
+static struct claims_store *open_store(const struct dedup_spec *spec, struct err *err)
+{
+	struct claims_store *claims = xcalloc(1, sizeof *claims);
+	claims->name = xstrdup(spec->name);
+	claims->lease_ms = xformat("%lld", (long long)spec->lease_ms);
+	if (dedup_redis_init(&claims->server, spec, false, err) &&
+	    dedup_redis_begin(&claims->server, err))
+		return claims;
+	close_store(claims);
+	return NULL;
+}
+
+/* Until the next one is made. */
+static struct redis_word claim_key(struct claims_store *claims, const void *id, size_t length)
+{
+	text_clear(&claims->key);
+	text_addf(&claims->key, "%s:claim:", claims->name);
+	text_append(&claims->key, id, length);
+	return (struct redis_word){claims->key.data, claims->key.length};
+}
+
+static void see_number(void *context, size_t number, const struct redis_answer *answer)
+{
+	((int64_t *)context)[number] = answer->number;
+}
+
+static bool take(
+    struct claims_store *claims, const void *id, size_t length, int64_t *ret_token, struct err *err)
+{
+	static const char script[] =
+	    "local time = redis.call('TIME') "
+	    "local last = tonumber(redis.call('GET', KEYS[2]) or 0) "
+	    "local token = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2])) "
+	    "if not redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[1]) then return 0 end "
+	    "redis.call('SET', KEYS[2], token) return tonumber(token)";
+	owned_text char *token_key = xformat("%s:token", claims->name);
+	if (!dedup_redis_begin(&claims->server, err))
+		return false;
+	const struct redis_word words[] = {redis_word("EVAL"), redis_word(script), redis_word("2"),
+	    claim_key(claims, id, length), redis_word(token_key), redis_word(claims->lease_ms)};
+	redis_say(claims->server.redis, words, 6);
+	return dedup_redis_hear(&claims->server, see_number, ret_token, err);
+}
+
+static bool renew(struct claims_store *claims, const struct claims_id *ids, size_t count,
+    bool *ret_held, struct err *err)
+{
+	int64_t *held = xcalloc(count, sizeof *held);
+	bool good = dedup_redis_begin(&claims->server, err);
+	for (size_t i = 0; good && i < count; i++) {
+		owned_text char *token = xformat("%lld", (long long)ids[i].token);
+		dedup_redis_say_renew(&claims->server, claim_key(claims, ids[i].id, ids[i].length),
+		    redis_word(token), redis_word(claims->lease_ms));
+	}
+	good = good && dedup_redis_hear(&claims->server, see_number, held, err);
+	for (size_t i = 0; good && i < count; i++)
+		ret_held[i] = held[i] == 1;
+	free(held);
+	return good;
+}
+
+static bool release(
+    struct claims_store *claims, const struct claims_id *id, bool *ret_held, struct err *err)
+{
+	int64_t removed = 0;
+	owned_text char *token = xformat("%lld", (long long)id->token);
+	if (!dedup_redis_begin(&claims->server, err))
+		return false;
+	dedup_redis_say_remove(
+	    &claims->server, claim_key(claims, id->id, id->length), redis_word(token));
+	if (!dedup_redis_hear(&claims->server, see_number, &removed, err))
+		return false;
+	*ret_held = removed == 1;
+	return true;
+}
+
+const struct claims_store_type redis_claims = {
+    .open = open_store,
+    .close = close_store,
+    .take = take,
+    .renew = renew,
+    .release = release,
+};

@@ -1,0 +1,370 @@
+#include "dedup.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "dedup_store.h"
+#include "hash_set.h"
+#include "outbox_error.h"
+#include "text.h"
+
+static const struct row {
+	enum dedup_kind kind;
+	enum dedup_form form;
+	const struct dedup_store_type *type;
+} rows[] = {
+    {DEDUP_BLOOM, DEDUP_FORM_NONE, &bloom_store},
+    {DEDUP_EXACT, DEDUP_FORM_NONE, &exact_store},
+    {DEDUP_COUNTING, DEDUP_FORM_NONE, &counting_store},
+    {DEDUP_BITMAP, DEDUP_FORM_PLAIN, &bitmap_store},
+    {DEDUP_BITMAP, DEDUP_FORM_HASH, &bitmap_hash_store},
+    {DEDUP_REDIS, DEDUP_FORM_KEY, &redis_store},
+    {DEDUP_REDIS, DEDUP_FORM_BITMAP, &redis_bitmap_store},
+    {DEDUP_REDIS, DEDUP_FORM_BLOOM, &redis_bloom_store},
+    {DEDUP_POSTGRES, DEDUP_FORM_NONE, &postgres_store},
+    {DEDUP_SEQUENCE, DEDUP_FORM_NONE, &sequence_store},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* A call: its items, and of a check those that the store is asked about. */
+struct turn {
+	struct dedup_item *items, *asked;
+	enum outbox_dedup_state *answers;
+	size_t *places; /* of what is asked, in the caller's row */
+	size_t capacity;
+};
+
+struct outbox_dedup {
+	struct dedup_store *store;
+	struct hash_set pending;
+	int64_t most_pending;
+	struct turn turn;
+	uint64_t found[3]; /* by state */
+};
+
+static bool fail(struct outbox_error *error, const struct err *err)
+{
+	outbox_error_of(err, error);
+	return false;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static struct dedup_store *open_store(const char *line, int64_t *ret_pending, struct err *err)
+{
+	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	if (!dedup_spec_parse(line, &spec, err))
+		return NULL;
+	*ret_pending = spec.pending;
+	const struct row *row = rows; /* there is one for all that a line can say */
+	while (row->kind != spec.kind || row->form != spec.form)
+		row++;
+	return row->type->open(&spec, err);
+}
+
+struct outbox_dedup *outbox_dedup_open(const char *line, struct outbox_error *error)
+{
+	struct err err;
+	int64_t most_pending;
+	struct dedup_store *store = open_store(line, &most_pending, &err);
+	if (!store) {
+		fail(error, &err);
+		return NULL;
+	}
+	struct outbox_dedup *dedup = xcalloc(1, sizeof *dedup);
+	dedup->store = store;
+	dedup->most_pending = most_pending;
+	return dedup;
+}
+
+void outbox_dedup_close(struct outbox_dedup *dedup)
+{
+	if (!dedup)
+		return;
+	dedup->store->type->close(dedup->store);
+	hash_set_finish(&dedup->pending);
+	free(dedup->turn.items);
+	free(dedup->turn.asked);
+	free(dedup->turn.answers);
+	free(dedup->turn.places);
+	free(dedup);
+}
+
+/* --- ids ------------------------------------------------------------------------------------ */
+
+static void reserve(struct turn *turn, size_t count)
+{
+	if (count <= turn->capacity)
+		return;
+	turn->capacity = count;
+	turn->items = xrealloc(turn->items, count * sizeof *turn->items);
+	turn->asked = xrealloc(turn->asked, count * sizeof *turn->asked);
+	turn->answers = xrealloc(turn->answers, count * sizeof *turn->answers);
+	turn->places = xrealloc(turn->places, count * sizeof *turn->places);
+}
+
+static bool check_length(const struct outbox_dedup_id *id, size_t place, struct err *err)
+{
+	if (id->length == 0)
+		return err_set(err, ERR_REJECT,
+		    "id %zu of the call is empty: give each message an id of its own, or leave it "
+		    "out of dedup",
+		    place + 1);
+	if (id->length > OUTBOX_DEDUP_ID_MAX)
+		return err_set(err, ERR_REJECT,
+		    "id %zu of the call has %zu bytes, at most are %d: use its SHA-256 as the id",
+		    place + 1, id->length, OUTBOX_DEDUP_ID_MAX);
+	return true;
+}
+
+static bool take_in(
+    struct outbox_dedup *dedup, const struct outbox_dedup_id *ids, size_t count, struct err *err)
+{
+	int64_t now_ms = clock_wall_us() / 1000;
+	reserve(&dedup->turn, count);
+	for (size_t i = 0; i < count; i++) {
+		const struct outbox_dedup_id *id = &ids[i];
+		if (!check_length(id, i, err))
+			return false;
+		dedup->turn.items[i] = (struct dedup_item){
+		    .hash = dedup_hash(id->id, id->length, dedup->store->seed),
+		    .id = id->id,
+		    .length = id->length,
+		    .time_ms = id->time_ms < 0 || id->time_ms > now_ms ? now_ms : id->time_ms,
+		    .offset = id->offset,
+		    .place = i,
+		};
+	}
+	return true;
+}
+
+/* --- check ---------------------------------------------------------------------------------- */
+
+/* Makes them pending, and brings together those that were not. */
+static size_t make_pending(struct outbox_dedup *dedup, size_t count)
+{
+	struct turn *turn = &dedup->turn;
+	size_t asked = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (!hash_set_add(&dedup->pending, turn->items[i].hash))
+			continue;
+		turn->asked[asked] = turn->items[i];
+		turn->places[asked++] = i;
+	}
+	return asked;
+}
+
+static void end_pending(struct outbox_dedup *dedup, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		hash_set_remove(&dedup->pending, items[i].hash);
+}
+
+/* A copy of what the call asks already is pending if that is new, and else what it is. */
+static enum outbox_dedup_state state_of_copy(
+    const struct outbox_dedup *dedup, struct dedup_hash hash, size_t asked)
+{
+	const struct turn *turn = &dedup->turn;
+	if (!hash_set_has(&dedup->pending, hash))
+		for (size_t i = 0; i < asked; i++)
+			if (turn->asked[i].hash.low == hash.low &&
+			    turn->asked[i].hash.high == hash.high)
+				return turn->answers[i];
+	return OUTBOX_DEDUP_PENDING;
+}
+
+static void tell(
+    struct outbox_dedup *dedup, size_t count, size_t asked, enum outbox_dedup_state *ret_states)
+{
+	const struct turn *turn = &dedup->turn;
+	size_t next = 0;
+	for (size_t i = 0; i < asked; i++)
+		if (turn->answers[i] != OUTBOX_DEDUP_NEW)
+			hash_set_remove(&dedup->pending, turn->asked[i].hash);
+	for (size_t i = 0; i < count; i++) {
+		if (next < asked && turn->places[next] == i)
+			ret_states[i] = turn->answers[next++];
+		else
+			ret_states[i] = state_of_copy(dedup, turn->items[i].hash, asked);
+		dedup->found[ret_states[i]]++;
+	}
+}
+
+static bool has_room(const struct outbox_dedup *dedup, size_t count, struct err *err)
+{
+	return dedup->pending.count + count <= (uint64_t)dedup->most_pending ||
+	       err_set(err, ERR_RETRY,
+		   "%zu ids are pending and %zu come: at most are %lld (pending=); finish some",
+		   dedup->pending.count, count, (long long)dedup->most_pending);
+}
+
+bool outbox_dedup_check(struct outbox_dedup *dedup, const struct outbox_dedup_id *ids, size_t count,
+    enum outbox_dedup_state *ret_states, struct outbox_error *error)
+{
+	struct err err;
+	struct turn *turn = &dedup->turn;
+	if (!has_room(dedup, count, &err) || !take_in(dedup, ids, count, &err))
+		return fail(error, &err);
+	size_t asked = make_pending(dedup, count);
+	if (!dedup->store->type->look(dedup->store, turn->asked, asked, turn->answers, &err)) {
+		end_pending(dedup, turn->asked, asked);
+		return fail(error, &err);
+	}
+	tell(dedup, count, asked, ret_states);
+	return true;
+}
+
+/* --- done, release -------------------------------------------------------------------------- */
+
+bool outbox_dedup_done(struct outbox_dedup *dedup, const struct outbox_dedup_id *ids, size_t count,
+    struct outbox_error *error)
+{
+	struct err err;
+	if (!take_in(dedup, ids, count, &err))
+		return fail(error, &err);
+	for (size_t i = 0; i < count; i++)
+		if (!hash_set_has(&dedup->pending, dedup->turn.items[i].hash)) {
+			err_set(&err, ERR_REJECT,
+			    "id %zu of the call is not pending: check it first, and end it once",
+			    i + 1);
+			return fail(error, &err);
+		}
+	if (!dedup->store->type->add(dedup->store, dedup->turn.items, count, &err)) {
+		if (err.kind == ERR_FENCED)
+			end_pending(dedup, dedup->turn.items, count);
+		return fail(error, &err);
+	}
+	end_pending(dedup, dedup->turn.items, count);
+	return true;
+}
+
+/* Those that are pending come first. */
+static size_t part_pending(struct outbox_dedup *dedup, size_t count)
+{
+	struct dedup_item *items = dedup->turn.items;
+	size_t pending = 0;
+	for (size_t i = 0; i < count; i++)
+		if (hash_set_has(&dedup->pending, items[i].hash)) {
+			struct dedup_item item = items[i];
+			items[i] = items[pending];
+			items[pending++] = item;
+		}
+	return pending;
+}
+
+static bool release(struct outbox_dedup *dedup, size_t count, struct err *err)
+{
+	const struct dedup_store_type *type = dedup->store->type;
+	const struct dedup_item *items = dedup->turn.items;
+	size_t pending = part_pending(dedup, count);
+	if (pending < count && !type->remove)
+		return err_set(err, ERR_REJECT,
+		    "%zu of the ids are not pending, and '%s' cannot forget what is done: choose a "
+		    "store that can (docs/dedup.md)",
+		    count - pending, type->promise.store);
+	if (pending && type->give_back && !type->give_back(dedup->store, items, pending, err))
+		return false;
+	end_pending(dedup, items, pending);
+	return pending == count ||
+	       type->remove(dedup->store, items + pending, count - pending, err);
+}
+
+bool outbox_dedup_release(struct outbox_dedup *dedup, const struct outbox_dedup_id *ids,
+    size_t count, struct outbox_error *error)
+{
+	struct err err;
+	if (take_in(dedup, ids, count, &err) && release(dedup, count, &err))
+		return true;
+	return fail(error, &err);
+}
+
+/* --- in a transaction ----------------------------------------------------------------------- */
+
+/* The transaction would wait for ourselves. */
+static bool check_not_pending(const struct outbox_dedup *dedup, size_t count, struct err *err)
+{
+	for (size_t i = 0; i < count; i++)
+		if (hash_set_has(&dedup->pending, dedup->turn.items[i].hash))
+			return err_set(err, ERR_REJECT,
+			    "id %zu of the call is pending: end it, or take it without a check "
+			    "before",
+			    i + 1);
+	return true;
+}
+
+static bool take(struct outbox_dedup *dedup, struct pg_conn *connection, size_t count,
+    enum outbox_dedup_state *ret_states, struct err *err)
+{
+	const struct dedup_store_type *type = dedup->store->type;
+	if (!type->take)
+		return err_set(err, ERR_CONFIG,
+		    "'%s' takes part in no transaction: begin the line with postgres, or use "
+		    "check and done",
+		    type->promise.store);
+	return check_not_pending(dedup, count, err) &&
+	       type->take(dedup->store, connection, dedup->turn.items, count, ret_states, err);
+}
+
+bool outbox_dedup_take(struct outbox_dedup *dedup, struct pg_conn *connection,
+    const struct outbox_dedup_id *ids, size_t count, enum outbox_dedup_state *ret_states,
+    struct outbox_error *error)
+{
+	struct err err;
+	if (!take_in(dedup, ids, count, &err) || !take(dedup, connection, count, ret_states, &err))
+		return fail(error, &err);
+	for (size_t i = 0; i < count; i++)
+		dedup->found[ret_states[i]]++;
+	return true;
+}
+
+/* --- the rest ------------------------------------------------------------------------------- */
+
+bool outbox_dedup_checkpoint(struct outbox_dedup *dedup, int64_t offset, struct outbox_error *error)
+{
+	struct err err;
+	return dedup->store->type->checkpoint(dedup->store, offset, &err) || fail(error, &err);
+}
+
+bool outbox_dedup_flush(struct outbox_dedup *dedup, struct outbox_error *error)
+{
+	struct err err;
+	const struct dedup_store_type *type = dedup->store->type;
+	return !type->flush || type->flush(dedup->store, &err) || fail(error, &err);
+}
+
+size_t outbox_dedup_mark(const struct outbox_dedup *dedup, char *ret_text, size_t size)
+{
+	const struct dedup_store_type *type = dedup->store->type;
+	return type->mark ? type->mark(dedup->store, ret_text, size) : 0;
+}
+
+bool outbox_dedup_resume(struct outbox_dedup *dedup, const char *text, struct outbox_error *error)
+{
+	struct err err;
+	const struct dedup_store_type *type = dedup->store->type;
+	if (type->resume)
+		return type->resume(dedup->store, text, &err) || fail(error, &err);
+	err_set(&err, ERR_CONFIG, "'%s' does not fit into a line: only 'sequence' does",
+	    type->promise.store);
+	return fail(error, &err);
+}
+
+void outbox_dedup_stats(const struct outbox_dedup *dedup, struct outbox_dedup_stats *ret_stats)
+{
+	*ret_stats = (struct outbox_dedup_stats){
+	    .store = dedup->store->type->promise.store,
+	    .pending = dedup->pending.count,
+	    .newest_ms = -1,
+	    .offset = -1,
+	    .found_new = dedup->found[OUTBOX_DEDUP_NEW],
+	    .found_pending = dedup->found[OUTBOX_DEDUP_PENDING],
+	    .found_done = dedup->found[OUTBOX_DEDUP_DONE],
+	};
+	dedup->store->type->stats(dedup->store, ret_stats);
+}
+
+const struct outbox_dedup_promise *outbox_dedup_promise(int number)
+{
+	return number >= 0 && number < ROWS ? &rows[number].type->promise : NULL;
+}

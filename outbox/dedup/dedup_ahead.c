@@ -1,0 +1,67 @@
+#include "dedup_ahead.h"
+
+static void *work(void *context)
+{
+	struct dedup_ahead *ahead = context;
+	struct err err; /* the caller's own attempt tells it */
+	for (int i = 0; i < ahead->gone_count; i++)
+		dedup_slice_remove(&ahead->gone[i], ahead->folder);
+	ahead->gone_count = 0;
+	if (!dedup_slice_open(&ahead->slice, ahead->folder, &ahead->plan, &err))
+		ahead->slice = (struct dedup_slice){0};
+	else
+		dedup_slice_touch(&ahead->slice);
+	return NULL;
+}
+
+static void wait_for_end(struct dedup_ahead *ahead)
+{
+	if (ahead->running)
+		pthread_join(ahead->thread, NULL);
+	ahead->running = false;
+}
+
+void dedup_ahead_init(struct dedup_ahead *ahead, int folder)
+{
+	*ahead = (struct dedup_ahead){.folder = folder};
+}
+
+void dedup_ahead_finish(struct dedup_ahead *ahead)
+{
+	wait_for_end(ahead);
+	if (ahead->slice.log)
+		dedup_slice_remove(&ahead->slice, ahead->folder);
+}
+
+void dedup_ahead_begin(struct dedup_ahead *ahead, const struct dedup_slice_plan *plan,
+    const struct dedup_slice *gone, int count)
+{
+	wait_for_end(ahead);
+	for (int i = 0; i < count; i++)
+		ahead->gone[ahead->gone_count++] = gone[i];
+	if (ahead->slice.log)
+		ahead->gone[ahead->gone_count++] = ahead->slice;
+	ahead->slice = (struct dedup_slice){0};
+	ahead->plan = *plan;
+	ahead->running = pthread_create(&ahead->thread, NULL, work, ahead) == 0;
+	if (!ahead->running)
+		work(ahead);
+}
+
+bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub)
+{
+	return (ahead->running || ahead->slice.log) && ahead->plan.head.slice == number &&
+	       ahead->plan.head.sub == sub;
+}
+
+bool dedup_ahead_take(
+    struct dedup_ahead *ahead, int64_t number, int sub, struct dedup_slice *ret_slice)
+{
+	bool wanted = dedup_ahead_has(ahead, number, sub);
+	wait_for_end(ahead);
+	if (!wanted || !ahead->slice.log)
+		return false;
+	*ret_slice = ahead->slice;
+	ahead->slice = (struct dedup_slice){0};
+	return true;
+}

@@ -1,0 +1,162 @@
+#include "dedup_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "clock.h"
+#include "dedup_hash.h"
+#include "text.h"
+
+enum { VERSION = 1 };
+static const char magic[8] = "obwindow";
+
+bool dedup_folder_fail(const struct dedup_folder *folder, const char *what, struct err *err)
+{
+	bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
+	return err_set(err, denied ? ERR_DENIED : ERR_RETRY, "path=%s: %s: %s", folder->path, what,
+	    strerror(errno));
+}
+
+bool dedup_folder_sync(const struct dedup_folder *folder, struct err *err)
+{
+	return fsync(folder->fd) == 0 ||
+	       dedup_folder_fail(folder, "the folder cannot be made durable", err);
+}
+
+bool dedup_folder_check(const struct dedup_folder *folder, struct err *err)
+{
+	struct stat here, ours;
+	if (fstatat(folder->fd, "window", &here, 0) == 0 && fstat(folder->fd, &ours) == 0 &&
+	    stat(folder->path, &here) == 0 && here.st_ino == ours.st_ino &&
+	    here.st_dev == ours.st_dev)
+		return true;
+	return err_set(err, ERR_FATAL,
+	    "path=%s was removed while it was in use: open it anew, which makes an empty one, and "
+	    "load the ids again before the first check",
+	    folder->path);
+}
+
+/* --- opening -------------------------------------------------------------------------------- */
+
+static bool take(struct dedup_folder *folder, struct err *err)
+{
+	if (mkdir(folder->path, 0700) && errno != EEXIST)
+		return dedup_folder_fail(folder, "the folder cannot be made", err);
+	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (folder->fd < 0)
+		return dedup_folder_fail(folder, "the folder cannot be opened", err);
+	folder->lock = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (folder->lock < 0)
+		return dedup_folder_fail(folder, "its lock cannot be opened", err);
+	if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0)
+		return true;
+	if (errno != EWOULDBLOCK)
+		return dedup_folder_fail(folder, "it cannot be locked", err);
+	return err_set(err, ERR_FENCED,
+	    "path=%s is open in another process; give each its own folder", folder->path);
+}
+
+static uint64_t sum_of(const struct dedup_folder_head *head)
+{
+	return XXH3_64bits(head, offsetof(struct dedup_folder_head, checksum));
+}
+
+const char *dedup_folder_head_fault(const struct dedup_folder_head *head)
+{
+	if (memcmp(head->magic, magic, sizeof magic) != 0 || head->checksum != sum_of(head))
+		return "its file 'window' is damaged or of something else";
+	return head->version == VERSION ? NULL : "it is of another version of the format";
+}
+
+static bool refuse(const struct dedup_folder *folder, const char *why, struct err *err)
+{
+	return err_set(err, ERR_CONFIG, "path=%s: %s; use a new folder, and load the ids again",
+	    folder->path, why);
+}
+
+static bool check_head(
+    const struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
+{
+	const struct dedup_folder_head *head = &folder->head;
+	const char *fault = dedup_folder_head_fault(head);
+	if (fault)
+		return refuse(folder, fault, err);
+	if (memcmp(head->store, wanted->store, sizeof head->store) != 0)
+		return err_set(err, ERR_CONFIG,
+		    "path=%s is of the store '%.8s', not of '%.8s': give each its own folder",
+		    folder->path, head->store, wanted->store);
+	if (head->slices != wanted->slices || head->slice_ms != wanted->slice_ms)
+		return err_set(err, ERR_CONFIG,
+		    "path=%s has a window of %lldms in %u slices; say window=%lldms slices=%u, or "
+		    "use a new folder and load the ids again",
+		    folder->path, (long long)(head->slice_ms * head->slices), head->slices,
+		    (long long)(head->slice_ms * head->slices), head->slices);
+	return head->size == wanted->size ||
+	       refuse(folder, "it was made for another number of ids, or another rate", err);
+}
+
+/* The file appears whole or not at all. */
+static bool write_head(struct dedup_folder *folder, struct err *err)
+{
+	const struct dedup_folder_head *head = &folder->head;
+	int fd = openat(folder->fd, "window.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	bool good = fd >= 0 && write(fd, head, sizeof *head) == (ssize_t)sizeof *head &&
+		    fdatasync(fd) == 0 &&
+		    renameat(folder->fd, "window.new", folder->fd, "window") == 0 &&
+		    fsync(folder->fd) == 0;
+	if (!good)
+		dedup_folder_fail(folder, "its file 'window' cannot be written", err);
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+static bool open_head(
+    struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
+{
+	int fd = openat(folder->fd, "window", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT) {
+		folder->head = *wanted;
+		return write_head(folder, err);
+	}
+	ssize_t length = fd < 0 ? -1 : read(fd, &folder->head, sizeof folder->head);
+	if (length < 0)
+		dedup_folder_fail(folder, "its file 'window' cannot be read", err);
+	if (fd >= 0)
+		close(fd);
+	return length >= 0 && check_head(folder, wanted, err);
+}
+
+bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const char *store,
+    int slices, int64_t slice_ms, uint64_t size, struct err *err)
+{
+	*ret_folder = (struct dedup_folder){.fd = -1, .lock = -1};
+	if (!path)
+		return err_set(err, ERR_CONFIG,
+		    "path is missing: the folder of its state, as path=/var/lib/billing/dedup");
+	struct dedup_folder_head wanted = {.version = VERSION,
+	    .slices = (uint32_t)slices,
+	    .slice_ms = slice_ms,
+	    .seed = (uint64_t)clock_random(),
+	    .size = size};
+	memcpy(wanted.magic, magic, sizeof magic);
+	memcpy(wanted.store, store, strnlen(store, sizeof wanted.store));
+	wanted.checksum = sum_of(&wanted);
+	ret_folder->path = xstrdup(path);
+	return take(ret_folder, err) && open_head(ret_folder, &wanted, err);
+}
+
+void dedup_folder_close(struct dedup_folder *folder)
+{
+	if (folder->fd >= 0)
+		close(folder->fd);
+	if (folder->lock >= 0)
+		close(folder->lock);
+	free(folder->path);
+	*folder = (struct dedup_folder){.fd = -1, .lock = -1};
+}

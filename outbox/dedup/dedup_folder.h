@@ -1,0 +1,56 @@
+#pragma once
+/*
+ * The folder of a local store: of one process at a time, of one store, with a seed of its own.
+ *
+ *   folder/lock       locked by the process that has it open
+ *   folder/window     64 bytes, little-endian:
+ *     magic    8   "obwindow"
+ *     version  4   1
+ *     slices   4   the window is cut into so many; 0: there is no window
+ *     seed     8   of the hash, by chance
+ *     slice_ms 8
+ *     store    8   its name, zeroes behind it
+ *     size     8   what the store was planned for, if it cannot be opened with another plan; or 0
+ *     zero     8
+ *     checksum 8   XXH3, 64 bits, of the 56 bytes before it
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "errors.h"
+
+struct dedup_folder_head {
+	char magic[8];
+	uint32_t version, slices;
+	uint64_t seed;
+	int64_t slice_ms;
+	char store[8];
+	uint64_t size, zero, checksum;
+};
+
+/* What is wrong with it, whatever it is for; NULL: nothing. */
+const char *dedup_folder_head_fault(const struct dedup_folder_head *head);
+
+struct dedup_folder {
+	char *path;
+	int fd, lock;
+	struct dedup_folder_head head;
+};
+
+/*
+ * Makes it if it is missing; its parent is there. store: at most 8 bytes. ERR_CONFIG: path is NULL,
+ * or the folder is damaged, of another store, window or size; ERR_FENCED: another process has it;
+ * ERR_DENIED, ERR_RETRY: the disk. To be closed in any case.
+ */
+bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const char *store,
+    int slices, int64_t slice_ms, uint64_t size, struct err *err) MUST_CHECK;
+void dedup_folder_close(struct dedup_folder *folder);
+
+/* Fills *err from errno: "path=…: what: why". */
+bool dedup_folder_fail(const struct dedup_folder *folder, const char *what, struct err *err);
+/* Makes durable which files there are. */
+bool dedup_folder_sync(const struct dedup_folder *folder, struct err *err) MUST_CHECK;
+/*
+ * ERR_FATAL: the folder was removed, or is not the one any more that was opened: what is written
+ * goes nowhere.
+ */
+bool dedup_folder_check(const struct dedup_folder *folder, struct err *err) MUST_CHECK;

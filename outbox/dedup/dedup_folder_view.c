@@ -1,0 +1,164 @@
+#include "dedup_folder_view.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "text.h"
+
+static bool fail(const char *path, const char *what, struct err *err)
+{
+	enum err_kind kind = errno == EACCES || errno == EPERM     ? ERR_DENIED
+			     : errno == ENOENT || errno == ENOTDIR ? ERR_CONFIG
+								   : ERR_RETRY;
+	return err_set(err, kind, "path=%s: %s: %s", path, what, strerror(errno));
+}
+
+/* --- who has it ----------------------------------------------------------------------------- */
+
+/*
+ * File systems without a device of their own (major 0: overlay, btrfs) show one number to stat and
+ * another one here.
+ */
+static bool is_lock_of(const char *line, const struct stat *state, long *ret_process)
+{
+	unsigned major_number, minor_number;
+	unsigned long long inode;
+	return sscanf(line, "%*d: FLOCK %*s WRITE %ld %x:%x:%llu", ret_process, &major_number,
+		   &minor_number, &inode) == 4 &&
+	       inode == state->st_ino && major_number == major(state->st_dev) &&
+	       (major_number == 0 || minor_number == minor(state->st_dev));
+}
+
+/* To try the lock would be to take it for a moment, and to refuse it to who opens just then. */
+static long find_holder(int folder)
+{
+	struct stat state;
+	char line[200];
+	long process;
+	owned_file FILE *locks = fopen("/proc/locks", "re");
+	if (!locks || fstatat(folder, "lock", &state, 0))
+		return 0;
+	while (fgets(line, sizeof line, locks))
+		if (is_lock_of(line, &state, &process))
+			return process > 0 ? process : -1;
+	return 0;
+}
+
+/* --- files ---------------------------------------------------------------------------------- */
+
+static void judge_name(struct dedup_file *file)
+{
+	static const char *const ends[] = {
+	    [DEDUP_FILE_LOG] = "log", [DEDUP_FILE_MAP] = "map", [DEDUP_FILE_COUNTS] = "counts"};
+	int end = 0;
+	if (sscanf(file->name, "%lld.%d.%n", &file->number, &file->sub, &end) == 2 && end)
+		for (int i = 0; i <= DEDUP_FILE_COUNTS; i++)
+			if (text_equal(file->name + end, ends[i])) {
+				file->kind = (enum dedup_file_kind)i;
+				return;
+			}
+	file->kind = DEDUP_FILE_BITS;
+	file->sub = end = 0;
+	if (sscanf(file->name, "%lld.%n", &file->number, &end) == 1 && end && file->number >= 0 &&
+	    text_equal(file->name + end, "bits"))
+		return;
+	file->number = 0;
+	file->kind = text_equal(file->name, "offset")      ? DEDUP_FILE_OFFSET
+		     : text_equal(file->name, "positions") ? DEDUP_FILE_POSITIONS
+							   : DEDUP_FILE_OTHER;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct dedup_file *one = a, *other = b;
+	if (one->number != other->number)
+		return one->number < other->number ? -1 : 1;
+	if (one->sub != other->sub)
+		return one->sub < other->sub ? -1 : 1;
+	return one->kind != other->kind ? (int)one->kind - (int)other->kind
+					: strcmp(one->name, other->name);
+}
+
+static bool is_own(const char *name)
+{
+	static const char *const names[] = {
+	    ".", "..", "window", "window.new", "lock", "positions.new", NULL};
+	for (int i = 0; names[i]; i++)
+		if (text_equal(name, names[i]))
+			return true;
+	return false;
+}
+
+static bool list(struct dedup_folder_view *view, const char *path, struct err *err)
+{
+	const struct dirent *entry;
+	DIR *names = opendir(path);
+	if (!names)
+		return fail(path, "the folder cannot be read", err);
+	while ((entry = readdir(names))) {
+		if (is_own(entry->d_name))
+			continue;
+		view->files = xrealloc(view->files, (view->count + 1) * sizeof *view->files);
+		struct dedup_file *file = &view->files[view->count++];
+		text_copy(file->name, sizeof file->name, entry->d_name);
+		judge_name(file);
+	}
+	closedir(names);
+	if (view->count)
+		qsort(view->files, view->count, sizeof *view->files, compare);
+	return true;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static bool has_state(const struct dedup_folder_view *view)
+{
+	for (size_t i = 0; i < view->count; i++)
+		if (view->files[i].kind != DEDUP_FILE_OTHER)
+			return true;
+	return false;
+}
+
+static bool read_head(struct dedup_folder_view *view, const char *path, struct err *err)
+{
+	owned_fd int fd = openat(view->fd, "window", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno != ENOENT)
+		return fail(path, "its file 'window' cannot be read", err);
+	if (fd < 0 && !has_state(view))
+		return err_set(err, ERR_CONFIG,
+		    "path=%s: no store of dedup has its state in this folder", path);
+	if (fd < 0)
+		view->fault =
+		    "its file 'window' is missing: the folder would be taken for a new one";
+	else if (read(fd, &view->head, sizeof view->head) < 0)
+		return fail(path, "its file 'window' cannot be read", err);
+	else
+		view->fault = dedup_folder_head_fault(&view->head);
+	memcpy(view->store, view->head.store, sizeof view->head.store);
+	return true;
+}
+
+bool dedup_folder_view_open(struct dedup_folder_view *ret_view, const char *path, struct err *err)
+{
+	*ret_view =
+	    (struct dedup_folder_view){.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	if (ret_view->fd < 0)
+		return fail(path, "the folder cannot be opened", err);
+	ret_view->holder = find_holder(ret_view->fd);
+	return list(ret_view, path, err) && read_head(ret_view, path, err);
+}
+
+void dedup_folder_view_close(struct dedup_folder_view *view)
+{
+	if (view->fd >= 0)
+		close(view->fd);
+	free(view->files);
+	*view = (struct dedup_folder_view){.fd = -1};
+}

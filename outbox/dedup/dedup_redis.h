@@ -1,0 +1,45 @@
+#pragma once
+/*
+ * A store's session with a server of Redis: begun when it is needed, given up after each failure.
+ * A call ends within the timeout, connecting included (but for the resolver).
+ *
+ * What a server forgets, it does silently; so a session begins with a look at how it is set up. One
+ * that may drop keys when its memory is full (maxmemory-policy) is ERR_CONFIG; a replica is
+ * ERR_RETRY; one that has lost the store's mark, since it was started without its data or emptied,
+ * is ERR_FATAL: what was done is not known there any more.
+ *
+ * All keys begin with the store's name and a colon. Owned by one thread.
+ */
+#include "dedup_spec.h"
+#include "errors.h"
+#include "redis.h"
+
+struct dedup_redis {
+	struct redis_address address;
+	int timeout_ms;
+	char *mark_key; /* NULL: nothing is remembered there */
+	char *mark;     /* what stands at it; NULL: it was not read yet */
+	struct redis *redis;
+	int64_t end; /* of the call, by clock_ms */
+};
+
+/* Connects nowhere. Of the spec: url, name, timeout_ms. */
+bool dedup_redis_init(struct dedup_redis *server, const struct dedup_spec *spec, bool remembers,
+    struct err *err) MUST_CHECK;
+void dedup_redis_finish(struct dedup_redis *server);
+
+/* A call begins: there is a session (server->redis), to say commands to. */
+bool dedup_redis_begin(struct dedup_redis *server, struct err *err) MUST_CHECK;
+/* Hears what was said, as redis_hear. On failure the session has ended, and what became of the
+ * commands is not known. */
+bool dedup_redis_hear(
+    struct dedup_redis *server, redis_see *see, void *context, struct err *err) MUST_CHECK;
+
+/*
+ * Says a script: what stands at the key is removed, or lives for so many milliseconds more, if it
+ * is this text. Its answer is the number 1 if it was, 0 if something else is there, -1 if nothing.
+ */
+void dedup_redis_say_remove(
+    struct dedup_redis *server, struct redis_word key, struct redis_word text);
+void dedup_redis_say_renew(struct dedup_redis *server, struct redis_word key,
+    struct redis_word text, struct redis_word ms);

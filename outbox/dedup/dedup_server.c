@@ -1,0 +1,102 @@
+#include "dedup_server.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "clock.h"
+#include "sql_files.h"
+#include "text.h"
+
+void dedup_server_init(struct dedup_server *server, const struct dedup_spec *spec, bool own)
+{
+	*server = (struct dedup_server){.dsn = xstrdup(spec->dsn ? spec->dsn : ""),
+	    .timeout_ms = (int)spec->timeout_ms,
+	    .own = own};
+}
+
+void dedup_server_finish(struct dedup_server *server)
+{
+	dedup_server_leave(server);
+	free(server->dsn);
+	*server = (struct dedup_server){0};
+}
+
+void dedup_server_leave(struct dedup_server *server)
+{
+	pg_destroy(server->pg);
+	server->pg = NULL;
+}
+
+static int left_until(int64_t end)
+{
+	int64_t left = end - clock_ms();
+	return left > 0 ? (int)left : 0;
+}
+
+/* What a standby shows is older than what the primary has promised. */
+static bool judge(
+    const struct dedup_server *server, const struct pg_result *session, struct err *err)
+{
+	const char *place = pg_place(server->pg);
+	if (text_equal(pg_value(session, 0, 1), "t"))
+		return err_set(err, ERR_RETRY,
+		    "%s: this is a standby: name the primary in the dsn, or all hosts and "
+		    "target_session_attrs=read-write",
+		    place);
+	if (server->own && !text_equal(pg_value(session, 0, 0), "t"))
+		return err_set(err, ERR_CONFIG,
+		    "%s: a pooler stands between, and locks need a session of their own: name the "
+		    "server itself in the dsn, or take ids in the transaction of their effect "
+		    "(outbox_dedup_take)",
+		    place);
+	return true;
+}
+
+static bool greet(struct dedup_server *server, int64_t end, struct err *err)
+{
+	owned_text char *process = xformat("%d", pg_backend(server->pg));
+	owned_text char *timeout = xformat("%d", server->timeout_ms);
+	const struct pg_param params[] = {{process}, {timeout}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *session =
+	    pg_query_within(server->pg, sql_dedup_session, params, 2, left_until(end), err);
+	return session && judge(server, session, err);
+}
+
+static bool connect_until(struct dedup_server *server, int64_t end, struct err *err)
+{
+	struct err lost;
+	if (server->pg && !pg_step(server->pg, &lost)) /* while nobody asked it anything */
+		dedup_server_leave(server);
+	if (server->pg)
+		return true;
+	server->pg = pg_connect(server->dsn, "outbox dedup", left_until(end), err);
+	if (server->pg && greet(server, end, err)) {
+		server->sessions++;
+		return true;
+	}
+	dedup_server_leave(server);
+	return false;
+}
+
+bool dedup_server_connect(struct dedup_server *server, struct err *err)
+{
+	return connect_until(server, clock_ms() + server->timeout_ms, err);
+}
+
+struct pg_result *dedup_server_ask(struct dedup_server *server, const char *sql,
+    const struct pg_param *params, int count, char *ret_sqlstate, struct err *err)
+{
+	int64_t end = clock_ms() + server->timeout_ms;
+	if (ret_sqlstate)
+		ret_sqlstate[0] = '\0';
+	if (!connect_until(server, end, err))
+		return NULL;
+	struct pg_result *result =
+	    pg_query_within(server->pg, sql, params, count, left_until(end), err);
+	if (result)
+		return result;
+	if (ret_sqlstate && pg_state(server->pg) == PG_IDLE)
+		text_copy(ret_sqlstate, 6, pg_sqlstate(server->pg));
+	dedup_server_leave(server);
+	return NULL;
+}

@@ -1,0 +1,37 @@
+#pragma once
+/*
+ * A store's connection to a Postgres: made when it is needed, and given up after each failure, so
+ * that what a failed statement left behind goes with its session. A call ends within the timeout,
+ * connecting included (but for the resolver, when a host is given by name).
+ *
+ * Errors are those of pg.h: a server that is gone, starts, is a standby or does not answer in time
+ * is ERR_RETRY. Owned by one thread.
+ */
+#include "dedup_spec.h"
+#include "errors.h"
+#include "pg.h"
+
+struct dedup_server {
+	char *dsn;
+	int timeout_ms;
+	bool own; /* locks of the session are used: a pooler in between is ERR_CONFIG */
+	struct pg *pg;
+	int sessions; /* that were begun; 0: none yet */
+};
+
+/* Connects nowhere. Of the spec: dsn (NULL: PG* variables) and timeout_ms. */
+void dedup_server_init(struct dedup_server *server, const struct dedup_spec *spec, bool own);
+void dedup_server_finish(struct dedup_server *server);
+
+/* Is there a session, or can one be begun? */
+bool dedup_server_connect(struct dedup_server *server, struct err *err) MUST_CHECK;
+/* The session's end. */
+void dedup_server_leave(struct dedup_server *server);
+/*
+ * One statement, in autocommit, in the session that is there, or in a new one. NULL: the session
+ * has ended, and what became of the statement is not known. ret_sqlstate, with room for 6 bytes:
+ * by what the server refused the statement, or "" when it was the connection; it may be NULL. The
+ * caller destroys the result.
+ */
+struct pg_result *dedup_server_ask(struct dedup_server *server, const char *sql,
+    const struct pg_param *params, int count, char *ret_sqlstate, struct err *err);

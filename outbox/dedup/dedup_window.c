@@ -1,0 +1,447 @@
+#include "dedup_window.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "bloom_size.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "dedup_ahead.h"
+#include "dedup_folder.h"
+#include "dedup_hot.h"
+#include "dedup_slice.h"
+#include "fault.h"
+#include "text.h"
+
+enum { STRETCH = 1 << 16 };
+
+struct dedup_window {
+	struct dedup_folder folder;
+	bool folder_dirty; /* files were made, and the folder was not synced */
+	struct bloom_plan plan;
+	const struct bloom_code *code;
+	int64_t newest; /* slice; INT64_MIN: none yet */
+	/* by slice and sub-slice; filters beside them for a look at all */
+	struct dedup_slice slices[BLOOM_FILTERS];
+	struct bloom_filter filters[BLOOM_FILTERS];
+	int count;
+	struct dedup_ahead next, next_sub; /* of the newest slice */
+	struct dedup_hot hot; /* until the slice that is the last in which it is alive */
+	double alarm;
+	struct stretch {
+		uint64_t looks, false_hits; /* at ids that were new */
+	} stretch;
+	struct dedup_window_figures figures;
+};
+
+/* --- slices --------------------------------------------------------------------------------- */
+
+static int64_t slice_of(const struct dedup_window *window, int64_t time_ms)
+{
+	int64_t width = window->folder.head.slice_ms;
+	return time_ms / width - (time_ms % width < 0);
+}
+
+static int place_of(const struct dedup_window *window, int64_t number, int sub)
+{
+	int place = 0;
+	while (place < window->count && (window->slices[place].plan.head.slice < number ||
+					    (window->slices[place].plan.head.slice == number &&
+						window->slices[place].plan.head.sub < sub)))
+		place++;
+	return place;
+}
+
+/* A sub-slice is twice as large as the one before: there are never many. */
+static struct dedup_slice_plan plan_of(
+    const struct dedup_window *window, int64_t number, int sub, uint64_t least)
+{
+	struct dedup_slice_plan plan = {
+	    .head = {.sub = sub,
+		.seed = window->folder.head.seed,
+		.slice = number,
+		.slice_ms = window->folder.head.slice_ms},
+	    .ids = window->plan.ids,
+	    .lines = window->plan.lines,
+	};
+	for (int i = 1; i < sub; i++)
+		plan.ids *= 2;
+	if (plan.ids + plan.ids / 4 < least) /* of a larger plan, before; some units are no ids */
+		plan.ids = least;
+	if (sub > 0)
+		plan.lines = bloom_sub_lines(&window->plan, sub, plan.ids);
+	else if (plan.ids > window->plan.ids)
+		plan.lines = (uint64_t)ceil(
+		    (double)plan.ids / (double)window->plan.ids * (double)window->plan.lines);
+	return plan;
+}
+
+static bool get_slice(struct dedup_window *window, const struct dedup_slice_plan *plan,
+    struct dedup_slice *ret_slice, struct err *err)
+{
+	struct dedup_ahead *ahead = plan->head.sub ? &window->next_sub : &window->next;
+	return dedup_ahead_take(ahead, plan->head.slice, plan->head.sub, ret_slice) ||
+	       dedup_slice_open(ret_slice, window->folder.fd, plan, err) ||
+	       err_prefix(err, "path=%s", window->folder.path);
+}
+
+/* Returns its place. */
+static int insert(struct dedup_window *window, const struct dedup_slice *slice)
+{
+	int64_t number = slice->plan.head.slice;
+	int place = place_of(window, number, slice->plan.head.sub);
+	int behind = window->count++ - place;
+	memmove(&window->slices[place + 1], &window->slices[place], (size_t)behind * sizeof *slice);
+	memmove(&window->filters[place + 1], &window->filters[place],
+	    (size_t)behind * sizeof slice->filter);
+	window->slices[place] = *slice;
+	window->filters[place] = slice->filter;
+	if (number > window->newest)
+		window->newest = number;
+	return place;
+}
+
+static bool check_room(const struct dedup_window *window, struct err *err)
+{
+	return window->count < BLOOM_FILTERS ||
+	       err_set(err, ERR_RETRY,
+		   "path=%s has %d slices and sub-slices, which is all it can have: raise ids",
+		   window->folder.path, BLOOM_FILTERS);
+}
+
+static bool begin_slice(
+    struct dedup_window *window, int64_t number, int sub, int *ret_place, struct err *err)
+{
+	struct dedup_slice slice;
+	const struct dedup_slice_plan plan = plan_of(window, number, sub, 0);
+	if (!check_room(window, err) || !get_slice(window, &plan, &slice, err))
+		return false;
+	window->folder_dirty = true;
+	*ret_place = insert(window, &slice);
+	return true;
+}
+
+/* The slice that comes next is made ready, and those that are over are removed. */
+static void turn(struct dedup_window *window)
+{
+	int gone = 0;
+	while (gone < window->count && window->slices[gone].plan.head.slice <
+					   window->newest - (int64_t)window->folder.head.slices)
+		gone++;
+	const struct dedup_slice_plan next = plan_of(window, window->newest + 1, 0, 0);
+	dedup_ahead_begin(&window->next, &next, window->slices, gone);
+	window->count -= gone;
+	memmove(
+	    window->slices, window->slices + gone, (size_t)window->count * sizeof *window->slices);
+	memmove(window->filters, window->filters + gone,
+	    (size_t)window->count * sizeof *window->filters);
+}
+
+/* --- opening -------------------------------------------------------------------------------- */
+
+static void count_origin(struct dedup_window *window, enum dedup_slice_origin origin)
+{
+	window->figures.rebuilt += origin == SLICE_REBUILT;
+	window->figures.mapped += origin != SLICE_REBUILT;
+}
+
+/* One with an empty log was made ready, and the process was killed before it was needed. */
+static bool open_file(struct dedup_window *window, const char *name, struct err *err)
+{
+	long long number;
+	struct stat state;
+	struct dedup_slice slice;
+	int sub, end = 0;
+	if (sscanf(name, "%lld.%d.log%n", &number, &sub, &end) != 2 || !end || name[end])
+		return true;
+	if (fstatat(window->folder.fd, name, &state, 0))
+		return dedup_folder_fail(&window->folder, "a key log cannot be looked at", err);
+	const struct dedup_slice_plan plan =
+	    plan_of(window, number, sub, (uint64_t)state.st_size / KEY_UNIT);
+	if (!check_room(window, err))
+		return false;
+	if (!dedup_slice_open(&slice, window->folder.fd, &plan, err))
+		return err_prefix(err, "path=%s", window->folder.path);
+	if (key_log_written(slice.log) == KEY_FIRST_UNIT) {
+		dedup_slice_remove(&slice, window->folder.fd);
+		return true;
+	}
+	count_origin(window, slice.origin);
+	insert(window, &slice);
+	return true;
+}
+
+static bool is_there(const struct dedup_window *window, const char *name)
+{
+	struct stat state;
+	return fstatat(window->folder.fd, name, &state, 0) == 0;
+}
+
+static bool lacks_log(const struct dedup_window *window, const char *map)
+{
+	owned_text char *log = xformat("%.*slog", (int)strlen(map) - 3, map);
+	return is_there(window, map) && !is_there(window, log);
+}
+
+static bool open_files(struct dedup_window *window, struct err *err)
+{
+	int copy = openat(window->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	bool good = list || dedup_folder_fail(&window->folder, "the folder cannot be read", err);
+	while (good && (entry = readdir(list))) {
+		size_t length = strlen(entry->d_name);
+		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
+		if (map && lacks_log(window, entry->d_name))
+			good = err_set(err, ERR_CONFIG,
+			    "path=%s: %s is there without its key log: ids are lost; use a new "
+			    "folder, and load them again",
+			    window->folder.path, entry->d_name);
+		else
+			good = open_file(window, entry->d_name, err);
+	}
+	if (list)
+		closedir(list);
+	return good;
+}
+
+struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err *err)
+{
+	struct dedup_window *window = xcalloc(1, sizeof *window);
+	window->alarm = spec->alarm;
+	dedup_hot_init(&window->hot, (uint64_t)spec->hot);
+	window->newest = INT64_MIN;
+	window->figures.offset = -1;
+	window->code = *bloom_codes();
+	window->plan = bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, BLOOM_PLACES);
+	bool good = dedup_folder_open(&window->folder, spec->path, "bloom", (int)spec->slices,
+	    spec->window_ms / spec->slices, 0, err);
+	dedup_ahead_init(&window->next, window->folder.fd);
+	dedup_ahead_init(&window->next_sub, window->folder.fd);
+	if (!good || !open_files(window, err)) {
+		dedup_window_close(window);
+		return NULL;
+	}
+	if (!window->count) /* as the next, the present one: most records are of now */
+		window->newest = slice_of(window, clock_wall_us() / 1000) - 1;
+	turn(window);
+	if (!window->count)
+		window->newest = INT64_MIN;
+	for (int i = 0; i < window->count; i++)
+		if (dedup_slice_offset(&window->slices[i]) > window->figures.offset)
+			window->figures.offset = dedup_slice_offset(&window->slices[i]);
+	return window;
+}
+
+void dedup_window_close(struct dedup_window *window)
+{
+	if (!window)
+		return;
+	dedup_ahead_finish(&window->next);
+	dedup_ahead_finish(&window->next_sub);
+	for (int i = 0; i < window->count; i++) {
+		struct err err; /* without it the map is made anew after another start */
+		(void)!dedup_slice_seal(&window->slices[i], &err);
+		dedup_slice_close(&window->slices[i]);
+	}
+	dedup_folder_close(&window->folder);
+	dedup_hot_finish(&window->hot);
+	free(window);
+}
+
+/* --- use ------------------------------------------------------------------------------------ */
+
+uint64_t dedup_window_seed(const struct dedup_window *window)
+{
+	return window->folder.head.seed;
+}
+
+struct dedup_hash dedup_window_hash(
+    const struct dedup_window *window, const void *id, size_t length)
+{
+	return dedup_hash(id, length, window->folder.head.seed);
+}
+
+void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash hash)
+{
+	dedup_hot_prefetch(&window->hot, hash);
+	bloom_prefetch(window->filters, window->count, hash);
+}
+
+static void make_hot(struct dedup_window *window, struct dedup_hash hash, int64_t number)
+{
+	dedup_hot_put(&window->hot, hash, number + (int64_t)window->folder.head.slices);
+}
+
+uint64_t dedup_window_may_have(struct dedup_window *window, struct dedup_hash hash)
+{
+	uint64_t found = window->code->look(window->filters, window->count, hash);
+	window->figures.looks++;
+	window->figures.hits += (uint64_t)__builtin_popcountll(found);
+	return found;
+}
+
+/* The rate is judged by so many looks that chance is not taken for it. */
+static void end_stretch(struct dedup_window *window)
+{
+	struct stretch *stretch = &window->stretch;
+	if (++stretch->looks < STRETCH)
+		return;
+	window->figures.observed_rate = (double)stretch->false_hits / (double)stretch->looks;
+	window->figures.alarm = window->alarm > 0 && stretch->false_hits >= 10 &&
+				window->figures.observed_rate > window->alarm;
+	*stretch = (struct stretch){0};
+}
+
+bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash)
+{
+	return dedup_hot_has(&window->hot, hash, window->newest);
+}
+
+void dedup_window_judge(
+    struct dedup_window *window, struct dedup_hash hash, uint64_t found, bool there)
+{
+	if (found && there) {
+		make_hot(window, hash, window->slices[__builtin_ctzll(found)].plan.head.slice);
+		return;
+	}
+	window->figures.false_hits += (uint64_t)__builtin_popcountll(found);
+	window->stretch.false_hits += (uint64_t)__builtin_popcountll(found);
+	end_stretch(window);
+}
+
+bool dedup_window_has(struct dedup_window *window, struct dedup_hash hash)
+{
+	if (dedup_window_is_hot(window, hash))
+		return true;
+	uint64_t found = dedup_window_may_have(window, hash);
+	for (; found; found &= found - 1) {
+		const struct dedup_slice *slice = &window->slices[__builtin_ctzll(found)];
+		if (dedup_slice_has(slice, hash)) {
+			make_hot(window, hash, slice->plan.head.slice);
+			return true;
+		}
+		window->figures.false_hits++;
+		window->stretch.false_hits++;
+	}
+	end_stretch(window);
+	return false;
+}
+
+/* The last sub-slice of the slice, a new one if it is full. */
+static bool find_room(
+    struct dedup_window *window, int64_t number, struct dedup_slice **ret_slice, struct err *err)
+{
+	int place = place_of(window, number + 1, 0) - 1, sub = 0;
+	struct dedup_slice *last = place < 0 ? NULL : &window->slices[place];
+	if (last && last->plan.head.slice == number) {
+		*ret_slice = last;
+		uint64_t most = window->figures.alarm ? last->plan.ids / 4 : last->plan.ids;
+		if (dedup_slice_ids(last) < most)
+			return true;
+		sub = last->plan.head.sub + 1;
+	}
+	if (!begin_slice(window, number, sub, &place, err))
+		return false;
+	*ret_slice = &window->slices[place];
+	return true;
+}
+
+static bool is_nearly_full(const struct dedup_slice *slice)
+{
+	return dedup_slice_ids(slice) >= slice->plan.ids - slice->plan.ids / 4;
+}
+
+static void prepare_sub(struct dedup_window *window, const struct dedup_slice *last)
+{
+	const struct key_log_head *head = &last->plan.head;
+	if (dedup_ahead_has(&window->next_sub, head->slice, head->sub + 1))
+		return;
+	const struct dedup_slice_plan plan = plan_of(window, head->slice, head->sub + 1, 0);
+	dedup_ahead_begin(&window->next_sub, &plan, NULL, 0);
+}
+
+bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64_t offset,
+    int64_t time_ms, int64_t now_ms, struct err *err)
+{
+	int64_t number = slice_of(window, time_ms < now_ms ? time_ms : now_ms);
+	struct dedup_slice *slice;
+	if (window->newest != INT64_MIN &&
+	    number < window->newest - (int64_t)window->folder.head.slices)
+		number = window->newest - (int64_t)window->folder.head.slices;
+	bool later = number > window->newest;
+	if (!find_room(window, number, &slice, err))
+		return false;
+	const struct key_entry entry = {hash, offset, time_ms};
+	if (!dedup_slice_add(slice, &entry, err))
+		return err_prefix(err, "path=%s", window->folder.path);
+	make_hot(window, hash, number);
+	if (later)
+		turn(window);
+	else if (number == window->newest && is_nearly_full(slice))
+		prepare_sub(window, slice);
+	return true;
+}
+
+static bool make_durable(
+    struct dedup_window *window, struct dedup_slice *slice, int64_t offset, struct err *err)
+{
+	if (dedup_slice_write(slice, offset, err) && dedup_slice_sync(slice, err))
+		return true;
+	return err_prefix(err, "path=%s", window->folder.path);
+}
+
+bool dedup_window_flush(struct dedup_window *window, struct err *err)
+{
+	for (int i = 0; i < window->count; i++)
+		if (!dedup_slice_write(&window->slices[i], -1, err))
+			return err_prefix(err, "path=%s", window->folder.path);
+	return true;
+}
+
+/* The offset comes last: it speaks for all slices. */
+bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
+{
+	if (!dedup_folder_check(&window->folder, err))
+		return false;
+	for (int i = 0; i < window->count - 1; i++)
+		if (!make_durable(window, &window->slices[i], -1, err))
+			return false;
+	if (window->folder_dirty && !dedup_folder_sync(&window->folder, err))
+		return false;
+	window->folder_dirty = false;
+	fault_point("before_dedup_offset");
+	if (window->count && !make_durable(window, &window->slices[window->count - 1], offset, err))
+		return false;
+	if (window->count && offset > window->figures.offset)
+		window->figures.offset = offset;
+	return true;
+}
+
+void dedup_window_figures(
+    const struct dedup_window *window, struct dedup_window_figures *ret_figures)
+{
+	double none = 1;
+	*ret_figures = window->figures;
+	ret_figures->slices = window->count;
+	ret_figures->memory_bytes = (window->hot.mask + 1) * sizeof *window->hot.places;
+	ret_figures->newest_ms =
+	    window->newest == INT64_MIN ? INT64_MIN : window->newest * window->folder.head.slice_ms;
+	for (int i = 0; i < window->count; i++) {
+		const struct dedup_slice *slice = &window->slices[i];
+		ret_figures->ids += dedup_slice_ids(slice);
+		ret_figures->bytes += dedup_slice_bytes(slice);
+		ret_figures->memory_bytes += slice->filter.lines * BLOOM_LINE;
+		if (dedup_slice_ids(slice))
+			none *= 1 - bloom_rate((double)dedup_slice_ids(slice) /
+						   (double)slice->filter.lines,
+					BLOOM_PLACES);
+	}
+	ret_figures->planned_rate = 1 - none;
+}

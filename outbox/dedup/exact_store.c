@@ -1,0 +1,162 @@
+/*
+ * Ids in memory, exactly; with a path they are in key logs as well, and are read from there after a
+ * restart.
+ */
+#include <stdlib.h>
+#include "dedup_store.h"
+#include "clock.h"
+#include "key_spans.h"
+#include "text.h"
+#include "wheel_table.h"
+
+enum { AHEAD = 12, SPANS = 8 };
+
+struct exact_store {
+	struct dedup_store store;
+	struct wheel_table table;
+	struct dedup_folder folder;
+	struct key_spans *spans; /* NULL: in memory only */
+	int64_t newest_ms, offset;
+};
+
+static struct exact_store *of(struct dedup_store *store)
+{
+	return (struct exact_store *)store;
+}
+
+static void close_store(struct dedup_store *store)
+{
+	struct exact_store *exact = of(store);
+	wheel_table_finish(&exact->table);
+	if (exact->spans)
+		key_spans_close(exact->spans);
+	dedup_folder_close(&exact->folder);
+	free(exact);
+}
+
+static void remember(struct exact_store *exact, const struct key_entry *entry)
+{
+	wheel_table_add(&exact->table, entry->hash, entry->time_ms);
+	if (entry->time_ms > exact->newest_ms)
+		exact->newest_ms = entry->time_ms;
+}
+
+static void see(void *context, const struct key_entry *entry)
+{
+	remember(context, entry);
+}
+
+static bool open_spans(struct exact_store *exact, const struct dedup_spec *spec, struct err *err)
+{
+	int64_t span_ms = (spec->window_ms + SPANS - 1) / SPANS;
+	if (!spec->path)
+		return true;
+	if (!dedup_folder_open(&exact->folder, spec->path, "exact", SPANS, span_ms, 0, err))
+		return false;
+	exact->store.seed = exact->folder.head.seed;
+	exact->spans = key_spans_open(&exact->folder, (uint64_t)spec->ids, see, exact, err);
+	if (exact->spans)
+		exact->offset = key_spans_offset(exact->spans);
+	return exact->spans;
+}
+
+static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+{
+	struct exact_store *exact = xcalloc(1, sizeof *exact);
+	exact->store = (struct dedup_store){&exact_store, (uint64_t)clock_random()};
+	exact->folder = (struct dedup_folder){.fd = -1, .lock = -1};
+	exact->newest_ms = exact->offset = -1;
+	wheel_table_init(&exact->table, (uint64_t)spec->ids, spec->window_ms);
+	if (open_spans(exact, spec, err))
+		return &exact->store;
+	close_store(&exact->store);
+	return NULL;
+}
+
+static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+    enum outbox_dedup_state *ret_states, struct err *err)
+{
+	const struct wheel_table *table = &of(store)->table;
+	(void)err;
+	for (size_t i = 0; i < count && i < AHEAD; i++)
+		wheel_table_prefetch(table, items[i].hash);
+	for (size_t i = 0; i < count; i++) {
+		if (i + AHEAD < count)
+			wheel_table_prefetch(table, items[i + AHEAD].hash);
+		ret_states[i] =
+		    wheel_table_has(table, items[i].hash) ? OUTBOX_DEDUP_DONE : OUTBOX_DEDUP_NEW;
+	}
+	return true;
+}
+
+/* What was added before one failed is added once more by the next call: a log may say it twice. */
+static bool add(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct exact_store *exact = of(store);
+	for (size_t i = 0; i < count; i++) {
+		const struct key_entry entry = {items[i].hash, items[i].offset, items[i].time_ms};
+		if (exact->spans && !key_spans_add(exact->spans, &entry, err))
+			return false;
+		remember(exact, &entry);
+	}
+	return true;
+}
+
+static bool remove_items(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct exact_store *exact = of(store);
+	(void)err;
+	for (size_t i = 0; i < count; i++)
+		if (wheel_table_remove(&exact->table, items[i].hash) && exact->spans)
+			key_spans_release(exact->spans, items[i].hash, clock_wall_us() / 1000);
+	return true;
+}
+
+static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+{
+	struct exact_store *exact = of(store);
+	if (exact->spans && !key_spans_checkpoint(exact->spans, offset, err))
+		return false;
+	if (exact->spans && offset > exact->offset)
+		exact->offset = offset;
+	return true;
+}
+
+static bool flush(struct dedup_store *store, struct err *err)
+{
+	struct exact_store *exact = of(store);
+	return !exact->spans || key_spans_flush(exact->spans, err);
+}
+
+static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+{
+	const struct exact_store *exact = (const struct exact_store *)store;
+	stats->ids = exact->table.count;
+	stats->memory_bytes = wheel_table_bytes(&exact->table);
+	stats->disk_bytes = exact->spans ? key_spans_bytes(exact->spans) : 0;
+	stats->newest_ms = exact->newest_ms;
+	stats->offset = exact->offset;
+}
+
+const struct dedup_store_type exact_store = {
+    .promise = {.store = "exact",
+	.releases = true,
+	.false_positives = "none",
+	.false_negatives = "none, for at least the window behind the newest record",
+	.restart =
+	    "with a path it remembers what a checkpoint made durable; without, it forgets all",
+	.scope = "what one process sees, from one folder: the same partition, partition count "
+		 "and machine",
+	.memory = "24 bytes an id, and 4 to 8 for the planned ones",
+	.disk = "32 bytes an id, and 32 for each span when it is released; none without a path"},
+    .open = open_store,
+    .close = close_store,
+    .look = look,
+    .add = add,
+    .remove = remove_items,
+    .flush = flush,
+    .checkpoint = checkpoint,
+    .stats = stats,
+};

@@ -1,0 +1,20 @@
+#pragma once
+/*
+ * A set of fingerprints in memory: open addressing, at most three quarters full, grows by doubling.
+ * Owned by one thread.
+ */
+#include <stdbool.h>
+#include "dedup_hash.h"
+
+/* {0} is an empty set. */
+struct hash_set {
+	struct dedup_hash *places; /* {0, 0}: free */
+	size_t capacity, count;    /* a power of two, or 0 */
+};
+
+void hash_set_finish(struct hash_set *set);
+bool hash_set_has(const struct hash_set *set, struct dedup_hash hash);
+/* False: it was there. */
+bool hash_set_add(struct hash_set *set, struct dedup_hash hash);
+/* False: it was not there. */
+bool hash_set_remove(struct hash_set *set, struct dedup_hash hash);

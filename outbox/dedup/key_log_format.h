@@ -1,0 +1,45 @@
+#pragma once
+/* The bytes of key_log.h, for who writes them and for who only looks at them. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include "key_log.h"
+
+enum { KEY_LOG_VERSION = 1, KEY_LOG_HEAD = KEY_UNIT * KEY_FIRST_UNIT };
+#define KEY_LOG_MAGIC "obkeylog"
+
+struct key_log_start {
+	char magic[8];
+	uint32_t version;
+	int32_t sub;
+	uint64_t seed;
+	int64_t slice, slice_ms;
+	uint64_t zero[2], checksum;
+};
+_Static_assert(sizeof(struct key_log_start) == KEY_LOG_HEAD, "the head is as the format has it");
+
+struct key_lead {
+	uint64_t checksum, unit, count;
+	int64_t offset;
+};
+_Static_assert(sizeof(struct key_lead) == KEY_UNIT, "what leads a batch is a unit");
+
+union key_unit {
+	struct key_lead lead;
+	struct key_entry entry;
+};
+
+static inline uint64_t key_log_start_sum(const struct key_log_start *start)
+{
+	return XXH3_64bits(start, offsetof(struct key_log_start, checksum));
+}
+
+/* What is wrong with it, whoever's it is; NULL: nothing. */
+static inline const char *key_log_start_fault(const struct key_log_start *start)
+{
+	if (memcmp(start->magic, KEY_LOG_MAGIC, sizeof start->magic) != 0)
+		return "is no key log";
+	if (start->version != KEY_LOG_VERSION)
+		return "is of another version of the format than this program's";
+	return start->checksum == key_log_start_sum(start) ? NULL : "has a damaged head";
+}

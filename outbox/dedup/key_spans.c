@@ -1,0 +1,256 @@
+#include "key_spans.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "hash_set.h"
+#include "text.h"
+
+enum { MOST_SPANS = 64, NAME = 64 };
+
+struct span {
+	int64_t number;
+	struct key_log *log;
+};
+
+struct key_spans {
+	const struct dedup_folder *folder;
+	uint64_t ids; /* expected in a span */
+	struct span spans[MOST_SPANS];
+	int count; /* by number */
+	bool folder_dirty;
+	int64_t offset;
+};
+
+static int64_t oldest_of(const struct key_spans *spans)
+{
+	return spans->spans[spans->count - 1].number - (int64_t)spans->folder->head.slices;
+}
+
+static void name_file(int64_t number, char name[NAME])
+{
+	snprintf(name, NAME, "%lld.0.log", (long long)number);
+}
+
+/* Into its place by number. */
+static struct span *open_span(struct key_spans *spans, int64_t number, struct err *err)
+{
+	char name[NAME];
+	const struct dedup_folder_head *head = &spans->folder->head;
+	const struct key_log_head wanted = {
+	    .seed = head->seed, .slice = number, .slice_ms = head->slice_ms};
+	name_file(number, name);
+	struct key_log *log = key_log_open(spans->folder->fd, name, &wanted, spans->ids, err);
+	if (!log) {
+		err_prefix(err, "path=%s", spans->folder->path);
+		return NULL;
+	}
+	int place = spans->count++;
+	for (; place > 0 && spans->spans[place - 1].number > number; place--)
+		spans->spans[place] = spans->spans[place - 1];
+	spans->spans[place] = (struct span){number, log};
+	spans->folder_dirty = true;
+	return &spans->spans[place];
+}
+
+static void remove_old(struct key_spans *spans)
+{
+	int gone = 0;
+	char name[NAME];
+	while (gone < spans->count && spans->spans[gone].number < oldest_of(spans)) {
+		key_log_close(spans->spans[gone].log);
+		name_file(spans->spans[gone++].number, name);
+		unlinkat(spans->folder->fd, name, 0);
+	}
+	spans->count -= gone;
+	memmove(spans->spans, spans->spans + gone, (size_t)spans->count * sizeof *spans->spans);
+}
+
+/* --- opening -------------------------------------------------------------------------------- */
+
+struct reading {
+	uint64_t *units;
+	size_t count, capacity;
+};
+
+static void note_unit(void *context, uint64_t unit, const struct key_entry *entry)
+{
+	struct reading *reading = context;
+	(void)entry;
+	if (reading->count == reading->capacity) {
+		reading->capacity = reading->capacity ? reading->capacity * 2 : 1024;
+		reading->units =
+		    xrealloc(reading->units, reading->capacity * sizeof *reading->units);
+	}
+	reading->units[reading->count++] = unit;
+}
+
+/* From the last to the first: what was released behind an entry is known when it comes. */
+static void show(const struct key_log *log, const struct reading *reading,
+    void (*see)(void *context, const struct key_entry *entry), void *context)
+{
+	OWNED(hash_set_finish) struct hash_set released = {0};
+	for (size_t i = reading->count; i-- > 0;) {
+		const struct key_entry *entry = key_log_at(log, reading->units[i]);
+		if (entry->offset == KEY_SPANS_GONE)
+			hash_set_add(&released, entry->hash);
+		else if (!hash_set_has(&released, entry->hash))
+			see(context, entry);
+	}
+}
+
+static bool read_span(struct key_spans *spans, struct span *span,
+    void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err)
+{
+	struct reading reading = {0};
+	bool good = key_log_read(span->log, KEY_FIRST_UNIT, -1, note_unit, &reading, err);
+	if (good)
+		show(span->log, &reading, see, context);
+	else
+		err_prefix(err, "path=%s", spans->folder->path);
+	free(reading.units);
+	if (good && key_log_offset(span->log) > spans->offset)
+		spans->offset = key_log_offset(span->log);
+	return good;
+}
+
+static bool open_file(struct key_spans *spans, const char *name, struct err *err)
+{
+	long long number;
+	int end = 0;
+	if (sscanf(name, "%lld.0.log%n", &number, &end) != 1 || !end || name[end])
+		return true;
+	return spans->count < MOST_SPANS ? open_span(spans, number, err) != NULL
+					 : err_set(err, ERR_CONFIG,
+					       "path=%s has more logs than a window has: use a new "
+					       "folder, and load the ids again",
+					       spans->folder->path);
+}
+
+static bool open_files(struct key_spans *spans, struct err *err)
+{
+	int copy = openat(spans->folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	bool good = list || dedup_folder_fail(spans->folder, "the folder cannot be read", err);
+	while (good && (entry = readdir(list)))
+		good = open_file(spans, entry->d_name, err);
+	if (list)
+		closedir(list);
+	return good;
+}
+
+struct key_spans *key_spans_open(const struct dedup_folder *folder, uint64_t ids,
+    void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err)
+{
+	struct key_spans *spans = xcalloc(1, sizeof *spans);
+	spans->folder = folder;
+	spans->ids = ids / folder->head.slices + 1;
+	spans->offset = -1;
+	bool good = open_files(spans, err);
+	if (good && spans->count)
+		remove_old(spans);
+	for (int i = 0; good && i < spans->count; i++)
+		good = read_span(spans, &spans->spans[i], see, context, err);
+	if (good)
+		return spans;
+	key_spans_close(spans);
+	return NULL;
+}
+
+void key_spans_close(struct key_spans *spans)
+{
+	for (int i = 0; spans && i < spans->count; i++)
+		key_log_close(spans->spans[i].log);
+	free(spans);
+}
+
+/* --- use ------------------------------------------------------------------------------------ */
+
+static int64_t number_of(const struct key_spans *spans, int64_t time_ms)
+{
+	int64_t width = spans->folder->head.slice_ms;
+	int64_t number = time_ms / width - (time_ms % width < 0);
+	return spans->count && number < oldest_of(spans) ? oldest_of(spans) : number;
+}
+
+static struct span *find(struct key_spans *spans, int64_t number)
+{
+	for (int i = spans->count; i-- > 0;)
+		if (spans->spans[i].number == number)
+			return &spans->spans[i];
+	return NULL;
+}
+
+bool key_spans_add(struct key_spans *spans, const struct key_entry *entry, struct err *err)
+{
+	int64_t number = number_of(spans, entry->time_ms);
+	struct span *span = find(spans, number);
+	if (!span) {
+		span = open_span(spans, number, err);
+		if (!span)
+			return false;
+		key_log_add(span->log, entry);
+		remove_old(spans);
+		return true;
+	}
+	key_log_add(span->log, entry);
+	return true;
+}
+
+void key_spans_release(struct key_spans *spans, struct dedup_hash hash, int64_t now_ms)
+{
+	const struct key_entry gone = {hash, KEY_SPANS_GONE, now_ms};
+	for (int i = 0; i < spans->count; i++)
+		key_log_add(spans->spans[i].log, &gone);
+}
+
+static bool make_durable(
+    struct key_spans *spans, struct key_log *log, int64_t offset, struct err *err)
+{
+	return (key_log_write(log, offset, err) && key_log_sync(log, err)) ||
+	       err_prefix(err, "path=%s", spans->folder->path);
+}
+
+bool key_spans_flush(struct key_spans *spans, struct err *err)
+{
+	for (int i = 0; i < spans->count; i++)
+		if (!key_log_write(spans->spans[i].log, -1, err))
+			return err_prefix(err, "path=%s", spans->folder->path);
+	return true;
+}
+
+/* The offset comes last: it speaks for all. */
+bool key_spans_checkpoint(struct key_spans *spans, int64_t offset, struct err *err)
+{
+	if (!dedup_folder_check(spans->folder, err))
+		return false;
+	for (int i = 0; i < spans->count - 1; i++)
+		if (!make_durable(spans, spans->spans[i].log, -1, err))
+			return false;
+	if (spans->folder_dirty && !dedup_folder_sync(spans->folder, err))
+		return false;
+	spans->folder_dirty = false;
+	if (spans->count && !make_durable(spans, spans->spans[spans->count - 1].log, offset, err))
+		return false;
+	if (spans->count && offset > spans->offset)
+		spans->offset = offset;
+	return true;
+}
+
+int64_t key_spans_offset(const struct key_spans *spans)
+{
+	return spans->offset;
+}
+
+uint64_t key_spans_bytes(const struct key_spans *spans)
+{
+	uint64_t units = 0;
+	for (int i = 0; i < spans->count; i++)
+		units += key_log_written(spans->spans[i].log);
+	return units * KEY_UNIT;
+}

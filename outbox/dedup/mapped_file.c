@@ -1,0 +1,140 @@
+#include "mapped_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "dedup_hash.h"
+
+enum { VERSION = 1 };
+static const char magic[8] = "obmapped";
+
+static bool fail(const char *name, const char *what, struct err *err)
+{
+	bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
+	return err_set(err, denied ? ERR_DENIED : ERR_RETRY, "%s cannot be %s: %s", name, what,
+	    strerror(errno));
+}
+
+static uint64_t sum_of(const struct mapped_head *head)
+{
+	return XXH3_64bits(head, offsetof(struct mapped_head, count));
+}
+
+const char *mapped_head_fault(const struct mapped_head *head, uint64_t bytes)
+{
+	if (memcmp(head->magic, magic, sizeof magic) != 0)
+		return "is of something else";
+	if (head->version != VERSION)
+		return "is of another version of the format than this program's";
+	if (head->checksum != sum_of(head))
+		return "has a damaged head";
+	return head->bytes == bytes ? NULL : "is shorter or longer than it was";
+}
+
+static bool check_head(const struct mapped_head *head, const struct mapped_head *wanted,
+    bool any_size, uint64_t bytes, const char *name, struct err *err)
+{
+	const char *why = mapped_head_fault(head, bytes);
+	if (!why && head->seed != wanted->seed)
+		why = "was written with another seed";
+	else if (!why && (head->kind != wanted->kind || head->number != wanted->number))
+		why = "is of another store or slice";
+	else if (!why && head->bytes != wanted->bytes && !any_size)
+		why = "was made for another number of ids";
+	return !why || err_set(err, ERR_CONFIG, "%s %s: use a new folder, and load the ids again",
+			   name, why);
+}
+
+/* One without a head was being made when the process was killed. */
+static bool make(int fd, const char *name, const struct mapped_head *wanted, struct err *err)
+{
+	struct mapped_head head = *wanted;
+	memcpy(head.magic, magic, sizeof magic);
+	head.version = VERSION;
+	head.offset = -1;
+	head.checksum = sum_of(&head);
+	if (ftruncate(fd, 0) ||
+	    (errno = posix_fallocate(fd, 0, (off_t)(MAPPED_HEAD + head.bytes))) ||
+	    pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+		return fail(name, "made", err);
+	return true;
+}
+
+static bool has_head(int fd, uint64_t length)
+{
+	char begin[sizeof magic] = "";
+	static const char none[sizeof magic] = "";
+	return length >= MAPPED_HEAD && pread(fd, begin, sizeof begin, 0) == sizeof begin &&
+	       memcmp(begin, none, sizeof begin) != 0;
+}
+
+static bool map(
+    struct mapped_file *file, int fd, const char *name, uint64_t length, struct err *err)
+{
+	void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		return fail(name, "mapped", err);
+	file->head = memory;
+	file->bytes = (char *)memory + MAPPED_HEAD;
+	return true;
+}
+
+static bool open_it(struct mapped_file *file, int fd, const char *name,
+    const struct mapped_head *wanted, bool any_size, struct err *err)
+{
+	struct stat state;
+	struct mapped_head head;
+	if (fstat(fd, &state))
+		return fail(name, "looked at", err);
+	if (state.st_size > 0 && state.st_size < MAPPED_HEAD)
+		return err_set(err, ERR_CONFIG,
+		    "%s is of something else: use a new folder, and load the ids again", name);
+	if (!has_head(fd, (uint64_t)state.st_size))
+		return make(fd, name, wanted, err) &&
+		       map(file, fd, name, MAPPED_HEAD + wanted->bytes, err);
+	if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+		return fail(name, "read", err);
+	return check_head(
+		   &head, wanted, any_size, (uint64_t)state.st_size - MAPPED_HEAD, name, err) &&
+	       map(file, fd, name, (uint64_t)state.st_size, err);
+}
+
+bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name,
+    const struct mapped_head *wanted, bool any_size, struct err *err)
+{
+	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	*ret_file = (struct mapped_file){0};
+	return fd < 0 ? fail(name, "opened", err)
+		      : open_it(ret_file, fd, name, wanted, any_size, err);
+}
+
+void mapped_file_close(struct mapped_file *file)
+{
+	if (file->head)
+		munmap(file->head, MAPPED_HEAD + file->head->bytes);
+	*file = (struct mapped_file){0};
+}
+
+bool mapped_file_sync(const struct mapped_file *file, struct err *err)
+{
+	if (msync(file->head, MAPPED_HEAD + file->head->bytes, MS_SYNC) == 0)
+		return true;
+	return err_set(err, ERR_FATAL, "what is kept cannot be made durable: %s; begin again",
+	    strerror(errno));
+}
+
+bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, struct err *err)
+{
+	if (offset <= file->head->offset)
+		return true;
+	file->head->offset = offset;
+	if (msync(file->head, MAPPED_HEAD, MS_SYNC) == 0)
+		return true;
+	return err_set(
+	    err, ERR_FATAL, "the offset cannot be made durable: %s; begin again", strerror(errno));
+}

@@ -1,0 +1,361 @@
+/*
+ * The table `processed` of a Postgres (sql/migrations/0012_processed.sql), in two ways.
+ *
+ * In a session of the store's own an id that is new is claimed by a lock of that session, until it
+ * is recorded or given back. Whoever dies loses the session and with it the locks, at once. When
+ * the connection is lost while ids are pending, their locks are gone as well, and somebody else may
+ * have them: `add` then claims them anew. What is new still is recorded, since nobody has done it;
+ * what somebody else has done is not ours any more (ERR_FENCED); of what somebody holds nothing is
+ * known yet, since that may be the lost session, whose end the server has not noticed (ERR_RETRY).
+ * An `add` of which no answer came may have been committed: what it was about is doubtful, and if
+ * it turns out to be done by then, it is done.
+ *
+ * In the transaction of the effect, on the caller's connection, all is left to the server: take.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include "cleanup.h"
+#include "dedup_server.h"
+#include "dedup_store.h"
+#include "hash_set.h"
+#include "pg_column.h"
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum { MOST_IDS = 1000 }; /* a call, and a transaction: as the functions of the schema have it */
+
+enum statement { CLAIM, ADD, GIVE_BACK, REMOVE, TAKE, STATEMENTS };
+static const char *const statements[STATEMENTS] = {
+    [CLAIM] = sql_processed_claim,
+    [ADD] = sql_processed_add,
+    [GIVE_BACK] = sql_processed_give_back,
+    [REMOVE] = sql_processed_remove,
+    [TAKE] = sql_processed_take,
+};
+
+struct postgres_store {
+	struct dedup_store store;
+	char *name, *window_ms;
+	char *sql[STATEMENTS]; /* with the schema's name in it */
+	struct dedup_server server;
+	int session;              /* of the server, in which these are locked: */
+	struct hash_set held;     /* pending ids */
+	struct hash_set doubtful; /* pending ids that an `add` without an answer was about */
+	struct dedup_item *row;   /* of a call, some of its items, each once: MOST_IDS */
+	struct pg_column ids, times;
+	int64_t offset;
+};
+
+static struct postgres_store *of(struct dedup_store *store)
+{
+	return (struct postgres_store *)store;
+}
+
+/* --- asking --------------------------------------------------------------------------------- */
+
+/* Fills what statements are called with; all of them take two or four of the four. */
+static int fill(struct postgres_store *postgres, enum statement what,
+    const struct dedup_item *items, size_t count, struct pg_param ret_params[4])
+{
+	pg_column_clear(&postgres->ids);
+	pg_column_clear(&postgres->times);
+	for (size_t i = 0; i < count; i++) {
+		pg_column_add_bytes(&postgres->ids, items[i].id, items[i].length);
+		pg_column_add_time(&postgres->times, items[i].time_ms * 1000);
+	}
+	ret_params[0] = (struct pg_param){postgres->name};
+	ret_params[1] = pg_column_param(&postgres->ids);
+	ret_params[2] = pg_column_param(&postgres->times);
+	ret_params[3] = (struct pg_param){postgres->window_ms};
+	return what == GIVE_BACK || what == REMOVE ? 2 : 4;
+}
+
+/* The locks of a session that has ended are gone. */
+static void forget_lost_locks(struct postgres_store *postgres)
+{
+	if (postgres->server.pg && postgres->session == postgres->server.sessions)
+		return;
+	hash_set_finish(&postgres->held);
+	postgres->session = postgres->server.sessions;
+}
+
+static struct pg_result *ask(struct postgres_store *postgres, enum statement what,
+    const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct pg_param params[4];
+	int used = fill(postgres, what, items, count, params);
+	struct pg_result *result =
+	    dedup_server_ask(&postgres->server, postgres->sql[what], params, used, NULL, err);
+	forget_lost_locks(postgres);
+	return result;
+}
+
+static bool tell(struct postgres_store *postgres, enum statement what,
+    const struct dedup_item *items, size_t count, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = count ? ask(postgres, what, items, count, err) : NULL;
+	return result || count == 0;
+}
+
+/* --- look ----------------------------------------------------------------------------------- */
+
+static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+    enum outbox_dedup_state *ret_states, struct err *err)
+{
+	struct postgres_store *postgres = of(store);
+	if (count == 0)
+		return true;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *states = ask(postgres, CLAIM, items, count, err);
+	for (size_t i = 0; states && i < count; i++) {
+		ret_states[i] = (enum outbox_dedup_state)pg_int(states, (int)i, 0);
+		if (ret_states[i] == OUTBOX_DEDUP_NEW)
+			hash_set_add(&postgres->held, items[i].hash);
+	}
+	return states;
+}
+
+/* --- add ------------------------------------------------------------------------------------ */
+
+static void forget(struct postgres_store *postgres, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		hash_set_remove(&postgres->held, items[i].hash);
+		hash_set_remove(&postgres->doubtful, items[i].hash);
+	}
+}
+
+/*
+ * Of the items those that are in the set, or those that are not, each once, into the row. All of
+ * them are pending, so that there is room.
+ */
+static size_t choose(struct postgres_store *postgres, const struct hash_set *set, bool in,
+    const struct dedup_item *items, size_t count)
+{
+	OWNED(hash_set_finish) struct hash_set chosen = {0};
+	size_t found = 0;
+	for (size_t i = 0; i < count; i++)
+		if (hash_set_has(set, items[i].hash) == in && hash_set_add(&chosen, items[i].hash))
+			postgres->row[found++] = items[i];
+	return found;
+}
+
+static bool wait_for_holder(size_t held, size_t count, struct err *err)
+{
+	return held == 0 ||
+	       err_set(err, ERR_RETRY,
+		   "the connection was lost meanwhile, and another session holds %zu of %zu ids: "
+		   "somebody's who took them, or the lost one, which the server ends soon",
+		   held, count);
+}
+
+/*
+ * Claims anew what is not locked any more. ret_lost: how many somebody else has done. Those that
+ * are locked afterwards are to be recorded.
+ */
+static bool reclaim(struct postgres_store *postgres, const struct dedup_item *items, size_t count,
+    size_t *ret_lost, struct err *err)
+{
+	enum outbox_dedup_state states[MOST_IDS];
+	const struct dedup_item *again = postgres->row;
+	size_t open = choose(postgres, &postgres->held, false, items, count), elsewhere = 0;
+	int session = postgres->session;
+	*ret_lost = 0;
+	if (!look(&postgres->store, again, open, states, err))
+		return false;
+	if (postgres->session != session) /* what was locked before is not any more */
+		return err_set(err, ERR_RETRY, "the connection was lost once more meanwhile");
+	for (size_t i = 0; i < open; i++) {
+		elsewhere += states[i] == OUTBOX_DEDUP_PENDING;
+		*ret_lost += states[i] == OUTBOX_DEDUP_DONE &&
+			     !hash_set_has(&postgres->doubtful, again[i].hash);
+	}
+	return wait_for_holder(elsewhere, count, err);
+}
+
+static bool record(
+    struct postgres_store *postgres, const struct dedup_item *items, size_t count, struct err *err)
+{
+	size_t held = choose(postgres, &postgres->held, true, items, count);
+	if (tell(postgres, ADD, postgres->row, held, err))
+		return true;
+	for (size_t i = 0; i < held; i++)
+		hash_set_add(&postgres->doubtful, postgres->row[i].hash);
+	return false;
+}
+
+/* What is ours is recorded even when the rest is not: it was done. */
+static bool add(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct postgres_store *postgres = of(store);
+	size_t lost;
+	if (count == 0)
+		return true;
+	if (!dedup_server_connect(&postgres->server, err))
+		return false;
+	forget_lost_locks(postgres);
+	if (!reclaim(postgres, items, count, &lost, err) || !record(postgres, items, count, err))
+		return false;
+	forget(postgres, items, count);
+	return lost == 0 ||
+	       err_set(err, ERR_FENCED,
+		   "the connection was lost meanwhile, and somebody else has done %zu of %zu ids: "
+		   "they were handled twice",
+		   lost, count);
+}
+
+/* --- give back, remove ---------------------------------------------------------------------- */
+
+/* Doubtful ones may stand in the table, where they would be taken for done. */
+static bool remove_doubtful(
+    struct postgres_store *postgres, const struct dedup_item *items, size_t count, struct err *err)
+{
+	size_t doubtful = choose(postgres, &postgres->doubtful, true, items, count);
+	return tell(postgres, REMOVE, postgres->row, doubtful, err);
+}
+
+/* What cannot be unlocked is unlocked by the end of the session. */
+static bool give_back(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct postgres_store *postgres = of(store);
+	struct err ended;
+	if (!remove_doubtful(postgres, items, count, err))
+		return false;
+	forget_lost_locks(postgres);
+	size_t held = choose(postgres, &postgres->held, true, items, count);
+	(void)!tell(postgres, GIVE_BACK, postgres->row, held, &ended);
+	forget(postgres, items, count);
+	return true;
+}
+
+static bool remove_done(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct postgres_store *postgres = of(store);
+	for (size_t i = 0; i < count; i += MOST_IDS)
+		if (!tell(postgres, REMOVE, items + i, count - i < MOST_IDS ? count - i : MOST_IDS,
+			err))
+			return false;
+	return true;
+}
+
+/* --- in the caller's transaction ------------------------------------------------------------ */
+
+/* What the functions of the schema refuse is the caller's to change. */
+static bool refuse(struct pg *pg, struct err *err)
+{
+	const char *sqlstate = pg_sqlstate(pg);
+	if (text_equal(sqlstate, "25000") || text_equal(sqlstate, "54000"))
+		err->kind = ERR_REJECT;
+	return false;
+}
+
+static bool take(struct dedup_store *store, struct pg_conn *connection,
+    const struct dedup_item *items, size_t count, enum outbox_dedup_state *ret_states,
+    struct err *err)
+{
+	struct postgres_store *postgres = of(store);
+	struct pg_param params[4];
+	if (count > MOST_IDS)
+		return err_set(err, ERR_REJECT,
+		    "%zu ids in a call: at most are %d in a transaction, since each takes a lock "
+		    "of the server; take fewer in more transactions",
+		    count, MOST_IDS);
+	OWNED(owned_pg_destroy) struct pg *pg = pg_borrow(connection, err);
+	if (!pg)
+		return false;
+	int used = fill(postgres, TAKE, items, count, params);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *fresh = pg_query(pg, postgres->sql[TAKE], params, used, err);
+	if (!fresh)
+		return refuse(pg, err);
+	for (size_t i = 0; i < count; i++)
+		ret_states[i] = pg_int(fresh, (int)i, 0) ? OUTBOX_DEDUP_NEW : OUTBOX_DEDUP_DONE;
+	return true;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void close_store(struct dedup_store *store)
+{
+	struct postgres_store *postgres = of(store);
+	dedup_server_finish(&postgres->server);
+	hash_set_finish(&postgres->held);
+	hash_set_finish(&postgres->doubtful);
+	pg_column_finish(&postgres->ids);
+	pg_column_finish(&postgres->times);
+	for (int i = 0; i < STATEMENTS; i++)
+		free(postgres->sql[i]);
+	free(postgres->name);
+	free(postgres->window_ms);
+	free(postgres->row);
+	free(postgres);
+}
+
+/* Without a dsn nobody may want a session: PG* variables say where, when the first check comes. */
+static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+{
+	const char *schema = spec->schema ? spec->schema : "outbox";
+	if (!schema_text_check(schema, err))
+		return NULL;
+	struct postgres_store *postgres = xcalloc(1, sizeof *postgres);
+	postgres->store.type = &postgres_store;
+	postgres->name = xstrdup(spec->name);
+	postgres->window_ms = xformat("%" PRId64, spec->window_ms);
+	for (int i = 0; i < STATEMENTS; i++)
+		postgres->sql[i] = schema_text(statements[i], schema);
+	postgres->row = xcalloc(MOST_IDS, sizeof *postgres->row);
+	postgres->ids.type = PG_COLUMN_BYTEA;
+	postgres->times.type = PG_COLUMN_TIMESTAMPTZ;
+	postgres->offset = -1;
+	dedup_server_init(&postgres->server, spec, true);
+	if (!spec->dsn || dedup_server_connect(&postgres->server, err))
+		return &postgres->store;
+	close_store(&postgres->store);
+	return NULL;
+}
+
+/* What was added is committed. */
+static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+{
+	(void)err;
+	if (offset > of(store)->offset)
+		of(store)->offset = offset;
+	return true;
+}
+
+static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+{
+	const struct postgres_store *postgres = (const struct postgres_store *)store;
+	stats->offset = postgres->offset;
+	stats->memory_bytes =
+	    MOST_IDS * sizeof *postgres->row +
+	    (postgres->held.capacity + postgres->doubtful.capacity) * sizeof *postgres->held.places;
+}
+
+const struct dedup_store_type postgres_store = {
+    .promise = {.store = "postgres",
+	.releases = true,
+	.shared = true,
+	.false_positives = "none: ids are compared as a whole",
+	.false_negatives = "none, for at least the window around the record's time and after it "
+			   "was processed",
+	.restart = "forgets nothing: what is done is committed; what was pending is free at once",
+	.scope = "all consumers of the database with this name, also in the transaction of the "
+		 "effect, which is then exactly once",
+	.memory = "less than 200 KiB; a lock of the server for each pending id",
+	.disk = "of the server: about 150 bytes an id, with indexes"},
+    .open = open_store,
+    .close = close_store,
+    .look = look,
+    .add = add,
+    .give_back = give_back,
+    .remove = remove_done,
+    .take = take,
+    .checkpoint = checkpoint,
+    .stats = stats,
+};

@@ -1,0 +1,530 @@
+/*
+ * Ids on a server of Redis, shared between machines. What is pending has a key with a lease, that
+ * only this process can take away; what is done is, by form:
+ *
+ *   key     that same key, with the window as its time to live
+ *   bitmap  a bit of NAME:bitmap:PARTITION, as in the classic scheme: 10 bits of the id's CRC32 are
+ *           the partition, 22 the offset in it
+ *   bloom   in NAME:bloom, a filter of the module RedisBloom
+ *
+ * The claim is made before the filter is asked, and the filter is told before the claim ends: who
+ * gets the claim sees all that was done under another.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include "clock.h"
+#include "dedup_hot.h"
+#include "dedup_redis.h"
+#include "dedup_store.h"
+#include "text.h"
+
+enum { CHUNK = 1000, OFFSET_BITS = 22, TOKEN = 11 };
+
+struct redis_store;
+struct form {
+	const struct dedup_store_type *type;
+	const char *claims; /* keys of what is pending begin with it */
+	/* One command, whose answer is the number 1 if it is done. NULL: the claim tells. */
+	void (*say_look)(struct redis_store *redis, const struct dedup_item *item);
+	/* Any number of commands. NULL: the claim becomes it. */
+	void (*say_add)(struct redis_store *redis, const struct dedup_item *items, size_t count);
+	bool (*prepare)(struct redis_store *redis, const struct dedup_spec *spec, struct err *err);
+};
+
+struct redis_store {
+	struct dedup_store store;
+	const struct form *form;
+	struct dedup_redis server;
+	char *name, *pending, *done, *lease_ms, *window_ms; /* words of commands */
+	struct text key;
+	size_t prefix; /* bytes of it that are of every claim */
+	struct dedup_hot hot;
+	int64_t hot_ms; /* what is done is believed for so long; 0: not at all */
+	int64_t offset;
+};
+
+static struct redis_store *of(struct dedup_store *store)
+{
+	return (struct redis_store *)store;
+}
+
+/* Until the next one is made. */
+static struct redis_word claim_key(struct redis_store *redis, const struct dedup_item *item)
+{
+	redis->key.length = redis->prefix;
+	text_append(&redis->key, item->id, item->length);
+	return (struct redis_word){redis->key.data, redis->key.length};
+}
+
+static void make_hot(struct redis_store *redis, const struct dedup_item *item)
+{
+	if (redis->hot_ms)
+		dedup_hot_put(&redis->hot, item->hash, clock_ms() + redis->hot_ms);
+}
+
+/* --- forms ---------------------------------------------------------------------------------- */
+
+static void say_bit(struct redis_store *redis, const char *command, const struct dedup_item *item,
+    const char *value)
+{
+	uint32_t crc = (uint32_t)crc32(0, item->id, (uInt)item->length);
+	owned_text char *key = xformat("%s:bitmap:%u", redis->name, crc >> OFFSET_BITS);
+	owned_text char *offset = xformat("%u", crc & ((1U << OFFSET_BITS) - 1));
+	const struct redis_word words[] = {
+	    redis_word(command), redis_word(key), redis_word(offset), redis_word(value)};
+	redis_say(redis->server.redis, words, value[0] ? 4 : 3);
+}
+
+static void say_get_bit(struct redis_store *redis, const struct dedup_item *item)
+{
+	say_bit(redis, "GETBIT", item, "");
+}
+
+static void say_set_bits(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		say_bit(redis, "SETBIT", &items[i], "1");
+}
+
+static void say_filter_has(struct redis_store *redis, const struct dedup_item *item)
+{
+	owned_text char *key = xformat("%s:bloom", redis->name);
+	const struct redis_word words[] = {
+	    redis_word("BF.EXISTS"), redis_word(key), {item->id, item->length}};
+	redis_say(redis->server.redis, words, 3);
+}
+
+static void say_filter_add(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	owned_text char *key = xformat("%s:bloom", redis->name);
+	struct redis_word words[2 + CHUNK] = {
+	    redis_word(count == 1 ? "BF.ADD" : "BF.MADD"), redis_word(key)};
+	for (size_t i = 0; i < count; i++)
+		words[2 + i] = (struct redis_word){items[i].id, items[i].length};
+	redis_say(redis->server.redis, words, 2 + count);
+}
+
+static void see_number(void *context, size_t number, const struct redis_answer *answer)
+{
+	(void)number;
+	*(int64_t *)context = answer->number;
+}
+
+/* Another process may be as fast: its filter is as good. */
+static bool reserve(struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
+{
+	int64_t exists = 0;
+	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
+	if (!dedup_redis_hear(&redis->server, see_number, &exists, err) || exists)
+		return exists;
+	owned_text char *rate = xformat("%.9g", spec->rate);
+	redis_sayf(redis->server.redis, "BF.RESERVE %s:bloom %s %lld EXPANSION 2", redis->name,
+	    rate, (long long)spec->ids);
+	if (dedup_redis_hear(&redis->server, see_number, &exists, err))
+		return true;
+	if (strstr(err->message, "item exists"))
+		return dedup_redis_begin(&redis->server, err);
+	if (strstr(err->message, "unknown command"))
+		err_set(err, ERR_CONFIG,
+		    "%s: form=bloom needs the module RedisBloom, which it has not: load that, or "
+		    "choose form=key or form=bitmap",
+		    redis->server.address.place);
+	return false;
+}
+
+static const struct form forms[DEDUP_FORMS] = {
+    [DEDUP_FORM_KEY] = {&redis_store, "id", NULL, NULL, NULL},
+    [DEDUP_FORM_BITMAP] = {&redis_bitmap_store, "pending", say_get_bit, say_set_bits, NULL},
+    [DEDUP_FORM_BLOOM] = {&redis_bloom_store, "pending", say_filter_has, say_filter_add, reserve},
+};
+
+/* --- look ----------------------------------------------------------------------------------- */
+
+struct round {
+	struct redis_store *redis;
+	const struct dedup_item *items[CHUNK];
+	enum outbox_dedup_state *states[CHUNK];
+	bool claimed[CHUNK], done[CHUNK];
+	bool old[CHUNK]; /* the claim, if it is ours, is of an earlier call */
+	size_t count;
+	size_t asked[CHUNK], asked_count; /* the places of what was asked once more */
+};
+
+static void see_claim(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct round *round = context;
+	size_t each = round->redis->form->say_look ? 2 : 1, at = number / each;
+	if (number % each == 0)
+		round->claimed[at] = answer->kind != REDIS_NOTHING;
+	else
+		round->done[at] = answer->number == 1;
+}
+
+static void say_claims(struct round *round)
+{
+	struct redis_store *redis = round->redis;
+	for (size_t i = 0; i < round->count; i++) {
+		const struct redis_word words[] = {redis_word("SET"),
+		    claim_key(redis, round->items[i]), redis_word(redis->pending), redis_word("NX"),
+		    redis_word("PX"), redis_word(redis->lease_ms)};
+		redis_say(redis->server.redis, words, 6);
+		round->done[i] = round->old[i] = false;
+		if (redis->form->say_look)
+			redis->form->say_look(redis, round->items[i]);
+	}
+}
+
+static void ask_once_more(struct round *round, size_t at)
+{
+	round->asked[round->asked_count++] = at;
+}
+
+/* What stands where we could not claim; of what was claimed and is done, that it is not claimed. */
+static void see_doubt(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct round *round = context;
+	const struct redis_store *redis = round->redis;
+	size_t at = round->asked[number];
+	if (answer->kind != REDIS_TEXT)
+		return;
+	round->claimed[at] = text_equal(answer->text, redis->pending);
+	round->done[at] = answer->text[0] == redis->done[0];
+}
+
+static bool ask_doubts(struct round *round, struct err *err)
+{
+	struct redis_store *redis = round->redis;
+	round->asked_count = 0;
+	for (size_t i = 0; i < round->count; i++) {
+		if (round->claimed[i] != round->done[i])
+			continue;
+		struct redis_word key = claim_key(redis, round->items[i]);
+		const struct redis_word words[] = {redis_word("GET"), key};
+		if (round->claimed[i])
+			dedup_redis_say_remove(&redis->server, key, redis_word(redis->pending));
+		else
+			redis_say(redis->server.redis, words, 2);
+		round->old[i] = !round->claimed[i];
+		ask_once_more(round, i);
+	}
+	return dedup_redis_hear(&redis->server, see_doubt, round, err);
+}
+
+static void see_renewed(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct round *round = context;
+	round->claimed[round->asked[number]] = answer->number == 1;
+}
+
+/* A claim of ours whose answer was lost has lived for some of its lease. */
+static bool renew_old(struct round *round, struct err *err)
+{
+	struct redis_store *redis = round->redis;
+	round->asked_count = 0;
+	for (size_t i = 0; i < round->count; i++) {
+		if (!round->old[i] || !round->claimed[i])
+			continue;
+		dedup_redis_say_renew(&redis->server, claim_key(redis, round->items[i]),
+		    redis_word(redis->pending), redis_word(redis->lease_ms));
+		ask_once_more(round, i);
+	}
+	return dedup_redis_hear(&redis->server, see_renewed, round, err);
+}
+
+static void tell(struct round *round)
+{
+	struct redis_store *redis = round->redis;
+	for (size_t i = 0; i < round->count; i++) {
+		*round->states[i] = round->done[i]      ? OUTBOX_DEDUP_DONE
+				    : round->claimed[i] ? OUTBOX_DEDUP_NEW
+							: OUTBOX_DEDUP_PENDING;
+		if (round->done[i])
+			make_hot(redis, round->items[i]);
+	}
+}
+
+static bool ask(struct round *round, struct err *err)
+{
+	struct dedup_redis *server = &round->redis->server;
+	if (round->count == 0)
+		return true;
+	if (!dedup_redis_begin(server, err))
+		return false;
+	say_claims(round);
+	if (!dedup_redis_hear(server, see_claim, round, err) || !ask_doubts(round, err) ||
+	    !renew_old(round, err))
+		return false;
+	tell(round);
+	return true;
+}
+
+/* What a look that failed has claimed is found to be ours by the next, or free after the lease. */
+static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+    enum outbox_dedup_state *ret_states, struct err *err)
+{
+	struct redis_store *redis = of(store);
+	struct round round = {.redis = redis};
+	for (size_t i = 0; i < count; i++) {
+		if (redis->hot_ms && dedup_hot_has(&redis->hot, items[i].hash, clock_ms())) {
+			ret_states[i] = OUTBOX_DEDUP_DONE;
+			continue;
+		}
+		round.items[round.count] = &items[i];
+		round.states[round.count++] = &ret_states[i];
+		if (round.count < CHUNK)
+			continue;
+		if (!ask(&round, err))
+			return false;
+		round.count = 0;
+	}
+	return ask(&round, err);
+}
+
+/* --- add ------------------------------------------------------------------------------------ */
+
+struct sum {
+	const struct redis_store *redis;
+	size_t said_before; /* of the answers, those that say nothing */
+	size_t lost;
+};
+
+/* What stood at the key: our claim, or nothing any more, or what we said before a lost answer. */
+static void see_replaced(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct sum *sum = context;
+	(void)number;
+	sum->lost += answer->kind == REDIS_TEXT && !text_equal(answer->text, sum->redis->pending) &&
+		     !text_equal(answer->text, sum->redis->done);
+}
+
+static void see_removed(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct sum *sum = context;
+	sum->lost += number >= sum->said_before && answer->number == 0;
+}
+
+static void say_done(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct redis_word words[] = {redis_word("SET"), claim_key(redis, &items[i]),
+		    redis_word(redis->done), redis_word("PX"), redis_word(redis->window_ms),
+		    redis_word("GET")};
+		redis_say(redis->server.redis, words, 6);
+	}
+}
+
+static void say_remove(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dedup_redis_say_remove(
+		    &redis->server, claim_key(redis, &items[i]), redis_word(redis->pending));
+}
+
+static bool add_chunk(struct redis_store *redis, const struct dedup_item *items, size_t count,
+    size_t *lost, struct err *err)
+{
+	struct sum sum = {.redis = redis};
+	if (!dedup_redis_begin(&redis->server, err))
+		return false;
+	if (redis->form->say_add) {
+		redis->form->say_add(redis, items, count);
+		sum.said_before = redis_said(redis->server.redis);
+		say_remove(redis, items, count);
+	} else
+		say_done(redis, items, count);
+	if (!dedup_redis_hear(
+		&redis->server, redis->form->say_add ? see_removed : see_replaced, &sum, err))
+		return false;
+	*lost += sum.lost;
+	for (size_t i = 0; i < count; i++)
+		make_hot(redis, &items[i]);
+	return true;
+}
+
+static bool add(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct redis_store *redis = of(store);
+	size_t lost = 0;
+	for (size_t i = 0; i < count; i += CHUNK)
+		if (!add_chunk(redis, items + i, count - i < CHUNK ? count - i : CHUNK, &lost, err))
+			return false;
+	return lost == 0 ||
+	       err_set(err, ERR_FENCED,
+		   "%s: their lease of %s ms was over, and somebody else took %zu of %zu ids: they "
+		   "are handled twice; raise lease beyond the longest time of handling",
+		   redis->server.address.place, redis->lease_ms, lost, count);
+}
+
+/* --- give back, remove ---------------------------------------------------------------------- */
+
+static bool run_each(struct redis_store *redis, const struct dedup_item *items, size_t count,
+    void (*say)(struct redis_store *redis, const struct dedup_item *items, size_t count),
+    struct err *err)
+{
+	int64_t last;
+	for (size_t i = 0; i < count; i += CHUNK) {
+		if (!dedup_redis_begin(&redis->server, err))
+			return false;
+		say(redis, items + i, count - i < CHUNK ? count - i : CHUNK);
+		if (!dedup_redis_hear(&redis->server, see_number, &last, err))
+			return false;
+	}
+	return true;
+}
+
+static bool give_back(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	return run_each(of(store), items, count, say_remove, err);
+}
+
+/* What is pending with somebody stays so. */
+static void say_forget(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	static const char script[] = "local is = redis.call('GET', KEYS[1]) "
+				     "if not is or is:sub(1, 1) ~= 'd' then return 0 end "
+				     "redis.call('DEL', KEYS[1]) return 1";
+	for (size_t i = 0; i < count; i++) {
+		const struct redis_word words[] = {redis_word("EVAL"), redis_word(script),
+		    redis_word("1"), claim_key(redis, &items[i])};
+		redis_say(redis->server.redis, words, 4);
+		if (redis->hot_ms)
+			dedup_hot_drop(&redis->hot, items[i].hash);
+	}
+}
+
+static bool remove_done(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	return run_each(of(store), items, count, say_forget, err);
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void close_store(struct dedup_store *store)
+{
+	struct redis_store *redis = of(store);
+	dedup_redis_finish(&redis->server);
+	dedup_hot_finish(&redis->hot);
+	text_finish(&redis->key);
+	free(redis->name);
+	free(redis->pending);
+	free(redis->done);
+	free(redis->lease_ms);
+	free(redis->window_ms);
+	free(redis);
+}
+
+/* Chance, in few bytes: with one more before it, Redis keeps it in 32. */
+static void make_token(char ret_token[TOKEN + 1])
+{
+	static const char digits[] =
+	    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+	uint64_t chance = (uint64_t)clock_random();
+	for (int i = 0; i < TOKEN; i++, chance >>= 6)
+		ret_token[i] = digits[chance & 63];
+	ret_token[TOKEN] = '\0';
+}
+
+static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+{
+	struct redis_store *redis = xcalloc(1, sizeof *redis);
+	char us[TOKEN + 1];
+	make_token(us);
+	redis->form = &forms[spec->form];
+	redis->store = (struct dedup_store){redis->form->type, (uint64_t)clock_random()};
+	redis->name = xstrdup(spec->name);
+	redis->pending = xformat("p%s", us);
+	redis->done = xformat("d%s", us);
+	redis->lease_ms = xformat("%lld", (long long)spec->lease_ms);
+	redis->window_ms = xformat("%lld", (long long)spec->window_ms);
+	text_addf(&redis->key, "%s:%s:", redis->name, redis->form->claims);
+	redis->prefix = redis->key.length;
+	redis->offset = -1;
+	if (spec->hot) {
+		dedup_hot_init(&redis->hot, (uint64_t)spec->hot);
+		redis->hot_ms = spec->window_ms;
+	}
+	if (dedup_redis_init(&redis->server, spec, true, err) &&
+	    dedup_redis_begin(&redis->server, err) &&
+	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
+		return &redis->store;
+	close_store(&redis->store);
+	return NULL;
+}
+
+/* What was added is there, as durable as the server keeps it. */
+static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+{
+	(void)err;
+	if (offset > of(store)->offset)
+		of(store)->offset = offset;
+	return true;
+}
+
+static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+{
+	const struct redis_store *redis = (const struct redis_store *)store;
+	stats->offset = redis->offset;
+	if (redis->hot_ms)
+		stats->memory_bytes = (redis->hot.mask + 1) * sizeof *redis->hot.places;
+}
+
+#define REDIS_LIFE                                                                                 \
+	.open = open_store, .close = close_store, .look = look, .add = add,                        \
+	.give_back = give_back, .checkpoint = checkpoint, .stats = stats
+#define REDIS_RESTART                                                                              \
+	"of a consumer: forgets nothing, what was pending is free after its lease; of the "        \
+	"server: "                                                                                 \
+	"what it wrote to its disk before (appendfsync), and one that lost all is refused"
+#define REDIS_NEGATIVES                                                                            \
+	"none, as long as the server keeps what it has acknowledged: a failover may lose the "     \
+	"last "                                                                                    \
+	"of it"
+#define REDIS_SCOPE "all consumers that use the server with this name"
+#define REDIS_DISK "of the server"
+
+const struct dedup_store_type redis_store = {
+    .promise = {.store = "redis",
+	.releases = true,
+	.shared = true,
+	.false_positives = "none: ids are compared as a whole",
+	.false_negatives = REDIS_NEGATIVES ", for the window after it was processed",
+	.restart = REDIS_RESTART,
+	.scope = REDIS_SCOPE,
+	.memory = "of the server: about 180 bytes an id; here 24 bytes for each of hot",
+	.disk = REDIS_DISK},
+    .remove = remove_done,
+    REDIS_LIFE,
+};
+
+const struct dedup_store_type redis_bitmap_store = {
+    .promise = {.store = "redis form=bitmap",
+	.lossy = true,
+	.shared = true,
+	.false_positives = "the number of ids that are done, by 2^32: 0.23 % at 10 M, 2.3 % at "
+			   "100 M; such a message is lost",
+	.false_negatives = REDIS_NEGATIVES,
+	.restart = REDIS_RESTART,
+	.scope = REDIS_SCOPE,
+	.memory = "of the server: up to 512 MiB, whatever the number of ids",
+	.disk = REDIS_DISK},
+    REDIS_LIFE,
+};
+
+const struct dedup_store_type redis_bloom_store = {
+    .promise = {.store = "redis form=bloom",
+	.lossy = true,
+	.shared = true,
+	.false_positives =
+	    "rate, as RedisBloom keeps it; it grows (EXPANSION 2) beyond ids; such a "
+	    "message is lost",
+	.false_negatives = REDIS_NEGATIVES,
+	.restart = REDIS_RESTART,
+	.scope = REDIS_SCOPE,
+	.memory = "of the server: about 14 bits an id at 0.1 %",
+	.disk = REDIS_DISK},
+    REDIS_LIFE,
+};

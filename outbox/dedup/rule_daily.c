@@ -1,0 +1,132 @@
+/*
+ * At most N in a day of the calendar of a zone. What counts is which day the zone's clock shows,
+ * so that a day has 23, 24 or 25 hours; and where the clock goes back over midnight, its last hour
+ * comes in two pieces.
+ */
+#include <stdlib.h>
+#include "rule.h"
+#include "text.h"
+#include "time_zone.h"
+
+enum { SECOND = 1000, DAY = 86400, MOST_PIECES = 4, FURTHEST = 26 * 3600 };
+
+/* A day, as it is in UTC. */
+struct day {
+	int64_t number; /* from 1970-01-01 of the zone */
+	struct {
+		int64_t begin_ms, end_ms;
+	} pieces[MOST_PIECES];
+	int count;
+};
+
+struct daily {
+	struct rule rule;
+	struct time_zone *zone;
+	struct day day; /* that was asked last */
+};
+
+static bool set_zone(struct rule *rule, const char *value, struct err *err)
+{
+	struct daily *daily = (struct daily *)rule;
+	time_zone_destroy(daily->zone);
+	daily->zone = time_zone_open(value, err);
+	return daily->zone;
+}
+
+static bool check(struct rule *rule, struct err *err)
+{
+	struct daily *daily = (struct daily *)rule;
+	if (!daily->zone)
+		daily->zone = time_zone_open("UTC", err);
+	rule->reach_ms = (int64_t)2 * DAY * SECOND; /* a day, however its clock is changed */
+	return daily->zone;
+}
+
+static void finish(struct rule *rule)
+{
+	time_zone_destroy(((struct daily *)rule)->zone);
+}
+
+/* --- days ----------------------------------------------------------------------------------- */
+
+static int64_t floor_of(int64_t number, int64_t divisor)
+{
+	return number / divisor - (number % divisor < 0);
+}
+
+static int64_t number_of(const struct time_zone *zone, int64_t second)
+{
+	return floor_of(second + time_zone_span(zone, second).offset, DAY);
+}
+
+static int64_t latest(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t earliest(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What the day has of each span around it. */
+static void find_day(const struct time_zone *zone, int64_t number, struct day *ret_day)
+{
+	*ret_day = (struct day){.number = number};
+	for (int64_t at = number * DAY - FURTHEST; at < (number + 1) * DAY + FURTHEST;) {
+		struct zone_span span = time_zone_span(zone, at);
+		int64_t begin = latest(span.begin, number * DAY - span.offset);
+		int64_t end = earliest(span.end, (number + 1) * DAY - span.offset);
+		if (begin < end && ret_day->count < MOST_PIECES) {
+			ret_day->pieces[ret_day->count].begin_ms = begin * SECOND;
+			ret_day->pieces[ret_day->count++].end_ms = end * SECOND;
+		}
+		at = span.end;
+	}
+}
+
+static const struct day *day_of(struct daily *daily, int64_t time_ms)
+{
+	const struct day *day = &daily->day;
+	for (int i = 0; i < day->count; i++)
+		if (time_ms >= day->pieces[i].begin_ms && time_ms < day->pieces[i].end_ms)
+			return day;
+	find_day(daily->zone, number_of(daily->zone, floor_of(time_ms, SECOND)), &daily->day);
+	return day;
+}
+
+/* --- the rule ------------------------------------------------------------------------------- */
+
+static bool exceeds(struct rule *rule, const struct occurrences_key *known, int64_t time_ms)
+{
+	const struct day *day = day_of((struct daily *)rule, time_ms);
+	size_t count = 0;
+	for (int i = 0; i < day->count; i++)
+		count += occurrences_before(known, day->pieces[i].end_ms) -
+			 occurrences_before(known, day->pieces[i].begin_ms);
+	return count >= (size_t)rule->most;
+}
+
+/* The begin of its day; or of the day before, if the clock is about to go back to that. */
+static int64_t oldest(const struct rule *rule, int64_t time_ms)
+{
+	const struct time_zone *zone = ((const struct daily *)rule)->zone;
+	int64_t second = floor_of(time_ms, SECOND);
+	struct zone_span span = time_zone_span(zone, second);
+	int64_t number = floor_of(second + span.offset, DAY);
+	struct day day;
+	if (span.end < second + DAY)
+		number = earliest(number, number_of(zone, span.end));
+	find_day(zone, number, &day);
+	return day.count ? day.pieces[0].begin_ms : time_ms;
+}
+
+const struct rule_type rule_daily = {
+    .name = "daily",
+    .size = sizeof(struct daily),
+    .settings = {{"zone", "a time zone of this system, as zone=Europe/Berlin", set_zone}},
+    .check = check,
+    .finish = finish,
+    .exceeds = exceeds,
+    .oldest = oldest,
+};

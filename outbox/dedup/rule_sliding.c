@@ -1,0 +1,73 @@
+/*
+ * At most N in any stretch of time of a length, [begin, begin + within).
+ *
+ * One more message is too many if it and some N neighbours of it lie in one stretch, that is if the
+ * last of them is less than `within` behind the first. Neighbours are in the order of their times:
+ * only rows of N that reach up to the message from before, or begin behind it, or have it in their
+ * midst are to be looked at. For a message that is the newest that is one row.
+ */
+#include <inttypes.h>
+#include "rule.h"
+#include "units.h"
+
+static const int64_t most_within = INT64_C(3650) * 86400 * 1000;
+
+struct sliding {
+	struct rule rule;
+	int64_t within_ms;
+};
+
+static int64_t within_of(const struct rule *rule)
+{
+	return ((const struct sliding *)rule)->within_ms;
+}
+
+static bool set_within(struct rule *rule, const char *value, struct err *err)
+{
+	int64_t *within_ms = &((struct sliding *)rule)->within_ms;
+	(void)err;
+	return units_parse(value, units_duration, within_ms) == UNITS_READ && *within_ms > 0 &&
+	       *within_ms <= most_within;
+}
+
+static bool check(struct rule *rule, struct err *err)
+{
+	rule->reach_ms = within_of(rule);
+	return rule->reach_ms > 0 ||
+	       err_set(err, ERR_CONFIG, "within is missing: so long is a stretch, as within=10s");
+}
+
+/* Are these neighbours and the message in one stretch? */
+static bool are_together(const struct rule *rule, const struct occurrence *row, int64_t time_ms)
+{
+	int64_t first = row[0].time_ms, last = row[rule->most - 1].time_ms;
+	if (time_ms < first)
+		first = time_ms;
+	if (time_ms > last)
+		last = time_ms;
+	return last - first < within_of(rule);
+}
+
+static bool exceeds(struct rule *rule, const struct occurrences_key *known, int64_t time_ms)
+{
+	int64_t count = known->count, most = rule->most;
+	int64_t behind = (int64_t)occurrences_before(known, time_ms + 1);
+	for (int64_t i = behind > most ? behind - most : 0; i <= behind && i <= count - most; i++)
+		if (are_together(rule, &known->list[i], time_ms))
+			return true;
+	return false;
+}
+
+static int64_t oldest(const struct rule *rule, int64_t time_ms)
+{
+	return time_ms - within_of(rule) + 1;
+}
+
+const struct rule_type rule_sliding = {
+    .name = "sliding",
+    .size = sizeof(struct sliding),
+    .settings = {{"within", "a time from 1ms to 3650d, as within=10s", set_within}},
+    .check = check,
+    .exceeds = exceeds,
+    .oldest = oldest,
+};

@@ -1,0 +1,393 @@
+#include "rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "outbox_error.h"
+#include "rules_log.h"
+#include "rules_private.h"
+#include "rules_spec.h"
+#include "text.h"
+
+/* What a message is to a rule. */
+struct look {
+	struct dedup_hash hash;
+	bool has_key, known;
+};
+
+struct outbox_rules {
+	struct rule **rules;
+	size_t count;
+	struct look *looks; /* of the message that is judged */
+	struct text key;
+	struct rules_log *log;
+	int64_t newest_ms;
+	uint64_t verdicts[3], again; /* by action */
+};
+
+static bool fail(struct outbox_error *error, const struct err *err)
+{
+	outbox_error_of(err, error);
+	return false;
+}
+
+/* --- lines ---------------------------------------------------------------------------------- */
+
+static bool check_name(const struct outbox_rules *rules, const struct rule *rule, struct err *err)
+{
+	for (size_t i = 0; i < rules->count; i++)
+		if (text_equal(rules->rules[i]->name, rule->name))
+			return err_set(err, ERR_CONFIG,
+			    "name=%s is that of rule %zu, too: what is known of a rule goes by its "
+			    "name; give each its own",
+			    rule->name, i + 1);
+	return true;
+}
+
+static bool add_rule(struct outbox_rules *rules, const char *line, struct err *err)
+{
+	struct rule *rule = rules_spec_parse(line, err);
+	if (!rule || !check_name(rules, rule, err)) {
+		rules_spec_destroy(rule);
+		return err_prefix(err, "rule %zu", rules->count + 1);
+	}
+	rules->rules[rules->count++] = rule;
+	return true;
+}
+
+static bool add_rules(
+    struct outbox_rules *rules, const char *const *lines, size_t count, struct err *err)
+{
+	rules->rules = xcalloc(count, sizeof *rules->rules);
+	rules->looks = xcalloc(count, sizeof *rules->looks);
+	while (rules->count < count)
+		if (!add_rule(rules, lines[rules->count], err))
+			return false;
+	return true;
+}
+
+/* --- keys ----------------------------------------------------------------------------------- */
+
+/*
+ * The upper half of `low` is the rule's tag, by which an entry of a log finds its rule. Should two
+ * rules have the same tag, both take it, and one of them never asks for it.
+ */
+static struct dedup_hash tagged(const struct rule *rule, struct dedup_hash hash)
+{
+	hash.low = (hash.low & UINT32_MAX) | (uint64_t)rule->tag << 32;
+	return hash;
+}
+
+static void prepare(struct rule *rule, uint64_t seed)
+{
+	seed = XXH3_64bits_withSeed(rule->name, strlen(rule->name), seed);
+	rule->tag = (uint32_t)seed;
+	rule->seed = XXH3_64bits_withSeed(rule->expression, strlen(rule->expression), seed);
+	rule->width = rules_log_width(rule->reach_ms + rule->late_ms);
+	rule->oldest_ms = INT64_MIN;
+}
+
+static bool has_key(struct outbox_rules *rules, const struct rule *rule,
+    struct rule_message *message, struct dedup_hash *ret_hash)
+{
+	text_clear(&rules->key);
+	if (!rule_key_add(rule->key, message, &rules->key))
+		return false;
+	*ret_hash = tagged(rule, dedup_hash(rules->key.data, rules->key.length, rule->seed));
+	return true;
+}
+
+/* --- opening -------------------------------------------------------------------------------- */
+
+struct reading {
+	struct outbox_rules *rules;
+	int width;
+};
+
+static void see(void *context, const struct key_entry *entry)
+{
+	const struct reading *reading = context;
+	const struct occurrence occurrence = {entry->time_ms, entry->offset};
+	struct outbox_rules *rules = reading->rules;
+	if (entry->time_ms > rules->newest_ms)
+		rules->newest_ms = entry->time_ms;
+	for (size_t i = 0; i < rules->count; i++) {
+		struct rule *rule = rules->rules[i];
+		if (rule->tag == (uint32_t)(entry->hash.low >> 32))
+			occurrences_load(
+			    rule->width == reading->width ? &rule->known : &rule->moved,
+			    entry->hash, &occurrence);
+	}
+}
+
+static bool uses(const struct outbox_rules *rules, int width)
+{
+	for (size_t i = 0; i < rules->count; i++)
+		if (rules->rules[i]->width == width)
+			return true;
+	return false;
+}
+
+static bool read_log(struct outbox_rules *rules, struct err *err)
+{
+	for (int i = 0; i < RULES_LOG_WIDTHS; i++) {
+		struct reading reading = {rules, i};
+		bool used = uses(rules, i);
+		if ((used || rules_log_has(rules->log, i)) &&
+		    !rules_log_read(rules->log, i, used, see, &reading, err))
+			return false;
+	}
+	return true;
+}
+
+static bool record(struct outbox_rules *rules, struct rule *rule, struct dedup_hash hash,
+    const struct occurrence *occurrence, struct err *err)
+{
+	const struct key_entry entry = {hash, occurrence->mark, occurrence->time_ms};
+	if (!rules_log_add(rules->log, rule->width, &entry, err))
+		return false;
+	occurrences_add(&rule->known, hash, occurrence);
+	return true;
+}
+
+struct moving {
+	struct outbox_rules *rules;
+	struct rule *rule;
+	struct err *err;
+	bool good;
+};
+
+static void move(void *context, struct dedup_hash hash, const struct occurrence *occurrence)
+{
+	struct moving *moving = context;
+	if (moving->good && !occurrences_have(&moving->rule->known, hash, occurrence))
+		moving->good = record(moving->rules, moving->rule, hash, occurrence, moving->err);
+}
+
+static void age(struct outbox_rules *rules, struct rule *rule)
+{
+	if (rules->newest_ms >= 0)
+		rule->oldest_ms = rule->type->oldest(rule, rules->newest_ms - rule->late_ms);
+}
+
+/* A rule that needs another width than before takes what is known of it there. */
+static bool settle(struct outbox_rules *rules, struct rule *rule, struct err *err)
+{
+	struct moving moving = {rules, rule, err, true};
+	age(rules, rule);
+	occurrences_settle(&rule->known, rule->oldest_ms);
+	occurrences_settle(&rule->moved, rule->oldest_ms);
+	occurrences_each(&rule->moved, move, &moving);
+	occurrences_finish(&rule->moved);
+	return moving.good;
+}
+
+static bool remove_unused(struct outbox_rules *rules, struct err *err)
+{
+	for (int i = 0; i < RULES_LOG_WIDTHS; i++)
+		if (!uses(rules, i) && rules_log_has(rules->log, i) &&
+		    !rules_log_remove(rules->log, i, err))
+			return false;
+	return true;
+}
+
+static bool open_log(struct outbox_rules *rules, const char *path, struct err *err)
+{
+	rules->log = rules_log_open(path, err);
+	if (!rules->log)
+		return false;
+	for (size_t i = 0; i < rules->count; i++)
+		prepare(rules->rules[i], rules_log_seed(rules->log));
+	if (!read_log(rules, err))
+		return false;
+	for (size_t i = 0; i < rules->count; i++)
+		if (!settle(rules, rules->rules[i], err))
+			return false;
+	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err) &&
+	       remove_unused(rules, err);
+}
+
+struct outbox_rules *outbox_rules_open(
+    const char *path, const char *const *lines, size_t count, struct outbox_error *error)
+{
+	struct err err;
+	struct outbox_rules *rules = xcalloc(1, sizeof *rules);
+	rules->newest_ms = -1;
+	if (add_rules(rules, lines, count, &err) && open_log(rules, path, &err))
+		return rules;
+	outbox_rules_close(rules);
+	fail(error, &err);
+	return NULL;
+}
+
+void outbox_rules_close(struct outbox_rules *rules)
+{
+	if (!rules)
+		return;
+	for (size_t i = 0; i < rules->count; i++)
+		rules_spec_destroy(rules->rules[i]);
+	rules_log_close(rules->log);
+	text_finish(&rules->key);
+	free(rules->looks);
+	free(rules->rules);
+	free(rules);
+}
+
+/* --- a message ------------------------------------------------------------------------------ */
+
+/* Even; of its place. One without a place is like no other. */
+static int64_t mark_of(struct outbox_rules *rules, const struct outbox_rules_message *message)
+{
+	if (message->offset < 0)
+		return clock_random() & ~INT64_C(1);
+	text_clear(&rules->key);
+	text_append(&rules->key, (const char *)&message->partition, sizeof message->partition);
+	text_append(&rules->key, (const char *)&message->offset, sizeof message->offset);
+	text_add(&rules->key, message->topic ? message->topic : "");
+	uint64_t hash =
+	    XXH3_64bits_withSeed(rules->key.data, rules->key.length, rules_log_seed(rules->log));
+	return (int64_t)(hash >> 2 << 1);
+}
+
+/*
+ * What has a time that was reached here keeps it, whatever the clock says meanwhile; only what is
+ * beyond all that is early, and is taken as of now.
+ */
+static struct occurrence occurrence_of(
+    struct outbox_rules *rules, const struct outbox_rules_message *message, int64_t now_ms)
+{
+	int64_t reached = now_ms > rules->newest_ms ? now_ms : rules->newest_ms;
+	struct occurrence occurrence = {message->time_ms, mark_of(rules, message)};
+	if (message->time_ms < 0 || message->time_ms > reached)
+		occurrence = (struct occurrence){now_ms, occurrence.mark | 1};
+	if (occurrence.time_ms > rules->newest_ms)
+		rules->newest_ms = occurrence.time_ms;
+	return occurrence;
+}
+
+/* Was it recorded by one of the rules? Then all of them let it pass. */
+static bool look(
+    struct outbox_rules *rules, struct rule_message *message, const struct occurrence *occurrence)
+{
+	bool again = false;
+	for (size_t i = 0; i < rules->count; i++) {
+		struct rule *rule = rules->rules[i];
+		struct look *look = &rules->looks[i];
+		occurrences_sweep(&rule->known, rule->oldest_ms);
+		look->has_key = has_key(rules, rule, message, &look->hash);
+		look->known =
+		    look->has_key && occurrences_have(&rule->known, look->hash, occurrence);
+		(*(look->has_key ? &rule->seen : &rule->keyless))++;
+		again = again || look->known;
+	}
+	return again;
+}
+
+static void judge_by(struct outbox_rules *rules, size_t number, int64_t time_ms,
+    struct outbox_rules_verdict *verdict)
+{
+	struct rule *rule = rules->rules[number];
+	const struct occurrences_key *known =
+	    rules->looks[number].has_key ? occurrences_of(&rule->known, rules->looks[number].hash)
+					 : NULL;
+	if (!known || !rule->type->exceeds(rule, known, time_ms))
+		return;
+	rule->exceeded++;
+	if (verdict->action == OUTBOX_RULES_PASS &&
+	    (verdict->rule < 0 || rule->action != OUTBOX_RULES_PASS))
+		*verdict = (struct outbox_rules_verdict){
+		    .action = rule->action, .rule = (int)number, .name = rule->name};
+}
+
+static bool record_all(
+    struct outbox_rules *rules, const struct occurrence *occurrence, struct err *err)
+{
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct look *look = &rules->looks[i];
+		if (look->has_key && !look->known &&
+		    !record(rules, rules->rules[i], look->hash, occurrence, err))
+			return false;
+	}
+	return true;
+}
+
+static bool judge(struct outbox_rules *rules, const struct outbox_rules_message *from,
+    int64_t now_ms, struct outbox_rules_verdict *verdict, struct err *err)
+{
+	OWNED(rule_message_finish) struct rule_message message = {from};
+	const struct occurrence occurrence = occurrence_of(rules, from, now_ms);
+	*verdict = (struct outbox_rules_verdict){.rule = -1};
+	verdict->again = look(rules, &message, &occurrence);
+	for (size_t i = 0; i < rules->count && !verdict->again; i++)
+		judge_by(rules, i, occurrence.time_ms, verdict);
+	if (verdict->action == OUTBOX_RULES_PASS && !record_all(rules, &occurrence, err))
+		return false;
+	rules->verdicts[verdict->action]++;
+	rules->again += verdict->again;
+	return true;
+}
+
+bool rules_check_at(struct outbox_rules *rules, const struct outbox_rules_message *messages,
+    size_t count, int64_t now_ms, struct outbox_rules_verdict *ret_verdicts, struct err *err)
+{
+	for (size_t i = 0; i < rules->count; i++)
+		age(rules, rules->rules[i]);
+	for (size_t i = 0; i < count; i++)
+		if (!judge(rules, &messages[i], now_ms, &ret_verdicts[i], err))
+			return false;
+	return true;
+}
+
+bool outbox_rules_check(struct outbox_rules *rules, const struct outbox_rules_message *messages,
+    size_t count, struct outbox_rules_verdict *ret_verdicts, struct outbox_error *error)
+{
+	struct err err;
+	return rules_check_at(rules, messages, count, clock_wall_us() / 1000, ret_verdicts, &err) ||
+	       fail(error, &err);
+}
+
+/* --- the rest ------------------------------------------------------------------------------- */
+
+bool outbox_rules_checkpoint(struct outbox_rules *rules, int64_t offset, struct outbox_error *error)
+{
+	struct err err;
+	return rules_log_checkpoint(rules->log, offset, &err) || fail(error, &err);
+}
+
+void outbox_rules_stats(const struct outbox_rules *rules, struct outbox_rules_stats *ret_stats)
+{
+	*ret_stats = (struct outbox_rules_stats){
+	    .rules = rules->count,
+	    .disk_bytes = rules_log_bytes(rules->log),
+	    .newest_ms = rules->newest_ms,
+	    .offset = rules_log_offset(rules->log),
+	    .passed = rules->verdicts[OUTBOX_RULES_PASS],
+	    .dropped = rules->verdicts[OUTBOX_RULES_DROP],
+	    .dead_lettered = rules->verdicts[OUTBOX_RULES_DEAD_LETTER],
+	    .again = rules->again,
+	};
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct occurrences *known = &rules->rules[i]->known;
+		ret_stats->keys += known->keys;
+		ret_stats->occurrences += known->count;
+		ret_stats->memory_bytes += occurrences_bytes(known);
+	}
+}
+
+bool outbox_rule_stats(
+    const struct outbox_rules *rules, size_t number, struct outbox_rule_stats *ret_stats)
+{
+	if (number >= rules->count)
+		return false;
+	const struct rule *rule = rules->rules[number];
+	*ret_stats = (struct outbox_rule_stats){
+	    .name = rule->name,
+	    .keys = rule->known.keys,
+	    .occurrences = rule->known.count,
+	    .seen = rule->seen,
+	    .exceeded = rule->exceeded,
+	    .keyless = rule->keyless,
+	};
+	return true;
+}

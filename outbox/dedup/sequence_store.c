@@ -1,0 +1,377 @@
+/*
+ * Messages of our own relay, told apart by their positions: at first occurrence they grow along
+ * each (slot, shard, epoch) of a partition, so that the largest is all there is to remember.
+ *
+ * Behind the watermark, below which all is done, are the positions that were taken in since, in
+ * order, each open until it is done. The watermark goes over those at its end that are done, and
+ * over all whose records are before the offset of a checkpoint; so it never is beyond what is done.
+ *
+ * A position between them that was not taken in came with a larger offset, if all is well: it is a
+ * copy of a record from before this consumer's first one. Else the caller mixes up the order, and
+ * nobody can say whether it is new: refused.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "dedup_folder.h"
+#include "dedup_store.h"
+#include "position.h"
+#include "sequence_file.h"
+#include "text.h"
+
+enum { MOST_OPEN = 1 << 20, EPOCHS = 4 };
+
+struct place {
+	int64_t tick, id, offset;
+	bool open;
+};
+
+struct line {
+	struct outbox_position mark; /* tick -1: nothing is done yet */
+	struct place *places;        /* behind it, in order: from first to count */
+	size_t first, count, capacity;
+	int64_t offset; /* of the last that was taken in; -1: not known */
+	uint64_t used;  /* when that was: a larger number is later */
+};
+
+struct sequence_store {
+	struct dedup_store store;
+	struct dedup_folder folder; /* path NULL: none */
+	struct line *lines;
+	size_t count;
+	uint64_t uses, open; /* open: places of all lines */
+	int64_t offset;
+	struct text text; /* the marks, as of the last checkpoint */
+};
+
+static struct sequence_store *of(struct dedup_store *store)
+{
+	return (struct sequence_store *)store;
+}
+
+/* --- lines ---------------------------------------------------------------------------------- */
+
+static bool is_of(const struct line *line, const struct outbox_position *position)
+{
+	return line->mark.shard == position->shard && line->mark.epoch == position->epoch &&
+	       strcmp(line->mark.slot, position->slot) == 0;
+}
+
+static struct line *find_line(
+    const struct sequence_store *sequence, const struct outbox_position *position)
+{
+	for (size_t i = 0; i < sequence->count; i++)
+		if (is_of(&sequence->lines[i], position))
+			return &sequence->lines[i];
+	return NULL;
+}
+
+/* A shard begins a new epoch after a rare accident; what came in those long before is not sent any
+ * more. NULL: it has no more than EPOCHS. */
+static struct line *oldest_epoch(
+    const struct sequence_store *sequence, const struct outbox_position *position)
+{
+	struct line *oldest = NULL;
+	int epochs = 0;
+	for (size_t i = 0; i < sequence->count; i++) {
+		struct line *line = &sequence->lines[i];
+		if (line->mark.shard != position->shard ||
+		    strcmp(line->mark.slot, position->slot) != 0)
+			continue;
+		epochs++;
+		if (line->first == line->count && (!oldest || line->used < oldest->used))
+			oldest = line;
+	}
+	return epochs < EPOCHS ? NULL : oldest;
+}
+
+static struct line *make_line(
+    struct sequence_store *sequence, const struct outbox_position *position)
+{
+	struct line *line = oldest_epoch(sequence, position);
+	if (!line) {
+		sequence->lines =
+		    xrealloc(sequence->lines, (sequence->count + 1) * sizeof *sequence->lines);
+		line = &sequence->lines[sequence->count++];
+		*line = (struct line){0};
+	}
+	line->mark = *position;
+	line->mark.tick = line->mark.id = -1;
+	line->first = line->count = 0;
+	line->offset = -1;
+	return line;
+}
+
+static int compare(const struct place *place, const struct outbox_position *position)
+{
+	return outbox_position_compare(
+	    &(struct outbox_position){.tick = place->tick, .id = place->id}, position);
+}
+
+static struct place *find_place(const struct line *line, const struct outbox_position *position)
+{
+	size_t low = line->first, high = line->count;
+	if (low < high && compare(&line->places[low], position) == 0)
+		return &line->places[low]; /* most are done in their order */
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (compare(&line->places[middle], position) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	bool found = low < line->count && compare(&line->places[low], position) == 0;
+	return found ? &line->places[low] : NULL;
+}
+
+static void add_place(struct sequence_store *sequence, struct line *line,
+    const struct outbox_position *position, int64_t offset)
+{
+	if (line->count == line->capacity && line->first > line->capacity / 2) {
+		line->count -= line->first;
+		memmove(
+		    line->places, line->places + line->first, line->count * sizeof *line->places);
+		line->first = 0;
+	}
+	if (line->count == line->capacity) {
+		line->capacity = line->capacity ? line->capacity * 2 : 64;
+		line->places = xrealloc(line->places, line->capacity * sizeof *line->places);
+	}
+	line->places[line->count++] = (struct place){position->tick, position->id, offset, true};
+	sequence->open++;
+}
+
+/* The mark goes over what is done, and over what is before the offset. */
+static void advance(struct sequence_store *sequence, struct line *line, int64_t offset)
+{
+	while (line->first < line->count) {
+		const struct place *place = &line->places[line->first];
+		if (place->open && (place->offset < 0 || place->offset >= offset))
+			return;
+		line->mark.tick = place->tick;
+		line->mark.id = place->id;
+		line->first++;
+		sequence->open--;
+	}
+}
+
+/* --- use ------------------------------------------------------------------------------------ */
+
+static bool read_position(
+    const struct dedup_item *item, struct outbox_position *ret_position, struct err *err)
+{
+	int shown = item->length < 60 ? (int)item->length : 60;
+	return outbox_position_parse(item->id, item->length, ret_position) ||
+	       err_set(err, ERR_REJECT,
+		   "'%.*s' is no position: 'sequence' is for messages of outbox-relay, by their "
+		   "header outbox-position; choose another store for others",
+		   shown, (const char *)item->id);
+}
+
+static bool is_later(const struct line *line, const struct outbox_position *position)
+{
+	const struct place *last =
+	    line->first < line->count ? &line->places[line->count - 1] : NULL;
+	return last ? compare(last, position) < 0
+		    : outbox_position_compare(&line->mark, position) < 0;
+}
+
+static bool take_in(struct sequence_store *sequence, struct line *line,
+    const struct outbox_position *position, int64_t offset, struct err *err)
+{
+	if (sequence->open >= MOST_OPEN)
+		return err_set(err, ERR_RETRY,
+		    "%d positions came since the first that is not done: finish that, and "
+		    "checkpoint",
+		    MOST_OPEN);
+	line->used = ++sequence->uses;
+	line->offset = offset;
+	add_place(sequence, line, position, offset);
+	return true;
+}
+
+static bool look_at(struct sequence_store *sequence, const struct dedup_item *item,
+    enum outbox_dedup_state *ret_state, struct err *err)
+{
+	struct outbox_position position;
+	if (!read_position(item, &position, err))
+		return false;
+	struct line *line = find_line(sequence, &position);
+	if (!line)
+		line = make_line(sequence, &position);
+	*ret_state = OUTBOX_DEDUP_NEW;
+	if (is_later(line, &position))
+		return take_in(sequence, line, &position, item->offset, err);
+	const struct place *place = find_place(line, &position);
+	if (!place || !place->open)
+		*ret_state = OUTBOX_DEDUP_DONE;
+	return place || item->offset > line->offset ||
+	       outbox_position_compare(&line->mark, &position) >= 0 ||
+	       err_set(err, ERR_REJECT,
+		   "position %.*s came behind a later one: check the records of a partition in the "
+		   "order of their offsets, each once",
+		   (int)item->length, (const char *)item->id);
+}
+
+static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+    enum outbox_dedup_state *ret_states, struct err *err)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!look_at(of(store), &items[i], &ret_states[i], err))
+			return false;
+	return true;
+}
+
+static bool add(
+    struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
+{
+	struct sequence_store *sequence = of(store);
+	struct outbox_position position;
+	for (size_t i = 0; i < count; i++) {
+		if (!read_position(&items[i], &position, err))
+			return false;
+		const struct line *line = find_line(sequence, &position);
+		struct place *place = line ? find_place(line, &position) : NULL;
+		if (place)
+			place->open = false;
+	}
+	return true;
+}
+
+/* --- the marks as text ---------------------------------------------------------------------- */
+
+static void write_marks(struct sequence_store *sequence)
+{
+	char position[OUTBOX_POSITION_SIZE];
+	text_clear(&sequence->text);
+	for (size_t i = 0; i < sequence->count; i++) {
+		if (sequence->lines[i].mark.tick < 0)
+			continue;
+		outbox_position_format(&sequence->lines[i].mark, position);
+		text_addf(&sequence->text, "%s%s", sequence->text.length ? " " : "", position);
+	}
+}
+
+static size_t mark(const struct dedup_store *store, char *ret_text, size_t size)
+{
+	const struct sequence_store *sequence = (const struct sequence_store *)store;
+	text_copy(ret_text, size, text_string(&sequence->text));
+	return sequence->text.length;
+}
+
+static bool resume(struct dedup_store *store, const char *text, struct err *err)
+{
+	struct sequence_store *sequence = of(store);
+	for (const char *at = text; *at;) {
+		struct outbox_position position;
+		size_t length = strcspn(at, " ");
+		if (!outbox_position_parse(at, length, &position))
+			return err_set(err, ERR_REJECT,
+			    "'%.60s' is no mark of 'sequence': it has positions, with blanks "
+			    "between",
+			    at);
+		struct line *line = find_line(sequence, &position);
+		if (!line)
+			line = make_line(sequence, &position);
+		if (outbox_position_compare(&line->mark, &position) < 0)
+			line->mark = position;
+		at += length + (at[length] == ' ');
+	}
+	write_marks(sequence);
+	return true;
+}
+
+/* --- the file ------------------------------------------------------------------------------- */
+
+static bool read_file(struct sequence_store *sequence, struct err *err)
+{
+	owned_text char *marks = sequence_file_read(sequence->folder.fd, &sequence->offset);
+	if (!marks && errno != EBADMSG)
+		return errno == ENOENT ||
+		       dedup_folder_fail(&sequence->folder, "positions cannot be read", err);
+	return (marks && resume(&sequence->store, marks, err)) ||
+	       err_set(err, ERR_CONFIG,
+		   "path=%s: the file positions is damaged: remove it, and what came since the "
+		   "offset that is committed may come twice",
+		   sequence->folder.path);
+}
+
+static bool write_file(const struct sequence_store *sequence, struct err *err)
+{
+	const struct dedup_folder *folder = &sequence->folder;
+	return dedup_folder_check(folder, err) &&
+	       (sequence_file_write(folder->fd, text_string(&sequence->text), sequence->offset) ||
+		   dedup_folder_fail(folder, "positions cannot be written", err)) &&
+	       dedup_folder_sync(folder, err);
+}
+
+static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+{
+	struct sequence_store *sequence = of(store);
+	for (size_t i = 0; i < sequence->count; i++)
+		advance(sequence, &sequence->lines[i], offset);
+	if (offset > sequence->offset)
+		sequence->offset = offset;
+	write_marks(sequence);
+	return !sequence->folder.path || write_file(sequence, err);
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void close_store(struct dedup_store *store)
+{
+	struct sequence_store *sequence = of(store);
+	for (size_t i = 0; i < sequence->count; i++)
+		free(sequence->lines[i].places);
+	if (sequence->folder.path)
+		dedup_folder_close(&sequence->folder);
+	text_finish(&sequence->text);
+	free(sequence->lines);
+	free(sequence);
+}
+
+static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+{
+	struct sequence_store *sequence = xcalloc(1, sizeof *sequence);
+	sequence->store = (struct dedup_store){&sequence_store, (uint64_t)clock_random()};
+	sequence->offset = -1;
+	if (!spec->path ||
+	    (dedup_folder_open(&sequence->folder, spec->path, "sequence", 0, 0, 0, err) &&
+		read_file(sequence, err)))
+		return &sequence->store;
+	close_store(&sequence->store);
+	return NULL;
+}
+
+static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+{
+	const struct sequence_store *sequence = (const struct sequence_store *)store;
+	stats->offset = sequence->offset;
+	stats->memory_bytes = sequence->count * sizeof *sequence->lines;
+	for (size_t i = 0; i < sequence->count; i++)
+		stats->memory_bytes += sequence->lines[i].capacity * sizeof(struct place);
+	if (sequence->folder.path)
+		stats->disk_bytes = sequence->text.length;
+}
+
+const struct dedup_store_type sequence_store = {
+    .promise = {.store = "sequence",
+	.false_positives = "none, for what is checked in the order of offsets; the rest is refused",
+	.false_negatives = "none, for the last four epochs of each shard",
+	.restart = "remembers what the last checkpoint made durable: in its folder, or in the mark "
+		   "that is committed with the offset",
+	.scope = "one partition of messages of outbox-relay, by their header outbox-position",
+	.memory = "about 100 bytes for each (slot, shard, epoch), 32 for each position that is not "
+		  "done or not checkpointed",
+	.disk = "about 60 bytes for each (slot, shard, epoch)"},
+    .open = open_store,
+    .close = close_store,
+    .look = look,
+    .add = add,
+    .mark = mark,
+    .resume = resume,
+    .checkpoint = checkpoint,
+    .stats = stats,
+};

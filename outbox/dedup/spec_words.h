@@ -1,0 +1,12 @@
+#pragma once
+/*
+ * The words of a line of a configuration. They stand between blanks; a word, or a part of it, that
+ * has blanks stands in double quotes, in which a double quote is written twice.
+ */
+#include <stdbool.h>
+#include "errors.h"
+
+/*
+ * The next word of *rest, in place; NULL: the end of the line. ERR_CONFIG: a quote has no end.
+ */
+bool spec_word_next(char **rest, char **ret_word, struct err *err) MUST_CHECK;

@@ -1,0 +1,53 @@
+#pragma once
+/*
+ * What all requests to a peer that an operator configured have in common: who may be connected to,
+ * what signs them, what TLS goes with. From the texts of a section, whose keys have the same names
+ * everywhere.
+ *
+ * Owned by one thread.
+ */
+#include "http_client.h"
+#include "http_guard.h"
+#include "http_sign.h"
+#include "text.h"
+
+/* "" for what is not set. */
+struct http_peer_texts {
+	const char *url; /* the operator's own: its form is looked at */
+	const char *networks;
+	const char *secret, *old_secret;
+	const char *tls_ca, *tls_certificate, *tls_key; /* paths */
+};
+
+enum { HTTP_PEER_SECRETS = 2, HTTP_PEER_HEADERS = 3 };
+
+struct http_peer {
+	struct http_networks networks;
+	struct http_secret secrets[HTTP_PEER_SECRETS]; /* the new one first */
+	size_t secret_count;                           /* 0: requests are not signed */
+	struct http_tls tls;                           /* of the texts' own memory */
+};
+
+/*
+ * Files are read here, and may block. False (ERR_CONFIG): *ret_key is the key that is wrong, the
+ * message says why; finish it all the same. The texts outlive the peer.
+ */
+bool http_peer_init(struct http_peer *peer, const struct http_peer_texts *texts,
+    const char **ret_key, struct err *err) MUST_CHECK;
+void http_peer_finish(struct http_peer *peer);
+
+/* The headers of a signature, {0} before; they live as long as it and the id. */
+struct http_signature {
+	struct text value;
+	char timestamp[24];
+};
+void http_signature_finish(struct http_signature *signature);
+
+/*
+ * Appends the headers of a signed request to headers[*count], where there is room for
+ * HTTP_PEER_HEADERS: none without a secret. Fails as http_sign. The body is signed as it is now,
+ * now_s is in seconds since 1970.
+ */
+bool http_peer_sign(const struct http_peer *peer, const char *id, int64_t now_s, const void *body,
+    size_t length, struct http_signature *signature, struct http_header *headers, size_t *count,
+    struct err *err) MUST_CHECK;

@@ -1,0 +1,169 @@
+#include "inbox.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "inbox_settings.h"
+#include "loop.h"
+#include "outbox_error.h"
+#include "text.h"
+
+enum { MOST_TAKEN = 1000 };
+
+/* Stores of Postgres for outbox_inbox_take, as each is for one thread at a time. */
+struct taker {
+	struct taker *next;
+	struct outbox_dedup *dedup;
+};
+
+struct outbox_inbox {
+	struct inbox_settings *settings;
+	struct loop *loop;
+	pthread_mutex_t mutex;
+	struct taker *takers; /* that nobody uses */
+};
+
+static bool fail(struct outbox_error *error, const struct err *err)
+{
+	outbox_error_of(err, error);
+	return false;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void destroy(struct outbox_inbox *inbox)
+{
+	struct taker *next;
+	for (struct taker *taker = inbox->takers; taker; taker = next) {
+		next = taker->next;
+		outbox_dedup_close(taker->dedup);
+		free(taker);
+	}
+	inbox_settings_destroy(inbox->settings);
+	pthread_mutex_destroy(&inbox->mutex);
+	free(inbox);
+}
+
+struct outbox_inbox *outbox_inbox_open(
+    const struct outbox_inbox_settings *settings, struct outbox_error *error)
+{
+	struct outbox_inbox *inbox = xcalloc(1, sizeof *inbox);
+	struct err err;
+	pthread_mutex_init(&inbox->mutex, NULL);
+	inbox->settings = inbox_settings_create(settings, &err);
+	inbox->loop = inbox->settings ? loop_create(inbox->settings, inbox, &err) : NULL;
+	if (inbox->loop && loop_start(inbox->loop, &err))
+		return inbox;
+	outbox_inbox_close(inbox);
+	fail(error, &err);
+	return NULL;
+}
+
+void outbox_inbox_close(struct outbox_inbox *inbox)
+{
+	if (!inbox)
+		return;
+	loop_destroy(inbox->loop);
+	destroy(inbox);
+}
+
+bool outbox_inbox_works(struct outbox_inbox *inbox, struct outbox_error *error)
+{
+	struct err err;
+	return loop_works(inbox->loop, &err) || fail(error, &err);
+}
+
+/* --- what the hands do ---------------------------------------------------------------------- */
+
+bool outbox_inbox_finish(struct outbox_inbox *inbox, const struct outbox_inbox_end *ends,
+    size_t count, struct outbox_error *error)
+{
+	struct err err;
+	return loop_finish(inbox->loop, ends, count, &err) || fail(error, &err);
+}
+
+static struct taker *borrow(struct outbox_inbox *inbox, struct outbox_error *error)
+{
+	pthread_mutex_lock(&inbox->mutex);
+	struct taker *taker = inbox->takers;
+	if (taker)
+		inbox->takers = taker->next;
+	pthread_mutex_unlock(&inbox->mutex);
+	if (taker)
+		return taker;
+	struct outbox_dedup *dedup = outbox_dedup_open(inbox->settings->given.dedup, error);
+	if (!dedup)
+		return NULL;
+	taker = xcalloc(1, sizeof *taker);
+	taker->dedup = dedup;
+	return taker;
+}
+
+static void give_back(struct outbox_inbox *inbox, struct taker *taker)
+{
+	pthread_mutex_lock(&inbox->mutex);
+	taker->next = inbox->takers;
+	inbox->takers = taker;
+	pthread_mutex_unlock(&inbox->mutex);
+}
+
+/* Those with an id; places: which of the messages they are. */
+static size_t collect(const struct outbox_inbox_message *const *messages, size_t count,
+    struct outbox_dedup_id *ids, size_t *places)
+{
+	size_t some = 0;
+	for (size_t i = 0; i < count; i++)
+		if (messages[i]->id) {
+			ids[some] = (struct outbox_dedup_id){messages[i]->id,
+			    messages[i]->id_length, messages[i]->time_ms, messages[i]->offset};
+			places[some++] = i;
+		}
+	return some;
+}
+
+static bool check_take(const struct outbox_inbox *inbox, size_t count, struct err *err)
+{
+	if (!inbox->settings->given.take)
+		return err_set(err, ERR_CONFIG,
+		    "ids are taken by the inbox itself: open it with take, and with a line of "
+		    "postgres");
+	return count <= MOST_TAKEN ||
+	       err_set(err, ERR_REJECT, "%zu messages in a transaction: at most are %d", count,
+		   MOST_TAKEN);
+}
+
+bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn *connection,
+    const struct outbox_inbox_message *const *messages, size_t count,
+    enum outbox_dedup_state *ret_states, struct outbox_error *error)
+{
+	struct outbox_dedup_id ids[MOST_TAKEN];
+	enum outbox_dedup_state states[MOST_TAKEN];
+	size_t places[MOST_TAKEN];
+	struct err err;
+	if (!check_take(inbox, count, &err))
+		return fail(error, &err);
+	struct taker *taker = borrow(inbox, error);
+	if (!taker)
+		return false;
+	size_t some = collect(messages, count, ids, places);
+	bool taken =
+	    some == 0 || outbox_dedup_take(taker->dedup, connection, ids, some, states, error);
+	give_back(inbox, taker);
+	for (size_t i = 0; taken && i < count; i++)
+		ret_states[i] = OUTBOX_DEDUP_NEW;
+	for (size_t i = 0; taken && i < some; i++)
+		ret_states[places[i]] = states[i];
+	return taken;
+}
+
+/* --- the rest ------------------------------------------------------------------------------- */
+
+void outbox_inbox_pause(struct outbox_inbox *inbox, const char *topic, bool pause)
+{
+	loop_pause(inbox->loop, topic, pause);
+}
+
+void outbox_inbox_stats(struct outbox_inbox *inbox, struct outbox_inbox_stats *ret_stats)
+{
+	loop_stats(inbox->loop, ret_stats);
+}

@@ -1,0 +1,322 @@
+#include "inbox_settings.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kafka_conf.h"
+#include "rules_spec.h"
+#include "text.h"
+
+enum {
+	MOST_CONCURRENCY = 1 << 16,
+	MOST_THREADS = 1024,
+	MOST_RETRIES = 16,
+	MOST_MESSAGES = 10 << 20
+};
+
+/* --- copies --------------------------------------------------------------------------------- */
+
+static size_t count_texts(const char *const *texts)
+{
+	size_t count = 0;
+	while (texts && texts[count])
+		count++;
+	return count;
+}
+
+static char **copy_texts(const char *const *texts, size_t room)
+{
+	size_t count = count_texts(texts);
+	char **copies = xcalloc(count + room + 1, sizeof *copies);
+	for (size_t i = 0; i < count; i++)
+		copies[i] = xstrdup(texts[i]);
+	return copies;
+}
+
+static void free_texts(char **texts)
+{
+	for (size_t i = 0; texts && texts[i]; i++)
+		free(texts[i]);
+	free(texts);
+}
+
+static void copy_kafka(struct inbox_settings *settings)
+{
+	const char *const *kafka = settings->given.kafka;
+	size_t count = count_texts(kafka) / 2;
+	settings->kafka.name = xstrdup("main");
+	settings->kafka.properties = xcalloc(count + 1, sizeof *settings->kafka.properties);
+	settings->kafka.property_count = (int)count;
+	for (size_t i = 0; i < count; i++)
+		settings->kafka.properties[i] = (struct config_property){
+		    xstrdup(kafka[2 * i]), xstrdup(kafka[2 * i + 1]), xstrdup("settings.kafka")};
+	settings->given.kafka = NULL;
+}
+
+static void copy_retries(struct inbox_settings *settings)
+{
+	const struct outbox_inbox_retry_topic *given = settings->given.retry_topics;
+	int count = 0;
+	while (given && given[count].topic)
+		count++;
+	struct outbox_inbox_retry_topic *copy = xcalloc((size_t)count + 1, sizeof *copy);
+	for (int i = 0; i < count; i++)
+		copy[i] =
+		    (struct outbox_inbox_retry_topic){xstrdup(given[i].topic), given[i].delay_ms};
+	settings->given.retry_topics = copy;
+	settings->retry_count = count;
+}
+
+static void copy_topics(struct inbox_settings *settings)
+{
+	size_t count = count_texts(settings->given.topics);
+	settings->topics = copy_texts(settings->given.topics, (size_t)settings->retry_count);
+	for (int i = 0; i < settings->retry_count; i++)
+		settings->topics[count + (size_t)i] =
+		    xstrdup(settings->given.retry_topics[i].topic);
+	settings->given.topics = (const char *const *)settings->topics;
+}
+
+static void copy_all(struct inbox_settings *settings)
+{
+	struct outbox_inbox_settings *given = &settings->given;
+	settings->rule_count = count_texts(given->rules);
+	given->group = xstrdup(given->group);
+	given->dedup = xstrdup(given->dedup);
+	given->path = xstrdup(given->path);
+	given->id = xstrdup(given->id ? given->id : "header:outbox-id");
+	given->dead_letters = xstrdup(given->dead_letters);
+	given->rules = (const char *const *)copy_texts(given->rules, 0);
+	copy_kafka(settings);
+	copy_retries(settings);
+	copy_topics(settings);
+}
+
+/* --- numbers -------------------------------------------------------------------------------- */
+
+static bool check_range(
+    const char *name, int64_t *value, int64_t usual, int64_t low, int64_t high, struct err *err)
+{
+	if (*value == 0)
+		*value = usual;
+	return (*value >= low && *value <= high) ||
+	       err_set(err, ERR_CONFIG, "%s = %" PRId64 ": it is from %" PRId64 " to %" PRId64,
+		   name, *value, low, high);
+}
+
+static bool check_int(
+    const char *name, int *value, int64_t usual, int64_t low, int64_t high, struct err *err)
+{
+	int64_t wide = *value;
+	if (!check_range(name, &wide, usual, low, high, err))
+		return false;
+	*value = (int)wide;
+	return true;
+}
+
+static bool check_numbers(struct outbox_inbox_settings *given, struct err *err)
+{
+	const int64_t day = 86400000;
+	if (!check_int("concurrency", &given->concurrency, 16, 1, MOST_CONCURRENCY, err) ||
+	    !check_int("batch", &given->batch, 1, 1, given->concurrency, err))
+		return false;
+	int needed = (given->concurrency + given->batch - 1) / given->batch;
+	return check_int(
+		   "threads", &given->threads, needed < 256 ? needed : 256, 1, MOST_THREADS, err) &&
+	       check_range("most_messages", &given->most_messages, 10000, 1, MOST_MESSAGES, err) &&
+	       check_range(
+		   "most_bytes", &given->most_bytes, 32 << 20, 1 << 16, INT64_C(1) << 40, err) &&
+	       check_range("commit_every_ms", &given->commit_every_ms, 1000, 1, 60000, err) &&
+	       check_range("drain_ms", &given->drain_ms, 10000, 1, 3600000, err) &&
+	       check_range("retry_first_ms", &given->retry_first_ms, 100, 1, day, err) &&
+	       check_range("retry_most_ms", &given->retry_most_ms, 60000, given->retry_first_ms,
+		   7 * day, err) &&
+	       (given->attempts >= 0 ||
+		   err_set(err, ERR_CONFIG, "attempts = %d: 0 is without end", given->attempts));
+}
+
+/* --- texts ---------------------------------------------------------------------------------- */
+
+static bool check_names(const struct inbox_settings *settings, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &settings->given;
+	if (!given->group || !given->group[0])
+		return err_set(err, ERR_CONFIG,
+		    "group is missing: name the consumers that share "
+		    "the work");
+	if (!settings->topics[settings->retry_count])
+		return err_set(err, ERR_CONFIG, "topics is empty: say what is to be consumed");
+	if (!given->handle)
+		return err_set(err, ERR_CONFIG, "handle is missing: say who handles a message");
+	for (char **topic = settings->topics; *topic; topic++)
+		for (char **other = settings->topics; other < topic; other++)
+			if (text_equal(*topic, *other))
+				return err_set(err, ERR_CONFIG,
+				    "topic %s is there twice, among topics and retry_topics",
+				    *topic);
+	for (char **topic = settings->topics; *topic; topic++)
+		if (text_equal(*topic, given->dead_letters))
+			return err_set(err, ERR_CONFIG,
+			    "dead_letters = %s is consumed as well: they would go in circles",
+			    *topic);
+	return true;
+}
+
+static bool check_retries(const struct inbox_settings *settings, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &settings->given;
+	if (settings->retry_count > MOST_RETRIES)
+		return err_set(err, ERR_CONFIG, "retry_topics: %d of them, at most are %d",
+		    settings->retry_count, MOST_RETRIES);
+	if (settings->retry_count && given->attempts == 0)
+		return err_set(err, ERR_CONFIG,
+		    "retry_topics are never reached with attempts = 0, which tries in place for "
+		    "ever");
+	for (int i = 0; i < settings->retry_count; i++)
+		if (given->retry_topics[i].delay_ms < 0)
+			return err_set(err, ERR_CONFIG, "retry topic %s: delay_ms = %" PRId64,
+			    given->retry_topics[i].topic, given->retry_topics[i].delay_ms);
+	return true;
+}
+
+/* --- dedup ---------------------------------------------------------------------------------- */
+
+static bool parse_id(struct inbox_settings *settings, struct err *err)
+{
+	static const char header[] = "header:";
+	const char *id = settings->given.id;
+	settings->id_key = rule_key_parse(id, err);
+	if (!settings->id_key)
+		return err_prefix(err, "id = %s", id);
+	settings->id_place = ID_EXPRESSION;
+	if (text_equal(id, "key"))
+		settings->id_place = ID_KEY;
+	else if (text_equal(id, "payload"))
+		settings->id_place = ID_PAYLOAD;
+	else if (text_starts(id, header) && !strpbrk(id, ",\" ")) {
+		settings->id_place = ID_HEADER;
+		settings->id_header = id + sizeof header - 1;
+	}
+	return true;
+}
+
+static bool is_local(enum dedup_kind kind)
+{
+	return kind == DEDUP_BLOOM || kind == DEDUP_EXACT || kind == DEDUP_COUNTING ||
+	       kind == DEDUP_BITMAP;
+}
+
+/* Of the line as partitions will have it. */
+static bool parse_spec(struct inbox_settings *settings, struct err *err)
+{
+	const char *line = settings->given.dedup;
+	bool local = strncmp(line, "redis", 5) != 0 && strncmp(line, "postgres", 8) != 0 &&
+		     strncmp(line, "sequence", 8) != 0;
+	char *whole = xformat("%s%s", line, local ? " path=." : "");
+	bool parsed = dedup_spec_parse(whole, &settings->spec, err);
+	free(whole);
+	if (!parsed)
+		return err_prefix(err, "dedup = %s", line);
+	settings->local = is_local(settings->spec.kind);
+	return !strstr(line, "path=") ||
+	       err_set(err, ERR_CONFIG,
+		   "dedup = %s: leave path= out, each partition has a folder of its own below "
+		   "the setting path",
+		   line);
+}
+
+static bool check_dedup(struct inbox_settings *settings, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &settings->given;
+	if (!parse_id(settings, err))
+		return false;
+	if (!given->dedup)
+		return !given->take || err_set(err, ERR_CONFIG,
+					   "take needs dedup = postgres name=..., from which the "
+					   "ids are taken");
+	if (!parse_spec(settings, err))
+		return false;
+	if (given->take && settings->spec.kind != DEDUP_POSTGRES)
+		return err_set(
+		    err, ERR_CONFIG, "take needs a line of postgres, and dedup = %s", given->dedup);
+	settings->by_position = settings->spec.kind == DEDUP_SEQUENCE;
+	return true;
+}
+
+static bool check_rules(const struct inbox_settings *settings, struct err *err)
+{
+	for (size_t i = 0; i < settings->rule_count; i++) {
+		struct rule *rule = rules_spec_parse(settings->given.rules[i], err);
+		if (!rule)
+			return err_prefix(err, "rules, line %zu", i + 1);
+		rules_spec_destroy(rule);
+	}
+	return true;
+}
+
+static bool check_path(const struct inbox_settings *settings, struct err *err)
+{
+	if (settings->given.path || (!settings->local && settings->rule_count == 0))
+		return true;
+	return err_set(err, ERR_CONFIG,
+	    "path is missing: say in which folder the state of %s is kept",
+	    settings->local ? settings->given.dedup : "the rules");
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+struct inbox_settings *inbox_settings_create(
+    const struct outbox_inbox_settings *given, struct err *err)
+{
+	struct inbox_settings *settings = xcalloc(1, sizeof *settings);
+	settings->given = *given;
+	dedup_spec_init(&settings->spec);
+	copy_all(settings);
+	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
+	    check_retries(settings, err) && check_dedup(settings, err) &&
+	    check_rules(settings, err) && check_path(settings, err) &&
+	    kafka_conf_check(&settings->kafka, err))
+		return settings;
+	inbox_settings_destroy(settings);
+	return NULL;
+}
+
+static void free_kafka(struct config_kafka *kafka)
+{
+	for (int i = 0; i < kafka->property_count; i++) {
+		free(kafka->properties[i].name);
+		free(kafka->properties[i].value);
+		free(kafka->properties[i].origin);
+	}
+	free(kafka->properties);
+	free(kafka->name);
+}
+
+void inbox_settings_destroy(struct inbox_settings *settings)
+{
+	if (!settings)
+		return;
+	struct outbox_inbox_settings *given = &settings->given;
+	for (int i = 0; i < settings->retry_count; i++)
+		free((char *)given->retry_topics[i].topic);
+	free((void *)given->retry_topics);
+	free_texts(settings->topics);
+	free_texts((char **)given->rules);
+	free_kafka(&settings->kafka);
+	rule_key_destroy(settings->id_key);
+	dedup_spec_finish(&settings->spec);
+	free((char *)given->group);
+	free((char *)given->dedup);
+	free((char *)given->path);
+	free((char *)given->id);
+	free((char *)given->dead_letters);
+	free(settings);
+}
+
+int inbox_settings_retry_of(const struct inbox_settings *settings, const char *topic)
+{
+	for (int i = 0; i < settings->retry_count; i++)
+		if (text_equal(settings->given.retry_topics[i].topic, topic))
+			return i;
+	return -1;
+}

@@ -1,0 +1,204 @@
+#include "item.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "text.h"
+
+#define MAY(state) (1U << ITEM_##state)
+/* What ends it (item_destroy) may come in every state: its partition is taken away. */
+static const struct {
+	const char *waits_for;
+	unsigned next;
+} states[ITEM_STATES] = {
+    [ITEM_ARRIVED] = {"the store to say whether it is new",
+	MAY(QUEUED) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
+    [ITEM_QUEUED] = {"the one before it in its lane",
+	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
+    [ITEM_READY] = {"a handler", MAY(IN_HAND)},
+    [ITEM_IN_HAND] = {"its handler to finish it", MAY(ENDED)},
+    [ITEM_ENDED] = {"the loop to see it",
+	MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
+    [ITEM_RESTING] = {"its time",
+	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
+    [ITEM_SENDING] = {"the broker to acknowledge its letter", MAY(LOGGING) | MAY(STANDING)},
+    [ITEM_STANDING] = {"somebody to help", MAY(RESTING)},
+    [ITEM_LOGGING] = {"its id to be in the store", 0},
+};
+
+void item_move(struct item *item, enum item_state state)
+{
+	assert(states[item->state].next >> state & 1);
+	item->state = state;
+}
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+/* *bytes becomes what it really has. */
+static struct item *take_memory(struct item_pool *pool, size_t *bytes)
+{
+	size_t class = (*bytes + POOL_STEP - 1) / POOL_STEP;
+	if (pool && class < POOL_CLASSES) {
+		struct item *item = pool->firsts[class];
+		*bytes = class * POOL_STEP;
+		if (item) {
+			pool->firsts[class] = item->link;
+			pool->bytes -= *bytes;
+			return item;
+		}
+	}
+	return xmalloc(*bytes);
+}
+
+/* --- a copy of a record --------------------------------------------------------------------- */
+
+struct size {
+	size_t bytes, headers;
+};
+
+static struct size size_of(const struct consumer_record *record, const void *headers)
+{
+	struct size size = {record->key_length + record->payload_length, 0};
+	const char *name;
+	const void *value;
+	size_t length;
+	while (consumer_headers_at(headers, size.headers, &name, &value, &length)) {
+		size.bytes += strlen(name) + 1 + (value ? length : 0);
+		size.headers++;
+	}
+	return size;
+}
+
+/* Returns where the copy stands; NULL stays NULL. */
+static const void *put(char **at, const void *bytes, size_t length)
+{
+	char *place = *at;
+	if (!bytes)
+		return NULL;
+	memcpy(place, bytes, length);
+	*at += length;
+	return place;
+}
+
+static void copy_headers(const void *from, struct outbox_rules_header *headers, char **at)
+{
+	const char *name;
+	const void *value;
+	size_t length;
+	for (size_t i = 0; consumer_headers_at(from, i, &name, &value, &length); i++)
+		headers[i] = (struct outbox_rules_header){
+		    .name = put(at, name, strlen(name) + 1),
+		    .value = put(at, value, length),
+		    .length = value ? length : 0,
+		};
+}
+
+struct item *item_create(struct item_pool *pool, const struct consumer_record *record)
+{
+	const void *from = consumer_headers(record);
+	struct size size = size_of(record, from);
+	size_t headers_bytes = size.headers * sizeof(struct outbox_rules_header);
+	size_t bytes = sizeof(struct item) + headers_bytes + size.bytes;
+	struct item *item = take_memory(pool, &bytes);
+	struct outbox_rules_header *headers = (struct outbox_rules_header *)(item + 1);
+	char *at = (char *)headers + headers_bytes;
+	*item = (struct item){
+	    .public = {.partition = record->partition,
+		.offset = record->offset,
+		.time_ms = record->timestamp_ms,
+		.key_length = record->key_length,
+		.payload_length = record->payload_length,
+		.headers = headers,
+		.header_count = size.headers,
+		.attempt = 1},
+	    .bytes = bytes,
+	};
+	item->public.key = put(&at, record->key, record->key_length);
+	item->public.payload = put(&at, record->payload, record->payload_length);
+	copy_headers(from, headers, &at);
+	item->letter = item_header(item, "outbox-group") != NULL;
+	return item;
+}
+
+static void free_parts(struct item *item)
+{
+	free(item->owned_id);
+	free(item->owned_leg);
+	free(item->reason);
+}
+
+void item_destroy(struct item *item)
+{
+	free_parts(item);
+	free(item);
+}
+
+void item_recycle(struct item_pool *pool, struct item *item)
+{
+	size_t class = item->bytes / POOL_STEP;
+	if (class >= POOL_CLASSES || pool->bytes + item->bytes > POOL_BYTES) {
+		item_destroy(item);
+		return;
+	}
+	free_parts(item);
+	pool->bytes += item->bytes;
+	item->link = pool->firsts[class];
+	pool->firsts[class] = item;
+}
+
+void item_pool_finish(struct item_pool *pool)
+{
+	for (size_t i = 0; i < POOL_CLASSES; i++)
+		for (struct item *item; (item = pool->firsts[i]);) {
+			pool->firsts[i] = item->link;
+			free(item);
+		}
+	pool->bytes = 0;
+}
+
+const struct outbox_rules_header *item_header(const struct item *item, const char *name)
+{
+	for (size_t i = item->public.header_count; i-- > 0;)
+		if (strcmp(item->public.headers[i].name, name) == 0)
+			return item->public.headers[i].value ? &item->public.headers[i] : NULL;
+	return NULL;
+}
+
+/* --- lists ---------------------------------------------------------------------------------- */
+
+void item_list_add(struct item_list *list, struct item *item)
+{
+	item->link = NULL;
+	if (list->last)
+		list->last->link = item;
+	else
+		list->first = item;
+	list->last = item;
+	list->count++;
+}
+
+struct item *item_list_take(struct item_list *list)
+{
+	struct item *item = list->first;
+	if (!item)
+		return NULL;
+	list->first = item->link;
+	if (!list->first)
+		list->last = NULL;
+	list->count--;
+	return item;
+}
+
+void item_list_join(struct item_list *list, struct item_list *other)
+{
+	if (!other->first)
+		return;
+	if (list->last)
+		list->last->link = other->first;
+	else
+		list->first = other->first;
+	list->last = other->last;
+	list->count += other->count;
+	*other = (struct item_list){0};
+}

@@ -1,0 +1,27 @@
+#pragma once
+/*
+ * The loop of an inbox: one thread that reads, admits, hands out, takes back, and commits. All
+ * state of the partitions is its own.
+ *
+ *   record -> arrived -> admitted (store, rules) -> its lane -> ready -> a hand -> ended
+ *          -> another try, a letter, or the store's log -> finished -> commit
+ *
+ * loop_create, _start and _destroy are for the thread that made it, the others for any.
+ */
+#include "inbox_settings.h"
+
+struct loop;
+
+/* Joins the group when it is started. inbox: the handler's argument. */
+struct loop *loop_create(
+    const struct inbox_settings *settings, struct outbox_inbox *inbox, struct err *err);
+bool loop_start(struct loop *loop, struct err *err) MUST_CHECK;
+/* Gives back the partitions, commits, and ends; then waits for handlers. NULL is fine. */
+void loop_destroy(struct loop *loop);
+
+bool loop_finish(
+    struct loop *loop, const struct outbox_inbox_end *ends, size_t count, struct err *err);
+void loop_pause(struct loop *loop, const char *topic, bool pause);
+void loop_stats(struct loop *loop, struct outbox_inbox_stats *ret_stats);
+/* False: it has ended by itself, and why. */
+bool loop_works(struct loop *loop, struct err *err);

@@ -1,0 +1,81 @@
+#pragma once
+/*
+ * A partition while it is this consumer's: what is finished of it, its store of dedup, its rules.
+ *
+ * Records come in by the order of their offsets, also those from before the committed one that a
+ * store needs to be whole again ("known": they were finished, here or elsewhere).
+ *
+ * Owned by the loop's thread.
+ */
+#include "commit_text.h"
+#include "inbox_settings.h"
+#include "item.h"
+#include "subscription.h"
+
+/* A store, and how many ids are pending in it. */
+struct share_store {
+	struct outbox_dedup *dedup; /* NULL: none */
+	int64_t pending;
+};
+
+/* Why nothing new is taken of a partition. */
+enum share_stop {
+	STOP_TEXT = 1 << 0,     /* the text of the commit gets too long */
+	STOP_ITEMS = 1 << 1,    /* it has its part of the memory */
+	STOP_FULL = 1 << 2,     /* all have */
+	STOP_STANDING = 1 << 3, /* until somebody helps */
+	STOP_PAUSED = 1 << 4,   /* outbox_inbox_pause */
+	STOP_DUE = 1 << 5,      /* of a retry topic: the next one is not due yet */
+};
+
+struct share {
+	char *topic;
+	int32_t partition;
+	int retry; /* the retry topic it is of; -1: none */
+	uint64_t salt;
+	struct share_store own, *store; /* store: its own, or the one of all */
+	struct outbox_rules *rules;     /* NULL: none */
+
+	struct offsets offsets;
+	bool changed;                /* since the last commit */
+	char text[COMMIT_TEXT_SIZE]; /* of that one */
+	int64_t taken;               /* since the text's length was looked at */
+
+	struct item_list arrived; /* not yet admitted */
+	struct item_list logging; /* done, and their ids not yet in the store */
+	int64_t items, bytes;     /* in memory */
+	unsigned stops;
+	bool unflushed; /* ids were logged since share_flush */
+	bool paused;    /* in librdkafka */
+	bool missing;   /* its topic was deleted, or its offset is not there: it commits nothing */
+	bool told;      /* of a message without an id */
+};
+
+/*
+ * place: what is committed; its offset becomes that of the first record to be read. common: the
+ * store of all partitions, or NULL. ERR_RETRY: again later; others: never.
+ */
+struct share *share_open(const struct inbox_settings *settings, struct share_store *common,
+    struct subscription *subscription, struct subscription_place *place, struct err *err);
+/* In the log: the offset is not in the partition. */
+void share_tell_gone(const struct share *share, int64_t offset);
+void share_close(struct share *share); /* frees what has arrived and what is to be logged */
+
+/* Takes the item over. False: it is behind what is finished, and gone. */
+bool share_arrive(struct share *share, const struct inbox_settings *settings, struct item *item);
+
+/*
+ * Asks the store and the rules about what has arrived, as far as the store has room, and gives each
+ * item its fate. Items leave in order. ERR_RETRY: some may have left.
+ */
+bool share_admit(struct share *share, const struct inbox_settings *settings,
+    struct item_list *ret_items, struct err *err);
+/* Of one that waits for the end of another one (FATE_ASK): asks again. */
+bool share_ask_again(struct share *share, struct item *item, struct err *err);
+/* Records what is in `logging`. True: those in ret_items are. */
+bool share_log(struct share *share, struct item_list *ret_items, struct err *err);
+
+/* What is in the store's memory alone goes to the kernel, and outlives a killed process. */
+bool share_flush(struct share *share, struct err *err);
+/* Makes durable what is done, and writes the text of a commit of offsets.done. False: not now. */
+bool share_checkpoint(struct share *share, struct err *err);

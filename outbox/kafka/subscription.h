@@ -1,0 +1,92 @@
+#pragma once
+/*
+ * A member of a consumer group that reads topics, and commits its offsets to Kafka with a text
+ * beside each. Rebalances are eager: all partitions are taken away before some are given.
+ *
+ * One thread owns it; callbacks come from subscription_step, _read and _close only.
+ */
+#include "consumer.h"
+
+enum {
+	SUBSCRIPTION_TEXT = 4096, /* bytes of the text of a commit, as brokers allow by default */
+	SUBSCRIPTION_NONE = -1,   /* offset: nothing is committed */
+	SUBSCRIPTION_BEGINNING = -2,
+	SUBSCRIPTION_END = -3,
+};
+
+struct subscription_place {
+	const char *topic;
+	int32_t partition;
+	int64_t offset;
+	const char *text; /* of the commit; "": none */
+};
+
+struct subscription_callbacks {
+	/*
+	 * These, and no others, are this member's now. offset and text are what is committed, and
+	 * the callee replaces the offset by that of the first record to be read. False: it cannot
+	 * say (*err), and is asked again by a later step.
+	 */
+	bool (*assigned)(
+	    void *context, struct subscription_place *places, int count, struct err *err);
+	/*
+	 * None is any more, once this returns. What is committed during it (waiting) still counts,
+	 * unless they are lost: others may have them already.
+	 */
+	void (*revoked)(void *context, bool lost);
+	/* This offset is not in the partition: nothing is read of it until subscription_again. */
+	void (*out_of_range)(void *context, const char *topic, int32_t partition);
+	/* The topic or the partition is not there (any more). */
+	void (*missing)(void *context, const char *topic, int32_t partition);
+	/* A commit that was not waited for did not happen. */
+	void (*not_committed)(void *context, const struct err *err);
+	void *context;
+};
+
+struct subscription_settings {
+	const struct config_kafka *kafka;
+	const char *group;
+	const char *const *topics; /* NULL-ended */
+};
+
+struct subscription;
+
+struct subscription *subscription_create(const struct subscription_settings *settings,
+    const struct subscription_callbacks *callbacks, struct err *err);
+/* Gives the partitions back (revoked is called), and leaves the group. */
+void subscription_close(struct subscription *subscription);
+/* Without the callback, if it was not closed; waits at most wait_ms for librdkafka's threads. */
+void subscription_destroy(struct subscription *subscription, int wait_ms);
+
+/*
+ * Rebalances and errors; waits for none. To be called at least every subscription_patience_ms, or
+ * the partitions are lost. False: ERR_RETRY, it goes on by itself; ERR_FATAL: it does not.
+ */
+bool subscription_step(struct subscription *subscription, struct err *err) MUST_CHECK;
+/* A record, valid during the call. False: this is the last one of this read. */
+typedef bool subscription_see(void *context, const struct consumer_record *record);
+/* Those that are there; *ret_count: how many, also when it fails, as subscription_step does. */
+bool subscription_read(struct subscription *subscription, subscription_see *see, void *context,
+    int *ret_count, struct err *err) MUST_CHECK;
+int64_t subscription_patience_ms(
+    const struct subscription *subscription); /* max.poll.interval.ms */
+/* Readable when there may be something to read; the reader empties it before he reads. */
+int subscription_fd(const struct subscription *subscription);
+
+/* Nothing of it is handed out until it goes on; what was read ahead is read again then. */
+bool subscription_pause(struct subscription *subscription, const struct subscription_place *place,
+    bool pause, struct err *err) MUST_CHECK;
+/* The partitions are asked about anew (assigned), as if they had just been given. */
+bool subscription_again(struct subscription *subscription, struct err *err) MUST_CHECK;
+
+/* wait: until the broker has answered. */
+bool subscription_commit(struct subscription *subscription, const struct subscription_place *places,
+    int count, bool wait, struct err *err) MUST_CHECK;
+
+/*
+ * *ret_low, *ret_high: the first offset that there is, and the end. *ret_at: of the first record
+ * with time_ms or later, the end if there is none. Waits for the broker.
+ */
+bool subscription_range(struct subscription *subscription, const char *topic, int32_t partition,
+    int64_t time_ms, int64_t *ret_low, int64_t *ret_at, int64_t *ret_high,
+    struct err *err) MUST_CHECK;

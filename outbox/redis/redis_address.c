@@ -1,0 +1,142 @@
+#include "redis_address.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "text.h"
+
+enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20 };
+
+static bool refuse(struct err *err, const char *what)
+{
+	return err_set(err, ERR_CONFIG,
+	    "url has %s; write it as redis://:password@127.0.0.1:6379/0 or "
+	    "unix:///run/redis/redis.sock",
+	    what);
+}
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
+}
+
+/* In place. */
+static bool decode(char *text)
+{
+	char *to = text;
+	for (const char *from = text; *from; from++) {
+		if (*from != '%') {
+			*to++ = *from;
+			continue;
+		}
+		int high = digit(from[1]), low = high < 0 ? -1 : digit(from[2]);
+		if (low < 0 || high + low == 0)
+			return false;
+		*to++ = (char)(high * 16 + low);
+		from += 2;
+	}
+	*to = '\0';
+	return true;
+}
+
+/* [user]:password, or a password alone. */
+static bool read_login(char *login, struct redis_address *address, struct err *err)
+{
+	char *colon = strchr(login, ':');
+	if (colon)
+		*colon = '\0';
+	address->password = xstrdup(colon ? colon + 1 : login);
+	address->user = colon && login[0] ? xstrdup(login) : NULL;
+	return (decode(address->password) && (!address->user || decode(address->user))) ||
+	       refuse(err, "a percent sign that encodes nothing in its password or user");
+}
+
+static bool read_number(const char *text, int64_t low, int64_t high, int *ret_number)
+{
+	int64_t number;
+	if (!text_to_int64(text, low, high, &number))
+		return false;
+	*ret_number = (int)number;
+	return true;
+}
+
+static bool read_database(const char *text, struct redis_address *address, struct err *err)
+{
+	return !text || !text[0] || read_number(text, 0, MOST_DATABASES, &address->database) ||
+	       refuse(err, "a database that is no number");
+}
+
+/* What stands before the mark is cut off there; NULL: it is not there. */
+static char *cut(char *text, const char *mark)
+{
+	char *at = strstr(text, mark);
+	if (at)
+		*at = '\0';
+	return at ? at + strlen(mark) : NULL;
+}
+
+static bool read_path(char *rest, struct redis_address *address, struct err *err)
+{
+	const char *database = cut(rest, "?db=");
+	if (rest[0] != '/')
+		return refuse(err, "no path of a socket");
+	address->path = xstrdup(rest);
+	address->place = xformat("redis at %s", rest);
+	return read_database(database, address, err);
+}
+
+static bool read_host(char *rest, struct redis_address *address, struct err *err)
+{
+	const char *database = cut(rest, "/"), *port = NULL;
+	char *host = rest;
+	if (rest[0] == '[') {
+		host++;
+		char *behind = cut(host, "]");
+		if (!behind || (behind[0] && behind[0] != ':'))
+			return refuse(err, "a bracket without its end");
+		port = behind[0] ? behind + 1 : NULL;
+	} else
+		port = cut(rest, ":");
+	if (!host[0])
+		return refuse(err, "no host");
+	if (port && !read_number(port, 1, 65535, &address->port))
+		return refuse(err, "a port that is none");
+	address->host = xstrdup(host);
+	address->place = xformat("redis at %s:%d", host, address->port);
+	return read_database(database, address, err);
+}
+
+bool redis_address_parse(const char *url, struct redis_address *ret_address, struct err *err)
+{
+	*ret_address = (struct redis_address){.port = DEFAULT_PORT};
+	owned_text char *copy = xstrdup(url);
+	char *rest = cut(copy, "://");
+	if (text_equal(copy, "rediss"))
+		return err_set(err, ERR_CONFIG,
+		    "url begins with rediss://, and TLS is not spoken here: let a proxy on this "
+		    "machine speak it (stunnel), and name that as redis://127.0.0.1:port");
+	bool path = text_equal(copy, "unix");
+	if (!rest || (!path && !text_equal(copy, "redis")))
+		return refuse(err, "no redis:// or unix:// at its beginning");
+	char *at = strrchr(rest, '@');
+	if (at) {
+		*at = '\0';
+		if (!read_login(rest, ret_address, err))
+			return false;
+		rest = at + 1;
+	}
+	return path ? read_path(rest, ret_address, err) : read_host(rest, ret_address, err);
+}
+
+void redis_address_finish(struct redis_address *address)
+{
+	free(address->host);
+	free(address->path);
+	free(address->user);
+	free(address->password);
+	free(address->place);
+	*address = (struct redis_address){0};
+}

@@ -1,0 +1,101 @@
+/*
+ * The sections of the sidecar in this process: how they are, and a pause of one. What is asked is
+ * answered at once, as it stands in memory.
+ */
+#include <string.h>
+#include "api_private.h"
+#include "cleanup.h"
+#include "logging.h"
+
+enum { MOST_REASON = 500 };
+
+/* --- list ------------------------------------------------------------------------------------ */
+
+static json_t *section_json(const char *name, struct deliver *deliver)
+{
+	const struct deliver_status status = deliver_status(deliver);
+
+	return json_pack("{s:s, s:b, s:b, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:o}", "section", name,
+	    "works", status.works, "paused", status.paused, "breaker",
+	    breaker_states[status.sends.breaker], "partitions", status.partitions, "standing",
+	    status.standing, "messages", (json_int_t)status.messages, "in_hand",
+	    (json_int_t)status.in_hand, "handled", (json_int_t)status.handled, "dead_letters",
+	    (json_int_t)status.dead_letters, "error", api_text(status.error));
+}
+
+void api_deliver_list_begin(struct api_call *call)
+{
+	const struct config *config = api_config(call->api);
+	json_t *sections = json_array();
+
+	for (int i = 0; i < config->deliver_count; i++) {
+		struct deliver *deliver = api_deliver(call->api, i);
+
+		if (deliver)
+			json_array_append_new(
+			    sections, section_json(config->delivers[i].name, deliver));
+	}
+	api_answer(call, 200, json_pack("{s:o}", "sections", sections));
+}
+
+/* --- pause and resume ------------------------------------------------------------------------ */
+
+/* Texts of the body. */
+struct order {
+	const char *verb, *section, *reason;
+};
+
+static bool is_well(struct api_call *call, const struct order *order)
+{
+	size_t length = order->reason ? strlen(order->reason) : 0;
+
+	if (!text_equal(order->verb, "pause") && !text_equal(order->verb, "resume"))
+		api_refuse(call, 400, "bad_value", "verb is none of pause and resume");
+	else if (!order->section)
+		api_refuse(call, 400, "bad_value", "section names no [deliver] section");
+	else if (length == 0 || length > MOST_REASON)
+		api_refuse(call, 400, "bad_value", "reason has 1 to 500 bytes, for the log");
+	else
+		return true;
+	return false;
+}
+
+static struct deliver *find_section(struct api_call *call, const char *name)
+{
+	const struct config *config = api_config(call->api);
+
+	for (int i = 0; i < config->deliver_count; i++)
+		if (text_equal(config->delivers[i].name, name))
+			return api_deliver(call->api, i);
+	return NULL;
+}
+
+static void obey(struct api_call *call, const struct order *order)
+{
+	struct deliver *deliver = find_section(call, order->section);
+	bool pause = text_equal(order->verb, "pause");
+
+	if (!deliver)
+		return api_refuse(
+		    call, 404, "not_found", "no such [deliver] section runs in this process");
+	deliver_pause(deliver, pause);
+	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
+	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
+	    {"request", LOG_TEXT(call->request_id)});
+	api_answer(call, 200, json_pack("{s:s, s:b}", "section", order->section, "paused", pause));
+}
+
+void api_deliver_operate_begin(struct api_call *call)
+{
+	struct order order = {0};
+	json_error_t why;
+	json_t *body =
+	    json_loadb(text_string(&call->body), call->body.length, JSON_REJECT_DUPLICATES, &why);
+
+	if (!body || json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:s}", "verb",
+			 &order.verb, "section", &order.section, "reason", &order.reason) != 0)
+		api_refuse(call, 400, "bad_json", "%s", why.text);
+	else if (is_well(call, &order))
+		obey(call, &order);
+	json_decref(body);
+}

@@ -1,0 +1,259 @@
+/*
+ * The stores, on the same ids, through the public interface: ids in batches that are new, then the
+ * same ones again; and redis beside the pipelined SETs of redis-benchmark.
+ */
+#include "bench_dedup.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "dedup.h"
+#include "text.h"
+
+enum { BATCH = 1000, DURABLE = 100000, ROOM = 64, DAY_MS = 86400000 };
+
+/* How the ids of a store are written. */
+enum ids { IDS_TEXT, IDS_INTEGER, IDS_POSITION };
+
+struct batch {
+	char texts[BATCH][ROOM];
+	struct outbox_dedup_id ids[BATCH];
+	enum outbox_dedup_state states[BATCH];
+};
+
+struct figures {
+	int64_t check_us, done_us, again_us;
+	struct outbox_dedup_stats stats;
+};
+
+/* The records' times go through the window, so that each slice has what it was planned for. */
+static void name_ids(struct batch *batch, enum ids kind, int64_t first, int64_t ids)
+{
+	static const char *const forms[] = {
+	    "%08llx-d9cb-469f-a165-%012llx", "%llu", "1:main:0:7:1:%llu"};
+	int64_t begin_ms = clock_wall_us() / 1000 - DAY_MS;
+	for (int i = 0; i < BATCH; i++) {
+		unsigned long long number = (unsigned long long)(first + i);
+		int length = kind == IDS_TEXT
+				 ? snprintf(batch->texts[i], ROOM, forms[kind],
+				       (unsigned long long)(uint32_t)(number * 2654435761U), number)
+				 : snprintf(batch->texts[i], ROOM, forms[kind], number);
+		batch->ids[i] = (struct outbox_dedup_id){batch->texts[i], (size_t)length,
+		    begin_ms + DAY_MS * (first + i) / ids, first + i};
+	}
+}
+
+static bool fail(const struct outbox_error *error, struct err *err)
+{
+	return err_set(err, (enum err_kind)error->kind, "%s", error->message);
+}
+
+static int64_t count_new(const struct batch *batch)
+{
+	int64_t count = 0;
+	for (int i = 0; i < BATCH; i++)
+		count += batch->states[i] == OUTBOX_DEDUP_NEW;
+	return count;
+}
+
+/* A lossy store takes some for done ones, which then cannot be done. */
+static size_t keep_new(struct batch *batch)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < BATCH; i++)
+		if (batch->states[i] == OUTBOX_DEDUP_NEW)
+			batch->ids[kept++] = batch->ids[i];
+	return kept;
+}
+
+static bool add(struct outbox_dedup *dedup, enum ids kind, int64_t ids, struct figures *figures,
+    struct err *err)
+{
+	static struct batch batch;
+	struct outbox_error error;
+	for (int64_t first = 0; first < ids; first += BATCH) {
+		name_ids(&batch, kind, first, ids);
+		int64_t begin = clock_us();
+		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
+			return fail(&error, err);
+		int64_t middle = clock_us();
+		size_t kept = keep_new(&batch);
+		if (!outbox_dedup_done(dedup, batch.ids, kept, &error))
+			return fail(&error, err);
+		if ((first + BATCH) % DURABLE == 0 &&
+		    !outbox_dedup_checkpoint(dedup, first + BATCH, &error))
+			return fail(&error, err);
+		figures->check_us += middle - begin;
+		figures->done_us += clock_us() - middle;
+		if (!bench_goes_on(err))
+			return false;
+	}
+	return true;
+}
+
+static bool ask_again(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
+    struct figures *figures, struct err *err)
+{
+	static struct batch batch;
+	struct outbox_error error;
+	for (int64_t first = 0; first < ids; first += BATCH) {
+		name_ids(&batch, kind, first, ids);
+		int64_t begin = clock_us();
+		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
+			return fail(&error, err);
+		figures->again_us += clock_us() - begin;
+		if (count_new(&batch) > 0)
+			return err_set(err, ERR_FATAL, "an id was forgotten");
+		if (!bench_goes_on(err))
+			return false;
+	}
+	return true;
+}
+
+/* ids: a multiple of BATCH. */
+static bool run(
+    const char *line, enum ids kind, int64_t ids, struct figures *ret_figures, struct err *err)
+{
+	struct outbox_error error;
+	*ret_figures = (struct figures){0};
+	struct outbox_dedup *dedup = outbox_dedup_open(line, &error);
+	if (!dedup)
+		return fail(&error, err);
+	bool good = add(dedup, kind, ids, ret_figures, err) &&
+		    ask_again(dedup, kind, ids, ret_figures, err);
+	outbox_dedup_stats(dedup, &ret_figures->stats);
+	outbox_dedup_close(dedup);
+	return good;
+}
+
+/* --- local stores --------------------------------------------------------------------------- */
+
+static const struct local {
+	const char *line; /* and ids and path */
+	enum ids kind;
+	double most_bytes; /* of memory, an id; 0: not judged */
+} locals[] = {
+    {"bloom rate=0.1%", IDS_TEXT, 0},
+    {"exact", IDS_TEXT, 40},
+    {"counting lossy rate=0.1%", IDS_TEXT, 0},
+    {"bitmap", IDS_INTEGER, 0},
+    {"bitmap lossy form=hash", IDS_TEXT, 0},
+    {"sequence", IDS_POSITION, 0},
+};
+
+static void tell(
+    struct bench *bench, const struct local *local, const struct figures *figures, int64_t ids)
+{
+	const char *store = figures->stats.store;
+	double many = (double)ids, memory = (double)figures->stats.memory_bytes / many;
+	char names[4][80];
+	snprintf(names[0], sizeof names[0], "%s: a new id, checked and done", store);
+	snprintf(names[1], sizeof names[1], "%s: a copy of it, checked", store);
+	snprintf(names[2], sizeof names[2], "%s: memory, an id", store);
+	snprintf(names[3], sizeof names[3], "%s: disk, an id", store);
+	bench_tell(
+	    bench, names[0], "ns", (double)(figures->check_us + figures->done_us) * 1000 / many);
+	bench_tell(bench, names[1], "ns", (double)figures->again_us * 1000 / many);
+	if (local->most_bytes > 0)
+		bench_judge(bench, names[2], "bytes", memory, '<', local->most_bytes);
+	else
+		bench_tell(bench, names[2], "bytes", memory);
+	bench_tell(bench, names[3], "bytes", (double)figures->stats.disk_bytes / many);
+}
+
+static bool measure_local(struct bench *bench, const struct local *local, struct err *err)
+{
+	char path[256];
+	struct figures figures;
+	int64_t ids = bench->options.ids / BATCH * BATCH;
+	if (!bench_dedup_folder(path, sizeof path, err))
+		return false;
+	bool takes_ids = local->kind != IDS_POSITION;
+	owned_text char *line =
+	    takes_ids ? xformat("%s ids=%lld path=%s", local->line, (long long)ids, path)
+		      : xformat("%s path=%s", local->line, path);
+	bench_say("%s", line);
+	bool good = run(line, local->kind, ids, &figures, err);
+	if (good)
+		tell(bench, local, &figures, ids);
+	bench_dedup_remove(path);
+	return good;
+}
+
+/* --- redis ---------------------------------------------------------------------------------- */
+
+static bool read_rate(FILE *output, double *ret_rate)
+{
+	char line[1000];
+	bool found = false;
+	while (fgets(line, sizeof line, output))
+		found |= sscanf(line, "\"SET\",\"%lf\"", ret_rate) == 1;
+	return found;
+}
+
+/* One connection, pipelines as long as ours. */
+static bool benchmark(const char *url, int64_t sets, double *ret_rate, struct err *err)
+{
+	int ends[2];
+	owned_text char *count = xformat("%lld", (long long)sets);
+	owned_text char *pipeline = xformat("%d", BATCH);
+	if (pipe(ends))
+		return err_set(err, ERR_RETRY, "no pipe can be made");
+	pid_t child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDOUT_FILENO);
+		execlp("redis-benchmark", "redis-benchmark", "-u", url, "-t", "set", "-n", count,
+		    "-r", "100000000", "-c", "1", "-P", pipeline, "--csv", NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	owned_file FILE *output = fdopen(ends[0], "r");
+	int status = -1;
+	bool found = child > 0 && read_rate(output, ret_rate);
+	if (child > 0)
+		waitpid(child, &status, 0);
+	return (found && status == 0) ||
+	       err_set(err, ERR_CONFIG,
+		   "redis-benchmark did not run: install redis-tools, and give --redis an address "
+		   "that it understands");
+}
+
+static bool measure_redis(struct bench *bench, const char *url, struct err *err)
+{
+	double rates[4][BENCH_MOST_RUNS], sets[BENCH_MOST_RUNS];
+	int64_t ids = bench->options.ids / 10 / BATCH * BATCH;
+	int runs = (int)bench->options.runs;
+	for (int i = 0; i < runs; i++) {
+		struct figures figures;
+		owned_text char *line = xformat(
+		    "redis name=outbox-bench-%d-%d window=10m url=%s", (int)getpid(), i, url);
+		if (!benchmark(url, ids, &sets[i], err) || !run(line, IDS_TEXT, ids, &figures, err))
+			return false;
+		rates[0][i] = (double)ids * 1e6 / (double)figures.check_us;
+		rates[1][i] = (double)ids * 1e6 / (double)figures.done_us;
+		rates[2][i] = (double)ids * 1e6 / (double)(figures.check_us + figures.done_us);
+		rates[3][i] = (double)ids * 1e6 / (double)figures.again_us;
+	}
+	bench_judge_pairs(bench, "redis: new ids checked, beside SETs of redis-benchmark", "ids/s",
+	    rates[0], sets, runs, '>', 0.5);
+	bench_judge_pairs(bench, "redis: ids made done, beside SETs of redis-benchmark", "ids/s",
+	    rates[1], sets, runs, '>', 0.5);
+	bench_tell_ratio(bench, "redis: checked and done, beside SETs of redis-benchmark", "ids/s",
+	    bench_median(rates[2], runs), bench_median_of(sets, runs));
+	bench_tell(bench, "redis: copies checked", "ids/s", bench_median(rates[3], runs));
+	return true;
+}
+
+bool bench_dedup_stores(struct bench *bench, struct err *err)
+{
+	for (size_t i = 0; i < sizeof locals / sizeof *locals; i++)
+		if (!measure_local(bench, &locals[i], err))
+			return false;
+	if (bench->options.redis)
+		return measure_redis(bench, bench->options.redis, err);
+	bench_say("redis is not measured: name a server with --redis");
+	return true;
+}

@@ -1,0 +1,50 @@
+#include "dedup_findings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include "field.h"
+
+/* A name of somebody else's may be any bytes. */
+static void add_name(struct text *out, const char *name)
+{
+	owned_text char *copy = xstrdup(name);
+	uint32_t code;
+	for (char *at = copy; *at; at++) {
+		int length = text_utf8(at, &code);
+		if (length)
+			at += length - 1;
+		else
+			*at = '?';
+	}
+	field_add_line(out, copy);
+}
+
+void dedup_finding_print(const struct dedup_finding *finding)
+{
+	OWNED(text_finish) struct text line = {0};
+	text_add(&line, finding->harmless ? "harmless: " : "damaged: ");
+	add_name(&line, finding->file);
+	if (finding->byte >= 0)
+		text_addf(&line, " at byte %" PRId64, finding->byte);
+	printf("%s: %s\n", text_string(&line), finding->what);
+}
+
+json_t *dedup_finding_json(const struct dedup_finding *finding)
+{
+	OWNED(text_finish) struct text file = {0};
+	json_t *byte = finding->byte < 0 ? json_null() : json_integer(finding->byte);
+	add_name(&file, finding->file);
+	return json_pack("{s:s, s:o, s:b, s:s}", "file", text_string(&file), "byte", byte,
+	    "harmless", finding->harmless, "what", finding->what);
+}
+
+void dedup_holder_print(const struct dedup_folder_view *folder)
+{
+	if (folder->holder > 0)
+		printf("in use    by process %ld: of what it has not written yet nothing is said\n",
+		    folder->holder);
+	else if (folder->holder < 0)
+		puts("in use    by a process: of what it has not written yet nothing is said");
+	else
+		puts("in use    by nobody");
+}

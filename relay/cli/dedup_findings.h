@@ -1,0 +1,11 @@
+#pragma once
+/* What `dedup stat` and `dedup verify` say of a folder alike. */
+#include <jansson.h>
+#include "dedup_inspect.h"
+
+/* "damaged: 3.0.log at byte 96: …" */
+void dedup_finding_print(const struct dedup_finding *finding);
+json_t *dedup_finding_json(const struct dedup_finding *finding);
+
+/* "by process 17: …", or "by nobody" */
+void dedup_holder_print(const struct dedup_folder_view *folder);

@@ -1,0 +1,27 @@
+#pragma once
+/*
+ * Ids that a query returns, a batch at a time: a cursor of the server's, in a transaction that may
+ * only read. Owned by one thread.
+ */
+#include "pg.h"
+
+struct dedup_source {
+	bool timed; /* rows have a time */
+	/* dedup_source.c's own */
+	struct pg *pg;
+	char *fetch;
+};
+
+/*
+ * ERR_REJECT: the query is none, or its columns are others than an id and perhaps a time; else as
+ * pg.h. To be closed in any case.
+ */
+bool dedup_source_open(struct dedup_source *ret_source, const char *dsn, const char *query,
+    int64_t batch, struct err *err) MUST_CHECK;
+void dedup_source_close(struct dedup_source *source);
+
+/*
+ * The next rows: the id in hexadecimal behind \x, and its time in milliseconds since 1970. None:
+ * that was all. The caller destroys them.
+ */
+struct pg_result *dedup_source_next(struct dedup_source *source, struct err *err);

@@ -1,0 +1,203 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include "commands.h"
+#include "dedup_findings.h"
+#include "moment.h"
+#include "session.h"
+#include "text.h"
+#include "units.h"
+
+struct listing {
+	json_t *files, *findings; /* NULL: as text */
+	json_t *object;
+	uint64_t ids, bytes;
+	int64_t offset;
+	int count;
+};
+
+static const char *map_word(const struct dedup_part *part)
+{
+	static const char *const words[] = {[DEDUP_MAP_REBUILT] = "rebuilt",
+	    [DEDUP_MAP_USED] = "as it is",
+	    [DEDUP_MAP_LOADED] = "snapshot",
+	    [DEDUP_MAP_REFUSED] = "refused"};
+	return part->has_map ? words[part->use] : NULL;
+}
+
+static void sum_up(struct listing *listing, const struct dedup_part *part)
+{
+	listing->ids += part->ids;
+	listing->bytes += part->bytes + part->map_bytes;
+	listing->count += 1 + (part->map_bytes > 0);
+	if (part->offset > listing->offset)
+		listing->offset = part->offset;
+}
+
+/* --- for people ----------------------------------------------------------------------------- */
+
+static const char *number_or_dash(int64_t number, bool known, char text[MOMENT_SIZE])
+{
+	snprintf(text, MOMENT_SIZE, known ? "%" PRId64 : "-", number);
+	return text;
+}
+
+static const char *moment_or_dash(int64_t ms, bool known, char text[MOMENT_SIZE])
+{
+	snprintf(text, MOMENT_SIZE, "-");
+	if (known)
+		moment_format(ms * 1000, text);
+	return text;
+}
+
+static void print_folder(void *context, const struct dedup_folder_view *folder)
+{
+	const struct dedup_folder_head *head = &folder->head;
+	int64_t window = head->slice_ms * head->slices;
+	(void)context;
+	printf("store     %s\nversion   %u\nseed      %016" PRIx64 "\n",
+	    folder->fault ? "-" : folder->store, head->version, head->seed);
+	if (!folder->fault && head->slices) {
+		const struct unit *all = units_best(window, units_duration);
+		const struct unit *one = units_best(head->slice_ms, units_duration);
+		printf("window    %" PRId64 "%s in %u slices of %" PRId64 "%s\n",
+		    window / all->factor, all->word, head->slices, head->slice_ms / one->factor,
+		    one->word);
+	}
+	dedup_holder_print(folder);
+	printf("\n%-16s  %-20s  %-20s  %3s  %12s  %14s  %12s  %-20s  %-20s  %s\n", "file", "from",
+	    "to", "sub", "ids", "bytes", "offset", "first", "last", "map");
+}
+
+static void print_part(void *context, const struct dedup_part *part)
+{
+	char from[MOMENT_SIZE], to[MOMENT_SIZE], first[MOMENT_SIZE], last[MOMENT_SIZE],
+	    offset[MOMENT_SIZE];
+	int64_t begin = part->file->number * part->slice_ms;
+	bool timed = part->first_ms <= part->last_ms;
+	const char *map = map_word(part);
+	sum_up(context, part);
+	printf("%-16s  %-20s  %-20s  %3d  %12" PRIu64 "  %14" PRIu64 "  %12s  %-20s  %-20s  %s%s\n",
+	    part->file->name, moment_or_dash(begin, part->slice_ms, from),
+	    moment_or_dash(begin + part->slice_ms, part->slice_ms, to), part->file->sub, part->ids,
+	    part->bytes + part->map_bytes, number_or_dash(part->offset, part->offset >= 0, offset),
+	    moment_or_dash(part->first_ms, timed, first),
+	    moment_or_dash(part->last_ms, timed, last), map ? map : "-",
+	    part->damaged ? ", damaged" : "");
+}
+
+static void print_found(void *context, const struct dedup_finding *finding)
+{
+	(void)context;
+	dedup_finding_print(finding);
+}
+
+static bool print_text(const char *path, struct err *err)
+{
+	char offset[MOMENT_SIZE];
+	struct listing listing = {.offset = -1};
+	const struct dedup_inspector inspector = {print_folder, print_part, print_found, &listing};
+	if (!dedup_inspect(path, false, &inspector, err))
+		return false;
+	printf("\ntotal     %" PRIu64 " ids in %d files of %" PRIu64
+	       " bytes; everything below offset %s is durable\n",
+	    listing.ids, listing.count, listing.bytes,
+	    number_or_dash(listing.offset, listing.offset >= 0, offset));
+	return true;
+}
+
+/* --- for programs --------------------------------------------------------------------------- */
+
+static json_t *number_or_null(int64_t number, bool known)
+{
+	return known ? json_integer(number) : json_null();
+}
+
+static void note_folder(void *context, const struct dedup_folder_view *folder)
+{
+	struct listing *listing = context;
+	const struct dedup_folder_head *head = &folder->head;
+	char seed[17];
+	snprintf(seed, sizeof seed, "%016" PRIx64, head->seed);
+	listing->object = json_pack("{s:s?, s:I, s:s, s:I, s:I, s:I, s:b, s:o}", "store",
+	    folder->fault ? NULL : folder->store, "version", (json_int_t)head->version, "seed",
+	    seed, "window_ms", (json_int_t)(head->slice_ms * head->slices), "slices",
+	    (json_int_t)head->slices, "slice_ms", (json_int_t)head->slice_ms, "in_use",
+	    folder->holder != 0, "process", number_or_null(folder->holder, folder->holder > 0));
+}
+
+static void note_part(void *context, const struct dedup_part *part)
+{
+	struct listing *listing = context;
+	int64_t begin = part->file->number * part->slice_ms;
+	bool timed = part->first_ms <= part->last_ms, sliced = part->slice_ms > 0;
+	sum_up(listing, part);
+	json_array_append_new(listing->files,
+	    json_pack("{s:s, s:I, s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s?, s:b}",
+		"file", part->file->name, "number", (json_int_t)part->file->number, "sub",
+		part->file->sub, "from_ms", number_or_null(begin, sliced), "to_ms",
+		number_or_null(begin + part->slice_ms, sliced), "ids", (json_int_t)part->ids,
+		"released", (json_int_t)part->released, "bytes", (json_int_t)part->bytes,
+		"map_bytes", (json_int_t)part->map_bytes, "offset",
+		number_or_null(part->offset, part->offset >= 0), "first_ms",
+		number_or_null(part->first_ms, timed), "last_ms",
+		number_or_null(part->last_ms, timed), "map", map_word(part), "damaged",
+		part->damaged));
+}
+
+static void note_found(void *context, const struct dedup_finding *finding)
+{
+	const struct listing *listing = context;
+	json_array_append_new(listing->findings, dedup_finding_json(finding));
+}
+
+static bool print_json(const char *path, struct err *err)
+{
+	struct listing listing = {.files = json_array(), .findings = json_array(), .offset = -1};
+	const struct dedup_inspector inspector = {note_folder, note_part, note_found, &listing};
+	bool good = dedup_inspect(path, false, &inspector, err);
+	json_t *totals = json_pack("{s:I, s:I, s:o, s:o, s:o}", "ids", (json_int_t)listing.ids,
+	    "bytes", (json_int_t)listing.bytes, "offset",
+	    number_or_null(listing.offset, listing.offset >= 0), "files", listing.files, "findings",
+	    listing.findings);
+	if (good) {
+		json_object_update(listing.object, totals);
+		json_dumpf(listing.object, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(totals);
+	json_decref(listing.object);
+	return good;
+}
+
+static int run(const struct call *call)
+{
+	struct err err;
+	const char *path = call->arguments[0];
+	bool good = call_flag(call, "json") ? print_json(path, &err) : print_text(path, &err);
+	return good ? 0 : session_failed(&err);
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "As JSON."},
+    {0},
+};
+
+const struct command command_dedup_stat = {
+    .name = "dedup stat",
+    .arguments = "PATH",
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .summary = "Shows what a folder of a local store of dedup has in it.",
+    .description =
+	"Of the folder: the store, the version of its format, the seed, the window, and whether a "
+	"process has it open. Of each file: the time that its slice is of, how many ids are in "
+	"it, the offset that is durable, the first and the last record's time, and what becomes "
+	"of the map beside it when the store is opened next with the same ids and rate: as it is "
+	"(of this start of the machine), snapshot (sealed before, its checksum is right), rebuilt "
+	"(from the log), refused (its log is shorter than it was).\n"
+	"It locks and writes nothing, and may run while the folder is in use. Key logs are read "
+	"whole. A process of another container or machine is not seen.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,86 @@
+#include <jansson.h>
+#include <stdio.h>
+#include "commands.h"
+#include "dedup.h"
+#include "text.h"
+
+static const char *yes(bool value)
+{
+	return value ? "yes" : "no";
+}
+
+static void print_text(const struct outbox_dedup_promise *promise)
+{
+	printf("%s%s\n", promise->store, promise->lossy ? " (lossy: the line must say so)" : "");
+	printf("  releases what is done  %s\n", yes(promise->releases));
+	printf("  shared by machines     %s\n", yes(promise->shared));
+	printf("  false positives        %s\n", promise->false_positives);
+	printf("  false negatives        %s\n", promise->false_negatives);
+	printf("  restart                %s\n", promise->restart);
+	printf("  scope                  %s\n", promise->scope);
+	printf("  memory                 %s\n", promise->memory);
+	printf("  disk                   %s\n\n", promise->disk);
+}
+
+static void print_markdown(const struct outbox_dedup_promise *promise)
+{
+	printf("| `%s` | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", promise->store,
+	    yes(promise->lossy), yes(promise->releases), yes(promise->shared),
+	    promise->false_positives, promise->false_negatives, promise->restart, promise->scope,
+	    promise->memory, promise->disk);
+}
+
+static void print_all(void (*print)(const struct outbox_dedup_promise *promise))
+{
+	const struct outbox_dedup_promise *promise;
+	for (int i = 0; (promise = outbox_dedup_promise(i)); i++)
+		print(promise);
+}
+
+static void print_json(void)
+{
+	const struct outbox_dedup_promise *promise;
+	json_t *stores = json_array();
+	for (int i = 0; (promise = outbox_dedup_promise(i)); i++)
+		json_array_append_new(stores,
+		    json_pack("{s:s, s:b, s:b, s:b, s:s, s:s, s:s, s:s, s:s, s:s}", "store",
+			promise->store, "lossy", promise->lossy, "releases", promise->releases,
+			"shared", promise->shared, "false_positives", promise->false_positives,
+			"false_negatives", promise->false_negatives, "restart", promise->restart,
+			"scope", promise->scope, "memory", promise->memory, "disk", promise->disk));
+	json_dumpf(stores, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(stores);
+}
+
+static int run(const struct call *call)
+{
+	if (call_flag(call, "json")) {
+		print_json();
+	} else if (call_flag(call, "markdown")) {
+		puts("| store | lossy | releases what is done | shared by machines | false "
+		     "positives | false negatives | restart | scope | memory | disk "
+		     "|\n|---|---|---|---|---|---|---|---|---|---|");
+		print_all(print_markdown);
+	} else {
+		print_all(print_text);
+	}
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "As JSON."},
+    {"markdown", NULL, "As the table of docs/dedup.md."},
+    {0},
+};
+
+const struct command command_dedup_stores = {
+    .name = "dedup stores",
+    .arguments = "",
+    .summary = "Lists the stores of dedup, and what each promises.",
+    .description =
+	"False positives (a new id that is taken for one that is done) and negatives, what is "
+	"there after a restart, whose copies are seen, and what an id costs.\n",
+    .options = options,
+    .run = run,
+};

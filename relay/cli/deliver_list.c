@@ -1,0 +1,86 @@
+#include <stdio.h>
+#include "commands.h"
+#include "deliver_desk.h"
+#include "field.h"
+#include "session.h"
+
+static long long number(const json_t *section, const char *name)
+{
+	return (long long)json_integer_value(json_object_get(section, name));
+}
+
+static const char *word_of(const json_t *section)
+{
+	if (!json_is_true(json_object_get(section, "works")))
+		return "does not work";
+	if (json_is_true(json_object_get(section, "paused")))
+		return "paused";
+	return "works";
+}
+
+static void print_section(const json_t *section)
+{
+	const char *breaker = json_string_value(json_object_get(section, "breaker"));
+	const char *error = json_string_value(json_object_get(section, "error"));
+	OWNED(text_finish) struct text why = {0};
+
+	printf("%s: %s, %lld partitions (%lld stand still), %lld of %lld messages under way, "
+	       "%lld handled, %lld dead letters, breaker %s\n",
+	    json_string_value(json_object_get(section, "section")), word_of(section),
+	    number(section, "partitions"), number(section, "standing"), number(section, "in_hand"),
+	    number(section, "messages"), number(section, "handled"),
+	    number(section, "dead_letters"), breaker ? breaker : "-");
+	if (!error || !error[0])
+		return;
+	field_add_line(&why, error);
+	printf("  %s\n", text_string(&why));
+}
+
+static void print(const struct call *call, const json_t *answer)
+{
+	const json_t *sections = json_object_get(answer, "sections");
+	const json_t *section;
+	size_t index;
+
+	if (call_flag(call, "json")) {
+		char *text = json_dumps(answer, JSON_INDENT(1));
+
+		puts(text);
+		free(text);
+		return;
+	}
+	json_array_foreach(sections, index, section)
+	{
+		print_section(section);
+	}
+	if (json_array_size(sections) == 0)
+		puts("no [deliver] section runs in that process");
+}
+
+static int run(const struct call *call)
+{
+	json_t *answer = NULL;
+	struct err err;
+
+	if (!deliver_desk_ask(call, "/v1/deliver", NULL, &answer, &err))
+		return session_failed(&err);
+	print(call, answer);
+	json_decref(answer);
+	return 0;
+}
+
+static const struct command_option options[] = {
+    {"json", NULL, "As a JSON object."},
+    {0},
+};
+
+const struct command command_deliver_list = {
+    .name = "deliver list",
+    .arguments = "",
+    .summary = "Shows how the [deliver] sections of a process are.",
+    .description =
+	"Asks the process at [api] listen, with the first of operate_tokens or read_tokens. "
+	"Counts are since that process began.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,20 @@
+#include "commands.h"
+#include "deliver_desk.h"
+
+static int run(const struct call *call)
+{
+	return deliver_desk_operate(call, "resume");
+}
+
+const struct command command_deliver_resume = {
+    .name = "deliver resume",
+    .arguments = "NAME",
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .summary = "Lets a [deliver] section go on that was paused.",
+    .description =
+	"Asks the process at [api] listen, with the first of operate_tokens. One that was not "
+	"paused stays as it is.\n",
+    .options = deliver_desk_options,
+    .run = run,
+};

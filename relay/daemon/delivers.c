@@ -1,0 +1,118 @@
+#include "delivers.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Beside the time that a consumer which is made anew may take to end. */
+enum { STALLED_MS = 60000 };
+
+struct delivers {
+	const struct config *config;
+	struct deliver **sections; /* as config->delivers; NULL: those that could not be started */
+};
+
+struct delivers *delivers_start(const struct config *config, int event_fd, struct err *err)
+{
+	struct delivers *delivers = xcalloc(1, sizeof *delivers);
+
+	delivers->config = config;
+	delivers->sections = xcalloc((size_t)config->deliver_count + 1, sizeof(struct deliver *));
+	for (int i = 0; i < config->deliver_count; i++) {
+		delivers->sections[i] = deliver_start(&config->delivers[i], event_fd, err);
+		if (delivers->sections[i])
+			continue;
+		delivers_stop(delivers);
+		delivers_destroy(delivers);
+		return NULL;
+	}
+	return delivers;
+}
+
+void delivers_stop(struct delivers *delivers)
+{
+	for (int i = 0; i < delivers->config->deliver_count; i++)
+		if (delivers->sections[i])
+			deliver_stop(delivers->sections[i]);
+}
+
+bool delivers_are_over(const struct delivers *delivers)
+{
+	for (int i = 0; i < delivers->config->deliver_count; i++)
+		if (!deliver_status(delivers->sections[i]).ended)
+			return false;
+	return true;
+}
+
+void delivers_destroy(struct delivers *delivers)
+{
+	if (!delivers)
+		return;
+	for (int i = 0; i < delivers->config->deliver_count; i++)
+		deliver_join(delivers->sections[i]);
+	free(delivers->sections);
+	free(delivers);
+}
+
+struct deliver *const *delivers_sections(const struct delivers *delivers)
+{
+	return delivers->sections;
+}
+
+/* What a reader should know of one that works. */
+static void add_state(const struct deliver_status *status, struct text *report)
+{
+	text_addf(report, "reads %d partitions, delivers %" PRIu64 " of %" PRIu64 " messages",
+	    status->partitions, status->in_hand, status->messages);
+	if (status->standing > 0)
+		text_addf(report, ", %d partitions stand still", status->standing);
+	if (status->sends.breaker != BREAKER_CLOSED)
+		text_add(report, ", the application failed too often");
+	if (status->paused)
+		text_add(report, ", paused");
+}
+
+/*
+ * "[+] deliver billing: reads 6 partitions, …"; with "!" for what an application or an operator has
+ * to mend: another process could not do better.
+ */
+static bool section_ready(
+    const struct deliver_status *status, const char *name, struct text *report)
+{
+	bool trouble = status->standing > 0 || status->sends.breaker != BREAKER_CLOSED;
+
+	text_addf(report, "[%s] deliver %s: ", !status->works ? "-" : trouble ? "!" : "+", name);
+	if (status->works)
+		add_state(status, report);
+	else
+		text_add(report, status->error[0] ? status->error : "ends");
+	text_add(report, "\n");
+	return status->works;
+}
+
+bool delivers_ready(const struct delivers *delivers, struct text *report)
+{
+	bool all = true;
+
+	for (int i = 0; i < delivers->config->deliver_count; i++) {
+		const struct deliver_status status = deliver_status(delivers->sections[i]);
+
+		all &= section_ready(&status, delivers->config->delivers[i].name, report);
+	}
+	return all;
+}
+
+bool delivers_live(const struct delivers *delivers, int64_t now, struct text *report)
+{
+	bool all = true;
+
+	for (int i = 0; i < delivers->config->deliver_count; i++) {
+		const struct config_deliver *section = &delivers->config->delivers[i];
+		int64_t age = now - deliver_status(delivers->sections[i]).turn_ms;
+		bool live = age < STALLED_MS + section->drain_ms;
+
+		text_addf(report, "[%s] deliver %s: last turn %" PRId64 " ms ago\n",
+		    live ? "+" : "-", section->name, age);
+		all &= live;
+	}
+	return all;
+}

@@ -1,0 +1,29 @@
+#pragma once
+/*
+ * The sidecar of a process: its [deliver] sections at work. Owned by the daemon's main thread;
+ * delivers_ready, delivers_live and what deliver.h says may be called from any.
+ */
+#include "config.h"
+#include "deliver.h"
+#include "errors.h"
+#include "text.h"
+
+struct delivers;
+
+/*
+ * event_fd is written when one of them has ended. Both outlive it. Fails for a section that cannot
+ * work, whatever servers say.
+ */
+struct delivers *delivers_start(const struct config *config, int event_fd, struct err *err);
+/* Returns at once; delivers_are_over tells when it is done. */
+void delivers_stop(struct delivers *delivers);
+bool delivers_are_over(const struct delivers *delivers);
+/* Waits for what is left. NULL is fine. */
+void delivers_destroy(struct delivers *delivers);
+
+/* As config->delivers. */
+struct deliver *const *delivers_sections(const struct delivers *delivers);
+
+/* One line a section; false: one of them is in trouble. */
+bool delivers_ready(const struct delivers *delivers, struct text *report);
+bool delivers_live(const struct delivers *delivers, int64_t now, struct text *report);

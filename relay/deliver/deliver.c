@@ -1,0 +1,340 @@
+#include "deliver.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "clock.h"
+#include "courier.h"
+#include "deliver_check.h"
+#include "deliver_inbox.h"
+#include "logging.h"
+
+enum { TURN_MS = 1000, OPEN_AGAIN_MS = 10000 };
+
+struct deliver {
+	const struct config_deliver *section;
+	struct courier *courier;
+	struct deliver_metrics *metrics;
+	pthread_t thread;
+	int wake_fd, event_fd;
+	/* That hands messages out, and takes their ends. Set while the courier has any. */
+	_Atomic(struct outbox_inbox *) handing;
+
+	/* of the thread */
+	struct outbox_inbox *inbox; /* NULL: it is to be opened again */
+	int64_t open_at;
+	uint64_t handled_before, dead_before; /* by inboxes that were closed */
+	bool pausing;                         /* as the inbox was told */
+
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t opened;
+	bool stop_asked, pause_asked, told; /* told: the first open came to an end */
+	struct err error;                   /* of that; works says which */
+	struct deliver_status status;
+};
+
+/* --- the inbox ------------------------------------------------------------------------------ */
+
+static void hand(void *context, struct outbox_inbox *inbox,
+    const struct outbox_inbox_message *const *messages, size_t count)
+{
+	struct deliver *deliver = context;
+
+	atomic_store(&deliver->handing, inbox);
+	courier_hand(deliver->courier, messages, count);
+}
+
+/* Whose partition went is handled again by who has it, and that is counted there. */
+static void finish(void *context, const struct outbox_inbox_end *ends, size_t count)
+{
+	struct deliver *deliver = context;
+	struct outbox_error error;
+
+	if (!outbox_inbox_finish(atomic_load(&deliver->handing), ends, count, &error))
+		log_debug("deliver_ended_in_vain", {"section", LOG_TEXT(deliver->section->name)},
+		    {"error", LOG_TEXT(error.message)});
+}
+
+static void note_stats(struct deliver *deliver)
+{
+	struct courier_status courier = courier_status(deliver->courier);
+	struct deliver_status *status = &deliver->status;
+	struct outbox_inbox_stats stats;
+
+	outbox_inbox_stats(deliver->inbox, &stats);
+	deliver_metrics_note(deliver->metrics, &stats, courier.figures.breaker);
+	pthread_mutex_lock(&deliver->mutex);
+	status->partitions = stats.partitions;
+	status->standing = stats.standing;
+	status->messages = stats.messages;
+	status->in_hand = stats.in_hand;
+	status->handled = deliver->handled_before + stats.handled;
+	status->dead_letters = deliver->dead_before + stats.dead_letters;
+	pthread_mutex_unlock(&deliver->mutex);
+}
+
+/* The next one counts from 0. */
+static void note_closed(struct deliver *deliver)
+{
+	struct deliver_status *status = &deliver->status;
+
+	pthread_mutex_lock(&deliver->mutex);
+	deliver->handled_before = status->handled;
+	deliver->dead_before = status->dead_letters;
+	status->partitions = status->standing = 0;
+	status->messages = status->in_hand = 0;
+	pthread_mutex_unlock(&deliver->mutex);
+}
+
+/* Nobody tells it an end once it is closed: by then the courier rests. */
+static void close_inbox(struct deliver *deliver)
+{
+	outbox_inbox_pause(deliver->inbox, NULL, true);
+	courier_rest(deliver->courier, deliver->section->drain_ms);
+	note_stats(deliver);
+	outbox_inbox_close(deliver->inbox);
+	deliver->inbox = NULL;
+	deliver_metrics_begin(deliver->metrics);
+	note_closed(deliver);
+}
+
+/* --- its turns ------------------------------------------------------------------------------ */
+
+/* Returns whether anybody waits for it: the first time somebody is told it. */
+static bool note_open(struct deliver *deliver, const struct err *err)
+{
+	bool first;
+
+	pthread_mutex_lock(&deliver->mutex);
+	first = !deliver->told;
+	deliver->told = true;
+	deliver->status.works = !err;
+	text_copy(deliver->status.error, sizeof deliver->status.error, err ? err->message : "");
+	if (err)
+		deliver->error = *err;
+	pthread_cond_broadcast(&deliver->opened);
+	pthread_mutex_unlock(&deliver->mutex);
+	return first;
+}
+
+static void try_open(struct deliver *deliver, int64_t now)
+{
+	struct err err;
+	bool first;
+
+	courier_work(deliver->courier);
+	deliver->pausing = false;
+	deliver->inbox = deliver_inbox_open(deliver->section, hand, deliver, &err);
+	deliver->open_at = now + OPEN_AGAIN_MS;
+	first = note_open(deliver, deliver->inbox ? NULL : &err);
+	if (!deliver->inbox && !first)
+		log_error("deliver_cannot_open", {"section", LOG_TEXT(deliver->section->name)},
+		    {"error", LOG_TEXT(err.message)},
+		    {"consequence", LOG_TEXT("nothing is delivered until it can")});
+}
+
+static void give_up_inbox(struct deliver *deliver, const struct outbox_error *error, int64_t now)
+{
+	struct err err;
+
+	deliver_inbox_error(deliver->section, error, &err);
+	log_error("deliver_stands", {"section", LOG_TEXT(deliver->section->name)},
+	    {"error", LOG_TEXT(error->message)},
+	    {"consequence", LOG_TEXT("its consumer is made anew in 10 s")});
+	note_open(deliver, &err);
+	close_inbox(deliver);
+	deliver->open_at = now + OPEN_AGAIN_MS;
+}
+
+static void apply_pause(struct deliver *deliver)
+{
+	bool asked;
+
+	pthread_mutex_lock(&deliver->mutex);
+	asked = deliver->pause_asked;
+	deliver->status.paused = asked;
+	pthread_mutex_unlock(&deliver->mutex);
+	if (asked != deliver->pausing)
+		outbox_inbox_pause(deliver->inbox, NULL, asked);
+	deliver->pausing = asked;
+}
+
+static void look_after(struct deliver *deliver, int64_t now)
+{
+	struct outbox_error error;
+
+	if (!deliver->inbox && now >= deliver->open_at)
+		try_open(deliver, now);
+	if (!deliver->inbox)
+		return;
+	apply_pause(deliver);
+	note_stats(deliver);
+	if (!outbox_inbox_works(deliver->inbox, &error))
+		give_up_inbox(deliver, &error, now);
+}
+
+/* Returns whether it is to end. */
+static bool begin_turn(struct deliver *deliver, int64_t now)
+{
+	eventfd_t ignored;
+	bool ends;
+
+	(void)eventfd_read(deliver->wake_fd, &ignored); /* fails when nobody called */
+	pthread_mutex_lock(&deliver->mutex);
+	ends = deliver->stop_asked;
+	deliver->status.turn_ms = now;
+	pthread_mutex_unlock(&deliver->mutex);
+	return ends;
+}
+
+static void wait_for_turn(const struct deliver *deliver)
+{
+	struct pollfd polled = {.fd = deliver->wake_fd, .events = POLLIN};
+
+	poll(&polled, 1, TURN_MS);
+}
+
+static void end(struct deliver *deliver)
+{
+	if (deliver->inbox)
+		close_inbox(deliver);
+	pthread_mutex_lock(&deliver->mutex);
+	deliver->status.ended = true;
+	deliver->status.works = false;
+	pthread_mutex_unlock(&deliver->mutex);
+	if (deliver->event_fd >= 0 && eventfd_write(deliver->event_fd, 1) != 0)
+		log_debug("already_told", {"section", LOG_TEXT(deliver->section->name)});
+}
+
+static void *run(void *context)
+{
+	struct deliver *deliver = context;
+
+	for (;;) {
+		int64_t now = clock_ms();
+
+		if (begin_turn(deliver, now))
+			break;
+		look_after(deliver, now);
+		wait_for_turn(deliver);
+	}
+	end(deliver);
+	return NULL;
+}
+
+/* --- start and stop ------------------------------------------------------------------------- */
+
+static void deliver_free(struct deliver *deliver)
+{
+	courier_stop(deliver->courier);
+	deliver_metrics_destroy(deliver->metrics);
+	if (deliver->wake_fd >= 0)
+		close(deliver->wake_fd);
+	pthread_cond_destroy(&deliver->opened);
+	pthread_mutex_destroy(&deliver->mutex);
+	free(deliver);
+}
+
+static bool start_thread(struct deliver *deliver, struct err *err)
+{
+	int error;
+
+	deliver->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (deliver->wake_fd < 0)
+		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
+	error = pthread_create(&deliver->thread, NULL, run, deliver);
+	return error == 0 || err_set(err, ERR_RETRY, "no thread for [deliver \"%s\"]: %s",
+				 deliver->section->name, strerror(error));
+}
+
+static bool wait_until_open(struct deliver *deliver, struct err *err)
+{
+	bool works;
+
+	pthread_mutex_lock(&deliver->mutex);
+	while (!deliver->told)
+		pthread_cond_wait(&deliver->opened, &deliver->mutex);
+	works = deliver->status.works;
+	if (!works)
+		*err = deliver->error;
+	pthread_mutex_unlock(&deliver->mutex);
+	return works;
+}
+
+struct deliver *deliver_start(const struct config_deliver *section, int event_fd, struct err *err)
+{
+	struct deliver *deliver;
+
+	if (!deliver_check(section, err))
+		return NULL;
+	deliver = xcalloc(1, sizeof *deliver);
+	deliver->section = section;
+	deliver->event_fd = event_fd;
+	deliver->wake_fd = -1;
+	deliver->status.turn_ms = clock_ms();
+	pthread_mutex_init(&deliver->mutex, NULL);
+	pthread_cond_init(&deliver->opened, NULL);
+	deliver->metrics = deliver_metrics_create(section->name);
+	deliver->courier = courier_start(
+	    &(struct courier_options){section, deliver->metrics, finish, deliver}, err);
+	if (!deliver->courier || !start_thread(deliver, err)) {
+		deliver_free(deliver);
+		return NULL;
+	}
+	if (wait_until_open(deliver, err))
+		return deliver;
+	deliver_stop(deliver);
+	deliver_join(deliver);
+	return NULL;
+}
+
+static void wake(struct deliver *deliver)
+{
+	if (eventfd_write(deliver->wake_fd, 1) != 0)
+		log_debug("already_told", {"section", LOG_TEXT(deliver->section->name)});
+}
+
+void deliver_stop(struct deliver *deliver)
+{
+	pthread_mutex_lock(&deliver->mutex);
+	deliver->stop_asked = true;
+	pthread_mutex_unlock(&deliver->mutex);
+	wake(deliver);
+}
+
+void deliver_join(struct deliver *deliver)
+{
+	if (!deliver)
+		return;
+	pthread_join(deliver->thread, NULL);
+	deliver_free(deliver);
+}
+
+void deliver_pause(struct deliver *deliver, bool pause)
+{
+	pthread_mutex_lock(&deliver->mutex);
+	deliver->pause_asked = pause;
+	pthread_mutex_unlock(&deliver->mutex);
+	wake(deliver);
+}
+
+struct deliver_status deliver_status(struct deliver *deliver)
+{
+	struct courier_status courier = courier_status(deliver->courier);
+	struct deliver_status status;
+	bool stops;
+
+	pthread_mutex_lock(&deliver->mutex);
+	status = deliver->status;
+	stops = deliver->stop_asked;
+	pthread_mutex_unlock(&deliver->mutex);
+	status.sends = courier.figures;
+	if (stops || courier.loop_ms < status.turn_ms) /* its own thread waits for the end */
+		status.turn_ms = courier.loop_ms;
+	return status;
+}

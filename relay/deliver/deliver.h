@@ -1,0 +1,44 @@
+#pragma once
+/*
+ * A [deliver] section at work: an inbox (inbox.h) whose messages a courier (courier.h) posts to
+ * the application, and a thread that looks after both. It opens the inbox, tells each second what
+ * it says, makes one that cannot go on anew, and closes it in the end.
+ *
+ *   deliver = deliver_start(section, event_fd, &err);
+ *   … deliver_stop(deliver), until deliver_status says that it has ended; deliver_join(deliver);
+ */
+#include "config.h"
+#include "dispatch.h"
+
+struct deliver;
+
+/*
+ * The section outlives it; event_fd is written when it has ended. Waits until the inbox is open,
+ * which may read files but waits for no server. ERR_CONFIG: names the section.
+ */
+struct deliver *deliver_start(const struct config_deliver *section, int event_fd, struct err *err);
+/*
+ * Returns at once. Requests under way have `drain` to end, then the inbox takes as long as it takes
+ * to commit.
+ */
+void deliver_stop(struct deliver *deliver);
+/* Waits for the end and frees everything; NULL is fine. */
+void deliver_join(struct deliver *deliver);
+
+/* Takes nothing new of any topic, or goes on; until the process ends. Any thread. */
+void deliver_pause(struct deliver *deliver, bool pause);
+
+/* A copy of what its threads last wrote down. */
+struct deliver_status {
+	bool ended;
+	bool works;      /* the inbox is open and can go on */
+	bool paused;     /* by deliver_pause */
+	char error[512]; /* why it does not work; "" */
+	int64_t turn_ms; /* clock_ms of the last turn of the one that turns least often */
+	int partitions, standing;
+	uint64_t messages; /* in memory */
+	uint64_t in_hand;
+	uint64_t handled, dead_letters; /* since the process began */
+	struct dispatch_figures sends;
+};
+struct deliver_status deliver_status(struct deliver *deliver);

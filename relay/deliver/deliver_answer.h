@@ -1,0 +1,64 @@
+#pragma once
+/*
+ * What becomes of messages by the answer to their request. Pure; docs/deliver.md is the wire.
+ *
+ *   2xx                        done
+ *   409                        a duplicate
+ *   429, 503 with Retry-After  they wait for so long, and no attempt is spent
+ *   429, 503, 408, other 5xx   tried again, as when no answer came
+ *   other 4xx, 3xx             dead; of a batch: each of them is sent alone first, so that one that
+ *                              cannot be taken takes no other along
+ *
+ * A batch gets 2xx and an empty body when all of it is done, or an array with a status of each:
+ *
+ *   [{"id": "7", "status": 200}, {"id": "8", "status": 503, "retry_after": 5, "reason": "full"}]
+ *
+ * One that is not in it is tried again. An array whose form is wrong anywhere, that names an id
+ * which was not sent, or one twice, is worth nothing: all are tried again.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "breaker.h"
+#include "config.h"
+#include "inbox.h"
+
+/* As http_response has it; all of it is the caller's. */
+struct deliver_response {
+	const char *failure;    /* NULL: there is a whole answer */
+	const char *error;      /* for people, with a failure */
+	int status;             /* 0: none came */
+	int64_t retry_after_ms; /* -1: not said */
+	const char *body;
+	size_t length;
+};
+
+struct deliver_verdict {
+	enum outbox_inbox_result result;
+	int64_t after_ms; /* 0: as the settings say */
+	char reason[400]; /* UTF-8 without control characters; "": none is needed */
+};
+
+struct deliver_answer {
+	struct deliver_verdict *verdicts; /* of each message, in their order */
+	size_t count;
+	/* They are to be sent once more, each alone; the verdicts say nothing. */
+	bool apart;
+	/*
+	 * About the application as a whole. It is there when it answers, also with a refusal; not
+	 * so with 408, 429 and 5xx, or what cannot be understood.
+	 */
+	enum breaker_outcome outcome;
+	/* For the metrics: "2xx" to "5xx", "answer" for a body that is none, or the failure. */
+	const char *label;
+};
+
+struct deliver_judge {
+	enum deliver_form form;
+	int64_t retry_after_max_ms;
+};
+
+/* ids: of the events that were sent, no two the same. To be finished. */
+void deliver_answer_read(struct deliver_answer *answer, const struct deliver_judge *judge,
+    const char *const *ids, size_t count, const struct deliver_response *response);
+void deliver_answer_finish(struct deliver_answer *answer);

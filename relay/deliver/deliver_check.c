@@ -1,0 +1,80 @@
+#include "deliver_check.h"
+
+#include <string.h>
+#include "cleanup.h"
+#include "courier.h"
+#include "dedup_spec.h"
+#include "rule_key.h"
+#include "rules_spec.h"
+#include "text.h"
+
+static bool refuse(
+    const struct config_deliver *section, struct err *err, const char *key, const char *why)
+{
+	owned_text char *copy = xstrdup(why); /* it may stand in *err */
+
+	return err_set(err, ERR_CONFIG, "%s: [deliver \"%s\"] %s: %s", section->origin,
+	    section->name, key, copy);
+}
+
+static bool check_id(const struct config_deliver *section, struct err *err)
+{
+	struct err why;
+	struct rule_key *key = rule_key_parse(section->id, &why);
+
+	rule_key_destroy(key);
+	return key || refuse(section, err, "id", why.message);
+}
+
+static bool is_local(const char *dedup)
+{
+	return dedup[0] && !text_starts(dedup, "redis") && !text_starts(dedup, "postgres") &&
+	       !text_starts(dedup, "sequence");
+}
+
+/* Where local stores are kept is said by the key path, of each partition apart. */
+static bool check_dedup(const struct config_deliver *section, struct err *err)
+{
+	owned_text char *line =
+	    xformat("%s%s", section->dedup, is_local(section->dedup) ? " path=." : "");
+	struct dedup_spec spec;
+	struct err why;
+	bool good;
+
+	if (!section->dedup[0])
+		return true;
+	if (strstr(section->dedup, "path="))
+		return refuse(section, err, "dedup",
+		    "leave path= out: each partition has a folder of its own below the key path");
+	good = dedup_spec_parse(line, &spec, &why);
+	dedup_spec_finish(&spec);
+	return good || refuse(section, err, "dedup", why.message);
+}
+
+static bool check_rules(const struct config_deliver *section, struct err *err)
+{
+	struct err why;
+
+	for (int i = 0; i < section->rules.count; i++) {
+		struct rule *rule = rules_spec_parse(section->rules.items[i], &why);
+
+		rules_spec_destroy(rule);
+		if (!rule)
+			return refuse(section, err, "rules", why.message);
+	}
+	return true;
+}
+
+static bool check_path(const struct config_deliver *section, struct err *err)
+{
+	if (section->path[0] || (!is_local(section->dedup) && section->rules.count == 0))
+		return true;
+	return refuse(section, err, "path",
+	    "it is empty; say in which folder the state of dedup and rules is kept");
+}
+
+bool deliver_check(const struct config_deliver *section, struct err *err)
+{
+	return courier_check(section, err) && check_id(section, err) && check_dedup(section, err) &&
+	       check_rules(section, err) && check_path(section, err);
+}

@@ -1,0 +1,7 @@
+#pragma once
+/* Whether a [deliver] section could work, as far as that can be told without a server. */
+#include "config.h"
+#include "errors.h"
+
+/* Files are read. ERR_CONFIG: names section and key. */
+bool deliver_check(const struct config_deliver *section, struct err *err) MUST_CHECK;

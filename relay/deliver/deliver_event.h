@@ -1,0 +1,69 @@
+#pragma once
+/*
+ * A message as an event (CloudEvents 1.0): its attributes, and how they are written as headers of
+ * HTTP (binary mode) or as a JSON object (structured mode). Pure.
+ *
+ * What a record says itself is taken over: its headers ce_NAME, where NAME is 1 to 64 of a-z and
+ * 0-9 and the value is UTF-8 without control characters, are the attribute NAME, unless its
+ * ce_specversion is another than 1.0. What it does not say follows from the message:
+ *
+ *   id        the id by which copies are known, if it is such text, else "msg_" and 32 digits that
+ *             are made of it; without an id of topic, partition and offset
+ *   source    as configured, else /topics/TOPIC
+ *   type      as configured, else the topic
+ *   subject   the key, if it is such text
+ *   time      of the record
+ *
+ * and these extensions are always ours: outboxtopic, outboxpartition and outboxoffset, where the
+ * message was first; outboxattempt, from 1; outboxtombstone, true: it has no payload, which is
+ * something else than an empty one. A letter from a retry topic says where its message was first.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include "inbox.h"
+#include "text.h"
+
+struct deliver_attribute {
+	char *name, *value;
+	bool bare; /* a number or a truth value of JSON, written without quotes */
+};
+
+/* Embedded on purpose. What is in it lives until it is finished; payload is the message's. */
+struct deliver_event {
+	struct deliver_attribute *attributes;
+	size_t count;
+	const char *id;     /* of the attributes */
+	char *content_type; /* NULL: there is no payload, and the record does not say it */
+	const void *payload;
+	size_t length;
+	bool known_json; /* the payload: it was looked at */
+};
+
+struct deliver_event_defaults {
+	const char *source, *type; /* "": of the topic */
+};
+
+void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_message *message,
+    const struct deliver_event_defaults *defaults);
+void deliver_event_finish(struct deliver_event *event);
+
+/* NULL: it has no such attribute. */
+const char *deliver_event_attribute(const struct deliver_event *event, const char *name);
+
+/*
+ * The value of an attribute in a header: a blank, a double quote, a percent sign, and whatever is
+ * no visible ASCII, as %XX of its bytes in UTF-8.
+ */
+void deliver_event_encode(struct text *text, const char *value);
+
+/*
+ * The event as a JSON object: `data` when its type is JSON and so is its payload, which is copied
+ * as it was written; else `data_base64`; neither when there is no payload.
+ */
+void deliver_event_write(const struct deliver_event *event, struct text *text);
+
+/*
+ * "msg_" and 32 digits: of the same bytes always the same. What has a name already that may be
+ * signed (http_sign.h) keeps it.
+ */
+char *deliver_event_name(const char *id);

@@ -1,0 +1,114 @@
+#include "deliver_inbox.h"
+
+#include <stdlib.h>
+#include "text.h"
+
+/* Of what outbox_inbox_open takes, what has to be made of a section. */
+struct settings {
+	const char **kafka, **topics, **rules;
+	struct outbox_inbox_retry_topic *retries;
+};
+
+static const char **list_of(const struct config_list *list)
+{
+	const char **texts = xcalloc((size_t)list->count + 1, sizeof *texts);
+
+	for (int i = 0; i < list->count; i++)
+		texts[i] = list->items[i];
+	return texts;
+}
+
+static const char **properties_of(const struct config_kafka *kafka)
+{
+	const char **texts = xcalloc(2 * (size_t)kafka->property_count + 1, sizeof *texts);
+
+	for (int i = 0; i < kafka->property_count; i++) {
+		texts[2 * i] = kafka->properties[i].name;
+		texts[2 * i + 1] = kafka->properties[i].value;
+	}
+	return texts;
+}
+
+static struct outbox_inbox_retry_topic *retries_of(const struct config_deliver *section)
+{
+	size_t count = (size_t)section->retry_topics.count;
+	struct outbox_inbox_retry_topic *retries = xcalloc(count + 1, sizeof *retries);
+
+	for (size_t i = 0; i < count; i++)
+		retries[i] = (struct outbox_inbox_retry_topic){
+		    section->retry_steps[i].topic, section->retry_steps[i].delay_ms};
+	return retries;
+}
+
+static const char *text_or_none(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+static struct outbox_inbox_settings settings_of(
+    const struct config_deliver *section, const struct settings *made)
+{
+	static const enum outbox_inbox_policy policies[] = {
+	    [DELIVER_DEAD_LETTER] = OUTBOX_INBOX_TO_DEAD_LETTERS,
+	    [DELIVER_PROCESS] = OUTBOX_INBOX_PROCESS,
+	    [DELIVER_FAIL] = OUTBOX_INBOX_FAIL};
+	static const enum outbox_inbox_start starts[] = {[DELIVER_EARLIEST] = OUTBOX_INBOX_EARLIEST,
+	    [DELIVER_LATEST] = OUTBOX_INBOX_LATEST,
+	    [DELIVER_STAND_STILL] = OUTBOX_INBOX_STAND_STILL};
+
+	return (struct outbox_inbox_settings){.kafka = made->kafka,
+	    .group = section->group,
+	    .topics = made->topics,
+	    .dedup = text_or_none(section->dedup),
+	    .path = text_or_none(section->path),
+	    .id = section->id,
+	    .without_id = policies[section->without_id],
+	    .rules = made->rules,
+	    .concurrency = (int)section->concurrency,
+	    .batch = (int)section->batch,
+	    .threads = 1, /* handing over takes no time */
+	    .most_bytes = section->memory,
+	    .commit_every_ms = section->commit_every_ms,
+	    .drain_ms = section->drain_ms ? section->drain_ms : 1,
+	    .start = starts[section->start],
+	    .retry_first_ms = section->retry_first_ms,
+	    .retry_most_ms = section->retry_max_ms,
+	    .attempts = (int)section->attempts,
+	    .retry_topics = made->retries,
+	    .dead_letters = text_or_none(section->dead_letter_topic)};
+}
+
+bool deliver_inbox_error(
+    const struct config_deliver *section, const struct outbox_error *error, struct err *err)
+{
+	static const enum err_kind kinds[] = {[OUTBOX_RETRY] = ERR_RETRY,
+	    [OUTBOX_REJECT] = ERR_REJECT,
+	    [OUTBOX_CONFIG] = ERR_CONFIG,
+	    [OUTBOX_DENIED] = ERR_DENIED,
+	    [OUTBOX_FENCED] = ERR_FENCED,
+	    [OUTBOX_FATAL] = ERR_FATAL};
+
+	return err_set(err, kinds[error->kind], "%s: [deliver \"%s\"] %s", section->origin,
+	    section->name, error->message);
+}
+
+struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
+    outbox_inbox_handler *handle, void *context, struct err *err)
+{
+	struct settings made = {properties_of(section->kafka), list_of(&section->topics),
+	    list_of(&section->rules), retries_of(section)};
+	struct outbox_inbox_settings settings = settings_of(section, &made);
+	struct outbox_inbox *inbox;
+	struct outbox_error error;
+
+	settings.handle = handle;
+	settings.context = context;
+	inbox = outbox_inbox_open(&settings, &error);
+	if (!inbox)
+		deliver_inbox_error(section, &error, err);
+	free(made.kafka);
+	free(made.topics);
+	free(made.rules);
+	free(made.retries);
+	return inbox;
+}

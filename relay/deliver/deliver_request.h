@@ -1,0 +1,45 @@
+#pragma once
+/*
+ * The request by which messages are delivered: headers and body, without the signature. Pure.
+ * docs/deliver.md is the wire.
+ *
+ *   single, binary       the payload; ce-id, ce-source, ...; the payload's Content-Type
+ *   single, structured   application/cloudevents+json: the event
+ *   batch                application/cloudevents-batch+json: an array of events
+ */
+#include "config.h"
+#include "deliver_event.h"
+#include "http_client.h"
+
+struct deliver_wire {
+	enum deliver_form form;
+	enum deliver_mode mode;
+	struct deliver_event_defaults defaults;
+};
+
+/* Embedded on purpose. */
+struct deliver_request {
+	struct http_header *headers; /* with room for those of a signature */
+	size_t header_count;
+	const void *body; /* of the message, or of `written` */
+	size_t body_length;
+	/*
+	 * What webhook-id says: of one message its event's id, if that may be signed. Of the same
+	 * messages it is the same in each attempt.
+	 */
+	char *name;
+	char **ids; /* of the events, as answers name them */
+	size_t count;
+	/* its own */
+	struct text written;
+	char **texts;
+	size_t text_count;
+};
+
+/* The messages outlive it. One message unless the form is batch. */
+void deliver_request_init(struct deliver_request *request, const struct deliver_wire *wire,
+    const struct outbox_inbox_message *const *messages, size_t count);
+void deliver_request_finish(struct deliver_request *request);
+
+/* Two of its events have the same id, so that an answer could not tell them apart. */
+bool deliver_request_is_ambiguous(const struct deliver_request *request);

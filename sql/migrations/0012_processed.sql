@@ -1,0 +1,277 @@
+-- oldest-program: 0.1.0
+--
+-- What consumers have processed: the table of the `postgres` store of dedup, and the functions by
+-- which it, or an application in any language, tells the copies of a message from the first.
+--
+-- A row is kept in the partition of its record's time, which is the same whenever the record comes,
+-- by the functions of 0004_partitions.sql. No constraint can make an id unique in partitions by time,
+-- since it would have to hold the time. Locks do: who wants to know of an id, or to record it, has
+-- the advisory lock of that name and id, and looks through the window only then. So of two who have
+-- the same id one waits, or is told that somebody has it, and the look of the second, whose snapshot
+-- is newer than its lock, sees what the first has committed. That holds in READ COMMITTED alone,
+-- where each statement of a function has a snapshot of its own; a transaction of any other level is
+-- refused.
+--
+--   processed_take       in the transaction of the effect, with locks that end with it: the row is
+--                        committed with the effect or not at all, which makes the effect exactly once
+--   processed_claim      in a session of its own, with locks of the session: somebody is at work on
+--   processed_add        what was claimed; it was done
+--   processed_give_back  what was claimed; it was not
+--
+-- The locks of both are the same, so that both ways may be used beside each other. Locks are taken in
+-- the order of their numbers, so that two batches with ids in common wait for each other and do not
+-- stand still. Each is an entry in the server's table of locks, which has room for
+-- max_locks_per_transaction * (max_connections + max_prepared_transactions) of them, for everybody:
+-- hence 1,000 ids a transaction, or a session, at most.
+--
+-- key: the first 64 bits of a SHA-256, the same on any server that a dump is carried to. Rows are
+-- found by it, and the name and the id are compared after that. Locks are of the key and a number that
+-- follows from the schema's name, so that they are not those of another schema, or of anything else.
+
+create domain outbox.processed_name as text collate "C"
+	constraint name_has_1_to_100_bytes check (octet_length(value) between 1 and 100);
+create domain outbox.processed_id as bytea
+	constraint id_has_1_to_1024_bytes check (octet_length(value) between 1 and 1024);
+
+create table outbox.processed (
+	name         outbox.processed_name not null,
+	id           outbox.processed_id not null,
+	key          bigint not null,
+	record_at    timestamptz not null,
+	processed_at timestamptz not null default clock_timestamp(),
+	kept_until   timestamptz not null,
+	txid         xid8 not null default pg_current_xact_id()
+) partition by range (record_at);
+
+create index on outbox.processed (key);
+create index on outbox.processed (txid);
+
+comment on table outbox.processed is 'Ids of messages that consumers have processed.';
+comment on column outbox.processed.name is 'of the consumer: ids of different ones have nothing to '
+	'do with each other';
+comment on column outbox.processed.key is 'of name and id: outbox.processed_key';
+comment on column outbox.processed.record_at is 'the record''s time, never beyond the time at which '
+	'the row was written';
+comment on column outbox.processed.kept_until is 'the end of the consumer''s window: its partition '
+	'stays as long, whatever its retention';
+comment on column outbox.processed.txid is 'the writing transaction (never a savepoint''s)';
+
+-- Takes what no other partition does, so that an insert never fails. Normally empty.
+create table outbox.processed_default
+	(like outbox.processed including all excluding identity excluding comments)
+	with (autovacuum_freeze_min_age = 0);
+-- no other one's range holds such a time
+alter table outbox.processed_default
+	add constraint record_at_is_finite check (isfinite(record_at));
+alter table outbox.processed attach partition outbox.processed_default default;
+
+-- The name of a consumer whose window has not passed since it processed a row of the partition; null:
+-- there is none. A record that is older than its partition's retention may have been processed a
+-- moment ago, and come again. The rows written last are asked first: mostly they answer.
+create function outbox.processed_holder(leaf text) returns text language plpgsql
+	set enable_seqscan = on set jit = off as $$
+declare
+	holder text;
+begin
+	execute format('select l.name from (select p.name, p.kept_until from outbox.%I p '
+		'order by p.txid desc limit 1) l where l.kept_until > clock_timestamp()', leaf) into holder;
+	if holder is null then
+		execute format('select p.name from outbox.%I p where p.kept_until > $1 limit 1', leaf)
+			into holder using clock_timestamp();
+	end if;
+	return holder;
+end $$;
+
+create function outbox.processed_key(name text, id bytea) returns bigint
+	immutable parallel safe language sql as $$
+	select ('x' || encode(substr(sha256(convert_to(name, 'UTF8') || '\x00' || id), 1, 8), 'hex')
+		)::bit(64)::bigint $$;
+
+create function outbox.processed_keys(name text, ids bytea[]) returns bigint[]
+	immutable parallel safe language sql as $$
+	select array_agg(outbox.processed_key(name, i.id) order by i.n)
+	from unnest(ids) with ordinality as i (id, n) $$;
+
+-- What makes a lock's number of a key (key # salt): of this schema and this purpose.
+create function outbox.processed_salt() returns bigint immutable parallel safe language sql as $$
+	select hashtextextended('outbox.processed', 0) $$;
+
+-- Refuses what no look could be right for.
+create function outbox.processed_guard(ids bytea[], record_at timestamptz[]) returns void
+	language plpgsql as $$
+begin
+	if current_setting('transaction_isolation') <> 'read committed' then
+		raise exception 'ids are taken in READ COMMITTED transactions only' using
+			errcode = 'invalid_transaction_state',
+			hint = 'at any other level what was committed during the wait for a lock is not seen';
+	elsif current_setting('transaction_read_only')::boolean then
+		raise exception 'ids cannot be recorded in a read-only transaction'
+			using errcode = 'read_only_sql_transaction';
+	elsif cardinality(ids) > 1000 then
+		raise exception 'at most 1000 ids are taken at a time, and here are %', cardinality(ids)
+			using errcode = 'program_limit_exceeded',
+				hint = 'each takes a lock of the server: take fewer in more transactions';
+	elsif cardinality(ids) <> cardinality(record_at) or array_position(ids, null) is not null then
+		raise exception 'each id has a time of its record, and none is null'
+			using errcode = 'invalid_parameter_value';
+	end if;
+end $$;
+
+-- Which of these are recorded, with a record within `remember` of this one's: in order. The caller
+-- has their locks. A statement of its own in a volatile function, so that its snapshot is newer than
+-- the locks of ids and of tables (0004_partitions.sql). It is planned anew each time, with the window
+-- in it: so it opens and locks only the partitions that the window lies in, and the upkeep of all
+-- others waits for no consumer's transaction. What the plan must be is known: a look into an index.
+create function outbox.processed_found(name text, ids bytea[], keys bigint[],
+	record_at timestamptz[], remember interval) returns boolean[] language plpgsql
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan
+	set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	low timestamptz := (select min(a) from unnest(record_at) a) - remember;
+	high timestamptz := (select max(a) from unnest(record_at) a) + remember;
+	found boolean[];
+begin
+	select array_agg(exists (select from outbox.processed p
+			where p.key = w.key and p.id = w.id and p.name = processed_found.name
+				and p.record_at >= low and p.record_at <= high
+				and p.record_at >= w.at - remember and p.record_at <= w.at + remember)
+		order by w.n)
+		into found from unnest(ids, keys, record_at) with ordinality as w (id, key, at, n);
+	return found;
+end $$;
+
+-- A record's time as it is kept: never beyond now; null is now.
+create function outbox.processed_times(record_at timestamptz[]) returns timestamptz[]
+	language sql as $$
+	select array_agg(least(a.at, clock_timestamp()) order by a.n)
+	from unnest(record_at) with ordinality as a (at, n) $$;
+
+create function outbox.processed_insert(name text, ids bytea[], keys bigint[],
+	record_at timestamptz[], remember interval, wanted boolean[]) returns void language plpgsql
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	insert into outbox.processed (name, id, key, record_at, kept_until)
+	select processed_insert.name, w.id, w.key, w.at, clock_timestamp() + remember
+	from unnest(ids, keys, processed_insert.record_at, wanted) as w (id, key, at, wanted)
+	where w.wanted;
+end $$;
+
+-- Records these ids in this transaction, and says of each, in order: true, it is new and recorded;
+-- false, a copy of it was processed within `remember` of its record's time. Of two copies in one call
+-- the second is false. Waits while another transaction has an id of these: its end decides.
+create function outbox.processed_take(name text, ids bytea[], record_at timestamptz[],
+	remember interval) returns boolean[] language plpgsql security definer
+	set search_path = pg_catalog, pg_temp as $$
+declare
+	taken int := coalesce(nullif(current_setting('outbox.processed_taken', true), ''), '0')::int
+		+ coalesce(cardinality(ids), 0);
+	keys bigint[];
+	times timestamptz[];
+	fresh boolean[];
+begin
+	perform outbox.processed_guard(ids, record_at);
+	if taken > 1000 then
+		raise exception 'at most 1000 ids are taken in a transaction, and here are %', taken
+			using errcode = 'program_limit_exceeded',
+				hint = 'each takes a lock of the server: take fewer in more transactions';
+	end if;
+	perform set_config('outbox.processed_taken', taken::text, true);
+	keys := outbox.processed_keys(name, ids);
+	times := outbox.processed_times(record_at);
+	perform pg_advisory_xact_lock(k.lock)
+	from (select distinct a # outbox.processed_salt() as lock from unnest(keys) a order by 1) k;
+
+	fresh := outbox.processed_found(name, ids, keys, times, remember);
+	select array_agg(not w.found and w.copy = 1 order by w.n) into fresh
+	from (select u.n, u.found, row_number() over (partition by u.id order by u.n) as copy
+		from unnest(ids, fresh) with ordinality as u (id, found, n)) w;
+	perform outbox.processed_insert(name, ids, keys, times, remember, fresh);
+	return coalesce(fresh, '{}');
+end $$;
+
+-- In a session of its own -----------------------------------------------------------------------
+--
+-- Each of these is called alone, in autocommit: a lock of the session outlives its transaction, and
+-- what a lock protects must be committed before it goes. When one of them fails, the caller cannot
+-- know which locks it has, and ends the session.
+
+-- Of each id, in order: 0, it is new, and this session's until processed_add or processed_give_back;
+-- 1, it is somebody else's; 2, a copy of it was processed. The ids are different from each other, and
+-- none is this session's. Waits for nobody.
+create function outbox.processed_claim(name text, ids bytea[], record_at timestamptz[],
+	remember interval) returns int[] language plpgsql security definer
+	set search_path = pg_catalog, pg_temp as $$
+declare
+	keys bigint[] := outbox.processed_keys(name, ids);
+	had boolean[];
+	found boolean[];
+begin
+	perform outbox.processed_guard(ids, record_at);
+	select array_agg(pg_try_advisory_lock(k.key # outbox.processed_salt()) order by k.n)
+		into had from unnest(keys) with ordinality as k (key, n);
+	found := outbox.processed_found(name, ids, keys, outbox.processed_times(record_at), remember);
+	perform pg_advisory_unlock(k.key # outbox.processed_salt())
+	from unnest(keys, had, found) as k (key, had, found) where k.had and k.found;
+	return array(select case when k.found then 2 when k.had then 0 else 1 end
+		from unnest(had, found) with ordinality as k (had, found, n) order by k.n);
+end $$;
+
+-- Records what this session has claimed. The locks of the session become locks of this transaction,
+-- which the server gives back after the rows can be seen.
+create function outbox.processed_add(name text, ids bytea[], record_at timestamptz[],
+	remember interval) returns void language plpgsql security definer
+	set search_path = pg_catalog, pg_temp as $$
+declare
+	keys bigint[] := outbox.processed_keys(name, ids);
+begin
+	perform outbox.processed_guard(ids, record_at);
+	perform outbox.processed_insert(name, ids, keys, outbox.processed_times(record_at), remember,
+		array_fill(true, array[cardinality(ids)]));
+	if not (select bool_and(pg_try_advisory_xact_lock(k.key # outbox.processed_salt())
+			and pg_advisory_unlock(k.key # outbox.processed_salt())) from unnest(keys) as k (key)) then
+		raise exception 'this session has not claimed the ids that it records'
+			using errcode = 'lock_not_available';
+	end if;
+end $$;
+
+-- What was claimed is nobody's again.
+create function outbox.processed_give_back(name text, ids bytea[]) returns void
+	language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+	perform pg_advisory_unlock(k.key # outbox.processed_salt())
+	from unnest(outbox.processed_keys(name, ids)) as k (key);
+end $$;
+
+-- What was processed is forgotten. Returns how many rows there were.
+create function outbox.processed_remove(name text, ids bytea[]) returns bigint
+	language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+declare
+	removed bigint;
+begin
+	delete from outbox.processed p
+	using unnest(ids, outbox.processed_keys(processed_remove.name, ids)) as w (id, key)
+	where p.key = w.key and p.id = w.id and p.name = processed_remove.name;
+	get diagnostics removed = row_count;
+	return removed;
+end $$;
+
+-- The functions that run as the owner are for consumers alone (roles.sql).
+revoke execute on function
+	outbox.processed_take(text, bytea[], timestamptz[], interval),
+	outbox.processed_claim(text, bytea[], timestamptz[], interval),
+	outbox.processed_add(text, bytea[], timestamptz[], interval),
+	outbox.processed_give_back(text, bytea[]),
+	outbox.processed_remove(text, bytea[]) from public;
+
+-- And yesterday's: a window that is covered by partitions locks no default one.
+do $$
+declare
+	today timestamptz := outbox.partition_floor(clock_timestamp(), '1 day');
+begin
+	perform outbox.partitions_begin('processed');
+	for attempt in 1 .. 100 loop
+		exit when outbox.partition_make('processed', today - interval '24 hours', today) <> 'busy';
+		perform pg_sleep(0.1);
+	end loop;
+end $$;

@@ -1,0 +1,78 @@
+-- oldest-program: 0.1.0
+--
+-- Claims: a lease on an id while it is handled, so that of several consumers one works on it
+-- (outbox/claims.h). A row is a claim until expires_at by the server's clock, and nothing after that;
+-- it is removed when it is given back, or an hour after it has expired.
+--
+-- A claim's token is larger than that of any claim of the id before, so that what is written to can
+-- refuse who was stopped for longer than the lease and does not know it yet. It is the time in
+-- microseconds, made to rise by a sequence: so it does even when a promoted standby has lost the last
+-- values, unless the clocks of the two are further apart than the promotion takes.
+--
+-- expires_at is in no index, so that a renewal need not touch one (HOT).
+
+create table outbox.claim (
+	name       outbox.processed_name not null,
+	id         outbox.processed_id not null,
+	token      bigint not null,
+	expires_at timestamptz not null,
+	primary key (id, name)
+) with (fillfactor = 50);
+
+comment on table outbox.claim is 'Leases on ids that are being handled.';
+comment on column outbox.claim.token is 'rises with each claim of an id';
+
+create sequence outbox.claim_token as bigint;
+
+create function outbox.claim_next_token() returns bigint language sql
+	set search_path = pg_catalog, pg_temp as $$
+	select setval('outbox.claim_token', greatest(nextval('outbox.claim_token'),
+		(extract(epoch from clock_timestamp()) * 1000000)::bigint)) $$;
+
+-- The claim's token; null: somebody has it. Waits only for one who takes or renews the same id now.
+create function outbox.claim_take(name text, id bytea, lease interval) returns bigint
+	language sql security definer set search_path = pg_catalog, pg_temp as $$
+	insert into outbox.claim as c (name, id, token, expires_at)
+	values (claim_take.name, claim_take.id, outbox.claim_next_token(), clock_timestamp() + lease)
+	on conflict on constraint claim_pkey do update
+		set token = greatest(excluded.token, c.token + 1), expires_at = clock_timestamp() + lease
+		where c.expires_at <= clock_timestamp()
+	returning token $$;
+
+-- Of each, in order: was it still held, and is so for a whole lease from now on? Removes what was
+-- abandoned. Rows are locked in the order of their keys, by all.
+create function outbox.claim_renew(name text, ids bytea[], tokens bigint[], lease interval)
+	returns boolean[] language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+	held bytea[];
+begin
+	delete from outbox.claim c where c.ctid in (
+		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
+		for update skip locked);
+	with mine as (
+		select c.id from outbox.claim c join unnest(ids, tokens) as w (id, token) on c.id = w.id
+		where c.name = claim_renew.name and c.token = w.token and c.expires_at > clock_timestamp()
+		order by c.id for update of c
+	), renewed as (
+		update outbox.claim c set expires_at = clock_timestamp() + lease
+		from mine m where c.name = claim_renew.name and c.id = m.id returning c.id
+	)
+	select array_agg(r.id) into held from renewed r;
+	return array(select w.id = any(coalesce(held, '{}'))
+		from unnest(ids) with ordinality as w (id, n) order by w.n);
+end $$;
+
+-- Was it still held? Nobody has it now.
+create function outbox.claim_release(name text, id bytea, token bigint) returns boolean
+	language sql security definer set search_path = pg_catalog, pg_temp as $$
+	with gone as (
+		delete from outbox.claim c where c.name = claim_release.name and c.id = claim_release.id
+			and c.token = claim_release.token
+		returning c.expires_at > clock_timestamp() as held
+	)
+	select coalesce((select g.held from gone g), false) $$;
+
+revoke execute on function
+	outbox.claim_take(text, bytea, interval),
+	outbox.claim_renew(text, bytea[], bigint[], interval),
+	outbox.claim_release(text, bytea, bigint) from public;

@@ -1,0 +1,2 @@
+-- :batch rows.
+fetch forward :batch from outbox_load

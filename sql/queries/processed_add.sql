@@ -1,0 +1,3 @@
+-- $1 name text, $2 ids bytea[], $3 times of their records timestamptz[], $4 window bigint, in
+-- milliseconds
+select outbox.processed_add($1::text, $2::bytea[], $3::timestamptz[], $4::bigint * interval '1 ms')

@@ -1,0 +1,5 @@
+-- Of each id, in order: 0 it is new and this session's, 1 somebody else's, 2 done.
+-- $1 name text, $2 ids bytea[], $3 times of their records timestamptz[], $4 window bigint, in
+-- milliseconds
+select unnest(outbox.processed_claim($1::text, $2::bytea[], $3::timestamptz[],
+	$4::bigint * interval '1 ms'))

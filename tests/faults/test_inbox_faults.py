@@ -1,0 +1,246 @@
+"""Consumers with an inbox, three of a group, under deaths, stops, rebalances and topics that change: each
+message has its effect, in the order of its key, and once, or twice in the hole that is documented."""
+
+import collections
+import itertools
+import threading
+import time
+
+import pytest
+
+from support.inbox import Effects, Inbox, committed, produce, wait_committed
+from support.auditor import topic_ranges
+from support.process import wait_for
+
+CONSUMERS = 3
+CONCURRENCY = 64
+POLL_MS = 3000     # max.poll.interval.ms
+KEYS = 60
+COMMIT_MS = 100
+# Effects of a consumer that dies that may come twice: what is being handled, or was since ids were
+# last written to the log, ten milliseconds ago.
+HOLE = 3 * CONCURRENCY
+
+
+class Input:
+    """Messages that are produced while the test goes on: of each ten three are copies."""
+
+    def __init__(self, bootstrap, topic, chance, rate=300):
+        self.bootstrap, self.topic, self.chance, self.rate = bootstrap, topic, chance, rate
+        self.made = []
+        self.sequence = collections.Counter()
+        self.over = threading.Event()
+        self.held = threading.Lock()  # nothing is produced
+        self.thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def _fresh(self):
+        key = f"k{self.chance.randrange(KEYS)}"
+        self.sequence[key] += 1
+        message = (f"{key}-{self.sequence[key]}", key, f"seq={self.sequence[key]}")
+        self.made.append(message)
+        return message
+
+    def _next(self):
+        if self.made and self.chance.random() < 0.3:
+            return self.made[-self.chance.randint(1, min(len(self.made), 2000))]
+        return self._fresh()
+
+    def _run(self):
+        while not self.over.is_set():
+            with self.held:
+                produce(self.bootstrap, self.topic,
+                        [self._next() for _ in range(self.rate // 5)])
+            self.over.wait(0.2)
+
+    @property
+    def ids(self):
+        return [id for id, _, _ in self.made]
+
+
+class Fleet:
+    def __init__(self, kafka, topic, chance, all_effects, **settings):
+        self.kafka, self.topic, self.chance, self.effects = kafka, topic, chance, all_effects
+        self.deaths = 0
+        self.members = [
+            Inbox(kafka.bootstrap, topic, [topic], delay=10, commit_every_ms=COMMIT_MS,
+                  drain_ms=2000,
+                  kafka={"session.timeout.ms": 1500, "heartbeat.interval.ms": 300,
+                         "max.poll.interval.ms": POLL_MS,
+                         "topic.metadata.refresh.interval.ms": 1000,
+                         "reconnect.backoff.max.ms": 500},
+                  **{"concurrency": CONCURRENCY, **settings})
+            for _ in range(CONSUMERS)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for member in self.members:
+            member.close()
+
+    def handled(self):
+        return sum(member.stats()["handled"] for member in self.members)
+
+    def goes_on(self):
+        before = len(self.effects())
+        wait_for(lambda: len(self.effects()) > before + 50, 120, "effects that go on",
+                 interval=0.2)
+
+    def strike(self, end, made):
+        if end == "partitions":
+            self.add_partition(made)
+        else:
+            getattr(self, end)(self.chance.choice(self.members))
+
+    def killed(self, member):
+        self.deaths += 1
+        time.sleep(self.chance.uniform(0, 0.5))  # the random moment itself
+        member.kill()
+        member.start()
+
+    def asked(self, member):
+        member.close()
+        member.start()
+
+    def stopped(self, member):
+        """For longer than max.poll.interval.ms: others have its partitions when it wakes up."""
+        self.deaths += 1
+        member.pause()
+        time.sleep(POLL_MS / 1000 * 1.2)  # what stands still cannot say when it is over
+        self.goes_on()
+        member.resume()
+
+    def broker(self, _):
+        number = self.kafka.leader(self.topic, 0)
+        self.kafka.kill(number)
+        self.kafka.start_nodes([number])
+
+    def add_partition(self, made):
+        """Once all that was made is done: else a copy in its key's new partition may come first."""
+        with made.held:
+            until_all(self.effects, made.ids)
+            count = len(topic_ranges(self.kafka.bootstrap, [self.topic]))
+            self.kafka.add_partitions(self.topic, count + 1)
+
+
+STORES = {
+    "bloom": {"dedup": "bloom ids=200k rate=0.1% window=1h"},
+    "exact": {"dedup": "exact ids=200k window=1h"},
+    "postgres": {"dedup": "postgres name=test window=1h", "take": 1},
+}
+
+
+@pytest.fixture
+def effect_table(database):
+    database.execute("create table effect (n bigserial, id text, key text, payload text, partition int)")
+    return lambda: database.execute("select id, key, payload, partition from effect order by n")
+
+
+@pytest.mark.rotated
+@pytest.mark.long
+@pytest.mark.parametrize("store", STORES)
+def test_whoever_dies_each_message_has_its_effect_in_order(
+        kafka3, database, effect_table, chance, scale, tmp_path, store):
+    topic = kafka3.create_topic(f"inbox-{store}", partitions=6)
+    settings = dict(STORES[store])
+    table = store == "postgres"
+    effects = Effects()
+    if table:
+        settings |= {"dsn": database.dsn, "concurrency": 16}  # a connection each
+    else:
+        settings |= {"path": tmp_path / "state", "effects": effects.path}
+
+    def all_effects():
+        return effect_table() if table else [
+            (effect.id, effect.key, effect.payload, effect.partition) for effect in effects.all()]
+
+    kills = scale(300, default=10)
+    ends = ["killed"] * kills + ["asked", "stopped", "broker"] * max(1, kills // 20) + ["partitions"]
+    chance.shuffle(ends)
+    with Fleet(kafka3, topic, chance, all_effects, **settings) as fleet:
+        with Input(kafka3.bootstrap, topic, chance) as made:
+            for end in ends:
+                fleet.strike(end, made)
+                if end != "killed" or chance.random() < 0.3:
+                    fleet.goes_on()
+        until_all(all_effects, made.ids)
+        wait_committed(kafka3.bootstrap, topic, topic,
+                       {partition: high for (_, partition), (_, high)
+                        in topic_ranges(kafka3.bootstrap, [topic]).items()}, timeout=120)
+    judge(all_effects(), made, fleet.deaths, exact=table)
+
+
+def until_all(effects, ids):
+    def missing():
+        return set(ids) - {effect[0] for effect in effects()}
+
+    wait_for(lambda: not missing(), 300, "an effect of each id", interval=0.5)
+
+
+def judge(effects, made, deaths, exact):
+    """A key whose partition changes, because some were added, has an order in each of them, and a store
+    of the consumer's own knows the copies of its partition."""
+    assert {effect[0] for effect in effects} == set(made.ids)
+    times = collections.Counter((id, None if exact else partition)
+                                for id, _, _, partition in effects)
+    twice = sum(count - 1 for count in times.values())
+    print(f"{len(made.ids)} ids, {deaths} deaths, {twice} effects more than once")
+    if exact:
+        assert twice == 0, [place for place, count in times.items() if count > 1][:10]
+    assert twice <= deaths * HOLE
+    highest, seen, wrong = {}, set(), []
+    for id, key, payload, partition in effects:
+        if id in seen:
+            continue
+        seen.add(id)
+        place, sequence = (key, partition), int(payload.split("=")[1])
+        if sequence < highest.get(place, 0):
+            wrong.append((id, partition, highest[place]))
+        highest[place] = max(highest.get(place, 0), sequence)
+    assert not wrong, wrong[:10]
+
+
+STEPS = ["inbox_handled", "inbox_durable", "inbox_to_commit", "inbox_committed"]
+
+
+@pytest.mark.rotated
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("store", ["bloom", "exact", "counting"])
+def test_killed_between_two_steps_no_offset_is_ahead_of_a_durable_id(
+        kafka, topic, tmp_path, chance, step, store):
+    """Every copy of what is before a committed offset is known to the one that comes next."""
+    lossy = "lossy rate=0.1%" if store == "counting" else "rate=0.1%" if store == "bloom" else ""
+    effects = Effects()
+    settings = {"dedup": f"{store} ids=100k window=1h {lossy}", "path": tmp_path / "state",
+                "effects": effects.path, "commit_every_ms": 50, "concurrency": CONCURRENCY,
+                "kafka": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300}}
+    made = [(f"id-{i}", f"k{i % KEYS}", f"seq={i}") for i in range(3000)]
+    produce(kafka.bootstrap, topic, made)
+    for turn in itertools.count(1):
+        inbox = Inbox(kafka.bootstrap, topic, [topic], delay=20,
+                      env={"OUTBOX_RELAY_FAULT": f"{step}:{chance.randint(2, 8)}"}, **settings)
+        inbox.process.wait(60)
+        inbox.kill()
+        before = {effect.id for effect in effects.all()}
+        if len(before) >= 1000:
+            break
+    offsets = {p: committed(kafka.bootstrap, topic, topic, p)[0] for p in range(6)}
+    with Inbox(kafka.bootstrap, topic, [topic], **settings) as inbox:
+        produce(kafka.bootstrap, topic, made)  # a copy of each
+        effects.wait_ids(id for id, _, _ in made)
+        wait_committed(kafka.bootstrap, topic, topic,
+                       {p: high for (_, p), (_, high)
+                        in topic_ranges(kafka.bootstrap, [topic]).items()})
+    times = collections.Counter(effect.id for effect in effects.all())
+    again = sum(count - 1 for count in times.values())
+    print(f"{turn} deaths, {offsets} committed, {again} effects more than once")
+    assert again <= turn * HOLE
+    assert not effects.out_of_order()

@@ -1,0 +1,109 @@
+/*
+ * rules_driver PATH LINE…: rules for a test that is written in Python. Reads commands, one a line,
+ * and answers each with one line, at once:
+ *
+ *   check OFFSET:TIME:KEY…  the verdicts: pass drop dead-letter; again: it was recorded before
+ *   checkpoint OFFSET       ok
+ *   stats                   name=number …
+ *
+ * Errors are "error KIND message", with a kind as retry, reject, config, denied, fenced, fatal. The
+ * end of the input closes it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rules.h"
+
+enum { MOST = 2000 };
+static const char *const kinds[] = {"retry", "reject", "config", "denied", "fenced", "fatal"};
+static const char *const actions[] = {"pass", "drop", "dead-letter"};
+
+static struct outbox_rules *rules;
+static struct outbox_error error;
+
+static size_t take_messages(char *rest, struct outbox_rules_message *messages)
+{
+	size_t count = 0;
+	for (char *word; count < MOST && (word = strtok_r(NULL, " \n", &rest)); count++) {
+		char *end;
+		struct outbox_rules_message *message = &messages[count];
+		*message = (struct outbox_rules_message){.topic = "orders"};
+		message->offset = strtoll(word, &end, 10);
+		message->time_ms = strtoll(end + 1, &end, 10);
+		message->key = end + 1;
+		message->key_length = strlen(end + 1);
+	}
+	return count;
+}
+
+static bool check(char *rest)
+{
+	static struct outbox_rules_message messages[MOST];
+	static struct outbox_rules_verdict verdicts[MOST];
+	size_t count = take_messages(rest, messages);
+	if (!outbox_rules_check(rules, messages, count, verdicts, &error))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		printf("%s%s", i ? " " : "",
+		    verdicts[i].again ? "again" : actions[verdicts[i].action]);
+	putchar('\n');
+	return true;
+}
+
+static bool checkpoint(char *rest)
+{
+	if (!outbox_rules_checkpoint(rules, strtoll(rest, NULL, 10), &error))
+		return false;
+	puts("ok");
+	return true;
+}
+
+static bool tell_stats(void)
+{
+	struct outbox_rules_stats stats;
+	outbox_rules_stats(rules, &stats);
+	printf("rules=%zu keys=%" PRIu64 " occurrences=%" PRIu64 " memory=%" PRIu64 " disk=%" PRIu64
+	       " newest=%" PRId64 " offset=%" PRId64 "\n",
+	    stats.rules, stats.keys, stats.occurrences, stats.memory_bytes, stats.disk_bytes,
+	    stats.newest_ms, stats.offset);
+	return true;
+}
+
+static bool obey(const char *command, char *rest)
+{
+	if (strcmp(command, "check") == 0)
+		return check(rest);
+	if (strcmp(command, "checkpoint") == 0)
+		return checkpoint(rest);
+	if (strcmp(command, "stats") == 0)
+		return tell_stats();
+	fprintf(stderr, "rules_driver: unknown command '%s'\n", command);
+	exit(64);
+}
+
+static void complain(void)
+{
+	printf("error %s %s\n", kinds[error.kind], error.message);
+}
+
+int main(int count, char **arguments)
+{
+	char *line = NULL, *rest, *command;
+	size_t capacity = 0;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	rules = outbox_rules_open(arguments[1], (const char *const *)arguments + 2,
+	    count > 2 ? (size_t)count - 2 : 0, &error);
+	if (!rules) {
+		complain();
+		return 1;
+	}
+	puts("open");
+	while (getline(&line, &capacity, stdin) > 0)
+		if ((command = strtok_r(line, " \n", &rest)) && !obey(command, rest))
+			complain();
+	free(line);
+	outbox_rules_close(rules);
+	return 0;
+}

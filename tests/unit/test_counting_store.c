@@ -1,0 +1,271 @@
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "bloom_size.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "counting_filter.h"
+#include "dedup_conformance.h"
+#include "dedup_walk.h"
+#include "temporary.h"
+#include "text.h"
+
+enum { HOUR = 3600 * 1000, SLICE = 100 * HOUR };
+
+static char folder[TEMPORARY];
+
+static int begin(void **state)
+{
+	(void)state;
+	return temporary_make(folder) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	temporary_remove(folder);
+	return 0;
+}
+
+static struct outbox_dedup *open_with(const char *settings)
+{
+	owned_text char *line = xformat("counting lossy %s path=%s", settings, folder);
+	return dedup_walk_open(line);
+}
+
+static struct dedup_hash hash_of(uint64_t number)
+{
+	return dedup_hash(&number, sizeof number, 3);
+}
+
+static struct bloom_filter filter_of(uint64_t lines)
+{
+	struct bloom_filter filter = {aligned_alloc(BLOOM_LINE, lines * BLOOM_LINE), lines};
+	memset(filter.words, 0, lines * BLOOM_LINE);
+	return filter;
+}
+
+static void what_is_taken_out_leaves_no_trace(void **state)
+{
+	(void)state;
+	struct bloom_filter filter = filter_of(300), before = filter_of(300);
+	for (uint64_t i = 0; i < 1000; i++)
+		counting_add(&filter, hash_of(i));
+	memcpy(before.words, filter.words, 300 * BLOOM_LINE);
+	for (uint64_t i = 5000; i < 5100; i++)
+		counting_add(&filter, hash_of(i));
+	for (uint64_t i = 5000; i < 5100; i++)
+		assert_true(counting_remove(&filter, hash_of(i)));
+	assert_memory_equal(filter.words, before.words, 300 * BLOOM_LINE);
+	free(filter.words);
+	free(before.words);
+}
+
+static void a_counter_that_is_full_stays(void **state)
+{
+	(void)state;
+	struct bloom_filter filter = filter_of(1);
+	for (int i = 0; i < 40; i++)
+		counting_add(&filter, hash_of(1));
+	for (int i = 0; i < 100; i++)
+		assert_true(counting_remove(&filter, hash_of(1)));
+	assert_true(counting_has(&filter, hash_of(1)));
+	assert_false(counting_remove(&filter, hash_of(2)));
+	free(filter.words);
+}
+
+static void it_is_as_every_store(void **state)
+{
+	(void)state;
+	owned_text char *line = xformat("counting lossy ids=100k path=%s", folder);
+	dedup_conform(
+	    &(struct dedup_conformance){.line = line, .remembers = true, .most_false = 30});
+}
+
+/* A window that is full in all of its slices. */
+static void the_rate_of_a_window_is_that_of_theory(void **state)
+{
+	(void)state;
+	static const char *const rates[] = {"5%", "1%"};
+	int64_t now_ms = clock_wall_us() / 1000;
+	for (int i = 0; i < 2; i++) {
+		owned_text char *settings =
+		    xformat("ids=500k slices=5 window=500h rate=%s", rates[i]);
+		struct outbox_dedup *dedup = open_with(settings);
+		for (int slice = 0; slice < 6; slice++)
+			dedup_walk(dedup, (uint64_t)slice * 100000, 100000,
+			    now_ms - (int64_t)(5 - slice) * SLICE, true);
+		double planned = dedup_walk_stats(dedup).planned_rate * 300000;
+		double found = 300000 - (double)dedup_walk(dedup, 1000000, 300000, -1, false);
+		print_message(
+		    "%s: %.0f false positives, in theory %.0f\n", rates[i], found, planned);
+		assert_true(fabs(found - planned) <= fmax(0.03 * planned, 4 * sqrt(planned)));
+		assert_int_equal(dedup_walk(dedup, 0, 600000, -1, false), 0);
+		outbox_dedup_close(dedup);
+		temporary_empty(folder);
+	}
+}
+
+static void release(struct outbox_dedup *dedup, uint64_t first, uint64_t count)
+{
+	struct dedup_walk_id id;
+	struct outbox_error error;
+	for (uint64_t i = 0; i < count; i++) {
+		dedup_walk_name(&id, first + i, -1);
+		assert_true(outbox_dedup_release(dedup, &id.id, 1, &error));
+	}
+}
+
+static void what_is_released_is_new_again_and_the_others_stay(void **state)
+{
+	(void)state;
+	struct outbox_dedup *dedup = open_with("ids=10k rate=0.0001%"); /* none seems done */
+	dedup_walk(dedup, 0, 10000, -1, true);
+	release(dedup, 1000, 1000);
+	assert_int_equal(dedup_walk(dedup, 1000, 1000, -1, false), 1000);
+	assert_int_equal(dedup_walk(dedup, 0, 1000, -1, false), 0);
+	assert_int_equal(dedup_walk(dedup, 2000, 8000, -1, false), 0);
+	release(dedup, 50000, 100); /* never were there */
+	assert_int_equal(dedup_walk(dedup, 2000, 8000, -1, false), 0);
+	outbox_dedup_close(dedup);
+}
+
+static void an_old_slice_is_removed(void **state)
+{
+	(void)state;
+	int64_t now_ms = clock_wall_us() / 1000;
+	struct outbox_dedup *dedup = open_with("ids=10k window=500h");
+	dedup_walk(dedup, 0, 100, now_ms - 5 * (int64_t)SLICE, true);
+	dedup_walk(dedup, 100, 100, now_ms - 4 * (int64_t)SLICE, true);
+	dedup_walk(dedup, 200, 100, now_ms, true);
+	assert_int_equal(dedup_walk(dedup, 0, 300, -1, false), 0);
+	outbox_dedup_close(dedup);
+	temporary_empty(folder);
+
+	dedup = open_with("ids=10k window=500h");
+	dedup_walk(dedup, 0, 100, now_ms - 6 * (int64_t)SLICE, true);
+	dedup_walk(dedup, 100, 100, now_ms, true);
+	assert_int_equal(dedup_walk(dedup, 0, 200, -1, false), 100);
+	dedup_walk(dedup, 300, 100, now_ms - 60 * (int64_t)SLICE, true); /* late: in the oldest */
+	assert_int_equal(dedup_walk(dedup, 300, 100, -1, false), 0);
+	assert_int_equal(dedup_walk_stats(dedup).slices, 2);
+	outbox_dedup_close(dedup);
+}
+
+static void more_than_planned_grow_by_sub_slices(void **state)
+{
+	(void)state;
+	struct outbox_dedup *dedup = open_with("ids=1k slices=1");
+	dedup_walk(dedup, 0, 10000, -1, true);
+	assert_in_range(dedup_walk_stats(dedup).slices, 3, 6);
+	assert_true(dedup_walk_stats(dedup).planned_rate <= 0.001);
+	assert_int_equal(dedup_walk(dedup, 0, 10000, -1, false), 0);
+	outbox_dedup_close(dedup);
+}
+
+static void a_killed_process_forgets_nothing(void **state)
+{
+	(void)state;
+	pid_t child = fork();
+	if (child == 0) {
+		struct outbox_dedup *dedup = open_with("ids=10k");
+		dedup_walk(dedup, 0, 1000, -1, true);
+		dedup_walk_checkpoint(dedup, 5);
+		dedup_walk(dedup, 1000, 1000, -1, true);
+		kill(getpid(), SIGKILL);
+	}
+	waitpid(child, NULL, 0);
+	struct outbox_dedup *dedup = open_with("ids=10k");
+	assert_int_equal(dedup_walk_stats(dedup).offset, 5);
+	assert_int_equal(dedup_walk(dedup, 0, 2000, -1, false), 0);
+	outbox_dedup_close(dedup);
+}
+
+static void expect_refusal(const char *settings, enum outbox_error_kind kind, const char *word)
+{
+	struct outbox_error error;
+	owned_text char *line = xformat("counting lossy %s path=%s", settings, folder);
+	assert_null(outbox_dedup_open(line, &error));
+	print_message("%s\n", error.message);
+	assert_int_equal(error.kind, kind);
+	assert_non_null(strstr(error.message, word));
+}
+
+/* The only .counts of the folder: a byte of it. */
+static void flip(int64_t number, long at)
+{
+	owned_text char *path = xformat("%s/%lld.0.counts", folder, (long long)number);
+	FILE *file = fopen(path, "r+");
+	assert_non_null(file);
+	fseek(file, at, SEEK_SET);
+	int byte = fgetc(file);
+	fseek(file, at, SEEK_SET);
+	fputc(byte ^ 1, file);
+	fclose(file);
+}
+
+static void a_damaged_or_foreign_file_is_refused(void **state)
+{
+	(void)state;
+	int64_t time_ms = 100 * (int64_t)SLICE;
+	struct outbox_dedup *dedup = open_with("ids=10k window=500h");
+	dedup_walk(dedup, 0, 10, time_ms, true);
+	expect_refusal("ids=10k window=500h", OUTBOX_FENCED, "another process");
+	outbox_dedup_close(dedup);
+	static const struct {
+		long at;
+		const char *word;
+	} damages[] = {{0, "something else"}, {8, "version"}, {16, "damaged head"},
+	    {24, "damaged head"}, {56, "damaged head"}};
+	for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+		flip(100, damages[i].at);
+		expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, damages[i].word);
+		flip(100, damages[i].at);
+	}
+	owned_text char *path = xformat("%s/100.0.counts", folder);
+	assert_int_equal(truncate(path, 8192), 0);
+	expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "shorter");
+	assert_int_equal(truncate(path, 7), 0);
+	expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "something else");
+	assert_int_equal(truncate(path, 0), 0); /* was being made */
+	outbox_dedup_close(open_with("ids=10k window=500h"));
+}
+
+static void another_plan_keeps_what_is_there(void **state)
+{
+	(void)state;
+	struct outbox_dedup *dedup = open_with("ids=10k");
+	dedup_walk(dedup, 0, 1000, -1, true);
+	outbox_dedup_close(dedup);
+	dedup = open_with("ids=100k rate=1%");
+	assert_int_equal(dedup_walk(dedup, 0, 1000, -1, false), 0);
+	outbox_dedup_close(dedup);
+	expect_refusal("ids=10k slices=7", OUTBOX_CONFIG, "slices=5");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+	    TEST(what_is_taken_out_leaves_no_trace),
+	    TEST(a_counter_that_is_full_stays),
+	    TEST(it_is_as_every_store),
+	    TEST(the_rate_of_a_window_is_that_of_theory),
+	    TEST(what_is_released_is_new_again_and_the_others_stay),
+	    TEST(an_old_slice_is_removed),
+	    TEST(more_than_planned_grow_by_sub_slices),
+	    TEST(a_killed_process_forgets_nothing),
+	    TEST(a_damaged_or_foreign_file_is_refused),
+	    TEST(another_plan_keeps_what_is_there),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,322 @@
+/* The courier with a server of the test's own; there is no inbox, as it knows of none. */
+#include "courier.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "clock.h"
+#include "nasty_server.h"
+#include "text.h"
+
+enum { MESSAGES = 200, LONG_MS = 20000 };
+
+/* --- an application, a section and its messages ---------------------------------------------- */
+
+static char nothing[] = "", name[] = "billing", origin[] = "relay.ini:1", local[] = "127.0.0.0/8";
+
+struct world {
+	struct server server;
+	struct config_deliver section;
+	struct deliver_metrics *metrics;
+	struct courier *courier;
+	char url[64];
+	struct outbox_inbox_message messages[MESSAGES];
+	char ids[MESSAGES][8];
+
+	pthread_mutex_t mutex; /* guards what follows */
+	int ended[MESSAGES];
+	enum outbox_inbox_result results[MESSAGES];
+	char reasons[MESSAGES][200];
+	pthread_t thread; /* that told the last end */
+};
+
+static void finish(void *context, const struct outbox_inbox_end *ends, size_t count)
+{
+	struct world *world = context;
+
+	pthread_mutex_lock(&world->mutex);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t number = ends[i].ticket;
+
+		world->ended[number]++;
+		world->results[number] = ends[i].result;
+		text_copy(world->reasons[number], sizeof world->reasons[number], ends[i].reason);
+	}
+	world->thread = pthread_self();
+	pthread_mutex_unlock(&world->mutex);
+}
+
+static struct config_deliver section_at(char *url)
+{
+	return (struct config_deliver){.name = name,
+	    .origin = origin,
+	    .url = url,
+	    .networks = local,
+	    .secret = nothing,
+	    .old_secret = nothing,
+	    .tls_ca = nothing,
+	    .tls_certificate = nothing,
+	    .tls_key = nothing,
+	    .event_source = nothing,
+	    .event_type = nothing,
+	    .connections = 4,
+	    .timeout_ms = LONG_MS,
+	    .connect_timeout_ms = LONG_MS,
+	    .max_answer = 65536,
+	    .retry_after_max_ms = 60000,
+	    .breaker_failures = 1000,
+	    .breaker_pause_ms = 1000};
+}
+
+static void make_messages(struct world *world)
+{
+	for (int i = 0; i < MESSAGES; i++) {
+		snprintf(world->ids[i], sizeof world->ids[i], "%d", i);
+		world->messages[i] = (struct outbox_inbox_message){.ticket = (uint64_t)i,
+		    .topic = "orders",
+		    .id = world->ids[i],
+		    .id_length = strlen(world->ids[i]),
+		    .payload = "{}",
+		    .payload_length = 2};
+	}
+}
+
+static void begin(struct world *world, conversation *serve)
+{
+	struct err err;
+
+	*world = (struct world){.mutex = PTHREAD_MUTEX_INITIALIZER};
+	server_start(&world->server, serve, NULL);
+	snprintf(world->url, sizeof world->url, "http://127.0.0.1:%d/", world->server.port);
+	world->section = section_at(world->url);
+	make_messages(world);
+	world->metrics = deliver_metrics_create(name);
+	world->courier = courier_start(
+	    &(struct courier_options){&world->section, world->metrics, finish, world}, &err);
+	if (!world->courier)
+		fail_msg("%s", err.message);
+}
+
+static void end(struct world *world)
+{
+	courier_rest(world->courier, 0);
+	courier_stop(world->courier);
+	deliver_metrics_destroy(world->metrics);
+	server_stop(&world->server);
+}
+
+static void hand(struct world *world, int number)
+{
+	courier_hand(world->courier,
+	    (const struct outbox_inbox_message *const[]){&world->messages[number]}, 1);
+}
+
+static int ended(struct world *world, int number)
+{
+	int times;
+
+	pthread_mutex_lock(&world->mutex);
+	times = world->ended[number];
+	pthread_mutex_unlock(&world->mutex);
+	return times;
+}
+
+static void wait_ended(struct world *world, int number)
+{
+	for (int64_t until = clock_ms() + LONG_MS; !ended(world, number); usleep(1000))
+		if (clock_ms() > until)
+			fail_msg("%d does not end", number);
+}
+
+static void wait_in_flight(struct world *world, int count)
+{
+	int64_t until = clock_ms() + LONG_MS;
+
+	for (; courier_status(world->courier).figures.in_flight < count; usleep(1000))
+		if (clock_ms() > until)
+			fail_msg("%d requests are not under way", count);
+}
+
+static void say_yes(struct peer *peer)
+{
+	while (server_read(peer))
+		if (!server_say(peer, "HTTP/1.1 204 No Content\r\n\r\n"))
+			return;
+}
+
+static void say_nothing(struct peer *peer)
+{
+	if (server_read(peer))
+		server_await_end(peer, LONG_MS);
+}
+
+static void say_late(struct peer *peer)
+{
+	while (server_read(peer)) {
+		usleep(300000);
+		if (!server_say(peer, "HTTP/1.1 204 No Content\r\n\r\n"))
+			return;
+	}
+}
+
+/* --------------------------------------------------------------------------------------------- */
+
+static void each_message_that_is_handed_over_ends_once(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world, say_yes);
+	for (int i = 0; i < MESSAGES; i++)
+		hand(&world, i);
+	for (int i = 0; i < MESSAGES; i++)
+		wait_ended(&world, i);
+	end(&world);
+	for (int i = 0; i < MESSAGES; i++) {
+		assert_int_equal(world.ended[i], 1);
+		assert_int_equal(world.results[i], OUTBOX_INBOX_DONE);
+	}
+	assert_int_equal(world.server.requests, MESSAGES);
+	assert_true(world.server.most_open <= 4);
+}
+
+static void what_is_under_way_ends_by_itself_before_it_rests(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world, say_late);
+	hand(&world, 0);
+	wait_in_flight(&world, 1);
+	courier_rest(world.courier, LONG_MS);
+	assert_int_equal(world.ended[0], 1);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_DONE);
+	end(&world);
+}
+
+static void what_is_under_way_for_too_long_failed_and_what_waits_was_not_tried(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world, say_nothing);
+	for (int i = 0; i < 6; i++)
+		hand(&world, i);
+	wait_in_flight(&world, 4);
+	courier_rest(world.courier, 50);
+	for (int i = 0; i < 6; i++) {
+		assert_int_equal(world.ended[i], 1);
+		assert_int_equal(world.results[i], i < 4 ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_WAIT);
+	}
+	assert_string_equal(world.reasons[0], "no answer came before the end");
+	end(&world);
+}
+
+static void what_comes_while_it_rests_ends_at_once_on_the_same_thread(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world, say_yes);
+	courier_rest(world.courier, 0);
+	hand(&world, 0);
+	assert_int_equal(world.ended[0], 1);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
+	assert_true(pthread_equal(world.thread, pthread_self()));
+	courier_work(world.courier);
+	hand(&world, 1);
+	wait_ended(&world, 1);
+	assert_int_equal(world.results[1], OUTBOX_INBOX_DONE);
+	end(&world);
+	assert_int_equal(world.server.requests, 1);
+}
+
+static void it_sends_again_after_it_gave_requests_up(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world, say_nothing);
+	hand(&world, 0);
+	wait_in_flight(&world, 1);
+	courier_rest(world.courier, 0);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_RETRY);
+	courier_work(world.courier);
+	hand(&world, 1);
+	wait_in_flight(&world, 1);
+	courier_rest(world.courier, 0);
+	assert_int_equal(world.ended[1], 1);
+	end(&world);
+	assert_int_equal(world.server.requests, 2);
+}
+
+static void an_application_that_is_not_there_failed(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world, say_yes);
+	server_stop(&world.server);
+	hand(&world, 0);
+	wait_ended(&world, 0);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_RETRY);
+	if (!text_starts(world.reasons[0], "connect: "))
+		fail_msg("%s", world.reasons[0]);
+	server_start(&world.server, say_yes, NULL);
+	end(&world);
+}
+
+static void an_address_that_is_not_listed_is_not_connected_to(void **state)
+{
+	struct world world;
+	struct err err;
+
+	(void)state;
+	begin(&world, say_yes);
+	courier_rest(world.courier, 0);
+	courier_stop(world.courier);
+	world.section.networks = nothing;
+	world.courier = courier_start(
+	    &(struct courier_options){&world.section, world.metrics, finish, &world}, &err);
+	assert_non_null(world.courier);
+	hand(&world, 0);
+	wait_ended(&world, 0);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_RETRY);
+	assert_true(text_starts(world.reasons[0], "address_refused: "));
+	end(&world);
+	assert_int_equal(world.server.connections, 0);
+}
+
+static void a_section_that_cannot_work_is_refused_with_its_place(void **state)
+{
+	struct config_deliver section = section_at(nothing);
+	struct err err;
+
+	(void)state;
+	assert_false(courier_check(&section, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_string_equal(err.message, "relay.ini:1: [deliver \"billing\"] url: it is empty; say "
+					 "where messages are posted to");
+	assert_null(courier_start(&(struct courier_options){&section, NULL, finish, NULL}, &err));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(each_message_that_is_handed_over_ends_once),
+	    cmocka_unit_test(what_is_under_way_ends_by_itself_before_it_rests),
+	    cmocka_unit_test(what_is_under_way_for_too_long_failed_and_what_waits_was_not_tried),
+	    cmocka_unit_test(what_comes_while_it_rests_ends_at_once_on_the_same_thread),
+	    cmocka_unit_test(it_sends_again_after_it_gave_requests_up),
+	    cmocka_unit_test(an_application_that_is_not_there_failed),
+	    cmocka_unit_test(an_address_that_is_not_listed_is_not_connected_to),
+	    cmocka_unit_test(a_section_that_cannot_work_is_refused_with_its_place),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,574 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cleanup.h"
+#include "dedup_window.h"
+#include "temporary.h"
+#include "text.h"
+
+/* A window of 5000 ms in slices of 1000. */
+enum { SLICE_MS = 1000, NOW = 100 * SLICE_MS };
+
+static char folder[TEMPORARY];
+
+static int begin(void **state)
+{
+	(void)state;
+	return temporary_make(folder) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	temporary_remove(folder);
+	return 0;
+}
+
+static struct dedup_window *try_open(const char *settings, struct err *err)
+{
+	struct dedup_spec spec;
+	owned_text char *line = xformat("bloom window=5s slices=5 %s path=%s", settings, folder);
+	assert_true(dedup_spec_parse(line, &spec, err));
+	struct dedup_window *window = dedup_window_open(&spec, err);
+	dedup_spec_finish(&spec);
+	return window;
+}
+
+static struct dedup_window *open_with(const char *settings)
+{
+	struct err err;
+	struct dedup_window *window = try_open(settings, &err);
+	if (!window)
+		fail_msg("%s", err.message);
+	return window;
+}
+
+static struct dedup_window *open_window(void)
+{
+	return open_with("ids=10k");
+}
+
+static void expect_refusal(const char *settings, enum err_kind kind, const char *word)
+{
+	struct err err = {0};
+	assert_null(try_open(settings, &err));
+	print_message("%s\n", err.message);
+	assert_int_equal(err.kind, kind);
+	assert_non_null(strstr(err.message, word));
+}
+
+static struct dedup_hash hash_of(const struct dedup_window *window, uint64_t id)
+{
+	return dedup_window_hash(window, &id, sizeof id);
+}
+
+static bool has(struct dedup_window *window, uint64_t id)
+{
+	return dedup_window_has(window, hash_of(window, id));
+}
+
+static void add_at(struct dedup_window *window, uint64_t id, int64_t time_ms)
+{
+	struct err err;
+	if (!dedup_window_add(window, hash_of(window, id), (int64_t)id, time_ms, NOW, &err))
+		fail_msg("%s", err.message);
+}
+
+/* Ids first to last, all of the newest slice. */
+static void add(struct dedup_window *window, uint64_t first, uint64_t last)
+{
+	for (uint64_t id = first; id <= last; id++)
+		add_at(window, id, NOW);
+}
+
+static void checkpoint(struct dedup_window *window, int64_t offset)
+{
+	struct err err;
+	if (!dedup_window_checkpoint(window, offset, &err))
+		fail_msg("%s", err.message);
+}
+
+static void expect_all(struct dedup_window *window, uint64_t first, uint64_t last)
+{
+	for (uint64_t id = first; id <= last; id++)
+		assert_true(has(window, id));
+}
+
+static void expect_none(struct dedup_window *window, uint64_t first, uint64_t last)
+{
+	for (uint64_t id = first; id <= last; id++)
+		assert_false(has(window, id));
+}
+
+static struct dedup_window_figures figures_of(const struct dedup_window *window)
+{
+	struct dedup_window_figures figures;
+	dedup_window_figures(window, &figures);
+	return figures;
+}
+
+static void each_file(const char *end_of_name, void (*change)(int fd))
+{
+	DIR *list = opendir(folder);
+	const struct dirent *entry;
+	while ((entry = readdir(list)))
+		if (strlen(entry->d_name) > 4 &&
+		    strcmp(entry->d_name + strlen(entry->d_name) - 4, end_of_name) == 0) {
+			int fd = openat(dirfd(list), entry->d_name, O_RDWR);
+			change(fd);
+			close(fd);
+		}
+	closedir(list);
+}
+
+static void forget_boot(int fd)
+{
+	assert_int_equal(pwrite(fd, "another boot....", 16, 16), 16);
+}
+
+static void unseal(int fd)
+{
+	forget_boot(fd);
+	assert_int_equal(pwrite(fd, "\0\0\0\0", 4, 12), 4);
+}
+
+static void flip_in_the_middle(int fd)
+{
+	struct stat state;
+	char byte;
+	fstat(fd, &state);
+	assert_int_equal(pread(fd, &byte, 1, state.st_size / 2), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, state.st_size / 2), 1);
+}
+
+/* --- what is remembered --------------------------------------------------------------------- */
+
+static void an_id_is_remembered_for_the_window_and_no_slice_longer(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	for (uint64_t slice = 0; slice <= 40; slice++) {
+		int64_t begins = (int64_t)slice * SLICE_MS;
+		add_at(window, 2 * slice, begins);
+		add_at(window, 2 * slice + 1, begins + SLICE_MS - 1);
+		for (uint64_t old = 0; old <= slice; old++)
+			for (uint64_t id = 2 * old; id <= 2 * old + 1; id++)
+				assert_int_equal(has(window, id), slice - old <= 5);
+	}
+	assert_int_equal(figures_of(window).slices, 6);
+	assert_int_equal(figures_of(window).ids, 12);
+	dedup_window_close(window);
+}
+
+static void a_late_id_and_one_of_the_future_are_remembered(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	add_at(window, 1, NOW);
+	add_at(window, 2, NOW + 1000000);
+	add_at(window, 3, 0);
+	add_at(window, 4, -77);
+	expect_all(window, 1, 4);
+	assert_int_equal(figures_of(window).slices, 2);
+	assert_int_equal(figures_of(window).newest_ms, NOW);
+	dedup_window_close(window);
+}
+
+static void more_ids_than_planned_get_slices_of_their_own_and_the_rate_holds(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_with("ids=5k rate=1%"); /* 1000 a slice */
+	add(window, 1, 9000);
+	expect_all(window, 1, 9000);
+	struct dedup_window_figures before = figures_of(window);
+	assert_in_range(before.slices, 4, 5);
+	assert_true(before.planned_rate <= 0.01 / 6 * 1.01);
+	expect_none(window, 1000000, 1400000);
+	struct dedup_window_figures after = figures_of(window);
+	uint64_t allowed = (uint64_t)(400001 * 0.01 / 6 * 1.2);
+	assert_in_range(after.false_hits, 1, allowed);
+	dedup_window_close(window);
+}
+
+/* --- what survives -------------------------------------------------------------------------- */
+
+static void a_window_is_as_it_was_when_it_is_opened_again(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	for (uint64_t id = 1; id <= 3000; id++)
+		add_at(window, id, NOW - (int64_t)(id % 6) * SLICE_MS);
+	checkpoint(window, 3001);
+	dedup_window_close(window);
+	window = open_window();
+	expect_all(window, 1, 3000);
+	expect_none(window, 3001, 9000);
+	struct dedup_window_figures figures = figures_of(window);
+	assert_int_equal(figures.offset, 3001);
+	assert_int_equal(figures.mapped, 6);
+	assert_int_equal(figures.ids, 3000);
+	checkpoint(window, 3005); /* no ids, and yet an offset */
+	dedup_window_close(window);
+	window = open_window();
+	assert_int_equal(figures_of(window).offset, 3005);
+	dedup_window_close(window);
+}
+
+static void after_another_start_a_sealed_map_is_believed(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	add(window, 1, 2000);
+	checkpoint(window, 2001);
+	dedup_window_close(window);
+	each_file(".map", forget_boot);
+	window = open_window();
+	assert_int_equal(figures_of(window).mapped, 1);
+	assert_int_equal(figures_of(window).rebuilt, 0);
+	expect_all(window, 1, 2000);
+	dedup_window_close(window);
+}
+
+static void a_map_that_cannot_be_believed_is_made_again(void **state)
+{
+	(void)state;
+	for (int how = 0; how < 2; how++) {
+		struct dedup_window *window = open_window();
+		add(window, 1, 2000);
+		checkpoint(window, 2001);
+		dedup_window_close(window);
+		each_file(".map", how ? flip_in_the_middle : unseal);
+		each_file(".map", forget_boot);
+		window = open_window();
+		assert_int_equal(figures_of(window).rebuilt, 1);
+		assert_int_equal(figures_of(window).offset, 2001);
+		expect_all(window, 1, 2000);
+		expect_none(window, 2001, 12000);
+		dedup_window_close(window);
+		temporary_empty(folder);
+	}
+}
+
+static void another_plan_keeps_what_is_remembered(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_with("ids=10k");
+	add(window, 1, 2000);
+	checkpoint(window, 1);
+	dedup_window_close(window);
+	static const char *const plans[] = {"ids=1M rate=0.01%", "ids=50 rate=10%", "ids=10k"};
+	for (int i = 0; i < 3; i++) {
+		window = open_with(plans[i]);
+		expect_all(window, 1, 2000);
+		dedup_window_close(window);
+	}
+}
+
+static char *read_file(const char *name, size_t *ret_length)
+{
+	owned_text char *path = xformat("%s/%s", folder, name);
+	FILE *file = fopen(path, "r");
+	char *bytes = xmalloc(1 << 20);
+	assert_non_null(file);
+	*ret_length = fread(bytes, 1, 1 << 20, file);
+	fclose(file);
+	return bytes;
+}
+
+static void write_file(const char *name, const char *bytes, size_t length)
+{
+	owned_text char *path = xformat("%s/%s", folder, name);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(bytes, 1, length, file), length);
+	fclose(file);
+}
+
+/* The head, 10 ids and the 3 of the last batch. */
+static void a_tail_torn_at_any_byte_costs_nothing_that_was_durable(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	add(window, 1, 10);
+	checkpoint(window, 11);
+	add(window, 11, 13);
+	checkpoint(window, 14);
+	dedup_window_close(window);
+	size_t length, whole = 64 + 11 * 32;
+	owned_text char *bytes = read_file("100.0.log", &length);
+	assert_int_equal(length, whole + 4 * 32);
+	each_file(".map", unseal);
+	for (size_t torn = whole; torn < length; torn++)
+		for (int noise = 0; noise < 2; noise++) {
+			/* cut off there, or the disk has something else from there on */
+			owned_text char *copy = xmalloc(length);
+			memcpy(copy, bytes, length);
+			memset(copy + torn, noise ? 0x5a : 0, length - torn);
+			write_file("100.0.log", copy, noise ? length : torn);
+			each_file(".map", unseal);
+			window = open_window();
+			expect_all(window, 1, 10);
+			expect_none(window, 11, 13);
+			assert_int_equal(figures_of(window).offset, 11);
+			add(window, 11, 13);
+			checkpoint(window, 14);
+			dedup_window_close(window);
+			window = open_window();
+			expect_all(window, 1, 13);
+			dedup_window_close(window);
+		}
+}
+
+static void run_until_killed(int told)
+{
+	struct dedup_window *window = open_with("ids=200k");
+	uint64_t id = (uint64_t)figures_of(window).offset;
+	for (id = id == UINT64_MAX ? 0 : id;; id += 100) {
+		/* some are late */
+		for (uint64_t i = 0; i < 100; i++)
+			add_at(window, id + i, NOW - (int64_t)(i % 3) * SLICE_MS);
+		checkpoint(window, (int64_t)id + 100);
+		uint64_t acknowledged = id + 100;
+		if (write(told, &acknowledged, sizeof acknowledged) < 0)
+			_exit(1);
+	}
+}
+
+static uint64_t kill_one(unsigned random)
+{
+	int pipes[2];
+	uint64_t acknowledged = 0, next;
+	assert_int_equal(pipe(pipes), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		close(pipes[0]);
+		run_until_killed(pipes[1]);
+	}
+	close(pipes[1]);
+	for (unsigned i = 0; i < random % 7 + 1; i++)
+		if (read(pipes[0], &next, sizeof next) == sizeof next)
+			acknowledged = next;
+	usleep(random % 997);
+	kill(child, SIGKILL);
+	while (read(pipes[0], &next, sizeof next) == sizeof next)
+		acknowledged = next;
+	close(pipes[0]);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	return acknowledged;
+}
+
+static void no_acknowledged_id_is_forgotten_by_a_killed_process(void **state)
+{
+	(void)state;
+	const char *text = getenv("DEDUP_KILLS");
+	int64_t kills = 40;
+	uint64_t acknowledged = 0;
+	unsigned random = 1;
+	if (text)
+		assert_true(text_to_int64(text, 1, 1000000, &kills));
+	for (int64_t i = 0; i < kills; i++) {
+		random = random * 1664525 + 1013904223;
+		uint64_t later = kill_one(random >> 8);
+		acknowledged = later > acknowledged ? later : acknowledged;
+		struct dedup_window *window = open_with("ids=200k");
+		assert_true(figures_of(window).offset >= (int64_t)acknowledged);
+		if (acknowledged)
+			expect_all(window, 0, acknowledged - 1);
+		dedup_window_close(window);
+	}
+	print_message("%lld kills, %llu ids\n", (long long)kills, (unsigned long long)acknowledged);
+	assert_true(acknowledged > 0);
+}
+
+/* --- what is refused ------------------------------------------------------------------------ */
+
+static void a_damaged_log_is_refused(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	for (uint64_t i = 0; i < 10; i++) {
+		add(window, i * 10, i * 10 + 9);
+		checkpoint(window, 1);
+	}
+	dedup_window_close(window);
+	each_file(".log", flip_in_the_middle);
+	each_file(".map", unseal);
+	expect_refusal("ids=10k", ERR_CONFIG, "load them again");
+	expect_refusal("ids=10k", ERR_CONFIG, "damaged at byte");
+}
+
+static void a_log_that_is_gone_is_noticed(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	add(window, 1, 100);
+	checkpoint(window, 1);
+	dedup_window_close(window);
+	size_t length;
+	owned_text char *bytes = read_file("100.0.log", &length);
+	write_file("100.0.log", bytes, 64);
+	expect_refusal("ids=10k", ERR_CONFIG, "shorter than it was");
+	write_file("100.0.log", bytes, length);
+	owned_text char *path = xformat("%s/100.0.log", folder);
+	unlink(path);
+	expect_refusal("ids=10k", ERR_CONFIG, "without its key log");
+}
+
+static void a_folder_of_something_else_is_refused(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	add(window, 1, 100);
+	checkpoint(window, 1);
+	dedup_window_close(window);
+	expect_refusal("ids=10k slices=4", ERR_CONFIG, "slices=5");
+	expect_refusal("ids=10k window=10s", ERR_CONFIG, "window=5000ms");
+	size_t length;
+	owned_text char *log = read_file("100.0.log", &length);
+	log[8]++;
+	write_file("100.0.log", log, length);
+	expect_refusal("ids=10k", ERR_CONFIG, "version");
+	log[8]--;
+	log[16]++; /* the seed */
+	write_file("100.0.log", log, length);
+	expect_refusal("ids=10k", ERR_CONFIG, "damaged head");
+	static const char of_something[] =
+	    "hello, this is a file that has nothing to do with that, and yet is long enough";
+	write_file("100.0.log", of_something, sizeof of_something);
+	expect_refusal("ids=10k", ERR_CONFIG, "no key log");
+	write_file("window", "hello", 5);
+	expect_refusal("ids=10k", ERR_CONFIG, "'window'");
+}
+
+static void expect_removed(struct dedup_window *window)
+{
+	struct err err;
+	assert_false(dedup_window_checkpoint(window, 2, &err));
+	print_message("%s\n", err.message);
+	assert_int_equal(err.kind, ERR_FATAL);
+	assert_non_null(strstr(err.message, "load the ids again"));
+}
+
+static void a_folder_that_is_removed_in_use_is_noticed(void **state)
+{
+	(void)state;
+	owned_text char *moved = xformat("%s.moved", folder), *head = xformat("%s/window", moved);
+	struct dedup_window *window = open_window();
+	add(window, 1, 100);
+	checkpoint(window, 1);
+	assert_int_equal(rename(folder, moved), 0);
+	expect_removed(window);
+	assert_int_equal(mkdir(folder, 0700), 0); /* another of its name is not it */
+	expect_removed(window);
+	rmdir(folder);
+	assert_int_equal(rename(moved, folder), 0);
+	checkpoint(window, 2);
+	assert_int_equal(rename(folder, moved), 0);
+	unlink(head);
+	assert_int_equal(rename(moved, folder), 0);
+	expect_removed(window);
+	dedup_window_close(window);
+}
+
+static void a_removed_folder_is_an_empty_one(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	add(window, 1, 100);
+	checkpoint(window, 1);
+	dedup_window_close(window);
+	temporary_remove(folder);
+	window = open_window();
+	expect_none(window, 1, 100);
+	assert_int_equal(figures_of(window).offset, -1); /* so the owner knows */
+	dedup_window_close(window);
+}
+
+static void two_do_not_share_a_folder(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	expect_refusal("ids=10k", ERR_FENCED, "another process");
+	dedup_window_close(window);
+	dedup_window_close(open_window());
+}
+
+static void a_folder_that_cannot_be_made_is_told(void **state)
+{
+	(void)state;
+	char kept[sizeof folder];
+	memcpy(kept, folder, sizeof kept);
+	snprintf(folder, sizeof folder, "/proc/nowhere");
+	expect_refusal("ids=10k", ERR_RETRY, "path=/proc/nowhere");
+	memcpy(folder, kept, sizeof kept);
+}
+
+static void without_room_on_the_disk_nothing_is_forgotten(void **state)
+{
+	(void)state;
+	struct dedup_window *window = open_window();
+	struct rlimit kept, tight;
+	struct err err;
+	add(window, 1, 1000);
+	checkpoint(window, 1001);
+	add(window, 1001, 3000); /* and a sub-slice */
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &kept);
+	tight = kept;
+	tight.rlim_cur = 40000;
+	setrlimit(RLIMIT_FSIZE, &tight);
+	for (int i = 0; i < 3; i++) {
+		assert_false(dedup_window_checkpoint(window, 3001, &err));
+		assert_int_equal(err.kind, ERR_RETRY);
+		assert_int_equal(figures_of(window).offset, 1001);
+		expect_all(window, 1, 3000);
+	}
+	print_message("%s\n", err.message);
+	setrlimit(RLIMIT_FSIZE, &kept);
+	checkpoint(window, 3001);
+	dedup_window_close(window);
+	window = open_window();
+	expect_all(window, 1, 3000);
+	assert_int_equal(figures_of(window).offset, 3001);
+	dedup_window_close(window);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    TEST(an_id_is_remembered_for_the_window_and_no_slice_longer),
+	    TEST(a_late_id_and_one_of_the_future_are_remembered),
+	    TEST(more_ids_than_planned_get_slices_of_their_own_and_the_rate_holds),
+	    TEST(a_window_is_as_it_was_when_it_is_opened_again),
+	    TEST(after_another_start_a_sealed_map_is_believed),
+	    TEST(a_map_that_cannot_be_believed_is_made_again),
+	    TEST(another_plan_keeps_what_is_remembered),
+	    TEST(a_tail_torn_at_any_byte_costs_nothing_that_was_durable),
+	    TEST(no_acknowledged_id_is_forgotten_by_a_killed_process),
+	    TEST(a_damaged_log_is_refused),
+	    TEST(a_log_that_is_gone_is_noticed),
+	    TEST(a_folder_of_something_else_is_refused),
+	    TEST(a_folder_that_is_removed_in_use_is_noticed),
+	    TEST(a_removed_folder_is_an_empty_one),
+	    TEST(two_do_not_share_a_folder),
+	    TEST(a_folder_that_cannot_be_made_is_told),
+	    TEST(without_room_on_the_disk_nothing_is_forgotten),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,448 @@
+#include "deliver_request.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct deliver_wire binary = {DELIVER_SINGLE, DELIVER_BINARY, {"", ""}};
+static const struct deliver_wire structured = {DELIVER_SINGLE, DELIVER_STRUCTURED, {"", ""}};
+static const struct deliver_wire batch = {DELIVER_BATCH, DELIVER_BINARY, {"", ""}};
+static const struct deliver_wire named = {
+    DELIVER_SINGLE, DELIVER_BINARY, {"https://shop.example", "order.placed"}};
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+static struct outbox_inbox_message message(const char *id, const char *payload)
+{
+	return (struct outbox_inbox_message){.topic = "shop.orders",
+	    .partition = 3,
+	    .offset = 42,
+	    .time_ms = 1700000000123,
+	    .id = id,
+	    .id_length = id ? strlen(id) : 0,
+	    .payload = payload,
+	    .payload_length = payload ? strlen(payload) : 0,
+	    .attempt = 2};
+}
+
+static struct outbox_rules_header header(const char *name, const char *value)
+{
+	return (struct outbox_rules_header){name, value, value ? strlen(value) : 0};
+}
+
+static struct deliver_request requested(
+    const struct deliver_wire *wire, const struct outbox_inbox_message *one)
+{
+	struct deliver_request request;
+
+	deliver_request_init(&request, wire, &one, 1);
+	return request;
+}
+
+static const char *find(const struct deliver_request *request, const char *name)
+{
+	for (size_t i = 0; i < request->header_count; i++)
+		if (strcmp(request->headers[i].name, name) == 0)
+			return request->headers[i].value;
+	return NULL;
+}
+
+static json_t *parsed(const struct deliver_request *request)
+{
+	json_t *body =
+	    json_loadb(request->body, request->body_length, JSON_REJECT_DUPLICATES, NULL);
+
+	if (!body)
+		fail_msg("%.*s", (int)request->body_length, (const char *)request->body);
+	return body;
+}
+
+static const char *member(const json_t *object, const char *name)
+{
+	return json_string_value(json_object_get(object, name));
+}
+
+/* --- binary --------------------------------------------------------------------------------- */
+
+static void attributes_of_a_record_that_says_none_follow_from_it(void **state)
+{
+	struct outbox_inbox_message one = message("7", "{\"a\": 1}");
+	struct deliver_request request;
+
+	(void)state;
+	one.key = "customer 1";
+	one.key_length = 10;
+	request = requested(&binary, &one);
+	assert_string_equal(find(&request, "ce-specversion"), "1.0");
+	assert_string_equal(find(&request, "ce-id"), "7");
+	assert_string_equal(find(&request, "ce-source"), "/topics/shop.orders");
+	assert_string_equal(find(&request, "ce-type"), "shop.orders");
+	assert_string_equal(find(&request, "ce-subject"), "customer%201");
+	assert_string_equal(find(&request, "ce-time"), "2023-11-14T22:13:20.123Z");
+	assert_string_equal(find(&request, "ce-outboxtopic"), "shop.orders");
+	assert_string_equal(find(&request, "ce-outboxpartition"), "3");
+	assert_string_equal(find(&request, "ce-outboxoffset"), "42");
+	assert_string_equal(find(&request, "ce-outboxattempt"), "2");
+	assert_null(find(&request, "ce-outboxtombstone"));
+	assert_string_equal(find(&request, "Content-Type"), "application/json");
+	assert_string_equal(find(&request, "Accept"), "application/json");
+	assert_ptr_equal(request.body, one.payload);
+	assert_int_equal(request.body_length, 8);
+	assert_string_equal(request.name, "7");
+	deliver_request_finish(&request);
+}
+
+static void source_and_type_may_be_configured(void **state)
+{
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request = requested(&named, &one);
+
+	(void)state;
+	assert_string_equal(find(&request, "ce-source"), "https://shop.example");
+	assert_string_equal(find(&request, "ce-type"), "order.placed");
+	deliver_request_finish(&request);
+}
+
+static void what_the_record_says_as_an_event_is_taken_over(void **state)
+{
+	const struct outbox_rules_header headers[] = {
+	    header("ce_specversion", "1.0"),
+	    header("ce_id", "old"),
+	    header("ce_id", "A-1"),
+	    header("ce_source", "/shop"),
+	    header("ce_type", "placed"),
+	    header("ce_subject", "5 % \"\xe2\x82\xac\""),
+	    header("ce_time", "2020-01-01T00:00:00Z"),
+	    header("ce_traceparent", "00-1-2-03"),
+	    header("content-type", "text/plain; charset=utf-8"),
+	};
+	struct outbox_inbox_message one = message("7", "{}");
+	struct deliver_request request;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = sizeof headers / sizeof *headers;
+	request = requested(&named, &one);
+	assert_string_equal(find(&request, "ce-id"), "A-1");
+	assert_string_equal(find(&request, "ce-source"), "/shop");
+	assert_string_equal(find(&request, "ce-type"), "placed");
+	assert_string_equal(find(&request, "ce-subject"), "5%20%25%20%22%E2%82%AC%22");
+	assert_string_equal(find(&request, "ce-time"), "2020-01-01T00:00:00Z");
+	assert_string_equal(find(&request, "ce-traceparent"), "00-1-2-03");
+	assert_string_equal(find(&request, "Content-Type"), "text/plain; charset=utf-8");
+	assert_string_equal(request.ids[0], "A-1");
+	deliver_request_finish(&request);
+}
+
+static void headers_that_are_no_attributes_are_left_out(void **state)
+{
+	const struct outbox_rules_header headers[] = {
+	    header("ce_id", ""),
+	    header("ce_source", NULL),
+	    header("ce_type", "a\nb"),
+	    header("ce_subject", "\xff"),
+	    header("ce_outboxtopic", "theirs"),
+	    header("ce_data", "x"),
+	    header("ce_datacontenttype", "x/y"),
+	    header("ce_Name", "x"),
+	    header("ce_a_b", "x"),
+	    header("ce_", "x"),
+	    header("authorization", "Bearer x"),
+	    header("content-type", "text/plain\r\nX: y"),
+	};
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = sizeof headers / sizeof *headers;
+	request = requested(&binary, &one);
+	assert_string_equal(find(&request, "ce-id"), "7");
+	assert_string_equal(find(&request, "ce-source"), "/topics/shop.orders");
+	assert_string_equal(find(&request, "ce-type"), "shop.orders");
+	assert_null(find(&request, "ce-subject"));
+	assert_string_equal(find(&request, "ce-outboxtopic"), "shop.orders");
+	assert_string_equal(find(&request, "Content-Type"), "application/octet-stream");
+	/* specversion, id, source, type, time, four of ours; content type, accept */
+	assert_int_equal(request.header_count, 11);
+	deliver_request_finish(&request);
+}
+
+static void an_event_of_another_version_is_not_taken_for_one(void **state)
+{
+	const struct outbox_rules_header headers[] = {
+	    header("ce_specversion", "0.3"), header("ce_id", "old")};
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = 2;
+	request = requested(&binary, &one);
+	assert_string_equal(find(&request, "ce-specversion"), "1.0");
+	assert_string_equal(find(&request, "ce-id"), "7");
+	deliver_request_finish(&request);
+}
+
+static void no_more_attributes_are_taken_than_a_server_takes_headers(void **state)
+{
+	struct outbox_rules_header headers[500];
+	char names[500][20];
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request;
+
+	(void)state;
+	for (int i = 0; i < 500; i++) {
+		snprintf(names[i], sizeof names[i], "ce_a%d", i);
+		headers[i] = header(names[i], "x");
+	}
+	one.headers = headers;
+	one.header_count = 500;
+	request = requested(&binary, &one);
+	assert_true(request.header_count < 80);
+	assert_string_equal(find(&request, "ce-id"), "7");
+	deliver_request_finish(&request);
+}
+
+static void a_letter_says_where_its_message_was_first(void **state)
+{
+	const struct outbox_rules_header headers[] = {
+	    header("outbox-origin-topic", "first"),
+	    header("outbox-origin-partition", "9"),
+	    header("outbox-origin-offset", "1000"),
+	    header("outbox-origin-time", "0"),
+	};
+	struct outbox_inbox_message one = message(NULL, "x"), first = message(NULL, "x");
+	struct deliver_request request, other;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = 4;
+	request = requested(&binary, &one);
+	assert_string_equal(find(&request, "ce-source"), "/topics/first");
+	assert_string_equal(find(&request, "ce-outboxtopic"), "first");
+	assert_string_equal(find(&request, "ce-outboxpartition"), "9");
+	assert_string_equal(find(&request, "ce-outboxoffset"), "1000");
+	assert_string_equal(find(&request, "ce-time"), "1970-01-01T00:00:00.000Z");
+	/* the same as at the first try */
+	first.topic = "first";
+	first.partition = 9;
+	first.offset = 1000;
+	other = requested(&binary, &first);
+	assert_string_equal(find(&request, "ce-id"), find(&other, "ce-id"));
+	deliver_request_finish(&request);
+	deliver_request_finish(&other);
+}
+
+static void a_letter_that_says_nonsense_hurts_nobody(void **state)
+{
+	const struct outbox_rules_header headers[] = {
+	    header("outbox-origin-partition", "x\"y"),
+	    header("outbox-origin-time", "-5"),
+	};
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request;
+	json_t *event;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = 2;
+	request = requested(&structured, &one);
+	event = parsed(&request);
+	assert_null(json_object_get(event, "outboxpartition"));
+	assert_null(json_object_get(event, "time"));
+	json_decref(event);
+	deliver_request_finish(&request);
+}
+
+static void a_message_without_payload_is_told_from_an_empty_one(void **state)
+{
+	struct outbox_inbox_message tombstone = message("7", NULL), empty = message("7", "");
+	struct deliver_request request = requested(&binary, &tombstone);
+	json_t *event;
+
+	(void)state;
+	assert_string_equal(find(&request, "ce-outboxtombstone"), "true");
+	assert_null(find(&request, "Content-Type"));
+	assert_non_null(request.body);
+	assert_int_equal(request.body_length, 0);
+	deliver_request_finish(&request);
+	request = requested(&binary, &empty);
+	assert_null(find(&request, "ce-outboxtombstone"));
+	assert_string_equal(find(&request, "Content-Type"), "application/octet-stream");
+	assert_int_equal(request.body_length, 0);
+	deliver_request_finish(&request);
+
+	request = requested(&structured, &tombstone);
+	event = parsed(&request);
+	assert_true(json_is_true(json_object_get(event, "outboxtombstone")));
+	assert_null(json_object_get(event, "data"));
+	assert_null(json_object_get(event, "data_base64"));
+	json_decref(event);
+	deliver_request_finish(&request);
+	request = requested(&structured, &empty);
+	event = parsed(&request);
+	assert_string_equal(member(event, "data_base64"), "");
+	json_decref(event);
+	deliver_request_finish(&request);
+}
+
+/* --- names ---------------------------------------------------------------------------------- */
+
+static void an_id_that_is_no_text_has_a_name_made_of_it(void **state)
+{
+	struct outbox_inbox_message one = message("\x01\xff", "x"),
+				    other = message("\x01\xfe", "x");
+	struct deliver_request request = requested(&binary, &one),
+			       second = requested(&binary, &other);
+
+	(void)state;
+	assert_int_equal(strlen(request.ids[0]), strlen("msg_") + 32);
+	assert_memory_equal(request.ids[0], "msg_", 4);
+	assert_string_equal(request.name, request.ids[0]);
+	assert_string_not_equal(request.name, second.name);
+	deliver_request_finish(&request);
+	deliver_request_finish(&second);
+}
+
+static void an_id_that_cannot_be_signed_stays_that_of_the_event(void **state)
+{
+	struct outbox_inbox_message one = message("a.b", "x");
+	struct deliver_request request = requested(&binary, &one), again = requested(&binary, &one);
+
+	(void)state;
+	assert_string_equal(find(&request, "ce-id"), "a.b");
+	assert_memory_equal(request.name, "msg_", 4);
+	assert_string_equal(request.name, again.name);
+	deliver_request_finish(&request);
+	deliver_request_finish(&again);
+}
+
+/* --- structured ----------------------------------------------------------------------------- */
+
+static void data_that_is_json_is_written_as_it_came(void **state)
+{
+	static const char payload[] = "{ \"n\": 12345678901234567890.10, \"n\": [1e2] }";
+	const struct outbox_rules_header headers[] = {header("Content-Type", "application/x+json")};
+	struct outbox_inbox_message one = message("7", payload);
+	struct deliver_request request = requested(&structured, &one);
+	owned_text char *body =
+	    xformat("%.*s", (int)request.body_length, (const char *)request.body);
+
+	(void)state;
+	assert_string_equal(
+	    find(&request, "Content-Type"), "application/cloudevents+json; charset=utf-8");
+	assert_null(find(&request, "ce-id"));
+	assert_non_null(strstr(body, payload));
+	assert_non_null(strstr(body, "\"datacontenttype\":\"application/json\""));
+	assert_non_null(strstr(body, "\"outboxpartition\":3,"));
+	assert_non_null(strstr(body, "\"outboxoffset\":\"42\","));
+	deliver_request_finish(&request);
+	one.headers = headers;
+	one.header_count = 1;
+	request = requested(&structured, &one);
+	free(body);
+	body = xformat("%.*s", (int)request.body_length, (const char *)request.body);
+	assert_non_null(strstr(body, payload));
+	deliver_request_finish(&request);
+}
+
+static void data_that_is_no_json_is_written_in_base64(void **state)
+{
+	static const char *const types[] = {"application/json", "text/plain", "application/jsonx"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		const struct outbox_rules_header headers[] = {header("content-type", types[i])};
+		struct outbox_inbox_message one = message("7", i ? "{}" : "{");
+		struct deliver_request request;
+		json_t *event;
+
+		one.headers = headers;
+		one.header_count = 1;
+		request = requested(&structured, &one);
+		event = parsed(&request);
+		assert_string_equal(member(event, "data_base64"), i ? "e30=" : "ew==");
+		assert_string_equal(member(event, "datacontenttype"), types[i]);
+		json_decref(event);
+		deliver_request_finish(&request);
+	}
+}
+
+/* --- batches -------------------------------------------------------------------------------- */
+
+static void a_batch_is_an_array_of_events(void **state)
+{
+	struct outbox_inbox_message one = message("7", "{}"), two = message("8", NULL);
+	const struct outbox_inbox_message *both[] = {&one, &two};
+	struct deliver_request request;
+	json_t *events;
+
+	(void)state;
+	deliver_request_init(&request, &batch, both, 2);
+	events = parsed(&request);
+	assert_string_equal(
+	    find(&request, "Content-Type"), "application/cloudevents-batch+json; charset=utf-8");
+	assert_int_equal(json_array_size(events), 2);
+	assert_string_equal(member(json_array_get(events, 0), "id"), "7");
+	assert_string_equal(member(json_array_get(events, 1), "id"), "8");
+	assert_int_equal(request.count, 2);
+	assert_string_equal(request.ids[1], "8");
+	assert_memory_equal(request.name, "msg_", 4);
+	assert_false(deliver_request_is_ambiguous(&request));
+	json_decref(events);
+	deliver_request_finish(&request);
+}
+
+static void a_batch_of_one_is_an_array_as_well(void **state)
+{
+	struct outbox_inbox_message one = message("7", "{}");
+	struct deliver_request request = requested(&batch, &one);
+	json_t *events = parsed(&request);
+
+	(void)state;
+	assert_int_equal(json_array_size(events), 1);
+	assert_string_equal(request.name, "7");
+	json_decref(events);
+	deliver_request_finish(&request);
+}
+
+static void events_of_a_batch_with_the_same_id_are_seen(void **state)
+{
+	struct outbox_inbox_message one = message("7", "{}"), two = message("8", "{}");
+	const struct outbox_inbox_message *three[] = {&one, &two, &one};
+	struct deliver_request request;
+
+	(void)state;
+	deliver_request_init(&request, &batch, three, 3);
+	assert_true(deliver_request_is_ambiguous(&request));
+	deliver_request_finish(&request);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(attributes_of_a_record_that_says_none_follow_from_it),
+	    cmocka_unit_test(source_and_type_may_be_configured),
+	    cmocka_unit_test(what_the_record_says_as_an_event_is_taken_over),
+	    cmocka_unit_test(headers_that_are_no_attributes_are_left_out),
+	    cmocka_unit_test(an_event_of_another_version_is_not_taken_for_one),
+	    cmocka_unit_test(no_more_attributes_are_taken_than_a_server_takes_headers),
+	    cmocka_unit_test(a_letter_says_where_its_message_was_first),
+	    cmocka_unit_test(a_letter_that_says_nonsense_hurts_nobody),
+	    cmocka_unit_test(a_message_without_payload_is_told_from_an_empty_one),
+	    cmocka_unit_test(an_id_that_is_no_text_has_a_name_made_of_it),
+	    cmocka_unit_test(an_id_that_cannot_be_signed_stays_that_of_the_event),
+	    cmocka_unit_test(data_that_is_json_is_written_as_it_came),
+	    cmocka_unit_test(data_that_is_no_json_is_written_in_base64),
+	    cmocka_unit_test(a_batch_is_an_array_of_events),
+	    cmocka_unit_test(a_batch_of_one_is_an_array_as_well),
+	    cmocka_unit_test(events_of_a_batch_with_the_same_id_are_seen),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
