@@ -28,8 +28,9 @@
  * is still known, and may pass where it should not; none is refused that should pass.
  *
  * A message of a (topic, partition, offset) that was recorded passes again and is not counted
- * again, as long as it is remembered (`within`, or its day, and `late`). What was recorded is
- * durable after the next checkpoint; commit no offset before.
+ * again, as long as it is remembered (`within`, or its day, and `late`). One that was refused is
+ * judged and refused again, beside what was recorded since, so perhaps by an earlier rule. What was
+ * recorded is durable after the next checkpoint; commit no offset before.
  *
  * docs/rules.md has all settings, the keys, and what is kept. Owned by one thread at a time.
  */
