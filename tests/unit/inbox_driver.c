@@ -5,9 +5,10 @@
  *   kafka.PROPERTY  of librdkafka
  *   effects=FILE    each effect is a line at its end: "pid topic partition offset attempt id key
  *                   payload"; "-" for what is none
- *   dsn=...         or a row of the table effect (id, key, payload, partition), with take in the
- * same transaction as the id delay=MS        handlers take that long at most, by chance noop=1
- * handlers do nothing and have no effect
+ *   dsn=...         or a row of the table effect (id, key, payload, partition); with take in the
+ *                   same transaction as the id
+ *   delay=MS        handlers take that long at most, by chance
+ *   noop=1          handlers do nothing and have no effect
  *
  * What a payload says is done: words "retry=N" (the first N tries fail), "wait=MS" (once), "dead",
  * "slow=MS", "never", "twice" (finished two times), "foreign" (as well as a ticket of nobody),
@@ -242,11 +243,13 @@ static int64_t said(const struct outbox_inbox_message *message, const char *word
 	if (message->payload)
 		memcpy(text, message->payload, length);
 	text[message->payload ? length : 0] = '\0';
-	const char *at = strstr(text, word);
-	if (!at)
-		return -1;
-	at += strlen(word);
-	return *at == '=' ? strtoll(at + 1, NULL, 10) : 0;
+	char *rest;
+	for (char *at = strtok_r(text, " ", &rest); at; at = strtok_r(NULL, " ", &rest)) {
+		size_t size = strcspn(at, "=");
+		if (strlen(word) == size && strncmp(at, word, size) == 0)
+			return at[size] ? strtoll(at + size + 1, NULL, 10) : 0;
+	}
+	return -1;
 }
 
 static void finish(struct outbox_inbox *inbox, const struct outbox_inbox_end *end)
