@@ -3,14 +3,13 @@ their places, while relay, broker, consumer and Postgres are killed in turn. Wha
 effect, once, and those of a key in the order of their commits."""
 
 import itertools
-import json
 import time
 
 import psycopg2
 import pytest
 
 from support.auditor import committed_messages
-from support.inbox import Inbox
+from support.inbox import Inbox, out_of_order
 from support.process import wait_for
 
 MAX_IN_FLIGHT = 500
@@ -108,15 +107,3 @@ def test_what_is_committed_has_its_effect_once(
 
 def text(data):
     return None if data is None else data.decode()
-
-
-def out_of_order(had):
-    highest, wrong = {}, []
-    for id, key, body in had:
-        if key is None or body is None:
-            continue
-        sequence = json.loads(body)["seq"]
-        if sequence < highest.get(key, -1):
-            wrong.append((id, key, sequence))
-        highest[key] = sequence
-    return wrong

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from support.inbox import Effects, Inbox, committed, produce, wait_committed
+from support.inbox import (
+    Effects, Inbox, committed, out_of_order, produce, wait_committed)
 from support.auditor import topic_ranges
 from support.process import wait_for
 
@@ -196,15 +197,7 @@ def judge(effects, made, deaths, exact):
     if exact:
         assert twice == 0, [place for place, count in times.items() if count > 1][:10]
     assert twice <= deaths * HOLE
-    highest, seen, wrong = {}, set(), []
-    for id, key, payload, partition in effects:
-        if id in seen:
-            continue
-        seen.add(id)
-        place, sequence = (key, partition), int(payload.split("=")[1])
-        if sequence < highest.get(place, 0):
-            wrong.append((id, partition, highest[place]))
-        highest[place] = max(highest.get(place, 0), sequence)
+    wrong = out_of_order((id, (key, partition), payload) for id, key, payload, partition in effects)
     assert not wrong, wrong[:10]
 
 

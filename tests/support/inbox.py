@@ -131,17 +131,24 @@ class Effects:
         return self.all()
 
     def out_of_order(self):
-        """First effects of messages whose key had one of a later sequence (payload "seq=N") before."""
-        highest, seen, wrong = {}, set(), []
-        for effect in self.all():
-            if effect.id in seen:
-                continue
-            seen.add(effect.id)
-            sequence = int(re.search(r"seq=(\d+)", effect.payload)[1])
-            if sequence < highest.get(effect.key, -1):
-                wrong.append(effect)
-            highest[effect.key] = max(sequence, highest.get(effect.key, -1))
-        return wrong
+        """A key whose partition changes, because some were added, has an order in each of them."""
+        return out_of_order((effect.id, None if effect.key == "-" else (effect.key, effect.partition),
+                             effect.payload) for effect in self.all())
+
+
+def out_of_order(effects):
+    """Of (id, key, payload): first effects whose key had one of a later sequence before. A payload says
+    seq=N, or in JSON "seq": N."""
+    highest, seen, wrong = {}, set(), []
+    for id, key, payload in effects:
+        if id in seen or key is None or payload is None:
+            continue
+        seen.add(id)
+        sequence = int(re.search(r'\bseq(?:=|": )(\d+)', payload)[1])
+        if sequence < highest.get(key, -1):
+            wrong.append((id, key, sequence))
+        highest[key] = max(sequence, highest.get(key, -1))
+    return wrong
 
 
 def produce(bootstrap, topic, messages, header="outbox-id"):
