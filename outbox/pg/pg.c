@@ -10,6 +10,17 @@
 
 /* --- what the server says outside of answers ----------------------------------------------- */
 
+/*
+ * "canceling wait for synchronous replication", a warning behind which the commit succeeds; its
+ * text is translated, where it comes from is not. A connection that says so is given up, so that
+ * nobody goes on as if a standby had what was committed: who comes next on another one waits for
+ * it, since a commit waits for all that stands before it in the WAL.
+ */
+static bool tells_of_a_commit_cut_short(const PGresult *notice)
+{
+	return text_equal(PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION), "SyncRepWaitForLSN");
+}
+
 static void receive_notice(void *context, const PGresult *notice)
 {
 	struct pg *pg = context;
@@ -19,6 +30,11 @@ static void receive_notice(void *context, const PGresult *notice)
 		message = PQresultErrorMessage(notice);
 	if (text_equal(severity, "FATAL") || text_equal(severity, "PANIC"))
 		pg_report(pg, notice, &pg->farewell);
+	else if (tells_of_a_commit_cut_short(notice))
+		err_set(&pg->farewell, ERR_RETRY,
+		    "%s: the wait for a synchronous standby was cut short, so that what was "
+		    "committed may be lost in a failover; it is tried again",
+		    pg->place);
 	log_debug(
 	    "postgres_notice", {"place", LOG_TEXT(pg->place)}, {"message", LOG_TEXT(message)});
 }

@@ -19,7 +19,8 @@ struct pg {
 	PGresult *answer; /* the first error, or else the last result so far */
 
 	char sqlstate[SQLSTATE_SIZE];
-	struct err farewell; /* the FATAL by which the server ended an idle session, or "" */
+	struct err
+	    farewell; /* why the connection is to be given up: the server's FATAL, …; or "" */
 	char place[320];
 };
 

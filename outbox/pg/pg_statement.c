@@ -107,7 +107,7 @@ static bool refuse_copy(struct pg *pg, struct err *err)
 
 static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
 {
-	if (PQstatus(pg->connection) == CONNECTION_BAD)
+	if (PQstatus(pg->connection) == CONNECTION_BAD || pg->farewell.message[0])
 		return pg_lose(pg, err);
 	PGresult *answer = pg->answer;
 	pg->answer = NULL;

@@ -118,7 +118,7 @@ struct stream {
 	int64_t moved_at;  /* last acknowledgement, or begin of flow */
 	const char *producer_verdict;
 	bool ready;     /* the producer has fenced all others */
-	bool confirmed; /* and a log row was written since */
+	bool confirmed; /* and a log row was written since, with an answer */
 	bool committing;
 	int64_t transaction_at; /* when its first record went out */
 	int64_t transaction_records, transaction_limit, transaction_bytes;
@@ -722,6 +722,9 @@ void stream_newest(
 		stream_ticked(stream, now, opened ? STREAM_PAGES : STREAM_NOTED);
 		stream->listed_tick = listed_tick;
 		stream->list_at = now; /* what else it said is lost */
+		/* it may be seen here and be on no standby; the commit of the next row waits for
+		 * both */
+		stream->confirmed = false;
 	} else if (n == stream->n && nonce == stream->nonce) {
 		stream->state = STREAM_OWNER;
 		flow_logged(stream->flow, false);

@@ -155,7 +155,7 @@ declare
 	now_timeline int := outbox.timeline();
 	now_system bigint := (select system_identifier from pg_control_system());
 begin
-	if current_setting('synchronous_commit') in ('off', 'local') then
+	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
 	select s.shards, s.requests, s.identity into shards, requests, identity
@@ -303,7 +303,7 @@ begin
 				and current_setting('transaction_isolation') = 'read committed',
 			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.timeline,
 			l.system_identifier, s.shards, s.split_to, s.requests,
-			current_setting('synchronous_commit') in ('off', 'local'), s.start_at,
+			current_setting('synchronous_commit') not in ('on', 'remote_apply'), s.start_at,
 			l.ticks[cardinality(l.ticks)],
 			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
 		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, timeline,

@@ -2,11 +2,13 @@
 comes back by itself, and repeats nothing as long as the shard was its own all the while."""
 
 import contextlib
+import threading
 import time
 
 import pytest
 
-from support.auditor import audit, committed_messages, read_topics
+from support.auditor import (
+    audit, committed_messages, count_messages, count_records, read_topics)
 from support.postgres import Promoted
 from support.process import Timeout, wait_for
 from support.proxy import Proxy
@@ -240,6 +242,49 @@ def test_a_log_call_without_an_answer_is_given_up_after_a_lease(
         until_it_publishes(relay)
     assert "no answer within a lease" in relay.output()
     judge(1, MAX_IN_FLIGHT)
+
+
+# --- synchronous standbys -----------------------------------------------------------------------
+
+def test_what_no_synchronous_standby_has_is_not_published_though_nobody_waits_for_it(
+        fragile_postgres, database, kafka, topic, make_relay, make_writers, until_published):
+    """The waits of the writer and of the relay are cut short: what they committed is there to be seen,
+    and would be lost with this server."""
+    relay = start(make_relay, slot_lease="3s")
+    make_writers(connections=1).run(10)
+    until_published()
+    before = count_messages(database.dsn)
+
+    def cut_one_short(application, how="pg_cancel_backend", but=()):
+        pid = wait_for(lambda: fragile_postgres.waiting_for_standbys(application) - set(but), 60,
+                       "a commit that waits").pop()
+        assert fragile_postgres.execute(f"SELECT {how}({pid})") == [(True,)]
+        return pid
+
+    fragile_postgres.wait_for_standbys("nobody")
+    try:
+        writer = database.connect(application_name="a writer")
+        thread = threading.Thread(target=writer.cursor().execute, args=[
+            "INSERT INTO outbox.message (topic, payload) VALUES (%s, 'late')", (topic,)])
+        thread.start()
+        cut_one_short("a writer")
+        thread.join(30)
+        assert count_messages(database.dsn) == before + 1
+        assert "canceling wait" in writer.notices[-1]
+        cut = set()
+        for how in ("pg_cancel_backend", "pg_terminate_backend", "pg_cancel_backend"):
+            cut.add(cut_one_short("outbox-relay main/%", how, cut))
+            assert count_records(kafka.bootstrap, [topic]) == before
+        wait_for(lambda: fragile_postgres.waiting_for_standbys("outbox-relay main/%") - cut, 60,
+                 "one more")
+        assert count_records(kafka.bootstrap, [topic]) == before
+        assert relay.metric("relay_published_total") == before
+    finally:
+        fragile_postgres.wait_for_standbys("")
+    until_published()
+    verdict = audit(committed_messages(database.dsn), read_topics(kafka.bootstrap, [topic]))
+    assert verdict.correct and verdict.committed == before + 1 and not verdict.duplicates, verdict
+    assert "the wait for a synchronous standby was cut short" in relay.output()
 
 
 # --- what is read belongs to a history -----------------------------------------------------------

@@ -166,6 +166,19 @@ class Postgres:
                  AND (%(database)s IS NULL OR datname = %(database)s)""",
             {"application": application_name, "database": database})[0][0]
 
+    def wait_for_standbys(self, names):
+        """A commit waits for these; "": for none."""
+        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        self.execute("SELECT pg_reload_conf()")
+        wait_for(lambda: self.execute("SHOW synchronous_standby_names") == [(names,)], 30,
+                 "the setting")
+
+    def waiting_for_standbys(self, application="%"):
+        """The backends whose commit waits."""
+        return {pid for pid, in self.execute(
+            "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            " AND application_name LIKE %s", (application,))}
+
     def _answers(self):
         if not self.process.running:
             raise AssertionError(f"PostgreSQL ended at start:\n{self.process.tail()}")

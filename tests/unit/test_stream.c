@@ -285,6 +285,26 @@ static void the_newest_row_tells_whether_a_lost_call_was_written(void **state)
 	stream_destroy(stream);
 }
 
+/* A commit that was cut short while it waited for a standby is seen as well. */
+static void what_a_lost_call_opened_is_sent_behind_one_more_row(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	struct stream_tick tick = lose_answer(stream);
+	stream_newest(stream, 9001, 6, tick.new_nonce, 1, 0);
+	assert_int_equal(stream_read_call(stream, 9001).tick, 41);
+	give_row(stream, 1, "k");
+	stream_page_end(stream, 9001, true);
+	expect_none_sent(stream, 9001);
+
+	tick = expect_call(stream, 9002, STREAM_TICK);
+	assert_true(tick.must_write);
+	expect_none_sent(stream, 9002);
+	stream_ticked(stream, 9003, STREAM_NOTED);
+	expect_sent(stream, 9003, 1);
+	stream_destroy(stream);
+}
+
 static void a_stranger_in_the_log_has_the_shard(void **state)
 {
 	(void)state;
@@ -957,6 +977,7 @@ int main(void)
 	    cmocka_unit_test(a_full_flight_waits_for_the_log),
 	    cmocka_unit_test(the_lease_counts_from_before_the_sending),
 	    cmocka_unit_test(the_newest_row_tells_whether_a_lost_call_was_written),
+	    cmocka_unit_test(what_a_lost_call_opened_is_sent_behind_one_more_row),
 	    cmocka_unit_test(a_stranger_in_the_log_has_the_shard),
 	    cmocka_unit_test(rows_of_a_forgotten_page_are_not_believed),
 	    cmocka_unit_test(a_lost_shard_waits_for_its_producer_to_go),
