@@ -224,6 +224,15 @@ const struct config_check *config_find_check(const struct config *config, const 
 	return config_rows_item_named(config, CONFIG_CHECK, name);
 }
 
+bool config_has_transactions(const struct config *config, const struct config_kafka *kafka)
+{
+	for (int i = 0; i < config->slot_count; i++)
+		if (config->slots[i].kafka == kafka &&
+		    config->slots[i].delivery == DELIVERY_EXACTLY_ONCE)
+			return true;
+	return false;
+}
+
 bool config_list_has(const struct config_list *list, const char *word)
 {
 	for (int i = 0; i < list->count; i++)

@@ -275,7 +275,7 @@ struct inbox_settings *inbox_settings_create(
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_dedup(settings, err) &&
 	    check_rules(settings, err) && check_path(settings, err) &&
-	    kafka_conf_check(&settings->kafka, err))
+	    kafka_conf_check(&settings->kafka, false, err))
 		return settings;
 	inbox_settings_destroy(settings);
 	return NULL;

@@ -304,6 +304,17 @@ static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
 	       kafka_conf_set(conf, "statistics.interval.ms", "5000", err);
 }
 
+/*
+ * A transaction that is left open by who was killed holds back those who read what is committed
+ * until the next owner fences it, or the broker ends it after this time. librdkafka takes
+ * socket.timeout.ms from it.
+ */
+static bool set_transactions(rd_kafka_conf_t *conf, const char *transactional_id, struct err *err)
+{
+	return kafka_conf_set(conf, "transactional.id", transactional_id, err) &&
+	       kafka_conf_set(conf, "transaction.timeout.ms", "10000", err);
+}
+
 static int64_t number_of(rd_kafka_conf_t *conf, const char *name)
 {
 	char text[32] = "";
@@ -339,9 +350,9 @@ rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const cha
 
 	rd_kafka_conf_set_events(
 	    conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
-	if (set_common(conf, err) && set_producer(conf, err) && apply(conf, kafka, PRODUCER, err) &&
-	    set_queue(conf, queue_bytes, queue_messages, err) &&
-	    (!transactional_id || kafka_conf_set(conf, "transactional.id", transactional_id, err)))
+	if (set_common(conf, err) && set_producer(conf, err) &&
+	    (!transactional_id || set_transactions(conf, transactional_id, err)) &&
+	    apply(conf, kafka, PRODUCER, err) && set_queue(conf, queue_bytes, queue_messages, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;
@@ -417,14 +428,14 @@ static bool check_by_making(
 	return true;
 }
 
-bool kafka_conf_check(const struct config_kafka *kafka, struct err *err)
+bool kafka_conf_check(const struct config_kafka *kafka, bool transactions, struct err *err)
 {
 	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
 
 	if (!conf)
 		return false;
 	rd_kafka_conf_destroy(conf);
-	conf = kafka_conf_producer(kafka, NULL, 1 << 20, 1000, err);
+	conf = kafka_conf_producer(kafka, transactions ? "outbox-relay" : NULL, 1 << 20, 1000, err);
 	return conf && check_by_making(conf, kafka, err);
 }
 

@@ -9,15 +9,19 @@
 #include <librdkafka/rdkafka.h>
 #include "config.h"
 
-/* Checks all properties without connecting: for check-config and start. */
-bool kafka_conf_check(const struct config_kafka *kafka, struct err *err) MUST_CHECK;
+/*
+ * Checks all properties without connecting: for check-config and start; those of a producer with
+ * transactions where there will be one.
+ */
+bool kafka_conf_check(
+    const struct config_kafka *kafka, bool transactions, struct err *err) MUST_CHECK;
 
 /*
  * The idempotent producer of the relay (outbox.md, "Publishing"); events instead of callbacks.
- * linger.ms, compression.codec, batch sizes take the relay's defaults unless the section sets them.
- * queue_bytes/queue_messages: what librdkafka must be able to hold, and one record of any size that
- * the section allows beside it. transactional_id: NULL for none. Caller owns the conf until
- * rd_kafka_new takes it; NULL on error.
+ * linger.ms, compression.codec, batch sizes, transaction.timeout.ms take the relay's defaults
+ * unless the section sets them. queue_bytes/queue_messages: what librdkafka must be able to hold,
+ * and one record of any size that the section allows beside it. transactional_id: NULL for none.
+ * Caller owns the conf until rd_kafka_new takes it; NULL on error.
  */
 rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const char *transactional_id,
     int64_t queue_bytes, int64_t queue_messages, struct err *err);

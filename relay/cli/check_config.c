@@ -11,9 +11,12 @@ static int run(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
-	for (int i = 0; i < config->kafka_count; i++)
-		if (!kafka_conf_check(&config->kafka[i], &err))
+	for (int i = 0; i < config->kafka_count; i++) {
+		const struct config_kafka *kafka = &config->kafka[i];
+
+		if (!kafka_conf_check(kafka, config_has_transactions(config, kafka), &err))
 			return session_failed(&err);
+	}
 	for (int i = 0; i < config->deliver_count; i++)
 		if (!deliver_check(&config->delivers[i], &err))
 			return session_failed(&err);

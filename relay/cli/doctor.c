@@ -39,7 +39,7 @@ static void check_kafka(struct checks *checks, const struct config_kafka *kafka,
 	OWNED(owned_catalog_destroy) struct catalog *catalog = NULL;
 	struct err err;
 
-	if (kafka_conf_check(kafka, &err))
+	if (kafka_conf_check(kafka, config_has_transactions(checks->config, kafka), &err))
 		catalog = catalog_create(kafka, &err);
 	if (!catalog || !checks_kafka(checks, kafka, catalog, &err))
 		add_failure(checks, place, &err, status);

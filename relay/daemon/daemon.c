@@ -184,9 +184,12 @@ static bool load(struct daemon *daemon, struct err *err)
 	if (!daemon->config)
 		return false;
 	log_configure(daemon->config->log_level, daemon->config->log_format);
-	for (int i = 0; i < daemon->config->kafka_count; i++)
-		if (!kafka_conf_check(&daemon->config->kafka[i], err))
+	for (int i = 0; i < daemon->config->kafka_count; i++) {
+		const struct config_kafka *kafka = &daemon->config->kafka[i];
+
+		if (!kafka_conf_check(kafka, config_has_transactions(daemon->config, kafka), err))
 			return false;
+	}
 	return true;
 }
 

@@ -1,5 +1,7 @@
 """delivery = exactly-once: what a reader of committed records sees, once each, through faults."""
 
+import time
+
 import pytest
 from confluent_kafka import Producer
 
@@ -7,6 +9,7 @@ from faults.test_owners import fleet, let_the_owner_sleep, wait_for_owner
 from support.auditor import read_topics
 
 EXACT = {"slot_delivery": "exactly-once"}
+TIMEOUT = 10  # transaction.timeout.ms, unless it is configured
 BRIEF = {**EXACT, "slot_lease": "1s"}  # where it runs out again and again
 
 
@@ -55,6 +58,25 @@ def test_a_refused_record_takes_nothing_with_it(
     until_published()
     records = read_topics(kafka.bootstrap, [topic], "read_committed")
     assert len(list(records)) == len(writers.committed) > 200
+
+
+def test_a_transaction_that_nobody_ends_holds_readers_back_no_longer_than_its_time(
+        kafka, topic, make_relay, make_writers):
+    """Killed with everything sent and nothing committed, and nobody takes over. By default 60 s."""
+    relay = make_relay(**EXACT).wait_ready()
+    relay.stop()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(50)
+    relay.start(OUTBOX_RELAY_FAULT="before_commit_transaction")
+    assert relay.wait(60) == -9
+    killed = time.monotonic()
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for partition in range(6):
+        foreign.produce(topic, value="of somebody else", partition=partition)
+    assert foreign.flush(30) == 0
+    assert len(list(read_topics(kafka.bootstrap, [topic]))) == 6 + len(writers.committed)
+    assert len(list(read_topics(kafka.bootstrap, [topic], "read_committed"))) == 6
+    assert time.monotonic() - killed < TIMEOUT + 15
 
 
 @pytest.mark.rotated("transactions")

@@ -256,8 +256,9 @@ def count_records(bootstrap, topics, timeout=30):
 
 
 def topic_ranges(bootstrap, topics, timeout=30):
-    """{(topic, partition): (beginning, end)}, as they are now."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "auditor", "log_level": 0})
+    """{(topic, partition): (beginning, end)}, as they are now, with what no transaction has decided."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "auditor", "log_level": 0,
+                         "isolation.level": "read_uncommitted"})
     try:
         return _ranges(consumer, topics, timeout)
     finally:

@@ -163,6 +163,8 @@ class Kafka:
             "offsets.topic.num.partitions": 4,
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            # How often it looks for transactions whose time is over.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             # A member that was killed holds its partitions until its session is over.
             "group.min.session.timeout.ms": 1000,
             "auto.create.topics.enable": "false",

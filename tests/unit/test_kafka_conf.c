@@ -26,7 +26,7 @@ static bool check_one(const char *name, const char *value, struct err *err)
 	    SERVERS, {.name = (char *)name, .value = (char *)value, .origin = "relay.ini:3"}};
 	struct config_kafka kafka = section(properties, 2);
 
-	return kafka_conf_check(&kafka, err);
+	return kafka_conf_check(&kafka, false, err);
 }
 
 static void assert_setting(rd_kafka_conf_t *conf, const char *name, const char *expected)
@@ -150,7 +150,7 @@ static void missing_servers_say_where_to_put_them(void **state)
 	struct err err;
 
 	(void)state;
-	assert_false(kafka_conf_check(&kafka, &err));
+	assert_false(kafka_conf_check(&kafka, false, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
 	assert_non_null(strstr(err.message, "bootstrap.servers = host:port"));
 	assert_non_null(strstr(err.message, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS"));
@@ -167,7 +167,7 @@ static void a_certificate_that_is_not_there_is_found_without_connecting(void **s
 	struct err err;
 
 	(void)state;
-	assert_false(kafka_conf_check(&kafka, &err));
+	assert_false(kafka_conf_check(&kafka, false, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
 	assert_non_null(strstr(err.message, "ssl.ca.location"));
 }
@@ -206,6 +206,42 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	assert_setting(conf, "linger.ms", "5");
 	assert_setting(conf, "fetch.wait.max.ms", "10");
 	rd_kafka_conf_destroy(conf);
+}
+
+static void a_transaction_that_is_left_open_ends_soon(void **state)
+{
+	struct config_property properties[] = {
+	    SERVERS,
+	    {.name = "transaction.timeout.ms", .value = "20000", .origin = "relay.ini:3"},
+	};
+	struct config_kafka plain = section(properties, 1), longer = section(properties, 2);
+	struct err err;
+	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, "a slot's", 1 << 20, 1000, &err);
+
+	(void)state;
+	assert_non_null(conf);
+	assert_setting(conf, "transactional.id", "a slot's");
+	assert_setting(conf, "transaction.timeout.ms", "10000");
+	rd_kafka_conf_destroy(conf);
+	conf = kafka_conf_producer(&longer, "a slot's", 1 << 20, 1000, &err);
+	assert_non_null(conf);
+	assert_setting(conf, "transaction.timeout.ms", "20000");
+	rd_kafka_conf_destroy(conf);
+}
+
+static void times_that_exclude_each_other_are_refused_with_transactions(void **state)
+{
+	struct config_property properties[] = {
+	    SERVERS, {.name = "socket.timeout.ms", .value = "60000", .origin = "relay.ini:3"}};
+	struct config_kafka kafka = section(properties, 2);
+	struct err err;
+
+	(void)state;
+	assert_true(kafka_conf_check(&kafka, false, &err));
+	assert_false(kafka_conf_check(&kafka, true, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "socket.timeout.ms"));
+	assert_non_null(strstr(err.message, "transaction.timeout.ms"));
 }
 
 static void a_huge_queue_stays_within_librdkafkas_range(void **state)
@@ -264,6 +300,8 @@ int main(void)
 	    cmocka_unit_test(missing_servers_say_where_to_put_them),
 	    cmocka_unit_test(a_certificate_that_is_not_there_is_found_without_connecting),
 	    cmocka_unit_test(the_producer_has_our_defaults_and_the_sections_wishes),
+	    cmocka_unit_test(a_transaction_that_is_left_open_ends_soon),
+	    cmocka_unit_test(times_that_exclude_each_other_are_refused_with_transactions),
 	    cmocka_unit_test(a_huge_queue_stays_within_librdkafkas_range),
 	    cmocka_unit_test(a_record_of_the_largest_size_fits_beside_a_full_queue),
 	    cmocka_unit_test(only_a_refusal_for_good_is_a_reject),
