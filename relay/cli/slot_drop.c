@@ -29,6 +29,8 @@ static bool check_asked(struct pg *pg, const struct config_postgres *postgres, c
 
 	if (!row)
 		return false;
+	if (!pg_int(row, 0, 3))
+		return err_set(err, ERR_REJECT, "slot %s does not exist", name);
 	if (pg_int(row, 0, 0) == 0 && !force)
 		return err_set(err, ERR_REJECT,
 		    "slot %s is the last one: without a slot nothing is published, and rows go "
@@ -89,7 +91,7 @@ const struct command command_slot_drop = {
     .summary = "Drops a slot and its progress.",
     .description =
 	"Rows that it has not published stay in the table until their partition goes, and are not "
-	"published by it any more. A slot made anew under the same name begins where `--from` "
+	"published by it any more. A slot made anew under the same name begins where `--start` "
 	"says.\n",
     .options = options,
     .run = run,

@@ -111,11 +111,35 @@ $$;
 -- shards have acknowledged that snapshot; until then it says how many have).
 create function outbox.slot_split_begin(of_slot text, shards int) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+	slot_row outbox.slot;
 begin
+	select s.* into slot_row from outbox.slot s where s.name = of_slot for update;
+	if slot_row.name is null then
+		raise exception 'slot % does not exist', of_slot;
+	elsif slot_row.split_to is not null then
+		raise exception 'slot % is being split already', of_slot;
+	elsif slot_row.shards = slot_split_begin.shards then
+		raise exception 'slot % has % shards as it is', of_slot, slot_row.shards;
+	end if;
+	perform outbox.slot_split_check(of_slot);
 	update outbox.slot s set split_to = slot_split_begin.shards, drain_to = null
-		where s.name = of_slot and s.split_to is null;
-	if not found then
-		raise exception 'slot % does not exist or is being split already', of_slot;
+		where s.name = of_slot;
+end
+$$;
+
+-- A shard knows from where on to look for what it had sent to a partition that takes nothing; the new
+-- ones would not.
+create function outbox.slot_split_check(of_slot text) returns void language plpgsql stable as $$
+declare
+	place record;
+begin
+	select p.topic, p.stalled, count(*) as rows into place from outbox.parked p
+		where p.slot = of_slot and p.stalled >= 0 group by 1, 2 order by 3 desc limit 1;
+	if place.topic is not null then
+		raise exception '% parked rows wait for partition % of topic %, which takes nothing, or are '
+			'yet to be sent to it', place.rows, place.stalled, place.topic
+			using hint = 'split when `outbox-relay parked list` shows none of them any more';
 	end if;
 end
 $$;
@@ -127,8 +151,13 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 $$;
 
 create function outbox.slot_split_cancel(of_slot text) returns void
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
-	update outbox.slot set split_to = null, drain_to = null where name = of_slot
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+	update outbox.slot set split_to = null, drain_to = null where name = of_slot;
+	if not found then
+		raise exception 'slot % does not exist', of_slot;
+	end if;
+end
 $$;
 
 -- Returns the number of shards that are not there yet; 0: the split is done. Fails with
@@ -150,6 +179,7 @@ begin
 		where p.slot = of_slot and not (cardinality(p.ticks) = 1
 			and p.ticks[1]::text = slot_row.drain_to::text);
 	if behind = 0 then
+		perform outbox.slot_split_check(of_slot);
 		select max(p.first_tick) into next_tick from outbox.progress p where p.slot = of_slot;
 		update outbox.slot s set shards = slot_row.split_to, split_to = null, drain_to = null
 			where s.name = of_slot;

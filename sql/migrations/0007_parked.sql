@@ -274,9 +274,7 @@ begin
 		raise exception 'rows may not be asked for, or are being changed' using errcode = 'OR002';
 	end if;
 	insert into outbox.audit (verb, slot, target, reason)
-	values (new_verb, of_slot, jsonb_build_object('filter', chosen, 'rows', noted) || case
-		when noted <= 100 then jsonb_build_object('ids', to_jsonb(found_ids))
-		else jsonb_build_object('first_id', found_ids[1], 'last_id', found_ids[noted]) end, new_reason)
+	values (new_verb, of_slot, jsonb_build_object('filter', chosen, 'rows', noted, 'ids', found_ids), new_reason)
 	returning id into audit_id;
 	update outbox.parked p set request = new_verb, request_id = audit_id
 	from unnest(found_ids) f (id) where p.slot = of_slot and p.id = f.id;

@@ -239,6 +239,9 @@ def test_a_slot_that_may_not_go(settings, database):
     assert run_command(["slot", "create", "other"], settings)[0] == 0
     refused(["slot", "drop", "main"], settings, REFUSED, "0 parked", "1 scheduled", "--yes")
     assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(1,)]
+    for command in (["drop"], ["drop", "--yes"], ["split", "--shards", "2"], ["split", "--cancel"]):
+        refused(["slot", command[0], "nobody", *command[1:]], settings, REFUSED,
+                "slot nobody does not exist")
     assert run_command(["slot", "drop", "main", "--yes"], settings)[0] == 0
     assert database.execute("SELECT name FROM outbox.slot") == [("other",)]
     assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(0,)]

@@ -133,6 +133,26 @@ def test_what_kafka_refuses_is_parked_and_what_an_operator_skips_is_skipped(
     assert (status, found(verdict), verdict["skipped"], verdict["parked"]) == (0, {}, 4, 0)
 
 
+def test_a_row_that_is_lost_between_many_that_are_skipped_is_found(
+        database, kafka, topic, make_relay, settings, verify):
+    kafka.alter_topic(topic, max_message_bytes=2000)
+    relay = make_relay().wait_ready()
+    for key in ("large", "gone"):
+        database.execute("select outbox.publish(%s, %s, string_agg(md5(random()::text), ''))"
+                         " from generate_series(1, 300)", (topic, key))
+    write(database, topic, 101, key="large")
+    parked = "select count(*) from outbox.parked"
+    relay.wait_for(lambda: database.execute(parked) == [(103,)], what="what is parked")
+    relay.stop()
+    database.execute("delete from outbox.parked where key = 'gone'")
+    relay.start().wait_ready()
+    assert run_command(["parked", "skip", "--all", "--reason", "too large", "--yes"],
+                       settings)[0] == 0
+    relay.wait_for(lambda: database.execute(parked) == [(0,)], what="the end of what was parked")
+    status, verdict = verify()
+    assert (status, found(verdict), verdict["skipped"]) == (FOUND, {"lost": 1}, 102)
+
+
 def test_rows_before_the_start_of_a_slot_are_none_of_its_own(
         database, topic, make_relay, settings, verify):
     write(database, topic, 30)

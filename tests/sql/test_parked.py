@@ -2,6 +2,9 @@
 
 import json
 
+import psycopg2
+import pytest
+
 ROWS = "SELECT id, state, attempts, error, tick FROM outbox.parked ORDER BY id"
 
 
@@ -50,6 +53,29 @@ def test_refused_rows_are_full_copies_and_those_behind_them_wait(reader, databas
     columns = "id, created_at, event_id, topic, key, payload, headers, partition"
     assert database.execute(f"SELECT {columns} FROM outbox.parked ORDER BY id") == \
         database.execute(f"SELECT {columns} FROM outbox.message ORDER BY id")
+
+
+def test_what_waits_for_a_partition_that_takes_nothing_keeps_its_shard(reader, database):
+    """What was sent to it may be there, and only this shard knows from where on to look."""
+    reader.tick(must_write=True, may_open=False)
+    stalls = """INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, tick, state,
+        stalled, attempts, next_at) VALUES ('ticks', 0, 1, now(), gen_random_uuid(), 't', 1, %s, %s, 0, now())"""
+    begin, finish = "SELECT outbox.slot_split_begin('ticks', 2)", "SELECT outbox.slot_split_finish('ticks')"
+    for state, partition in (("stalled", 3), ("free", 3), ("behind", 3)):
+        database.execute(stalls, (state, partition))
+        with pytest.raises(psycopg2.errors.RaiseException, match="1 parked rows wait for partition 3 of topic t"):
+            database.execute(begin)
+        database.execute("DELETE FROM outbox.parked")
+    database.execute(stalls, ("stalled", -1))  # a missing topic has nothing of it
+    database.execute(begin)
+    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    reader.tick()
+    reader.tick(closed=1, must_write=True, may_open=False)
+    database.execute("UPDATE outbox.parked SET stalled = 3")  # meanwhile
+    with pytest.raises(psycopg2.errors.RaiseException, match="parked rows wait"):
+        database.execute(finish)
+    database.execute("DELETE FROM outbox.parked")
+    assert database.execute(finish) == [(0,)]
 
 
 def test_a_listed_window_names_due_heads_and_they_go_with_its_end(reader, database):
