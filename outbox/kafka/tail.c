@@ -74,6 +74,7 @@ struct question {
 	enum state state;
 	bool met;            /* its leader has answered since something failed */
 	int64_t position;    /* the next offset to be read; or TAIL_FROM_END */
+	int64_t asked;       /* as position, when it was asked */
 	int64_t begin;       /* the first offset there was to read */
 	int64_t end;         /* once it is known */
 	int64_t stable;      /* read_committed: the end must come so far; 0: not known yet */
@@ -335,7 +336,7 @@ bool tail_ask(
 	if (!topic)
 		return false;
 	question = find_question(tail, topic, partition);
-	question->begin = question->position = offset;
+	question->asked = question->begin = question->position = offset;
 	question->stable = question->unstable_at = 0;
 	backoff_reset(&question->backoff);
 	tail->idle_at = 0;
@@ -392,6 +393,7 @@ static bool answer(struct tail *tail, struct question *question, int kind, int64
 	ret_event->kind = kind;
 	ret_event->topic = question->topic->name;
 	ret_event->partition = question->partition;
+	ret_event->asked = question->asked;
 	ret_event->begin = first;
 	ret_event->end = end;
 	return true;

@@ -57,11 +57,11 @@ struct tail_event {
 	int32_t partition;
 	struct consumer_record record; /* TAIL_RECORD */
 	/*
-	 * TAIL_END, TAIL_BEYOND. end: the offset after the last one. begin: the first offset there
-	 * was to read, larger than the asked-for one when retention had removed some (BEYOND: the
-	 * first one of the partition; FROM_END: the end).
+	 * TAIL_END, TAIL_BEYOND. asked: the offset that was asked for. end: the offset after the
+	 * last one. begin: the first offset there was to read, larger than the asked-for one when
+	 * retention had removed some (BEYOND: the first one of the partition; FROM_END: the end).
 	 */
-	int64_t begin, end;
+	int64_t asked, begin, end;
 	struct err failure;
 };
 

@@ -27,10 +27,10 @@
 #include "flow_private.h"
 
 /*
- * The rows that a crash may repeat are bounded by max_in_flight; more than this are only found
- * where a log went far back in time. The rest would be sent again.
+ * The rows that a crash may repeat are bounded by max_in_flight; so many more are only found where
+ * a log went far back in time. The rest would be sent again.
  */
-enum { FOUND_MAX = 1 << 18 };
+enum { FOUND_MORE = 1 << 18 };
 
 static void forget_found(struct flow *flow, struct lane *lane)
 {
@@ -155,7 +155,7 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 {
 	struct lane *lane = flow_lane(flow, topic, partition);
 	struct seen *seen, *before;
-	if (!lane || lane->tail != LANE_READING || flow->found >= FOUND_MAX)
+	if (!lane || lane->tail != LANE_READING || flow->found >= flow->max_in_flight + FOUND_MORE)
 		return lane && lane->tail == LANE_READING ? FLOW_FOUND_TOO_MANY : FLOW_FOUND_STALE;
 	seen = xcalloc(1, sizeof *seen);
 	seen->name.id = id;

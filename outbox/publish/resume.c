@@ -119,6 +119,18 @@ static void log_recreated(struct resume *resume, const struct tail_event *event)
 			 "was made anew or truncated; a new epoch begins")});
 }
 
+/* Retention, or somebody who deletes records: which were ours can no longer be told. */
+static void log_cut(struct resume *resume, const struct tail_event *event)
+{
+	log_warn("tail_cut", {"slot", LOG_TEXT(resume->slot->name)},
+	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(event->topic)},
+	    {"partition", LOG_INT(event->partition)}, {"noted", LOG_INT(event->asked)},
+	    {"begin", LOG_INT(event->begin)},
+	    {"consequence",
+		LOG_TEXT("records behind the noted offset were removed from the topic; those "
+			 "that the log does not have are published again")});
+}
+
 static void take_event(struct resume *resume, const struct tail_event *event, int64_t now)
 {
 	switch (event->kind) {
@@ -130,6 +142,8 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 		/* fallthrough */
 	case TAIL_END:
 		resume->logged_at = 0;
+		if (event->kind == TAIL_END && event->asked >= 0 && event->begin > event->asked)
+			log_cut(resume, event);
 		metric_add(resume->metrics->tails_read, 1);
 		stream_tail_end(resume->stream, event->topic, event->partition, event->end,
 		    event->kind == TAIL_BEYOND);

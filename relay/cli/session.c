@@ -1,4 +1,5 @@
 #include "session.h"
+#include "clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,8 @@ bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_t
 	if (!read_moment(call, "from", ret_from_us, from, err) ||
 	    !read_moment(call, "to", ret_to_us, to, err))
 		return false;
-	return *ret_from_us < *ret_to_us ||
-	       err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", from, to);
+	if (*ret_from_us >= *ret_to_us)
+		return err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", from, to);
+	return *ret_from_us <= clock_wall_us() ||
+	       err_set(err, ERR_REJECT, "--from %s lies in the future, where nothing is", from);
 }

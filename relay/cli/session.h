@@ -44,7 +44,8 @@ struct pg_result *session_query(struct pg *pg, const struct config_postgres *pos
 
 /*
  * The range of --from and --to, of which the second end is no part. What is not given is open: the
- * least or the largest number, and its text stays as it was.
+ * least or the largest number, and its text stays as it was. ERR_REJECT: it is empty, or begins in
+ * the future.
  */
 bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_to_us,
     char from[MOMENT_SIZE], char to[MOMENT_SIZE], struct err *err) MUST_CHECK;

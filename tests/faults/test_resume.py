@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from support.auditor import audit, committed_messages, count_records, read_topics
+from support.auditor import (
+    audit, committed_messages, count_records, read_topics, topic_ranges)
 from support.postgres import Postgres
 from support.process import wait_for
 
@@ -67,6 +68,22 @@ def test_rows_that_others_wrote_to_the_same_topic_are_no_rows_of_ours(
     assert count_records(kafka.bootstrap, [topic]) == len(rows) + 50 * len(headers)
     assert relay.events("history_rewound") == []
     assert epoch_of(database) == epoch
+
+
+@pytest.mark.rotated("tails")
+def test_a_tail_that_lost_its_beginning_is_told(
+        database, kafka, topic, make_relay, make_writers, until_published):
+    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(50)
+    die_with_records_unnoted(relay, writers)
+    ends = topic_ranges(kafka.bootstrap, [topic])
+    kafka.delete_records({place: end for place, (_, end) in ends.items()})
+    assert count_records(kafka.bootstrap, [topic]) == 0
+    relay.start()
+    until_published()
+    relay.wait_event("tail_cut")
+    assert count_records(kafka.bootstrap, [topic]) > 0
 
 
 @pytest.mark.rotated("tails")

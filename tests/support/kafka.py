@@ -14,6 +14,7 @@ node starts in half the CPU time.
 import base64
 import contextlib
 import functools
+import json
 import os
 import shutil
 import signal
@@ -301,6 +302,16 @@ class Kafka:
 
     def topic_config(self, name):
         return {entry.name: entry.value for entry in self._describe(name).values()}
+
+    def delete_records(self, ends):
+        """Those before {(topic, partition): offset}."""
+        path = os.path.join(self.folder, "delete-records.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"version": 1, "partitions": [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), offset in ends.items()]}, file)
+        self.tool("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", self.bootstrap,
+                  "--offset-json-file", path)
 
     def leader(self, topic, partition):
         """The node that leads the partition, -1 when there is none."""
