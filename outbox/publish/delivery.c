@@ -5,6 +5,7 @@
 
 #include "backoff.h"
 #include "clock.h"
+#include "denials.h"
 #include "fault.h"
 #include "position.h"
 #include "producer.h"
@@ -17,6 +18,7 @@ enum {
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
+	TOPIC_SIZE = 250,
 };
 
 struct delivery {
@@ -36,6 +38,7 @@ struct delivery {
 	struct producer_topic *topic;
 	struct outbox_position position;
 	struct record_headers headers;
+	struct denials denials;
 	struct producer_report reports[REPORTS_A_TURN];
 	char error[512];
 };
@@ -95,6 +98,7 @@ void delivery_destroy(struct delivery *delivery)
 		return;
 	producer_destroy(delivery->producer, PRODUCER_END_MS);
 	record_headers_finish(&delivery->headers);
+	denials_finish(&delivery->denials);
 	free(delivery);
 }
 
@@ -156,17 +160,54 @@ static bool send_records(struct delivery *delivery, int64_t now)
 
 /* --- reports in ---------------------------------------------------------------------------- */
 
+/* What a record's topic does with it is of interest only now and then. */
+static void topic_of(const struct delivery *delivery, uint64_t sequence, char topic[TOPIC_SIZE])
+{
+	const struct message *message = stream_message(delivery->stream, sequence);
+	snprintf(topic, TOPIC_SIZE, "%.*s", message ? (int)message->topic_length : 0,
+	    message ? message->topic : "");
+}
+
+/* It waits as a missing one does, so that the others need no new producer again and again. */
+static void deny(struct delivery *delivery, uint64_t sequence, int64_t now)
+{
+	char topic[TOPIC_SIZE];
+	topic_of(delivery, sequence, topic);
+	if (!*topic)
+		return;
+	denials_add(&delivery->denials, topic, now);
+	stream_topic(delivery->stream, topic, 0);
+}
+
+static void allow(struct delivery *delivery, uint64_t sequence)
+{
+	char topic[TOPIC_SIZE];
+	if (!delivery->denials.topics)
+		return;
+	topic_of(delivery, sequence, topic);
+	denials_remove(&delivery->denials, topic);
+}
+
+bool delivery_is_denied(const struct delivery *delivery, const char *topic, int64_t now)
+{
+	return denials_hold(&delivery->denials, topic, now);
+}
+
 static void take_report(
     struct delivery *delivery, const struct producer_report *report, int64_t now)
 {
 	uint64_t sequence = (uint64_t)(uintptr_t)report->opaque;
 	if (report->error == 0) {
+		allow(delivery, sequence);
 		publish_metrics_acked(delivery->metrics, sequence);
 		stream_report(
 		    delivery->stream, now, sequence, STREAM_WRITTEN, report->offset, NULL);
 		return;
 	}
-	bool refused = !report->purged && producer_error_kind(report->error) == ERR_REJECT;
+	enum err_kind kind = report->purged ? ERR_RETRY : producer_error_kind(report->error);
+	bool refused = kind == ERR_REJECT;
+	if (kind == ERR_DENIED)
+		deny(delivery, sequence, now);
 	stream_report(delivery->stream, now, sequence, refused ? STREAM_REFUSED : STREAM_AGAIN, -1,
 	    producer_error_text(report->error));
 }

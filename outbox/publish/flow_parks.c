@@ -215,7 +215,7 @@ void flow_park_convicted(struct flow *flow, uint64_t sequence)
 void flow_park_stalled(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	char error[80] = "the topic was missing for stall_after";
+	char error[80] = "the topic was missing, or denied, for stall_after";
 	if (record->topic->wait.stalled)
 		record->partition = -1;
 	else

@@ -397,7 +397,8 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++) {
 		struct catalog_topic topic =
 		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
-		if (topic.state == TOPIC_MISSING)
+		if (topic.state == TOPIC_MISSING ||
+		    delivery_is_denied(publisher->delivery, name, now))
 			stream_topic(publisher->stream, name, 0);
 		else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
 			 is_known(publisher, name, logged, topic.partitions, now))
@@ -478,21 +479,26 @@ static void note_elsewhere(struct publisher *publisher)
 }
 
 /* Rows also wait while Kafka has not said whether their topic is there. */
-static const char *missing_topic(struct publisher *publisher, const char *waited_for)
+static const char *missing_topic(struct publisher *publisher, const char *waited_for, int64_t now)
 {
-	if (!waited_for)
-		return NULL;
+	if (!waited_for || delivery_is_denied(publisher->delivery, waited_for, now))
+		return waited_for;
 	struct catalog_topic topic =
 	    catalog_look(publisher->options.catalog, waited_for, TOPICS_MAX_AGE_MS);
 	return topic.state == TOPIC_MISSING ? waited_for : NULL;
 }
 
-static void log_missing(struct publisher *publisher, const char *topic)
+static void log_missing(struct publisher *publisher, const char *topic, int64_t now)
 {
 	if (text_equal(topic ? topic : "", publisher->missing_logged))
 		return;
 	text_copy(publisher->missing_logged, sizeof publisher->missing_logged, topic);
-	if (topic)
+	if (topic && delivery_is_denied(publisher->delivery, topic, now))
+		log_warn("topic_denied", {"slot", LOG_TEXT(publisher->options.slot->name)},
+		    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(topic)},
+		    {"consequence", LOG_TEXT("its rows wait; it is tried again every minute")},
+		    {"cure", LOG_TEXT("allow the relay WRITE on the topic")});
+	else if (topic)
 		log_warn("topic_missing", {"slot", LOG_TEXT(publisher->options.slot->name)},
 		    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(topic)},
 		    {"consequence", LOG_TEXT("its rows wait until the topic exists")});
@@ -588,12 +594,12 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	if (now < publisher->status_at && end == PUBLISHER_RUNNING)
 		return end;
 	publisher->status_at = now + STATUS_MS;
-	status.missing_topic = missing_topic(publisher, status.missing_topic);
+	status.missing_topic = missing_topic(publisher, status.missing_topic, now);
 	log_parked(publisher, &status);
 	log_stalls(publisher, &status);
 	log_refusal(publisher, &status);
 	note_elsewhere(publisher);
-	log_missing(publisher, status.missing_topic);
+	log_missing(publisher, status.missing_topic, now);
 	note_links(publisher);
 	publish_metrics_note(&publisher->metrics, &status);
 	delivery_note(publisher->delivery);
