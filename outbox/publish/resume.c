@@ -1,6 +1,7 @@
 #include "resume.h"
 
 #include <stdlib.h>
+#include <uthash.h>
 
 #include "clock.h"
 #include "logging.h"
@@ -14,6 +15,13 @@ enum {
 	LOG_AGAIN_MS = 30000,
 };
 
+/* What a partition has of a history that the log does not know. */
+struct lost {
+	char *place; /* "topic/partition" */
+	int64_t records, first, last;
+	UT_hash_handle hh;
+};
+
 struct resume {
 	const struct config_slot *slot;
 	int shard;
@@ -22,6 +30,7 @@ struct resume {
 	struct tail *tail;
 	int64_t logged_at; /* the last failure that was logged; 0: none */
 	bool rewound;      /* was logged since the shard was taken */
+	struct lost *lost; /* of partitions whose end was not reached yet */
 };
 
 static bool is_exact(const struct resume *resume)
@@ -42,17 +51,30 @@ struct resume *resume_create(const struct config_slot *slot, int shard, struct s
 	return resume;
 }
 
+static void forget_lost(struct resume *resume)
+{
+	struct lost *lost, *next;
+	HASH_ITER(hh, resume->lost, lost, next)
+	{
+		HASH_DEL(resume->lost, lost);
+		free(lost->place);
+		free(lost);
+	}
+}
+
 void resume_destroy(struct resume *resume)
 {
 	if (!resume)
 		return;
 	tail_destroy(resume->tail, END_MS);
+	forget_lost(resume);
 	free(resume);
 }
 
 void resume_forget(struct resume *resume)
 {
 	tail_forget(resume->tail);
+	forget_lost(resume);
 	resume->rewound = false;
 }
 
@@ -67,6 +89,54 @@ static bool read_names(const struct consumer_record *record, struct outbox_posit
 	       message_uuid_parse(id, id_length, ret_event_id);
 }
 
+static void log_rewound(struct resume *resume)
+{
+	if (!resume->rewound)
+		log_error("history_rewound", {"slot", LOG_TEXT(resume->slot->name)},
+		    {"shard", LOG_INT(resume->shard)},
+		    {"consequence",
+			LOG_TEXT("Kafka has records that the log of the database does not "
+				 "know of: the database went back in time; a new epoch "
+				 "begins; lost_history tells where these records are")});
+	resume->rewound = true;
+}
+
+static struct lost *find_lost(struct resume *resume, const char *topic, int32_t partition, bool add)
+{
+	owned_text char *place = xformat("%s/%d", topic, partition);
+	struct lost *lost;
+	HASH_FIND_STR(resume->lost, place, lost);
+	if (lost || !add)
+		return lost;
+	lost = xcalloc(1, sizeof *lost);
+	lost->place = xstrdup(place);
+	HASH_ADD_KEYPTR(hh, resume->lost, lost->place, strlen(lost->place), lost);
+	return lost;
+}
+
+static void add_lost(struct resume *resume, const struct consumer_record *record)
+{
+	struct lost *lost = find_lost(resume, record->topic, record->partition, true);
+	if (lost->records++ == 0)
+		lost->first = record->offset;
+	lost->last = record->offset;
+}
+
+/* Once its end is reached: a line for each would be too many, and the log would leave some out. */
+static void log_lost(struct resume *resume, const char *topic, int32_t partition)
+{
+	struct lost *lost = find_lost(resume, topic, partition, false);
+	if (!lost)
+		return;
+	log_warn("lost_history", {"slot", LOG_TEXT(resume->slot->name)},
+	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(topic)},
+	    {"partition", LOG_INT(partition)}, {"records", LOG_INT(lost->records)},
+	    {"first_offset", LOG_INT(lost->first)}, {"last_offset", LOG_INT(lost->last)});
+	HASH_DEL(resume->lost, lost);
+	free(lost->place);
+	free(lost);
+}
+
 static void take_record(struct resume *resume, const struct consumer_record *record)
 {
 	struct outbox_position position;
@@ -76,21 +146,16 @@ static void take_record(struct resume *resume, const struct consumer_record *rec
 		return;
 	enum stream_found found = stream_tail_record(
 	    resume->stream, record->topic, record->partition, record->offset, &position, event_id);
-	if (found == STREAM_FOUND)
-		return;
-	outbox_position_format(&position, text);
-	if (found == STREAM_FOUND_UNKNOWN && !resume->rewound)
-		log_error("history_rewound", {"slot", LOG_TEXT(resume->slot->name)},
-		    {"shard", LOG_INT(resume->shard)},
-		    {"consequence",
-			LOG_TEXT("Kafka has records that the log of the database does not "
-				 "know of: the database went back in time; a new epoch "
-				 "begins, and these records are listed")});
-	resume->rewound |= found == STREAM_FOUND_UNKNOWN;
-	log_warn(found == STREAM_FOUND_UNKNOWN ? "record_of_lost_history" : "tail_too_long",
-	    {"slot", LOG_TEXT(resume->slot->name)}, {"shard", LOG_INT(resume->shard)},
-	    {"topic", LOG_TEXT(record->topic)}, {"partition", LOG_INT(record->partition)},
-	    {"offset", LOG_INT(record->offset)}, {"position", LOG_TEXT(text)});
+	if (found == STREAM_FOUND_UNKNOWN) {
+		log_rewound(resume);
+		add_lost(resume, record);
+	} else if (found == STREAM_FOUND_TOO_MANY) {
+		outbox_position_format(&position, text);
+		log_warn("tail_too_long", {"slot", LOG_TEXT(resume->slot->name)},
+		    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(record->topic)},
+		    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
+		    {"position", LOG_TEXT(text)});
+	}
 }
 
 static void log_failure(struct resume *resume, const struct tail_event *event, int64_t now)
@@ -144,6 +209,7 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 		resume->logged_at = 0;
 		if (event->kind == TAIL_END && event->asked >= 0 && event->begin > event->asked)
 			log_cut(resume, event);
+		log_lost(resume, event->topic, event->partition);
 		metric_add(resume->metrics->tails_read, 1);
 		stream_tail_end(resume->stream, event->topic, event->partition, event->end,
 		    event->kind == TAIL_BEYOND);

@@ -252,3 +252,48 @@ def test_a_promoted_standby_that_has_everything_goes_on_in_a_new_epoch(
         assert verdict.correct and verdict.committed > 20_000, verdict
         assert verdict.duplicates == 0, verdict
         assert relay.stop() == 0
+
+
+@pytest.mark.rotated("same cluster")
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_promoted_standby_that_lost_commits_skips_nothing_of_what_it_has(
+        delivery, kafka, topic, make_relay, make_writers, make_shop, until_published):
+    """Their records stand in Kafka; their transaction ids and ids are given out again."""
+    xids = "SELECT DISTINCT txid::text FROM outbox.message WHERE id > %s"
+    with Postgres() as primary, Standby(primary) as standby:
+        shop = make_shop(primary)
+        fresh = type(shop)(standby, "shop")
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        dsn = shop.dsn.replace(f"127.0.0.1:{primary.port}", hosts)
+        relay = make_relay(database_url=f"{dsn}?target_session_attrs=read-write", slot_lease=LEASE,
+                           slot_delivery=delivery).wait_ready()
+        writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
+        writers.run(200)
+        until_published(database=shop)
+        newest = "SELECT max(n) FROM outbox.log"
+        wait_for(lambda: fresh.execute(newest) == shop.execute(newest), 60, "the standby")
+        standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        standby.execute("SELECT pg_reload_conf()")
+        wait_for(lambda: not primary.execute("SELECT 1 FROM pg_stat_replication"), 60, "the cut")
+        last = fresh.execute("SELECT max(id) FROM outbox.message")[0][0]
+        survivors = fresh.execute("SELECT count(*) FROM outbox.message")[0][0]
+        writers.run(200)
+        until_published(database=shop)
+        lost = shop.execute(xids, (last,))
+        in_kafka = len(list(read_topics(kafka.bootstrap, [topic], "read_committed")))
+        before = shop.execute(EPOCHS)
+        primary.stop("immediate")
+        standby.promote()
+        relay.wait_event("history_rewound")
+        later = make_writers(dsn=fresh.dsn, connections=2, keys=20, prefix="later")
+        later.run(200)
+        until_published(database=fresh)
+        assert set(lost) & set(fresh.execute(xids, (last,)))
+        assert fresh.execute(EPOCHS) != before
+        verdict = audit(committed_messages(fresh.dsn),
+                        read_topics(kafka.bootstrap, [topic], "read_committed"), same_epoch=False)
+        assert verdict.lost == verdict.altered == verdict.duplicates == 0, verdict
+        assert verdict.phantom == in_kafka - survivors > 0, verdict
+        assert verdict.committed == survivors + len(later.committed), verdict
+        assert sum(int(event["records"]) for event in relay.events("lost_history")) == verdict.phantom
+        assert relay.stop() == 0
