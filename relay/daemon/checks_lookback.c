@@ -242,6 +242,14 @@ static bool ask_function(const struct service *service, struct err *err)
 		preflight_add(service->report, PREFLIGHT_FAIL, service->place,
 		    "grant execute on it to the login of the dsn", "%s: %s may not be called",
 		    pg_place(pg), check->function);
+	else if (check->read_only && text_equal(pg_value(row, 0, 1), "t"))
+		preflight_add(service->report, PREFLIGHT_WARN, service->place,
+		    "set read_only = no if it writes, as that of sql/barrier/postgres.sql does; "
+		    "else "
+		    "declare it stable",
+		    "%s: %s is volatile; if it writes, read_only = yes makes each answer an error, "
+		    "and nothing is decided",
+		    pg_place(pg), check->function);
 	return true;
 }
 
