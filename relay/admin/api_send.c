@@ -183,8 +183,7 @@ static void read_single(struct api_call *call)
 static void read_body(struct api_call *call)
 {
 	json_error_t why;
-	json_t *body = json_loadb(text_string(&call->body), call->body.length,
-	    JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &why);
+	json_t *body = json_read(text_string(&call->body), call->body.length, &why);
 	const json_t *list = json_object_get(body, "messages");
 
 	if (!body)

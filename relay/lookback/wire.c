@@ -167,6 +167,11 @@ static bool set_duration(struct lookback_request *request, const struct field *f
 
 /* --- headers of the message ----------------------------------------------------------------- */
 
+static bool has_nul(const json_t *text)
+{
+	return json_is_string(text) && strlen(json_string_value(text)) != json_string_length(text);
+}
+
 static bool is_value(const json_t *value)
 {
 	size_t length;
@@ -174,7 +179,7 @@ static bool is_value(const json_t *value)
 	const json_t *base64 = json_object_get(value, "base64");
 
 	if (!json_is_object(value))
-		return !json_is_array(value);
+		return !json_is_array(value) && !has_nul(value);
 	return json_object_size(value) == 1 && json_is_string(base64) &&
 	       text_base64_decode(
 		   json_string_value(base64), json_string_length(base64), &bytes, &length);
@@ -188,6 +193,9 @@ static bool is_reserved(const char *name)
 /* The rules of outbox.headers_valid. NULL: it keeps them. */
 static const char *headers_fault(const json_t *headers)
 {
+	static const char no_value[] =
+	    "hold a NUL, or a value that is neither text, number, boolean, null nor "
+	    "{\"base64\": …}";
 	const char *name;
 	size_t index;
 	json_t *value, *pair;
@@ -199,8 +207,7 @@ static const char *headers_fault(const json_t *headers)
 		if (is_reserved(name))
 			return "have a name that begins with outbox-, which is reserved";
 		if (!is_value(value))
-			return "have a value that is neither text, number, boolean, null nor "
-			       "{\"base64\": …}";
+			return no_value;
 	}
 	json_array_foreach(headers, index, pair)
 	{
@@ -208,37 +215,34 @@ static const char *headers_fault(const json_t *headers)
 			return "have an element that is no pair of name and value";
 		if (is_reserved(json_string_value(json_array_get(pair, 0))))
 			return "have a name that begins with outbox-, which is reserved";
-		if (!is_value(json_array_get(pair, 1)))
-			return "have a value that is neither text, number, boolean, null nor "
-			       "{\"base64\": …}";
+		if (has_nul(json_array_get(pair, 0)) || !is_value(json_array_get(pair, 1)))
+			return no_value;
 	}
 	return NULL;
 }
 
-static bool keep_headers(
-    struct lookback_request *request, const json_t *headers, struct refusal *refusal)
+/* The text is what the headers were read from: numbers keep their digits. */
+static bool keep_headers(struct lookback_request *request, const json_t *headers, const char *text,
+    size_t length, struct refusal *refusal)
 {
 	const char *fault = headers_fault(headers);
 
 	if (fault)
 		return refusal_set(refusal, "bad_value", "headers %s", fault);
-	free(request->headers);
-	request->headers = json_dumps(headers, 0);
-	if (!request->headers || strstr(request->headers, "\\u0000"))
-		return refusal_set(refusal, "bad_value", "headers hold a NUL");
-	if (strlen(request->headers) > MOST_HEADERS)
+	if (json_longest(text, length) > MOST_HEADERS)
 		return refusal_set(
 		    refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
+	free(request->headers);
+	request->headers = lookback_bytes_copy(text, length).bytes;
 	return true;
 }
 
 static bool set_headers(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
-	json_t *headers = said->text ? json_loadb(said->text, said->length,
-					   JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL)
-				     : NULL;
-	bool kept = headers && keep_headers(request, headers, refusal);
+	json_error_t ignored;
+	json_t *headers = said->text ? json_read(said->text, said->length, &ignored) : NULL;
+	bool kept = headers && keep_headers(request, headers, said->text, said->length, refusal);
 
 	if (!headers)
 		refusal_set(refusal, "bad_value", "%s is no JSON", field->name);
@@ -286,15 +290,25 @@ static bool is_known(const char *name)
 	       text_equal(name, "payload_base64");
 }
 
-static bool read_json_field(struct lookback_request *request, const struct field *field,
-    const json_t *value, struct refusal *refusal)
+static bool read_json_headers(struct lookback_request *request, const json_t *headers,
+    const struct lookback_input *input, struct refusal *refusal)
 {
+	size_t length;
+	const char *text = json_slice(input->value, input->value_length, "headers", &length);
+
+	return keep_headers(request, headers, text, length, refusal);
+}
+
+static bool read_json_field(struct lookback_request *request, const struct field *field,
+    const json_t *object, const struct lookback_input *input, struct refusal *refusal)
+{
+	const json_t *value = json_object_get(object, field->name);
 	struct said said = {json_string_value(value), json_string_length(value), 0};
 
 	if (!value || json_is_null(value))
 		return field->required ? missing(refusal, field->name) : true;
 	if (field->set == set_headers)
-		return keep_headers(request, value, refusal);
+		return read_json_headers(request, value, input, refusal);
 	if (field->set == set_duration && json_is_number(value))
 		said.number = json_number_value(value);
 	else if (!said.text)
@@ -331,9 +345,7 @@ static bool read_json_payload(struct lookback_request *request, const json_t *ob
 	/* As it was written: numbers keep their digits. */
 	size_t length;
 	const char *raw = json_slice(input->value, input->value_length, "payload", &length);
-	bytes->bytes = raw ? xformat("%.*s", (int)length, raw)
-			   : json_dumps(payload, JSON_ENCODE_ANY | JSON_COMPACT);
-	bytes->length = bytes->bytes ? strlen(bytes->bytes) : 0;
+	*bytes = lookback_bytes_copy(raw, length);
 	return true;
 }
 
@@ -345,7 +357,7 @@ static bool read_json_object(struct lookback_request *request, const json_t *obj
 	json_t *value;
 
 	/* First of all whose it is, for whoever has to answer for a refusal. */
-	if (!read_json_field(request, &fields[0], json_object_get(object, "biz_type"), refusal))
+	if (!read_json_field(request, &fields[0], object, input, refusal))
 		return false;
 	if (!version)
 		return missing(refusal, "version");
@@ -359,8 +371,7 @@ static bool read_json_object(struct lookback_request *request, const json_t *obj
 	}
 	for (int i = 1; i < FIELDS; i++)
 		if (is_wanted(request, &fields[i]) &&
-		    !read_json_field(
-			request, &fields[i], json_object_get(object, fields[i].name), refusal))
+		    !read_json_field(request, &fields[i], object, input, refusal))
 			return false;
 	return request->op != LOOKBACK_PREPARE ||
 	       read_json_payload(request, object, input, refusal);
@@ -375,9 +386,7 @@ static bool read_json(
 
 	if (!input->value)
 		return refusal_set(refusal, "bad_json", "the value is null");
-	/* Numbers of any size: those of the payload are none of ours. */
-	object = json_loadb(input->value, input->value_length,
-	    JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &why);
+	object = json_read(input->value, input->value_length, &why);
 	if (!object)
 		refusal_set(
 		    refusal, "bad_json", "line %d, column %d: %s", why.line, why.column, why.text);
@@ -473,8 +482,10 @@ static bool pass_headers(
 		if (!text_starts(input->headers[i].name, PREFIX) &&
 		    !is_reserved(input->headers[i].name))
 			kept = add_pair(pairs, &input->headers[i], refusal);
-	if (kept && json_array_size(pairs) > 0)
-		kept = keep_headers(request, pairs, refusal);
+	if (kept && json_array_size(pairs) > 0) {
+		owned_text char *text = json_dumps(pairs, 0);
+		kept = keep_headers(request, pairs, text, strlen(text), refusal);
+	}
 	json_decref(pairs);
 	return kept;
 }

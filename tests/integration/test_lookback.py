@@ -1,12 +1,16 @@
 """The look-back on real servers: what an application sends to the look-back topic, what its business
 answers, and what comes of it in the business topic and in the tables."""
 
+import contextlib
 import http.server
 import json
+import pathlib
+import re
 import threading
 import time
 import zlib
 
+import psycopg2
 import pytest
 from confluent_kafka import Producer
 
@@ -15,6 +19,7 @@ from support.lookback import Application, base64_text, configuration, in_headers
 from support.process import wait_for
 from support.relay import run_command
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 ASK = {"url": "http://127.0.0.1:9/"}
 
 
@@ -82,6 +87,28 @@ def test_a_committed_message_reaches_its_topic_as_if_it_had_been_a_row(case):
     assert headers["a"] == b"b" and "outbox-id" in headers and "outbox-position" in headers
     wait_for(lambda: case.decided() == {"1": "commit", "2": "rollback"}, 60, "both decisions")
     assert case.ids() == ["k"] and case.conflicts() == [] and case.records("dead") == []
+
+
+def test_what_is_passed_on_is_as_it_was_written_and_as_a_row_would_have_it(case):
+    """Numbers keep their digits, also those that no double holds."""
+    case.relay().wait_ready()
+    headers = '{"n": 1, "d": 1.10, "large": 9007199254740993, "e": 1e400, "\\u00e9": "\\u0041"}'
+    body = ('{"version":1, "op":"prepare", "biz_type":"order", "biz_id":"1", "topic":"%s", "key":"k", '
+            '"h\\u0065aders": %s, "pay\\u006coad": {"n": [1.10, 1e400,  12345678901234567890123]}}'
+            % (case.topics["orders"], headers))
+    case.application.send((b"order:1", body.encode(), []))
+    case.database.execute("SELECT outbox.publish(%s, 'row', '{}'::text, %s::jsonb)",
+                          (case.topics["orders"], headers))
+    case.application.commit("1")
+    wait_for(lambda: case.ids() == ["k", "row"], 60, "the message and the row")
+    found = {record.key: record for record in case.records()}
+    assert found[b"k"].payload == b'{"n": [1.10, 1e400,  12345678901234567890123]}'
+    said = {key: [(name, value) for name, value in record.headers if not name.startswith("outbox-")]
+            for key, record in found.items()}
+    assert said[b"k"] == said[b"row"]
+    assert {"n": b"1", "d": b"1.10", "large": b"9007199254740993", "é": b"A"}.items() <= dict(
+        said[b"k"]).items()
+    assert case.records("dead") == []
 
 
 def test_the_header_form_carries_bytes_as_they_are(case):
@@ -526,3 +553,46 @@ def test_an_endpoint_that_is_away_costs_no_attempt(case, business):
                    what="several tries")
     assert case.database.execute("SELECT max(attempts) FROM outbox.lookback_overdue") == [(0,)]
     assert case.decided() == {}
+
+
+# --- the barrier ----------------------------------------------------------------------------------
+
+@pytest.fixture
+def barrier(empty_database, tmp_path):
+    """What docs/lookback-barrier.md says to do, in a database of the business: (it, the settings of the
+    [check] section)."""
+    page = (ROOT / "docs/lookback-barrier.md").read_text("utf-8")
+    snippet = re.search(r'```ini\n\[check "shop"\]\n(.*?)```', page, re.DOTALL)[1]
+    settings = dict(line.split(" = ") for line in snippet.splitlines())
+    grant = re.search(r"`(grant execute on function public.lookback_check\([^`]*)`", page)[1]
+    empty_database.execute((ROOT / "sql/barrier/postgres.sql").read_text("utf-8"))
+    login = f"asks_{empty_database.name}"[:60]
+    empty_database.execute(f"create role {login} login; {grant} to {login}")
+    dsn = tmp_path / settings["dsn_file"]
+    dsn.write_text(empty_database.postgres.dsn(empty_database.name, user=login))
+    yield empty_database, {**settings, "dsn_file": str(dsn)}
+    empty_database.execute(f"drop owned by {login}; drop role {login}")
+
+
+def test_the_barrier_answers_the_relay_as_its_page_says(case, barrier):
+    """No transaction commits after the relay was told rollback, and one that is open is waited for."""
+    shop, settings = barrier
+    case.check = {**settings, "retry_first": "100ms", "retry_max": "300ms", "pending_every": "200ms"}
+    case.settings["check_after"] = "300ms"
+    relay = case.relay().wait_ready()
+    shop.execute("select lookback_begin('order', 'done')")
+    with contextlib.closing(shop.connect(autocommit=False)) as slow:
+        slow.cursor().execute("select lookback_begin('order', 'open')")
+        case.application.prepare("done", "open", "never")
+        relay.wait_for(lambda: case.decided() == {"done": "commit", "never": "rollback"},
+                       what="the clear answers")
+        relay.wait_for(lambda: relay.metric("relay_lookback_checks_total", result="pending") >= 2,
+                       what="the one that is open to be asked again")
+        assert case.overdue() == ["open"]
+        slow.commit()
+    relay.wait_for(lambda: case.decided().get("open") == "commit", what="its commit")
+    with pytest.raises(psycopg2.Error, match="the relay was told rollback") as late:
+        shop.execute("select lookback_begin('order', 'never')")
+    assert late.value.pgcode == "LB001"
+    wait_for(lambda: case.ids() == ["done", "open"], 60, "the messages of what was committed")
+    assert relay.metric("relay_lookback_checks_total", result="database") is None

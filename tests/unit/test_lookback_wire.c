@@ -71,13 +71,47 @@ static void a_payload_is_json_or_base64_or_a_tombstone(void **state)
 	assert_true(
 	    read_value("order:42", WITHOUT ", \"payload\": 123456789012345678901234567890}"));
 	assert_string_equal(request.payload.bytes, "123456789012345678901234567890");
-	assert_true(read_value("order:42", WITHOUT ", \"pay\\u006coad\": [1]}"));
-	assert_true(request.payload.length >= 3);
+	assert_true(read_value("order:42", WITHOUT ", \"pay\\u006coad\": [ 1]}"));
+	assert_string_equal(request.payload.bytes, "[ 1]");
 	refused(WITHOUT "}", "missing_field");
 	refused(WITHOUT ", \"payload\": 1, \"payload_base64\": \"AAE=\"}", "bad_value");
 	refused(WITHOUT ", \"payload_base64\": \"AAE\"}", "bad_value");
 	refused(WITHOUT ", \"payload_base64\": 7}", "wrong_type");
 	lookback_request_finish(&request);
+}
+
+static void numbers_that_are_passed_on_keep_their_digits(void **state)
+{
+	(void)state;
+	assert_true(read_value("order:42", WITHOUT ", \"payload\": {\"a\": [1e400, -0.10E+999]},"
+						   " \"h\\u0065aders\": {\"n\": 1, \"m\": 1.10,"
+						   " \"large\": 9007199254740993, \"e\": 1e400}}"));
+	assert_string_equal(request.payload.bytes, "{\"a\": [1e400, -0.10E+999]}");
+	assert_string_equal(request.headers, "{\"n\": 1, \"m\": 1.10,"
+					     " \"large\": 9007199254740993, \"e\": 1e400}");
+	assert_true(read_value("order:42", WITHOUT ", \"payload\": -1e400}"));
+	assert_string_equal(request.payload.bytes, "-1e400");
+	/* those that are ours have to make sense, and all of them are to be numbers */
+	refused(PREPARE ", \"check_after\": 1e400}", "bad_value");
+	refused(PREPARE ", \"check_after\": -1e400}", "bad_value");
+	refused("{\"biz_type\": \"order\", \"version\": 1e400}", "bad_version");
+	static const char *const none[] = {"01e400", "1e400x", "1-1e400", "1e400.5", "1e400 1",
+	    "-e400", "1.e400", "1e400e1", "+1e400", "[1e400", "1e400\"", "true1e400"};
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		owned_text char *value = xformat("%s, \"payload\": %s}", WITHOUT, none[i]);
+
+		refused(value, "bad_json");
+	}
+	lookback_request_finish(&request);
+}
+
+static void headers_are_as_long_as_the_table_would_make_them(void **state)
+{
+	(void)state;
+	assert_int_equal(json_longest("[[\"a\",1],[\"b,:\",null]]", 22), 25);
+	assert_int_equal(json_longest(" { \"a\" : 1e5 }\n", 15), 15);
+	refused(PREPARE ", \"headers\": {\"n\": 1e40000}}", "bad_value");
+	refused(PREPARE ", \"headers\": {\"n\": 1e-99999999999999999999}}", "bad_value");
 }
 
 static void a_decision_needs_no_more_than_the_id(void **state)
@@ -147,6 +181,7 @@ static void what_is_wrong_is_refused_with_a_code(void **state)
 	    {PREPARE ", \"headers\": {\"a\": {\"base64\": \"?\"}}}", "bad_value"},
 	    {PREPARE ", \"headers\": [[\"a\"]]}", "bad_value"},
 	    {PREPARE ", \"headers\": {\"a\": \"\\u0000\"}}", "bad_value"},
+	    {PREPARE ", \"headers\": [[\"a\\u0000\", 1]]}", "bad_value"},
 	};
 
 	(void)state;
@@ -281,6 +316,12 @@ static void a_slice_is_the_text_between_name_and_comma(void **state)
 	assert_int_equal(length, 1);
 	assert_memory_equal(slice, "7", 1);
 	assert_null(json_slice(text, sizeof text - 1, "d", &length));
+	static const char escaped[] = "{\"\\u0062\":1,\"b\\u0000\":2,\"\\u0063\\u0000\":3,\"d\":4}";
+	slice = json_slice(escaped, sizeof escaped - 1, "b", &length);
+	assert_int_equal(length, 1);
+	assert_memory_equal(slice, "1", 1);
+	assert_null(json_slice(escaped, sizeof escaped - 1, "c", &length));
+	assert_non_null(json_slice(escaped, sizeof escaped - 1, "d", &length));
 }
 
 static void the_elements_of_an_array_are_told_one_by_one(void **state)
@@ -307,6 +348,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_prepare_says_what_is_to_be_sent),
 	    cmocka_unit_test(a_payload_is_json_or_base64_or_a_tombstone),
+	    cmocka_unit_test(numbers_that_are_passed_on_keep_their_digits),
+	    cmocka_unit_test(headers_are_as_long_as_the_table_would_make_them),
 	    cmocka_unit_test(a_decision_needs_no_more_than_the_id),
 	    cmocka_unit_test(the_key_is_type_and_id),
 	    cmocka_unit_test(what_is_wrong_is_refused_with_a_code),
