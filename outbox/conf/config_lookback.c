@@ -34,6 +34,19 @@ static bool compare_lookbacks(const struct config_source *source,
 	return true;
 }
 
+/* A dead letter that is read as a message again would be one for ever. */
+static bool check_dead_letter(const struct config *config, const struct config_source *source,
+    const struct config_lookback *lookback, struct err *err)
+{
+	for (int i = 0; i < config->lookback_count; i++)
+		if (text_equal(config->lookbacks[i].topic, lookback->dead_letter))
+			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
+			    "dead_letter",
+			    "%s is the topic that [lookback \"%s\"] reads; name another one",
+			    lookback->dead_letter, config->lookbacks[i].name);
+	return true;
+}
+
 /* Of several sections on a topic one has to take what belongs to none. */
 static bool has_default(const struct config *config, const struct config_lookback *lookback)
 {
@@ -66,11 +79,12 @@ static bool finish_lookback(
 	for (int i = 0; i < lookback->types.count; i++) {
 		const char *type = lookback->types.items[i];
 
-		if (type[strspn(type, letters)] || strlen(type) > 100)
+		if (type[strspn(type, letters)] || strlen(type) > 100 || text_equal(type, ".") ||
+		    text_equal(type, ".."))
 			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
 			    "types",
 			    "'%.40s' is no business type; that is 1 to 100 of a-z, A-Z, 0-9, '_', "
-			    "'.' and '-'",
+			    "'.' and '-'; '.' and '..' are none",
 			    type);
 	}
 	if (!*lookback->topic)
@@ -99,6 +113,9 @@ bool config_lookback_finish(
 			if (!compare_lookbacks(source, lookback, &config->lookbacks[k], err))
 				return false;
 	}
+	for (int i = 0; i < config->lookback_count; i++)
+		if (!check_dead_letter(config, source, &config->lookbacks[i], err))
+			return false;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!has_default(config, &config->lookbacks[i]))
 			return config_source_refuse(err, source, CONFIG_LOOKBACK,

@@ -303,7 +303,8 @@ static void lookbacks_that_do_not_agree_are_refused(void **state)
 	} rows[] = {
 	    {"[lookback \"a\"]\ntypes = x y/z\n", "relay.ini:2: [lookback \"a\"] types: 'y/z' is "
 						  "no business type; that is 1 to 100 of "
-						  "a-z, A-Z, 0-9, '_', '.' and '-'"},
+						  "a-z, A-Z, 0-9, '_', '.' and '-'; '.' and "
+						  "'..' are none"},
 	    {"[lookback \"a\"]\ndefault = yes\n[lookback \"b\"]\ntypes = x a\n",
 		"relay.ini:4: [lookback \"b\"] types: a belongs to [lookback \"a\"] as well; a "
 		"type "
@@ -323,6 +324,22 @@ static void lookbacks_that_do_not_agree_are_refused(void **state)
 					      "one that is declared"},
 	    {"[lookback \"a\"]\ntopic =\n",
 		"relay.ini:2: [lookback \"a\"] topic: it is empty; name the topic"},
+	    {"[lookback \"a\"]\ntypes = ..\n", "relay.ini:2: [lookback \"a\"] types: '..' is no "
+					       "business type; that is 1 to 100 of a-z, A-Z, "
+					       "0-9, '_', '.' and '-'; '.' and '..' are none"},
+	    {"[lookback \".\"]\n", "relay.ini:1: [lookback \".\"] types: '.' is no business type; "
+				   "that is 1 to 100 of a-z, A-Z, 0-9, '_', '.' and '-'; '.' "
+				   "and '..' are none"},
+	    {"[lookback \"a\"]\ndead_letter = look_back_msg\n",
+		"relay.ini:2: [lookback \"a\"] dead_letter: look_back_msg is the topic that "
+		"[lookback \"a\"] reads; name another one"},
+	    {"[lookback \"a\"]\ntopic = look_back_dead_letter\n",
+		"relay.ini:1: [lookback \"a\"] dead_letter: look_back_dead_letter is the topic "
+		"that "
+		"[lookback \"a\"] reads; name another one"},
+	    {"[lookback \"a\"]\ndead_letter = other\n[lookback \"b\"]\ntopic = other\n",
+		"relay.ini:2: [lookback \"a\"] dead_letter: other is the topic that "
+		"[lookback \"b\"] reads; name another one"},
 	    {"[lookback]\n", "relay.ini:1: [lookback] needs a name; write [lookback \"orders\"]"},
 	};
 
