@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 #include "http_guard.h"
 #include "http_sign.h"
@@ -153,7 +154,7 @@ static void check_url(const struct service *service)
 	    !text_equal(refusal.code, "not_listed"))
 		preflight_add(
 		    service->report, PREFLIGHT_FAIL, service->place, NULL, "url: %s", refusal.text);
-	if (text_starts(url, "http:") || strstr(service->check->allow, "http:"))
+	if (strncasecmp(url, "http:", 5) == 0 || strcasestr(service->check->allow, "http:"))
 		add(service, PREFLIGHT_WARN, "ask at https://, or within a network that is trusted",
 		    "what decides goes over the network without TLS: whoever is between can "
 		    "decide");

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include "text.h"
 
 /* "host:port" of a URL that was looked at, with the scheme's port where it names none. */
@@ -18,9 +19,9 @@ static void name_host(const struct config_check *check, const char *url, char *h
 		snprintf(host, size, "sql %s", check->name);
 	else
 		snprintf(host, size, "%.*s%s", length, begin,
-		    has_port                    ? ""
-		    : text_starts(url, "http:") ? ":80"
-						: ":443");
+		    has_port                            ? ""
+		    : strncasecmp(url, "http:", 5) == 0 ? ":80"
+							: ":443");
 	for (char *c = host; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
 }

@@ -12,7 +12,8 @@
 
 static const char usual[] =
     "[check \"shop\"]\nurl = https://Shop.example/ask?key=secret\n"
-    "allow = https://*.shop.example/ask, http://10.0.0.7:8080/\ntypes = order, refund\n"
+    "allow = https://*.shop.example/ask, http://10.0.0.7:8080/, http://plain.example\ntypes = "
+    "order, refund\n"
     "[check \"any\"]\nallow = https://a.shop.example/ask, https://any.example/\n"
     "[check \"base\"]\ntransport = sql\ndsn = host=nowhere\n"
     "[check \"six\"]\nurl = http://[2001:db8::1]/x\n"
@@ -98,6 +99,9 @@ static void a_url_goes_to_the_service_that_allows_it_the_sections_own_first(void
 	assert_route(
 	    &stage, "stock", NULL, "https://a.shop.example/ask/7", "any a.shop.example:443 own");
 	assert_route(&stage, "order", NULL, "http://10.0.0.7:8080/x", "shop 10.0.0.7:8080 own");
+	assert_route(&stage, "order", NULL, "HTTP://Plain.Example/x", "shop plain.example:80 own");
+	assert_route(
+	    &stage, "order", NULL, "HTTPS://A.shop.example/ask", "shop a.shop.example:443 own");
 	assert_route(&stage, "stock", NULL, "http://10.0.0.7:8080/x", "url_not_allowed");
 	clear_stage(&stage);
 }
