@@ -2,15 +2,17 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <utlist.h>
 #include "cleanup.h"
 #include "clock.h"
 #include "schema_query.h"
+#include "sql_files.h"
 #include "text.h"
 
-enum { MOST_WAITING = 64, CONNECT_MS = 5000 };
+enum { MOST_WAITING = 64, CONNECT_MS = 5000, LOOK_MS = 10000 };
 
 struct api_desk {
 	const struct config_postgres *postgres;
@@ -18,8 +20,11 @@ struct api_desk {
 	pthread_t thread;
 	struct pg *pg; /* of the thread; NULL: none */
 	pthread_mutex_t mutex;
-	pthread_cond_t asked;
+	pthread_cond_t asked, looked;
+	int64_t look_at;              /* of the thread: when it asks what a payload may weigh */
+	_Atomic int64_t payload_most; /* -1: not known */
 	/* guarded by the mutex */
+	bool has_looked;
 	struct api_question *waiting;
 	int count;
 	bool ending;
@@ -96,14 +101,46 @@ static void answer(struct api_desk *desk, struct api_question *question)
 	}
 }
 
-static struct api_question *next_question(struct api_desk *desk)
+static void look_at_limit(struct api_desk *desk)
+{
+	struct api_question question = {
+	    .sql = sql_api_payload_most, .give_up_ms = clock_ms() + CONNECT_MS};
+	int64_t most;
+
+	answer(desk, &question);
+	if (question.json && text_to_int64(question.json, 0, INT64_MAX, &most))
+		atomic_store(&desk->payload_most, most);
+	api_question_finish(&question);
+	desk->look_at = clock_ms() + LOOK_MS;
+	pthread_mutex_lock(&desk->mutex);
+	desk->has_looked = true;
+	pthread_cond_broadcast(&desk->looked);
+	pthread_mutex_unlock(&desk->mutex);
+}
+
+/* With the mutex. False: the time is over. */
+static bool wait_until(struct api_desk *desk, pthread_cond_t *condition, int64_t at_ms)
+{
+	struct timespec until;
+	int64_t left = at_ms - clock_ms();
+
+	if (left <= 0)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += left / 1000 + 1;
+	return pthread_cond_timedwait(condition, &desk->mutex, &until) == 0;
+}
+
+/* NULL: it is to look, or to end. */
+static struct api_question *next_question(struct api_desk *desk, bool *ret_ending)
 {
 	struct api_question *question;
 
 	pthread_mutex_lock(&desk->mutex);
-	while (!desk->waiting && !desk->ending)
-		pthread_cond_wait(&desk->asked, &desk->mutex);
+	while (!desk->waiting && !desk->ending && wait_until(desk, &desk->asked, desk->look_at))
+		;
 	question = desk->waiting;
+	*ret_ending = desk->ending;
 	if (question) {
 		DL_DELETE(desk->waiting, question);
 		desk->count--;
@@ -116,34 +153,70 @@ static void *run(void *context)
 {
 	struct api_desk *desk = context;
 	struct api_question *question;
+	bool ending;
 
 	pg_interrupt_by(desk->limit_fd);
-	while ((question = next_question(desk))) {
-		answer(desk, question);
-		question->done(question->context);
+	look_at_limit(desk);
+	while ((question = next_question(desk, &ending)) || !ending) {
+		if (question) {
+			answer(desk, question);
+			question->done(question->context);
+		}
+		if (!ending && clock_ms() >= desk->look_at)
+			look_at_limit(desk);
 	}
 	pg_destroy(desk->pg);
 	return NULL;
 }
 
-struct api_desk *api_desk_start(const struct config_postgres *postgres, struct err *err)
+static struct api_desk *create(const struct config_postgres *postgres)
 {
 	struct api_desk *desk = xcalloc(1, sizeof *desk);
+	pthread_condattr_t attributes;
 
 	desk->postgres = postgres;
+	atomic_init(&desk->payload_most, -1);
 	pthread_mutex_init(&desk->mutex, NULL);
-	pthread_cond_init(&desk->asked, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&desk->asked, &attributes);
+	pthread_cond_init(&desk->looked, &attributes);
+	pthread_condattr_destroy(&attributes);
 	desk->limit_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (desk->limit_fd >= 0 && pthread_create(&desk->thread, NULL, run, desk) == 0)
-		return desk;
-	err_set(
-	    err, ERR_FATAL, "no timer or no thread for the HTTP interface: %s", strerror(errno));
+	return desk;
+}
+
+static void desk_free(struct api_desk *desk)
+{
 	if (desk->limit_fd >= 0)
 		close(desk->limit_fd);
+	pthread_cond_destroy(&desk->looked);
 	pthread_cond_destroy(&desk->asked);
 	pthread_mutex_destroy(&desk->mutex);
 	free(desk);
-	return NULL;
+}
+
+struct api_desk *api_desk_start(const struct config_postgres *postgres, struct err *err)
+{
+	struct api_desk *desk = create(postgres);
+	int64_t give_up_ms = clock_ms() + CONNECT_MS;
+
+	if (desk->limit_fd < 0 || pthread_create(&desk->thread, NULL, run, desk) != 0) {
+		err_set(err, ERR_FATAL, "no timer or no thread for the HTTP interface: %s",
+		    strerror(errno));
+		desk_free(desk);
+		return NULL;
+	}
+	pthread_mutex_lock(&desk->mutex);
+	while (!desk->has_looked && wait_until(desk, &desk->looked, give_up_ms))
+		;
+	pthread_mutex_unlock(&desk->mutex);
+	return desk;
+}
+
+int64_t api_desk_payload_most(struct api_desk *desk)
+{
+	return atomic_load(&desk->payload_most);
 }
 
 bool api_desk_ask(struct api_desk *desk, struct api_question *question)
@@ -171,8 +244,5 @@ void api_desk_stop(struct api_desk *desk)
 	pthread_cond_signal(&desk->asked);
 	pthread_mutex_unlock(&desk->mutex);
 	pthread_join(desk->thread, NULL);
-	close(desk->limit_fd);
-	pthread_cond_destroy(&desk->asked);
-	pthread_mutex_destroy(&desk->mutex);
-	free(desk);
+	desk_free(desk);
 }

@@ -1,7 +1,8 @@
 #pragma once
 /*
  * What the interface asks of one database: a thread with a connection of its own, one question
- * after another. Internal to relay/admin.
+ * after another. It also knows how long a payload the tables take, since what is acknowledged and
+ * then too long for them would be lost to its sender. Internal to relay/admin.
  */
 #include "config.h"
 #include "errors.h"
@@ -31,9 +32,13 @@ struct api_question {
 };
 void api_question_finish(struct api_question *question); /* what it owns */
 
+/* Returns when it knows what a payload may weigh, or after some seconds without an answer. */
 struct api_desk *api_desk_start(const struct config_postgres *postgres, struct err *err);
 /* What it is at is cancelled, what waits is answered with an error. NULL is fine. */
 void api_desk_stop(struct api_desk *desk);
 
 /* Any thread. False: too many wait, and it was not taken. */
 bool api_desk_ask(struct api_desk *desk, struct api_question *question);
+
+/* The longest payload, as of some seconds ago; -1: the database never answered. Any thread. */
+int64_t api_desk_payload_most(struct api_desk *desk);

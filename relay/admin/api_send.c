@@ -2,6 +2,7 @@
  * Prepare, commit and rollback: the body's messages become records as they were written, with the
  * op of the path if they do not say it themselves.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "api_private.h"
@@ -75,6 +76,27 @@ static bool agrees(
 	return false;
 }
 
+/* The reader would dead-letter what is too long for the tables, and nobody would tell the sender.
+ */
+static bool fits_tables(const struct api_call *call, const struct lookback_request *request,
+    const struct config_lookback *section, struct item *item)
+{
+	int64_t most = api_desk_payload_most(api_desk_of(call->api, section->postgres));
+	char text[100];
+
+	if (request->op != LOOKBACK_PREPARE ||
+	    (most >= 0 && request->payload.length <= (size_t)most))
+		return true;
+	if (most < 0) {
+		refuse_item(item, "no_database", "the database has not said yet what it takes");
+		return false;
+	}
+	snprintf(text, sizeof text, "the payload has %zu bytes, and the tables take %" PRId64,
+	    request->payload.length, most);
+	refuse_item(item, "payload_too_large", text);
+	return false;
+}
+
 static bool judge(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
@@ -85,6 +107,8 @@ static bool judge(
 		refuse_item(item, refusal.code, refusal.text);
 		return false;
 	}
+	if (!fits_tables(call, request, section, item))
+		return false;
 	item->topic = section->topic;
 	item->sender = api_sender_of(call->api, section->kafka);
 	return true;
@@ -241,11 +265,18 @@ void api_send_begin(struct api_call *call)
 
 static unsigned status_of(const struct item *item)
 {
+	static const struct {
+		const char *code;
+		unsigned status;
+	} others[] = {{"no_acknowledgement", 503}, {"no_topic", 503}, {"no_database", 503},
+	    {"too_large", 413}, {"payload_too_large", 413}};
+
 	if (!item->code)
 		return 202;
-	if (text_equal(item->code, "no_acknowledgement") || text_equal(item->code, "no_topic"))
-		return 503;
-	return text_equal(item->code, "too_large") ? 413 : 400;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (text_equal(others[i].code, item->code))
+			return others[i].status;
+	return 400;
 }
 
 static json_t *json_of(const struct item *item)

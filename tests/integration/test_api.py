@@ -1,6 +1,7 @@
 """The look-back's HTTP interface: what is sent stands in the topic when it is answered, and who may
 not, or says what cannot be taken, is told so with a code."""
 
+import base64
 import contextlib
 import json
 import socket
@@ -227,6 +228,24 @@ def test_a_body_that_is_too_large_is_refused_declared_or_not(refusing_api):
         refusing_api.post("commit", map(bytes, [4096] * 100000))
 
 
+def test_a_payload_that_the_tables_do_not_take_is_refused_and_not_acknowledged(make_api, database):
+    """Once acknowledged it would be dead-lettered, and its sender would never know."""
+    database.execute("SELECT outbox.set_max_message_bytes(1000)")
+    _, api = make_api()
+    longest = "x" * 998  # and its quotes
+    answer = api.post("prepare", prepare("1", payload=longest + "x"))
+    assert (answer.status, answer.code) == (413, "payload_too_large")
+    assert "1001 bytes" in answer.json["error"] and "take 1000" in answer.json["error"]
+    encoded = {**prepare("1"), "payload_base64": base64.b64encode(b"x" * 1001).decode()}
+    del encoded["payload"]
+    assert api.post("prepare", encoded).code == "payload_too_large"
+    answer = api.post("prepare", {"messages": [prepare("1", payload=longest + "x"),
+                                               prepare("2", payload=longest)]})
+    assert answer.status == 207
+    assert [result["status"] for result in answer.json["results"]] == [413, 202]
+    wait_for(lambda: api.as_(READ).get("/orders/2").status == 200, 60, "the one that fits to be stored")
+
+
 def test_a_request_has_the_id_that_it_brings_or_one_of_its_own(refusing_api):
     def id_of(**headers):
         return refusing_api.post("commit", {}, headers=headers).headers["X-Request-Id"]
@@ -281,7 +300,9 @@ def test_without_a_topic_a_sender_is_told_to_try_again(make_api, kafka, topic):
         kafka.delete_topic(f"{topic}.later")
 
 
-def test_a_record_that_the_broker_refuses_is_told_and_its_neighbours_are_taken(make_api, kafka, topic):
+def test_a_record_that_the_broker_refuses_is_told_and_its_neighbours_are_taken(
+        make_api, database, kafka, topic):
+    database.execute("SELECT outbox.set_max_message_bytes(10000000)")
     kafka.alter_topic(topic, **{"max.message.bytes": "20000", "compression.type": "uncompressed"})
     _, api = make_api(kafka_compression_codec="none")
     answer = api.post("prepare", {"messages": [
