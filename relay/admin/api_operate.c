@@ -2,6 +2,7 @@
 #include <string.h>
 #include "api_look.h"
 #include "cleanup.h"
+#include "lookback_metrics.h"
 #include "sql_files.h"
 
 enum { MOST_IDS = 1000, MOST_REASON = 500 };
@@ -153,6 +154,19 @@ static const struct {
     {"22008", 400, "bad_value", "from or to is no time"},
 };
 
+/* Of those that decide; by section. */
+static void count_decisions(const struct api_question *question)
+{
+	json_t *answer = question->json ? json_loads(question->json, 0, NULL) : NULL;
+	const char *section;
+	json_t *count;
+
+	if (!text_equal(question->params[0], "retry"))
+		json_object_foreach(json_object_get(answer, "sections"), section, count)
+		    lookback_count_decisions(section, "operator", json_integer_value(count));
+	json_decref(answer);
+}
+
 void api_operate_finish(struct api_call *call)
 {
 	const struct api_question *question = call->work;
@@ -162,6 +176,8 @@ void api_operate_finish(struct api_call *call)
 		if (text_equal(refusals[i].sqlstate, code))
 			return api_refuse(
 			    call, refusals[i].status, refusals[i].code, "%s", refusals[i].text);
+	if (question->well)
+		count_decisions(question);
 	if (question->well)
 		log_info("lookback_operated", {"verb", LOG_TEXT(question->params[0])},
 		    {"reason", LOG_TEXT(question->params[2])}, {"result", LOG_TEXT(question->json)},

@@ -27,10 +27,12 @@ static void check_postgres(
 	owned_text char *place = xformat("postgres %s", postgres->name);
 	struct err err;
 
-	if (!checks_postgres(checks, postgres, &err))
+	if (!checks_postgres(checks, postgres, &err)) {
 		add_failure(checks, place, &err, status);
-	else
+	} else {
 		checks_lookback_slots(checks, postgres);
+		checks_lookback_figures(checks, postgres);
+	}
 }
 
 static void check_kafka(struct checks *checks, const struct config_kafka *kafka, int *status)
@@ -141,7 +143,10 @@ const struct command command_doctor = {
 	"and those that [lookback] sections name.\n"
 	"Of the look-back also: whether a slot publishes what it commits, and whether the settings "
 	"of each [check] section can work; a service that is a database is asked for its "
-	"function.\n",
+	"function. And its figures, by section and type: what is overdue and parked (a warning), "
+	"conflicts, decisions without a prepare (a warning), and, of the newest 100,000 rows of "
+	"the "
+	"journal, what brought decisions and what is undecided.\n",
     .options = options,
     .run = run,
 };

@@ -90,11 +90,14 @@ const struct command command_status = {
 	"scheduled ones: how many, and when the first is due. Of the look-back, by section and "
 	"business type: how many ids are overdue and parked, since when the oldest is prepared, "
 	"and "
-	"the conflicts of the last `retain`. Of every partition: its range and size.\n"
+	"the conflicts of the last `retain`, and the decisions that came a minute ago or "
+	"earlier and whose prepare did not. Of every partition: its range and size.\n"
 	"All of it comes from the database; Kafka is not asked. When `[admin] listen` is "
 	"configured, "
 	"the checks of the relay that listens there are shown too: they say which record stopped a "
-	"slot, and why.\n",
+	"slot, and why. And, as its metrics have them since its start, what brought decisions of "
+	"the "
+	"look-back, what businesses answered, and the breakers of their hosts.\n",
     .options = options,
     .run = run,
 };

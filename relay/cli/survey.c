@@ -134,7 +134,8 @@ static bool read_lookbacks(struct pg *pg, struct survey_postgres *database, stru
 			.overdue = pg_int(rows, i, 2),
 			.parked = pg_int(rows, i, 3),
 			.oldest_age_ms = pg_int(rows, i, 4),
-			.conflicts = pg_int(rows, i, 5)};
+			.conflicts = pg_int(rows, i, 5),
+			.unprepared = pg_int(rows, i, 6)};
 	return true;
 }
 
@@ -186,6 +187,37 @@ static void survey_database(struct survey_postgres *database, const struct confi
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
 
+/* Who decided, what was answered, and who is not asked. */
+static char *lookback_samples(const char *page)
+{
+	static const char *const families[] = {"relay_lookback_decisions_total{",
+	    "relay_lookback_checks_total{", "relay_lookback_breaker{"};
+	OWNED(text_finish) struct text samples = {0};
+
+	for (const char *at = page; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+			if (text_starts(at, families[i]))
+				text_addf(&samples, "%.*s\n", (int)length, at);
+		at += length + (at[length] == '\n');
+	}
+	return xstrdup(text_string(&samples));
+}
+
+static void ask_admin_of_lookbacks(struct survey *survey)
+{
+	OWNED(text_finish) struct text body = {0};
+	struct err ignored;
+	int status = 0;
+
+	if (survey->config->lookback_count > 0 && survey->admin_status != 0 &&
+	    !admin_get(
+		survey->config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
+		text_clear(&body);
+	survey->admin_lookback = lookback_samples(status == 200 ? text_string(&body) : "");
+}
+
 static void ask_admin(struct survey *survey)
 {
 	OWNED(text_finish) struct text body = {0};
@@ -210,6 +242,7 @@ void survey_take(struct survey *survey, const struct config *config)
 	for (int i = 0; i < survey->count; i++)
 		survey_database(&survey->databases[i], &config->postgres[i]);
 	ask_admin(survey);
+	ask_admin_of_lookbacks(survey);
 }
 
 static const struct survey_shard *same_shard(
@@ -276,5 +309,6 @@ void survey_finish(struct survey *survey)
 		finish_database(&survey->databases[i]);
 	free(survey->databases);
 	free(survey->admin_report);
+	free(survey->admin_lookback);
 	*survey = (struct survey){0};
 }

@@ -38,6 +38,7 @@ struct survey_scheduled {
 struct survey_lookback {
 	char *section, *type;
 	int64_t overdue, parked, conflicts;
+	int64_t unprepared;    /* decisions whose prepare never came */
 	int64_t oldest_age_ms; /* since its prepare; 0: there is none */
 };
 
@@ -72,8 +73,9 @@ struct survey {
 	struct survey_postgres *databases;
 	int count;
 	/* of the admin endpoint */
-	int admin_status;   /* HTTP; 0: none is configured, or it does not answer */
-	char *admin_report; /* its checks, line by line; or why it does not answer; "" */
+	int admin_status;     /* HTTP; 0: none is configured, or it does not answer */
+	char *admin_report;   /* its checks, line by line; or why it does not answer; "" */
+	char *admin_lookback; /* samples of its metrics of the look-back, line by line; "" */
 };
 
 /* Never fails as a whole: each database says for itself. config must outlive it. */

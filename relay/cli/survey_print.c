@@ -102,6 +102,8 @@ static void print_lookback(const struct survey_lookback *lookback, struct text *
 		text_addf(out, ", the oldest for %s", age(lookback->oldest_age_ms, oldest));
 	if (lookback->conflicts > 0)
 		text_addf(out, ", %" PRId64 " conflicts", lookback->conflicts);
+	if (lookback->unprepared > 0)
+		text_addf(out, ", %" PRId64 " decisions without a prepare", lookback->unprepared);
 	text_add(out, "\n");
 }
 
@@ -141,17 +143,23 @@ static void print_database(const struct survey_postgres *database, struct text *
 }
 
 /* Indented, line by line. */
-static void print_admin(const struct survey *survey, struct text *out)
+static void print_lines(const char *lines, struct text *out)
 {
-	if (survey->admin_report[0] == '\0')
-		return;
-	text_addf(out, "relay at %s\n", survey->config->admin_listen);
-	for (const char *at = survey->admin_report; *at;) {
+	for (const char *at = lines; *at;) {
 		size_t length = strcspn(at, "\n");
 
 		text_addf(out, "  %.*s\n", (int)length, at);
 		at += length + (at[length] == '\n');
 	}
+}
+
+static void print_admin(const struct survey *survey, struct text *out)
+{
+	if (survey->admin_report[0] == '\0')
+		return;
+	text_addf(out, "relay at %s\n", survey->config->admin_listen);
+	print_lines(survey->admin_report, out);
+	print_lines(survey->admin_lookback, out);
 }
 
 void survey_print(const struct survey *survey, struct text *out)
@@ -241,6 +249,7 @@ static json_t *lookback_json(const struct survey_lookback *lookback)
 	json_object_set_new(object, "parked", big(lookback->parked));
 	json_object_set_new(object, "oldest_age_ms", big(lookback->oldest_age_ms));
 	json_object_set_new(object, "conflicts", big(lookback->conflicts));
+	json_object_set_new(object, "unprepared", big(lookback->unprepared));
 	return object;
 }
 
@@ -290,24 +299,31 @@ static json_t *database_json(const struct survey_postgres *database)
 	return object;
 }
 
+static json_t *lines_json(const char *lines)
+{
+	json_t *list = json_array();
+
+	for (const char *at = lines; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		json_array_append_new(list, json_stringn(at, length));
+		at += length + (at[length] == '\n');
+	}
+	return list;
+}
+
 static json_t *admin_json(const struct survey *survey)
 {
-	json_t *object, *checks;
+	json_t *object;
 
 	if (survey->admin_report[0] == '\0')
 		return json_null();
 	object = json_object();
-	checks = json_array();
-	for (const char *at = survey->admin_report; *at;) {
-		size_t length = strcspn(at, "\n");
-
-		json_array_append_new(checks, json_stringn(at, length));
-		at += length + (at[length] == '\n');
-	}
 	json_object_set_new(object, "listen", json_string(survey->config->admin_listen));
 	json_object_set_new(object, "answers", json_boolean(survey->admin_status != 0));
 	json_object_set_new(object, "ready", json_boolean(survey->admin_status == 200));
-	json_object_set_new(object, "report", checks);
+	json_object_set_new(object, "report", lines_json(survey->admin_report));
+	json_object_set_new(object, "lookback", lines_json(survey->admin_lookback));
 	return object;
 }
 

@@ -1,5 +1,6 @@
 #include "checks_lookback.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -7,6 +8,7 @@
 #include "http_guard.h"
 #include "http_sign.h"
 #include "pg.h"
+#include "schema_query.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -38,6 +40,80 @@ void checks_lookback_slots(struct checks *checks, const struct config_postgres *
 			    "outbox of postgres %s",
 			    postgres->name);
 	}
+}
+
+static void find(struct checks *checks, enum preflight_severity severity,
+    const struct pg_result *rows, int row, const char *cure, const char *what)
+{
+	owned_text char *place = xformat("lookback %s", pg_value(rows, row, 0));
+
+	preflight_add(
+	    &checks->report, severity, place, cure, "type %s: %s", pg_value(rows, row, 1), what);
+}
+
+/* Columns of lookback_states.sql. */
+static void find_states(struct checks *checks, const struct pg_result *rows, int row)
+{
+	int64_t parked = pg_int(rows, row, 3), unprepared = pg_int(rows, row, 6);
+	owned_text char *late =
+	    xformat("%" PRId64 " overdue, %" PRId64 " parked, the oldest prepared %" PRId64
+		    " s ago; %" PRId64 " conflicts",
+		pg_int(rows, row, 2), parked, pg_int(rows, row, 4) / 1000, pg_int(rows, row, 5));
+	owned_text char *lost = xformat("%" PRId64 " decisions came without a prepare", unprepared);
+
+	find(checks, parked > 0 ? PREFLIGHT_WARN : PREFLIGHT_INFO, rows, row,
+	    parked > 0 ? "outbox-relay lookback list --state parked, and then commit, rollback or "
+			 "retry"
+		       : NULL,
+	    late);
+	if (unprepared > 0)
+		find(checks, PREFLIGHT_WARN, rows, row,
+		    "look for their prepares among the dead letters: nothing is published for a "
+		    "commit without one",
+		    lost);
+}
+
+/* Columns of lookback_recent.sql. */
+static void find_recent(struct checks *checks, const struct pg_result *rows, int row)
+{
+	owned_text char *recent = xformat("decided lately: %s by messages, %s by answers, %s by "
+					  "operators; undecided: %s, the oldest for %" PRId64 " s",
+	    pg_value(rows, row, 2), pg_value(rows, row, 3), pg_value(rows, row, 4),
+	    pg_value(rows, row, 5), pg_int(rows, row, 6) / 1000);
+
+	find(checks, PREFLIGHT_INFO, rows, row, NULL, recent);
+}
+
+static bool ask_figures(
+    struct checks *checks, const struct config_postgres *postgres, struct err *err)
+{
+	OWNED(owned_pg_destroy)
+	struct pg *pg = pg_connect(postgres->dsn, "outbox-relay doctor", SERVICE_MS, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *states =
+	    pg ? schema_query(pg, postgres->schema, sql_lookback_states, NULL, 0, err) : NULL;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *recent =
+	    states ? schema_query(pg, postgres->schema, sql_lookback_recent, NULL, 0, err) : NULL;
+
+	for (int i = 0; recent && i < pg_rows(states); i++)
+		find_states(checks, states, i);
+	for (int i = 0; recent && i < pg_rows(recent); i++)
+		find_recent(checks, recent, i);
+	return recent != NULL;
+}
+
+void checks_lookback_figures(struct checks *checks, const struct config_postgres *postgres)
+{
+	owned_text char *place = xformat("postgres %s", postgres->name);
+	bool uses = false;
+	struct err err;
+
+	for (int i = 0; i < checks->config->lookback_count; i++)
+		uses |= checks->config->lookbacks[i].postgres == postgres;
+	if (uses && !ask_figures(checks, postgres, &err))
+		preflight_add(&checks->report, PREFLIGHT_INFO, place, NULL,
+		    "the look-back's figures cannot be read: %s", err.message);
 }
 
 /* --- the cluster ----------------------------------------------------------------------------- */

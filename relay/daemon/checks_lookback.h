@@ -8,6 +8,9 @@
 /* Who publishes what the sections of that database commit? After checks_postgres. */
 void checks_lookback_slots(struct checks *checks, const struct config_postgres *postgres);
 
+/* What is undecided in that database, and what decided lately. After checks_postgres. */
+void checks_lookback_figures(struct checks *checks, const struct config_postgres *postgres);
+
 /*
  * The topics that the sections of that cluster read, and those that they write to as far as the
  * configuration names them. After checks_topics.

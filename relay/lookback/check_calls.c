@@ -9,7 +9,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-static const char figures_bound[] = "200000";
+static const char figures_bound[] = "200000", figures_tombstones[] = "1000";
 
 enum { TYPE, ID, PREPARED_AT, RESULT, ERROR, COUNTS, NEXT_MS, PARKS, COLUMNS };
 
@@ -131,10 +131,10 @@ bool check_calls_settle(struct check_calls *calls, const struct link *link,
 
 bool check_calls_figures(struct check_calls *calls, const struct link *link, struct err *err)
 {
-	const struct pg_param params[] = {
-	    {calls->lookback->name}, {pg_array_end(&calls->types)}, {figures_bound}};
+	const struct pg_param params[] = {{calls->lookback->name}, {pg_array_end(&calls->types)},
+	    {figures_bound}, {figures_tombstones}};
 
-	return pg_send(link->pg, calls->figures, params, 3, err);
+	return pg_send(link->pg, calls->figures, params, 4, err);
 }
 
 static const char *text_or_null(const struct pg_result *result, int row, int column)
@@ -174,5 +174,6 @@ struct check_type_figures check_calls_type(const struct pg_result *result, int r
 	    .overdue = copy_int64(pg_value(result, row, 1)),
 	    .parked = copy_int64(pg_value(result, row, 2)),
 	    .oldest_ms = copy_int64(pg_value(result, row, 3)),
+	    .unprepared = copy_int64(pg_value(result, row, 4)),
 	};
 }

@@ -35,6 +35,6 @@ struct check_settled {
 struct check_settled check_calls_settled(const struct pg_result *result);
 struct check_type_figures {
 	int type;
-	int64_t overdue, parked, oldest_ms;
+	int64_t overdue, parked, oldest_ms, unprepared;
 };
 struct check_type_figures check_calls_type(const struct pg_result *result, int row);

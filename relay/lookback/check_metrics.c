@@ -53,7 +53,12 @@ static const struct metric_family parked = {.name = "relay_lookback_parked",
     .labels = {"section", "type"}};
 static const struct metric_family oldest = {.name = "relay_lookback_oldest_seconds",
     .type = METRIC_GAUGE,
-    .help = "Age of the oldest of both.",
+    .help = "Age of the oldest of both. What is not due yet is younger than its check_after.",
+    .labels = {"section", "type"}};
+static const struct metric_family unprepared = {.name = "relay_lookback_unprepared",
+    .type = METRIC_GAUGE,
+    .help = "Decisions that have been there for a minute or longer without their prepare; of the "
+	    "last 1,000 that came before it.",
     .labels = {"section", "type"}};
 
 struct shown {
@@ -100,6 +105,7 @@ struct check_metrics *check_metrics_create(
 	metrics->lost = series(metrics, &lost_decisions, NULL);
 	metrics->parks = series(metrics, &parks, NULL);
 	lookback_count_decisions(lookback->name, "check", 0);
+	lookback_count_decisions(lookback->name, "operator", 0);
 	for (int i = 0; i < config->check_count; i++) {
 		count_results(metrics, config->checks[i].name, "commit", 0);
 		metric_observe(series(metrics, &latency, config->checks[i].name), 0, 0);
@@ -225,14 +231,14 @@ int check_metrics_note(struct check_metrics *metrics, const struct schedule *sch
 
 /* --- the database's figures ----------------------------------------------------------------- */
 
-void check_metrics_type(struct check_metrics *metrics, int type, int64_t overdue_rows,
-    int64_t parked_rows, int64_t oldest_ms)
+void check_metrics_type(struct check_metrics *metrics, const struct check_type_figures *figures)
 {
-	const char *name = metrics->lookback->types.items[type];
+	const char *name = metrics->lookback->types.items[figures->type];
 
-	metric_set(series(metrics, &overdue, name), (double)overdue_rows);
-	metric_set(series(metrics, &parked, name), (double)parked_rows);
-	metric_set(series(metrics, &oldest, name), (double)oldest_ms / 1000);
+	metric_set(series(metrics, &overdue, name), (double)figures->overdue);
+	metric_set(series(metrics, &parked, name), (double)figures->parked);
+	metric_set(series(metrics, &oldest, name), (double)figures->oldest_ms / 1000);
+	metric_set(series(metrics, &unprepared, name), (double)figures->unprepared);
 }
 
 void check_metrics_settled(

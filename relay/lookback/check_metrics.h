@@ -3,6 +3,7 @@
  * What a checker shows on the metrics page and logs of the hosts that it asks. Owned by the
  * checker's thread.
  */
+#include "check_calls.h"
 #include "config.h"
 #include "schedule.h"
 
@@ -21,8 +22,7 @@ void check_metrics_host(struct check_metrics *metrics, const char *host);
 int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now);
 
 /* Figures of a type, as the database has them. */
-void check_metrics_type(
-    struct check_metrics *metrics, int type, int64_t overdue, int64_t parked, int64_t oldest_ms);
+void check_metrics_type(struct check_metrics *metrics, const struct check_type_figures *figures);
 /* What a settlement brought. */
 void check_metrics_settled(
     struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked);

@@ -211,8 +211,7 @@ static void take_figures(struct checker *checker, const struct pg_result *result
 	for (int i = 0; i < pg_rows(result); i++) {
 		struct check_type_figures figures = check_calls_type(result, i);
 
-		check_metrics_type(checker->metrics, figures.type, figures.overdue, figures.parked,
-		    figures.oldest_ms);
+		check_metrics_type(checker->metrics, &figures);
 	}
 }
 

@@ -77,6 +77,8 @@ create table outbox.lookback (
 create index on outbox.lookback (txid);
 -- the prepares of a partition of the topic that come due
 create index on outbox.lookback (section, source_partition, check_at) where kind = 'prepare';
+-- those whose prepare never came are counted
+create index on outbox.lookback (section, biz_type, prepared_at) where kind = 'tombstone';
 
 -- As for the message table.
 do $$

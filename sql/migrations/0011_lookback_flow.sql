@@ -484,10 +484,10 @@ $$;
 -- (refused = 'OR002') or one was decided meanwhile ('OR005'); of ids it is noted then which ones were
 -- decided otherwise.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
-	out audit_id bigint, out done bigint, out refused text)
+	out audit_id bigint, out done bigint, out done_of jsonb, out refused text)
 language plpgsql volatile as $$
 begin
-	select o.* into audit_id, done from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
+	select o.* into audit_id, done, done_of from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
 exception when sqlstate 'OR002' or sqlstate 'OR005' then
 	done := 0;
 	refused := sqlstate;
@@ -503,14 +503,13 @@ exception when sqlstate 'OR002' or sqlstate 'OR005' then
 end
 $$;
 
--- The same, and fails with the one or the other.
+-- The same, and fails with the one or the other. done_of: how much of it by section.
 create function outbox.lookback_carry_out(verb text, chosen jsonb, new_reason text, whole boolean,
-	out audit_id bigint, out done bigint)
+	out audit_id bigint, out done bigint, out done_of jsonb)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	part record;
 	found_rows bigint := 0;
-	sections jsonb := '[]';
 	won bigint;
 begin
 	perform outbox.replay_durable();
@@ -520,6 +519,7 @@ begin
 			using errcode = 'invalid_parameter_value';
 	end if;
 	done := 0;
+	done_of := '{}';
 	for part in
 		select u.section, array_agg(u.biz_type order by u.biz_type, u.biz_id, u.prepared_at) as types,
 			array_agg(u.biz_id order by u.biz_type, u.biz_id, u.prepared_at) as ids,
@@ -545,7 +545,6 @@ begin
 		) u group by u.section order by u.section
 	loop
 		found_rows := found_rows + cardinality(part.ids);
-		sections := sections || to_jsonb(part.section);
 		if verb = 'retry' then
 			update outbox.lookback_overdue o set state = 'overdue', claim = null, attempts = 0,
 				pendings = 0, next_check = clock_timestamp(),
@@ -570,6 +569,7 @@ begin
 				null, null, null) d;
 		end if;
 		done := done + won;
+		done_of := done_of || jsonb_build_object(part.section, won);
 	end loop;
 	if done = 0 or (whole and done < jsonb_array_length(chosen -> 'ids')) then
 		raise exception '% of % undecided', found_rows, coalesce(jsonb_array_length(chosen -> 'ids'), 0)
@@ -577,7 +577,7 @@ begin
 	end if;
 	insert into outbox.audit (verb, target, reason)
 	values ('lookback ' || verb, jsonb_build_object('filter', chosen, 'rows', done,
-		'sections', sections), new_reason)
+		'sections', done_of), new_reason)
 	returning id into audit_id;
 end
 $$;

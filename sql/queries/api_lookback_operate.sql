@@ -1,4 +1,5 @@
 -- An operator's verb by the HTTP interface: what was done, or the code of the refusal. $1 verb text,
 -- $2 chosen jsonb, $3 reason text, $4 whole bool.
-select coalesce(o.refused, jsonb_build_object('audit', o.audit_id, 'done', o.done)::text)
+select coalesce(o.refused, jsonb_build_object('audit', o.audit_id, 'done', o.done,
+	'sections', o.done_of)::text)
 from outbox.lookback_operate($1::text, $2::jsonb, $3::text, $4::boolean) o

@@ -1,10 +1,18 @@
--- Of each type the overdue and the parked, and the age of the oldest. One pass that ends after so many
--- rows. $1 section text, $2 types text[], $3 bound bigint
+-- Of each type the overdue and the parked, and the age of the oldest; one pass that ends after so many
+-- rows. And how many of the newest tombstones, so many at most and older than a minute, have no prepare.
+-- $1 section text, $2 types text[], $3 bound bigint, $4 tombstones bigint
 select t.place::int as type, count(o.state) filter (where o.state = 'overdue') as overdue,
 	count(o.state) filter (where o.state = 'parked') as parked,
 	coalesce(greatest(0, extract(epoch from clock_timestamp() - min(o.prepared_at)) * 1000)::bigint, 0)
-		as oldest_age_ms
+		as oldest_age_ms,
+	(select count(*) from (
+			select l.biz_id from outbox.lookback l where l.kind = 'tombstone'
+				and l.section = $1::text and l.biz_type = t.biz_type
+				and l.prepared_at < clock_timestamp() - interval '1 minute'
+			order by l.prepared_at desc limit $4::bigint) d
+		where not exists (select from outbox.lookback p where p.biz_type = t.biz_type
+			and p.biz_id = d.biz_id and p.kind = 'prepare')) as unprepared
 from unnest($2::text[]) with ordinality t (biz_type, place)
 left join (select l.biz_type, l.state, l.prepared_at from outbox.lookback_overdue l
 	where l.section = $1::text limit $3::bigint) o on o.biz_type = t.biz_type
-group by t.place
+group by t.place, t.biz_type

@@ -37,6 +37,7 @@ def make_api(make_relay, topic, tmp_path):
 @pytest.fixture
 def api(make_api):
     relay, api = make_api()
+    api.relay = relay
     yield api
     for token in (SEND, READ, OPERATE):
         assert token not in relay.output()
@@ -502,9 +503,12 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
         assert answer.status == status, answer.text
         return answer.json
 
-    assert operate("commit", ids=[["orders", "0"], ["orders", "1"]])["done"] == 2
+    answer = operate("commit", ids=[["orders", "0"], ["orders", "1"]])
+    assert answer["done"] == 2 and answer["sections"] == {"orders": 2}
     assert operate("rollback", ids=[["orders", "2"]])["done"] == 1
     assert operate("retry", filter={"state": "parked", "type": "orders"})["done"] == 3
+    # what is asked anew is decided by nobody yet
+    assert api.relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 3
     assert operate("commit", status=404, ids=[["orders", "0"]])["code"] == "not_found"
     assert operate("commit", status=404, filter={"state": "parked"})["code"] == "not_found"
 

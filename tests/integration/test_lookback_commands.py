@@ -5,6 +5,7 @@ No relay runs here: rows are written as its reader and its checker write them.
 """
 
 import json
+import re
 import os
 import resource
 import subprocess
@@ -432,8 +433,35 @@ def test_status_counts_what_is_undecided_by_section_and_type(database, shop, set
     _, output, _ = run_command(["status", "--json"], settings)
     bill, order = json.loads(output)["postgres"][0]["lookback"]
     assert int(bill.pop("oldest_age_ms")) >= 0 and int(order.pop("oldest_age_ms")) >= 0
-    assert bill == {"section": "shop", "type": "bill", "overdue": "1", "parked": "0", "conflicts": "0"}
-    assert order == {"section": "shop", "type": "order", "overdue": "2", "parked": "2", "conflicts": "1"}
+    assert bill == {"section": "shop", "type": "bill", "overdue": "1", "parked": "0", "conflicts": "0",
+                    "unprepared": "0"}
+    assert order == {"section": "shop", "type": "order", "overdue": "2", "parked": "2", "conflicts": "1",
+                     "unprepared": "0"}
+
+
+def make_tombstones_old(database):
+    database.execute("update outbox.lookback set prepared_at = prepared_at - interval '2 minutes' "
+                     "where kind = 'tombstone'")
+
+
+def test_a_commit_whose_prepare_never_comes_is_told_after_a_minute(database, shop, settings):
+    make_tombstones_old(database)
+    assert ", 1 conflicts, 1 decisions without a prepare\n" in run_command(["status"], settings)[1]
+    _, output, _ = run_command(["status", "--json"], settings)
+    assert [row["unprepared"] for row in json.loads(output)["postgres"][0]["lookback"]] == ["0", "1"]
+
+
+def test_doctor_has_the_figures_of_the_look_back(database, shop, configured, look):
+    settings = configured("[lookback \"shop\"]\ntypes = order, bill\n")
+    look("commit", "order", "b", *WHY)
+    make_tombstones_old(database)
+    _, output, _ = run_command(["doctor"], settings)
+    assert re.search(r"\[warn\]   lookback shop: type order: 1 overdue, 2 parked, "
+                     r"the oldest prepared \d+ s ago; 1 conflicts\n", output), output
+    assert "[warn]   lookback shop: type order: 1 decisions came without a prepare\n" in output
+    assert re.search(r"\[info\]   lookback shop: type order: decided lately: 2 by messages, "
+                     r"0 by answers, 1 by operators; undecided: 4, the oldest for \d+ s\n", output), output
+    assert re.search(r"\[info\]   lookback shop: type bill: 1 overdue, 0 parked", output), output
 
 
 def test_status_is_silent_where_nothing_is_undecided(database, settings):
