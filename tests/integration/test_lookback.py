@@ -138,6 +138,19 @@ def test_commit_before_prepare(case):
     assert case.conflicts() == []
 
 
+def test_a_commit_without_its_prepare_is_a_figure(case):
+    relay = case.relay().wait_ready()
+    case.application.commit("lost", "late")
+    case.application.prepare("late")
+    case.read_up(relay, 3)
+    relay.stop()
+    case.database.execute("UPDATE outbox.lookback SET prepared_at = prepared_at - interval '2 minutes' "
+                          "WHERE kind = 'tombstone'")
+    relay = case.relay()
+    relay.wait_for(lambda: relay.metric("relay_lookback_unprepared", section="shop", type="order") == 1,
+                   what="the one whose prepare never came")
+
+
 def test_rollback_before_prepare(case):
     relay = case.relay().wait_ready()
     case.application.rollback("1")
@@ -347,7 +360,18 @@ def test_a_reader_goes_on_where_the_database_says_and_not_where_kafka_does(case)
     assert case.conflicts() == [] and case.records("dead") == []
 
 
-def test_an_offset_that_is_not_there_stops_its_partition_and_no_other(case):
+def recipe(heading, **places):
+    """The SQL below a heading of docs/operations.md, with other values in the places of its own."""
+    page = (ROOT / "docs/operations.md").read_text("utf-8")
+    statement = re.search(rf"^### {heading}\n.*?```sql\n(.*?)```", page, re.DOTALL | re.MULTILINE)[1]
+    for name, (old, new) in places.items():
+        assert old in statement, name
+        statement = statement.replace(old, new)
+    return statement
+
+
+def test_an_offset_that_is_not_there_stops_its_partition_and_no_other_until_an_operator_moves_it(
+        case, login):
     relay = case.relay(check_after="300ms").wait_ready()
     for partition in range(3):
         case.application.send(case.application.prepared(f"{partition}-first"),
@@ -366,9 +390,15 @@ def test_an_offset_that_is_not_there_stops_its_partition_and_no_other(case):
     relay.wait_for(lambda: case.overdue() == ["1-late", "2-late"], what="their overdue ones")
     relay.wait_for(lambda: relay.readiness_says(503, "_AUTO_OFFSET_RESET"), what="it to be told")
     assert "0-second" not in case.ids()
-    case.database.execute("UPDATE outbox.lookback_log SET next_offset = 2 WHERE partition = 0")
+    statement = recipe("A partition of the look-back topic whose offset is gone",
+                       topic=("'look_back_msg'", f"'{case.topics['said']}'"), offset=(" 17,", " 2,"))
+    with contextlib.closing(psycopg2.connect(login("outbox_relay")["DATABASE_URL"])) as operator:
+        operator.cursor().execute(statement)
+        operator.commit()
     wait_for(lambda: "0-second" in case.ids(), 90, "the partition to go on")
     relay.wait_ready()
+    assert case.database.execute("SELECT verb, target FROM outbox.audit") == [("lookback offset", {
+        "section": "shop", "topic": case.topics["said"], "partition": 0, "next_offset": 2, "was": 1000})]
 
 
 def test_marks_of_transactions_behind_the_last_record_are_passed(case):
@@ -479,7 +509,8 @@ class Business:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever)
         self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/lookback"
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/lookback"
 
     def times(self, biz_id):
         with self.lock:
@@ -515,6 +546,11 @@ def test_whoever_does_not_decide_is_asked_until_the_answer_is_clear(case, busine
     wait_for(lambda: case.ids() == ["1", "3", "4", "6"], 60, "their messages")
     assert case.overdue() == [] and case.conflicts() == []
     assert relay.metric("relay_lookback_decisions_total", source="check") == 7
+    status, output, error = run_command(["status", "--config", relay.arguments[-1]], relay.settings)
+    assert status == 0, error
+    assert '  relay_lookback_decisions_total{section="shop",source="check"} 7\n' in output
+    assert '  relay_lookback_checks_total{section="shop",service="shop",result="commit"} 4\n' in output
+    assert f'  relay_lookback_breaker{{section="shop",host="127.0.0.1:{business.port}"}} 0\n' in output
 
 
 def test_commit_after_the_look_back_answered_rollback(case, business):
