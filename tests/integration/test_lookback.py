@@ -15,57 +15,11 @@ import pytest
 from confluent_kafka import Producer
 
 from support.auditor import read_topics
-from support.lookback import Application, base64_text, configuration, in_headers, message
+from support.lookback import ASK, Case, base64_text, configuration, in_headers, message
 from support.process import wait_for
 from support.relay import run_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ASK = {"url": "http://127.0.0.1:9/"}
-
-
-class Case:
-    """A relay with one section, its application, and the topics."""
-
-    def __init__(self, database, kafka, make_relay, name, **settings):
-        self.database, self.kafka, self.make_relay = database, kafka, make_relay
-        self.name = name
-        self.topics = {word: kafka.create_topic(f"{name}_{word}", 3)
-                       for word in ("said", "orders", "dead")}
-        self.application = Application(kafka.bootstrap, self.topics["said"], "order",
-                                       self.topics["orders"])
-        self.check = dict(ASK)
-        self.settings = {"types": "order", "topic": self.topics["said"], "group": name,
-                         "dead_letter": self.topics["dead"], "check": "shop",
-                         "check_after": "1h", **settings}
-
-    def relay(self, **more):
-        path = configuration(("check \"shop\"", self.check), ("lookback \"shop\"", {**self.settings, **more}))
-        return self.make_relay(arguments=("run", "--config", path))
-
-    def records(self, word="orders"):
-        return list(read_topics(self.kafka.bootstrap, [self.topics[word]]))
-
-    def ids(self):
-        """Of the committed ones, sorted: one that came twice is there twice."""
-        return sorted(record.key.decode() for record in self.records())
-
-    def conflicts(self):
-        return sorted(self.database.execute(
-            "SELECT biz_id, kept, refused, source FROM outbox.lookback_conflict"))
-
-    def decided(self):
-        return dict(self.database.execute(
-            "SELECT biz_id, decision FROM outbox.lookback WHERE kind = 'decision'"))
-
-    def overdue(self):
-        return sorted(biz_id for biz_id, in self.database.execute(
-            "SELECT biz_id FROM outbox.lookback_overdue"))
-
-    def read_up(self, relay, count):
-        """Until the reader has stored so many records."""
-        relay.wait_for(lambda: sum(next_offset for next_offset, in self.database.execute(
-            "SELECT max(next_offset) FROM outbox.lookback_log GROUP BY partition")) >= count,
-            what=f"{count} records of the look-back topic to be read")
 
 
 @pytest.fixture

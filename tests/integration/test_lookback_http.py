@@ -3,21 +3,19 @@ but the one right answer decides anything."""
 
 import base64
 import contextlib
-import copy
 import datetime
 import email.utils
 import hashlib
 import hmac
 import json
-import socket
 import ssl
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from support.check_asker import PREPARED_AT, Asker, Identity
+from support.http_service import Service, pair, say_of_each
 from support.process import free_port
 
 LOCAL = "127.0.0.0/8"
@@ -25,72 +23,6 @@ RETRY, REJECT, CONFIG = 0, 1, 2  # enum err_kind
 NEW_KEY, OLD_KEY = b"n" * 24, b"o" * 32
 SECRETS = {"secret": "whsec_" + base64.b64encode(NEW_KEY).decode(),
            "old_secret": "whsec_" + base64.b64encode(OLD_KEY).decode()}
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        self.body = self.rfile.read(int(self.headers["Content-Length"]))
-        with self.server.lock:
-            self.server.requests.append(copy.copy(self))  # one handler serves a connection
-            self.server.open += 1
-            self.server.most_open = max(self.server.open, self.server.most_open)
-        with contextlib.suppress(OSError):  # the asker has gone
-            self.server.answer(self)
-        with self.server.lock:
-            self.server.open -= 1
-
-    def do_GET(self):
-        self.server.requests.append(copy.copy(self))
-        self.say("no")
-
-    def say(self, body, status=200, kind="application/json", **headers):
-        body = body if isinstance(body, bytes) else body.encode()
-        self.send_response(status)
-        if kind:
-            self.send_header("Content-Type", kind)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def say_raw(self, text):
-        self.close_connection = True
-        self.wfile.write(text if isinstance(text, bytes) else text.encode())
-
-    def log_message(self, *_):
-        pass
-
-
-class Service(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-
-    def __init__(self, answer, context=None):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer = answer
-        self.requests = []
-        self.open = self.most_open = 0
-        self.lock = threading.Lock()
-        if context:
-            self.socket = context.wrap_socket(self.socket, server_side=True,
-                                              do_handshake_on_connect=False)
-        scheme = "https" if context else "http"
-        self.url = f"{scheme}://127.0.0.1:{self.server_port}/lookback"
-
-    def handle_error(self, *_):
-        pass  # a handshake that failed
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02},
-                         daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
 
 
 @pytest.fixture
@@ -107,22 +39,6 @@ def make_asker(tmp_path):
             return askers.enter_context(Asker(tmp_path, **{
                 "networks": LOCAL, **({"url": url} if url else {}), **settings}))
         yield make
-
-
-def pair(biz_id, decision):
-    return {"biz_id": biz_id, "decision": decision}
-
-
-def say_of_each(decision):
-    """A service that is right about everything."""
-    def answer(request):
-        question = json.loads(request.body)
-        if "ids" in question:
-            request.say(json.dumps({"answers": [pair(one["biz_id"], decision)
-                                                for one in question["ids"]]}))
-        else:
-            request.say(json.dumps(pair(question["biz_id"], decision)))
-    return answer
 
 
 def assert_undecided(answer, failure, sent=True, reached=None):

@@ -190,6 +190,18 @@ def test_no_path_of_somebodys_machine():
     none_of(findings(paths, r"(?<![\w.}])/(home|work|Users)/\w+"))
 
 
+def test_cases_of_the_look_back_name_tests_that_are_there():
+    named = re.findall(r"`(tests/[\w/.]+)::(\w+)(?:\[([^\]]+)\])?`", read("docs/lookback-cases.md"))
+    wrong = []
+    for path, name, parameter in named:
+        text = read(path) if path in FILES else ""
+        if not (re.search(rf"^(?:def|static void|int) {name}\(", text, re.MULTILINE)
+                and f'"{parameter}' in text):
+            wrong.append(f"{path}::{name} {parameter}")
+    none_of(wrong)
+    assert len(named) > 50
+
+
 def test_nothing_is_left_to_be_done_later():
     paths = [path for path in FILES if path != ITSELF]
     none_of(findings(paths, r"\b(TODO|FIXME)\b"))

@@ -52,6 +52,7 @@ class Postgres:
         self.log = os.path.join(self.folder, "log")
         self.port = free_port()
         self.process = None
+        self.wrapper = []  # a command line in front of the server's, from its next start on
         self._fill_data()
         if next_xid:
             self._set_xid(next_xid)
@@ -88,7 +89,7 @@ class Postgres:
     def start(self):
         """Returns when the server accepts connections."""
         # Server processes end by themselves when the postmaster is gone.
-        self.process = Process([program("postgres"), "-D", self.data], self.log, self.user,
+        self.process = Process([*self.wrapper, program("postgres"), "-D", self.data], self.log, self.user,
                                folder=self.folder)
         wait_for(self._answers, 60, "PostgreSQL's answer")
         return self
