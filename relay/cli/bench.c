@@ -218,8 +218,8 @@ static const struct command_option options[] = {
     {"redis", "URL", "A server of Redis for `dedup`."},
     {"dsn", "DSN", "A database for `dedup`, which makes a schema of its own there."},
     {"runs", "N",
-	"Runs of which the median counts: 3 unless given, 9 of `table`. writer, memory and idle "
-	"have a number of their own.",
+	"Runs of which the median counts: 3 unless given, 9 of `table` and beside undecided "
+	"prepares. writer, memory and idle have a number of their own.",
 	1, BENCH_MOST_RUNS},
     {"full", NULL,
 	"5000000 rows, 50000000 published ones, 5000000 scheduled, 10000000 messages, 100000000 "
@@ -277,10 +277,11 @@ const struct command command_bench = {
 	"medians of up to 500.\n"
 	"lookback: pairs of prepare and commit a second, half of them at least a second apart, "
 	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
-	"messages, at the broker's time, and CPU; 200,000 pairs at most with undecided prepares in "
-	"the table, in turns with the same without them, and the relay's largest resident set; "
-	"from "
-	"the sending of a commit to a consumer, at 1,000 pairs a second, beside the latency of the "
+	"messages, at the broker's time, and CPU; 100,000 pairs at most with undecided prepares in "
+	"the table, in turns with the same without them, after a first turn that does not count, "
+	"and the relay's largest resident set; from "
+	"the broker's acknowledgement of a commit to a consumer, at 1,000 pairs a second of an "
+	"application whose producer lingers for 5 ms, beside the latency of the "
 	"outbox; overdue prepares that are resolved a second, from the first decision to the last, "
 	"by an HTTP endpoint of the bench that answers commit in 5 ms, singly and 100 in a "
 	"request, "

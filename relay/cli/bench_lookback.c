@@ -16,7 +16,7 @@
 
 enum {
 	STILL_MS = 120000, /* nothing more comes */
-	SHORT_PAIRS = 200000,
+	SHORT_PAIRS = 100000,
 	FILL = 10000,
 	ANSWER_MS = 10000,
 };
@@ -46,8 +46,8 @@ static void write_sections(struct bench_lookback *look, const struct bench *plac
 	text_add(out, "[kafka \"main\"]\nheartbeat.interval.ms = 300\n");
 	text_addf(out,
 	    "[lookback \"bench\"]\ntopic = %s\ngroup = %s\ntypes = " BENCH_PAIR ", " BENCH_OVERDUE
-	    "\ntopics = %s\ndead_letter = %s\ncheck = bench\ncheck_after = 1d\nreaders = 2\n",
-	    look->source.topic, place->schema, place->topic, place->topic);
+	    "\ntopics = %s\ndead_letter = %s\ncheck = bench\ncheck_after = 1d\nreaders = %d\n",
+	    look->source.topic, place->schema, place->topic, place->topic, look->readers);
 	text_addf(out,
 	    "[check \"bench\"]\ntransport = %s\nurl = http://127.0.0.1:%d\n"
 	    "networks = 127.0.0.0/8\nbatch = %d\nrate = 0\n",
@@ -208,28 +208,41 @@ static bool fill_undecided(struct bench *place, int64_t count, struct err *err)
 		progress_step(&progress, done);
 	}
 	progress_end(&progress);
-	return good && bench_script(place, sql_bench_lookback_vacuum, err) &&
-	       bench_settle(place, err);
+	return good;
+}
+
+/* What is written back or cleaned up later is so in both places, and in neither's run. */
+static bool settle(struct bench *const places[2], struct err *err)
+{
+	for (int i = 0; i < 2; i++)
+		if (!bench_script(places[i], sql_bench_lookback_vacuum, err) ||
+		    !bench_settle(places[i], err))
+			return false;
+	return true;
 }
 
 /*
  * Both places take what is said from where they stand in the one topic, and keep what they had
- * before: nothing else tells them apart than the undecided ones.
+ * before: nothing else tells them apart than the undecided ones. Turn number -1 goes ahead, and
+ * counts for the memory only: behind it both have been written to alike.
  */
 static bool turns(struct bench_lookback *look, struct bench *const places[2], int runs,
     int64_t count, double rates[2][BENCH_MOST_RUNS], double *ret_peak_kib, struct err *err)
 {
 	*ret_peak_kib = 0;
-	for (int run = 0; run < runs; run++) {
-		if (!say_pairs(look->talk, run * count, count, err))
+	for (int run = -1; run < runs; run++) {
+		int64_t first = (run + 1) * count;
+
+		if (!say_pairs(look->talk, first, count, err) || !settle(places, err))
 			return false;
 		for (int turn = 0; turn < 2; turn++) {
-			int which = turn == run % 2;
+			int which = turn == (run & 1);
 			struct passed passed;
 
-			if (!pass(look, places[which], count, (run + 1) * count, &passed, err))
+			if (!pass(look, places[which], count, first + count, &passed, err))
 				return false;
-			rates[which][run] = passed.rate;
+			if (run >= 0)
+				rates[which][run] = passed.rate;
 			if (which == 1 && passed.peak_kib > *ret_peak_kib)
 				*ret_peak_kib = passed.peak_kib;
 		}
@@ -237,18 +250,19 @@ static bool turns(struct bench_lookback *look, struct bench *const places[2], in
 	return true;
 }
 
-static bool measure_in(struct bench_lookback *look, struct bench *undecided, struct err *err)
+static bool measure_in(struct bench_lookback *look, struct bench *const places[2], struct err *err)
 {
 	struct bench *bench = look->bench;
 	const struct bench_options *options = &bench->options;
-	struct bench *const places[2] = {bench, undecided};
 	int64_t count = options->said < SHORT_PAIRS ? options->said : SHORT_PAIRS;
-	int runs = (int)options->runs;
+	int runs = (int)options->pairs;
 	double rates[2][BENCH_MOST_RUNS], peak_kib;
 	char name[80];
 
 	if (!bench_lookback_fresh(look, err) || !bench_lookback_empty(bench, err) ||
-	    !fill_undecided(undecided, options->undecided, err) ||
+	    !bench_script(places[0], sql_bench_still, err) ||
+	    !bench_script(places[1], sql_bench_still, err) ||
+	    !fill_undecided(places[1], options->undecided, err) ||
 	    !turns(look, places, runs, count, rates, &peak_kib, err))
 		return false;
 	snprintf(
@@ -260,11 +274,15 @@ static bool measure_in(struct bench_lookback *look, struct bench *undecided, str
 
 static bool measure_undecided(struct bench_lookback *look, struct err *err)
 {
-	struct bench undecided;
-	bool good = bench_place_beside(look->bench, 2, &undecided, err) &&
-		    measure_in(look, &undecided, err);
+	struct bench without, with;
+	bool good = bench_place_beside(look->bench, 2, &without, err);
 
-	bench_schema_drop(&undecided);
+	if (good) {
+		good = bench_place_beside(look->bench, 3, &with, err) &&
+		       measure_in(look, (struct bench *const[]){&without, &with}, err);
+		bench_schema_drop(&with);
+	}
+	bench_schema_drop(&without);
 	return good;
 }
 
@@ -281,7 +299,7 @@ static void remove_topic(struct bench *source)
 
 bool bench_lookback(struct bench *bench, struct err *err)
 {
-	struct bench_lookback look = {.bench = bench, .source = *bench};
+	struct bench_lookback look = {.bench = bench, .source = *bench, .readers = 2};
 	bool good;
 
 	snprintf(

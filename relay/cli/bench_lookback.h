@@ -7,6 +7,7 @@
 
 /* --- bench_talk.c: the application ----------------------------------------------------------- */
 
+#define BENCH_LINGER "5" /* ms, of its producer */
 /* bench's topic is the one with prepares and decisions. All of it outlives the talk. */
 struct bench_talk;
 struct bench_talk *bench_talk_create(
@@ -33,6 +34,7 @@ struct bench_lookback {
 	struct bench
 	    source; /* bench with the topic of prepares and decisions in place of its own */
 	struct bench_talk *talk;
+	int readers; /* in the relay's section */
 };
 
 /* Nobody is asked unless there is a business. */

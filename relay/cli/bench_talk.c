@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "clock.h"
 #include "partitioner.h"
 #include "producer.h"
@@ -19,6 +20,7 @@ enum {
 
 struct bench_talk {
 	struct bench *bench;
+	struct config_kafka kafka; /* only the array of properties is its own */
 	const char *business_topic;
 	struct producer *producer;
 	struct producer_topic *topic;
@@ -39,6 +41,21 @@ static void said_destroy(struct said *said)
 	free(said);
 }
 
+/* Its batches fill for a while, as they do in an application that asks for nothing else; the
+ * section's linger.ms is the relay's. */
+static struct config_kafka application_of(const struct config_kafka *kafka)
+{
+	static char linger[] = "linger.ms", ms[] = BENCH_LINGER, origin[] = "bench";
+	size_t count = (size_t)kafka->property_count;
+	struct config_kafka own = *kafka;
+
+	own.properties = xcalloc(count + 1, sizeof *own.properties);
+	memcpy(own.properties, kafka->properties, count * sizeof *own.properties);
+	own.properties[count] = (struct config_property){linger, ms, origin};
+	own.property_count++;
+	return own;
+}
+
 struct bench_talk *bench_talk_create(
     struct bench *bench, const char *business_topic, struct err *err)
 {
@@ -46,7 +63,8 @@ struct bench_talk *bench_talk_create(
 
 	talk->bench = bench;
 	talk->business_topic = business_topic;
-	talk->producer = producer_create(bench->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, err);
+	talk->kafka = application_of(bench->kafka);
+	talk->producer = producer_create(&talk->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, err);
 	talk->topic = talk->producer ? producer_topic(talk->producer, bench->topic, err) : NULL;
 	if (talk->topic &&
 	    (producer_knows(talk->producer, talk->topic, bench->destinations, KNOWN_MS) ||
@@ -66,6 +84,7 @@ void bench_talk_destroy(struct bench_talk *talk)
 	if (talk->producer && !bench_talk_flush(talk, &ignored))
 		bench_say("the application: %s", ignored.message);
 	producer_destroy(talk->producer, 1000);
+	free(talk->kafka.properties);
 	text_finish(&talk->payload);
 	free(talk);
 }

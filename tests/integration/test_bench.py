@@ -67,6 +67,7 @@ PARTS = {
         "peak memory beside them <= 96",
         "decision to consumer at 100/s, p50 <= 10",
         "decision to consumer at 100/s, p99",
+        "from its sending, linger 5 ms, p50",
         "overdue ones resolved singly >= 3000",
         "overdue ones resolved 100 in a request >= 10000",
         "CPU of a million look-backs, gRPC beside HTTP <= 1.2",
