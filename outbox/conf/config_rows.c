@@ -203,11 +203,14 @@ const struct config_row config_rows[] = {
 	{CHECK(batch), .type = CONFIG_INTEGER, .default_value = "1", .low = 1, .high = 1000,
 		.help = "The most ids in one request. More than one: {\"ids\": [...]}."},
 	{CHECK(host_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
-		.help = "The most requests at once to one host and port."},
+		.help = "The most requests at once to one host and port. This and the next two, and the "
+			"breakers, are of each [lookback] section in each process: two sections in three "
+			"relays send six times as many."},
 	{CHECK(type_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
-		.help = "The most requests at once about one business type."},
+		.help = "The most requests at once about one business type, in each process."},
 	{CHECK(rate), .type = CONFIG_INTEGER, .default_value = "1000", .low = 0, .high = 1000000,
-		.help = "The most requests a second; 0: as many as come."},
+		.help = "The most requests a second, of each [lookback] section in each process; 0: as many "
+			"as come."},
 	{CHECK_MS(retry_first), "5s", 10, DAY,
 		.help = "The pause before the business is asked again after an answer that decides "
 			"nothing; each further pause is twice as long, a fifth more or less."},
@@ -225,7 +228,8 @@ const struct config_row config_rows[] = {
 		.help = "The longest Retry-After that is kept to."},
 	{CHECK(breaker_failures), .type = CONFIG_INTEGER, .default_value = "10", .low = 1,
 		.high = 1000000,
-		.help = "So many failed requests to a host in a row stop further ones."},
+		.help = "So many failed requests to a host in a row stop further ones, of the same section "
+			"and process."},
 	{CHECK_MS(breaker_pause), "30s", 10, DAY,
 		.help = "For how long; then one request finds out whether it works again."},
 
@@ -266,7 +270,7 @@ const struct config_row config_rows[] = {
 		.high = 256 * MIB,
 		.help = "The most bytes of records in one transaction."},
 	{LOOKBACK(in_flight), .type = CONFIG_INTEGER, .default_value = "256", .low = 1, .high = 5000,
-		.help = "The most requests at once, to everybody."},
+		.help = "The most requests at once, to everybody, of this section in each process."},
 	{LOOKBACK_MS(claim), "2m", SECOND, DAY,
 		.help = "How long a relay that went silent keeps the ids that it asks about."},
 
