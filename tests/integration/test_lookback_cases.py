@@ -1,9 +1,12 @@
 """Cases of the look-back that are named here as they are in docs/lookback-cases.md: what a business may
 answer to a real relay, and what must not be possible, whoever says where it is to ask."""
 
+import base64
 import contextlib
+import hmac
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -153,6 +156,44 @@ def test_worker_dies_while_a_callback_is_in_flight(case):
         held.set()
         wait_for(lambda: case.ids() == ["1"], 60, "its message")
     assert len(service.requests) >= 2 and case.conflicts() == []
+
+
+def signatures(key, request):
+    signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode()
+    return "v1," + base64.b64encode(hmac.digest(key, signed + request.body, "sha256")).decode()
+
+
+def test_change_of_a_secret(case, tmp_path):
+    """A reload says that it takes a restart; then requests carry both signatures, the newer first."""
+    old, new = b"o" * 24, b"n" * 24
+    files = {name: tmp_path / name for name in ("secret", "old_secret")}
+
+    def write(name, key):
+        files[name].write_text("whsec_" + base64.b64encode(key).decode() + "\n")
+
+    write("secret", old)
+    with Service(say_of_each("pending")) as service:
+        case.check = {**OFTEN, "url": service.url, "secret_file": files["secret"]}
+        case.settings["check_after"] = "200ms"
+        relay = case.relay().wait_ready()
+        case.application.prepare("1")
+        wait_for(lambda: service.requests, 60, "a question")
+        write("secret", new)
+        relay.process.send(signal.SIGHUP)
+        relay.wait_event("reload_incomplete", setting="check.shop.secret: restart to apply")
+        before = len(service.requests)
+        wait_for(lambda: len(service.requests) > before, 60, "another question")
+        assert all(request.headers["webhook-signature"] == signatures(old, request)
+                   for request in service.requests)
+        assert relay.stop() == 0
+        write("old_secret", old)
+        case.check["old_secret_file"] = files["old_secret"]
+        before = len(service.requests)
+        case.relay()
+        wait_for(lambda: len(service.requests) > before, 60, "a question after the restart")
+        request = service.requests[before]
+        assert request.headers["webhook-signature"].split() == [
+            signatures(new, request), signatures(old, request)]
 
 
 # --- clocks ---------------------------------------------------------------------------------------
