@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "cleanup.h"
+#include "fault.h"
 #include "hash_set.h"
 #include "text.h"
 
@@ -235,6 +236,7 @@ bool key_spans_checkpoint(struct key_spans *spans, int64_t offset, struct err *e
 	if (spans->folder_dirty && !dedup_folder_sync(spans->folder, err))
 		return false;
 	spans->folder_dirty = false;
+	fault_point("before_dedup_offset");
 	if (spans->count && !make_durable(spans, spans->spans[spans->count - 1].log, offset, err))
 		return false;
 	if (spans->count && offset > spans->offset)

@@ -96,15 +96,23 @@ static void give_entry(struct wheel_table *table, uint32_t place)
 	table->free = place;
 }
 
+/* at: what points to it. Its tick's list has it still. */
+static void take_out(struct wheel_table *table, uint32_t *at)
+{
+	struct wheel_entry *entry = &table->entries[*at];
+	*at = entry->next;
+	entry->hash = (struct dedup_hash){0};
+	table->count--;
+}
+
 bool wheel_table_remove(struct wheel_table *table, struct dedup_hash hash)
 {
-	uint32_t *at = find(table, hash), place = *at;
-	if (!place)
-		return false;
-	*at = table->entries[place].next;
-	table->entries[place].hash = (struct dedup_hash){0};
-	table->count--;
-	return true;
+	bool there = false;
+	for (uint32_t *at = find(table, hash); *at; at = find(table, hash)) {
+		take_out(table, at);
+		there = true;
+	}
+	return there;
 }
 
 /* --- the wheel ------------------------------------------------------------------------------ */
@@ -115,6 +123,15 @@ static uint32_t *tick_at(struct wheel_table *table, int64_t tick)
 	return &table->ticks[place < 0 ? place + WHEEL_TICKS + 1 : place];
 }
 
+/* This entry: another of the same id may be of a later tick. */
+static void remove_place(struct wheel_table *table, uint32_t place)
+{
+	uint32_t *at = bucket_of(table, table->entries[place].hash);
+	while (*at != place)
+		at = &table->entries[*at].next;
+	take_out(table, at);
+}
+
 static void remove_some(struct wheel_table *table)
 {
 	for (int i = 0; i < GOING_A_CALL && table->going; i++) {
@@ -122,7 +139,7 @@ static void remove_some(struct wheel_table *table)
 		struct wheel_entry *entry = &table->entries[place];
 		table->going = entry->next_of_tick;
 		if (!is_none(entry->hash))
-			wheel_table_remove(table, entry->hash);
+			remove_place(table, place);
 		give_entry(table, place);
 	}
 }
@@ -171,7 +188,7 @@ bool wheel_table_add(struct wheel_table *table, struct dedup_hash hash, int64_t 
 {
 	remove_some(table);
 	int64_t tick = tick_of(table, time_ms);
-	if (wheel_table_has(table, hash))
+	if (!table->going && wheel_table_has(table, hash))
 		return false;
 	if (table->count >= table->bucket_count * 2)
 		grow_buckets(table);

@@ -38,7 +38,11 @@ void wheel_table_finish(struct wheel_table *table);
 
 void wheel_table_prefetch(const struct wheel_table *table, struct dedup_hash hash);
 bool wheel_table_has(const struct wheel_table *table, struct dedup_hash hash);
-/* False: it was there, and stays in its tick. What is older than the window is in the oldest. */
+/*
+ * False: it was there, and stays in its tick. What is older than the window is in the oldest. While
+ * some of what is over was not removed yet, an id that is there may be among it: it is added beside
+ * that, and each of the two ends with its own tick.
+ */
 bool wheel_table_add(struct wheel_table *table, struct dedup_hash hash, int64_t time_ms);
 /* False: it was not there. */
 bool wheel_table_remove(struct wheel_table *table, struct dedup_hash hash);

@@ -11,14 +11,15 @@ from support.relay import run_command
 
 HOUR = 3_600_000
 POINTS = ("before_key_log_write", "after_key_log_write", "before_dedup_offset")
-WINDOW = "window=10h slices=5"  # slices of two hours: a record time an hour later each few batches
+# The time of the records goes on by an hour each few batches; slices are of two hours.
+STORES = {"bloom": "ids=20k window=10h slices=5", "exact": "ids=20k window=10h"}
 
 
 class World:
     """What was acknowledged, by record time; and the process that is to remember it."""
 
-    def __init__(self, path, chance):
-        self.line = f"bloom ids=20k {WINDOW} path={path}"
+    def __init__(self, store, path, chance):
+        self.line = f"{store} {STORES[store]} path={path}"
         self.chance = chance
         self.now = int(time.time() * 1000) - 5000 * HOUR
         self.acknowledged = {}
@@ -49,10 +50,23 @@ class World:
         assert set(dedup.check(*row)) == {"new"}
         dedup.done(*row)
 
+    def record_again(self, dedup):
+        """Ids whose window was over a moment ago, as far as they are forgotten; their times."""
+        over = [number for number, at in self.acknowledged.items()
+                if -12 * HOUR < at - self.now < -10 * HOUR]
+        row = self.chance.sample(over, min(len(over), 20))
+        if not row:
+            return {}
+        dedup.time(self.now)
+        new = [number for number, state in zip(row, dedup.check(*row)) if state == "new"]
+        dedup.done(*new)
+        return dict.fromkeys(new, self.now)
+
     def batch(self, dedup):
         """Some ids from check to checkpoint; sometimes with the kill in the midst of that."""
         if self.chance.random() < 0.3:
             self.now += HOUR
+        again = self.record_again(dedup)
         late = self.now - self.chance.randrange(10) * HOUR
         first, self.next = self.next, self.next + self.chance.randint(2, 200)
         middle = self.chance.randint(first + 1, self.next - 1)
@@ -63,6 +77,7 @@ class World:
             time.sleep(self.chance.random() * 0.002)  # the kill is to come at any moment
             dedup.process.kill()
         assert dedup.answer() == "ok"
+        self.acknowledged.update(again)
         self.acknowledged.update((number, self.now) for number in range(first, middle))
         self.acknowledged.update((number, late) for number in range(middle, self.next))
         self.offset = self.next
@@ -75,19 +90,21 @@ class World:
                 self.check_no_others(dedup)
                 for _ in range(self.chance.randint(1, 20)):
                     self.batch(dedup)
+                self.check_all(dedup)
                 dedup.kill()
         except (EOFError, BrokenPipeError):
             self.suicides += 1
 
 
-def test_no_acknowledged_id_is_forgotten(tmp_path, chance, scale):
-    world = World(tmp_path / "dedup", chance)
-    for _ in range(scale(1000)):
+@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500)])
+def test_no_acknowledged_id_is_forgotten(tmp_path, chance, scale, store, lives):
+    world = World(store, tmp_path / "dedup", chance)
+    for _ in range(scale(lives)):
         world.live()
     with Dedup(world.line) as dedup:
         world.check_all(dedup)
         world.check_no_others(dedup)
-    assert world.suicides > scale(1000) / 5  # by the fault points, and in a checkpoint
+    assert world.suicides > scale(lives) / 5  # by the fault points, and in a checkpoint
 
 
 class Load:

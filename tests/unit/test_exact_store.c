@@ -179,6 +179,31 @@ static void the_last_that_was_said_of_an_id_is_true_after_a_restart(void **state
 	outbox_dedup_close(dedup);
 }
 
+/* It is in two logs then, and what the older one says is over while they are read. */
+static void an_id_that_came_again_when_it_was_forgotten_survives_a_restart(void **state)
+{
+	(void)state;
+	enum { TICK = 1000 };
+	int64_t old = now_ms / (8 * TICK) * (8 * TICK) - (int64_t)DAY;
+	owned_text char *line = xformat("exact ids=10k window=64s path=%s", folder);
+	struct outbox_dedup *dedup = dedup_walk_open(line);
+	dedup_walk(dedup, 1, 1, old, true);
+	dedup_walk(dedup, 100, 20, old + 65 * TICK, true);
+	assert_int_equal(dedup_walk(dedup, 1, 1, old + 66 * TICK, true), 1);
+	dedup_walk_checkpoint(dedup, 7);
+	outbox_dedup_close(dedup);
+	dedup = dedup_walk_open(line);
+	for (uint64_t i = 0; i < 3; i++) {
+		expect(dedup, 1, 1, 0);
+		dedup_walk(dedup, 200 + i, 1, old + 66 * TICK, true);
+	}
+	dedup_walk(dedup, 300, 20, old + 66 * TICK, true);
+	assert_int_equal(dedup_walk_stats(dedup).ids, 20 + 1 + 3 + 20);
+	release(dedup, 1);
+	expect(dedup, 1, 1, 1);
+	outbox_dedup_close(dedup);
+}
+
 static void a_folder_of_another_store_or_process_is_refused(void **state)
 {
 	(void)state;
@@ -209,6 +234,7 @@ int main(void)
 	    TEST(a_clock_that_is_moved_back_forgets_nothing),
 	    TEST(a_killed_process_forgets_nothing_of_a_checkpoint),
 	    TEST(the_last_that_was_said_of_an_id_is_true_after_a_restart),
+	    TEST(an_id_that_came_again_when_it_was_forgotten_survives_a_restart),
 	    TEST(a_folder_of_another_store_or_process_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
