@@ -63,13 +63,17 @@ static enum outbox_dedup_state state_of(bool done)
 	return done ? OUTBOX_DEDUP_DONE : OUTBOX_DEDUP_NEW;
 }
 
-static void look_by_log(struct dedup_window *window, const struct dedup_item *items, size_t count,
-    enum outbox_dedup_state *ret_states)
+static bool look_by_log(struct dedup_window *window, const struct dedup_item *items, size_t count,
+    enum outbox_dedup_state *ret_states, struct err *err)
 {
 	for (size_t i = 0; i < count; i++) {
+		bool there;
 		prefetch(window, items, count, i);
-		ret_states[i] = state_of(dedup_window_has(window, items[i].hash));
+		if (!dedup_window_has(window, items[i].hash, &there, err))
+			return false;
+		ret_states[i] = state_of(there);
 	}
+	return true;
 }
 
 static void reserve(struct bloom_store *bloom, size_t count)
@@ -82,9 +86,9 @@ static void reserve(struct bloom_store *bloom, size_t count)
 	bloom->there = xrealloc(bloom->there, count * sizeof *bloom->there);
 }
 
-/* All but what the query is to be asked about. Returns how many those are. */
-static size_t look_by_filter(struct bloom_store *bloom, const struct dedup_item *items,
-    size_t count, enum outbox_dedup_state *ret_states)
+/* All but what the query is to be asked about: those are the hits. */
+static bool look_by_filter(struct bloom_store *bloom, const struct dedup_item *items, size_t count,
+    enum outbox_dedup_state *ret_states, size_t *ret_hits, struct err *err)
 {
 	size_t hits = 0;
 	reserve(bloom, count);
@@ -94,13 +98,15 @@ static size_t look_by_filter(struct bloom_store *bloom, const struct dedup_item 
 		ret_states[i] = state_of(dedup_window_is_hot(bloom->window, hash));
 		if (ret_states[i] == OUTBOX_DEDUP_DONE)
 			continue;
-		bloom->found[hits] = dedup_window_may_have(bloom->window, hash);
+		if (!dedup_window_may_have(bloom->window, hash, &bloom->found[hits], err))
+			return false;
 		if (bloom->found[hits])
 			bloom->places[hits++] = i;
 		else
 			dedup_window_judge(bloom->window, hash, 0, false);
 	}
-	return hits;
+	*ret_hits = hits;
+	return true;
 }
 
 /*
@@ -113,7 +119,9 @@ static bool look_by_query(struct bloom_store *bloom, const struct dedup_item *it
 	for (size_t i = 0; i < count; i++)
 		if (!dedup_confirm_takes(bloom->confirm, &items[i], err))
 			return false;
-	size_t hits = look_by_filter(bloom, items, count, ret_states);
+	size_t hits = 0;
+	if (!look_by_filter(bloom, items, count, ret_states, &hits, err))
+		return false;
 	if (hits &&
 	    !dedup_confirm_ask(bloom->confirm, items, bloom->places, hits, bloom->there, err))
 		return false;
@@ -131,8 +139,7 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 {
 	if (of(store)->confirm)
 		return look_by_query(of(store), items, count, ret_states, err);
-	look_by_log(of(store)->window, items, count, ret_states);
-	return true;
+	return look_by_log(of(store)->window, items, count, ret_states, err);
 }
 
 /* What was added before one failed is added once more by the next call: a log may say it twice. */

@@ -72,7 +72,8 @@ OUTBOX_PUBLIC void outbox_dedup_close(struct outbox_dedup *dedup);
 /*
  * ret_states: one for each id, in their order. Of two copies among them the first is new and the
  * second pending. OUTBOX_REJECT: an id that is empty or too long; OUTBOX_RETRY: the store does not
- * answer, or more are pending than the line allows.
+ * answer, or more are pending than the line allows; OUTBOX_FATAL: what it remembers is damaged, or
+ * lost by a server: only opening anew says what is left.
  */
 OUTBOX_PUBLIC bool outbox_dedup_check(struct outbox_dedup *dedup, const struct outbox_dedup_id *ids,
     size_t count, enum outbox_dedup_state *ret_states, struct outbox_error *error);

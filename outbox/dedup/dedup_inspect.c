@@ -100,7 +100,7 @@ static void miss(struct missing *missing, uint64_t byte)
 
 static void compare_entry(struct slice *slice, const struct key_entry *entry, uint64_t unit)
 {
-	if (unit >= slice->map.head.units)
+	if (unit >= slice->map.known.units)
 		return;
 	slice->from_filter.ids++;
 	if (!dedup_map_view_in_filter(&slice->map, entry->hash))
@@ -140,28 +140,41 @@ static void see_batch(struct slice *slice, const struct key_view_batch *batch)
 		slice->inspection->part.offset = batch->offset;
 }
 
-/* Behind `unit` nothing whole follows. */
-static void judge_tail(struct slice *slice, uint64_t unit)
+/* So much of the log must be whole. */
+static uint64_t whole_units(const struct slice *slice)
+{
+	uint64_t known =
+	    is_believed(slice) && !slice->inspection->live ? slice->map.known.units : 0;
+	uint64_t durable = slice->log.start.durable;
+	return known > durable ? known : durable;
+}
+
+/* From this unit on up to `end` there is no whole batch. */
+static void judge_gap(struct slice *slice, uint64_t unit, uint64_t end)
 {
 	struct inspection *inspection = slice->inspection;
+	uint64_t bytes = slice->log.bytes - unit * KEY_UNIT;
+	int64_t at = (int64_t)(unit * KEY_UNIT);
 	const char *name = inspection->part.file->name;
-	uint64_t rest = slice->log.bytes - unit * KEY_UNIT;
-	if (rest == 0)
-		return;
-	if (is_believed(slice) && !inspection->live && unit < slice->map.head.units)
-		found(inspection, name, (int64_t)(unit * KEY_UNIT), false,
-		    "%" PRIu64
-		    " bytes at the end are damaged, and its map knows them as whole: ids "
-		    "are lost; use a new folder, and load them again",
-		    rest);
-	else
-		found(inspection, name, (int64_t)(unit * KEY_UNIT), true,
+	if (end == slice->log.units && end < whole_units(slice))
+		found(inspection, name, (int64_t)slice->log.bytes, false,
+		    "it is shorter than the %" PRIu64
+		    " bytes that were written: ids are lost; use a new folder, and load them again",
+		    whole_units(slice) * KEY_UNIT);
+	else if (unit < whole_units(slice))
+		found(inspection, name, at, false,
+		    "%" PRIu64 " bytes are damaged, which were whole: ids are lost; use a new "
+		    "folder, and load them again",
+		    (end - unit) * KEY_UNIT);
+	else if (bytes)
+		found(inspection, name, at, true,
 		    inspection->live ? "%" PRIu64 " bytes at the end are being written"
 				     : "torn tail of %" PRIu64
 				       " bytes: it was never said to be durable, and will be cut",
-		    rest);
+		    bytes);
 }
 
+/* Up to what will be cut. */
 static void read_log(struct slice *slice)
 {
 	struct key_view_batch batch;
@@ -169,16 +182,14 @@ static void read_log(struct slice *slice)
 	if (slice->log.units < KEY_FIRST_UNIT)
 		return;
 	while (key_view_next(&slice->log, unit, &batch)) {
+		if (batch.unit > unit && unit >= whole_units(slice))
+			break;
 		if (batch.unit > unit)
-			found(slice->inspection, slice->inspection->part.file->name,
-			    (int64_t)(unit * KEY_UNIT), false,
-			    "%" PRIu64 " bytes are damaged, and what follows is not: ids are lost; "
-			    "use a new folder, and load them again",
-			    (batch.unit - unit) * KEY_UNIT);
+			judge_gap(slice, unit, batch.unit);
 		see_batch(slice, &batch);
 		unit = batch.unit + batch.count + 1;
 	}
-	judge_tail(slice, unit);
+	judge_gap(slice, unit, slice->log.units);
 }
 
 static void judge_missing(struct slice *slice, const struct missing *missing, const char *what)
@@ -191,15 +202,6 @@ static void judge_missing(struct slice *slice, const struct missing *missing, co
 		    what, missing->count, slice->from_filter.ids);
 }
 
-static void judge_counts(struct slice *slice)
-{
-	if (slice->map.head.ids < slice->from_filter.ids)
-		found(slice->inspection, slice->map_file->name, WHOLE_FILE, false,
-		    "it counts %" PRIu64 " ids, and its log has %" PRIu64
-		    ": remove this file, it is made anew from the log",
-		    slice->map.head.ids, slice->from_filter.ids);
-}
-
 static bool was_being_made(const struct dedup_map_head *head)
 {
 	static const uint8_t none[DEDUP_MAP_BOOT];
@@ -210,8 +212,8 @@ static const char *why_rebuilt(const struct slice *slice)
 {
 	if (slice->map.bytes < DEDUP_MAP_HEAD)
 		return "is shorter than its head";
-	if (dedup_map_fault(&slice->map.head))
-		return dedup_map_fault(&slice->map.head);
+	if (dedup_map_fault(&slice->map.head, slice->log.seed))
+		return dedup_map_fault(&slice->map.head, slice->log.seed);
 	if (!slice->map.filter.words)
 		return "is shorter or longer than its head says";
 	if (slice->map.wrong_sum)
@@ -235,20 +237,15 @@ static void judge_map(struct slice *slice)
 	else if (rebuilt)
 		found(inspection, slice->map_file->name, WHOLE_FILE, true,
 		    "%s: it will be made anew from the log", why_rebuilt(slice));
-	else if (slice->map.use == DEDUP_MAP_REFUSED)
+	else if (slice->map.use == DEDUP_MAP_REFUSED &&
+		 slice->map.known.units > slice->log.start.durable)
 		found(inspection, inspection->part.file->name, (int64_t)slice->log.bytes, false,
 		    "it is shorter than the %" PRIu64
 		    " bytes that its map knows: ids are lost; use a new folder, and load them "
 		    "again",
-		    slice->map.head.units * KEY_UNIT);
-	else if (slice->map.wrong_sum)
-		found(inspection, slice->map_file->name, DEDUP_MAP_HEAD, false,
-		    "it was changed since it was sealed, and would be believed: remove this file, "
-		    "it is made anew from the log");
+		    slice->map.known.units * KEY_UNIT);
 	judge_missing(slice, &slice->from_filter, "filter");
 	judge_missing(slice, &slice->from_index, "index");
-	if (inspection->compare && is_believed(slice))
-		judge_counts(slice);
 }
 
 static void close_slice(struct slice *slice)

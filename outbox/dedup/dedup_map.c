@@ -1,18 +1,82 @@
 #include "dedup_map.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include "bloom_filter.h"
 #include "cleanup.h"
+#include "key_index.h"
 #include "key_log.h"
 
-const char *dedup_map_fault(const struct dedup_map_head *head)
+static uint64_t body_of(uint64_t lines, uint64_t buckets)
+{
+	return lines * BLOOM_LINE + buckets * KEY_BUCKET;
+}
+
+uint64_t dedup_map_bytes(uint64_t lines, uint64_t buckets)
+{
+	uint64_t body = body_of(lines, buckets);
+	return DEDUP_MAP_HEAD + body + map_pieces_count(body) * sizeof(uint64_t);
+}
+
+struct map_pieces dedup_map_pieces(void *map, uint64_t seed)
+{
+	const struct dedup_map_head *head = map;
+	char *body = (char *)map + DEDUP_MAP_HEAD;
+	uint64_t bytes = body_of(head->lines, head->buckets);
+	return (struct map_pieces){
+	    .body = body, .bytes = bytes, .seed = seed, .sums = (void *)(body + bytes)};
+}
+
+/* --- what is known -------------------------------------------------------------------------- */
+
+static uint64_t sum_of(const struct dedup_map_known *known, uint64_t seed)
+{
+	return XXH3_64bits_withSeed(known, offsetof(struct dedup_map_known, checksum), seed);
+}
+
+static bool is_whole(const struct dedup_map_known *known, uint64_t seed)
+{
+	return known->units >= KEY_FIRST_UNIT && known->checksum == sum_of(known, seed) &&
+	       known->ids <= known->units - KEY_FIRST_UNIT;
+}
+
+const struct dedup_map_known *dedup_map_known(const struct dedup_map_head *head, uint64_t seed)
+{
+	const struct dedup_map_known *newest = NULL;
+	for (int i = 0; i < 2; i++)
+		if (is_whole(&head->known[i], seed) &&
+		    (!newest || head->known[i].units > newest->units))
+			newest = &head->known[i];
+	return newest;
+}
+
+/* A process that is killed here leaves the other one. */
+void dedup_map_note(struct dedup_map_head *head, struct dedup_map_known known, uint64_t seed)
+{
+	const struct dedup_map_known *newest = dedup_map_known(head, seed);
+	known.checksum = sum_of(&known, seed);
+	head->known[newest == &head->known[0]] = known;
+}
+
+const char *dedup_map_fault(const struct dedup_map_head *head, uint64_t seed)
 {
 	if (memcmp(head->magic, DEDUP_MAP_MAGIC, sizeof head->magic) != 0)
 		return "is no map";
 	if (head->version != DEDUP_MAP_VERSION)
 		return "is of another version of the format than this program's";
-	return head->units >= KEY_FIRST_UNIT ? NULL : "has a damaged head";
+	return dedup_map_known(head, seed) ? NULL : "has a damaged head";
 }
+
+uint64_t dedup_map_sum(const struct dedup_map_head *head, const struct map_pieces *pieces)
+{
+	uint64_t sizes = XXH3_64bits_withSeed(
+	    &head->lines, sizeof head->lines + sizeof head->buckets, pieces->seed);
+	return XXH3_64bits_withSeed(
+	    pieces->sums, map_pieces_count(pieces->bytes) * sizeof *pieces->sums, sizes);
+}
+
+/* --- starts of the machine ------------------------------------------------------------------ */
 
 bool dedup_map_boot(uint8_t ret_boot[DEDUP_MAP_BOOT])
 {

@@ -30,17 +30,19 @@ static bool read_all(struct dedup_map_view *view, int fd)
 static bool fits(const struct dedup_map_view *view)
 {
 	const struct dedup_map_head *head = &view->head;
-	uint64_t room = view->bytes - DEDUP_MAP_HEAD;
-	return head->lines <= room / BLOOM_LINE && head->buckets <= room / KEY_BUCKET &&
-	       head->lines > 0 && head->buckets > 0 &&
-	       head->lines * BLOOM_LINE + head->buckets * KEY_BUCKET == room;
+	uint64_t most = view->bytes / BLOOM_LINE;
+	return head->lines > 0 && head->buckets > 0 && head->lines <= most &&
+	       head->buckets <= most && dedup_map_bytes(head->lines, head->buckets) == view->bytes;
 }
 
 static bool is_sealed(const struct dedup_map_view *view, uint64_t seed)
 {
-	const char *body = (const char *)view->memory + DEDUP_MAP_HEAD;
-	return view->head.checksum ==
-	       XXH3_64bits_withSeed(body, view->bytes - DEDUP_MAP_HEAD, seed);
+	struct map_pieces pieces = dedup_map_pieces(view->memory, seed);
+	map_pieces_begin(&pieces);
+	bool good = view->head.checksum == dedup_map_sum(&view->head, &pieces) &&
+		    map_pieces_prove_all(&pieces);
+	map_pieces_finish(&pieces);
+	return good;
 }
 
 static bool begins(struct key_view *log, uint64_t unit, uint64_t end)
@@ -58,14 +60,14 @@ static enum dedup_map_use judge(struct dedup_map_view *view, struct key_view *lo
 	/* a shorter one was being made */
 	uint64_t end = log->units > KEY_FIRST_UNIT ? log->units : KEY_FIRST_UNIT;
 	bool of_this_boot = dedup_map_is_of_this_boot(head);
-	view->wrong_sum = head->sealed == 1 && !is_sealed(view, log->seed);
+	view->wrong_sum = head->sealed && (head->sealed != 1 || !is_sealed(view, log->seed));
 	if (live)
 		return DEDUP_MAP_USED;
-	if (!of_this_boot && (head->sealed != 1 || view->wrong_sum))
+	if (view->wrong_sum || (!of_this_boot && !head->sealed))
 		return DEDUP_MAP_REBUILT;
-	if (head->units > end)
+	if (view->known.units > end)
 		return DEDUP_MAP_REFUSED;
-	if (head->ids > head->units - KEY_FIRST_UNIT || !begins(log, head->units, end))
+	if (!begins(log, view->known.units, end))
 		return DEDUP_MAP_REBUILT;
 	return of_this_boot ? DEDUP_MAP_USED : DEDUP_MAP_LOADED;
 }
@@ -90,8 +92,9 @@ bool dedup_map_view_open(
 	if (!read_all(ret_view, fd) || ret_view->bytes < DEDUP_MAP_HEAD)
 		return ret_view->memory;
 	memcpy(&ret_view->head, ret_view->memory, sizeof ret_view->head);
-	if (dedup_map_fault(&ret_view->head) || !fits(ret_view))
+	if (dedup_map_fault(&ret_view->head, log->seed) || !fits(ret_view))
 		return true;
+	ret_view->known = *dedup_map_known(&ret_view->head, log->seed);
 	lay_out(ret_view);
 	ret_view->use = judge(ret_view, log, live);
 	return true;

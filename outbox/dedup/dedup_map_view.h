@@ -12,13 +12,14 @@
 enum dedup_map_use {
 	DEDUP_MAP_REBUILT, /* made anew from the log */
 	DEDUP_MAP_USED,    /* as it is: of this start of the machine */
-	DEDUP_MAP_LOADED,  /* as it is: sealed before, and its checksum is right */
+	DEDUP_MAP_LOADED,  /* as it is: sealed before, and its checksums are right */
 	DEDUP_MAP_REFUSED, /* its log is shorter than it was */
 };
 
 struct dedup_map_view {
 	uint64_t bytes; /* of the file; 0: there is none */
 	struct dedup_map_head head;
+	struct dedup_map_known known; /* {0}: none is whole */
 	struct bloom_filter filter;
 	struct key_index index;
 	enum dedup_map_use use;

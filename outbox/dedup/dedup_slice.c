@@ -32,10 +32,9 @@ static bool fail(const char *name, const char *what, struct err *err)
 
 /* --- the map -------------------------------------------------------------------------------- */
 
-static uint64_t sum_of(const struct dedup_slice *slice)
+static uint64_t seed_of(const struct dedup_slice *slice)
 {
-	return XXH3_64bits_withSeed((const char *)slice->map + DEDUP_MAP_HEAD,
-	    slice->map_bytes - DEDUP_MAP_HEAD, slice->plan.head.seed);
+	return slice->plan.head.seed;
 }
 
 /* A file of another size is that of another plan, or was being made. */
@@ -65,56 +64,83 @@ static bool open_map(struct dedup_slice *slice, const char *name, int folder, st
 static bool is_of_plan(const struct dedup_slice *slice)
 {
 	const struct dedup_map_head *head = head_of(slice);
-	return !dedup_map_fault(head) && head->lines == slice->filter.lines &&
+	return !dedup_map_fault(head, seed_of(slice)) && head->lines == slice->filter.lines &&
 	       head->buckets == slice->index.count;
 }
 
-static enum dedup_slice_origin judge_map(const struct dedup_slice *slice)
+/* What was sealed is proved at once after another start; else piece by piece, as it is read. */
+static enum dedup_slice_origin judge_map(struct dedup_slice *slice)
 {
 	const struct dedup_map_head *head = head_of(slice);
-	if (!is_of_plan(slice))
-		return key_log_written(slice->log) == KEY_FIRST_UNIT ? SLICE_NEW : SLICE_REBUILT;
-	if (dedup_map_is_of_this_boot(head))
+	bool same_boot = dedup_map_is_of_this_boot(head);
+	slice->pieces = dedup_map_pieces(slice->map, seed_of(slice));
+	if (head->sealed == 0)
+		return same_boot ? SLICE_MAPPED : SLICE_REBUILT;
+	if (head->sealed != 1 || head->checksum != dedup_map_sum(head, &slice->pieces))
+		return SLICE_REBUILT;
+	map_pieces_begin(&slice->pieces);
+	if (same_boot)
 		return SLICE_MAPPED;
-	bool sealed = head->sealed == 1 && head->checksum == sum_of(slice);
-	return sealed ? SLICE_SEALED : SLICE_REBUILT;
+	return map_pieces_prove_all(&slice->pieces) ? SLICE_SEALED : SLICE_REBUILT;
 }
 
-static bool begin_map(struct dedup_slice *slice, const char *name, struct err *err)
+static enum dedup_slice_origin judge_files(struct dedup_slice *slice)
 {
-	/* zeroes, without touching each page */
-	if (ftruncate(slice->map_fd, 0) ||
-	    (errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes)))
-		return fail(name, "made", err);
+	if (is_of_plan(slice))
+		return judge_map(slice);
+	return key_log_written(slice->log) == KEY_FIRST_UNIT ? SLICE_NEW : SLICE_REBUILT;
+}
+
+static void note(struct dedup_slice *slice, struct dedup_map_known known)
+{
+	slice->known = known;
+	dedup_map_note(head_of(slice), known, seed_of(slice));
+}
+
+/* Of zeroes. Believed by nobody yet: one that is half filled is made again. */
+static void begin_map(struct dedup_slice *slice)
+{
 	struct dedup_map_head *head = head_of(slice);
+	map_pieces_finish(&slice->pieces);
 	head->version = DEDUP_MAP_VERSION;
 	head->lines = slice->filter.lines;
 	head->buckets = slice->index.count;
-	head->units = KEY_FIRST_UNIT;
-	head->offset = -1;
 	memcpy(head->magic, DEDUP_MAP_MAGIC, sizeof head->magic);
+	slice->pieces = dedup_map_pieces(slice->map, seed_of(slice));
+	note(slice, (struct dedup_map_known){.units = KEY_FIRST_UNIT, .offset = -1});
+}
+
+/* Without touching each page; there must be nobody who looks at it. */
+static bool make_map(struct dedup_slice *slice, const char *name, struct err *err)
+{
+	if (ftruncate(slice->map_fd, 0) ||
+	    (errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes)))
+		return fail(name, "made", err);
+	begin_map(slice);
 	return true;
+}
+
+static void disbelieve(struct dedup_slice *slice)
+{
+	memset(head_of(slice)->magic, 0, sizeof head_of(slice)->magic);
+}
+
+static void believe(struct dedup_slice *slice)
+{
+	struct dedup_map_head *head = head_of(slice);
+	if (!dedup_map_boot(head->boot))
+		memset(head->boot, 0, sizeof head->boot);
 }
 
 /* What a killed process wrote is there as long as the machine runs, and what a map that was sealed
  * knows of was durable before. */
 static bool check_log(const struct dedup_slice *slice, const char *name, struct err *err)
 {
-	return (slice->origin != SLICE_MAPPED && slice->origin != SLICE_SEALED) ||
-	       head_of(slice)->units <= key_log_written(slice->log) ||
+	return slice->known.units <= key_log_written(slice->log) ||
 	       err_set(err, ERR_CONFIG,
 		   "%s: its key log is shorter than it was: ids are lost; use a new folder, and "
 		   "load them again",
 		   name);
-}
-
-/* A head that is damaged says something that no process writes: the log is read from its beginning.
- */
-static bool is_plausible(const struct dedup_slice *slice)
-{
-	const struct dedup_map_head *head = head_of(slice);
-	return slice->origin == SLICE_NEW || (head->ids <= head->units - KEY_FIRST_UNIT &&
-						 key_log_begins(slice->log, head->units));
 }
 
 /* --- what is in the log --------------------------------------------------------------------- */
@@ -128,18 +154,51 @@ struct filling {
 		uint32_t unit;
 	} ring[AHEAD];
 	uint64_t seen, done;
-	bool full; /* an id had no room */
+	bool again; /* a killed process may have begun with it */
+	bool wrong; /* a piece of the map is not as it was sealed, or an id had no room */
 };
+
+/* A look reads buckets until one has room. */
+static bool prove_buckets(struct dedup_slice *slice, struct dedup_hash hash)
+{
+	uint64_t first = key_index_bucket(&slice->index, hash);
+	for (uint64_t i = 0; slice->pieces.left && i < slice->index.count; i++) {
+		const struct key_bucket *bucket =
+		    &slice->index.buckets[(first + i) % slice->index.count];
+		if (!map_pieces_prove(&slice->pieces, bucket))
+			return false;
+		if (bucket->count < KEY_BUCKET_UNITS)
+			break;
+	}
+	return true;
+}
+
+static bool prove_line(struct dedup_slice *slice, struct dedup_hash hash)
+{
+	return map_pieces_prove(&slice->pieces, bloom_line(&slice->filter, hash));
+}
+
+static bool is_unit(void *context, uint32_t unit)
+{
+	return unit == *(const uint32_t *)context;
+}
 
 static void fill_one(struct filling *filling)
 {
+	struct dedup_slice *slice = filling->slice;
 	int place = (int)(filling->done++ % AHEAD);
-	filling->code->add(&filling->slice->filter, filling->ring[place].hash);
+	struct dedup_hash hash = filling->ring[place].hash;
+	uint32_t unit = filling->ring[place].unit;
+	if (filling->wrong || !prove_line(slice, hash) || !prove_buckets(slice, hash)) {
+		filling->wrong = true;
+		return;
+	}
+	filling->code->add(&slice->filter, hash);
+	if (filling->again && key_index_find(&slice->index, hash, is_unit, &unit))
+		return;
 	/* it has half as much again as ids are planned: only one that is damaged is full */
-	if (!key_index_add(
-		&filling->slice->index, filling->ring[place].hash, filling->ring[place].unit))
-		filling->full = true;
-	head_of(filling->slice)->ids++;
+	if (!key_index_add(&slice->index, hash, unit))
+		filling->wrong = true;
 }
 
 static void see_entry(void *context, uint64_t unit, const struct key_entry *entry)
@@ -154,31 +213,70 @@ static void see_entry(void *context, uint64_t unit, const struct key_entry *entr
 	key_index_prefetch(&filling->slice->index, entry->hash);
 }
 
-/* Nothing of it is believed by the next who opens it. */
-static bool fail_full(struct dedup_slice *slice, struct err *err)
+/* Now the map has all that is written. */
+static void end_filling(struct filling *filling)
 {
-	memset(head_of(slice)->magic, 0, sizeof head_of(slice)->magic);
+	struct dedup_slice *slice = filling->slice;
+	while (filling->done < filling->seen)
+		fill_one(filling);
+	if (!filling->wrong)
+		note(slice, (struct dedup_map_known){.units = key_log_written(slice->log),
+				.ids = slice->known.ids + filling->seen,
+				.offset = key_log_offset(slice->log)});
+}
+
+static bool fail_full(const struct dedup_slice *slice, struct err *err)
+{
 	return err_set(err, ERR_FATAL,
-	    "%lld.%d.map is damaged: open the window again, and it is made anew from its log",
+	    "%lld.%d.map has no room for the ids of its log: open the window again, and it is made "
+	    "anew",
 	    (long long)slice->plan.head.slice, slice->plan.head.sub);
 }
 
-static bool fill_from_log(struct dedup_slice *slice, struct err *err)
+/* The map is damaged; what it was made from is not. */
+static bool rebuild(struct dedup_slice *slice, struct err *err)
 {
-	struct dedup_map_head *head = head_of(slice);
 	struct filling filling = {.slice = slice, .code = *bloom_codes()};
-	if (!key_log_read(slice->log, head->units, head->offset, see_entry, &filling, err))
+	memset(slice->map, 0, slice->map_bytes);
+	begin_map(slice);
+	slice->origin = SLICE_REBUILT;
+	bool good = key_log_show(slice->log, KEY_FIRST_UNIT, see_entry, &filling, err);
+	if (good)
+		end_filling(&filling);
+	if (good && !filling.wrong) {
+		believe(slice);
+		return true;
+	}
+	disbelieve(slice);
+	return good && fail_full(slice, err);
+}
+
+static bool read_log(struct dedup_slice *slice, struct err *err)
+{
+	struct filling filling = {
+	    .slice = slice, .code = *bloom_codes(), .again = slice->origin == SLICE_MAPPED};
+	if (!key_log_read(
+		slice->log, slice->known.units, slice->known.offset, see_entry, &filling, err))
 		return false;
-	while (filling.done < filling.seen)
-		fill_one(&filling);
-	if (filling.full)
-		return fail_full(slice, err);
-	head->units = key_log_written(slice->log);
-	head->offset = key_log_offset(slice->log);
-	return true;
+	end_filling(&filling);
+	return !filling.wrong || rebuild(slice, err);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
+
+static bool use_map(struct dedup_slice *slice, const char *name, struct err *err)
+{
+	slice->origin = judge_files(slice);
+	if (slice->origin == SLICE_NEW || slice->origin == SLICE_REBUILT)
+		return make_map(slice, name, err);
+	slice->known = *dedup_map_known(head_of(slice), seed_of(slice));
+	if (!check_log(slice, name, err))
+		return false;
+	if (key_log_begins(slice->log, slice->known.units))
+		return true;
+	slice->origin = SLICE_REBUILT; /* it says something that no process writes */
+	return make_map(slice, name, err);
+}
 
 static bool open_files(struct dedup_slice *slice, int folder, struct err *err)
 {
@@ -186,23 +284,12 @@ static bool open_files(struct dedup_slice *slice, int folder, struct err *err)
 	name_file(&slice->plan, "log", log);
 	name_file(&slice->plan, "map", map);
 	slice->log = key_log_open(folder, log, &slice->plan.head, slice->plan.ids, err);
-	if (!slice->log || !open_map(slice, map, folder, err))
+	if (!slice->log || !open_map(slice, map, folder, err) || !use_map(slice, map, err))
 		return false;
-	slice->origin = judge_map(slice);
-	if (!check_log(slice, map, err))
+	head_of(slice)->sealed = 0;
+	if (!read_log(slice, err))
 		return false;
-	if (!is_plausible(slice))
-		slice->origin = SLICE_REBUILT;
-	bool fresh = slice->origin == SLICE_NEW || slice->origin == SLICE_REBUILT;
-	if (fresh && !begin_map(slice, map, err))
-		return false;
-	struct dedup_map_head *head = head_of(slice);
-	head->sealed = 0;
-	if (!fill_from_log(slice, err))
-		return false;
-	/* not before: one that was half filled is made again */
-	if (!dedup_map_boot(head->boot))
-		memset(head->boot, 0, sizeof head->boot);
+	believe(slice); /* not before: one that was half filled is made again */
 	return true;
 }
 
@@ -212,8 +299,7 @@ bool dedup_slice_open(
 	*ret_slice = (struct dedup_slice){.plan = *plan, .map_fd = -1};
 	ret_slice->filter.lines = plan->lines;
 	ret_slice->index.count = key_index_buckets(plan->ids);
-	ret_slice->map_bytes =
-	    DEDUP_MAP_HEAD + plan->lines * BLOOM_LINE + ret_slice->index.count * KEY_BUCKET;
+	ret_slice->map_bytes = dedup_map_bytes(plan->lines, ret_slice->index.count);
 	if (open_files(ret_slice, folder, err))
 		return true;
 	dedup_slice_close(ret_slice);
@@ -223,6 +309,7 @@ bool dedup_slice_open(
 void dedup_slice_close(struct dedup_slice *slice)
 {
 	key_log_close(slice->log);
+	map_pieces_finish(&slice->pieces);
 	if (slice->map)
 		munmap(slice->map, slice->map_bytes);
 	if (slice->map_bytes && slice->map_fd >= 0)
@@ -251,17 +338,20 @@ void dedup_slice_remove(struct dedup_slice *slice, int folder)
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-bool dedup_slice_add(struct dedup_slice *slice, const struct key_entry *entry, struct err *err)
+void dedup_slice_add(struct dedup_slice *slice, const struct key_entry *entry)
 {
-	struct filling one = {.slice = slice, .code = *bloom_codes()};
-	see_entry(&one, key_log_add(slice->log, entry), entry);
-	fill_one(&one);
-	return !one.full || fail_full(slice, err);
+	key_log_add(slice->log, entry);
+}
+
+bool dedup_slice_prove(struct dedup_slice *slice, struct dedup_hash hash, struct err *err)
+{
+	return prove_line(slice, hash) || rebuild(slice, err);
 }
 
 struct question {
-	const struct key_log *log;
+	struct key_log *log;
 	struct dedup_hash hash;
+	bool damaged_log;
 };
 
 static bool is_it(void *context, uint32_t unit)
@@ -272,15 +362,48 @@ static bool is_it(void *context, uint32_t unit)
 	       entry->hash.high == question->hash.high;
 }
 
-bool dedup_slice_has(const struct dedup_slice *slice, struct dedup_hash hash)
+/* The index takes it for an id whose tag is the same. Is it one, or was it that one? */
+static bool is_wrong(void *context, uint32_t unit)
 {
-	struct question question = {slice->log, hash};
+	struct question *question = context;
+	const struct key_entry *entry = key_log_at(question->log, unit);
+	if (!entry)
+		return true;
+	question->damaged_log = !key_log_is_whole_at(question->log, unit);
+	return question->damaged_log || key_index_tag(entry->hash) != key_index_tag(question->hash);
+}
+
+static bool find(struct dedup_slice *slice, struct dedup_hash hash)
+{
+	struct question question = {slice->log, hash, false};
 	return key_index_find(&slice->index, hash, is_it, &question);
+}
+
+/* What was not found: is it as it should be? Looks that come to this are few. */
+static bool doubt(
+    struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err)
+{
+	struct question question = {slice->log, hash, false};
+	if (!key_index_find(&slice->index, hash, is_wrong, &question))
+		return true;
+	if (!rebuild(slice, err))
+		return false;
+	*ret_there = find(slice, hash);
+	return true;
+}
+
+bool dedup_slice_has(
+    struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err)
+{
+	if (!prove_buckets(slice, hash) && !rebuild(slice, err))
+		return false;
+	*ret_there = find(slice, hash);
+	return *ret_there || doubt(slice, hash, ret_there, err);
 }
 
 uint64_t dedup_slice_ids(const struct dedup_slice *slice)
 {
-	return head_of(slice)->ids;
+	return slice->known.ids + key_log_added(slice->log);
 }
 
 uint64_t dedup_slice_bytes(const struct dedup_slice *slice)
@@ -295,22 +418,34 @@ int64_t dedup_slice_offset(const struct dedup_slice *slice)
 
 bool dedup_slice_write(struct dedup_slice *slice, int64_t offset, struct err *err)
 {
+	uint64_t from = key_log_written(slice->log);
+	struct filling filling = {.slice = slice, .code = *bloom_codes()};
 	if (!key_log_write(slice->log, offset, err))
 		return false;
-	head_of(slice)->units = key_log_written(slice->log);
-	head_of(slice)->offset = key_log_offset(slice->log);
-	return true;
+	if (key_log_written(slice->log) == from)
+		return true;
+	if (!key_log_show(slice->log, from, see_entry, &filling, err))
+		return false;
+	end_filling(&filling);
+	return !filling.wrong || rebuild(slice, err);
 }
 
 bool dedup_slice_sync(struct dedup_slice *slice, struct err *err)
 {
-	return key_log_sync(slice->log, err);
+	if (key_log_sync(slice->log, err))
+		return true;
+	if (err->kind == ERR_FATAL) /* the log is read whole, and written again */
+		disbelieve(slice);
+	return false;
 }
 
 bool dedup_slice_seal(struct dedup_slice *slice, struct err *err)
 {
 	struct dedup_map_head *head = head_of(slice);
-	head->checksum = sum_of(slice);
+	if (!dedup_slice_sync(slice, err))
+		return false;
+	map_pieces_seal(&slice->pieces);
+	head->checksum = dedup_map_sum(head, &slice->pieces);
 	head->sealed = 1;
 	return msync(slice->map, slice->map_bytes, MS_SYNC) == 0 ||
 	       fail("the map of a slice", "made durable", err);

@@ -17,6 +17,7 @@
 #include "dedup_hot.h"
 #include "dedup_slice.h"
 #include "fault.h"
+#include "hash_set.h"
 #include "text.h"
 
 enum { STRETCH = 1 << 16 };
@@ -33,6 +34,9 @@ struct dedup_window {
 	int count;
 	struct dedup_ahead next, next_sub; /* of the newest slice */
 	struct dedup_hot hot; /* until the slice that is the last in which it is alive */
+	struct hash_set unwritten;
+	bool proving;      /* lines of some of the filters are to be proved before a look */
+	struct err broken; /* a message: a slice is of no use any more */
 	double alarm;
 	struct stretch {
 		uint64_t looks, false_hits; /* at ids that were new */
@@ -127,13 +131,27 @@ static bool begin_slice(
 	return true;
 }
 
+static void forget_unwritten(struct dedup_window *window, int gone)
+{
+	hash_set_clear(&window->unwritten);
+	for (int i = gone; i < window->count; i++) {
+		const struct key_log *log = window->slices[i].log;
+		for (uint64_t j = 0; j < key_log_added(log); j++)
+			hash_set_add(&window->unwritten, key_log_added_at(log, j)->hash);
+	}
+}
+
 /* The slice that comes next is made ready, and those that are over are removed. */
 static void turn(struct dedup_window *window)
 {
 	int gone = 0;
-	while (gone < window->count && window->slices[gone].plan.head.slice <
-					   window->newest - (int64_t)window->folder.head.slices)
-		gone++;
+	uint64_t unwritten = 0;
+	for (; gone < window->count && window->slices[gone].plan.head.slice <
+					   window->newest - (int64_t)window->folder.head.slices;
+	     gone++)
+		unwritten += key_log_added(window->slices[gone].log);
+	if (unwritten)
+		forget_unwritten(window, gone);
 	const struct dedup_slice_plan next = plan_of(window, window->newest + 1, 0, 0);
 	dedup_ahead_begin(&window->next, &next, window->slices, gone);
 	window->count -= gone;
@@ -173,6 +191,7 @@ static bool open_file(struct dedup_window *window, const char *name, struct err 
 		return true;
 	}
 	count_origin(window, slice.origin);
+	window->proving |= slice.pieces.left > 0;
 	insert(window, &slice);
 	return true;
 }
@@ -252,6 +271,7 @@ void dedup_window_close(struct dedup_window *window)
 	}
 	dedup_folder_close(&window->folder);
 	dedup_hot_finish(&window->hot);
+	hash_set_finish(&window->unwritten);
 	free(window);
 }
 
@@ -271,6 +291,7 @@ struct dedup_hash dedup_window_hash(
 void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash hash)
 {
 	dedup_hot_prefetch(&window->hot, hash);
+	hash_set_prefetch(&window->unwritten, hash);
 	bloom_prefetch(window->filters, window->count, hash);
 }
 
@@ -279,12 +300,51 @@ static void make_hot(struct dedup_window *window, struct dedup_hash hash, int64_
 	dedup_hot_put(&window->hot, hash, number + (int64_t)window->folder.head.slices);
 }
 
-uint64_t dedup_window_may_have(struct dedup_window *window, struct dedup_hash hash)
+/* What a slice failed with, all fail with from then on: its filter may be empty. */
+static bool fail(struct dedup_window *window, struct err *err)
 {
-	uint64_t found = window->code->look(window->filters, window->count, hash);
+	err_prefix(err, "path=%s", window->folder.path);
+	if (err->kind == ERR_FATAL)
+		window->broken = *err;
+	return false;
+}
+
+static bool check_whole(const struct dedup_window *window, struct err *err)
+{
+	return !window->broken.message[0] ||
+	       err_set(err, window->broken.kind, "%s", window->broken.message);
+}
+
+static bool note_rebuilt(
+    struct dedup_window *window, const struct dedup_slice *slice, enum dedup_slice_origin before)
+{
+	window->figures.rebuilt += slice->origin == SLICE_REBUILT && before != SLICE_REBUILT;
+	return true;
+}
+
+static bool prove_lines(struct dedup_window *window, struct dedup_hash hash, struct err *err)
+{
+	window->proving = false;
+	for (int i = 0; i < window->count; i++) {
+		struct dedup_slice *slice = &window->slices[i];
+		enum dedup_slice_origin before = slice->origin;
+		if (!dedup_slice_prove(slice, hash, err))
+			return fail(window, err);
+		note_rebuilt(window, slice, before);
+		window->proving |= slice->pieces.left > 0;
+	}
+	return true;
+}
+
+bool dedup_window_may_have(
+    struct dedup_window *window, struct dedup_hash hash, uint64_t *ret_found, struct err *err)
+{
+	if (!check_whole(window, err) || (window->proving && !prove_lines(window, hash, err)))
+		return false;
+	*ret_found = window->code->look(window->filters, window->count, hash);
 	window->figures.looks++;
-	window->figures.hits += (uint64_t)__builtin_popcountll(found);
-	return found;
+	window->figures.hits += (uint64_t)__builtin_popcountll(*ret_found);
+	return true;
 }
 
 /* The rate is judged by so many looks that chance is not taken for it. */
@@ -301,7 +361,8 @@ static void end_stretch(struct dedup_window *window)
 
 bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash)
 {
-	return dedup_hot_has(&window->hot, hash, window->newest);
+	return dedup_hot_has(&window->hot, hash, window->newest) ||
+	       hash_set_has(&window->unwritten, hash);
 }
 
 void dedup_window_judge(
@@ -316,14 +377,28 @@ void dedup_window_judge(
 	end_stretch(window);
 }
 
-bool dedup_window_has(struct dedup_window *window, struct dedup_hash hash)
+static bool slice_has(struct dedup_window *window, struct dedup_slice *slice,
+    struct dedup_hash hash, bool *ret_there, struct err *err)
 {
-	if (dedup_window_is_hot(window, hash))
+	enum dedup_slice_origin before = slice->origin;
+	return dedup_slice_has(slice, hash, ret_there, err) ? note_rebuilt(window, slice, before)
+							    : fail(window, err);
+}
+
+bool dedup_window_has(
+    struct dedup_window *window, struct dedup_hash hash, bool *ret_there, struct err *err)
+{
+	uint64_t found = 0;
+	*ret_there = dedup_window_is_hot(window, hash);
+	if (*ret_there)
 		return true;
-	uint64_t found = dedup_window_may_have(window, hash);
+	if (!dedup_window_may_have(window, hash, &found, err))
+		return false;
 	for (; found; found &= found - 1) {
-		const struct dedup_slice *slice = &window->slices[__builtin_ctzll(found)];
-		if (dedup_slice_has(slice, hash)) {
+		struct dedup_slice *slice = &window->slices[__builtin_ctzll(found)];
+		if (!slice_has(window, slice, hash, ret_there, err))
+			return false;
+		if (*ret_there) {
 			make_hot(window, hash, slice->plan.head.slice);
 			return true;
 		}
@@ -331,7 +406,7 @@ bool dedup_window_has(struct dedup_window *window, struct dedup_hash hash)
 		window->stretch.false_hits++;
 	}
 	end_stretch(window);
-	return false;
+	return true;
 }
 
 /* The last sub-slice of the slice, a new one if it is full. */
@@ -376,11 +451,11 @@ bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64
 	    number < window->newest - (int64_t)window->folder.head.slices)
 		number = window->newest - (int64_t)window->folder.head.slices;
 	bool later = number > window->newest;
-	if (!find_room(window, number, &slice, err))
+	if (!check_whole(window, err) || !find_room(window, number, &slice, err))
 		return false;
 	const struct key_entry entry = {hash, offset, time_ms};
-	if (!dedup_slice_add(slice, &entry, err))
-		return err_prefix(err, "path=%s", window->folder.path);
+	dedup_slice_add(slice, &entry);
+	hash_set_add(&window->unwritten, hash);
 	make_hot(window, hash, number);
 	if (later)
 		turn(window);
@@ -392,23 +467,25 @@ bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64
 static bool make_durable(
     struct dedup_window *window, struct dedup_slice *slice, int64_t offset, struct err *err)
 {
-	if (dedup_slice_write(slice, offset, err) && dedup_slice_sync(slice, err))
-		return true;
-	return err_prefix(err, "path=%s", window->folder.path);
+	return (dedup_slice_write(slice, offset, err) && dedup_slice_sync(slice, err)) ||
+	       fail(window, err);
 }
 
 bool dedup_window_flush(struct dedup_window *window, struct err *err)
 {
+	if (!check_whole(window, err))
+		return false;
 	for (int i = 0; i < window->count; i++)
 		if (!dedup_slice_write(&window->slices[i], -1, err))
-			return err_prefix(err, "path=%s", window->folder.path);
+			return fail(window, err);
+	hash_set_clear(&window->unwritten);
 	return true;
 }
 
 /* The offset comes last: it speaks for all slices. */
 bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
 {
-	if (!dedup_folder_check(&window->folder, err))
+	if (!check_whole(window, err) || !dedup_folder_check(&window->folder, err))
 		return false;
 	for (int i = 0; i < window->count - 1; i++)
 		if (!make_durable(window, &window->slices[i], -1, err))
@@ -419,6 +496,7 @@ bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct
 	fault_point("before_dedup_offset");
 	if (window->count && !make_durable(window, &window->slices[window->count - 1], offset, err))
 		return false;
+	hash_set_clear(&window->unwritten);
 	if (window->count && offset > window->figures.offset)
 		window->figures.offset = offset;
 	return true;
@@ -430,7 +508,8 @@ void dedup_window_figures(
 	double none = 1;
 	*ret_figures = window->figures;
 	ret_figures->slices = window->count;
-	ret_figures->memory_bytes = (window->hot.mask + 1) * sizeof *window->hot.places;
+	ret_figures->memory_bytes = (window->hot.mask + 1) * sizeof *window->hot.places +
+				    window->unwritten.capacity * sizeof *window->unwritten.places;
 	ret_figures->newest_ms =
 	    window->newest == INT64_MIN ? INT64_MIN : window->newest * window->folder.head.slice_ms;
 	for (int i = 0; i < window->count; i++) {

@@ -13,6 +13,11 @@
  *   folder/N.S.log               slice N, sub-slice S: key_log.h
  *   folder/N.S.map               dedup_slice.h
  *
+ * What was added is in the maps when it is written, and in a set of its own until then: so no map
+ * has what its log has not.
+ *
+ * A log that is damaged is ERR_FATAL, and so is all that follows.
+ *
  * Owned by one thread.
  */
 #include <stdbool.h>
@@ -50,15 +55,17 @@ struct dedup_hash dedup_window_hash(
 
 /* Before a look at it a little later, at several in a row. */
 void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash hash);
-/* The filters alone; 0: none has it. */
-uint64_t dedup_window_may_have(struct dedup_window *window, struct dedup_hash hash);
-/* Was it seen a moment ago? */
+/* Was it seen a moment ago, or is it in no file yet? */
 bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash);
+/* The filters alone, of what is not hot; 0: none has it. */
+bool dedup_window_may_have(struct dedup_window *window, struct dedup_hash hash, uint64_t *ret_found,
+    struct err *err) MUST_CHECK;
 /* What dedup_window_may_have found (0 too) turned out to be: for the rate, and for what is hot. */
 void dedup_window_judge(
     struct dedup_window *window, struct dedup_hash hash, uint64_t found, bool there);
 /* Is it remembered? */
-bool dedup_window_has(struct dedup_window *window, struct dedup_hash hash);
+bool dedup_window_has(struct dedup_window *window, struct dedup_hash hash, bool *ret_there,
+    struct err *err) MUST_CHECK;
 /* It is done. time_ms: of its record; now_ms: the wall clock. ERR_RETRY: no room for a new slice.
  */
 bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64_t offset,

@@ -1,6 +1,7 @@
 #include "hash_set.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include "text.h"
 
 enum { FIRST = 64 };
@@ -36,6 +37,16 @@ void hash_set_finish(struct hash_set *set)
 {
 	free(set->places);
 	*set = (struct hash_set){0};
+}
+
+/* Not that of a crowd that was there once. */
+void hash_set_clear(struct hash_set *set)
+{
+	if (set->count < set->capacity / 16)
+		hash_set_finish(set);
+	else if (set->count)
+		memset(set->places, 0, set->capacity * sizeof *set->places);
+	set->count = 0;
 }
 
 bool hash_set_has(const struct hash_set *set, struct dedup_hash hash)

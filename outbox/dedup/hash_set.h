@@ -13,6 +13,12 @@ struct hash_set {
 };
 
 void hash_set_finish(struct hash_set *set);
+void hash_set_clear(struct hash_set *set); /* what it may need again of its memory stays */
+static inline void hash_set_prefetch(const struct hash_set *set, struct dedup_hash hash)
+{
+	if (set->count)
+		__builtin_prefetch(&set->places[hash.high & (set->capacity - 1)]);
+}
 bool hash_set_has(const struct hash_set *set, struct dedup_hash hash);
 /* False: it was there. */
 bool hash_set_add(struct hash_set *set, struct dedup_hash hash);

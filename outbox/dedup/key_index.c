@@ -1,10 +1,5 @@
 #include "key_index.h"
 
-static uint8_t tag_of(struct dedup_hash hash)
-{
-	return (uint8_t)hash.high;
-}
-
 static struct key_bucket *bucket_at(const struct key_index *index, uint64_t number)
 {
 	return &index->buckets[number % index->count];
@@ -24,7 +19,7 @@ bool key_index_add(const struct key_index *index, struct dedup_hash hash, uint32
 		if (place >= KEY_BUCKET_UNITS)
 			continue;
 		bucket->units[place] = unit;
-		bucket->tags[place] = tag_of(hash);
+		bucket->tags[place] = key_index_tag(hash);
 		__atomic_store_n(&bucket->count, (uint8_t)(place + 1), __ATOMIC_RELEASE);
 		return true;
 	}
@@ -38,7 +33,7 @@ bool key_index_find(const struct key_index *index, struct dedup_hash hash,
 	for (uint64_t i = 0; i < index->count; i++) {
 		const struct key_bucket *bucket = bucket_at(index, first + i);
 		for (int place = 0; place < bucket->count && place < KEY_BUCKET_UNITS; place++)
-			if (bucket->tags[place] == tag_of(hash) &&
+			if (bucket->tags[place] == key_index_tag(hash) &&
 			    is_it(context, bucket->units[place]))
 				return true;
 		if (bucket->count < KEY_BUCKET_UNITS)

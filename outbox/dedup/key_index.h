@@ -38,6 +38,11 @@ static inline uint64_t key_index_bucket(const struct key_index *index, struct de
 	return (uint64_t)(((wide)hash.low * index->count) >> 64);
 }
 
+static inline uint8_t key_index_tag(struct dedup_hash hash)
+{
+	return (uint8_t)hash.high;
+}
+
 /* Buckets for so many ids: never 0, and more room than that by half. */
 uint64_t key_index_buckets(uint64_t ids);
 

@@ -12,19 +12,27 @@
 #include "key_log_format.h"
 #include "text.h"
 
-enum { SPARE_UNITS = 1 << 16 }; /* mapped beyond what is expected: batches lead with one */
+enum {
+	SPARE_UNITS = 1 << 16, /* mapped beyond what is expected: batches lead with one */
+	BLOCK = 1024,          /* units that are proved together, but for what belongs to them */
+	PIECE = 1 << 11        /* units that are written at once when they are written again */
+};
 
 struct key_log {
 	char *name; /* for messages */
 	uint64_t seed;
 	int fd;
 	bool dirty;     /* written and not synced */
+	int failed;     /* errno of a sync: what another one says is not to be believed */
 	uint64_t units; /* in the file */
+	uint64_t durable;
 	int64_t offset;
 	union key_unit *map;   /* of the file, and of what it may grow to */
 	uint64_t mapped;       /* units */
 	union key_unit *added; /* the batch that comes next, its lead first */
 	uint64_t added_count, added_capacity;
+	uint8_t *proved; /* a bit a block: its batches are whole */
+	uint64_t proved_bytes;
 };
 
 static bool fail(const struct key_log *log, const char *what, struct err *err)
@@ -42,9 +50,11 @@ static struct key_log_start head_of(const struct key_log_head *wanted)
 	    .sub = wanted->sub,
 	    .seed = wanted->seed,
 	    .slice = wanted->slice,
-	    .slice_ms = wanted->slice_ms};
+	    .slice_ms = wanted->slice_ms,
+	    .durable = KEY_FIRST_UNIT};
 	memcpy(head.magic, KEY_LOG_MAGIC, sizeof head.magic);
 	head.checksum = key_log_start_sum(&head);
+	head.durable_sum = key_log_durable_sum(&head);
 	return head;
 }
 
@@ -54,7 +64,7 @@ static bool check_head(const struct key_log *log, const struct key_log_start *th
 	const char *why = key_log_start_fault(there);
 	if (!why && there->seed != wanted->seed)
 		why = "was written with another seed";
-	else if (!why && memcmp(there, wanted, sizeof *there) != 0)
+	else if (!why && memcmp(there, wanted, offsetof(struct key_log_start, durable)) != 0)
 		why = "is of another slice, or of a window that is cut otherwise";
 	return !why || err_set(err, ERR_CONFIG, "%s %s: use a new folder, and load the ids again",
 			   log->name, why);
@@ -80,7 +90,7 @@ static bool begin_file(struct key_log *log, const struct key_log_start *head, st
 {
 	if (ftruncate(log->fd, 0) || !write_all(log->fd, head, sizeof *head, 0))
 		return fail(log, "written", err);
-	log->units = KEY_FIRST_UNIT;
+	log->units = log->durable = KEY_FIRST_UNIT;
 	log->dirty = true;
 	return true;
 }
@@ -97,7 +107,13 @@ static bool look_at_file(struct key_log *log, const struct key_log_start *wanted
 	log->units = (uint64_t)state.st_size / KEY_UNIT;
 	if (pread(log->fd, &there, sizeof there, 0) != sizeof there)
 		return fail(log, "read", err);
-	return check_head(log, &there, wanted, err);
+	log->durable = there.durable;
+	return check_head(log, &there, wanted, err) &&
+	       (log->durable <= log->units ||
+		   err_set(err, ERR_CONFIG,
+		       "%s is shorter than it was: ids are lost; use a new folder, and load them "
+		       "again",
+		       log->name));
 }
 
 /* --- the map -------------------------------------------------------------------------------- */
@@ -115,10 +131,9 @@ static bool map_units(struct key_log *log, uint64_t units, struct err *err)
 	return true;
 }
 
-static bool map_written(struct key_log *log, struct err *err)
+static bool map_for(struct key_log *log, uint64_t units, struct err *err)
 {
-	return log->units <= log->mapped ||
-	       map_units(log, log->units + log->units / 2 + SPARE_UNITS, err);
+	return units <= log->mapped || map_units(log, units + units / 2 + SPARE_UNITS, err);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -146,7 +161,7 @@ struct key_log *key_log_open(int folder, const char *name, const struct key_log_
 		fail(log, "opened", err);
 	else if (look_at_file(log, &wanted, err) &&
 		 map_units(log, expected + expected / 8 + SPARE_UNITS, err) &&
-		 map_written(log, err))
+		 map_for(log, log->units, err))
 		return log;
 	key_log_close(log);
 	return NULL;
@@ -161,6 +176,7 @@ void key_log_close(struct key_log *log)
 	if (log->fd >= 0)
 		close(log->fd);
 	free(log->added);
+	free(log->proved);
 	free(log->name);
 	free(log);
 }
@@ -198,35 +214,114 @@ static bool cut(struct key_log *log, uint64_t units, struct err *err)
 	return ftruncate(log->fd, (off_t)(units * KEY_UNIT)) == 0 || fail(log, "cut", err);
 }
 
-static bool cut_torn(struct key_log *log, uint64_t unit, struct err *err)
+static bool fail_damaged(
+    const struct key_log *log, uint64_t unit, enum err_kind kind, struct err *err)
 {
-	for (uint64_t later = unit + 1; later < log->units; later++)
-		if (is_whole(log, later))
-			return err_set(err, ERR_CONFIG,
-			    "%s is damaged at byte %llu, and what follows is not: ids are lost; "
-			    "use a new folder, and load them again",
-			    log->name, (unsigned long long)(unit * KEY_UNIT));
-	return cut(log, unit, err);
+	return err_set(err, kind,
+	    "%s is damaged at byte %llu, where it was durable: ids are lost; use a new folder, and "
+	    "load them again",
+	    log->name, (unsigned long long)(unit * KEY_UNIT));
 }
 
-bool key_log_read(struct key_log *log, uint64_t from, int64_t known,
-    void (*see)(void *context, uint64_t unit, const struct key_entry *entry), void *context,
-    struct err *err)
+static void see_nothing(void *context, uint64_t unit, const struct key_entry *entry)
+{
+	(void)context;
+	(void)unit;
+	(void)entry;
+}
+
+/* Whole batches up to `end` or more; returns where the last of them ends. */
+static uint64_t show(const struct key_log *log, uint64_t from, uint64_t end, int64_t *offset,
+    key_log_see *see, void *context)
 {
 	uint64_t unit = from;
-	log->offset = known;
-	while (unit < log->units && is_whole(log, unit)) {
+	while (unit < end && is_whole(log, unit)) {
 		const struct key_lead *lead = &log->map[unit].lead;
 		for (uint64_t i = 1; i <= lead->count; i++)
 			see(context, unit + i, &log->map[unit + i].entry);
-		if (lead->offset > log->offset)
-			log->offset = lead->offset;
+		if (lead->offset > *offset)
+			*offset = lead->offset;
 		unit += lead->count + 1;
 	}
+	return unit;
+}
+
+/* A sync that failed may have left pages that are on no disk, and that the kernel would not write
+ * any more. */
+static bool write_again(const struct key_log *log, struct err *err)
+{
+	for (uint64_t unit = log->durable; unit < log->units; unit += PIECE) {
+		union key_unit piece[PIECE];
+		uint64_t left = log->units - unit, count = left < PIECE ? left : PIECE;
+		memcpy(piece, &log->map[unit], count * KEY_UNIT);
+		if (!write_all(log->fd, piece, count * KEY_UNIT, unit * KEY_UNIT))
+			return fail(log, "written", err);
+	}
+	return true;
+}
+
+bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see *see,
+    void *context, struct err *err)
+{
+	uint64_t unit = log->durable, whole = from > unit ? from : unit;
+	log->offset = known;
+	/* between what was synced and what the caller knows of */
+	if (unit < from)
+		unit = show(log, unit, from, &log->offset, see_nothing, NULL);
+	if (unit >= from)
+		unit = show(log, from, log->units, &log->offset, see, context);
+	if (unit < whole)
+		return fail_damaged(log, unit, ERR_CONFIG, err);
 	/* what a killed process wrote and did not sync must not be behind what comes next */
 	log->dirty = true;
-	return (unit < log->units ? cut_torn(log, unit, err) : cut(log, unit, err)) &&
-	       key_log_sync(log, err);
+	return cut(log, unit, err) && write_again(log, err) && key_log_sync(log, err);
+}
+
+bool key_log_show(
+    const struct key_log *log, uint64_t from, key_log_see *see, void *context, struct err *err)
+{
+	int64_t offset = -1;
+	uint64_t unit = show(log, from, log->units, &offset, see, context);
+	return unit == log->units || fail_damaged(log, unit, ERR_FATAL, err);
+}
+
+/* --- proof ---------------------------------------------------------------------------------- */
+
+/* Only what leads a batch has its own number where this has it. */
+static uint64_t lead_before(const struct key_log *log, uint64_t unit)
+{
+	while (unit > KEY_FIRST_UNIT && log->map[unit].lead.unit != unit)
+		unit--;
+	return unit;
+}
+
+static void note_proved(struct key_log *log, uint64_t from, uint64_t end)
+{
+	uint64_t bytes = log->units / BLOCK / 8 + 1;
+	if (bytes > log->proved_bytes) {
+		log->proved = xrealloc(log->proved, bytes);
+		memset(log->proved + log->proved_bytes, 0, bytes - log->proved_bytes);
+		log->proved_bytes = bytes;
+	}
+	for (uint64_t block = (from + BLOCK - 1) / BLOCK; (block + 1) * BLOCK <= end; block++)
+		log->proved[block / 8] |= (uint8_t)(1 << block % 8);
+}
+
+/* All batches of its block, so that it is proved as a whole. */
+bool key_log_is_whole_at(struct key_log *log, uint64_t unit)
+{
+	uint64_t block = unit / BLOCK, first = block * BLOCK, end = first + BLOCK;
+	int64_t offset = -1;
+	if (unit < KEY_FIRST_UNIT || unit >= log->units)
+		return false;
+	if (block / 8 < log->proved_bytes && log->proved[block / 8] >> block % 8 & 1)
+		return true;
+	uint64_t from = lead_before(log, first > KEY_FIRST_UNIT ? first : KEY_FIRST_UNIT);
+	end = end < log->units ? end : log->units;
+	uint64_t reached = show(log, from, end, &offset, see_nothing, NULL);
+	if (reached >= end)
+		note_proved(log, from == KEY_FIRST_UNIT ? 0 : from, reached);
+	return reached >= end;
 }
 
 int64_t key_log_offset(const struct key_log *log)
@@ -239,24 +334,30 @@ uint64_t key_log_written(const struct key_log *log)
 	return log->units;
 }
 
+uint64_t key_log_added(const struct key_log *log)
+{
+	return log->added_count - 1;
+}
+
+const struct key_entry *key_log_added_at(const struct key_log *log, uint64_t number)
+{
+	return &log->added[1 + number].entry;
+}
+
 const struct key_entry *key_log_at(const struct key_log *log, uint64_t unit)
 {
-	if (unit < log->units)
-		return &log->map[unit].entry;
-	unit -= log->units;
-	return unit < log->added_count ? &log->added[unit].entry : NULL;
+	return unit < log->units ? &log->map[unit].entry : NULL;
 }
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-uint64_t key_log_add(struct key_log *log, const struct key_entry *entry)
+void key_log_add(struct key_log *log, const struct key_entry *entry)
 {
 	if (log->added_count == log->added_capacity) {
 		log->added_capacity *= 2;
 		log->added = xrealloc(log->added, log->added_capacity * sizeof *log->added);
 	}
-	log->added[log->added_count].entry = *entry;
-	return log->units + log->added_count++;
+	log->added[log->added_count++].entry = *entry;
 }
 
 static bool has_news(const struct key_log *log, int64_t offset)
@@ -268,6 +369,8 @@ bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 {
 	if (!has_news(log, offset))
 		return true;
+	if (!map_for(log, log->units + log->added_count, err))
+		return false;
 	struct key_lead *lead = &log->added->lead;
 	*lead =
 	    (struct key_lead){.unit = log->units, .count = log->added_count - 1, .offset = offset};
@@ -281,16 +384,33 @@ bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 	if (offset > log->offset)
 		log->offset = offset;
 	begin_batch(log);
-	return map_written(log, err);
+	return true;
+}
+
+static bool note_durable(struct key_log *log, struct err *err)
+{
+	struct key_log_start head = {.seed = log->seed, .durable = log->units};
+	head.durable_sum = key_log_durable_sum(&head);
+	if (!write_all(log->fd, &head.durable, sizeof head.durable + sizeof head.durable_sum,
+		offsetof(struct key_log_start, durable)))
+		return fail(log, "written", err);
+	log->durable = log->units;
+	return true;
 }
 
 bool key_log_sync(struct key_log *log, struct err *err)
 {
 	if (!log->dirty)
 		return true;
-	if (fdatasync(log->fd))
-		return err_set(err, ERR_FATAL, "%s cannot be made durable: %s; begin again",
-		    log->name, strerror(errno));
+	if (!log->failed && fdatasync(log->fd))
+		log->failed = errno;
+	if (log->failed)
+		return err_set(err, ERR_FATAL,
+		    "%s cannot be made durable: %s; give its disk room, or mend it, and begin "
+		    "again",
+		    log->name, strerror(log->failed));
+	if (log->durable != log->units && !note_durable(log, err))
+		return false;
 	log->dirty = false;
 	return true;
 }

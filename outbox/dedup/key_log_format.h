@@ -5,7 +5,7 @@
 #include <string.h>
 #include "key_log.h"
 
-enum { KEY_LOG_VERSION = 1, KEY_LOG_HEAD = KEY_UNIT * KEY_FIRST_UNIT };
+enum { KEY_LOG_VERSION = 2, KEY_LOG_HEAD = KEY_UNIT * KEY_FIRST_UNIT };
 #define KEY_LOG_MAGIC "obkeylog"
 
 struct key_log_start {
@@ -14,7 +14,8 @@ struct key_log_start {
 	int32_t sub;
 	uint64_t seed;
 	int64_t slice, slice_ms;
-	uint64_t zero[2], checksum;
+	uint64_t checksum; /* of what is before it */
+	uint64_t durable, durable_sum;
 };
 _Static_assert(sizeof(struct key_log_start) == KEY_LOG_HEAD, "the head is as the format has it");
 
@@ -34,6 +35,11 @@ static inline uint64_t key_log_start_sum(const struct key_log_start *start)
 	return XXH3_64bits(start, offsetof(struct key_log_start, checksum));
 }
 
+static inline uint64_t key_log_durable_sum(const struct key_log_start *start)
+{
+	return XXH3_64bits_withSeed(&start->durable, sizeof start->durable, start->seed);
+}
+
 /* What is wrong with it, whoever's it is; NULL: nothing. */
 static inline const char *key_log_start_fault(const struct key_log_start *start)
 {
@@ -41,5 +47,8 @@ static inline const char *key_log_start_fault(const struct key_log_start *start)
 		return "is no key log";
 	if (start->version != KEY_LOG_VERSION)
 		return "is of another version of the format than this program's";
-	return start->checksum == key_log_start_sum(start) ? NULL : "has a damaged head";
+	bool whole = start->checksum == key_log_start_sum(start) &&
+		     start->durable_sum == key_log_durable_sum(start) &&
+		     start->durable >= KEY_FIRST_UNIT;
+	return whole ? NULL : "has a damaged head";
 }

@@ -11,7 +11,7 @@ struct key_view {
 	int fd;
 	uint64_t bytes, units; /* when it was opened; whole units of them */
 	uint64_t seed;
-	struct key_log_start start; /* {0}: the file is shorter */
+	struct key_log_start start; /* of a shorter file not all of it */
 	/* the rest is key_view.c's own: a piece of the file */
 	union key_unit *piece;
 	uint64_t first, count;

@@ -51,8 +51,9 @@ const struct command command_dedup_verify = {
     .most_arguments = 1,
     .summary = "Reads a folder of a local store of dedup whole, and tells what is damaged.",
     .description =
-	"Key logs: the head, every batch and its checksum, their order. Maps: is each id of the "
-	"log in the filter and in the index, do the counts agree, is what was sealed as it was? "
+	"Key logs: the head, every batch and its checksum, their order, and is all there that was "
+	"durable? Maps: is each id of the log in the filter and in the index, is what was sealed "
+	"as it was? "
 	"Counters and bits: the head, and are there as many as it counts?\n"
 	"Each finding is a line with the file and the byte at which it begins. Damaged: ids are "
 	"lost, or may be. Harmless: the next who opens the store puts it right, as a torn tail, "

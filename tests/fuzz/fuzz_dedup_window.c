@@ -44,8 +44,9 @@ static void add(struct dedup_window *window, uint64_t number)
 {
 	struct err err;
 	struct dedup_hash hash = dedup_window_hash(window, &number, sizeof number);
+	bool there = false;
 	if (dedup_window_add(window, hash, (int64_t)number, NEWEST_MS, NEWEST_MS, &err))
-		require(dedup_window_has(window, hash));
+		require(dedup_window_has(window, hash, &there, &err) && there);
 }
 
 static char *path_of(const char *name)
@@ -123,12 +124,13 @@ static void mend_head(char *log, size_t length)
 {
 	if (length < KEY_UNIT * KEY_FIRST_UNIT)
 		return;
-	memcpy(log, "obkeylog\1\0\0\0\0\0\0\0", 16);
+	memcpy(log, "obkeylog\2\0\0\0\0\0\0\0", 16);
 	put(log + 16, seed);
 	put(log + 24, SLICE);
 	put(log + 32, 1000);
-	memset(log + 40, 0, 16);
-	put(log + 56, XXH3_64bits(log, 56));
+	put(log + 40, XXH3_64bits(log, 40));
+	put(log + 48, KEY_FIRST_UNIT + get(log + 48) % 8);
+	put(log + 56, XXH3_64bits_withSeed(log + 48, 8, seed));
 }
 
 static void mend_batches(char *log, size_t length)

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,7 +79,11 @@ static struct dedup_hash hash_of(const struct dedup_window *window, uint64_t id)
 
 static bool has(struct dedup_window *window, uint64_t id)
 {
-	return dedup_window_has(window, hash_of(window, id));
+	struct err err;
+	bool there = false;
+	if (!dedup_window_has(window, hash_of(window, id), &there, &err))
+		fail_msg("%s", err.message);
+	return there;
 }
 
 static void add_at(struct dedup_window *window, uint64_t id, int64_t time_ms)
@@ -194,6 +200,8 @@ static void more_ids_than_planned_get_slices_of_their_own_and_the_rate_holds(voi
 	struct dedup_window *window = open_with("ids=5k rate=1%"); /* 1000 a slice */
 	add(window, 1, 9000);
 	expect_all(window, 1, 9000);
+	checkpoint(window, 9001);
+	expect_all(window, 1, 9000);
 	struct dedup_window_figures before = figures_of(window);
 	assert_in_range(before.slices, 4, 5);
 	assert_true(before.planned_rate <= 0.01 / 6 * 1.01);
@@ -298,19 +306,36 @@ static void write_file(const char *name, const char *bytes, size_t length)
 	fclose(file);
 }
 
-/* The head, 10 ids and the 3 of the last batch. */
+enum { LOG_HEAD = 64, UNIT = 32 };
+
+/*
+ * A log with these last batches of 3 ids, 11 and on, behind one of 10 that is durable: as it is
+ * when the machine dies before those are.
+ */
+static char *log_with_unsynced(int batches, size_t *ret_length)
+{
+	struct dedup_window *window = open_window();
+	size_t length;
+	add(window, 1, 10);
+	checkpoint(window, 11);
+	owned_text char *synced = read_file("100.0.log", &length);
+	for (uint64_t i = 0; i < (uint64_t)batches; i++) {
+		add(window, 11 + 3 * i, 13 + 3 * i);
+		checkpoint(window, 14 + 3 * (int64_t)i);
+	}
+	dedup_window_close(window);
+	char *bytes = read_file("100.0.log", ret_length);
+	memcpy(bytes, synced, LOG_HEAD);
+	return bytes;
+}
+
 static void a_tail_torn_at_any_byte_costs_nothing_that_was_durable(void **state)
 {
 	(void)state;
-	struct dedup_window *window = open_window();
-	add(window, 1, 10);
-	checkpoint(window, 11);
-	add(window, 11, 13);
-	checkpoint(window, 14);
-	dedup_window_close(window);
-	size_t length, whole = 64 + 11 * 32;
-	owned_text char *bytes = read_file("100.0.log", &length);
-	assert_int_equal(length, whole + 4 * 32);
+	struct dedup_window *window;
+	size_t length, whole = LOG_HEAD + 11 * UNIT;
+	owned_text char *bytes = log_with_unsynced(1, &length);
+	assert_int_equal(length, whole + 4 * UNIT);
 	each_file(".map", unseal);
 	for (size_t torn = whole; torn < length; torn++)
 		for (int noise = 0; noise < 2; noise++) {
@@ -331,6 +356,104 @@ static void a_tail_torn_at_any_byte_costs_nothing_that_was_durable(void **state)
 			expect_all(window, 1, 13);
 			dedup_window_close(window);
 		}
+}
+
+/* The disk may write them in any order. */
+static void a_batch_that_came_to_the_disk_before_an_earlier_one_is_cut_with_it(void **state)
+{
+	(void)state;
+	size_t length, torn = LOG_HEAD + 11 * UNIT + 40;
+	owned_text char *bytes = log_with_unsynced(3, &length);
+	bytes[torn] ^= 1;
+	write_file("100.0.log", bytes, length);
+	each_file(".map", unseal);
+	struct dedup_window *window = open_window();
+	expect_all(window, 1, 10);
+	expect_none(window, 11, 19);
+	assert_int_equal(figures_of(window).offset, 11);
+	dedup_window_close(window);
+}
+
+/* --- what the kernel does ------------------------------------------------------------------- */
+
+static _Atomic ino_t watched; /* a file: its syncs are counted, and may fail */
+static _Atomic int syncs, syncs_to_fail, syncs_before_map;
+
+int fdatasync(int fd)
+{
+	struct stat state;
+	if (fstat(fd, &state) == 0 && state.st_ino == watched) {
+		syncs++;
+		if (syncs_to_fail && syncs_to_fail--) {
+			errno = EIO;
+			return -1;
+		}
+	}
+	return (int)syscall(SYS_fdatasync, fd);
+}
+
+int msync(void *memory, size_t length, int flags)
+{
+	syncs_before_map = syncs;
+	return (int)syscall(SYS_msync, memory, length, flags);
+}
+
+static void watch(const char *name)
+{
+	owned_text char *path = xformat("%s/%s", folder, name);
+	struct stat state;
+	assert_int_equal(stat(path, &state), 0);
+	watched = state.st_ino;
+	syncs = syncs_before_map = 0;
+}
+
+/* What the kernel could not write it may have dropped, and says no more of it. */
+static void after_a_sync_that_failed_the_log_is_read_and_written_again(void **state)
+{
+	(void)state;
+	struct err err;
+	struct dedup_window *window = open_window();
+	add(window, 1, 1000);
+	checkpoint(window, 1001);
+	add(window, 1001, 2000);
+	watch("100.0.log");
+	syncs_to_fail = 1;
+	assert_false(dedup_window_checkpoint(window, 2001, &err));
+	print_message("%s\n", err.message);
+	assert_int_equal(err.kind, ERR_FATAL);
+	for (int i = 0; i < 2; i++) { /* and that stays so */
+		assert_false(dedup_window_checkpoint(window, 2001, &err));
+		assert_int_equal(err.kind, ERR_FATAL);
+	}
+	dedup_window_close(window);
+	size_t length, durable = LOG_HEAD + 1001 * UNIT;
+	owned_text char *bytes = read_file("100.0.log", &length);
+	assert_int_equal(length, durable + 1001 * UNIT);
+	window = open_window();
+	assert_int_equal(figures_of(window).rebuilt, 1);
+	expect_all(window, 1, 2000);
+	dedup_window_close(window);
+	/* and when it was dropped */
+	memset(bytes + durable, 0, length - durable);
+	write_file("100.0.log", bytes, length);
+	each_file(".map", unseal);
+	window = open_window();
+	expect_all(window, 1, 1000);
+	expect_none(window, 1001, 2000);
+	assert_int_equal(figures_of(window).offset, 1001);
+	dedup_window_close(window);
+}
+
+static void what_a_sealed_map_knows_is_durable_before_it(void **state)
+{
+	(void)state;
+	struct err err;
+	struct dedup_window *window = open_window();
+	add(window, 1, 100);
+	assert_true(dedup_window_flush(window, &err));
+	watch("100.0.log");
+	dedup_window_close(window);
+	assert_int_equal(syncs_before_map, 1);
 }
 
 static void run_until_killed(int told)
@@ -394,6 +517,33 @@ static void no_acknowledged_id_is_forgotten_by_a_killed_process(void **state)
 	assert_true(acknowledged > 0);
 }
 
+/* More of them than there are batches; and what is delivered once more was never a false hit. */
+static void a_killed_process_leaves_no_unwritten_id_in_its_maps(void **state)
+{
+	(void)state;
+	struct err err;
+	pid_t child = fork();
+	if (child == 0) {
+		struct dedup_window *window = open_with("ids=100k alarm=0.1%");
+		add(window, 1, 1000);
+		checkpoint(window, 1001);
+		add(window, 1001, 9000);
+		kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	struct dedup_window *window = open_with("ids=100k alarm=0.1%");
+	assert_int_equal(figures_of(window).rebuilt, 0);
+	assert_int_equal(figures_of(window).ids, 1000);
+	expect_all(window, 1, 1000);
+	expect_none(window, 1001, 9000);
+	assert_in_range(figures_of(window).false_hits, 0, 2);
+	add(window, 1001, 9000);
+	expect_all(window, 1, 9000);
+	assert_true(dedup_window_flush(window, &err));
+	expect_all(window, 1, 9000);
+	dedup_window_close(window);
+}
+
 /* --- what is refused ------------------------------------------------------------------------ */
 
 static void a_damaged_log_is_refused(void **state)
@@ -409,6 +559,88 @@ static void a_damaged_log_is_refused(void **state)
 	each_file(".map", unseal);
 	expect_refusal("ids=10k", ERR_CONFIG, "load them again");
 	expect_refusal("ids=10k", ERR_CONFIG, "damaged at byte");
+}
+
+static void flip_at(const char *name, size_t at)
+{
+	owned_text char *path = xformat("%s/%s", folder, name);
+	char byte;
+	int fd = open(path, O_RDWR);
+	assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+	byte ^= 0x10;
+	assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+	close(fd);
+}
+
+static size_t size_of(const char *name)
+{
+	owned_text char *path = xformat("%s/%s", folder, name);
+	struct stat state;
+	assert_int_equal(stat(path, &state), 0);
+	return (size_t)state.st_size;
+}
+
+enum { FEW = 40, A_BATCH = 10 };
+
+static void fill_with_few(void)
+{
+	struct dedup_window *window = open_with("ids=250 hot=1");
+	for (uint64_t i = 0; i < FEW; i += A_BATCH) {
+		add(window, i, i + A_BATCH - 1);
+		checkpoint(window, 1);
+	}
+	dedup_window_close(window);
+}
+
+/* Without another start of the machine, and in a window that was closed in order. */
+static void a_map_that_is_damaged_anywhere_is_made_again(void **state)
+{
+	(void)state;
+	struct err err;
+	fill_with_few();
+	size_t length = size_of("100.0.map"), heads = 120;
+	for (size_t at = 0; at < length; at += at < heads ? 1 : at < 4096 ? 4096 - at : 61) {
+		flip_at("100.0.map", at);
+		struct dedup_window *window = open_with("ids=250 hot=1");
+		expect_all(window, 0, FEW - 1);
+		add(window, 1000 + at, 1000 + at);
+		assert_true(dedup_window_flush(window, &err));
+		expect_all(window, 0, FEW - 1);
+		dedup_window_close(window);
+		if (at % 10 == 0) { /* its slice is not to grow for ever */
+			temporary_empty(folder);
+			fill_with_few();
+		}
+	}
+}
+
+/* No id of a damaged entry is new, and the next start refuses the log. */
+static void an_entry_that_is_damaged_is_told_when_it_is_asked_for(void **state)
+{
+	(void)state;
+	struct err err;
+	for (size_t byte = 0; byte < 16; byte += 5)
+		for (size_t id = 3; id < FEW; id += 17) {
+			temporary_empty(folder);
+			fill_with_few();
+			flip_at("100.0.log", LOG_HEAD + (id + id / A_BATCH + 1) * UNIT + byte);
+			struct dedup_window *window = open_with("ids=250 hot=1");
+			bool there = false, told = false;
+			for (uint64_t i = 0; i < FEW && !told; i++) {
+				told = !dedup_window_has(window, hash_of(window, i), &there, &err);
+				assert_true(told ? i == id : there);
+			}
+			assert_true(told);
+			assert_int_equal(err.kind, ERR_FATAL);
+			assert_non_null(strstr(err.message, "100.0.log is damaged at byte"));
+			for (uint64_t i = 0; i < FEW; i++)
+				assert_false(
+				    dedup_window_has(window, hash_of(window, i), &there, &err) &&
+				    !there);
+			assert_false(dedup_window_checkpoint(window, 2, &err));
+			dedup_window_close(window);
+			expect_refusal("ids=250", ERR_CONFIG, "damaged at byte");
+		}
 }
 
 static void a_log_that_is_gone_is_noticed(void **state)
@@ -561,7 +793,13 @@ int main(void)
 	    TEST(another_plan_keeps_what_is_remembered),
 	    TEST(a_tail_torn_at_any_byte_costs_nothing_that_was_durable),
 	    TEST(no_acknowledged_id_is_forgotten_by_a_killed_process),
+	    TEST(a_batch_that_came_to_the_disk_before_an_earlier_one_is_cut_with_it),
+	    TEST(after_a_sync_that_failed_the_log_is_read_and_written_again),
+	    TEST(what_a_sealed_map_knows_is_durable_before_it),
+	    TEST(a_killed_process_leaves_no_unwritten_id_in_its_maps),
 	    TEST(a_damaged_log_is_refused),
+	    TEST(a_map_that_is_damaged_anywhere_is_made_again),
+	    TEST(an_entry_that_is_damaged_is_told_when_it_is_asked_for),
 	    TEST(a_log_that_is_gone_is_noticed),
 	    TEST(a_folder_of_something_else_is_refused),
 	    TEST(a_folder_that_is_removed_in_use_is_noticed),
