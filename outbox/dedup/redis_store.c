@@ -285,7 +285,6 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 
 struct sum {
 	const struct redis_store *redis;
-	size_t said_before; /* of the answers, those that say nothing */
 	size_t lost;
 };
 
@@ -301,7 +300,8 @@ static void see_replaced(void *context, size_t number, const struct redis_answer
 static void see_removed(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct sum *sum = context;
-	sum->lost += number >= sum->said_before && answer->number == 0;
+	(void)number;
+	sum->lost += answer->number == 0;
 }
 
 static void say_done(struct redis_store *redis, const struct dedup_item *items, size_t count)
@@ -321,20 +321,27 @@ static void say_remove(struct redis_store *redis, const struct dedup_item *items
 		    &redis->server, claim_key(redis, &items[i]), redis_word(redis->pending));
 }
 
+/* The claim ends when the server has said that it knows: one that is full would take that and
+ * refuse this. */
+static bool tell_filter(
+    struct redis_store *redis, const struct dedup_item *items, size_t count, struct err *err)
+{
+	int64_t last;
+	if (!redis->form->say_add)
+		return true;
+	redis->form->say_add(redis, items, count);
+	return dedup_redis_hear(&redis->server, see_number, &last, err);
+}
+
 static bool add_chunk(struct redis_store *redis, const struct dedup_item *items, size_t count,
     size_t *lost, struct err *err)
 {
 	struct sum sum = {.redis = redis};
-	if (!dedup_redis_begin(&redis->server, err))
+	bool by_key = !redis->form->say_add;
+	if (!dedup_redis_begin(&redis->server, err) || !tell_filter(redis, items, count, err))
 		return false;
-	if (redis->form->say_add) {
-		redis->form->say_add(redis, items, count);
-		sum.said_before = redis_said(redis->server.redis);
-		say_remove(redis, items, count);
-	} else
-		say_done(redis, items, count);
-	if (!dedup_redis_hear(
-		&redis->server, redis->form->say_add ? see_removed : see_replaced, &sum, err))
+	(by_key ? say_done : say_remove)(redis, items, count);
+	if (!dedup_redis_hear(&redis->server, by_key ? see_replaced : see_removed, &sum, err))
 		return false;
 	*lost += sum.lost;
 	for (size_t i = 0; i < count; i++)

@@ -209,11 +209,6 @@ void redis_sayf(struct redis *redis, const char *format, ...)
 	note_said(redis);
 }
 
-size_t redis_said(const struct redis *redis)
-{
-	return redis->said;
-}
-
 static struct redis_answer read_answer(const redisReply *reply)
 {
 	switch (reply->type) {
@@ -229,6 +224,16 @@ static struct redis_answer read_answer(const redisReply *reply)
 	}
 }
 
+/* Of the answer, or of one of those that it is a list of; NULL: it is none. */
+static const char *error_of(const redisReply *reply)
+{
+	const char *error = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
+	if (reply->type == REDIS_REPLY_ARRAY)
+		for (size_t i = 0; !error && i < reply->elements; i++)
+			error = error_of(reply->element[i]);
+	return error;
+}
+
 /* What was received already. False: the stream is not of the protocol. */
 static bool take_answers(
     struct redis *redis, size_t *heard, redis_see *see, void *context, struct err *err)
@@ -240,10 +245,11 @@ static bool take_answers(
 		if (!reply)
 			return true;
 		const struct redis_answer answer = read_answer(reply);
-		if (((redisReply *)reply)->type != REDIS_REPLY_ERROR)
+		const char *error = error_of(reply);
+		if (!error)
 			see(context, *heard, &answer);
 		else if (!redis->refusal)
-			redis->refusal = xstrdup(answer.text);
+			redis->refusal = xstrdup(error);
 		freeReplyObject(reply);
 		++*heard;
 	}

@@ -35,8 +35,6 @@ void redis_say(struct redis *redis, const struct redis_word *words, size_t count
 /* One command, words apart by blanks: %s a string, %b a pointer and a size_t, %d, %lld. */
 void redis_sayf(struct redis *redis, const char *format, ...);
 
-size_t redis_said(const struct redis *redis); /* commands, and not heard */
-
 enum redis_answer_kind { REDIS_NOTHING, REDIS_TEXT, REDIS_NUMBER, REDIS_LIST };
 struct redis_answer {
 	enum redis_answer_kind kind;
@@ -47,8 +45,8 @@ struct redis_answer {
 typedef void redis_see(void *context, size_t number, const struct redis_answer *answer);
 
 /*
- * Sends what was said, and shows the answers, in order. An answer that is an error ends in a
- * failure; those behind it were carried out all the same, and are heard.
+ * Sends what was said, and shows the answers, in order. An answer that is an error, or a list
+ * with one, ends in a failure; those behind it were carried out all the same, and are heard.
  */
 bool redis_hear(
     struct redis *redis, int timeout_ms, redis_see *see, void *context, struct err *err) MUST_CHECK;

@@ -232,8 +232,17 @@ def test_a_server_that_is_killed_is_never_taken_for_new(own, opened, form):
     assert other.check("done", "open", "x") == ["done", "done", "pending"]
 
 
-def test_a_server_that_stands_still_costs_no_more_than_the_timeout(own, opened):
-    store = opened(line(own, timeout="300ms"))
+@pytest.fixture(params=FORMS)
+def each_own(request):
+    """(server, form): as each, of its own."""
+    with FakeRedis() if request.param == "bloom" else Redis(appendonly="yes",
+                                                            appendfsync="no") as server:
+        yield server, request.param
+
+
+def test_a_server_that_stands_still_costs_no_more_than_the_timeout(each_own, opened):
+    own = each_own[0]
+    store, other = opened(line(*each_own, timeout="300ms")), opened(line(*each_own))
     assert store.check("a") == ["new"]
     own.pause()
     for ask in (lambda: store.check("b"), lambda: store.done("a"), lambda: store.check("b")):
@@ -248,6 +257,8 @@ def test_a_server_that_stands_still_costs_no_more_than_the_timeout(own, opened):
             return store.done("a") == "ok"
 
     wait_for(goes_on, 30, "the store")
+    wait_for(lambda: own.client.keys("billing:*:b"), 30, "the claim that was carried out")
+    assert other.check("a", "b") == ["done", "pending"]
     assert store.check("a", "b") == ["done", "new"]  # what was asked in vain was its own
 
 
@@ -315,36 +326,94 @@ def run_until_killed(server):
         redis.Redis(port=server.port).eval("while true do end", 0)
 
 
-def test_a_failover_makes_it_look_for_the_primary(own, opened):
+def is_done(server, form, id):
+    crc = zlib.crc32(id.encode())
+    if form == "bitmap":
+        return server.client.getbit(f"billing:bitmap:{crc >> 22}", crc & (1 << 22) - 1)
+    return server.client.get(f"billing:id:{id}")
+
+
+@pytest.mark.parametrize("form", ["key", "bitmap"])
+def test_a_failover_makes_it_look_for_the_primary(own, opened, form):
     with Redis(replicaof=f"127.0.0.1 {own.port}") as replica:
         wait_for(lambda: replica.client.info()["master_link_status"] == "up", 30, "the replica")
         with refused("retry", "replica"):
-            Dedup(line(replica))
-        store = opened(line(own))
+            Dedup(line(replica, form))
+        store = opened(line(own, form))
         assert store.check("a", "b") == ["new", "new"]
         store.done("a")
-        wait_for(lambda: replica.client.get("billing:id:a"), 30, "the replica")
+        wait_for(lambda: is_done(replica, form, "a"), 30, "the replica")
         replica.client.replicaof("NO", "ONE")
         own.client.replicaof("127.0.0.1", replica.port)
         for ask in (lambda: store.check("x"), lambda: store.done("b")):
             with refused("retry", "replica"):
                 ask()
-        assert opened(line(replica)).check("a", "b") == ["done", "pending"]
+        assert opened(line(replica, form)).check("a", "b") == ["done", "pending"]
         own.client.replicaof("NO", "ONE")
         assert store.done("b") == "ok"
 
 
-def test_a_server_that_is_full_forgets_nothing_and_calls_nothing_new(own, opened):
-    store = opened(line(own))
-    assert store.check("a") == ["new"]
+@pytest.mark.parametrize("form", ["key", "bitmap"])
+def test_a_server_that_is_full_forgets_nothing_and_calls_nothing_new(own, opened, form):
+    store, other = opened(line(own, form)), opened(line(own, form, hot=1))
+    assert store.check("a", "open") == ["new", "new"]
     store.done("a")
     own.client.config_set("maxmemory", 1)
     with refused("retry", "OOM", "maxmemory"):
         store.check("b")
     with refused("retry", "OOM"):
-        store.check("a")
+        other.check("a")
+    with refused("retry", "OOM"):
+        store.done("open")
     own.client.config_set("maxmemory", 0)
-    assert store.check("a", "b") == ["done", "new"]
+    assert other.check("open") == ["pending"]  # neither done nor new
+    assert store.done("open") == "ok"
+    assert other.check("a", "open", "b") == ["done", "done", "new"]
+
+
+def read_command(stream):
+    """The words of the next one; none: the end."""
+    count = stream.readline()
+    words = []
+    for _ in range(int(count[1:] or 0)):
+        words.append(stream.read(int(stream.readline()[1:])))
+        stream.readline()
+    return words
+
+
+def refuse_filter(listener, refusal, heard):
+    """As a server with RedisBloom that takes claims, and answers this to what is put into the filter."""
+    answers = {b"INFO": b"$13\r\nrole:master\r\n\r\n", b"GET": b"$1\r\n7\r\n", b"SET": b"+OK\r\n",
+               b"EXISTS": b":1\r\n", b"BF.EXISTS": b":0\r\n", b"EVAL": b":1\r\n",
+               b"BF.ADD": refusal, b"BF.MADD": refusal}
+    with contextlib.suppress(OSError):
+        while True:
+            link, _ = listener.accept()
+            with link, link.makefile("rb") as stream:
+                while words := read_command(stream):
+                    heard.append(words[0])
+                    link.sendall(answers[words[0]])
+
+
+@pytest.mark.parametrize("refusal, said", [
+    (b"-OOM command not allowed when used memory > 'maxmemory'.\r\n", "OOM"),
+    (b"-READONLY You can't write against a read only replica.\r\n", "replica"),
+    (b"*2\r\n:1\r\n-ERR Maximum expansions reached\r\n", "Maximum expansions"),
+    (b"", "within"),
+], ids=["full", "failed over", "one of them", "slow"])
+def test_a_claim_stays_when_the_filter_refuses_what_is_done(tmp_path, opened, refusal, said):
+    path, heard = tmp_path / "socket", []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=refuse_filter, args=(listener, refusal, heard), daemon=True).start()
+        store = opened(f"redis lossy form=bloom ids=1k name=billing timeout=1s url=unix://{path}")
+        assert store.check("a", "b") == ["new", "new"]
+        with refused("retry", said):
+            store.done("a", "b")
+        assert b"BF.MADD" in heard and b"EVAL" not in heard
+        assert store.stats()["pending"] == 2
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_server_that_may_drop_keys_is_refused(own):
