@@ -42,5 +42,7 @@ struct bloom_plan {
 /* ids >= 1 in a window, 0 < rate < 1 of the whole of it, slices >= 1. */
 struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices, int places);
 
+/* How many ids a slice (sub 0) or sub-slice has room for that has so many lines: at least 1. */
+uint64_t bloom_room(const struct bloom_plan *plan, int sub, uint64_t lines);
 /* Lines of sub-slice number `sub` (1, 2, …) of a slice with that plan, with room for `ids`. */
 uint64_t bloom_sub_lines(const struct bloom_plan *plan, int sub, uint64_t ids);

@@ -21,7 +21,7 @@ enum { AHEAD = 12, KIND = 1, NAME = 64 };
 struct part {
 	int64_t number;
 	int sub;
-	uint64_t ids; /* as planned */
+	uint64_t ids; /* it has room for so many */
 	struct mapped_file file;
 };
 
@@ -72,22 +72,22 @@ static int insert(struct counting_store *counting, const struct part *part)
 	return place;
 }
 
-static uint64_t lines_of(const struct counting_store *counting, int sub, uint64_t *ret_ids)
+static uint64_t lines_of(const struct counting_store *counting, int sub)
 {
-	*ret_ids = counting->plan.ids;
+	uint64_t ids = counting->plan.ids;
 	for (int i = 1; i < sub; i++)
-		*ret_ids *= 2;
-	return sub ? bloom_sub_lines(&counting->plan, sub, *ret_ids) : counting->plan.lines;
+		ids *= 2;
+	return sub ? bloom_sub_lines(&counting->plan, sub, ids) : counting->plan.lines;
 }
 
-/* One that is there keeps its size, whatever the plan is now. */
+/* One that is there keeps its size, whatever the plan is now, and has room for what that allows. */
 static bool open_part(
     struct counting_store *counting, int64_t number, int sub, int *ret_place, struct err *err)
 {
 	char name[NAME];
 	struct part part = {.number = number, .sub = sub};
 	const struct mapped_head wanted = {.kind = KIND,
-	    .bytes = lines_of(counting, sub, &part.ids) * BLOOM_LINE,
+	    .bytes = lines_of(counting, sub) * BLOOM_LINE,
 	    .seed = counting->store.seed,
 	    .number = number};
 	if (counting->count == BLOOM_FILTERS)
@@ -97,6 +97,7 @@ static bool open_part(
 	name_file(number, sub, name);
 	if (!mapped_file_open(&part.file, counting->folder.fd, name, &wanted, true, err))
 		return err_prefix(err, "path=%s", counting->folder.path);
+	part.ids = bloom_room(&counting->plan, sub, part.file.head->bytes / BLOOM_LINE);
 	*ret_place = insert(counting, &part);
 	return true;
 }

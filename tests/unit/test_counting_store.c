@@ -252,6 +252,25 @@ static void another_plan_keeps_what_is_there(void **state)
 	expect_refusal("ids=10k slices=7", OUTBOX_CONFIG, "slices=5");
 }
 
+/* A slice that is there has room for what it was made for. */
+static void a_slice_is_not_filled_beyond_its_size_when_more_ids_are_planned(void **state)
+{
+	(void)state;
+	static const char *const plans[] = {"ids=100k slices=1", "ids=100k rate=0.01% slices=1"};
+	for (int i = 0; i < 2; i++) {
+		struct outbox_dedup *dedup = open_with("ids=1k slices=1");
+		dedup_walk(dedup, 0, 500, -1, true);
+		outbox_dedup_close(dedup);
+		dedup = open_with(plans[i]);
+		dedup_walk(dedup, 500, 30000, -1, true);
+		assert_true(dedup_walk_stats(dedup).planned_rate <= (i ? 0.0001 : 0.001));
+		assert_int_equal(dedup_walk_stats(dedup).slices, 2);
+		assert_in_range(dedup_walk(dedup, 100000, 20000, -1, false), 20000 - 40, 20000);
+		outbox_dedup_close(dedup);
+		temporary_empty(folder);
+	}
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -266,6 +285,7 @@ int main(void)
 	    TEST(a_killed_process_forgets_nothing),
 	    TEST(a_damaged_or_foreign_file_is_refused),
 	    TEST(another_plan_keeps_what_is_there),
+	    TEST(a_slice_is_not_filled_beyond_its_size_when_more_ids_are_planned),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
