@@ -167,7 +167,7 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	counting->newest = INT64_MIN;
 	counting->offset = -1;
 	bool good = dedup_folder_open(&counting->folder, spec->path, "counting", (int)spec->slices,
-	    spec->window_ms / spec->slices, 0, err);
+	    dedup_spec_slice_ms(spec), 0, err);
 	counting->store.seed = counting->folder.head.seed;
 	if (good && open_files(counting, err))
 		return &counting->store;

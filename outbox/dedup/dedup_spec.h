@@ -63,6 +63,12 @@ struct dedup_spec {
 	int64_t timeout_ms; /* for an answer of a server */
 };
 
+/* So long is one of the slices: no part of the window is left out. */
+static inline int64_t dedup_spec_slice_ms(const struct dedup_spec *spec)
+{
+	return (spec->window_ms + spec->slices - 1) / spec->slices;
+}
+
 /* The defaults; what has none, or only dedup_spec_check's, is 0 or NULL. */
 void dedup_spec_init(struct dedup_spec *spec);
 void dedup_spec_finish(struct dedup_spec *spec);

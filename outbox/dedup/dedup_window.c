@@ -240,7 +240,7 @@ struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err
 	window->code = *bloom_codes();
 	window->plan = bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, BLOOM_PLACES);
 	bool good = dedup_folder_open(&window->folder, spec->path, "bloom", (int)spec->slices,
-	    spec->window_ms / spec->slices, 0, err);
+	    dedup_spec_slice_ms(spec), 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
 	dedup_ahead_init(&window->next_sub, window->folder.fd);
 	if (!good || !open_files(window, err)) {

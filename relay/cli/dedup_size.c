@@ -5,7 +5,10 @@
 #include "bloom_filter.h"
 #include "bloom_size.h"
 #include "commands.h"
+#include "dedup_map.h"
 #include "dedup_spec.h"
+#include "key_index.h"
+#include "key_log_format.h"
 #include "session.h"
 #include "text.h"
 #include "units.h"
@@ -27,17 +30,36 @@ static void print_duration(const char *name, int64_t ms, const char *what)
 	printf("%-22s%" PRId64 "%s%s\n", name, ms / unit->factor, unit->word, what);
 }
 
+/* Of all slices that are alive, full as planned. */
+struct disk {
+	uint64_t log, index, all; /* bytes; all: with the filters */
+};
+
+static struct disk disk_of(const struct bloom_plan *plan)
+{
+	uint64_t slices = (uint64_t)plan->slices + 1, buckets = key_index_buckets(plan->ids);
+	uint64_t log = plan->ids * KEY_UNIT + KEY_LOG_HEAD;
+	return (struct disk){.log = slices * log,
+	    .index = slices * buckets * KEY_BUCKET,
+	    .all = slices * (log + dedup_map_bytes(plan->lines, buckets))};
+}
+
 static void print_text(const struct dedup_spec *spec, const struct bloom_plan *plan)
 {
 	uint64_t slice = plan->lines * BLOOM_LINE;
+	struct disk disk = disk_of(plan);
 	printf("%-22s%" PRId64 "\n", "ids in a window", spec->ids);
 	print_duration("window", spec->window_ms, "");
 	printf("%-22s%d, and one more that ends; %" PRIu64 " ids in each\n", "slices", plan->slices,
 	    plan->ids);
-	print_duration("slice", spec->window_ms / plan->slices, "");
+	print_duration("slice", dedup_spec_slice_ms(spec), "");
 	print_size("filter of a slice", slice, "");
 	print_size("filter", plan->filter_bytes, " in memory, all slices");
-	printf("%-22s%.2f\n", "bits an id", plan->bits_an_id);
+	print_size("index", disk.index, " mapped, all slices; a look at what is there reads it");
+	print_size("key log", disk.log, " on disk, all slices");
+	print_size("disk", disk.all, " for log, filter and index");
+	printf("%-22s%.2f of the filter in memory; %.1f bytes on disk\n", "bits an id",
+	    plan->bits_an_id, (double)disk.all / (double)spec->ids);
 	printf("%-22s%.4g%% of a full slice, %.4g%% of the whole window, asked for %.4g%%\n",
 	    "false positives", plan->rate * 100,
 	    -100 * expm1((plan->slices + 1) * log1p(-plan->rate)), spec->rate * 100);
@@ -48,11 +70,16 @@ static void print_text(const struct dedup_spec *spec, const struct bloom_plan *p
 
 static json_t *to_json(const struct dedup_spec *spec, const struct bloom_plan *plan)
 {
-	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:i}}", "ids",
-	    (json_int_t)spec->ids, "rate", spec->rate, "window_ms", (json_int_t)spec->window_ms,
-	    "slices", plan->slices, "slice_ms", (json_int_t)(spec->window_ms / plan->slices),
-	    "ids_a_slice", (json_int_t)plan->ids, "filter_bytes", (json_int_t)plan->filter_bytes,
-	    "bits_an_id", plan->bits_an_id, "slice_rate", plan->rate, "window_rate",
+	struct disk disk = disk_of(plan);
+	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
+			 "s:{s:f, s:i}}",
+	    "ids", (json_int_t)spec->ids, "rate", spec->rate, "window_ms",
+	    (json_int_t)spec->window_ms, "slices", plan->slices, "slice_ms",
+	    (json_int_t)dedup_spec_slice_ms(spec), "ids_a_slice", (json_int_t)plan->ids,
+	    "filter_bytes", (json_int_t)plan->filter_bytes, "index_bytes", (json_int_t)disk.index,
+	    "log_bytes", (json_int_t)disk.log, "disk_bytes", (json_int_t)disk.all, "bits_an_id",
+	    plan->bits_an_id, "disk_bytes_an_id", (double)disk.all / (double)spec->ids,
+	    "slice_rate", plan->rate, "window_rate",
 	    -expm1((plan->slices + 1) * log1p(-plan->rate)), "classic", "bits_an_id",
 	    bloom_classic_bits(spec->rate), "hashes", bloom_classic_hashes(spec->rate));
 }
@@ -105,8 +132,8 @@ const struct command command_dedup_size = {
     .arguments = "",
     .summary = "Computes the filter that so many ids and such a rate need.",
     .description = "By the formula of a blocked filter, whose ids have all their bits in one cache "
-		   "line, and the "
-		   "classic one beside it.\n",
+		   "line, and the classic one beside it. The index is in memory as far as it is "
+		   "read: 8 bytes an id; on disk are filter, index and key log.\n",
     .options = options,
     .run = run,
 };

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from support.dedup import Dedup
 from support.relay import run_command
 
 USAGE = 64
@@ -20,13 +21,33 @@ def size(*arguments):
 def test_a_filter_keeps_its_rate_with_few_bits(rate, most_bits, slices):
     plan = size("--ids", "50M", "--rate", rate, "--window", "24h", "--slices", str(slices))
     assert plan["ids"] == 50_000_000 and plan["slices"] == slices
-    assert plan["slice_ms"] == 86_400_000 // slices
+    assert plan["slice_ms"] == -(-86_400_000 // slices)
     assert plan["ids_a_slice"] * slices >= plan["ids"]
     assert plan["filter_bytes"] * 8 / plan["ids"] == pytest.approx(plan["bits_an_id"])
     assert plan["bits_an_id"] <= most_bits
     assert plan["bits_an_id"] > plan["classic"]["bits_an_id"]
     assert plan["window_rate"] == pytest.approx(1 - (1 - plan["slice_rate"]) ** (slices + 1))
     assert plan["window_rate"] <= plan["rate"]
+
+
+def test_the_disk_is_what_a_store_takes(tmp_path):
+    """As planned: all slices that are alive are full."""
+    settings = "ids=60k rate=0.1% window=6h slices=6"
+    plan = size("--ids", "60k", "--rate", "0.1%", "--window", "6h", "--slices", "6")
+    with Dedup(f"bloom {settings} path={tmp_path / 'dedup'}") as dedup:
+        for slice in range(7):
+            dedup.time(1_700_000_000_000 // 3_600_000 * 3_600_000 + slice * 3_600_000)
+            for first in range(slice * 10_000, (slice + 1) * 10_000, 1000):
+                dedup.check(*range(first, first + 1000))
+                dedup.done(*range(first, first + 1000))
+        dedup.checkpoint()
+        stats = dedup.stats()
+    assert stats["ids"] == 70_000 and stats["slices"] == 7
+    assert stats["disk"] == pytest.approx(plan["disk_bytes"], rel=0.001)
+    assert plan["disk_bytes"] == pytest.approx(60_000 * plan["disk_bytes_an_id"])
+    assert plan["log_bytes"] == pytest.approx(32 * 70_000, rel=0.001)
+    assert plan["index_bytes"] == pytest.approx(8 * 70_000, rel=0.001)
+    assert plan["disk_bytes"] > sum(plan[f"{part}_bytes"] for part in ("log", "index", "filter"))
 
 
 def test_thirty_days_of_daily_slices_are_one_window():
@@ -40,7 +61,11 @@ def test_people_read_the_same_figures():
     assert status == 0
     figures = dict(line.split("  ", 1) for line in output.splitlines())
     plan = size("--ids", "1M", "--rate", "0.1%")
-    assert figures["bits an id"].strip() == f"{plan['bits_an_id']:.2f}"
+    assert figures["bits an id"].strip() == (
+        f"{plan['bits_an_id']:.2f} of the filter in memory; "
+        f"{plan['disk_bytes_an_id']:.1f} bytes on disk")
+    for name, bytes in (("index", "index"), ("key log", "log"), ("disk", "disk")):
+        assert figures[name].strip().startswith(f"{plan[f'{bytes}_bytes'] / 2 ** 20:.1f} MiB")
     assert figures["classic formula"].strip().startswith(f"{plan['classic']['bits_an_id']:.2f} bits")
 
 

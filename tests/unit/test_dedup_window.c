@@ -180,6 +180,20 @@ static void an_id_is_remembered_for_the_window_and_no_slice_longer(void **state)
 	dedup_window_close(window);
 }
 
+/* Also where its slices do not divide it. */
+static void an_id_is_remembered_for_the_whole_window(void **state)
+{
+	(void)state;
+	for (int64_t begins = 0; begins < 120; begins += 7) {
+		struct dedup_window *window = open_with("ids=10k window=1009ms slices=10 hot=1");
+		add_at(window, 1, begins);
+		add_at(window, 2, begins + 1009);
+		assert_true(has(window, 1));
+		dedup_window_close(window);
+		temporary_empty(folder);
+	}
+}
+
 static void a_late_id_and_one_of_the_future_are_remembered(void **state)
 {
 	(void)state;
@@ -785,6 +799,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    TEST(an_id_is_remembered_for_the_window_and_no_slice_longer),
+	    TEST(an_id_is_remembered_for_the_whole_window),
 	    TEST(a_late_id_and_one_of_the_future_are_remembered),
 	    TEST(more_ids_than_planned_get_slices_of_their_own_and_the_rate_holds),
 	    TEST(a_window_is_as_it_was_when_it_is_opened_again),
