@@ -254,6 +254,7 @@ def other_time(request, tmp_path):
             execute=lambda statement, parameters=None: server.execute(statement, parameters, "other_time"))
 
 
+@pytest.mark.rotated
 def test_clock_of_the_relay_off_by_an_hour(other_time, kafka, make_relay, request):
     """The database's clock alone says what is due and what has expired: nothing is asked about an hour
     too soon or too late, and nothing expires."""
