@@ -173,6 +173,7 @@ static void stats(const struct dedup_store *store, struct outbox_dedup_stats *st
 	stats->memory_bytes = figures.memory_bytes;
 	stats->disk_bytes = figures.bytes;
 	stats->slices = figures.slices;
+	stats->sub_slices = figures.sub_slices;
 	stats->newest_ms = figures.newest_ms == INT64_MIN ? -1 : figures.newest_ms;
 	stats->offset = figures.offset;
 	stats->filter_hits = figures.hits;

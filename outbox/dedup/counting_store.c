@@ -304,6 +304,7 @@ static void stats(const struct dedup_store *store, struct outbox_dedup_stats *st
 	for (int i = 0; i < counting->count; i++) {
 		const struct mapped_head *head = counting->parts[i].file.head;
 		stats->ids += head->count;
+		stats->sub_slices += counting->parts[i].sub > 0;
 		stats->memory_bytes += MAPPED_HEAD + head->bytes;
 		if (head->count)
 			none *=

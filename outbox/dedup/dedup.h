@@ -153,6 +153,7 @@ struct outbox_dedup_stats {
 	uint64_t ids, pending;
 	uint64_t memory_bytes, disk_bytes;
 	int slices;        /* of windows, with sub-slices */
+	int sub_slices;    /* of them: more ids came than were planned, or `alarm`; raise ids */
 	int64_t newest_ms; /* the window's time; -1: none */
 	int64_t offset;    /* the largest that a checkpoint made durable; -1: none */
 	/* since it was opened */

@@ -8,7 +8,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "cleanup.h"
 #include "clock.h"
+#include "dedup_disk.h"
 #include "dedup_hash.h"
 #include "text.h"
 
@@ -17,9 +19,9 @@ static const char magic[8] = "obwindow";
 
 bool dedup_folder_fail(const struct dedup_folder *folder, const char *what, struct err *err)
 {
-	bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
-	return err_set(err, denied ? ERR_DENIED : ERR_RETRY, "path=%s: %s: %s", folder->path, what,
-	    strerror(errno));
+	int error = errno;
+	return err_set(err, dedup_disk_kind(error), "path=%s: %s: %s%s", folder->path, what,
+	    strerror(error), dedup_disk_cure(error));
 }
 
 bool dedup_folder_sync(const struct dedup_folder *folder, struct err *err)
@@ -43,13 +45,34 @@ bool dedup_folder_check(const struct dedup_folder *folder, struct err *err)
 
 /* --- opening -------------------------------------------------------------------------------- */
 
-static bool take(struct dedup_folder *folder, struct err *err)
+static bool fail_path(const struct dedup_folder *folder, const char *what, struct err *err)
 {
-	if (mkdir(folder->path, 0700) && errno != EEXIST)
-		return dedup_folder_fail(folder, "the folder cannot be made", err);
+	bool missing = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG;
+	return missing ? err_set(err, ERR_CONFIG,
+			     "path=%s: %s: %s; make the folder that it is in, or correct path",
+			     folder->path, what, strerror(errno))
+		       : dedup_folder_fail(folder, what, err);
+}
+
+/* One that is new is to be there after a loss of power, too. */
+static bool make(struct dedup_folder *folder, struct err *err)
+{
+	bool made = mkdir(folder->path, 0700) == 0;
+	if (!made && errno != EEXIST)
+		return fail_path(folder, "the folder cannot be made", err);
 	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (folder->fd < 0)
-		return dedup_folder_fail(folder, "the folder cannot be opened", err);
+		return fail_path(folder, "the folder cannot be opened", err);
+	owned_fd int parent =
+	    made ? openat(folder->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	return parent < 0 || fsync(parent) == 0 ||
+	       dedup_folder_fail(folder, "the folder cannot be made durable", err);
+}
+
+static bool take(struct dedup_folder *folder, struct err *err)
+{
+	if (!make(folder, err))
+		return false;
 	folder->lock = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (folder->lock < 0)
 		return dedup_folder_fail(folder, "its lock cannot be opened", err);
@@ -79,6 +102,20 @@ static bool refuse(const struct dedup_folder *folder, const char *why, struct er
 	    folder->path, why);
 }
 
+/* The spans of `exact` are no setting. */
+static bool refuse_window(const struct dedup_folder *folder, struct err *err)
+{
+	const struct dedup_folder_head *head = &folder->head;
+	owned_text char *window =
+	    xformat("window=%lldms", (long long)(head->slice_ms * head->slices));
+	owned_text char *slices = strncmp(head->store, "exact", sizeof head->store) == 0
+				      ? xstrdup("")
+				      : xformat(" slices=%u", head->slices);
+	return err_set(err, ERR_CONFIG,
+	    "path=%s was made with %s%s; say that, or use a new folder and load the ids again",
+	    folder->path, window, slices);
+}
+
 static bool check_head(
     const struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
 {
@@ -91,11 +128,7 @@ static bool check_head(
 		    "path=%s is of the store '%.8s', not of '%.8s': give each its own folder",
 		    folder->path, head->store, wanted->store);
 	if (head->slices != wanted->slices || head->slice_ms != wanted->slice_ms)
-		return err_set(err, ERR_CONFIG,
-		    "path=%s has a window of %lldms in %u slices; say window=%lldms slices=%u, or "
-		    "use a new folder and load the ids again",
-		    folder->path, (long long)(head->slice_ms * head->slices), head->slices,
-		    (long long)(head->slice_ms * head->slices), head->slices);
+		return refuse_window(folder, err);
 	return head->size == wanted->size ||
 	       refuse(folder, "it was made for another number of ids, or another rate", err);
 }

@@ -38,14 +38,14 @@ struct dedup_folder {
 
 /*
  * Makes it if it is missing; its parent is there. store: at most 8 bytes. ERR_CONFIG: path is NULL,
- * or the folder is damaged, of another store, window or size; ERR_FENCED: another process has it;
- * ERR_DENIED, ERR_RETRY: the disk. To be closed in any case.
+ * or its parent is missing, or the folder is damaged, of another store, window or size; ERR_FENCED:
+ * another process has it; ERR_DENIED, ERR_RETRY: the disk. To be closed in any case.
  */
 bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const char *store,
     int slices, int64_t slice_ms, uint64_t size, struct err *err) MUST_CHECK;
 void dedup_folder_close(struct dedup_folder *folder);
 
-/* Fills *err from errno: "path=…: what: why". */
+/* Fills *err from errno: "path=…: what: why; the cure". */
 bool dedup_folder_fail(const struct dedup_folder *folder, const char *what, struct err *err);
 /* Makes durable which files there are. */
 bool dedup_folder_sync(const struct dedup_folder *folder, struct err *err) MUST_CHECK;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "dedup_disk.h"
 #include "dedup_map.h"
 #include "text.h"
 
@@ -23,13 +24,6 @@ static void name_file(const struct dedup_slice_plan *plan, const char *end, char
 	snprintf(name, NAME, "%lld.%d.%s", (long long)plan->head.slice, plan->head.sub, end);
 }
 
-static bool fail(const char *name, const char *what, struct err *err)
-{
-	bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
-	return err_set(err, denied ? ERR_DENIED : ERR_RETRY, "%s cannot be %s: %s", name, what,
-	    strerror(errno));
-}
-
 /* --- the map -------------------------------------------------------------------------------- */
 
 static uint64_t seed_of(const struct dedup_slice *slice)
@@ -43,17 +37,17 @@ static bool open_map(struct dedup_slice *slice, const char *name, int folder, st
 	struct stat state;
 	slice->map_fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (slice->map_fd < 0 || fstat(slice->map_fd, &state))
-		return fail(name, "opened", err);
+		return dedup_disk_fail(name, "opened", err);
 	/* a page that finds no room on the disk later would be a SIGBUS */
 	if ((uint64_t)state.st_size != slice->map_bytes &&
 	    (ftruncate(slice->map_fd, 0) ||
 		(errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes))))
-		return fail(name, "made", err);
+		return dedup_disk_fail(name, "made", err);
 	slice->map =
 	    mmap(NULL, slice->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slice->map_fd, 0);
 	if (slice->map == MAP_FAILED) {
 		slice->map = NULL;
-		return fail(name, "mapped", err);
+		return dedup_disk_fail(name, "mapped", err);
 	}
 	char *filter = (char *)slice->map + DEDUP_MAP_HEAD;
 	slice->filter.words = (void *)filter;
@@ -115,7 +109,7 @@ static bool make_map(struct dedup_slice *slice, const char *name, struct err *er
 {
 	if (ftruncate(slice->map_fd, 0) ||
 	    (errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes)))
-		return fail(name, "made", err);
+		return dedup_disk_fail(name, "made", err);
 	begin_map(slice);
 	return true;
 }
@@ -448,5 +442,5 @@ bool dedup_slice_seal(struct dedup_slice *slice, struct err *err)
 	head->checksum = dedup_map_sum(head, &slice->pieces);
 	head->sealed = 1;
 	return msync(slice->map, slice->map_bytes, MS_SYNC) == 0 ||
-	       fail("the map of a slice", "made durable", err);
+	       dedup_disk_fail("the map of a slice", "made durable", err);
 }

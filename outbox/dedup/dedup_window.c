@@ -515,6 +515,7 @@ void dedup_window_figures(
 	for (int i = 0; i < window->count; i++) {
 		const struct dedup_slice *slice = &window->slices[i];
 		ret_figures->ids += dedup_slice_ids(slice);
+		ret_figures->sub_slices += slice->plan.head.sub > 0;
 		ret_figures->bytes += dedup_slice_bytes(slice);
 		ret_figures->memory_bytes += slice->filter.lines * BLOOM_LINE;
 		if (dedup_slice_ids(slice))

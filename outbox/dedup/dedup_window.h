@@ -27,9 +27,9 @@
 struct dedup_window;
 
 struct dedup_window_figures {
-	uint64_t ids, bytes;   /* that are remembered; of all files */
-	uint64_t memory_bytes; /* of the filters, and of what is hot */
-	int slices;            /* and sub-slices, alive */
+	uint64_t ids, bytes;    /* that are remembered; of all files */
+	uint64_t memory_bytes;  /* of the filters, and of what is hot */
+	int slices, sub_slices; /* alive; those are among these */
 	/* since it was opened: looks at filters, what they had, and of that what logs had not */
 	uint64_t looks, hits, false_hits;
 	double planned_rate;  /* of false hits, of the slices as they are filled now */

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "dedup_disk.h"
 #include "fault.h"
 #include "key_log_format.h"
 #include "text.h"
@@ -37,9 +38,7 @@ struct key_log {
 
 static bool fail(const struct key_log *log, const char *what, struct err *err)
 {
-	bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
-	return err_set(err, denied ? ERR_DENIED : ERR_RETRY, "%s cannot be %s: %s", log->name, what,
-	    strerror(errno));
+	return dedup_disk_fail(log->name, what, err);
 }
 
 /* --- the head ------------------------------------------------------------------------------- */
@@ -406,9 +405,8 @@ bool key_log_sync(struct key_log *log, struct err *err)
 		log->failed = errno;
 	if (log->failed)
 		return err_set(err, ERR_FATAL,
-		    "%s cannot be made durable: %s; give its disk room, or mend it, and begin "
-		    "again",
-		    log->name, strerror(log->failed));
+		    "%s cannot be made durable: %s%s; mend its disk, and open the folder again",
+		    log->name, strerror(log->failed), dedup_disk_cure(log->failed));
 	if (log->durable != log->units && !note_durable(log, err))
 		return false;
 	log->dirty = false;

@@ -8,17 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "cleanup.h"
+#include "dedup_disk.h"
 #include "dedup_hash.h"
 
 enum { VERSION = 1 };
 static const char magic[8] = "obmapped";
-
-static bool fail(const char *name, const char *what, struct err *err)
-{
-	bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
-	return err_set(err, denied ? ERR_DENIED : ERR_RETRY, "%s cannot be %s: %s", name, what,
-	    strerror(errno));
-}
 
 static uint64_t sum_of(const struct mapped_head *head)
 {
@@ -61,7 +55,7 @@ static bool make(int fd, const char *name, const struct mapped_head *wanted, str
 	if (ftruncate(fd, 0) ||
 	    (errno = posix_fallocate(fd, 0, (off_t)(MAPPED_HEAD + head.bytes))) ||
 	    pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
-		return fail(name, "made", err);
+		return dedup_disk_fail(name, "made", err);
 	return true;
 }
 
@@ -78,7 +72,7 @@ static bool map(
 {
 	void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED)
-		return fail(name, "mapped", err);
+		return dedup_disk_fail(name, "mapped", err);
 	file->head = memory;
 	file->bytes = (char *)memory + MAPPED_HEAD;
 	return true;
@@ -90,7 +84,7 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 	struct stat state;
 	struct mapped_head head;
 	if (fstat(fd, &state))
-		return fail(name, "looked at", err);
+		return dedup_disk_fail(name, "looked at", err);
 	if (state.st_size > 0 && state.st_size < MAPPED_HEAD)
 		return err_set(err, ERR_CONFIG,
 		    "%s is of something else: use a new folder, and load the ids again", name);
@@ -98,7 +92,7 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 		return make(fd, name, wanted, err) &&
 		       map(file, fd, name, MAPPED_HEAD + wanted->bytes, err);
 	if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
-		return fail(name, "read", err);
+		return dedup_disk_fail(name, "read", err);
 	return check_head(
 		   &head, wanted, any_size, (uint64_t)state.st_size - MAPPED_HEAD, name, err) &&
 	       map(file, fd, name, (uint64_t)state.st_size, err);
@@ -109,7 +103,7 @@ bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name
 {
 	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	*ret_file = (struct mapped_file){0};
-	return fd < 0 ? fail(name, "opened", err)
+	return fd < 0 ? dedup_disk_fail(name, "opened", err)
 		      : open_it(ret_file, fd, name, wanted, any_size, err);
 }
 
@@ -124,8 +118,9 @@ bool mapped_file_sync(const struct mapped_file *file, struct err *err)
 {
 	if (msync(file->head, MAPPED_HEAD + file->head->bytes, MS_SYNC) == 0)
 		return true;
-	return err_set(err, ERR_FATAL, "what is kept cannot be made durable: %s; begin again",
-	    strerror(errno));
+	return err_set(err, ERR_FATAL,
+	    "what is kept cannot be made durable: %s%s; mend its disk, and open the folder again",
+	    strerror(errno), dedup_disk_cure(errno));
 }
 
 bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, struct err *err)
@@ -135,6 +130,7 @@ bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, str
 	file->head->offset = offset;
 	if (msync(file->head, MAPPED_HEAD, MS_SYNC) == 0)
 		return true;
-	return err_set(
-	    err, ERR_FATAL, "the offset cannot be made durable: %s; begin again", strerror(errno));
+	return err_set(err, ERR_FATAL,
+	    "the offset cannot be made durable: %s%s; mend its disk, and open the folder again",
+	    strerror(errno), dedup_disk_cure(errno));
 }

@@ -220,6 +220,18 @@ static void print_result(const struct load *load)
 	    load->held);
 }
 
+/* More room and looks than planned, and no more false positives. */
+static void tell_growth(const struct load *load)
+{
+	struct outbox_dedup_stats stats;
+	outbox_dedup_stats(load->dedup, &stats);
+	if (stats.sub_slices)
+		fprintf(stderr,
+		    "outbox-relay: more ids came than are planned, and the store has grown by %d "
+		    "sub-slices: raise ids\n",
+		    stats.sub_slices);
+}
+
 static int load_all(const struct call *call, const char *query)
 {
 	struct err err;
@@ -230,6 +242,8 @@ static int load_all(const struct call *call, const char *query)
 		    open_store(load, line, &err);
 	load->timed = source.timed;
 	good = good && run_load(load, &source, &err);
+	if (good)
+		tell_growth(load);
 	outbox_dedup_close(load->dedup);
 	if (!good)
 		return session_failed(&err);

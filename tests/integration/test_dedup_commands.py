@@ -627,8 +627,10 @@ def test_100k_ids_are_loaded_once(orders, tmp_path):
 
 def test_more_than_the_line_has_room_for_are_loaded(orders, tmp_path):
     add_orders(orders, 30_000)
-    assert loaded(orders, f"bloom ids=5k pending=7 path={tmp_path / 'dedup'}",
-                  "select id from orders", "--batch", "333") == (30_000, 0)
+    status, output, error = load(orders, f"bloom ids=5k pending=7 path={tmp_path / 'dedup'}",
+                                 "select id from orders", "--batch", "333")
+    assert status == 0 and output.startswith("loaded 30000 new ids of 30000 rows"), error
+    assert "has grown by 5 sub-slices: raise ids" in error
     assert findings(tmp_path / "dedup", 0) == []
 
 
@@ -780,7 +782,8 @@ def test_a_store_that_is_in_use_is_told(orders, tmp_path):
     ("bloom path=/nowhere", CONFIG, ["ids is missing"]),
     ("blooom ids=1", CONFIG, ["is no store"]),
     ("exact ids=10", CONFIG, ["path is missing", "forgotten"]),
-    ("bloom ids=1k path=/nowhere/at/all", AWAY, ["path=/nowhere/at/all", "cannot be made"]),
+    ("bloom ids=1k path=/nowhere/at/all", CONFIG,
+     ["path=/nowhere/at/all", "cannot be made", "make the folder that it is in"]),
 ])
 def test_a_line_that_cannot_be_opened_is_told(orders, to, status, words):
     refused(orders, to, "select id from orders", status, *words)

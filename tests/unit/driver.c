@@ -81,11 +81,12 @@ static bool tell_stats(void)
 	struct outbox_dedup_stats stats;
 	outbox_dedup_stats(dedup, &stats);
 	printf("ids=%" PRIu64 " pending=%" PRIu64 " memory=%" PRIu64 " disk=%" PRIu64
-	       " slices=%d newest=%" PRId64 " offset=%" PRId64 " rebuilt=%d filter_hits=%" PRIu64
-	       " false_hits=%" PRIu64 " planned_rate=%.9f observed_rate=%.9f alarm=%d\n",
+	       " slices=%d sub_slices=%d newest=%" PRId64 " offset=%" PRId64
+	       " rebuilt=%d filter_hits=%" PRIu64 " false_hits=%" PRIu64
+	       " planned_rate=%.9f observed_rate=%.9f alarm=%d\n",
 	    stats.ids, stats.pending, stats.memory_bytes, stats.disk_bytes, stats.slices,
-	    stats.newest_ms, stats.offset, stats.rebuilt, stats.filter_hits, stats.false_hits,
-	    stats.planned_rate, stats.observed_rate, stats.alarm);
+	    stats.sub_slices, stats.newest_ms, stats.offset, stats.rebuilt, stats.filter_hits,
+	    stats.false_hits, stats.planned_rate, stats.observed_rate, stats.alarm);
 	return true;
 }
 

@@ -83,6 +83,7 @@ static void more_than_planned_grow_by_sub_slices(void **state)
 	struct outbox_dedup *dedup = open_with("ids=1k rate=1% slices=1");
 	dedup_walk(dedup, 0, 10000, -1, true);
 	assert_in_range(dedup_walk_stats(dedup).slices, 3, 6);
+	assert_int_equal(dedup_walk_stats(dedup).sub_slices, dedup_walk_stats(dedup).slices - 1);
 	assert_int_equal(dedup_walk_stats(dedup).ids, 10000);
 	assert_true(dedup_walk_stats(dedup).planned_rate <= 0.01);
 	assert_int_equal(dedup_walk(dedup, 0, 10000, -1, false), 0);
@@ -128,6 +129,7 @@ static void a_folder_that_may_not_be_written_is_told(void **state)
 	assert_int_equal(chmod(folder, 0700), 0);
 	assert_int_equal(error.kind, OUTBOX_DENIED);
 	assert_non_null(strstr(error.message, folder));
+	assert_non_null(strstr(error.message, "give this user the folder of path"));
 }
 
 static void a_hot_id_asks_no_filter(void **state)

@@ -220,7 +220,7 @@ static void a_folder_of_another_store_or_process_is_refused(void **state)
 	assert_non_null(strstr(error.message, "'exact'"));
 	assert_null(outbox_dedup_open(wider, &error));
 	assert_int_equal(error.kind, OUTBOX_CONFIG);
-	assert_non_null(strstr(error.message, "window=86400000ms"));
+	assert_non_null(strstr(error.message, "window=86400000ms; say"));
 }
 
 int main(void)
