@@ -1,9 +1,12 @@
 #include "http_private.h"
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include "clock.h"
 
 enum { EVENTS = 64 };
@@ -13,6 +16,57 @@ static struct exchange *exchange_of(struct http_response *response)
 	return (struct exchange *)(void *)((char *)response - offsetof(struct exchange, response));
 }
 
+/* --- shared sockets ---------------------------------------------------------------------- */
+
+/*
+ * libcurl sends each frame by itself, two for each request, and a packet for each costs more than
+ * all the rest of a small request. What one step sends on a connection leaves it together.
+ */
+static void set_cork(int fd, int on)
+{
+	setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+}
+
+static void cork(struct http_client *client, bool on)
+{
+	client->corked = on;
+	for (int i = 0; i < client->shared_count; i++)
+		set_cork(client->shared[i], on);
+}
+
+static void add_shared(struct http_client *client, int fd)
+{
+	if (client->shared_count == client->shared_room) {
+		client->shared_room = client->shared_room * 2 + 4;
+		client->shared =
+		    xrealloc(client->shared, (size_t)client->shared_room * sizeof *client->shared);
+	}
+	client->shared[client->shared_count++] = fd;
+	if (client->corked)
+		set_cork(fd, true);
+}
+
+/* It may be kept for later requests, and then nobody else would uncork it. */
+static void forget_shared(struct http_client *client, int fd)
+{
+	for (int i = 0; i < client->shared_count; i++) {
+		if (client->shared[i] != fd)
+			continue;
+		if (client->corked)
+			set_cork(fd, false);
+		client->shared[i] = client->shared[--client->shared_count];
+		return;
+	}
+}
+
+static bool is_shared(CURL *easy)
+{
+	char *exchange = NULL;
+
+	return curl_easy_getinfo(easy, CURLINFO_PRIVATE, &exchange) == CURLE_OK && exchange &&
+	       ((struct exchange *)(void *)exchange)->shares;
+}
+
 /* --- the descriptor ---------------------------------------------------------------------- */
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *known)
@@ -20,8 +74,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void
 	struct http_client *client = context;
 	struct epoll_event event = {.data.fd = fd};
 
-	(void)easy;
 	if (what == CURL_POLL_REMOVE) {
+		forget_shared(client, fd);
 		epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 		return 0;
 	}
@@ -31,6 +85,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void
 		event.events |= EPOLLOUT;
 	if (known && epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0)
 		return 0;
+	if (!known && is_shared(easy))
+		add_shared(client, fd);
 	if (epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 && errno == EEXIST)
 		epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, fd, &event);
 	curl_multi_assign(client->multi, fd, client);
@@ -262,8 +318,10 @@ static void stop_the_late(struct http_client *client, int64_t now_ms)
 
 void http_client_step(struct http_client *client, int64_t now_ms)
 {
+	cork(client, true);
 	serve_sockets(client);
 	serve_timer(client, now_ms);
+	cork(client, false);
 	collect(client);
 	stop_the_late(client, now_ms);
 }
@@ -410,6 +468,7 @@ void http_client_destroy(struct http_client *client)
 	curl_global_cleanup();
 	if (client->epoll_fd >= 0)
 		close(client->epoll_fd);
+	free(client->shared);
 	free(client->all);
 	free(client->user_agent);
 	free(client);

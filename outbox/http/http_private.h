@@ -23,6 +23,7 @@ struct exchange {
 	size_t header_bytes;        /* of every answer, 1xx too */
 	enum stage stage;
 	bool running;
+	bool shares;          /* its connection with other requests: HTTP/2 */
 	bool head_ended;      /* the final answer's, by an empty line */
 	bool only_kept;       /* opens no connection, see http_request_set */
 	bool none_kept;       /* there was none */
@@ -46,6 +47,9 @@ struct http_client {
 	int made, in_flight;
 	struct exchange *free;
 	struct exchange *done, **done_end;
+	int *shared; /* sockets of HTTP/2 that libcurl waits for */
+	int shared_count, shared_room;
+	bool corked; /* they are */
 };
 
 /* NULL: out of memory. */

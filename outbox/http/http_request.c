@@ -158,6 +158,7 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 	bool good = true;
 
 	exchange->limits = request->limits;
+	exchange->shares = request->protocol == HTTP_2;
 	exchange->only_kept = spoils_its_connection(request);
 	SET(CURLOPT_URL, request->url);
 	SET(CURLOPT_FRESH_CONNECT, 0L);

@@ -1,6 +1,7 @@
 #include "http_client.h"
 
 #include <dlfcn.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -1239,6 +1240,42 @@ static void http2_is_spoken_at_once_without_tls(void **state)
 	pair_stop(&pair);
 }
 
+static atomic_uint packets; /* with something in them, when the last request had come */
+
+static bool answer_grpc_and_count(struct peer *peer, uint32_t stream)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof info;
+
+	if (getsockopt(peer->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+		return false;
+	atomic_store(&packets, info.tcpi_data_segs_in);
+	return answer_grpc(peer, stream);
+}
+
+static void speak_http2_and_count(struct peer *peer)
+{
+	http2_speak(peer, answer_grpc_and_count);
+}
+
+/* Each has a frame of headers and one of data. */
+static void requests_of_http2_that_begin_together_share_packets(void **state)
+{
+	struct pair pair;
+	struct http_request request;
+	unsigned before;
+
+	(void)state;
+	pair_start(&pair, speak_http2_and_count);
+	request = grpc(&pair);
+	assert_grpc_answers(pair.client, &request, 1);
+	before = packets;
+	assert_grpc_answers(pair.client, &request, 50);
+	assert_int_equal(pair.server.connections, 1);
+	assert_in_range(packets - before, 1, 25);
+	pair_stop(&pair);
+}
+
 /* Hangs up on the second request of a connection. */
 static bool answer_grpc_once(struct peer *peer, uint32_t stream)
 {
@@ -1351,6 +1388,7 @@ int main(void)
 	    cmocka_unit_test(a_certificate_has_to_convince),
 	    cmocka_unit_test(a_client_shows_its_certificate),
 	    cmocka_unit_test(http2_is_spoken_at_once_without_tls),
+	    cmocka_unit_test(requests_of_http2_that_begin_together_share_packets),
 	    cmocka_unit_test(a_connection_of_http2_that_broke_is_not_used_again),
 	    cmocka_unit_test(requests_of_http2_share_a_connection),
 	    cmocka_unit_test(http2_without_an_answer_was_sent),
