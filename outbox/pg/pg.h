@@ -100,6 +100,13 @@ struct pg_result *pg_query(
  */
 struct pg_result *pg_query_within(struct pg *pg, const char *sql, const struct pg_param *params,
     int count, int timeout_ms, struct err *err);
+/*
+ * Prepares sql under a name for the rest of the session (pg_send_prepare says what that asks for),
+ * and pg_query of what was prepared: SQLSTATE 26000 when nothing was, in this session.
+ */
+bool pg_prepare(struct pg *pg, const char *name, const char *sql, struct err *err) MUST_CHECK;
+struct pg_result *pg_query_prepared(
+    struct pg *pg, const char *name, const struct pg_param *params, int count, struct err *err);
 /* pg_query without rows. */
 bool pg_execute(struct pg *pg, const char *sql, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;

@@ -304,6 +304,25 @@ struct pg_result *pg_query(
 	return pg_query_within(pg, sql, params, count, FOREVER, err);
 }
 
+bool pg_prepare(struct pg *pg, const char *name, const char *sql, struct err *err)
+{
+	PGresult *answer;
+	if (!pg_send_prepare(pg, name, sql, err) || !wait_for_answer(pg, FOREVER, &answer, err))
+		return false;
+	PQclear(answer);
+	return true;
+}
+
+struct pg_result *pg_query_prepared(
+    struct pg *pg, const char *name, const struct pg_param *params, int count, struct err *err)
+{
+	PGresult *answer;
+	if (!send_statement(pg, name, NULL, params, count, FORMAT_TEXT, err) ||
+	    !wait_for_answer(pg, FOREVER, &answer, err))
+		return NULL;
+	return make_result(answer);
+}
+
 bool pg_execute(
     struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
 {

@@ -14,24 +14,36 @@ enum {
 	PROMOTE_MOST = 5000,
 };
 
+enum { PROGRESS, KNOWN, APPLY, DUE, STATEMENTS };
+
+/* Those with a name are asked over and over, and prepared where the session is the journal's own.
+ */
+static const struct {
+	const char *sql, *name;
+} statements[STATEMENTS] = {
+    [PROGRESS] = {sql_lookback_progress, NULL},
+    [KNOWN] = {sql_lookback_known, "outbox_lookback_known"},
+    [APPLY] = {sql_lookback_apply, "outbox_lookback_apply"},
+    [DUE] = {sql_lookback_due, "outbox_lookback_due"},
+};
+
 struct journal {
 	const struct config_lookback *lookback;
 	char *reader;
-	struct pg *pg;                        /* NULL: none */
-	char *progress, *known, *apply, *due; /* statements */
+	struct pg *pg; /* NULL: none */
+	char *sql[STATEMENTS];
+	bool prepared; /* the statements are, in this session */
+	bool pooled;   /* they were, and were not there when asked */
 };
 
 struct journal *journal_create(const struct config_lookback *lookback, const char *reader)
 {
 	struct journal *journal = xcalloc(1, sizeof *journal);
-	const char *schema = lookback->postgres->schema;
 
 	journal->lookback = lookback;
 	journal->reader = xstrdup(reader);
-	journal->progress = schema_text(sql_lookback_progress, schema);
-	journal->known = schema_text(sql_lookback_known, schema);
-	journal->apply = schema_text(sql_lookback_apply, schema);
-	journal->due = schema_text(sql_lookback_due, schema);
+	for (int i = 0; i < STATEMENTS; i++)
+		journal->sql[i] = schema_text(statements[i].sql, lookback->postgres->schema);
 	return journal;
 }
 
@@ -40,12 +52,45 @@ void journal_destroy(struct journal *journal)
 	if (!journal)
 		return;
 	pg_destroy(journal->pg);
-	free(journal->progress);
-	free(journal->known);
-	free(journal->apply);
-	free(journal->due);
+	for (int i = 0; i < STATEMENTS; i++)
+		free(journal->sql[i]);
 	free(journal->reader);
 	free(journal);
+}
+
+/* --- the connection -------------------------------------------------------------------------- */
+
+/* Behind a pooler the next transaction may run in another session. */
+static bool is_own_session(struct journal *journal)
+{
+	struct err ignored;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    journal->pooled ? NULL : pg_query(journal->pg, sql_backend, NULL, 0, &ignored);
+
+	return row && pg_int(row, 0, 0) == pg_backend(journal->pg);
+}
+
+/* What cannot be prepared fails when it is asked, where that is told. */
+static bool prepare(struct journal *journal)
+{
+	struct err ignored;
+
+	for (int i = 0; i < STATEMENTS; i++)
+		if (statements[i].name &&
+		    !pg_prepare(journal->pg, statements[i].name, journal->sql[i], &ignored))
+			return false;
+	return true;
+}
+
+static bool be_connected(struct journal *journal, struct err *err)
+{
+	if (journal->pg)
+		return true;
+	journal->pg =
+	    pg_connect(journal->lookback->postgres->dsn, "outbox-relay look-back", CONNECT_MS, err);
+	journal->prepared = journal->pg && is_own_session(journal) && prepare(journal);
+	return journal->pg;
 }
 
 /* Classes of SQLSTATE that a row's own content leads to: data exceptions, constraints. */
@@ -55,27 +100,37 @@ static bool is_about_data(const char *sqlstate)
 	       text_equal(sqlstate, "54000") /* an index row that is too large */;
 }
 
-static struct pg_result *ask(struct journal *journal, const char *sql,
-    const struct pg_param *params, int count, struct err *err)
+/*
+ * Not on a standby, which the next connection to one of several hosts may not be, nor where what
+ * was prepared no longer fits the schema.
+ */
+static bool may_go_on(const struct journal *journal, const char *sqlstate)
+{
+	return pg_state(journal->pg) == PG_IDLE && !text_equal(sqlstate, "25006") &&
+	       !text_equal(sqlstate, "0A000");
+}
+
+static struct pg_result *ask(
+    struct journal *journal, int which, const struct pg_param *params, int count, struct err *err)
 {
 	struct pg_result *rows;
 	const char *sqlstate;
 
-	if (!journal->pg)
-		journal->pg = pg_connect(
-		    journal->lookback->postgres->dsn, "outbox-relay look-back", CONNECT_MS, err);
-	if (!journal->pg)
+	if (!be_connected(journal, err))
 		return NULL;
-	rows = pg_query(journal->pg, sql, params, count, err);
+	rows = journal->prepared && statements[which].name
+		   ? pg_query_prepared(journal->pg, statements[which].name, params, count, err)
+		   : pg_query(journal->pg, journal->sql[which], params, count, err);
 	if (rows)
 		return rows;
 	sqlstate = pg_sqlstate(journal->pg);
+	journal->pooled |= text_equal(sqlstate, "26000");
+	journal->prepared &= !journal->pooled;
 	if (text_equal(sqlstate, "OR004"))
 		err->kind = ERR_FENCED;
 	else if (err->kind != ERR_FENCED && is_about_data(sqlstate))
 		err->kind = ERR_REJECT;
-	/* A standby, which the next connection to one of several hosts may not be. */
-	if (pg_state(journal->pg) != PG_IDLE || text_equal(sqlstate, "25006")) {
+	if (!may_go_on(journal, sqlstate)) {
 		pg_destroy(journal->pg);
 		journal->pg = NULL;
 	}
@@ -98,7 +153,7 @@ bool journal_progress(
 	enum { PARTITION, N, NEXT_OFFSET };
 	const struct pg_param params[] = {{journal->lookback->name}, {journal->lookback->topic}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = ask(journal, journal->progress, params, 2, err);
+	struct pg_result *rows = ask(journal, PROGRESS, params, 2, err);
 
 	if (!rows)
 		return false;
@@ -145,7 +200,7 @@ bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
 
 	if (batch_id_count(batch) == 0)
 		return true;
-	rows = ask(journal, journal->known, params, 2, err);
+	rows = ask(journal, KNOWN, params, 2, err);
 	for (int i = 0; rows && i < pg_rows(rows); i++) {
 		unsigned char digest[LOOKBACK_DIGEST];
 		bool has_digest =
@@ -191,7 +246,7 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
 		params[BEFORE + i] = (struct pg_param){pg_array_end(&arrays[i])};
 	for (int i = 0; i < BATCH_COLUMNS; i++)
 		params[BEFORE + PLACE_ARRAYS + i] = batch_column(batch, (enum batch_column)i);
-	rows = ask(journal, journal->apply, params, ALL, err);
+	rows = ask(journal, APPLY, params, ALL, err);
 	for (int i = 0; i < PLACE_ARRAYS; i++)
 		pg_array_finish(&arrays[i]);
 	if (!rows)
@@ -215,7 +270,7 @@ bool journal_due(struct journal *journal, const struct journal_place *places, in
 		pg_array_add_int(&partitions, places[i].partition);
 		ret_wait_ms[i] = INT64_MAX;
 	}
-	rows = ask(journal, journal->due,
+	rows = ask(journal, DUE,
 	    (const struct pg_param[]){
 		{journal->lookback->name}, {journal->lookback->topic}, {pg_array_end(&partitions)}},
 	    3, err);

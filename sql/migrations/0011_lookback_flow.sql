@@ -103,7 +103,7 @@ $$;
 
 -- Decides: of each prepare the first decision to come gets in, and a commit that does writes its
 -- message, in the order of the records that brought them, dead letters among them. What a loser wanted
--- otherwise is noted. Returns a row for each decision asked for: whether it won, and which one stands.
+-- otherwise is noted. Returns how many of the decisions asked for won.
 --
 -- Rows of outbox.lookback are locked by their key, in order, before those of outbox.lookback_overdue:
 -- whoever decides does it in this order, so that none waits for another in a circle. It runs as the
@@ -114,20 +114,21 @@ $$;
 create function outbox.lookback_decide(of_section text, of_source text, by_whom text, why text,
 	types text[], ids text[], prepared_ats timestamptz[], decisions text[], partitions int[],
 	offsets bigint[], letter_topics text[], letter_keys bytea[], letter_payloads bytea[],
-	letter_headers text[], letter_partitions int[], letter_offsets bigint[])
-returns table (biz_type text, biz_id text, prepared_at timestamptz, won boolean, kept text)
+	letter_headers text[], letter_partitions int[], letter_offsets bigint[], out won int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
-#variable_conflict use_column
 declare
-	winners bigint;
+	overdue boolean;
 	gone record;
 begin
 	-- Looked up once, in the order in which they are locked; of several decisions of a prepare the first.
 	with prepared as materialized (
 		select distinct on (w.biz_type, w.biz_id, w.prepared_at) w.*, p.event_id, p.topic, p.key,
-			p.payload, p.headers
+			p.payload, p.headers, (
+				select true from outbox.lookback_overdue o where o.biz_type = w.biz_type
+					and o.biz_id = w.biz_id and o.prepared_at = w.prepared_at
+				limit 1) as is_overdue
 		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
 			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
 		cross join lateral ( -- one whose partition is gone was decided before
@@ -161,14 +162,10 @@ begin
 				letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
 		) m order by m.source_partition, m.source_offset
 	)
-	select count(*) into winners from decided;
-	-- All of them, as a rule: then there is nothing to look up.
-	if winners = cardinality(types) then
-		return query select w.biz_type, w.biz_id, w.prepared_at, true, w.decision
-			from unnest(types, ids, prepared_ats, decisions)
-				w (biz_type, biz_id, prepared_at, decision);
-	else
-		return query
+	select (select count(*) from decided), bool_or(p.is_overdue) into won, overdue from prepared p;
+	-- All of them, and before they are due, as a rule: then there is nothing to look up.
+	if won < cardinality(types) then
+		overdue := true; -- perhaps one whose prepare is gone
 		with wanted as (
 			select w.*, l.decision::text as kept, l.txid = pg_current_xact_id()
 				and l.source_offset is not distinct from w.source_offset as won
@@ -186,9 +183,11 @@ begin
 				w.source_partition, w.source_offset
 			from wanted w where w.kept <> w.decision
 		)
-		select w.biz_type, w.biz_id, w.prepared_at, w.won, w.kept from wanted w;
+		select count(*) filter (where w.won) into won from wanted w;
 	end if;
-
+	if overdue is not true then
+		return;
+	end if;
 	for gone in
 		select o.* from unnest(types, ids, prepared_ats) w (biz_type, biz_id, prepared_at)
 		cross join lateral (
@@ -285,9 +284,9 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 declare
 	moment timestamptz := clock_timestamp();
-	first_due timestamptz := moment + (select min(c) from unnest(prepare_check_ms) c) * interval '1 ms';
-	promoted_tos timestamptz[] := array_fill('-infinity'::timestamptz, array[cardinality(partitions)]);
-	newest record;
+	first_due timestamptz;
+	promoted_tos timestamptz[];
+	lost_partition int;
 	step record;
 	since timestamptz;
 begin
@@ -295,55 +294,66 @@ begin
 	-- read again; and a message is published behind the row of its window in outbox.log, which waits for
 	-- the disk, and so for all that was committed before.
 	perform set_config('synchronous_commit', 'off', true);
+	won := 0;
 	promoted := 0;
-	for place in 1 .. cardinality(partitions) loop
-		select l.n, l.next_offset, l.promoted_to into newest from outbox.lookback_log l
-		where l.section = of_section and l.topic = of_topic and l.partition = partitions[place]
-		order by l.n desc limit 1;
-		if coalesce(newest.n, 0) <> ns[place]
-			or coalesce(newest.next_offset, starts[place]) <> starts[place] then
-			raise exception 'another reader has gone on with partition % of %', partitions[place],
-				of_topic using errcode = 'OR004';
-		end if;
-		promoted_tos[place] := coalesce(newest.promoted_to, '-infinity');
-	end loop;
+	select array_agg(coalesce(l.promoted_to, '-infinity') order by r.place),
+		min(r.partition) filter (where coalesce(l.n, 0) <> r.n or coalesce(l.next_offset, r.start) <> r.start)
+		into promoted_tos, lost_partition
+	from unnest(partitions, ns, starts) with ordinality r (partition, n, start, place)
+	left join lateral (
+		select l.n, l.next_offset, l.promoted_to from outbox.lookback_log l
+		where l.section = of_section and l.topic = of_topic and l.partition = r.partition
+		order by l.n desc limit 1) l on true;
+	if lost_partition is not null then
+		raise exception 'another reader has gone on with partition % of %', lost_partition, of_topic
+			using errcode = 'OR004';
+	end if;
 
-	insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
-		source_offset, topic, key, payload, headers, check_service, check_url, check_at, expires_at,
-		digest, event_id)
-	select r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition, r.source_offset,
-		r.topic, r.key, r.payload, r.headers::jsonb, r.check_service, r.check_url,
-		moment + r.check_ms * interval '1 ms', moment + r.expire_ms * interval '1 ms',
-		r.digest, r.event_id
-	from unnest(prepare_types, prepare_ids, prepare_partitions, prepare_offsets, prepare_topics,
-			prepare_keys, prepare_payloads, prepare_headers, prepare_services, prepare_urls,
-			prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids)
-		r (biz_type, biz_id, source_partition, source_offset, topic, key, payload, headers,
-			check_service, check_url, check_ms, expire_ms, digest, event_id);
+	-- A statement without rows costs a small batch as much as one with some.
+	if cardinality(prepare_types) > 0 then
+		with added as (
+			insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
+				source_offset, topic, key, payload, headers, check_service, check_url, check_at,
+				expires_at, digest, event_id)
+			select r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition,
+				r.source_offset, r.topic, r.key, r.payload, r.headers::jsonb, r.check_service,
+				r.check_url, moment + r.check_ms * interval '1 ms',
+				moment + r.expire_ms * interval '1 ms', r.digest, r.event_id
+			from unnest(prepare_types, prepare_ids, prepare_partitions, prepare_offsets, prepare_topics,
+					prepare_keys, prepare_payloads, prepare_headers, prepare_services, prepare_urls,
+					prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids)
+				r (biz_type, biz_id, source_partition, source_offset, topic, key, payload, headers,
+					check_service, check_url, check_ms, expire_ms, digest, event_id)
+			returning check_at
+		)
+		select min(a.check_at) into first_due from added a;
+	end if;
 
-	insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
-		source_offset, decision)
-	select r.biz_type, r.biz_id, moment, 'tombstone', of_section, r.source_partition, r.source_offset,
-		r.decision
-	from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets, note_decisions)
-		r (op, biz_type, biz_id, source_partition, source_offset, decision)
-	where r.op = 'tombstone';
+	if cardinality(note_ops) > 0 then
+		insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
+			source_offset, decision)
+		select r.biz_type, r.biz_id, moment, 'tombstone', of_section, r.source_partition, r.source_offset,
+			r.decision
+		from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets, note_decisions)
+			r (op, biz_type, biz_id, source_partition, source_offset, decision)
+		where r.op = 'tombstone';
 
-	insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused, source,
-		source_partition, source_offset)
-	select of_section, r.biz_type, r.biz_id, r.prepared_at, r.kept, r.decision, 'message',
-		r.source_partition, r.source_offset
-	from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets, note_prepared_ats,
-			note_kepts, note_decisions)
-		r (op, biz_type, biz_id, source_partition, source_offset, prepared_at, kept, decision)
-	where r.op = 'conflict';
+		insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused, source,
+			source_partition, source_offset)
+		select of_section, r.biz_type, r.biz_id, r.prepared_at, r.kept, r.decision, 'message',
+			r.source_partition, r.source_offset
+		from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets, note_prepared_ats,
+				note_kepts, note_decisions)
+			r (op, biz_type, biz_id, source_partition, source_offset, prepared_at, kept, decision)
+		where r.op = 'conflict';
+	end if;
 
-	select count(*) filter (where d.won) into won
-	from outbox.lookback_decide(of_section, 'message', null, null, decision_types, decision_ids,
-		array(select coalesce(at, moment) from unnest(decision_prepared_ats) with ordinality a (at, place)
-			order by place),
-		decisions, decision_partitions, decision_offsets, letter_topics, letter_keys, letter_payloads,
-		letter_headers, letter_partitions, letter_offsets) d;
+	if cardinality(decisions) > 0 or cardinality(letter_topics) > 0 then
+		won := outbox.lookback_decide(of_section, 'message', null, null, decision_types, decision_ids,
+			array_replace(decision_prepared_ats, null, moment), decisions, decision_partitions,
+			decision_offsets, letter_topics, letter_keys, letter_payloads, letter_headers,
+			letter_partitions, letter_offsets);
+	end if;
 	lost := cardinality(decisions) - won;
 
 	for place in 1 .. cardinality(partitions) loop
@@ -432,9 +442,8 @@ begin
 		select true as is_there, o.claim from outbox.lookback_overdue o where o.biz_type = r.biz_type
 			and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at limit 1) o on true
 	where r.result in ('commit', 'rollback') and (o.claim = of_claim or o.is_there is null);
-	select count(*) filter (where d.won) into won
-	from outbox.lookback_decide(of_section, 'check', null, null, answered.types, answered.ids,
-		answered.prepared_ats, answered.decisions, null, null, null, null, null, null, null, null) d;
+	won := outbox.lookback_decide(of_section, 'check', null, null, answered.types, answered.ids,
+		answered.prepared_ats, answered.decisions, null, null, null, null, null, null, null, null);
 	lost := coalesce(cardinality(answered.types), 0) - won;
 
 	with told as (
@@ -562,11 +571,10 @@ begin
 			where o.ctid = t.place;
 			get diagnostics won = row_count;
 		else
-			select count(*) filter (where d.won) into won
-			from outbox.lookback_decide(part.section, 'operator', session_user::text, new_reason,
+			won := outbox.lookback_decide(part.section, 'operator', session_user::text, new_reason,
 				part.types, part.ids, part.prepared_ats,
 				array_fill(verb, array[cardinality(part.ids)]), null, null, null, null, null,
-				null, null, null) d;
+				null, null, null);
 		end if;
 		done := done + won;
 		done_of := done_of || jsonb_build_object(part.section, won);

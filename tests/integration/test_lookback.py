@@ -80,6 +80,16 @@ def test_the_header_form_carries_bytes_as_they_are(case):
     assert {("x", b"\xff"), ("y", b"text"), ("z", None)} <= set(second.headers)
 
 
+def test_through_pgbouncer_in_transaction_mode(case, pgbouncer):
+    """Batch after batch; nothing is left in a session that others get next."""
+    relay = case.relay(pgbouncer.dsn(case.database.name)).wait_ready()
+    for batch in range(3):
+        case.application.prepare(str(batch))
+        case.application.commit(str(batch))
+        relay.wait_for(lambda: len(case.records()) == batch + 1, what="the message")
+    assert pgbouncer.prepared_statements(case.database.name) == set()
+
+
 def test_commit_before_prepare(case):
     case.relay().wait_ready()
     case.application.commit("1")

@@ -2,13 +2,11 @@
 rolled back, each key in order, nothing twice."""
 
 import threading
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 
-import psycopg2
 import pytest
 
 from support.auditor import audit, committed_messages, count_records, read_topics
-from support.pgbouncer import POOL_SIZE
 from support.process import wait_for
 from support.relay import run_command
 from support.writers import Writers
@@ -115,18 +113,6 @@ def test_a_transaction_that_commits_a_days_worth_of_ids_late(
     assert verdict.committed == len(writers.committed) + scale(500_000) + rows
 
 
-def prepared_statements(dsn):
-    """In all sessions of the pool, which so many transactions at once need."""
-    names = set()
-    with ExitStack() as stack:
-        for _ in range(POOL_SIZE):
-            connection = stack.enter_context(closing(psycopg2.connect(dsn)))
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT name FROM pg_prepared_statements")
-                names |= {name for name, in cursor}
-    return names
-
-
 @pytest.mark.long
 def test_through_pgbouncer_in_transaction_mode(
         database, pgbouncer, kafka, topic, make_relay, make_writers, scale):
@@ -138,7 +124,7 @@ def test_through_pgbouncer_in_transaction_mode(
         with running(writers.huge_transaction, scale(1_000_000)):
             writers.run(scale(10_000))
     all_arrived(relay, kafka, [topic], committed_count(database))
-    assert prepared_statements(dsn) == set()
+    assert pgbouncer.prepared_statements(database.name) == set()
     assert relay.stop() == 0
     assert writers.rolled_back > 0
     flawless(database, kafka, [topic])

@@ -571,7 +571,7 @@ static struct reply rolls_back(int number, int times)
 }
 
 static const char readers_commit[] =
-    "select count(*) filter (where d.won) from (select array_agg(biz_type) as types, "
+    "select d.won from (select array_agg(biz_type) as types, "
     "array_agg(biz_id) as ids, array_agg(prepared_at) as ats, array_agg('commit'::text) as says, "
     "array_agg(0) as parts, array_agg(7::bigint) as offsets from outbox.lookback where kind = "
     "'prepare' and biz_id = %s) p, lateral outbox.lookback_decide('shop', 'message', null, null, "

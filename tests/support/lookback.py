@@ -96,9 +96,9 @@ class Case:
                          "dead_letter": self.topics["dead"], "check": "shop",
                          "check_after": "1h", **settings}
 
-    def relay(self, **more):
+    def relay(self, database_url=None, **more):
         path = configuration(("check \"shop\"", self.check), ("lookback \"shop\"", {**self.settings, **more}))
-        return self.make_relay(arguments=("run", "--config", path))
+        return self.make_relay(arguments=("run", "--config", path), database_url=database_url)
 
     def records(self, word="orders"):
         return list(read_topics(self.kafka.bootstrap, [self.topics[word]]))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import ExitStack, closing
 
 import psycopg2
 
@@ -56,6 +57,17 @@ class PgBouncer:
 
     def dsn(self, database="postgres", user="postgres"):
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def prepared_statements(self, database="postgres"):
+        """In all sessions of the pool, which so many transactions at once need."""
+        names = set()
+        with ExitStack() as stack:
+            for _ in range(POOL_SIZE):
+                connection = stack.enter_context(closing(psycopg2.connect(self.dsn(database))))
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT name FROM pg_prepared_statements")
+                    names |= {name for name, in cursor}
+        return names
 
     def _answers(self):
         if not self.process.running:
