@@ -54,14 +54,21 @@ bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub)
 	       ahead->plan.head.sub == sub;
 }
 
+/* Something else is ready: does it do? */
+static bool is_other(const struct dedup_ahead *ahead, int sub)
+{
+	return sub == 0 && (ahead->running || ahead->slice.log) && ahead->plan.head.sub == 0;
+}
+
 bool dedup_ahead_take(
     struct dedup_ahead *ahead, int64_t number, int sub, struct dedup_slice *ret_slice)
 {
-	bool wanted = dedup_ahead_has(ahead, number, sub);
+	struct err err; /* the caller's own attempt tells it */
+	bool wanted = dedup_ahead_has(ahead, number, sub), other = !wanted && is_other(ahead, sub);
 	wait_for_end(ahead);
-	if (!wanted || !ahead->slice.log)
+	if ((!wanted && !other) || !ahead->slice.log)
 		return false;
 	*ret_slice = ahead->slice;
 	ahead->slice = (struct dedup_slice){0};
-	return true;
+	return wanted || dedup_slice_rename(ret_slice, ahead->folder, number, &err);
 }

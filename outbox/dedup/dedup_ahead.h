@@ -5,7 +5,7 @@
  * thread only while there is something to do.
  *
  * A slice that was made ready and is not used is removed; one that a killed process left has an
- * empty log, and is removed when the window is opened.
+ * empty log or none, and is removed when the window is opened.
  *
  * Owned by one thread, and not moved while it works.
  */
@@ -33,8 +33,9 @@ void dedup_ahead_begin(struct dedup_ahead *ahead, const struct dedup_slice_plan 
     const struct dedup_slice *gone, int count);
 
 /*
- * The slice that is ready, if it is this one; false: it is to be opened by the caller, now that no
- * thread works. Waits for the thread if it has not ended.
+ * The slice that is ready, made this one's if it is another slice's (no sub-slice), which is not
+ * needed any more; false: it is to be opened by the caller, now that no thread works. Waits for the
+ * thread if it has not ended.
  */
 bool dedup_ahead_take(
     struct dedup_ahead *ahead, int64_t number, int sub, struct dedup_slice *ret_slice);

@@ -320,6 +320,21 @@ void dedup_slice_touch(const struct dedup_slice *slice)
 	}
 }
 
+bool dedup_slice_rename(struct dedup_slice *slice, int folder, int64_t number, struct err *err)
+{
+	char log[NAME], map[NAME], old_map[NAME];
+	name_file(&slice->plan, "map", old_map);
+	slice->plan.head.slice = number;
+	name_file(&slice->plan, "log", log);
+	name_file(&slice->plan, "map", map);
+	if (renameat(folder, old_map, folder, map))
+		dedup_disk_fail(old_map, "renamed", err);
+	else if (key_log_rename(slice->log, folder, log, &slice->plan.head, err))
+		return true;
+	dedup_slice_close(slice);
+	return false;
+}
+
 void dedup_slice_remove(struct dedup_slice *slice, int folder)
 {
 	char log[NAME], map[NAME];

@@ -69,6 +69,9 @@ bool dedup_slice_open(struct dedup_slice *ret_slice, int folder,
 void dedup_slice_close(struct dedup_slice *slice);
 /* Has the kernel make its pages, so that the first ids need not wait for them. */
 void dedup_slice_touch(const struct dedup_slice *slice);
+/* Makes one that is empty that of another time; on failure it is closed. */
+bool dedup_slice_rename(
+    struct dedup_slice *slice, int folder, int64_t number, struct err *err) MUST_CHECK;
 /* Closes it, and removes its files. */
 void dedup_slice_remove(struct dedup_slice *slice, int folder);
 

@@ -86,11 +86,22 @@ static struct dedup_slice_plan plan_of(
 	return plan;
 }
 
+/* What is made ready for the slice that comes next is for a later one as well, when none of that
+ * time came; not for an older one, behind which that is needed still. */
+static bool is_ready(
+    struct dedup_window *window, const struct dedup_slice_plan *plan, struct dedup_slice *ret_slice)
+{
+	const struct key_log_head *head = &plan->head;
+	if (head->sub)
+		return dedup_ahead_take(&window->next_sub, head->slice, head->sub, ret_slice);
+	return head->slice > window->newest &&
+	       dedup_ahead_take(&window->next, head->slice, 0, ret_slice);
+}
+
 static bool get_slice(struct dedup_window *window, const struct dedup_slice_plan *plan,
     struct dedup_slice *ret_slice, struct err *err)
 {
-	struct dedup_ahead *ahead = plan->head.sub ? &window->next_sub : &window->next;
-	return dedup_ahead_take(ahead, plan->head.slice, plan->head.sub, ret_slice) ||
+	return is_ready(window, plan, ret_slice) ||
 	       dedup_slice_open(ret_slice, window->folder.fd, plan, err) ||
 	       err_prefix(err, "path=%s", window->folder.path);
 }
@@ -202,10 +213,31 @@ static bool is_there(const struct dedup_window *window, const char *name)
 	return fstatat(window->folder.fd, name, &state, 0) == 0;
 }
 
-static bool lacks_log(const struct dedup_window *window, const char *map)
+/* An empty one was made ready, and the process was killed. */
+static bool is_empty_map(const struct dedup_window *window, const char *name)
 {
-	owned_text char *log = xformat("%.*slog", (int)strlen(map) - 3, map);
-	return is_there(window, map) && !is_there(window, log);
+	struct dedup_map_head head;
+	uint64_t seed = window->folder.head.seed;
+	owned_fd int fd = openat(window->folder.fd, name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+		return false;
+	return !dedup_map_fault(&head, seed) &&
+	       dedup_map_known(&head, seed)->units == KEY_FIRST_UNIT;
+}
+
+static bool check_map(const struct dedup_window *window, const char *name, struct err *err)
+{
+	owned_text char *log = xformat("%.*slog", (int)strlen(name) - 3, name);
+	if (is_there(window, log) || !is_there(window, name))
+		return true;
+	if (is_empty_map(window, name)) {
+		unlinkat(window->folder.fd, name, 0);
+		return true;
+	}
+	return err_set(err, ERR_CONFIG,
+	    "path=%s: %s is there without its key log: ids are lost; use a new folder, and load "
+	    "them again",
+	    window->folder.path, name);
 }
 
 static bool open_files(struct dedup_window *window, struct err *err)
@@ -217,13 +249,8 @@ static bool open_files(struct dedup_window *window, struct err *err)
 	while (good && (entry = readdir(list))) {
 		size_t length = strlen(entry->d_name);
 		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
-		if (map && lacks_log(window, entry->d_name))
-			good = err_set(err, ERR_CONFIG,
-			    "path=%s: %s is there without its key log: ids are lost; use a new "
-			    "folder, and load them again",
-			    window->folder.path, entry->d_name);
-		else
-			good = open_file(window, entry->d_name, err);
+		good = map ? check_map(window, entry->d_name, err)
+			   : open_file(window, entry->d_name, err);
 	}
 	if (list)
 		closedir(list);

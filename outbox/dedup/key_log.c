@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -94,6 +95,13 @@ static bool begin_file(struct key_log *log, const struct key_log_start *head, st
 	return true;
 }
 
+/* It was made ready for another slice. */
+static bool is_empty(const struct key_log *log, const struct key_log_start *there)
+{
+	return log->units == KEY_FIRST_UNIT && !key_log_start_fault(there) &&
+	       there->seed == log->seed && there->durable == KEY_FIRST_UNIT;
+}
+
 /* One that is shorter than its head was being made when the process was killed. */
 static bool look_at_file(struct key_log *log, const struct key_log_start *wanted, struct err *err)
 {
@@ -107,6 +115,8 @@ static bool look_at_file(struct key_log *log, const struct key_log_start *wanted
 	if (pread(log->fd, &there, sizeof there, 0) != sizeof there)
 		return fail(log, "read", err);
 	log->durable = there.durable;
+	if (is_empty(log, &there))
+		return begin_file(log, wanted, err);
 	return check_head(log, &there, wanted, err) &&
 	       (log->durable <= log->units ||
 		   err_set(err, ERR_CONFIG,
@@ -164,6 +174,18 @@ struct key_log *key_log_open(int folder, const char *name, const struct key_log_
 		return log;
 	key_log_close(log);
 	return NULL;
+}
+
+bool key_log_rename(struct key_log *log, int folder, const char *name,
+    const struct key_log_head *head, struct err *err)
+{
+	const struct key_log_start wanted = head_of(head);
+	assert(log->units == KEY_FIRST_UNIT);
+	if (renameat(folder, log->name, folder, name))
+		return fail(log, "renamed", err);
+	free(log->name);
+	log->name = xstrdup(name);
+	return begin_file(log, &wanted, err);
 }
 
 void key_log_close(struct key_log *log)

@@ -62,6 +62,12 @@ struct key_log;
  */
 struct key_log *key_log_open(int folder, const char *name, const struct key_log_head *head,
     uint64_t expected, struct err *err);
+/*
+ * Makes one that is empty that of another slice, under another name. Who is killed meanwhile leaves
+ * an empty log with one of the heads, which is anybody's.
+ */
+bool key_log_rename(struct key_log *log, int folder, const char *name,
+    const struct key_log_head *head, struct err *err) MUST_CHECK;
 /* What was not written is lost. */
 void key_log_close(struct key_log *log);
 

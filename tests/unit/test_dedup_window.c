@@ -1,6 +1,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -422,6 +423,79 @@ static void watch(const char *name)
 	syncs = syncs_before_map = 0;
 }
 
+static _Atomic int made_here; /* files, by the thread of the test */
+static pthread_t here;
+
+int posix_fallocate(int fd, off_t offset, off_t length)
+{
+	made_here += pthread_equal(here, pthread_self()) != 0;
+	return syscall(SYS_fallocate, fd, 0, offset, length) ? errno : 0;
+}
+
+/* However long no record came. */
+static void who_adds_makes_no_slice(void **state)
+{
+	(void)state;
+	struct err err;
+	struct dedup_window *window = open_window();
+	here = pthread_self();
+	made_here = 0;
+	static const int slices[] = {1, 2, 6, 7, 90};
+	for (uint64_t i = 0; i < 5; i++)
+		add_at(window, i, slices[i] * SLICE_MS);
+	assert_int_equal(made_here, 0);
+	expect_none(window, 0, 3);
+	checkpoint(window, 4);
+	add_at(window, 5, 92 * SLICE_MS);
+	assert_true(dedup_window_flush(window, &err));
+	dedup_window_close(window);
+	window = open_window();
+	expect_all(window, 4, 5);
+	assert_int_equal(figures_of(window).slices, 2);
+	dedup_window_close(window);
+}
+
+static bool is_made(const char *name)
+{
+	owned_text char *path = xformat("%s/%s", folder, name);
+	char magic[3] = "";
+	owned_fd int fd = open(path, O_RDONLY);
+	return fd >= 0 && pread(fd, magic, 2, 0) == 2 && text_equal(magic, "ob");
+}
+
+static void move_file(const char *from, const char *to)
+{
+	owned_text char *old = xformat("%s/%s", folder, from), *new = xformat("%s/%s", folder, to);
+	assert_int_equal(rename(old, new), 0);
+}
+
+/* A slice was made ready, and becomes that of another time: a process may be killed at any step. */
+static void a_slice_that_was_half_renamed_is_no_loss(void **state)
+{
+	(void)state;
+	for (int step = 0; step < 3; step++) {
+		pid_t child = fork();
+		if (child == 0) {
+			struct dedup_window *window = open_window();
+			add(window, 1, 10);
+			checkpoint(window, 11);
+			while (!is_made("101.0.log") || !is_made("101.0.map"))
+				usleep(1000);
+			kill(getpid(), SIGKILL);
+		}
+		assert_int_equal(waitpid(child, NULL, 0), child);
+		if (step > 0)
+			move_file("101.0.map", "105.0.map");
+		if (step > 1)
+			move_file("101.0.log", "105.0.log");
+		struct dedup_window *window = open_window();
+		expect_all(window, 1, 10);
+		dedup_window_close(window);
+		assert_false(is_made("101.0.log") || is_made("105.0.log") || is_made("105.0.map"));
+		temporary_empty(folder);
+	}
+}
+
 /* What the kernel could not write it may have dropped, and says no more of it. */
 static void after_a_sync_that_failed_the_log_is_read_and_written_again(void **state)
 {
@@ -832,6 +906,8 @@ int main(void)
 	    TEST(a_tail_torn_at_any_byte_costs_nothing_that_was_durable),
 	    TEST(no_acknowledged_id_is_forgotten_by_a_killed_process),
 	    TEST(a_batch_that_came_to_the_disk_before_an_earlier_one_is_cut_with_it),
+	    TEST(who_adds_makes_no_slice),
+	    TEST(a_slice_that_was_half_renamed_is_no_loss),
 	    TEST(after_a_sync_that_failed_the_log_is_read_and_written_again),
 	    TEST(what_a_sealed_map_knows_is_durable_before_it),
 	    TEST(a_killed_process_leaves_no_unwritten_id_in_its_maps),
