@@ -4,7 +4,13 @@
 #include <string.h>
 #include "text.h"
 
-enum { WORD = 64, DIGIT_BITS = 6, RUN_BITS = 5, MORE = 1 << RUN_BITS };
+enum {
+	WORD = 64,
+	DIGIT_BITS = 6,
+	RUN_BITS = 5,
+	MORE = 1 << RUN_BITS,
+	LONG_GAP = 1 << 16, /* is not worth its bits */
+};
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /* --- bits ----------------------------------------------------------------------------------- */
@@ -98,13 +104,11 @@ static bool read_length(const char **at, int64_t *ret_length)
 	return false;
 }
 
-enum { MOST_BEHIND = 1 << 26 }; /* offsets: of bits 8 MiB */
-
 static bool read_runs(struct offsets *offsets, const char *at)
 {
 	int64_t offset = offsets->done, length;
 	for (bool finished = false; *at; finished = !finished, offset += length) {
-		if (!read_length(&at, &length) || offset + length - offsets->done > MOST_BEHIND)
+		if (!read_length(&at, &length) || offset + length - offsets->done > OFFSETS_REACH)
 			return false;
 		if (finished)
 			set_all(offsets, offset, offset + length);
@@ -117,7 +121,7 @@ static bool read_bits(struct offsets *offsets, const char *at)
 	int64_t offset = offsets->done;
 	for (; *at; at++, offset += DIGIT_BITS) {
 		int value = value_of(*at);
-		if (value < 0 || offset - offsets->done > MOST_BEHIND)
+		if (value < 0 || offset - offsets->done > OFFSETS_REACH)
 			return false;
 		for (int i = 0; i < DIGIT_BITS; i++)
 			if (value >> i & 1)
@@ -155,9 +159,32 @@ static void advance(struct offsets *offsets)
 	offsets->end = offsets->done > offsets->end ? offsets->done : offsets->end;
 }
 
+bool offsets_reaches(const struct offsets *offsets, int64_t offset)
+{
+	return offsets->unfinished == 0 || offset - offsets->done < OFFSETS_REACH;
+}
+
+/* Nothing before it is unfinished, nothing from it on finished: no bits are needed. */
+static void jump(struct offsets *offsets, int64_t offset)
+{
+	offsets_finish(offsets);
+	offsets_init(offsets, offset, "");
+}
+
+void offsets_skip(struct offsets *offsets, int64_t offset)
+{
+	if (offset <= offsets->next)
+		return;
+	if (offsets->unfinished == 0 && offset >= offsets->end && offset - offsets->done > LONG_GAP)
+		jump(offsets, offset);
+	set_all(offsets, offsets->next, offset);
+	offsets->next = offset;
+	advance(offsets);
+}
+
 bool offsets_take(struct offsets *offsets, int64_t offset)
 {
-	set_all(offsets, offsets->next, offset); /* nothing is there */
+	offsets_skip(offsets, offset);
 	reserve(offsets, offset);
 	bool fresh = !is_set(offsets, offset);
 	offsets->unfinished += fresh;

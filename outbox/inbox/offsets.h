@@ -35,7 +35,15 @@ struct offsets {
 bool offsets_init(struct offsets *offsets, int64_t committed, const char *text);
 void offsets_finish(struct offsets *offsets);
 
-/* Larger than all before. False: it is finished already. */
+/*
+ * How far a record that is taken may be behind one that is not finished: so far the text goes, and
+ * so much memory is spent, 16 MiB.
+ */
+enum { OFFSETS_REACH = 1 << 26 };
+bool offsets_reaches(const struct offsets *offsets, int64_t offset);
+/* There is nothing to take before this offset, which is in reach. */
+void offsets_skip(struct offsets *offsets, int64_t offset);
+/* Larger than all before, and in reach. False: it is finished already. */
 bool offsets_take(struct offsets *offsets, int64_t offset);
 /* It was taken, and is finished once. */
 void offsets_finished(struct offsets *offsets, int64_t offset);

@@ -60,6 +60,43 @@ static void offsets_that_are_no_records_are_finished(void **state)
 	assert_int_equal(offsets.done, 5000);
 }
 
+static void a_gap_takes_no_memory_and_the_reach_bounds_it_behind_an_unfinished_one(void **state)
+{
+	(void)state;
+	const int64_t far = INT64_C(4000000000), most = 100;
+	OWNED(offsets_finish) struct offsets offsets, next;
+	assert_true(offsets_init(&offsets, 0, ""));
+	assert_true(offsets_reaches(&offsets, far) && offsets_take(&offsets, far));
+	assert_true(offsets.done == far && offsets.capacity < most);
+	assert_true(offsets_reaches(&offsets, far + OFFSETS_REACH - 1));
+	assert_false(offsets_reaches(&offsets, far + OFFSETS_REACH));
+	offsets_finished(&offsets, far);
+	assert_true(offsets_reaches(&offsets, 2 * far) && offsets_take(&offsets, 2 * far));
+	assert_true(offsets.done == 2 * far && offsets.capacity < most);
+	/* what is as far as can be is written, and read */
+	int64_t last = 2 * far + OFFSETS_REACH - 1;
+	assert_true(offsets_reaches(&offsets, last) && offsets_take(&offsets, last));
+	offsets_finished(&offsets, last);
+	assert_true(offsets_init(&next, offsets.done, text_of(&offsets)));
+	assert_true(offsets_is_finished(&next, last));
+}
+
+static void what_is_finished_beyond_a_gap_is_kept(void **state)
+{
+	(void)state;
+	OWNED(offsets_finish) struct offsets offsets;
+	assert_true(offsets_init(&offsets, 7, "rgggDB")); /* one, 98304 beyond */
+	int64_t finished = 7 + 3 * 32768;
+	assert_true(offsets_is_finished(&offsets, finished));
+	offsets_skip(&offsets, finished - 5);
+	assert_int_equal(offsets.done, finished - 5);
+	assert_true(offsets_take(&offsets, finished - 5));
+	assert_false(offsets_take(&offsets, finished));
+	offsets_finished(&offsets, finished - 5);
+	offsets_skip(&offsets, INT64_C(1) << 40);
+	assert_true(offsets.done == INT64_C(1) << 40);
+}
+
 static void what_was_finished_is_not_taken_again(void **state)
 {
 	(void)state;
@@ -185,6 +222,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_first_that_is_not_finished_is_committed),
 	    cmocka_unit_test(offsets_that_are_no_records_are_finished),
+	    cmocka_unit_test(
+		a_gap_takes_no_memory_and_the_reach_bounds_it_behind_an_unfinished_one),
+	    cmocka_unit_test(what_is_finished_beyond_a_gap_is_kept),
 	    cmocka_unit_test(what_was_finished_is_not_taken_again),
 	    cmocka_unit_test(fifty_thousand_behind_a_stuck_one_fit),
 	    cmocka_unit_test(what_does_not_fit_is_left_out_from_the_end),
