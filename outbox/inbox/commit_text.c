@@ -6,6 +6,7 @@
 
 static const char form[] = "inbox1:";
 enum { FORM = sizeof form - 1 };
+_Static_assert(FORM + 1 == COMMIT_TEXT_FORM, "and the colon behind FINISHED");
 
 bool commit_text_parse(char *text, const char **ret_finished, const char **ret_mark)
 {
@@ -29,4 +30,11 @@ size_t commit_text_write(
 	if (length == 0 && !mark[0])
 		ret_text[0] = '\0';
 	return around + needed;
+}
+
+bool commit_text_is_full(bool was_full, size_t needed, size_t mark_length)
+{
+	size_t finished = needed - COMMIT_TEXT_FORM - mark_length;
+	size_t limit = (COMMIT_TEXT_MARK - mark_length) * 3 / 4;
+	return finished > (was_full ? limit / 2 : limit);
 }

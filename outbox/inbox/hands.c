@@ -149,11 +149,13 @@ struct item_list hands_withdraw(struct hands *hands)
 
 int hands_abandon(struct hands *hands)
 {
+	int count = 0;
 	pthread_mutex_lock(&hands->mutex);
 	for (int i = 0; i < hands->settings.most; i++)
-		if (hands->slots[i].item)
+		if (hands->slots[i].item && hands->slots[i].item->share) {
 			hands->slots[i].item->share = NULL;
-	int count = hands->in_hand;
+			count++;
+		}
 	pthread_mutex_unlock(&hands->mutex);
 	return count;
 }
@@ -224,6 +226,15 @@ static bool judge(const struct counts *counts, size_t count, struct err *err)
 		   "the partitions of %zu of %zu messages were taken away while they were being "
 		   "handled: who has them now handles them again",
 		   counts->gone, count);
+}
+
+bool hands_holds(struct hands *hands, uint64_t ticket)
+{
+	pthread_mutex_lock(&hands->mutex);
+	const struct item *item = find(hands, ticket);
+	bool holds = item && item->share && clock_ms() < hands->until_ms;
+	pthread_mutex_unlock(&hands->mutex);
+	return holds;
 }
 
 bool hands_finish(

@@ -4,7 +4,7 @@
  * back what was finished; in between they are counted, and known by tickets, so that a second end,
  * or a stranger's, touches nothing.
  *
- * hands_finish may be called from any thread, all others from the loop's.
+ * hands_finish and hands_holds may be called from any thread, all others from the loop's.
  */
 #include "item.h"
 
@@ -24,7 +24,7 @@ void hands_destroy(struct hands *hands);
 
 /* Takes the list, of messages that are ready, over. */
 void hands_offer(struct hands *hands, struct item_list *ready);
-/* Nothing is handed out after that moment (clock_ms): what is ready may be somebody else's. */
+/* Nothing is handed out from that moment (clock_ms) on: what is ready may be somebody else's. */
 void hands_hold_until(struct hands *hands, int64_t until_ms);
 
 /* What ended since. rest: the next end writes wake_fd, if the list is empty. */
@@ -35,5 +35,7 @@ struct item_list hands_withdraw(struct hands *hands);
 int hands_abandon(struct hands *hands);
 int hands_in_hand(struct hands *hands);
 
+/* Is it in hand, its partition not taken away, and the moment not come of hands_hold_until? */
+bool hands_holds(struct hands *hands, uint64_t ticket);
 bool hands_finish(
     struct hands *hands, const struct outbox_inbox_end *ends, size_t count, struct err *err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "inbox_settings.h"
+#include "item.h"
 #include "loop.h"
 #include "outbox_error.h"
 #include "text.h"
@@ -82,6 +83,11 @@ bool outbox_inbox_finish(struct outbox_inbox *inbox, const struct outbox_inbox_e
 	return loop_finish(inbox->loop, ends, count, &err) || fail(error, &err);
 }
 
+bool outbox_inbox_holds(struct outbox_inbox *inbox, uint64_t ticket)
+{
+	return loop_holds(inbox->loop, ticket);
+}
+
 static struct taker *borrow(struct outbox_inbox *inbox, struct outbox_error *error)
 {
 	pthread_mutex_lock(&inbox->mutex);
@@ -107,18 +113,32 @@ static void give_back(struct outbox_inbox *inbox, struct taker *taker)
 	pthread_mutex_unlock(&inbox->mutex);
 }
 
-/* Those with an id; places: which of the messages they are. */
-static size_t collect(const struct outbox_inbox_message *const *messages, size_t count,
-    struct outbox_dedup_id *ids, size_t *places)
+/* What is taken in a transaction. */
+struct taking {
+	struct outbox_dedup_id ids[MOST_TAKEN];
+	char digests[MOST_TAKEN][ITEM_DIGEST];
+	enum outbox_dedup_state states[MOST_TAKEN];
+	size_t places[MOST_TAKEN]; /* which of the messages each is of */
+	size_t count;
+};
+
+/* Of those with an id. */
+static void collect(
+    struct taking *taking, const struct outbox_inbox_message *const *messages, size_t count)
 {
-	size_t some = 0;
-	for (size_t i = 0; i < count; i++)
-		if (messages[i]->id) {
-			ids[some] = (struct outbox_dedup_id){messages[i]->id,
-			    messages[i]->id_length, messages[i]->time_ms, messages[i]->offset};
-			places[some++] = i;
-		}
-	return some;
+	taking->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct outbox_inbox_message *message = messages[i];
+		size_t place = taking->count;
+		struct outbox_dedup_id *id = &taking->ids[place];
+		if (!message->id)
+			continue;
+		*id = (struct outbox_dedup_id){
+		    .time_ms = message->time_ms, .offset = message->offset};
+		id->id = item_short_id(
+		    message->id, message->id_length, taking->digests[place], &id->length);
+		taking->places[taking->count++] = i;
+	}
 }
 
 static bool check_take(const struct outbox_inbox *inbox, size_t count, struct err *err)
@@ -136,23 +156,21 @@ bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn *connection,
     const struct outbox_inbox_message *const *messages, size_t count,
     enum outbox_dedup_state *ret_states, struct outbox_error *error)
 {
-	struct outbox_dedup_id ids[MOST_TAKEN];
-	enum outbox_dedup_state states[MOST_TAKEN];
-	size_t places[MOST_TAKEN];
+	struct taking taking;
 	struct err err;
 	if (!check_take(inbox, count, &err))
 		return fail(error, &err);
 	struct taker *taker = borrow(inbox, error);
 	if (!taker)
 		return false;
-	size_t some = collect(messages, count, ids, places);
-	bool taken =
-	    some == 0 || outbox_dedup_take(taker->dedup, connection, ids, some, states, error);
+	collect(&taking, messages, count);
+	bool taken = taking.count == 0 || outbox_dedup_take(taker->dedup, connection, taking.ids,
+					      taking.count, taking.states, error);
 	give_back(inbox, taker);
 	for (size_t i = 0; taken && i < count; i++)
 		ret_states[i] = OUTBOX_DEDUP_NEW;
-	for (size_t i = 0; taken && i < some; i++)
-		ret_states[places[i]] = states[i];
+	for (size_t i = 0; taken && i < taking.count; i++)
+		ret_states[taking.places[i]] = taking.states[i];
 	return taken;
 }
 

@@ -90,7 +90,8 @@ enum outbox_inbox_policy {
 enum outbox_inbox_start {
 	OUTBOX_INBOX_EARLIEST,
 	OUTBOX_INBOX_LATEST,
-	OUTBOX_INBOX_STAND_STILL, /* the partition, until somebody sets its offset */
+	/* The partition, until somebody sets its offset, and it is resumed or opened anew. */
+	OUTBOX_INBOX_STAND_STILL,
 };
 
 /* A topic for what failed, and how long it waits there. */
@@ -111,7 +112,8 @@ struct outbox_inbox_settings {
 	/* dedup.h; without path=: each partition has a folder of its own below `path`. NULL: none.
 	 */
 	const char *dedup;
-	const char *path; /* the folder of the state; made if its parent is there */
+	/* The folder of the state, made if its parent is there. Groups may have the same. */
+	const char *path;
 	/*
 	 * What identifies a message: one of key, payload, header:NAME, json:$.order.id, or several
 	 * with commas (docs/rules.md). "header:outbox-id"; the store `sequence` takes positions.
@@ -168,6 +170,14 @@ OUTBOX_PUBLIC bool outbox_inbox_works(struct outbox_inbox *inbox, struct outbox_
  */
 OUTBOX_PUBLIC bool outbox_inbox_finish(struct outbox_inbox *inbox,
     const struct outbox_inbox_end *ends, size_t count, struct outbox_error *error);
+
+/*
+ * Is the partition of a message that is being handled this consumer's still, for all that is known
+ * here? For a handler that lets messages wait, right before the effect of each. False as well from
+ * when it is asked to give its partitions back, and while the group's coordinator has not answered
+ * for long: then the message is best finished as OUTBOX_INBOX_WAIT.
+ */
+OUTBOX_PUBLIC bool outbox_inbox_holds(struct outbox_inbox *inbox, uint64_t ticket);
 
 /*
  * outbox_dedup_take of messages that are being handled: in the transaction of the effect, on the

@@ -75,6 +75,7 @@ static void copy_topics(struct inbox_settings *settings)
 		settings->topics[count + (size_t)i] =
 		    xstrdup(settings->given.retry_topics[i].topic);
 	settings->given.topics = (const char *const *)settings->topics;
+	settings->told = xcalloc(count + (size_t)settings->retry_count + 1, sizeof *settings->told);
 }
 
 static void copy_all(struct inbox_settings *settings)
@@ -148,6 +149,10 @@ static bool check_names(const struct inbox_settings *settings, struct err *err)
 		return err_set(err, ERR_CONFIG, "topics is empty: say what is to be consumed");
 	if (!given->handle)
 		return err_set(err, ERR_CONFIG, "handle is missing: say who handles a message");
+	for (char **topic = settings->topics; *topic; topic++)
+		if ((*topic)[0] == '^')
+			return err_set(
+			    err, ERR_CONFIG, "topic %s: patterns are not taken, name it", *topic);
 	for (char **topic = settings->topics; *topic; topic++)
 		for (char **other = settings->topics; other < topic; other++)
 			if (text_equal(*topic, *other))
@@ -301,6 +306,7 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 		free((char *)given->retry_topics[i].topic);
 	free((void *)given->retry_topics);
 	free_texts(settings->topics);
+	free(settings->told);
 	free_texts((char **)given->rules);
 	free_kafka(&settings->kafka);
 	rule_key_destroy(settings->id_key);
@@ -311,6 +317,14 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	free((char *)given->id);
 	free((char *)given->dead_letters);
 	free(settings);
+}
+
+int inbox_settings_topic(const struct inbox_settings *settings, const char *topic)
+{
+	for (int i = 0; settings->topics[i]; i++)
+		if (text_equal(settings->topics[i], topic))
+			return i;
+	return -1;
 }
 
 int inbox_settings_retry_of(const struct inbox_settings *settings, const char *topic)

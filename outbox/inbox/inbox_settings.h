@@ -13,6 +13,7 @@ struct inbox_settings {
 	struct config_kafka kafka;
 	char **topics; /* with those of retries, NULL-ended */
 	int retry_count;
+	bool *told; /* of each: of a message without an id. The loop's */
 	/* dedup; NULL line: none */
 	struct dedup_spec spec;
 	bool by_position; /* the store goes by outbox-position, not by ids: sequence */
@@ -27,5 +28,7 @@ struct inbox_settings *inbox_settings_create(
     const struct outbox_inbox_settings *given, struct err *err);
 void inbox_settings_destroy(struct inbox_settings *settings); /* NULL is fine */
 
+/* Its number among `topics`; -1: it is none of them. */
+int inbox_settings_topic(const struct inbox_settings *settings, const char *topic);
 /* The retry topic it is, from 0; -1: none. */
 int inbox_settings_retry_of(const struct inbox_settings *settings, const char *topic);

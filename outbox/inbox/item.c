@@ -1,8 +1,12 @@
 #include "item.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 #include "clock.h"
 #include "text.h"
 
@@ -163,6 +167,18 @@ const struct outbox_rules_header *item_header(const struct item *item, const cha
 		if (strcmp(item->public.headers[i].name, name) == 0)
 			return item->public.headers[i].value ? &item->public.headers[i] : NULL;
 	return NULL;
+}
+
+const void *item_short_id(
+    const void *id, size_t length, char ret_digest[ITEM_DIGEST], size_t *ret_length)
+{
+	*ret_length = length;
+	if (length <= OUTBOX_DEDUP_ID_MAX)
+		return id;
+	XXH128_hash_t hash = XXH3_128bits(id, length);
+	*ret_length = (size_t)snprintf(
+	    ret_digest, ITEM_DIGEST, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+	return ret_digest;
 }
 
 /* --- lists ---------------------------------------------------------------------------------- */

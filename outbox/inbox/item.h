@@ -62,6 +62,7 @@ struct item {
 	size_t id_length;
 	char *owned_id, *owned_leg; /* the two, where they are no part of the record */
 	enum item_fate fate;
+	bool met;     /* it was taken of its partition, and waits for the store */
 	bool checked; /* the store was asked */
 	bool pending; /* its id is pending in the store */
 	bool judged;  /* the rules were asked */
@@ -87,6 +88,12 @@ void item_move(struct item *item, enum item_state state);
 
 /* The last header of this name; NULL: none, or one without a value. */
 const struct outbox_rules_header *item_header(const struct item *item, const char *name);
+
+/* By what the store knows an id: itself, or, of one that is too long, its digest. ret_digest: may
+ * be what is returned. */
+enum { ITEM_DIGEST = 33 };
+const void *item_short_id(
+    const void *id, size_t length, char ret_digest[ITEM_DIGEST], size_t *ret_length);
 
 struct item_list {
 	struct item *first, *last;

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "backoff.h"
+#include "cleanup.h"
 #include "clock.h"
 #include "fault.h"
 #include "hands.h"
@@ -26,11 +27,11 @@ enum {
 	AGAIN_MS = 500, /* after a store, a disk or a broker was away */
 	FULL_MS = 500,  /* so long nothing is read while memory is full; then partitions rest */
 	LONGEST_WAIT_MS = 100,
-	LOOK_EVERY = 1000, /* records of a partition between two looks at the text's length */
 	CLOSE_MS = 5000,
 	FLUSH_MS = 10,     /* between two writes of the stores' logs */
 	MISSING_MS = 2000, /* after a topic was deleted, before it is asked for again */
 	SHARE = 5,         /* between commits as many times what the last one took, at least */
+	LATE_SHARE = 4,    /* the same, between looks for partitions whose leader is away */
 	TELL_MS = 10000,   /* between two lines of the log about the same trouble */
 };
 
@@ -46,18 +47,20 @@ struct loop {
 	struct share_store common;
 	struct share **shares;
 	int share_count;
+	struct late *late; /* of what was given, what could not be opened yet */
+	int late_count;
+	int64_t late_at;      /* then it is tried again */
 	struct share *recent; /* of the last record; NULL: none */
 	int to_read;          /* records in this turn */
 	struct item_pool pool;
 	struct lanes lanes;
 	struct timers timers;
 	struct item_list ready;
-	int64_t items, bytes;  /* that are in memory, of all shares */
-	bool closing;          /* partitions go: nothing is begun */
-	bool busy;             /* this turn did something */
-	int64_t full_since;    /* 0: there is room */
-	int64_t trouble_until; /* stores do not answer: nothing is asked before */
-	int64_t now_ms;        /* when this turn began */
+	int64_t items, bytes; /* that are in memory, of all shares */
+	bool closing;         /* partitions go: nothing is begun */
+	bool busy;            /* this turn did something */
+	int64_t full_since;   /* 0: there is room */
+	int64_t now_ms;       /* when this turn began */
 	int64_t flush_at, commit_at, told_at;
 	const char *told; /* the event */
 	uint64_t seed;
@@ -71,7 +74,13 @@ struct loop {
 	struct outbox_inbox_stats shown;
 	char **paused; /* topics; "" stands for all */
 	size_t paused_count;
-	bool pauses_changed;
+	bool pauses_changed, resumed;
+};
+
+/* A partition, as it was given: what is committed. */
+struct late {
+	char *topic, *text;
+	struct subscription_place place;
 };
 
 static void tell(struct loop *loop, const char *event, const struct err *err)
@@ -97,15 +106,15 @@ static void fail(struct loop *loop, const struct err *err)
 }
 
 /* A store that does not answer is asked again; what it has lost is judged by opening it anew. */
-static void trouble(struct loop *loop, const struct err *err)
+static void trouble(struct loop *loop, struct share_store *store, const struct err *err)
 {
-	loop->trouble_until = clock_ms() + AGAIN_MS;
+	store->trouble_until = clock_ms() + AGAIN_MS;
 	if (err->kind == ERR_CONFIG)
 		fail(loop, err);
 	else if (err->kind != ERR_FATAL)
 		tell(loop, "inbox_waits", err);
 	else if (!loop->again_at) {
-		loop->again_at = loop->trouble_until;
+		loop->again_at = store->trouble_until;
 		log_error("inbox_begins_again", {"group", LOG_TEXT(loop->settings->given.group)},
 		    {"error", LOG_TEXT(err->message)});
 	}
@@ -124,6 +133,7 @@ static void complete(struct loop *loop, struct item *item)
 	loop->bytes -= (int64_t)item->bytes;
 	share->items--;
 	share->bytes -= (int64_t)item->bytes;
+	share->known -= item->known;
 	if (in_lane) {
 		offsets_finished(&share->offsets, item->public.offset);
 		share->changed = true;
@@ -198,7 +208,7 @@ static void ask_again(struct loop *loop, struct item *item)
 {
 	struct err err;
 	if (!share_ask_again(item->share, item, &err)) {
-		trouble(loop, &err);
+		trouble(loop, item->share->store, &err);
 		rest(loop, item, AGAIN_MS);
 	} else if (item->fate == FATE_ASK)
 		rest(loop, item, COPY_MS);
@@ -369,20 +379,35 @@ static void take_timers(struct loop *loop)
 	}
 }
 
+static bool is_in_trouble(const struct share *share)
+{
+	return share->store->trouble_until && clock_ms() < share->store->trouble_until;
+}
+
 static void log_done(struct loop *loop)
 {
 	struct err err;
-	for (int i = 0; i < loop->share_count; i++)
-		while (loop->shares[i]->logging.first) {
+	for (int i = 0; i < loop->share_count; i++) {
+		struct share *share = loop->shares[i];
+		while (share->logging.first && !is_in_trouble(share)) {
 			struct item_list logged = {0};
-			if (!share_log(loop->shares[i], &logged, &err)) {
-				trouble(loop, &err);
-				return;
+			if (!share_log(share, &logged, &err)) {
+				trouble(loop, share->store, &err);
+				break;
 			}
 			loop->busy = true;
 			for (struct item *item; (item = item_list_take(&logged));)
 				complete(loop, item);
 		}
+	}
+}
+
+static bool is_logging(const struct loop *loop)
+{
+	for (int i = 0; i < loop->share_count; i++)
+		if (loop->shares[i]->logging.first)
+			return true;
+	return false;
 }
 
 /* --- reading -------------------------------------------------------------------------------- */
@@ -402,44 +427,27 @@ static bool is_full(const struct loop *loop)
 	       loop->bytes >= loop->settings->given.most_bytes;
 }
 
-/* It has a part of its part of the memory: one of several partitions has half at most, so that
- * others go on beside it. */
+/*
+ * It has its part of the memory. One of several partitions leaves as much as it has, however many
+ * do not get on: so that others go on beside them.
+ */
 static bool has_part(const struct loop *loop, const struct share *share, int64_t parts)
 {
-	parts *= loop->share_count > 1 ? 2 : 1;
-	return share->items >= loop->settings->given.most_messages / parts ||
-	       share->bytes >= loop->settings->given.most_bytes / parts;
+	const struct outbox_inbox_settings *given = &loop->settings->given;
+	return loop->share_count > 1 &&
+	       (share->items * parts >= given->most_messages - loop->items ||
+		   share->bytes * parts >= given->most_bytes - loop->bytes);
 }
 
-static bool is_crowded(const struct loop *loop)
+/* Nothing more of it has room, or it waits for its store, or for one that is not finished. */
+static bool is_crowded(const struct loop *loop, const struct share *share)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		if (!loop->shares[i]->paused && has_part(loop, loop->shares[i], 1))
-			return true;
-	return false;
-}
-
-static bool is_waiting(const struct loop *loop)
-{
-	for (int i = 0; i < loop->share_count; i++)
-		if (loop->shares[i]->arrived.first)
-			return true;
-	return false;
+	return has_part(loop, share, 1) || share->arrived.first;
 }
 
 static void set_stop(struct share *share, enum share_stop stop, bool on)
 {
 	share->stops = on ? share->stops | stop : share->stops & ~(unsigned)stop;
-}
-
-static void look_at_text(struct share *share)
-{
-	char text[COMMIT_TEXT_SIZE];
-	if (share->taken < LOOK_EVERY)
-		return;
-	share->taken = 0;
-	if (commit_text_write(&share->offsets, "", text) > COMMIT_TEXT_LIMIT)
-		share->stops |= STOP_TEXT;
 }
 
 static void apply_stops(struct loop *loop)
@@ -478,8 +486,6 @@ static void arrive(struct loop *loop, const struct consumer_record *record)
 		return;
 	loop->items++;
 	loop->bytes += bytes;
-	share->taken++;
-	look_at_text(share);
 }
 
 static bool see(void *context, const struct consumer_record *record)
@@ -521,8 +527,9 @@ static void read_events(struct loop *loop)
  */
 static bool may_read(struct loop *loop)
 {
-	bool full = is_full(loop) || is_waiting(loop);
-	bool stuck = full || is_crowded(loop);
+	bool full = is_full(loop), stuck = full;
+	for (int i = 0; i < loop->share_count; i++)
+		stuck |= !loop->shares[i]->paused && is_crowded(loop, loop->shares[i]);
 	if (!stuck)
 		loop->full_since = 0;
 	else if (!loop->full_since)
@@ -531,9 +538,9 @@ static bool may_read(struct loop *loop)
 	for (int i = 0; i < loop->share_count; i++) {
 		struct share *share = loop->shares[i];
 		set_stop(share, STOP_FULL, full && rests);
-		if (rests && has_part(loop, share, 1))
+		if (rests && is_crowded(loop, share))
 			share->stops |= STOP_ITEMS;
-		else if (!has_part(loop, share, 2))
+		else if (!has_part(loop, share, 2) && !share->arrived.first)
 			share->stops &= ~(unsigned)STOP_ITEMS;
 	}
 	return !stuck;
@@ -542,17 +549,16 @@ static bool may_read(struct loop *loop)
 static void admit(struct loop *loop)
 {
 	struct err err;
-	if (clock_ms() < loop->trouble_until)
-		return;
 	for (int i = 0; i < loop->share_count; i++) {
+		struct share *share = loop->shares[i];
 		struct item_list admitted = {0};
-		bool well = share_admit(loop->shares[i], loop->settings, &admitted, &err);
+		if (!share->arrived.first || is_in_trouble(share))
+			continue;
+		bool well = share_admit(share, loop->settings, &admitted, &err);
 		for (struct item *item; (item = item_list_take(&admitted));)
 			enter(loop, item);
-		if (!well) {
-			trouble(loop, &err);
-			return;
-		}
+		if (!well)
+			trouble(loop, share->store, &err);
 	}
 }
 
@@ -588,8 +594,8 @@ static void commit(struct loop *loop, bool wait)
 		struct share *share = loop->shares[i];
 		if (!share->changed || share->missing)
 			continue;
-		if (!share_checkpoint(share, &err)) {
-			trouble(loop, &err);
+		if (!share_checkpoint(share, loop->settings, &err)) {
+			trouble(loop, share->store, &err);
 			continue;
 		}
 		share->changed = false;
@@ -599,6 +605,24 @@ static void commit(struct loop *loop, bool wait)
 	if (count)
 		send_commit(loop, places, count, wait);
 	free(places);
+}
+
+/* What is committed, once more: so that the coordinator says that the partitions are still ours. */
+static void ask_coordinator(struct loop *loop)
+{
+	struct err err;
+	if (!subscription_is_to_ask(loop->subscription))
+		return;
+	for (int i = 0; i < loop->share_count; i++) {
+		const struct share *share = loop->shares[i];
+		const struct subscription_place place = {
+		    share->topic, share->partition, share->committed, share->text};
+		if (share->missing)
+			continue;
+		if (!subscription_commit(loop->subscription, &place, 1, false, &err))
+			tell(loop, "inbox_not_committed", &err);
+		return;
+	}
 }
 
 static void on_not_committed(void *context, const struct err *err)
@@ -637,13 +661,13 @@ static int64_t oldest_of(const struct loop *loop)
 static void note_figures(struct loop *loop)
 {
 	struct outbox_inbox_stats *stats = &loop->stats;
-	stats->partitions = loop->share_count;
+	stats->partitions = loop->share_count + loop->late_count;
 	stats->standing = 0;
 	stats->filter_hits = stats->false_hits = 0;
 	stats->dedup_memory_bytes = stats->dedup_disk_bytes = 0;
 	stats->observed_rate = 0;
 	for (int i = 0; i < loop->share_count; i++) {
-		stats->standing += (loop->shares[i]->stops & STOP_STANDING) != 0;
+		stats->standing += (loop->shares[i]->stops & (STOP_STANDING | STOP_UNSET)) != 0;
 		add_dedup(loop->shares[i]->own.dedup, stats);
 	}
 	add_dedup(loop->common.dedup, stats);
@@ -672,9 +696,12 @@ static bool is_paused(const struct loop *loop, const char *topic)
 	return false;
 }
 
-/* What stands still is tried once more when its topic goes on. */
+/* What stands still is tried once more when its topic goes on; where there was no offset it is
+ * asked for. */
 static void wake_standing(struct loop *loop, struct share *share)
 {
+	if (share->stops & STOP_UNSET && !loop->again_at)
+		loop->again_at = clock_ms();
 	share->stops &= ~(unsigned)STOP_STANDING;
 	for (struct item *item = lanes_first(&loop->lanes); item;
 	     item = lanes_after(&loop->lanes, item))
@@ -688,19 +715,32 @@ static void wake_standing(struct loop *loop, struct share *share)
 static void apply_pauses(struct loop *loop)
 {
 	pthread_mutex_lock(&loop->mutex);
-	bool changed = loop->pauses_changed;
-	loop->pauses_changed = false;
-	for (int i = 0; changed && i < loop->share_count; i++) {
+	bool resumed = loop->resumed;
+	for (int i = 0; loop->pauses_changed && i < loop->share_count; i++) {
 		struct share *share = loop->shares[i];
 		set_stop(share, STOP_PAUSED, is_paused(loop, share->topic));
 	}
+	loop->pauses_changed = loop->resumed = false;
 	pthread_mutex_unlock(&loop->mutex);
-	for (int i = 0; changed && i < loop->share_count; i++)
+	for (int i = 0; resumed && i < loop->share_count; i++)
 		if (!(loop->shares[i]->stops & STOP_PAUSED))
 			wake_standing(loop, loop->shares[i]);
 }
 
+static void look_at_pauses(struct loop *loop)
+{
+	pthread_mutex_lock(&loop->mutex);
+	loop->pauses_changed = true;
+	pthread_mutex_unlock(&loop->mutex);
+}
+
 /* --- rebalances ----------------------------------------------------------------------------- */
+
+static void free_late(struct late *late)
+{
+	free(late->topic);
+	free(late->text);
+}
 
 static void close_shares(struct loop *loop)
 {
@@ -710,6 +750,11 @@ static void close_shares(struct loop *loop)
 	loop->shares = NULL;
 	loop->recent = NULL;
 	loop->share_count = 0;
+	for (int i = 0; i < loop->late_count; i++)
+		free_late(&loop->late[i]);
+	free(loop->late);
+	loop->late = NULL;
+	loop->late_count = 0;
 	outbox_dedup_close(loop->common.dedup);
 	loop->common = (struct share_store){0};
 }
@@ -726,20 +771,74 @@ static bool open_common(struct loop *loop, struct err *err)
 	return loop->common.dedup || err_set(err, (enum err_kind)error.kind, "%s", error.message);
 }
 
+static struct share *open_one(struct loop *loop, struct subscription_place *place, struct err *err)
+{
+	struct share *share = share_open(loop->settings, loop->common.dedup ? &loop->common : NULL,
+	    loop->subscription, place, err);
+	if (share)
+		loop->shares[loop->share_count++] = share;
+	return share;
+}
+
+/* As when its leader is away: it is read later, and others meanwhile. */
+static void put_off(struct loop *loop, struct subscription_place *place)
+{
+	struct late *late = &loop->late[loop->late_count++];
+	late->topic = xstrdup(place->topic);
+	late->text = xstrdup(place->text);
+	late->place =
+	    (struct subscription_place){late->topic, place->partition, place->offset, late->text};
+	place->offset = SUBSCRIPTION_NONE;
+}
+
 static bool open_shares(
     struct loop *loop, struct subscription_place *places, int count, struct err *err)
 {
 	loop->shares = xcalloc((size_t)count + 1, sizeof *loop->shares);
+	loop->late = xcalloc((size_t)count + 1, sizeof *loop->late);
+	loop->late_at = 0;
 	if (!open_common(loop, err))
 		return false;
+	int away = -1; /* the first that is: those behind it come before it, a little later */
 	for (int i = 0; i < count; i++) {
-		struct share *share = share_open(loop->settings,
-		    loop->common.dedup ? &loop->common : NULL, loop->subscription, &places[i], err);
-		if (!share)
+		struct subscription_place place = places[i];
+		if (away >= 0)
+			put_off(loop, &places[i]);
+		else if (open_one(loop, &place, err))
+			places[i].offset = place.offset;
+		else if (err->kind == ERR_CONFIG || err->kind == ERR_FATAL)
 			return false;
-		loop->shares[loop->share_count++] = share;
+		else
+			away = i;
 	}
+	if (away < 0)
+		return true;
+	tell(loop, "inbox_waits", err);
+	put_off(loop, &places[away]);
 	return true;
+}
+
+/* When they are tried again: most of the time is for the others. */
+static void pace_late(struct loop *loop, int64_t began_ms)
+{
+	int64_t now = clock_ms(), took = LATE_SHARE * (now - began_ms);
+	loop->late_at = now + (took > AGAIN_MS ? took : AGAIN_MS);
+}
+
+/* The first of them; it is the last one then, if it could not be. */
+static bool open_late(struct loop *loop, struct err *err)
+{
+	struct late late = loop->late[0];
+	struct subscription_place place = late.place;
+	bool open = open_one(loop, &place, err);
+	loop->late_count--;
+	memmove(loop->late, loop->late + 1, (size_t)loop->late_count * sizeof *loop->late);
+	if (open) {
+		free_late(&late);
+		look_at_pauses(loop);
+	} else
+		loop->late[loop->late_count++] = late;
+	return open;
 }
 
 static bool on_assigned(
@@ -752,9 +851,7 @@ static bool on_assigned(
 		return false;
 	}
 	loop->stats.rebalances++;
-	pthread_mutex_lock(&loop->mutex);
-	loop->pauses_changed = true;
-	pthread_mutex_unlock(&loop->mutex);
+	look_at_pauses(loop);
 	log_info("inbox_assigned", {"group", LOG_TEXT(loop->settings->given.group)},
 	    {"partitions", LOG_INT(count)});
 	return true;
@@ -766,11 +863,12 @@ static void drain(struct loop *loop, int64_t until_ms)
 	struct pollfd fd = {loop->wake_fd, POLLIN, 0};
 	for (;;) {
 		uint64_t count;
+		bool in_hand = hands_in_hand(loop->hands) > 0; /* else all that ended is there */
 		take_ends(loop);
 		take_letters(loop);
 		log_done(loop);
 		if (clock_ms() >= until_ms ||
-		    (hands_in_hand(loop->hands) == 0 && letters_count(loop->letters) == 0))
+		    (!in_hand && letters_count(loop->letters) == 0 && !is_logging(loop)))
 			return;
 		struct item_list ended = hands_ended(loop->hands, true);
 		for (struct item *item; (item = item_list_take(&ended));)
@@ -806,13 +904,18 @@ static void take_back(struct item_list *list)
 		item->out = false;
 }
 
+static void abandon(struct loop *loop)
+{
+	loop->stats.abandoned += (uint64_t)hands_abandon(loop->hands);
+}
+
 /* Forgets all that is in memory; what the hands have is theirs until it is finished. */
 static void forget(struct loop *loop)
 {
 	letters_drop(loop->letters);
 	timers_finish(&loop->timers);
 	forget_lanes(loop);
-	loop->stats.abandoned += (uint64_t)hands_abandon(loop->hands);
+	abandon(loop);
 	struct item_list ended = hands_ended(loop->hands, false);
 	free_list(&ended);
 	close_shares(loop);
@@ -825,7 +928,11 @@ static void let_go(struct loop *loop, bool lost)
 	loop->closing = true;
 	take_back(&ready);
 	take_back(&loop->ready);
+	hands_hold_until(loop->hands, 0);
 	drain(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
+	abandon(loop);
+	take_ends(loop); /* no more come after that */
+	log_done(loop);
 	if (!lost)
 		commit(loop, true);
 	forget(loop);
@@ -854,34 +961,95 @@ static void begin_again(struct loop *loop)
 
 /* --- offsets and topics that are not there --------------------------------------------------- */
 
-/* Where the group's settings say that it begins: committed, so that it holds. */
-static bool move_offset(struct loop *loop, struct share *share, struct err *err)
+/* Records were deleted before they were read: a gap. */
+static void skip_deleted(struct share *share, int64_t to)
 {
-	struct subscription_place place = {share->topic, share->partition, 0, ""};
-	int64_t low, at, high;
-	if (!subscription_range(
-		loop->subscription, share->topic, share->partition, 0, &low, &at, &high, err))
-		return false;
-	place.offset = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
+	share->read = to;
+	if (!offsets_reaches(&share->offsets, to)) /* the record there waits until it is */
+		return;
+	offsets_skip(&share->offsets, to);
+	share->changed = true;
+}
+
+/* Its log is another one: what is committed is set, so that it holds. Of the text only the mark of
+ * `sequence` goes along. */
+static bool begin_anew(struct loop *loop, struct share *share, int64_t at, struct err *err)
+{
+	char text[COMMIT_TEXT_SIZE];
+	owned_text char *copy = xstrdup(share->text);
+	const char *finished, *mark;
+	struct offsets none;
+	(void)commit_text_parse(copy, &finished, &mark);
+	offsets_init(&none, at, "");
+	commit_text_write(&none, mark, text);
+	const struct subscription_place place = {share->topic, share->partition, at, text};
+	share->missing = true;
+	loop->again_at = clock_ms();
 	return subscription_commit(loop->subscription, &place, 1, true, err);
+}
+
+/* To where the settings say. */
+static bool move_on(struct loop *loop, struct share *share, struct err *err)
+{
+	int64_t low, high;
+	if (!subscription_range(
+		loop->subscription, share->topic, share->partition, &low, &high, err))
+		return false;
+	int64_t at = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
+	share->gone = false;
+	if (share->read >= low)
+		return begin_anew(loop, share, at, err);
+	skip_deleted(share, at);
+	return true;
+}
+
+/* Of all shares, from where each is. */
+static bool begin_reading(struct loop *loop, struct err *err)
+{
+	struct subscription_place *places = xcalloc((size_t)loop->share_count + 1, sizeof *places);
+	for (int i = 0; i < loop->share_count; i++) {
+		struct share *share = loop->shares[i];
+		share->paused = false;
+		places[i] =
+		    (struct subscription_place){share->topic, share->partition, share->read, NULL};
+	}
+	bool begun = subscription_begin(loop->subscription, places, loop->share_count, err);
+	free(places);
+	return begun;
 }
 
 static void on_out_of_range(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;
 	struct share *share = find_share(loop, topic, partition);
+	if (!share || share->missing || share->gone)
+		return;
+	share_tell_gone(share, share->read);
+	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL)
+		share_stand_unset(share);
+	else
+		share->gone = true;
+}
+
+/* What could not be begun where it was given, or has to go on elsewhere. */
+static void see_to_late(struct loop *loop)
+{
 	struct err err;
-	if (!share || share->missing)
+	int64_t began_ms = clock_ms();
+	bool well = true, moved = false;
+	if (began_ms < loop->late_at || loop->again_at)
 		return;
-	share->missing = true;
-	share_tell_gone(share, share->offsets.next);
-	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL) {
-		share->stops |= STOP_STANDING;
-		return;
+	for (int i = 0; well && i < loop->share_count; i++)
+		if (loop->shares[i]->gone)
+			moved |= well = move_on(loop, loop->shares[i], &err);
+	while (well && loop->late_count)
+		moved |= well = open_late(loop, &err);
+	if (!well) {
+		judge_reading(loop, false, &err);
+		pace_late(loop, began_ms);
 	}
-	if (!move_offset(loop, share, &err))
-		tell(loop, "inbox_waits", &err);
-	loop->again_at = clock_ms();
+	if (moved && !loop->again_at && !begin_reading(loop, &err))
+		loop->again_at = clock_ms() + AGAIN_MS;
 }
 
 /* Deleted under way: what is committed of it is gone with it, and must not come back. */
@@ -943,8 +1111,8 @@ static void flush_in_time(struct loop *loop)
 		return;
 	loop->flush_at = loop->now_ms + FLUSH_MS;
 	for (int i = 0; i < loop->share_count; i++)
-		if (!share_flush(loop->shares[i], &err))
-			trouble(loop, &err);
+		if (!is_in_trouble(loop->shares[i]) && !share_flush(loop->shares[i], &err))
+			trouble(loop, loop->shares[i]->store, &err);
 }
 
 static void commit_in_time(struct loop *loop)
@@ -971,11 +1139,12 @@ static void turn(struct loop *loop)
 	if (may_read(loop))
 		read_records(loop);
 	begin_again(loop);
+	see_to_late(loop);
 	admit(loop);
 	log_done(loop);
 	apply_stops(loop);
-	hands_hold_until(
-	    loop->hands, loop->now_ms + subscription_patience_ms(loop->subscription) * 9 / 10);
+	ask_coordinator(loop);
+	hands_hold_until(loop->hands, subscription_held_until(loop->subscription));
 	if (loop->ready.first)
 		hands_offer(loop->hands, &loop->ready);
 	flush_in_time(loop);
@@ -1094,6 +1263,11 @@ bool loop_finish(
 	return hands_finish(loop->hands, ends, count, err);
 }
 
+bool loop_holds(struct loop *loop, uint64_t ticket)
+{
+	return hands_holds(loop->hands, ticket);
+}
+
 /* The list has a topic once; "" takes all others with it. */
 static void set_paused(struct loop *loop, const char *topic, bool pause)
 {
@@ -1108,6 +1282,7 @@ static void set_paused(struct loop *loop, const char *topic, bool pause)
 		loop->paused[kept++] = xstrdup(topic);
 	loop->paused_count = kept;
 	loop->pauses_changed = true;
+	loop->resumed |= !pause;
 }
 
 void loop_pause(struct loop *loop, const char *topic, bool pause)

@@ -21,6 +21,7 @@ void loop_destroy(struct loop *loop);
 
 bool loop_finish(
     struct loop *loop, const struct outbox_inbox_end *ends, size_t count, struct err *err);
+bool loop_holds(struct loop *loop, uint64_t ticket);
 void loop_pause(struct loop *loop, const char *topic, bool pause);
 void loop_stats(struct loop *loop, struct outbox_inbox_stats *ret_stats);
 /* False: it has ended by itself, and why. */

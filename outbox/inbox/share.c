@@ -1,5 +1,6 @@
 #include "share.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +17,13 @@
 #include "position.h"
 #include "text.h"
 
-enum { BATCH = 1000, FOLDERS = 100 };
+enum {
+	BATCH = 1000,
+	FOLDERS = 100,
+	GROUP_NAME = 128,   /* a longer one is known by its digest */
+	LOOK_EVERY = 1000,  /* records of a partition between two looks at the text's length */
+	LEAST_LAG_MS = 1000 /* of a partition, as far as it is to be known */
+};
 
 static bool take_error(const struct outbox_error *error, struct err *err)
 {
@@ -34,12 +41,28 @@ static bool make_folder(const char *path, struct err *err)
 	    "path: %s cannot be made: %s", path, strerror(errno));
 }
 
+/* The group's name, as one of a folder: what others have done is no copy of what this one is to do.
+ */
+static char *group_folder(const struct inbox_settings *settings)
+{
+	const char *group = settings->given.group;
+	struct text name = {0};
+	text_addf(&name, "%s/", settings->given.path);
+	if (strlen(group) > GROUP_NAME)
+		text_addf(&name, "%%%016" PRIx64, XXH3_64bits(group, strlen(group)));
+	for (const char *at = group; strlen(group) <= GROUP_NAME && *at; at++) {
+		bool plain = isalnum((unsigned char)*at) || *at == '_' || *at == '-' ||
+			     (*at == '.' && at > group);
+		text_addf(&name, plain ? "%c" : "%%%02X", (unsigned char)*at);
+	}
+	return name.data;
+}
+
 /* number 0: the usual one; others while a process that does not know yet that it has lost the
  * partition has that open. */
-static char *folder_of(const struct inbox_settings *settings, const struct share *share, int number)
+static char *folder_of(const char *group, const struct share *share, int number)
 {
-	char *usual =
-	    xformat("%s/%s-%" PRId32, settings->given.path, share->topic, share->partition);
+	char *usual = xformat("%s/%s-%" PRId32, group, share->topic, share->partition);
 	if (number == 0)
 		return usual;
 	char *other = xformat("%s.%d", usual, number);
@@ -80,9 +103,11 @@ static void close_state(struct share *share)
 static bool open_in(
     const struct inbox_settings *settings, struct share *share, int number, struct err *err)
 {
-	owned_text char *folder = folder_of(settings, share, number);
-	if (make_folder(settings->given.path, err) && make_folder(folder, err) &&
-	    open_store(settings, share, folder, err) && open_rules(settings, share, folder, err))
+	owned_text char *group = group_folder(settings);
+	owned_text char *folder = folder_of(group, share, number);
+	if (make_folder(settings->given.path, err) && make_folder(group, err) &&
+	    make_folder(folder, err) && open_store(settings, share, folder, err) &&
+	    open_rules(settings, share, folder, err))
 		return true;
 	close_state(share);
 	return false;
@@ -102,16 +127,34 @@ static bool open_folder(const struct inbox_settings *settings, struct share *sha
 	    share->topic, share->partition, FOLDERS);
 }
 
-static bool open_sequence(
-    const struct inbox_settings *settings, struct share *share, const char *mark, struct err *err)
+/* What is committed. */
+struct commit {
+	char *text; /* that the others are parts of */
+	const char *finished, *mark;
+	bool ours; /* else they are "" */
+	int64_t offset;
+};
+
+static void refuse_text(struct commit *commit)
+{
+	commit->finished = commit->mark = "";
+	commit->ours = false;
+}
+
+static bool open_sequence(const struct inbox_settings *settings, struct share *share,
+    struct commit *commit, struct err *err)
 {
 	struct outbox_error error;
 	if (!settings->by_position)
 		return true;
 	share->own.dedup = outbox_dedup_open(settings->given.dedup, &error);
-	if (share->own.dedup && (!mark[0] || outbox_dedup_resume(share->own.dedup, mark, &error)))
+	if (!share->own.dedup)
+		return take_error(&error, err);
+	if (!commit->mark[0] || outbox_dedup_resume(share->own.dedup, commit->mark, &error))
 		return true;
-	return take_error(&error, err);
+	outbox_dedup_close(share->own.dedup);
+	refuse_text(commit);
+	return open_sequence(settings, share, commit, err); /* without a mark */
 }
 
 void share_tell_gone(const struct share *share, int64_t offset)
@@ -142,69 +185,117 @@ static int64_t offset_of_state(const struct inbox_settings *settings, const stru
 	return offset;
 }
 
-/*
- * Before what is committed, if the state does not reach so far: it was with somebody else, or is
- * lost. What is older than the window is not needed.
- */
-static int64_t first_needed(const struct inbox_settings *settings, int64_t known, int64_t committed,
-    int64_t low, int64_t window_at)
-{
-	int64_t from = known;
-	if (known >= committed || (known < 0 && !settings->local))
-		return committed;
-	if (settings->local && settings->spec.kind != DEDUP_BITMAP && window_at > from)
-		from = window_at;
-	from = low > from ? low : from;
-	return from < committed ? from : committed;
-}
-
 struct range {
-	int64_t low, window_at, high;
+	int64_t low, high;
 };
 
-static bool find_range(const struct inbox_settings *settings, struct subscription *subscription,
-    const struct subscription_place *place, struct range *ret_range, struct err *err)
+/*
+ * Where what the window holds begins. Its time is that of the stream, the largest of what is before
+ * the committed offset, and not the clock's, from which a consumer that lags is far. It is found
+ * by doubling, so that rather too much is read.
+ */
+static bool find_window(const struct inbox_settings *settings, struct subscription *subscription,
+    const struct subscription_place *place, int64_t *ret_offset, struct err *err)
 {
-	int64_t now_ms = clock_wall_us() / 1000;
-	return subscription_range(subscription, place->topic, place->partition,
-	    now_ms - settings->spec.window_ms, &ret_range->low, &ret_range->window_at,
-	    &ret_range->high, err);
+	int64_t time_ms = clock_wall_us() / 1000, lag_ms = LEAST_LAG_MS, at = INT64_MAX;
+	for (; at >= place->offset && time_ms > 0; lag_ms *= 2) {
+		time_ms -= lag_ms;
+		if (!subscription_at(
+			subscription, place->topic, place->partition, time_ms, &at, err))
+			return false;
+	}
+	return subscription_at(subscription, place->topic, place->partition,
+	    time_ms - settings->spec.window_ms, ret_offset, err);
 }
 
-/* Of a group that has committed nothing, or something that is not there. */
-static void begin_as_set(const struct inbox_settings *settings, struct share *share,
-    const struct range *range, struct subscription_place *place)
+/*
+ * The place's offset, which is committed, becomes one before, if the state does not reach so far:
+ * the partition was with somebody else, or the state is lost. What is older than the window is not
+ * needed.
+ */
+static bool go_back(const struct inbox_settings *settings, struct subscription *subscription,
+    int64_t known, int64_t low, struct subscription_place *place, struct err *err)
 {
+	int64_t from = known, window_at = -1;
+	if (known >= place->offset || (known < 0 && !settings->local))
+		return true;
+	if (settings->local && settings->spec.kind != DEDUP_BITMAP &&
+	    !find_window(settings, subscription, place, &window_at, err))
+		return false;
+	from = window_at > from ? window_at : from;
+	from = low > from ? low : from;
+	if (from >= place->offset)
+		return true;
+	log_info("inbox_rebuild", {"topic", LOG_TEXT(place->topic)},
+	    {"partition", LOG_INT(place->partition)}, {"from", LOG_INT(from)},
+	    {"to", LOG_INT(place->offset)});
+	place->offset = from;
+	return true;
+}
+
+void share_stand_unset(struct share *share)
+{
+	share->stops |= STOP_UNSET;
+	share->missing = true;
+	log_error("inbox_stands_still", {"topic", LOG_TEXT(share->topic)},
+	    {"partition", LOG_INT(share->partition)}, {"reason", LOG_TEXT("it has no offset")},
+	    {"consequence", LOG_TEXT("nothing of the partition is read, until somebody sets the "
+				     "group's offset in it and it is resumed, or its consumer "
+				     "begins anew")});
+}
+
+/*
+ * Of a group that has committed nothing, or something that is not there. What was deleted from the
+ * partition's front is a gap, with the rest of the text beyond it; beyond the end it is another
+ * log.
+ */
+static void begin_as_set(const struct inbox_settings *settings, struct share *share,
+    const struct range *range, struct subscription_place *place, struct commit *commit)
+{
+	bool earliest = settings->given.start == OUTBOX_INBOX_EARLIEST;
 	if (place->offset >= 0)
 		share_tell_gone(share, place->offset);
 	if (settings->given.start == OUTBOX_INBOX_STAND_STILL)
-		share->stops |= STOP_STANDING;
-	place->offset = settings->given.start == OUTBOX_INBOX_EARLIEST ? range->low : range->high;
+		share_stand_unset(share);
+	place->offset = earliest ? range->low : range->high;
+	if (commit->offset > range->high)
+		commit->finished = "";
+	if (commit->offset < 0 || commit->offset > range->high)
+		commit->offset = place->offset;
 }
 
-/* *ret_committed: where it goes on; the place's offset: where reading begins. */
+/* It was made for another log than this one. */
+static void tell_ahead(const struct share *share, int64_t known, int64_t high)
+{
+	log_warn("inbox_state_ahead", {"topic", LOG_TEXT(share->topic)},
+	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(known)},
+	    {"end", LOG_INT(high)},
+	    {"consequence",
+		LOG_TEXT("the topic was made anew, or cut: its ids are kept, and what is "
+			 "committed is read once more for those of now")});
+}
+
+/* The place's offset becomes that where reading begins. */
 static bool find_beginning(const struct inbox_settings *settings, struct share *share,
-    struct subscription *subscription, struct subscription_place *place, int64_t *ret_committed,
+    struct subscription *subscription, struct subscription_place *place, struct commit *commit,
     struct err *err)
 {
 	struct range range;
 	int64_t known = offset_of_state(settings, share);
-	*ret_committed = place->offset;
-	if (place->offset >= 0 && known >= place->offset)
-		return true;
-	if (!find_range(settings, subscription, place, &range, err))
+	if (place->offset >= 0 && known == INT64_MAX)
+		return true; /* if it is not there, librdkafka says so */
+	if (!subscription_range(
+		subscription, share->topic, share->partition, &range.low, &range.high, err))
 		return false;
-	if (place->offset < 0 || place->offset > range.high) {
-		begin_as_set(settings, share, &range, place);
-		*ret_committed = place->offset;
+	if (place->offset < range.low || place->offset > range.high) {
+		begin_as_set(settings, share, &range, place, commit);
 		return true;
 	}
-	place->offset = first_needed(settings, known, *ret_committed, range.low, range.window_at);
-	if (place->offset < *ret_committed)
-		log_info("inbox_rebuild", {"topic", LOG_TEXT(share->topic)},
-		    {"partition", LOG_INT(share->partition)}, {"from", LOG_INT(place->offset)},
-		    {"to", LOG_INT(*ret_committed)});
-	return true;
+	if (known != INT64_MAX && known > range.high) {
+		tell_ahead(share, known, range.high);
+		known = -1;
+	}
+	return go_back(settings, subscription, known, range.low, place, err);
 }
 
 static void tell_foreign(const struct share *share, const struct subscription_place *place)
@@ -216,18 +307,42 @@ static void tell_foreign(const struct share *share, const struct subscription_pl
 			 "for this group, or did; messages beyond the offset are handled again")});
 }
 
+static void set_offsets(
+    struct share *share, const struct subscription_place *place, const struct commit *commit)
+{
+	bool ours = offsets_init(&share->offsets, commit->offset, commit->finished);
+	if (!ours || !commit->ours)
+		tell_foreign(share, place);
+	share->read = place->offset;
+	share->behind = place->offset < commit->offset;
+	offsets_skip(&share->offsets, place->offset);
+	share->committed = share->offsets.done;
+	share->mark_length = strlen(commit->mark);
+	commit_text_write(&share->offsets, commit->mark, share->text);
+}
+
 static bool begin(const struct inbox_settings *settings, struct share *share,
     struct subscription *subscription, struct subscription_place *place, struct err *err)
 {
 	owned_text char *text = xstrdup(place->text);
-	const char *finished, *mark;
-	int64_t committed = -1, before = place->offset;
-	bool ours = commit_text_parse(text, &finished, &mark);
-	if (!open_folder(settings, share, err) || !open_sequence(settings, share, mark, err) ||
-	    !find_beginning(settings, share, subscription, place, &committed, err))
+	struct commit commit = {.text = text, .offset = place->offset};
+	commit.ours = commit_text_parse(text, &commit.finished, &commit.mark);
+	if (!open_folder(settings, share, err) || !open_sequence(settings, share, &commit, err) ||
+	    !find_beginning(settings, share, subscription, place, &commit, err))
 		return false;
-	if (!offsets_init(&share->offsets, committed, committed == before ? finished : "") || !ours)
-		tell_foreign(share, place);
+	set_offsets(share, place, &commit);
+	return true;
+}
+
+static bool is_subscribed(
+    const struct inbox_settings *settings, struct share *share, const char *topic, struct err *err)
+{
+	share->topic_number = inbox_settings_topic(settings, topic);
+	if (share->topic_number < 0)
+		return err_set(err, ERR_RETRY, "the group has given it, and nobody asked for it");
+	share->topic = settings->topics[share->topic_number];
+	share->retry = inbox_settings_retry_of(settings, topic);
+	share->salt = XXH3_64bits_withSeed(topic, strlen(topic), (uint64_t)share->partition);
 	return true;
 }
 
@@ -235,15 +350,13 @@ struct share *share_open(const struct inbox_settings *settings, struct share_sto
     struct subscription *subscription, struct subscription_place *place, struct err *err)
 {
 	struct share *share = xcalloc(1, sizeof *share);
-	share->topic = xstrdup(place->topic);
 	share->partition = place->partition;
-	share->retry = inbox_settings_retry_of(settings, place->topic);
-	share->salt =
-	    XXH3_64bits_withSeed(share->topic, strlen(share->topic), (uint64_t)share->partition);
 	share->store = common ? common : &share->own;
-	if (begin(settings, share, subscription, place, err))
+	share->store->shares++;
+	if (is_subscribed(settings, share, place->topic, err) &&
+	    begin(settings, share, subscription, place, err))
 		return share;
-	err_prefix(err, "%s-%" PRId32, share->topic, share->partition);
+	err_prefix(err, "%s-%" PRId32, place->topic, share->partition);
 	share_close(share);
 	return NULL;
 }
@@ -259,8 +372,8 @@ void share_close(struct share *share)
 	free_list(&share->arrived);
 	free_list(&share->logging);
 	close_state(share);
+	share->store->shares--;
 	offsets_finish(&share->offsets);
-	free(share->topic);
 	free(share);
 }
 
@@ -303,15 +416,12 @@ static void find_expression(const struct inbox_settings *settings, struct item *
 /* A long one is known by its digest. */
 static void set_store_id(struct item *item, const void *id, size_t length)
 {
-	item->id = id;
-	item->id_length = length;
-	if (length <= OUTBOX_DEDUP_ID_MAX)
+	char digest[ITEM_DIGEST];
+	item->id = item_short_id(id, length, digest, &item->id_length);
+	if (item->id != digest)
 		return;
-	XXH128_hash_t hash = XXH3_128bits(id, length);
 	free(item->owned_leg);
-	item->owned_leg = xformat("%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
-	item->id = item->owned_leg;
-	item->id_length = strlen(item->owned_leg);
+	item->id = item->owned_leg = xstrdup(digest);
 }
 
 static void add_leg(struct item *item)
@@ -375,12 +485,12 @@ static void miss_id(struct share *share, const struct inbox_settings *settings, 
 	static const char *const consequences[] = {"it is a dead letter",
 	    "it is handled, and its copies are not known", "its partition stands still"};
 	enum outbox_inbox_policy policy = settings->given.without_id;
-	if (!share->told)
+	if (!settings->told[share->topic_number])
 		log_warn("inbox_without_id", {"topic", LOG_TEXT(share->topic)},
 		    {"partition", LOG_INT(share->partition)},
 		    {"offset", LOG_INT(item->public.offset)}, {"id", LOG_TEXT(settings->given.id)},
 		    {"consequence", LOG_TEXT(consequences[policy])});
-	share->told = true;
+	settings->told[share->topic_number] = true;
 	if (policy != OUTBOX_INBOX_PROCESS)
 		say(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
 		    "there is no id in it: %s finds nothing", settings->given.id);
@@ -415,28 +525,14 @@ static bool is_for_others(const struct inbox_settings *settings, const struct it
 			    memcmp(group->value, settings->given.group, group->length) != 0);
 }
 
-/* Also what was finished beyond the committed offset. */
-static bool is_known(struct share *share, int64_t offset)
-{
-	if (offset < share->offsets.done)
-		return true;
-	bool known = !offsets_take(&share->offsets, offset);
-	share->changed |= known;
-	return known;
-}
-
 bool share_arrive(struct share *share, const struct inbox_settings *settings, struct item *item)
 {
 	int64_t offset = item->public.offset;
-	if (offset >= share->offsets.done && offset < share->offsets.next) {
-		item_destroy(item); /* it is here, and was fetched twice */
-		return false;
-	}
-	item->known = is_known(share, offset);
-	if (item->known && !share->own.dedup && !share->rules) {
+	if (offset < share->read || share->stops & STOP_UNSET) {
 		item_destroy(item);
 		return false;
 	}
+	share->read = offset + 1;
 	item->share = share;
 	item->public.topic = share->topic;
 	item->lane = lane_of(share, item);
@@ -445,9 +541,6 @@ bool share_arrive(struct share *share, const struct inbox_settings *settings, st
 	identify(settings, item);
 	if (is_for_others(settings, item))
 		item->fate = FATE_DROP;
-	else if (!item->public.id && !item->known && !settings->by_position &&
-		 (settings->given.dedup || settings->given.take))
-		miss_id(share, settings, item);
 	share->items++;
 	share->bytes += (int64_t)item->bytes;
 	item_list_add(&share->arrived, item);
@@ -476,6 +569,7 @@ static void answer(struct share *share, struct item *item, enum outbox_dedup_sta
 						     : FATE_COPY;
 	item->pending = state == OUTBOX_DEDUP_NEW;
 	share->store->pending += item->pending;
+	share->pending += item->pending;
 }
 
 bool share_ask_again(struct share *share, struct item *item, struct err *err)
@@ -550,6 +644,7 @@ bool share_log(struct share *share, struct item_list *ret_items, struct err *err
 		item_list_add(ret_items, item);
 	}
 	share->store->pending -= (int64_t)count;
+	share->pending -= (int64_t)count;
 	share->unflushed = true;
 	return true;
 }
@@ -591,19 +686,71 @@ static bool judge(struct share *share, size_t count, struct err *err)
 
 /* --- admission ------------------------------------------------------------------------------ */
 
+/* Also what was finished beyond the committed offset. */
+static bool is_known(struct share *share, int64_t offset)
+{
+	if (offset < share->offsets.done)
+		return true;
+	share->behind = false;
+	bool known = !offsets_take(&share->offsets, offset);
+	share->changed |= known;
+	return known;
+}
+
+static void look_at_text(struct share *share)
+{
+	char text[COMMIT_TEXT_SIZE];
+	if (++share->taken < LOOK_EVERY)
+		return;
+	share->taken = 0;
+	size_t needed = commit_text_write(&share->offsets, "", text);
+	if (commit_text_is_full(false, needed + share->mark_length, share->mark_length))
+		share->stops |= STOP_TEXT;
+}
+
+static void meet(struct share *share, const struct inbox_settings *settings, struct item *item)
+{
+	item->met = true;
+	item->known = is_known(share, item->public.offset);
+	share->known += item->known;
+	if (!item->known)
+		look_at_text(share);
+	if (item->fate == FATE_HANDLE && !item->public.id && !item->known &&
+	    !settings->by_position && (settings->given.dedup || settings->given.take))
+		miss_id(share, settings, item);
+}
+
+/* The first that have arrived, as far as they are in reach of what is not finished; at most so
+ * many. */
+static size_t meet_first(struct share *share, const struct inbox_settings *settings, size_t most)
+{
+	size_t count = 0;
+	struct item *item = share->arrived.first;
+	for (; item && count < most; item = item->link, count++) {
+		if (!item->met && !offsets_reaches(&share->offsets, item->public.offset))
+			break;
+		if (!item->met)
+			meet(share, settings, item);
+	}
+	return count;
+}
+
+/* How many more may be pending. Of a store of several, a partition leaves as much as it has: so
+ * that others go on beside those that are stuck. */
 static size_t room(const struct share *share, const struct inbox_settings *settings)
 {
 	int64_t left = settings->spec.pending - share->store->pending;
-	size_t count = share->arrived.count < BATCH ? share->arrived.count : BATCH;
 	if (!share->store->dedup)
-		return count;
-	return left < (int64_t)count ? (size_t)(left > 0 ? left : 0) : count;
+		return BATCH;
+	if (share->store->shares > 1)
+		left = (left - share->pending + 1) / 2;
+	return left < 0 ? 0 : left < BATCH ? (size_t)left : BATCH;
 }
 
 bool share_admit(struct share *share, const struct inbox_settings *settings,
     struct item_list *ret_items, struct err *err)
 {
-	for (size_t count; (count = room(share, settings)) > 0;) {
+	for (size_t count; (count = meet_first(share, settings, room(share, settings))) > 0;) {
 		if (!check(share, count, err) || (share->rules && !judge(share, count, err)))
 			return false;
 		while (count-- > 0)
@@ -625,37 +772,49 @@ bool share_flush(struct share *share, struct err *err)
 
 /* --- commits -------------------------------------------------------------------------------- */
 
-/* Of rules first: what they recorded of messages that are not done passes again. */
-static bool make_durable(struct share *share, struct err *err)
+/* Up to which offset the state knows all that is done. -1: what was before is still being read. */
+static int64_t known_to(const struct share *share)
+{
+	return share->behind || share->known ? -1 : share->offsets.done;
+}
+
+/* Of rules first: what they recorded of messages that are not done passes again. The marks of
+ * `sequence` are those of the offset that is committed. */
+static bool make_durable(
+    struct share *share, const struct inbox_settings *settings, struct err *err)
 {
 	struct outbox_error error;
-	int64_t offset = share->offsets.done;
-	if (share->rules && !outbox_rules_checkpoint(share->rules, offset, &error))
+	int64_t done = share->offsets.done, offset = settings->by_position ? done : known_to(share);
+	if (share->rules && !outbox_rules_checkpoint(share->rules, known_to(share), &error))
 		return take_error(&error, err);
 	if (share->store->dedup && !outbox_dedup_checkpoint(share->store->dedup, offset, &error))
 		return take_error(&error, err);
 	return true;
 }
 
-bool share_checkpoint(struct share *share, struct err *err)
+bool share_checkpoint(struct share *share, const struct inbox_settings *settings, struct err *err)
 {
-	char mark[COMMIT_TEXT_LIMIT + 1] = "";
-	size_t length;
+	char mark[COMMIT_TEXT_MARK + 1] = "";
 	fault_point("inbox_handled");
-	if (!make_durable(share, err))
+	if (!make_durable(share, settings, err))
 		return false;
 	fault_point("inbox_durable");
-	length = share->own.dedup ? outbox_dedup_mark(share->own.dedup, mark, sizeof mark) : 0;
-	if (length >= sizeof mark)
+	size_t length =
+	    settings->by_position ? outbox_dedup_mark(share->own.dedup, mark, sizeof mark) : 0;
+	if (length >= sizeof mark) {
+		share->stops |= STOP_STANDING;
 		return err_set(err, ERR_RETRY,
 		    "the positions of sequence take %zu bytes, and a commit has room for %d: read "
 		    "topics of fewer slots and shards",
-		    length, COMMIT_TEXT_LIMIT);
+		    length, COMMIT_TEXT_MARK);
+	}
 	length = commit_text_write(&share->offsets, mark, share->text);
+	share->mark_length = strlen(mark);
+	share->committed = share->offsets.done;
 	share->taken = 0;
-	if (length > COMMIT_TEXT_LIMIT)
+	if (commit_text_is_full(share->stops & STOP_TEXT, length, share->mark_length))
 		share->stops |= STOP_TEXT;
-	else if (length < COMMIT_TEXT_LIMIT / 2)
+	else
 		share->stops &= ~(unsigned)STOP_TEXT;
 	return true;
 }

@@ -12,10 +12,12 @@
 #include "item.h"
 #include "subscription.h"
 
-/* A store, and how many ids are pending in it. */
+/* A store, how many ids are pending in it, and of how many partitions. */
 struct share_store {
 	struct outbox_dedup *dedup; /* NULL: none */
 	int64_t pending;
+	int shares;
+	int64_t trouble_until; /* clock_ms: it did not answer, and is asked nothing before */
 };
 
 /* Why nothing new is taken of a partition. */
@@ -26,10 +28,12 @@ enum share_stop {
 	STOP_STANDING = 1 << 3, /* until somebody helps */
 	STOP_PAUSED = 1 << 4,   /* outbox_inbox_pause */
 	STOP_DUE = 1 << 5,      /* of a retry topic: the next one is not due yet */
+	STOP_UNSET = 1 << 6,    /* nobody has said where it begins; until it is taken anew */
 };
 
 struct share {
-	char *topic;
+	const char *topic; /* the settings' */
+	int topic_number;
 	int32_t partition;
 	int retry; /* the retry topic it is of; -1: none */
 	uint64_t salt;
@@ -37,18 +41,24 @@ struct share {
 	struct outbox_rules *rules;     /* NULL: none */
 
 	struct offsets offsets;
-	bool changed;                /* since the last commit */
-	char text[COMMIT_TEXT_SIZE]; /* of that one */
-	int64_t taken;               /* since the text's length was looked at */
+	int64_t read;      /* behind the last record that has arrived */
+	bool behind;       /* it is read from before what is committed, and that is not reached */
+	int64_t committed; /* by the last commit, with this text: */
+	char text[COMMIT_TEXT_SIZE];
+	size_t mark_length; /* of it */
+	bool changed;       /* since then */
+	int64_t taken;      /* since the text's length was looked at */
 
 	struct item_list arrived; /* not yet admitted */
 	struct item_list logging; /* done, and their ids not yet in the store */
 	int64_t items, bytes;     /* in memory */
+	int64_t known;            /* of them, those that were finished before */
+	int64_t pending;          /* of them, those that are so in the store */
 	unsigned stops;
 	bool unflushed; /* ids were logged since share_flush */
 	bool paused;    /* in librdkafka */
 	bool missing;   /* its topic was deleted, or its offset is not there: it commits nothing */
-	bool told;      /* of a message without an id */
+	bool gone;      /* what comes next was deleted: it is to be read from elsewhere */
 };
 
 /*
@@ -59,14 +69,17 @@ struct share *share_open(const struct inbox_settings *settings, struct share_sto
     struct subscription *subscription, struct subscription_place *place, struct err *err);
 /* In the log: the offset is not in the partition. */
 void share_tell_gone(const struct share *share, int64_t offset);
+/* Nothing is read or committed of it until somebody sets an offset, and it is taken anew. */
+void share_stand_unset(struct share *share);
 void share_close(struct share *share); /* frees what has arrived and what is to be logged */
 
-/* Takes the item over. False: it is behind what is finished, and gone. */
+/* Takes the item over. False: it is here already, or not wanted, and gone. */
 bool share_arrive(struct share *share, const struct inbox_settings *settings, struct item *item);
 
 /*
- * Asks the store and the rules about what has arrived, as far as the store has room, and gives each
- * item its fate. Items leave in order. ERR_RETRY: some may have left.
+ * Asks the store and the rules about what has arrived, as far as the store has room and what is not
+ * finished allows, and gives each item its fate. Items leave in order. ERR_RETRY: some may have
+ * left.
  */
 bool share_admit(struct share *share, const struct inbox_settings *settings,
     struct item_list *ret_items, struct err *err);
@@ -78,4 +91,4 @@ bool share_log(struct share *share, struct item_list *ret_items, struct err *err
 /* What is in the store's memory alone goes to the kernel, and outlives a killed process. */
 bool share_flush(struct share *share, struct err *err);
 /* Makes durable what is done, and writes the text of a commit of offsets.done. False: not now. */
-bool share_checkpoint(struct share *share, struct err *err);
+bool share_checkpoint(struct share *share, const struct inbox_settings *settings, struct err *err);

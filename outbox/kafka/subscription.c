@@ -25,6 +25,7 @@
  */
 enum {
 	ANSWER_MS = 5000,
+	LEADER_MS = 2000, /* what only a partition's leader knows */
 	COMMIT_MS = 10000,
 	WAKE_MS = 50,
 	READY_MESSAGES = 10000,
@@ -35,11 +36,15 @@ struct subscription {
 	rd_kafka_t *handle;
 	rd_kafka_queue_t *events, *records;
 	int fd;
-	int64_t patience_ms;
 	struct subscription_callbacks callbacks;
-	rd_kafka_topic_partition_list_t *unanswered; /* an assignment; NULL: none */
-	bool filled;                                 /* librdkafka has stopped fetching */
-	size_t length;                               /* of a record, by the last read */
+	rd_kafka_topic_partition_list_t *given; /* the assignment; NULL: none */
+	bool unanswered;                        /* nobody was asked yet where it begins */
+	/* clock_ms: when it was given, stepped last, asked the coordinator last, and asked it what
+	 * it has granted since */
+	int64_t given_ms, stepped_ms, asked_ms, granted_ms;
+	int64_t session_ms, patience_ms; /* session.timeout.ms, max.poll.interval.ms */
+	bool filled;                     /* librdkafka has stopped fetching */
+	size_t length;                   /* of a record, by the last read */
 };
 
 /* A read. */
@@ -55,20 +60,24 @@ struct reading {
 
 /* --- rebalances ----------------------------------------------------------------------------- */
 
-static void forget_unanswered(struct subscription *subscription)
+static void forget_given(struct subscription *subscription)
 {
-	if (subscription->unanswered)
-		rd_kafka_topic_partition_list_destroy(subscription->unanswered);
-	subscription->unanswered = NULL;
+	if (subscription->given)
+		rd_kafka_topic_partition_list_destroy(subscription->given);
+	subscription->given = NULL;
+	subscription->unanswered = false;
 }
 
 static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     rd_kafka_topic_partition_list_t *partitions, void *context)
 {
 	struct subscription *subscription = context;
-	forget_unanswered(subscription);
+	forget_given(subscription);
 	if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
-		subscription->unanswered = rd_kafka_topic_partition_list_copy(partitions);
+		subscription->given = rd_kafka_topic_partition_list_copy(partitions);
+		subscription->unanswered = true;
+		subscription->given_ms = clock_ms();
+		subscription->asked_ms = subscription->granted_ms = 0;
 		return;
 	}
 	subscription->callbacks.revoked(
@@ -127,39 +136,98 @@ static void forward(struct subscription *subscription, const rd_kafka_topic_part
 	}
 }
 
+/* Those that have one. */
+static rd_kafka_topic_partition_list_t *list_with_offsets(
+    const struct subscription_place *places, int count)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
+	for (int i = 0; i < count; i++)
+		if (places[i].offset != SUBSCRIPTION_NONE)
+			rd_kafka_topic_partition_list_add(
+			    list, places[i].topic, places[i].partition)
+			    ->offset = kafka_offset(places[i].offset);
+	return list;
+}
+
+/*
+ * A partition's queue is forwarded until it is not read any more, and librdkafka does not do it
+ * again. Its thread stops them all before it answers the next question.
+ */
+static void stop_reading(struct subscription *subscription)
+{
+	rd_kafka_topic_partition_list_t *none;
+	rd_kafka_assign(subscription->handle, NULL);
+	if (rd_kafka_assignment(subscription->handle, &none) == 0)
+		rd_kafka_topic_partition_list_destroy(none);
+}
+
+static bool assign(
+    struct subscription *subscription, rd_kafka_topic_partition_list_t *list, struct err *err)
+{
+	stop_reading(subscription);
+	forward(subscription, list);
+	rd_kafka_resp_err_t code = rd_kafka_assign(subscription->handle, list);
+	/* One that was paused when it went is so still when it comes back. */
+	rd_kafka_resume_partitions(subscription->handle, list);
+	return !code || kafka_client_failed(err, code, "the assignment");
+}
+
 static bool answer(struct subscription *subscription, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *list = subscription->unanswered;
+	rd_kafka_topic_partition_list_t *list = subscription->given;
 	if (!ask_committed(subscription, list, err))
 		return false;
 	struct subscription_place *places = places_of(list);
 	bool known = subscription->callbacks.assigned(
 	    subscription->callbacks.context, places, list->cnt, err);
-	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].offset = kafka_offset(places[i].offset);
+	subscription->unanswered = !known;
+	known = known && subscription_begin(subscription, places, list->cnt, err);
 	free_places(places, list->cnt);
-	if (!known)
-		return false;
-	forward(subscription, list);
-	rd_kafka_resp_err_t code = rd_kafka_assign(subscription->handle, list);
-	/* One that was paused when it went is so still when it comes back. */
-	rd_kafka_resume_partitions(subscription->handle, list);
-	forget_unanswered(subscription);
-	return !code || kafka_client_failed(err, code, "the assignment");
+	return known;
 }
 
+/* --- what the coordinator grants ------------------------------------------------------------ */
+
+/*
+ * It takes commits of members only, so that its answer to one tells that this was a member when it
+ * was asked, and is for session.timeout.ms from then on.
+ */
+static void note_granted(struct subscription *subscription, int64_t asked_ms)
+{
+	if (asked_ms >= subscription->given_ms && asked_ms > subscription->granted_ms)
+		subscription->granted_ms = asked_ms;
+}
+
+/* context: when it was asked. */
 static void on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     rd_kafka_topic_partition_list_t *offsets, void *context)
 {
-	struct subscription *subscription = context;
+	struct subscription *subscription = rd_kafka_opaque(handle);
 	struct err err;
-	(void)handle;
 	for (int i = 0; !code && offsets && i < offsets->cnt; i++)
 		code = offsets->elems[i].err;
+	if (!code)
+		note_granted(subscription, (int64_t)(intptr_t)context);
 	if (!code || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
 	kafka_client_failed(&err, code, "offsets are not committed");
 	subscription->callbacks.not_committed(subscription->callbacks.context, &err);
+}
+
+static int64_t sooner(int64_t one, int64_t other)
+{
+	return one < other ? one : other;
+}
+
+int64_t subscription_held_until(const struct subscription *subscription)
+{
+	return sooner(subscription->granted_ms + subscription->session_ms * 9 / 10,
+	    subscription->stepped_ms + subscription->patience_ms * 9 / 10);
+}
+
+bool subscription_is_to_ask(const struct subscription *subscription)
+{
+	return clock_ms() - subscription->asked_ms >= subscription->session_ms / 3;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -180,22 +248,21 @@ static rd_kafka_conf_t *make_conf(
 	    kafka_conf_set(conf, "enable.auto.offset.store", "false", err)) {
 		rd_kafka_conf_set_opaque(conf, context);
 		rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
-		rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
 		return conf;
 	}
 	rd_kafka_conf_destroy(conf);
 	return NULL;
 }
 
-static int64_t patience_of(rd_kafka_conf_t *conf)
+static int64_t number_of(const rd_kafka_conf_t *conf, const char *name)
 {
 	char text[32] = "";
 	size_t size = sizeof text;
-	int64_t patience = 300000;
+	int64_t number = 0;
 	if (conf)
-		rd_kafka_conf_get(conf, "max.poll.interval.ms", text, &size);
-	(void)text_to_int64(text, 1, INT64_MAX, &patience);
-	return patience;
+		rd_kafka_conf_get(conf, name, text, &size);
+	(void)text_to_int64(text, 1, INT64_MAX, &number);
+	return number;
 }
 
 static bool subscribe(struct subscription *subscription, const char *const *topics, struct err *err)
@@ -219,7 +286,8 @@ struct subscription *subscription_create(const struct subscription_settings *set
 	struct subscription *subscription = xcalloc(1, sizeof *subscription);
 	rd_kafka_conf_t *conf = make_conf(settings, subscription, err);
 	subscription->callbacks = *callbacks;
-	subscription->patience_ms = patience_of(conf);
+	subscription->session_ms = number_of(conf, "session.timeout.ms");
+	subscription->patience_ms = number_of(conf, "max.poll.interval.ms");
 	subscription->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	subscription->handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, settings->kafka, err);
 	if (!subscription->handle)
@@ -257,7 +325,7 @@ void subscription_destroy(struct subscription *subscription, int wait_ms)
 {
 	if (!subscription)
 		return;
-	forget_unanswered(subscription);
+	forget_given(subscription);
 	drop_queue(subscription->events);
 	drop_queue(subscription->records);
 	kafka_client_close(subscription->handle, wait_ms);
@@ -336,6 +404,7 @@ static void take(rd_kafka_message_t *message, void *context)
 
 bool subscription_step(struct subscription *subscription, struct err *err)
 {
+	subscription->stepped_ms = clock_ms();
 	rd_kafka_message_t *message = rd_kafka_consumer_poll(subscription->handle, 0);
 	bool well = !message || !message->err || take_error(subscription, message, err);
 	if (message)
@@ -354,11 +423,6 @@ bool subscription_read(struct subscription *subscription, subscription_see *see,
 	if (reading.count)
 		subscription->length = reading.bytes / (size_t)reading.count;
 	return !reading.failed;
-}
-
-int64_t subscription_patience_ms(const struct subscription *subscription)
-{
-	return subscription->patience_ms;
 }
 
 int subscription_fd(const struct subscription *subscription)
@@ -418,40 +482,67 @@ static rd_kafka_resp_err_t commit_and_wait(
 
 bool subscription_again(struct subscription *subscription, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *list;
-	rd_kafka_resp_err_t code = rd_kafka_assignment(subscription->handle, &list);
-	if (code)
-		return kafka_client_failed(err, code, "the assignment");
-	forget_unanswered(subscription);
-	subscription->unanswered = list;
-	code = rd_kafka_assign(subscription->handle, NULL);
+	subscription->unanswered = subscription->given;
+	rd_kafka_resp_err_t code = rd_kafka_assign(subscription->handle, NULL);
 	return !code || kafka_client_failed(err, code, "the assignment");
+}
+
+bool subscription_begin(struct subscription *subscription, const struct subscription_place *places,
+    int count, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = list_with_offsets(places, count);
+	bool begun = assign(subscription, list, err);
+	rd_kafka_topic_partition_list_destroy(list);
+	return begun;
 }
 
 bool subscription_commit(struct subscription *subscription, const struct subscription_place *places,
     int count, bool wait, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = list_of(places, count, true);
-	rd_kafka_resp_err_t code = wait ? commit_and_wait(subscription, list)
-					: rd_kafka_commit(subscription->handle, list, 1);
+	int64_t asked_ms = subscription->asked_ms = clock_ms();
+	rd_kafka_resp_err_t code =
+	    wait ? commit_and_wait(subscription, list)
+		 : rd_kafka_commit_queue(subscription->handle, list, subscription->events,
+		       on_commit, (void *)(intptr_t)asked_ms);
+	if (wait && !code)
+		note_granted(subscription, asked_ms);
 	rd_kafka_topic_partition_list_destroy(list);
 	return !code || kafka_client_failed(err, code, "offsets are not committed");
 }
 
-bool subscription_range(struct subscription *subscription, const char *topic, int32_t partition,
-    int64_t time_ms, int64_t *ret_low, int64_t *ret_at, int64_t *ret_high, struct err *err)
+/* time_ms: or RD_KAFKA_OFFSET_BEGINNING, _END. rd_kafka_query_watermark_offsets keeps no time limit
+ * while the leader is away. */
+static bool ask_offset(struct subscription *subscription, const char *topic, int32_t partition,
+    int64_t time_ms, int64_t *ret_offset, struct err *err)
 {
-	rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
-	    subscription->handle, topic, partition, ret_low, ret_high, ANSWER_MS);
-	if (code)
-		return kafka_client_failed(err, code, topic);
-	const struct subscription_place place = {topic, partition, time_ms, NULL};
-	rd_kafka_topic_partition_list_t *list = list_of(&place, 1, false);
-	list->elems[0].offset = time_ms > 0 ? time_ms : 0;
-	code = rd_kafka_offsets_for_times(subscription->handle, list, ANSWER_MS);
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_t *place =
+	    rd_kafka_topic_partition_list_add(list, topic, partition);
+	place->offset = time_ms;
+	rd_kafka_resp_err_t code =
+	    rd_kafka_offsets_for_times(subscription->handle, list, LEADER_MS);
 	if (!code)
-		code = list->elems[0].err;
-	*ret_at = list->elems[0].offset < 0 ? *ret_high : list->elems[0].offset;
+		code = place->err;
+	*ret_offset = place->offset;
 	rd_kafka_topic_partition_list_destroy(list);
 	return !code || kafka_client_failed(err, code, topic);
+}
+
+bool subscription_range(struct subscription *subscription, const char *topic, int32_t partition,
+    int64_t *ret_low, int64_t *ret_high, struct err *err)
+{
+	return ask_offset(
+		   subscription, topic, partition, RD_KAFKA_OFFSET_BEGINNING, ret_low, err) &&
+	       ask_offset(subscription, topic, partition, RD_KAFKA_OFFSET_END, ret_high, err);
+}
+
+bool subscription_at(struct subscription *subscription, const char *topic, int32_t partition,
+    int64_t time_ms, int64_t *ret_offset, struct err *err)
+{
+	if (!ask_offset(subscription, topic, partition, time_ms > 0 ? time_ms : 0, ret_offset, err))
+		return false;
+	if (*ret_offset < 0)
+		*ret_offset = INT64_MAX;
+	return true;
 }

@@ -24,8 +24,9 @@ struct subscription_place {
 struct subscription_callbacks {
 	/*
 	 * These, and no others, are this member's now. offset and text are what is committed, and
-	 * the callee replaces the offset by that of the first record to be read. False: it cannot
-	 * say (*err), and is asked again by a later step.
+	 * the callee replaces the offset by that of the first record to be read; NONE: it is not
+	 * read before subscription_begin. False: it cannot say (*err), and is asked again by a
+	 * later step.
 	 */
 	bool (*assigned)(
 	    void *context, struct subscription_place *places, int count, struct err *err);
@@ -59,8 +60,8 @@ void subscription_close(struct subscription *subscription);
 void subscription_destroy(struct subscription *subscription, int wait_ms);
 
 /*
- * Rebalances and errors; waits for none. To be called at least every subscription_patience_ms, or
- * the partitions are lost. False: ERR_RETRY, it goes on by itself; ERR_FATAL: it does not.
+ * Rebalances and errors; waits for none. To be called at least every max.poll.interval.ms, or the
+ * partitions are lost. False: ERR_RETRY, it goes on by itself; ERR_FATAL: it does not.
  */
 bool subscription_step(struct subscription *subscription, struct err *err) MUST_CHECK;
 /* A record, valid during the call. False: this is the last one of this read. */
@@ -68,25 +69,35 @@ typedef bool subscription_see(void *context, const struct consumer_record *recor
 /* Those that are there; *ret_count: how many, also when it fails, as subscription_step does. */
 bool subscription_read(struct subscription *subscription, subscription_see *see, void *context,
     int *ret_count, struct err *err) MUST_CHECK;
-int64_t subscription_patience_ms(
-    const struct subscription *subscription); /* max.poll.interval.ms */
 /* Readable when there may be something to read; the reader empties it before he reads. */
 int subscription_fd(const struct subscription *subscription);
+
+/*
+ * Until when (clock_ms) nobody else has the partitions for certain, whatever this process does not
+ * know yet because it stood still: a part of session.timeout.ms after a commit was sent that the
+ * group's coordinator has taken, and of max.poll.interval.ms after the last step. Past: not known.
+ */
+int64_t subscription_held_until(const struct subscription *subscription);
+/* No commit was sent for so long that it is time for one, if only for that. */
+bool subscription_is_to_ask(const struct subscription *subscription);
 
 /* Nothing of it is handed out until it goes on; what was read ahead is read again then. */
 bool subscription_pause(struct subscription *subscription, const struct subscription_place *place,
     bool pause, struct err *err) MUST_CHECK;
 /* The partitions are asked about anew (assigned), as if they had just been given. */
 bool subscription_again(struct subscription *subscription, struct err *err) MUST_CHECK;
+/* These of them are read from these offsets on, whether they were read before or not; none is
+ * paused. What was read ahead of others is read again. */
+bool subscription_begin(struct subscription *subscription, const struct subscription_place *places,
+    int count, struct err *err) MUST_CHECK;
 
 /* wait: until the broker has answered. */
 bool subscription_commit(struct subscription *subscription, const struct subscription_place *places,
     int count, bool wait, struct err *err) MUST_CHECK;
 
-/*
- * *ret_low, *ret_high: the first offset that there is, and the end. *ret_at: of the first record
- * with time_ms or later, the end if there is none. Waits for the broker.
- */
+/* The first offset that there is, and the end. Waits for the broker. */
 bool subscription_range(struct subscription *subscription, const char *topic, int32_t partition,
-    int64_t time_ms, int64_t *ret_low, int64_t *ret_at, int64_t *ret_high,
-    struct err *err) MUST_CHECK;
+    int64_t *ret_low, int64_t *ret_high, struct err *err) MUST_CHECK;
+/* Of the first record with this time or a later one; INT64_MAX: there is none. Waits as well. */
+bool subscription_at(struct subscription *subscription, const char *topic, int32_t partition,
+    int64_t time_ms, int64_t *ret_offset, struct err *err) MUST_CHECK;

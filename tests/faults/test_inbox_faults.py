@@ -201,6 +201,39 @@ def judge(effects, made, deaths, exact):
     assert not wrong, wrong[:10]
 
 
+def test_one_that_stood_still_for_longer_than_its_session_hands_out_nothing(kafka, topic):
+    """Though it has messages ready, and was polled not long ago."""
+    count, effects = 60, Effects()
+    produce(kafka.bootstrap, topic,
+            [(f"id-{i}", f"k{i}", f"seq={i} slow=200", 0) for i in range(count)])
+    settings = {"dedup": None, "concurrency": 1, "effects": effects.path,
+                "kafka": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300}}
+    with Inbox(kafka.bootstrap, topic, [topic], **settings) as first:
+        wait_for(lambda: effects.all(), 60, "its first effect")
+        first.pause()
+        again = len(effects.all()) - max(committed(kafka.bootstrap, topic, topic)[0], 0)
+        with Inbox(kafka.bootstrap, topic, [topic], **settings) as second:
+            wait_for(lambda: any(effect.pid == second.process.pid for effect in effects.all()), 60,
+                     "an effect of the other one")
+            first.resume()
+            effects.wait_ids(f"id-{i}" for i in range(count))
+            first.wait_stats(rebalances=2)
+    assert len(effects.all()) <= count + again + 1  # that was in hand
+
+
+def test_a_partition_whose_leader_is_away_holds_up_no_other(kafka3, tmp_path):
+    topic = kafka3.create_topic("inbox-leaders", partitions=3, replicas=1)
+    produce(kafka3.bootstrap, topic,
+            [(f"id-{i}", f"k{i}", f"seq={i}", i % 3) for i in range(60)])
+    node = kafka3.leader(topic, 0)
+    kafka3.kill(node)
+    with Inbox(kafka3.bootstrap, topic, [topic], dedup="exact ids=10k window=1h",
+               path=tmp_path / "state", effects=Effects().path) as inbox:
+        inbox.wait_stats(handled=40, partitions=3, timeout=120)
+        kafka3.start_nodes([node])
+        inbox.wait_stats(handled=60, timeout=120)
+
+
 STEPS = ["inbox_handled", "inbox_durable", "inbox_to_commit", "inbox_committed"]
 
 

@@ -33,6 +33,7 @@ def make_inbox(kafka, topic, request, tmp_path, effects):
     yield make
     for inbox in inboxes:
         inbox.close()
+        print("".join(inbox.log[-40:]))  # shown when the test fails
 
 
 def messages(count, keys=10, copies=0, first=0, text=""):
@@ -254,6 +255,25 @@ def test_long_ids_keys_and_headers_are_taken_whole(make_inbox, kafka, topic, eff
     assert stats["handled"] == 2
 
 
+def test_an_inbox_without_ids_is_told_once(make_inbox, kafka, topic):
+    produce(kafka.bootstrap, topic, [(None, "k", "seq=1", partition) for partition in range(6)])
+    inbox = make_inbox(without_id=1)
+    inbox.wait_stats(handled=6)
+    make_inbox(without_id=1)  # partitions go and come
+    inbox.wait_stats(rebalances=2)
+    produce(kafka.bootstrap, topic, [(None, "k", "seq=1", partition) for partition in range(6)])
+    wait_committed(kafka.bootstrap, topic, topic, {partition: 2 for partition in range(6)})
+    assert len(inbox.events("inbox_without_id")) == 1
+
+
+def test_groups_with_one_folder_do_not_know_what_the_other_has_done(make_inbox, kafka, topic):
+    produce(kafka.bootstrap, topic, messages(100))
+    for group in (topic, f"{topic}/other"):
+        inbox = make_inbox(group=group)
+        inbox.wait_stats(handled=100)
+        inbox.close()
+
+
 # --- commits -------------------------------------------------------------------------------------
 
 
@@ -291,6 +311,21 @@ def test_the_text_of_a_commit_stays_below_its_limit(make_inbox, kafka, topic, ch
     text = wait_for(noted, 60, "a commit with all that is finished")
     assert text.startswith("inbox1:r")
     assert inbox.stats()["messages"] == 501
+
+
+def test_the_mark_of_many_shards_is_committed(make_inbox, kafka, topic):
+    """It takes most of the text; what is finished has the rest."""
+    settings = {"dedup": "sequence", "path": None}
+    shards = [("id", "k", f"seq={i}", 0, [("outbox-position",
+               f"1:{'s' * 24}:{i}:1:{10 ** 6 + i}:{10 ** 6 + i}".encode())]) for i in range(75)]
+    produce(kafka.bootstrap, topic, shards)
+    inbox = make_inbox(**settings)
+    wait_committed(kafka.bootstrap, topic, topic, {0: 75})
+    assert 3072 < len(committed(kafka.bootstrap, topic, topic)[1]) <= 4096
+    inbox.kill()
+    produce(kafka.bootstrap, topic, shards + [("last", "k", "seq=100", 0)])
+    stats = make_inbox(**settings).wait_stats(handled=1, duplicates=75)
+    assert (stats["handled"], stats["duplicates"]) == (1, 75)
 
 
 def test_a_partition_takes_nothing_new_while_its_text_is_too_long(make_inbox, kafka, topic, effects):
@@ -414,6 +449,16 @@ def test_with_take_the_effect_is_exactly_once(make_inbox, kafka, topic, database
     assert database.execute("select count(*), count(distinct id) from effect") == [(400, 400)]
 
 
+def test_long_ids_are_taken_as_well(make_inbox, kafka, topic, database):
+    database.execute("create table effect (n bigserial, id text, key text, payload text, partition int)")
+    long = "i" * 5000
+    produce(kafka.bootstrap, topic, [(long, "k", "seq=1", 0), (long + "x", "k", "seq=2", 0),
+                                     (long, "k", "seq=1", 1)])
+    inbox = make_inbox(dedup="postgres name=t window=1h", path=None, take=1, dsn=database.dsn)
+    inbox.wait_stats(handled=2, duplicates=1)
+    assert database.execute("select count(*), count(distinct id) from effect") == [(2, 2)]
+
+
 def test_the_example_charges_each_order_once(kafka, topic, database):
     database.execute("create table charge (customer text, amount numeric)")
     orders = [(f"order-{i}", f"customer-{i % 7}", f"{i}.50") for i in range(300)]
@@ -438,6 +483,35 @@ def test_a_store_of_all_knows_the_copies_of_other_partitions(make_inbox, kafka, 
     produce(kafka.bootstrap, topic, [(f"id-{i % 100}", "k", f"seq={i}", i % 6) for i in range(300)])
     stats = make_inbox(**settings).wait_stats(handled=100, duplicates=200)
     assert (stats["handled"], stats["duplicates"]) == (100, 200)
+
+
+def test_a_stuck_partition_leaves_room_in_the_store_of_all(make_inbox, kafka, topic, database):
+    """Each message that waits for its key is pending there, and there are few places."""
+    line = f'postgres name=t window=1h pending=20 dsn="{database.dsn}"'
+    produce(kafka.bootstrap, topic, [("stuck", "s", "seq=0 never", 0),
+                                     *[(f"behind-{i}", "s", "seq=1", 0) for i in range(100)]])
+    inbox = make_inbox(dedup=line, path=None, drain_ms=100)
+    inbox.wait_stats(in_hand=1)
+    produce(kafka.bootstrap, topic, [(f"id-{i}", f"k{i}", f"seq={i}", 1) for i in range(100)])
+    inbox.wait_stats(handled=100)
+
+
+def test_what_is_done_is_logged_before_its_partition_goes(make_inbox, kafka, topic):
+    """Though the store does not answer when it is to go."""
+    with Redis() as server:
+        line = f"redis url=redis://127.0.0.1:{server.port} name={topic} window=1h ids=10k"
+        settings = {"dedup": line, "path": None, "drain_ms": 60_000}
+        produce(kafka.bootstrap, topic, [("a", "k", "seq=1 slow=1000", 0)])
+        inbox = make_inbox(**settings)
+        inbox.wait_stats(in_hand=1)
+        server.pause()
+        inbox.process.stdin.close()
+        inbox.wait_event("inbox_revoked")
+        inbox.wait_event("inbox_waits")  # the effect was had, and cannot be logged
+        server.resume()
+        assert inbox.process.wait(60) == 0
+        produce(kafka.bootstrap, topic, [("a", "k", "seq=1", 1)])
+        make_inbox(**settings).wait_stats(duplicates=1)
 
 
 def test_redis_knows_the_copies_of_other_partitions(make_inbox, kafka, topic):
@@ -494,6 +568,55 @@ def test_an_offset_that_is_gone_is_told_and_the_rest_is_handled(
     assert "offset=5000" in inbox.wait_event("inbox_offset_gone")[0]
 
 
+@pytest.mark.parametrize("committed_before", [None, 5000])
+def test_stand_still_waits_for_an_offset_and_skips_nothing(
+        make_inbox, kafka, topic, effects, committed_before):
+    produce(kafka.bootstrap, topic, [(f"id-{i}", "k", f"seq={i}", 0) for i in range(10)])
+    if committed_before:
+        commit(kafka.bootstrap, topic, topic, 0, committed_before, "")
+    inbox = make_inbox(start=2)
+    inbox.wait_stats(standing=6)
+    produce(kafka.bootstrap, topic, [("late", "k", "seq=10", 0)])
+    inbox.ask("resume")  # nobody has set an offset
+    inbox.wait_stats(rebalances=2, standing=6)
+    inbox.close()
+    assert not effects.all()
+    assert committed(kafka.bootstrap, topic, topic)[0] == (committed_before or -1)
+    commit(kafka.bootstrap, topic, topic, 0, 3, "")
+    inbox = make_inbox(start=2)
+    effects.wait_ids([*(f"id-{i}" for i in range(3, 10)), "late"])
+    assert inbox.wait_stats(standing=5)["handled"] == 8
+    wait_committed(kafka.bootstrap, topic, topic, {0: 11})
+
+
+def test_what_was_deleted_unread_is_a_gap_and_the_rest_is_remembered(make_inbox, kafka, topic):
+    """Also by a consumer that has read a part of it, and by one that comes later."""
+    settings = {"dedup": "sequence", "path": None}
+    produce(kafka.bootstrap, topic, with_position(range(50)))
+    inbox = make_inbox(**settings)
+    inbox.wait_stats(handled=50)
+    for turn in range(2):
+        produce(kafka.bootstrap, topic, [("new", "k1", f"seq={100 + turn} slow=3000", 0)])
+        inbox.wait_stats(in_hand=1)
+        inbox.ask("pause")
+        produce(kafka.bootstrap, topic, [("deleted", "k", "seq=1", 0)] * 10)
+        kafka.delete_records(topic, 0, 50 + 61 * turn + 11)
+        produce(kafka.bootstrap, topic, with_position(range(50)))
+        if turn == 0:
+            inbox.ask("resume")
+            inbox.wait_event("inbox_offset_gone")
+            inbox.wait_stats(handled=51, duplicates=50)
+            wait_committed(kafka.bootstrap, topic, topic, {0: 111})
+        else:
+            inbox.close()
+            inbox = make_inbox(**settings)
+            inbox.wait_event("inbox_offset_gone")
+            inbox.wait_stats(duplicates=50)
+            assert inbox.stats()["handled"] == 0
+    wait_committed(kafka.bootstrap, topic, topic, {0: 172})
+    assert committed(kafka.bootstrap, topic, topic)[1] == "inbox1::1:main:0:1:49:49"
+
+
 def test_a_missing_topic_is_told_and_waited_for(make_inbox, kafka, topic, effects):
     absent = f"{topic}-absent"
     inbox = make_inbox(topics=[topic, absent],
@@ -545,13 +668,32 @@ def test_memory_stays_bounded_behind_a_slow_handler(make_inbox, kafka, topic):
         inbox.wait_stats(handled=stats["handled"] + 5)
 
 
+def test_stuck_partitions_leave_memory_to_the_others(make_inbox, kafka, topic):
+    produce(kafka.bootstrap, topic, [
+        (f"{partition}-{i}", "s", "seq=0" if i else "seq=0 never", partition)
+        for partition in range(5) for i in range(400)])
+    inbox = make_inbox(dedup=None, concurrency=8, most_messages=300, drain_ms=100)
+    inbox.wait_stats(in_hand=5)
+    produce(kafka.bootstrap, topic, [(f"id-{i}", f"k{i}", f"seq={i}", 5) for i in range(1000)])
+    inbox.wait_stats(handled=1000)
+    assert inbox.stats()["messages"] <= 300
+
+
+def test_a_handler_past_the_drain_has_its_message_still(make_inbox, kafka, topic, effects):
+    produce(kafka.bootstrap, topic, [("a", "k", "seq=1 slow=1500", 0)])
+    inbox = make_inbox(drain_ms=1)
+    inbox.wait_stats(in_hand=1)
+    inbox.close()
+    assert [effect.topic for effect in effects.all()] == [topic]
+
+
 @pytest.mark.parametrize("wrong, words", [
     ({"group": ""}, "group is missing"), ({"dedup": "bloom ids=1M rate=x"}, "rate=x"),
     ({"path": None}, "path is missing"), ({"attempts": -1}, "attempts = -1"),
     ({"retry_topics": "x=10"}, "attempts = 0"), ({"id": "jsn:$.a"}, "id = jsn:$.a"),
     ({"dedup": "bloom ids=1k rate=1% window=1h path=/tmp/x"}, "leave path= out"),
     ({"take": 1}, "take needs a line of postgres"), ({"concurrency": 100_000}, "concurrency = 100000"),
-    ({"kafka": {"group.id": "x"}}, "group.id"), ({"kafka": {"no.such": "1"}}, "no.such"),
+    ({"topics": ["^a.*"]}, "topic ^a.*"), ({"kafka": {"group.id": "x"}}, "group.id"), ({"kafka": {"no.such": "1"}}, "no.such"),
     ({"rules": ["sliding most=1"]}, "rules"), ({"batch": 17}, "batch = 17"),
 ])
 def test_settings_that_are_wrong_are_refused_by_name(make_inbox, wrong, words):

@@ -288,6 +288,15 @@ class Kafka:
                                                  operation_timeout=30))
         self._wait_led(name, total)
 
+    def delete_records(self, topic, partition, before):
+        """Those with smaller offsets, as retention does."""
+        path = os.path.join(self.folder, f"delete-{topic}.json")
+        with open(path, "w") as file:
+            json.dump({"version": 1, "partitions": [
+                {"topic": topic, "partition": partition, "offset": before}]}, file)
+        self.tool("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server",
+                  self.bootstrap, "--offset-json-file", path)
+
     def alter_topic(self, name, **config):
         """Sets what is given and keeps the topic's other settings."""
         changed = {key.replace("_", "."): str(value) for key, value in config.items()}

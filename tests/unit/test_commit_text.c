@@ -92,6 +92,35 @@ static void what_does_not_fit_is_told_and_left_out(void **state)
 	offsets_finish(&again);
 }
 
+static void what_a_mark_leaves_is_the_limit(void **state)
+{
+	(void)state;
+	for (size_t mark = 0; mark <= COMMIT_TEXT_MARK; mark += 8) {
+		size_t none = COMMIT_TEXT_FORM + mark, room = COMMIT_TEXT_SIZE - 1 - none;
+		assert_false(commit_text_is_full(false, none, mark));
+		assert_false(commit_text_is_full(true, none, mark)); /* it goes on in the end */
+		assert_false(commit_text_is_full(false, none + room * 3 / 4, mark));
+		assert_true(commit_text_is_full(false, none + room * 3 / 4 + 1, mark));
+		assert_true(commit_text_is_full(true, none + room * 3 / 8 + 1, mark));
+	}
+}
+
+static void a_mark_that_fills_all_of_it_is_kept(void **state)
+{
+	struct offsets offsets = finished_beyond(7, 3);
+	char text[COMMIT_TEXT_SIZE], mark[COMMIT_TEXT_MARK + 1];
+	const char *finished, *read;
+	(void)state;
+	memset(mark, 'm', COMMIT_TEXT_MARK);
+	mark[COMMIT_TEXT_MARK] = '\0';
+	assert_true(commit_text_write(&offsets, mark, text) > COMMIT_TEXT_SIZE - 1);
+	assert_int_equal(strlen(text), COMMIT_TEXT_SIZE - 1);
+	assert_true(commit_text_parse(text, &finished, &read));
+	assert_string_equal(finished, "");
+	assert_string_equal(read, mark);
+	offsets_finish(&offsets);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -99,6 +128,8 @@ int main(void)
 	    cmocka_unit_test(nothing_to_say_is_no_text),
 	    cmocka_unit_test(a_text_of_somebody_else_is_none_of_ours),
 	    cmocka_unit_test(what_does_not_fit_is_told_and_left_out),
+	    cmocka_unit_test(what_a_mark_leaves_is_the_limit),
+	    cmocka_unit_test(a_mark_that_fills_all_of_it_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
