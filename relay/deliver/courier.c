@@ -103,6 +103,7 @@ static struct dispatch *new_dispatch(const struct courier *courier)
 	    .rate = deliver->rate,
 	    .breaker_failures = deliver->breaker_failures,
 	    .breaker_pause_ms = deliver->breaker_pause_ms,
+	    .holds = courier->options.holds,
 	    .finish = courier->options.finish,
 	    .context = courier->options.context};
 
@@ -170,6 +171,7 @@ static void take_answers(struct courier *courier, int64_t now)
 	while ((response = http_client_take(courier->client))) {
 		const struct deliver_response said = {.failure = response->failure,
 		    .error = response->error,
+		    .tried = response->sent,
 		    .status = response->status,
 		    .retry_after_ms = http_response_retry_after_ms(response, clock_wall_us()),
 		    .body = response->body,

@@ -16,6 +16,7 @@ struct courier;
 struct courier_options {
 	const struct config_deliver *deliver; /* this and the next outlive the courier */
 	struct deliver_metrics *metrics;
+	bool (*holds)(void *context, uint64_t ticket); /* dispatch.h; on the courier's thread */
 	/*
 	 * Told of each message's end, once: on the courier's thread, or, while it rests, on that
 	 * of courier_hand. Must not call the courier.

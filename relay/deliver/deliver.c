@@ -49,6 +49,13 @@ static void hand(void *context, struct outbox_inbox *inbox,
 	courier_hand(deliver->courier, messages, count);
 }
 
+static bool holds(void *context, uint64_t ticket)
+{
+	struct deliver *deliver = context;
+
+	return outbox_inbox_holds(atomic_load(&deliver->handing), ticket);
+}
+
 /* Whose partition went is handled again by who has it, and that is counted there. */
 static void finish(void *context, const struct outbox_inbox_end *ends, size_t count)
 {
@@ -281,7 +288,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	pthread_cond_init(&deliver->opened, NULL);
 	deliver->metrics = deliver_metrics_create(section->name);
 	deliver->courier = courier_start(
-	    &(struct courier_options){section, deliver->metrics, finish, deliver}, err);
+	    &(struct courier_options){section, deliver->metrics, holds, finish, deliver}, err);
 	if (!deliver->courier || !start_thread(deliver, err)) {
 		deliver_free(deliver);
 		return NULL;

@@ -10,7 +10,7 @@
 
 enum {
 	BODY_SHOWN = 200, /* of an answer, in a reason */
-	PAUSE_MS = 1000,  /* after a failure of our own */
+	PAUSE_MS = 1000,  /* after what never got as far as the application */
 };
 
 /* --- reasons -------------------------------------------------------------------------------- */
@@ -122,12 +122,13 @@ static bool is_ours(const char *failure)
 	return text_equal(failure, "internal") || text_equal(failure, "queue_timeout");
 }
 
-/* What never got as far as the application costs no attempt, if it is our own doing. */
+/* What never got as far as the application costs no attempt, and so none is dead when that has been
+ * away for long. */
 static void read_failure(struct deliver_answer *answer, const struct deliver_response *response)
 {
-	bool ours = is_ours(response->failure);
+	bool ours = is_ours(response->failure), tried = response->tried && !ours;
 	struct deliver_verdict verdict = {
-	    ours ? OUTBOX_INBOX_WAIT : OUTBOX_INBOX_RETRY, ours ? PAUSE_MS : 0};
+	    tried ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_WAIT, tried ? 0 : PAUSE_MS};
 
 	set_reason(&verdict, "%s: %s", response->failure, response->error);
 	set_all(answer, &verdict);

@@ -8,6 +8,8 @@
  *   429, 503, 408, other 5xx   tried again, as when no answer came
  *   other 4xx, 3xx             dead; of a batch: each of them is sent alone first, so that one that
  *                              cannot be taken takes no other along
+ *   no answer                  tried again; it costs an attempt only if the application may have
+ * got it, and as a probe of the breaker none either
  *
  * A batch gets 2xx and an empty body when all of it is done, or an array with a status of each:
  *
@@ -27,6 +29,7 @@
 struct deliver_response {
 	const char *failure;    /* NULL: there is a whole answer */
 	const char *error;      /* for people, with a failure */
+	bool tried;             /* with a failure: the application may have got it */
 	int status;             /* 0: none came */
 	int64_t retry_after_ms; /* -1: not said */
 	const char *body;

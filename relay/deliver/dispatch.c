@@ -35,10 +35,16 @@ static struct parcel *parcel_create(
 	return parcel;
 }
 
-static void parcel_destroy(struct parcel *parcel)
+static void unwrite(struct parcel *parcel)
 {
 	if (parcel->written)
 		deliver_request_finish(&parcel->request);
+	parcel->written = false;
+}
+
+static void parcel_destroy(struct parcel *parcel)
+{
+	unwrite(parcel);
 	free(parcel->messages);
 	free(parcel);
 }
@@ -132,6 +138,31 @@ static void end_each(
 	tell_ends(dispatch, parcel);
 }
 
+/* Ends those that somebody else has by now. Returns whether any are left. */
+static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
+{
+	const struct dispatch_settings *settings = &dispatch->settings;
+	struct outbox_inbox_end *ends = room_for(dispatch, parcel->count);
+	size_t kept = 0, gone = 0;
+
+	for (size_t i = 0; i < parcel->count; i++) {
+		uint64_t ticket = parcel->messages[i]->ticket;
+
+		if (settings->holds(settings->context, ticket))
+			parcel->messages[kept++] = parcel->messages[i];
+		else
+			ends[gone++] = (struct outbox_inbox_end){
+			    ticket, OUTBOX_INBOX_WAIT, "its partition was taken away", 0};
+	}
+	if (gone == 0)
+		return true;
+	unwrite(parcel);
+	parcel->count = kept;
+	dispatch->messages -= gone;
+	settings->finish(settings->context, ends, gone);
+	return kept > 0;
+}
+
 /* In its place in front of the line, in their order. */
 static void take_apart(struct dispatch *dispatch, struct parcel *parcel)
 {
@@ -195,13 +226,17 @@ static bool has_turn(struct dispatch *dispatch, int64_t now)
 	return wait == 0;
 }
 
-/* The first of the line, as a request that an answer can be made to. */
+/* The first of the line, as a request that an answer can be made to; NULL: none is left. */
 static struct parcel *take_written(struct dispatch *dispatch)
 {
-	for (;;) {
-		struct parcel *parcel = dispatch->waiting.first;
+	struct parcel *parcel;
 
+	while ((parcel = dispatch->waiting.first)) {
 		take_out(&dispatch->waiting, parcel);
+		if (!keep_held(dispatch, parcel)) {
+			parcel_destroy(parcel);
+			continue;
+		}
 		if (!parcel->written)
 			deliver_request_init(&parcel->request, &dispatch->settings.wire,
 			    parcel->messages, parcel->count);
@@ -210,6 +245,7 @@ static struct parcel *take_written(struct dispatch *dispatch)
 			return parcel;
 		take_apart(dispatch, parcel);
 	}
+	return NULL;
 }
 
 struct parcel *dispatch_next(struct dispatch *dispatch, int64_t now)
@@ -219,6 +255,8 @@ struct parcel *dispatch_next(struct dispatch *dispatch, int64_t now)
 	if (!has_turn(dispatch, now))
 		return NULL;
 	parcel = take_written(dispatch);
+	if (!parcel)
+		return NULL;
 	put_last(&dispatch->sent, parcel);
 	bucket_take(&dispatch->bucket, dispatch->settings.rate);
 	parcel->probe = breaker_begin(&dispatch->breaker, now);
@@ -239,11 +277,13 @@ static void come_back(
 const char *dispatch_answered(struct dispatch *dispatch, int64_t now, struct parcel *parcel,
     const struct deliver_response *response)
 {
+	struct deliver_response said = *response;
 	struct deliver_answer answer;
 	const char *label;
 
+	said.tried = response->tried && !parcel->probe; /* that failed for all, not for this one */
 	deliver_answer_read(&answer, &dispatch->settings.judge,
-	    (const char *const *)parcel->request.ids, parcel->count, response);
+	    (const char *const *)parcel->request.ids, parcel->count, &said);
 	label = answer.label;
 	come_back(dispatch, parcel, now, answer.outcome);
 	if (answer.apart)
@@ -281,7 +321,7 @@ void dispatch_abandon(struct dispatch *dispatch, int64_t now, const char *why)
 
 	while ((parcel = dispatch->sent.first)) {
 		come_back(dispatch, parcel, now, BREAKER_NEITHER);
-		end_all(dispatch, parcel, OUTBOX_INBOX_RETRY, 0, why);
+		end_all(dispatch, parcel, OUTBOX_INBOX_WAIT, 0, why);
 	}
 }
 

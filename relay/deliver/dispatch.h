@@ -12,6 +12,8 @@
  *                 that was not tried and comes again when the pause is over; half-open, one parcel
  *                 goes as the probe and the others wait for what it finds
  *
+ * A message whose partition was taken away while it waited is not sent, as somebody else has it.
+ *
  * Parcels are taken apart, into such of one message each, when the application refuses all of one
  * for good, and when two events of one have the same id.
  */
@@ -25,7 +27,10 @@ struct dispatch_settings {
 	int64_t connections;
 	int64_t rate; /* requests a second; 0: no limit */
 	int64_t breaker_failures, breaker_pause_ms;
-	/* Told of each message's end, once. From within the functions below; must not call them. */
+	/* Asked right before a message is sent: does its partition belong to this process still? */
+	bool (*holds)(void *context, uint64_t ticket);
+	/* Told of each message's end, once. Both are called from within the functions below, and
+	 * must not call them. */
 	void (*finish)(void *context, const struct outbox_inbox_end *ends, size_t count);
 	void *context;
 };
@@ -65,7 +70,7 @@ void dispatch_refused(
 
 /* What waits ends as not tried, and comes again, if nobody else does it, after after_ms. */
 void dispatch_drain(struct dispatch *dispatch, int64_t after_ms);
-/* What is under way ends as a try that failed; no answer may come any more. */
+/* What is under way ends as not tried; no answer may come any more. */
 void dispatch_abandon(struct dispatch *dispatch, int64_t now, const char *why);
 
 /* When dispatch_next may say something else without an event; INT64_MAX: never. */

@@ -184,6 +184,18 @@ def test_an_application_that_is_away_costs_no_message(make_sidecar, kafka, topic
         assert relay.metric("relay_deliver_dead_letters_total") == 0
 
 
+def test_an_application_that_is_not_there_costs_no_attempt(make_sidecar, kafka, topic):
+    produce(kafka.bootstrap, topic, messages(3))
+    port = free_port()
+    relay = make_sidecar(None, url=f"http://127.0.0.1:{port}/", attempts=1, breaker_failures=2,
+                         breaker_pause="100ms")
+    relay.wait_for(
+        lambda: (relay.metric("relay_deliver_answers_total", result="connect") or 0) >= 5)
+    with Application(port=port):
+        relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 3)
+    assert relay.metric("relay_deliver_dead_letters_total") == 0
+
+
 def test_what_is_under_way_ends_before_the_process_does(make_sidecar, kafka, topic):
     going = threading.Event()
 

@@ -74,9 +74,9 @@ class Application(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, answer=lambda _: 200):
+    def __init__(self, answer=lambda _: 200, port=0):
         """answer(delivery): a status, or (status, body), or (status, body, headers)."""
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", port), Handler)
         self.answer = answer
         self.deliveries = []
         self.open = self.most_open = 0

@@ -52,6 +52,12 @@ static void finish(void *context, const struct outbox_inbox_end *ends, size_t co
 	pthread_mutex_unlock(&world->mutex);
 }
 
+static bool holds(void *context, uint64_t ticket)
+{
+	(void)context, (void)ticket;
+	return true;
+}
+
 static struct config_deliver section_at(char *url)
 {
 	return (struct config_deliver){.name = name,
@@ -98,7 +104,7 @@ static void begin(struct world *world, conversation *serve)
 	make_messages(world);
 	world->metrics = deliver_metrics_create(name);
 	world->courier = courier_start(
-	    &(struct courier_options){&world->section, world->metrics, finish, world}, &err);
+	    &(struct courier_options){&world->section, world->metrics, holds, finish, world}, &err);
 	if (!world->courier)
 		fail_msg("%s", err.message);
 }
@@ -200,7 +206,7 @@ static void what_is_under_way_ends_by_itself_before_it_rests(void **state)
 	end(&world);
 }
 
-static void what_is_under_way_for_too_long_failed_and_what_waits_was_not_tried(void **state)
+static void what_is_under_way_for_too_long_and_what_waits_was_not_tried(void **state)
 {
 	struct world world;
 
@@ -212,7 +218,7 @@ static void what_is_under_way_for_too_long_failed_and_what_waits_was_not_tried(v
 	courier_rest(world.courier, 50);
 	for (int i = 0; i < 6; i++) {
 		assert_int_equal(world.ended[i], 1);
-		assert_int_equal(world.results[i], i < 4 ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_WAIT);
+		assert_int_equal(world.results[i], OUTBOX_INBOX_WAIT);
 	}
 	assert_string_equal(world.reasons[0], "no answer came before the end");
 	end(&world);
@@ -246,7 +252,7 @@ static void it_sends_again_after_it_gave_requests_up(void **state)
 	hand(&world, 0);
 	wait_in_flight(&world, 1);
 	courier_rest(world.courier, 0);
-	assert_int_equal(world.results[0], OUTBOX_INBOX_RETRY);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	courier_work(world.courier);
 	hand(&world, 1);
 	wait_in_flight(&world, 1);
@@ -256,7 +262,7 @@ static void it_sends_again_after_it_gave_requests_up(void **state)
 	assert_int_equal(world.server.requests, 2);
 }
 
-static void an_application_that_is_not_there_failed(void **state)
+static void an_application_that_is_not_there_costs_no_attempt(void **state)
 {
 	struct world world;
 
@@ -265,7 +271,7 @@ static void an_application_that_is_not_there_failed(void **state)
 	server_stop(&world.server);
 	hand(&world, 0);
 	wait_ended(&world, 0);
-	assert_int_equal(world.results[0], OUTBOX_INBOX_RETRY);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	if (!text_starts(world.reasons[0], "connect: "))
 		fail_msg("%s", world.reasons[0]);
 	server_start(&world.server, say_yes, NULL);
@@ -283,11 +289,11 @@ static void an_address_that_is_not_listed_is_not_connected_to(void **state)
 	courier_stop(world.courier);
 	world.section.networks = nothing;
 	world.courier = courier_start(
-	    &(struct courier_options){&world.section, world.metrics, finish, &world}, &err);
+	    &(struct courier_options){&world.section, world.metrics, holds, finish, &world}, &err);
 	assert_non_null(world.courier);
 	hand(&world, 0);
 	wait_ended(&world, 0);
-	assert_int_equal(world.results[0], OUTBOX_INBOX_RETRY);
+	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	assert_true(text_starts(world.reasons[0], "address_refused: "));
 	end(&world);
 	assert_int_equal(world.server.connections, 0);
@@ -303,7 +309,8 @@ static void a_section_that_cannot_work_is_refused_with_its_place(void **state)
 	assert_int_equal(err.kind, ERR_CONFIG);
 	assert_string_equal(err.message, "relay.ini:1: [deliver \"billing\"] url: it is empty; say "
 					 "where messages are posted to");
-	assert_null(courier_start(&(struct courier_options){&section, NULL, finish, NULL}, &err));
+	assert_null(
+	    courier_start(&(struct courier_options){&section, NULL, holds, finish, NULL}, &err));
 }
 
 int main(void)
@@ -311,10 +318,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_message_that_is_handed_over_ends_once),
 	    cmocka_unit_test(what_is_under_way_ends_by_itself_before_it_rests),
-	    cmocka_unit_test(what_is_under_way_for_too_long_failed_and_what_waits_was_not_tried),
+	    cmocka_unit_test(what_is_under_way_for_too_long_and_what_waits_was_not_tried),
 	    cmocka_unit_test(what_comes_while_it_rests_ends_at_once_on_the_same_thread),
 	    cmocka_unit_test(it_sends_again_after_it_gave_requests_up),
-	    cmocka_unit_test(an_application_that_is_not_there_failed),
+	    cmocka_unit_test(an_application_that_is_not_there_costs_no_attempt),
 	    cmocka_unit_test(an_address_that_is_not_listed_is_not_connected_to),
 	    cmocka_unit_test(a_section_that_cannot_work_is_refused_with_its_place),
 	};

@@ -136,20 +136,24 @@ static void a_reason_has_the_status_and_the_beginning_of_the_body(void **state)
 	deliver_answer_finish(&answer);
 }
 
-static void what_got_no_answer_is_tried_again(void **state)
+static void what_got_no_answer_is_tried_again_and_costs_an_attempt_if_it_went_out(void **state)
 {
 	static const char *const failures[] = {"resolve", "connect", "connect_timeout", "tls",
 	    "timeout", "too_slow", "closed", "garbled", "address_refused", "url"};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+	for (size_t i = 0; i < 2 * sizeof failures / sizeof *failures; i++) {
+		bool tried = i % 2;
 		struct deliver_answer answer = judged(&batch, 2,
-		    &(struct deliver_response){
-			.failure = failures[i], .error = "http://a: why", .body = ""});
+		    &(struct deliver_response){.failure = failures[i / 2],
+			.tried = tried,
+			.error = "http://a: why",
+			.body = ""});
 
-		assert_all(&answer, OUTBOX_INBOX_RETRY);
+		assert_all(&answer, tried ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_WAIT);
+		assert_int_equal(answer.verdicts[0].after_ms > 0, !tried);
 		assert_int_equal(answer.outcome, BREAKER_FAILURE);
-		assert_string_equal(answer.label, failures[i]);
+		assert_string_equal(answer.label, failures[i / 2]);
 		assert_non_null(strstr(answer.verdicts[1].reason, ": http://a: why"));
 		deliver_answer_finish(&answer);
 	}
@@ -189,6 +193,7 @@ static void the_status_counts_where_the_body_was_too_long(void **state)
 	assert_all(&answer, OUTBOX_INBOX_DEAD);
 	deliver_answer_finish(&answer);
 	response.status = 0;
+	response.tried = true;
 	answer = judged(&single, 1, &response);
 	assert_all(&answer, OUTBOX_INBOX_RETRY);
 	deliver_answer_finish(&answer);
@@ -315,7 +320,7 @@ int main(void)
 	    cmocka_unit_test(each_status_says_what_becomes_of_a_message),
 	    cmocka_unit_test(retry_after_is_kept_to_up_to_a_limit),
 	    cmocka_unit_test(a_reason_has_the_status_and_the_beginning_of_the_body),
-	    cmocka_unit_test(what_got_no_answer_is_tried_again),
+	    cmocka_unit_test(what_got_no_answer_is_tried_again_and_costs_an_attempt_if_it_went_out),
 	    cmocka_unit_test(a_failure_of_our_own_costs_no_attempt),
 	    cmocka_unit_test(the_status_counts_where_the_body_was_too_long),
 	    cmocka_unit_test(an_empty_answer_says_that_the_whole_batch_is_done),

@@ -15,6 +15,7 @@ struct world {
 	struct dispatch *dispatch;
 	struct outbox_inbox_message messages[MESSAGES];
 	char ids[MESSAGES][8];
+	bool lost[MESSAGES]; /* its partition */
 	int ended[MESSAGES];
 	struct outbox_inbox_end ends[MESSAGES];
 	char reasons[MESSAGES][400];
@@ -34,6 +35,13 @@ static void finish(void *context, const struct outbox_inbox_end *ends, size_t co
 	}
 }
 
+static bool holds(void *context, uint64_t ticket)
+{
+	const struct world *world = context;
+
+	return !world->lost[ticket];
+}
+
 static struct dispatch_settings settings(enum deliver_form form)
 {
 	return (struct dispatch_settings){.wire = {form, DELIVER_BINARY, {"", ""}},
@@ -41,6 +49,7 @@ static struct dispatch_settings settings(enum deliver_form form)
 	    .connections = 2,
 	    .breaker_failures = 3,
 	    .breaker_pause_ms = PAUSE_MS,
+	    .holds = holds,
 	    .finish = finish};
 }
 
@@ -319,12 +328,78 @@ static void what_waits_ends_when_it_is_drained_and_what_is_under_way_may_be_aban
 	assert_int_equal(world.ends[2].after_ms, 777);
 	assert_int_equal(world.ended[0], 0);
 	dispatch_abandon(world.dispatch, 0, "the end");
-	assert_ended(&world, 0, OUTBOX_INBOX_RETRY);
-	assert_ended(&world, 1, OUTBOX_INBOX_RETRY);
+	assert_ended(&world, 0, OUTBOX_INBOX_WAIT);
+	assert_ended(&world, 1, OUTBOX_INBOX_WAIT);
 	assert_string_equal(world.reasons[1], "the end");
 	assert_int_equal(dispatch_figures(world.dispatch, 0).messages, 0);
 	assert_int_equal(dispatch_figures(world.dispatch, 0).in_flight, 0);
 	dispatch_destroy(world.dispatch);
+}
+
+static void what_somebody_else_has_by_now_is_not_sent(void **state)
+{
+	struct world world;
+	struct parcel *parcel;
+
+	(void)state;
+	begin(&world, settings(DELIVER_BATCH));
+	add(&world, 0, 3);
+	add(&world, 3, 2);
+	add(&world, 5, 1);
+	dispatch_put_back(world.dispatch, dispatch_next(world.dispatch, 0), 0); /* is written */
+	world.lost[1] = world.lost[3] = world.lost[4] = true;
+	parcel = dispatch_next(world.dispatch, 0);
+	assert_int_equal(parcel->count, 2);
+	assert_int_equal(parcel->messages[1]->ticket, 2);
+	assert_non_null(strstr(parcel->request.body, "\"id\":\"2\""));
+	assert_null(strstr(parcel->request.body, "\"id\":\"1\""));
+	assert_ended(&world, 1, OUTBOX_INBOX_WAIT);
+	assert_int_equal(first_of(dispatch_next(world.dispatch, 0)), 5);
+	assert_ended(&world, 3, OUTBOX_INBOX_WAIT);
+	assert_ended(&world, 4, OUTBOX_INBOX_WAIT);
+	assert_int_equal(dispatch_figures(world.dispatch, 0).messages, 3);
+	answer(&world, 0, parcel, 200);
+	assert_ended(&world, 2, OUTBOX_INBOX_DONE);
+	world.lost[6] = true;
+	add(&world, 6, 1);
+	assert_null(dispatch_next(world.dispatch, 0));
+	assert_ended(&world, 6, OUTBOX_INBOX_WAIT);
+	dispatch_destroy(world.dispatch);
+}
+
+static void fail_to_connect(struct world *world, int64_t now, struct parcel *parcel, bool tried)
+{
+	dispatch_answered(world->dispatch, now, parcel,
+	    &(struct deliver_response){.failure = "why", .error = "", .tried = tried, .body = ""});
+}
+
+/* A message alone, through an hour in which nobody answers; returns the attempts that it costs. */
+static int attempts_of_an_hour(bool tried)
+{
+	struct world world;
+	int attempts = 0;
+
+	begin(&world, settings(DELIVER_SINGLE));
+	for (int64_t now = 0; now < 3600 * 1000; now += world.ends[0].after_ms + 100) {
+		struct parcel *parcel;
+
+		world.ended[0] = 0;
+		add(&world, 0, 1);
+		if ((parcel = dispatch_next(world.dispatch, now)))
+			fail_to_connect(&world, now, parcel, tried);
+		assert_int_equal(world.ended[0], 1);
+		attempts += world.ends[0].result == OUTBOX_INBOX_RETRY;
+	}
+	dispatch_destroy(world.dispatch);
+	return attempts;
+}
+
+static void an_application_that_is_away_for_an_hour_costs_no_attempt(void **state)
+{
+	(void)state;
+	assert_int_equal(attempts_of_an_hour(false), 0);
+	/* one that takes requests and does not answer: those before it is known that it is so */
+	assert_int_equal(attempts_of_an_hour(true), 3);
 }
 
 /* --- by chance ------------------------------------------------------------------------------- */
@@ -482,6 +557,8 @@ int main(void)
 	    cmocka_unit_test(what_cannot_be_sent_failed_and_says_why),
 	    cmocka_unit_test(
 		what_waits_ends_when_it_is_drained_and_what_is_under_way_may_be_abandoned),
+	    cmocka_unit_test(what_somebody_else_has_by_now_is_not_sent),
+	    cmocka_unit_test(an_application_that_is_away_for_an_hour_costs_no_attempt),
 	    cmocka_unit_test(whatever_happens_each_message_ends_once_and_limits_hold),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
