@@ -10,8 +10,10 @@
 #include "committed.h"
 #include "confirm.h"
 #include "consumer.h"
+#include "deliver_event.h"
 #include "field.h"
 #include "letters.h"
+#include "rule_key.h"
 #include "session.h"
 
 /*
@@ -25,6 +27,8 @@ enum { WAIT_MS = 500, UNDER_WAY = 1000, SHOWN = 20, STEP_MS = 100, GIVE_UP_MS = 
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
 DEFINE_OWNED(struct letters, letters_destroy)
+DEFINE_OWNED(struct item, item_destroy)
+DEFINE_OWNED(struct rule_key, rule_key_destroy)
 
 struct part {
 	struct offsets offsets; /* finished: gone back */
@@ -36,7 +40,8 @@ struct redrive {
 	const struct config_deliver *section;
 	struct committed *committed;
 	struct letters *letters;
-	struct part *parts; /* by partition */
+	const struct rule_key *id_key; /* what identifies a message of the section */
+	struct part *parts; /* by partition; those that are added later wait for the next call */
 	int part_count;
 	int64_t from_us, to_us, limit;
 
@@ -63,6 +68,42 @@ static bool has(const struct consumer_record *record, const char *name, const ch
 	return !wanted || text_equal(found, wanted);
 }
 
+/* By which the application knows the message (deliver_event.h). The caller frees. */
+static char *event_id(const struct redrive *redrive, const struct consumer_record *record)
+{
+	static const struct deliver_event_defaults defaults = {"", ""};
+	OWNED(owned_item_destroy) struct item *item = item_create(NULL, record);
+	struct outbox_inbox_message *message = &item->public;
+	owned_text char *topic = header_of(record, "outbox-origin-topic");
+	const struct outbox_rules_message found = {.topic = topic ? topic : record->topic,
+	    .key = message->key,
+	    .key_length = message->key_length,
+	    .payload = message->payload,
+	    .payload_length = message->payload_length,
+	    .headers = message->headers,
+	    .header_count = message->header_count};
+	struct rule_message asked = {.message = &found};
+	OWNED(text_finish) struct text id = {0};
+	struct deliver_event event;
+	message->topic = record->topic;
+	if (rule_key_add_id(redrive->id_key, &asked, &id)) {
+		message->id = id.data;
+		message->id_length = id.length;
+	}
+	rule_message_finish(&asked);
+	deliver_event_init(&event, message, &defaults);
+	char *name = xstrdup(event.id);
+	deliver_event_finish(&event);
+	return name;
+}
+
+static bool has_id(const struct redrive *redrive, const struct consumer_record *record)
+{
+	const char *wanted = call_text(redrive->call, "id", NULL);
+	owned_text char *id = wanted ? event_id(redrive, record) : NULL;
+	return !wanted || text_equal(id, wanted) || has(record, "outbox-id", wanted);
+}
+
 static bool is_wanted(const struct redrive *redrive, const struct consumer_record *record)
 {
 	const char *key = call_text(redrive->call, "key", NULL);
@@ -75,14 +116,13 @@ static bool is_wanted(const struct redrive *redrive, const struct consumer_recor
 	if (reason && (!why || !strstr(why, reason)))
 		return false;
 	return has(record, "outbox-group", redrive->section->group) &&
-	       has(record, "outbox-id", call_text(redrive->call, "id", NULL)) &&
 	       has(record, "outbox-origin-topic", call_text(redrive->call, "topic", NULL)) &&
-	       at_us >= redrive->from_us && at_us < redrive->to_us;
+	       at_us >= redrive->from_us && at_us < redrive->to_us && has_id(redrive, record);
 }
 
 static void show(struct redrive *redrive, const struct consumer_record *record)
 {
-	owned_text char *id = header_of(record, "outbox-id");
+	owned_text char *id = event_id(redrive, record);
 	owned_text char *topic = header_of(record, "outbox-origin-topic");
 	owned_text char *attempts = header_of(record, "outbox-attempts");
 	owned_text char *reason = header_of(record, "outbox-reason");
@@ -90,8 +130,8 @@ static void show(struct redrive *redrive, const struct consumer_record *record)
 	if (redrive->shown++ >= SHOWN)
 		return;
 	text_addf(&line, "%" PRId32 "/%" PRId64 " of %s, id %s, tried %s times: %s",
-	    record->partition, record->offset, topic ? topic : "?", id ? id : "-",
-	    attempts ? attempts : "?", reason ? reason : "");
+	    record->partition, record->offset, topic ? topic : "?", id, attempts ? attempts : "?",
+	    reason ? reason : "");
 	OWNED(text_finish) struct text clean = {0};
 	field_add_line(&clean, text_string(&line));
 	puts(text_string(&clean));
@@ -171,9 +211,11 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 static bool see(void *context, const struct consumer_record *record)
 {
 	struct redrive *redrive = context;
-	struct part *part = &redrive->parts[record->partition];
 	if (redrive->matching >= redrive->limit)
 		return false;
+	if (record->partition >= redrive->part_count)
+		return true;
+	struct part *part = &redrive->parts[record->partition];
 	if (redrive->sends && record->offset >= part->upto)
 		return true;
 	bool gone = offsets_is_finished(&part->offsets, record->offset);
@@ -320,6 +362,10 @@ static bool redrive_all(const struct call *call, struct err *err)
 	redrive.section = find_section(config, call->arguments[0], err);
 	if (!redrive.section)
 		return false;
+	OWNED(owned_rule_key_destroy)
+	struct rule_key *id_key = rule_key_parse(redrive.section->id, err);
+	if (!id_key)
+		return false;
 	owned_text char *group = xformat("%s.redriven", redrive.section->group);
 	OWNED(owned_committed_close)
 	struct committed *committed = committed_open(redrive.section->kafka, group, err);
@@ -327,6 +373,7 @@ static bool redrive_all(const struct call *call, struct err *err)
 	struct letters *letters = letters_create(redrive.section->kafka, redrive.section->group);
 	redrive.committed = committed;
 	redrive.letters = letters;
+	redrive.id_key = id_key;
 	bool done = committed && work(&redrive, err);
 	for (int i = 0; i < redrive.part_count; i++)
 		offsets_finish(&redrive.parts[i].offsets);
@@ -346,7 +393,8 @@ static int run(const struct call *call)
 }
 
 static const struct command_option options[] = {
-    {"id", "ID", "Letters of messages with this outbox-id."},
+    {"id", "ID",
+	"Letters of the message that the application knows by this id, or with this outbox-id."},
     {"key", "KEY", "Letters with this key."},
     {"topic", "TOPIC", "Letters of messages that were in this topic first."},
     {"reason-has", "TEXT", "Letters whose reason has this text in it."},

@@ -17,7 +17,7 @@ from support.application import Application
 from support.auditor import read_topics
 from support.inbox import header, produce
 from support.process import free_port, wait_for
-from support.relay import run_command
+from support.relay import on_a_terminal, run_command
 
 KEY = b"n" * 24
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -395,6 +395,44 @@ def test_a_letter_that_went_back_and_fails_again_is_a_dead_letter_again(
             assert len(application.of("bad")) == times
             assert redrive("--yes")[1][-1] == "1 letters went back"
         dead_letters(kafka, dead_topic, 4)
+
+
+def test_letters_are_chosen_by_the_id_that_the_application_knows(
+        make_sidecar, kafka, topic, dead_topic, redrive):
+    produce(kafka.bootstrap, topic, [
+        ("x-1", "k", '{"order": "o-1"}'), ("x-2", "k", '{"order": "o-2"}'),
+        ("x-3", "k", '{"order": "o-3"}', None, [("ce_id", b"event-3")])])
+    with Application(lambda _: 422) as application:
+        make_sidecar(application, id="json:$.order")
+        dead_letters(kafka, dead_topic, 3)
+        assert set(application.ids) == {"o-1", "o-2", "event-3"}
+    for known, outbox_id in (("o-2", "x-2"), ("event-3", "x-3")):
+        for id in (known, outbox_id):
+            status, lines, _ = redrive("--id", id, "--dry-run")
+            assert status == 0 and lines[-1] == "1 dead letters match; 0 more went back before"
+            assert f", id {known}, " in lines[0]
+    assert redrive("--id", "k", "--dry-run")[1][-1].startswith("0 dead letters match")
+
+
+def test_a_letter_in_a_partition_that_is_added_meanwhile_waits_for_the_next_call(
+        make_sidecar, kafka, topic, dead_topic, redrive, tmp_path):
+    def grow():
+        kafka.add_partitions(dead_topic, 2)
+        produce(kafka.bootstrap, dead_topic,
+                [("late", "k", "{}", 1, [("outbox-group", topic.encode()),
+                                         ("outbox-origin-topic", topic.encode())])])
+
+    produce(kafka.bootstrap, topic, [("bad", "k", "{}")])
+    with Application(lambda delivery: 200 if application.of("bad") else 422) as application:
+        make_sidecar(application)
+        dead_letters(kafka, dead_topic, 1)
+        status, shown = on_a_terminal(
+            ["--config", tmp_path / "relay-0.ini", "deliver", "redrive", "billing"], None,
+            b"yes\n", grow)
+        assert status == 0 and "1 letters went back" in shown, shown
+        assert redrive("--yes")[1][-1] == "1 letters went back"
+        application.wait_ids({"late"})
+        assert len(application.of("bad")) == 2
 
 
 def test_letters_that_cannot_go_back_are_refused(make_sidecar, kafka, topic, dead_topic, redrive):

@@ -57,8 +57,9 @@ def run_command(arguments, settings=None, timeout=120, program=None):
     return done.returncode, done.stdout, done.stderr
 
 
-def on_a_terminal(arguments, settings, answer):
-    """Runs it on a terminal where somebody types the answer: (exit status, what stood there)."""
+def on_a_terminal(arguments, settings, answer, meanwhile=lambda: None):
+    """Runs it on a terminal where somebody types the answer, after something happened meanwhile: (exit
+    status, what stood there)."""
     ours, its = pty.openpty()
     child = subprocess.Popen([binary(), *arguments], stdin=its, stdout=its, stderr=its,
                              env=environment(settings))
@@ -67,6 +68,7 @@ def on_a_terminal(arguments, settings, answer):
     try:
         while b"Type yes" not in shown:
             shown += os.read(ours, 1000)
+        meanwhile()
         os.write(ours, answer)
         while part := os.read(ours, 1000):
             shown += part
