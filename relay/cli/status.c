@@ -97,7 +97,10 @@ const struct command command_status = {
 	"the checks of the relay that listens there are shown too: they say which record stopped a "
 	"slot, and why. And, as its metrics have them since its start, what brought decisions of "
 	"the "
-	"look-back, what businesses answered, and the breakers of their hosts.\n",
+	"look-back, what businesses answered, and the breakers of their hosts; of each section "
+	"that delivers the messages that its application did, the copies, the false positives of "
+	"dedup, what is being delivered, the age of the oldest message, retries, dead letters, how "
+	"often partitions were given to the process, and its breaker.\n",
     .options = options,
     .run = run,
 };

@@ -188,34 +188,45 @@ static void survey_database(struct survey_postgres *database, const struct confi
 }
 
 /* Who decided, what was answered, and who is not asked. */
-static char *lookback_samples(const char *page)
+static const char *const of_lookbacks[] = {"relay_lookback_decisions_total{",
+    "relay_lookback_checks_total{", "relay_lookback_breaker{", NULL};
+/* What became of messages, and what is under way. */
+static const char *const of_delivers[] = {"relay_deliver_handled_total{",
+    "relay_deliver_duplicates_total{", "relay_deliver_false_positive_rate{",
+    "relay_deliver_in_hand{", "relay_deliver_oldest_seconds{", "relay_deliver_retries_total{",
+    "relay_deliver_dead_letters_total{", "relay_deliver_rebalances_total{",
+    "relay_deliver_breaker{", NULL};
+
+/* Lines of the page that begin with one of these, which NULL ends. */
+static char *samples(const char *page, const char *const *families)
 {
-	static const char *const families[] = {"relay_lookback_decisions_total{",
-	    "relay_lookback_checks_total{", "relay_lookback_breaker{"};
-	OWNED(text_finish) struct text samples = {0};
+	OWNED(text_finish) struct text found = {0};
 
 	for (const char *at = page; *at;) {
 		size_t length = strcspn(at, "\n");
 
-		for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		for (size_t i = 0; families[i]; i++)
 			if (text_starts(at, families[i]))
-				text_addf(&samples, "%.*s\n", (int)length, at);
+				text_addf(&found, "%.*s\n", (int)length, at);
 		at += length + (at[length] == '\n');
 	}
-	return xstrdup(text_string(&samples));
+	return xstrdup(text_string(&found));
 }
 
-static void ask_admin_of_lookbacks(struct survey *survey)
+static void ask_admin_of_metrics(struct survey *survey)
 {
+	const struct config *config = survey->config;
 	OWNED(text_finish) struct text body = {0};
 	struct err ignored;
 	int status = 0;
+	const char *page;
 
-	if (survey->config->lookback_count > 0 && survey->admin_status != 0 &&
-	    !admin_get(
-		survey->config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
+	if (config->lookback_count + config->deliver_count > 0 && survey->admin_status != 0 &&
+	    !admin_get(config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
 		text_clear(&body);
-	survey->admin_lookback = lookback_samples(status == 200 ? text_string(&body) : "");
+	page = status == 200 ? text_string(&body) : "";
+	survey->admin_lookback = samples(page, of_lookbacks);
+	survey->admin_deliver = samples(page, of_delivers);
 }
 
 static void ask_admin(struct survey *survey)
@@ -242,7 +253,7 @@ void survey_take(struct survey *survey, const struct config *config)
 	for (int i = 0; i < survey->count; i++)
 		survey_database(&survey->databases[i], &config->postgres[i]);
 	ask_admin(survey);
-	ask_admin_of_lookbacks(survey);
+	ask_admin_of_metrics(survey);
 }
 
 static const struct survey_shard *same_shard(
@@ -310,5 +321,6 @@ void survey_finish(struct survey *survey)
 	free(survey->databases);
 	free(survey->admin_report);
 	free(survey->admin_lookback);
+	free(survey->admin_deliver);
 	*survey = (struct survey){0};
 }

@@ -76,6 +76,7 @@ struct survey {
 	int admin_status;     /* HTTP; 0: none is configured, or it does not answer */
 	char *admin_report;   /* its checks, line by line; or why it does not answer; "" */
 	char *admin_lookback; /* samples of its metrics of the look-back, line by line; "" */
+	char *admin_deliver;  /* of its sections that deliver */
 };
 
 /* Never fails as a whole: each database says for itself. config must outlive it. */

@@ -160,6 +160,7 @@ static void print_admin(const struct survey *survey, struct text *out)
 	text_addf(out, "relay at %s\n", survey->config->admin_listen);
 	print_lines(survey->admin_report, out);
 	print_lines(survey->admin_lookback, out);
+	print_lines(survey->admin_deliver, out);
 }
 
 void survey_print(const struct survey *survey, struct text *out)
@@ -324,6 +325,7 @@ static json_t *admin_json(const struct survey *survey)
 	json_object_set_new(object, "ready", json_boolean(survey->admin_status == 200));
 	json_object_set_new(object, "report", lines_json(survey->admin_report));
 	json_object_set_new(object, "lookback", lines_json(survey->admin_lookback));
+	json_object_set_new(object, "deliver", lines_json(survey->admin_deliver));
 	return object;
 }
 

@@ -331,6 +331,27 @@ def test_an_operator_pauses_and_resumes_a_section(make_sidecar, kafka, topic):
         assert "billing: works, 6 partitions" in command("list")[1]
 
 
+def test_status_shows_what_became_of_messages(make_sidecar, kafka, topic, tmp_path):
+    names = ["bad", *(f"id-{i}" for i in range(5)), "id-0"]
+    produce(kafka.bootstrap, topic, [(name, name, "{}") for name in names])
+    with Application(lambda delivery: 422 if delivery.event["id"] == "bad" else 200) as application:
+        relay = make_sidecar(application)
+        relay.wait_for(lambda: relay.metric("relay_deliver_dead_letters_total") == 1)
+        relay.wait_for(lambda: relay.metric("relay_deliver_duplicates_total") == 1)
+        relay.wait_for(lambda: relay.metric("relay_deliver_messages") == 0)
+        config = ["--config", tmp_path / "relay-0.ini", "status"]
+        shown = run_command(config, relay.settings)[1]
+        lines = json.loads(run_command([*config, "--json"], relay.settings)[1])["relay"]["deliver"]
+    figures = {}
+    for line in lines:
+        assert f"  {line}\n" in shown
+        name, value = line.split(" ")
+        figures[name.removeprefix("relay_deliver_").removesuffix('{section="billing"}')] = float(value)
+    assert figures.pop("rebalances_total") >= 1
+    assert figures == {"handled_total": 5, "duplicates_total": 1, "false_positive_rate": 0, "in_hand": 0,
+                       "oldest_seconds": 0, "retries_total": 0, "dead_letters_total": 1, "breaker": 0}
+
+
 @pytest.fixture
 def redrive(tmp_path):
     """redrive("--id", 7): exit status, lines, error; of the first sidecar's configuration."""
