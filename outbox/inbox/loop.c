@@ -1065,8 +1065,9 @@ static void on_missing(void *context, const char *topic, int32_t partition)
 		return;
 	log_error("inbox_topic_missing", {"topic", LOG_TEXT(topic)},
 	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(share->offsets.done)},
-	    {"consequence", LOG_TEXT("what was read of it is handled; when it is made anew, it is "
-				     "read as the settings say for a group without an offset")});
+	    {"consequence",
+		LOG_TEXT("handlers end what they have of it; when it is made anew, it is "
+			 "read as the settings say for a group without an offset")});
 	share->missing = true;
 	loop->again_at = clock_ms() + MISSING_MS;
 }

@@ -1,5 +1,6 @@
 """The inbox, as a library: each message is handled, in the order of its key, and copies are dropped."""
 
+import pathlib
 import signal
 import subprocess
 
@@ -95,10 +96,10 @@ def test_handlers_finish_later_and_from_other_threads(make_inbox, kafka, topic, 
 
 
 def test_a_slow_key_delays_nobody_else(make_inbox, kafka, topic, effects):
-    slow = [("slow-1", "slow", "seq=0 slow=8000"), ("slow-2", "slow", "seq=1")]
-    produce(kafka.bootstrap, topic, [*slow, *messages(3000, keys=300)])
+    slow = [("slow-1", "slow", "seq=0 slow=10000"), ("slow-2", "slow", "seq=1")]
+    produce(kafka.bootstrap, topic, [*slow, *messages(1000, keys=300)])
     make_inbox(concurrency=8)
-    found = effects.wait_ids(f"id-{i}" for i in range(3000))
+    found = effects.wait_ids(f"id-{i}" for i in range(1000))
     assert not [effect for effect in found if effect.key == "slow"]
     effects.wait_ids(["slow-1", "slow-2"])
     assert not effects.out_of_order()
@@ -460,6 +461,8 @@ def test_long_ids_are_taken_as_well(make_inbox, kafka, topic, database):
 
 
 def test_the_example_charges_each_order_once(kafka, topic, database):
+    source = pathlib.Path(__file__).parents[2] / "docs/examples/inbox.c"
+    assert len(source.read_text().splitlines()) <= 60  # a newcomer reads it at one go
     database.execute("create table charge (customer text, amount numeric)")
     orders = [(f"order-{i}", f"customer-{i % 7}", f"{i}.50") for i in range(300)]
     produce(kafka.bootstrap, topic, orders + orders[:100])
@@ -557,6 +560,26 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(make_inbox, kafka,
     effects.wait_ids(f"id-{i}" for i in range(1000, 1050))
     wait_committed(kafka.bootstrap, topic, topic, ends(kafka, topic))
     assert inbox.stats()["handled"] == 350
+
+
+def test_a_topic_that_is_deleted_under_way_is_told_and_what_is_in_hand_of_it_ends(
+        make_inbox, kafka, topic, effects):
+    gone = kafka.create_topic(f"{topic}.gone", partitions=1)
+    produce(kafka.bootstrap, gone, [("slow", "k", "seq=0 slow=3000"), ("behind", "k", "seq=1")])
+    inbox = make_inbox(topics=[topic, gone], kafka={"topic.metadata.refresh.interval.ms": 500})
+    inbox.wait_stats(messages=2, in_hand=1)
+    kafka.delete_topic(gone)
+    told = inbox.wait_event("inbox_topic_missing")
+    assert len(told) == 1 and f"topic={gone} partition=0 " in told[0]
+    effects.wait_ids(["slow"])
+    produce(kafka.bootstrap, topic, [("other", "k", "seq=1")])
+    effects.wait_ids(["other"])
+    kafka.create_topic(gone, partitions=1)
+    produce(kafka.bootstrap, gone, [("anew", "k", "seq=2")])
+    effects.wait_ids(["anew"])
+    wait_committed(kafka.bootstrap, topic, gone, {0: 1})
+    kafka.delete_topic(gone)
+    assert [effect.id for effect in effects.all()].count("slow") == 1
 
 
 def test_an_offset_that_is_gone_is_told_and_the_rest_is_handled(
