@@ -13,6 +13,7 @@
 #include "counting_filter.h"
 #include "dedup_folder.h"
 #include "dedup_store.h"
+#include "file_list.h"
 #include "mapped_file.h"
 #include "text.h"
 
@@ -33,7 +34,9 @@ struct counting_store {
 	struct bloom_filter filters[BLOOM_FILTERS];
 	int count;
 	int64_t newest, offset;
+	bool folder_dirty; /* files were made, and a loss of power may take them */
 };
+_Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
 static struct counting_store *of(struct dedup_store *store)
 {
@@ -99,6 +102,7 @@ static bool open_part(
 		return err_prefix(err, "path=%s", counting->folder.path);
 	part.ids = bloom_room(&counting->plan, sub, part.file.head->bytes / BLOOM_LINE);
 	*ret_place = insert(counting, &part);
+	counting->folder_dirty = true;
 	return true;
 }
 
@@ -135,6 +139,14 @@ static bool open_file(struct counting_store *counting, const char *name, struct 
 	return true;
 }
 
+static struct file_list list_of(const struct counting_store *counting)
+{
+	struct file_list list = {0};
+	for (int i = 0; i < counting->count; i++)
+		file_list_add(&list, counting->parts[i].number, counting->parts[i].sub);
+	return list;
+}
+
 static bool open_files(struct counting_store *counting, struct err *err)
 {
 	int copy = openat(counting->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -146,7 +158,8 @@ static bool open_files(struct counting_store *counting, struct err *err)
 	if (list)
 		closedir(list);
 	remove_old(counting);
-	return good;
+	const struct file_list there = list_of(counting);
+	return good && file_list_check(&counting->folder, &there, counting->newest, "counts", err);
 }
 
 static void close_store(struct dedup_store *store)
@@ -286,10 +299,12 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 	for (int i = 0; i < counting->count; i++)
 		if (!mapped_file_sync(&counting->parts[i].file, err))
 			return err_prefix(err, "path=%s", counting->folder.path);
-	if (!dedup_folder_sync(&counting->folder, err))
-		return false;
 	if (counting->count == 0)
 		return true;
+	const struct file_list there = list_of(counting);
+	if (counting->folder_dirty && !file_list_write(&counting->folder, &there, err))
+		return false;
+	counting->folder_dirty = false;
 	if (!mapped_file_sync_offset(&counting->parts[counting->count - 1].file, offset, err))
 		return err_prefix(err, "path=%s", counting->folder.path);
 	if (offset > counting->offset)

@@ -89,7 +89,7 @@ static int compare(const void *a, const void *b)
 static bool is_own(const char *name)
 {
 	static const char *const names[] = {
-	    ".", "..", "window", "window.new", "lock", "positions.new", NULL};
+	    ".", "..", "window", "window.new", "lock", "positions.new", "files", "files.new", NULL};
 	for (int i = 0; names[i]; i++)
 		if (text_equal(name, names[i]))
 			return true;

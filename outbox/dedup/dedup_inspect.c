@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include "cleanup.h"
 #include "counting_filter.h"
+#include "file_list.h"
 #include "hash_set.h"
 #include "key_spans.h"
 #include "mapped_file.h"
@@ -336,12 +337,6 @@ static bool check_mapped(
 	return !why;
 }
 
-static bool is_being_made(const struct mapped_head *head)
-{
-	static const char none[sizeof head->magic] = "";
-	return memcmp(head->magic, none, sizeof none) == 0;
-}
-
 static bool inspect_mapped(struct inspection *inspection, struct err *err)
 {
 	struct dedup_part *part = &inspection->part;
@@ -353,7 +348,7 @@ static bool inspect_mapped(struct inspection *inspection, struct err *err)
 		return fail(part->file->name, err);
 	part->bytes = (uint64_t)state.st_size;
 	bool whole = fread(&head, sizeof head, 1, file) == 1 && part->bytes >= MAPPED_HEAD;
-	if (part->bytes == 0 || (whole && is_being_made(&head)))
+	if (mapped_file_is_blank(fd, part->bytes))
 		found(inspection, part->file->name, WHOLE_FILE, true,
 		    inspection->live ? "it is being made"
 				     : "it was being made: it will be made anew");
@@ -412,6 +407,42 @@ static bool is_of_store(const struct dedup_folder_view *folder, const struct ded
 	return file->kind != DEDUP_FILE_OTHER;
 }
 
+static bool has_ids(const struct dedup_folder_view *folder, const struct dedup_file *file)
+{
+	struct stat state;
+	return file->kind == DEDUP_FILE_COUNTS ||
+	       (file->kind == DEDUP_FILE_LOG && fstatat(folder->fd, file->name, &state, 0) == 0 &&
+		   state.st_size > KEY_LOG_HEAD);
+}
+
+/* Files that were there at a checkpoint. While the folder is in use, slices end. */
+static void inspect_list(struct inspection *inspection)
+{
+	const struct dedup_folder_view *folder = inspection->folder;
+	struct file_list listed, there = {0};
+	struct err why;
+	int64_t newest = INT64_MIN;
+	for (size_t i = 0; i < folder->count; i++) {
+		const struct dedup_file *file = &folder->files[i];
+		if (has_ids(folder, file) && there.count < FILE_LIST_MOST)
+			file_list_add(&there, file->number, file->sub);
+		if (file->kind == DEDUP_FILE_LOG && file->number > newest)
+			newest = file->number;
+	}
+	if (!file_list_read(folder->fd, folder->head.seed, &listed, &why)) {
+		found(inspection, "files", 0, false, "%s", why.message);
+		return;
+	}
+	const struct file_name *missing =
+	    file_list_missing(&listed, &there, newest, (int)folder->head.slices);
+	if (missing && !inspection->live)
+		found(inspection, "files", WHOLE_FILE, false,
+		    "of slice %" PRId64 ", sub-slice %" PRId64
+		    " it knows a file that is missing, or empty: ids are lost; use a new folder, "
+		    "and load them again",
+		    missing->number, missing->sub);
+}
+
 static bool is_map_of(const struct dedup_file *map, const struct dedup_file *log)
 {
 	return map->kind == DEDUP_FILE_MAP && map->number == log->number && map->sub == log->sub;
@@ -424,7 +455,8 @@ static bool inspect_lone_map(struct inspection *inspection, struct err *err)
 	struct stat state;
 	(void)err;
 	if (fstatat(inspection->folder->fd, name, &state, 0) == 0 &&
-	    fstatat(inspection->folder->fd, log, &state, 0) != 0)
+	    fstatat(inspection->folder->fd, log, &state, 0) != 0 &&
+	    !dedup_map_is_empty(inspection->folder->fd, name, inspection->folder->head.seed))
 		found(inspection, name, WHOLE_FILE, false,
 		    "it is there without its key log: ids are lost; use a new folder, and load "
 		    "them again");
@@ -468,6 +500,8 @@ bool dedup_inspect(
 	if (folder.fault)
 		found(&inspection, "window", 0, false,
 		    "%s: use a new folder, and load the ids again", folder.fault);
+	if (!folder.fault)
+		inspect_list(&inspection);
 	for (size_t i = 0; good && i < folder.count; i++)
 		good = inspect_file(&inspection, &i, err) || err_prefix(err, "path=%s", path);
 	return good;

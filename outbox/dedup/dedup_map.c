@@ -1,8 +1,10 @@
 #include "dedup_map.h"
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "bloom_filter.h"
 #include "cleanup.h"
 #include "key_index.h"
@@ -66,6 +68,15 @@ const char *dedup_map_fault(const struct dedup_map_head *head, uint64_t seed)
 	if (head->version != DEDUP_MAP_VERSION)
 		return "is of another version of the format than this program's";
 	return dedup_map_known(head, seed) ? NULL : "has a damaged head";
+}
+
+bool dedup_map_is_empty(int folder, const char *name, uint64_t seed)
+{
+	struct dedup_map_head head;
+	owned_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+	       !dedup_map_fault(&head, seed) &&
+	       dedup_map_known(&head, seed)->units == KEY_FIRST_UNIT;
 }
 
 uint64_t dedup_map_sum(const struct dedup_map_head *head, const struct map_pieces *pieces)

@@ -34,6 +34,9 @@ const struct dedup_map_known *dedup_map_known(const struct dedup_map_head *head,
 /* In the place of the older one. */
 void dedup_map_note(struct dedup_map_head *head, struct dedup_map_known known, uint64_t seed);
 
+/* Is it a whole one of a log without ids: was it made ready, and not used? */
+bool dedup_map_is_empty(int folder, const char *name, uint64_t seed);
+
 /* Of what a map that is sealed is proved by: the lines, the buckets, the sums of the pieces. */
 uint64_t dedup_map_sum(const struct dedup_map_head *head, const struct map_pieces *pieces);
 

@@ -17,10 +17,12 @@
 #include "dedup_hot.h"
 #include "dedup_slice.h"
 #include "fault.h"
+#include "file_list.h"
 #include "hash_set.h"
 #include "text.h"
 
 enum { STRETCH = 1 << 16 };
+_Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
 struct dedup_window {
 	struct dedup_folder folder;
@@ -181,7 +183,8 @@ static void count_origin(struct dedup_window *window, enum dedup_slice_origin or
 }
 
 /* One with an empty log was made ready, and the process was killed before it was needed. */
-static bool open_file(struct dedup_window *window, const char *name, struct err *err)
+static bool open_file(
+    struct dedup_window *window, const char *name, int64_t *newest, struct err *err)
 {
 	long long number;
 	struct stat state;
@@ -189,6 +192,7 @@ static bool open_file(struct dedup_window *window, const char *name, struct err 
 	int sub, end = 0;
 	if (sscanf(name, "%lld.%d.log%n", &number, &sub, &end) != 2 || !end || name[end])
 		return true;
+	*newest = number > *newest ? number : *newest;
 	if (fstatat(window->folder.fd, name, &state, 0))
 		return dedup_folder_fail(&window->folder, "a key log cannot be looked at", err);
 	const struct dedup_slice_plan plan =
@@ -213,24 +217,12 @@ static bool is_there(const struct dedup_window *window, const char *name)
 	return fstatat(window->folder.fd, name, &state, 0) == 0;
 }
 
-/* An empty one was made ready, and the process was killed. */
-static bool is_empty_map(const struct dedup_window *window, const char *name)
-{
-	struct dedup_map_head head;
-	uint64_t seed = window->folder.head.seed;
-	owned_fd int fd = openat(window->folder.fd, name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
-		return false;
-	return !dedup_map_fault(&head, seed) &&
-	       dedup_map_known(&head, seed)->units == KEY_FIRST_UNIT;
-}
-
 static bool check_map(const struct dedup_window *window, const char *name, struct err *err)
 {
 	owned_text char *log = xformat("%.*slog", (int)strlen(name) - 3, name);
 	if (is_there(window, log) || !is_there(window, name))
 		return true;
-	if (is_empty_map(window, name)) {
+	if (dedup_map_is_empty(window->folder.fd, name, window->folder.head.seed)) {
 		unlinkat(window->folder.fd, name, 0);
 		return true;
 	}
@@ -240,8 +232,10 @@ static bool check_map(const struct dedup_window *window, const char *name, struc
 	    window->folder.path, name);
 }
 
-static bool open_files(struct dedup_window *window, struct err *err)
+/* ret_newest: of all files, empty ones as well. */
+static bool open_files(struct dedup_window *window, int64_t *ret_newest, struct err *err)
 {
+	*ret_newest = INT64_MIN;
 	int copy = openat(window->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
@@ -250,16 +244,34 @@ static bool open_files(struct dedup_window *window, struct err *err)
 		size_t length = strlen(entry->d_name);
 		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
 		good = map ? check_map(window, entry->d_name, err)
-			   : open_file(window, entry->d_name, err);
+			   : open_file(window, entry->d_name, ret_newest, err);
 	}
 	if (list)
 		closedir(list);
 	return good;
 }
 
+static struct file_list list_of(const struct dedup_window *window)
+{
+	struct file_list list = {0};
+	for (int i = 0; i < window->count; i++) {
+		const struct dedup_slice *slice = &window->slices[i];
+		if (key_log_written(slice->log) > KEY_FIRST_UNIT)
+			file_list_add(&list, slice->plan.head.slice, slice->plan.head.sub);
+	}
+	return list;
+}
+
+static bool check_list(const struct dedup_window *window, int64_t newest, struct err *err)
+{
+	const struct file_list there = list_of(window);
+	return file_list_check(&window->folder, &there, newest, "log", err);
+}
+
 struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err *err)
 {
 	struct dedup_window *window = xcalloc(1, sizeof *window);
+	int64_t newest;
 	window->alarm = spec->alarm;
 	dedup_hot_init(&window->hot, (uint64_t)spec->hot);
 	window->newest = INT64_MIN;
@@ -270,7 +282,7 @@ struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err
 	    dedup_spec_slice_ms(spec), 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
 	dedup_ahead_init(&window->next_sub, window->folder.fd);
-	if (!good || !open_files(window, err)) {
+	if (!good || !open_files(window, &newest, err) || !check_list(window, newest, err)) {
 		dedup_window_close(window);
 		return NULL;
 	}
@@ -510,19 +522,27 @@ bool dedup_window_flush(struct dedup_window *window, struct err *err)
 }
 
 /* The offset comes last: it speaks for all slices. */
-bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
+static bool write_all(struct dedup_window *window, int64_t offset, struct err *err)
 {
-	if (!check_whole(window, err) || !dedup_folder_check(&window->folder, err))
-		return false;
 	for (int i = 0; i < window->count - 1; i++)
 		if (!make_durable(window, &window->slices[i], -1, err))
 			return false;
 	if (window->folder_dirty && !dedup_folder_sync(&window->folder, err))
 		return false;
-	window->folder_dirty = false;
 	fault_point("before_dedup_offset");
-	if (window->count && !make_durable(window, &window->slices[window->count - 1], offset, err))
+	return !window->count ||
+	       make_durable(window, &window->slices[window->count - 1], offset, err);
+}
+
+bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
+{
+	if (!check_whole(window, err) || !dedup_folder_check(&window->folder, err) ||
+	    !write_all(window, offset, err))
 		return false;
+	const struct file_list there = list_of(window);
+	if (window->folder_dirty && !file_list_write(&window->folder, &there, err))
+		return false;
+	window->folder_dirty = false;
 	hash_set_clear(&window->unwritten);
 	if (window->count && offset > window->figures.offset)
 		window->figures.offset = offset;

@@ -8,10 +8,11 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "fault.h"
+#include "file_list.h"
 #include "hash_set.h"
 #include "text.h"
 
-enum { MOST_SPANS = 64, NAME = 64 };
+enum { MOST_SPANS = FILE_LIST_MOST, NAME = 64 };
 
 struct span {
 	int64_t number;
@@ -22,8 +23,8 @@ struct key_spans {
 	const struct dedup_folder *folder;
 	uint64_t ids; /* expected in a span */
 	struct span spans[MOST_SPANS];
-	int count; /* by number */
-	bool folder_dirty;
+	int count;         /* by number */
+	bool folder_dirty; /* files were made, and a loss of power may take them */
 	int64_t offset;
 };
 
@@ -145,6 +146,15 @@ static bool open_files(struct key_spans *spans, struct err *err)
 	return good;
 }
 
+static struct file_list list_of(const struct key_spans *spans)
+{
+	struct file_list list = {0};
+	for (int i = 0; i < spans->count; i++)
+		if (key_log_written(spans->spans[i].log) > KEY_FIRST_UNIT)
+			file_list_add(&list, spans->spans[i].number, 0);
+	return list;
+}
+
 struct key_spans *key_spans_open(const struct dedup_folder *folder, uint64_t ids,
     void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err)
 {
@@ -157,7 +167,9 @@ struct key_spans *key_spans_open(const struct dedup_folder *folder, uint64_t ids
 		remove_old(spans);
 	for (int i = 0; good && i < spans->count; i++)
 		good = read_span(spans, &spans->spans[i], see, context, err);
-	if (good)
+	const struct file_list there = list_of(spans);
+	int64_t newest = spans->count ? spans->spans[spans->count - 1].number : INT64_MIN;
+	if (good && file_list_check(folder, &there, newest, "log", err))
 		return spans;
 	key_spans_close(spans);
 	return NULL;
@@ -226,19 +238,26 @@ bool key_spans_flush(struct key_spans *spans, struct err *err)
 }
 
 /* The offset comes last: it speaks for all. */
-bool key_spans_checkpoint(struct key_spans *spans, int64_t offset, struct err *err)
+static bool write_all(struct key_spans *spans, int64_t offset, struct err *err)
 {
-	if (!dedup_folder_check(spans->folder, err))
-		return false;
 	for (int i = 0; i < spans->count - 1; i++)
 		if (!make_durable(spans, spans->spans[i].log, -1, err))
 			return false;
 	if (spans->folder_dirty && !dedup_folder_sync(spans->folder, err))
 		return false;
-	spans->folder_dirty = false;
 	fault_point("before_dedup_offset");
-	if (spans->count && !make_durable(spans, spans->spans[spans->count - 1].log, offset, err))
+	return !spans->count ||
+	       make_durable(spans, spans->spans[spans->count - 1].log, offset, err);
+}
+
+bool key_spans_checkpoint(struct key_spans *spans, int64_t offset, struct err *err)
+{
+	if (!dedup_folder_check(spans->folder, err) || !write_all(spans, offset, err))
 		return false;
+	const struct file_list there = list_of(spans);
+	if (spans->folder_dirty && !file_list_write(spans->folder, &there, err))
+		return false;
+	spans->folder_dirty = false;
 	if (spans->count && offset > spans->offset)
 		spans->offset = offset;
 	return true;

@@ -59,12 +59,16 @@ static bool make(int fd, const char *name, const struct mapped_head *wanted, str
 	return true;
 }
 
-static bool has_head(int fd, uint64_t length)
+bool mapped_file_is_blank(int fd, uint64_t length)
 {
-	char begin[sizeof magic] = "";
-	static const char none[sizeof magic] = "";
-	return length >= MAPPED_HEAD && pread(fd, begin, sizeof begin, 0) == sizeof begin &&
-	       memcmp(begin, none, sizeof begin) != 0;
+	static const char none[MAPPED_HEAD];
+	char piece[sizeof none];
+	for (uint64_t at = 0; at < length; at += sizeof piece) {
+		ssize_t count = pread(fd, piece, sizeof piece, (off_t)at);
+		if (count <= 0 || memcmp(piece, none, (size_t)count) != 0)
+			return false;
+	}
+	return true;
 }
 
 static bool map(
@@ -88,7 +92,7 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 	if (state.st_size > 0 && state.st_size < MAPPED_HEAD)
 		return err_set(err, ERR_CONFIG,
 		    "%s is of something else: use a new folder, and load the ids again", name);
-	if (!has_head(fd, (uint64_t)state.st_size))
+	if (mapped_file_is_blank(fd, (uint64_t)state.st_size))
 		return make(fd, name, wanted, err) &&
 		       map(file, fd, name, MAPPED_HEAD + wanted->bytes, err);
 	if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)

@@ -38,6 +38,9 @@ struct mapped_head {
  */
 const char *mapped_head_fault(const struct mapped_head *head, uint64_t bytes);
 
+/* Is there nothing in it but zeroes: was it being made when its process was killed? */
+bool mapped_file_is_blank(int fd, uint64_t length);
+
 struct mapped_file {
 	struct mapped_head *head;
 	void *bytes; /* behind the head */

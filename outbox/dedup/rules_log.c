@@ -93,9 +93,11 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 	return place->spans && dedup_folder_sync(&log->folder, err);
 }
 
-/* The logs first: without the head, of which they have the seed, they would be refused. */
+/* The logs before the head: without it, of which they have the seed, they would be refused; and
+ * before them the list of what has to be there. */
 static void empty(int folder)
 {
+	unlinkat(folder, "files", 0);
 	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
@@ -106,6 +108,7 @@ static void empty(int folder)
 	}
 	if (list)
 		closedir(list);
+	unlinkat(folder, "files.new", 0);
 	unlinkat(folder, "window", 0);
 	fault_point("within_rules_log_remove");
 	unlinkat(folder, "lock", 0);

@@ -455,9 +455,24 @@ def test_a_log_under_the_name_of_another_slice_is_told_and_refused(folder):
 def test_a_map_without_its_log_is_told_and_refused(folder):
     gone = logs(folder)[1]
     os.remove(gone)
-    one(folder, FOUND, f"damaged: {gone.with_suffix('.map').name}: ", "without its key log")
+    missing, lone = findings(folder, FOUND)
+    assert missing.startswith("damaged: files: ") and "missing" in missing
+    assert lone.startswith(f"damaged: {gone.with_suffix('.map').name}: it is there without its key log")
     with pytest.raises(DedupError, match="without its key log"):
         Dedup(line("bloom", folder))
+
+
+@pytest.mark.parametrize("store, end", [("bloom", "log"), ("exact", "log"), ("counting", "counts")])
+def test_a_slice_that_is_missing_is_told_and_refused(tmp_path, store, end):
+    path = tmp_path / "dedup"
+    fill(path, store)
+    gone = next(entry for entry in stat(path)["files"] if entry["ids"])["file"]
+    for name in os.listdir(path):
+        if name.startswith(gone.split(".")[0]):
+            os.remove(path / name)
+    one(path, FOUND, "damaged: files: of slice ", "is missing")
+    with pytest.raises(DedupError, match=f"{gone} is missing"):
+        Dedup(line(store, path))
 
 
 def test_a_filter_that_lacks_ids_is_told_and_mended_as_it_says(folder):

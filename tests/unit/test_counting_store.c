@@ -16,6 +16,7 @@
 #include "counting_filter.h"
 #include "dedup_conformance.h"
 #include "dedup_walk.h"
+#include "mapped_file.h"
 #include "temporary.h"
 #include "text.h"
 
@@ -237,7 +238,7 @@ static void a_damaged_or_foreign_file_is_refused(void **state)
 	expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "shorter");
 	assert_int_equal(truncate(path, 7), 0);
 	expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "something else");
-	assert_int_equal(truncate(path, 0), 0); /* was being made */
+	assert_int_equal(truncate(path, 0), 0); /* was being made: no checkpoint knows of it */
 	outbox_dedup_close(open_with("ids=10k window=500h"));
 }
 
@@ -286,6 +287,28 @@ static void an_id_is_remembered_for_a_window_that_its_slices_do_not_divide(void 
 	}
 }
 
+/* Its first bytes are no sign that it was being made. */
+static void a_file_that_lost_its_beginning_or_is_gone_is_refused(void **state)
+{
+	(void)state;
+	int64_t time_ms = 100 * (int64_t)SLICE;
+	owned_text char *path = xformat("%s/100.0.counts", folder);
+	struct outbox_dedup *dedup = open_with("ids=10k window=500h");
+	dedup_walk(dedup, 0, 10, time_ms, true);
+	dedup_walk_checkpoint(dedup, 1);
+	outbox_dedup_close(dedup);
+	static const size_t lengths[] = {8, MAPPED_HEAD};
+	for (int i = 0; i < 2; i++) {
+		static const char none[MAPPED_HEAD];
+		FILE *file = fopen(path, "r+");
+		assert_int_equal(fwrite(none, 1, lengths[i], file), lengths[i]);
+		fclose(file);
+		expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "something else");
+	}
+	assert_int_equal(unlink(path), 0);
+	expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "100.0.counts is missing");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -301,6 +324,7 @@ int main(void)
 	    TEST(a_damaged_or_foreign_file_is_refused),
 	    TEST(another_plan_keeps_what_is_there),
 	    TEST(an_id_is_remembered_for_a_window_that_its_slices_do_not_divide),
+	    TEST(a_file_that_lost_its_beginning_or_is_gone_is_refused),
 	    TEST(a_slice_is_not_filled_beyond_its_size_when_more_ids_are_planned),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

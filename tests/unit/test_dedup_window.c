@@ -749,6 +749,52 @@ static void a_log_that_is_gone_is_noticed(void **state)
 	expect_refusal("ids=10k", ERR_CONFIG, "without its key log");
 }
 
+/* The log with its map, of the newest slice or of another one, or all of them. */
+static void a_slice_that_is_gone_is_noticed(void **state)
+{
+	(void)state;
+	for (int gone = 1; gone < 4; gone++) {
+		struct dedup_window *window = open_window();
+		add_at(window, 1, NOW - SLICE_MS);
+		add_at(window, 2, NOW);
+		checkpoint(window, 1);
+		dedup_window_close(window);
+		for (int i = 0; i < 2; i++) {
+			owned_text char *log = xformat("%s/%d.0.log", folder, 99 + i);
+			owned_text char *map = xformat("%s/%d.0.map", folder, 99 + i);
+			if (!(gone >> i & 1))
+				continue;
+			assert_int_equal(unlink(log), 0);
+			assert_int_equal(unlink(map), 0);
+		}
+		expect_refusal("ids=10k", ERR_CONFIG, "0.log is missing");
+		temporary_empty(folder);
+	}
+}
+
+/* A record of a later time, which was not written, ended all that was. */
+static void slices_that_ended_before_a_kill_are_not_missed(void **state)
+{
+	(void)state;
+	for (int slices = 1; slices < 20; slices += 6) {
+		pid_t child = fork();
+		if (child == 0) {
+			struct dedup_window *window = open_window();
+			add_at(window, 1, NOW - 20 * SLICE_MS);
+			add_at(window, 2, NOW - 19 * SLICE_MS);
+			checkpoint(window, 1);
+			add_at(window, 3, NOW - (19 - slices) * SLICE_MS);
+			owned_text char *next = xformat("%d.0.log", NOW / SLICE_MS - 18 + slices);
+			while (!is_made(next)) /* by who removes the others before */
+				usleep(1000);
+			kill(getpid(), SIGKILL);
+		}
+		assert_int_equal(waitpid(child, NULL, 0), child);
+		dedup_window_close(open_window());
+		temporary_empty(folder);
+	}
+}
+
 static void a_folder_of_something_else_is_refused(void **state)
 {
 	(void)state;
@@ -915,6 +961,8 @@ int main(void)
 	    TEST(a_map_that_is_damaged_anywhere_is_made_again),
 	    TEST(an_entry_that_is_damaged_is_told_when_it_is_asked_for),
 	    TEST(a_log_that_is_gone_is_noticed),
+	    TEST(a_slice_that_is_gone_is_noticed),
+	    TEST(slices_that_ended_before_a_kill_are_not_missed),
 	    TEST(a_folder_of_something_else_is_refused),
 	    TEST(a_folder_that_is_removed_in_use_is_noticed),
 	    TEST(a_removed_folder_is_an_empty_one),

@@ -204,6 +204,26 @@ static void an_id_that_came_again_when_it_was_forgotten_survives_a_restart(void 
 	outbox_dedup_close(dedup);
 }
 
+static void a_log_that_is_gone_or_emptied_is_refused(void **state)
+{
+	(void)state;
+	struct outbox_error error;
+	for (int emptied = 0; emptied < 2; emptied++) {
+		owned_text char *line = xformat("exact ids=10k path=%s", folder);
+		owned_text char *command =
+		    xformat(emptied ? "truncate -s 0 %s/*.0.log" : "rm %s/*.0.log", folder);
+		struct outbox_dedup *dedup = open_store();
+		dedup_walk(dedup, 0, 10, now_ms, true);
+		dedup_walk_checkpoint(dedup, 1);
+		outbox_dedup_close(dedup);
+		assert_int_equal(system(command), 0);
+		assert_null(outbox_dedup_open(line, &error));
+		assert_int_equal(error.kind, OUTBOX_CONFIG);
+		assert_non_null(strstr(error.message, ".0.log is missing, or empty"));
+		temporary_empty(folder);
+	}
+}
+
 static void a_folder_of_another_store_or_process_is_refused(void **state)
 {
 	(void)state;
@@ -235,6 +255,7 @@ int main(void)
 	    TEST(a_killed_process_forgets_nothing_of_a_checkpoint),
 	    TEST(the_last_that_was_said_of_an_id_is_true_after_a_restart),
 	    TEST(an_id_that_came_again_when_it_was_forgotten_survives_a_restart),
+	    TEST(a_log_that_is_gone_or_emptied_is_refused),
 	    TEST(a_folder_of_another_store_or_process_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,114 @@
+#include "file_list.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "dedup_hash.h"
+
+enum { VERSION = 1, HEAD = 16, MOST_BYTES = HEAD + FILE_LIST_MOST * 16 + 8 };
+static const char magic[8] = "obfiles";
+
+void file_list_add(struct file_list *list, int64_t number, int64_t sub)
+{
+	list->names[list->count++] = (struct file_name){number, sub};
+}
+
+/* --- reading -------------------------------------------------------------------------------- */
+
+static bool is_whole(const char *bytes, size_t length, uint64_t seed, struct file_list *ret_list)
+{
+	uint32_t version, count;
+	uint64_t sum;
+	if (length < HEAD + sizeof sum || memcmp(bytes, magic, sizeof magic) != 0)
+		return false;
+	memcpy(&version, bytes + 8, sizeof version);
+	memcpy(&count, bytes + 12, sizeof count);
+	if (version != VERSION || count > FILE_LIST_MOST ||
+	    length != HEAD + count * sizeof *ret_list->names + sizeof sum)
+		return false;
+	memcpy(&sum, bytes + length - sizeof sum, sizeof sum);
+	memcpy(ret_list->names, bytes + HEAD, count * sizeof *ret_list->names);
+	ret_list->count = (int)count;
+	return sum == XXH3_64bits_withSeed(bytes, length - sizeof sum, seed);
+}
+
+bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struct err *err)
+{
+	char bytes[MOST_BYTES + 1];
+	owned_fd int fd = openat(folder, "files", O_RDONLY | O_CLOEXEC);
+	*ret_list = (struct file_list){0};
+	if (fd < 0 && errno == ENOENT)
+		return true;
+	ssize_t length = fd < 0 ? -1 : pread(fd, bytes, sizeof bytes, 0);
+	if (length < 0)
+		return err_set(
+		    err, ERR_RETRY, "its file 'files' cannot be read: %s", strerror(errno));
+	return is_whole(bytes, (size_t)length, seed, ret_list) ||
+	       err_set(err, ERR_CONFIG,
+		   "its file 'files' is damaged or of something else: use a new folder, and load "
+		   "the ids again");
+}
+
+/* --- judging -------------------------------------------------------------------------------- */
+
+static bool has(const struct file_list *list, const struct file_name *name)
+{
+	for (int i = 0; i < list->count; i++)
+		if (list->names[i].number == name->number && list->names[i].sub == name->sub)
+			return true;
+	return false;
+}
+
+const struct file_name *file_list_missing(
+    const struct file_list *listed, const struct file_list *there, int64_t newest, int slices)
+{
+	for (int i = 0; i < listed->count; i++)
+		if (listed->names[i].number > newest)
+			newest = listed->names[i].number;
+	for (int i = 0; i < listed->count; i++)
+		if (listed->names[i].number >= newest - slices && !has(there, &listed->names[i]))
+			return &listed->names[i];
+	return NULL;
+}
+
+bool file_list_check(const struct dedup_folder *folder, const struct file_list *there,
+    int64_t newest, const char *end, struct err *err)
+{
+	struct file_list listed;
+	if (!file_list_read(folder->fd, folder->head.seed, &listed, err))
+		return err_prefix(err, "path=%s", folder->path);
+	const struct file_name *missing =
+	    file_list_missing(&listed, there, newest, (int)folder->head.slices);
+	return !missing ||
+	       err_set(err, ERR_CONFIG,
+		   "path=%s: %lld.%lld.%s is missing, or empty: ids are lost; use a new folder, "
+		   "and load them again",
+		   folder->path, (long long)missing->number, (long long)missing->sub, end);
+}
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+bool file_list_write(
+    const struct dedup_folder *folder, const struct file_list *list, struct err *err)
+{
+	char bytes[MOST_BYTES];
+	const uint32_t version = VERSION, count = (uint32_t)list->count;
+	size_t length = HEAD + count * sizeof *list->names;
+	memcpy(bytes, magic, sizeof magic);
+	memcpy(bytes + 8, &version, sizeof version);
+	memcpy(bytes + 12, &count, sizeof count);
+	memcpy(bytes + HEAD, list->names, count * sizeof *list->names);
+	uint64_t sum = XXH3_64bits_withSeed(bytes, length, folder->head.seed);
+	memcpy(bytes + length, &sum, sizeof sum);
+	length += sizeof sum;
+	owned_fd int fd =
+	    openat(folder->fd, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	return (fd >= 0 && write(fd, bytes, length) == (ssize_t)length && fdatasync(fd) == 0 &&
+		   renameat(folder->fd, "files.new", folder->fd, "files") == 0 &&
+		   dedup_folder_sync(folder, err)) ||
+	       dedup_folder_fail(folder, "its file 'files' cannot be written", err);
+}
