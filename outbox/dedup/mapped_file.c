@@ -102,29 +102,26 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 	       map(file, fd, name, (uint64_t)state.st_size, err);
 }
 
-bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name,
-    const struct mapped_head *wanted, bool any_size, struct err *err)
+/* --- syncs ---------------------------------------------------------------------------------- */
+
+static bool fail_sync(const struct mapped_file *file, int error, struct err *err)
 {
-	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	*ret_file = (struct mapped_file){0};
-	return fd < 0 ? dedup_disk_fail(name, "opened", err)
-		      : open_it(ret_file, fd, name, wanted, any_size, err);
+	file->head->failed = 1;
+	return err_set(err, ERR_FATAL,
+	    "what is kept cannot be made durable: %s%s; mend its disk, and open the folder again",
+	    strerror(error), dedup_disk_cure(error));
 }
 
-void mapped_file_close(struct mapped_file *file)
+static bool sync_bytes(const struct mapped_file *file, uint64_t bytes, struct err *err)
 {
-	if (file->head)
-		munmap(file->head, MAPPED_HEAD + file->head->bytes);
-	*file = (struct mapped_file){0};
+	if (file->head->failed)
+		return fail_sync(file, EIO, err);
+	return msync(file->head, bytes, MS_SYNC) == 0 || fail_sync(file, errno, err);
 }
 
 bool mapped_file_sync(const struct mapped_file *file, struct err *err)
 {
-	if (msync(file->head, MAPPED_HEAD + file->head->bytes, MS_SYNC) == 0)
-		return true;
-	return err_set(err, ERR_FATAL,
-	    "what is kept cannot be made durable: %s%s; mend its disk, and open the folder again",
-	    strerror(errno), dedup_disk_cure(errno));
+	return sync_bytes(file, MAPPED_HEAD + file->head->bytes, err);
 }
 
 bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, struct err *err)
@@ -132,9 +129,44 @@ bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, str
 	if (offset <= file->head->offset)
 		return true;
 	file->head->offset = offset;
-	if (msync(file->head, MAPPED_HEAD, MS_SYNC) == 0)
+	return sync_bytes(file, MAPPED_HEAD, err);
+}
+
+/* Each page is changed into what it is, so that the kernel writes it. */
+static bool write_again(const struct mapped_file *file, struct err *err)
+{
+	uint64_t bytes = MAPPED_HEAD + file->head->bytes;
+	if (!file->head->failed)
 		return true;
-	return err_set(err, ERR_FATAL,
-	    "the offset cannot be made durable: %s%s; mend its disk, and open the folder again",
-	    strerror(errno), dedup_disk_cure(errno));
+	for (uint64_t at = 0; at < bytes; at += MAPPED_HEAD) {
+		volatile char *page = (char *)file->head + at;
+		*page = *page;
+	}
+	file->head->failed = 0;
+	if (sync_bytes(file, bytes, err))
+		return true;
+	err->kind = ERR_RETRY;
+	return false;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name,
+    const struct mapped_head *wanted, bool any_size, struct err *err)
+{
+	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	*ret_file = (struct mapped_file){0};
+	if (fd < 0)
+		return dedup_disk_fail(name, "opened", err);
+	if (open_it(ret_file, fd, name, wanted, any_size, err) && write_again(ret_file, err))
+		return true;
+	mapped_file_close(ret_file);
+	return false;
+}
+
+void mapped_file_close(struct mapped_file *file)
+{
+	if (file->head)
+		munmap(file->head, MAPPED_HEAD + file->head->bytes);
+	*file = (struct mapped_file){0};
 }

@@ -15,6 +15,7 @@
  *   count     8   the store's
  *   offset    8   the largest that a sync made durable; -1: none
  *   checksum  8   XXH3, 64 bits, of the 40 bytes before count
+ *   failed    8   1: a sync failed, and the kernel may call clean what is on no disk
  *
  * Owned by one thread.
  */
@@ -31,7 +32,7 @@ struct mapped_head {
 	int64_t number;
 	uint64_t count;
 	int64_t offset;
-	uint64_t checksum;
+	uint64_t checksum, failed;
 };
 
 /* What is wrong with the head of a file of so many bytes behind it, whoever's it is; NULL: nothing.
@@ -49,14 +50,14 @@ struct mapped_file {
 /*
  * Opens it, or makes it with room on the disk for all of it, and zeroes behind the head. wanted:
  * kind, bytes, seed and number; of a file that is there bytes may differ if `any_size`. ERR_CONFIG:
- * a file of something else, or damaged; ERR_RETRY: no room. On failure
- * there is nothing to close.
+ * a file of something else, or damaged; ERR_RETRY: no room. After a sync
+ * that failed all of it is written again. On failure there is nothing to close.
  */
 bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name,
     const struct mapped_head *wanted, bool any_size, struct err *err) MUST_CHECK;
 void mapped_file_close(struct mapped_file *file); /* takes {0} as well */
 
-/* All that was written is durable. */
+/* All that was written is durable. ERR_FATAL: only who opens it again can make it so. */
 bool mapped_file_sync(const struct mapped_file *file, struct err *err) MUST_CHECK;
 /* Then the offset, which speaks for more files than this one. Not below the one that is there. */
 bool mapped_file_sync_offset(

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -5,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -309,6 +312,47 @@ static void a_file_that_lost_its_beginning_or_is_gone_is_refused(void **state)
 	expect_refusal("ids=10k window=500h", OUTBOX_CONFIG, "100.0.counts is missing");
 }
 
+static int syncs_to_fail;
+static size_t synced; /* bytes of the largest */
+
+int msync(void *memory, size_t length, int flags)
+{
+	synced = length > synced ? length : synced;
+	if (syncs_to_fail && syncs_to_fail--) {
+		errno = EIO;
+		return -1;
+	}
+	return (int)syscall(SYS_msync, memory, length, flags);
+}
+
+static void expect_fatal(struct outbox_dedup *dedup)
+{
+	struct outbox_error error;
+	assert_false(outbox_dedup_checkpoint(dedup, 9, &error));
+	assert_int_equal(error.kind, OUTBOX_FATAL);
+	assert_non_null(strstr(error.message, "open the folder again"));
+}
+
+/* The kernel would say that all is well. */
+static void after_a_sync_that_failed_all_is_written_again(void **state)
+{
+	(void)state;
+	struct outbox_dedup *dedup = open_with("ids=10k");
+	dedup_walk(dedup, 0, 1000, -1, true);
+	syncs_to_fail = 1;
+	expect_fatal(dedup);
+	expect_fatal(dedup);
+	outbox_dedup_close(dedup);
+	synced = 0;
+	syncs_to_fail = 1;
+	expect_refusal("ids=10k", OUTBOX_RETRY, "cannot be made durable");
+	dedup = open_with("ids=10k");
+	assert_true(synced > MAPPED_HEAD);
+	assert_int_equal(dedup_walk(dedup, 0, 1000, -1, false), 0);
+	dedup_walk_checkpoint(dedup, 9);
+	outbox_dedup_close(dedup);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -325,6 +369,7 @@ int main(void)
 	    TEST(another_plan_keeps_what_is_there),
 	    TEST(an_id_is_remembered_for_a_window_that_its_slices_do_not_divide),
 	    TEST(a_file_that_lost_its_beginning_or_is_gone_is_refused),
+	    TEST(after_a_sync_that_failed_all_is_written_again),
 	    TEST(a_slice_is_not_filled_beyond_its_size_when_more_ids_are_planned),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
