@@ -161,16 +161,36 @@ static void end_pending(struct outbox_dedup *dedup, const struct dedup_item *ite
 		hash_set_remove(&dedup->pending, items[i].hash);
 }
 
-/* A copy of what the call asks already is pending if that is new, and else what it is. */
-static enum outbox_dedup_state state_of_copy(
-    const struct outbox_dedup *dedup, struct dedup_hash hash, size_t asked)
+/* Of what is asked, where each is: open addressing, 0 is free. NULL: it has no copies. */
+static uint32_t *find_places(const struct turn *turn, size_t count, size_t asked, size_t *ret_mask)
 {
-	const struct turn *turn = &dedup->turn;
-	if (!hash_set_has(&dedup->pending, hash))
-		for (size_t i = 0; i < asked; i++)
-			if (turn->asked[i].hash.low == hash.low &&
-			    turn->asked[i].hash.high == hash.high)
-				return turn->answers[i];
+	size_t capacity = 1;
+	if (asked == count)
+		return NULL;
+	while (capacity < asked * 2)
+		capacity *= 2;
+	*ret_mask = capacity - 1;
+	uint32_t *places = xcalloc(capacity, sizeof *places);
+	for (size_t i = 0; i < asked; i++) {
+		size_t place = turn->asked[i].hash.high & *ret_mask;
+		while (places[place])
+			place = (place + 1) & *ret_mask;
+		places[place] = (uint32_t)(i + 1);
+	}
+	return places;
+}
+
+/* A copy of what the call asks already is pending if that is new, and else what it is. So is one of
+ * what was pending before. */
+static enum outbox_dedup_state state_of_copy(
+    const struct turn *turn, struct dedup_hash hash, const uint32_t *places, size_t mask)
+{
+	for (size_t place = hash.high & mask; places[place]; place = (place + 1) & mask) {
+		const struct dedup_hash *other = &turn->asked[places[place] - 1].hash;
+		enum outbox_dedup_state answer = turn->answers[places[place] - 1];
+		if (other->low == hash.low && other->high == hash.high)
+			return answer == OUTBOX_DEDUP_NEW ? OUTBOX_DEDUP_PENDING : answer;
+	}
 	return OUTBOX_DEDUP_PENDING;
 }
 
@@ -178,7 +198,8 @@ static void tell(
     struct outbox_dedup *dedup, size_t count, size_t asked, enum outbox_dedup_state *ret_states)
 {
 	const struct turn *turn = &dedup->turn;
-	size_t next = 0;
+	size_t next = 0, mask = 0;
+	OWNED(cleanup_free) uint32_t *places = find_places(turn, count, asked, &mask);
 	for (size_t i = 0; i < asked; i++)
 		if (turn->answers[i] != OUTBOX_DEDUP_NEW)
 			hash_set_remove(&dedup->pending, turn->asked[i].hash);
@@ -186,7 +207,7 @@ static void tell(
 		if (next < asked && turn->places[next] == i)
 			ret_states[i] = turn->answers[next++];
 		else
-			ret_states[i] = state_of_copy(dedup, turn->items[i].hash, asked);
+			ret_states[i] = state_of_copy(turn, turn->items[i].hash, places, mask);
 		dedup->found[ret_states[i]]++;
 	}
 }

@@ -8,13 +8,14 @@
  *       "bloom ids=50M rate=0.1% window=24h path=/var/lib/billing/dedup", &error);
  *   ...
  *   outbox_dedup_check(dedup, &id, 1, &state, &error);   new: handle it; done: drop it;
- *                                                        pending: a copy is being handled, ask
- * later outbox_dedup_done(dedup, &id, 1, &error);            or _release, when handling it failed
+ *                                                        pending: ask later
+ *   outbox_dedup_done(dedup, &id, 1, &error);            or _release, when handling failed
  *   outbox_dedup_checkpoint(dedup, offset, &error);      then commit the offset
  *
  * An id is new, then pending (the first check says new, each one until the end says pending), then
- * done. Only what is done drops a copy. What is done is durable after the next checkpoint; commit
- * no offset before, and all that is lost in a crash comes again and is handled again.
+ * done. Only what is done drops a copy. What is done is durable after the next checkpoint (with
+ * `sequence` as far as nothing before it is open); commit no offset before, nor beyond what is not
+ * done, and all that is lost in a crash comes again and is handled again.
  *
  * The line says which store remembers, and how: docs/dedup.md has all settings. In short (the whole
  * of it, in words, is outbox_dedup_promise() and the table of docs/dedup.md):
@@ -22,7 +23,7 @@
  *   store         takes new   forgets   restart   shared    releases   memory       disk
  *                 for done    done ids            between   done ids   an id        an id
  *                                                 machines
- *   bloom         never       window    log       no        no         18-27 bits   53 bytes
+ *   bloom         never       window    log       no        no         18-27 bits   51 bytes
  *   exact         never       window    log       no        yes        28 bytes     32 bytes
  *   counting  L   rate        window    map       no        yes        86-144 bits  as memory
  *   bitmap        never       never     map       no        yes        1 bit        as memory
@@ -80,8 +81,10 @@ OUTBOX_PUBLIC bool outbox_dedup_check(struct outbox_dedup *dedup, const struct o
 
 /*
  * They are done: all of them are pending here, else OUTBOX_REJECT. OUTBOX_RETRY: they are pending
- * still. OUTBOX_FENCED: somebody else took some of them meanwhile (shared stores, after a lease or
- * a lost connection): none is pending any more.
+ * still, and some of them may be remembered as done: call it again, with them or a part of them;
+ * what is released instead may be done all the same, as what was handled is. OUTBOX_FENCED:
+ * somebody else took some of them meanwhile (shared stores, after a lease or a lost connection):
+ * none is pending any more.
  */
 OUTBOX_PUBLIC bool outbox_dedup_done(struct outbox_dedup *dedup, const struct outbox_dedup_id *ids,
     size_t count, struct outbox_error *error);

@@ -410,6 +410,11 @@ bool dedup_slice_has(
 	return *ret_there || doubt(slice, hash, ret_there, err);
 }
 
+bool dedup_slice_is_full(const struct dedup_slice *slice)
+{
+	return !key_index_takes(key_log_written(slice->log) + key_log_added(slice->log) + 1);
+}
+
 uint64_t dedup_slice_ids(const struct dedup_slice *slice)
 {
 	return slice->known.ids + key_log_added(slice->log);

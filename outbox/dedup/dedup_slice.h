@@ -86,7 +86,8 @@ bool dedup_slice_prove(struct dedup_slice *slice, struct dedup_hash hash, struct
  */
 bool dedup_slice_has(
     struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err) MUST_CHECK;
-uint64_t dedup_slice_ids(const struct dedup_slice *slice);   /* with those that were added */
+bool dedup_slice_is_full(const struct dedup_slice *slice); /* no unit behind fits into the index */
+uint64_t dedup_slice_ids(const struct dedup_slice *slice); /* with those that were added */
 uint64_t dedup_slice_bytes(const struct dedup_slice *slice); /* of both files */
 
 int64_t dedup_slice_offset(const struct dedup_slice *slice); /* key_log_offset */

@@ -457,7 +457,7 @@ static bool find_room(
 	if (last && last->plan.head.slice == number) {
 		*ret_slice = last;
 		uint64_t most = window->figures.alarm ? last->plan.ids / 4 : last->plan.ids;
-		if (dedup_slice_ids(last) < most)
+		if (dedup_slice_ids(last) < most && !dedup_slice_is_full(last))
 			return true;
 		sub = last->plan.head.sub + 1;
 	}

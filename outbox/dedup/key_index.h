@@ -43,6 +43,12 @@ static inline uint8_t key_index_tag(struct dedup_hash hash)
 	return (uint8_t)hash.high;
 }
 
+/* Has the index place for this unit? */
+static inline bool key_index_takes(uint64_t unit)
+{
+	return unit <= UINT32_MAX;
+}
+
 /* Buckets for so many ids: never 0, and more room than that by half. */
 uint64_t key_index_buckets(uint64_t ids);
 
