@@ -133,6 +133,7 @@ struct commit {
 	const char *finished, *mark;
 	bool ours; /* else they are "" */
 	int64_t offset;
+	bool there; /* and so is the record at the offset, or the end */
 };
 
 static void refuse_text(struct commit *commit)
@@ -253,6 +254,7 @@ static void begin_as_set(const struct inbox_settings *settings, struct share *sh
     const struct range *range, struct subscription_place *place, struct commit *commit)
 {
 	bool earliest = settings->given.start == OUTBOX_INBOX_EARLIEST;
+	commit->there = false;
 	if (place->offset >= 0)
 		share_tell_gone(share, place->offset);
 	if (settings->given.start == OUTBOX_INBOX_STAND_STILL)
@@ -317,6 +319,7 @@ static void set_offsets(
 	share->behind = place->offset < commit->offset;
 	offsets_skip(&share->offsets, place->offset);
 	share->committed = share->offsets.done;
+	share->changed = !commit->there; /* else another start would move it once more */
 	share->mark_length = strlen(commit->mark);
 	commit_text_write(&share->offsets, commit->mark, share->text);
 }
@@ -325,7 +328,7 @@ static bool begin(const struct inbox_settings *settings, struct share *share,
     struct subscription *subscription, struct subscription_place *place, struct err *err)
 {
 	owned_text char *text = xstrdup(place->text);
-	struct commit commit = {.text = text, .offset = place->offset};
+	struct commit commit = {.text = text, .offset = place->offset, .there = true};
 	commit.ours = commit_text_parse(text, &commit.finished, &commit.mark);
 	if (!open_folder(settings, share, err) || !open_sequence(settings, share, &commit, err) ||
 	    !find_beginning(settings, share, subscription, place, &commit, err))

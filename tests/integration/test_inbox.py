@@ -499,7 +499,7 @@ def test_a_stuck_partition_leaves_room_in_the_store_of_all(make_inbox, kafka, to
     inbox.wait_stats(handled=100)
 
 
-def test_what_is_done_is_logged_before_its_partition_goes(make_inbox, kafka, topic):
+def test_what_is_done_is_logged_before_its_partition_goes(make_inbox, kafka, topic, effects):
     """Though the store does not answer when it is to go."""
     with Redis() as server:
         line = f"redis url=redis://127.0.0.1:{server.port} name={topic} window=1h ids=10k"
@@ -513,8 +513,10 @@ def test_what_is_done_is_logged_before_its_partition_goes(make_inbox, kafka, top
         inbox.wait_event("inbox_waits")  # the effect was had, and cannot be logged
         server.resume()
         assert inbox.process.wait(60) == 0
+        assert committed(kafka.bootstrap, topic, topic)[0] == 1
         produce(kafka.bootstrap, topic, [("a", "k", "seq=1", 1)])
         make_inbox(**settings).wait_stats(duplicates=1)
+    assert len(effects.all()) == 1
 
 
 def test_redis_knows_the_copies_of_other_partitions(make_inbox, kafka, topic):

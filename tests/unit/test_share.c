@@ -330,6 +330,7 @@ static void what_is_not_in_the_partition_begins_as_the_settings_say(void **state
 		assert_int_equal(offsets_is_finished(&share->offsets, cases[i].committed + 60),
 		    cases[i].finished || cases[i].committed + 60 < cases[i].done);
 		assert_int_equal(share->stops, 0);
+		assert_true(share->changed); /* it is committed, and holds */
 		share_close(share);
 	}
 }
