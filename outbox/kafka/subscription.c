@@ -27,6 +27,7 @@ enum {
 	ANSWER_MS = 5000,
 	LEADER_MS = 2000, /* what only a partition's leader knows */
 	COMMIT_MS = 10000,
+	ASK_AGAIN_MS = 1000, /* after a commit that failed */
 	WAKE_MS = 50,
 	READY_MESSAGES = 10000,
 	READY_BYTES = 4 << 20
@@ -39,9 +40,9 @@ struct subscription {
 	struct subscription_callbacks callbacks;
 	rd_kafka_topic_partition_list_t *given; /* the assignment; NULL: none */
 	bool unanswered;                        /* nobody was asked yet where it begins */
-	/* clock_ms: when it was given, stepped last, asked the coordinator last, and asked it what
-	 * it has granted since */
-	int64_t given_ms, stepped_ms, asked_ms, granted_ms;
+	/* clock_ms: when it was given, stepped last, asked the coordinator what it has granted
+	 * since, and is to ask it again */
+	int64_t given_ms, stepped_ms, granted_ms, ask_at;
 	int64_t session_ms, patience_ms; /* session.timeout.ms, max.poll.interval.ms */
 	bool filled;                     /* librdkafka has stopped fetching */
 	size_t length;                   /* of a record, by the last read */
@@ -77,7 +78,7 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 		subscription->given = rd_kafka_topic_partition_list_copy(partitions);
 		subscription->unanswered = true;
 		subscription->given_ms = clock_ms();
-		subscription->asked_ms = subscription->granted_ms = 0;
+		subscription->ask_at = subscription->granted_ms = 0;
 		return;
 	}
 	subscription->callbacks.revoked(
@@ -188,6 +189,11 @@ static bool answer(struct subscription *subscription, struct err *err)
 
 /* --- what the coordinator grants ------------------------------------------------------------ */
 
+static int64_t sooner(int64_t one, int64_t other)
+{
+	return one < other ? one : other;
+}
+
 /*
  * It takes commits of members only, so that its answer to one tells that this was a member when it
  * was asked, and is for session.timeout.ms from then on.
@@ -198,25 +204,22 @@ static void note_granted(struct subscription *subscription, int64_t asked_ms)
 		subscription->granted_ms = asked_ms;
 }
 
-/* context: when it was asked. */
+/* context: when it was asked. A topic that is not there any more is refused by itself. */
 static void on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     rd_kafka_topic_partition_list_t *offsets, void *context)
 {
 	struct subscription *subscription = rd_kafka_opaque(handle);
 	struct err err;
 	for (int i = 0; !code && offsets && i < offsets->cnt; i++)
+		if (!offsets->elems[i].err)
+			note_granted(subscription, (int64_t)(intptr_t)context);
+	for (int i = 0; !code && offsets && i < offsets->cnt; i++)
 		code = offsets->elems[i].err;
-	if (!code)
-		note_granted(subscription, (int64_t)(intptr_t)context);
 	if (!code || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
+	subscription->ask_at = sooner(subscription->ask_at, clock_ms() + ASK_AGAIN_MS);
 	kafka_client_failed(&err, code, "offsets are not committed");
 	subscription->callbacks.not_committed(subscription->callbacks.context, &err);
-}
-
-static int64_t sooner(int64_t one, int64_t other)
-{
-	return one < other ? one : other;
 }
 
 int64_t subscription_held_until(const struct subscription *subscription)
@@ -227,7 +230,7 @@ int64_t subscription_held_until(const struct subscription *subscription)
 
 bool subscription_is_to_ask(const struct subscription *subscription)
 {
-	return clock_ms() - subscription->asked_ms >= subscription->session_ms / 3;
+	return clock_ms() >= subscription->ask_at;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -500,7 +503,8 @@ bool subscription_commit(struct subscription *subscription, const struct subscri
     int count, bool wait, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = list_of(places, count, true);
-	int64_t asked_ms = subscription->asked_ms = clock_ms();
+	int64_t asked_ms = clock_ms();
+	subscription->ask_at = asked_ms + subscription->session_ms / 3;
 	rd_kafka_resp_err_t code =
 	    wait ? commit_and_wait(subscription, list)
 		 : rd_kafka_commit_queue(subscription->handle, list, subscription->events,
