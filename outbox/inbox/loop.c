@@ -1040,10 +1040,14 @@ static void see_to_late(struct loop *loop)
 	if (began_ms < loop->late_at || loop->again_at)
 		return;
 	for (int i = 0; well && i < loop->share_count; i++)
-		if (loop->shares[i]->gone)
-			moved |= well = move_on(loop, loop->shares[i], &err);
-	while (well && loop->late_count)
-		moved |= well = open_late(loop, &err);
+		if (loop->shares[i]->gone) {
+			well = move_on(loop, loop->shares[i], &err);
+			moved |= well;
+		}
+	while (well && loop->late_count) {
+		well = open_late(loop, &err);
+		moved |= well;
+	}
 	if (!well) {
 		judge_reading(loop, false, &err);
 		pace_late(loop, began_ms);
