@@ -19,6 +19,7 @@ import time
 import pytest
 
 from support import relay as relay_module
+from support import sidecar
 from support.kafka import Kafka
 from support.pgbouncer import PgBouncer
 from support.postgres import Postgres
@@ -280,6 +281,28 @@ def make_relay(database, kafka, request):
         except AssertionError as failure:
             failures.append(str(failure))
     assert not failures, "\n".join(failures)
+
+
+@pytest.fixture
+def dead_topic(kafka, topic):
+    return kafka.create_topic(f"{topic}.dead", 1)
+
+
+@pytest.fixture
+def make_sidecar(kafka, topic, dead_topic, make_relay, tmp_path):
+    """make_sidecar(application, key=value…): a relay with a [deliver] section and no database."""
+    numbers = itertools.count()
+
+    def make(application, url=None, environment=None, **settings):
+        path = tmp_path / f"relay-{next(numbers)}.ini"
+        path.write_text(sidecar.configuration(kafka.bootstrap, topic, tmp_path / "state",
+                                              url or application.url, settings))
+        relay = make_relay(config=path, **(environment or {})).wait_ready()
+        if environment:
+            relay.wait_event("api_listens")
+        return relay
+
+    return make
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import base64
 import collections
 import hashlib
 import hmac
-import itertools
 import json
 import threading
 import time
@@ -16,68 +15,17 @@ from support.api import Api
 from support.application import Application
 from support.auditor import read_topics
 from support.inbox import header, produce
-from support.process import free_port, wait_for
+from support.process import free_port
 from support.relay import on_a_terminal, run_command
+from support.sidecar import dead_letters
 
 KEY = b"n" * 24
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-
-CONFIG = """\
-[kafka]
-bootstrap.servers = {bootstrap}
-session.timeout.ms = 6000
-[deliver "billing"]
-topics = {topic}
-group = {topic}
-url = {url}
-networks = 127.0.0.0/8
-path = {path}
-dead_letter_topic = {topic}.dead
-commit_every = 100ms
-retry_first = 50ms
-retry_max = 200ms
-"""
-
-
-@pytest.fixture
-def dead_topic(kafka, topic):
-    kafka.create_topic(f"{topic}.dead", 1)
-    return f"{topic}.dead"
-
-
-@pytest.fixture
-def make_sidecar(kafka, topic, dead_topic, make_relay, tmp_path):
-    """make_sidecar(application, key=value…): a relay with a [deliver] section and no database."""
-    numbers = itertools.count()
-
-    def make(application, url=None, environment=None, **settings):
-        given = {"dedup": "bloom ids=100k rate=0.1% window=1h", **settings}
-        text = CONFIG.format(bootstrap=kafka.bootstrap, topic=topic, path=tmp_path / "state",
-                             url=url or application.url)
-        for name, value in given.items():
-            lines = [line for line in text.splitlines() if not line.startswith(f"{name} = ")]
-            text = "\n".join([*lines, *([f"{name} = {value}"] if value is not None else [])])
-        path = tmp_path / f"relay-{next(numbers)}.ini"
-        path.write_text(text + "\n")
-        relay = make_relay(config=path, **(environment or {})).wait_ready()
-        if environment:
-            relay.wait_event("api_listens")
-        return relay
-
-    return make
 
 
 def messages(count, keys=10, first=0):
     return [(f"id-{first + i}", f"k{(first + i) % keys}", json.dumps({"seq": first + i}))
             for i in range(count)]
-
-
-def dead_letters(kafka, topic, count):
-    def read():
-        records = list(read_topics(kafka.bootstrap, [topic]))
-        return records if len(records) >= count else None
-
-    return wait_for(read, 60, f"{count} dead letters")
 
 
 def test_each_message_is_posted_once_in_the_order_of_its_key(make_sidecar, kafka, topic):

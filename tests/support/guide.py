@@ -1,6 +1,6 @@
-"""The snippets of docs/lookback-guide.md, which are parts of docs/examples.
+"""The snippets of the guides, which are parts of docs/examples.
 
-    python3 tests/support/guide.py      writes them into the guide
+    python3 tests/support/guide.py      writes them into the guides
 """
 
 import pathlib
@@ -8,6 +8,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE, EXAMPLES = ROOT / "docs/lookback-guide.md", ROOT / "docs/examples"
+DELIVER_GUIDE = ROOT / "docs/deliver-guide.md"
 SHOWN = re.compile(r"(<!-- (\S+) (\w+) -->\n```\w+\n)(.*?)(\n```)", re.DOTALL)
 
 
@@ -26,4 +27,5 @@ def filled(page):
 
 
 if __name__ == "__main__":
-    GUIDE.write_text(filled(GUIDE.read_text(encoding="utf-8")), encoding="utf-8")
+    for guide in (GUIDE, DELIVER_GUIDE):
+        guide.write_text(filled(guide.read_text(encoding="utf-8")), encoding="utf-8")

@@ -16,6 +16,7 @@ declare -A packages=(
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[redis]="redis-tools python3-redis python3-venv ca-certificates"
 	[mariadb]="mariadb-server-core mariadb-client-core python3-pymysql"
+	[node]="nodejs"
 	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
