@@ -39,13 +39,13 @@ static void handle(void *dsn, struct outbox_inbox *inbox,
 	outbox_inbox_finish(inbox, &end, 1, NULL);
 }
 
-int main(int count, char **arguments) /* BROKERS TOPIC DSN */
+int main(int count, char **arguments) /* TOPIC DSN bootstrap.servers HOST:PORT … */
 {
 	const struct outbox_inbox_settings settings = {.group = "billing",
-	    .kafka = (const char *[]){"bootstrap.servers", arguments[1], NULL},
-	    .topics = (const char *[]){arguments[2], NULL},
+	    .kafka = (const char *const *)&arguments[3],
+	    .topics = (const char *[]){arguments[1], NULL},
 	    .handle = handle,
-	    .context = arguments[3],
+	    .context = arguments[2],
 	    .take = true,
 	    .dedup = "postgres name=billing window=24h"};
 	sigset_t term;
@@ -53,7 +53,7 @@ int main(int count, char **arguments) /* BROKERS TOPIC DSN */
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &term, NULL); /* threads inherit it */
-	struct outbox_inbox *inbox = count == 4 ? outbox_inbox_open(&settings, NULL) : NULL;
+	struct outbox_inbox *inbox = count > 4 ? outbox_inbox_open(&settings, NULL) : NULL;
 	int ended = inbox ? sigwaitinfo(&term, NULL) : -1;
 	outbox_inbox_close(inbox);
 	return ended == SIGTERM ? 0 : 1;

@@ -466,7 +466,8 @@ def test_the_example_charges_each_order_once(kafka, topic, database):
     database.execute("create table charge (customer text, amount numeric)")
     orders = [(f"order-{i}", f"customer-{i % 7}", f"{i}.50") for i in range(300)]
     produce(kafka.bootstrap, topic, orders + orders[:100])
-    program = [beside("tests/integration/inbox_example"), kafka.bootstrap, topic, database.dsn]
+    program = [beside("inbox_example"), topic, database.dsn, "bootstrap.servers", kafka.bootstrap,
+               "session.timeout.ms", "3000"]
 
     def charged():
         return database.execute("select count(*) from charge")[0][0]

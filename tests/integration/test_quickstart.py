@@ -1,4 +1,4 @@
-"""./quickstart lookback as a newcomer runs it, but for the program, which is built already."""
+"""./quickstart lookback and inbox as a newcomer runs them, but for the program, which is built already."""
 
 import os
 import pathlib
@@ -77,20 +77,53 @@ def test_the_lookback_is_shown_and_judged_from_both_sides(folder):
         assert status == 1 and "2 orders are wrong" in answer
         assert answer.count("not in the shop's table, 1 times in the topic") == 2
     finally:
-        if stop:
-            pids = [int(pid) for pid in re.findall(r"kill (?:-INT )?(\d+)", stop.read_text())]
-            run([stop], folder)
-    assert len(pids) == 4
+        stopped = stop_all(folder, stop)
+    assert stopped == 4
+
+
+def stop_all(folder, stop):
+    """What --keep left running, by its own script; how many processes these were."""
+    if not stop:
+        return 0
+    pids = [int(pid) for pid in re.findall(r"kill (?:-INT )?(\d+)", stop.read_text())]
+    run([stop], folder)
     wait_for(lambda: all(map(process_ended, pids)), 120, "the end of what stayed up")
     wait_for(lambda: not list(folder.iterdir()), 60, "an empty folder")
+    return len(pids)
 
 
-def test_ctrl_c_leaves_nothing_of_the_lookback_behind(folder, tmp_path):
+def test_the_inbox_is_shown_and_judged(folder):
+    stop = None
+    try:
+        status, said = run(["./quickstart", "inbox", "--keep", "--orders", "200"], folder)
+        stop = next(folder.glob("*/stop"), None)
+        assert status == 0, said
+        assert re.search(r"consumer 1 is killed \(SIGKILL\), \d+ of 200 orders are charged", said)
+        assert said.count("rebalance: ") == 3
+        copies = re.search(r"200 orders, \d+ records in the topic, (\d+) of them copies; 200 charges", said)
+        assert int(copies[1]) > 0
+        assert "verdict: each order is charged once" in said
+        judge = shlex.split(re.search(r"^.*inbox_shop\.py verdict .*$", said, re.MULTILINE)[0])
+        with psycopg2.connect(judge[judge.index("--dsn") + 1]) as shop, shop.cursor() as cursor:
+            cursor.execute("delete from charge where amount = 7")
+            cursor.execute("insert into charge select * from charge where amount = 8")
+        shop.close()
+        status, answer = run(judge, folder)
+        assert status == 1 and "2 orders are wrong" in answer
+        assert "order 7: charged 0 times" in answer and "order 8: charged 2 times" in answer
+    finally:
+        stopped = stop_all(folder, stop)
+    assert stopped == 2
+
+
+@pytest.mark.rotated
+@pytest.mark.parametrize("what, until", [("lookback", "hangs (SIGSTOP)"), ("inbox", "is killed (SIGKILL)")])
+def test_ctrl_c_leaves_nothing_behind(folder, tmp_path, what, until):
     # A shell that was started with a signal ignored, as one in the background is, cannot trap it.
-    quickstart = Process(["env", "--default-signal=INT", ROOT / "quickstart", "lookback"],
+    quickstart = Process(["env", "--default-signal=INT", ROOT / "quickstart", what],
                          tmp_path / "log", environment=settings(folder), folder=ROOT,
                          death_signal="TERM")
-    wait_for(lambda: "hangs (SIGSTOP)" in quickstart.output() or not quickstart.running, LONG,
+    wait_for(lambda: until in quickstart.output() or not quickstart.running, LONG,
              "a shop that is open")
     assert quickstart.running, quickstart.tail()
     assert len(processes_of(folder)) > 5
