@@ -297,7 +297,7 @@ def test_killed_between_two_steps_no_offset_is_ahead_of_a_durable_id(
         """The ids that are durable."""
         durable = set()
         for partition in range(PARTITIONS):
-            folder = tmp_path / f"state/{topic}-{partition}/dedup"
+            folder = tmp_path / f"state/{topic}/{topic}-{partition}/dedup"
             offset, _ = committed(kafka.bootstrap, topic, topic, partition)
             past = {id for at, id in ids[partition].items() if at < offset}
             if not folder.exists():

@@ -55,7 +55,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.open -= 1
             self.server.deliveries.append(delivery)
         with contextlib.suppress(OSError):  # the relay has gone
-            self.say(*answer if isinstance(answer, tuple) else (answer,))
+            if callable(answer):
+                answer(self)
+            else:
+                self.say(*answer if isinstance(answer, tuple) else (answer,))
 
     def say(self, status, body=b"", headers=None):
         body = body if isinstance(body, bytes) else body.encode()
@@ -75,7 +78,8 @@ class Application(ThreadingHTTPServer):
     request_queue_size = 1024
 
     def __init__(self, answer=lambda _: 200, port=0):
-        """answer(delivery): a status, or (status, body), or (status, body, headers)."""
+        """answer(delivery): a status, or (status, body), or (status, body, headers), or what is done to
+        the request's handler instead."""
         super().__init__(("127.0.0.1", port), Handler)
         self.answer = answer
         self.deliveries = []

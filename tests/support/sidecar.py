@@ -6,7 +6,7 @@ from support.process import wait_for
 CONFIG = """\
 [kafka]
 bootstrap.servers = {bootstrap}
-session.timeout.ms = 6000
+session.timeout.ms = {session_ms}
 [deliver "billing"]
 topics = {topic}
 group = {topic}
@@ -22,8 +22,9 @@ dedup = bloom ids=100k rate=0.1% window=1h
 
 
 def configuration(bootstrap, topic, path, url, settings):
-    """settings: keys of the section; None leaves one out."""
-    text = CONFIG.format(bootstrap=bootstrap, topic=topic, path=path, url=url)
+    """settings: keys of the section; None leaves one out. And session_ms: of the consumer."""
+    text = CONFIG.format(bootstrap=bootstrap, topic=topic, path=path, url=url,
+                         session_ms=settings.pop("session_ms", 6000))
     for name, value in settings.items():
         lines = [line for line in text.splitlines() if not line.startswith(f"{name} = ")]
         text = "\n".join([*lines, *([f"{name} = {value}"] if value is not None else [])])
