@@ -2,6 +2,7 @@
 message has its effect, in the order of its key, and once, or twice in the hole that is documented."""
 
 import collections
+import json
 import threading
 import time
 
@@ -13,6 +14,7 @@ from support.inbox import (
     Effects, Inbox, committed, header, out_of_order, produce, wait_committed)
 from support.process import wait_for
 from support.redis import Redis
+from support.relay import run_command
 
 CONSUMERS = 3
 CONCURRENCY = 64
@@ -264,6 +266,14 @@ LOG_STEPS = ["before_key_log_write", "after_key_log_write", "before_dedup_offset
 PARTITIONS = 2
 
 
+def durable_offset(folder):
+    """What stands in the store's files: everything below it was synced to the disk."""
+    status, output, error = run_command(["dedup", "stat", "--json", folder])
+    assert status == 0, error
+    offset = json.loads(output)["offset"]
+    return -1 if offset is None else int(offset)
+
+
 def known_of(line, folder, ids):
     """Those that a store knows to be done, which nobody has open."""
     with Dedup(f"{line} path={folder}") as dedup:
@@ -303,6 +313,7 @@ def test_killed_between_two_steps_no_offset_is_ahead_of_a_durable_id(
             if not folder.exists():
                 assert not past
                 continue
+            assert offset <= durable_offset(folder)
             known = known_of(line, folder, list(ids[partition].values()))
             assert past <= known, f"{len(past - known)} of {len(past)} before {offset} are forgotten"
             assert known <= before or store == "counting", "known, and without an effect"
