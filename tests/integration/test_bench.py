@@ -4,16 +4,18 @@ What they are is not judged here: the exit status is 1 when one is beyond its bo
 """
 
 import json
+import pathlib
 import re
 import signal
 import subprocess
+import uuid
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.process import wait_for
 from support.redis import Redis
-from support.relay import binary, environment, run_command
+from support.relay import beside, binary, environment, run_command
 
 # A part, its options, and what each of its figures must look like: names in order, with bounds.
 PARTS = {
@@ -169,6 +171,31 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
         assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.2
     assert empty_database.execute(
         "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
+
+
+FILTERS = pathlib.Path(__file__).parents[1] / "bench" / "filters" / "run"
+
+
+@pytest.mark.parametrize("part", ["filter", "store"])
+def test_our_side_of_the_comparison_of_filters(tmp_path, part):
+    ids = 20_000
+    (tmp_path / "ids").write_text("".join(str(uuid.UUID(int=number << 64)) for number in range(2 * ids)))
+    run = subprocess.run([beside("tests/bench/filters/filters_ours"), part, tmp_path / "ids", str(ids),
+                          "0.001"], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    result = json.loads(run.stdout)
+    assert all(result[figure] > 0 for figure in ("add", "there", "absent", "bits"))
+    assert result["false"] == 0 if part == "store" else result["false"] < ids * 0.002
+
+
+@pytest.mark.full("Guava and blobloom come from registries")
+def test_filters_are_compared(tmp_path):
+    run = subprocess.run([FILTERS, "--ids", "100000", "--runs", "1", "--build", tmp_path],
+                         capture_output=True, text=True, timeout=1200)
+    assert run.returncode == 0, run.stderr
+    rows = [row for row in run.stdout.splitlines() if row.startswith("| ") and "%" in row]
+    assert len(rows) == 4, run.stdout
+    assert all(float(row.split("|")[-2].strip().rstrip("%")) < 0.2 for row in rows)
 
 
 def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):

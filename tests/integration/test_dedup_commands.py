@@ -12,7 +12,7 @@ import pytest
 
 from support.dedup import Dedup, DedupError
 from support.process import server_user
-from support.relay import binary, run_command
+from support.relay import binary, environment, run_command
 
 FOUND, DENIED, CONFIG = 1, 77, 78
 HOUR = 3_600_000
@@ -669,6 +669,26 @@ def test_each_local_store_is_loaded(orders, tmp_path, store):
     new, there = loaded(orders, to, query)
     assert new + there == 500 and (new == 500 or "lossy" in to)
     assert loaded(orders, to, query) == (0, 500)
+
+
+VALGRIND = ("valgrind", "-q", "--leak-check=full", "--errors-for-leak-kinds=definite",
+            "--error-exitcode=99")
+
+
+@pytest.mark.rotated
+@pytest.mark.parametrize("store", ["bloom", "exact", "counting", "bitmap", "sequence"])
+def test_valgrind_has_nothing_to_say(orders, tmp_path, store):
+    """A store that is made, opened again, and looked at: bloom with sub-slices."""
+    path = tmp_path / "dedup"
+    to = f"sequence path={path}" if store == "sequence" else line(store, path)
+    query = ("select '1:orders:0:5:1:' || number from orders order by number"
+             if store == "sequence" else "select number, created_at from orders")
+    add_orders(orders, 3000)
+    load_it = ("dedup", "load", to, "--sql", query, "--dsn", orders.dsn)
+    for command in (load_it, load_it, ("dedup", "stat", path), ("dedup", "verify", path)):
+        run = subprocess.run([*VALGRIND, binary(), *command], capture_output=True, text=True,
+                             timeout=300, env=environment())
+        assert run.returncode == 0 and "== " not in run.stderr, run.stderr
 
 
 def test_the_store_postgres_is_loaded(database):
