@@ -229,23 +229,26 @@ static void want(struct request *request, enum outbox_inbox_result wanted)
 		request->messages[i]->wanted = wanted;
 }
 
-/* All of them are tried again. */
+/* All of them are tried again; what never reached the application does not count as tried. */
 static void answer_nonsense(
-    struct world *world, struct request *request, struct deliver_response *response)
+    struct world *world, struct request *request, bool reached, struct deliver_response *response)
 {
 	static const char *const bodies[] = {"[", "{}", "[{\"id\":\"nobody\",\"status\":200}]",
 	    "[{\"id\":7,\"status\":200}]", "[1]", "<html>"};
 	int64_t what = draw(world, world->form == DELIVER_BATCH ? 4 : 3);
 
+	*response = (struct deliver_response){.retry_after_ms = -1, .error = "", .body = ""};
 	response->status = what == 0 ? 0 : what == 1 ? 500 + (int)draw(world, 5) : 408;
 	if (what == 0) {
 		response->failure = "timeout";
 		response->error = "no answer";
+		response->tried = reached;
 	} else if (what == 3) {
 		response->status = 200;
 		response->body = bodies[draw(world, sizeof bodies / sizeof *bodies)];
 	}
-	want(request, OUTBOX_INBOX_RETRY);
+	reached = reached && !request->parcel->probe; /* that failed for all of them */
+	want(request, what == 0 && !reached ? OUTBOX_INBOX_WAIT : OUTBOX_INBOX_RETRY);
 }
 
 static void answer_each(struct world *world, struct request *request, struct text *body)
@@ -281,7 +284,7 @@ static void answer(struct world *world, struct request request)
 	bool lost = draw(world, 40) == 0;
 
 	if (request.away || is_away(world))
-		answer_nonsense(world, &request, &response);
+		answer_nonsense(world, &request, draw(world, 2), &response);
 	else if (world->form == DELIVER_BATCH && request.count > 1 && draw(world, 10) == 0)
 		refuse_all(&request, &response);
 	else if (world->form == DELIVER_BATCH) {
@@ -293,9 +296,17 @@ static void answer(struct world *world, struct request request)
 		response.retry_after_ms = response.status == 503 ? 3000 : -1;
 	}
 	if (lost && !request.messages[0]->apart) /* it is done, and nobody knows */
-		answer_nonsense(world, &request, &response);
+		answer_nonsense(world, &request, true, &response);
 	response.length = strlen(response.body);
 	dispatch_answered(world->dispatch, world->now, request.parcel, &response);
+}
+
+/* Rebalances are the inbox's matter. */
+static bool holds(void *context, uint64_t ticket)
+{
+	(void)context;
+	(void)ticket;
+	return true;
 }
 
 /* --- the hour -------------------------------------------------------------------------------- */
@@ -307,6 +318,7 @@ static struct world *begin(uint64_t seed)
 	struct dispatch_settings settings = {.connections = CONNECTIONS,
 	    .breaker_failures = FAILURES,
 	    .breaker_pause_ms = PAUSE_MS,
+	    .holds = holds,
 	    .finish = take_end,
 	    .context = world};
 
