@@ -381,6 +381,8 @@ bool dedup_window_may_have(
 	if (!check_whole(window, err) || (window->proving && !prove_lines(window, hash, err)))
 		return false;
 	*ret_found = window->code->look(window->filters, window->count, hash);
+	if (!*ret_found && hash_set_has(&window->unwritten, hash))
+		*ret_found = UINT64_C(1) << (window->count - 1); /* in no filter yet */
 	window->figures.looks++;
 	window->figures.hits += (uint64_t)__builtin_popcountll(*ret_found);
 	return true;
@@ -400,8 +402,7 @@ static void end_stretch(struct dedup_window *window)
 
 bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash)
 {
-	return dedup_hot_has(&window->hot, hash, window->newest) ||
-	       hash_set_has(&window->unwritten, hash);
+	return dedup_hot_has(&window->hot, hash, window->newest);
 }
 
 void dedup_window_judge(
@@ -428,7 +429,7 @@ bool dedup_window_has(
     struct dedup_window *window, struct dedup_hash hash, bool *ret_there, struct err *err)
 {
 	uint64_t found = 0;
-	*ret_there = dedup_window_is_hot(window, hash);
+	*ret_there = dedup_window_is_hot(window, hash) || hash_set_has(&window->unwritten, hash);
 	if (*ret_there)
 		return true;
 	if (!dedup_window_may_have(window, hash, &found, err))

@@ -55,7 +55,7 @@ struct dedup_hash dedup_window_hash(
 
 /* Before a look at it a little later, at several in a row. */
 void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash hash);
-/* Was it seen a moment ago, or is it in no file yet? */
+/* Was it seen a moment ago? */
 bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash);
 /* The filters alone, of what is not hot; 0: none has it. */
 bool dedup_window_may_have(struct dedup_window *window, struct dedup_hash hash, uint64_t *ret_found,

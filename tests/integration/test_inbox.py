@@ -626,7 +626,7 @@ def test_what_was_deleted_unread_is_a_gap_and_the_rest_is_remembered(make_inbox,
         inbox.wait_stats(in_hand=1)
         inbox.ask("pause")
         produce(kafka.bootstrap, topic, [("deleted", "k", "seq=1", 0)] * 10)
-        kafka.delete_records(topic, 0, 50 + 61 * turn + 11)
+        kafka.delete_records({(topic, 0): 50 + 61 * turn + 11})
         produce(kafka.bootstrap, topic, with_position(range(50)))
         if turn == 0:
             inbox.ask("resume")

@@ -288,15 +288,6 @@ class Kafka:
                                                  operation_timeout=30))
         self._wait_led(name, total)
 
-    def delete_records(self, topic, partition, before):
-        """Those with smaller offsets, as retention does."""
-        path = os.path.join(self.folder, f"delete-{topic}.json")
-        with open(path, "w") as file:
-            json.dump({"version": 1, "partitions": [
-                {"topic": topic, "partition": partition, "offset": before}]}, file)
-        self.tool("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server",
-                  self.bootstrap, "--offset-json-file", path)
-
     def alter_topic(self, name, **config):
         """Sets what is given and keeps the topic's other settings."""
         changed = {key.replace("_", "."): str(value) for key, value in config.items()}
@@ -313,7 +304,7 @@ class Kafka:
         return {entry.name: entry.value for entry in self._describe(name).values()}
 
     def delete_records(self, ends):
-        """Those before {(topic, partition): offset}."""
+        """Those before {(topic, partition): offset}, as retention does."""
         path = os.path.join(self.folder, "delete-records.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"version": 1, "partitions": [

@@ -98,7 +98,8 @@ class Case:
 
     def relay(self, database_url=None, **more):
         path = configuration(("check \"shop\"", self.check), ("lookback \"shop\"", {**self.settings, **more}))
-        return self.make_relay(arguments=("run", "--config", path), database_url=database_url)
+        options = {"database_url": database_url} if database_url else {}
+        return self.make_relay(arguments=("run", "--config", path), **options)
 
     def records(self, word="orders"):
         return list(read_topics(self.kafka.bootstrap, [self.topics[word]]))
