@@ -232,6 +232,7 @@ static bool cut(struct key_log *log, uint64_t units, struct err *err)
 	log->units = units;
 	if ((uint64_t)state.st_size == units * KEY_UNIT)
 		return true;
+	log->dirty = true;
 	return ftruncate(log->fd, (off_t)(units * KEY_UNIT)) == 0 || fail(log, "cut", err);
 }
 
@@ -294,7 +295,7 @@ bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see
 	if (unit < whole)
 		return fail_damaged(log, unit, ERR_CONFIG, err);
 	/* what a killed process wrote and did not sync must not be behind what comes next */
-	log->dirty = true;
+	log->dirty |= log->durable != unit;
 	return cut(log, unit, err) && write_again(log, err) && key_log_sync(log, err);
 }
 
