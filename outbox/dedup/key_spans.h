@@ -3,7 +3,7 @@
  * Key logs of a window without maps, for a store that keeps its ids in memory and is rebuilt from
  * them: one log a span of time, files N.0.log of the folder, with as many spans alive as the
  * folder's head has slices, and one more. An entry is in the span of its time, or in the oldest
- * that is alive.
+ * that is alive. One that is missing is noticed (file_list.h).
  *
  * An id that was released has an entry with offset KEY_SPANS_GONE in each log that is alive: what
  * stands before it in that log is void. So an id is there if the last that one of the logs says of
