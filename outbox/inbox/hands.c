@@ -26,6 +26,8 @@ struct hands {
 	bool over, resting;
 	int64_t until_ms;
 	struct item_list ready, ended;
+	struct item_list gone; /* finished though abandoned, while `keeps` */
+	bool keeps;
 	struct slot *slots;
 	int first_free, in_hand;
 	uint64_t tries;
@@ -151,6 +153,7 @@ int hands_abandon(struct hands *hands)
 {
 	int count = 0;
 	pthread_mutex_lock(&hands->mutex);
+	hands->keeps = true;
 	for (int i = 0; i < hands->settings.most; i++)
 		if (hands->slots[i].item && hands->slots[i].item->share) {
 			hands->slots[i].item->share = NULL;
@@ -158,6 +161,16 @@ int hands_abandon(struct hands *hands)
 		}
 	pthread_mutex_unlock(&hands->mutex);
 	return count;
+}
+
+void hands_forget(struct hands *hands)
+{
+	pthread_mutex_lock(&hands->mutex);
+	struct item_list gone = move_list(&hands->gone);
+	hands->keeps = false;
+	pthread_mutex_unlock(&hands->mutex);
+	for (struct item *item; (item = item_list_take(&gone));)
+		item_destroy(item);
 }
 
 int hands_in_hand(struct hands *hands)
@@ -185,6 +198,10 @@ static void end(struct hands *hands, struct item *item, const struct outbox_inbo
 	item->after_ms = end->after_ms;
 	free(item->reason);
 	item->reason = end->reason ? xstrdup(end->reason) : NULL;
+	if (!item->share && hands->keeps) {
+		item_list_add(&hands->gone, item);
+		return;
+	}
 	if (!item->share) {
 		item_destroy(item);
 		return;
@@ -305,6 +322,7 @@ void hands_destroy(struct hands *hands)
 			item_destroy(hands->slots[i].item);
 	free_all(&hands->ready);
 	free_all(&hands->ended);
+	free_all(&hands->gone);
 	pthread_cond_destroy(&hands->work);
 	pthread_mutex_destroy(&hands->mutex);
 	free(hands->slots);

@@ -31,8 +31,13 @@ void hands_hold_until(struct hands *hands, int64_t until_ms);
 struct item_list hands_ended(struct hands *hands, bool rest);
 /* What is ready and was not handed out. */
 struct item_list hands_withdraw(struct hands *hands);
-/* What is in hand belongs to no share any more; returns how many that are. */
+/*
+ * What is in hand belongs to no share any more; returns how many that are. Who finishes one leaves
+ * it where it is until hands_forget, since the loop may still meet it in its lane; after that it
+ * goes.
+ */
 int hands_abandon(struct hands *hands);
+void hands_forget(struct hands *hands);
 int hands_in_hand(struct hands *hands);
 
 /* Is it in hand, its partition not taken away, and the moment not come of hands_hold_until? */

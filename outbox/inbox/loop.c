@@ -918,6 +918,7 @@ static void forget(struct loop *loop)
 	abandon(loop);
 	struct item_list ended = hands_ended(loop->hands, false);
 	free_list(&ended);
+	hands_forget(loop->hands);
 	close_shares(loop);
 	loop->items = loop->bytes = 0;
 }

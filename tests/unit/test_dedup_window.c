@@ -425,7 +425,7 @@ static void watch(const char *name)
 }
 
 static _Atomic int made_here; /* files, by the thread of the test */
-static pthread_t here;
+static _Atomic pthread_t here;
 
 int posix_fallocate(int fd, off_t offset, off_t length)
 {

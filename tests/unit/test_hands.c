@@ -36,7 +36,7 @@ static struct hands *begin(int *ret_fd)
 	return hands;
 }
 
-static void offer(struct hands *hands)
+static struct item *offer(struct hands *hands)
 {
 	struct item *item = xcalloc(1, sizeof *item);
 	struct item_list list = {0};
@@ -44,6 +44,7 @@ static void offer(struct hands *hands)
 	item_move(item, ITEM_READY);
 	item_list_add(&list, item);
 	hands_offer(hands, &list);
+	return item;
 }
 
 static uint64_t wait_handed(void)
@@ -98,11 +99,29 @@ static void what_was_taken_away_is_not_held_and_counted_once(void **state)
 	end(hands, fd);
 }
 
+/* The loop may still meet it in its lane. */
+static void what_was_taken_away_stays_where_it_is_until_it_is_forgotten(void **state)
+{
+	(void)state;
+	int fd;
+	struct err err;
+	struct hands *hands = begin(&fd);
+	hands_hold_until(hands, INT64_MAX);
+	struct item *item = offer(hands);
+	const struct outbox_inbox_end one = {.ticket = wait_handed()};
+	assert_int_equal(hands_abandon(hands), 1);
+	assert_false(hands_finish(hands, &one, 1, &err));
+	assert_int_equal(item->public.ticket, one.ticket); /* the sanitizer looks on */
+	hands_forget(hands);
+	end(hands, fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_is_handed_out_or_held_beyond_the_moment),
 	    cmocka_unit_test(what_was_taken_away_is_not_held_and_counted_once),
+	    cmocka_unit_test(what_was_taken_away_stays_where_it_is_until_it_is_forgotten),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
