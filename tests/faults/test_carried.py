@@ -29,6 +29,12 @@ def make_shop(database):
     return make
 
 
+def whichever_writes(shop, standby):
+    own = f"127.0.0.1:{shop.postgres.port}"
+    hosts = shop.dsn.replace(own, f"{own},127.0.0.1:{standby.port}")
+    return f"{hosts}?target_session_attrs=read-write"
+
+
 @pytest.fixture
 def slots(tmp_path):
     """Arguments of a relay that publishes two slots, of which one has shards."""
@@ -227,9 +233,7 @@ def test_a_promoted_standby_that_has_everything_goes_on_in_a_new_epoch(
     with Postgres() as primary, Standby(primary) as standby:
         shop = make_shop(primary)
         fresh = type(shop)(standby, "shop")
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        dsn = shop.dsn.replace(f"127.0.0.1:{primary.port}", hosts)
-        relay = make_relay(database_url=f"{dsn}?target_session_attrs=read-write", slot_lease=LEASE,
+        relay = make_relay(database_url=whichever_writes(shop, standby), slot_lease=LEASE,
                            slot_ack_interval="60s", slot_max_in_flight=1000).wait_ready()
         writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
         writers.run(50)
@@ -263,9 +267,7 @@ def test_a_promoted_standby_that_lost_commits_skips_nothing_of_what_it_has(
     with Postgres() as primary, Standby(primary) as standby:
         shop = make_shop(primary)
         fresh = type(shop)(standby, "shop")
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        dsn = shop.dsn.replace(f"127.0.0.1:{primary.port}", hosts)
-        relay = make_relay(database_url=f"{dsn}?target_session_attrs=read-write", slot_lease=LEASE,
+        relay = make_relay(database_url=whichever_writes(shop, standby), slot_lease=LEASE,
                            slot_delivery=delivery).wait_ready()
         writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
         writers.run(200)

@@ -17,7 +17,7 @@ import zlib
 import pytest
 from confluent_kafka import Producer
 
-from support.http_service import Service, pair, say_of_each
+from support.http_service import Service, drip, endless, pair, say_of_each, silence
 from support.lookback import Case, base64_text, configuration, in_headers, message
 from support.postgres import Postgres
 from support.process import wait_for
@@ -43,25 +43,6 @@ def case(database, kafka, make_relay, request):
 
 
 # --- what a business answers ----------------------------------------------------------------------
-
-def silence(request):
-    request.close_connection = True
-    request.rfile.read(1)  # until the asker goes
-
-
-def endless(request):
-    request.say_raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                    "Transfer-Encoding: chunked\r\n\r\n")
-    while True:
-        request.say_raw(b"1000\r\n" + b" " * 4096 + b"\r\n")
-
-
-def drip(request):
-    request.say_raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n")
-    while True:
-        request.say_raw(" ")
-        time.sleep(0.05)  # a drop now and then is what it does
-
 
 # What is answered, and what is told of it. Who took the body alone would find "commit" in some.
 CALLBACKS = {

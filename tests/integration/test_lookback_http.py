@@ -15,7 +15,7 @@ import time
 import pytest
 
 from support.check_asker import PREPARED_AT, Asker, Identity
-from support.http_service import Service, pair, say_of_each
+from support.http_service import Service, drip, endless, pair, say_of_each, silence
 from support.process import free_port
 
 LOCAL = "127.0.0.0/8"
@@ -234,26 +234,6 @@ def test_a_redirect_is_never_followed(serve, make_asker):
         assert_undecided(answer, "status", reached=True)
         assert answer["status"] == status
     assert other.requests == []
-
-
-def drip(request):
-    request.say_raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n")
-    for _ in range(100):
-        request.say_raw(" ")
-        time.sleep(0.1)  # a drop now and then is what it does
-    request.say_raw(RIGHT)
-
-
-def silence(request):
-    request.close_connection = True
-    request.rfile.read(1)  # until the asker goes
-
-
-def endless(request):
-    request.say_raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                    "Transfer-Encoding: chunked\r\n\r\n")
-    while True:
-        request.say_raw(b"1000\r\n" + b" " * 4096 + b"\r\n")
 
 
 @pytest.mark.parametrize("answer,failure,reached", [

@@ -1,6 +1,5 @@
 """Partitions read to their end (outbox/kafka/tail.h) on a real Kafka, by tail_reader.c."""
 
-import json
 import os
 import queue
 import signal
@@ -144,15 +143,6 @@ def wait_for_end(reader, topic, end):
              f"the end {end}")
 
 
-def delete_records(kafka, topic, before):
-    path = os.path.join(kafka.folder, "delete.json")
-    with open(path, "w") as file:
-        json.dump({"version": 1, "partitions": [
-            {"topic": topic, "partition": 0, "offset": before}]}, file)
-    kafka.tool("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server",
-               kafka.bootstrap, "--offset-json-file", path)
-
-
 def test_records_come_from_the_offset_to_the_end(kafka, topic, reader):
     fill(kafka.bootstrap, topic, 1000)
     assert reader.read(topic, 0, 990) == (numbered(990, 1000), f"end {topic} 0 990 1000")
@@ -201,11 +191,11 @@ def test_many_partitions_are_read_at_once(kafka, make_reader):
 def test_deleted_records_are_told_by_a_later_begin(kafka, topic, make_reader, isolation):
     reader = make_reader(kafka.bootstrap, isolation)
     fill(kafka.bootstrap, topic, 100)
-    delete_records(kafka, topic, 60)
+    kafka.delete_records({(topic, 0): 60})
     assert reader.read(topic, 0, 20) == (numbered(60, 100), f"end {topic} 0 60 100")
     assert reader.read(topic, 0, 60) == (numbered(60, 100), f"end {topic} 0 60 100")
     assert reader.read(topic, 0, 101) == ([], f"beyond {topic} 0 60 100")
-    delete_records(kafka, topic, 100)
+    kafka.delete_records({(topic, 0): 100})
     assert reader.read(topic, 0, 20) == ([], f"end {topic} 0 100 100")
     assert reader.read(topic, 0, FROM_END) == ([], f"end {topic} 0 100 100")
 

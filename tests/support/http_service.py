@@ -8,6 +8,7 @@ import contextlib
 import copy
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -75,6 +76,25 @@ class Service(ThreadingHTTPServer):
     def __exit__(self, *_):
         self.shutdown()
         self.server_close()
+
+
+def silence(request):
+    request.close_connection = True
+    request.rfile.read(1)  # until the asker goes
+
+
+def endless(request):
+    request.say_raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                    "Transfer-Encoding: chunked\r\n\r\n")
+    while True:
+        request.say_raw(b"1000\r\n" + b" " * 4096 + b"\r\n")
+
+
+def drip(request):
+    request.say_raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n")
+    while True:
+        request.say_raw(" ")
+        time.sleep(0.05)  # a drop now and then is what it does
 
 
 def pair(biz_id, decision):
