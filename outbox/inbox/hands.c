@@ -198,16 +198,13 @@ static void end(struct hands *hands, struct item *item, const struct outbox_inbo
 	item->after_ms = end->after_ms;
 	free(item->reason);
 	item->reason = end->reason ? xstrdup(end->reason) : NULL;
-	if (!item->share && hands->keeps) {
+	if (item->share) {
+		item_move(item, ITEM_ENDED);
+		item_list_add(&hands->ended, item);
+	} else if (hands->keeps)
 		item_list_add(&hands->gone, item);
-		return;
-	}
-	if (!item->share) {
+	else
 		item_destroy(item);
-		return;
-	}
-	item_move(item, ITEM_ENDED);
-	item_list_add(&hands->ended, item);
 }
 
 struct counts {
