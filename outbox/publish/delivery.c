@@ -18,6 +18,7 @@ enum {
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
+	CONCURRENT_MS = 20, /* librdkafka's wait after CONCURRENT_TRANSACTIONS */
 	TOPIC_SIZE = 250,
 };
 
@@ -34,6 +35,8 @@ struct delivery {
 	bool unwanted;          /* not now */
 	int64_t abandon_at;     /* 0: the producer is in use */
 	int64_t ask_at;         /* about a topic, not before */
+	int64_t commit_at;      /* when the commit began */
+	int64_t send_at;        /* the next transaction, not before; 0: now */
 	const char *topic_name; /* the topic of the record before and its handle */
 	struct producer_topic *topic;
 	struct outbox_position position;
@@ -293,14 +296,26 @@ static bool has_producer(struct delivery *delivery, int64_t now)
 
 /* --- transactions ---------------------------------------------------------------------------- */
 
+/*
+ * When a commit returns, the coordinator has noted it, and goes on: markers into the partitions,
+ * then a note that they are there. Until then a partition of the next transaction is turned away,
+ * and librdkafka asks again after CONCURRENT_MS. So the next begins after two such writes more.
+ */
+static int64_t next_transaction(const struct delivery *delivery, int64_t now)
+{
+	int64_t wait = 2 + 2 * (now - delivery->commit_at);
+	return now + (wait < CONCURRENT_MS ? wait : CONCURRENT_MS);
+}
+
 static void call_is_done(struct delivery *delivery, int64_t now)
 {
 	bool fenced = delivery->transactions == FENCING;
 	fault_point(fenced ? "after_init_transactions" : "after_commit_transaction");
 	delivery->transactions = OPEN;
-	if (!fenced)
+	if (!fenced) {
+		delivery->send_at = next_transaction(delivery, now);
 		stream_committed(delivery->stream, now);
-	else if (stream_wants_producer(delivery->stream, now))
+	} else if (stream_wants_producer(delivery->stream, now))
 		stream_producer_ready(delivery->stream);
 	else /* it may be fenced by now */
 		drop_producer(delivery, now);
@@ -338,12 +353,13 @@ static bool step_transactions(struct delivery *delivery, int64_t now)
 	return delivery->producer && delivery->transactions == OPEN;
 }
 
-static void commit_if_wanted(struct delivery *delivery)
+static void commit_if_wanted(struct delivery *delivery, int64_t now)
 {
 	if (delivery->transactions != OPEN || !stream_commits(delivery->stream))
 		return;
 	fault_point("before_commit_transaction");
 	delivery->transactions = COMMITTING;
+	delivery->commit_at = now;
 	producer_begin(delivery->producer, PRODUCER_COMMIT);
 }
 
@@ -353,11 +369,13 @@ bool delivery_step(struct delivery *delivery, int64_t now)
 		return false;
 	bool more = take_reports(delivery, now);
 	bool free = step_transactions(delivery, now);
-	if (!delivery->producer || give_up_if_wanted(delivery, now) || !free)
+	if (!delivery->producer || give_up_if_wanted(delivery, now) || !free ||
+	    now < delivery->send_at)
 		return more;
+	delivery->send_at = 0;
 	if (send_records(delivery, now))
 		return true;
-	commit_if_wanted(delivery);
+	commit_if_wanted(delivery, now);
 	return more;
 }
 
@@ -383,7 +401,9 @@ int64_t delivery_wait(const struct delivery *delivery)
 {
 	if (!delivery->producer)
 		return delivery->unwanted ? INT64_MAX : delivery->create_at;
-	return delivery->abandon_at ? delivery->abandon_at : INT64_MAX;
+	if (delivery->abandon_at)
+		return delivery->abandon_at;
+	return delivery->send_at ? delivery->send_at : INT64_MAX;
 }
 
 void delivery_note(struct delivery *delivery)
