@@ -1,0 +1,164 @@
+/* What is finished becomes durable and is committed; the figures. */
+#include "loop_private.h"
+
+#include <stdlib.h>
+#include "clock.h"
+#include "fault.h"
+#include "hands.h"
+#include "subscription.h"
+#include "text.h"
+
+enum {
+	FLUSH_MS = 10, /* between two writes of the stores' logs */
+	SHARE = 5,     /* between commits as many times what the last one took, at least */
+};
+
+/* --- commits -------------------------------------------------------------------------------- */
+
+static void change_all(struct loop *loop)
+{
+	for (int i = 0; i < loop->share_count; i++)
+		loop->shares[i]->changed = true;
+}
+
+static void send_commit(
+    struct loop *loop, const struct subscription_place *places, int count, bool wait)
+{
+	struct err err;
+	fault_point("inbox_to_commit");
+	if (subscription_commit(loop->subscription, places, count, wait, &err))
+		loop->stats.commits++;
+	else {
+		loop->stats.failed_commits++;
+		loop_tell(loop, "inbox_not_committed", &err);
+		change_all(loop);
+	}
+	fault_point("inbox_committed");
+}
+
+void loop_commit(struct loop *loop, bool wait)
+{
+	struct subscription_place *places = xcalloc((size_t)loop->share_count + 1, sizeof *places);
+	int count = 0;
+	struct err err;
+	for (int i = 0; i < loop->share_count; i++) {
+		struct share *share = loop->shares[i];
+		if (!share->changed || share->missing)
+			continue;
+		if (!share_checkpoint(share, loop->settings, &err)) {
+			loop_trouble(loop, share->store, &err);
+			continue;
+		}
+		share->changed = false;
+		places[count++] = (struct subscription_place){
+		    share->topic, share->partition, share->offsets.done, share->text};
+	}
+	if (count)
+		send_commit(loop, places, count, wait);
+	free(places);
+}
+
+/* What is committed, once more: so that the coordinator says that the partitions are still ours. */
+void loop_ask_coordinator(struct loop *loop)
+{
+	struct err err;
+	if (!subscription_is_to_ask(loop->subscription))
+		return;
+	for (int i = 0; i < loop->share_count; i++) {
+		const struct share *share = loop->shares[i];
+		const struct subscription_place place = {
+		    share->topic, share->partition, share->committed, share->text};
+		if (share->missing)
+			continue;
+		if (!subscription_commit(loop->subscription, &place, 1, false, &err))
+			loop_tell(loop, "inbox_not_committed", &err);
+		return;
+	}
+}
+
+void loop_on_not_committed(void *context, const struct err *err)
+{
+	struct loop *loop = context;
+	loop->stats.failed_commits++;
+	loop_tell(loop, "inbox_not_committed", err);
+	change_all(loop);
+}
+
+/* --- figures -------------------------------------------------------------------------------- */
+
+static void add_dedup(const struct outbox_dedup *dedup, struct outbox_inbox_stats *stats)
+{
+	struct outbox_dedup_stats one;
+	if (!dedup)
+		return;
+	outbox_dedup_stats(dedup, &one);
+	stats->filter_hits += one.filter_hits;
+	stats->false_hits += one.false_hits;
+	stats->dedup_memory_bytes += one.memory_bytes;
+	stats->dedup_disk_bytes += one.disk_bytes;
+	if (one.observed_rate > stats->observed_rate)
+		stats->observed_rate = one.observed_rate;
+}
+
+static int64_t oldest_of(const struct loop *loop)
+{
+	int64_t oldest = INT64_MAX;
+	for (const struct item *item = lanes_first(&loop->lanes); item;
+	     item = lanes_after(&loop->lanes, item))
+		oldest = item->arrived_ms < oldest ? item->arrived_ms : oldest;
+	return oldest == INT64_MAX ? 0 : clock_ms() - oldest;
+}
+
+static void note_figures(struct loop *loop)
+{
+	struct outbox_inbox_stats *stats = &loop->stats;
+	stats->partitions = loop->share_count + loop->late_count;
+	stats->standing = 0;
+	stats->filter_hits = stats->false_hits = 0;
+	stats->dedup_memory_bytes = stats->dedup_disk_bytes = 0;
+	stats->observed_rate = 0;
+	for (int i = 0; i < loop->share_count; i++) {
+		stats->standing += (loop->shares[i]->stops & (STOP_STANDING | STOP_UNSET)) != 0;
+		add_dedup(loop->shares[i]->own.dedup, stats);
+	}
+	add_dedup(loop->common.dedup, stats);
+	stats->oldest_ms = oldest_of(loop);
+}
+
+void loop_show_figures(struct loop *loop)
+{
+	struct outbox_inbox_stats *stats = &loop->stats;
+	stats->messages = (uint64_t)loop->items;
+	stats->bytes = (uint64_t)loop->bytes;
+	stats->in_hand = (uint64_t)hands_in_hand(loop->hands);
+	pthread_mutex_lock(&loop->mutex);
+	stats->paused = loop->paused_count > 0;
+	loop->shown = *stats;
+	pthread_mutex_unlock(&loop->mutex);
+}
+
+/* --- in their time -------------------------------------------------------------------------- */
+
+/* So that a killed process repeats the effects of so short a time only. */
+void loop_flush_in_time(struct loop *loop)
+{
+	struct err err;
+	if (loop->now_ms < loop->flush_at)
+		return;
+	loop->flush_at = loop->now_ms + FLUSH_MS;
+	for (int i = 0; i < loop->share_count; i++)
+		if (!loop_is_in_trouble(loop->shares[i]) && !share_flush(loop->shares[i], &err))
+			loop_trouble(loop, loop->shares[i]->store, &err);
+}
+
+void loop_commit_in_time(struct loop *loop)
+{
+	int64_t begin = clock_ms();
+	if (begin < loop->commit_at)
+		return;
+	loop_commit(loop, false);
+	note_figures(loop);
+	int64_t end = clock_ms(), took = end - begin;
+	int64_t every = loop->settings->given.commit_every_ms;
+	loop->commit_at = end + (every > SHARE * took ? every : SHARE * took);
+}

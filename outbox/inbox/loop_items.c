@@ -1,0 +1,299 @@
+/* The way of an item, from its lane to the end of it, and what comes back from hands and letters.
+ */
+#include "loop_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "backoff.h"
+#include "clock.h"
+#include "hands.h"
+#include "letters.h"
+#include "logging.h"
+#include "text.h"
+
+enum { COPY_MS = 100 /* a copy asks again whether the first one is done */ };
+
+/* --- the way of an item --------------------------------------------------------------------- */
+
+static void go(struct loop *loop, struct item *item);
+
+/* It is done with, and its memory is free. */
+static void complete(struct loop *loop, struct item *item)
+{
+	struct share *share = item->share;
+	bool in_lane = !item->known;
+	loop->items--;
+	loop->bytes -= (int64_t)item->bytes;
+	share->items--;
+	share->bytes -= (int64_t)item->bytes;
+	share->known -= item->known;
+	if (in_lane) {
+		offsets_finished(&share->offsets, item->public.offset);
+		share->changed = true;
+		struct item *next = lanes_leave(&loop->lanes, item);
+		if (next)
+			go(loop, next);
+	}
+	item_recycle(&loop->pool, item);
+}
+
+/* Its id is remembered first, if it is to be. */
+static void finish(struct loop *loop, struct item *item)
+{
+	if (!item->pending) {
+		complete(loop, item);
+		return;
+	}
+	item_move(item, ITEM_LOGGING);
+	item_list_add(&item->share->logging, item);
+}
+
+void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms)
+{
+	item_move(item, ITEM_RESTING);
+	item->due_ms = clock_ms() + wait_ms;
+	timers_add(&loop->timers, item);
+}
+
+static void stand(struct loop *loop, struct item *item)
+{
+	struct share *share = item->share;
+	(void)loop;
+	item_move(item, ITEM_STANDING);
+	share->stops |= STOP_STANDING;
+	log_error("inbox_stands_still", {"topic", LOG_TEXT(share->topic)},
+	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(item->public.offset)},
+	    {"reason", LOG_TEXT(item->reason)},
+	    {"consequence", LOG_TEXT("nothing new of the partition is handled, until it is "
+				     "resumed or its consumer begins anew")});
+}
+
+static void send_dead(struct loop *loop, struct item *item)
+{
+	const char *topic = loop->settings->given.dead_letters;
+	if (!topic) {
+		stand(loop, item);
+		return;
+	}
+	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->share->topic)},
+	    {"partition", LOG_INT(item->share->partition)},
+	    {"offset", LOG_INT(item->public.offset)}, {"reason", LOG_TEXT(item->reason)});
+	item_move(item, ITEM_SENDING);
+	item->fate = FATE_DEAD;
+	letters_send(loop->letters, item, topic, LETTER_DEAD);
+}
+
+/* In place it has been tried often enough. */
+static void send_on(struct loop *loop, struct item *item)
+{
+	const struct inbox_settings *settings = loop->settings;
+	int next = item->share->retry + 1;
+	if (next >= settings->retry_count) {
+		send_dead(loop, item);
+		return;
+	}
+	const struct outbox_inbox_retry_topic *retry = &settings->given.retry_topics[next];
+	item_move(item, ITEM_SENDING);
+	letters_send(loop->letters, item, retry->topic, retry->delay_ms);
+}
+
+static void ask_again(struct loop *loop, struct item *item)
+{
+	struct err err;
+	if (!share_ask_again(item->share, item, &err)) {
+		loop_trouble(loop, item->share->store, &err);
+		loop_rest(loop, item, AGAIN_MS);
+	} else if (item->fate == FATE_ASK)
+		loop_rest(loop, item, COPY_MS);
+	else
+		go(loop, item);
+}
+
+/* Of a retry topic: until it is due nothing more is taken of the partition. -1: it is due. */
+static int64_t wait_of(const struct item *item)
+{
+	const struct outbox_rules_header *header;
+	char text[24];
+	int64_t at;
+	if (item->share->retry < 0 || item->tries > 0)
+		return -1;
+	header = item_header(item, "outbox-retry-at");
+	if (!header || header->length >= sizeof text)
+		return -1;
+	memcpy(text, header->value, header->length);
+	text[header->length] = '\0';
+	if (!text_to_int64(text, 0, INT64_MAX, &at))
+		return -1;
+	return at - clock_wall_us() / 1000;
+}
+
+static void handle(struct loop *loop, struct item *item)
+{
+	int64_t wait = wait_of(item);
+	if (wait > 0) {
+		item->share->stops |= STOP_DUE;
+		loop_rest(loop, item, wait);
+		return;
+	}
+	item_move(item, ITEM_READY);
+	item->out = true;
+	item_list_add(&loop->ready, item);
+}
+
+/* It is the first of its lane. */
+static void go(struct loop *loop, struct item *item)
+{
+	if (loop->closing)
+		return;
+	switch (item->fate) {
+	case FATE_HANDLE:
+		handle(loop, item);
+		break;
+	case FATE_ASK:
+		ask_again(loop, item);
+		break;
+	case FATE_COPY:
+		loop->stats.duplicates++;
+		finish(loop, item);
+		break;
+	case FATE_DROP:
+		loop->stats.refused++;
+		finish(loop, item);
+		break;
+	case FATE_DEAD:
+		send_dead(loop, item);
+		break;
+	case FATE_STAND:
+		stand(loop, item);
+	}
+}
+
+void loop_enter(struct loop *loop, struct item *item)
+{
+	if (item->known) {
+		if (item->pending)
+			finish(loop, item);
+		else
+			complete(loop, item);
+	} else if (lanes_add(&loop->lanes, item))
+		go(loop, item);
+	else
+		item_move(item, ITEM_QUEUED);
+}
+
+/* --- what comes back ------------------------------------------------------------------------ */
+
+static int64_t pause_before(struct loop *loop, const struct item *item)
+{
+	struct backoff backoff = {.first_ms = loop->settings->given.retry_first_ms,
+	    .cap_ms = loop->settings->given.retry_most_ms,
+	    .jitter = 0.2,
+	    .attempts = item->tries - 1,
+	    .seed = loop->seed++};
+	int64_t wait = backoff_next_ms(&backoff);
+	return item->after_ms > wait ? item->after_ms : wait;
+}
+
+static void try_again(struct loop *loop, struct item *item)
+{
+	int attempts = loop->settings->given.attempts;
+	loop->stats.retries++;
+	item->tries++;
+	if (attempts && item->tries >= attempts) {
+		send_on(loop, item);
+		return;
+	}
+	item->public.attempt++;
+	loop_rest(loop, item, pause_before(loop, item));
+}
+
+void loop_take_end(struct loop *loop, struct item *item)
+{
+	int64_t first_ms = loop->settings->given.retry_first_ms;
+	item->out = false;
+	switch (item->result) {
+	case OUTBOX_INBOX_DONE:
+		loop->stats.handled++;
+		finish(loop, item);
+		break;
+	case OUTBOX_INBOX_DUPLICATE:
+		loop->stats.duplicates++;
+		finish(loop, item);
+		break;
+	case OUTBOX_INBOX_WAIT:
+		loop->stats.retries++;
+		loop_rest(loop, item, item->after_ms > 0 ? item->after_ms : first_ms);
+		break;
+	case OUTBOX_INBOX_DEAD:
+		send_dead(loop, item);
+		break;
+	default:
+		try_again(loop, item);
+	}
+}
+
+void loop_take_ends(struct loop *loop)
+{
+	struct item_list ended = hands_ended(loop->hands, false);
+	for (struct item *item; (item = item_list_take(&ended));) {
+		loop->busy = true;
+		loop_take_end(loop, item);
+	}
+}
+
+void loop_take_letters(struct loop *loop)
+{
+	struct err why;
+	bool refused;
+	letters_step(loop->letters, clock_ms());
+	for (struct item *item; (item = letters_take(loop->letters, &refused, &why));) {
+		loop->busy = true;
+		if (refused) {
+			free(item->reason);
+			item->reason = xformat("its letter is refused: %s", why.message);
+			stand(loop, item);
+			continue;
+		}
+		if (item->fate == FATE_DEAD)
+			loop->stats.dead_letters++;
+		else
+			loop->stats.retry_letters++;
+		finish(loop, item);
+	}
+}
+
+void loop_take_timers(struct loop *loop)
+{
+	int64_t now = clock_ms();
+	for (struct item *item; (item = timers_take(&loop->timers, now));) {
+		loop->busy = true;
+		item->share->stops &= ~(unsigned)STOP_DUE;
+		go(loop, item);
+	}
+}
+
+void loop_log_done(struct loop *loop)
+{
+	struct err err;
+	for (int i = 0; i < loop->share_count; i++) {
+		struct share *share = loop->shares[i];
+		while (share->logging.first && !loop_is_in_trouble(share)) {
+			struct item_list logged = {0};
+			if (!share_log(share, &logged, &err)) {
+				loop_trouble(loop, share->store, &err);
+				break;
+			}
+			loop->busy = true;
+			for (struct item *item; (item = item_list_take(&logged));)
+				complete(loop, item);
+		}
+	}
+}
+
+bool loop_is_logging(const struct loop *loop)
+{
+	for (int i = 0; i < loop->share_count; i++)
+		if (loop->shares[i]->logging.first)
+			return true;
+	return false;
+}

@@ -1,0 +1,365 @@
+/*
+ * Partitions come and go: opened from what is committed, put off while their leader is away,
+ * drained and let go, all taken anew; and what is done where an offset or a topic is not there.
+ */
+#include "loop_private.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "hands.h"
+#include "letters.h"
+#include "logging.h"
+#include "subscription.h"
+#include "text.h"
+
+enum {
+	MISSING_MS = 2000, /* after a topic was deleted, before it is asked for again */
+	/*
+	 * Between looks for partitions whose leader is away as many times what the last one took,
+	 * at least.
+	 */
+	LATE_SHARE = 4,
+};
+
+/* --- rebalances ----------------------------------------------------------------------------- */
+
+static void free_late(struct late *late)
+{
+	free(late->topic);
+	free(late->text);
+}
+
+static void close_shares(struct loop *loop)
+{
+	for (int i = 0; i < loop->share_count; i++)
+		share_close(loop->shares[i]);
+	free(loop->shares);
+	loop->shares = NULL;
+	loop->recent = NULL;
+	loop->share_count = 0;
+	for (int i = 0; i < loop->late_count; i++)
+		free_late(&loop->late[i]);
+	free(loop->late);
+	loop->late = NULL;
+	loop->late_count = 0;
+	outbox_dedup_close(loop->common.dedup);
+	loop->common = (struct share_store){0};
+}
+
+static bool open_common(struct loop *loop, struct err *err)
+{
+	const struct inbox_settings *settings = loop->settings;
+	struct outbox_error error;
+	bool wanted = settings->given.dedup && !settings->given.take && !settings->local &&
+		      !settings->by_position;
+	if (!wanted)
+		return true;
+	loop->common.dedup = outbox_dedup_open(settings->given.dedup, &error);
+	return loop->common.dedup || err_set(err, (enum err_kind)error.kind, "%s", error.message);
+}
+
+static struct share *open_one(struct loop *loop, struct subscription_place *place, struct err *err)
+{
+	struct share *share = share_open(loop->settings, loop->common.dedup ? &loop->common : NULL,
+	    loop->subscription, place, err);
+	if (share)
+		loop->shares[loop->share_count++] = share;
+	return share;
+}
+
+/* As when its leader is away: it is read later, and others meanwhile. */
+static void put_off(struct loop *loop, struct subscription_place *place)
+{
+	struct late *late = &loop->late[loop->late_count++];
+	late->topic = xstrdup(place->topic);
+	late->text = xstrdup(place->text);
+	late->place =
+	    (struct subscription_place){late->topic, place->partition, place->offset, late->text};
+	place->offset = SUBSCRIPTION_NONE;
+}
+
+static bool open_shares(
+    struct loop *loop, struct subscription_place *places, int count, struct err *err)
+{
+	loop->shares = xcalloc((size_t)count + 1, sizeof *loop->shares);
+	loop->late = xcalloc((size_t)count + 1, sizeof *loop->late);
+	loop->late_at = 0;
+	if (!open_common(loop, err))
+		return false;
+	int away = -1; /* the first that is: those behind it come before it, a little later */
+	for (int i = 0; i < count; i++) {
+		struct subscription_place place = places[i];
+		if (away >= 0)
+			put_off(loop, &places[i]);
+		else if (open_one(loop, &place, err))
+			places[i].offset = place.offset;
+		else if (err->kind == ERR_CONFIG || err->kind == ERR_FATAL)
+			return false;
+		else
+			away = i;
+	}
+	if (away < 0)
+		return true;
+	loop_tell(loop, "inbox_waits", err);
+	put_off(loop, &places[away]);
+	return true;
+}
+
+/* When they are tried again: most of the time is for the others. */
+static void pace_late(struct loop *loop, int64_t began_ms)
+{
+	int64_t now = clock_ms(), took = LATE_SHARE * (now - began_ms);
+	loop->late_at = now + (took > AGAIN_MS ? took : AGAIN_MS);
+}
+
+/* The first of them; it is the last one then, if it could not be. */
+static bool open_late(struct loop *loop, struct err *err)
+{
+	struct late late = loop->late[0];
+	struct subscription_place place = late.place;
+	bool open = open_one(loop, &place, err);
+	loop->late_count--;
+	memmove(loop->late, loop->late + 1, (size_t)loop->late_count * sizeof *loop->late);
+	if (open) {
+		free_late(&late);
+		loop_look_at_pauses(loop);
+	} else
+		loop->late[loop->late_count++] = late;
+	return open;
+}
+
+bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err)
+{
+	struct loop *loop = context;
+	close_shares(loop);
+	if (!open_shares(loop, places, count, err)) {
+		close_shares(loop);
+		return false;
+	}
+	loop->stats.rebalances++;
+	loop_look_at_pauses(loop);
+	log_info("inbox_assigned", {"group", LOG_TEXT(loop->settings->given.group)},
+	    {"partitions", LOG_INT(count)});
+	return true;
+}
+
+/* What is in hand ends, and what ended is recorded; nothing is begun. */
+static void drain(struct loop *loop, int64_t until_ms)
+{
+	struct pollfd fd = {loop->wake_fd, POLLIN, 0};
+	for (;;) {
+		uint64_t count;
+		bool in_hand = hands_in_hand(loop->hands) > 0; /* else all that ended is there */
+		loop_take_ends(loop);
+		loop_take_letters(loop);
+		loop_log_done(loop);
+		if (clock_ms() >= until_ms ||
+		    (!in_hand && letters_count(loop->letters) == 0 && !loop_is_logging(loop)))
+			return;
+		struct item_list ended = hands_ended(loop->hands, true);
+		for (struct item *item; (item = item_list_take(&ended));)
+			loop_take_end(loop, item);
+		poll(&fd, 1, 20);
+		(void)!read(loop->wake_fd, &count, sizeof count);
+	}
+}
+
+/* Everything that is in a lane, but for what the hands have and what is to be logged. */
+static void forget_lanes(struct loop *loop)
+{
+	struct item *next, *behind;
+	for (struct item *first = lanes_clear(&loop->lanes); first; first = next) {
+		next = first->chain;
+		for (struct item *item = first; item; item = behind) {
+			behind = item->behind;
+			if (!item->out && item->state != ITEM_LOGGING)
+				item_destroy(item);
+		}
+	}
+}
+
+static void free_list(struct item_list *list)
+{
+	for (struct item *item; (item = item_list_take(list));)
+		item_destroy(item);
+}
+
+static void take_back(struct item_list *list)
+{
+	for (struct item *item; (item = item_list_take(list));)
+		item->out = false;
+}
+
+static void abandon(struct loop *loop)
+{
+	loop->stats.abandoned += (uint64_t)hands_abandon(loop->hands);
+}
+
+void loop_forget(struct loop *loop)
+{
+	letters_drop(loop->letters);
+	timers_finish(&loop->timers);
+	forget_lanes(loop);
+	abandon(loop);
+	struct item_list ended = hands_ended(loop->hands, false);
+	free_list(&ended);
+	hands_forget(loop->hands);
+	close_shares(loop);
+	loop->items = loop->bytes = 0;
+}
+
+static void let_go(struct loop *loop, bool lost)
+{
+	struct item_list ready = hands_withdraw(loop->hands);
+	loop->closing = true;
+	take_back(&ready);
+	take_back(&loop->ready);
+	hands_hold_until(loop->hands, 0);
+	drain(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
+	abandon(loop);
+	loop_take_ends(loop); /* no more come after that */
+	loop_log_done(loop);
+	if (!lost)
+		loop_commit(loop, true);
+	loop_forget(loop);
+	loop->closing = false;
+}
+
+void loop_on_revoked(void *context, bool lost)
+{
+	struct loop *loop = context;
+	log_info("inbox_revoked", {"group", LOG_TEXT(loop->settings->given.group)},
+	    {"partitions", LOG_INT(loop->share_count)}, {"lost", LOG_INT(lost)});
+	let_go(loop, lost);
+}
+
+void loop_begin_again(struct loop *loop)
+{
+	struct err err;
+	if (!loop->again_at || clock_ms() < loop->again_at)
+		return;
+	loop->again_at = 0;
+	let_go(loop, false);
+	if (!subscription_again(loop->subscription, &err))
+		loop_fail(loop, &err);
+}
+
+/* --- offsets and topics that are not there --------------------------------------------------- */
+
+/* Records were deleted before they were read: a gap. */
+static void skip_deleted(struct share *share, int64_t to)
+{
+	share->read = to;
+	if (!offsets_reaches(&share->offsets, to)) /* the record there waits until it is */
+		return;
+	offsets_skip(&share->offsets, to);
+	share->changed = true;
+}
+
+/* Its log is another one: what is committed is set, so that it holds. Of the text only the mark of
+ * `sequence` goes along. */
+static bool begin_anew(struct loop *loop, struct share *share, int64_t at, struct err *err)
+{
+	char text[COMMIT_TEXT_SIZE];
+	owned_text char *copy = xstrdup(share->text);
+	const char *finished, *mark;
+	struct offsets none;
+	(void)commit_text_parse(copy, &finished, &mark);
+	offsets_init(&none, at, "");
+	commit_text_write(&none, mark, text);
+	const struct subscription_place place = {share->topic, share->partition, at, text};
+	share->missing = true;
+	loop->again_at = clock_ms();
+	return subscription_commit(loop->subscription, &place, 1, true, err);
+}
+
+/* To where the settings say. */
+static bool move_on(struct loop *loop, struct share *share, struct err *err)
+{
+	int64_t low, high;
+	if (!subscription_range(
+		loop->subscription, share->topic, share->partition, &low, &high, err))
+		return false;
+	int64_t at = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
+	share->gone = false;
+	if (share->read >= low)
+		return begin_anew(loop, share, at, err);
+	skip_deleted(share, at);
+	return true;
+}
+
+/* Of all shares, from where each is. */
+static bool begin_reading(struct loop *loop, struct err *err)
+{
+	struct subscription_place *places = xcalloc((size_t)loop->share_count + 1, sizeof *places);
+	for (int i = 0; i < loop->share_count; i++) {
+		struct share *share = loop->shares[i];
+		share->paused = false;
+		places[i] =
+		    (struct subscription_place){share->topic, share->partition, share->read, NULL};
+	}
+	bool begun = subscription_begin(loop->subscription, places, loop->share_count, err);
+	free(places);
+	return begun;
+}
+
+void loop_on_out_of_range(void *context, const char *topic, int32_t partition)
+{
+	struct loop *loop = context;
+	struct share *share = loop_find_share(loop, topic, partition);
+	if (!share || share->missing || share->gone)
+		return;
+	share_tell_gone(share, share->read);
+	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL)
+		share_stand_unset(share);
+	else
+		share->gone = true;
+}
+
+void loop_see_to_late(struct loop *loop)
+{
+	struct err err;
+	int64_t began_ms = clock_ms();
+	bool well = true, moved = false;
+	if (began_ms < loop->late_at || loop->again_at)
+		return;
+	for (int i = 0; well && i < loop->share_count; i++)
+		if (loop->shares[i]->gone) {
+			well = move_on(loop, loop->shares[i], &err);
+			moved |= well;
+		}
+	while (well && loop->late_count) {
+		well = open_late(loop, &err);
+		moved |= well;
+	}
+	if (!well) {
+		loop_judge_reading(loop, false, &err);
+		pace_late(loop, began_ms);
+	}
+	if (moved && !loop->again_at && !begin_reading(loop, &err))
+		loop->again_at = clock_ms() + AGAIN_MS;
+}
+
+/* Deleted under way: what is committed of it is gone with it, and must not come back. */
+void loop_on_missing(void *context, const char *topic, int32_t partition)
+{
+	struct loop *loop = context;
+	struct share *share = loop_find_share(loop, topic, partition);
+	struct err err;
+	err_set(&err, ERR_RETRY, "topic %s does not exist: make it, or leave it out", topic);
+	if (!share)
+		loop_tell(loop, "inbox_waits", &err);
+	if (!share || share->missing)
+		return;
+	log_error("inbox_topic_missing", {"topic", LOG_TEXT(topic)},
+	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(share->offsets.done)},
+	    {"consequence",
+		LOG_TEXT("handlers end what they have of it; when it is made anew, it is "
+			 "read as the settings say for a group without an offset")});
+	share->missing = true;
+	loop->again_at = clock_ms() + MISSING_MS;
+}
