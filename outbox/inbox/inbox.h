@@ -212,6 +212,7 @@ struct outbox_inbox_stats {
 	/* of all stores of dedup that are open; 0 where none has a filter */
 	uint64_t filter_hits, false_hits;
 	double observed_rate; /* the largest */
+	int sub_slices;       /* more ids came than were planned: raise ids */
 	uint64_t dedup_memory_bytes, dedup_disk_bytes;
 };
 OUTBOX_PUBLIC void outbox_inbox_stats(

@@ -94,6 +94,7 @@ static void add_dedup(const struct outbox_dedup *dedup, struct outbox_inbox_stat
 	outbox_dedup_stats(dedup, &one);
 	stats->filter_hits += one.filter_hits;
 	stats->false_hits += one.false_hits;
+	stats->sub_slices += one.sub_slices;
 	stats->dedup_memory_bytes += one.memory_bytes;
 	stats->dedup_disk_bytes += one.disk_bytes;
 	if (one.observed_rate > stats->observed_rate)
@@ -117,6 +118,7 @@ static void note_figures(struct loop *loop)
 	stats->filter_hits = stats->false_hits = 0;
 	stats->dedup_memory_bytes = stats->dedup_disk_bytes = 0;
 	stats->observed_rate = 0;
+	stats->sub_slices = 0;
 	for (int i = 0; i < loop->share_count; i++) {
 		stats->standing += (loop->shares[i]->stops & (STOP_STANDING | STOP_UNSET)) != 0;
 		add_dedup(loop->shares[i]->own.dedup, stats);

@@ -44,6 +44,7 @@ enum shown {
 	STANDING,
 	PAUSED,
 	OBSERVED_RATE,
+	SUB_SLICES,
 	DEDUP_MEMORY,
 	DEDUP_DISK,
 	SHOWN
@@ -123,6 +124,10 @@ static const struct metric_family families[SHOWN] = {
 	.help =
 	    "The rate of false positives of dedup as counted, of the partition with the largest.",
 	.labels = {"section"}},
+    [SUB_SLICES] = {.name = "relay_deliver_dedup_sub_slices",
+	.type = METRIC_GAUGE,
+	.help = "Slices of dedup that were added since more ids came than were planned: raise ids.",
+	.labels = {"section"}},
     [DEDUP_MEMORY] = {.name = "relay_deliver_dedup_memory_bytes",
 	.type = METRIC_GAUGE,
 	.help = "Memory of dedup.",
@@ -153,6 +158,7 @@ static void read_stats(const struct outbox_inbox_stats *stats, double *values)
 	values[STANDING] = (double)stats->standing;
 	values[PAUSED] = (double)stats->paused;
 	values[OBSERVED_RATE] = (double)stats->observed_rate;
+	values[SUB_SLICES] = (double)stats->sub_slices;
 	values[DEDUP_MEMORY] = (double)stats->dedup_memory_bytes;
 	values[DEDUP_DISK] = (double)stats->dedup_disk_bytes;
 }

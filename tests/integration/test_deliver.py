@@ -44,6 +44,14 @@ def test_each_message_is_posted_once_in_the_order_of_its_key(make_sidecar, kafka
         assert relay.stop() == 0
 
 
+def test_more_ids_than_planned_are_told(make_sidecar, kafka, topic):
+    produce(kafka.bootstrap, topic, messages(3000))
+    with Application() as application:
+        relay = make_sidecar(application, dedup="bloom ids=1000 rate=1% window=1h")
+        relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 3000)
+        relay.wait_for(lambda: relay.metric("relay_deliver_dedup_sub_slices") > 0)
+
+
 def test_a_request_is_a_signed_event(make_sidecar, kafka, topic):
     produce(kafka.bootstrap, topic, [("7", "customer ä", '{"a": 1}', None,
                                       [("ce_type", b"order placed"), ("x", b"y")])])
