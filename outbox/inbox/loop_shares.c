@@ -17,6 +17,7 @@
 #include "text.h"
 
 enum {
+	GIVEN_BACK = 256,  /* ids at once */
 	MISSING_MS = 2000, /* after a topic was deleted, before it is asked for again */
 	/*
 	 * Between looks for partitions whose leader is away as many times what the last one took,
@@ -168,6 +169,45 @@ static void drain(struct loop *loop, int64_t until_ms)
 	}
 }
 
+static bool release(
+    struct loop *loop, const struct outbox_dedup_id *ids, size_t count, struct err *err)
+{
+	struct outbox_error error;
+	return outbox_dedup_release(loop->common.dedup, ids, count, &error) ||
+	       err_set(err, (enum err_kind)error.kind, "%s", error.message);
+}
+
+/* What nobody has begun. */
+static bool give_back_lanes(struct loop *loop, struct err *err)
+{
+	struct outbox_dedup_id ids[GIVEN_BACK];
+	size_t count = 0;
+	for (struct item *first = lanes_first(&loop->lanes); first;
+	     first = lanes_after(&loop->lanes, first))
+		for (struct item *item = first; item; item = item->behind) {
+			if (!item->pending || item->out || item->state == ITEM_LOGGING)
+				continue;
+			ids[count++] = share_id(item);
+			if (count < GIVEN_BACK)
+				continue;
+			if (!release(loop, ids, count, err))
+				return false;
+			count = 0;
+		}
+	return count == 0 || release(loop, ids, count, err);
+}
+
+/*
+ * In a store of several consumers it would be pending for whoever has the partition next, until its
+ * lease is over. What cannot be given back waits for that.
+ */
+static void give_back(struct loop *loop)
+{
+	struct err err;
+	if (loop->common.dedup && !give_back_lanes(loop, &err))
+		loop_tell(loop, "inbox_not_given_back", &err);
+}
+
 /* Everything that is in a lane, but for what the hands have and what is to be logged. */
 static void forget_lanes(struct loop *loop)
 {
@@ -203,6 +243,7 @@ void loop_forget(struct loop *loop)
 {
 	letters_drop(loop->letters);
 	timers_finish(&loop->timers);
+	give_back(loop);
 	forget_lanes(loop);
 	abandon(loop);
 	struct item_list ended = hands_ended(loop->hands, false);

@@ -552,7 +552,7 @@ bool share_arrive(struct share *share, const struct inbox_settings *settings, st
 
 /* --- the store ------------------------------------------------------------------------------ */
 
-static struct outbox_dedup_id id_of(const struct item *item)
+struct outbox_dedup_id share_id(const struct item *item)
 {
 	return (struct outbox_dedup_id){
 	    item->id, item->id_length, item->public.time_ms, item->public.offset};
@@ -577,7 +577,7 @@ static void answer(struct share *share, struct item *item, enum outbox_dedup_sta
 
 bool share_ask_again(struct share *share, struct item *item, struct err *err)
 {
-	const struct outbox_dedup_id id = id_of(item);
+	const struct outbox_dedup_id id = share_id(item);
 	enum outbox_dedup_state state;
 	struct outbox_error error;
 	if (!outbox_dedup_check(share->store->dedup, &id, 1, &state, &error))
@@ -613,7 +613,7 @@ static bool check(struct share *share, size_t count, struct err *err)
 	size_t asking = 0;
 	for (size_t i = 0; i < count; i++, item = item->link)
 		if (is_asked(share, item)) {
-			ids[asking] = id_of(item);
+			ids[asking] = share_id(item);
 			asked[asking++] = item;
 		}
 	if (asking && !outbox_dedup_check(share->store->dedup, ids, asking, states, &error)) {
@@ -632,7 +632,7 @@ bool share_log(struct share *share, struct item_list *ret_items, struct err *err
 	struct outbox_error error;
 	size_t count = 0;
 	for (struct item *item = share->logging.first; item && count < BATCH; item = item->link)
-		ids[count++] = id_of(item);
+		ids[count++] = share_id(item);
 	if (count == 0)
 		return true;
 	if (!outbox_dedup_done(share->store->dedup, ids, count, &error)) {

@@ -73,6 +73,9 @@ void share_tell_gone(const struct share *share, int64_t offset);
 void share_stand_unset(struct share *share);
 void share_close(struct share *share); /* frees what has arrived and what is to be logged */
 
+/* By which the store knows the item; of its memory. */
+struct outbox_dedup_id share_id(const struct item *item);
+
 /* Takes the item over. False: it is here already, or not wanted, and gone. */
 bool share_arrive(struct share *share, const struct inbox_settings *settings, struct item *item);
 

@@ -247,6 +247,21 @@ def test_one_that_stood_still_for_longer_than_its_session_hands_out_nothing(kafk
     assert len(effects.all()) <= count + again + 1  # that was in hand
 
 
+def test_what_goes_to_another_consumer_is_not_pending_until_a_lease_ends(kafka, topic, redis_server):
+    """The first one has claimed all that waits in its memory, for longer than this test takes."""
+    count, effects = 60, Effects()
+    produce(kafka.bootstrap, topic, [(f"id-{i}", f"k{i}", f"seq={i} slow=200") for i in range(count)])
+    settings = {"dedup": f"redis url={redis_server.url} name=test window=1h ids=10k lease=10m",
+                "concurrency": 1, "effects": effects.path,
+                "kafka": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}}
+    with Inbox(kafka.bootstrap, topic, [topic], **settings) as first:
+        wait_for(lambda: effects.all(), 60, "its first effect")
+        with Inbox(kafka.bootstrap, topic, [topic], **settings) as second:
+            effects.wait_ids(f"id-{i}" for i in range(count))
+            assert second.stats()["handled"] > 0 and first.stats()["handled"] > 0
+    assert len(effects.all()) == count
+
+
 def test_a_partition_whose_leader_is_away_holds_up_no_other(kafka3, tmp_path):
     topic = kafka3.create_topic("inbox-leaders", partitions=3, replicas=1)
     produce(kafka3.bootstrap, topic,
