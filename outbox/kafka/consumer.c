@@ -12,9 +12,10 @@
  * librdkafka's simple consumer: assign() wants a group.id, which costs a group's privileges and
  * makes the cluster look for a coordinator; consume_start does not. All partitions feed one queue.
  *
- * What librdkafka keeps ready is bounded for each partition, in bytes and in number, since a small
- * record takes half a kilobyte there. With so much ready it stops fetching, and looks whether that
- * is still so only after up to a second, however soon all was taken; a start makes it look at once.
+ * What librdkafka keeps ready is bounded, in bytes and in number, since a small record takes half a
+ * kilobyte there; it measures the one queue for each partition. With so much ready it stops
+ * fetching, and looks whether that is still so only after up to a second, however soon all was
+ * taken; a start makes it look at once.
  */
 enum {
 	BATCH = 1000,
@@ -27,12 +28,11 @@ enum {
 struct reading {
 	rd_kafka_topic_t *topic; /* one handle is shared by a topic's partitions */
 	int32_t partition;
-	int64_t low;            /* the first offset there was */
-	int64_t from;           /* where reading begins */
-	int64_t end;            /* the watermark when the reader was made, or the range's end */
-	int64_t next;           /* the offset after the last one seen */
-	int64_t run, run_bytes; /* seen since the last start */
-	bool resting;           /* not fetched any more */
+	int64_t low;  /* the first offset there was */
+	int64_t from; /* where reading begins */
+	int64_t end;  /* the watermark when the reader was made, or the range's end */
+	int64_t next; /* the offset after the last one seen */
+	bool resting; /* not fetched any more */
 };
 
 struct consumer {
@@ -46,6 +46,7 @@ struct consumer {
 	int recent;                       /* the reading of the last message */
 	rd_kafka_message_t *batch[BATCH]; /* [taken, filled) is still to be seen */
 	int taken, filled;
+	int64_t run, run_bytes; /* seen since nothing was ready */
 };
 
 static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
@@ -205,11 +206,19 @@ static bool start_all(struct consumer *consumer, struct err *err)
 
 		if (!reading->resting &&
 		    rd_kafka_consume_start_queue(
-			reading->topic, reading->partition, reading->from, consumer->queue) != 0)
+			reading->topic, reading->partition, reading->next, consumer->queue) != 0)
 			return kafka_client_failed(
 			    err, rd_kafka_last_error(), rd_kafka_topic_name(reading->topic));
 	}
 	return true;
+}
+
+static void stop_all(struct consumer *consumer)
+{
+	for (int i = 0; i < consumer->reading_count; i++)
+		if (!consumer->readings[i].resting)
+			rd_kafka_consume_stop(
+			    consumer->readings[i].topic, consumer->readings[i].partition);
 }
 
 struct consumer *consumer_create(const struct config_kafka *kafka, const char *const *topics,
@@ -246,10 +255,7 @@ static void close_client(struct consumer *consumer)
 {
 	while (consumer->taken < consumer->filled)
 		rd_kafka_message_destroy(consumer->batch[consumer->taken++]);
-	for (int i = 0; i < consumer->reading_count; i++)
-		if (!consumer->readings[i].resting)
-			rd_kafka_consume_stop(
-			    consumer->readings[i].topic, consumer->readings[i].partition);
+	stop_all(consumer);
 	for (int i = 0; i < consumer->topic_count; i++)
 		rd_kafka_topic_destroy(consumer->topics[i]);
 	rd_kafka_queue_destroy(consumer->queue);
@@ -295,27 +301,30 @@ static struct reading *reading_of(struct consumer *consumer, const rd_kafka_mess
 	return NULL;
 }
 
+static ssize_t take(struct consumer *consumer, int timeout_ms, int count)
+{
+	ssize_t taken = rd_kafka_consume_batch_queue(
+	    consumer->queue, timeout_ms, consumer->batch + consumer->filled, (size_t)count);
+
+	consumer->filled += taken > 0 ? (int)taken : 0;
+	return taken;
+}
+
 /*
- * Nothing is ready: partitions of which librdkafka may have stopped fetching are started again
- * where they are. Twice as often as needed, since it counts a little otherwise.
+ * Nothing is ready. If so much was that librdkafka may have stopped fetching, all partitions are
+ * started again where they are. What arrived meanwhile is void and taken off the queue: it would
+ * count as ready.
  */
 static bool fetch_on(struct consumer *consumer, struct err *err)
 {
-	for (int i = 0; i < consumer->reading_count; i++) {
-		struct reading *reading = &consumer->readings[i];
-		bool stopped =
-		    reading->run >= READY_MESSAGES / 2 || reading->run_bytes >= READY_BYTES / 2;
+	bool stopped =
+	    consumer->run >= READY_MESSAGES - BATCH || consumer->run_bytes >= READY_BYTES / 4 * 3;
 
-		reading->run = reading->run_bytes = 0;
-		if (!stopped || reading->resting)
-			continue;
-		rd_kafka_consume_stop(reading->topic, reading->partition);
-		if (rd_kafka_consume_start_queue(
-			reading->topic, reading->partition, reading->next, consumer->queue) != 0)
-			return kafka_client_failed(
-			    err, rd_kafka_last_error(), rd_kafka_topic_name(reading->topic));
-	}
-	return true;
+	consumer->run = consumer->run_bytes = 0;
+	if (!stopped)
+		return true;
+	stop_all(consumer);
+	return take(consumer, 0, 1) >= 0 && start_all(consumer, err);
 }
 
 /* Everything before offset `next` was seen, or is no record (a transaction's marker, a gap). */
@@ -324,10 +333,8 @@ static void note_progress(
 {
 	struct reading *reading = reading_of(consumer, message);
 
-	if (reading) {
-		reading->run++;
-		reading->run_bytes += (int64_t)(message->len + message->key_len);
-	}
+	consumer->run++;
+	consumer->run_bytes += (int64_t)(message->len + message->key_len);
 	if (!reading || next <= reading->next)
 		return;
 	if (reading->next < reading->end && next >= reading->end) {
@@ -350,15 +357,6 @@ struct consumer_record consumer_record_of(rd_kafka_message_t *message)
 	    .payload_length = message->len,
 	    .internal = message,
 	};
-}
-
-static ssize_t take(struct consumer *consumer, int timeout_ms, int count)
-{
-	ssize_t taken = rd_kafka_consume_batch_queue(
-	    consumer->queue, timeout_ms, consumer->batch + consumer->filled, (size_t)count);
-
-	consumer->filled += taken > 0 ? (int)taken : 0;
-	return taken;
 }
 
 /* Waits for the first message only: a batch call would wait until the batch is full. */

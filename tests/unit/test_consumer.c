@@ -12,7 +12,7 @@
 #include "dev_broker.h"
 #include "producer.h"
 
-enum { WAIT_MS = 20000, PARTITIONS = 3 };
+enum { WAIT_MS = 20000, PARTITIONS = 8 };
 
 static struct dev_broker *broker;
 static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
@@ -90,22 +90,34 @@ static bool see(void *context, const struct consumer_record *record)
 	return ++seen->count != seen->stop_after;
 }
 
-static bool read_once(struct consumer *consumer, struct seen *seen)
+typedef bool see_record(void *context, const struct consumer_record *record);
+
+static bool read_some(struct consumer *consumer, see_record *see_one, struct seen *seen)
 {
 	struct err err = {0};
 	bool at_end = false;
 
-	if (!consumer_read(consumer, 100, see, seen, &at_end, &err))
+	if (!consumer_read(consumer, 100, see_one, seen, &at_end, &err))
 		fail_msg("%s", err.message);
 	return at_end;
 }
 
-static void read_to_the_end(struct consumer *consumer, struct seen *seen)
+static bool read_once(struct consumer *consumer, struct seen *seen)
+{
+	return read_some(consumer, see, seen);
+}
+
+static void read_with(struct consumer *consumer, see_record *see_one, struct seen *seen)
 {
 	int64_t until = clock_ms() + WAIT_MS;
 
-	while (!read_once(consumer, seen))
+	while (!read_some(consumer, see_one, seen))
 		assert_true(clock_ms() < until);
+}
+
+static void read_to_the_end(struct consumer *consumer, struct seen *seen)
+{
+	read_with(consumer, see, seen);
 }
 
 static void every_partition_is_read_in_order_to_its_end(void **state)
@@ -121,6 +133,41 @@ static void every_partition_is_read_in_order_to_its_end(void **state)
 	consumer = open_topics(topics);
 	read_to_the_end(consumer, &seen);
 	assert_int_equal(seen.count, 5000);
+	consumer_destroy(consumer);
+}
+
+/*
+ * While a reader is busy, librdkafka stops fetching, and looks only a second later whether it still
+ * has to.
+ */
+static bool see_with_pauses(void *context, const struct consumer_record *record)
+{
+	enum { EACH = 10000, PAUSE_US = 50000 };
+	struct seen *seen = context;
+
+	if (seen->count % EACH == 0)
+		usleep(PAUSE_US);
+	return see(context, record);
+}
+
+static void fetching_goes_on_when_all_was_taken(void **state)
+{
+	enum { COUNT = 60000, AT_ONCE = 6000, LONGEST_MS = 2500 };
+	const char *topics[] = {"long", NULL};
+	struct seen seen = {0};
+	struct consumer *consumer;
+	int64_t began;
+	struct err err;
+
+	(void)state;
+	assert_true(dev_broker_topic(broker, "long", 0, &err));
+	for (int filled = 0; filled < COUNT; filled += AT_ONCE)
+		fill("long", AT_ONCE);
+	consumer = open_topics(topics);
+	began = clock_ms();
+	read_with(consumer, see_with_pauses, &seen);
+	assert_int_equal(seen.count, COUNT);
+	assert_in_range(clock_ms() - began, 0, LONGEST_MS);
 	consumer_destroy(consumer);
 }
 
@@ -269,6 +316,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_partition_is_read_in_order_to_its_end),
+	    cmocka_unit_test(fetching_goes_on_when_all_was_taken),
 	    cmocka_unit_test(an_empty_topic_is_at_its_end),
 	    cmocka_unit_test(reading_goes_on_behind_the_end),
 	    cmocka_unit_test(who_stops_early_loses_nothing),
