@@ -18,6 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Each record is looked up in both tables of this file, and hardly one is there: uthash asks a
+ * filter of 2^20 bits first, which stays in the cache where a table of many parked keys does not.
+ */
+#define HASH_BLOOM 20
 #include "flow_private.h"
 
 enum { PARKS_A_ROW = 500 };
