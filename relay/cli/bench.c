@@ -126,6 +126,7 @@ static struct bench_options options_of(const struct call *call)
 	    .rate = call_number(call, "rate", 0),
 	    .runs = runs ? runs : 3,
 	    .pairs = runs ? runs : BENCH_PAIRS,
+	    .turns = runs ? runs : BENCH_TURNS,
 	    .seconds = call_number(call, "seconds", 10),
 	    .idle_seconds = call_number(call, "idle-seconds", 60),
 	    .published = call_number(call, "published", full ? 50000000 : 5000000),
@@ -274,7 +275,7 @@ const struct command command_bench = {
 	"12 partitions of the message table instead of 4. And what a look for new rows costs then "
 	"that finds none, from call to answer, and one that asks which parked or scheduled message "
 	"is due: "
-	"medians of up to 500.\n"
+	"medians over 0.3 s.\n"
 	"lookback: pairs of prepare and commit a second, half of them at least a second apart, "
 	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
 	"messages, at the broker's time, and CPU; 100,000 pairs at most with undecided prepares in "

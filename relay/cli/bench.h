@@ -13,6 +13,7 @@ enum {
 	BENCH_KEYS = 10000,
 	BENCH_PARTITIONS = 6, /* of the topic, unless a part says otherwise */
 	BENCH_PAIRS = 9,      /* of short runs in turns */
+	BENCH_TURNS = 15,     /* of shorter ones */
 	BENCH_MOST_RUNS = 99,
 	BENCH_SMALL = 300,  /* bytes of a payload */
 	BENCH_LARGE = 4096, /* the same */
@@ -23,7 +24,7 @@ enum {
 
 struct bench_options {
 	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs,
-	    pairs, seconds, idle_seconds, published, parked, scheduled,
+	    pairs, turns, seconds, idle_seconds, published, parked, scheduled,
 	    said /* pairs of prepare and commit */, overdue, undecided, ids;
 	const char *redis, *dsn; /* servers of `dedup`; NULL: not given */
 	bool json;

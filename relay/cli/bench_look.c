@@ -13,7 +13,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-enum { LOOKS = 500, FEWEST = 20, ENOUGH_US = 1000000, LONGEST_MS = 30000 };
+enum { LOOKS = 5000, FEWEST = 20, ENOUGH_US = 300000, LONGEST_MS = 30000 };
 #define LOOK "bench_look"
 
 static bool receive(struct pg *pg, struct pg_result **ret_result, struct err *err)

@@ -155,7 +155,7 @@ static void name_of(const struct load *load, const char *measured, char name[80]
 static bool drain_all(
     struct bench *bench, struct obstacle *obstacles, int count, int64_t rows, struct err *err)
 {
-	int runs = (int)bench->options.pairs;
+	int runs = (int)bench->options.turns;
 	struct bench_way ways[MOST_LOADS];
 	char name[80];
 
@@ -201,7 +201,7 @@ static bool look(
 	const struct side sides[] = {{.place = &obstacles[0].place},
 	    {.place = &owner_of_rows(obstacles, which)->place, .holds = load->holds}};
 	double us[2][BENCH_MOST_RUNS];
-	int pairs = (int)bench->options.pairs;
+	int pairs = (int)bench->options.turns;
 	char name[80];
 
 	for (int pair = 0; pair < pairs; pair++)

@@ -110,12 +110,16 @@ static bool run(struct bench_way *way, int run, int64_t rows, struct err *err)
 	return true;
 }
 
+/* Backwards in each second pass: none always follows the same other one. */
 bool bench_turns(struct bench_way *ways, int count, int runs, int64_t rows, struct err *err)
 {
 	for (int pass = 0; pass < runs; pass++)
-		for (int turn = 0; turn < count; turn++)
-			if (!run(&ways[(pass + turn) % count], pass, rows, err))
+		for (int turn = 0; turn < count; turn++) {
+			int way = (pass + turn) % count;
+
+			if (!run(&ways[pass % 2 ? count - 1 - way : way], pass, rows, err))
 				return false;
+		}
 	return true;
 }
 
