@@ -73,7 +73,7 @@ void text_clear(struct text *text)
 }
 
 /* Makes room for `more` bytes and the NUL behind them. */
-static void reserve(struct text *text, size_t more)
+void text_reserve(struct text *text, size_t more)
 {
 	size_t capacity = text->capacity ? text->capacity : 64;
 
@@ -89,7 +89,7 @@ static void reserve(struct text *text, size_t more)
 
 void text_append(struct text *text, const char *bytes, size_t length)
 {
-	reserve(text, length);
+	text_reserve(text, length);
 	if (length)
 		memcpy(text->data + text->length, bytes, length);
 	text->length += length;
@@ -108,7 +108,7 @@ void text_addf(struct text *text, const char *format, ...)
 	size_t room;
 	int length;
 
-	reserve(text, 64);
+	text_reserve(text, 64);
 	room = text->capacity - text->length;
 	va_start(args, format);
 	length = vsnprintf(text->data + text->length, room, format, args);
@@ -116,7 +116,7 @@ void text_addf(struct text *text, const char *format, ...)
 	if (length < 0)
 		text_alloc_failed();
 	if ((size_t)length >= room) {
-		reserve(text, (size_t)length);
+		text_reserve(text, (size_t)length);
 		va_start(args, format);
 		vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
 		va_end(args);

@@ -21,7 +21,8 @@ struct text {
 	size_t length, capacity;
 };
 void text_finish(struct text *text);
-void text_clear(struct text *text); /* length 0, keeps the memory */
+void text_clear(struct text *text);                /* length 0, keeps the memory */
+void text_reserve(struct text *text, size_t more); /* so many bytes can come, and none moves */
 void text_append(struct text *text, const char *bytes, size_t length);
 void text_add(struct text *text, const char *string);
 void text_addf(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));

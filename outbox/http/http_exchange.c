@@ -184,7 +184,8 @@ void http_exchange_destroy(struct exchange *exchange)
 {
 	if (exchange->easy)
 		curl_easy_cleanup(exchange->easy);
-	curl_slist_free_all(exchange->headers);
+	free(exchange->lines);
+	text_finish(&exchange->line_text);
 	text_finish(&exchange->body);
 	text_finish(&exchange->answer_headers);
 	free(exchange);
@@ -212,10 +213,9 @@ static void text_reuse(struct text *text)
 
 void http_exchange_reset(struct exchange *exchange)
 {
-	curl_slist_free_all(exchange->headers);
+	text_reuse(&exchange->line_text);
 	text_reuse(&exchange->body);
 	text_reuse(&exchange->answer_headers);
-	exchange->headers = NULL;
 	exchange->header_bytes = exchange->trailers_at = 0;
 	exchange->stage = STAGE_QUEUED;
 	exchange->only_kept = exchange->none_kept = false;

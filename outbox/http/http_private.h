@@ -15,7 +15,9 @@ struct exchange {
 	struct http_client *client;
 	struct exchange *next; /* on the list of the free or of the done */
 	CURL *easy;
-	struct curl_slist *headers;
+	struct curl_slist *lines; /* of the request's headers, line_room of them */
+	size_t line_room;
+	struct text line_text; /* what stands in them */
 	struct http_limits limits;
 	struct text body;
 	struct text answer_headers; /* name NUL value NUL … of the final answer */

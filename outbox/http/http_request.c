@@ -55,35 +55,57 @@ bool http_request_check(const struct http_request *request, struct err *err)
 	return true;
 }
 
-static bool add_line(struct curl_slist **list, const char *line)
+/* "Name;" is how libcurl is told to send an empty header, "Name:" to send none. */
+static void add_line(
+    struct exchange *exchange, size_t number, const char *name, const char *mark, const char *value)
 {
-	struct curl_slist *longer = curl_slist_append(*list, line);
+	struct text *text = &exchange->line_text;
+	struct curl_slist *line = &exchange->lines[number];
 
-	if (longer)
-		*list = longer;
-	return longer;
+	*line = (struct curl_slist){.data = text->data + text->length};
+	text_add(text, name);
+	text_add(text, mark);
+	text_append(text, value, strlen(value) + 1);
+	if (number)
+		line[-1].next = line;
 }
 
-/* "Name;" is how libcurl is told to send an empty header, "Name:" to send none. */
+/* Room for all of them, so that none moves, and for two of our own. */
+static void make_room(struct exchange *exchange, const struct http_request *request)
+{
+	enum { OWN = 2, OWN_BYTES = 64, MARK_BYTES = 3 };
+	size_t count = request->header_count + OWN, bytes = OWN_BYTES;
+
+	for (size_t i = 0; i < request->header_count; i++)
+		bytes += strlen(request->headers[i].name) + strlen(request->headers[i].value) +
+			 MARK_BYTES;
+	if (count > exchange->line_room) {
+		exchange->line_room = count;
+		exchange->lines = xrealloc(exchange->lines, count * sizeof *exchange->lines);
+	}
+	text_clear(&exchange->line_text);
+	text_reserve(&exchange->line_text, bytes);
+}
+
+/* A list of libcurl's in memory of the exchange's, which is used again and again. */
 static bool set_headers(struct exchange *exchange, const struct http_request *request)
 {
-	struct text line = {0};
-	bool typed = false, good = true;
+	bool typed = false;
+	size_t count = 0;
 
-	for (size_t i = 0; i < request->header_count; i++) {
-		const struct http_header *header = &request->headers[i];
+	make_room(exchange, request);
+	for (; count < request->header_count; count++) {
+		const struct http_header *header = &request->headers[count];
 		bool blank = !header->value[strspn(header->value, " \t")];
-		text_clear(&line);
-		text_addf(&line, blank ? "%s;" : "%s: %s", header->name, header->value);
-		good &= add_line(&exchange->headers, line.data);
+
+		add_line(
+		    exchange, count, header->name, blank ? ";" : ": ", blank ? "" : header->value);
 		typed |= strcasecmp(header->name, "content-type") == 0;
 	}
-	text_finish(&line);
-	good &= add_line(&exchange->headers, "Expect:");
+	add_line(exchange, count++, "Expect", ":", "");
 	if (!typed)
-		good &= add_line(&exchange->headers, "Content-Type:");
-	return good &&
-	       curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, exchange->headers) == CURLE_OK;
+		add_line(exchange, count, "Content-Type", ":", "");
+	return curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, exchange->lines) == CURLE_OK;
 }
 
 #define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
@@ -137,6 +159,11 @@ static bool set_limits(CURL *easy, const struct http_limits *limits)
 	return good;
 }
 
+static bool is_plain(const struct http_request *request)
+{
+	return strncasecmp(request->url, "http:", 5) == 0;
+}
+
 /*
  * libcurl before 8.0 loses the framing of HTTP/2 without TLS when a request that is to speak it at
  * once uses a connection that speaks it already (curl's pull request 10643). One that may speak
@@ -146,7 +173,7 @@ static bool set_limits(CURL *easy, const struct http_limits *limits)
  */
 static bool spoils_its_connection(const struct http_request *request)
 {
-	return request->protocol == HTTP_2 && strncasecmp(request->url, "http:", 5) == 0 &&
+	return request->protocol == HTTP_2 && is_plain(request) &&
 	       curl_version_info(CURLVERSION_NOW)->version_num < 0x080000;
 }
 
@@ -165,7 +192,8 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 	SET(CURLOPT_PIPEWAIT, 1L);
 	SET(CURLOPT_HTTP_VERSION, exchange->only_kept ? (long)CURL_HTTP_VERSION_2 : version);
 	return good && set_method(easy, request) && set_headers(exchange, request) &&
-	       set_tls(exchange, request->tls) && set_limits(easy, &request->limits);
+	       (is_plain(request) || set_tls(exchange, request->tls)) &&
+	       set_limits(easy, &request->limits);
 }
 
 bool http_request_set_anew(struct exchange *exchange)
