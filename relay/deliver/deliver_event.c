@@ -1,7 +1,6 @@
 #include "deliver_event.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +9,10 @@
 #include <time.h>
 #include "cleanup.h"
 #include "http_sign.h"
+#include "json_text.h"
 
 enum {
 	MOST_NAME = 64,
-	MOST_ATTRIBUTES = 64, /* more are left out: a server takes so many headers */
 	MOST_CONTENT_TYPE = 256,
 	NAME_BYTES = 16,
 };
@@ -22,48 +21,49 @@ static const char type_of_json[] = "application/json", type_of_bytes[] = "applic
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-/* A copy, if it is UTF-8 that is not empty, without control characters; else NULL. */
-static char *clean_copy(const void *bytes, size_t length)
+static const char *copy(struct deliver_event *event, const char *text)
 {
-	owned_text char *copy = xmalloc(length + 1);
-	char *clean = copy;
+	return arena_text(&event->memory, text);
+}
+
+/* A copy, if it is UTF-8 that is not empty, without control characters; else NULL. */
+static const char *clean_copy(struct deliver_event *event, const void *bytes, size_t length)
+{
+	const char *made;
 	uint32_t code;
 
 	if (!bytes || length == 0)
 		return NULL;
-	memcpy(copy, bytes, length);
-	copy[length] = '\0';
+	made = arena_copy(&event->memory, bytes, length);
 	for (size_t i = 0; i < length;) {
-		int step = text_utf8(copy + i, &code);
+		int step = text_utf8(made + i, &code);
 
 		if (step == 0 || code < ' ' || (code >= 0x7f && code < 0xa0))
 			return NULL;
 		i += (size_t)step;
 	}
-	copy = NULL;
-	return clean;
+	return made;
 }
 
-/* What letters and other headers of the relay say of it; NULL: nothing. The caller frees. */
-static char *header_copy(const struct outbox_inbox_message *message, const char *name)
+/* What letters and other headers of the relay say of it; NULL: nothing. */
+static const char *header_copy(
+    struct deliver_event *event, const struct outbox_inbox_message *message, const char *name)
 {
 	for (size_t i = message->header_count; i > 0; i--)
 		if (text_equal(message->headers[i - 1].name, name))
 			return clean_copy(
-			    message->headers[i - 1].value, message->headers[i - 1].length);
+			    event, message->headers[i - 1].value, message->headers[i - 1].length);
 	return NULL;
 }
 
-static char *digest_name(const void *bytes, size_t length)
+static void digest_name(const void *bytes, size_t length, char name[DELIVER_NAME_SIZE])
 {
 	unsigned char whole[EVP_MAX_MD_SIZE];
-	struct text name = {0};
+	char *at = stpcpy(name, "msg_");
 
 	EVP_Digest(bytes, length, whole, NULL, EVP_sha256(), NULL);
-	text_add(&name, "msg_");
 	for (int i = 0; i < NAME_BYTES; i++)
-		text_addf(&name, "%02x", whole[i]);
-	return name.data;
+		at += sprintf(at, "%02x", whole[i]);
 }
 
 static bool may_be_signed(const char *id)
@@ -76,9 +76,12 @@ static bool may_be_signed(const char *id)
 	return length > 0 && length <= HTTP_SIGN_ID_MAX;
 }
 
-char *deliver_event_name(const char *id)
+const char *deliver_event_name(const char *id, char made[DELIVER_NAME_SIZE])
 {
-	return may_be_signed(id) ? xstrdup(id) : digest_name(id, strlen(id));
+	if (may_be_signed(id))
+		return id;
+	digest_name(id, strlen(id), made);
+	return made;
 }
 
 /* --- attributes ----------------------------------------------------------------------------- */
@@ -91,24 +94,16 @@ const char *deliver_event_attribute(const struct deliver_event *event, const cha
 	return NULL;
 }
 
-/* Takes the value over; NULL adds nothing. */
-static void add(struct deliver_event *event, const char *name, char *value, bool bare)
+/* NULL adds nothing. */
+static void add(struct deliver_event *event, const char *name, const char *value, bool bare)
 {
-	size_t size = (event->count + 1) * sizeof *event->attributes;
-
-	if (!value)
-		return;
-	event->attributes = xrealloc(event->attributes, size);
-	event->attributes[event->count++] = (struct deliver_attribute){xstrdup(name), value, bare};
+	if (value)
+		event->attributes[event->count++] = (struct deliver_attribute){name, value, bare};
 }
 
-/* Takes the value over. */
-static void add_missing(struct deliver_event *event, const char *name, char *value)
+static bool has(const struct deliver_event *event, const char *name)
 {
-	if (deliver_event_attribute(event, name))
-		free(value);
-	else
-		add(event, name, value, false);
+	return deliver_event_attribute(event, name) != NULL;
 }
 
 static bool is_ours(const char *name)
@@ -129,74 +124,79 @@ static bool may_be_taken(const char *name)
 /* Of several headers with a name the last counts. */
 static void take_headers(struct deliver_event *event, const struct outbox_inbox_message *message)
 {
-	for (size_t i = message->header_count; i > 0 && event->count < MOST_ATTRIBUTES; i--) {
+	for (size_t i = message->header_count; i > 0 && event->count < DELIVER_HEADERS_TAKEN; i--) {
 		const struct outbox_rules_header *header = &message->headers[i - 1];
 
-		if (text_starts(header->name, "ce_") && may_be_taken(header->name + 3))
-			add_missing(
-			    event, header->name + 3, clean_copy(header->value, header->length));
+		if (text_starts(header->name, "ce_") && may_be_taken(header->name + 3) &&
+		    !has(event, header->name + 3))
+			add(event, header->name + 3,
+			    clean_copy(event, header->value, header->length), false);
 	}
 }
 
-static bool is_other_version(const struct outbox_inbox_message *message)
+static bool is_other_version(
+    struct deliver_event *event, const struct outbox_inbox_message *message)
 {
-	owned_text char *version = header_copy(message, "ce_specversion");
+	const char *version = header_copy(event, message, "ce_specversion");
 
 	return version && !text_equal(version, "1.0");
 }
 
 /* Where the message was first. */
 struct origin {
-	char *topic, *partition, *offset, *time;
+	const char *topic, *partition, *offset, *time;
 };
 
-static char *origin_text(const struct outbox_inbox_message *message, const char *name, char *own)
+static const char *integer_text(struct deliver_event *event, int64_t number)
 {
-	char *said = header_copy(message, name);
+	char digits[24];
 
-	if (said)
-		free(own);
-	return said ? said : own;
+	*text_write_int64(digits, number) = '\0';
+	return copy(event, digits);
 }
 
-static char *integer_text(int64_t number)
+static const char *origin_integer(struct deliver_event *event,
+    const struct outbox_inbox_message *message, const char *name, int64_t own)
 {
-	return xformat("%" PRId64, number);
+	const char *said = header_copy(event, message, name);
+
+	return said ? said : integer_text(event, own);
 }
 
-static struct origin find_origin(const struct outbox_inbox_message *message)
+static struct origin find_origin(
+    struct deliver_event *event, const struct outbox_inbox_message *message)
 {
+	const char *topic = header_copy(event, message, "outbox-origin-topic");
+
 	return (struct origin){
-	    .topic = origin_text(message, "outbox-origin-topic", xstrdup(message->topic)),
+	    .topic = topic ? topic : copy(event, message->topic),
 	    .partition =
-		origin_text(message, "outbox-origin-partition", integer_text(message->partition)),
-	    .offset = origin_text(message, "outbox-origin-offset", integer_text(message->offset)),
-	    .time = origin_text(message, "outbox-origin-time", integer_text(message->time_ms)),
+		origin_integer(event, message, "outbox-origin-partition", message->partition),
+	    .offset = origin_integer(event, message, "outbox-origin-offset", message->offset),
+	    .time = origin_integer(event, message, "outbox-origin-time", message->time_ms),
 	};
 }
 
-static void origin_finish(struct origin *origin)
+static const char *id_of(struct deliver_event *event, const struct outbox_inbox_message *message,
+    const struct origin *origin)
 {
-	free(origin->topic);
-	free(origin->partition);
-	free(origin->offset);
-	free(origin->time);
-}
+	char name[DELIVER_NAME_SIZE];
+	const char *id = NULL, *place;
 
-static char *id_of(const struct outbox_inbox_message *message, const struct origin *origin)
-{
-	owned_text char *place =
-	    xformat("%s\n%s\n%s", origin->topic, origin->partition, origin->offset);
-	char *id;
-
-	if (!message->id)
-		return digest_name(place, strlen(place));
-	id = clean_copy(message->id, message->id_length);
-	return id ? id : digest_name(message->id, message->id_length);
+	if (message->id) {
+		id = clean_copy(event, message->id, message->id_length);
+		if (!id)
+			digest_name(message->id, message->id_length, name);
+	} else {
+		place = arena_join(&event->memory, origin->topic, "\n", origin->partition, "\n",
+		    origin->offset, NULL);
+		digest_name(place, strlen(place), name);
+	}
+	return id ? id : copy(event, name);
 }
 
 /* RFC 3339. NULL: it is none, or none of our calendar. */
-static char *time_of(const struct origin *origin)
+static const char *time_of(struct deliver_event *event, const struct origin *origin)
 {
 	static const int64_t most = INT64_C(253402300799999); /* the end of the year 9999 */
 	char text[40];
@@ -207,8 +207,10 @@ static char *time_of(const struct origin *origin)
 	if (!text_to_int64(origin->time, 0, most, &ms))
 		return NULL;
 	seconds = (time_t)(ms / 1000);
-	strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &parts));
-	return xformat("%s.%03dZ", text, (int)(ms % 1000));
+	size_t length =
+	    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &parts));
+	snprintf(text + length, sizeof text - length, ".%03dZ", (int)(ms % 1000));
+	return copy(event, text);
 }
 
 static bool is_integer(const char *text)
@@ -221,26 +223,33 @@ static bool is_integer(const char *text)
 static void add_own(struct deliver_event *event, const struct outbox_inbox_message *message,
     const struct origin *origin)
 {
-	add(event, "outboxtopic", xstrdup(origin->topic), false);
+	add(event, "outboxtopic", origin->topic, false);
 	if (is_integer(origin->partition))
-		add(event, "outboxpartition", xstrdup(origin->partition), true);
+		add(event, "outboxpartition", origin->partition, true);
 	/* integers of CloudEvents have 32 bits */
-	add(event, "outboxoffset", xstrdup(origin->offset), false);
-	add(event, "outboxattempt", integer_text(message->attempt), true);
+	add(event, "outboxoffset", origin->offset, false);
+	add(event, "outboxattempt", integer_text(event, message->attempt), true);
 	if (!message->payload)
-		add(event, "outboxtombstone", xstrdup("true"), true);
+		add(event, "outboxtombstone", "true", true);
 }
 
 static void add_missing_attributes(struct deliver_event *event,
     const struct outbox_inbox_message *message, const struct origin *origin,
     const struct deliver_event_defaults *defaults)
 {
-	add_missing(event, "id", id_of(message, origin));
-	add_missing(event, "source",
-	    *defaults->source ? xstrdup(defaults->source) : xformat("/topics/%s", origin->topic));
-	add_missing(event, "type", xstrdup(*defaults->type ? defaults->type : origin->topic));
-	add_missing(event, "subject", clean_copy(message->key, message->key_length));
-	add_missing(event, "time", time_of(origin));
+	if (!has(event, "id"))
+		add(event, "id", id_of(event, message, origin), false);
+	if (!has(event, "source"))
+		add(event, "source",
+		    *defaults->source ? defaults->source
+				      : arena_join(&event->memory, "/topics/", origin->topic, NULL),
+		    false);
+	if (!has(event, "type"))
+		add(event, "type", *defaults->type ? defaults->type : origin->topic, false);
+	if (!has(event, "subject"))
+		add(event, "subject", clean_copy(event, message->key, message->key_length), false);
+	if (!has(event, "time"))
+		add(event, "time", time_of(event, origin), false);
 }
 
 /* --- the payload ---------------------------------------------------------------------------- */
@@ -253,7 +262,8 @@ static bool is_visible(const char *text)
 	return true;
 }
 
-static char *given_content_type(const struct outbox_inbox_message *message)
+static const char *given_content_type(
+    struct deliver_event *event, const struct outbox_inbox_message *message)
 {
 	for (size_t i = message->header_count; i > 0; i--) {
 		const struct outbox_rules_header *header = &message->headers[i - 1];
@@ -261,32 +271,21 @@ static char *given_content_type(const struct outbox_inbox_message *message)
 		if (strcasecmp(header->name, "content-type") != 0 ||
 		    header->length > MOST_CONTENT_TYPE)
 			continue;
-		char *type = clean_copy(header->value, header->length);
+		const char *type = clean_copy(event, header->value, header->length);
 		if (type && is_visible(type))
 			return type;
-		free(type);
 	}
 	return NULL;
-}
-
-/* Large numbers are taken as they are: nothing is done with the values. */
-static bool is_json(const void *bytes, size_t length)
-{
-	json_t *value = json_loadb(
-	    bytes, length, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-
-	json_decref(value);
-	return value;
 }
 
 static void take_content_type(
     struct deliver_event *event, const struct outbox_inbox_message *message)
 {
-	event->content_type = given_content_type(message);
+	event->content_type = given_content_type(event, message);
 	if (event->content_type || !event->payload)
 		return;
-	event->known_json = is_json(event->payload, event->length);
-	event->content_type = xstrdup(event->known_json ? type_of_json : type_of_bytes);
+	event->known_json = json_text_is(event->payload, event->length);
+	event->content_type = event->known_json ? type_of_json : type_of_bytes;
 }
 
 /* application/json and application/…+json, whatever parameters follow. */
@@ -303,41 +302,51 @@ static bool is_json_type(const char *type)
 void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_message *message,
     const struct deliver_event_defaults *defaults)
 {
-	struct origin origin = find_origin(message);
+	struct origin origin;
 
-	*event = (struct deliver_event){
-	    .payload = message->payload, .length = message->payload ? message->payload_length : 0};
-	add(event, "specversion", xstrdup("1.0"), false);
-	if (!is_other_version(message))
+	event->count = 0;
+	event->payload = message->payload;
+	event->length = message->payload ? message->payload_length : 0;
+	event->known_json = false;
+	event->memory = (struct arena){0};
+	origin = find_origin(event, message);
+	add(event, "specversion", "1.0", false);
+	if (!is_other_version(event, message))
 		take_headers(event, message);
 	add_missing_attributes(event, message, &origin, defaults);
 	add_own(event, message, &origin);
 	event->id = deliver_event_attribute(event, "id");
 	take_content_type(event, message);
-	origin_finish(&origin);
 }
 
 void deliver_event_finish(struct deliver_event *event)
 {
-	for (size_t i = 0; i < event->count; i++) {
-		free(event->attributes[i].name);
-		free(event->attributes[i].value);
-	}
-	free(event->attributes);
-	free(event->content_type);
-	*event = (struct deliver_event){0};
+	arena_finish(&event->memory);
 }
 
-void deliver_event_encode(struct text *text, const char *value)
+static bool stands_as_it_is(unsigned char byte)
 {
+	return byte > ' ' && byte < 0x7f && byte != '"' && byte != '%';
+}
+
+const char *deliver_event_encode(struct arena *memory, const char *value)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	char *encoded = arena_take(memory, 3 * strlen(value) + 1), *at = encoded;
+
 	for (; *value; value++) {
 		unsigned char byte = (unsigned char)*value;
 
-		if (byte <= ' ' || byte >= 0x7f || byte == '"' || byte == '%')
-			text_addf(text, "%%%02X", byte);
-		else
-			text_append(text, value, 1);
+		if (stands_as_it_is(byte)) {
+			*at++ = *value;
+			continue;
+		}
+		*at++ = '%';
+		*at++ = digits[byte >> 4];
+		*at++ = digits[byte & 15];
 	}
+	*at = '\0';
+	return encoded;
 }
 
 /* Of text without control characters. */
@@ -378,7 +387,7 @@ static void add_data(const struct deliver_event *event, struct text *text)
 	if (!event->payload)
 		return;
 	if (!event->known_json &&
-	    (!is_json_type(event->content_type) || !is_json(event->payload, event->length))) {
+	    (!is_json_type(event->content_type) || !json_text_is(event->payload, event->length))) {
 		add_base64(text, event->payload, event->length);
 		return;
 	}

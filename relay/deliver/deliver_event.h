@@ -20,23 +20,34 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include "arena.h"
 #include "inbox.h"
 #include "text.h"
 
+enum {
+	DELIVER_HEADERS_TAKEN = 64, /* more are left out: a server takes so many headers */
+	DELIVER_ATTRIBUTES = DELIVER_HEADERS_TAKEN + 10,
+	DELIVER_NAME_SIZE = 40,
+};
+
 struct deliver_attribute {
-	char *name, *value;
+	const char *name, *value;
 	bool bare; /* a number or a truth value of JSON, written without quotes */
 };
 
-/* Embedded on purpose. What is in it lives until it is finished; payload is the message's. */
+/*
+ * Embedded on purpose. What is in it lives until it is finished, and as long as the message and the
+ * defaults do.
+ */
 struct deliver_event {
-	struct deliver_attribute *attributes;
+	struct deliver_attribute attributes[DELIVER_ATTRIBUTES];
 	size_t count;
-	const char *id;     /* of the attributes */
-	char *content_type; /* NULL: there is no payload, and the record does not say it */
+	const char *id;           /* of the attributes */
+	const char *content_type; /* NULL: there is no payload, and the record does not say it */
 	const void *payload;
 	size_t length;
 	bool known_json; /* the payload: it was looked at */
+	struct arena memory;
 };
 
 struct deliver_event_defaults {
@@ -51,10 +62,10 @@ void deliver_event_finish(struct deliver_event *event);
 const char *deliver_event_attribute(const struct deliver_event *event, const char *name);
 
 /*
- * The value of an attribute in a header: a blank, a double quote, a percent sign, and whatever is
- * no visible ASCII, as %XX of its bytes in UTF-8.
+ * The value of an attribute as it is written in a header: a blank, a double quote, a percent sign,
+ * and whatever is no visible ASCII, as %XX of its bytes in UTF-8.
  */
-void deliver_event_encode(struct text *text, const char *value);
+const char *deliver_event_encode(struct arena *memory, const char *value);
 
 /*
  * The event as a JSON object: `data` when its type is JSON and so is its payload, which is copied
@@ -64,6 +75,6 @@ void deliver_event_write(const struct deliver_event *event, struct text *text);
 
 /*
  * "msg_" and 32 digits: of the same bytes always the same. What has a name already that may be
- * signed (http_sign.h) keeps it.
+ * signed (http_sign.h) keeps it: then it is the id, else `made`.
  */
-char *deliver_event_name(const char *id);
+const char *deliver_event_name(const char *id, char made[DELIVER_NAME_SIZE]);

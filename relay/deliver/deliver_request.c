@@ -6,21 +6,16 @@
 
 enum { OWN_HEADERS = 2 };
 
-/* The text belongs to the request from now on. */
-static const char *keep(struct deliver_request *request, char *text)
+static const char *copy(struct deliver_request *request, const char *text)
 {
-	size_t size = (request->text_count + 1) * sizeof *request->texts;
-
-	request->texts = xrealloc(request->texts, size);
-	request->texts[request->text_count++] = text;
-	return text;
+	return arena_text(&request->memory, text);
 }
 
 static void make_room(struct deliver_request *request, size_t attributes)
 {
 	size_t most = attributes + OWN_HEADERS + HTTP_PEER_HEADERS;
 
-	request->headers = xcalloc(most, sizeof *request->headers);
+	request->headers = arena_take(&request->memory, most * sizeof *request->headers);
 }
 
 static void add_header(struct deliver_request *request, const char *name, const char *value)
@@ -30,17 +25,15 @@ static void add_header(struct deliver_request *request, const char *name, const 
 
 static void add_id(struct deliver_request *request, const struct deliver_event *event)
 {
-	request->ids[request->count++] = xstrdup(event->id);
+	request->ids[request->count++] = copy(request, event->id);
 }
 
 static void add_attribute(
     struct deliver_request *request, const struct deliver_attribute *attribute)
 {
-	const char *name = keep(request, xformat("ce-%s", attribute->name));
-	struct text value = {0};
+	const char *name = arena_join(&request->memory, "ce-", attribute->name, NULL);
 
-	deliver_event_encode(&value, attribute->value);
-	add_header(request, name, keep(request, value.data));
+	add_header(request, name, deliver_event_encode(&request->memory, attribute->value));
 }
 
 /* An empty body has a content type all the same when there is a payload. */
@@ -55,7 +48,7 @@ static void write_binary(struct deliver_request *request, const struct deliver_w
 	for (size_t i = 0; i < event.count; i++)
 		add_attribute(request, &event.attributes[i]);
 	if (event.content_type)
-		add_header(request, "Content-Type", keep(request, xstrdup(event.content_type)));
+		add_header(request, "Content-Type", copy(request, event.content_type));
 	request->body = event.payload ? event.payload : "";
 	request->body_length = event.length;
 	deliver_event_finish(&event);
@@ -92,24 +85,25 @@ static void write_structured(struct deliver_request *request, const struct deliv
 }
 
 /* Of several messages it is made of all their ids in their order. */
-static char *name_of(const struct deliver_request *request)
+static const char *name_of(struct deliver_request *request)
 {
-	struct text all = {0};
-	char *name;
+	OWNED(text_finish) struct text all = {0};
+	char made[DELIVER_NAME_SIZE];
 
 	if (request->count == 1)
-		return deliver_event_name(request->ids[0]);
-	for (size_t i = 0; i < request->count; i++)
-		text_addf(&all, "%s\n", request->ids[i]);
-	name = deliver_event_name(text_string(&all));
-	text_finish(&all);
-	return name;
+		return copy(request, deliver_event_name(request->ids[0], made));
+	for (size_t i = 0; i < request->count; i++) {
+		text_add(&all, request->ids[i]);
+		text_append(&all, "\n", 1);
+	}
+	return copy(request, deliver_event_name(text_string(&all), made));
 }
 
 void deliver_request_init(struct deliver_request *request, const struct deliver_wire *wire,
     const struct outbox_inbox_message *const *messages, size_t count)
 {
-	*request = (struct deliver_request){.ids = xcalloc(count, sizeof *request->ids)};
+	*request = (struct deliver_request){0};
+	request->ids = arena_take(&request->memory, count * sizeof *request->ids);
 	if (wire->form == DELIVER_SINGLE && wire->mode == DELIVER_BINARY)
 		write_binary(request, wire, messages[0]);
 	else
@@ -120,14 +114,7 @@ void deliver_request_init(struct deliver_request *request, const struct deliver_
 
 void deliver_request_finish(struct deliver_request *request)
 {
-	for (size_t i = 0; i < request->text_count; i++)
-		free(request->texts[i]);
-	for (size_t i = 0; i < request->count; i++)
-		free(request->ids[i]);
-	free(request->texts);
-	free(request->ids);
-	free(request->headers);
-	free(request->name);
+	arena_finish(&request->memory);
 	text_finish(&request->written);
 	*request = (struct deliver_request){0};
 }
@@ -139,7 +126,7 @@ static int compare_texts(const void *a, const void *b)
 
 bool deliver_request_is_ambiguous(const struct deliver_request *request)
 {
-	owned_text char **sorted = xcalloc(request->count, sizeof *sorted);
+	owned_text const char **sorted = xcalloc(request->count, sizeof *sorted);
 
 	memcpy(sorted, request->ids, request->count * sizeof *sorted);
 	qsort(sorted, request->count, sizeof *sorted, compare_texts);

@@ -27,13 +27,12 @@ struct deliver_request {
 	 * What webhook-id says: of one message its event's id, if that may be signed. Of the same
 	 * messages it is the same in each attempt.
 	 */
-	char *name;
-	char **ids; /* of the events, as answers name them */
+	const char *name;
+	const char **ids; /* of the events, as answers name them */
 	size_t count;
 	/* its own */
 	struct text written;
-	char **texts;
-	size_t text_count;
+	struct arena memory;
 };
 
 /* The messages outlive it. One message unless the form is batch. */

@@ -1,0 +1,195 @@
+#include "json_text.h"
+
+#include <string.h>
+#include "text.h"
+
+enum { DEEPEST = 2048, UTF8_MOST = 4 };
+
+struct scan {
+	const char *at, *end;
+	int depth;
+};
+
+static bool take_value(struct scan *scan);
+
+static bool take(struct scan *scan, char wanted)
+{
+	if (scan->at == scan->end || *scan->at != wanted)
+		return false;
+	scan->at++;
+	return true;
+}
+
+static void skip_blanks(struct scan *scan)
+{
+	while (scan->at < scan->end &&
+	       (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\t' || *scan->at == '\r'))
+		scan->at++;
+}
+
+static bool take_word(struct scan *scan, const char *word, size_t length)
+{
+	if ((size_t)(scan->end - scan->at) < length || memcmp(scan->at, word, length) != 0)
+		return false;
+	scan->at += length;
+	return true;
+}
+
+/* At least one. */
+static bool take_digits(struct scan *scan)
+{
+	const char *first = scan->at;
+
+	while (scan->at < scan->end && *scan->at >= '0' && *scan->at <= '9')
+		scan->at++;
+	return scan->at > first;
+}
+
+static bool take_number(struct scan *scan)
+{
+	take(scan, '-');
+	if (!take(scan, '0') && !take_digits(scan))
+		return false;
+	if (take(scan, '.') && !take_digits(scan))
+		return false;
+	if (!take(scan, 'e') && !take(scan, 'E'))
+		return true;
+	if (!take(scan, '+'))
+		take(scan, '-');
+	return take_digits(scan);
+}
+
+static bool take_hex(struct scan *scan, unsigned *ret_unit)
+{
+	*ret_unit = 0;
+	for (int i = 0; i < 4; i++, scan->at++) {
+		static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+		const char *digit =
+		    scan->at < scan->end && *scan->at ? strchr(digits, *scan->at) : NULL;
+
+		if (!digit)
+			return false;
+		*ret_unit = *ret_unit << 4 | (unsigned)((digit - digits) & 15);
+	}
+	return true;
+}
+
+/* Behind the backslash. */
+static bool take_escape(struct scan *scan)
+{
+	unsigned unit, second;
+
+	if (scan->at == scan->end || !*scan->at)
+		return false;
+	if (!take(scan, 'u'))
+		return strchr("\"\\/bfnrt", *scan->at++);
+	if (!take_hex(scan, &unit))
+		return false;
+	if (unit < 0xd800 || unit > 0xdfff)
+		return true;
+	return unit < 0xdc00 && take_word(scan, "\\u", 2) && take_hex(scan, &second) &&
+	       second >= 0xdc00 && second <= 0xdfff;
+}
+
+static bool take_utf8(struct scan *scan)
+{
+	size_t left = (size_t)(scan->end - scan->at);
+	char sequence[UTF8_MOST + 1] = {0};
+	uint32_t code;
+	int length;
+
+	memcpy(sequence, scan->at, left < UTF8_MOST ? left : UTF8_MOST);
+	length = text_utf8(sequence, &code);
+	scan->at += length;
+	return length > 0;
+}
+
+/* Behind the opening quote. */
+static bool take_string(struct scan *scan)
+{
+	while (scan->at < scan->end) {
+		unsigned char next = (unsigned char)*scan->at;
+
+		if (next < ' ')
+			return false;
+		if (next >= 0x80) {
+			if (!take_utf8(scan))
+				return false;
+			continue;
+		}
+		scan->at++;
+		if (next == '"')
+			return true;
+		if (next == '\\' && !take_escape(scan))
+			return false;
+	}
+	return false;
+}
+
+static bool take_member(struct scan *scan)
+{
+	skip_blanks(scan);
+	if (!take(scan, '"') || !take_string(scan))
+		return false;
+	skip_blanks(scan);
+	return take(scan, ':') && take_value(scan);
+}
+
+/* Behind the opening bracket. */
+static bool take_list(struct scan *scan, bool (*take_one)(struct scan *scan), char closing)
+{
+	skip_blanks(scan);
+	if (take(scan, closing))
+		return true;
+	do
+		if (!take_one(scan))
+			return false;
+	while (take(scan, ','));
+	return take(scan, closing);
+}
+
+static bool take_bare_value(struct scan *scan)
+{
+	if (scan->at == scan->end)
+		return false;
+	switch (*scan->at) {
+	case '{':
+		scan->at++;
+		return take_list(scan, take_member, '}');
+	case '[':
+		scan->at++;
+		return take_list(scan, take_value, ']');
+	case '"':
+		scan->at++;
+		return take_string(scan);
+	case 't':
+		return take_word(scan, "true", 4);
+	case 'f':
+		return take_word(scan, "false", 5);
+	case 'n':
+		return take_word(scan, "null", 4);
+	default:
+		return take_number(scan);
+	}
+}
+
+/* With the blanks around it. */
+static bool take_value(struct scan *scan)
+{
+	bool taken;
+
+	if (++scan->depth > DEEPEST)
+		return false;
+	skip_blanks(scan);
+	taken = take_bare_value(scan);
+	skip_blanks(scan);
+	scan->depth--;
+	return taken;
+}
+
+bool json_text_is(const void *bytes, size_t length)
+{
+	struct scan scan = {.at = bytes, .end = (const char *)bytes + length};
+
+	return length > 0 && take_value(&scan) && scan.at == scan.end;
+}
