@@ -148,6 +148,8 @@ static bool add(
 {
 	int64_t now_ms = clock_wall_us() / 1000;
 	for (size_t i = 0; i < count; i++)
+		dedup_window_prefetch(of(store)->window, items[i].hash);
+	for (size_t i = 0; i < count; i++)
 		if (!dedup_window_add(of(store)->window, items[i].hash, items[i].offset,
 			items[i].time_ms, now_ms, err))
 			return false;

@@ -135,6 +135,7 @@ static bool take_in(
 		    .offset = id->offset,
 		    .place = i,
 		};
+		hash_set_prefetch(&dedup->pending, dedup->turn.items[i].hash);
 	}
 	return true;
 }

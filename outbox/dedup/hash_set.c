@@ -56,7 +56,7 @@ bool hash_set_has(const struct hash_set *set, struct dedup_hash hash)
 
 bool hash_set_add(struct hash_set *set, struct dedup_hash hash)
 {
-	if (set->count >= set->capacity / 4 * 3)
+	if (set->count >= set->capacity / 2)
 		grow(set);
 	size_t place = place_of(set, hash);
 	if (!is_free(set->places[place]))
@@ -69,9 +69,11 @@ bool hash_set_add(struct hash_set *set, struct dedup_hash hash)
 /* What stands behind it moves up, so that no look stops before it. */
 bool hash_set_remove(struct hash_set *set, struct dedup_hash hash)
 {
-	if (!hash_set_has(set, hash))
+	if (!set->count)
 		return false;
 	size_t mask = set->capacity - 1, hole = place_of(set, hash);
+	if (is_free(set->places[hole]))
+		return false;
 	for (size_t next = (hole + 1) & mask; !is_free(set->places[next]);
 	     next = (next + 1) & mask) {
 		size_t wanted = (size_t)set->places[next].high & mask;

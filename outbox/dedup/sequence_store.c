@@ -3,8 +3,9 @@
  * each (slot, shard, epoch) of a partition, so that the largest is all there is to remember.
  *
  * Behind the watermark, below which all is done, are the positions that were taken in since, in
- * order, each open until it is done. The watermark goes over those at its end that are done, and
- * over all whose records are before the offset of a checkpoint; so it never is beyond what is done.
+ * order, each open until it is done. The watermark goes over those at its end that are done, at a
+ * checkpoint or when there are many, and with a checkpoint over all whose records are before its
+ * offset; so it never is beyond what is done.
  *
  * A position between them that was not taken in came with a larger offset, if all is well: it is a
  * copy of a record from before this consumer's first one. Else the caller mixes up the order, and
@@ -21,7 +22,7 @@
 #include "sequence_file.h"
 #include "text.h"
 
-enum { MOST_OPEN = 1 << 20, EPOCHS = 4 };
+enum { MOST_OPEN = 1 << 20, MANY = 1 << 14, EPOCHS = 4 };
 
 struct place {
 	int64_t tick, id, offset;
@@ -32,6 +33,7 @@ struct line {
 	struct outbox_position mark; /* tick -1: nothing is done yet */
 	struct place *places;        /* behind it, in order: from first to count */
 	size_t first, count, capacity;
+	size_t next;    /* behind the last one that was done, unless places moved */
 	int64_t offset; /* of the last that was taken in; -1: not known */
 	uint64_t used;  /* when that was: a larger number is later */
 };
@@ -40,8 +42,8 @@ struct sequence_store {
 	struct dedup_store store;
 	struct dedup_folder folder; /* path NULL: none */
 	struct line *lines;
-	size_t count;
-	uint64_t uses, open; /* open: places of all lines */
+	size_t count, recent; /* recent: the line of the last one that was done */
+	uint64_t uses, open;  /* open: places of all lines */
 	int64_t offset;
 	struct text text; /* the marks, as of the last checkpoint */
 };
@@ -113,8 +115,6 @@ static int compare(const struct place *place, const struct outbox_position *posi
 static struct place *find_place(const struct line *line, const struct outbox_position *position)
 {
 	size_t low = line->first, high = line->count;
-	if (low < high && compare(&line->places[low], position) == 0)
-		return &line->places[low]; /* most are done in their order */
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		if (compare(&line->places[middle], position) < 0)
@@ -129,6 +129,8 @@ static struct place *find_place(const struct line *line, const struct outbox_pos
 static void add_place(struct sequence_store *sequence, struct line *line,
     const struct outbox_position *position, int64_t offset)
 {
+	if (line->first == line->count)
+		line->first = line->count = 0;
 	if (line->count == line->capacity && line->first > line->capacity / 2) {
 		line->count -= line->first;
 		memmove(
@@ -143,18 +145,19 @@ static void add_place(struct sequence_store *sequence, struct line *line,
 	sequence->open++;
 }
 
-/* The mark goes over what is done, and over what is before the offset. */
-static void advance(struct sequence_store *sequence, struct line *line, int64_t offset)
+/* The mark goes over the first place, if that is done, or before the offset. */
+static bool advance_one(struct sequence_store *sequence, struct line *line, int64_t offset)
 {
-	while (line->first < line->count) {
-		const struct place *place = &line->places[line->first];
-		if (place->open && (place->offset < 0 || place->offset >= offset))
-			return;
-		line->mark.tick = place->tick;
-		line->mark.id = place->id;
-		line->first++;
-		sequence->open--;
-	}
+	if (line->first == line->count)
+		return false;
+	const struct place *place = &line->places[line->first];
+	if (place->open && (place->offset < 0 || place->offset >= offset))
+		return false;
+	line->mark.tick = place->tick;
+	line->mark.id = place->id;
+	line->first++;
+	sequence->open--;
+	return true;
 }
 
 /* --- use ------------------------------------------------------------------------------------ */
@@ -224,19 +227,40 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 	return true;
 }
 
+/* Most are done in the order in which they came. */
+static bool is_next(const struct line *line, const struct dedup_item *item)
+{
+	return line->next >= line->first && line->next < line->count && item->offset >= 0 &&
+	       line->places[line->next].offset == item->offset;
+}
+
+static bool make_done(
+    struct sequence_store *sequence, const struct dedup_item *item, struct err *err)
+{
+	struct line *line = sequence->count ? &sequence->lines[sequence->recent] : NULL;
+	struct outbox_position position;
+	if (!line || !is_next(line, item)) {
+		if (!read_position(item, &position, err))
+			return false;
+		line = find_line(sequence, &position);
+		struct place *place = line ? find_place(line, &position) : NULL;
+		if (!place)
+			return true;
+		line->next = (size_t)(place - line->places);
+		sequence->recent = (size_t)(line - sequence->lines);
+	}
+	line->places[line->next++].open = false;
+	while (line->count - line->first > MANY && advance_one(sequence, line, 0))
+		;
+	return true;
+}
+
 static bool add(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct sequence_store *sequence = of(store);
-	struct outbox_position position;
-	for (size_t i = 0; i < count; i++) {
-		if (!read_position(&items[i], &position, err))
+	for (size_t i = 0; i < count; i++)
+		if (!make_done(of(store), &items[i], err))
 			return false;
-		const struct line *line = find_line(sequence, &position);
-		struct place *place = line ? find_place(line, &position) : NULL;
-		if (place)
-			place->open = false;
-	}
 	return true;
 }
 
@@ -311,7 +335,8 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 {
 	struct sequence_store *sequence = of(store);
 	for (size_t i = 0; i < sequence->count; i++)
-		advance(sequence, &sequence->lines[i], offset);
+		while (advance_one(sequence, &sequence->lines[i], offset))
+			;
 	if (offset > sequence->offset)
 		sequence->offset = offset;
 	write_marks(sequence);

@@ -10,6 +10,8 @@
 #include "clock.h"
 #include "text.h"
 
+enum { FEW_HEADERS = 16 };
+
 #define MAY(state) (1U << ITEM_##state)
 /* What ends it (item_destroy) may come in every state: its partition is taken away. */
 static const struct {
@@ -57,21 +59,41 @@ static struct item *take_memory(struct item_pool *pool, size_t *bytes)
 
 /* --- a copy of a record --------------------------------------------------------------------- */
 
-struct size {
-	size_t bytes, headers;
+struct header {
+	const char *name;
+	const void *value; /* may be NULL */
+	size_t name_size, length;
 };
 
-static struct size size_of(const struct consumer_record *record, const void *headers)
+/* Asked for once: the first of them are kept until the memory is there. */
+struct headers {
+	const void *from;
+	struct header first[FEW_HEADERS];
+	size_t count, bytes;
+};
+
+static bool read_header(const void *from, size_t index, struct header *ret_header)
 {
-	struct size size = {record->key_length + record->payload_length, 0};
-	const char *name;
-	const void *value;
-	size_t length;
-	while (consumer_headers_at(headers, size.headers, &name, &value, &length)) {
-		size.bytes += strlen(name) + 1 + (value ? length : 0);
-		size.headers++;
+	if (!consumer_headers_at(
+		from, index, &ret_header->name, &ret_header->value, &ret_header->length))
+		return false;
+	ret_header->name_size = strlen(ret_header->name) + 1;
+	if (!ret_header->value)
+		ret_header->length = 0;
+	return true;
+}
+
+static void read_headers(struct headers *headers, const struct consumer_record *record)
+{
+	struct header header;
+	headers->from = consumer_headers(record);
+	headers->count = headers->bytes = 0;
+	while (read_header(headers->from, headers->count, &header)) {
+		headers->bytes += header.name_size + header.length;
+		if (headers->count < FEW_HEADERS)
+			headers->first[headers->count] = header;
+		headers->count++;
 	}
-	return size;
 }
 
 /* Returns where the copy stands; NULL stays NULL. */
@@ -85,25 +107,43 @@ static const void *put(char **at, const void *bytes, size_t length)
 	return place;
 }
 
-static void copy_headers(const void *from, struct outbox_rules_header *headers, char **at)
+static bool is_named(const struct header *header, const char *name, size_t name_size)
 {
-	const char *name;
-	const void *value;
-	size_t length;
-	for (size_t i = 0; consumer_headers_at(from, i, &name, &value, &length); i++)
-		headers[i] = (struct outbox_rules_header){
-		    .name = put(at, name, strlen(name) + 1),
-		    .value = put(at, value, length),
-		    .length = value ? length : 0,
+	return header->name_size == name_size && memcmp(header->name, name, name_size) == 0;
+}
+
+/* Returns whether it is a letter: one of them names the group it is for. */
+static bool copy_headers(const struct headers *headers, struct outbox_rules_header *copies,
+    uint32_t *name_sizes, char **at)
+{
+	static const char group[] = "outbox-group";
+	bool letter = false;
+	for (size_t i = 0; i < headers->count; i++) {
+		struct header header;
+		if (i < FEW_HEADERS)
+			header = headers->first[i];
+		else if (!read_header(headers->from, i, &header))
+			break;
+		if (is_named(&header, group, sizeof group))
+			letter = header.value;
+		name_sizes[i] = (uint32_t)header.name_size;
+		copies[i] = (struct outbox_rules_header){
+		    .name = put(at, header.name, header.name_size),
+		    .value = put(at, header.value, header.length),
+		    .length = header.length,
 		};
+	}
+	return letter;
 }
 
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record)
 {
-	const void *from = consumer_headers(record);
-	struct size size = size_of(record, from);
-	size_t headers_bytes = size.headers * sizeof(struct outbox_rules_header);
-	size_t bytes = sizeof(struct item) + headers_bytes + size.bytes;
+	struct headers found;
+	read_headers(&found, record);
+	size_t headers_bytes =
+	    found.count * (sizeof(struct outbox_rules_header) + sizeof(uint32_t));
+	size_t bytes = sizeof(struct item) + headers_bytes + found.bytes + record->key_length +
+		       record->payload_length;
 	struct item *item = take_memory(pool, &bytes);
 	struct outbox_rules_header *headers = (struct outbox_rules_header *)(item + 1);
 	char *at = (char *)headers + headers_bytes;
@@ -114,14 +154,13 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 		.key_length = record->key_length,
 		.payload_length = record->payload_length,
 		.headers = headers,
-		.header_count = size.headers,
+		.header_count = found.count,
 		.attempt = 1},
 	    .bytes = bytes,
 	};
 	item->public.key = put(&at, record->key, record->key_length);
 	item->public.payload = put(&at, record->payload, record->payload_length);
-	copy_headers(from, headers, &at);
-	item->letter = item_header(item, "outbox-group") != NULL;
+	item->letter = copy_headers(&found, headers, (uint32_t *)(headers + found.count), &at);
 	return item;
 }
 
@@ -161,11 +200,15 @@ void item_pool_finish(struct item_pool *pool)
 	pool->bytes = 0;
 }
 
+/* The sizes of the names stand behind the headers: most names differ in them. */
 const struct outbox_rules_header *item_header(const struct item *item, const char *name)
 {
+	const struct outbox_rules_header *headers = item->public.headers;
+	const uint32_t *sizes = (const uint32_t *)(headers + item->public.header_count);
+	size_t size = strlen(name) + 1;
 	for (size_t i = item->public.header_count; i-- > 0;)
-		if (strcmp(item->public.headers[i].name, name) == 0)
-			return item->public.headers[i].value ? &item->public.headers[i] : NULL;
+		if (sizes[i] == size && memcmp(headers[i].name, name, size) == 0)
+			return headers[i].value ? &headers[i] : NULL;
 	return NULL;
 }
 
@@ -202,6 +245,8 @@ struct item *item_list_take(struct item_list *list)
 	list->first = item->link;
 	if (!list->first)
 		list->last = NULL;
+	else /* another thread had it last, or it is long ago */
+		__builtin_prefetch(list->first);
 	list->count--;
 	return item;
 }
