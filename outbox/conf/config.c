@@ -224,6 +224,15 @@ const struct config_check *config_find_check(const struct config *config, const 
 	return config_rows_item_named(config, CONFIG_CHECK, name);
 }
 
+int64_t config_in_flight(const struct config_slot *slot)
+{
+	enum { IN_FLIGHT = 20000, IN_TRANSACTION = 40000 };
+
+	if (slot->max_in_flight)
+		return slot->max_in_flight;
+	return slot->delivery == DELIVERY_EXACTLY_ONCE ? IN_TRANSACTION : IN_FLIGHT;
+}
+
 bool config_has_transactions(const struct config *config, const struct config_kafka *kafka)
 {
 	for (int i = 0; i < config->slot_count; i++)

@@ -240,6 +240,8 @@ const struct config_slot *config_find_slot(const struct config *config, const ch
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum on_refusal config_topic_policy(const struct config *config, const char *topic);
 const struct config_check *config_find_check(const struct config *config, const char *name);
+/* max_in_flight, or what 0 stands for. */
+int64_t config_in_flight(const struct config_slot *slot);
 /* A slot with exactly-once publishes to it. */
 bool config_has_transactions(const struct config *config, const struct config_kafka *kafka);
 bool config_list_has(const struct config_list *list, const char *word);

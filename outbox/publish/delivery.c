@@ -58,8 +58,8 @@ static bool make_producer(struct delivery *delivery, struct err *err)
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", slot->name, delivery->shard,
 	    delivery->identity);
-	delivery->producer =
-	    producer_create(slot->kafka, exact ? id : NULL, slot->memory, slot->max_in_flight, err);
+	delivery->producer = producer_create(
+	    slot->kafka, exact ? id : NULL, slot->memory, config_in_flight(slot), err);
 	delivery->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	delivery->topic_name = NULL;
 	return delivery->producer != NULL;

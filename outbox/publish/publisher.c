@@ -81,7 +81,7 @@ static enum stream_policy policy_of(const void *context, const char *topic)
 static struct stream_settings settings_of(const struct config_slot *slot)
 {
 	return (struct stream_settings){
-	    .max_in_flight = slot->max_in_flight,
+	    .max_in_flight = config_in_flight(slot),
 	    .memory = slot->memory,
 	    .lease_ms = slot->lease_ms,
 	    .poll_busy_ms = slot->poll_busy_ms,

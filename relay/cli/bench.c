@@ -135,7 +135,7 @@ static struct bench_options options_of(const struct call *call)
 	    .said = call_number(call, "pairs", 1000000),
 	    .overdue = call_number(call, "overdue", 100000),
 	    .undecided = call_number(call, "undecided", 1000000),
-	    .messages = call_number(call, "messages", full ? 10000000 : 1000000),
+	    .messages = call_number(call, "messages", full ? 10000000 : 3000000),
 	    .ids = call_number(call, "ids", full ? 100000000 : 10000000),
 	    .redis = call_text(call, "redis", NULL),
 	    .dsn = call_text(call, "dsn", NULL),
@@ -211,7 +211,7 @@ static const struct command_option options[] = {
     {"undecided", "N", "Undecided prepares in the table of `lookback`; 1000000 unless given.", 1,
 	100000000},
     {"messages", "N",
-	"Messages that a consumer of `inbox` reads; 1000000 unless given. Of the sidecar and of "
+	"Messages that a consumer of `inbox` reads; 3000000 unless given. Of the sidecar and of "
 	"the slow handler it is less.",
 	1000, 1000000000},
     {"ids", "N", "Ids of each store of `dedup`, a tenth of them of redis; 10000000 unless given.",

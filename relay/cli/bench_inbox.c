@@ -191,11 +191,13 @@ enum { WAYS = sizeof ways / sizeof *ways };
 static bool measure_ways(struct bench *bench, double *most_mib, struct err *err)
 {
 	double rates[WAYS][BENCH_MOST_RUNS];
-	int runs = (int)bench->options.runs;
+	int runs = (int)bench->options.pairs;
 	struct consumed consumed;
 
 	for (int run = 0; run < runs; run++)
-		for (int i = 0; i < WAYS; i++) {
+		for (int turn = 0; turn < WAYS; turn++) {
+			int i = run % 2 ? WAYS - 1 - turn : turn;
+
 			if (!consume(bench, ways[i].kind, bench->options.messages, &consumed, err))
 				return false;
 			rates[i][run] = consumed.rate;

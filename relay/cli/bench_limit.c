@@ -151,21 +151,25 @@ static bool run(struct limit *limit, struct err *err)
 	return true;
 }
 
+/* Without transactions, whatever the relay beside it does. */
 bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err)
 {
+	struct config_slot plain = *slot;
 	owned_text char *sql = schema_text(sql_bench_copy, slot->postgres->schema);
 	OWNED(owned_pg_destroy) struct pg *pg = session_connect(slot->postgres, err);
 	struct limit limit = {.pg = pg,
 	    .first = true,
-	    .most_in_flight = slot->max_in_flight,
 	    /* digits as the relay's: a random epoch, the first tick */
 	    .position = {.epoch = INT64_C(5000000000000000000), .tick = 1}};
 	bool good;
 
 	if (!pg)
 		return false;
+	plain.delivery = DELIVERY_AT_LEAST_ONCE;
+	limit.most_in_flight = config_in_flight(&plain);
 	text_copy(limit.position.slot, sizeof limit.position.slot, BENCH_SLOT);
-	limit.producer = producer_create(slot->kafka, NULL, slot->memory, slot->max_in_flight, err);
+	limit.producer =
+	    producer_create(slot->kafka, NULL, slot->memory, limit.most_in_flight, err);
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
 	good = limit.topic && pg_send_copy(pg, sql, err) && run(&limit, err);
 	producer_destroy(limit.producer, 1000);

@@ -82,7 +82,7 @@ static bool note_if_due(struct run *run, struct err *err)
 	struct replay_send_state now = replay_send_state(run->send);
 
 	if (clock_ms() - run->replay->noted_ms < note_every(run) &&
-	    now.done - run->noted < (run->replay->slot->max_in_flight + 1) / 2)
+	    now.done - run->noted < (config_in_flight(run->replay->slot) + 1) / 2)
 		return true;
 	return note(run, "running", err);
 }
@@ -127,7 +127,7 @@ static bool turn(struct run *run, struct err *err)
 		return false;
 	most = run->stop_ms || !has_lease(run) ? 0 : may_send(run);
 	if (!replay_send_step(
-		run->send, run->noted, run->replay->slot->max_in_flight, most, &sent, err))
+		run->send, run->noted, config_in_flight(run->replay->slot), most, &sent, err))
 		return false;
 	have_sent(run, sent);
 	tell_silence(run);
