@@ -90,8 +90,11 @@ static bool finish_slots(struct config *config, const struct config_source *sour
 {
 	for (int i = 0; i < config->slot_count; i++) {
 		struct config_slot *slot = &config->slots[i];
+		const struct config_section *section =
+		    config_source_find(source, CONFIG_SLOT, slot->name);
 		slot->config = config;
-		slot->origin = xstrdup(config_source_find(source, CONFIG_SLOT, slot->name)->origin);
+		slot->origin = xstrdup(section->origin);
+		slot->in_flight_said = config_source_entry(section, "max_in_flight") != NULL;
 		if (slot->delivery == DELIVERY_EXACTLY_ONCE && slot->resume != RESUME_TAIL)
 			return err_set(err, ERR_CONFIG,
 			    "%s: [slot \"%s\"] delivery = exactly-once needs resume = tail",
@@ -224,13 +227,13 @@ const struct config_check *config_find_check(const struct config *config, const 
 	return config_rows_item_named(config, CONFIG_CHECK, name);
 }
 
+/* Larger transactions spend a smaller part of their time on the commit. */
 int64_t config_in_flight(const struct config_slot *slot)
 {
-	enum { IN_FLIGHT = 20000, IN_TRANSACTION = 40000 };
+	enum { IN_TRANSACTION = 40000 };
+	bool exact = slot->delivery == DELIVERY_EXACTLY_ONCE;
 
-	if (slot->max_in_flight)
-		return slot->max_in_flight;
-	return slot->delivery == DELIVERY_EXACTLY_ONCE ? IN_TRANSACTION : IN_FLIGHT;
+	return exact && !slot->in_flight_said ? IN_TRANSACTION : slot->max_in_flight;
 }
 
 bool config_has_transactions(const struct config *config, const struct config_kafka *kafka)

@@ -83,7 +83,9 @@ struct config_slot {
 	const struct config_kafka *kafka;
 	char *origin;          /* where it was declared, for messages */
 	int64_t shards;        /* 0: what the database says; else it must agree with it */
-	int64_t max_in_flight; /* records produced and not yet covered by a committed log row */
+	int64_t max_in_flight; /* records produced and not yet covered by a committed log row:
+				  config_in_flight */
+	bool in_flight_said;   /* it is no default */
 	int64_t memory;        /* bytes for rows read and not yet acknowledged, queue included */
 	int64_t lease_ms;
 	int64_t poll_busy_ms;    /* between polls while rows come */
@@ -240,7 +242,7 @@ const struct config_slot *config_find_slot(const struct config *config, const ch
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum on_refusal config_topic_policy(const struct config *config, const char *topic);
 const struct config_check *config_find_check(const struct config *config, const char *name);
-/* max_in_flight, or what 0 stands for. */
+/* max_in_flight as it counts: exactly-once has a default of its own. */
 int64_t config_in_flight(const struct config_slot *slot);
 /* A slot with exactly-once publishes to it. */
 bool config_has_transactions(const struct config *config, const struct config_kafka *kafka);

@@ -106,12 +106,12 @@ const struct config_row config_rows[] = {
 	{SLOT(shards), .type = CONFIG_INTEGER, .default_value = "0", .low = 0, .high = 64,
 		.help = "The number of shards of the slot; 0 takes what the database says, another number "
 			"must agree with it."},
-	{SLOT(max_in_flight), .type = CONFIG_INTEGER, .default_value = "0",
-		.low = 0, .high = 1000000,
+	{SLOT(max_in_flight), .type = CONFIG_INTEGER, .default_value = "20000",
+		.low = 1, .high = 1000000,
 		.help = "Records produced and not yet covered by stored progress; as many may be published "
-			"again after a crash. exactly-once: the most in one transaction; as many of the "
-			"next may go out before the progress of the last is stored. 0: 20000, and 40000 "
-			"with exactly-once."},
+			"again after a crash. exactly-once: the most in one transaction, 40000 unless "
+			"it is said; as many of the next may go out before the progress of the last is "
+			"stored."},
 	{SLOT(memory), .type = CONFIG_BYTES, .default_value = "24MiB",
 		.low = MIB, .high = 4096 * MIB,
 		.help = "Memory for rows that are read and not yet acknowledged, the producer's queue "

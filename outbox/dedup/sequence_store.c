@@ -388,8 +388,9 @@ const struct dedup_store_type sequence_store = {
 	.restart = "remembers what the last checkpoint made durable: in its folder, or in the mark "
 		   "that is committed with the offset",
 	.scope = "one partition of messages of outbox-relay, by their header outbox-position",
-	.memory = "about 100 bytes for each (slot, shard, epoch), 32 for each position that is not "
-		  "done or not checkpointed",
+	.memory =
+	    "about 100 bytes for each (slot, shard, epoch), 32 for each position behind the "
+	    "first that is not done, and for at most 16,384 of those that are not checkpointed",
 	.disk = "about 60 bytes for each (slot, shard, epoch)"},
     .open = open_store,
     .close = close_store,

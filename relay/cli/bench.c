@@ -219,8 +219,9 @@ static const struct command_option options[] = {
     {"redis", "URL", "A server of Redis for `dedup`."},
     {"dsn", "DSN", "A database for `dedup`, which makes a schema of its own there."},
     {"runs", "N",
-	"Runs of which the median counts: 3 unless given, 9 of `table` and beside undecided "
-	"prepares. writer, memory and idle have a number of their own.",
+	"Runs of which the median counts: 3 unless given; 9 of drains, of consumers that do "
+	"nothing, of `redis` and beside undecided prepares; 15 of `table`. writer, memory and "
+	"idle have a number of their own.",
 	1, BENCH_MOST_RUNS},
     {"full", NULL,
 	"5000000 rows, 50000000 published ones, 5000000 scheduled, 10000000 messages, 100000000 "

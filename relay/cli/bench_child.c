@@ -48,8 +48,9 @@ static void add_property(struct variables *variables, const struct config_proper
 
 static void add_slot(struct variables *variables, const struct config_slot *slot)
 {
-	add_variable(variables,
-	    xformat("OUTBOX_RELAY_SLOT_MAX_IN_FLIGHT=%lld", (long long)slot->max_in_flight));
+	if (slot->in_flight_said)
+		add_variable(variables, xformat("OUTBOX_RELAY_SLOT_MAX_IN_FLIGHT=%lld",
+					    (long long)slot->max_in_flight));
 	add_variable(variables, xformat("OUTBOX_RELAY_SLOT_MEMORY=%lldB", (long long)slot->memory));
 	add_variable(
 	    variables, xformat("OUTBOX_RELAY_SLOT_LEASE=%lldms", (long long)slot->lease_ms));

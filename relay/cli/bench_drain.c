@@ -9,7 +9,7 @@
 static void judge_rate(
     struct bench *bench, const struct bench_way ways[2], int64_t rows, int64_t payload)
 {
-	int runs = (int)bench->options.runs;
+	int runs = (int)bench->options.pairs;
 	bool once = bench->delivery == DELIVERY_EXACTLY_ONCE;
 	char name[80];
 
@@ -21,7 +21,7 @@ static void judge_rate(
 
 static void judge_cpu(struct bench *bench, const struct bench_way ways[2], int64_t rows, bool large)
 {
-	int runs = (int)bench->options.runs;
+	int runs = (int)bench->options.pairs;
 	double relay = bench_way_cpu(&ways[0], runs, rows),
 	       limit = bench_way_cpu(&ways[1], runs, rows);
 	const char *name = "CPU of it, a million rows";
@@ -45,7 +45,7 @@ static bool drain_size(struct bench *bench, int64_t rows, int64_t payload, struc
 
 	ways[1].limit = true;
 	if (!fill(bench, rows, payload, err) ||
-	    !bench_turns(ways, 2, (int)bench->options.runs, rows, err))
+	    !bench_turns(ways, 2, (int)bench->options.pairs, rows, err))
 		return false;
 	judge_rate(bench, ways, rows, payload);
 	judge_cpu(bench, ways, rows, large);

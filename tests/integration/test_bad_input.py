@@ -44,7 +44,7 @@ def refused(arguments, settings, expected, *words):
      ["x.ini:4:", "duplicate section", "x.ini:1", "keep one"]),
     ('[slot "a"]\n[slot "a"]\n', ["x.ini:2:", "duplicate section", "x.ini:1"]),
     ("[slot]\nlease = 1s\nlease = 2s\n", ["x.ini:3:", "duplicate key", "x.ini:2"]),
-    ("[slot]\nmax_in_flight = many\n", ["x.ini:2:", "max_in_flight", "whole number"]),
+    ("[slot]\nmax_in_flight = many\n", ["x.ini:2:", "max_in_flight", "whole number", "20000"]),
     ("[slot]\nmax_in_flight = 0\n", ["x.ini:2:", "max_in_flight", "1 to 1000000"]),
     ("[slot]\nsafety = sometimes\n", ["x.ini:2:", "safety", "warn | strict"]),
     ("[slot]\nkafka = other\n", ["x.ini:2:", 'no [kafka "other"]', "declare it"]),

@@ -166,7 +166,7 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
     assert figures["exact: memory, an id"]["bound_value"] == 40
     for name in ("redis: new ids checked, beside SETs of redis-benchmark",
                  "redis: ids made done, beside SETs of redis-benchmark",
-                 "redis: checked and done, beside SETs of redis-benchmark"):
+                 "redis: commands of both, beside SETs of redis-benchmark"):
         assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.5
     for batch in (1, 10, 100, 1000):
         name = f"postgres: {batch} taken in a transaction, beside an insert"

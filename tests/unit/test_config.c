@@ -217,6 +217,21 @@ static void named_sections_are_found_by_their_slots(void **state)
 	config_destroy(config);
 }
 
+static void exactly_once_has_its_own_most_in_flight_unless_it_is_said(void **state)
+{
+	struct config *config =
+	    parse("[slot \"a\"]\n"
+		  "[slot \"b\"]\ndelivery = exactly-once\n"
+		  "[slot \"c\"]\ndelivery = exactly-once\nmax_in_flight = 20000\n",
+		no_environ);
+
+	(void)state;
+	assert_int_equal(config_in_flight(config_find_slot(config, "a")), 20000);
+	assert_int_equal(config_in_flight(config_find_slot(config, "b")), 40000);
+	assert_int_equal(config_in_flight(config_find_slot(config, "c")), 20000);
+	config_destroy(config);
+}
+
 static void a_topic_has_the_policy_of_its_section_or_the_default(void **state)
 {
 	struct text ini = {0};
@@ -894,6 +909,7 @@ int main(void)
 	    cmocka_unit_test(the_sample_is_the_defaults_also_without_its_comment_signs),
 	    cmocka_unit_test(every_key_is_read),
 	    cmocka_unit_test(named_sections_are_found_by_their_slots),
+	    cmocka_unit_test(exactly_once_has_its_own_most_in_flight_unless_it_is_said),
 	    cmocka_unit_test(a_topic_has_the_policy_of_its_section_or_the_default),
 	    cmocka_unit_test(a_topic_may_have_a_variable_once_it_is_declared),
 	    cmocka_unit_test(a_topic_is_named_as_kafka_names_it),
