@@ -36,6 +36,16 @@ static void compare_properties(const struct config_kafka *from, const struct con
 	}
 }
 
+/* Another default counts, or the one that counted before is said. */
+static void compare_in_flight(
+    const struct config_slot *running, const struct config_slot *fresh, struct text *out)
+{
+	if (running->max_in_flight == fresh->max_in_flight &&
+	    running->delivery == fresh->delivery &&
+	    config_in_flight(running) != config_in_flight(fresh))
+		add_line(out, CONFIG_SLOT, running->name, "max_in_flight", "");
+}
+
 static void compare_items(
     enum config_kind kind, const void *running, const void *fresh, struct text *out)
 {
@@ -45,6 +55,8 @@ static void compare_items(
 		    !config_value_equal(running, fresh, row))
 			add_line(out, kind, item_name(kind, running), row->key, "");
 	}
+	if (kind == CONFIG_SLOT)
+		compare_in_flight(running, fresh, out);
 	if (kind != CONFIG_KAFKA)
 		return;
 	compare_properties(running, fresh, true, "removed, ", out);

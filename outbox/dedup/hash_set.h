@@ -1,6 +1,6 @@
 #pragma once
 /*
- * A set of fingerprints in memory: open addressing, at most three quarters full, grows by doubling.
+ * A set of fingerprints in memory: open addressing, at most half full, grows by doubling.
  * Owned by one thread.
  */
 #include <stdbool.h>

@@ -26,6 +26,7 @@ enum { MOST_OPEN = 1 << 20, MANY = 1 << 14, EPOCHS = 4 };
 
 struct place {
 	int64_t tick, id, offset;
+	uint32_t check; /* of the id's hash */
 	bool open;
 };
 
@@ -127,7 +128,7 @@ static struct place *find_place(const struct line *line, const struct outbox_pos
 }
 
 static void add_place(struct sequence_store *sequence, struct line *line,
-    const struct outbox_position *position, int64_t offset)
+    const struct outbox_position *position, const struct dedup_item *item)
 {
 	if (line->first == line->count)
 		line->first = line->count = 0;
@@ -141,7 +142,8 @@ static void add_place(struct sequence_store *sequence, struct line *line,
 		line->capacity = line->capacity ? line->capacity * 2 : 64;
 		line->places = xrealloc(line->places, line->capacity * sizeof *line->places);
 	}
-	line->places[line->count++] = (struct place){position->tick, position->id, offset, true};
+	line->places[line->count++] = (struct place){
+	    position->tick, position->id, item->offset, (uint32_t)item->hash.low, true};
 	sequence->open++;
 }
 
@@ -182,7 +184,7 @@ static bool is_later(const struct line *line, const struct outbox_position *posi
 }
 
 static bool take_in(struct sequence_store *sequence, struct line *line,
-    const struct outbox_position *position, int64_t offset, struct err *err)
+    const struct outbox_position *position, const struct dedup_item *item, struct err *err)
 {
 	if (sequence->open >= MOST_OPEN)
 		return err_set(err, ERR_RETRY,
@@ -190,8 +192,8 @@ static bool take_in(struct sequence_store *sequence, struct line *line,
 		    "checkpoint",
 		    MOST_OPEN);
 	line->used = ++sequence->uses;
-	line->offset = offset;
-	add_place(sequence, line, position, offset);
+	line->offset = item->offset;
+	add_place(sequence, line, position, item);
 	return true;
 }
 
@@ -206,7 +208,7 @@ static bool look_at(struct sequence_store *sequence, const struct dedup_item *it
 		line = make_line(sequence, &position);
 	*ret_state = OUTBOX_DEDUP_NEW;
 	if (is_later(line, &position))
-		return take_in(sequence, line, &position, item->offset, err);
+		return take_in(sequence, line, &position, item, err);
 	const struct place *place = find_place(line, &position);
 	if (!place || !place->open)
 		*ret_state = OUTBOX_DEDUP_DONE;
@@ -230,8 +232,10 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 /* Most are done in the order in which they came. */
 static bool is_next(const struct line *line, const struct dedup_item *item)
 {
-	return line->next >= line->first && line->next < line->count && item->offset >= 0 &&
-	       line->places[line->next].offset == item->offset;
+	if (line->next < line->first || line->next >= line->count || item->offset < 0)
+		return false;
+	const struct place *next = &line->places[line->next];
+	return next->offset == item->offset && next->check == (uint32_t)item->hash.low;
 }
 
 static bool make_done(

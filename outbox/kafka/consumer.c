@@ -76,6 +76,7 @@ static void rest(struct consumer *consumer, struct reading *reading)
 		return;
 	reading->resting = true;
 	rd_kafka_consume_stop(reading->topic, reading->partition);
+	consumer->run += READY_MESSAGES; /* what is void now may have counted as ready */
 }
 
 /* OFFSET_END: no record is as late as that. */
@@ -313,7 +314,7 @@ static ssize_t take(struct consumer *consumer, int timeout_ms, int count)
 /*
  * Nothing is ready. If so much was that librdkafka may have stopped fetching, all partitions are
  * started again where they are. What arrived meanwhile is void and taken off the queue: it would
- * count as ready.
+ * count as ready. An error may be there all the same.
  */
 static bool fetch_on(struct consumer *consumer, struct err *err)
 {
@@ -368,7 +369,7 @@ static bool fill_batch(struct consumer *consumer, int timeout_ms, struct err *er
 	some = take(consumer, 0, 1);
 	if (some == 0 && !fetch_on(consumer, err))
 		return false;
-	if (some == 0)
+	if (some == 0 && consumer->filled == 0)
 		some = take(consumer, timeout_ms, 1);
 	if (some == 1)
 		some = take(consumer, 0, BATCH - 1);

@@ -228,8 +228,8 @@ static bool measure_redis(struct bench *bench, const char *url, struct err *err)
 	int runs = (int)bench->options.pairs;
 	for (int i = 0; i < runs; i++) {
 		struct figures figures;
-		owned_text char *line = xformat(
-		    "redis name=outbox-bench-%d-%d window=10m url=%s", (int)getpid(), i, url);
+		owned_text char *line =
+		    xformat("redis name=b%d-%d window=10m url=%s", (int)getpid(), i, url);
 		if (!benchmark(url, ids, &sets[i], err) || !run(line, IDS_TEXT, ids, &figures, err))
 			return false;
 		rates[0][i] = (double)ids * 1e6 / (double)figures.check_us;

@@ -821,6 +821,17 @@ static void assert_fixed(const char *before, const char *after, const char *line
 	config_destroy(fresh);
 }
 
+static void a_most_in_flight_that_is_said_or_not_is_told(void **state)
+{
+	static const char silent[] = "[slot \"a\"]\ndelivery = exactly-once\n";
+	static const char said[] = "[slot \"a\"]\ndelivery = exactly-once\nmax_in_flight = 20000\n";
+
+	(void)state;
+	assert_fixed(silent, said, "slot.a.max_in_flight: restart to apply\n");
+	assert_fixed(said, silent, "slot.a.max_in_flight: restart to apply\n");
+	assert_fixed(silent, silent, "");
+}
+
 static void what_changes_of_a_deliver_needs_a_restart(void **state)
 {
 	(void)state;
@@ -930,6 +941,7 @@ int main(void)
 	    cmocka_unit_test(secrets_come_from_files),
 	    cmocka_unit_test(a_secret_is_said_once_and_must_be_there),
 	    cmocka_unit_test(a_file_is_loaded_or_named),
+	    cmocka_unit_test(a_most_in_flight_that_is_said_or_not_is_told),
 	    cmocka_unit_test(what_changes_of_a_deliver_needs_a_restart),
 	    cmocka_unit_test(what_may_change_changes_silently),
 	    cmocka_unit_test(what_is_fixed_is_told_without_its_value),
