@@ -1,6 +1,7 @@
 #include "json_text.h"
 
 #include <string.h>
+#include "hex.h"
 #include "text.h"
 
 enum { DEEPEST = 2048, UTF8_MOST = 4 };
@@ -63,13 +64,11 @@ static bool take_hex(struct scan *scan, unsigned *ret_unit)
 {
 	*ret_unit = 0;
 	for (int i = 0; i < 4; i++, scan->at++) {
-		static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-		const char *digit =
-		    scan->at < scan->end && *scan->at ? strchr(digits, *scan->at) : NULL;
+		int digit = scan->at < scan->end ? hex_digit(*scan->at) : -1;
 
-		if (!digit)
+		if (digit < 0)
 			return false;
-		*ret_unit = *ret_unit << 4 | (unsigned)((digit - digits) & 15);
+		*ret_unit = *ret_unit << 4 | (unsigned)digit;
 	}
 	return true;
 }

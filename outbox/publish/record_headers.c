@@ -78,7 +78,7 @@ bool record_headers_begin(
 	headers->count = 0;
 	if (message->headers && !add_application_headers(headers, message, err))
 		return false;
-	message_uuid_text(message->event_id, headers->id);
+	uuid_write(message->event_id, headers->id);
 	record_headers_add(headers, "outbox-id", headers->id, sizeof headers->id);
 	return true;
 }

@@ -3,6 +3,7 @@
  * The headers of one record at a time: those that the application gave, then the relay's own. What
  * was built for the record before is overwritten, so that a million records need no allocation.
  */
+#include "hex.h"
 #include "message.h"
 #include "producer.h"
 #include "text.h"
@@ -12,7 +13,7 @@ struct record_headers {
 	struct producer_header *list;
 	int count, capacity;
 	struct text bytes; /* names and values of the application's headers */
-	char id[MESSAGE_UUID_TEXT];
+	char id[UUID_TEXT];
 };
 
 void record_headers_finish(struct record_headers *headers);

@@ -4,6 +4,7 @@
 #include <uthash.h>
 
 #include "clock.h"
+#include "hex.h"
 #include "logging.h"
 #include "position.h"
 #include "tail.h"
@@ -86,7 +87,7 @@ static bool read_names(const struct consumer_record *record, struct outbox_posit
 	return consumer_header(record, "outbox-position", &position, &position_length) &&
 	       position && outbox_position_parse(position, position_length, ret_position) &&
 	       consumer_header(record, "outbox-id", &id, &id_length) && id &&
-	       message_uuid_parse(id, id_length, ret_event_id);
+	       uuid_read(id, id_length, ret_event_id);
 }
 
 static void log_rewound(struct resume *resume)

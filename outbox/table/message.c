@@ -1,6 +1,5 @@
 #include "message.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -197,36 +196,4 @@ bool message_headers(const struct message *message,
 		    "headers of row %lld are neither an object nor an array of [name, value]",
 		    (long long)message->id);
 	return true;
-}
-
-void message_uuid_text(const char uuid[16], char text[MESSAGE_UUID_TEXT])
-{
-	static const char digits[] = "0123456789abcdef";
-	for (int i = 0; i < 16; i++) {
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*text++ = '-';
-		*text++ = digits[(unsigned char)uuid[i] >> 4];
-		*text++ = digits[(unsigned char)uuid[i] & 15];
-	}
-}
-
-static int digit_of(char c)
-{
-	const char *digits = "0123456789abcdef", *found = strchr(digits, tolower((unsigned char)c));
-	return c && found ? (int)(found - digits) : -1;
-}
-
-bool message_uuid_parse(const char *text, size_t length, char ret_uuid[16])
-{
-	size_t at = 0;
-	for (int i = 0; i < 16 && length == MESSAGE_UUID_TEXT; i++) {
-		if ((at == 8 || at == 13 || at == 18 || at == 23) && text[at++] != '-')
-			return false;
-		int high = digit_of(text[at]), low = digit_of(text[at + 1]);
-		if (high < 0 || low < 0)
-			return false;
-		ret_uuid[i] = (char)(high << 4 | low);
-		at += 2;
-	}
-	return at == MESSAGE_UUID_TEXT;
 }

@@ -43,9 +43,3 @@ void message_release(struct message *message);
 bool message_headers(const struct message *message,
     void (*see)(void *context, const char *name, const void *value, size_t length), void *context,
     struct err *err) MUST_CHECK;
-
-#define MESSAGE_UUID_TEXT 36
-/* Canonical lower-case text of a 16-byte uuid, no NUL. */
-void message_uuid_text(const char uuid[16], char text[MESSAGE_UUID_TEXT]);
-/* Its reverse; either case, dashes where they belong. */
-bool message_uuid_parse(const char *text, size_t length, char ret_uuid[16]);

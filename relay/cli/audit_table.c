@@ -5,6 +5,7 @@
 #include <string.h>
 #include "copy_binary.h"
 #include "digest.h"
+#include "hex.h"
 #include "message.h"
 #include "moment.h"
 #include "partitions.h"
@@ -216,10 +217,10 @@ static enum audit_state state_of(const struct copy_field *fields)
 
 static struct audit_row row_of(const struct copy_field *fields)
 {
-	char event[MESSAGE_UUID_TEXT];
+	char event[UUID_TEXT];
 	int64_t id = copy_int64(fields[ID].data);
 
-	message_uuid_text(fields[EVENT_ID].data, event);
+	uuid_write(fields[EVENT_ID].data, event);
 	return (struct audit_row){.id = id,
 	    .event = audit_event_digest(event, sizeof event),
 	    .content = content_of(fields, id),
@@ -307,9 +308,9 @@ static struct pg_result *answer(struct pg *pg, struct err *err)
 
 static struct audit_found_row found_row(const struct pg_result *rows, int i)
 {
-	char event[MESSAGE_UUID_TEXT];
+	char event[UUID_TEXT];
 
-	message_uuid_text(pg_value(rows, i, 1), event);
+	uuid_write(pg_value(rows, i, 1), event);
 	return (struct audit_found_row){.id = copy_int64(pg_value(rows, i, 0)),
 	    .event = audit_event_digest(event, sizeof event),
 	    .topic = pg_value(rows, i, 2),

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include "copy_binary.h"
+#include "hex.h"
 #include "message.h"
 #include "partitioner.h"
 #include "position.h"
@@ -57,10 +58,10 @@ static bool take_reports(struct limit *limit, struct err *err)
 static bool hand_over(struct limit *limit, bool *ret_sent, struct err *err)
 {
 	const struct copy_field *fields = limit->fields;
-	char id[MESSAGE_UUID_TEXT], position[OUTBOX_POSITION_SIZE];
+	char id[UUID_TEXT], position[OUTBOX_POSITION_SIZE];
 	size_t position_length;
 
-	message_uuid_text(fields[EVENT_ID].data, id);
+	uuid_write(fields[EVENT_ID].data, id);
 	limit->position.id = copy_int64(fields[ID].data);
 	position_length = outbox_position_format(&limit->position, position);
 

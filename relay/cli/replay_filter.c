@@ -1,12 +1,10 @@
 #include "replay_filter.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include "hex.h"
 #include "term.h"
 #include "text.h"
-
-enum { UUID_TEXT = 36 };
 
 void replay_filter_init(struct replay_filter *filter)
 {
@@ -60,20 +58,13 @@ static bool read_key(
 	return filter->terms[REPLAY_KEY] != NULL;
 }
 
-static bool is_uuid(const char *value)
-{
-	for (int i = 0; i < UUID_TEXT; i++)
-		if (i == 8 || i == 13 || i == 18 || i == 23 ? value[i] != '-'
-							    : !isxdigit((unsigned char)value[i]))
-			return false;
-	return value[UUID_TEXT] == '\0';
-}
-
 static bool read_event_id(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
+	char uuid[UUID_BYTES];
+
 	(void)now_us;
-	if (!is_uuid(value))
+	if (!uuid_read(value, strlen(value), uuid))
 		return err_set(err, ERR_REJECT,
 		    "event-id=%.60s is no uuid: write it as "
 		    "8c1a3f7e-0b1d-4c55-9f43-6a2d1e0c7b90, the value of a record's outbox-id",

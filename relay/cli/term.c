@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "cleanup.h"
+#include "hex.h"
 #include "text.h"
 
 enum { KEY_BYTES = 8192, TOPIC_LENGTH = 249 };
@@ -88,12 +89,11 @@ bool term_topic(const char *value, struct err *err)
 
 static char *hex_of_text(const char *value)
 {
-	struct text out = {0};
+	size_t length = strlen(value);
+	char *hex = xmalloc(2 + 2 * length + 1);
 
-	text_add(&out, "\\x");
-	for (; *value; value++)
-		text_addf(&out, "%02x", (unsigned char)*value);
-	return out.data;
+	*hex_write(stpcpy(hex, "\\x"), value, length) = '\0';
+	return hex;
 }
 
 static bool is_hex(const char *digits)

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <time.h>
 #include "cleanup.h"
+#include "hex.h"
 #include "http_sign.h"
 #include "json_text.h"
 
@@ -56,22 +57,12 @@ static const char *header_copy(
 	return NULL;
 }
 
-static char *write_hex(char *at, unsigned char byte, const char *digits)
-{
-	*at++ = digits[byte >> 4];
-	*at++ = digits[byte & 15];
-	return at;
-}
-
 static void digest_name(const void *bytes, size_t length, char name[DELIVER_NAME_SIZE])
 {
 	unsigned char whole[EVP_MAX_MD_SIZE];
-	char *at = stpcpy(name, "msg_");
 
 	EVP_Digest(bytes, length, whole, NULL, EVP_sha256(), NULL);
-	for (int i = 0; i < NAME_BYTES; i++)
-		at = write_hex(at, whole[i], "0123456789abcdef");
-	*at = '\0';
+	*hex_write(stpcpy(name, "msg_"), whole, NAME_BYTES) = '\0';
 }
 
 static bool may_be_signed(const char *id)
@@ -339,6 +330,7 @@ static bool stands_as_it_is(unsigned char byte)
 
 const char *deliver_event_encode(struct arena *memory, const char *value)
 {
+	static const char digits[] = "0123456789ABCDEF";
 	char *encoded = arena_take(memory, 3 * strlen(value) + 1), *at = encoded;
 
 	for (; *value; value++) {
@@ -349,7 +341,8 @@ const char *deliver_event_encode(struct arena *memory, const char *value)
 			continue;
 		}
 		*at++ = '%';
-		at = write_hex(at, byte, "0123456789ABCDEF");
+		*at++ = digits[byte >> 4];
+		*at++ = digits[byte & 15];
 	}
 	*at = '\0';
 	return encoded;

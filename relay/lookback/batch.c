@@ -262,7 +262,7 @@ static void add_prepare(struct batch *batch, const struct record *record)
 {
 	const struct lookback_request *body = &record->request;
 	struct pg_column *columns = batch->columns;
-	unsigned char uuid[LOOKBACK_UUID];
+	unsigned char uuid[UUID_BYTES];
 
 	lookback_event_id(body->biz_type, body->biz_id, uuid);
 	add_id(&columns[BATCH_PREPARE_TYPE], record);

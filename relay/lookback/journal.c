@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "hex.h"
 #include "pg.h"
 #include "pg_array.h"
 #include "schema_text.h"
@@ -177,19 +178,8 @@ bool journal_progress(
 /* "\x0123…", as bytea is written. */
 static bool read_digest(const char *text, unsigned char *ret_digest)
 {
-	static const char digits[] = "0123456789abcdef";
-
-	if (strlen(text) != 2 + 2 * LOOKBACK_DIGEST)
-		return false;
-	for (int i = 0; i < LOOKBACK_DIGEST; i++) {
-		const char *high = strchr(digits, text[2 + 2 * i]);
-		const char *low = strchr(digits, text[3 + 2 * i]);
-
-		if (!high || !low)
-			return false;
-		ret_digest[i] = (unsigned char)((high - digits) << 4 | (low - digits));
-	}
-	return true;
+	return strlen(text) == 2 + 2 * LOOKBACK_DIGEST &&
+	       hex_read(text + 2, LOOKBACK_DIGEST, ret_digest);
 }
 
 bool journal_know(struct journal *journal, struct batch *batch, struct err *err)

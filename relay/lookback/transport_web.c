@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "clock.h"
+#include "hex.h"
 #include "http_peer.h"
 #include "wire.h"
 
@@ -149,19 +150,14 @@ static struct call *remember(struct transport *transport, const struct check_que
 	return call;
 }
 
-static void add_hex(struct text *text, const unsigned char *bytes, int count)
-{
-	for (int i = 0; i < count; i++)
-		text_addf(text, "%02x", bytes[i]);
-}
-
 /*
  * The same whenever the same is asked: of one id it is made of the event id that its message would
  * have, of several of all their ids in their order.
  */
 static void add_name(struct text *name, const struct check_question *question)
 {
-	unsigned char uuid[LOOKBACK_UUID];
+	unsigned char uuid[UUID_BYTES];
+	char digits[2 * UUID_BYTES];
 	struct text ids = {0};
 
 	for (int i = 0; i < question->id_count; i++)
@@ -169,7 +165,8 @@ static void add_name(struct text *name, const struct check_question *question)
 	lookback_event_id(question->biz_type, text_string(&ids), uuid);
 	text_finish(&ids);
 	text_add(name, "check_");
-	add_hex(name, uuid, LOOKBACK_UUID);
+	hex_write(digits, uuid, UUID_BYTES);
+	text_append(name, digits, sizeof digits);
 }
 
 static bool sign(const struct transport *transport, const struct call *call, const char *name,

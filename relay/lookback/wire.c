@@ -593,10 +593,9 @@ char *lookback_wire_key(const struct lookback_request *request)
 	return xformat("%s:%s", request->biz_type, request->biz_id);
 }
 
-void lookback_event_id(
-    const char *biz_type, const char *biz_id, unsigned char ret_uuid[LOOKBACK_UUID])
+void lookback_event_id(const char *biz_type, const char *biz_id, unsigned char ret_uuid[UUID_BYTES])
 {
-	static const unsigned char space[LOOKBACK_UUID] = {0x4f, 0x9d, 0x35, 0xb8, 0x3a, 0x1c, 0x5e,
+	static const unsigned char space[UUID_BYTES] = {0x4f, 0x9d, 0x35, 0xb8, 0x3a, 0x1c, 0x5e,
 	    0x0e, 0x9d, 0x55, 0x2f, 0x6a, 0x7f, 0x3e, 0x0c, 0x11};
 	owned_text char *name = xformat("%s:%s", biz_type, biz_id);
 	unsigned char whole[EVP_MAX_MD_SIZE];
@@ -607,7 +606,7 @@ void lookback_event_id(
 	EVP_DigestUpdate(digest, name, strlen(name));
 	EVP_DigestFinal_ex(digest, whole, NULL);
 	EVP_MD_CTX_free(digest);
-	memcpy(ret_uuid, whole, LOOKBACK_UUID);
+	memcpy(ret_uuid, whole, UUID_BYTES);
 	ret_uuid[6] = (unsigned char)((ret_uuid[6] & 0x0f) | 0x50);
 	ret_uuid[8] = (unsigned char)((ret_uuid[8] & 0x3f) | 0x80);
 }

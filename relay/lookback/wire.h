@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "errors.h"
+#include "hex.h"
 #include "text.h"
 
 enum lookback_op { LOOKBACK_PREPARE, LOOKBACK_COMMIT, LOOKBACK_ROLLBACK, LOOKBACK_OPS };
@@ -30,7 +31,7 @@ struct lookback_bytes {
 /* A copy, which ends with a NUL that is not counted; the caller frees its bytes. */
 struct lookback_bytes lookback_bytes_copy(const char *bytes, size_t length);
 
-enum { LOOKBACK_DIGEST = 16, LOOKBACK_UUID = 16 };
+enum { LOOKBACK_DIGEST = 16 };
 
 /* {0} is an empty one. All strings are its own; NULL: not said. */
 struct lookback_request {
@@ -78,4 +79,4 @@ char *lookback_wire_key(const struct lookback_request *request);
  * of biz_type:biz_id in the name space 4f9d35b8-3a1c-5e0e-9d55-2f6a7f3e0c11.
  */
 void lookback_event_id(
-    const char *biz_type, const char *biz_id, unsigned char ret_uuid[LOOKBACK_UUID]);
+    const char *biz_type, const char *biz_id, unsigned char ret_uuid[UUID_BYTES]);

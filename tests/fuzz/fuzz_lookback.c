@@ -53,7 +53,7 @@ static void take_headers(
 static void check(const struct lookback_request *request)
 {
 	owned_text char *key = lookback_wire_key(request);
-	unsigned char uuid[LOOKBACK_UUID];
+	unsigned char uuid[UUID_BYTES];
 
 	require(strlen(request->biz_type) <= 100 && strchr(request->biz_type, ':') == NULL);
 	require(request->biz_id[0] != '\0' && strlen(request->biz_id) <= 500);

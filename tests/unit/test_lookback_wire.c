@@ -293,9 +293,9 @@ static void equal_prepares_have_equal_digests_in_both_forms(void **state)
 static void the_event_id_is_a_uuid_of_version_5(void **state)
 {
 	/* python3: uuid.uuid5(uuid.UUID("4f9d35b8-3a1c-5e0e-9d55-2f6a7f3e0c11"), "order:42") */
-	static const unsigned char expected[LOOKBACK_UUID] = {0xc5, 0x6c, 0x8b, 0x93, 0x37, 0x84,
-	    0x5f, 0xd7, 0x8a, 0xa3, 0x4c, 0xe1, 0xc7, 0x70, 0x31, 0x19};
-	unsigned char uuid[LOOKBACK_UUID];
+	static const unsigned char expected[UUID_BYTES] = {0xc5, 0x6c, 0x8b, 0x93, 0x37, 0x84, 0x5f,
+	    0xd7, 0x8a, 0xa3, 0x4c, 0xe1, 0xc7, 0x70, 0x31, 0x19};
+	unsigned char uuid[UUID_BYTES];
 
 	(void)state;
 	lookback_event_id("order", "42", uuid);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hex.h"
 #include "message.h"
 #include "text.h"
 
@@ -87,8 +88,8 @@ static void a_row_becomes_a_message_in_place(void **state)
 	assert_int_equal(message.key_length, 0);
 	assert_null(message.payload);
 	assert_int_equal(message.partition, -1);
-	char text[MESSAGE_UUID_TEXT];
-	message_uuid_text(message.event_id, text);
+	char text[UUID_TEXT];
+	uuid_write(message.event_id, text);
 	assert_memory_equal(text, "30313233-3435-3637-3839-616263646566", sizeof text);
 	message_release(&message);
 }

@@ -1,0 +1,63 @@
+#include "hex.h"
+
+int hex_digit(char c)
+{
+	char lower = (char)(c | 0x20);
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+char *hex_write(char *at, const void *bytes, size_t size)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *byte = bytes;
+	for (size_t i = 0; i < size; i++) {
+		*at++ = digits[byte[i] >> 4];
+		*at++ = digits[byte[i] & 15];
+	}
+	return at;
+}
+
+bool hex_read(const char *digits, size_t size, void *ret_bytes)
+{
+	unsigned char *bytes = ret_bytes;
+	for (size_t i = 0; i < size; i++) {
+		int high = hex_digit(digits[2 * i]);
+		int low = high < 0 ? -1 : hex_digit(digits[2 * i + 1]);
+		if (low < 0)
+			return false;
+		bytes[i] = (unsigned char)(high << 4 | low);
+	}
+	return true;
+}
+
+/* --- UUIDs ---------------------------------------------------------------------------------- */
+
+static const unsigned char groups[] = {4, 2, 2, 2, 6};
+enum { GROUPS = sizeof groups };
+
+void uuid_write(const void *uuid, char text[UUID_TEXT])
+{
+	const unsigned char *bytes = uuid;
+	for (int i = 0; i < GROUPS; bytes += groups[i++]) {
+		if (i > 0)
+			*text++ = '-';
+		text = hex_write(text, bytes, groups[i]);
+	}
+}
+
+bool uuid_read(const char *text, size_t length, void *ret_uuid)
+{
+	unsigned char *bytes = ret_uuid;
+	if (length != UUID_TEXT)
+		return false;
+	for (int i = 0; i < GROUPS; bytes += groups[i++]) {
+		if (i > 0 && *text++ != '-')
+			return false;
+		if (!hex_read(text, groups[i], bytes))
+			return false;
+		text += 2 * groups[i];
+	}
+	return true;
+}
