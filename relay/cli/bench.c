@@ -216,7 +216,7 @@ static const struct command_option options[] = {
 	1000, 1000000000},
     {"ids", "N", "Ids of each store of `dedup`, a tenth of them of redis; 10000000 unless given.",
 	100000, 1000000000},
-    {"redis", "URL", "A server of Redis for `dedup`."},
+    {"redis", "URL", "A server of Redis for `dedup`; a database without keys is emptied again."},
     {"dsn", "DSN", "A database for `dedup`, which makes a schema of its own there."},
     {"runs", "N",
 	"Runs of which the median counts: 3 unless given; 9 of drains, of consumers that do "
@@ -301,7 +301,8 @@ const struct command command_bench = {
 	"window on disk below TMPDIR that is asked for each id and takes it, what a rotation "
 	"costs, and how soon the window is there again, as it was and from its logs; the stores on "
 	"the same ids, through the library; with --redis, ids claimed and done beside the SETs of "
-	"redis-benchmark, which has to be installed, over one connection with pipelines of 1,000; "
+	"redis-benchmark, which has to be installed, over one connection with pipelines of 1,000, "
+	"each on an empty database, unless it has keys of others; "
 	"with --dsn, ids taken in transactions beside the bare insert into a table with a unique "
 	"index.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",

@@ -158,6 +158,7 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
         words = ["bench", "dedup", "--json", "--ids", "100000", "--runs", "1", "--redis", redis.url,
                  "--dsn", empty_database.dsn]
         status, output, error = run_command(words, {})
+        assert redis.client.dbsize() == 0
     assert status in (0, 1), error
     figures = {figure["name"]: figure for figure in json.loads(output)["figures"]}
     for store in STORES:
@@ -173,6 +174,16 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
         assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.2
     assert empty_database.execute(
         "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
+
+
+def test_dedup_empties_no_database_that_has_keys():
+    with Redis() as redis:
+        redis.client.set("theirs", "1")
+        words = ["bench", "dedup", "--ids", "100000", "--runs", "1", "--redis", redis.url]
+        status, output, error = run_command(words, {})
+        assert redis.client.get("theirs") == b"1"
+    assert status in (0, 1), error
+    assert "the database has 1 keys and is not emptied" in output + error
 
 
 FILTERS = pathlib.Path(__file__).parents[1] / "bench" / "filters" / "run"

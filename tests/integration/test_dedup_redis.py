@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 import time
+import uuid
 import zlib
 
 import pytest
@@ -124,14 +125,34 @@ def test_the_bits_are_where_the_classic_scheme_has_them(server, opened):
     assert server.client.getbit(f"billing:bitmap:{two >> 22}", two & (1 << 22) - 1) == 0
 
 
-def test_an_id_takes_the_memory_that_is_promised(server, opened):
+@pytest.mark.parametrize("form, low, high", [
+    ("0f8fad5b-d9cb-469f-a165-{:012x}", 115, 148),
+    ("order-0f8fad5b-d9cb-469f-a165-{:06x}", 145, 188),
+])
+def test_an_id_takes_the_memory_that_is_promised(server, opened, form, low, high):
     store = opened(line(server, pending="20k"))
     before = server.client.info("memory")["used_memory"]
     for first in range(0, 60000, 1000):
-        ids = [f"0f8fad5b-d9cb-469f-a165-{first + number:012x}" for number in range(1000)]
+        ids = [form.format(first + number) for number in range(1000)]
         store.check(*ids)
         store.done(*ids)
-    assert 150 < (server.client.info("memory")["used_memory"] - before) / 60000 < 210
+    assert low < (server.client.info("memory")["used_memory"] - before) / 60000 < high
+
+
+UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+def test_a_uuid_is_kept_in_16_bytes_and_is_nothing_else(each, opened):
+    server, form = each
+    store, other = opened(line(*each)), opened(line(*each))
+    packed = uuid.UUID(UUID).bytes
+    alike = [UUID, UUID.upper(), packed.hex(), f"hex:{packed.hex()}", f"hex:{b'='.hex()}{packed.hex()}", UUID + "0"]
+    store.check(UUID)
+    claim = {"key": b"id", "bitmap": b"pending", "bloom": b"pending"}[form]
+    assert server.client.exists(b"billing:" + claim + b"=" + packed)
+    assert other.check(*alike) == ["pending"] + ["new"] * 5
+    store.done(UUID)
+    assert other.check(UUID) == ["done"]
 
 
 def test_done_ids_live_for_the_window(server, opened):
