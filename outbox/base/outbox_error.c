@@ -14,3 +14,8 @@ void outbox_error_of(const struct err *err, struct outbox_error *ret_error)
 	ret_error->kind = (enum outbox_error_kind)err->kind;
 	text_copy(ret_error->message, sizeof ret_error->message, err->message);
 }
+
+bool outbox_error_take(const struct outbox_error *error, struct err *err)
+{
+	return err_set(err, (enum err_kind)error->kind, "%s", error->message);
+}

@@ -28,7 +28,7 @@
  *   counting  L   rate        window    map       no        yes        86-144 bits  as memory
  *   bitmap        never       never     map       no        yes        1 bit        as memory
  *     form=hash L ids / 2^32  never     map       no        no         512 MiB      as memory
- *   redis         never       window    server    yes       yes        180 bytes    the server's
+ *   redis         never       window    server    yes       yes        130-160 b.   the server's
  *     form=bitmap L ids / 2^32 never    server    yes       no         512 MiB      the server's
  *     form=bloom  L rate      never     server    yes       no         14 bits      the server's
  *   postgres      never       window    server    yes       yes        the server's 150 bytes

@@ -38,7 +38,7 @@ struct redis_store {
 	const struct form *form;
 	struct dedup_redis server;
 	char *name, *lease_ms, *window_ms; /* words of commands */
-	/* What stands at a key: a number that only this process has, below 0 when it is done. Of
+	/* What stands at a key: a number that only this store has, below 0 when it is done. Of
 	 * numbers the server makes no strings, which saves it memory and time. */
 	char *pending, *done;
 	struct text key;

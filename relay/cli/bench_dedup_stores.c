@@ -11,6 +11,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "dedup.h"
+#include "outbox_error.h"
 #include "redis.h"
 #include "text.h"
 
@@ -47,11 +48,6 @@ static void name_ids(struct batch *batch, enum ids kind, int64_t first, int64_t 
 	}
 }
 
-static bool fail(const struct outbox_error *error, struct err *err)
-{
-	return err_set(err, (enum err_kind)error->kind, "%s", error->message);
-}
-
 static int64_t count_new(const struct batch *batch)
 {
 	int64_t count = 0;
@@ -79,14 +75,14 @@ static bool add(struct outbox_dedup *dedup, enum ids kind, int64_t ids, struct f
 		name_ids(&batch, kind, first, ids);
 		int64_t begin = clock_us();
 		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
-			return fail(&error, err);
+			return outbox_error_take(&error, err);
 		int64_t middle = clock_us();
 		size_t kept = keep_new(&batch);
 		if (!outbox_dedup_done(dedup, batch.ids, kept, &error))
-			return fail(&error, err);
+			return outbox_error_take(&error, err);
 		if ((first + BATCH) % DURABLE == 0 &&
 		    !outbox_dedup_checkpoint(dedup, first + BATCH, &error))
-			return fail(&error, err);
+			return outbox_error_take(&error, err);
 		figures->check_us += middle - begin;
 		figures->done_us += clock_us() - middle;
 		if (!bench_goes_on(err))
@@ -104,7 +100,7 @@ static bool ask_again(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
 		name_ids(&batch, kind, first, ids);
 		int64_t begin = clock_us();
 		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
-			return fail(&error, err);
+			return outbox_error_take(&error, err);
 		figures->again_us += clock_us() - begin;
 		if (count_new(&batch) > 0)
 			return err_set(err, ERR_FATAL, "an id was forgotten");
@@ -122,7 +118,7 @@ static bool run(
 	*ret_figures = (struct figures){0};
 	struct outbox_dedup *dedup = outbox_dedup_open(line, &error);
 	if (!dedup)
-		return fail(&error, err);
+		return outbox_error_take(&error, err);
 	bool good = add(dedup, kind, ids, ret_figures, err) &&
 		    ask_again(dedup, kind, ids, ret_figures, err);
 	outbox_dedup_stats(dedup, &ret_figures->stats);
@@ -222,25 +218,29 @@ static bool benchmark(const char *url, int64_t sets, double *ret_rate, struct er
 		   "that it understands");
 }
 
+static bool begin(const char *url, struct redis **ret_redis, struct err *err)
+{
+	struct redis_address address;
+	*ret_redis = redis_address_parse(url, &address, err)
+			 ? redis_connect(&address, SERVER_MS, err)
+			 : NULL;
+	redis_address_finish(&address);
+	return *ret_redis;
+}
+
 static void keep_number(void *context, size_t number, const struct redis_answer *answer)
 {
 	(void)number;
 	*(int64_t *)context = answer->number;
 }
 
-static bool ask_server(const char *url, const char *command, int64_t *ret_number, struct err *err)
+static bool count_keys(const char *url, int64_t *ret_keys, struct err *err)
 {
-	struct redis_address address;
-	bool heard = false;
-	if (redis_address_parse(url, &address, err)) {
-		OWNED(owned_redis_destroy)
-		struct redis *redis = redis_connect(&address, SERVER_MS, err);
-		if (redis)
-			redis_sayf(redis, command);
-		heard = redis && redis_hear(redis, SERVER_MS, keep_number, ret_number, err);
-	}
-	redis_address_finish(&address);
-	return heard;
+	OWNED(owned_redis_destroy) struct redis *redis = NULL;
+	if (!begin(url, &redis, err))
+		return false;
+	redis_sayf(redis, "DBSIZE");
+	return redis_hear(redis, SERVER_MS, keep_number, ret_keys, err);
 }
 
 struct redis_rates {
@@ -248,11 +248,45 @@ struct redis_rates {
 	double again[BENCH_MOST_RUNS], sets[BENCH_MOST_RUNS];
 };
 
-/* A table of the server is copied when it grows, for either of both: each begins with none. */
+static void keep_foreign(void *context, size_t number, const struct redis_answer *answer)
+{
+	(void)number;
+	if (answer->kind == REDIS_TEXT)
+		*(char **)context = xstrdup(answer->text);
+}
+
+/*
+ * A table of the server is copied when it grows, for either of both: each begins with none. What
+ * somebody else has put there meanwhile is not removed: that ends the measurement.
+ */
 static bool empty(const char *url, bool may, struct err *err)
 {
-	int64_t unused;
-	return !may || ask_server(url, "FLUSHDB", &unused, err);
+	static const char script[] =
+	    "local cursor = '0' "
+	    "repeat "
+	    "local page = redis.call('SCAN', cursor, 'COUNT', 1000) "
+	    "for _, key in ipairs(page[2]) do "
+	    "if key:sub(1, #KEYS[1]) ~= KEYS[1] and not key:match('^key:%d+$') then return key end "
+	    "end "
+	    "cursor = page[1] "
+	    "until cursor == '0' "
+	    "redis.call('FLUSHDB') "
+	    "return 1";
+	owned_text char *ours = xformat("b%d-", (int)getpid()), *foreign = NULL;
+	OWNED(owned_redis_destroy) struct redis *redis = NULL;
+	const struct redis_word words[] = {
+	    redis_word("EVAL"), redis_word(script), redis_word("1"), redis_word(ours)};
+	if (!may)
+		return true;
+	if (!begin(url, &redis, err))
+		return false;
+	redis_say(redis, words, 4);
+	if (!redis_hear(redis, SERVER_MS, keep_foreign, &foreign, err))
+		return false;
+	return !foreign || err_set(err, ERR_CONFIG,
+			       "--redis: somebody uses this database, whose key %.60s came after "
+			       "the begin: name one that is the bench's own, as …/9",
+			       foreign);
 }
 
 static bool measure_turn(const char *url, bool may_empty, int turn, int64_t ids,
@@ -279,12 +313,14 @@ static bool measure_redis(struct bench *bench, const char *url, struct err *err)
 	bool good = true;
 	int64_t ids = bench->options.ids / 10 / BATCH * BATCH, keys;
 	int runs = (int)bench->options.pairs;
-	if (!ask_server(url, "DBSIZE", &keys, err))
+	if (!count_keys(url, &keys, err))
 		return false;
-	if (keys > 0)
-		bench_say(
-		    "redis: the database has %lld keys and is not emptied between turns, so that "
-		    "figures depend on when its tables grow: an empty one (…/9) measures better",
+	if (keys == 0)
+		bench_say("redis: the database is empty, and is emptied after each measurement");
+	else
+		bench_say("redis: the database has %lld keys and is not emptied between turns, so "
+			  "that figures depend on when its tables grow: an empty one (…/9) "
+			  "measures better",
 		    (long long)keys);
 	for (int turn = 0; good && turn < runs; turn++)
 		good = measure_turn(url, keys == 0, turn, ids, &rates, err);

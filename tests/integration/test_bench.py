@@ -186,6 +186,19 @@ def test_dedup_empties_no_database_that_has_keys():
     assert "the database has 1 keys and is not emptied" in output + error
 
 
+def test_dedup_removes_no_key_that_came_meanwhile():
+    with Redis() as redis:
+        with subprocess.Popen([binary(), "bench", "dedup", "--ids", "300000", "--runs", "9", "--redis", redis.url],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env=environment({})) as bench:
+            wait_for(redis.client.dbsize, 120, "its first key")
+            redis.client.set("theirs", "1")
+            error = bench.communicate(timeout=120)[1]
+        assert redis.client.get("theirs") == b"1"
+    assert bench.returncode > 1, error
+    assert "whose key theirs came after the begin" in error
+
+
 FILTERS = pathlib.Path(__file__).parents[1] / "bench" / "filters" / "run"
 
 
