@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <curl/curl.h>
 #include "cleanup.h"
+#include "hex.h"
 #include "http_list.h"
 #include "text.h"
 
@@ -82,14 +83,10 @@ static bool is_dots(const char *segment, size_t length)
 /* Encoded, these mean one thing to a check of prefixes and may mean another to the server. */
 static bool escape_is_bad(const char *escape)
 {
-	unsigned int byte;
-	char digits[3] = {0};
+	unsigned char byte;
 
-	if (!isxdigit((unsigned char)escape[1]) || !isxdigit((unsigned char)escape[2]))
-		return true;
-	memcpy(digits, escape + 1, 2);
-	byte = (unsigned int)strtoul(digits, NULL, 16);
-	return byte < ' ' || byte == 0x7f || strchr("./\\%", (int)byte);
+	return !hex_read(escape + 1, 1, &byte) || byte < ' ' || byte == 0x7f ||
+	       strchr("./\\%", byte);
 }
 
 static bool path_is_good(const char *path, struct refusal *ret_refusal)

@@ -107,25 +107,15 @@ static const void *put(char **at, const void *bytes, size_t length)
 	return place;
 }
 
-static bool is_named(const struct header *header, const char *name, size_t name_size)
-{
-	return header->name_size == name_size && memcmp(header->name, name, name_size) == 0;
-}
-
-/* Returns whether it is a letter: one of them names the group it is for. */
-static bool copy_headers(const struct headers *headers, struct outbox_rules_header *copies,
+static void copy_headers(const struct headers *headers, struct outbox_rules_header *copies,
     uint32_t *name_sizes, char **at)
 {
-	static const char group[] = "outbox-group";
-	bool letter = false;
 	for (size_t i = 0; i < headers->count; i++) {
 		struct header header;
 		if (i < FEW_HEADERS)
 			header = headers->first[i];
 		else if (!read_header(headers->from, i, &header))
 			break;
-		if (is_named(&header, group, sizeof group))
-			letter = header.value;
 		name_sizes[i] = (uint32_t)header.name_size;
 		copies[i] = (struct outbox_rules_header){
 		    .name = put(at, header.name, header.name_size),
@@ -133,7 +123,6 @@ static bool copy_headers(const struct headers *headers, struct outbox_rules_head
 		    .length = header.length,
 		};
 	}
-	return letter;
 }
 
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record)
@@ -160,7 +149,8 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	};
 	item->public.key = put(&at, record->key, record->key_length);
 	item->public.payload = put(&at, record->payload, record->payload_length);
-	item->letter = copy_headers(&found, headers, (uint32_t *)(headers + found.count), &at);
+	copy_headers(&found, headers, (uint32_t *)(headers + found.count), &at);
+	item->letter = item_header(item, "outbox-group") != NULL;
 	return item;
 }
 

@@ -13,6 +13,7 @@
 #include "hands.h"
 #include "letters.h"
 #include "logging.h"
+#include "outbox_error.h"
 #include "subscription.h"
 #include "text.h"
 
@@ -60,7 +61,7 @@ static bool open_common(struct loop *loop, struct err *err)
 	if (!wanted)
 		return true;
 	loop->common.dedup = outbox_dedup_open(settings->given.dedup, &error);
-	return loop->common.dedup || err_set(err, (enum err_kind)error.kind, "%s", error.message);
+	return loop->common.dedup || outbox_error_take(&error, err);
 }
 
 static struct share *open_one(struct loop *loop, struct subscription_place *place, struct err *err)
@@ -174,7 +175,7 @@ static bool release(
 {
 	struct outbox_error error;
 	return outbox_dedup_release(loop->common.dedup, ids, count, &error) ||
-	       err_set(err, (enum err_kind)error.kind, "%s", error.message);
+	       outbox_error_take(&error, err);
 }
 
 /* What nobody has begun. */

@@ -14,6 +14,7 @@
 #include "fault.h"
 #include "letters.h"
 #include "logging.h"
+#include "outbox_error.h"
 #include "position.h"
 #include "text.h"
 
@@ -24,11 +25,6 @@ enum {
 	LOOK_EVERY = 1000,  /* records of a partition between two looks at the text's length */
 	LEAST_LAG_MS = 1000 /* of a partition, as far as it is to be known */
 };
-
-static bool take_error(const struct outbox_error *error, struct err *err)
-{
-	return err_set(err, (enum err_kind)error->kind, "%s", error->message);
-}
 
 /* --- folders -------------------------------------------------------------------------------- */
 
@@ -78,7 +74,7 @@ static bool open_store(
 		return true;
 	owned_text char *line = xformat("%s path=\"%s/dedup\"", settings->given.dedup, folder);
 	share->own.dedup = outbox_dedup_open(line, &error);
-	return share->own.dedup || take_error(&error, err);
+	return share->own.dedup || outbox_error_take(&error, err);
 }
 
 static bool open_rules(
@@ -89,7 +85,7 @@ static bool open_rules(
 		return true;
 	owned_text char *path = xformat("%s/rules", folder);
 	share->rules = outbox_rules_open(path, settings->given.rules, settings->rule_count, &error);
-	return share->rules || take_error(&error, err);
+	return share->rules || outbox_error_take(&error, err);
 }
 
 static void close_state(struct share *share)
@@ -150,7 +146,7 @@ static bool open_sequence(const struct inbox_settings *settings, struct share *s
 		return true;
 	share->own.dedup = outbox_dedup_open(settings->given.dedup, &error);
 	if (!share->own.dedup)
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	if (!commit->mark[0] || outbox_dedup_resume(share->own.dedup, commit->mark, &error))
 		return true;
 	outbox_dedup_close(share->own.dedup);
@@ -581,7 +577,7 @@ bool share_ask_again(struct share *share, struct item *item, struct err *err)
 	enum outbox_dedup_state state;
 	struct outbox_error error;
 	if (!outbox_dedup_check(share->store->dedup, &id, 1, &state, &error))
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	answer(share, item, state);
 	return true;
 }
@@ -619,7 +615,7 @@ static bool check(struct share *share, size_t count, struct err *err)
 	if (asking && !outbox_dedup_check(share->store->dedup, ids, asking, states, &error)) {
 		if (error.kind == OUTBOX_REJECT)
 			return check_one_by_one(share, asked, asking, err);
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	}
 	for (size_t i = 0; i < asking; i++)
 		answer(share, asked[i], states[i]);
@@ -637,7 +633,7 @@ bool share_log(struct share *share, struct item_list *ret_items, struct err *err
 		return true;
 	if (!outbox_dedup_done(share->store->dedup, ids, count, &error)) {
 		if (error.kind != OUTBOX_FENCED)
-			return take_error(&error, err);
+			return outbox_error_take(&error, err);
 		log_warn("inbox_handled_twice", {"topic", LOG_TEXT(share->topic)},
 		    {"partition", LOG_INT(share->partition)}, {"error", LOG_TEXT(error.message)});
 	}
@@ -681,7 +677,7 @@ static bool judge(struct share *share, size_t count, struct err *err)
 			judged[judging++] = item;
 		}
 	if (judging && !outbox_rules_check(share->rules, messages, judging, verdicts, &error))
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	for (size_t i = 0; i < judging; i++)
 		sentence(judged[i], &verdicts[i]);
 	return true;
@@ -768,7 +764,7 @@ bool share_flush(struct share *share, struct err *err)
 	if (!share->unflushed)
 		return true;
 	if (!outbox_dedup_flush(share->store->dedup, &error))
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	share->unflushed = false;
 	return true;
 }
@@ -789,9 +785,9 @@ static bool make_durable(
 	struct outbox_error error;
 	int64_t done = share->offsets.done, offset = settings->by_position ? done : known_to(share);
 	if (share->rules && !outbox_rules_checkpoint(share->rules, known_to(share), &error))
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	if (share->store->dedup && !outbox_dedup_checkpoint(share->store->dedup, offset, &error))
-		return take_error(&error, err);
+		return outbox_error_take(&error, err);
 	return true;
 }
 

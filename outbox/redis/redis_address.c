@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
+#include "hex.h"
 #include "text.h"
 
 enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20 };
@@ -15,14 +16,6 @@ static bool refuse(struct err *err, const char *what)
 	    what);
 }
 
-static int digit(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-				      : -1;
-}
-
 /* In place. */
 static bool decode(char *text)
 {
@@ -32,10 +25,8 @@ static bool decode(char *text)
 			*to++ = *from;
 			continue;
 		}
-		int high = digit(from[1]), low = high < 0 ? -1 : digit(from[2]);
-		if (low < 0 || high + low == 0)
+		if (!hex_read(from + 1, 1, to) || !*to++)
 			return false;
-		*to++ = (char)(high * 16 + low);
 		from += 2;
 	}
 	*to = '\0';

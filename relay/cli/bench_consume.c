@@ -15,6 +15,7 @@
 #include "bench_inbox.h"
 #include "clock.h"
 #include "inbox.h"
+#include "outbox_error.h"
 #include "text.h"
 
 enum { LOOK_US = 1000, STILL_MS = 60000, BATCH = 500 };
@@ -120,8 +121,7 @@ static bool consume(const struct config_kafka *kafka, const struct kind *kind, c
 	    .concurrency = kind->concurrency,
 	    .batch = kind->batch};
 	struct outbox_inbox *inbox = outbox_inbox_open(&settings, &error);
-	bool good = inbox ? wait_for(inbox, &consumed, count, err)
-			  : err_set(err, (enum err_kind)error.kind, "%s", error.message);
+	bool good = inbox ? wait_for(inbox, &consumed, count, err) : outbox_error_take(&error, err);
 
 	outbox_inbox_close(inbox);
 	free(properties);

@@ -11,7 +11,6 @@
 #include <poll.h>
 #include "copy_binary.h"
 #include "hex.h"
-#include "message.h"
 #include "partitioner.h"
 #include "position.h"
 #include "producer.h"

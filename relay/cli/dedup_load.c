@@ -8,6 +8,8 @@
 #include "dedup_source.h"
 #include "dedup_spec.h"
 #include "fault.h"
+#include "hex.h"
+#include "outbox_error.h"
 #include "session.h"
 #include "text.h"
 
@@ -24,17 +26,7 @@ struct load {
 	int64_t began_ms, told_ms;
 };
 
-static bool fail(const struct outbox_error *error, struct err *err)
-{
-	return err_set(err, (enum err_kind)error->kind, "%s", error->message);
-}
-
 /* --- rows ----------------------------------------------------------------------------------- */
-
-static int digit(char character)
-{
-	return character <= '9' ? character - '0' : character - 'a' + 10;
-}
 
 static bool refuse(const struct load *load, const char *what, struct err *err)
 {
@@ -53,9 +45,7 @@ static bool take_id(
 			length, OUTBOX_DEDUP_ID_MAX);
 		return refuse(load, what, err);
 	}
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
-	return true;
+	return hex_read(hex, length, bytes) || refuse(load, "its id is no bytea", err);
 }
 
 static bool take_row(
@@ -98,10 +88,10 @@ static bool store_turn(struct load *load, size_t count, struct err *err)
 {
 	struct outbox_error error;
 	if (!outbox_dedup_check(load->dedup, load->ids, count, load->states, &error))
-		return fail(&error, err);
+		return outbox_error_take(&error, err);
 	size_t fresh = choose_new(load, count);
 	if (fresh && !outbox_dedup_done(load->dedup, load->fresh, fresh, &error))
-		return fail(&error, err);
+		return outbox_error_take(&error, err);
 	load->loaded += (int64_t)fresh;
 	return true;
 }
@@ -120,7 +110,7 @@ static bool store_rows(
 static bool checkpoint(struct load *load, struct err *err)
 {
 	struct outbox_error error;
-	return outbox_dedup_checkpoint(load->dedup, -1, &error) || fail(&error, err);
+	return outbox_dedup_checkpoint(load->dedup, -1, &error) || outbox_error_take(&error, err);
 }
 
 static void tell(struct load *load)
@@ -194,7 +184,7 @@ static bool open_store(struct load *load, const char *line, struct err *err)
 {
 	struct outbox_error error;
 	load->dedup = outbox_dedup_open(line, &error);
-	return load->dedup || fail(&error, err);
+	return load->dedup || outbox_error_take(&error, err);
 }
 
 /* What was loaded before a failure stays, as far as the store can still be written. */
