@@ -22,7 +22,7 @@
 #include "sequence_file.h"
 #include "text.h"
 
-enum { MOST_OPEN = 1 << 20, MANY = 1 << 14, EPOCHS = 4 };
+enum { MOST_OPEN = 1 << 20, MANY = 1 << 12, EPOCHS = 4 };
 
 struct place {
 	int64_t tick, id, offset;
@@ -394,7 +394,7 @@ const struct dedup_store_type sequence_store = {
 	.scope = "one partition of messages of outbox-relay, by their header outbox-position",
 	.memory =
 	    "about 100 bytes for each (slot, shard, epoch), 32 for each position behind the "
-	    "first that is not done, and for at most 16,384 of those that are not checkpointed",
+	    "first that is not done, and for at most 4,096 of those that are not checkpointed",
 	.disk = "about 60 bytes for each (slot, shard, epoch)"},
     .open = open_store,
     .close = close_store,
