@@ -441,7 +441,7 @@ begin
 			select array_agg(x) into gone from unnest(listed_ids) x
 				where listed_tick <= first_tick + closed or x <= new_acked_id;
 			verdict := 'empty';
-			for topic, key in select u.* from outbox.unpark(of_slot, gone) u loop
+			for topic, key in select u.* from outbox.unpark(of_slot, of_shard, gone) u loop
 				return next;
 			end loop;
 		end if;

@@ -4,7 +4,7 @@
 -- full copy: the message's own partition may go. Rows come and go in the transaction of the log row
 -- that notes it (outbox.tick), so only a shard's owner changes them; operators record requests.
 --
--- The rows of one topic and key are a queue in the order of n. Its head is the one that was refused:
+-- The rows of one topic and key are a queue in the order of ids. Its head is the one that was refused:
 --   waiting  tried again, alone, at next_at
 --   dead     tried max_attempts times, or it kills the relay: only an operator moves it
 --   stalled  its partition acknowledged nothing, or its topic was missing: free once it is there again
@@ -15,6 +15,18 @@
 -- A row is listed, or skipped, only when the window it came from is published to its end. Before, an owner
 -- that takes over reads that window again and parks the row once more, which changes nothing while it
 -- stands here.
+
+-- The queue that a topic and a key name: the first 64 bits of a SHA-256. An index on the key itself would
+-- refuse a long one. Queries compare the topic and the key after the digest, so that two queues of one digest
+-- cost time and nothing else.
+create function outbox.parked_digest(topic text, key bytea) returns bigint
+language plpgsql immutable strict parallel safe as $$
+begin
+	return ('x' || encode(substr(sha256(convert_to(topic, 'UTF8') || '\x00' || key), 1, 8), 'hex'))::bit(64)::bigint;
+end
+$$;
+comment on function outbox.parked_digest(text, bytea) is
+	'The first 64 bits of the SHA-256 of the topic, a zero byte and the key; null without a key.';
 
 create table outbox.parked (
 	slot       text collate "C" not null,
@@ -37,10 +49,11 @@ create table outbox.parked (
 	parked_at  timestamptz not null default clock_timestamp(),
 	request    text constraint request_is_retry_or_skip check (request in ('retry', 'skip')),
 	request_id bigint,               -- in outbox.audit
+	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
 	primary key (slot, id)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
-create index parked_queue on outbox.parked (slot, topic, key, id);
+create index parked_queue on outbox.parked (slot, shard, digest, id) where digest is not null;
 create index parked_due on outbox.parked (slot, shard, next_at) where state in ('waiting', 'free');
 create index parked_stalled on outbox.parked (slot, shard, topic, stalled) where stalled is not null;
 create index parked_requests on outbox.parked (slot, shard) where request is not null;
@@ -65,13 +78,17 @@ alter table outbox.slot add requests bigint not null default 0;
 -- A queue, the rows of a topic and key, goes by id, as a listed window does and as its rows were written. One
 -- that waited for its deliver_at may come to it in front of others.
 --
--- The first row of a queue that has no head left goes, with those behind it.
-create function outbox.parked_free(of_slot text, of_topic text, of_key bytea) returns void
+-- Of each of these queues that has no head left the first row goes, with those behind it.
+create function outbox.parked_free(of_slot text, of_shard int, topics text[], keys bytea[]) returns void
 language sql volatile as $$
 	update outbox.parked p set state = 'free', next_at = clock_timestamp()
-	where (p.slot, p.id) = (select q.slot, q.id from outbox.parked q
-			where q.slot = of_slot and q.topic = of_topic and q.key = of_key order by q.id limit 1)
-		and p.state = 'behind'
+	from unnest(topics, keys) k (topic, key) cross join lateral (
+		select q.id, q.state from outbox.parked q
+		where q.slot = of_slot and q.shard = of_shard
+			and q.digest = outbox.parked_digest(k.topic, k.key)
+			and q.topic = k.topic and q.key = k.key
+		order by q.id limit 1) first
+	where p.slot = of_slot and p.id = first.id and first.state = 'behind'
 $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
@@ -136,33 +153,38 @@ begin
 			and p.topic = r ->> 0 and p.stalled = (r ->> 1)::int;
 
 	-- their head may have gone while these were on their way here
-	perform outbox.parked_free(of_slot, q.topic, q.key) from (
+	perform outbox.parked_free(of_slot, of_shard, array_agg(q.topic), array_agg(q.key)) from (
 		select distinct p.topic, p.key from jsonb_array_elements(parks -> 'rows') r
 		join outbox.parked p on p.slot = of_slot and p.id = (r ->> 0)::bigint and p.state = 'behind'
 	) q;
 end
 $$;
 
--- Rows that were published, or are skipped, go, here and from outbox.scheduled. Returns the queues that
--- are empty now.
-create function outbox.unpark(of_slot text, ids bigint[])
+-- Deletes rows that were published, or are skipped, from outbox.parked and outbox.scheduled. Returns the
+-- queues that are empty now.
+create function outbox.unpark(of_slot text, of_shard int, ids bigint[])
 returns table (topic text, key bytea) language plpgsql volatile as $$
 #variable_conflict use_column
+declare
+	topics text[];
+	keys bytea[];
 begin
 	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (ids);
-	for topic, key in
-		with gone as (
-			delete from outbox.parked p where p.slot = of_slot and p.id = any (ids)
-			returning p.topic, p.key
-		)
-		select distinct gone.topic, gone.key from gone where gone.key is not null
-	loop
-		perform outbox.parked_free(of_slot, unpark.topic, unpark.key);
-		if not exists (select from outbox.parked p where p.slot = of_slot
-			and p.topic = unpark.topic and p.key = unpark.key) then
-			return next;
-		end if;
-	end loop;
+	with gone as (
+		delete from outbox.parked p where p.slot = of_slot and p.id = any (ids)
+		returning p.topic, p.key
+	)
+	select array_agg(q.topic), array_agg(q.key) into topics, keys
+		from (select distinct gone.topic, gone.key from gone where gone.key is not null) q;
+	if topics is null then
+		return;
+	end if;
+	perform outbox.parked_free(of_slot, of_shard, topics, keys);
+	return query select k.topic, k.key from unnest(topics, keys) k (topic, key)
+		where not exists (select from outbox.parked p
+			where p.slot = of_slot and p.shard = of_shard
+				and p.digest = outbox.parked_digest(k.topic, k.key)
+				and p.topic = k.topic and p.key = k.key);
 end
 $$;
 
@@ -174,7 +196,7 @@ begin
 	update outbox.parked p set request = null, state = 'waiting', attempts = 0,
 		next_at = clock_timestamp()
 	where p.slot = of_slot and p.shard = of_shard and p.request = 'retry';
-	return query select u.topic, u.key from outbox.unpark(of_slot, (
+	return query select u.topic, u.key from outbox.unpark(of_slot, of_shard, (
 		select array_agg(p.id) from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.request = 'skip'
 			and p.tick <= first_tick)) u;
@@ -187,7 +209,7 @@ create function outbox.parked_next(
 	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint)
 returns bigint[] language sql volatile as $$
 	with heads as (
-		select p.id, p.topic, p.key, p.state from outbox.parked p
+		select p.id, p.topic, p.key, p.digest, p.state from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
 			-- as a query of its own the time is a bound of the index scan
 			and p.next_at <= (select clock_timestamp()) and p.tick <= first_tick
@@ -201,8 +223,9 @@ returns bigint[] language sql volatile as $$
 				select p.id, p.payload, bool_and(p.state = 'behind' and p.tick <= first_tick)
 					over (order by p.id) as follows
 				from outbox.parked p
-				where h.state = 'free' and p.slot = of_slot and p.topic = h.topic
-					and p.key = h.key and p.id > h.id
+				where h.state = 'free' and p.slot = of_slot and p.shard = of_shard
+					and p.digest = h.digest and p.topic = h.topic and p.key = h.key
+					and p.id > h.id
 				order by p.id limit max_rows) f
 			where f.follows) q
 		order by q.id limit max_rows

@@ -66,7 +66,7 @@ grant select (txid, id, created_at, event_id, topic, key, headers, partition, de
 grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.replay,
 	outbox.audit, outbox.migration to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
-	attempts, next_at, parked_at, request, request_id) on outbox.parked to outbox_reader;
+	attempts, next_at, parked_at, request, request_id, digest) on outbox.parked to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick)
 	on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;

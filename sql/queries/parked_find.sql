@@ -5,5 +5,6 @@ from unnest($2::bigint[]) i (id)
 left join outbox.parked p on p.slot = $1::text and p.id = i.id
 left join outbox.audit a on a.id = p.request_id
 left join lateral (select q.id, q.state from outbox.parked q
-	where q.slot = p.slot and q.topic = p.topic and q.key = p.key order by q.id limit 1) head on true
+	where q.slot = p.slot and q.shard = p.shard and q.digest = p.digest
+		and q.topic = p.topic and q.key = p.key order by q.id limit 1) head on true
 order by i.id

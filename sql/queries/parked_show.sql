@@ -8,13 +8,16 @@ select p.id, p.topic, encode(p.key, 'hex') as key, p.state, p.attempts,
 	p.event_id, p.partition, p.headers,
 	head.id as head_id, head.state as head_state, head.error as head_error,
 	case when head.id is null then 0 else (select count(*) from outbox.parked q
-		where q.slot = p.slot and q.topic = p.topic and q.key = p.key
+		where q.slot = p.slot and q.shard = p.shard and q.digest = p.digest
+		and q.topic = p.topic and q.key = p.key
 			and q.id > head.id and q.id < p.id) end as between_them,
 	(select count(*) from outbox.parked q
-		where q.slot = p.slot and q.topic = p.topic and q.key = p.key and q.id > p.id) as followers,
+		where q.slot = p.slot and q.shard = p.shard and q.digest = p.digest
+		and q.topic = p.topic and q.key = p.key and q.id > p.id) as followers,
 	has_column_privilege('outbox.parked', 'payload', 'select') as may_read_payload
 from outbox.parked p
 left join lateral (select q.id, q.state, q.error from outbox.parked q
-	where q.slot = p.slot and q.topic = p.topic and q.key = p.key order by q.id limit 1) head
+	where q.slot = p.slot and q.shard = p.shard and q.digest = p.digest
+		and q.topic = p.topic and q.key = p.key order by q.id limit 1) head
 	on p.state = 'behind'
 where p.slot = $1::text and p.id = $2::bigint

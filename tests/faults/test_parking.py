@@ -55,7 +55,7 @@ def parked(database):
 
 
 def is_empty(database):
-    return not parked(database)
+    return not database.execute("SELECT 1 FROM outbox.parked LIMIT 1")
 
 
 def ask(database, request, condition="true"):
@@ -98,6 +98,22 @@ def test_a_refused_record_without_a_key_is_parked_alone(
     mend(kafka, narrow)
     relay.wait_for(lambda: is_empty(database), what="an empty table")
     assert judge(0, MAX_IN_FLIGHT).committed == 5
+
+
+def test_the_longest_key_is_parked_and_followed_by_its_messages(
+        database, kafka, narrow, make_relay, chance):
+    """Its bytes are random: none of them can be left out of an index."""
+    relay = make_relay(**FAST).wait_ready()
+    key = chance.randbytes(8192)
+    for number, size in enumerate([TOO_LARGE, 1, 1]):
+        database.execute("INSERT INTO outbox.message (topic, key, payload) VALUES (%s, %s, %s)",
+                         (narrow, key, b"%d" % number + chance.randbytes(size)))
+    relay.wait_for(lambda: database.execute("SELECT state FROM outbox.parked ORDER BY id") == [
+        ("waiting",), ("behind",), ("behind",)], what="the parked rows")
+    mend(kafka, narrow)
+    relay.wait_for(lambda: is_empty(database), what="an empty table")
+    records = read_topics(kafka.bootstrap, [narrow])
+    assert [(record.key, record.payload[:1]) for record in records] == [(key, b"0"), (key, b"1"), (key, b"2")]
 
 
 def test_after_max_attempts_it_is_dead_until_an_operator_asks(

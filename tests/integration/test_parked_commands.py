@@ -424,10 +424,10 @@ def carry_out(database):
 def test_wait_ends_when_retried_rows_are_published(database, parked, start):
     child = start("retry", "1", "4", "--wait", *WHY)
     carry_out(database)
-    database.execute("SELECT outbox.unpark('main', '{1}')")
+    database.execute("SELECT outbox.unpark('main', 0, '{1}')")
     # one of them is under way still
     assert child.poll() is None
-    database.execute("SELECT outbox.unpark('main', '{4}')")
+    database.execute("SELECT outbox.unpark('main', 0, '{4}')")
     output, error = child.communicate(timeout=30)
     assert (child.returncode, error) == (0, "")
     assert "request 1: 2 of 2 rows are published" in output
@@ -436,7 +436,7 @@ def test_wait_ends_when_retried_rows_are_published(database, parked, start):
 def test_wait_says_which_row_was_refused_again_and_why(database, parked, start):
     child = start("retry", "1", "4", "--wait", *WHY)
     carry_out(database)
-    database.execute("SELECT outbox.unpark('main', '{1}')")
+    database.execute("SELECT outbox.unpark('main', 0, '{1}')")
     database.execute("""SELECT outbox.park('main', 0, '{"rows": [[4, 0, "still invalid"]],
         "first_ms": 1000, "max_ms": 1000, "max_attempts": 5}')""")
     output, error = child.communicate(timeout=30)

@@ -1,6 +1,7 @@
 """What a log row does to outbox.parked: refusals in, listed windows out."""
 
 import json
+import os
 
 import psycopg2
 import pytest
@@ -253,3 +254,40 @@ def test_what_is_behind_one_that_is_refused_again_leaves_the_list_with_it(reader
         ([rows[2][0]],)]
     assert states(database) == [(rows[0][0], "waiting"), (rows[1][0], "behind"),
                                 (rows[2][0], "waiting")]
+
+
+@pytest.mark.parametrize("length", [2700, 2704, 5000, 8192])
+def test_a_long_key_has_a_queue_like_any_other(reader, database, length):
+    """Random bytes do not shrink, and an index takes no value of more than 2,704."""
+    keys = [os.urandom(length), os.urandom(length)]
+    rows = database.execute(
+        "INSERT INTO outbox.message (topic, key) SELECT 't', key FROM unnest(%s::bytea[]) key "
+        "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint", ([keys[0], *keys],))
+    assert len(reader.tick()) == 3
+    park(reader, rows, ["x", None, "y"])
+    assert [state for _, state in states(database)] == ["waiting", "behind", "waiting"]
+    assert listed(reader) == [rows[0][0], rows[2][0]]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert listed(reader) == [rows[1][0]]
+
+
+def test_a_long_key_is_scheduled(reader, database):
+    rows = database.execute(
+        "INSERT INTO outbox.message (topic, key, deliver_at) VALUES ('t', %s, now()) "
+        "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint", (os.urandom(8192),))
+    reader.tick()
+    reader.tick(closed=1, must_write=True, may_open=False, parks=json.dumps(
+        {"rows": [], "scheduled": [[*rows[0], reader.first_tick + 1]]}))
+    assert listed(reader) == [rows[0][0]]
+
+
+def test_two_queues_of_one_digest_do_not_wait_for_each_other(reader, database):
+    database.execute("CREATE OR REPLACE FUNCTION outbox.parked_digest(topic text, key bytea) RETURNS bigint "
+                     "LANGUAGE sql IMMUTABLE STRICT AS 'SELECT 7::bigint'")
+    rows = opened(reader, database, "a", "b", "a", "b")
+    park(reader, rows, ["x", "x", None, None])
+    assert listed(reader) == [rows[0][0], rows[1][0]]
+    park(reader, rows[1:2], ["y"], closed=0)
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert [state for _, state in states(database)] == ["waiting", "free", "behind"]
+    assert listed(reader) == [rows[1][0], rows[2][0]]
