@@ -108,10 +108,10 @@ bool flow_notes_all(const struct flow *flow);
 /* A refused record is to be noted before anything else goes out. */
 bool flow_has_refusals(const struct flow *flow);
 /*
- * What outbox.park and outbox.schedule take, for the next row; NULL: nothing. The caller frees.
- * flow_logged follows.
+ * What outbox.park and outbox.schedule take, for the next row, of `most` rows at most; NULL:
+ * nothing. The caller frees. flow_logged follows.
  */
-char *flow_parks(struct flow *flow);
+char *flow_parks(struct flow *flow, int most);
 /* --- stalls --------------------------------------------------------------------------------- */
 /*
  * Partitions that take nothing while others do, and missing topics: their records are parked. True:

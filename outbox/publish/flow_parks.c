@@ -25,8 +25,6 @@
 #define HASH_BLOOM 20
 #include "flow_private.h"
 
-enum { PARKS_A_ROW = 500 };
-
 /* --- keys ----------------------------------------------------------------------------------- */
 
 /* The known key of that name, or, if `adds`, a new one; NULL: there is none. */
@@ -277,9 +275,9 @@ static json_t *recovered_json(struct flow *flow, bool all)
 	return list;
 }
 
-char *flow_parks(struct flow *flow)
+char *flow_parks(struct flow *flow, int most)
 {
-	int count = flow->park_count < PARKS_A_ROW ? flow->park_count : PARKS_A_ROW;
+	int count = flow->park_count < most ? flow->park_count : most;
 	if (!flow_has_parks(flow))
 		return NULL;
 	json_t *rows = json_array(), *scheduled = json_array();

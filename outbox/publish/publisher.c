@@ -51,6 +51,7 @@ struct publisher {
 	struct publish_metrics metrics;
 	struct link log, read;
 	enum stream_call log_call; /* under way on the log connection */
+	int64_t log_call_at;       /* when it was sent */
 	int64_t log_call_by;       /* without an answer by then the connection is given up */
 	bool reading, copying;     /* under way on the read connection: bounds, or a page */
 	bool first_row;            /* of the page comes next */
@@ -124,6 +125,7 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 		return;
 	struct stream_tick call = stream_log_call(publisher->stream, now);
 	publisher->log_call = call.call;
+	publisher->log_call_at = now;
 	publisher->log_call_by = now + publisher->options.slot->lease_ms;
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
 		spread_end(publisher->options.spread, now, false);
@@ -131,13 +133,19 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 		return;
 	fault_point("before_log_call");
 	if (!statements_send_call(publisher->statements, &publisher->log, &call, &err)) {
-		stream_log_failed(publisher->stream, now, true);
+		stream_log_failed(publisher->stream, now, true, false);
 		if (call.call == STREAM_TAKE)
 			end_take(publisher, now);
 		publisher->log_call = STREAM_NONE;
 		link_drop(&publisher->log, now, &err);
 	}
 	fault_point("after_log_call");
+}
+
+/* It had its whole time, and ended without success: cut by the server, or given up here. */
+static bool is_late(const struct publisher *publisher, int64_t now)
+{
+	return now - publisher->log_call_at >= publisher->options.slot->lease_ms / 3;
 }
 
 static void log_call_failed(struct publisher *publisher, int64_t now, const struct err *err)
@@ -153,8 +161,10 @@ static void log_call_failed(struct publisher *publisher, int64_t now, const stru
 		log_problem(publisher, "log_call_failed", err);
 	if (fenced && call == STREAM_TICK)
 		stream_ticked(publisher->stream, now, STREAM_FENCED);
+	else if (fenced && call == STREAM_RENEW)
+		stream_renewed(publisher->stream, now, false);
 	else
-		stream_log_failed(publisher->stream, now, lost);
+		stream_log_failed(publisher->stream, now, lost, is_late(publisher, now));
 	if (call == STREAM_TAKE)
 		end_take(publisher, now);
 }
@@ -188,7 +198,7 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 	publisher->log_call = STREAM_NONE;
 	if (!good) {
 		link_drop(&publisher->log, now, &err);
-		stream_log_failed(publisher->stream, now, true);
+		stream_log_failed(publisher->stream, now, true, false);
 	}
 	if (call == STREAM_TAKE) {
 		leave_reading(publisher, now);

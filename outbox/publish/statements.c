@@ -23,7 +23,7 @@ enum { TICK, PEEK, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
-	char *take, *tick, *tick_checked, *peek, *newest, *keys;
+	char *take, *tick, *tick_checked, *peek, *renew, *newest, *keys;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
 	char identity[40];
@@ -47,6 +47,7 @@ struct statements *statements_create(
 	statements->tick_checked = schema_text(sql_tick_checked, schema);
 	statements->checked = -1;
 	statements->peek = schema_text(sql_peek, schema);
+	statements->renew = schema_text(sql_renew, schema);
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
 	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
 	statements->newest = schema_text(sql_newest, schema);
@@ -84,6 +85,7 @@ void statements_destroy(struct statements *statements)
 	free(statements->tick);
 	free(statements->tick_checked);
 	free(statements->peek);
+	free(statements->renew);
 	free(statements->newest);
 	free(statements->bounds_sql);
 	free(statements->page);
@@ -108,8 +110,8 @@ const struct link_statement *statements_repeated(const struct statements *statem
 
 /* Parameters in text form; numbers are written into a buffer of the list. */
 struct parameters {
-	struct pg_param list[19];
-	char numbers[19][24];
+	struct pg_param list[20];
+	char numbers[20][24];
 	int count;
 };
 
@@ -198,10 +200,25 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_text(&parameters, call->parks);
 	add_boolean(&parameters, call->may_list);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
+	add_boolean(&parameters, call->blind);
 	if (!is_checked(statements, log))
 		return pg_send(
 		    log->pg, statements->tick_checked, parameters.list, parameters.count, err);
 	return send_repeated(statements, log, TICK, &parameters, err);
+}
+
+static bool send_renew(
+    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+{
+	struct parameters parameters = {0};
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	add_number(&parameters, call->n);
+	add_number(&parameters, call->nonce);
+	add_number(&parameters, call->new_nonce);
+	add_number(&parameters, call->lease_ms);
+	add_text(&parameters, deaths_text(statements, &call->deaths));
+	return pg_send(pg, statements->renew, parameters.list, parameters.count, err);
 }
 
 /*
@@ -221,6 +238,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_take(statements, log->pg, call, err);
 	if (call->call == STREAM_TICK)
 		return send_tick(statements, log, call, err);
+	if (call->call == STREAM_RENEW)
+		return send_renew(statements, log->pg, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
 	const char *sql = call->call == STREAM_KEYS ? statements->keys : statements->newest;
@@ -413,6 +432,10 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		return answer_peek(statements, log, result, stream, now, ret_done, err);
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
+	if (statements->call.call == STREAM_RENEW) {
+		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
+		return true;
+	}
 	statements->checked = statements->call.call == STREAM_TICK ? log->lost_count : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);

@@ -29,6 +29,11 @@
  * Lease: counted from before the sending of the last row that was written. Once it is over nothing
  * is given to the producer, and what is in its queue is purged: another owner may be at work.
  *
+ * Each call has a third of the lease (publisher.c), and a TICK is due when the last row is a third
+ * of the lease old. After a TICK that failed, RENEW comes first: it touches no table but the log.
+ * So an owner keeps its shard however long its other statements fail. A TICK that took too long
+ * comes again with half as much to do, and opens its window without a look at the rows.
+ *
  * Transactions: a producer that is new fences all others (init_transactions). The log row written
  * next tells whether the shard is still ours; then the tails tell which rows were committed, and
  * nothing that was in a transaction before is believed. What is written counts when its transaction
@@ -62,6 +67,8 @@ enum {
 	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
 	TRANSACTION_MS = 200,
 	TURN_MS = 20, /* another shard of the process is careful */
+	PARKS_A_ROW = 500,
+	MOST_HALVES = 9, /* of that: 0 */
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -112,6 +119,10 @@ struct stream {
 	int64_t progress_at; /* since when there is progress to note; 0: none */
 	int64_t next_take, next_poll, poll_interval, rows_at, retry_at;
 	int failures;      /* of log calls in a row */
+	bool renews_alone; /* the next call is RENEW, not before renew_at */
+	int64_t renew_at;
+	int halves;        /* a TICK was late: the next one has half as much to do, so many times */
+	bool blind;        /* a look was late: the next one opens its window without looking */
 	int read_failures; /* of pages in a row */
 	int64_t read_at;   /* the next page not before */
 	int64_t page_cost; /* average of a row, for the size of the next page */
@@ -181,6 +192,11 @@ void stream_retune(struct stream *stream, const struct stream_settings *settings
 	stream->settings.poll_idle_ms = settings->poll_idle_ms;
 	stream->settings.ack_interval_ms = settings->ack_interval_ms;
 	stream->poll_interval = settings->poll_busy_ms;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* --- windows ------------------------------------------------------------------------------ */
@@ -262,7 +278,8 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	stream->window_count = 0;
 	stream->call = (struct call){0};
 	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
-	stream->keys_unknown = stream->tail_open = false;
+	stream->keys_unknown = stream->tail_open = stream->renews_alone = stream->blind = false;
+	stream->halves = 0;
 	stream->found_nothing = stream->rows_expected = stream->rewound = false;
 	stream->state = state;
 	stream->next_take = now;
@@ -465,19 +482,43 @@ static bool has_left_found_windows(const struct stream *stream)
 	       !flow_awaits_stalled(stream->flow);
 }
 
-static struct careful_row careful_row(struct stream *stream, int64_t now)
+/* notes: the row does more than to renew the lease. */
+static struct careful_row careful_row(struct stream *stream, int64_t now, bool notes)
 {
 	const struct careful_step step = {
-	    .marks = may_mark(stream),
+	    .marks = notes && may_mark(stream),
 	    .published = flow_records(stream->flow) == 0 || flow_notes_all(stream->flow),
-	    .progress = has_progress(stream),
+	    .progress = notes && has_progress(stream),
 	    .renews = renewal_is_due(stream, now),
 	    .reading = stream->rows_expected,
 	    .stuck = flow_records(stream->flow) &&
 		     now - stream->marked_at > stream->settings.stall_after_ms,
-	    .first_tick = stream->first_tick + published_windows(stream),
+	    .first_tick = stream->first_tick + (notes ? published_windows(stream) : 0),
 	};
 	return careful_next(&stream->careful, &step);
+}
+
+/* What a TICK does at once: less when the ones before were late, but never nothing. */
+static int64_t piece_of(const struct stream *stream, int64_t whole)
+{
+	int64_t piece = whole >> stream->halves;
+	return piece < 1 ? 1 : piece;
+}
+
+/* A shard that is to be released needs no lease. */
+static bool must_renew_alone(const struct stream *stream, int64_t now)
+{
+	return stream->renews_alone && !wants_release(stream, now);
+}
+
+static struct stream_tick renew_call(struct stream *stream)
+{
+	return (struct stream_tick){.call = STREAM_RENEW,
+	    .n = stream->n,
+	    .nonce = stream->nonce,
+	    .new_nonce = draw(stream),
+	    .fresh_epoch = stream->logged_epoch,
+	    .lease_ms = stream->settings.lease_ms};
 }
 
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
@@ -500,15 +541,15 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.acked_id =
 	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
 	int64_t rows = page_budget(stream) / stream->page_cost;
-	tick.max_rows = stream->careful.active     ? 0 /* by pages */
-			: rows < SMALL_WINDOW_ROWS ? rows + 1
-						   : SMALL_WINDOW_ROWS;
-	tick.max_bytes = page_budget(stream) / 2;
+	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
+	tick.max_rows = stream->careful.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
+	tick.max_bytes = piece_of(stream, page_budget(stream) / 2);
+	tick.blind = stream->blind;
 	text_clear(&stream->destinations);
 	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
 	free(stream->parks);
-	tick.parks = stream->parks = flow_parks(stream->flow);
+	tick.parks = stream->parks = flow_parks(stream->flow, (int)piece_of(stream, PARKS_A_ROW));
 	return tick;
 }
 
@@ -529,6 +570,9 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 		    .fresh_epoch = draw(stream),
 		    .lease_ms = stream->settings.lease_ms};
 	case STREAM_OWNER:
+		if (must_renew_alone(stream, now))
+			return now >= stream->renew_at ? renew_call(stream)
+						       : (struct stream_tick){0};
 		if (now < stream->retry_at)
 			return (struct stream_tick){0};
 		if (stream->keys_unknown)
@@ -549,33 +593,41 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	if (tick.call == STREAM_NONE)
 		return tick;
 	/* once: the turn may become free at any time */
-	const struct careful_row row = careful_row(stream, now);
+	const struct careful_row row = careful_row(stream, now, tick.call != STREAM_RENEW);
 	tick.deaths = row.deaths;
+	bool renews_epoch_too = tick.call != STREAM_RENEW && renews_epoch(stream);
 	stream->call = (struct call){
-	    tick, now, flow_acked(stream->flow), renews_epoch(stream), stream->ready, row};
+	    tick, now, flow_acked(stream->flow), renews_epoch_too, stream->ready, row};
 	return tick;
+}
+
+static void lease_renewed(struct stream *stream)
+{
+	const struct call *call = &stream->call;
+	stream->n++;
+	stream->nonce = call->tick.new_nonce;
+	stream->written_at = call->issued;
+	stream->lease_over_at = call->issued + stream->settings.lease_ms;
+	stream->confirmed |= call->confirms;
+	stream->renews_alone = false;
+	careful_written(&stream->careful, &call->careful);
 }
 
 /* The row of the call under way is written: its contents are the truth from here on. */
 static void call_written(struct stream *stream)
 {
 	const struct call *call = &stream->call;
-	stream->n++;
-	stream->nonce = call->tick.new_nonce;
+	lease_renewed(stream);
 	stream->logged_epoch = call->tick.fresh_epoch;
 	if (call->renews) {
 		stream->epoch = stream->logged_epoch;
 		stream->rewound = false;
 		flow_epoch_begins(stream->flow);
 	}
-	stream->written_at = call->issued;
-	stream->lease_over_at = call->issued + stream->settings.lease_ms;
 	stream->progress_at = 0;
-	stream->confirmed |= call->confirms;
 	flow_cover(stream->flow, call->acked);
 	flow_logged(stream->flow, true);
 	close_windows(stream, call->tick.closed);
-	careful_written(&stream->careful, &call->careful);
 	if (call->careful.marks)
 		stream->marked_at = call->issued;
 	pass_acked(stream); /* rows that it notes */
@@ -626,6 +678,8 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	}
 	stream->state = STREAM_OWNER;
 	stream->failures = 0;
+	stream->halves -= stream->halves && (found || stream->call.tick.parks);
+	stream->blind &= !looked || listed;
 	if (wrote)
 		call_written(stream);
 	else
@@ -646,6 +700,18 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	else if (stream->tail_open)
 		stream->tail_tick = window->tick;
 	stream->tail_open &= verdict == STREAM_LISTED;
+}
+
+void stream_renewed(struct stream *stream, int64_t now, bool written)
+{
+	assert(stream->call.tick.call == STREAM_RENEW);
+	if (!written) {
+		forget(stream, now, STREAM_STANDBY);
+		return;
+	}
+	stream->state = STREAM_OWNER;
+	lease_renewed(stream);
+	stream->call = (struct call){0};
 }
 
 void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
@@ -696,38 +762,70 @@ static int64_t retry_delay(int failures)
 	return failures < 5 ? (int64_t)RETRY_FIRST_MS << failures : RETRY_MAX_MS;
 }
 
-void stream_log_failed(struct stream *stream, int64_t now, bool unknown)
+/* The next TICK has half as much to do, and looks at no row. */
+static void lighten(struct stream *stream)
 {
-	int64_t delay = retry_delay(stream->failures++);
-	stream->retry_at = now + delay;
-	if (stream->call.tick.call == STREAM_TICK && unknown) {
+	if (stream->call.tick.call != STREAM_TICK)
+		return;
+	stream->halves += stream->halves < MOST_HALVES;
+	stream->blind |= stream->call.tick.may_open;
+}
+
+static bool writes_row(enum stream_call call)
+{
+	return call == STREAM_TICK || call == STREAM_RENEW;
+}
+
+void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool late)
+{
+	enum stream_call call = stream->call.tick.call;
+	int64_t delay = retry_delay(stream->failures++), lease = stream->settings.lease_ms;
+	/* what the lease hangs on is tried again before it is over */
+	bool urgent = stream->state == STREAM_UNSURE || (writes_row(call) && unknown);
+	stream->retry_at = now + earlier(delay, urgent ? lease / 16 : lease / 3);
+	if (stream->state == STREAM_UNSURE)
+		return;
+	if (late)
+		lighten(stream);
+	stream->renews_alone = stream->state == STREAM_OWNER;
+	stream->renew_at = call == STREAM_RENEW ? now + earlier(delay, lease / 16) : now;
+	if (writes_row(call) && unknown) {
 		stream->state = STREAM_UNSURE;
 		return;
 	}
-	if (stream->state == STREAM_UNSURE)
-		return;
-	if (stream->call.tick.call == STREAM_TICK)
+	if (call == STREAM_TICK)
 		flow_logged(stream->flow, false);
 	stream->call = (struct call){0};
 	stream->next_take = now + delay;
 }
 
-void stream_newest(
-    struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick)
+/* What else the row said is lost: it may open a window, and rows may be listed in it. */
+static void unsure_written(struct stream *stream, int64_t now, int windows, int64_t listed_tick)
 {
 	const struct stream_tick *tick = &stream->call.tick;
-	assert(stream->state == STREAM_UNSURE);
-	if (n == stream->n + 1 && nonce == tick->new_nonce) {
+	if (tick->call == STREAM_RENEW) {
+		stream_renewed(stream, now, true);
+	} else {
 		bool opened = windows > stream->window_count - tick->closed;
 		stream_ticked(stream, now, opened ? STREAM_PAGES : STREAM_NOTED);
 		stream->listed_tick = listed_tick;
-		stream->list_at = now; /* what else it said is lost */
-		/* it may be seen here and be on no standby; the commit of the next row waits for
-		 * both */
-		stream->confirmed = false;
+		stream->list_at = now;
+	}
+	/* it may be seen here and be on no standby; the commit of the next row waits for both */
+	stream->confirmed = false;
+}
+
+void stream_newest(
+    struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick)
+{
+	assert(stream->state == STREAM_UNSURE);
+	if (n == stream->n + 1 && nonce == stream->call.tick.new_nonce) {
+		unsure_written(stream, now, windows, listed_tick);
 	} else if (n == stream->n && nonce == stream->nonce) {
 		stream->state = STREAM_OWNER;
-		flow_logged(stream->flow, false);
+		stream->renew_at = now;
+		if (stream->call.tick.call == STREAM_TICK)
+			flow_logged(stream->flow, false);
 		stream->call = (struct call){0};
 	} else {
 		forget(stream, now, STREAM_STANDBY);
@@ -1031,11 +1129,6 @@ void stream_tail_failed(struct stream *stream, int64_t now, const char *topic, i
 
 /* --- the whole ---------------------------------------------------------------------------- */
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 bool stream_is_patient(const struct stream *stream)
 {
 	const struct flow *flow = stream->flow;
@@ -1056,6 +1149,8 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 		return stream->producer_verdict ? INT64_MAX : stream->next_take;
 	if (stream->state != STREAM_OWNER)
 		return INT64_MAX;
+	if (must_renew_alone(stream, now))
+		return stream->renew_at;
 	int64_t due = must_write(stream, now) || stream->keys_unknown
 			  ? now
 			  : stream->written_at + settings->lease_ms / 3;

@@ -58,7 +58,8 @@ enum stream_call {
 	STREAM_NONE,
 	STREAM_TAKE,   /* outbox.take: become the owner if the lease is over */
 	STREAM_TICK,   /* outbox.tick: look for a window, note progress, renew the lease */
-	STREAM_NEWEST, /* read the newest log row: was the last TICK or TAKE written? */
+	STREAM_RENEW,  /* outbox.renew: renew the lease, and nothing else */
+	STREAM_NEWEST, /* read the newest log row: was the last TICK or RENEW written? */
 	STREAM_KEYS,   /* read which keys, and which rows of open windows, are parked */
 };
 
@@ -76,6 +77,7 @@ struct stream_tick {
 	const char *destinations; /* JSON; valid until the answer is given */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
+	bool blind; /* a window opens without a look at its rows, to be read by pages */
 	struct deaths deaths;
 };
 
@@ -120,8 +122,14 @@ void stream_unparked(struct stream *stream, const char *topic, size_t topic_leng
     int32_t key_length);
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms);
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
-/* The call failed: `unknown` when it may have been carried out all the same (connection lost). */
-void stream_log_failed(struct stream *stream, int64_t now, bool unknown);
+/* The answer of RENEW: written, or fenced. */
+void stream_renewed(struct stream *stream, int64_t now, bool written);
+/*
+ * The call failed: `unknown` when it may have been carried out all the same (connection lost,
+ * cancelled by this side), `late` when it took longer than its limit: the next TICK has less to do.
+ * Before it an owner asks for RENEW, so that no failure of a TICK costs the lease.
+ */
+void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool late);
 /* The answer of NEWEST: of the newest row, with its number of open windows. */
 void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);

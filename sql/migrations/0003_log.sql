@@ -257,7 +257,8 @@ create function outbox.tick(
 	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
 	parks jsonb,           -- rows that are kept back: outbox.park, outbox.schedule; null: none
 	may_list boolean,      -- no listed window is open, and rows may be due
-	new_deaths int[] default null) -- of the log row
+	new_deaths int[] default null, -- of the log row
+	blind boolean default false) -- whatever moved opens a window that is read by pages; no row is looked at
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
 	requests bigint, due_ms bigint)
@@ -289,7 +290,7 @@ declare
 	rows int := 0;
 	bytes bigint := 0;
 	opens boolean := false;
-	pages boolean := false;
+	pages boolean := blind;
 	listed bigint[];
 	gone bigint[];
 begin
@@ -364,7 +365,7 @@ begin
 					exit;
 				end if;
 			end loop;
-			if far is not null then
+			if far is not null and not pages then
 				perform from outbox.message m where m.txid = any (far)
 					and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
 				limit 1;
@@ -465,6 +466,30 @@ begin
 	verdict := case when pages then 'pages' when listed is not null then 'listed'
 		when opens then 'rows' else 'noted' end;
 	return next;
+end
+$$;
+
+-- The renewal alone: the row n + 1 says what the row n said, but for the lease and the deaths. It reads and
+-- writes outbox.log and nothing else, so that no other table, however locked, large or slow, can cost an
+-- owner its lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
+create function outbox.renew(of_slot text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
+	lease_ms bigint, new_deaths int[]) returns text
+language plpgsql volatile as $$
+begin
+	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
+		perform set_config('synchronous_commit', 'on', true);
+	end if;
+	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+		ticks, listed_tick, listed_ids, destinations, deaths, timeline, system_identifier)
+	select l.slot, l.shard, l.n + 1, l.epoch, new_nonce, l.owner,
+		clock_timestamp() + lease_ms * interval '1 ms', l.first_tick, l.acked_id, l.ticks,
+		l.listed_tick, l.listed_ids, case when (l.n + 1) % 64 = 0
+			then outbox.destinations(of_slot, of_shard) else '{}' end,
+		new_deaths, l.timeline, l.system_identifier
+	from outbox.log l
+	where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
+		and l.xmin = l.txid::xid and l.timeline = outbox.timeline();
+	return case when found then 'noted' else 'fenced' end;
 end
 $$;
 

@@ -18,7 +18,7 @@ with schema as (
 ), lacking_function as (
 	select p.proname from pg_proc p
 	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
-		and p.proname in ('take', 'tick', 'timeline', 'has_rows_of_the_future',
+		and p.proname in ('take', 'tick', 'renew', 'timeline', 'has_rows_of_the_future',
 			'log_was_carried', 'destinations', 'destinations_merge',
 			'require_read_committed', 'window_bounds', 'window_guard', 'shard_of',
 			'shard_numbers', 'partitioned', 'partitions', 'partition_time_column',

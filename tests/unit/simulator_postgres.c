@@ -792,12 +792,14 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 		return;
 	}
 	row->owner = previous->owner;
+	row->deaths = tick->deaths;
+	if (request->kind == ASK_RENEW)
+		return;
 	row->epoch = tick->new_epoch ? tick->fresh_epoch : previous->epoch;
 	row->first_tick += closed;
 	if (request->park_count || request->recovered_count || request->previous->listed_tick)
 		request->due_ms = due_ms(world, row);
 	row->acked_id = tick->acked_id;
-	row->deaths = tick->deaths;
 	for (int t = 0; t < TOPICS; t++) {
 		if (request->touched.count[t])
 			row->destinations.count[t] = request->touched.count[t];
@@ -910,6 +912,10 @@ static void look_for_window(struct world *world, struct request *request)
 	if (!request->tick.may_open || snapshot_equal(now, before) ||
 	    (request->last_seen && snapshot_equal(now, request->last_seen)))
 		return;
+	if (request->tick.blind) {
+		request->opens = request->pages = true;
+		return;
+	}
 	read_window(world, request, before, now, 0, request->tick.max_rows + 1);
 	for (int i = 0; i < request->row_count; i++) {
 		bytes += request->rows[i]->bytes;
@@ -924,18 +930,34 @@ static void look_for_window(struct world *world, struct request *request)
 		now->last_id = world->database.last_id;
 }
 
-static void tick_begins(struct world *world, struct request *request)
+/* False, with the answer: the log row that it is made from is not there, or of another history. */
+static bool find_previous(struct world *world, struct request *request)
 {
 	const struct stream_tick *tick = &request->tick;
 	request->previous = committed_log_row(world, tick->n, tick->nonce);
-	bool history_is_ours =
-	    request->previous && (request->previous->timeline == world->database.timeline ||
-				     world->options.reader == READER_UNFENCED);
-	if (!history_is_ours) {
-		request->verdict = STREAM_FENCED;
-		answer(world, request);
+	if (request->previous && (request->previous->timeline == world->database.timeline ||
+				     world->options.reader == READER_UNFENCED))
+		return true;
+	request->verdict = STREAM_FENCED;
+	answer(world, request);
+	return false;
+}
+
+static void renew_begins(struct world *world, struct request *request)
+{
+	if (!find_previous(world, request))
 		return;
-	}
+	request->n = request->tick.n + 1;
+	request->verdict = STREAM_NOTED;
+	world_after(
+	    world, world_delay(world, world->plan.database_us / 8), statement_inserts, request, 0);
+}
+
+static void tick_begins(struct world *world, struct request *request)
+{
+	const struct stream_tick *tick = &request->tick;
+	if (!find_previous(world, request))
+		return;
 	request->due_ms = -1;
 	look_for_listed(world, request);
 	if (request->lists) {
@@ -1026,6 +1048,9 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 		break;
 	case ASK_TICK:
 		tick_begins(world, request);
+		break;
+	case ASK_RENEW:
+		renew_begins(world, request);
 		break;
 	case ASK_PAGE:
 		page_begins(world, request);

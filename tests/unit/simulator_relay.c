@@ -275,6 +275,7 @@ static struct request *make_request(
 	struct request *request = world_allocate(world, sizeof *request);
 	static const enum request_kind kinds[] = {[STREAM_TAKE] = ASK_TAKE,
 	    [STREAM_TICK] = ASK_TICK,
+	    [STREAM_RENEW] = ASK_RENEW,
 	    [STREAM_NEWEST] = ASK_NEWEST,
 	    [STREAM_KEYS] = ASK_KEYS};
 	request->kind = kinds[tick->call];
@@ -377,12 +378,16 @@ static void log_answered(struct world *world, struct process *process)
 	process->log.answer = process->log.under_way = NULL;
 	if (request->failed && request->conflict && request->kind == ASK_TICK)
 		stream_ticked(process->stream, now_ms(world), STREAM_FENCED);
+	else if (request->failed && request->conflict && request->kind == ASK_RENEW)
+		stream_renewed(process->stream, now_ms(world), false);
 	else if (request->failed)
-		stream_log_failed(process->stream, now_ms(world), false);
+		stream_log_failed(process->stream, now_ms(world), false, false);
 	else if (request->kind == ASK_TAKE)
 		take_answered(world, process, request);
 	else if (request->kind == ASK_TICK)
 		tick_answered(world, process, request);
+	else if (request->kind == ASK_RENEW)
+		stream_renewed(process->stream, now_ms(world), request->verdict == STREAM_NOTED);
 	else if (request->kind == ASK_KEYS)
 		keys_answered(process, request);
 	else
@@ -396,7 +401,7 @@ static bool step_log(struct world *world, struct process *process)
 	bool busy = session->lost || session->answer;
 	if (session->lost) {
 		session->lost = false;
-		stream_log_failed(process->stream, now_ms(world), true);
+		stream_log_failed(process->stream, now_ms(world), true, false);
 	}
 	if (session->answer)
 		log_answered(world, process);
@@ -418,7 +423,7 @@ static void send_held_call(struct world *world, struct process *process)
 	if (process->log.up)
 		database_send(world, &process->log, request);
 	else
-		stream_log_failed(process->stream, now_ms(world), true);
+		stream_log_failed(process->stream, now_ms(world), true, false);
 }
 
 /* --- the read connection

@@ -158,7 +158,7 @@ struct database {
 	struct writer *long_writer; /* its transaction stays open until the end */
 };
 
-enum request_kind { ASK_TAKE, ASK_TICK, ASK_NEWEST, ASK_PAGE, ASK_KEYS };
+enum request_kind { ASK_TAKE, ASK_TICK, ASK_RENEW, ASK_NEWEST, ASK_PAGE, ASK_KEYS };
 
 struct session;
 

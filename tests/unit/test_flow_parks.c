@@ -174,6 +174,14 @@ static void parked_rows_are_progress_once_they_are_noted(void **state)
 	stream_destroy(stream);
 }
 
+static void renewed_alone(struct stream *stream, int64_t now)
+{
+	struct stream_tick tick = stream_log_call(stream, now);
+	assert_int_equal(tick.call, STREAM_RENEW);
+	assert_null(tick.parks);
+	stream_renewed(stream, now, true);
+}
+
 static void a_row_that_was_not_noted_is_noted_with_the_next(void **state)
 {
 	(void)state;
@@ -181,7 +189,8 @@ static void a_row_that_was_not_noted_is_noted_with_the_next(void **state)
 	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 1);
 	refused(stream, expect_sent(stream, 1));
 	assert_non_null(stream_log_call(stream, 1).parks);
-	stream_log_failed(stream, 1, false);
+	stream_log_failed(stream, 1, false, false);
+	renewed_alone(stream, 1);
 	expect_parks(stream, 1000, "[[1,1001,\"too large\",41]]");
 	stream_destroy(stream);
 }

@@ -260,7 +260,7 @@ static void the_lease_counts_from_before_the_sending(void **state)
 static struct stream_tick lose_answer(struct stream *stream)
 {
 	struct stream_tick tick = expect_call(stream, 5000, STREAM_TICK);
-	stream_log_failed(stream, 5001, true);
+	stream_log_failed(stream, 5001, true, false);
 	assert_int_equal(state_of(stream), STREAM_UNSURE);
 	expect_call(stream, 9000, STREAM_NEWEST);
 	return tick;
@@ -282,6 +282,87 @@ static void the_newest_row_tells_whether_a_lost_call_was_written(void **state)
 	stream_newest(stream, 9001, 5, tick.nonce, 0, 0);
 	assert_int_equal(state_of(stream), STREAM_OWNER);
 	assert_int_equal(stream_status(stream, 9001).n, 5);
+	stream_destroy(stream);
+}
+
+static void expect_renewal_alone(struct stream *stream, int64_t now, int64_t n)
+{
+	struct stream_tick tick = expect_call(stream, now, STREAM_RENEW);
+	assert_int_equal(tick.n, n);
+	assert_int_equal(tick.lease_ms, 10000);
+	assert_int_equal(tick.closed, 0);
+	assert_null(tick.parks);
+}
+
+static void after_a_call_that_failed_the_lease_is_renewed_alone(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_call(stream, 5000, STREAM_TICK);
+	stream_log_failed(stream, 8000, false, true);
+	assert_int_equal(stream_wait(stream, 8000), 8000);
+	expect_renewal_alone(stream, 8000, 5);
+	stream_renewed(stream, 8001, true);
+	assert_int_equal(stream_status(stream, 8001).n, 6);
+	assert_false(stream_status(stream, 17999).lease_over);
+	assert_true(stream_status(stream, 18000).lease_over);
+	/* the tick comes again after a while */
+	expect_call(stream, 8001, STREAM_NONE);
+	assert_int_equal(stream_wait(stream, 8001), 8050);
+	assert_int_equal(expect_call(stream, 8050, STREAM_TICK).n, 6);
+	stream_destroy(stream);
+}
+
+static void a_renewal_alone_may_fail_or_be_lost_or_find_another_owner(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	expect_call(stream, 5000, STREAM_TICK);
+	stream_log_failed(stream, 6000, false, true);
+	expect_renewal_alone(stream, 6000, 5);
+	stream_log_failed(stream, 6100, false, false);
+	expect_call(stream, 6100, STREAM_NONE);
+	expect_renewal_alone(stream, stream_wait(stream, 6100), 5);
+	stream_log_failed(stream, 7000, true, true);
+	assert_int_equal(state_of(stream), STREAM_UNSURE);
+	int64_t now = stream_wait(stream, 7000);
+	expect_call(stream, now, STREAM_NEWEST);
+	stream_newest(stream, now, 5, 0, 0, 0);
+	assert_int_equal(state_of(stream), STREAM_STANDBY);
+	stream_destroy(stream);
+
+	stream = owner_of(0);
+	expect_call(stream, 5000, STREAM_TICK);
+	stream_log_failed(stream, 6000, false, true);
+	expect_renewal_alone(stream, 6000, 5);
+	stream_renewed(stream, 6001, false);
+	assert_int_equal(state_of(stream), STREAM_STANDBY);
+	stream_destroy(stream);
+}
+
+/* Which part of it took so long is not known. */
+static void a_call_that_was_late_has_half_as_much_to_do_and_looks_at_no_row(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	struct stream_tick tick = expect_call(stream, 1, STREAM_TICK);
+	assert_false(tick.blind);
+	int64_t rows = tick.max_rows, now = 1;
+	for (int i = 1; i <= 3; i++) {
+		stream_log_failed(stream, now, false, true);
+		expect_call(stream, now, STREAM_RENEW);
+		stream_renewed(stream, now, true);
+		now = stream_wait(stream, now);
+		tick = expect_call(stream, now, STREAM_TICK);
+		assert_true(tick.blind);
+		assert_int_equal(tick.max_rows, rows >> i);
+	}
+	stream_ticked(stream, now, STREAM_PAGES);
+	assert_true(stream_read_call(stream, now).wanted);
+	stream_page_end(stream, now, true);
+	tick = expect_call(stream, now, STREAM_TICK);
+	assert_false(tick.blind);
+	assert_int_equal(tick.max_rows, rows >> 2);
 	stream_destroy(stream);
 }
 
@@ -977,6 +1058,9 @@ int main(void)
 	    cmocka_unit_test(a_full_flight_waits_for_the_log),
 	    cmocka_unit_test(the_lease_counts_from_before_the_sending),
 	    cmocka_unit_test(the_newest_row_tells_whether_a_lost_call_was_written),
+	    cmocka_unit_test(after_a_call_that_failed_the_lease_is_renewed_alone),
+	    cmocka_unit_test(a_renewal_alone_may_fail_or_be_lost_or_find_another_owner),
+	    cmocka_unit_test(a_call_that_was_late_has_half_as_much_to_do_and_looks_at_no_row),
 	    cmocka_unit_test(what_a_lost_call_opened_is_sent_behind_one_more_row),
 	    cmocka_unit_test(a_stranger_in_the_log_has_the_shard),
 	    cmocka_unit_test(rows_of_a_forgotten_page_are_not_believed),
