@@ -249,7 +249,7 @@ void flow_cover(struct flow *flow, uint64_t sequence)
 	flow->covered = sequence;
 }
 
-static void pass_lane(const struct record *record)
+static void pass_lane(struct flow *flow, const struct record *record)
 {
 	struct lane *lane = &record->topic->lanes[record->partition];
 	if (lane->unpassed > 0)
@@ -257,7 +257,7 @@ static void pass_lane(const struct record *record)
 	if (record->offset > lane->offset)
 		lane->offset = record->offset;
 	if (record->found)
-		flow_tail_passed(lane, record->offset);
+		flow_tail_passed(flow, lane, record->found);
 }
 
 bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
@@ -268,7 +268,7 @@ bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
 	*ret_tick = record->tick;
 	*ret_id = record->message.id;
 	if (record->state == ACKED)
-		pass_lane(record);
+		pass_lane(flow, record);
 	flow->acked++;
 	if (flow->next < flow->acked)
 		flow->next = flow->acked;
@@ -386,11 +386,10 @@ void flow_committed(struct flow *flow)
 static bool is_there_already(struct flow *flow, struct lane *lane, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	int64_t offset;
-	if (!flow_tail_found(flow, lane, &record->message, &offset))
+	record->found = flow_tail_found(flow, lane, sequence);
+	if (!record->found)
 		return false;
-	acknowledge(flow, record, lane, offset);
-	record->found = true;
+	acknowledge(flow, record, lane, record->found->offset);
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
 	return true;

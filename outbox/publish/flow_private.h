@@ -26,11 +26,11 @@ struct record {
 	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
 	int32_t partition;
 	uint8_t state;
-	bool suspect;   /* was in a refused batch */
-	bool listed;    /* of the listed window: it stands in outbox.parked */
-	bool later;     /* its time has not come: outbox.scheduled is where it goes */
-	bool convicted; /* it kills who sends it */
-	bool found;     /* in a tail */
+	bool suspect;       /* was in a refused batch */
+	bool listed;        /* of the listed window: it stands in outbox.parked */
+	bool later;         /* its time has not come: outbox.scheduled is where it goes */
+	bool convicted;     /* it kills who sends it */
+	struct seen *found; /* the record in Kafka that was found for it; NULL: it was sent */
 };
 
 struct queue {
@@ -54,7 +54,7 @@ struct seen {
 		char event_id[16];
 	} name;
 	int64_t offset;
-	bool matched; /* its row came by, and is not passed yet */
+	uint64_t matched; /* the number of its row, which came by and is not passed yet; 0: none */
 	UT_hash_handle hh;
 };
 
@@ -244,11 +244,10 @@ void flow_tails_lost(struct flow *flow);
 void flow_tail_logged(struct flow *flow, struct lane *lane);
 /* What is to be logged of the lane: not beyond what was found and is not passed. */
 int64_t flow_tail_offset(const struct lane *lane);
-/* A row of the lane that stands at `offset` is passed. */
-void flow_tail_passed(struct lane *lane, int64_t offset);
-/* Kafka has the record already, at *ret_offset. It is found once. */
-bool flow_tail_found(
-    struct flow *flow, struct lane *lane, const struct message *message, int64_t *ret_offset);
+/* The row for which `seen` was found is passed. */
+void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen);
+/* What Kafka has of the row already; NULL: nothing. It is found once. */
+struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence);
 void flow_tail_close(struct flow *flow, struct lane *lane); /* the lane goes */
 void flow_tails_ask(struct flow *flow);                     /* open lanes, where their end is */
 void flow_tail_again(struct flow *flow, struct lane *lane); /* it is to be read once more */

@@ -32,14 +32,23 @@
  */
 enum { FOUND_MORE = 1 << 18 };
 
+/* It is in no table any more. */
+static void drop_seen(struct flow *flow, struct seen *seen)
+{
+	if (seen->matched)
+		flow_record(flow, seen->matched)->found = NULL;
+	else
+		flow->found--;
+	free(seen);
+}
+
 static void forget_found(struct flow *flow, struct lane *lane)
 {
 	struct seen *seen, *next;
 	HASH_ITER(hh, lane->found, seen, next)
 	{
-		flow->found -= !seen->matched;
 		HASH_DEL(lane->found, seen);
-		free(seen);
+		drop_seen(flow, seen);
 	}
 }
 
@@ -49,17 +58,10 @@ int64_t flow_tail_offset(const struct lane *lane)
 	return behind ? lane->found->offset - 1 : lane->offset;
 }
 
-void flow_tail_passed(struct lane *lane, int64_t offset)
+void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
 {
-	struct seen *seen, *next;
-	HASH_ITER(hh, lane->found, seen, next)
-	{
-		if (!seen->matched || seen->offset != offset)
-			continue;
-		HASH_DEL(lane->found, seen);
-		free(seen);
-		return;
-	}
+	HASH_DEL(lane->found, seen);
+	drop_seen(flow, seen);
 }
 
 /* One place moves, so that the counters stay right. */
@@ -162,8 +164,9 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 	memcpy(seen->name.event_id, event_id, sizeof seen->name.event_id);
 	seen->offset = offset;
 	HASH_REPLACE(hh, lane->found, name, sizeof seen->name, seen, before);
-	flow->found += before && !before->matched ? 0 : 1;
-	free(before);
+	flow->found++;
+	if (before)
+		drop_seen(flow, before);
 	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
 }
 
@@ -206,22 +209,21 @@ void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition)
 	lane_becomes(flow, lane, open ? LANE_OPEN : LANE_UNREAD);
 }
 
-bool flow_tail_found(
-    struct flow *flow, struct lane *lane, const struct message *message, int64_t *ret_offset)
+struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence)
 {
+	const struct message *message = &flow_record(flow, sequence)->message;
 	struct seen_name name = {.id = message->id};
 	struct seen *seen;
 	if (!lane->found)
-		return false;
+		return NULL;
 	memcpy(name.event_id, message->event_id, sizeof name.event_id);
 	HASH_FIND(hh, lane->found, &name, sizeof name, seen);
 	if (!seen || seen->matched)
-		return false;
-	*ret_offset = seen->offset;
-	seen->matched = true;
+		return NULL;
+	seen->matched = sequence;
 	flow->found--;
 	flow->skipped++;
-	return true;
+	return seen;
 }
 
 bool flow_awaits_first_tails(const struct flow *flow)

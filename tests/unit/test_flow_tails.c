@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -62,9 +63,9 @@ static void taken_with(struct stream *stream, int windows, int64_t former_epoch)
 }
 
 /* An owner of a topic with two partitions, noted up to offset 9 each. */
-static struct stream *owner_of(int windows)
+static struct stream *owner_with(const struct stream_settings *own_settings, int windows)
 {
-	struct stream *stream = stream_create(&settings);
+	struct stream *stream = stream_create(own_settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
 	stream_destination(stream, "orders", 2);
 	stream_destination_offset(stream, "orders", 0, 9);
@@ -72,6 +73,11 @@ static struct stream *owner_of(int windows)
 	stream_topic(stream, "orders", 2);
 	taken_with(stream, windows, EPOCH);
 	return stream;
+}
+
+static struct stream *owner_of(int windows)
+{
+	return owner_with(&settings, windows);
 }
 
 static void expect_question(struct stream *stream, int64_t now, int32_t partition, int64_t offset)
@@ -442,6 +448,37 @@ static void answers_that_nobody_waits_for_change_nothing(void **state)
 	stream_destroy(stream);
 }
 
+/* The processor time, in us, in which the rows 1 to 2000, all found, come by behind `strangers`. */
+static int64_t time_of_matching(int64_t strangers)
+{
+	enum { ROWS = 2000 };
+	struct stream_settings roomy = settings;
+	roomy.max_in_flight = ROWS;
+	roomy.memory = 1 << 26;
+	struct stream *stream = owner_with(&roomy, 1);
+	expect_both_questions(stream);
+	for (int64_t i = 0; i < strangers; i++)
+		find(stream, 0, 10 + i, FIRST_TICK + 1, ROWS + 1 + i);
+	for (int64_t id = 1; id <= ROWS; id++)
+		find(stream, 0, 10 + strangers + id, FIRST_TICK + 1, id);
+	stream_tail_end(stream, "orders", 0, 11 + strangers + ROWS, false);
+	page_of(stream, 1, ROWS, 0);
+	clock_t begin = clock();
+	expect_none_sent(stream);
+	int64_t us = (clock() - begin) * 1000000 / CLOCKS_PER_SEC;
+	assert_int_equal(stream_status(stream, 0).skipped, ROWS);
+	stream_destroy(stream);
+	return us + 100;
+}
+
+static void a_row_is_matched_in_the_same_time_whatever_else_was_found(void **state)
+{
+	(void)state;
+	int64_t alone = time_of_matching(0);
+	int64_t among_others = time_of_matching(getenv("TEST_FULL") ? 250000 : 25000);
+	assert_true(among_others < 20 * alone);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +499,7 @@ int main(void)
 	    cmocka_unit_test(a_silent_partition_moves_its_offset_to_the_end),
 	    cmocka_unit_test(the_offset_does_not_move_past_records_under_way),
 	    cmocka_unit_test(a_partition_that_cannot_be_read_is_written_to_all_the_same),
+	    cmocka_unit_test(a_row_is_matched_in_the_same_time_whatever_else_was_found),
 	    cmocka_unit_test(answers_that_nobody_waits_for_change_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
