@@ -103,6 +103,8 @@ void flow_parked_row(struct flow *flow, int64_t id);
 void flow_unparked(
     struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
 bool flow_has_parks(const struct flow *flow);
+/* Records are to be noted: not only places that are there again, which who takes over finds too. */
+bool flow_keeps_back(const struct flow *flow);
 /* The row under way keeps back all that is in memory. */
 bool flow_notes_all(const struct flow *flow);
 /* A refused record is to be noted before anything else goes out. */
@@ -122,6 +124,12 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after);
 int64_t flow_watch_due(const struct flow *flow, int64_t now);
 /* Of a partition, or with -1 a topic, such rows are parked since before our time. */
 void flow_stalled(struct flow *flow, const char *topic, size_t length, int32_t partition);
+/*
+ * Of a place that is there again: its rows up to `last_id` are free; 0: all of them. Places are
+ * noted until then, a batch of rows with each row of the log.
+ */
+void flow_recovered(
+    struct flow *flow, const char *topic, size_t length, int32_t partition, int64_t last_id);
 int flow_stalls(const struct flow *flow); /* of both */
 bool flow_lane_is_owed(struct flow *flow, const char *topic, int32_t partition);
 /* Some are stalled, or were and their rows do not know it. */

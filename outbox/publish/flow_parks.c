@@ -25,6 +25,8 @@
 #define HASH_BLOOM 20
 #include "flow_private.h"
 
+enum { PLACES_A_ROW = 100 };
+
 /* --- keys ----------------------------------------------------------------------------------- */
 
 /* The known key of that name, or, if `adds`, a new one; NULL: there is none. */
@@ -237,6 +239,11 @@ bool flow_has_parks(const struct flow *flow)
 	return flow->park_count > 0 || flow->recovered_count > 0;
 }
 
+bool flow_keeps_back(const struct flow *flow)
+{
+	return flow->park_count > 0;
+}
+
 bool flow_notes_all(const struct flow *flow)
 {
 	return flow->parks_logging > 0 && flow->parks_logging == flow_records(flow);
@@ -265,13 +272,16 @@ static json_t *parks_row(const struct park *park, const struct record *record)
 	return row;
 }
 
-static json_t *recovered_json(struct flow *flow, bool all)
+static json_t *recovered_json(const struct flow *flow, bool all)
 {
+	int most = flow->recovered_count < PLACES_A_ROW ? flow->recovered_count : PLACES_A_ROW;
 	json_t *list = json_array();
-	flow->recovered_logging = all ? flow->recovered_count : 0;
-	for (int i = 0; i < flow->recovered_logging; i++)
-		json_array_append_new(list, json_pack("[s,i]", flow->recovered[i].topic->name,
-						(int)flow->recovered[i].partition));
+	for (int i = 0; i < most && all; i++) {
+		const struct stall *place = &flow->recovered[i];
+		json_array_append_new(
+		    list, json_pack("[s,i,I]", place->topic->name, (int)place->partition,
+			      (json_int_t)place->freed_id));
+	}
 	return list;
 }
 
@@ -319,7 +329,6 @@ void flow_parks_logged(struct flow *flow, bool written)
 {
 	int count = written ? flow->parks_logging : 0;
 	flow->parks_logging = 0;
-	flow_stalls_logged(flow, written);
 	for (int i = 0; i < count; i++)
 		park_is_noted(flow, &flow->parks[i]);
 	flow->park_count -= count;

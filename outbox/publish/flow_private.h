@@ -148,6 +148,7 @@ struct park {
 struct stall {
 	struct topic *topic;
 	int32_t partition;
+	int64_t freed_id; /* rows up to here are free */
 };
 
 struct flow {
@@ -171,8 +172,8 @@ struct flow {
 	int unlogged;             /* lanes UNLOGGED */
 	int64_t found;            /* records in all lanes' `found`, but for the matched ones */
 	int owed;                 /* lanes and topics */
-	struct stall *recovered;  /* those that are so no more, to be noted */
-	int recovered_count, recovered_capacity, recovered_logging;
+	struct stall *recovered;  /* those that are so no more, while rows of them are stalled */
+	int recovered_count, recovered_capacity;
 	int64_t heard_at,
 	    hearing_since; /* a partition answered; and without long gaps since then */
 	int64_t stall_after;
@@ -225,7 +226,6 @@ void flow_lane_recovers(struct flow *flow, struct lane *lane);
 void flow_topic_recovers(struct flow *flow, struct topic *topic);
 /* A partition answered: a record, or a question for its end. */
 void flow_hear(struct flow *flow, int64_t now);
-void flow_stalls_logged(struct flow *flow, bool written);
 void flow_stalls_forget(struct flow *flow);
 
 /* --- flow_topics.c -------------------------------------------------------------------------- */

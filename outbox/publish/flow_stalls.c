@@ -6,6 +6,10 @@
  * though it was given up, is found in the tail and not sent again. Until they have gone, what was
  * found is kept (stream.c).
  *
+ * Rows become free in batches, one with each row of the log, however many there are: a place stays
+ * in the list of those that are there again until the answer says that none of its rows is left.
+ * After a crash the next owner is told of every place that has rows, and begins with its tail.
+ *
  * Where nothing of others is in memory that could come through, silent partitions are asked for
  * their ends: when none answers, the whole cluster is away and is waited for.
  *
@@ -44,6 +48,18 @@ void flow_hear(struct flow *flow, int64_t now)
 	flow->heard_at = now;
 }
 
+/* It stalls again: what is parked for it since must not be freed before it is there once more. */
+static void recovers_no_more(struct flow *flow, const struct topic *topic, int32_t partition)
+{
+	int kept = 0;
+	for (int i = 0; i < flow->recovered_count; i++) {
+		const struct stall *place = &flow->recovered[i];
+		if (place->topic != topic || place->partition != partition)
+			flow->recovered[kept++] = *place;
+	}
+	flow->recovered_count = kept;
+}
+
 static void owe(struct flow *flow, struct wait *wait)
 {
 	flow->owed += !wait->owed;
@@ -53,6 +69,7 @@ static void owe(struct flow *flow, struct wait *wait)
 static bool lane_stalls(struct flow *flow, struct lane *lane)
 {
 	owe(flow, &lane->wait);
+	recovers_no_more(flow, lane->topic, lane->partition);
 	lane->wait.stalled = true;
 	if (lane->under_way)
 		return true; /* its producer goes, and then its tail is read */
@@ -64,6 +81,7 @@ static bool lane_stalls(struct flow *flow, struct lane *lane)
 static void topic_stalls(struct flow *flow, struct topic *topic)
 {
 	owe(flow, &topic->wait);
+	recovers_no_more(flow, topic, -1);
 	topic->wait.stalled = true;
 	flow_release_held(flow, topic);
 }
@@ -117,7 +135,7 @@ static void recovers(struct flow *flow, struct topic *topic, int32_t partition)
 		flow->recovered = xrealloc(
 		    flow->recovered, (size_t)flow->recovered_capacity * sizeof *flow->recovered);
 	}
-	flow->recovered[flow->recovered_count++] = (struct stall){topic, partition};
+	flow->recovered[flow->recovered_count++] = (struct stall){topic, partition, 0};
 }
 
 /* True: rows are parked for its sake. */
@@ -172,13 +190,17 @@ bool flow_awaits_stalled(const struct flow *flow)
 	return flow->owed || flow->recovered_count;
 }
 
-void flow_stalls_logged(struct flow *flow, bool written)
+void flow_recovered(
+    struct flow *flow, const char *name, size_t length, int32_t partition, int64_t last_id)
 {
-	int count = written ? flow->recovered_logging : 0;
-	flow->recovered_logging = 0;
-	flow->recovered_count -= count;
-	for (int i = 0; i < flow->recovered_count && count; i++)
-		flow->recovered[i] = flow->recovered[i + count];
+	const struct topic *topic = flow_topic_find(flow, name, length);
+	for (int i = 0; i < flow->recovered_count; i++) {
+		struct stall *place = &flow->recovered[i];
+		if (place->topic == topic && place->partition == partition)
+			place->freed_id = last_id;
+	}
+	if (last_id == 0)
+		recovers_no_more(flow, topic, partition);
 }
 
 void flow_stalls_forget(struct flow *flow)
@@ -191,6 +213,6 @@ void flow_stalls_forget(struct flow *flow)
 	}
 	free(flow->recovered);
 	flow->recovered = NULL;
-	flow->recovered_count = flow->recovered_capacity = flow->recovered_logging = 0;
+	flow->recovered_count = flow->recovered_capacity = 0;
 	flow->owed = 0;
 }

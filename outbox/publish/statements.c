@@ -110,8 +110,8 @@ const struct link_statement *statements_repeated(const struct statements *statem
 
 /* Parameters in text form; numbers are written into a buffer of the list. */
 struct parameters {
-	struct pg_param list[20];
-	char numbers[20][24];
+	struct pg_param list[21];
+	char numbers[21][24];
 	int count;
 };
 
@@ -199,6 +199,7 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_text(&parameters, statements->seen);
 	add_text(&parameters, call->parks);
 	add_boolean(&parameters, call->may_list);
+	add_number(&parameters, call->batch);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
 	add_boolean(&parameters, call->blind);
 	if (!is_checked(statements, log))
@@ -342,12 +343,29 @@ static const struct {
     {"listed", STREAM_LISTED},
 };
 
-enum { TICK_TOPIC = 5, TICK_KEY, TICK_REQUESTS = 2 + MESSAGE_FIELDS, TICK_DUE };
+enum {
+	TICK_ID = 2,
+	TICK_TOPIC = 5,
+	TICK_KEY,
+	TICK_PARTITION = 9,
+	TICK_REQUESTS = 2 + MESSAGE_FIELDS,
+	TICK_DUE
+};
+
+static void tell_recovered(const struct pg_result *result, int row, struct stream *stream)
+{
+	stream_recovered(stream, pg_value(result, row, TICK_TOPIC),
+	    (size_t)pg_length(result, row, TICK_TOPIC),
+	    copy_int32(pg_value(result, row, TICK_PARTITION)),
+	    pg_is_null(result, row, TICK_ID) ? 0 : copy_int64(pg_value(result, row, TICK_ID)));
+}
 
 static void tell_parked(
     const struct pg_result *result, int verdict_row, struct stream *stream, int64_t now)
 {
 	for (int row = 0; row < verdict_row; row++) {
+		if (text_equal(pg_value(result, row, 0), "recovered"))
+			tell_recovered(result, row, stream);
 		if (!text_equal(pg_value(result, row, 0), "empty"))
 			continue;
 		stream_unparked(stream, pg_value(result, row, TICK_TOPIC),

@@ -59,6 +59,7 @@ enum {
 	MAX_WINDOWS = 256,
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
+	BATCH_ROWS = 500,    /* parked rows that one tick frees, retries or skips */
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100,     /* after rows were seen the poll stays busy for so long */
@@ -415,7 +416,7 @@ static bool wants_release(const struct stream *stream, int64_t now)
 	return stream->stopping && !flow_under_way(stream->flow) &&
 	       (must_end(stream, now) ||
 		   (!flow_has_gap(stream->flow) && !flow_written(stream->flow) &&
-		       !flow_has_parks(stream->flow)));
+		       !flow_keeps_back(stream->flow)));
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
@@ -545,6 +546,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.max_rows = stream->careful.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
 	tick.max_bytes = piece_of(stream, page_budget(stream) / 2);
 	tick.blind = stream->blind;
+	tick.batch = piece_of(
+	    stream, stream->settings.parking.batch ? stream->settings.parking.batch : BATCH_ROWS);
 	text_clear(&stream->destinations);
 	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
@@ -718,6 +721,12 @@ void stream_unparked(struct stream *stream, const char *topic, size_t topic_leng
     int32_t key_length)
 {
 	flow_unparked(stream->flow, topic, topic_length, key, key_length);
+}
+
+void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
+    int32_t partition, int64_t last_id)
+{
+	flow_recovered(stream->flow, topic, topic_length, partition, last_id);
 }
 
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms)

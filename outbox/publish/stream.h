@@ -29,6 +29,7 @@ struct stream_parking {
 	/* Called once for each topic; NULL: STREAM_BLOCK for all. */
 	enum stream_policy (*policy)(const void *context, const char *topic);
 	const void *context;
+	int64_t batch; /* of stream_tick; 0: the one that suits a server */
 };
 
 struct stream_settings {
@@ -74,6 +75,7 @@ struct stream_tick {
 	bool new_epoch; /* fresh_epoch is logged with this row; see stream_epoch */
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
+	int64_t batch;            /* so many parked rows are freed, retried or skipped at most */
 	const char *destinations; /* JSON; valid until the answer is given */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
@@ -120,6 +122,10 @@ enum stream_verdict {
  */
 void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
     int32_t key_length);
+/* Of a recovered place: rows up to `last_id` are free; 0: all of them. Told before stream_ticked.
+ */
+void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
+    int32_t partition, int64_t last_id);
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms);
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
 /* The answer of RENEW: written, or fenced. */

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include "commands.h"
+#include "field.h"
 #include "parked.h"
 #include "parked_print.h"
 #include "sql_files.h"
@@ -103,6 +104,74 @@ static void print_totals(const struct listing *listing, const int64_t counts[PAR
 	puts("");
 }
 
+/* --- what operators asked for ---------------------------------------------------------------- */
+
+/* Columns of parked_requests.sql. */
+enum {
+	ASKED_ID,
+	ASKED_VERB,
+	ASKED_FILTER,
+	ASKED_WHO,
+	ASKED_AT,
+	ASKED_REASON,
+	ASKED_ABOUT,
+	ASKED_LOOKED,
+	ASKED_DONE,
+	ASKED_PUBLISHED,
+	ASKED_REFUSED
+};
+
+static void print_request(const struct pg_result *rows, int i)
+{
+	const char *filter = pg_value(rows, i, ASKED_FILTER);
+	bool retry = text_equal(pg_value(rows, i, ASKED_VERB), "retry");
+	OWNED(text_finish) struct text line = {0};
+
+	text_addf(&line, "request %s, %s %s: %s of about %s rows looked at, %s %s",
+	    pg_value(rows, i, ASKED_ID), pg_value(rows, i, ASKED_VERB),
+	    text_equal(filter, "{}") ? "--all" : filter, pg_value(rows, i, ASKED_LOOKED),
+	    pg_value(rows, i, ASKED_ABOUT), pg_value(rows, i, ASKED_DONE),
+	    retry ? "retried" : "skipped");
+	if (retry)
+		text_addf(&line, ", of which %s were published and %s refused again",
+		    pg_value(rows, i, ASKED_PUBLISHED), pg_value(rows, i, ASKED_REFUSED));
+	text_addf(
+	    &line, "; by %s at %s: ", pg_value(rows, i, ASKED_WHO), pg_value(rows, i, ASKED_AT));
+	field_add_line(&line, pg_value(rows, i, ASKED_REASON));
+	puts(text_string(&line));
+}
+
+static void print_request_json(const struct pg_result *rows, int i)
+{
+	static const struct {
+		const char *name;
+		int column;
+	} texts[] = {{"id", ASKED_ID}, {"verb", ASKED_VERB}, {"who", ASKED_WHO}, {"at", ASKED_AT},
+	    {"reason", ASKED_REASON}, {"about", ASKED_ABOUT}, {"looked_at", ASKED_LOOKED},
+	    {"done", ASKED_DONE}, {"published", ASKED_PUBLISHED}, {"refused", ASKED_REFUSED}};
+	json_t *object = json_object();
+	owned_text char *text = NULL;
+
+	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
+	json_object_set_new(object, "filter", field_json_parsed(rows, i, ASKED_FILTER));
+	text = json_dumps(object, JSON_COMPACT);
+	printf("%s\n%s", i ? "," : "", text);
+	json_decref(object);
+}
+
+/* Those that are not worked off to their end. */
+static bool print_requests(const struct listing *listing, struct err *err)
+{
+	const struct pg_param params[] = {{listing->parked->slot->name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(listing->parked, sql_parked_requests, params, 1, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		(listing->json ? print_request_json : print_request)(rows, i);
+	return rows != NULL;
+}
+
 static bool list(struct parked *parked, struct err *err)
 {
 	struct listing listing = {.parked = parked,
@@ -120,10 +189,14 @@ static bool list(struct parked *parked, struct err *err)
 		printf("{\"slot\":\"%s\",\"rows\":[", parked->slot->name);
 	if (!print_rows(&listing, chosen, err))
 		return false;
+	if (!listing.json)
+		print_totals(&listing, counts);
+	else
+		printf("\n],\"requests\":[");
+	if (!print_requests(&listing, err))
+		return false;
 	if (listing.json)
 		print_totals_json(counts);
-	else
-		print_totals(&listing, counts);
 	return true;
 }
 
@@ -148,7 +221,9 @@ const struct command command_parked_list = {
 	"In the order of ids, a line each: topic, key, state, attempts, when it is tried next, "
 	"since "
 	"when it is parked, what was requested, and the error. Then how many there are in each "
-	"state.\n" PARKED_TERMS_HELP "waiting: tried again, alone, at its time. dead: tried "
+	"state, and a line for each request that is not worked off: how many rows were looked at, "
+	"and how many of them were retried or skipped.\n" PARKED_TERMS_HELP
+	"waiting: tried again, alone, at its time. dead: tried "
 	"`max_attempts` times, or it kills the relay; only an operator "
 	"moves it. stalled: its partition took nothing for `stall_after`, or its topic was "
 	"missing; "

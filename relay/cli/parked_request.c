@@ -11,7 +11,7 @@
 #include "parked_print.h"
 #include "sql_files.h"
 
-enum { SAMPLE = 10, BUSY_MS = 2000, LOOK_MS = 100, WAIT_S = 30 };
+enum { SAMPLE = 10, BUSY_MS = 2000, LOOK_MS = 100, WAIT_S = 30, COUNTED = 100000 };
 
 /* One call. */
 struct request {
@@ -20,8 +20,10 @@ struct request {
 	const char *word, *reason;
 	char *chosen;
 	/* of the chosen rows: those that may be asked for, and why others may not */
-	int64_t matching, addressed, asked, behind, free;
-	int64_t id, noted; /* of outbox.audit; rows */
+	int64_t matching, addressed, behind, free;
+	bool more;     /* they were counted among the first COUNTED rows, and there are others */
+	int64_t about; /* rows that the owner looks at */
+	int64_t id;    /* of outbox.audit */
 };
 
 /* --- the command line ------------------------------------------------------------------------ */
@@ -118,8 +120,6 @@ static void add_left_out(const struct request *request, struct text *out)
 {
 	bool retry = request->verb == PARKED_RETRY;
 
-	if (request->asked > 0)
-		text_addf(out, "; %" PRId64 " have a request already", request->asked);
 	if (retry && request->behind > 0)
 		text_addf(out, "; %" PRId64 " wait behind the first of their key", request->behind);
 	if (retry && request->free > 0)
@@ -130,6 +130,8 @@ static bool check_terms(const struct request *request, struct err *err)
 {
 	OWNED(text_finish) struct text others = {0};
 
+	if (request->more)
+		return true;
 	if (request->matching == 0)
 		return err_set(err, ERR_REJECT, "nothing %s parked in slot %s",
 		    call_flag(request->parked->call, "all") ? "is" : "that matches is",
@@ -142,18 +144,20 @@ static bool check_terms(const struct request *request, struct err *err)
 
 static bool count(struct request *request, struct err *err)
 {
+	owned_text char *counted = xformat("%d", COUNTED);
 	const struct pg_param params[] = {
-	    {request->parked->slot->name}, {request->chosen}, {request->word}};
+	    {request->parked->slot->name}, {request->chosen}, {request->word}, {counted}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = parked_query(request->parked, sql_parked_count, params, 3, err);
+	struct pg_result *row = parked_query(request->parked, sql_parked_count, params, 4, err);
 
 	if (!row)
 		return false;
 	request->matching = pg_int(row, 0, 0);
 	request->addressed = pg_int(row, 0, 1);
-	request->asked = pg_int(row, 0, 2);
-	request->behind = pg_int(row, 0, 3);
-	request->free = pg_int(row, 0, 4);
+	request->behind = pg_int(row, 0, 2);
+	request->free = pg_int(row, 0, 3);
+	request->more = text_equal(pg_value(row, 0, 4), "t");
+	request->about = pg_int(row, 0, 5);
 	return request->parked->id_count > 0 ? check_ids(request, err) : check_terms(request, err);
 }
 
@@ -163,9 +167,14 @@ static void print_count(const struct request *request)
 {
 	OWNED(text_finish) struct text others = {0};
 
-	add_left_out(request, &others);
-	printf("%s of %" PRId64 " rows in slot %s%s\n", request->word, request->addressed,
-	    request->parked->slot->name, text_string(&others));
+	if (request->more)
+		text_addf(&others, "; counted among the first %d of about %" PRId64, COUNTED,
+		    request->about);
+	else
+		add_left_out(request, &others);
+	printf("%s of %s%" PRId64 " rows in slot %s%s\n", request->word,
+	    request->more ? "at least " : "", request->addressed, request->parked->slot->name,
+	    text_string(&others));
 	fflush(stdout);
 }
 
@@ -194,15 +203,15 @@ static bool print_sample(const struct request *request, struct err *err)
 static bool note_once(struct request *request, struct err *err)
 {
 	const struct parked *parked = request->parked;
-	const struct pg_param params[] = {{parked->slot->name}, {request->word}, {request->chosen},
-	    {request->reason}, {parked->id_count > 0 ? "true" : "false"}};
+	owned_text char *about = xformat("%" PRId64, request->about);
+	const struct pg_param params[] = {
+	    {parked->slot->name}, {request->word}, {request->chosen}, {request->reason}, {about}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 5, err);
 
 	if (!row)
 		return false;
 	request->id = pg_int(row, 0, 0);
-	request->noted = pg_int(row, 0, 1);
 	return true;
 }
 
@@ -224,14 +233,10 @@ static bool note(struct request *request, struct err *err)
 			    "the relay is changing these rows just now: repeat the call");
 		poll(NULL, 0, LOOK_MS);
 	}
-	printf("request %" PRId64 ": %s of %" PRId64 " rows is noted", request->id, request->word,
-	    request->noted);
-	if (request->noted < request->addressed)
-		printf("; %" PRId64 " changed meanwhile and are left out",
-		    request->addressed - request->noted);
+	printf("request %" PRId64 ": the %s is noted", request->id, request->word);
 	puts(call_flag(request->parked->call, "wait")
 		 ? ""
-		 : "; the owner of each row's shard carries it out");
+		 : "; the owner of each shard carries it out (parked list shows how far it is)");
 	fflush(stdout);
 	return true;
 }
@@ -239,9 +244,17 @@ static bool note(struct request *request, struct err *err)
 /* --- waiting for it -------------------------------------------------------------------------- */
 
 struct outcome {
-	int64_t waiting, refused, first_id;
+	int64_t done, published, refused, refused_id;
+	bool ended; /* all rows were looked at */
 	char error[400];
 };
+
+/* A retry is over when Kafka has answered for each row. */
+static bool is_over(const struct request *request, const struct outcome *outcome)
+{
+	return outcome->ended && (request->verb == PARKED_SKIP ||
+				     outcome->published + outcome->refused >= outcome->done);
+}
 
 static bool look(struct request *request, struct outcome *ret_outcome, struct err *err)
 {
@@ -253,47 +266,48 @@ static bool look(struct request *request, struct outcome *ret_outcome, struct er
 
 	if (!row)
 		return false;
-	if (!pg_is_null(row, 0, 3))
-		field_add_line(&error, pg_value(row, 0, 3));
-	*ret_outcome = (struct outcome){.waiting = pg_int(row, 0, 0),
-	    .refused = pg_int(row, 0, 1),
-	    .first_id = pg_int(row, 0, 2)};
+	if (!pg_is_null(row, 0, 4))
+		field_add_line(&error, pg_value(row, 0, 4));
+	*ret_outcome = (struct outcome){.done = pg_int(row, 0, 0),
+	    .published = pg_int(row, 0, 1),
+	    .refused = pg_int(row, 0, 2),
+	    .refused_id = pg_int(row, 0, 3),
+	    .ended = text_equal(pg_value(row, 0, 5), "t")};
 	text_copy(ret_outcome->error, sizeof ret_outcome->error, text_string(&error));
 	return true;
 }
 
 static bool report(const struct request *request, const struct outcome *outcome, struct err *err)
 {
-	int64_t gone = request->noted - outcome->waiting - outcome->refused;
+	const char *word = request->verb == PARKED_RETRY ? "retried" : "skipped";
 
-	printf("request %" PRId64 ": %" PRId64 " of %" PRId64 " rows are %s\n", request->id,
-	    gone > 0 ? gone : 0, request->noted,
-	    request->verb == PARKED_RETRY ? "published" : "skipped");
+	printf("request %" PRId64 ": %" PRId64 " rows are %s", request->id, outcome->done, word);
+	if (request->verb == PARKED_RETRY)
+		printf(", %" PRId64 " of them published", outcome->published);
+	puts("");
 	if (outcome->refused > 0)
 		return err_set(err, ERR_REJECT,
 		    "%" PRId64 " of %" PRId64 " rows were refused again, first id %" PRId64 ": %s",
-		    outcome->refused, request->noted, outcome->first_id, outcome->error);
-	return outcome->waiting == 0 ||
+		    outcome->refused, outcome->done, outcome->refused_id, outcome->error);
+	return is_over(request, outcome) ||
 	       err_set(err, ERR_RETRY,
-		   "%" PRId64 " of %" PRId64 " rows wait still; the request stays noted: does a "
-		   "relay own slot %s? `outbox-relay status` tells",
-		   outcome->waiting, request->noted, request->parked->slot->name);
+		   "not all rows are %s and answered for; the request stays noted: does a relay "
+		   "own slot %s? `outbox-relay status` tells",
+		   word, request->parked->slot->name);
 }
 
 static bool wait_for_owner(struct request *request, struct err *err)
 {
 	int64_t seconds = call_number(request->parked->call, "timeout", WAIT_S);
-	int64_t until = clock_ms() + seconds * 1000, began;
+	int64_t until = clock_ms() + seconds * 1000;
 	struct outcome outcome;
 
 	for (;;) {
-		began = clock_ms();
 		if (!look(request, &outcome, err))
 			return false;
-		if (outcome.waiting == 0 || clock_ms() >= until)
+		if (is_over(request, &outcome) || clock_ms() >= until)
 			return report(request, &outcome, err);
-		/* a look at many rows must not become the server's occupation */
-		poll(NULL, 0, LOOK_MS + 4 * (int)(clock_ms() - began));
+		poll(NULL, 0, LOOK_MS);
 	}
 }
 
@@ -301,8 +315,9 @@ static bool wait_for_owner(struct request *request, struct err *err)
 
 static bool confirm(const struct request *request, struct err *err)
 {
-	owned_text char *question = xformat("%s %" PRId64 " rows?",
-	    request->verb == PARKED_RETRY ? "Retry" : "Skip", request->addressed);
+	owned_text char *question =
+	    xformat("%s %s%" PRId64 " rows?", request->verb == PARKED_RETRY ? "Retry" : "Skip",
+		request->more ? "at least " : "", request->addressed);
 
 	return confirm_call(request->parked->call, question, err);
 }

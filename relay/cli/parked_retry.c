@@ -17,8 +17,11 @@ const struct command command_parked_retry = {
 	"look, alone, with its attempts counted from 0, and lets those behind it follow once Kafka "
 	"takes it. A row behind another is not retried by itself: as an ID it is refused, by TERMs "
 	"it "
-	"is left out and counted, as are rows that have a request already.\n"
-	"IDs are noted all or none.\n" PARKED_TERMS_HELP
+	"is left out and counted.\n"
+	"IDs are noted all or none, and not while another request means one of them. Rows parked "
+	"after the request are not meant. Many rows are retried in batches: `parked list` shows "
+	"how "
+	"far it is.\n" PARKED_TERMS_HELP
 	"--wait tells how many were published; a row that Kafka refused again is an error (65) "
 	"with "
 	"what Kafka said, a time that passes another (69), and the request stays noted.\n",

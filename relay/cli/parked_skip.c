@@ -17,9 +17,11 @@ const struct command command_parked_skip = {
 	"next "
 	"look, and those behind them follow. Consumers never see them; `replay` can still send "
 	"them "
-	"while their partition stays. By TERMs, rows that have a request already are left out and "
-	"counted.\n"
-	"IDs are noted all or none.\n" PARKED_TERMS_HELP
+	"while their partition stays. "
+	"IDs are noted all or none, and not while another request means one of them. Rows parked "
+	"after the request are not meant. Many rows are skipped in batches, and no parked row of "
+	"the shard is retried until they are: `parked list` shows how far it "
+	"is.\n" PARKED_TERMS_HELP
 	"--wait tells when they are gone; a time that passes is an error (69), and the request "
 	"stays "
 	"noted.\n",

@@ -190,7 +190,9 @@ begin
 	windows := cardinality(newest.ticks) - 1;
 	destinations := outbox.destinations(of_slot, of_shard);
 	listed_tick := newest.listed_tick;
-	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard);
+	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard)
+		or exists (select from outbox.parked_request r
+			where r.slot = of_slot and r.shard = of_shard and r.ended_at is null);
 	scheduled := exists (select from outbox.scheduled s
 		where s.slot = of_slot and s.shard = of_shard);
 	deaths := coalesce(newest.deaths[1], 0);
@@ -236,7 +238,8 @@ $$;
 --              to be read by pages
 -- with the snapshot that was looked at, the slot's number of requests and, when rows were kept back,
 -- listed or gone, the milliseconds until one is due. In front of the verdict, with the verdict
--- `empty`, come topics and keys of which nothing is parked any more.
+-- `empty`, come topics and keys of which nothing is parked any more; and with the verdict `recovered` topics
+-- and partitions of outbox.parked_recover, with the id up to which their rows are free, null: all are.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
 -- (of other shards, or older than the slot's start) or took long (rows of transactions in progress
@@ -257,6 +260,7 @@ create function outbox.tick(
 	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
 	parks jsonb,           -- rows that are kept back: outbox.park, outbox.schedule; null: none
 	may_list boolean,      -- no listed window is open, and rows may be due
+	batch int,             -- so many parked rows are freed, retried or skipped at most
 	new_deaths int[] default null, -- of the log row
 	blind boolean default false) -- whatever moved opens a window that is read by pages; no row is looked at
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
@@ -321,12 +325,11 @@ begin
 
 	seen := tick::text;
 	if may_list and split_to is null and listed_tick is null then
-		if exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
-			and p.request is not null) then
+		if outbox.parked_asked(of_slot, of_shard, first_tick) then
 			must_write := true; -- the log row's fence holds for them as well
 			verdict := 'empty';
 			for topic, key in
-				select q.* from outbox.parked_requests(of_slot, of_shard, first_tick) q
+				select q.* from outbox.parked_requests(of_slot, of_shard, first_tick, batch) q
 			loop
 				return next;
 			end loop;
@@ -426,6 +429,12 @@ begin
 		if parks is not null then
 			perform outbox.park(of_slot, of_shard, parks);
 			perform outbox.schedule(of_slot, of_shard, parks -> 'scheduled');
+			verdict := 'recovered';
+			for topic, partition, id in select r.* from outbox.parked_recover(
+				of_slot, of_shard, parks -> 'recovered', batch) r
+			loop
+				return next;
+			end loop;
 			-- what was refused again is not published with the window, nor what is behind it
 			listed_ids := array(
 				with noted as (
@@ -442,7 +451,7 @@ begin
 			select array_agg(x) into gone from unnest(listed_ids) x
 				where listed_tick <= first_tick + closed or x <= new_acked_id;
 			verdict := 'empty';
-			for topic, key in select u.* from outbox.unpark(of_slot, of_shard, gone) u loop
+			for topic, key in select u.* from outbox.unpark(of_slot, of_shard, gone, true) u loop
 				return next;
 			end loop;
 		end if;

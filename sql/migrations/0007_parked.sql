@@ -47,16 +47,16 @@ create table outbox.parked (
 	attempts   int         not null, -- refusals
 	next_at    timestamptz not null,
 	parked_at  timestamptz not null default clock_timestamp(),
-	request    text constraint request_is_retry_or_skip check (request in ('retry', 'skip')),
-	request_id bigint,               -- in outbox.audit
+	request_id bigint,               -- in outbox.audit: the retry that reset its attempts
+	txid       xid8        not null default pg_current_xact_id(), -- parked it
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
 	primary key (slot, id)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 create index parked_queue on outbox.parked (slot, shard, digest, id) where digest is not null;
 create index parked_due on outbox.parked (slot, shard, next_at) where state in ('waiting', 'free');
-create index parked_stalled on outbox.parked (slot, shard, topic, stalled) where stalled is not null;
-create index parked_requests on outbox.parked (slot, shard) where request is not null;
+create index parked_stalled on outbox.parked (slot, shard, topic, stalled, state, id)
+	where stalled is not null;
 
 comment on table outbox.parked is 'Messages that Kafka refused, and those of their keys behind them. '
 	'See outbox-relay parked.';
@@ -74,6 +74,38 @@ create table outbox.audit (
 
 -- A request changes this number of the slot, which the owner sees with every look.
 alter table outbox.slot add requests bigint not null default 0;
+
+-- What operators asked for, a row for each shard that the slot had. Its owner works the filter off in batches, in
+-- the order of ids, each in the transaction of a log row: a request is as short to make as it is to store,
+-- and no batch outlives a lease, however many rows are meant. Rows parked after it was made are not meant.
+create table outbox.parked_request (
+	id           bigint      not null, -- in outbox.audit
+	slot         text collate "C" not null,
+	shard        int         not null,
+	verb         text        not null constraint request_is_retry_or_skip check (verb in ('retry', 'skip')),
+	filter       jsonb       not null, -- outbox.parked_is
+	asked        pg_snapshot not null default pg_current_snapshot(), -- the rows that are visible in it are meant
+	asked_at     timestamptz not null default clock_timestamp(),
+	about        bigint      not null, -- rows of the slot then, an estimate where they are many
+	last_id      bigint      not null default 0, -- rows up to it were looked at
+	-- Rows of a window that is not published to its end cannot be skipped yet: the lowest id and tick of
+	-- those that this pass left out; and the tick that the next pass waits for.
+	left_id      bigint,
+	left_tick    bigint,
+	waits_for    bigint,
+	looked       bigint      not null default 0,
+	done         bigint      not null default 0, -- rows retried or skipped
+	published    bigint      not null default 0, -- of those retried
+	refused      bigint      not null default 0, -- the same, at the first attempt
+	refused_id   bigint,
+	error        text,
+	ended_at     timestamptz,
+	primary key (slot, shard, id)
+);
+
+create index parked_request_open on outbox.parked_request (slot, shard, id) where ended_at is null;
+
+comment on table outbox.parked_request is 'Retries and skips that operators asked for, and how far they are.';
 
 -- A queue, the rows of a topic and key, goes by id, as a listed window does and as its rows were written. One
 -- that waited for its deliver_at may come to it in front of others.
@@ -93,8 +125,7 @@ $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
--- a sixth, true: it is not to be tried again.
--- "recovered": [[topic, partition], …] do so no more. A row that is parked already and has no
+-- a sixth, true: it is not to be tried again. A row that is parked already and has no
 -- error stays as it is; but one that was free is behind another now. One of outbox.scheduled leaves it.
 create function outbox.park(of_slot text, of_shard int, parks jsonb) returns void
 language plpgsql volatile as $$
@@ -108,14 +139,24 @@ begin
 		select (r ->> 0)::bigint as id, r ->> 2 as error, (r ->> 4)::int as stalled,
 			(r ->> 5)::boolean as dead
 		from jsonb_array_elements(parks -> 'rows') r
+	), changed as (
+		update outbox.parked p set error = noted.error, stalled = noted.stalled,
+			attempts = p.attempts + case when noted.stalled is null then 1 else 0 end,
+			state = case when noted.stalled is not null then 'stalled'
+				when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
+			next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
+				* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
+		from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null
+		returning p.id, p.error, p.stalled, p.attempts, p.request_id
 	)
-	update outbox.parked p set error = noted.error, stalled = noted.stalled,
-		attempts = p.attempts + case when noted.stalled is null then 1 else 0 end,
-		state = case when noted.stalled is not null then 'stalled'
-			when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
-		next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
-			* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
-	from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null;
+	-- what became of rows that an operator had retried
+	update outbox.parked_request r set refused = r.refused + again.rows,
+		refused_id = coalesce(r.refused_id, again.id), error = coalesce(r.error, again.error)
+	from (select c.request_id, count(*) as rows, min(c.id) as id,
+			(array_agg(c.error order by c.id))[1] as error
+		from changed c where c.request_id is not null and c.stalled is null and c.attempts = 1
+		group by c.request_id) again
+	where r.slot = of_slot and r.shard = of_shard and r.id = again.request_id;
 	update outbox.parked p set state = 'behind' from jsonb_array_elements(parks -> 'rows') r
 	where p.slot = of_slot and p.id = (r ->> 0)::bigint and r ->> 2 is null and p.state = 'free';
 
@@ -147,11 +188,6 @@ begin
 	delete from outbox.scheduled s using jsonb_array_elements(parks -> 'rows') r
 		where s.slot = of_slot and s.id = (r ->> 0)::bigint;
 
-	update outbox.parked p set state = 'free', next_at = clock_timestamp()
-		from jsonb_array_elements(parks -> 'recovered') r
-		where p.slot = of_slot and p.shard = of_shard and p.state = 'stalled'
-			and p.topic = r ->> 0 and p.stalled = (r ->> 1)::int;
-
 	-- their head may have gone while these were on their way here
 	perform outbox.parked_free(of_slot, of_shard, array_agg(q.topic), array_agg(q.key)) from (
 		select distinct p.topic, p.key from jsonb_array_elements(parks -> 'rows') r
@@ -160,22 +196,63 @@ begin
 end
 $$;
 
+-- Rows are free that were parked since a partition took nothing, or (-1) a topic was missing. places: those that
+-- are there again, [[topic, partition, id up to which its rows are free], …]. At most `batch` rows in one call.
+-- Returns how far it came with each place it looked at; last_id null: none of its rows is left.
+create function outbox.parked_recover(of_slot text, of_shard int, places jsonb, batch int)
+returns table (topic text, partition int, last_id bigint) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	place jsonb;
+	ids bigint[];
+begin
+	for place in select r from jsonb_array_elements(places) r loop
+		topic := place ->> 0;
+		partition := place ->> 1;
+		-- beyond the last id, so that no call walks through what earlier ones left behind
+		ids := array(select p.id from outbox.parked p
+			where p.slot = of_slot and p.shard = of_shard and p.topic = parked_recover.topic
+				and p.stalled = parked_recover.partition and p.state = 'stalled'
+				and p.id > (place ->> 2)::bigint
+			order by p.id limit batch);
+		update outbox.parked p set state = 'free', next_at = clock_timestamp()
+			where p.slot = of_slot and p.id = any (ids);
+		last_id := case when cardinality(ids) >= batch then ids[cardinality(ids)] end;
+		return next;
+		batch := batch - cardinality(ids);
+		exit when batch <= 0;
+	end loop;
+end
+$$;
+
 -- Deletes rows that were published, or are skipped, from outbox.parked and outbox.scheduled. Returns the
 -- queues that are empty now.
-create function outbox.unpark(of_slot text, of_shard int, ids bigint[])
+create function outbox.unpark(of_slot text, of_shard int, ids bigint[], were_published boolean)
 returns table (topic text, key bytea) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	topics text[];
 	keys bytea[];
+	retried bigint[];
 begin
 	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (ids);
 	with gone as (
 		delete from outbox.parked p where p.slot = of_slot and p.id = any (ids)
-		returning p.topic, p.key
+		returning p.topic, p.key, p.attempts, p.request_id
 	)
-	select array_agg(q.topic), array_agg(q.key) into topics, keys
-		from (select distinct gone.topic, gone.key from gone where gone.key is not null) q;
+	select array_agg(g.topic) filter (where g.key is not null and g.number = 1),
+			array_agg(g.key) filter (where g.key is not null and g.number = 1),
+			array_agg(g.request_id) filter (where g.request_id is not null and g.attempts = 0)
+		into topics, keys, retried
+		from (select gone.*, row_number() over (partition by gone.topic, gone.key) as number
+			from gone) g;
+	if retried is not null then
+		update outbox.parked_request r
+			set published = r.published + case when were_published then q.rows else 0 end,
+				done = r.done - case when were_published then 0 else q.rows end
+			from (select x, count(*) as rows from unnest(retried) x group by x) q
+			where r.slot = of_slot and r.shard = of_shard and r.id = q.x;
+	end if;
 	if topics is null then
 		return;
 	end if;
@@ -188,39 +265,101 @@ begin
 end
 $$;
 
--- What operators asked for; no listed window is open. Returns the queues that are empty now.
-create function outbox.parked_requests(of_slot text, of_shard int, first_tick bigint)
+-- Has the shard a request to work off now? One that waits for the end of a window has to be looked at then.
+create function outbox.parked_asked(of_slot text, of_shard int, first_tick bigint, of_verb text default null)
+returns boolean language plpgsql volatile as $$
+begin
+	return exists (select from outbox.parked_request r
+		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
+			and (r.waits_for is null or r.waits_for <= first_tick)
+			and (of_verb is null or r.verb = of_verb));
+end
+$$;
+
+-- Works off a part of what operators asked for; no listed window is open. At most `batch` rows are retried or
+-- skipped, and ten times as many looked at. Skips come first, since their rows must not be published. Returns
+-- the queues that are empty now.
+create function outbox.parked_requests(of_slot text, of_shard int, first_tick bigint, batch int)
 returns table (topic text, key bytea) language plpgsql volatile as $$
 #variable_conflict use_column
+declare
+	request outbox.parked_request;
+	ids bigint[];
+	upto bigint;
+	seen int;
+	ends boolean;
 begin
-	update outbox.parked p set request = null, state = 'waiting', attempts = 0,
-		next_at = clock_timestamp()
-	where p.slot = of_slot and p.shard = of_shard and p.request = 'retry';
-	return query select u.topic, u.key from outbox.unpark(of_slot, of_shard, (
-		select array_agg(p.id) from outbox.parked p
-		where p.slot = of_slot and p.shard = of_shard and p.request = 'skip'
-			and p.tick <= first_tick)) u;
+	select r.* into request from outbox.parked_request r
+		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
+			and (r.waits_for is null or r.waits_for <= first_tick)
+		order by r.verb = 'skip' desc, r.id limit 1;
+	if not found then
+		return;
+	end if;
+
+	with judged as (
+		select c.id, c.tick, c.shard = of_shard and pg_visible_in_snapshot(c.txid, request.asked)
+			and c.request_id is distinct from request.id
+			and outbox.parked_may(request.verb, c.state)
+			and outbox.parked_is(c.id, c.topic, c.key, c.error, c.parked_at, c.state,
+				request.filter) as meant
+		from outbox.parked_candidates(of_slot, request.filter, request.last_id, 10 * batch) c
+	), numbered as (
+		select j.id, j.tick, j.meant, j.meant and (request.verb = 'retry' or j.tick <= first_tick) as ready,
+			count(*) filter (where j.meant) over (order by j.id) as number
+		from judged j
+	)
+	select array_agg(n.id) filter (where n.ready), max(n.id), count(*),
+			count(*) < 10 * batch and count(*) = (select count(*) from judged),
+			least(request.left_id, min(n.id) filter (where n.meant and not n.ready)),
+			least(request.left_tick, min(n.tick) filter (where n.meant and not n.ready))
+		into ids, upto, seen, ends, request.left_id, request.left_tick
+		from numbered n where n.number <= batch;
+
+	update outbox.parked_request r set last_id = case when ends and request.left_id is not null
+			then request.left_id - 1 else coalesce(upto, r.last_id) end,
+		left_id = case when not ends then request.left_id end,
+		left_tick = case when not ends then request.left_tick end,
+		waits_for = case when ends then request.left_tick end,
+		looked = r.looked + seen, done = r.done + coalesce(cardinality(ids), 0),
+		ended_at = case when ends and request.left_id is null then clock_timestamp() end
+	where r.slot = of_slot and r.shard = of_shard and r.id = request.id;
+
+	if request.verb = 'retry' then
+		update outbox.parked p set state = 'waiting', attempts = 0, next_at = clock_timestamp(),
+			request_id = request.id
+		where p.slot = of_slot and p.id = any (ids);
+	else
+		return query select u.topic, u.key from outbox.unpark(of_slot, of_shard, ids, false) u;
+	end if;
 end
 $$;
 
 -- The ids of the next listed window: due heads alone, free ones with those behind them, up to the next that
--- is more than that; null: none.
+-- is more than that; null: none. Of the heads those that are due first are looked at, ten times as many as may be
+-- listed: where as many are parked from windows that are still open, the others wait for these. Nothing is
+-- listed while a skip is worked off, which may mean the row.
 create function outbox.parked_next(
 	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint)
 returns bigint[] language sql volatile as $$
-	with heads as (
-		select p.id, p.topic, p.key, p.digest, p.state from outbox.parked p
+	with due as (
+		select p.id, p.topic, p.key, p.digest, p.state, p.tick from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
 			-- as a query of its own the time is a bound of the index scan
-			and p.next_at <= (select clock_timestamp()) and p.tick <= first_tick
-		order by p.next_at limit max_rows
+			and p.next_at <= (select clock_timestamp())
+			and not (select outbox.parked_asked(of_slot, of_shard, first_tick, 'skip'))
+		order by p.next_at limit 10 * max_rows
+	), heads as (
+		select d.* from due d where d.tick <= first_tick limit max_rows
 	), rows as (
-		select q.id, sum(coalesce(octet_length(q.payload), 0) + 1000) over (order by q.id) as bytes
-		from heads h cross join lateral (
-			select p.id, p.payload from outbox.parked p where p.slot = of_slot and p.id = h.id
+		-- stops with the head that fills the list: of no queue more than the first rows are taken
+		select q.id, q.bytes from heads h cross join lateral (
+			select p.id, coalesce(octet_length(p.payload), 0) + 1000 as bytes
+			from outbox.parked p where p.slot = of_slot and p.id = h.id
 			union all
-			select f.id, f.payload from (
-				select p.id, p.payload, bool_and(p.state = 'behind' and p.tick <= first_tick)
+			select f.id, f.bytes from (
+				select p.id, coalesce(octet_length(p.payload), 0) + 1000 as bytes,
+					bool_and(p.state = 'behind' and p.tick <= first_tick)
 					over (order by p.id) as follows
 				from outbox.parked p
 				where h.state = 'free' and p.slot = of_slot and p.shard = of_shard
@@ -228,10 +367,12 @@ returns bigint[] language sql volatile as $$
 					and p.id > h.id
 				order by p.id limit max_rows) f
 			where f.follows) q
-		order by q.id limit max_rows
+		limit max_rows
+	), sums as (
+		select r.id, sum(r.bytes) over (order by r.id) as bytes from rows r
 	)
-	select array_agg(r.id order by r.id) from rows r
-	where r.bytes <= max_bytes or r.id = (select min(id) from rows)
+	select array_agg(u.id order by u.id) from sums u
+	where u.bytes <= max_bytes or u.id = (select min(r.id) from rows r)
 $$;
 
 -- Milliseconds until a head is due, or its window is looked at again; null: none ever. Of the heads only
@@ -245,8 +386,9 @@ language sql volatile as $$
 		from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
 		order by p.next_at limit 1), (
-		select 50 from outbox.parked p
-		where p.slot = of_slot and p.shard = of_shard and p.request is not null limit 1))
+		select case when min(coalesce(r.waits_for, 0)) <= first_tick then 0 else 50 end
+		from outbox.parked_request r
+		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null having count(*) > 0))
 $$;
 
 -- Is a row among those that an operator chose? {"ids": [1, 2], "from_id", "to_id", "topic",
@@ -266,40 +408,97 @@ create function outbox.parked_is(id bigint, topic text, key bytea, error text, p
 $$;
 
 -- May it be asked for? Only heads are retried: one that is free goes anyway, one behind waits for its head.
-create function outbox.parked_may(verb text, state text, request text) returns boolean
+create function outbox.parked_may(verb text, state text) returns boolean
 language sql immutable as $$
-	select request is null and (verb = 'skip' or state in ('waiting', 'dead', 'stalled'))
+	select verb = 'skip' or state in ('waiting', 'dead', 'stalled')
 $$;
 
--- Notes what an operator asks for: 'retry' or 'skip'. The owner of each row's shard carries it out. Rows
--- that may not be asked for, or that somebody changes at this moment, are left out; when `whole`, all of
--- the chosen rows are noted or none. Fails with OR002 when none is.
-create function outbox.parked_request(of_slot text, new_verb text, chosen jsonb, new_reason text,
-	whole boolean, out audit_id bigint, out noted bigint) language plpgsql volatile as $$
+-- So many rows of a slot behind `after`, by id, among which a filter finds its own.
+create function outbox.parked_candidates(of_slot text, chosen jsonb, after bigint, most bigint)
+returns table (id bigint, shard int, topic text, key bytea, state text, error text, parked_at timestamptz,
+	tick bigint, request_id bigint, txid xid8) language plpgsql stable as $$
+#variable_conflict use_column
 declare
-	found_ids bigint[];
+	from_id bigint := greatest(after, coalesce((chosen ->> 'from_id')::bigint, 1) - 1);
+	to_id bigint := coalesce((chosen ->> 'to_id')::bigint, 9223372036854775807);
+	ids bigint[];
+begin
+	if chosen -> 'ids' is null then
+		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
+				p.request_id, p.txid
+			from outbox.parked p where p.slot = of_slot and p.id > from_id and p.id <= to_id
+			order by p.id limit most;
+	else
+		ids := array(select x::bigint from jsonb_array_elements_text(chosen -> 'ids') x);
+		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
+				p.request_id, p.txid
+			from outbox.parked p where p.slot = of_slot and p.id > after and p.id = any (ids)
+			order by p.id limit most;
+	end if;
+end
+$$;
+
+-- The open request that means a row and has yet to come to it; null: none.
+create function outbox.parked_request_of(of_slot text, of_shard int, of_id bigint, topic text, key bytea,
+	error text, parked_at timestamptz, state text, txid xid8) returns bigint language sql stable as $$
+	select min(r.id) from outbox.parked_request r
+	where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
+		and (of_id > r.last_id or of_id >= r.left_id)
+		and pg_visible_in_snapshot(txid, r.asked) and outbox.parked_may(r.verb, state)
+		and outbox.parked_is(of_id, topic, key, error, parked_at, state, r.filter)
+$$;
+
+-- Notes what an operator asks for: 'retry' or 'skip'. Ids that are named are all there, may be asked for and have
+-- no other request, or the call fails with OR002. about: rows that are looked at, as `outbox-relay parked list`
+-- shows it.
+create function outbox.parked_request(of_slot text, new_verb text, chosen jsonb, new_reason text,
+	new_about bigint, out audit_id bigint) language plpgsql volatile as $$
+declare
+	slot_shards int;
 begin
 	perform outbox.replay_durable();
 	perform outbox.require_read_committed();
-	-- comes first, so that of two operators the second sees what the first asked for
-	update outbox.slot s set requests = s.requests + 1 where s.name = of_slot;
+	-- comes first, so that of two operators the second sees what the first asked for, and a split waits
+	update outbox.slot s set requests = s.requests + 1 where s.name = of_slot
+		returning s.shards into slot_shards;
 	if not found then
 		raise exception 'slot % does not exist', of_slot;
 	end if;
-	-- waiting for the owner's rows, with others locked, could end in a deadlock with it
-	select coalesce(array_agg(l.id), '{}') into found_ids from (
-		select p.id from outbox.parked p
-		where p.slot = of_slot and outbox.parked_may(new_verb, p.state, p.request)
-			and outbox.parked_is(p.id, p.topic, p.key, p.error, p.parked_at, p.state, chosen)
-		order by p.id for update skip locked) l;
-	noted := cardinality(found_ids);
-	if noted = 0 or (whole and noted < jsonb_array_length(chosen -> 'ids')) then
-		raise exception 'rows may not be asked for, or are being changed' using errcode = 'OR002';
+	if exists (select from jsonb_array_elements_text(chosen -> 'ids') x where not exists (
+		select from outbox.parked p where p.slot = of_slot and p.id = x::bigint
+			and outbox.parked_may(new_verb, p.state)
+			and outbox.parked_request_of(p.slot, p.shard, p.id, p.topic, p.key, p.error, p.parked_at,
+				p.state, p.txid) is null)) then
+		raise exception 'rows may not be asked for, or have a request' using errcode = 'OR002';
 	end if;
 	insert into outbox.audit (verb, slot, target, reason)
-	values (new_verb, of_slot, jsonb_build_object('filter', chosen, 'rows', noted, 'ids', found_ids), new_reason)
+	values (new_verb, of_slot, jsonb_build_object('filter', chosen), new_reason)
 	returning id into audit_id;
-	update outbox.parked p set request = new_verb, request_id = audit_id
-	from unnest(found_ids) f (id) where p.slot = of_slot and p.id = f.id;
+	insert into outbox.parked_request (id, slot, shard, verb, filter, about)
+	select audit_id, of_slot, n, new_verb, chosen, new_about
+	from outbox.shard_numbers(slot_shards) n;
 end
+$$;
+
+-- After a change of the number of shards: each has what is open, from where the slowest of the old ones is.
+create function outbox.parked_requests_split(of_slot text, new_shards int) returns void
+language sql volatile as $$
+	with old as (
+		delete from outbox.parked_request r where r.slot = of_slot and r.id in (
+			select o.id from outbox.parked_request o where o.slot = of_slot and o.ended_at is null)
+		returning r.*
+	), sums as (
+		select o.id, o.verb, o.filter, (array_agg(o.asked))[1] as asked, min(o.asked_at) as asked_at, max(o.about) as about,
+			min(least(o.last_id, o.left_id - 1)) filter (where o.ended_at is null) as last_id,
+			min(o.looked) as looked, sum(o.done) as done, sum(o.published) as published,
+			sum(o.refused) as refused, min(o.refused_id) as refused_id, min(o.error) as error
+		from old o group by o.id, o.verb, o.filter
+	)
+	insert into outbox.parked_request (id, slot, shard, verb, filter, asked, asked_at, about, last_id,
+		looked, done, published, refused, refused_id, error)
+	select s.id, of_slot, n, s.verb, s.filter, s.asked, s.asked_at, s.about, s.last_id,
+		s.looked, case when n = 0 then s.done else 0 end,
+		case when n = 0 then s.published else 0 end, case when n = 0 then s.refused else 0 end,
+		case when n = 0 then s.refused_id end, case when n = 0 then s.error end
+	from sums s cross join outbox.shard_numbers(new_shards) n
 $$;

@@ -193,7 +193,9 @@ begin
 		slots := slots || jsonb_build_object(reader.slot, reader.system_identifier::text);
 	end loop;
 
-	-- what is left of a replay is named by snapshots that do not know the new txids
+	-- what is left of a request, and of a replay, is named by snapshots that do not know the new txids
+	update outbox.parked_request r set ended_at = clock_timestamp() where r.ended_at is null;
+	update outbox.parked p set txid = pg_current_xact_id() where p.txid <> pg_current_xact_id();
 	update outbox.replay r set state = 'stopped', nonce = 0, lease_until = '-infinity',
 		system_identifier = 0 where r.state <> 'finished';
 	perform outbox.rebase_sequences();

@@ -56,7 +56,8 @@ grant select, insert (reason, slot, filter, target, rate, snapshot, shards, acke
 	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
 	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
 	to outbox_relay;
-grant select, insert, update, delete on outbox.parked, outbox.scheduled to outbox_relay;
+grant select, insert, update, delete on outbox.parked, outbox.parked_request, outbox.scheduled
+	to outbox_relay;
 grant select, insert (verb, slot, target, reason) on outbox.audit to outbox_relay;
 grant update (requests) on outbox.slot to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
@@ -64,9 +65,9 @@ grant execute on all functions in schema outbox to outbox_relay;
 grant select (txid, id, created_at, event_id, topic, key, headers, partition, deliver_at)
 	on outbox.message to outbox_reader;
 grant select on outbox.slot, outbox.log, outbox.progress, outbox.message_state, outbox.replay,
-	outbox.audit, outbox.migration to outbox_reader;
+	outbox.audit, outbox.migration, outbox.parked_request to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
-	attempts, next_at, parked_at, request, request_id, digest) on outbox.parked to outbox_reader;
+	attempts, next_at, parked_at, tick, request_id, digest, txid) on outbox.parked to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick)
 	on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
@@ -83,5 +84,6 @@ grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.
 	outbox.partition_floor(timestamptz, interval), outbox.timeline(),
 	outbox.has_rows_of_the_future(), outbox.log_was_carried(text, int, bigint, bigint),
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
-	outbox.parked_may(text, text, text),
+	outbox.parked_may(text, text), outbox.parked_candidates(text, jsonb, bigint, bigint),
+	outbox.parked_request_of(text, int, bigint, text, bytea, text, timestamptz, text, xid8),
 	outbox.lookback_is(outbox.lookback_overdue, jsonb) to outbox_reader;

@@ -1,9 +1,14 @@
--- What a request would do. $1 slot text, $2 chosen jsonb, $3 verb text.
-select count(*) as matching,
-	count(*) filter (where outbox.parked_may($3::text, p.state, p.request)) as addressed,
-	count(*) filter (where p.request is not null) as asked,
-	count(*) filter (where p.request is null and p.state = 'behind') as behind,
-	count(*) filter (where p.request is null and p.state = 'free') as free
-from outbox.parked p
-where p.slot = $1::text
-	and outbox.parked_is(p.id, p.topic, p.key, p.error, p.parked_at, p.state, $2::jsonb)
+-- What a request would do, counted among so many rows. $1 slot text, $2 chosen jsonb, $3 verb text,
+-- $4 most rows looked at bigint. more: there are others. about: how many rows there are.
+with looked as (
+	select c.id, c.state, outbox.parked_is(c.id, c.topic, c.key, c.error, c.parked_at, c.state, $2::jsonb) as meant
+	from outbox.parked_candidates($1::text, $2::jsonb, 0, $4::bigint + 1) c
+)
+select count(*) filter (where l.meant) as matching,
+	count(*) filter (where l.meant and outbox.parked_may($3::text, l.state)) as addressed,
+	count(*) filter (where l.meant and l.state = 'behind') as behind,
+	count(*) filter (where l.meant and l.state = 'free') as free,
+	count(*) > $4::bigint as more,
+	case when count(*) <= $4::bigint then count(*) else greatest(count(*), (
+		select c.reltuples::bigint from pg_class c where c.oid = 'outbox.parked'::regclass)) end as about
+from looked l

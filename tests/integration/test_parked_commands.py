@@ -87,9 +87,11 @@ def everything(database):
 
 
 def requests(database):
-    """{id: (request, its number)} of the rows that have one."""
+    """{id: (request, its number)} of the rows that have one which is yet to come to them."""
     return {number: rest for number, *rest in database.execute(
-        "SELECT id, request, request_id FROM outbox.parked WHERE request IS NOT NULL ORDER BY id")}
+        "SELECT p.id, r.verb, r.id FROM outbox.parked p JOIN outbox.parked_request r ON r.slot = p.slot AND r.id ="
+        " outbox.parked_request_of(p.slot, p.shard, p.id, topic, key, p.error, parked_at, state, txid)"
+        " ORDER BY p.id")}
 
 
 def audit(database):
@@ -166,7 +168,7 @@ def test_another_slot_has_rows_of_its_own(database, parked, settings):
     assert json.loads(output)["totals"]["dead"] == "1"
     status, _, error = run_command(["parked", "skip", "1", "--slot", "other", *WHY], both)
     assert status == 0, error
-    assert database.execute("SELECT slot FROM outbox.parked WHERE request = 'skip'") == [("other",)]
+    assert database.execute("SELECT slot FROM outbox.parked_request WHERE verb = 'skip'") == [("other",)]
 
 
 def test_a_row_is_shown_with_what_it_waits_behind_and_what_was_asked(database, parked):
@@ -223,12 +225,12 @@ def test_status_is_silent_about_a_slot_with_nothing_parked(database, settings):
 def test_a_retry_of_ids_is_noted_with_who_and_why(database, parked):
     output = parked("retry", "4", "1", "4", *WHY)
     assert "retry of 2 rows in slot main\n" in output
-    assert "request 1: retry of 2 rows is noted" in output
+    assert "request 1: the retry is noted" in output
     assert requests(database) == {1: ["retry", 1], 4: ["retry", 1]}
     assert bumps(database) == 1
     (who, verb, slot, target, reason), = audit(database)
     assert (who, verb, slot, reason) == ("postgres", "retry", "main", "ticket 7")
-    assert target["rows"] == 2 and target["ids"] == [1, 4]
+    assert target == {"filter": {"ids": [4, 1], "from_id": 1, "to_id": 4}}
     # state, error and attempts are the owner's to change
     assert database.execute("SELECT state, attempts FROM outbox.parked WHERE id = 1") == [
         ("dead", 10)]
@@ -240,26 +242,17 @@ def test_a_skip_takes_rows_of_any_state(database, parked):
 
 
 def test_a_retry_by_terms_leaves_out_what_is_no_head(database, parked):
-    parked("skip", "4", *WHY)
     output = parked("retry", "topic=orders", *WHY)
-    assert ("retry of 1 rows in slot main; 1 have a request already; 3 wait behind the first of"
-            " their key; 1 are free and go anyway\n") in output
-    assert requests(database) == {1: ["retry", 2], 4: ["skip", 1]}
-    assert audit(database)[1][3] == {"filter": {"topic": "orders"}, "rows": 1, "ids": [1]}
+    assert ("retry of 2 rows in slot main; 3 wait behind the first of their key; 1 are free and go"
+            " anyway\n") in output
+    assert requests(database) == {1: ["retry", 1], 4: ["retry", 1]}
+    assert audit(database)[0][3] == {"filter": {"topic": "orders"}}
 
 
 def test_all_is_every_row_of_the_slot(database, parked):
     parked("skip", "--all", *WHY)
     assert requests(database) == {row[0]: ["skip", 1] for row in ROWS}
     assert audit(database)[0][3]["filter"] == {}
-
-
-def test_a_filter_of_many_rows_is_one_audit_row_with_their_ids(database, parked):
-    for number in range(1000, 1150):
-        park(database, [(number, "many", b"k%d" % number, "dead", 10, TOO_LARGE)])
-    parked("retry", "topic=many", *WHY)
-    assert audit(database)[0][3] == {"filter": {"topic": "many"}, "rows": 150,
-                                     "ids": list(range(1000, 1150))}
 
 
 def test_a_dry_run_counts_shows_a_sample_and_changes_nothing(database, parked):
@@ -360,8 +353,6 @@ def test_a_second_request_is_told_who_asked_for_what_and_when(
         assert status == REFUSED
         assert "id 1: retry was requested by outbox_relay_" in error
         assert " at 20" in error and "(raised the limit) and is not carried out yet" in error
-    status, _, error = run_command(["parked", "retry", "ids=1", *WHY], settings)
-    assert status == REFUSED and "1 have a request already" in error
     assert everything(database) == before
 
 
@@ -382,19 +373,40 @@ def test_of_two_at_once_the_second_is_told(database, parked, start):
     assert audit(database)[0][4] in ends[1][1]
 
 
-def test_rows_that_the_owner_changes_just_now_are_not_waited_for(database, parked, settings):
-    """By terms they are left out; ids are all or none, and it says that it may be repeated."""
+def test_a_request_waits_for_nobody_who_changes_the_rows(database, parked):
     connection = database.connect(autocommit=False)
     connection.cursor().execute("UPDATE outbox.parked SET attempts = attempts + 1 WHERE id = 1")
-    output = parked("skip", "key=k1", *WHY)
-    assert "skip of 2 rows is noted; 1 changed meanwhile and are left out" in output
-    status, _, error = run_command(["parked", "retry", "1", "4", *WHY], settings)
-    assert status == UNAVAILABLE and "the relay is changing these rows just now" in error
+    parked("skip", "key=k1", *WHY)
+    parked("retry", "4", "7", *WHY)
     connection.rollback()
     connection.close()
-    assert requests(database) == {2: ["skip", 1], 3: ["skip", 1]}
-    parked("retry", "1", "4", *WHY)
-    assert len(audit(database)) == 2
+    assert requests(database) == {1: ["skip", 1], 2: ["skip", 1], 3: ["skip", 1], 4: ["retry", 2],
+                                  7: ["retry", 2]}
+
+
+def test_rows_parked_after_a_request_are_not_meant(database, parked):
+    parked("skip", "topic=bills", *WHY)
+    park(database, [(9, "bills", None, "dead", 10, TOO_LARGE)])
+    assert requests(database) == {7: ["skip", 1], 8: ["skip", 1]}
+    carry_out(database)
+    assert database.execute("SELECT id FROM outbox.parked WHERE topic = 'bills'") == [(9,)]
+
+
+def test_the_list_shows_how_far_a_request_is(database, parked):
+    for number in range(1000, 1150):
+        park(database, [(number, "many", b"k%d" % number, "dead", 10, TOO_LARGE)])
+    parked("retry", "topic=many", "--reason", "ticket 7", "--yes")
+    database.execute("SELECT outbox.parked_requests('main', 0, 0, 10)")
+    line = parked("list", "--limit", "1").splitlines()[-1]
+    assert line.startswith('request 1, retry {"topic": "many"}: 18 of about 158 rows looked at, 10 retried, of '
+                           "which 0 were published and 0 refused again; by postgres at 20")
+    assert line.endswith(": ticket 7")
+    shown, = json.loads(parked("list", "--json", "--limit", "1"))["requests"]
+    assert (shown["filter"], shown["about"], shown["looked_at"], shown["done"]) == (
+        {"topic": "many"}, "158", "18", "10")
+    while json.loads(parked("list", "--json", "--limit", "1"))["requests"]:
+        database.execute("SELECT outbox.parked_requests('main', 0, 0, 10)")
+    assert database.execute("SELECT done, ended_at IS NOT NULL FROM outbox.parked_request") == [(150, True)]
 
 
 # --- on a terminal --------------------------------------------------------------------------------
@@ -418,29 +430,29 @@ def test_on_a_terminal_the_count_comes_first_and_then_the_question(
 def carry_out(database):
     """What the owner does at its next look: skipped rows go, retried ones become due."""
     wait_for(lambda: requests(database), 30, "the request")
-    database.execute("SELECT outbox.parked_requests('main', 0, 0)")
+    database.execute("SELECT outbox.parked_requests('main', 0, 0, 500)")
 
 
 def test_wait_ends_when_retried_rows_are_published(database, parked, start):
     child = start("retry", "1", "4", "--wait", *WHY)
     carry_out(database)
-    database.execute("SELECT outbox.unpark('main', 0, '{1}')")
+    database.execute("SELECT outbox.unpark('main', 0, '{1}', true)")
     # one of them is under way still
     assert child.poll() is None
-    database.execute("SELECT outbox.unpark('main', 0, '{4}')")
+    database.execute("SELECT outbox.unpark('main', 0, '{4}', true)")
     output, error = child.communicate(timeout=30)
     assert (child.returncode, error) == (0, "")
-    assert "request 1: 2 of 2 rows are published" in output
+    assert "request 1: 2 rows are retried, 2 of them published" in output
 
 
 def test_wait_says_which_row_was_refused_again_and_why(database, parked, start):
     child = start("retry", "1", "4", "--wait", *WHY)
     carry_out(database)
-    database.execute("SELECT outbox.unpark('main', 0, '{1}')")
+    database.execute("SELECT outbox.unpark('main', 0, '{1}', true)")
     database.execute("""SELECT outbox.park('main', 0, '{"rows": [[4, 0, "still invalid"]],
         "first_ms": 1000, "max_ms": 1000, "max_attempts": 5}')""")
     output, error = child.communicate(timeout=30)
-    assert child.returncode == REFUSED and "1 of 2 rows are published" in output
+    assert child.returncode == REFUSED and "2 rows are retried, 1 of them published" in output
     assert "1 of 2 rows were refused again, first id 4: still invalid" in error
 
 
@@ -448,7 +460,7 @@ def test_wait_ends_when_skipped_rows_are_gone(database, parked, start):
     child = start("skip", "topic=bills", "--wait", *WHY)
     carry_out(database)
     output, error = child.communicate(timeout=30)
-    assert (child.returncode, error) == (0, "") and "2 of 2 rows are skipped" in output
+    assert (child.returncode, error) == (0, "") and "2 rows are skipped" in output
     assert database.execute("SELECT count(*) FROM outbox.parked WHERE topic = 'bills'") == [(0,)]
 
 
@@ -457,7 +469,7 @@ def test_wait_is_bounded_and_the_request_stays(database, parked, settings):
     status, _, error = run_command(["parked", "skip", "1", "--wait", "--timeout", "1", *WHY],
                                    settings)
     assert 1 <= time.monotonic() - began < 30
-    assert status == UNAVAILABLE and "1 of 1 rows wait still; the request stays noted" in error
+    assert status == UNAVAILABLE and "not all rows are skipped and answered for; the request stays noted" in error
     assert requests(database) == {1: ["skip", 1]}
 
 
@@ -539,10 +551,11 @@ def test_a_hundred_thousand_rows_are_listed_in_little_memory_and_time(
 
 
 def test_a_request_for_very_many_rows_is_noted_in_a_moment(database, settings):
-    fill(database, 100_000)
-    began = time.monotonic()
+    """None of them is written to, and only the first ones are counted."""
+    fill(database, 100_002)
+    written = database.execute("SELECT xmin::text, count(*) FROM outbox.parked GROUP BY 1")
     status, output, error = run_command(["parked", "skip", "--all", *WHY], settings)
-    assert status == 0 and "skip of 100000 rows is noted" in output, error
-    assert time.monotonic() - began < LIST_SECONDS
-    assert database.execute("SELECT count(*) FROM outbox.parked WHERE request = 'skip'") == [
-        (100_000,)]
+    assert status == 0 and "request 1: the skip is noted" in output, error
+    assert "skip of at least 100001 rows in slot main; counted among the first 100000 of about 1000" in output
+    assert database.execute("SELECT xmin::text, count(*) FROM outbox.parked GROUP BY 1") == written
+    assert database.execute("SELECT count(*), min(about) FROM outbox.parked_request") == [(1, 100_002)]

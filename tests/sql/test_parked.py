@@ -41,6 +41,16 @@ def listed(reader, **more):
     return [row.id for row in reader.tick(may_list=True, **more)]
 
 
+def ask(database, verb, **chosen):
+    """What an operator's verb notes."""
+    database.execute("SELECT outbox.parked_request('ticks', %s, %s, 'ticket 7', 0)", (verb, json.dumps(chosen)))
+
+
+def request(database, number=1):
+    columns = "looked, done, published, refused, ended_at IS NOT NULL"
+    return database.execute(f"SELECT {columns} FROM outbox.parked_request WHERE id = %s ORDER BY shard", (number,))
+
+
 def states(database):
     return [(row[0], row[1]) for row in database.execute(ROWS)]
 
@@ -194,7 +204,7 @@ def test_rows_without_a_key_do_not_wait_for_each_other(reader, database):
 def test_a_skipped_head_frees_those_behind_it(reader, database):
     rows = opened(reader, database, "a", "a", "b")
     park(reader, rows, ["x", None, "x"], max_attempts=1)
-    database.execute("UPDATE outbox.parked SET request = 'skip' WHERE state = 'dead'")
+    ask(database, "skip", state="dead")
     assert listed(reader) == [rows[1][0]]
     assert states(database) == [(rows[1][0], "free")]
 
@@ -202,9 +212,9 @@ def test_a_skipped_head_frees_those_behind_it(reader, database):
 def test_an_operators_retry_begins_the_attempts_anew(reader, database):
     rows = opened(reader, database, "a")
     park(reader, rows, ["x"], max_attempts=1)
-    database.execute("UPDATE outbox.parked SET request = 'retry'")
+    ask(database, "retry")
     assert listed(reader) == [rows[0][0]]
-    assert database.execute("SELECT attempts, request FROM outbox.parked") == [(0, None)]
+    assert database.execute("SELECT attempts FROM outbox.parked") == [(0,)]
 
 
 def test_the_back_off_doubles_up_to_its_cap(reader, database):
@@ -291,3 +301,129 @@ def test_two_queues_of_one_digest_do_not_wait_for_each_other(reader, database):
     reader.tick(closed=1, must_write=True, may_open=False)
     assert [state for _, state in states(database)] == ["waiting", "free", "behind"]
     assert listed(reader) == [rows[1][0], rows[2][0]]
+
+
+# --- in batches -----------------------------------------------------------------------------------
+
+
+def stalled(reader, database, *keys):
+    """Rows of these keys, each the head of its queue, that wait for a topic."""
+    rows = opened(reader, database, *keys)
+    reader.tick(closed=1, must_write=True, may_open=False, parks=json.dumps({
+        "rows": [[*row, "the topic was missing", reader.first_tick + 1, -1] for row in rows],
+        "first_ms": 0, "max_ms": 0, "max_attempts": 3}))
+    return rows
+
+
+def recover(reader, database, batch, *places):
+    """What a tick answers of places that are there again."""
+    reader.cursor.execute(*reader.tick_call(
+        closed=0, must_write=True, may_open=False, batch=batch,
+        parks=json.dumps({"rows": [], "recovered": places})))
+    rows = reader.cursor.fetchall()
+    reader.ticked(rows[-1][0])
+    return [(row[4 - 1], row[7], row[1]) for row in rows if row[0] == "recovered"]
+
+
+def test_rows_of_a_place_that_is_there_again_are_freed_in_batches(reader, database):
+    rows = stalled(reader, database, *"abcde")
+    ids = [row[0] for row in rows]
+    assert recover(reader, database, 2, ["t", -1, 0]) == [("t", -1, ids[1])]
+    assert [state for _, state in states(database)] == ["free"] * 2 + ["stalled"] * 3
+    assert recover(reader, database, 2, ["t", -1, ids[1]]) == [("t", -1, ids[3])]
+    assert recover(reader, database, 2, ["t", -1, ids[3]]) == [("t", -1, None)]
+    assert {state for _, state in states(database)} == {"free"}
+
+
+def test_a_batch_goes_on_with_the_next_place(reader, database):
+    stalled(reader, database, *"abc")
+    database.execute("UPDATE outbox.parked SET stalled = id - 1")
+    assert recover(reader, database, 2, ["t", 0, 0], ["t", 1, 0], ["t", 2, 0]) == [
+        ("t", 0, None), ("t", 1, 2)]
+    assert recover(reader, database, 2, ["t", 1, 2], ["t", 2, 0]) == [("t", 1, None), ("t", 2, None)]
+
+
+def test_a_request_is_worked_off_in_batches_by_the_order_of_ids(reader, database):
+    rows = opened(reader, database, *"abcde")
+    park(reader, rows, ["x"] * 5, max_attempts=1)
+    ask(database, "retry")
+    assert listed(reader, batch=2) == [row[0] for row in rows[:2]]
+    assert request(database) == [(2, 2, 0, 0, False)]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert request(database) == [(2, 2, 2, 0, False)]
+    assert listed(reader, batch=2) == [row[0] for row in rows[2:4]]
+    park(reader, rows[2:3], ["again"], closed=0)
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert request(database) == [(4, 4, 3, 1, False)]
+    assert database.execute("SELECT refused_id, error FROM outbox.parked_request") == [(rows[2][0], "again")]
+    assert listed(reader, batch=2) == [rows[2][0], rows[4][0]]
+    assert request(database) == [(5, 5, 3, 1, True)]
+
+
+def test_a_look_that_finds_nothing_is_bounded_as_well(reader, database):
+    rows = opened(reader, database, *"abcdefghijklmnopqrstuvw")
+    park(reader, rows, ["x"] * len(rows), max_attempts=1)
+    ask(database, "skip", topic="another")
+    for looked in (10, 20, 23):
+        reader.tick(closed=0, may_list=True, batch=1)
+        assert request(database)[0][:2] == (looked, 0)
+    assert request(database) == [(23, 0, 0, 0, True)]
+
+
+def test_rows_that_a_skip_means_are_not_published_before_it_comes_to_them(reader, database):
+    rows = opened(reader, database, "a", "b", "a", "a")
+    park(reader, rows, ["x", "x", None, None], max_attempts=1)
+    ask(database, "retry", ids=[rows[1][0]])
+    ask(database, "skip", key="\\x61")
+    for left in (["dead", "free", "behind"], ["dead", "free"], ["dead"]):
+        assert listed(reader, batch=1) == []
+        assert [state for _, state in states(database)] == left
+    assert request(database, 2)[0][1:] == (3, 0, 0, True)
+    assert listed(reader, batch=1) == [rows[1][0]]
+
+
+def test_a_skip_waits_for_the_window_of_its_row(reader, database):
+    """Whoever takes over would read it there again, and publish it."""
+    rows = opened(reader, database, "a", "b")
+    park(reader, rows, ["x", "x"], closed=0)
+    ask(database, "skip")
+    assert listed(reader, closed=0) == []
+    assert states(database) == [(rows[0][0], "waiting"), (rows[1][0], "waiting")]
+    assert request(database) == [(2, 0, 0, 0, False)]
+    assert database.execute("SELECT outbox.parked_wait('ticks', 0, 0)")[0][0] >= 49
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert database.execute("SELECT outbox.parked_wait('ticks', 0, 1)") == [(0,)]
+    assert listed(reader) == []
+    assert states(database) == [] and request(database) == [(4, 2, 0, 0, True)]
+
+
+def test_a_request_follows_its_rows_through_a_split(reader, database):
+    rows = opened(reader, database, *"abcdefgh")
+    park(reader, rows, ["x"] * 8, max_attempts=1)
+    ask(database, "retry")
+    database.execute("SELECT outbox.parked_requests('ticks', 0, 1, 3)")
+    database.execute("UPDATE outbox.parked p SET shard = outbox.shard_of(p.key, 2)")
+    database.execute("SELECT outbox.parked_requests_split('ticks', 2)")
+    for shard in (0, 1):
+        for _ in range(3):
+            database.execute("SELECT outbox.parked_requests('ticks', %s, 1, 3)", (shard,))
+    assert sum(row[1] for row in request(database)) == 8
+    assert all(row[4] for row in request(database)) and len(request(database)) == 2
+    assert {state for _, state in states(database)} == {"waiting"}
+
+
+def test_a_slot_goes_with_its_requests(reader, database):
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"])
+    ask(database, "retry")
+    database.execute("SELECT outbox.slot_drop('ticks')")
+    assert database.execute("SELECT count(*) FROM outbox.parked_request") == [(0,)]
+
+
+def test_of_many_queues_a_list_takes_what_fits(reader, database):
+    """Not all rows of each: what is looked at is bounded too."""
+    rows = opened(reader, database, *("a" * 5 + "b" * 5))
+    park(reader, rows, [None] * 10)
+    assert listed(reader, max_rows=3) == [row[0] for row in rows[:3]]
+    reader.tick(closed=1, must_write=True, may_open=False)
+    assert len(listed(reader, max_rows=7)) == 7

@@ -60,7 +60,7 @@ class Ticks:
                  "lease_ms": LEASE_MS, "closed": self.open_windows, "new_acked_id": 0,
                  "touched": "{}", "new_epoch": None, "may_open": True, "must_write": False,
                  "max_rows": 1000, "max_bytes": 10_000_000, "last_seen": None,
-                 "parks": None, "may_list": False, **more}
+                 "parks": None, "may_list": False, "batch": 500, **more}
         names = ", ".join(f"{name} => %({name})s" for name in given)
         return (f"SELECT verdict, id, event_id::text, topic, key, payload, headers::text, "
                 f"partition "
@@ -70,7 +70,7 @@ class Ticks:
         self.cursor.execute(*self.tick_call(**more))
         *rows, (self.verdict, *_) = self.cursor.fetchall()
         self.ticked(self.verdict)
-        return [Row(*[_plain(value) for value in row[1:]]) for row in rows if row[0] != "empty"]
+        return [Row(*[_plain(value) for value in row[1:]]) for row in rows if row[0] is None]
 
     def ticked(self, verdict):
         """Follows what a tick wrote."""

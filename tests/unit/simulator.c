@@ -193,6 +193,7 @@ static void plan_parking(struct world *world, struct plan *plan)
 	    .retry_first_ms = PICK(world, 5, 50),
 	    .retry_max_ms = PICK(world, 100, 1000),
 	    .max_attempts = 1000000,
+	    .batch = PICK(world, 1, 3, 500),
 	    .policy = policy_of,
 	    .context = plan,
 	};

@@ -514,16 +514,29 @@ static void free_first(struct world *world, struct log_row *log, const struct ro
 	}
 }
 
-static void recover(struct world *world, struct log_row *log, const struct place *place)
+/* outbox.parked_recover of one place */
+static void recover(struct world *world, struct log_row *log, struct place *place, int64_t *batch)
 {
 	world_trace(world, "partition %d of topic %d recovers", place->partition, place->topic);
-	for (int i = 0; i < log->parked_count; i++) {
+	int64_t freed_id = 0;
+	for (int i = 0; i<log->parked_count && * batch> 0; i++) {
 		struct parked_row *parked = &log->parked[i];
-		if (parked->state == STALLED && parked->row->topic == place->topic &&
-		    parked->stalled == place->partition)
-			*parked = (struct parked_row){
-			    parked->row, FREE, parked->stalled, world->now, parked->tick};
+		if (parked->state != STALLED || parked->row->topic != place->topic ||
+		    parked->stalled != place->partition || parked->row->id <= place->freed_id)
+			continue;
+		*parked = (struct parked_row){
+		    parked->row, FREE, parked->stalled, world->now, parked->tick};
+		--*batch;
+		freed_id = parked->row->id;
 	}
+	place->freed_id = *batch > 0 ? 0 : freed_id;
+}
+
+static void recover_places(struct world *world, struct request *request, struct log_row *log)
+{
+	int64_t batch = request->tick.batch;
+	while (batch > 0 && request->recovered_looked < request->recovered_count)
+		recover(world, log, &request->recovered[request->recovered_looked++], &batch);
 }
 
 /* outbox.park, outbox.schedule */
@@ -562,8 +575,6 @@ static void note_parks(struct world *world, const struct request *request, struc
 		if (park.state != SCHEDULED)
 			free_first(world, log, park.row);
 	}
-	for (int i = 0; i < request->recovered_count; i++)
-		recover(world, log, &request->recovered[i]);
 }
 
 static bool is_parked_again(const struct request *request, const struct row *row)
@@ -748,6 +759,7 @@ static void note_parked(struct world *world, struct request *request, struct log
 	if (request->kind != ASK_TICK)
 		return;
 	note_parks(world, request, row);
+	recover_places(world, request, row);
 	unpark(world, request, row);
 	if (row->listed_tick && row->listed_tick <= previous->first_tick + request->tick.closed)
 		row->listed_tick = row->listed_count = 0;

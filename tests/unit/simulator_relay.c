@@ -264,7 +264,8 @@ static void parse_parks(struct world *world, struct request *request, const char
 		const char *name = json_string_value(json_array_get(place, 0));
 		request->recovered[request->recovered_count++] =
 		    (struct place){topic_index(name, strlen(name)),
-			(int)json_integer_value(json_array_get(place, 1))};
+			(int)json_integer_value(json_array_get(place, 1)),
+			json_integer_value(json_array_get(place, 2))};
 	}
 	json_decref(parks);
 }
@@ -336,6 +337,12 @@ static void tick_answered(
 		world->result.epochs++;
 	for (int i = 0; i < request->emptied_count; i++)
 		tell_key(process, request->emptied[i], stream_unparked);
+	for (int i = 0; i < request->recovered_looked; i++) {
+		const struct place *place = &request->recovered[i];
+		const char *topic = topic_names[place->topic];
+		stream_recovered(
+		    process->stream, topic, strlen(topic), place->partition, place->freed_id);
+	}
 	if (request->verdict != STREAM_FENCED)
 		stream_parked_news(process->stream, now_ms(world), 0, request->due_ms);
 	stream_ticked(process->stream, now_ms(world), request->verdict);

@@ -175,8 +175,9 @@ struct request {
 	int park_count;
 	struct place {
 		int topic, partition;
-	} * recovered; /* stalled no more */
-	int recovered_count;
+		int64_t freed_id; /* 0 in the answer: none is left */
+	} * recovered;            /* stalled no more */
+	int recovered_count, recovered_looked;
 	const struct snapshot *last_seen;
 	bool begun, dropped;
 	/* on the server */
