@@ -1,26 +1,56 @@
 #include "position.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "position_prefix.h"
 #include "text.h"
 
-size_t outbox_position_format(
+enum { VERSION = '2', IDENTITY_DIGITS = 8 };
+
+static char *append_text(char *at, const char *text)
+{
+	size_t length = strlen(text);
+	memcpy(at, text, length);
+	at[length] = ':';
+	return at + length + 1;
+}
+
+static char *append_number(char *at, int64_t number)
+{
+	at = text_write_int64(at, number);
+	*at = ':';
+	return at + 1;
+}
+
+size_t position_prefix_write(
     const struct outbox_position *position, char text[OUTBOX_POSITION_SIZE])
 {
-	char *at = text + snprintf(text, OUTBOX_POSITION_SIZE, "1:%s:", position->slot);
-	at = text_write_int64(at, position->shard);
+	char *at = text;
+	*at++ = VERSION;
 	*at++ = ':';
-	at = text_write_int64(at, position->epoch);
-	*at++ = ':';
-	at = text_write_int64(at, position->tick);
-	*at++ = ':';
-	at = text_write_int64(at, position->id);
+	at = append_text(at, position->slot);
+	at = append_text(at, position->identity);
+	at = append_number(at, position->shard);
+	at = append_number(at, position->epoch);
+	return (size_t)(at - text);
+}
+
+size_t position_prefix_complete(
+    char text[OUTBOX_POSITION_SIZE], size_t prefix, int64_t tick, int64_t id)
+{
+	char *at = text_write_int64(append_number(text + prefix, tick), id);
 	*at = '\0';
 	return (size_t)(at - text);
 }
 
-/* Digits up to `end`, or a colon, which is passed over. It is read thrice a message. */
+size_t outbox_position_format(
+    const struct outbox_position *position, char text[OUTBOX_POSITION_SIZE])
+{
+	size_t prefix = position_prefix_write(position, text);
+	return position_prefix_complete(text, prefix, position->tick, position->id);
+}
+
+/* The consumer's way reads a position up to three times a message: no library calls for numbers. */
 static bool read_number(const char **at, const char *end, int64_t most, int64_t *ret_number)
 {
 	const char *digit = *at;
@@ -37,26 +67,65 @@ static bool read_number(const char **at, const char *end, int64_t most, int64_t 
 	return true;
 }
 
+static bool is_of_a_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+
+/* Anything else in a name could break the texts that hold several positions, with blanks between.
+ */
+static bool read_slot(const char **at, const char *end, char ret_slot[41])
+{
+	const char *from = *at;
+	size_t length = 0;
+	for (; from < end && length < 40 && is_of_a_name(*from); from++)
+		ret_slot[length++] = *from;
+	ret_slot[length] = '\0';
+	if (length == 0 || from == end || *from != ':')
+		return false;
+	*at = from + 1;
+	return true;
+}
+
+static bool is_lower_digit(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+static bool read_identity(const char **at, const char *end, char ret_identity[9])
+{
+	if (end - *at <= IDENTITY_DIGITS || (*at)[IDENTITY_DIGITS] != ':')
+		return false;
+	for (int i = 0; i < IDENTITY_DIGITS; i++)
+		if (!is_lower_digit((*at)[i]))
+			return false;
+	memcpy(ret_identity, *at, IDENTITY_DIGITS);
+	ret_identity[IDENTITY_DIGITS] = '\0';
+	*at += IDENTITY_DIGITS + 1;
+	return true;
+}
+
 bool outbox_position_parse(const char *text, size_t length, struct outbox_position *ret_position)
 {
 	const char *at = text + 2, *end = text + length;
 	int64_t shard;
-	if (length < 2 || text[0] != '1' || text[1] != ':' || text[length - 1] == ':')
+	if (length < 2 || text[0] != VERSION || text[1] != ':' || text[length - 1] == ':')
 		return false;
-	const char *colon = memchr(at, ':', (size_t)(end - at));
-	size_t slot = colon ? (size_t)(colon - at) : 0;
-	if (slot == 0 || slot >= sizeof ret_position->slot || memchr(at, '\0', slot))
-		return false;
-	memcpy(ret_position->slot, at, slot);
-	ret_position->slot[slot] = '\0';
-	at = colon + 1;
-	if (!read_number(&at, end, INT32_MAX, &shard) ||
+	if (!read_slot(&at, end, ret_position->slot) ||
+	    !read_identity(&at, end, ret_position->identity) ||
+	    !read_number(&at, end, INT32_MAX, &shard) ||
 	    !read_number(&at, end, INT64_MAX, &ret_position->epoch) ||
 	    !read_number(&at, end, INT64_MAX, &ret_position->tick) ||
 	    !read_number(&at, end, INT64_MAX, &ret_position->id) || at != end)
 		return false;
 	ret_position->shard = (int32_t)shard;
 	return true;
+}
+
+bool outbox_position_comparable(const struct outbox_position *a, const struct outbox_position *b)
+{
+	return a->shard == b->shard && a->epoch == b->epoch &&
+	       strcmp(a->identity, b->identity) == 0 && strcmp(a->slot, b->slot) == 0;
 }
 
 int outbox_position_compare(const struct outbox_position *a, const struct outbox_position *b)

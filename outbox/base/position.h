@@ -1,9 +1,19 @@
 #pragma once
 /*
- * The place of a message in its slot's order: (slot, shard, epoch, tick, id). The same after every
- * re-read; at first occurrence it grows along each (destination partition, slot, shard, epoch).
- * As the header `outbox-position` it is the text  1:slot:shard:epoch:tick:id  (version first,
- * numbers in decimal; a slot's name has no colon). A reader ignores versions it does not know.
+ * The place of a message in its slot's order: (slot, identity, shard, epoch, tick, id). The same
+ * after every re-read; at first occurrence it grows along each (destination partition, slot,
+ * identity, shard, epoch).
+ *
+ * As the header `outbox-position` it is the text
+ *
+ *     2:slot:identity:shard:epoch:tick:id
+ *
+ *   2         the version of this text; a reader ignores versions that it does not know
+ *   slot      1 to 40 of a-z 0-9 - _
+ *   identity  the first eight hexadecimal digits, in lower case, of the uuid that a slot gets when
+ * it is created: two databases may have slots of one name and publish to one topic. A dump keeps
+ * it; `outbox-relay slot rebase --new-identity` changes it shard, epoch, tick, id   decimal,
+ * without a sign; shard is less than 2^31, the others than 2^63
  *
  * The public header of liboutbox, for consumers that look at positions. Pure functions: any thread.
  */
@@ -16,6 +26,7 @@
 
 struct outbox_position {
 	char slot[41];
+	char identity[9];
 	int32_t shard;
 	int64_t epoch, tick, id;
 };
@@ -24,10 +35,15 @@ struct outbox_position {
 OUTBOX_PUBLIC size_t outbox_position_format(
     const struct outbox_position *position, char text[OUTBOX_POSITION_SIZE]);
 
-/* text need not end in NUL. False: not a position of version 1. */
+/* text need not end in NUL. False: not a position of version 2. */
 OUTBOX_PUBLIC bool outbox_position_parse(
     const char *text, size_t length, struct outbox_position *ret_position);
 
-/* -1, 0, 1 by (tick, id); both must be of one slot, shard and epoch. */
+/* Are both of one slot, identity, shard and epoch? Then one is before the other, or they are equal.
+ */
+OUTBOX_PUBLIC bool outbox_position_comparable(
+    const struct outbox_position *a, const struct outbox_position *b);
+
+/* -1, 0, 1 by (tick, id), of two that are comparable. */
 OUTBOX_PUBLIC int outbox_position_compare(
     const struct outbox_position *a, const struct outbox_position *b);

@@ -1,6 +1,7 @@
 /*
  * Messages of our own relay, told apart by their positions: at first occurrence they grow along
- * each (slot, shard, epoch) of a partition, so that the largest is all there is to remember.
+ * each (slot, identity, shard, epoch) of a partition, so that the largest is all there is to
+ * remember.
  *
  * Behind the watermark, below which all is done, are the positions that were taken in since, in
  * order, each open until it is done. The watermark goes over those at its end that are done, at a
@@ -56,9 +57,11 @@ static struct sequence_store *of(struct dedup_store *store)
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
-static bool is_of(const struct line *line, const struct outbox_position *position)
+/* Same slot, identity and shard; the epoch may differ. */
+static bool is_of_shard(const struct line *line, const struct outbox_position *position)
 {
-	return line->mark.shard == position->shard && line->mark.epoch == position->epoch &&
+	return line->mark.shard == position->shard &&
+	       strcmp(line->mark.identity, position->identity) == 0 &&
 	       strcmp(line->mark.slot, position->slot) == 0;
 }
 
@@ -66,7 +69,7 @@ static struct line *find_line(
     const struct sequence_store *sequence, const struct outbox_position *position)
 {
 	for (size_t i = 0; i < sequence->count; i++)
-		if (is_of(&sequence->lines[i], position))
+		if (outbox_position_comparable(&sequence->lines[i].mark, position))
 			return &sequence->lines[i];
 	return NULL;
 }
@@ -80,8 +83,7 @@ static struct line *oldest_epoch(
 	int epochs = 0;
 	for (size_t i = 0; i < sequence->count; i++) {
 		struct line *line = &sequence->lines[i];
-		if (line->mark.shard != position->shard ||
-		    strcmp(line->mark.slot, position->slot) != 0)
+		if (!is_of_shard(line, position))
 			continue;
 		epochs++;
 		if (line->first == line->count && (!oldest || line->used < oldest->used))
@@ -393,9 +395,10 @@ const struct dedup_store_type sequence_store = {
 		   "that is committed with the offset",
 	.scope = "one partition of messages of outbox-relay, by their header outbox-position",
 	.memory =
-	    "about 100 bytes for each (slot, shard, epoch), 32 for each position behind the "
+	    "about 130 bytes for each (slot, identity, shard, epoch), 32 for each position behind "
+	    "the "
 	    "first that is not done, and for at most 4,096 of those that are not checkpointed",
-	.disk = "about 60 bytes for each (slot, shard, epoch)"},
+	.disk = "about 70 bytes for each (slot, identity, shard, epoch)"},
     .open = open_store,
     .close = close_store,
     .look = look,

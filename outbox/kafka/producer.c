@@ -71,6 +71,15 @@ static rd_kafka_error_t *call_once(struct producer *producer)
 		   : rd_kafka_commit_transaction(producer->handle, SLICE_MS);
 }
 
+/* Somebody else made a producer with the same transactional id. */
+static enum err_kind kind_of_end(rd_kafka_resp_err_t code)
+{
+	return code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED ||
+		       code == RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
+		   ? ERR_FENCED
+		   : ERR_RETRY;
+}
+
 /* A call whose slice is over goes on where it was when it is made again. */
 static bool finish_call(struct producer *producer, struct err *err)
 {
@@ -85,8 +94,8 @@ static bool finish_call(struct producer *producer, struct err *err)
 		error = rd_kafka_begin_transaction(producer->handle);
 	if (!error)
 		return true;
-	err_set(err, ERR_RETRY, "%s: %s (%s)", names[producer->caller.call],
-	    rd_kafka_error_string(error), rd_kafka_error_name(error));
+	err_set(err, kind_of_end(rd_kafka_error_code(error)), "%s: %s (%s)",
+	    names[producer->caller.call], rd_kafka_error_string(error), rd_kafka_error_name(error));
 	rd_kafka_error_destroy(error);
 	return false;
 }
@@ -533,8 +542,8 @@ bool producer_is_fatal(const struct producer *producer, struct err *ret_why)
 	}
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return false;
-	err_set(ret_why, ERR_RETRY, "the producer is broken, a new one is needed: %s (%s)", text,
-	    rd_kafka_err2name(code));
+	err_set(ret_why, kind_of_end(code), "the producer is broken, a new one is needed: %s (%s)",
+	    text, rd_kafka_err2name(code));
 	return true;
 }
 

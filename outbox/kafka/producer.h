@@ -90,7 +90,10 @@ void producer_destroy(struct producer *producer, int wait_ms);
 enum producer_call { PRODUCER_INIT, PRODUCER_COMMIT };
 enum producer_outcome { PRODUCER_NO_CALL, PRODUCER_CALLING, PRODUCER_DONE, PRODUCER_FAILED };
 void producer_begin(struct producer *producer, enum producer_call call);
-/* Told once. To be asked after producer_poll whenever producer_fd is readable. */
+/*
+ * Told once. To be asked after producer_poll whenever producer_fd is readable. Why it failed: kind
+ * ERR_FENCED if another producer with that id was made, ERR_RETRY otherwise.
+ */
 enum producer_outcome producer_work(struct producer *producer, struct err *ret_why);
 
 /*
@@ -121,7 +124,8 @@ bool producer_send(
 int producer_poll(struct producer *producer, struct producer_report *reports, int max);
 
 /*
- * True once the producer is broken for good or gave a record up; text says why (kind ERR_RETRY).
+ * True once the producer is broken for good or gave a record up; text says why (the kinds are those
+ * of producer_work).
  * Then as described above.
  */
 bool producer_is_fatal(const struct producer *producer, struct err *ret_why);

@@ -7,7 +7,7 @@
 #include "clock.h"
 #include "denials.h"
 #include "fault.h"
-#include "position.h"
+#include "position_prefix.h"
 #include "producer.h"
 #include "record_headers.h"
 
@@ -20,6 +20,7 @@ enum {
 	METADATA_AGAIN_MS = 1000,
 	CONCURRENT_MS = 20, /* librdkafka's wait after CONCURRENT_TRANSACTIONS */
 	TOPIC_SIZE = 250,
+	FENCES_MS = 60000,
 };
 
 struct delivery {
@@ -37,9 +38,12 @@ struct delivery {
 	int64_t ask_at;         /* about a topic, not before */
 	int64_t commit_at;      /* when the commit began */
 	int64_t send_at;        /* the next transaction, not before; 0: now */
+	bool fenced;            /* the last producer was, and nothing was sent by this one yet */
+	int64_t fenced_at;      /* when it last was, and the shard stayed ours; 0: never */
 	const char *topic_name; /* the topic of the record before and its handle */
 	struct producer_topic *topic;
-	struct outbox_position position;
+	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
+	size_t position_prefix;              /* length of the part that an epoch shares */
 	struct record_headers headers;
 	struct denials denials;
 	struct producer_report reports[REPORTS_A_TURN];
@@ -84,8 +88,6 @@ struct delivery *delivery_create(const struct config_slot *slot, int shard, cons
 	delivery->metrics = metrics;
 	delivery->backoff = (struct backoff){
 	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
-	delivery->position.shard = shard;
-	text_copy(delivery->position.slot, sizeof delivery->position.slot, slot->name);
 	if (!make_producer(delivery, err)) {
 		delivery_destroy(delivery);
 		return NULL;
@@ -105,14 +107,51 @@ void delivery_destroy(struct delivery *delivery)
 	free(delivery);
 }
 
+/* --- fences --------------------------------------------------------------------------------- */
+
+static void note_fence(struct delivery *delivery, const struct err *why)
+{
+	delivery->fenced |= why->kind == ERR_FENCED;
+}
+
+/*
+ * Records go out again, so the log row behind the fence was written: no other owner of this log has
+ * fenced us. One that was stopped beyond its lease can do it once, when it wakes. Twice in a minute
+ * is another database with our identity.
+ */
+static void judge_fence(struct delivery *delivery, int64_t now)
+{
+	delivery->fenced = false;
+	if (delivery->fenced_at && now - delivery->fenced_at < FENCES_MS)
+		log_error("identity_shared", {"slot", LOG_TEXT(delivery->slot->name)},
+		    {"shard", LOG_INT(delivery->shard)}, {"identity", LOG_TEXT(delivery->identity)},
+		    {"consequence",
+			LOG_TEXT("a copy of this database publishes to the same cluster with the "
+				 "same identity, and each fences the other: stop one of them and "
+				 "run `outbox-relay slot rebase --all --new-identity` on the "
+				 "copy")});
+	delivery->fenced_at = now;
+}
+
 /* --- records out -------------------------------------------------------------------------- */
+
+/* Once a turn, since the prefix takes longer to write than the rest of a position. */
+static void begin_positions(struct delivery *delivery)
+{
+	struct outbox_position position = {
+	    .shard = delivery->shard, .epoch = stream_epoch(delivery->stream)};
+	text_copy(position.slot, sizeof position.slot, delivery->slot->name);
+	text_copy(position.identity, sizeof position.identity, delivery->identity);
+	delivery->position_prefix = position_prefix_write(&position, delivery->position);
+}
 
 static bool send_record(
     struct delivery *delivery, const struct stream_record *record, struct err *err)
 {
 	const struct message *message = record->message;
 	struct record_headers *headers = &delivery->headers;
-	char position[OUTBOX_POSITION_SIZE];
+	size_t position_length = position_prefix_complete(
+	    delivery->position, delivery->position_prefix, record->tick, record->id);
 	if (delivery->topic_name != record->topic) {
 		delivery->topic = producer_topic(delivery->producer, record->topic, err);
 		delivery->topic_name = delivery->topic ? record->topic : NULL;
@@ -121,10 +160,7 @@ static bool send_record(
 	}
 	if (!record_headers_begin(headers, message, err))
 		return false;
-	delivery->position.tick = record->tick;
-	delivery->position.id = record->id;
-	record_headers_add(headers, "outbox-position", position,
-	    outbox_position_format(&delivery->position, position));
+	record_headers_add(headers, "outbox-position", delivery->position, position_length);
 	const struct producer_record out = {
 	    .topic = delivery->topic,
 	    .partition = record->partition,
@@ -145,7 +181,7 @@ static bool send_records(struct delivery *delivery, int64_t now)
 {
 	struct stream_record record;
 	int count = 0;
-	delivery->position.epoch = stream_epoch(delivery->stream);
+	begin_positions(delivery);
 	while (count < RECORDS_A_TURN && stream_send(delivery->stream, now, &record)) {
 		struct err err;
 		fault_point("before_produce");
@@ -156,6 +192,8 @@ static bool send_records(struct delivery *delivery, int64_t now)
 			    err.message);
 		count++;
 	}
+	if (count && delivery->fenced)
+		judge_fence(delivery, now);
 	if (count)
 		fault_point("after_produce");
 	return count == RECORDS_A_TURN;
@@ -251,8 +289,10 @@ static void abandon_producer(struct delivery *delivery, const char *why, int64_t
  */
 static const char *reason_to_give_up(struct delivery *delivery, int64_t now, struct err *why)
 {
-	if (producer_is_fatal(delivery->producer, why))
+	if (producer_is_fatal(delivery->producer, why)) {
+		note_fence(delivery, why);
 		return why->message;
+	}
 	const char *verdict = stream_producer_verdict(delivery->stream, now);
 	return verdict == stream_stalled && *delivery_error(delivery) ? NULL : verdict;
 }
@@ -285,6 +325,7 @@ static bool has_producer(struct delivery *delivery, int64_t now)
 		return true;
 	/* one with transactions fences that of the owner: only an owner may make it */
 	delivery->unwanted = is_exact(delivery) && !stream_wants_producer(delivery->stream, now);
+	delivery->fenced &= !delivery->unwanted;
 	if (now < delivery->create_at || delivery->unwanted)
 		return false;
 	if (make_producer(delivery, &err))
@@ -344,6 +385,7 @@ static bool step_transactions(struct delivery *delivery, int64_t now)
 		call_is_done(delivery, now);
 		break;
 	case PRODUCER_FAILED:
+		note_fence(delivery, &why);
 		abandon_producer(delivery, why.message, now);
 		break;
 	case PRODUCER_NO_CALL:

@@ -13,7 +13,7 @@ struct delivery;
 
 /*
  * Checks the properties by making a first producer. All pointers must outlive it. identity: of the
- * slot, for the id of its transactions; known once the shard was taken.
+ * slot, for positions and for the id of its transactions; known once the shard was taken.
  */
 struct delivery *delivery_create(const struct config_slot *slot, int shard, const char *identity,
     struct stream *stream, struct publish_metrics *metrics, struct err *err);

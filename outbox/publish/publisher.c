@@ -771,8 +771,8 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	link_init(
 	    &publisher->log, slot->postgres->dsn, name, statements_repeated(publisher->statements));
 	link_init(&publisher->read, slot->postgres->dsn, name, NULL);
-	publisher->resume =
-	    resume_create(slot, options->shard, publisher->stream, &publisher->metrics);
+	publisher->resume = resume_create(slot, options->shard,
+	    statements_identity(publisher->statements), publisher->stream, &publisher->metrics);
 	publisher->delivery =
 	    delivery_create(slot, options->shard, statements_identity(publisher->statements),
 		publisher->stream, &publisher->metrics, err);

@@ -26,6 +26,7 @@ struct lost {
 struct resume {
 	const struct config_slot *slot;
 	int shard;
+	const char *identity;
 	struct stream *stream;
 	struct publish_metrics *metrics;
 	struct tail *tail;
@@ -39,12 +40,13 @@ static bool is_exact(const struct resume *resume)
 	return resume->slot->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
-struct resume *resume_create(const struct config_slot *slot, int shard, struct stream *stream,
-    struct publish_metrics *metrics)
+struct resume *resume_create(const struct config_slot *slot, int shard, const char *identity,
+    struct stream *stream, struct publish_metrics *metrics)
 {
 	struct resume *resume = xcalloc(1, sizeof *resume);
 	resume->slot = slot;
 	resume->shard = shard;
+	resume->identity = identity;
 	resume->stream = stream;
 	resume->metrics = metrics;
 	resume->tail = tail_create(
@@ -90,6 +92,14 @@ static bool read_names(const struct consumer_record *record, struct outbox_posit
 	       uuid_read(id, id_length, ret_event_id);
 }
 
+/* Another database's slot may have the same name, and publish to the same topic. */
+static bool is_own(const struct resume *resume, const struct outbox_position *position)
+{
+	return position->shard == resume->shard &&
+	       text_starts(resume->identity, position->identity) &&
+	       text_equal(position->slot, resume->slot->name);
+}
+
 static void log_rewound(struct resume *resume)
 {
 	if (!resume->rewound)
@@ -97,8 +107,10 @@ static void log_rewound(struct resume *resume)
 		    {"shard", LOG_INT(resume->shard)},
 		    {"consequence",
 			LOG_TEXT("Kafka has records that the log of the database does not "
-				 "know of: the database went back in time; a new epoch "
-				 "begins; lost_history tells where these records are")});
+				 "know of: the database went back in time, or is a copy of "
+				 "one that goes on publishing (then it needs `slot rebase "
+				 "--new-identity`); a new epoch begins; lost_history tells "
+				 "where these records are")});
 	resume->rewound = true;
 }
 
@@ -142,8 +154,7 @@ static void take_record(struct resume *resume, const struct consumer_record *rec
 {
 	struct outbox_position position;
 	char event_id[16], text[OUTBOX_POSITION_SIZE];
-	if (!read_names(record, &position, event_id) || position.shard != resume->shard ||
-	    !text_equal(position.slot, resume->slot->name))
+	if (!read_names(record, &position, event_id) || !is_own(resume, &position))
 		return;
 	enum stream_found found = stream_tail_record(
 	    resume->stream, record->topic, record->partition, record->offset, &position, event_id);

@@ -9,9 +9,12 @@
 
 struct resume;
 
-/* slot, stream and metrics must outlive it. */
-struct resume *resume_create(const struct config_slot *slot, int shard, struct stream *stream,
-    struct publish_metrics *metrics);
+/*
+ * All pointers must outlive it. identity: the slot's, known once the shard was taken. Only records
+ * with a position of this slot, identity and shard count.
+ */
+struct resume *resume_create(const struct config_slot *slot, int shard, const char *identity,
+    struct stream *stream, struct publish_metrics *metrics);
 void resume_destroy(struct resume *resume); /* NULL: fine */
 
 /* Takes answers, asks what the stream wants to know. True: more is there at once. */

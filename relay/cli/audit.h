@@ -38,7 +38,7 @@ struct audit_verdict {
 	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
 	int64_t scheduled;    /* not published, since their time has not come */
 	int64_t skipped;      /* acknowledged, and an operator wanted them not to be published */
-	int64_t before;       /* not published, and committed before the slot's start */
+	int64_t before;       /* not published, and from before the slot's start, or its identity */
 	int64_t found[AUDIT_KINDS];
 	char *samples[AUDIT_KINDS][AUDIT_SAMPLES]; /* the first of each, NULL-filled */
 	/* not judged, because the other side is gone or came later */
@@ -54,7 +54,7 @@ enum audit_state {
 	AUDIT_ACKNOWLEDGED, /* its log says that it is published */
 	AUDIT_PARKED,       /* Kafka refused it, or one of its key before it */
 	AUDIT_SCHEDULED,    /* its deliver_at has not come, or was a moment ago */
-	AUDIT_BEFORE        /* the slot starts behind it */
+	AUDIT_BEFORE /* the slot starts behind it, or it was published under another identity */
 };
 
 struct audit_row {

@@ -21,6 +21,7 @@ struct audit_table {
 	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* of rows, for the server */
 	char *shards, *acked, *windows, *acked_ids;    /* of verify_slot.sql */
 	char *start, *start_at;                        /* of the slot */
+	char *identity, *identity_since;
 	struct partition_list partitions;
 	int64_t first_id; /* the smallest in the table at the start; INT64_MAX: it was empty */
 };
@@ -60,6 +61,8 @@ static bool read_slot(struct audit_table *table, struct err *err)
 	table->acked_ids = xstrdup(pg_value(row, 0, 3));
 	table->start = xstrdup(pg_value(row, 0, 4));
 	table->start_at = xstrdup(pg_value(row, 0, 5));
+	table->identity = xstrdup(pg_value(row, 0, 7));
+	table->identity_since = xstrdup(pg_value(row, 0, 8));
 	return text_to_int64(pg_value(row, 0, 6), INT64_MIN, INT64_MAX, &table->first_id) ||
 	       err_set(err, ERR_FATAL, "the smallest id of the message table is no number");
 }
@@ -96,7 +99,14 @@ void audit_table_close(struct audit_table *table)
 	free(table->acked_ids);
 	free(table->start);
 	free(table->start_at);
+	free(table->identity);
+	free(table->identity_since);
 	free(table);
+}
+
+const char *audit_table_identity(const struct audit_table *table)
+{
+	return table->identity;
 }
 
 bool audit_table_topics(struct audit_table *table,
@@ -147,6 +157,7 @@ enum {
 	ACKNOWLEDGED,
 	PARKED,
 	SCHEDULED,
+	INHERITED,
 	FIELDS
 };
 
@@ -166,6 +177,7 @@ static bool send_rows(struct audit_table *table, int64_t after, int64_t most, st
 	    {"to_at", table->to_at},
 	    {"start_at", table->start_at},
 	    {"start", table->start},
+	    {"identity_since", table->identity_since},
 	    {"slot", table->slot->name},
 	    {0},
 	};
@@ -203,16 +215,22 @@ static bool is_row(const struct copy_field *fields)
 {
 	return fields[ID].length == 8 && fields[EVENT_ID].length == 16 && fields[TOPIC].data &&
 	       fields[BEFORE].length == 1 && fields[ACKNOWLEDGED].length == 1 &&
-	       fields[PARKED].length == 1 && fields[SCHEDULED].length == 1;
+	       fields[PARKED].length == 1 && fields[SCHEDULED].length == 1 &&
+	       fields[INHERITED].length == 1;
 }
 
 static enum audit_state state_of(const struct copy_field *fields)
 {
-	return fields[PARKED].data[0]         ? AUDIT_PARKED
-	       : fields[SCHEDULED].data[0]    ? AUDIT_SCHEDULED
-	       : fields[BEFORE].data[0]       ? AUDIT_BEFORE
-	       : fields[ACKNOWLEDGED].data[0] ? AUDIT_ACKNOWLEDGED
-					      : AUDIT_PENDING;
+	if (fields[PARKED].data[0])
+		return AUDIT_PARKED;
+	if (fields[SCHEDULED].data[0])
+		return AUDIT_SCHEDULED;
+	if (fields[BEFORE].data[0])
+		return AUDIT_BEFORE;
+	if (!fields[ACKNOWLEDGED].data[0])
+		return AUDIT_PENDING;
+	/* its record may have another identity, that of the database which this one is a copy of */
+	return fields[INHERITED].data[0] ? AUDIT_BEFORE : AUDIT_ACKNOWLEDGED;
 }
 
 static struct audit_row row_of(const struct copy_field *fields)

@@ -20,6 +20,8 @@ struct audit_range {
 struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
     const struct config_slot *slot, const struct audit_range *range, struct err *err);
 void audit_table_close(struct audit_table *table);
+/* The slot's identity, a uuid as text; valid as long as the table. */
+const char *audit_table_identity(const struct audit_table *table);
 
 /*
  * One round's rows, those behind `after`, into the audit; topic is called for each row's. Returns

@@ -39,6 +39,7 @@ struct topic {
 
 struct audit_topics {
 	const struct config_slot *slot;
+	const char *identity; /* the slot's identity in this database */
 	const char *sequence;
 	struct audit_range range;
 	struct topic *topics, *recent;
@@ -54,12 +55,13 @@ struct audit_topics {
 	int64_t seen;
 };
 
-struct audit_topics *audit_topics_create(
-    const struct config_slot *slot, const char *sequence, const struct audit_range *range)
+struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *identity,
+    const char *sequence, const struct audit_range *range)
 {
 	struct audit_topics *topics = xcalloc(1, sizeof *topics);
 
 	topics->slot = slot;
+	topics->identity = identity;
 	topics->sequence = sequence;
 	topics->range = *range;
 	return topics;
@@ -188,6 +190,16 @@ static bool is_in_range(const struct audit_topics *topics, int64_t timestamp_ms)
 	       (range->to_us == INT64_MAX || timestamp_ms <= floor_ms(range->to_us - 1));
 }
 
+/* Other databases may publish to the topic, from a slot of the same name. */
+static bool is_own(const struct audit_topics *topics, const struct headers *headers,
+    struct outbox_position *ret_position)
+{
+	return headers->position &&
+	       outbox_position_parse(headers->position, headers->position_length, ret_position) &&
+	       text_equal(ret_position->slot, topics->slot->name) &&
+	       text_starts(topics->identity, ret_position->identity);
+}
+
 /* False when there is no room for a further unknown one. */
 static bool see_record(void *context, const struct consumer_record *record)
 {
@@ -202,9 +214,7 @@ static bool see_record(void *context, const struct consumer_record *record)
 	    .content = headers.content};
 
 	progress_step(&topics->progress, ++topics->seen);
-	if (!headers.position ||
-	    !outbox_position_parse(headers.position, headers.position_length, &judged.position) ||
-	    !text_equal(judged.position.slot, topics->slot->name)) {
+	if (!is_own(topics, &headers, &judged.position)) {
 		topics->figures.others += !topics->counted;
 		return true;
 	}

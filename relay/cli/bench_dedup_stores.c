@@ -35,7 +35,7 @@ struct figures {
 static void name_ids(struct batch *batch, enum ids kind, int64_t first, int64_t ids)
 {
 	static const char *const forms[] = {
-	    "%08llx-d9cb-469f-a165-%012llx", "%llu", "1:main:0:7:1:%llu"};
+	    "%08llx-d9cb-469f-a165-%012llx", "%llu", "2:main:5eed5eed:0:7:1:%llu"};
 	int64_t begin_ms = clock_wall_us() / 1000 - DAY_MS;
 	for (int i = 0; i < BATCH; i++) {
 		unsigned long long number = (unsigned long long)(first + i);

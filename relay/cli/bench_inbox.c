@@ -68,7 +68,8 @@ static bool send_one(struct filling *filling, int64_t number, struct err *err)
 	    snprintf(key, sizeof key, "customer-%lld", (long long)(number % BENCH_KEYS));
 	int id_length =
 	    snprintf(id, sizeof id, "%08llx-0000-7000-8000-000000000000", (long long)number);
-	const struct outbox_position at = {"main", 0, 1, 1000000 + number / A_TICK, number};
+	const struct outbox_position at = {
+	    "main", "5eed5eed", 0, 1, 1000000 + number / A_TICK, number};
 	size_t position_length = outbox_position_format(&at, position);
 	const struct producer_header headers[] = {
 	    {"outbox-id", sizeof "outbox-id" - 1, id, id_length},

@@ -12,7 +12,7 @@
 #include "copy_binary.h"
 #include "hex.h"
 #include "partitioner.h"
-#include "position.h"
+#include "position_prefix.h"
 #include "producer.h"
 #include "schema_text.h"
 #include "session.h"
@@ -28,7 +28,8 @@ struct limit {
 	struct pg *pg;
 	struct producer *producer;
 	struct producer_topic *topic;
-	struct outbox_position position;
+	char position[OUTBOX_POSITION_SIZE]; /* of the row */
+	size_t position_prefix;
 	char *row; /* taken and not yet handed over; NULL: none */
 	struct copy_field fields[FIELDS];
 	bool first, over;
@@ -57,15 +58,15 @@ static bool take_reports(struct limit *limit, struct err *err)
 static bool hand_over(struct limit *limit, bool *ret_sent, struct err *err)
 {
 	const struct copy_field *fields = limit->fields;
-	char id[UUID_TEXT], position[OUTBOX_POSITION_SIZE];
+	char id[UUID_TEXT];
 	size_t position_length;
 
 	uuid_write(fields[EVENT_ID].data, id);
-	limit->position.id = copy_int64(fields[ID].data);
-	position_length = outbox_position_format(&limit->position, position);
+	position_length = position_prefix_complete(
+	    limit->position, limit->position_prefix, 1, copy_int64(fields[ID].data));
 
 	const struct producer_header headers[] = {{"outbox-id", 9, id, sizeof id},
-	    {"outbox-position", 15, position, (int32_t)position_length}};
+	    {"outbox-position", 15, limit->position, (int32_t)position_length}};
 	const struct producer_record record = {.topic = limit->topic,
 	    .partition =
 		partitioner_of_key(fields[KEY].data, (size_t)fields[KEY].length, BENCH_PARTITIONS),
@@ -157,17 +158,17 @@ bool bench_limit(const struct config_slot *slot, const char *topic, struct err *
 	struct config_slot plain = *slot;
 	owned_text char *sql = schema_text(sql_bench_copy, slot->postgres->schema);
 	OWNED(owned_pg_destroy) struct pg *pg = session_connect(slot->postgres, err);
-	struct limit limit = {.pg = pg,
-	    .first = true,
-	    /* digits as the relay's: a random epoch, the first tick */
-	    .position = {.epoch = INT64_C(5000000000000000000), .tick = 1}};
+	struct limit limit = {.pg = pg, .first = true};
+	/* digits as the relay's: a random epoch, the first tick */
+	const struct outbox_position first = {
+	    BENCH_SLOT, "5eed5eed", 0, INT64_C(5000000000000000000), 1, 1};
 	bool good;
 
 	if (!pg)
 		return false;
 	plain.delivery = DELIVERY_AT_LEAST_ONCE;
 	limit.most_in_flight = config_in_flight(&plain);
-	text_copy(limit.position.slot, sizeof limit.position.slot, BENCH_SLOT);
+	limit.position_prefix = position_prefix_write(&first, limit.position);
 	limit.producer =
 	    producer_create(slot->kafka, NULL, slot->memory, limit.most_in_flight, err);
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;

@@ -3,7 +3,8 @@
 #include "session.h"
 #include "sql_files.h"
 
-/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
+/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms, windows,
+ * elsewhere, identity. */
 static int list_slots(struct pg *pg, const struct config_postgres *postgres)
 {
 	struct err err;
@@ -15,10 +16,12 @@ static int list_slots(struct pg *pg, const struct config_postgres *postgres)
 	for (int i = 0; i < pg_rows(rows); i++) {
 		bool alive = pg_int(rows, i, 7) > 0;
 
-		printf("%s/%s of %s%s%s  %s%s\n", pg_value(rows, i, 0), pg_value(rows, i, 1),
-		    pg_value(rows, i, 2), pg_is_null(rows, i, 3) ? "" : ", being split to ",
+		printf("%s/%s of %s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),
+		    pg_value(rows, i, 1), pg_value(rows, i, 2),
+		    pg_is_null(rows, i, 3) ? "" : ", being split to ",
 		    pg_is_null(rows, i, 3) ? "" : pg_value(rows, i, 3),
-		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "");
+		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "",
+		    pg_value(rows, i, 10));
 	}
 	return 0;
 }

@@ -39,6 +39,14 @@ static bool check_scope(const struct rebase *rebase, struct err *err)
 	    pg_rows(slots));
 }
 
+static void print_slot(const struct pg_result *plan, int row, bool new_identity)
+{
+	printf("slot %s: %s, %s rows to be published, identity %s %s\n", pg_value(plan, row, 0),
+	    text_equal(pg_value(plan, row, 1), "t") ? "carried here" : "written here",
+	    pg_value(plan, row, 2), pg_value(plan, row, 3),
+	    new_identity ? "becomes another" : "stays (its original must publish no more)");
+}
+
 static bool print_plan(const struct rebase *rebase, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *plan = NULL;
@@ -52,20 +60,20 @@ static bool print_plan(const struct rebase *rebase, struct err *err)
 			       "%s rows\n",
 			    pg_value(plan, i, 2));
 		else
-			printf("slot %s: %s, %s rows to be published\n", pg_value(plan, i, 0),
-			    text_equal(pg_value(plan, i, 1), "t") ? "carried here" : "written here",
-			    pg_value(plan, i, 2));
+			print_slot(plan, i, call_flag(rebase->call, "new-identity"));
 	return plan && pg_script(rebase->pg, "commit", err);
 }
 
 static bool carry_out(const struct rebase *rebase, struct err *err)
 {
-	const struct pg_param params[] = {{call_text(rebase->call, "reason", "")}};
+	bool new_identity = call_flag(rebase->call, "new-identity");
+	const struct pg_param params[] = {
+	    {call_text(rebase->call, "reason", "")}, {new_identity ? "t" : "f"}};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
 	if (!pg_script(rebase->pg, sql_rebase_begin, err))
 		return false;
-	done = session_query(rebase->pg, rebase->postgres, sql_rebase, params, 1, err);
+	done = session_query(rebase->pg, rebase->postgres, sql_rebase, params, 2, err);
 	if (!done && (text_equal(pg_sqlstate(rebase->pg), "55P03") ||
 			 text_equal(pg_sqlstate(rebase->pg), "23505")))
 		return err_set(err, ERR_RETRY,
@@ -74,9 +82,9 @@ static bool carry_out(const struct rebase *rebase, struct err *err)
 		    "done: repeat the call");
 	if (!done || !pg_script(rebase->pg, "commit", err))
 		return false;
-	printf("rebased: %s rows have another transaction id, every slot a new epoch (outbox.audit "
-	       "%s)\n",
-	    pg_value(done, 0, 1), pg_value(done, 0, 0));
+	printf("rebased: %s rows have another transaction id, every slot a new epoch%s "
+	       "(outbox.audit %s)\n",
+	    pg_value(done, 0, 1), new_identity ? " and a new identity" : "", pg_value(done, 0, 0));
 	return true;
 }
 
@@ -121,6 +129,8 @@ static int run(const struct call *call)
 
 static const struct command_option options[] = {
     {"all", NULL, "Every slot of the database. Needed where there are several, or none."},
+    {"new-identity", NULL,
+	"For a copy whose original goes on publishing: each slot gets an identity of its own."},
     {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
     {"dry-run", NULL, "Counts the rows and changes nothing."},
     {"yes", NULL, "Do not ask. Needed where no terminal is."},
@@ -132,7 +142,7 @@ const struct command command_slot_rebase = {
     .name = "slot rebase",
     .arguments = "[NAME]",
     .most_arguments = 1,
-    .summary = "Goes on after a dump was restored into another cluster.",
+    .summary = "Goes on after a dump was restored, or makes a copy independent of its original.",
     .description =
 	"Rows that a dump or logical replication carried here have transaction ids of another "
 	"database cluster, and the relay publishes nothing of such a database. This gives new ones "
@@ -144,8 +154,16 @@ const struct command command_slot_rebase = {
 	"is "
 	"enough only where there is one slot. It is one transaction that reads the whole "
 	"message table and rewrites those rows; writers go on meanwhile. A relay may run.\n"
-	"Refused (65) in a database that nothing was carried into. The clock of the server must "
-	"not be behind the one that the dump comes from.\n",
+	"Refused (65) in a database that nothing was carried into, unless --new-identity is given, "
+	"and while a slot is owned. The clock of the server must not be behind the one that the "
+	"dump comes from.\n"
+	"A slot's identity is in the position of each of its records, and in its transactional "
+	"ids. A rebase keeps it, so that the slot finds what it had sent and not noted; two "
+	"databases of which one is a copy of the other must not both publish with it. With "
+	"--new-identity the slots of the copy get identities of their own, and a new epoch: to "
+	"them all records in Kafka are those of another database. It works for a copy of the disk "
+	"and for one in the same cluster as well, where it changes no row. Rows that the original "
+	"had not published when it was copied come from both.\n",
     .options = options,
     .run = run,
 };

@@ -163,7 +163,7 @@ static void print_unjudged(const struct audit_verdict *verdict)
 	if (verdict->skipped)
 		print_count("skipped", verdict->skipped, "by an operator: `parked skip`");
 	if (verdict->before)
-		print_count("before the start", verdict->before, "of the slot");
+		print_count("before the start", verdict->before, "of the slot, or of its identity");
 	if (verdict->expired)
 		print_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted what stood there by retention or compaction");
@@ -293,8 +293,9 @@ static int run(const struct call *call)
 	struct audit *audit = audit_create(call_number(call, "memory", 256) * MIB);
 	OWNED(owned_audit_topics_destroy)
 	struct audit_topics *topics =
-	    slot ? audit_topics_create(slot, call_text(call, "sequence", NULL), &verification.range)
-		 : NULL;
+	    table ? audit_topics_create(slot, audit_table_identity(table),
+			call_text(call, "sequence", NULL), &verification.range)
+		  : NULL;
 	bool clean;
 
 	verification.slot = slot;
@@ -346,11 +347,14 @@ const struct command command_verify = {
 	"duplicates: records beyond the first of their row (allowed: at least once), and those of "
 	"them "
 	"that are not equal to the first.\n"
-	"Records without this slot's header `outbox-position` are not looked at. What Kafka's "
+	"Records without this slot's header `outbox-position`, which names the slot and its "
+	"identity in this database, are not looked at. What Kafka's "
 	"retention or compaction, or the table's own retention, has removed is counted as not "
 	"judged. Rows that the slot has not come to, that are parked, scheduled or were skipped by "
 	"an "
-	"operator, or that lie before the slot's start, are counted and are no finding; nor is "
+	"operator, or that lie before the slot's start, are counted and are no finding; nor are "
+	"rows that were published before the slot got the identity that it has (`slot rebase "
+	"--new-identity`), nor "
 	"what commits while it reads.\n"
 	"With --from or --to, records are read from 10 minutes before the range (by their "
 	"timestamps) to 10 minutes after it, and further only when a row is still missed. So a "

@@ -27,7 +27,10 @@ create table outbox.slot (
 	start pg_snapshot not null,
 	start_at timestamptz,
 	created_at timestamptz not null default clock_timestamp(),
-	identity uuid not null default gen_random_uuid()
+	-- Each position has the first eight digits: two databases may have slots of one name and publish to one
+	-- topic. A copy of the database has the same identity until a rebase changes it (0008_rebase.sql).
+	identity uuid not null default gen_random_uuid(),
+	identity_since timestamptz -- null: it is that of the slot's creation
 );
 
 create table outbox.log (
@@ -145,7 +148,7 @@ create function outbox.take(
 	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
 	out former_epoch bigint, -- of the newest row before
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
-	out identity uuid, -- of the slot, for the names of its transactions in Kafka
+	out identity uuid, -- of the slot, for its positions and the names of its transactions in Kafka
 	out deaths int, out alone_deaths int)
 language plpgsql volatile as $$
 #variable_conflict use_column
@@ -158,10 +161,11 @@ begin
 	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
-	select s.shards, s.requests, s.identity into shards, requests, identity
-		from outbox.slot s where s.name = of_slot;
+	-- the slot after its log: a rebase that changes the identity meanwhile has inserted row n + 1
 	select l.* into newest from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 1;
+	select s.shards, s.requests, s.identity into shards, requests, identity
+		from outbox.slot s where s.name = of_slot;
 	if shards is distinct from of_shards or newest.n is null or of_shard >= shards then
 		outcome := 'absent';
 		return;

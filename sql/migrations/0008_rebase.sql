@@ -48,22 +48,32 @@ returns setof record language sql stable set jit = off as $$
 	where j.pending <> 0 or m.txid < '400' or m.txid >= here.xmax or m.txid = any (here.xip)
 $$;
 
+-- Was anything here carried from another cluster?
+create function outbox.rebase_is_needed() returns boolean language sql stable as $$
+	select outbox.has_rows_of_the_future()
+		or exists (select from outbox.progress p where p.written_elsewhere)
+$$;
+
 -- What a rebase would do: for each slot the rows that it would publish, and, without a slot, the rows
 -- that only get another txid.
-create function outbox.rebase_plan(out slot text, out elsewhere boolean, out rows bigint)
+create function outbox.rebase_plan(out slot text, out elsewhere boolean, out rows bigint,
+	out identity text) -- its first eight digits
 returns setof record language sql stable as $$
 	with numbered as (
-		select s.name, 1::bigint << (row_number() over (order by s.name) - 1)::int as bit
+		select s.name, left(s.identity::text, 8) as identity,
+			1::bigint << (row_number() over (order by s.name) - 1)::int as bit
 		from outbox.slot s
 	), counted as materialized (
 		select r.pending, count(*) as rows from outbox.rebase_rows() r group by r.pending
 	)
 	select b.name, outbox.has_rows_of_the_future()
 			or exists (select from outbox.progress p where p.slot = b.name and p.written_elsewhere),
-		coalesce((select sum(c.rows) from counted c where c.pending & b.bit <> 0), 0)::bigint
+		coalesce((select sum(c.rows) from counted c where c.pending & b.bit <> 0), 0)::bigint,
+		b.identity
 	from numbered b
 	union all
-	select null, null, coalesce((select c.rows from counted c where c.pending = 0), 0)
+	select null, null, coalesce((select c.rows from counted c
+		where c.pending = 0 and outbox.rebase_is_needed()), 0), null
 	order by 1
 $$;
 
@@ -97,43 +107,36 @@ begin
 end
 $$;
 
--- Fails with lock_not_available, and unique_violation where a slot is owned after all: nothing has
--- happened then.
-create function outbox.rebase(new_reason text, out audit_id bigint, out restamped bigint)
-language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+-- The log row behind the newest one of a shard, nobody's, with a new epoch.
+create function outbox.rebase_log(of_slot text, of_shard int, new_n bigint, new_ticks pg_snapshot[],
+	new_first_tick bigint, new_acked_id bigint, new_listed_tick bigint, new_listed_ids bigint[])
+returns void language plpgsql volatile as $$
+begin
+	if new_n is null or outbox.log_partition_make(of_slot, of_shard, new_n) = 'busy' then
+		raise exception 'the log of slot % is locked by somebody else, or has no row', of_slot
+			using errcode = 'lock_not_available';
+	end if;
+	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+		acked_id, ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
+	values (of_slot, of_shard, new_n,
+		('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
+		new_first_tick, new_acked_id, new_ticks, new_listed_tick, new_listed_ids,
+		outbox.destinations(of_slot, of_shard), outbox.timeline(),
+		(select c.system_identifier from pg_control_system() c));
+end
+$$;
+
+-- Rows from another cluster: each slot opens one window with the rows that it has not published.
+create function outbox.rebase_carried(out restamped bigint) returns bigint
+language plpgsql volatile as $$
 declare
 	base pg_snapshot;
 	sets bigint[];    -- of slots
 	numbers bigint[]; -- their txids
 	own bigint[];     -- of the slot
 	reader record;
-	slots jsonb := '{}';
 	next_tick bigint;
 begin
-	perform outbox.require_read_committed();
-	perform outbox.timeline();
-	perform outbox.replay_durable();
-	-- Partitions stay as they are, and nobody else does this; writers are not in the way.
-	perform pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
-	lock table outbox.message in row exclusive mode;
-	lock table outbox.slot in share row exclusive mode;
-	if not (outbox.has_rows_of_the_future()
-		or exists (select from outbox.progress p where p.written_elsewhere)) then
-		raise exception 'nothing was carried here from another database cluster: there is nothing '
-			'to rebase';
-	end if;
-	for reader in select p.slot, p.shard, p.owner from outbox.progress p
-		where p.lease_until > clock_timestamp() and not p.written_elsewhere
-	loop
-		raise exception 'slot % shard % is owned by %: stop it', reader.slot, reader.shard,
-			reader.owner;
-	end loop;
-	if exists (select from outbox.progress p where p.written_at > clock_timestamp()) then
-		raise exception 'the clock of this server is behind the newest row of the log: set it, since '
-			'rows written here are told from others by their time';
-	end if;
-
 	with here as materialized (
 		select pg_current_snapshot() as snapshot
 	), judged as materialized (
@@ -162,27 +165,17 @@ begin
 	update outbox.processed p set txid = '3' where p.txid >= pg_snapshot_xmax(pg_current_snapshot());
 
 	-- where a slot began cannot be told here any more, and it is for reports only
-	update outbox.slot set split_to = null, drain_to = null, start = '3:3:';
+	update outbox.slot set start = '3:3:';
 	for reader in
 		select p.*, 1::bigint << (dense_rank() over (order by p.slot) - 1)::int as bit
 		from outbox.progress p order by p.slot, p.shard
 	loop
-		if reader.n is null or outbox.log_partition_make(reader.slot, reader.shard, reader.n + 1)
-			= 'busy' then
-			raise exception 'the log of slot % is locked by somebody else, or has no row', reader.slot
-				using errcode = 'lock_not_available';
-		end if;
 		own := array(select u.number from unnest(sets, numbers) u (pending, number)
 			where u.pending & reader.bit <> 0 order by u.number);
-		insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
-			acked_id, ticks, destinations, timeline, system_identifier)
-		values (reader.slot, reader.shard, reader.n + 1,
-			('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
-			reader.first_tick + cardinality(reader.ticks) - 1, 0,
+		perform outbox.rebase_log(reader.slot, reader.shard, reader.n + 1,
 			case when cardinality(own) = 0 then array[base]
 				else array[outbox.rebase_acknowledged(base, own), base] end,
-			outbox.destinations(reader.slot, reader.shard), outbox.timeline(),
-			(select c.system_identifier from pg_control_system() c));
+			reader.first_tick + cardinality(reader.ticks) - 1, 0, null, null);
 		-- kept back out of a window that was not published to its end: the new one takes its place
 		next_tick := reader.first_tick + cardinality(reader.ticks) - 1
 			+ case when cardinality(own) = 0 then 0 else 1 end;
@@ -190,7 +183,6 @@ begin
 			where p.slot = reader.slot and p.shard = reader.shard and p.tick > reader.first_tick;
 		update outbox.scheduled s set tick = next_tick
 			where s.slot = reader.slot and s.shard = reader.shard and s.tick > reader.first_tick;
-		slots := slots || jsonb_build_object(reader.slot, reader.system_identifier::text);
 	end loop;
 
 	-- what is left of a request, and of a replay, is named by snapshots that do not know the new txids
@@ -199,11 +191,83 @@ begin
 	update outbox.replay r set state = 'stopped', nonce = 0, lease_until = '-infinity',
 		system_identifier = 0 where r.state <> 'finished';
 	perform outbox.rebase_sequences();
+end
+$$;
+
+-- A copy of the disk, or a database made from a template: transaction ids mean here what they meant in
+-- the original, windows stay as they are, and only a new epoch begins.
+create function outbox.rebase_epochs() returns void language plpgsql volatile as $$
+declare
+	newest outbox.log;
+begin
+	for newest in
+		select l.* from outbox.progress p join outbox.log l using (slot, shard, n)
+		order by l.slot, l.shard
+	loop
+		perform outbox.rebase_log(newest.slot, newest.shard, newest.n + 1, newest.ticks,
+			newest.first_tick, newest.acked_id, newest.listed_tick, newest.listed_ids);
+	end loop;
+end
+$$;
+
+-- new_identity: each slot gets another one, for a copy whose original goes on publishing. All records
+-- in Kafka are another database's then, also those that the original wrote before it was copied.
+--
+-- Fails with lock_not_available, and unique_violation where a slot is owned after all: nothing has
+-- happened then.
+create function outbox.rebase(new_reason text, new_identity boolean, out audit_id bigint,
+	out restamped bigint)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+declare
+	carried boolean;
+	reader record;
+	target jsonb;
+begin
+	perform outbox.require_read_committed();
+	perform outbox.timeline();
+	perform outbox.replay_durable();
+	-- Partitions stay as they are, and nobody else does this; writers are not in the way.
+	perform pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+	lock table outbox.message in row exclusive mode;
+	lock table outbox.slot in share row exclusive mode;
+	carried := outbox.rebase_is_needed();
+	if not carried and not new_identity then
+		raise exception 'nothing was carried here from another database cluster: there is nothing '
+			'to rebase; a copy whose original goes on publishing needs --new-identity';
+	end if;
+	for reader in select p.slot, p.shard, p.owner from outbox.progress p
+		where p.lease_until > clock_timestamp() and not p.written_elsewhere
+	loop
+		raise exception 'slot % shard % is owned by %: stop it', reader.slot, reader.shard,
+			reader.owner;
+	end loop;
+	if exists (select from outbox.progress p where p.written_at > clock_timestamp()) then
+		raise exception 'the clock of this server is behind the newest row of the log: set it, since '
+			'rows written here are told from others by their time';
+	end if;
+
+	target := jsonb_build_object(
+		'slots_from', (select jsonb_object_agg(p.slot, p.system_identifier::text)
+			from outbox.progress p),
+		'to', (select c.system_identifier::text from pg_control_system() c));
+	-- the command of a split is at work in the original, if anywhere
+	update outbox.slot set split_to = null, drain_to = null;
+	restamped := 0;
+	if carried then
+		restamped := outbox.rebase_carried();
+	else
+		perform outbox.rebase_epochs();
+	end if;
+	if new_identity then
+		target := target || jsonb_build_object('identities_from',
+			(select jsonb_object_agg(s.name, s.identity) from outbox.slot s));
+		update outbox.slot set identity = gen_random_uuid(), identity_since = clock_timestamp();
+	end if;
 	insert into outbox.audit (verb, target, reason)
-	values ('rebase', jsonb_build_object('rows', restamped, 'slots_from', slots,
-		'to', (select c.system_identifier::text from pg_control_system() c)), new_reason)
+	values ('rebase', target || jsonb_build_object('rows', restamped), new_reason)
 	returning id into audit_id;
 end
 $$;
 
-revoke execute on function outbox.rebase(text) from public;
+revoke execute on function outbox.rebase(text, boolean) from public;

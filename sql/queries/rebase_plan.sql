@@ -1,1 +1,1 @@
-select slot, elsewhere, rows from outbox.rebase_plan()
+select slot, elsewhere, rows, identity from outbox.rebase_plan()

@@ -1,6 +1,6 @@
 -- Rows in the order of id, and whether the slot's log says that they are published, as one script: names
 -- after a colon are put in as literals, since COPY takes no parameters. :acked :windows :acked_ids of
--- verify_slot.sql, as :start and :start_at; :count of the slot's shards; :after id; :most rows; created in
+-- verify_slot.sql, as :start, :start_at and :identity_since; :count of the slot's shards; :after id; :most rows; created in
 -- [:from_at, :to_at). A row is acknowledged and parked, or scheduled, in one transaction, and leaves
 -- outbox.parked or outbox.scheduled only when it is published: one that is not found there, though
 -- acknowledged before, is.
@@ -19,7 +19,8 @@ copy (
 				and pg_visible_in_snapshot(m.txid, (:windows::pg_snapshot[])[s.place])),
 		exists (select from outbox.parked p where p.slot = :slot and p.id = m.id),
 		m.deliver_at is not null
-			and exists (select from outbox.scheduled d where d.slot = :slot and d.id = m.id)
+			and exists (select from outbox.scheduled d where d.slot = :slot and d.id = m.id),
+		m.created_at < :identity_since::timestamptz
 	from outbox.message m
 	cross join lateral (select outbox.shard_of(m.key, :count) + 1) s (place)
 	where m.id > :after and m.created_at >= :from_at::timestamptz

@@ -45,7 +45,7 @@ def slots(tmp_path):
 
 def records_of(kafka, topic, slot):
     return [record for record in read_topics(kafka.bootstrap, [topic])
-            if dict(record.headers)["outbox-position"].startswith(f"1:{slot}:".encode())]
+            if dict(record.headers)["outbox-position"].startswith(f"2:{slot}:".encode())]
 
 
 AGES = {"a younger cluster": (OLD_XIDS, None), "an older cluster": (None, OLD_XIDS),

@@ -163,7 +163,7 @@ def configuration(tmp_path, kafka, database, text):
 
 def records_of(kafka, topic, slot):
     for record in read_topics(kafka.bootstrap, [topic]):
-        if dict(record.headers)["outbox-position"].startswith(f"1:{slot}:".encode()):
+        if dict(record.headers)["outbox-position"].startswith(f"2:{slot}:".encode()):
             yield record
 
 

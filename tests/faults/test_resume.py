@@ -50,14 +50,20 @@ def test_nothing_is_looked_for_without_resume(make_relay, make_writers, judge):
 
 def test_rows_that_others_wrote_to_the_same_topic_are_no_rows_of_ours(
         database, kafka, topic, make_relay, make_writers, until_published):
-    """Positions of another slot, of nobody, and text that is none, between the relay's own."""
+    """Positions of another slot, of a slot of this name in another database, of an older version, of
+    nobody, and text that is none, between the relay's own."""
     relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
     writers = make_writers(connections=2, keys=20)
     writers.run(50)
     die_with_records_unnoted(relay, writers)
     epoch = epoch_of(database)
     rows = database.execute("SELECT id, event_id FROM outbox.message")
-    headers = [("outbox-position", f"1:other:0:{epoch}:1:{rows[-1][0]}"),
+    identity, = database.execute("SELECT left(identity::text, 8) FROM outbox.slot")[0]
+    rest = f"0:{epoch}:1:{rows[-1][0]}"
+    headers = [("outbox-position", f"2:other:{identity}:{rest}"),
+               ("outbox-position", f"2:main:{identity[::-1]}:{rest}"),
+               ("outbox-position", f"2:main:{identity.upper()}x:{rest}"),
+               ("outbox-position", f"1:main:{rest}"),
                ("outbox-position", "nonsense"), ("outbox-position", ""), ("outbox-id", "")]
     for name, value in headers:
         subprocess.run(["kcat", "-P", "-b", kafka.bootstrap, "-t", topic,

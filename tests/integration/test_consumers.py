@@ -15,7 +15,7 @@ from support.kafka import java
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RAW = bytes(range(256))
-POSITION = r"1:main:0:\d+:\d+:\d+"
+POSITION = r"2:main:[0-9a-f]{8}:0:\d+:\d+:\d+"
 
 
 def insert(database, topic, key=b"k", payload=b"v", headers=None, partition=None):

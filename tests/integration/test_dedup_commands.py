@@ -552,8 +552,8 @@ def test_a_mapped_file_that_was_cut_is_told_and_refused(tmp_path):
 def test_the_positions_of_sequence_are_read(tmp_path):
     path = tmp_path / "d"
     with Dedup(f"sequence path={path}") as dedup:
-        dedup.check("1:orders:0:5:1:2")
-        dedup.done("1:orders:0:5:1:2")
+        dedup.check("2:orders:1a2b3c4d:0:5:1:2")
+        dedup.done("2:orders:1a2b3c4d:0:5:1:2")
         dedup.checkpoint(7)
         assert stat(path)["files"][0]["offset"] == 7
         assert findings(path, 0) == []
@@ -681,7 +681,7 @@ def test_valgrind_has_nothing_to_say(orders, tmp_path, store):
     """A store that is made, opened again, and looked at: bloom with sub-slices."""
     path = tmp_path / "dedup"
     to = f"sequence path={path}" if store == "sequence" else line(store, path)
-    query = ("select '1:orders:0:5:1:' || number from orders order by number"
+    query = ("select '2:orders:1a2b3c4d:0:5:1:' || number from orders order by number"
              if store == "sequence" else "select number, created_at from orders")
     add_orders(orders, 3000)
     load_it = ("dedup", "load", to, "--sql", query, "--dsn", orders.dsn)

@@ -416,7 +416,7 @@ def test_a_store_that_was_elsewhere_reads_the_gap(make_inbox, kafka, topic, effe
 def with_position(ids, epoch=1, partition=0, **more):
     """Messages of a relay: their ids are their numbers, which are their positions as well."""
     return [(f"id-{i}", f"k{i % 5}", f"seq={i}", partition,
-             [("outbox-position", f"1:main:0:{epoch}:{i}:{i}".encode())], more) for i in ids]
+             [("outbox-position", f"2:main:1a2b3c4d:0:{epoch}:{i}:{i}".encode())], more) for i in ids]
 
 
 def test_sequence_needs_no_state_but_the_commit(make_inbox, kafka, topic, effects):
@@ -425,7 +425,7 @@ def test_sequence_needs_no_state_but_the_commit(make_inbox, kafka, topic, effect
     inbox = make_inbox(dedup="sequence", path=None, concurrency=32, delay=5)
     inbox.wait_stats(handled=500, duplicates=100)
     wait_committed(kafka.bootstrap, topic, topic, {0: 600})
-    assert committed(kafka.bootstrap, topic, topic)[1] == "inbox1::1:main:0:1:499:499"
+    assert committed(kafka.bootstrap, topic, topic)[1] == "inbox1::2:main:1a2b3c4d:0:1:499:499"
     inbox.kill()
     replayed = [("id-7", "k2", "seq=7", 0, [("outbox-replay", b"r1")])]
     unreadable = [("id-8", "k3", "seq=8", 0, [("outbox-position", b"9:who:knows")])]
@@ -640,7 +640,7 @@ def test_what_was_deleted_unread_is_a_gap_and_the_rest_is_remembered(make_inbox,
             inbox.wait_stats(duplicates=50)
             assert inbox.stats()["handled"] == 0
     wait_committed(kafka.bootstrap, topic, topic, {0: 172})
-    assert committed(kafka.bootstrap, topic, topic)[1] == "inbox1::1:main:0:1:49:49"
+    assert committed(kafka.bootstrap, topic, topic)[1] == "inbox1::2:main:1a2b3c4d:0:1:49:49"
 
 
 def test_a_missing_topic_is_told_and_waited_for(make_inbox, kafka, topic, effects):

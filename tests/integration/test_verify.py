@@ -67,12 +67,17 @@ def produce(kafka, topic, key, payload, event, position, partition, timestamp=0)
     assert producer.flush(30) == 0
 
 
+def identity_of(database):
+    """As in positions."""
+    return database.execute("select left(identity::text, 8) from outbox.slot where name = 'main'")[0][0]
+
+
 def produce_row(database, kafka, topic, number, tick, partition=0):
     """The record of a row that no relay has published."""
     event, key, payload = database.execute(
         "select event_id::text, key, payload from outbox.message where id = %s", (number,))[0]
-    produce(kafka, topic, bytes(key), bytes(payload), event, f"1:main:0:7:{tick}:{number}",
-            partition)
+    produce(kafka, topic, bytes(key), bytes(payload), event,
+            f"2:main:{identity_of(database)}:0:7:{tick}:{number}", partition)
 
 
 def found(verdict):
@@ -188,14 +193,17 @@ def test_a_record_whose_row_was_deleted_and_one_that_never_had_a_row_are_phantom
     drain()
     gone = database.execute("delete from outbox.message where id = (select min(id) + 5"
                             " from outbox.message) returning id")[0][0]
-    produce(kafka, topic, b"k1", b"x", str(uuid.uuid4()), "1:main:0:7:900:900", 0)
-    # one that the slot did not write is not looked at
-    produce(kafka, topic, b"k1", b"x", str(uuid.uuid4()), "1:other:0:7:900:901", 0)
+    own = identity_of(database)
+    produce(kafka, topic, b"k1", b"x", str(uuid.uuid4()), f"2:main:{own}:0:7:900:900", 0)
+    # what the slot did not write is not looked at
+    for position in (f"2:other:{own}:0:7:900:901", f"2:main:{own[::-1]}:0:7:900:902",
+                     "1:main:0:7:900:903"):
+        produce(kafka, topic, b"k1", b"x", str(uuid.uuid4()), position, 0)
     status, verdict = verify()
     assert (status, found(verdict)) == (FOUND, {"phantom": 2})
     assert sorted(sample.split()[1] for sample in verdict["samples"]["phantom"]) == \
         sorted([str(gone), "900"])
-    assert verdict["records_of_others"] == 1
+    assert verdict["records_of_others"] == 3
 
 
 def test_a_key_whose_records_stand_in_the_wrong_order_is_found(database, kafka, topic, verify):

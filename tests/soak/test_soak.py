@@ -157,7 +157,7 @@ class Judgement:
 
     def _records(self, slot, places):
         for record in read_topics(self.kafka.bootstrap, [TOPIC], "read_committed", places=places):
-            if dict(record.headers)["outbox-position"].startswith(f"1:{slot}:".encode()):
+            if dict(record.headers)["outbox-position"].startswith(f"2:{slot}:".encode()):
                 yield record
 
     @staticmethod

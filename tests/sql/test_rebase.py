@@ -3,15 +3,20 @@ in which order comes the rest, and what is left of the log. Everything on a real
 fresh cluster; the relay's reader is driven by hand."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
 
 from support.postgres import Postgres, carry
+from support.process import wait_for
 from support.windows import Ticks
 
 OLD_XIDS = 5 * 2**20  # far beyond what a fresh cluster will ever reach in a test
-REBASE = "SELECT * FROM outbox.rebase('a test')"
+REBASE = "SELECT * FROM outbox.rebase('a test', false)"
+NEW_IDENTITY = "SELECT * FROM outbox.rebase('a test', true)"
+IDENTITIES = "SELECT name, identity::text FROM outbox.slot ORDER BY 1"
+EPOCHS = "SELECT slot, shard, epoch FROM outbox.progress ORDER BY 1, 2"
 ELSEWHERE = "SELECT slot, bool_or(written_elsewhere) FROM outbox.progress GROUP BY 1 ORDER BY 1"
 TAKE = """
 SELECT outcome FROM outbox.take(%s, 0, %s, 1, 'somebody', 60000, 1)"""
@@ -301,3 +306,121 @@ def test_a_clock_that_is_behind_is_refused(carried):
     copy = carried.carry()
     with pytest.raises(psycopg2.Error, match="clock"):
         copy.execute(REBASE)
+
+
+def test_a_rebase_keeps_the_identity(carried):
+    """The slot finds what it had sent before the dump, and not noted."""
+    copy = carried.carry()
+    copy.execute(REBASE)
+    assert copy.execute(IDENTITIES) == carried.execute(IDENTITIES)
+    assert copy.execute("SELECT identity_since, target ? 'identities_from' FROM outbox.slot,"
+                        " outbox.audit") == [(None, False)]
+
+
+def test_a_copy_beside_its_living_original_gets_an_identity_of_its_own(carried):
+    carried.execute("SELECT outbox.slot_create('other', 2, 'beginning')")
+    ticks = reader(carried)
+    write(carried, "a")
+    assert publish_all(ticks) == ["a"]
+    write(carried, "b")
+    copy = carried.carry()
+    before = dict(carried.execute(IDENTITIES))
+    epochs = carried.execute(EPOCHS)
+    copy.execute(NEW_IDENTITY)
+    after = dict(copy.execute(IDENTITIES))
+    assert before.keys() == after.keys()
+    assert len({*before.values(), *after.values()}) == 4
+    assert len({*epochs, *copy.execute(EPOCHS)}) == 6
+    assert copy.execute("SELECT target -> 'identities_from' FROM outbox.audit") == [(before,)]
+    assert copy.execute("SELECT count(*) FROM outbox.slot WHERE identity_since"
+                        " BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp()") \
+        == [(2,)]
+    assert publish_all(reader(copy)) == ["b"]
+    # the original knows nothing of it
+    assert dict(carried.execute(IDENTITIES)) == before and carried.execute(EPOCHS) == epochs
+    assert publish_all(ticks) == ["b"]
+
+
+def copy_in_place(database):
+    """A copy of the files, with the same transaction ids: as a snapshot of the disk is one."""
+    name = f"{database.name[:50]}_copy"
+    database.postgres.create_database(name, template=database.name)
+    return type(database)(database.postgres, name)
+
+
+@pytest.fixture
+def same_cluster(carried):
+    """carried, and how to copy it where it is."""
+    made = []
+    carried.copy = lambda: made.append(copy_in_place(carried)) or made[-1]
+    yield carried
+    for copy in made:
+        carried.postgres.drop_database(copy.name)
+
+
+def test_a_copy_in_the_same_cluster_goes_on_under_a_new_identity_and_epoch(same_cluster):
+    """Nothing was carried: no row changes, and the window that is open goes on where it was."""
+    ticks = reader(same_cluster)
+    write(same_cluster, "a", "b", "c")
+    rows = ticks.poll()
+    ticks.tick(closed=0, new_acked_id=rows[0].id, may_open=False, must_write=True,
+               touched='{"t": [6, {"0": 17}]}')
+    ticks.connection.close()
+    rows_before = same_cluster.execute("SELECT id, txid FROM outbox.message ORDER BY id")
+    same_cluster.execute("UPDATE outbox.log SET lease_until = '-infinity'")
+    copy = same_cluster.copy()
+    with pytest.raises(psycopg2.Error, match="needs --new-identity"):
+        copy.execute(REBASE)
+    assert copy.execute(NEW_IDENTITY)[0][1] == 0
+    assert copy.execute(IDENTITIES) != same_cluster.execute(IDENTITIES)
+    assert copy.execute(EPOCHS) != same_cluster.execute(EPOCHS)
+    assert copy.execute("SELECT id, txid FROM outbox.message ORDER BY id") == rows_before
+    assert copy.execute("SELECT outbox.destinations('main', 0)") == [({"t": [6, {"0": 17}]},)]
+    state = "SELECT first_tick, acked_id, ticks::text FROM outbox.progress"
+    assert copy.execute(state) == same_cluster.execute(state)
+    assert copy.execute(state)[0][:2] == (0, rows[0].id)
+    write(copy, "d")
+    assert publish_all(reader(copy)) == ["a", "b", "c", "d"]
+
+
+def test_an_owner_of_the_original_is_fenced_in_the_copy_and_a_living_one_refused(same_cluster):
+    ticks = reader(same_cluster)
+    ticks.tick(must_write=True)
+    ticks.connection.close()
+    copy = same_cluster.copy()
+    with pytest.raises(psycopg2.Error, match="is owned by"):
+        copy.execute(NEW_IDENTITY)
+    copy.execute("UPDATE outbox.log SET lease_until = '-infinity'")
+    copy.execute(NEW_IDENTITY)
+    with pytest.raises(psycopg2.errors.UniqueViolation):
+        copy.connect().cursor().execute(*ticks.tick_call(must_write=True))
+
+
+def test_a_take_that_meets_a_new_identity_does_not_go_on_with_the_old_one(same_cluster):
+    copy = same_cluster.copy()
+    rebase = copy.connect(autocommit=False)
+    rebase.cursor().execute("LOCK TABLE outbox.log IN ACCESS EXCLUSIVE MODE")
+    with ThreadPoolExecutor() as threads:
+        taken = threads.submit(copy.execute, TAKE.replace("outcome", "outcome, identity::text"),
+                               ("main", 1))
+        wait_for(lambda: copy.execute("SELECT 1 FROM pg_locks WHERE NOT granted"), 60, "the take")
+        rebase.cursor().execute(NEW_IDENTITY)
+        rebase.commit()
+        assert taken.result() == [("taken", dict(copy.execute(IDENTITIES))["main"])]
+
+
+def test_parked_rows_of_a_copy_stay_parked(same_cluster):
+    ticks = reader(same_cluster)
+    write(same_cluster, "refused")
+    row, = ticks.poll()
+    created, = same_cluster.execute("SELECT (extract(epoch FROM created_at) * 1000000)::bigint"
+                                    " FROM outbox.message")[0]
+    ticks.tick(closed=1, may_open=False, must_write=True, parks=json.dumps(
+        {"rows": [[row.id, created, "no", ticks.first_tick + 1]], "first_ms": 1, "max_ms": 1,
+         "max_attempts": 5}))
+    ticks.connection.close()
+    same_cluster.execute("UPDATE outbox.log SET lease_until = '-infinity'")
+    copy = same_cluster.copy()
+    copy.execute(NEW_IDENTITY)
+    parked = "SELECT id, tick, state FROM outbox.parked"
+    assert copy.execute(parked) == same_cluster.execute(parked) != []

@@ -55,7 +55,7 @@ def records(messages, partition=0, positions=None):
     """What a faultless relay would leave in one partition."""
     return [Record(message.topic, partition, offset, message.key, message.payload,
                    [("outbox-id", message.event_id.encode()),
-                    ("outbox-position", (positions or [f"1:main:0:9:1:{offset}"] * 99)[offset]
+                    ("outbox-position", (positions or [f"2:main:1a2b3c4d:0:9:1:{offset}"] * 99)[offset]
                      .encode())], (1, 0))
             for offset, message in enumerate(messages)]
 
@@ -111,7 +111,7 @@ def test_an_equal_repetition_is_only_a_duplicate():
 
 
 @pytest.mark.parametrize("change", [
-    {"headers": [("outbox-position", b"1:main:0:9:1:7")]}, {"payload": b"{}"}, {"key": b"x"}])
+    {"headers": [("outbox-position", b"2:main:1a2b3c4d:0:9:1:7")]}, {"payload": b"{}"}, {"key": b"x"}])
 def test_a_repetition_that_differs_is_found(change):
     messages = made(1)
     seen = records(messages)[0]
@@ -153,9 +153,9 @@ def test_tombstones_and_foreign_payloads_are_only_counted():
 
 def test_a_position_that_goes_back_is_found():
     messages = made(3)
-    lane = ["1:main:0:9:5:1", "1:main:0:9:7:1", "1:main:0:9:6:9"]
+    lane = ["2:main:1a2b3c4d:0:9:5:1", "2:main:1a2b3c4d:0:9:7:1", "2:main:1a2b3c4d:0:9:6:9"]
     assert counts(audit(messages, records(messages, positions=lane))) == {"backwards": 1}
-    other_epoch = [*lane[:2], "1:main:0:8:6:9"]
+    other_epoch = [*lane[:2], "2:main:1a2b3c4d:0:8:6:9"]
     assert audit(messages, records(messages, positions=other_epoch)).correct
 
 

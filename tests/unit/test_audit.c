@@ -30,7 +30,7 @@ static struct audit_record record_of(int64_t id)
 	    .offset = id,
 	    .key = "k",
 	    .key_length = 1,
-	    .position = {"main", 0, 5, 1, id},
+	    .position = {"main", "1a2b3c4d", 0, 5, 1, id},
 	    .event = event_of(id),
 	    .content = (uint64_t)id * 7 + 1};
 

@@ -26,11 +26,11 @@ static void what_is_written_is_read(void **state)
 	char text[COMMIT_TEXT_SIZE];
 	const char *finished, *mark;
 	(void)state;
-	size_t length = commit_text_write(&offsets, "1:main:0:1:2:3", text);
+	size_t length = commit_text_write(&offsets, "2:main:1a2b3c4d:0:1:2:3", text);
 	assert_int_equal(length, strlen(text));
-	assert_string_equal(text, "inbox1:rByB:1:main:0:1:2:3");
+	assert_string_equal(text, "inbox1:rByB:2:main:1a2b3c4d:0:1:2:3");
 	assert_true(commit_text_parse(text, &finished, &mark));
-	assert_string_equal(mark, "1:main:0:1:2:3");
+	assert_string_equal(mark, "2:main:1a2b3c4d:0:1:2:3");
 	assert_true(offsets_init(&again, 100, finished));
 	assert_false(offsets_is_finished(&again, 100));
 	assert_true(offsets_is_finished(&again, 101));
@@ -80,10 +80,10 @@ static void what_does_not_fit_is_told_and_left_out(void **state)
 		offsets_take(&offsets, i);
 	for (int64_t i = 1; i < 60000; i += 2)
 		offsets_finished(&offsets, i);
-	assert_true(commit_text_write(&offsets, "1:m:0:1:2:3", text) > sizeof text - 1);
+	assert_true(commit_text_write(&offsets, "2:m:1a2b3c4d:0:1:2:3", text) > sizeof text - 1);
 	assert_true(strlen(text) < sizeof text);
 	assert_true(commit_text_parse(text, &finished, &mark));
-	assert_string_equal(mark, "1:m:0:1:2:3");
+	assert_string_equal(mark, "2:m:1a2b3c4d:0:1:2:3");
 	assert_true(offsets_init(&again, 0, finished));
 	for (int64_t i = 0; i < 60000; i++)
 		assert_true(!offsets_is_finished(&again, i) || i % 2 == 1);

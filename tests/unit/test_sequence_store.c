@@ -38,13 +38,18 @@ struct named {
 	struct outbox_dedup_id id;
 };
 
-static struct named name(int shard, int64_t epoch, int64_t tick, int64_t id, int64_t offset)
+static struct named name_of(const struct outbox_position *position, int64_t offset)
 {
 	struct named named;
-	struct outbox_position position = {"orders", shard, epoch, tick, id};
 	named.id = (struct outbox_dedup_id){
-	    NULL, outbox_position_format(&position, named.text), -1, offset};
+	    NULL, outbox_position_format(position, named.text), -1, offset};
 	return named;
+}
+
+static struct named name(int shard, int64_t epoch, int64_t tick, int64_t id, int64_t offset)
+{
+	const struct outbox_position position = {"orders", "1a2b3c4d", shard, epoch, tick, id};
+	return name_of(&position, offset);
 }
 
 static const char *look(struct outbox_dedup *dedup, struct named named)
@@ -89,10 +94,13 @@ static const char *mark_of(struct outbox_dedup *dedup)
 static void it_is_as_every_store(void **state)
 {
 	(void)state;
-	dedup_conform(&(struct dedup_conformance){
-	    .line = line, .integers = true, .prefix = "1:orders:0:123:9:", .remembers = true});
-	dedup_conform(&(struct dedup_conformance){
-	    .line = "sequence", .integers = true, .prefix = "1:orders:3:9223372036854775807:0:"});
+	dedup_conform(&(struct dedup_conformance){.line = line,
+	    .integers = true,
+	    .prefix = "2:orders:1a2b3c4d:0:123:9:",
+	    .remembers = true});
+	dedup_conform(&(struct dedup_conformance){.line = "sequence",
+	    .integers = true,
+	    .prefix = "2:orders:1a2b3c4d:3:9223372036854775807:0:"});
 }
 
 static void copies_are_told_from_what_is_new(void **state)
@@ -121,6 +129,47 @@ static void shards_slots_and_epochs_are_apart(void **state)
 	assert_string_equal(look(dedup, name(0, 5, 1, 1, 0)), "late");
 	assert_string_equal(look(dedup, name(0, 5, 9, 9, 3)), "done");
 	assert_string_equal(look(dedup, name(0, 4, 1, 1, 4)), "done");
+	outbox_dedup_close(dedup);
+}
+
+/* Their slots have one name, and even the epoch and the ids are the same. */
+static void two_databases_are_apart(void **state)
+{
+	(void)state;
+	const struct outbox_position others = {"orders", "99999999", 0, 5, 1, 1};
+	struct outbox_error error;
+	struct outbox_dedup *dedup = dedup_walk_open(line);
+	handle(dedup, at(1, 0));
+	handle(dedup, at(9, 1));
+	handle(dedup, name_of(&others, 2));
+	assert_string_equal(look(dedup, name_of(&others, 3)), "done");
+	assert_string_equal(look(dedup, at(9, 4)), "done");
+	dedup_walk_checkpoint(dedup, 5);
+	owned_text char *mark = xstrdup(mark_of(dedup));
+	assert_string_equal(mark, "2:orders:1a2b3c4d:0:5:1:9 2:orders:99999999:0:5:1:1");
+	outbox_dedup_close(dedup);
+
+	dedup = dedup_walk_open("sequence");
+	assert_true(outbox_dedup_resume(dedup, mark, &error));
+	assert_string_equal(look(dedup, name_of(&others, 2)), "done");
+	assert_string_equal(look(dedup, at(9, 4)), "done");
+	handle(dedup, at(10, 5));
+	outbox_dedup_close(dedup);
+}
+
+/* The oldest epoch of a shard makes room, and none of another database's. */
+static void epochs_of_two_databases_are_counted_apart(void **state)
+{
+	(void)state;
+	struct outbox_position others = {"orders", "99999999", 0, 0, 1, 1};
+	struct outbox_dedup *dedup = dedup_walk_open("sequence");
+	handle(dedup, at(1, 0));
+	for (int epoch = 1; epoch <= 4; epoch++) {
+		others.epoch = epoch;
+		handle(dedup, name_of(&others, epoch));
+		dedup_walk_checkpoint(dedup, epoch + 1);
+	}
+	assert_string_equal(look(dedup, at(1, 9)), "done");
 	outbox_dedup_close(dedup);
 }
 
@@ -163,15 +212,15 @@ static void the_mark_is_never_beyond_what_is_done(void **state)
 	finish(dedup, at(2, 1), true);
 	finish(dedup, at(4, 3), true);
 	dedup_walk_checkpoint(dedup, -1);
-	assert_string_equal(mark_of(dedup), "1:orders:0:5:1:2");
+	assert_string_equal(mark_of(dedup), "2:orders:1a2b3c4d:0:5:1:2");
 	dedup_walk_checkpoint(dedup, 1); /* less than what is known */
-	assert_string_equal(mark_of(dedup), "1:orders:0:5:1:2");
+	assert_string_equal(mark_of(dedup), "2:orders:1a2b3c4d:0:5:1:2");
 	finish(dedup, at(3, 2), false); /* given up: its offset says that it is done with */
 	dedup_walk_checkpoint(dedup, 4);
-	assert_string_equal(mark_of(dedup), "1:orders:0:5:1:4");
+	assert_string_equal(mark_of(dedup), "2:orders:1a2b3c4d:0:5:1:4");
 	finish(dedup, at(5, 4), true);
 	dedup_walk_checkpoint(dedup, 5);
-	assert_string_equal(mark_of(dedup), "1:orders:0:5:1:5");
+	assert_string_equal(mark_of(dedup), "2:orders:1a2b3c4d:0:5:1:5");
 	outbox_dedup_close(dedup);
 }
 
@@ -192,7 +241,7 @@ static void another_owner_goes_on_from_the_mark(void **state)
 	assert_string_equal(mark_of(dedup), mark);
 	assert_string_equal(look(dedup, name(2, 5, 1, 2, 3)), "done");
 	handle(dedup, name(0, 5, 1, 7, 4));
-	assert_false(outbox_dedup_resume(dedup, "1:orders:0:5:1:7 nonsense", &error));
+	assert_false(outbox_dedup_resume(dedup, "2:orders:1a2b3c4d:0:5:1:7 nonsense", &error));
 	assert_int_equal(error.kind, OUTBOX_REJECT);
 	outbox_dedup_close(dedup);
 
@@ -210,8 +259,8 @@ static void a_mark_without_room_is_cut_and_says_so(void **state)
 	struct outbox_dedup *dedup = dedup_walk_open("sequence");
 	handle(dedup, at(1, 0));
 	dedup_walk_checkpoint(dedup, 1);
-	assert_int_equal(outbox_dedup_mark(dedup, small, sizeof small), 16);
-	assert_string_equal(small, "1:orders:");
+	assert_int_equal(outbox_dedup_mark(dedup, small, sizeof small), 25);
+	assert_string_equal(small, "2:orders:");
 	outbox_dedup_close(dedup);
 }
 
@@ -248,8 +297,9 @@ static void four_epochs_of_a_shard_are_remembered(void **state)
 static void what_is_no_position_is_refused(void **state)
 {
 	(void)state;
-	static const char *const bad[] = {"17", "1:orders:0:5:1", "1:orders:0:5:1:2:3",
-	    "2:o:0:5:1:2", "1::0:5:1:2", "1:o:-1:5:1:2", "1:o:0:5:1:99999999999999999999"};
+	static const char *const bad[] = {"17", "2:orders:1a2b3c4d:0:5:1",
+	    "2:orders:1a2b3c4d:0:5:1:2:3", "1:o:0:5:1:2", "2:o:0:5:1:2", "2::1a2b3c4d:0:5:1:2",
+	    "2:o:1a2b3c4d:-1:5:1:2", "2:o:1a2b3c4d:0:5:1:99999999999999999999"};
 	struct outbox_dedup *dedup = dedup_walk_open("sequence");
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct outbox_dedup_id id = {bad[i], strlen(bad[i]), -1, 0};
@@ -406,6 +456,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(it_is_as_every_store, begin, end),
 	    cmocka_unit_test_setup_teardown(copies_are_told_from_what_is_new, begin, end),
 	    cmocka_unit_test_setup_teardown(shards_slots_and_epochs_are_apart, begin, end),
+	    cmocka_unit_test_setup_teardown(two_databases_are_apart, begin, end),
+	    cmocka_unit_test_setup_teardown(epochs_of_two_databases_are_counted_apart, begin, end),
 	    cmocka_unit_test_setup_teardown(what_comes_behind_a_later_one_is_refused, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		a_copy_of_what_was_before_the_beginning_is_one, begin, end),

@@ -354,12 +354,12 @@ static void a_damaged_mark_is_not_taken(void **state)
 	int64_t from;
 	(void)state;
 	use("sequence");
-	struct share *share = open_text(5, "inbox1:bC:1:main:0:1:9:9 what", &from);
+	struct share *share = open_text(5, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9 what", &from);
 	assert_int_equal(from, 5);
 	assert_string_equal(share->text, "");
 	share_close(share);
-	share = open_text(5, "inbox1:bC:1:main:0:1:9:9", &from);
-	assert_string_equal(share->text, "inbox1:bC:1:main:0:1:9:9");
+	share = open_text(5, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9", &from);
+	assert_string_equal(share->text, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9");
 	share_close(share);
 }
 
