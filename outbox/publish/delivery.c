@@ -5,9 +5,9 @@
 
 #include "backoff.h"
 #include "clock.h"
-#include "denials.h"
 #include "fault.h"
 #include "position_prefix.h"
+#include "produce_fault.h"
 #include "producer.h"
 #include "record_headers.h"
 
@@ -19,7 +19,6 @@ enum {
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
 	CONCURRENT_MS = 20, /* librdkafka's wait after CONCURRENT_TRANSACTIONS */
-	TOPIC_SIZE = 250,
 	FENCES_MS = 60000,
 };
 
@@ -45,7 +44,6 @@ struct delivery {
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
 	size_t position_prefix;              /* length of the part that an epoch shares */
 	struct record_headers headers;
-	struct denials denials;
 	struct producer_report reports[REPORTS_A_TURN];
 	char error[512];
 };
@@ -103,7 +101,6 @@ void delivery_destroy(struct delivery *delivery)
 		return;
 	producer_destroy(delivery->producer, PRODUCER_END_MS);
 	record_headers_finish(&delivery->headers);
-	denials_finish(&delivery->denials);
 	free(delivery);
 }
 
@@ -177,6 +174,13 @@ static bool send_record(
 	return producer_send(delivery->producer, &out, err);
 }
 
+static enum stream_delivery refused_before(enum err_kind kind)
+{
+	if (kind == ERR_REJECT)
+		return STREAM_UNSENDABLE;
+	return kind == ERR_DENIED ? STREAM_DENIED : STREAM_AGAIN;
+}
+
 static bool send_records(struct delivery *delivery, int64_t now)
 {
 	struct stream_record record;
@@ -188,8 +192,7 @@ static bool send_records(struct delivery *delivery, int64_t now)
 		publish_metrics_sent(delivery->metrics, record.sequence);
 		if (!send_record(delivery, &record, &err))
 			stream_report(delivery->stream, now, record.sequence,
-			    err.kind == ERR_REJECT ? STREAM_UNSENDABLE : STREAM_AGAIN, -1,
-			    err.message);
+			    refused_before(err.kind), -1, err.message);
 		count++;
 	}
 	if (count && delivery->fenced)
@@ -201,55 +204,26 @@ static bool send_records(struct delivery *delivery, int64_t now)
 
 /* --- reports in ---------------------------------------------------------------------------- */
 
-/* What a record's topic does with it is of interest only now and then. */
-static void topic_of(const struct delivery *delivery, uint64_t sequence, char topic[TOPIC_SIZE])
-{
-	const struct message *message = stream_message(delivery->stream, sequence);
-	snprintf(topic, TOPIC_SIZE, "%.*s", message ? (int)message->topic_length : 0,
-	    message ? message->topic : "");
-}
-
-/* It waits as a missing one does, so that the others need no new producer again and again. */
-static void deny(struct delivery *delivery, uint64_t sequence, int64_t now)
-{
-	char topic[TOPIC_SIZE];
-	topic_of(delivery, sequence, topic);
-	if (!*topic)
-		return;
-	denials_add(&delivery->denials, topic, now);
-	stream_topic(delivery->stream, topic, 0);
-}
-
-static void allow(struct delivery *delivery, uint64_t sequence)
-{
-	char topic[TOPIC_SIZE];
-	if (!delivery->denials.topics)
-		return;
-	topic_of(delivery, sequence, topic);
-	denials_remove(&delivery->denials, topic);
-}
-
-bool delivery_is_denied(const struct delivery *delivery, const char *topic, int64_t now)
-{
-	return denials_hold(&delivery->denials, topic, now);
-}
+static const enum stream_delivery deliveries[] = {
+    [PRODUCE_FAULT_NONE] = STREAM_AGAIN,
+    [PRODUCE_FAULT_RECORD] = STREAM_REFUSED,
+    [PRODUCE_FAULT_TOPIC] = STREAM_DENIED,
+    [PRODUCE_FAULT_UNKNOWN] = STREAM_FAILED,
+};
 
 static void take_report(
     struct delivery *delivery, const struct producer_report *report, int64_t now)
 {
 	uint64_t sequence = (uint64_t)(uintptr_t)report->opaque;
 	if (report->error == 0) {
-		allow(delivery, sequence);
 		publish_metrics_acked(delivery->metrics, sequence);
 		stream_report(
 		    delivery->stream, now, sequence, STREAM_WRITTEN, report->offset, NULL);
 		return;
 	}
-	enum err_kind kind = report->purged ? ERR_RETRY : producer_error_kind(report->error);
-	bool refused = kind == ERR_REJECT;
-	if (kind == ERR_DENIED)
-		deny(delivery, sequence, now);
-	stream_report(delivery->stream, now, sequence, refused ? STREAM_REFUSED : STREAM_AGAIN, -1,
+	enum produce_fault fault =
+	    report->purged ? PRODUCE_FAULT_NONE : produce_fault_of(report->error);
+	stream_report(delivery->stream, now, sequence, deliveries[fault], -1,
 	    producer_error_text(report->error));
 }
 
@@ -272,9 +246,10 @@ static bool take_reports(struct delivery *delivery, int64_t now)
 
 static void abandon_producer(struct delivery *delivery, const char *why, int64_t now)
 {
-	/* brokers that refuse a record are there: others need not wait */
-	bool refusal = stream_producer_verdict(delivery->stream, now) == stream_refusal;
-	int64_t wait = refusal ? 0 : backoff_next_ms(&delivery->backoff);
+	/* brokers that answer so are there: others need not wait */
+	const char *verdict = stream_producer_verdict(delivery->stream, now);
+	bool answered = verdict == stream_refusal || verdict == stream_denial;
+	int64_t wait = answered ? 0 : backoff_next_ms(&delivery->backoff);
 	log_warn("producer_recreated", {"slot", LOG_TEXT(delivery->slot->name)},
 	    {"shard", LOG_INT(delivery->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});

@@ -27,9 +27,6 @@ bool delivery_step(struct delivery *delivery, int64_t now);
  * at most 200 ms: once for each `now`, and once a second while they do not answer.
  */
 bool delivery_knows(struct delivery *delivery, const char *topic, int32_t partitions, int64_t now);
-/* The brokers let nobody write to it who is called as we are; it is tried again, later each time.
- */
-bool delivery_is_denied(const struct delivery *delivery, const char *topic, int64_t now);
 /* Readable when there are reports; -1: no producer now. */
 int delivery_fd(const struct delivery *delivery);
 /* When to call again if nothing happens. */

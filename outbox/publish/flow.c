@@ -341,7 +341,7 @@ static bool is_careful(const struct lane *lane, uint64_t sequence)
 
 static bool is_open(const struct lane *lane, uint64_t sequence)
 {
-	return lane->tail == LANE_OPEN && !lane->solo &&
+	return lane->tail == LANE_OPEN && !lane->solo && !lane->barred &&
 	       (!is_careful(lane, sequence) || lane->under_way + lane->written == 0);
 }
 
@@ -508,7 +508,7 @@ static bool consider(
 		refuse_place(flow, sequence);
 		return false;
 	}
-	if (lane->wait.stalled) {
+	if (lane->wait.stalled || (lane->barred && flow_denial_parks(flow, lane))) {
 		flow_park_stalled(flow, sequence);
 		return false;
 	}
@@ -537,12 +537,19 @@ bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_rec
 	return false;
 }
 
+static bool is_barred(const struct record *record)
+{
+	const struct topic *topic = record->topic;
+	return record->partition >= 0 && record->partition < topic->lane_count &&
+	       topic->lanes[record->partition].barred;
+}
+
 bool flow_has_gap(const struct flow *flow)
 {
 	for (uint64_t s = flow->acked; s < flow->highest_sent; s++) {
 		const struct record *record = flow_record(flow, s);
 		bool waits = record->state == PENDING || record->state == HELD;
-		if (waits && record->topic->state != TOPIC_ASKED)
+		if (waits && record->topic->state != TOPIC_ASKED && !is_barred(record))
 			return true;
 	}
 	return false;
@@ -573,9 +580,12 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 	flow->unreported--;
 	if (delivery == STREAM_WRITTEN)
 		flow_hear(flow, now);
-	if (delivery == STREAM_AGAIN || (delivery == STREAM_REFUSED && !lane->solo)) {
+	bool denied = delivery == STREAM_DENIED || delivery == STREAM_FAILED;
+	bool convicts = denied && flow_deny(flow, now, sequence, delivery == STREAM_DENIED, error);
+	if (delivery == STREAM_AGAIN || (denied && !convicts) ||
+	    (delivery == STREAM_REFUSED && !lane->solo)) {
 		/* stays SENT and under way until flow_producer_lost makes it go again */
-		record->suspect |= delivery == STREAM_REFUSED;
+		record->suspect |= delivery == STREAM_REFUSED || delivery == STREAM_FAILED;
 		*ret_wants_producer = true;
 		return true;
 	}
@@ -583,12 +593,14 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 		write_down(flow, record, lane, offset);
 		lane->fresh = false;
 		lane->acked_at = now;
+		if (record->topic->denial)
+			flow_admit(flow, lane);
 	} else if (lane->solo || lane->under_way + lane->written == 1) {
 		flow_park_refused(flow, sequence, error);
 	} else {
 		wait_alone(flow, lane, sequence);
 	}
-	*ret_wants_producer = delivery == STREAM_REFUSED;
+	*ret_wants_producer = delivery == STREAM_REFUSED || denied;
 	lane->solo = false;
 	lane->under_way--;
 	flow->under_way--;

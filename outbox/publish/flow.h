@@ -114,6 +114,16 @@ bool flow_has_refusals(const struct flow *flow);
  * nothing. The caller frees. flow_logged follows.
  */
 char *flow_parks(struct flow *flow, int most);
+/* --- denied partitions ----------------------------------------------------------------------- */
+/* Owners die so soon that a record which fails is parked at once. */
+void flow_denials_hurry(struct flow *flow, bool hurries);
+/* Partitions whose pause is over are tried again. */
+void flow_denials_step(struct flow *flow, int64_t now);
+/* When the next such pause is over; INT64_MAX: none is, or one is over now. */
+int64_t flow_denials_due(const struct flow *flow, int64_t now);
+int flow_denied(const struct flow *flow); /* partitions that are left alone now */
+/* A topic of which records wait for a try, and the last error; NULL: none. */
+const char *flow_denied_topic(const struct flow *flow, const char **ret_error);
 /* --- stalls --------------------------------------------------------------------------------- */
 /*
  * Partitions that take nothing while others do, and missing topics: their records are parked. True:

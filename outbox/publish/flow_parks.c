@@ -220,9 +220,13 @@ void flow_park_convicted(struct flow *flow, uint64_t sequence)
 void flow_park_stalled(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	char error[80] = "the topic was missing, or denied, for stall_after";
+	char error[384] = "the topic was missing for stall_after";
+	const char *denied = flow_denial_error(record->topic);
 	if (record->topic->wait.stalled)
 		record->partition = -1;
+	else if (denied)
+		snprintf(error, sizeof error, "partition %d takes no records: %s",
+		    record->partition, denied);
 	else
 		snprintf(error, sizeof error, "partition %d acknowledged nothing for stall_after",
 		    record->partition);

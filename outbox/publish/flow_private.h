@@ -1,7 +1,7 @@
 #pragma once
 /*
  * What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_tails.c,
- * flow_parks.c.
+ * flow_parks.c, flow_stalls.c, flow_denials.c.
  */
 #include <uthash.h>
 #include "flow.h"
@@ -88,6 +88,10 @@ struct lane {
 	bool asked_end;  /* which is being looked for */
 	bool used;       /* records flowed since flow_tails_move */
 	struct wait wait;
+	/* tries in a row that failed with an error that blames no record */
+	int failures;
+	bool barred;          /* nothing is sent before the next try, */
+	int64_t barred_until; /* which is then */
 	struct seen
 	    *found; /* by (id, event id), in the order of offsets; until the row is passed */
 	struct queue held;
@@ -110,8 +114,9 @@ struct topic {
 	struct lane *lanes;
 	int32_t lane_count; /* at least count: brokers may tell an older count for a while */
 	struct queue held;
-	bool missing;     /* the broker says so */
-	struct wait wait; /* while it is missing */
+	bool missing;          /* the broker says so */
+	struct wait wait;      /* while it is missing */
+	struct denial *denial; /* NULL: no partition of it failed */
 	int index;
 	enum stream_policy policy;
 	UT_hash_handle hh;
@@ -177,6 +182,10 @@ struct flow {
 	int64_t heard_at,
 	    hearing_since; /* a partition answered; and without long gaps since then */
 	int64_t stall_after;
+	struct denial *denials;                /* of all topics */
+	int barred;                            /* lanes */
+	bool hurries;                          /* no record waits for a second try */
+	int64_t bars_end_at;                   /* of the first; when there are any */
 	int64_t watched_at, watch_at;          /* stalls were looked for; when to do so again */
 	bool recreated;                        /* a topic was: positions in it begin anew */
 	bool changing;                         /* the row under way carries a changed count */
@@ -220,7 +229,22 @@ void flow_park_stalled(struct flow *flow, uint64_t sequence);
 void flow_parks_logged(struct flow *flow, bool written);
 void flow_parks_forget(struct flow *flow);
 
+/* --- flow_denials.c ------------------------------------------------------------------------- */
+/*
+ * The record's partition answered with an error that blames no record; of_topic: it concerns all
+ * partitions of the topic. True: the record failed so often that it may be the cause.
+ */
+bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic, const char *error);
+/* The lane took a record, and its topic has a denial. */
+void flow_admit(struct flow *flow, struct lane *lane);
+/* The lane is barred: are its records parked meanwhile? It is stalled then. */
+bool flow_denial_parks(struct flow *flow, struct lane *lane);
+const char *flow_denial_error(const struct topic *topic);        /* NULL: it has none */
+void flow_denial_forget(struct flow *flow, struct topic *topic); /* before its lanes go */
+
 /* --- flow_stalls.c -------------------------------------------------------------------------- */
+/* Its records are parked from here on. True: some are under way, and their producer must go. */
+bool flow_lane_stalls(struct flow *flow, struct lane *lane);
 /* Its tail was read; or the topic is there. */
 void flow_lane_recovers(struct flow *flow, struct lane *lane);
 void flow_topic_recovers(struct flow *flow, struct topic *topic);

@@ -13,7 +13,8 @@
  * Where nothing of others is in memory that could come through, silent partitions are asked for
  * their ends: when none answers, the whole cluster is away and is waited for.
  *
- * That needs the tails: without them, as with transactions, a stalled partition is waited for.
+ * That needs the tails: without them, as with transactions, a partition that gives no answer is
+ * waited for. One that answers with an error is not: see flow_denials.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static void owe(struct flow *flow, struct wait *wait)
 	wait->owed = true;
 }
 
-static bool lane_stalls(struct flow *flow, struct lane *lane)
+bool flow_lane_stalls(struct flow *flow, struct lane *lane)
 {
 	owe(flow, &lane->wait);
 	recovers_no_more(flow, lane->topic, lane->partition);
@@ -92,9 +93,10 @@ static bool watch_lanes(
 	bool wants_producer = false;
 	for (int32_t p = 0; p < topic->count && topic->state == TOPIC_READY; p++) {
 		struct lane *lane = &topic->lanes[p];
-		bool waits = !lane->wait.stalled && (lane->under_way || lane->held.head);
+		bool waits =
+		    !lane->wait.stalled && !lane->barred && (lane->under_way || lane->held.head);
 		if (is_stalled(flow, now, stall_after, waits, &lane->wait, ret_asks))
-			wants_producer |= lane_stalls(flow, lane);
+			wants_producer |= flow_lane_stalls(flow, lane);
 	}
 	return wants_producer;
 }
@@ -150,7 +152,7 @@ static bool ends_stall(struct flow *flow, struct wait *wait)
 
 void flow_lane_recovers(struct flow *flow, struct lane *lane)
 {
-	if (ends_stall(flow, &lane->wait))
+	if (!lane->barred && ends_stall(flow, &lane->wait))
 		recovers(flow, lane->topic, lane->partition);
 }
 

@@ -81,7 +81,7 @@ static void lane_becomes(struct flow *flow, struct lane *lane, enum lane_tail ta
 
 void flow_tail_again(struct flow *flow, struct lane *lane)
 {
-	if (lane->tail == LANE_OPEN)
+	if (flow->resumes && lane->tail == LANE_OPEN)
 		lane_becomes(flow, lane, LANE_UNREAD);
 }
 

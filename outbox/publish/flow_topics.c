@@ -91,6 +91,7 @@ void flow_topics_forget(struct flow *flow)
 	flow->changing = flow->recreated = false;
 	for (int i = 0; i < flow->topic_count; i++) {
 		struct topic *topic = flow->topic_list[i];
+		flow_denial_forget(flow, topic);
 		for (int32_t p = 0; p < topic->lane_count; p++)
 			flow_tail_close(flow, &topic->lanes[p]);
 		free(topic->lanes);

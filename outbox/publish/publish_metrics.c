@@ -32,6 +32,9 @@ FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka
 FAMILY(elsewhere, METRIC_GAUGE,
     "1 while the shard is not published because its rows were carried here from another database "
     "cluster: `outbox-relay slot rebase` is needed.");
+FAMILY(denied_partitions, METRIC_GAUGE,
+    "Partitions left alone until they are tried again: they refuse every record, or answer with an "
+    "error that blames none.");
 FAMILY(producer_recreations_total, METRIC_COUNTER, "Producers given up and made anew.");
 FAMILY(
     skipped_total, METRIC_COUNTER, "Rows not published because their records were found in Kafka.");
@@ -68,6 +71,7 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int
 	    .owner = metric_series(&owner, labels),
 	    .refused = metric_series(&refused, labels),
 	    .elsewhere = metric_series(&elsewhere, labels),
+	    .denied = metric_series(&denied_partitions, labels),
 	    .producer_recreations = metric_series(&producer_recreations_total, labels),
 	    .skipped = metric_series(&skipped_total, labels),
 	    .parked = metric_series(&parked_total, labels),
@@ -159,4 +163,5 @@ void publish_metrics_note(struct publish_metrics *metrics, const struct stream_s
 	metric_set(metrics->oldest_age, age > 0 ? age : 0);
 	metric_set(metrics->owner, status->state == STREAM_OWNER || status->state == STREAM_UNSURE);
 	metric_set(metrics->refused, status->refused);
+	metric_set(metrics->denied, status->denied);
 }

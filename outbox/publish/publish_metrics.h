@@ -10,7 +10,8 @@
 
 struct publish_metrics {
 	struct metric *published, *published_bytes, *windows, *in_flight, *memory, *oldest_age;
-	struct metric *owner, *refused, *elsewhere, *producer_recreations, *postgres_reconnects;
+	struct metric *owner, *refused, *elsewhere, *denied, *producer_recreations,
+	    *postgres_reconnects;
 	struct metric *skipped, *tails_read, *parked, *scheduled;
 	struct metric *commit_to_read, *read_to_produce, *produce_to_ack;
 	struct metric *kafka_queue_messages, *kafka_queue_bytes, *kafka_requests, *kafka_sent_bytes;

@@ -63,6 +63,7 @@ struct publisher {
 	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, careful_logged, drained;
 	char missing_logged[256];
+	char denied_logged[256];
 	char holder[128];
 
 	pthread_mutex_t mutex; /* guards what follows */
@@ -407,8 +408,7 @@ static void ask_topics(struct publisher *publisher, int64_t now)
 	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++) {
 		struct catalog_topic topic =
 		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
-		if (topic.state == TOPIC_MISSING ||
-		    delivery_is_denied(publisher->delivery, name, now))
+		if (topic.state == TOPIC_MISSING)
 			stream_topic(publisher->stream, name, 0);
 		else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
 			 is_known(publisher, name, logged, topic.partitions, now))
@@ -455,8 +455,9 @@ static void log_stalls(struct publisher *publisher, const struct stream_status *
 	    {"slot", LOG_TEXT(publisher->options.slot->name)},
 	    {"shard", LOG_INT(publisher->options.shard)}, {"stalled", LOG_INT(status->stalls)},
 	    {"consequence",
-		LOG_TEXT(more ? "it took nothing for stall_after: its records are parked until "
-				"it is there again (see outbox-relay parked list state=stalled)"
+		LOG_TEXT(more ? "it took nothing for stall_after, or answers with errors: its "
+				"records are parked until it takes some (see outbox-relay "
+				"parked list state=stalled)"
 			      : "its parked records follow in order")});
 }
 
@@ -489,29 +490,41 @@ static void note_elsewhere(struct publisher *publisher)
 }
 
 /* Rows also wait while Kafka has not said whether their topic is there. */
-static const char *missing_topic(struct publisher *publisher, const char *waited_for, int64_t now)
+static const char *missing_topic(struct publisher *publisher, const char *waited_for)
 {
-	if (!waited_for || delivery_is_denied(publisher->delivery, waited_for, now))
-		return waited_for;
+	if (!waited_for)
+		return NULL;
 	struct catalog_topic topic =
 	    catalog_look(publisher->options.catalog, waited_for, TOPICS_MAX_AGE_MS);
 	return topic.state == TOPIC_MISSING ? waited_for : NULL;
 }
 
-static void log_missing(struct publisher *publisher, const char *topic, int64_t now)
+static void log_missing(struct publisher *publisher, const char *topic)
 {
 	if (text_equal(topic ? topic : "", publisher->missing_logged))
 		return;
 	text_copy(publisher->missing_logged, sizeof publisher->missing_logged, topic);
-	if (topic && delivery_is_denied(publisher->delivery, topic, now))
-		log_warn("topic_denied", {"slot", LOG_TEXT(publisher->options.slot->name)},
-		    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(topic)},
-		    {"consequence", LOG_TEXT("its rows wait; it is tried again every minute")},
-		    {"cure", LOG_TEXT("allow the relay WRITE on the topic")});
-	else if (topic)
+	if (topic)
 		log_warn("topic_missing", {"slot", LOG_TEXT(publisher->options.slot->name)},
 		    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(topic)},
 		    {"consequence", LOG_TEXT("its rows wait until the topic exists")});
+}
+
+static void log_denied(struct publisher *publisher, const struct stream_status *status)
+{
+	const char *topic = status->denied_topic;
+	if (text_equal(topic ? topic : "", publisher->denied_logged))
+		return;
+	text_copy(publisher->denied_logged, sizeof publisher->denied_logged, topic);
+	if (topic)
+		log_warn("topic_denied", {"slot", LOG_TEXT(publisher->options.slot->name)},
+		    {"shard", LOG_INT(publisher->options.shard)}, {"topic", LOG_TEXT(topic)},
+		    {"error", LOG_TEXT(status->denied_error)},
+		    {"consequence",
+			LOG_TEXT("its rows wait, and are parked from the fourth try on; it is "
+				 "tried again after 1, 2, 4 … 60 seconds, other topics go on")},
+		    {"cure", LOG_TEXT("without permission: allow the relay WRITE on the topic; "
+				      "else the brokers' logs tell why they refuse")});
 }
 
 static void log_ownership(struct publisher *publisher, const struct stream_status *status)
@@ -564,7 +577,8 @@ static void write_status(struct publisher *publisher, const struct stream_status
 	out->refused_id = status->refused_id;
 	text_copy(out->refused_topic, sizeof out->refused_topic, status->refused_topic);
 	text_copy(out->refused_error, sizeof out->refused_error, status->refused_error);
-	text_copy(out->missing_topic, sizeof out->missing_topic, status->missing_topic);
+	text_copy(out->missing_topic, sizeof out->missing_topic,
+	    status->missing_topic ? status->missing_topic : status->denied_topic);
 	text_copy(out->postgres_error, sizeof out->postgres_error,
 	    publisher->log.error[0] ? publisher->log.error : publisher->read.error);
 	text_copy(out->kafka_error, sizeof out->kafka_error, delivery_error(publisher->delivery));
@@ -604,12 +618,13 @@ static enum publisher_end note_status(struct publisher *publisher, int64_t now)
 	if (now < publisher->status_at && end == PUBLISHER_RUNNING)
 		return end;
 	publisher->status_at = now + STATUS_MS;
-	status.missing_topic = missing_topic(publisher, status.missing_topic, now);
+	status.missing_topic = missing_topic(publisher, status.missing_topic);
 	log_parked(publisher, &status);
 	log_stalls(publisher, &status);
 	log_refusal(publisher, &status);
 	note_elsewhere(publisher);
-	log_missing(publisher, status.missing_topic, now);
+	log_missing(publisher, status.missing_topic);
+	log_denied(publisher, &status);
 	note_links(publisher);
 	publish_metrics_note(&publisher->metrics, &status);
 	delivery_note(publisher->delivery);

@@ -966,6 +966,8 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
 	    !takes_records(stream, now))
 		return false;
+	flow_denials_hurry(stream->flow, stream->careful.active);
+	flow_denials_step(stream->flow, now);
 	if (flow_watch_stalls(stream->flow, now, stream->settings.stall_after_ms)) {
 		stream->producer_verdict = stream_partition_stalled;
 		return false;
@@ -1022,6 +1024,20 @@ void stream_committed(struct stream *stream, int64_t now)
 }
 
 const char stream_refusal[] = "a record was refused";
+const char stream_denial[] = "a partition takes no records";
+
+static const char *verdict_of(enum stream_delivery delivery)
+{
+	switch (delivery) {
+	case STREAM_REFUSED:
+		return stream_refusal;
+	case STREAM_DENIED:
+	case STREAM_FAILED:
+		return stream_denial;
+	default:
+		return "records must go again";
+	}
+}
 
 void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error)
@@ -1030,11 +1046,11 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 	int64_t before = flow_bytes(stream->flow);
 	if (stream->forgetting)
 		return;
+	flow_denials_hurry(stream->flow, stream->careful.active);
 	if (!flow_report(stream->flow, now, sequence, delivery, offset, error, &wants_producer))
 		return;
 	if (wants_producer)
-		stream->producer_verdict =
-		    delivery == STREAM_REFUSED ? stream_refusal : "records must go again";
+		stream->producer_verdict = verdict_of(delivery);
 	if (delivery != STREAM_WRITTEN)
 		return;
 	count_published(
@@ -1183,6 +1199,7 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 	bool reads_later = now < stream->read_at && wants_page(stream, now);
 	int64_t due =
 	    earlier(reads_later ? stream->read_at : INT64_MAX, flow_watch_due(stream->flow, now));
+	due = earlier(due, flow_denials_due(stream->flow, now));
 	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
 		return due;
 	due = earlier(due, stream->lease_over_at);
@@ -1222,6 +1239,8 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	const struct flow *flow = stream->flow;
 	const struct flow_refusal *refusal = flow_refusal(flow);
 	const struct message *oldest = flow_oldest(flow);
+	const char *denied_error = NULL;
+	const char *denied_topic = flow_denied_topic(flow, &denied_error);
 	return (struct stream_status){
 	    .state = stream->state,
 	    .n = stream->n,
@@ -1249,6 +1268,9 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .refused_topic = refusal->topic,
 	    .refused_error = refusal->error,
 	    .missing_topic = flow_missing_topic(flow),
+	    .denied_topic = denied_topic,
+	    .denied_error = denied_error,
+	    .denied = flow_denied(flow),
 	};
 }
 

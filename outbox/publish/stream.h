@@ -222,6 +222,8 @@ enum stream_delivery {
 	STREAM_AGAIN,      /* not at fault: to be sent again by the next producer */
 	STREAM_REFUSED,    /* Kafka refuses it, or the batch it was in, for good */
 	STREAM_UNSENDABLE, /* refused before anything was sent: at fault by itself */
+	STREAM_DENIED,     /* its topic takes no records now, whatever is in them */
+	STREAM_FAILED,     /* its record, its partition or its topic: the error does not say */
 };
 /* error: text for people; NULL when written. */
 void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
@@ -231,6 +233,8 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 const char *stream_producer_verdict(const struct stream *stream, int64_t now);
 extern const char stream_stalled[]; /* the verdict for want of acknowledgements */
 extern const char stream_refusal[]; /* nothing is wrong with the brokers */
+/* the same: only one partition, or topic, takes no records */
+extern const char stream_denial[];
 extern const char stream_partition_stalled[];
 /*
  * With transactions. A producer that fenced all others is to be made now, by init_transactions; and
@@ -294,6 +298,9 @@ struct stream_status {
 	int64_t refused_id;
 	const char *refused_topic, *refused_error;
 	const char *missing_topic; /* a topic that is waited for; NULL: none */
+	/* one whose partitions answer with errors and are tried again; NULL: none */
+	const char *denied_topic, *denied_error;
+	int denied; /* such partitions */
 };
 struct stream_status stream_status(const struct stream *stream, int64_t now);
 

@@ -225,9 +225,9 @@ const struct command command_parked_list = {
 	"and how many of them were retried or skipped.\n" PARKED_TERMS_HELP
 	"waiting: tried again, alone, at its time. dead: tried "
 	"`max_attempts` times, or it kills the relay; only an operator "
-	"moves it. stalled: its partition took nothing for `stall_after`, or its topic was "
-	"missing; "
-	"goes when it is there again. free: goes as soon as possible. behind: waits for the first "
+	"moves it. stalled: its partition took nothing for `stall_after` or answers with errors, "
+	"or its topic was missing; goes when it is there again. free: goes as soon as possible. "
+	"behind: waits for the first "
 	"of its topic and key.\n",
     .options = options,
     .run = run,

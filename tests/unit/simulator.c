@@ -273,8 +273,10 @@ static void kafka_fault(struct world *world, struct process *process)
 	int64_t luck = world_below(world, 100);
 	if (luck < 60)
 		kafka_break(world);
-	else if (luck < 85)
+	else if (luck < 75)
 		kafka_outage(world);
+	else if (luck < 85)
+		kafka_sickness(world);
 	else if (process->running && process->producer)
 		producer_spoil(process->producer);
 }

@@ -5,6 +5,9 @@
  * again. A broker takes any first sequence number from a producer that it does not know, the next
  * one from one that it knows, and answers an older one as a duplicate.
  *
+ * A partition that is sick answers every batch with an error that blames no record, as a broker
+ * does that may not be written to, or has come upon something that it does not understand.
+ *
  * Records in a transaction are hidden until it is committed. The slot has one transactional id:
  * what comes from a producer that is not the last one to begin is refused.
  */
@@ -206,7 +209,7 @@ static void end_transaction(struct world *world, bool commit)
 	}
 }
 
-enum answer { ACCEPTED, KNOWN, REFUSED, OUT_OF_ORDER };
+enum answer { ACCEPTED, KNOWN, REFUSED, UNCLEAR, DENIED, OUT_OF_ORDER };
 
 static struct producer_state *state_of(
     struct partition *partition, const struct wire_producer *producer)
@@ -223,9 +226,11 @@ static enum answer broker_takes(struct world *world, struct partition *partition
 	struct producer_state *state = state_of(partition, producer);
 	if (world->plan.stream.transactions && world->kafka.fencer != producer)
 		return OUT_OF_ORDER;
+	if (world->now < partition->sick_until)
+		return partition->sick_as_topic ? DENIED : UNCLEAR;
 	for (int i = 0; i < batch->count; i++)
 		if (batch->records[i].row->refused)
-			return REFUSED;
+			return batch->records[i].row->unclear ? UNCLEAR : REFUSED;
 	if (state && batch->base < state->next_sequence)
 		return KNOWN;
 	if (state && batch->base > state->next_sequence)
@@ -321,6 +326,14 @@ static void answer_arrives(struct world *world, void *object, int64_t number)
 		break;
 	case REFUSED:
 		report_records(world, lane, batch->records, batch->count, STREAM_REFUSED, -1);
+		go_fatal(world, producer);
+		break;
+	case UNCLEAR:
+		report_records(world, lane, batch->records, batch->count, STREAM_FAILED, -1);
+		go_fatal(world, producer);
+		break;
+	case DENIED:
+		report_records(world, lane, batch->records, batch->count, STREAM_DENIED, -1);
 		go_fatal(world, producer);
 		break;
 	case OUT_OF_ORDER:
@@ -614,12 +627,30 @@ void kafka_outage(struct world *world)
 				world->kafka.topics[t].partitions[p].down_until = until;
 }
 
+/* One partition, or a whole topic, whose brokers may say that it is the topic. */
+void kafka_sickness(struct world *world)
+{
+	struct topic_of_kafka *topic = &world->kafka.topics[world_below(world, world->plan.topics)];
+	int64_t until = world->now + world_delay(world, 2000 * MS);
+	bool all = world_chance(world, 500000), as_topic = all && world_chance(world, 500000);
+	int chosen = (int)world_below(world, topic->count);
+	world_trace(world, "%s sick for %lld ms", all ? "a topic is" : "a partition is",
+	    (long long)(until - world->now) / MS);
+	for (int p = 0; p < PARTITIONS; p++) {
+		if (!all && p != chosen)
+			continue;
+		topic->partitions[p].sick_until = until;
+		topic->partitions[p].sick_as_topic = as_topic;
+	}
+}
+
 void kafka_end_faults(struct world *world)
 {
 	for (int t = 0; t < TOPICS; t++) {
 		world->kafka.topics[t].exists = true;
 		for (int p = 0; p < PARTITIONS; p++)
-			world->kafka.topics[t].partitions[p].down_until = 0;
+			world->kafka.topics[t].partitions[p].down_until =
+			    world->kafka.topics[t].partitions[p].sick_until = 0;
 	}
 }
 

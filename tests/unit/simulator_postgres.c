@@ -170,6 +170,7 @@ static void insert_row(struct world *world, struct writer *writer, int key)
 	row->partition = key < 0 && world_chance(world, 200000) ? 0 : -1;
 	row->bytes = (int)world_between(world, 40, world->plan.row_bytes);
 	row->refused = world->plan.poison && world_chance(world, 12000);
+	row->unclear = row->refused && !world->plan.stops && world_chance(world, 400000);
 	row->unsendable = world->plan.poison && world_chance(world, 8000);
 	if (world->plan.killers && world_chance(world, 10000)) {
 		world->plan.killers--;

@@ -515,7 +515,7 @@ static bool take_reports(struct world *world, struct process *process)
 	bool busy = process->reports_taken < process->report_count;
 	for (; turn > 0 && process->reports_taken < process->report_count; turn--) {
 		const struct report *report = &process->reports[process->reports_taken++];
-		const char *error = report->delivery == STREAM_REFUSED ? "too large" : NULL;
+		const char *error = report->delivery == STREAM_REFUSED ? "too large" : "unclear";
 		world->result.refusals += report->delivery == STREAM_REFUSED;
 		if (report->delivery != STREAM_WRITTEN)
 			world_trace(world, "owner %d hears that %lld was %s", process->owner,

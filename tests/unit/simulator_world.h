@@ -66,6 +66,7 @@ struct row {
 	int topic, partition, bytes;
 	bool undone;     /* rolled back to a savepoint */
 	bool refused;    /* by the broker */
+	bool unclear;    /* with an error that does not say so */
 	bool unsendable; /* by the producer */
 	bool mended;     /* refused once, and no longer */
 	enum { HARMLESS, KILLS_WHO_READS, KILLS_WHO_SENDS } kills;
@@ -258,6 +259,8 @@ struct partition {
 	struct wire_record *records; /* by offset */
 	int64_t open_records;        /* of the open transaction, at the end */
 	int64_t down_until;
+	int64_t sick_until; /* it answers with an error that blames no record */
+	bool sick_as_topic; /* but one that blames the topic */
 	struct producer_state *producers;
 	struct watermark *watermarks;
 };
@@ -278,6 +281,7 @@ void kafka_start(struct world *world);
 void kafka_end_faults(struct world *world);
 void kafka_break(struct world *world);
 void kafka_outage(struct world *world);
+void kafka_sickness(struct world *world);
 /* The count that a process is told; 0: missing. */
 int32_t kafka_count(struct world *world, int topic);
 

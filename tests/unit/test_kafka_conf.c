@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "kafka_conf.h"
+#include "produce_fault.h"
 
 enum { MAX = 4 };
 
@@ -288,6 +289,38 @@ static void only_a_refusal_for_good_is_a_reject(void **state)
 	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_UNKNOWN), ERR_RETRY);
 }
 
+static void an_error_of_a_record_blames_what_it_speaks_of(void **state)
+{
+	static const struct {
+		rd_kafka_resp_err_t code;
+		enum produce_fault fault;
+	} cases[] = {
+	    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, PRODUCE_FAULT_RECORD},
+	    {RD_KAFKA_RESP_ERR_INVALID_RECORD, PRODUCE_FAULT_RECORD},
+	    {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, PRODUCE_FAULT_RECORD},
+	    {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, PRODUCE_FAULT_TOPIC},
+	    {RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, PRODUCE_FAULT_TOPIC},
+	    {RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, PRODUCE_FAULT_TOPIC},
+	    {RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS, PRODUCE_FAULT_TOPIC},
+	    {RD_KAFKA_RESP_ERR_UNKNOWN, PRODUCE_FAULT_UNKNOWN},
+	    {RD_KAFKA_RESP_ERR_INVALID_MSG, PRODUCE_FAULT_UNKNOWN},
+	    {RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR, PRODUCE_FAULT_UNKNOWN},
+	    {12345, PRODUCE_FAULT_UNKNOWN}, /* of a broker of tomorrow */
+	    {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, PRODUCE_FAULT_NONE},
+	    {RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, PRODUCE_FAULT_NONE},
+	};
+	const struct rd_kafka_err_desc *codes;
+	size_t count;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_int_equal(produce_fault_of(cases[i].code), cases[i].fault);
+	rd_kafka_get_err_descs(&codes, &count);
+	for (size_t i = 0; i < count; i++) /* librdkafka's own */
+		if (codes[i].code < RD_KAFKA_RESP_ERR__END)
+			assert_int_equal(produce_fault_of(codes[i].code), PRODUCE_FAULT_NONE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +338,7 @@ int main(void)
 	    cmocka_unit_test(a_huge_queue_stays_within_librdkafkas_range),
 	    cmocka_unit_test(a_record_of_the_largest_size_fits_beside_a_full_queue),
 	    cmocka_unit_test(only_a_refusal_for_good_is_a_reject),
+	    cmocka_unit_test(an_error_of_a_record_blames_what_it_speaks_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
