@@ -92,6 +92,7 @@ struct config_slot {
 	int64_t poll_idle_ms;    /* the ceiling it backs off to */
 	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
 	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
+	int64_t topic_idle_ms;   /* a topic without messages for so long is closed */
 	enum delivery_mode delivery;
 	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
 	/* of a record that Kafka refused for good */

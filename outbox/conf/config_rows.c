@@ -127,6 +127,10 @@ const struct config_row config_rows[] = {
 	{SLOT_MS(stall_after), "60s", SECOND, DAY,
 		.help = "A producer that makes no progress for so long is made anew; records of a "
 			"partition that takes none while others do are parked."},
+	{SLOT_MS(topic_idle), "10m", SECOND, DAY,
+		.help = "A topic that gets no messages for so long is closed: the Kafka client forgets it, "
+			"and a take-over does not read its partitions. A topic that the cluster does not have "
+			"for so long leaves the log."},
 	{SLOT(delivery), .type = CONFIG_CHOICE, .default_value = "at-least-once",
 		.choices = deliveries,
 		.help = "at-least-once: a fault may repeat records. exactly-once: records go out in "

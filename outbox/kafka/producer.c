@@ -224,6 +224,23 @@ static void close_topics(struct producer *producer)
 	}
 }
 
+void producer_close_topic(struct producer *producer, const char *name)
+{
+	struct producer_topic *topic;
+
+	HASH_FIND_STR(producer->topics, name, topic);
+	if (!topic)
+		return;
+	HASH_DEL(producer->topics, topic);
+	rd_kafka_topic_destroy(topic->handle);
+	free(topic);
+}
+
+const char *producer_topic_name(const struct producer_topic *topic)
+{
+	return topic->name;
+}
+
 void producer_destroy(struct producer *producer, int wait_ms)
 {
 	if (!producer)

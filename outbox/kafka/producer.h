@@ -104,6 +104,9 @@ int producer_fd(const struct producer *producer);
 
 /* NULL + err when the name is not one Kafka allows. The same name gives the same handle. */
 struct producer_topic *producer_topic(struct producer *producer, const char *name, struct err *err);
+const char *producer_topic_name(const struct producer_topic *topic);
+/* No record of it is under way; its handle is worth nothing from here on. */
+void producer_close_topic(struct producer *producer, const char *name);
 /*
  * Can records be handed over for so many partitions? For one that librdkafka has not heard of yet
  * producer_send fails. Asks the broker when it is not known, and waits wait_ms for it at most; with

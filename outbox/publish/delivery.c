@@ -31,16 +31,15 @@ struct delivery {
 	struct producer *producer; /* NULL: not now */
 	enum { NO_TRANSACTIONS, UNFENCED, FENCING, OPEN, COMMITTING } transactions;
 	struct backoff backoff;
-	int64_t create_at;      /* not before */
-	bool unwanted;          /* not now */
-	int64_t abandon_at;     /* 0: the producer is in use */
-	int64_t ask_at;         /* about a topic, not before */
-	int64_t commit_at;      /* when the commit began */
-	int64_t send_at;        /* the next transaction, not before; 0: now */
-	bool fenced;            /* the last producer was, and nothing was sent by this one yet */
-	int64_t fenced_at;      /* when it last was, and the shard stayed ours; 0: never */
-	const char *topic_name; /* the topic of the record before and its handle */
-	struct producer_topic *topic;
+	int64_t create_at;  /* not before */
+	bool unwanted;      /* not now */
+	int64_t abandon_at; /* 0: the producer is in use */
+	int64_t ask_at;     /* about a topic, not before */
+	int64_t commit_at;  /* when the commit began */
+	int64_t send_at;    /* the next transaction, not before; 0: now */
+	bool fenced;        /* the last producer was, and nothing was sent by this one yet */
+	int64_t fenced_at;  /* when it last was, and the shard stayed ours; 0: never */
+	struct producer_topic *topic;        /* of the record before; NULL: none */
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
 	size_t position_prefix;              /* length of the part that an epoch shares */
 	struct record_headers headers;
@@ -63,7 +62,7 @@ static bool make_producer(struct delivery *delivery, struct err *err)
 	delivery->producer = producer_create(
 	    slot->kafka, exact ? id : NULL, slot->memory, config_in_flight(slot), err);
 	delivery->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
-	delivery->topic_name = NULL;
+	delivery->topic = NULL;
 	return delivery->producer != NULL;
 }
 
@@ -149,12 +148,10 @@ static bool send_record(
 	struct record_headers *headers = &delivery->headers;
 	size_t position_length = position_prefix_complete(
 	    delivery->position, delivery->position_prefix, record->tick, record->id);
-	if (delivery->topic_name != record->topic) {
+	if (!delivery->topic || !text_equal(producer_topic_name(delivery->topic), record->topic))
 		delivery->topic = producer_topic(delivery->producer, record->topic, err);
-		delivery->topic_name = delivery->topic ? record->topic : NULL;
-		if (!delivery->topic)
-			return false;
-	}
+	if (!delivery->topic)
+		return false;
 	if (!record_headers_begin(headers, message, err))
 		return false;
 	record_headers_add(headers, "outbox-position", delivery->position, position_length);
@@ -407,6 +404,13 @@ bool delivery_knows(struct delivery *delivery, const char *name, int32_t partiti
 	if (wait_ms)
 		delivery->ask_at = now + (knows ? 1 : METADATA_AGAIN_MS);
 	return knows;
+}
+
+void delivery_close_topic(struct delivery *delivery, const char *name)
+{
+	if (delivery->producer)
+		producer_close_topic(delivery->producer, name);
+	delivery->topic = NULL;
 }
 
 int delivery_fd(const struct delivery *delivery)

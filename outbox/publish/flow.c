@@ -37,14 +37,18 @@ enum { RECORD_OVERHEAD = 640 };
 /* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
 enum { REMEMBERED_MS = 3600 * 1000 };
 
-struct flow *flow_create(
-    int64_t max_in_flight, bool resumes, bool transactions, const struct stream_parking *parking)
+/* Partitions that nothing was sent to move their noted offsets up so often. */
+enum { MOVE_LEASES = 12 };
+
+struct flow *flow_create(const struct stream_settings *settings)
 {
 	struct flow *flow = xcalloc(1, sizeof *flow);
-	flow->max_in_flight = max_in_flight;
-	flow->resumes = resumes;
-	flow->transactions = transactions;
-	flow->parking = *parking;
+	flow->max_in_flight = stream_most_uncovered(settings);
+	flow->resumes = settings->resumes;
+	flow->transactions = settings->transactions;
+	flow->parking = settings->parking;
+	flow->idle_ms = settings->topic_idle_ms;
+	flow->move_ms = MOVE_LEASES * settings->lease_ms;
 	flow->capacity = 1024;
 	flow->ring = xcalloc(flow->capacity, sizeof *flow->ring);
 	flow->covered = flow->acked = flow->next = flow->end = flow->highest_sent = 1;
@@ -74,11 +78,10 @@ static void forget_lane(struct lane *lane)
 
 void flow_forget_lanes(struct flow *flow)
 {
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
+	for (struct topic *topic = flow->topics; topic; topic = topic->hh.next) {
 		topic->held = (struct queue){0};
 		for (int32_t p = 0; p < topic->lane_count; p++)
-			forget_lane(&topic->lanes[p]);
+			forget_lane(topic->lanes[p]);
 	}
 	flow->ready_first = flow->ready_last = NULL;
 	flow->under_way = flow->held = flow->unreported = flow->written = 0;
@@ -139,7 +142,7 @@ static struct lane *lane_of(struct flow *flow, uint64_t sequence)
 	struct record *record = flow_record(flow, sequence);
 	struct topic *topic = record->topic;
 	record->partition = place(&record->message, topic->count);
-	return record->partition < topic->count ? &topic->lanes[record->partition] : NULL;
+	return record->partition < topic->count ? topic->lanes[record->partition] : NULL;
 }
 
 static void hold_on(struct flow *flow, struct lane *lane, uint64_t sequence)
@@ -147,6 +150,7 @@ static void hold_on(struct flow *flow, struct lane *lane, uint64_t sequence)
 	flow_record(flow, sequence)->state = HELD;
 	queue_push(flow, &lane->held, sequence);
 	flow->held++;
+	flow_lane_waits(flow, lane);
 }
 
 static void hold_on_lane(struct flow *flow, uint64_t sequence)
@@ -182,6 +186,7 @@ void flow_forget(struct flow *flow)
 			flow_release(flow, record);
 	}
 	assert(flow->bytes == 0);
+	flow->last_topic = NULL;
 	flow->covered = flow->acked = flow->next = flow->highest_sent = flow->end;
 	flow_parks_forget(flow);
 	flow_forget_lanes(flow);
@@ -214,11 +219,13 @@ static void grow(struct flow *flow)
 void flow_add(
     struct flow *flow, int64_t tick, bool listed, bool convicted, const struct message *message)
 {
+	struct topic *topic = flow_topic_find(flow, message->topic, (size_t)message->topic_length);
 	if (flow->end - flow->acked == flow->capacity)
 		grow(flow);
+	topic->uses++;
 	*flow_record(flow, flow->end) = (struct record){
 	    .message = *message,
-	    .topic = flow_topic_find(flow, message->topic, (size_t)message->topic_length),
+	    .topic = topic,
 	    .tick = tick,
 	    .state = PENDING,
 	    .listed = listed && !message->scheduled,
@@ -251,13 +258,14 @@ void flow_cover(struct flow *flow, uint64_t sequence)
 
 static void pass_lane(struct flow *flow, const struct record *record)
 {
-	struct lane *lane = &record->topic->lanes[record->partition];
+	struct lane *lane = record->topic->lanes[record->partition];
 	if (lane->unpassed > 0)
 		lane->unpassed--;
 	if (record->offset > lane->offset)
 		lane->offset = record->offset;
 	if (record->found)
 		flow_tail_passed(flow, lane, record->found);
+	flow_lane_changes(flow, lane);
 }
 
 bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
@@ -269,6 +277,7 @@ bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
 	*ret_id = record->message.id;
 	if (record->state == ACKED)
 		pass_lane(flow, record);
+	record->topic->uses--;
 	flow->acked++;
 	if (flow->next < flow->acked)
 		flow->next = flow->acked;
@@ -374,7 +383,7 @@ void flow_committed(struct flow *flow)
 		struct record *record = flow_record(flow, s);
 		if (record->state != WRITTEN)
 			continue;
-		struct lane *lane = &record->topic->lanes[record->partition];
+		struct lane *lane = record->topic->lanes[record->partition];
 		lane->written--;
 		flow->written--;
 		acknowledge(flow, record, lane, record->offset);
@@ -405,6 +414,7 @@ static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint6
 	lane->used = true;
 	if (!lane->wait.since)
 		lane->wait.since = now;
+	flow_lane_waits(flow, lane);
 	lane->solo = is_careful(lane, sequence);
 	lane->under_way++;
 	flow->under_way++;
@@ -494,6 +504,7 @@ static bool consider(
 		convict(flow, sequence);
 		return false;
 	}
+	flow_topic_use(flow, record->topic);
 	if (record->topic->wait.stalled) {
 		flow_park_stalled(flow, sequence);
 		return false;
@@ -501,6 +512,7 @@ static bool consider(
 	if (record->topic->state != TOPIC_READY) {
 		record->state = HELD;
 		queue_push(flow, &record->topic->held, sequence);
+		flow_topic_waits(flow, record->topic);
 		return false;
 	}
 	struct lane *lane = lane_of(flow, sequence);
@@ -541,7 +553,7 @@ static bool is_barred(const struct record *record)
 {
 	const struct topic *topic = record->topic;
 	return record->partition >= 0 && record->partition < topic->lane_count &&
-	       topic->lanes[record->partition].barred;
+	       topic->lanes[record->partition]->barred;
 }
 
 bool flow_has_gap(const struct flow *flow)
@@ -576,7 +588,7 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 	    flow_record(flow, sequence)->state != SENT)
 		return false;
 	struct record *record = flow_record(flow, sequence);
-	struct lane *lane = &record->topic->lanes[record->partition];
+	struct lane *lane = record->topic->lanes[record->partition];
 	flow->unreported--;
 	if (delivery == STREAM_WRITTEN)
 		flow_hear(flow, now);
@@ -619,7 +631,7 @@ void flow_producer_lost(struct flow *flow)
 			continue;
 		record->state = PENDING;
 		if (record->suspect && record->partition < record->topic->count)
-			record->topic->lanes[record->partition].careful_until = s;
+			record->topic->lanes[record->partition]->careful_until = s;
 	}
 	flow->next = flow->acked;
 }

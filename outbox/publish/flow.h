@@ -3,6 +3,7 @@
  * The records of a stream between the read and the acknowledgement, and the lanes they travel on.
  * Internal to outbox/publish; one thread; no I/O. flow.c opens with the rules.
  */
+#include "pg_array.h"
 #include "stream.h"
 
 struct flow;
@@ -11,8 +12,7 @@ struct flow;
  * resumes: tails are read (flow_tails.c). transactions: what is written counts with flow_committed
  * only, and after the loss of a producer every tail is read again.
  */
-struct flow *flow_create(
-    int64_t max_in_flight, bool resumes, bool transactions, const struct stream_parking *parking);
+struct flow *flow_create(const struct stream_settings *settings);
 void flow_destroy(struct flow *flow);
 /* Forgets all records (a fenced owner); numbers go on, so that late reports find nothing. */
 void flow_forget(struct flow *flow);
@@ -44,30 +44,47 @@ const struct message *flow_message(const struct flow *flow, uint64_t sequence);
 const struct message *flow_oldest(const struct flow *flow); /* NULL: no record */
 
 /* --- destinations --------------------------------------------------------------------------- */
-/* From the log: the logged partition count and offset. */
-void flow_destination(struct flow *flow, const char *topic, int32_t partitions);
-void flow_destination_offset(
-    struct flow *flow, const char *topic, int32_t partition, int64_t offset);
+/* The shard was taken with that row, which folded all that was known. */
+void flow_taken(struct flow *flow, int64_t now, int64_t n);
+/* Topics whose records wait until it is known what the log says of them. */
+bool flow_wants_destinations(const struct flow *flow);
+void flow_load(struct flow *flow, struct pg_array *ret_names); /* some of them, to be asked for */
+/* From the log; what is not told until flow_load_ended stands nowhere there. */
+void flow_destination(struct flow *flow, const struct stream_destination *destination);
+void flow_load_ended(struct flow *flow, bool answered);
 /* From the broker; 0: missing. */
 void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
-const char *flow_topic_name(
-    const struct flow *flow, int index, bool *ret_ready, int32_t *ret_partitions);
+/* Of those in use, or of those of them that are not ready, the one that came longest ago. */
+const char *flow_next_topic(
+    struct flow *flow, bool unready, bool *ret_ready, int32_t *ret_partitions);
+int flow_topics(const struct flow *flow, bool unready);
 const char *flow_missing_topic(const struct flow *flow);
-bool flow_has_new_topics(const struct flow *flow);     /* their counts must be logged first */
+bool flow_has_new_topics(const struct flow *flow);     /* they must be opened in the log first */
 bool flow_has_changed_topics(const struct flow *flow); /* another count: a new epoch, once idle */
+/* Moves offsets of silent lanes up, and closes topics that are not used; of some at each turn. */
+void flow_visit_topics(struct flow *flow, int64_t now);
+/* Topics that were closed, to be freed; NULL: no more. */
+struct closed_topic {
+	struct closed_topic *next;
+	char name[];
+};
+struct closed_topic *flow_closed_topic(struct flow *flow);
 /*
- * JSON of the destinations touched since the last commit, with new and (if `changed`) changed
- * counts. flow_logged says what became of that row.
+ * JSON of what changed of destinations since the last commit, with new and (if `changed`) changed
+ * counts. flow_folds: the row, of the number n, is to fold destinations. flow_logged says what
+ * became of it.
  */
 void flow_destinations(struct flow *flow, bool changed, struct text *ret_json);
-void flow_logged(struct flow *flow, bool written);
+bool flow_folds(const struct flow *flow, int64_t n);
+void flow_logged(struct flow *flow, int64_t n, bool folded, bool written);
 
 /* --- tails ---------------------------------------------------------------------------------- */
-bool flow_tail_call(struct flow *flow, struct stream_tail *ret_tail); /* the next question */
+/* The next question. */
+bool flow_tail_call(struct flow *flow, int64_t now, struct stream_tail *ret_tail);
 enum flow_found {
 	FLOW_FOUND_STALE, /* nobody asked */
 	FLOW_FOUND,
-	FLOW_FOUND_FIRST, /* in the first tail of its partition since the shard was taken */
+	FLOW_FOUND_FIRST, /* in the first tail of its partition since its topic was loaded */
 	FLOW_FOUND_TOO_MANY,
 };
 enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t partition,
@@ -75,10 +92,9 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 void flow_tail_end(
     struct flow *flow, const char *topic, int32_t partition, int64_t end, bool beyond);
 void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition);
-/* A partition that a former owner wrote to was not read yet, and its topic is not missing. */
+/* A partition of an open topic that is not missing was not read yet. */
 bool flow_awaits_first_tails(const struct flow *flow);
 bool flow_must_log_tails(const struct flow *flow); /* lanes wait for a row with their offsets */
-void flow_tails_move(struct flow *flow);           /* silent lanes ask where the end is */
 void flow_forget_found(struct flow *flow);         /* what was found and did not come by so far */
 int64_t flow_skipped(const struct flow *flow);     /* records that were found, ever */
 bool flow_recreated(const struct flow *flow);      /* a topic was, since flow_epoch_begins */

@@ -98,14 +98,14 @@ static void deny_topic(struct flow *flow, int64_t now, struct topic *topic)
 {
 	choose_until(topic->denial, now, ++topic->denial->tries);
 	for (int32_t p = 0; p < topic->lane_count; p++)
-		bar_lane(flow, &topic->lanes[p], topic->denial->until);
+		bar_lane(flow, topic->lanes[p], topic->denial->until);
 }
 
 bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic, const char *error)
 {
 	const struct record *record = flow_record(flow, sequence);
 	struct topic *topic = record->topic;
-	struct lane *lane = &topic->lanes[record->partition];
+	struct lane *lane = topic->lanes[record->partition];
 	struct denial *denial = denial_of(flow, topic);
 
 	text_copy(denial->error, sizeof denial->error, error);
@@ -159,8 +159,8 @@ void flow_admit(struct flow *flow, struct lane *lane)
 
 	denial->tries = 0;
 	for (int32_t p = 0; p < topic->lane_count; p++)
-		if (!topic->lanes[p].failures)
-			open_lane(flow, &topic->lanes[p]);
+		if (!topic->lanes[p]->failures)
+			open_lane(flow, topic->lanes[p]);
 	if (!denial->failing)
 		drop_denial(flow, topic);
 }
@@ -175,7 +175,7 @@ void flow_denials_step(struct flow *flow, int64_t now)
 	DL_FOREACH(flow->denials, denial)
 	{
 		for (int32_t p = 0; p < denial->topic->lane_count; p++) {
-			struct lane *lane = &denial->topic->lanes[p];
+			struct lane *lane = denial->topic->lanes[p];
 
 			if (lane->barred && now >= lane->barred_until)
 				open_lane(flow, lane);
@@ -209,7 +209,7 @@ const char *flow_denied_topic(const struct flow *flow, const char **ret_error)
 	DL_FOREACH(flow->denials, denial)
 	{
 		for (int32_t p = 0; p < denial->topic->lane_count; p++) {
-			if (!keeps_records(&denial->topic->lanes[p]))
+			if (!keeps_records(denial->topic->lanes[p]))
 				continue;
 			*ret_error = denial->error;
 			return denial->topic->name;
@@ -228,7 +228,7 @@ void flow_denial_forget(struct flow *flow, struct topic *topic)
 	if (!topic->denial)
 		return;
 	for (int32_t p = 0; p < topic->lane_count; p++) {
-		struct lane *lane = &topic->lanes[p];
+		struct lane *lane = topic->lanes[p];
 
 		flow->barred -= lane->barred;
 		lane->barred = false;

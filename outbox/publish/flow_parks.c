@@ -31,7 +31,7 @@ enum { PLACES_A_ROW = 100 };
 
 /* The known key of that name, or, if `adds`, a new one; NULL: there is none. */
 static struct parked_key *key_of(
-    struct flow *flow, const struct topic *topic, const char *key, int32_t length, bool adds)
+    struct flow *flow, struct topic *topic, const char *key, int32_t length, bool adds)
 {
 	struct text *name = &flow->key_name;
 	struct parked_key *found;
@@ -43,6 +43,8 @@ static struct parked_key *key_of(
 		return found;
 	found = xcalloc(1, sizeof *found + name->length);
 	memcpy(found->name, name->data, name->length);
+	found->topic = topic;
+	topic->uses++;
 	HASH_ADD_KEYPTR(hh, flow->keys, found->name, name->length, found);
 	return found;
 }
@@ -57,6 +59,7 @@ static struct parked_key *key_of_record(struct flow *flow, const struct record *
 static void drop_key(struct flow *flow, struct parked_key *key)
 {
 	HASH_DEL(flow->keys, key);
+	key->topic->uses--;
 	free(key);
 }
 

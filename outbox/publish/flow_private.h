@@ -1,9 +1,13 @@
 #pragma once
 /*
- * What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_tails.c,
- * flow_parks.c, flow_stalls.c, flow_denials.c.
+ * What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_rows.c (what
+ * the log says of them), flow_tails.c, flow_parks.c, flow_stalls.c, flow_denials.c.
+ *
+ * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
+ * or over their lanes. Hence the lists; each says which objects are on it.
  */
 #include <uthash.h>
+#include <utlist.h>
 #include "flow.h"
 
 enum record_state {
@@ -83,10 +87,14 @@ struct lane {
 	 */
 	int64_t offset, logging_offset, logged_offset, known;
 	enum lane_tail tail;
-	bool first_tail; /* none was read since the shard was taken */
+	bool first_tail; /* none was read since its topic was loaded */
+	bool awaited;    /* it is read before windows open */
 	bool wants_end;  /* open and silent: its offset is to move up to the end */
 	bool asked_end;  /* which is being looked for */
-	bool used;       /* records flowed since flow_tails_move */
+	bool used;       /* records flowed since its topic was visited */
+	bool wanted;     /* is in flow.wanted */
+	bool changed;    /* is in topic.changed, or in the row under way */
+	bool watched;    /* is in flow.watched */
 	struct wait wait;
 	/* tries in a row that failed with an error that blames no record */
 	int failures;
@@ -96,29 +104,62 @@ struct lane {
 	    *found; /* by (id, event id), in the order of offsets; until the row is passed */
 	struct queue held;
 	struct lane *next_ready;
+	struct lane *next_changed;
+	struct lane *prev_wanted, *next_wanted;
+	struct lane *prev_watched, *next_watched;
 };
 
 enum topic_state {
-	TOPIC_ASKED,   /* the broker has not said that it exists */
-	TOPIC_NEW,     /* exists; its count is to be logged */
+	TOPIC_ASKED,   /* the broker has not said that it exists, or the log what it says of it */
+	TOPIC_NEW,     /* exists; that it is open, and its count, are to be logged */
 	TOPIC_READY,   /* records flow */
 	TOPIC_CHANGED, /* exists with another count than the logged one */
+	TOPIC_CLOSING, /* the row under way closes it: records wait */
+};
+
+/* What is known of what the log says of the topic. */
+enum topic_log {
+	LOG_UNASKED,
+	LOG_WANTED,  /* is in flow.unloaded */
+	LOG_LOADING, /* asked for by the call under way */
+	LOG_LOADED,
+};
+
+struct topic_links {
+	struct topic *prev, *next;
+	bool listed;
 };
 
 struct topic {
 	char *name;
 	enum topic_state state;
+	enum topic_log log;
+	bool open;       /* the log says so: records may stand behind its offsets */
 	int32_t logging; /* the count that the row under way carries; 0: none */
 	int32_t count;   /* logged; 0: none yet */
 	int32_t known;   /* what the broker says; 0: missing */
-	struct lane *lanes;
+	struct lane **lanes;
 	int32_t lane_count; /* at least count: brokers may tell an older count for a while */
 	struct queue held;
 	bool missing;          /* the broker says so */
 	struct wait wait;      /* while it is missing */
 	struct denial *denial; /* NULL: no partition of it failed */
+	int64_t uses;          /* by records that are not passed, parked keys, stalls to be noted */
+	int awaited;           /* lanes */
+	int64_t used_at, moved_at, visit_at;
+	bool used;       /* since the last visit */
+	bool closes;     /* it is to be closed, or to go, with the next row */
+	bool ends_asked; /* so that its offsets move up before that */
 	int index;
 	enum stream_policy policy;
+	struct lane *changed, *changed_last; /* whose offsets are to be logged */
+	struct topic_links in_changed;       /* those with such lanes, NEW, CHANGED or closing */
+	struct topic_links in_round;         /* in use */
+	struct topic_links in_unready;       /* in use, and the broker is to be asked soon */
+	struct topic_links in_visits;        /* in use, by the time of the next visit */
+	struct topic_links in_waiting;       /* ASKED, with records held or parked for its sake */
+	struct topic_links in_unloaded;      /* LOG_WANTED */
+	struct topic *next_in_row;
 	UT_hash_handle hh;
 };
 
@@ -130,7 +171,8 @@ struct parked_key {
 	uint64_t refused;       /* of the stream; 0: it was before our time */
 	uint64_t refused_again; /* of the open listed window; 0: none */
 	int64_t parking;        /* records to be noted */
-	bool stands;            /* in outbox.parked */
+	struct topic *topic;
+	bool stands; /* in outbox.parked */
 	UT_hash_handle hh;
 	char name[]; /* number of the topic, then the key */
 };
@@ -169,15 +211,29 @@ struct flow {
 	int64_t written;                /* on all lanes */
 	int64_t skipped, parked, scheduled;
 	struct topic *topics; /* by name */
-	struct topic **topic_list;
-	int topic_count;
+	int next_index;
 	struct topic *last_topic; /* the one of the record before: most tables have few */
-	int unready;              /* topics NEW or CHANGED */
-	int tails_wanted;         /* lanes UNREAD or with wants_end */
-	int unlogged;             /* lanes UNLOGGED */
-	int64_t found;            /* records in all lanes' `found`, but for the matched ones */
-	int owed;                 /* lanes and topics */
-	struct stall *recovered;  /* those that are so no more, while rows of them are stalled */
+	int64_t now;              /* of the last turn */
+	int64_t idle_ms;          /* an unused topic is closed after so long; 0: never */
+	int64_t move_ms;          /* offsets of silent lanes move up so often */
+	int round_count, unready_count;
+	struct topic *round, *unready, *visits, *waiting, *unloaded, *changed;
+	struct topic *row_topics; /* in the row under way */
+	struct lane *row_lanes;
+	int row_partitions;
+	int64_t taken_n, folded_n; /* of the row of the take-over; of the last fold */
+	int64_t unfolded;          /* partitions in the rows behind it */
+	int news, changes;         /* topics NEW, and CHANGED */
+	int awaited;               /* lanes of topics that are not missing */
+	struct lane *wanted;       /* UNREAD or with wants_end */
+	struct lane *watched;      /* records wait on them, or did lately */
+	int64_t asked_at, asked;   /* questions for tails lately, without an answer */
+	int unlogged;              /* lanes UNLOGGED */
+	bool row_closes;
+	struct closed_topic *closed;
+	int64_t found;           /* records in all lanes' `found`, but for the matched ones */
+	int owed;                /* lanes and topics */
+	struct stall *recovered; /* those that are so no more, while rows of them are stalled */
 	int recovered_count, recovered_capacity;
 	int64_t heard_at,
 	    hearing_since; /* a partition answered; and without long gaps since then */
@@ -245,6 +301,9 @@ void flow_denial_forget(struct flow *flow, struct topic *topic); /* before its l
 /* --- flow_stalls.c -------------------------------------------------------------------------- */
 /* Its records are parked from here on. True: some are under way, and their producer must go. */
 bool flow_lane_stalls(struct flow *flow, struct lane *lane);
+/* Records wait on the lane; or it goes. */
+void flow_lane_waits(struct flow *flow, struct lane *lane);
+void flow_lane_unwatch(struct flow *flow, struct lane *lane);
 /* Its tail was read; or the topic is there. */
 void flow_lane_recovers(struct flow *flow, struct lane *lane);
 void flow_topic_recovers(struct flow *flow, struct topic *topic);
@@ -256,8 +315,36 @@ void flow_stalls_forget(struct flow *flow);
 struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length);
 /* NULL: the topic has no such partition in the log. */
 struct lane *flow_lane(struct flow *flow, const char *topic, int32_t partition);
+/* A record comes: what the log says of the topic is asked for, unless it is known. */
+void flow_topic_use(struct flow *flow, struct topic *topic);
+/* The log says that it is closed or gone. */
+void flow_topic_drop(struct flow *flow, struct topic *topic);
+void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count); /* is logged */
+/* Is it still to be closed with the row that is being made? */
+bool flow_topic_closes(struct topic *topic);
+/* What follows from what the log and the broker say. */
+void flow_topic_settle(struct flow *flow, struct topic *topic);
+/* Records are held, or parked, for its sake. */
+void flow_topic_waits(struct flow *flow, struct topic *topic);
 void flow_topics_forget(struct flow *flow); /* what the log said of them */
 void flow_topics_destroy(struct flow *flow);
+#define TOPIC_LIST(flow, topic, list)                                                              \
+	do {                                                                                       \
+		if (!(topic)->in_##list.listed)                                                    \
+			DL_APPEND2((flow)->list, topic, in_##list.prev, in_##list.next);           \
+		(topic)->in_##list.listed = true;                                                  \
+	} while (0)
+#define TOPIC_UNLIST(flow, topic, list)                                                            \
+	do {                                                                                       \
+		if ((topic)->in_##list.listed)                                                     \
+			DL_DELETE2((flow)->list, topic, in_##list.prev, in_##list.next);           \
+		(topic)->in_##list.listed = false;                                                 \
+	} while (0)
+
+/* --- flow_rows.c ---------------------------------------------------------------------------- */
+/* Its offset is not, or may not be, what the log says. */
+void flow_lane_changes(struct flow *flow, struct lane *lane);
+void flow_rows_forget(struct flow *flow); /* the row under way, and what was to be logged */
 
 /* --- flow_tails.c --------------------------------------------------------------------------- */
 /* The lanes from `from` on are new to this owner, or their topic is there again: to be read. */
@@ -275,3 +362,8 @@ struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequ
 void flow_tail_close(struct flow *flow, struct lane *lane); /* the lane goes */
 void flow_tails_ask(struct flow *flow);                     /* open lanes, where their end is */
 void flow_tail_again(struct flow *flow, struct lane *lane); /* it is to be read once more */
+void flow_tail_want(struct flow *flow, struct lane *lane);  /* is UNREAD, and may be asked for */
+/* Asks where the partition ends, and moves the offset up to there, if it may. */
+void flow_tail_move(struct flow *flow, struct lane *lane);
+/* The lane waits for no answer, and nothing that was found on it waits for its row. */
+bool flow_tail_rests(const struct lane *lane, bool away); /* away: nothing can be read */

@@ -50,13 +50,15 @@ void flow_hear(struct flow *flow, int64_t now)
 }
 
 /* It stalls again: what is parked for it since must not be freed before it is there once more. */
-static void recovers_no_more(struct flow *flow, const struct topic *topic, int32_t partition)
+static void recovers_no_more(struct flow *flow, struct topic *topic, int32_t partition)
 {
 	int kept = 0;
 	for (int i = 0; i < flow->recovered_count; i++) {
 		const struct stall *place = &flow->recovered[i];
 		if (place->topic != topic || place->partition != partition)
 			flow->recovered[kept++] = *place;
+		else
+			topic->uses--;
 	}
 	flow->recovered_count = kept;
 }
@@ -87,18 +89,52 @@ static void topic_stalls(struct flow *flow, struct topic *topic)
 	flow_release_held(flow, topic);
 }
 
-static bool watch_lanes(
-    struct flow *flow, int64_t now, int64_t stall_after, struct topic *topic, bool *ret_asks)
+void flow_lane_unwatch(struct flow *flow, struct lane *lane)
+{
+	if (lane->watched)
+		DL_DELETE2(flow->watched, lane, prev_watched, next_watched);
+	lane->watched = false;
+}
+
+void flow_lane_waits(struct flow *flow, struct lane *lane)
+{
+	if (!lane->watched)
+		DL_APPEND2(flow->watched, lane, prev_watched, next_watched);
+	lane->watched = true;
+}
+
+static bool watch_lanes(struct flow *flow, int64_t now, int64_t stall_after, bool *ret_asks)
 {
 	bool wants_producer = false;
-	for (int32_t p = 0; p < topic->count && topic->state == TOPIC_READY; p++) {
-		struct lane *lane = &topic->lanes[p];
+	struct lane *lane, *next;
+	DL_FOREACH_SAFE2(flow->watched, lane, next, next_watched)
+	{
+		const struct topic *topic = lane->topic;
 		bool waits =
 		    !lane->wait.stalled && !lane->barred && (lane->under_way || lane->held.head);
+		if (topic->state != TOPIC_READY || lane->partition >= topic->count ||
+		    topic->policy == STREAM_STOP)
+			continue;
 		if (is_stalled(flow, now, stall_after, waits, &lane->wait, ret_asks))
 			wants_producer |= flow_lane_stalls(flow, lane);
+		if (!waits && !lane->wait.since)
+			flow_lane_unwatch(flow, lane);
 	}
 	return wants_producer;
+}
+
+static void watch_topics(struct flow *flow, int64_t now, int64_t stall_after, bool *ret_asks)
+{
+	struct topic *topic, *next;
+	DL_FOREACH_SAFE2(flow->waiting, topic, next, in_waiting.next)
+	{
+		bool waits = topic->missing && !topic->wait.stalled && topic->held.head;
+		if (topic->policy != STREAM_STOP &&
+		    is_stalled(flow, now, stall_after, waits, &topic->wait, ret_asks))
+			topic_stalls(flow, topic);
+		if (!topic->held.head && !topic->wait.owed && !topic->wait.since)
+			TOPIC_UNLIST(flow, topic, waiting);
+	}
 }
 
 bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
@@ -109,15 +145,8 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	flow->watched_at = now;
 	flow->stall_after = stall_after;
 	flow->watch_at = now + stall_after / LOOKS;
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		bool missing = topic->missing && !topic->wait.stalled && topic->held.head;
-		if (topic->policy == STREAM_STOP)
-			continue;
-		if (is_stalled(flow, now, stall_after, missing, &topic->wait, &asks))
-			topic_stalls(flow, topic);
-		wants_producer |= watch_lanes(flow, now, stall_after, topic, &asks);
-	}
+	watch_topics(flow, now, stall_after, &asks);
+	wants_producer = watch_lanes(flow, now, stall_after, &asks);
 	if (asks)
 		flow_tails_ask(flow);
 	return wants_producer;
@@ -137,6 +166,7 @@ static void recovers(struct flow *flow, struct topic *topic, int32_t partition)
 		flow->recovered = xrealloc(
 		    flow->recovered, (size_t)flow->recovered_capacity * sizeof *flow->recovered);
 	}
+	topic->uses++;
 	flow->recovered[flow->recovered_count++] = (struct stall){topic, partition, 0};
 }
 
@@ -166,9 +196,11 @@ void flow_stalled(struct flow *flow, const char *name, size_t length, int32_t pa
 {
 	struct topic *topic = flow_topic_find(flow, name, length);
 	struct lane *lane =
-	    partition >= 0 && partition < topic->lane_count ? &topic->lanes[partition] : NULL;
+	    partition >= 0 && partition < topic->lane_count ? topic->lanes[partition] : NULL;
+	flow_topic_use(flow, topic);
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
 		owe(flow, &topic->wait);
+		flow_topic_waits(flow, topic);
 	} else if (lane && lane->tail != LANE_OPEN) {
 		owe(flow, &lane->wait);
 	} else {
@@ -195,7 +227,7 @@ bool flow_awaits_stalled(const struct flow *flow)
 void flow_recovered(
     struct flow *flow, const char *name, size_t length, int32_t partition, int64_t last_id)
 {
-	const struct topic *topic = flow_topic_find(flow, name, length);
+	struct topic *topic = flow_topic_find(flow, name, length);
 	for (int i = 0; i < flow->recovered_count; i++) {
 		struct stall *place = &flow->recovered[i];
 		if (place->topic == topic && place->partition == partition)
@@ -207,11 +239,10 @@ void flow_recovered(
 
 void flow_stalls_forget(struct flow *flow)
 {
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
+	for (struct topic *topic = flow->topics; topic; topic = topic->hh.next) {
 		topic->wait = (struct wait){0};
 		for (int32_t p = 0; p < topic->lane_count; p++)
-			topic->lanes[p].wait = (struct wait){0};
+			topic->lanes[p]->wait = (struct wait){0};
 	}
 	free(flow->recovered);
 	flow->recovered = NULL;

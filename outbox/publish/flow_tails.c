@@ -19,6 +19,10 @@
  *
  * The offset of a silent lane moves up to the partition's end now and then, so that what others
  * write to it in the meantime is not read at the next take-over.
+ *
+ * A take-over may want thousands of tails: so many are asked for at a time. One that does not
+ * answer within a second does not count, so that partitions that are away keep no other ones
+ * waiting.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -31,6 +35,11 @@
  * a log went far back in time. The rest would be sent again.
  */
 enum { FOUND_MORE = 1 << 18 };
+
+enum {
+	TAILS_AT_ONCE = 256,
+	ANSWER_MS = 1000,
+};
 
 /* It is in no table any more. */
 static void drop_seen(struct flow *flow, struct seen *seen)
@@ -64,17 +73,48 @@ void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
 	drop_seen(flow, seen);
 }
 
+static void want_question(struct flow *flow, struct lane *lane)
+{
+	if (!lane->wanted)
+		DL_APPEND2(flow->wanted, lane, prev_wanted, next_wanted);
+	lane->wanted = true;
+}
+
+static void unwant_question(struct flow *flow, struct lane *lane)
+{
+	if (lane->wanted)
+		DL_DELETE2(flow->wanted, lane, prev_wanted, next_wanted);
+	lane->wanted = false;
+}
+
+static void await_no_more(struct flow *flow, struct lane *lane)
+{
+	if (!lane->awaited)
+		return;
+	lane->awaited = false;
+	lane->topic->awaited--;
+	flow->awaited -= !lane->topic->missing;
+}
+
 /* One place moves, so that the counters stay right. */
 static void lane_becomes(struct flow *flow, struct lane *lane, enum lane_tail tail)
 {
-	bool wanted = lane->tail == LANE_UNREAD || lane->wants_end;
+	bool asked = lane->tail == LANE_READING || lane->asked_end;
+	if (asked && flow->asked > 0)
+		flow->asked--;
 	flow->unlogged += (tail == LANE_UNLOGGED) - (lane->tail == LANE_UNLOGGED);
 	lane->tail = tail;
 	lane->wants_end = lane->asked_end = false;
-	flow->tails_wanted += (tail == LANE_UNREAD) - wanted;
+	if (tail == LANE_UNREAD)
+		want_question(flow, lane);
+	else
+		unwant_question(flow, lane);
+	if (tail == LANE_UNLOGGED)
+		flow_lane_changes(flow, lane);
 	if (tail != LANE_OPEN)
 		return;
 	lane->first_tail = false;
+	await_no_more(flow, lane);
 	flow_lane_recovers(flow, lane);
 	flow_list_ready(flow, lane);
 }
@@ -88,21 +128,27 @@ void flow_tail_again(struct flow *flow, struct lane *lane)
 void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from)
 {
 	for (int32_t p = from; p < topic->lane_count && flow->resumes; p++)
-		lane_becomes(flow, &topic->lanes[p], LANE_UNREAD);
+		lane_becomes(flow, topic->lanes[p], LANE_UNREAD);
+}
+
+void flow_tail_want(struct flow *flow, struct lane *lane)
+{
+	if (lane->tail == LANE_UNREAD)
+		want_question(flow, lane);
 }
 
 void flow_tail_close(struct flow *flow, struct lane *lane)
 {
 	forget_found(flow, lane);
 	lane_becomes(flow, lane, LANE_OPEN);
+	flow_lane_unwatch(flow, lane);
 }
 
 void flow_tails_lost(struct flow *flow)
 {
-	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
+	for (struct topic *topic = flow->topics; flow->resumes && topic; topic = topic->hh.next) {
 		for (int32_t p = 0; p < topic->lane_count; p++) {
-			struct lane *lane = &topic->lanes[p];
+			struct lane *lane = topic->lanes[p];
 			bool open = lane->tail == LANE_OPEN;
 			if (lane->under_way || flow->transactions || (lane->wait.stalled && open))
 				lane_becomes(flow, lane, LANE_UNREAD);
@@ -124,30 +170,46 @@ void flow_tail_logged(struct flow *flow, struct lane *lane)
 
 /* --- questions and answers ------------------------------------------------------------------ */
 
-static bool next_question(struct flow *flow, struct lane *lane, struct stream_tail *ret_tail)
+static void put_question(struct flow *flow, struct lane *lane, struct stream_tail *ret_tail)
 {
-	if (lane->tail != LANE_UNREAD && !lane->wants_end)
-		return false;
 	*ret_tail = (struct stream_tail){lane->topic->name, lane->partition, STREAM_TAIL_END};
+	flow->asked++;
 	if (lane->wants_end) {
 		lane->wants_end = false;
 		lane->asked_end = true;
-		flow->tails_wanted--;
-		return true;
+		return;
 	}
 	if (lane->known != OFFSET_NONE)
 		ret_tail->offset = lane->known + 1;
 	lane_becomes(flow, lane, LANE_READING);
+}
+
+static bool may_ask(struct flow *flow, int64_t now)
+{
+	if (flow->asked < TAILS_AT_ONCE)
+		return true;
+	if (now - flow->asked_at < ANSWER_MS)
+		return false;
+	flow->asked_at = now;
+	flow->asked = 0;
 	return true;
 }
 
-bool flow_tail_call(struct flow *flow, struct stream_tail *ret_tail)
+/* What is taken out here without a question comes back when its topic, or its count, does. */
+bool flow_tail_call(struct flow *flow, int64_t now, struct stream_tail *ret_tail)
 {
-	for (int i = 0; flow->tails_wanted && i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++)
-			if (next_question(flow, &topic->lanes[p], ret_tail))
-				return true;
+	while (flow->wanted && may_ask(flow, now)) {
+		struct lane *lane = flow->wanted;
+		const struct topic *topic = lane->topic;
+		unwant_question(flow, lane);
+		if (topic->state == TOPIC_ASKED || lane->partition >= topic->count) {
+			lane->wants_end = false;
+			continue;
+		}
+		if (flow->asked == 0)
+			flow->asked_at = now;
+		put_question(flow, lane, ret_tail);
+		return true;
 	}
 	return false;
 }
@@ -171,13 +233,15 @@ enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t p
 }
 
 /* Not while something was found that has not come by: who takes the shard next must find it too. */
-static void end_moves(const struct flow *flow, struct lane *lane, int64_t end)
+static void end_moves(struct flow *flow, struct lane *lane, int64_t end)
 {
 	lane->asked_end = false;
+	flow->asked -= flow->asked > 0;
 	if (flow->found || lane->under_way || lane->written || lane->unpassed ||
 	    end - 1 <= lane->offset)
 		return;
 	lane->offset = lane->known = end - 1;
+	flow_lane_changes(flow, lane);
 }
 
 void flow_tail_end(
@@ -228,14 +292,7 @@ struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequ
 
 bool flow_awaits_first_tails(const struct flow *flow)
 {
-	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
-		const struct topic *topic = flow->topic_list[i];
-		for (int32_t p = 0; p < topic->count && !topic->missing; p++)
-			if (topic->lanes[p].first_tail &&
-			    topic->lanes[p].logged_offset != OFFSET_NONE)
-				return true;
-	}
-	return false;
+	return flow->awaited > 0;
 }
 
 bool flow_must_log_tails(const struct flow *flow)
@@ -243,42 +300,45 @@ bool flow_must_log_tails(const struct flow *flow)
 	return flow->unlogged > 0;
 }
 
-static void ask_for_end(struct flow *flow, struct lane *lane)
+void flow_tail_move(struct flow *flow, struct lane *lane)
 {
-	if (lane->tail != LANE_OPEN || lane->wants_end || lane->asked_end ||
+	if (!flow->resumes || lane->tail != LANE_OPEN || lane->wants_end || lane->asked_end ||
 	    lane->known == OFFSET_NONE)
 		return;
 	lane->wants_end = true;
-	flow->tails_wanted++;
+	want_question(flow, lane);
 }
 
-void flow_tails_move(struct flow *flow)
+bool flow_tail_rests(const struct lane *lane, bool away)
 {
-	for (int i = 0; flow->resumes && i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
-			struct lane *lane = &topic->lanes[p];
-			if (!lane->used && !lane->under_way && !lane->written && !lane->unpassed)
-				ask_for_end(flow, lane);
-			lane->used = false;
-		}
-	}
+	if (lane->under_way || lane->written || lane->unpassed || lane->held.head || lane->listed ||
+	    lane->found || lane->wait.owed)
+		return false;
+	return away || (lane->tail == LANE_OPEN && !lane->wants_end && !lane->asked_end);
 }
 
+/* Of some topics, others each time. */
 void flow_tails_ask(struct flow *flow)
 {
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
+	int lanes = 0;
+	for (int i = 0; i < flow->round_count && lanes < TAILS_AT_ONCE; i++) {
+		struct topic *topic = flow->round;
+		TOPIC_UNLIST(flow, topic, round);
+		TOPIC_LIST(flow, topic, round);
 		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++)
-			ask_for_end(flow, &topic->lanes[p]);
+			flow_tail_move(flow, topic->lanes[p]);
+		lanes += topic->count;
 	}
 }
 
 void flow_forget_found(struct flow *flow)
 {
-	for (int i = 0; flow->found && i < flow->topic_count; i++)
-		for (int32_t p = 0; p < flow->topic_list[i]->lane_count; p++)
-			forget_found(flow, &flow->topic_list[i]->lanes[p]);
+	for (struct topic *topic = flow->topics; flow->found && topic; topic = topic->hh.next)
+		for (int32_t p = 0; p < topic->lane_count; p++) {
+			if (topic->lanes[p]->found)
+				flow_lane_changes(flow, topic->lanes[p]);
+			forget_found(flow, topic->lanes[p]);
+		}
 }
 
 int64_t flow_skipped(const struct flow *flow)

@@ -1,36 +1,59 @@
 /*
- * Destinations: what the log, the broker and the records say of topics. A topic's partition count
- * must stand in the log before the first record flows to it, and a changed count takes effect with
- * a new epoch once nothing is under way: until then no record goes out.
+ * Destinations: what the log, the broker and the records say of topics. Only topics in use are
+ * known here: those that are open in the log, and those that records came for. What the log says of
+ * the others is asked for with their first record (LOG_WANTED), and until it is known their records
+ * wait.
+ *
+ * A topic is opened by a committed log row, which carries its partition count, before the first
+ * record flows to it; a changed count takes effect with a new epoch once nothing is under way:
+ * until then no record goes out. A topic that is not used for a while is closed by a log row, once
+ * nothing of it is uncovered, and forgotten; one that the broker does not have for so long leaves
+ * the log.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "flow_private.h"
 
-/* What a log can say; Kafka's own bound is far lower. */
-enum { PARTITIONS_MAX = 1 << 20 };
+enum {
+	PARTITIONS_MAX = 1 << 20, /* what a log can say; Kafka's own bound is far lower */
+	LOAD_NAMES = 200,
+	VISITS_A_TURN = 64,
+	VISITS = 4, /* while a topic is idle, until it is closed */
+};
 
-struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length)
+/* --- the table ------------------------------------------------------------------------------ */
+
+static struct topic *known_topic(struct flow *flow, const char *name, size_t length)
 {
 	struct topic *topic;
 	if (flow->last_topic && strlen(flow->last_topic->name) == length &&
 	    memcmp(flow->last_topic->name, name, length) == 0)
 		return flow->last_topic;
 	HASH_FIND(hh, flow->topics, name, length, topic);
+	return topic;
+}
+
+struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length)
+{
+	struct topic *topic = known_topic(flow, name, length);
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
 		topic->name = xformat("%.*s", (int)length, name);
-		topic->index = flow->topic_count;
+		topic->index = flow->next_index++;
 		if (flow->parking.policy)
 			topic->policy = flow->parking.policy(flow->parking.context, topic->name);
 		HASH_ADD_KEYPTR(hh, flow->topics, topic->name, length, topic);
-		flow->topic_list = xrealloc(
-		    flow->topic_list, (size_t)(flow->topic_count + 1) * sizeof *flow->topic_list);
-		flow->topic_list[flow->topic_count++] = topic;
 	}
 	flow->last_topic = topic;
 	return topic;
+}
+
+struct lane *flow_lane(struct flow *flow, const char *name, int32_t partition)
+{
+	struct topic *topic = known_topic(flow, name, strlen(name));
+	return topic && partition >= 0 && partition < topic->lane_count ? topic->lanes[partition]
+									: NULL;
 }
 
 static void make_lanes(struct flow *flow, struct topic *topic, int32_t count)
@@ -40,8 +63,9 @@ static void make_lanes(struct flow *flow, struct topic *topic, int32_t count)
 		return;
 	topic->lanes = xrealloc(topic->lanes, (size_t)count * sizeof *topic->lanes);
 	topic->lane_count = count;
-	for (int32_t p = before; p < count; p++)
-		topic->lanes[p] = (struct lane){.topic = topic,
+	for (int32_t p = before; p < count; p++) {
+		topic->lanes[p] = xcalloc(1, sizeof **topic->lanes);
+		*topic->lanes[p] = (struct lane){.topic = topic,
 		    .partition = p,
 		    .fresh = true,
 		    .offset = OFFSET_NONE,
@@ -50,207 +74,410 @@ static void make_lanes(struct flow *flow, struct topic *topic, int32_t count)
 		    .known = OFFSET_NONE,
 		    .tail = LANE_OPEN,
 		    .first_tail = true};
+	}
 	flow_tails_begin(flow, topic, before);
 }
 
 /* What is known of the partitions that were there before stays. */
-static void set_count(struct flow *flow, struct topic *topic, int32_t count)
+void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count)
 {
 	topic->count = count;
 	make_lanes(flow, topic, count);
+	/* no row says anything of those beyond: they begin anew when there is another count */
+	flow_tails_begin(flow, topic, count);
+	for (int32_t p = 0; p < count; p++) {
+		flow_tail_want(flow, topic->lanes[p]);
+		flow_lane_changes(flow, topic->lanes[p]);
+	}
 }
+
+/* --- states --------------------------------------------------------------------------------- */
 
 static void topic_becomes(struct flow *flow, struct topic *topic, enum topic_state state)
 {
-	flow->unready += (state == TOPIC_NEW || state == TOPIC_CHANGED) -
-			 (topic->state == TOPIC_NEW || topic->state == TOPIC_CHANGED);
-	if (topic->state == TOPIC_ASKED && state != TOPIC_ASKED)
-		flow_tails_begin(flow, topic, 0);
+	bool was_away = topic->state == TOPIC_ASKED;
+	flow->news += (state == TOPIC_NEW) - (topic->state == TOPIC_NEW);
+	flow->changes += (state == TOPIC_CHANGED) - (topic->state == TOPIC_CHANGED);
 	topic->state = state;
+	if (was_away && state != TOPIC_ASKED) {
+		topic->wait.since = 0;
+		TOPIC_UNLIST(flow, topic, waiting);
+		flow_tails_begin(flow, topic, 0);
+	}
+	if (state == TOPIC_NEW || state == TOPIC_CHANGED)
+		TOPIC_LIST(flow, topic, changed);
+	if (topic->in_round.listed && state != TOPIC_READY && state != TOPIC_CLOSING) {
+		flow->unready_count += !topic->in_unready.listed;
+		TOPIC_LIST(flow, topic, unready);
+	} else {
+		flow->unready_count -= topic->in_unready.listed;
+		TOPIC_UNLIST(flow, topic, unready);
+	}
 	if (state == TOPIC_READY) {
 		flow_topic_recovers(flow, topic);
 		flow_release_held(flow, topic);
 	}
 }
 
-/* What follows from the logged and the known count. */
-static void topic_settle(struct flow *flow, struct topic *topic)
+void flow_topic_settle(struct flow *flow, struct topic *topic)
 {
-	if (topic->known == 0)
+	if (topic->known == 0 || topic->log != LOG_LOADED)
 		topic_becomes(flow, topic, TOPIC_ASKED);
-	else if (topic->count == 0)
-		topic_becomes(flow, topic, TOPIC_NEW);
-	else if (topic->count != topic->known)
+	else if (topic->count && topic->count != topic->known)
 		topic_becomes(flow, topic, TOPIC_CHANGED);
+	else if (!topic->open)
+		topic_becomes(flow, topic, TOPIC_NEW);
 	else
 		topic_becomes(flow, topic, TOPIC_READY);
 }
 
+void flow_topic_waits(struct flow *flow, struct topic *topic)
+{
+	if (topic->state == TOPIC_ASKED)
+		TOPIC_LIST(flow, topic, waiting);
+}
+
+static int64_t visit_interval(const struct flow *flow)
+{
+	int64_t idle = flow->idle_ms / VISITS;
+	return idle && idle < flow->move_ms ? idle : flow->move_ms;
+}
+
+/* From here on the broker is asked for it. */
+static void topic_begins(struct flow *flow, struct topic *topic)
+{
+	if (topic->in_round.listed)
+		return;
+	flow->round_count++;
+	TOPIC_LIST(flow, topic, round);
+	topic->used_at = topic->moved_at = flow->now;
+	topic->visit_at = flow->now + visit_interval(flow);
+	TOPIC_LIST(flow, topic, visits);
+}
+
+void flow_topic_use(struct flow *flow, struct topic *topic)
+{
+	topic->used = true;
+	if (topic->log != LOG_UNASKED)
+		return;
+	topic->log = LOG_WANTED;
+	TOPIC_LIST(flow, topic, unloaded);
+	topic_begins(flow, topic);
+	flow_topic_settle(flow, topic);
+}
+
+/* --- what goes ------------------------------------------------------------------------------ */
+
+/* What the log says of it is not known any more. */
+static void unload(struct flow *flow, struct topic *topic)
+{
+	flow_denial_forget(flow, topic);
+	for (int32_t p = 0; p < topic->lane_count; p++) {
+		flow_tail_close(flow, topic->lanes[p]);
+		free(topic->lanes[p]);
+	}
+	free(topic->lanes);
+	topic->lanes = NULL;
+	topic->changed = topic->changed_last = NULL;
+	topic->lane_count = topic->count = topic->logging = 0;
+	topic->log = LOG_UNASKED;
+	topic->open = topic->closes = topic->ends_asked = false;
+	TOPIC_UNLIST(flow, topic, unloaded);
+	flow_topic_settle(flow, topic);
+	TOPIC_UNLIST(flow, topic, changed);
+}
+
+static void leave_lists(struct flow *flow, struct topic *topic)
+{
+	flow->round_count -= topic->in_round.listed;
+	flow->unready_count -= topic->in_unready.listed;
+	TOPIC_UNLIST(flow, topic, round);
+	TOPIC_UNLIST(flow, topic, unready);
+	TOPIC_UNLIST(flow, topic, visits);
+	TOPIC_UNLIST(flow, topic, waiting);
+}
+
+static void forget_topic(struct flow *flow, struct topic *topic)
+{
+	leave_lists(flow, topic);
+	unload(flow, topic);
+	leave_lists(flow, topic);
+	if (flow->last_topic == topic)
+		flow->last_topic = NULL;
+	HASH_DEL(flow->topics, topic);
+	free(topic->name);
+	free(topic);
+}
+
+void flow_topic_drop(struct flow *flow, struct topic *topic)
+{
+	struct closed_topic *closed;
+	bool used = topic->uses || topic->held.head;
+	if (used) {
+		unload(flow, topic);
+		flow_topic_use(flow, topic);
+		return;
+	}
+	closed = xcalloc(1, sizeof *closed + strlen(topic->name) + 1);
+	memcpy(closed->name, topic->name, strlen(topic->name));
+	LL_PREPEND(flow->closed, closed);
+	forget_topic(flow, topic);
+}
+
+struct closed_topic *flow_closed_topic(struct flow *flow)
+{
+	struct closed_topic *closed = flow->closed;
+	if (closed)
+		LL_DELETE(flow->closed, closed);
+	return closed;
+}
+
 void flow_topics_forget(struct flow *flow)
 {
+	struct topic *topic, *next;
+	struct closed_topic *closed;
+	flow_rows_forget(flow);
 	flow->changing = flow->recreated = false;
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		flow_denial_forget(flow, topic);
-		for (int32_t p = 0; p < topic->lane_count; p++)
-			flow_tail_close(flow, &topic->lanes[p]);
-		free(topic->lanes);
-		topic->lanes = NULL;
-		topic->lane_count = topic->count = topic->logging = 0;
-		topic_settle(flow, topic);
+	HASH_ITER(hh, flow->topics, topic, next)
+	{
+		forget_topic(flow, topic);
 	}
+	while ((closed = flow_closed_topic(flow)))
+		free(closed);
 }
 
 void flow_topics_destroy(struct flow *flow)
 {
 	flow_topics_forget(flow);
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		HASH_DEL(flow->topics, topic);
-		free(topic->name);
-		free(topic);
+}
+
+/* --- what the log says ---------------------------------------------------------------------- */
+
+void flow_taken(struct flow *flow, int64_t now, int64_t n)
+{
+	flow->now = now;
+	flow->taken_n = flow->folded_n = n;
+	flow->unfolded = 0;
+}
+
+static void load_offsets(
+    struct flow *flow, struct topic *topic, const struct stream_destination *destination)
+{
+	int32_t count = destination->count < PARTITIONS_MAX ? destination->count : PARTITIONS_MAX;
+	make_lanes(flow, topic, count);
+	for (int32_t p = 0; p < count; p++) {
+		struct lane *lane = topic->lanes[p];
+		int64_t offset = destination->offsets[p];
+		if (offset < -1)
+			continue;
+		lane->offset = lane->logging_offset = lane->logged_offset = lane->known = offset;
+		/* what this owner closed has nothing of other owners that it does not know of */
+		lane->first_tail = destination->n <= flow->taken_n;
+		lane->awaited = flow->resumes && lane->first_tail && destination->open &&
+				p < destination->partitions;
+		topic->awaited += lane->awaited;
+		flow->awaited += lane->awaited && !topic->missing;
 	}
-	free(flow->topic_list);
 }
 
-void flow_destination(struct flow *flow, const char *name, int32_t partitions)
+static void topic_loaded(struct flow *flow, struct topic *topic)
 {
-	struct topic *topic = flow_topic_find(flow, name, strlen(name));
-	if (partitions > 0)
-		set_count(flow, topic, partitions);
-	topic_settle(flow, topic);
+	topic->log = LOG_LOADED;
+	TOPIC_UNLIST(flow, topic, unloaded);
+	topic_begins(flow, topic);
+	flow_topic_settle(flow, topic);
 }
 
-void flow_destination_offset(struct flow *flow, const char *name, int32_t partition, int64_t offset)
+void flow_destination(struct flow *flow, const struct stream_destination *destination)
 {
+	const char *name = destination->topic;
 	struct topic *topic = flow_topic_find(flow, name, strlen(name));
-	if (partition < 0 || partition >= PARTITIONS_MAX)
+	if (topic->log == LOG_LOADED)
 		return;
-	make_lanes(flow, topic, partition + 1);
-	struct lane *lane = &topic->lanes[partition];
-	lane->offset = lane->logging_offset = lane->logged_offset = lane->known = offset;
+	topic->open = destination->open;
+	load_offsets(flow, topic, destination);
+	if (destination->partitions > 0)
+		flow_topic_count(flow, topic, destination->partitions);
+	topic_loaded(flow, topic);
 }
+
+bool flow_wants_destinations(const struct flow *flow)
+{
+	return flow->unloaded != NULL;
+}
+
+void flow_load(struct flow *flow, struct pg_array *ret_names)
+{
+	int count = 0;
+	struct topic *topic;
+	DL_FOREACH2(flow->unloaded, topic, in_unloaded.next)
+	{
+		if (count++ == LOAD_NAMES)
+			return;
+		topic->log = LOG_LOADING;
+		pg_array_add_text(ret_names, topic->name);
+	}
+}
+
+/* Those without an answer are in no row of the table. */
+void flow_load_ended(struct flow *flow, bool answered)
+{
+	struct topic *topic, *next;
+	DL_FOREACH_SAFE2(flow->unloaded, topic, next, in_unloaded.next)
+	{
+		if (topic->log != LOG_LOADING)
+			return;
+		if (answered)
+			topic_loaded(flow, topic);
+		else
+			topic->log = LOG_WANTED;
+	}
+}
+
+/* --- what the broker says ------------------------------------------------------------------- */
 
 void flow_topic(struct flow *flow, const char *name, int32_t partitions)
 {
 	struct topic *topic = flow_topic_find(flow, name, strlen(name));
-	if (topic->known == partitions && (topic->missing || topic->state != TOPIC_ASKED))
+	if (topic->known == partitions && (topic->missing || partitions))
 		return;
+	bool missing = partitions == 0;
+	flow->awaited += (topic->missing - missing) * topic->awaited;
 	topic->known = partitions;
-	topic->missing = partitions == 0;
-	topic_settle(flow, topic);
+	topic->missing = missing;
+	if (topic->state != TOPIC_CLOSING)
+		flow_topic_settle(flow, topic);
 }
 
-struct lane *flow_lane(struct flow *flow, const char *name, int32_t partition)
+static const char *tell_topic(struct topic *topic, bool *ret_ready, int32_t *ret_partitions)
 {
-	struct topic *topic = flow_topic_find(flow, name, strlen(name));
-	return partition >= 0 && partition < topic->lane_count ? &topic->lanes[partition] : NULL;
+	*ret_ready = topic->state == TOPIC_READY;
+	*ret_partitions = topic->count;
+	return topic->name;
 }
 
-const char *flow_topic_name(
-    const struct flow *flow, int index, bool *ret_ready, int32_t *ret_partitions)
+const char *flow_next_topic(
+    struct flow *flow, bool unready, bool *ret_ready, int32_t *ret_partitions)
 {
-	if (index >= flow->topic_count)
+	struct topic *topic = unready ? flow->unready : flow->round;
+	if (!topic)
 		return NULL;
-	*ret_ready = flow->topic_list[index]->state == TOPIC_READY;
-	*ret_partitions = flow->topic_list[index]->count;
-	return flow->topic_list[index]->name;
+	if (unready) {
+		TOPIC_UNLIST(flow, topic, unready);
+		TOPIC_LIST(flow, topic, unready);
+	} else {
+		TOPIC_UNLIST(flow, topic, round);
+		TOPIC_LIST(flow, topic, round);
+	}
+	return tell_topic(topic, ret_ready, ret_partitions);
+}
+
+int flow_topics(const struct flow *flow, bool unready)
+{
+	return unready ? flow->unready_count : flow->round_count;
 }
 
 const char *flow_missing_topic(const struct flow *flow)
 {
-	for (int i = 0; i < flow->topic_count; i++) {
-		const struct topic *topic = flow->topic_list[i];
-		if (topic->state == TOPIC_ASKED && (topic->held.head || topic->wait.owed))
+	const struct topic *topic;
+	DL_FOREACH2(flow->waiting, topic, in_waiting.next)
+	{
+		if (topic->held.head || topic->wait.owed)
 			return topic->name;
 	}
 	return NULL;
 }
 
-static bool has_topic(const struct flow *flow, enum topic_state state)
-{
-	for (int i = 0; flow->unready && i < flow->topic_count; i++)
-		if (flow->topic_list[i]->state == state)
-			return true;
-	return false;
-}
-
 bool flow_has_new_topics(const struct flow *flow)
 {
-	return has_topic(flow, TOPIC_NEW);
+	return flow->news > 0;
 }
 
 bool flow_has_changed_topics(const struct flow *flow)
 {
-	return has_topic(flow, TOPIC_CHANGED);
+	return flow->changes > 0;
 }
 
-/* Topic names hold only letters, digits, dots, dashes and underscores: nothing to escape. */
-static void topic_json(struct topic *topic, struct text *json)
+/* --- topics that are not used any more ------------------------------------------------------ */
+
+/* Nothing of it is uncovered, and nothing waits for it. */
+static bool is_settled(const struct topic *topic)
 {
-	bool begun = topic->logging;
-	int32_t count = topic->logging ? topic->logging : topic->count;
-	if (topic->logging)
-		text_addf(json, "%s\"%s\":[%d,{", json->length > 1 ? "," : "", topic->name, count);
-	bool first = true;
-	for (int32_t p = 0; p < topic->count && topic->count == count; p++) {
-		struct lane *lane = &topic->lanes[p];
-		int64_t offset = flow_tail_offset(lane);
-		if (offset == lane->logged_offset)
-			continue;
-		if (!begun)
-			text_addf(json, "%s\"%s\":[%d,{", json->length > 1 ? "," : "", topic->name,
-			    count);
-		begun = true;
-		text_addf(json, "%s\"%d\":%lld", first ? "" : ",", p, (long long)offset);
-		lane->logging_offset = offset;
-		first = false;
-	}
-	if (begun)
-		text_add(json, "}]");
+	bool away = topic->missing;
+	if (topic->uses || topic->used || topic->held.head || topic->wait.owed ||
+	    topic->log == LOG_WANTED || topic->log == LOG_LOADING)
+		return false;
+	for (int32_t p = 0; p < topic->lane_count; p++)
+		if (!flow_tail_rests(topic->lanes[p], away))
+			return false;
+	return away || topic->state == TOPIC_READY || topic->log == LOG_UNASKED || !topic->open;
 }
 
-void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
+static void move_offsets(struct flow *flow, struct topic *topic, bool all)
 {
-	text_add(ret_json, "{");
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		bool counts =
-		    topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
-		topic->logging = counts ? topic->known : 0;
-		flow->changing |= topic->logging && topic->count;
-		topic_json(topic, ret_json);
-	}
-	text_add(ret_json, "}");
-}
-
-static void lanes_logged(struct flow *flow, struct topic *topic, bool written)
-{
-	for (int32_t p = 0; p < topic->lane_count; p++) {
-		struct lane *lane = &topic->lanes[p];
-		if (!written) {
-			lane->logging_offset = lane->logged_offset;
-			continue;
-		}
-		lane->logged_offset = lane->logging_offset;
-		flow_tail_logged(flow, lane);
+	topic->moved_at = flow->now;
+	for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
+		struct lane *lane = topic->lanes[p];
+		if (!lane->used || all)
+			flow_tail_move(flow, lane);
+		lane->used = false;
 	}
 }
 
-void flow_logged(struct flow *flow, bool written)
+/* True: it is forgotten. */
+static bool close_topic(struct flow *flow, struct topic *topic)
 {
-	flow->changing = false;
-	flow_parks_logged(flow, written);
-	for (int i = 0; i < flow->topic_count; i++) {
-		struct topic *topic = flow->topic_list[i];
-		int32_t count = written ? topic->logging : 0;
-		topic->logging = 0;
-		lanes_logged(flow, topic, written);
-		if (count == 0)
+	bool logged = topic->open || (topic->missing && topic->count);
+	if (!is_settled(topic)) {
+		topic->ends_asked = false;
+		return false;
+	}
+	if (!logged) {
+		flow_topic_drop(flow, topic);
+		return true;
+	}
+	/* what others wrote to it meanwhile is not to be read when it is opened again */
+	if (!topic->ends_asked && !topic->missing) {
+		topic->ends_asked = true;
+		move_offsets(flow, topic, true);
+	} else {
+		topic->closes = true;
+		TOPIC_LIST(flow, topic, changed);
+	}
+	return false;
+}
+
+bool flow_topic_closes(struct topic *topic)
+{
+	topic->closes &= is_settled(topic);
+	return topic->closes;
+}
+
+static bool visit(struct flow *flow, struct topic *topic)
+{
+	if (topic->used) {
+		topic->used_at = flow->now;
+		topic->ends_asked = false;
+	}
+	topic->used = false;
+	if (flow->now - topic->moved_at >= flow->move_ms)
+		move_offsets(flow, topic, false);
+	return flow->idle_ms && flow->now - topic->used_at >= flow->idle_ms &&
+	       topic->state != TOPIC_CLOSING && close_topic(flow, topic);
+}
+
+void flow_visit_topics(struct flow *flow, int64_t now)
+{
+	struct topic *topic;
+	flow->now = now;
+	for (int i = 0; i < VISITS_A_TURN; i++) {
+		topic = flow->visits;
+		if (!topic || topic->visit_at > now)
+			return;
+		if (visit(flow, topic))
 			continue;
-		if (topic->count) /* nothing is under way: what is held finds its new lane */
-			flow_producer_lost(flow);
-		set_count(flow, topic, count);
-		topic_settle(flow, topic);
+		TOPIC_UNLIST(flow, topic, visits);
+		topic->visit_at = now + visit_interval(flow);
+		TOPIC_LIST(flow, topic, visits);
 	}
 }

@@ -31,6 +31,7 @@ enum {
 	TOPICS_MAX_AGE_MS = 30000,
 	TOPICS_ASK_MS = 1000,
 	UNREADY_ASK_MS = 5,
+	TOPICS_A_TURN = 256,
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 	PATIENCE_MS = 5,   /* with reports that nothing waits for */
@@ -57,8 +58,9 @@ struct publisher {
 	bool first_row;            /* of the page comes next */
 	struct stream_page page;
 	int64_t page_rows, page_bytes;
-	int64_t topics_asked_at, status_at, stop_at;
-	bool topics_told; /* the catalog has news */
+	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
+	bool topics_told;  /* the catalog has news */
+	int topics_to_ask; /* of the round over all in use */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, careful_logged, drained;
@@ -90,6 +92,7 @@ static struct stream_settings settings_of(const struct config_slot *slot)
 	    .poll_idle_ms = slot->poll_idle_ms,
 	    .ack_interval_ms = slot->ack_interval_ms,
 	    .stall_after_ms = slot->stall_after_ms,
+	    .topic_idle_ms = slot->topic_idle_ms,
 	    .resumes = slot->resume == RESUME_TAIL,
 	    .transactions = slot->delivery == DELIVERY_EXACTLY_ONCE,
 	    .parking = {slot->retry_first_ms, slot->retry_max_ms, slot->max_attempts, policy_of,
@@ -393,27 +396,60 @@ static bool is_known(
 	       delivery_knows(publisher->delivery, topic, partitions, now);
 }
 
-static void ask_topics(struct publisher *publisher, int64_t now)
+static void ask_topic(struct publisher *publisher, const char *name, int32_t logged, int64_t now)
+{
+	struct catalog_topic topic =
+	    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
+	if (topic.state == TOPIC_MISSING)
+		stream_topic(publisher->stream, name, 0);
+	else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
+		 is_known(publisher, name, logged, topic.partitions, now))
+		stream_topic(publisher->stream, name, topic.partitions);
+}
+
+/* So many of them as a turn of the loop may ask for; returns how many. */
+static int ask_some(struct publisher *publisher, bool unready, int count, int64_t now)
 {
 	const char *name;
 	bool ready;
 	int32_t logged;
-	bool told = publisher->topics_told, unready = false;
-	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++)
-		unready |= !ready;
-	if (!told && now - publisher->topics_asked_at < (unready ? UNREADY_ASK_MS : TOPICS_ASK_MS))
-		return;
-	publisher->topics_asked_at = now;
-	publisher->topics_told = false;
-	for (int i = 0; (name = stream_topic_name(publisher->stream, i, &ready, &logged)); i++) {
-		struct catalog_topic topic =
-		    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
-		if (topic.state == TOPIC_MISSING)
-			stream_topic(publisher->stream, name, 0);
-		else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
-			 is_known(publisher, name, logged, topic.partitions, now))
-			stream_topic(publisher->stream, name, topic.partitions);
+	int asked = 0;
+	while (asked < count && asked < TOPICS_A_TURN &&
+	       (name = stream_next_topic(publisher->stream, unready, &ready, &logged))) {
+		ask_topic(publisher, name, logged, now);
+		asked++;
 	}
+	return asked;
+}
+
+static void close_topics(struct publisher *publisher)
+{
+	char *name;
+	while (stream_closed_topic(publisher->stream, &name)) {
+		delivery_close_topic(publisher->delivery, name);
+		free(name);
+	}
+}
+
+/* True: some are yet to be asked for. */
+static bool ask_topics(struct publisher *publisher, int64_t now)
+{
+	close_topics(publisher);
+	if (publisher->topics_told || now - publisher->topics_asked_at >= TOPICS_ASK_MS) {
+		publisher->topics_asked_at = now;
+		publisher->topics_told = false;
+		publisher->topics_to_ask = stream_topics(publisher->stream, false);
+	}
+	if (now - publisher->unready_asked_at >= UNREADY_ASK_MS) {
+		publisher->unready_asked_at = now;
+		ask_some(publisher, true, stream_topics(publisher->stream, true), now);
+	}
+	if (publisher->topics_to_ask)
+		publisher->topics_to_ask -=
+		    ask_some(publisher, false, publisher->topics_to_ask, now);
+	if (stream_topics(publisher->stream, false) == 0)
+		publisher->topics_to_ask = 0;
+	return publisher->topics_to_ask > 0;
 }
 
 /* A line for those since the last look, with the last of them: they stand in outbox.parked, or will
@@ -724,7 +760,7 @@ static void *run(void *context)
 		bool more = step_read(publisher, now);
 		more |= resume_step(publisher->resume, now);
 		more |= delivery_step(publisher->delivery, clock_ms());
-		ask_topics(publisher, now);
+		more |= ask_topics(publisher, now);
 		end = note_status(publisher, now);
 		if (publisher->stop_at && now >= publisher->stop_at && end == PUBLISHER_RUNNING)
 			end = PUBLISHER_ABANDONED;

@@ -1,6 +1,5 @@
 #include "statements.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@ enum { TICK, PEEK, REPEATED };
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
 	char *take, *tick, *tick_checked, *peek, *renew, *newest, *keys;
+	char *destinations_open, *destinations_named;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
 	char identity[40];
@@ -51,6 +51,8 @@ struct statements *statements_create(
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
 	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
 	statements->newest = schema_text(sql_newest, schema);
+	statements->destinations_open = schema_text(sql_destinations_open, schema);
+	statements->destinations_named = schema_text(sql_destinations_named, schema);
 	statements->bounds_sql = schema_text(sql_bounds, schema);
 	statements->page = schema_text(sql_page, schema);
 	statements->page_stragglers = schema_text(sql_page_stragglers, schema);
@@ -87,6 +89,8 @@ void statements_destroy(struct statements *statements)
 	free(statements->peek);
 	free(statements->renew);
 	free(statements->newest);
+	free(statements->destinations_open);
+	free(statements->destinations_named);
 	free(statements->bounds_sql);
 	free(statements->page);
 	free(statements->page_stragglers);
@@ -110,8 +114,8 @@ const struct link_statement *statements_repeated(const struct statements *statem
 
 /* Parameters in text form; numbers are written into a buffer of the list. */
 struct parameters {
-	struct pg_param list[21];
-	char numbers[21][24];
+	struct pg_param list[22];
+	char numbers[22][24];
 	int count;
 };
 
@@ -202,6 +206,7 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_number(&parameters, call->batch);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
 	add_boolean(&parameters, call->blind);
+	add_boolean(&parameters, call->fold);
 	if (!is_checked(statements, log))
 		return pg_send(
 		    log->pg, statements->tick_checked, parameters.list, parameters.count, err);
@@ -220,6 +225,24 @@ static bool send_renew(
 	add_number(&parameters, call->lease_ms);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
 	return pg_send(pg, statements->renew, parameters.list, parameters.count, err);
+}
+
+static bool send_destinations(
+    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+{
+	struct parameters parameters = {0};
+	const char *sql =
+	    call->topics ? statements->destinations_named : statements->destinations_open;
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	add_number(&parameters, call->n);
+	add_number(&parameters, call->nonce);
+	add_text(&parameters, call->topics ? call->topics : call->after);
+	if (!call->topics) {
+		add_number(&parameters, call->max_topics);
+		add_number(&parameters, call->max_partitions);
+	}
+	return pg_send(pg, sql, parameters.list, parameters.count, err);
 }
 
 /*
@@ -241,6 +264,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_tick(statements, log, call, err);
 	if (call->call == STREAM_RENEW)
 		return send_renew(statements, log->pg, call, err);
+	if (call->call == STREAM_DESTINATIONS)
+		return send_destinations(statements, log->pg, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
 	const char *sql = call->call == STREAM_KEYS ? statements->keys : statements->newest;
@@ -259,74 +284,92 @@ static int32_t int4_at(const struct pg_result *result, int column)
 	return pg_is_null(result, 0, column) ? 0 : copy_int32(pg_value(result, 0, column));
 }
 
-/* {"topic": [count, {"partition": offset}]} */
-static bool tell_destinations(const char *json, struct stream *stream, struct err *err)
+enum { NAME_TOPIC, NAME_PARTITIONS, NAME_OFFSETS, NAME_OPEN, NAME_N };
+
+/* An array of numbers in binary form; the caller frees. */
+static int64_t *read_offsets(const char *array, int length, int32_t *ret_count)
 {
-	json_error_t problem;
-	json_t *topics = json_loads(json, 0, &problem);
-	if (!topics)
-		return err_set(
-		    err, ERR_FATAL, "destinations in the log cannot be read: %s", problem.text);
-	const char *topic, *partition;
-	json_t *entry, *offset;
-	json_object_foreach(topics, topic, entry)
-	{
-		stream_destination(
-		    stream, topic, (int32_t)json_integer_value(json_array_get(entry, 0)));
-		json_object_foreach(json_array_get(entry, 1), partition, offset)
-		{
-			int64_t number;
-			if (text_to_int64(partition, 0, INT32_MAX, &number))
-				stream_destination_offset(
-				    stream, topic, (int32_t)number, json_integer_value(offset));
-		}
-	}
-	json_decref(topics);
-	return true;
+	enum { HEADER = 20, ELEMENT = 4 + 8 };
+	*ret_count = length < HEADER ? 0 : (length - HEADER) / ELEMENT;
+	int64_t *offsets = xcalloc((size_t)*ret_count + 1, sizeof *offsets);
+	for (int32_t i = 0; i < *ret_count; i++)
+		offsets[i] = copy_int64(array + HEADER + i * ELEMENT + 4);
+	return offsets;
 }
 
-static bool answer_take(struct statements *statements, const struct pg_result *result,
-    struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
+static void tell_destination(const struct pg_result *result, int row, struct stream *stream)
+{
+	struct stream_destination destination = {
+	    .topic = pg_value(result, row, NAME_TOPIC),
+	    .partitions = copy_int32(pg_value(result, row, NAME_PARTITIONS)),
+	    .open = *pg_value(result, row, NAME_OPEN) != 0,
+	    .n = copy_int64(pg_value(result, row, NAME_N)),
+	};
+	int64_t *offsets = read_offsets(pg_value(result, row, NAME_OFFSETS),
+	    pg_length(result, row, NAME_OFFSETS), &destination.count);
+	destination.offsets = offsets;
+	stream_destination(stream, &destination);
+	free(offsets);
+}
+
+static void answer_destinations(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now)
+{
+	int64_t topics = 0, partitions = 0;
+	if (pg_rows(result) == 0) {
+		stream_log_failed(stream, now, false, false);
+		return;
+	}
+	for (int row = 0; row < pg_rows(result); row++) {
+		if (pg_is_null(result, row, NAME_TOPIC))
+			continue;
+		topics++;
+		partitions += copy_int32(pg_value(result, row, NAME_PARTITIONS));
+		tell_destination(result, row, stream);
+	}
+	stream_destinations_end(stream,
+	    topics < statements->call.max_topics && partitions < statements->call.max_partitions);
+}
+
+static void answer_take(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now, char *holder, size_t size)
 {
 	const char *outcome = pg_value(result, 0, 0);
 	*holder = '\0';
 	statements->elsewhere = text_equal(outcome, "elsewhere");
 	if (statements->elsewhere) {
 		stream_not_taken(stream, now, STANDBY_POLL_MS);
-		return true;
+		return;
 	}
 	/* a standby of a slot that was split begins anew, also while another process holds it */
 	if (text_equal(outcome, "absent")) {
 		stream_absent(stream, now);
-		return true;
+		return;
 	}
 	if (text_equal(outcome, "held")) {
-		int64_t wait = int8_at(result, 8);
-		text_copy(holder, size, pg_value(result, 0, 7));
+		int64_t wait = int8_at(result, 7);
+		text_copy(holder, size, pg_value(result, 0, 6));
 		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
-		return true;
+		return;
 	}
 	statements_forget_bounds(statements);
 	free(statements->seen);
 	statements->seen = NULL;
-	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 14));
-	if (!tell_destinations(pg_value(result, 0, 6), stream, err))
-		return false;
+	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 13));
 	const struct stream_taken taken = {
 	    .n = int8_at(result, 1),
 	    .epoch = int8_at(result, 2),
 	    .first_tick = int8_at(result, 3),
 	    .acked_id = int8_at(result, 4),
 	    .windows = int4_at(result, 5),
-	    .former_epoch = int8_at(result, 9),
-	    .listed_tick = int8_at(result, 10),
-	    .parked = *pg_value(result, 0, 11) != 0,
-	    .scheduled = *pg_value(result, 0, 12) != 0,
-	    .requests = int8_at(result, 13),
-	    .deaths = {.owners = int4_at(result, 15), .alone = int4_at(result, 16)},
+	    .former_epoch = int8_at(result, 8),
+	    .listed_tick = int8_at(result, 9),
+	    .parked = *pg_value(result, 0, 10) != 0,
+	    .scheduled = *pg_value(result, 0, 11) != 0,
+	    .requests = int8_at(result, 12),
+	    .deaths = {.owners = int4_at(result, 14), .alone = int4_at(result, 15)},
 	};
 	stream_taken(stream, now, &taken);
-	return true;
 }
 
 static const struct {
@@ -448,8 +491,10 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	*ret_done = true;
 	if (statements->peeking)
 		return answer_peek(statements, log, result, stream, now, ret_done, err);
-	if (statements->call.call == STREAM_TAKE)
-		return answer_take(statements, result, stream, now, holder, size, err);
+	if (statements->call.call == STREAM_TAKE) {
+		answer_take(statements, result, stream, now, holder, size);
+		return true;
+	}
 	if (statements->call.call == STREAM_RENEW) {
 		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
 		return true;
@@ -457,6 +502,10 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	statements->checked = statements->call.call == STREAM_TICK ? log->lost_count : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
+	if (statements->call.call == STREAM_DESTINATIONS) {
+		answer_destinations(statements, result, stream, now);
+		return true;
+	}
 	if (statements->call.call == STREAM_KEYS) {
 		tell_keys(result, stream);
 		return true;

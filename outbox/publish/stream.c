@@ -62,9 +62,10 @@ enum {
 	BATCH_ROWS = 500,    /* parked rows that one tick frees, retries or skips */
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
-	RECENTLY_MS = 100,     /* after rows were seen the poll stays busy for so long */
-	STILL_MS = 3000,       /* nothing found, nothing acknowledged: it stands still */
-	TAILS_LEASES = 12,     /* partitions that nothing was sent to move their noted offsets up */
+	RECENTLY_MS = 100,    /* after rows were seen the poll stays busy for so long */
+	STILL_MS = 3000,      /* nothing found, nothing acknowledged: it stands still */
+	TOPICS_A_PAGE = 1000, /* of open ones, after a take-over */
+	PARTITIONS_A_PAGE = 4000,
 	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
 	TRANSACTION_MS = 200,
 	TURN_MS = 20, /* another shard of the process is careful */
@@ -105,9 +106,12 @@ struct stream {
 	int64_t former_epoch, inherited_tick; /* the newest window's when the shard was taken */
 	int64_t tail_tick; /* records were found of windows up to here; 0: none are kept */
 	bool tail_open;    /* or up to the next one: a failover may have taken theirs back */
-	int64_t tails_at;
-	int64_t strange_until; /* what a former owner wrote is not all known; 0: it is */
-	bool rewound;          /* Kafka knows positions that the log does not */
+	bool open_unknown; /* open destinations are yet to be read, behind open_after */
+	struct text open_after;
+	struct pg_array topics; /* of the call under way */
+	int64_t load_at;        /* destinations are read, not before */
+	int64_t strange_until;  /* what a former owner wrote is not all known; 0: it is */
+	bool rewound;           /* Kafka knows positions that the log does not */
 	struct call call;
 	struct text destinations;
 	char *parks;         /* of the call under way */
@@ -165,8 +169,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	struct stream *stream = xcalloc(1, sizeof *stream);
 	stream->settings = *settings;
 	stream->random = settings->seed;
-	stream->flow = flow_create(stream_most_uncovered(settings), settings->resumes,
-	    settings->transactions, &settings->parking);
+	stream->flow = flow_create(settings);
 	stream->ready = stream->confirmed = !settings->transactions;
 	stream->careful.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
@@ -182,6 +185,8 @@ void stream_destroy(struct stream *stream)
 	flow_destroy(stream->flow);
 	careful_end(&stream->careful);
 	text_finish(&stream->destinations);
+	text_finish(&stream->open_after);
+	pg_array_finish(&stream->topics);
 	free(stream->parks);
 	free(stream->windows);
 	free(stream);
@@ -280,22 +285,12 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	stream->call = (struct call){0};
 	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
 	stream->keys_unknown = stream->tail_open = stream->renews_alone = stream->blind = false;
+	stream->open_unknown = false;
 	stream->halves = 0;
 	stream->found_nothing = stream->rows_expected = stream->rewound = false;
 	stream->state = state;
 	stream->next_take = now;
 	stream->lease_over_at = 0;
-}
-
-void stream_destination(struct stream *stream, const char *topic, int32_t partitions)
-{
-	flow_destination(stream->flow, topic, partitions);
-}
-
-void stream_destination_offset(
-    struct stream *stream, const char *topic, int32_t partition, int64_t offset)
-{
-	flow_destination_offset(stream->flow, topic, partition, offset);
 }
 
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken)
@@ -311,13 +306,16 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->former_epoch = taken->former_epoch;
 	stream->listed_tick = taken->listed_tick;
 	stream->keys_unknown = taken->parked;
+	stream->open_unknown = true;
+	text_clear(&stream->open_after);
+	stream->load_at = now;
+	flow_taken(stream->flow, now, taken->n);
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	int64_t most = stream_most_uncovered(&stream->settings); /* or a page that was read */
 	careful_begin(&stream->careful, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
-	stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
 	stream->strange_until = now + stream->settings.stall_after_ms;
 	for (int i = 0; i < taken->windows; i++)
 		push_window(stream, taken->first_tick + 1 + i, i == 0 ? taken->acked_id : 0);
@@ -357,8 +355,8 @@ static bool has_room(const struct stream *stream)
  */
 static bool is_strange(struct stream *stream, int64_t now)
 {
-	if (stream->strange_until &&
-	    (now >= stream->strange_until || !flow_awaits_first_tails(stream->flow)))
+	bool awaits = stream->open_unknown || flow_awaits_first_tails(stream->flow);
+	if (stream->strange_until && (now >= stream->strange_until || !awaits))
 		stream->strange_until = 0;
 	return stream->strange_until;
 }
@@ -551,8 +549,34 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	text_clear(&stream->destinations);
 	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
+	tick.fold = flow_folds(stream->flow, stream->n + 1);
 	free(stream->parks);
 	tick.parks = stream->parks = flow_parks(stream->flow, (int)piece_of(stream, PARKS_A_ROW));
+	return tick;
+}
+
+/*
+ * Open ones first: nothing may be found too late on a partition that a former owner wrote to.
+ */
+static bool wants_destinations(const struct stream *stream, int64_t now)
+{
+	return (stream->open_unknown || flow_wants_destinations(stream->flow)) &&
+	       now >= stream->load_at && !renewal_is_due(stream, now);
+}
+
+static struct stream_tick destinations_call(struct stream *stream)
+{
+	struct stream_tick tick = {.call = STREAM_DESTINATIONS,
+	    .n = stream->n,
+	    .nonce = stream->nonce,
+	    .after = text_string(&stream->open_after),
+	    .max_topics = TOPICS_A_PAGE,
+	    .max_partitions = PARTITIONS_A_PAGE};
+	if (stream->open_unknown)
+		return tick;
+	pg_array_clear(&stream->topics);
+	flow_load(stream->flow, &stream->topics);
+	tick.topics = pg_array_end(&stream->topics);
 	return tick;
 }
 
@@ -578,7 +602,9 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 						       : (struct stream_tick){0};
 		if (now < stream->retry_at)
 			return (struct stream_tick){0};
-		if (stream->keys_unknown)
+		if (wants_destinations(stream, now))
+			return destinations_call(stream);
+		if (stream->keys_unknown && !stream->open_unknown)
 			return (struct stream_tick){.call = STREAM_KEYS};
 		return tick_call(stream, now);
 	default:
@@ -629,7 +655,7 @@ static void call_written(struct stream *stream)
 	}
 	stream->progress_at = 0;
 	flow_cover(stream->flow, call->acked);
-	flow_logged(stream->flow, true);
+	flow_logged(stream->flow, stream->n, call->tick.fold, true);
 	close_windows(stream, call->tick.closed);
 	if (call->careful.marks)
 		stream->marked_at = call->issued;
@@ -686,7 +712,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	if (wrote)
 		call_written(stream);
 	else
-		flow_logged(stream->flow, false);
+		flow_logged(stream->flow, 0, false, false);
 	stream->call = (struct call){0};
 	if (looked) {
 		schedule_poll(stream, now, found);
@@ -766,6 +792,27 @@ void stream_keys_end(struct stream *stream)
 	stream->failures = 0;
 }
 
+void stream_destination(struct stream *stream, const struct stream_destination *destination)
+{
+	assert(stream->call.tick.call == STREAM_DESTINATIONS);
+	flow_destination(stream->flow, destination);
+	if (stream->call.tick.topics)
+		return;
+	text_clear(&stream->open_after);
+	text_add(&stream->open_after, destination->topic);
+}
+
+void stream_destinations_end(struct stream *stream, bool last)
+{
+	assert(stream->call.tick.call == STREAM_DESTINATIONS);
+	if (stream->call.tick.topics)
+		flow_load_ended(stream->flow, true);
+	else
+		stream->open_unknown = !last;
+	stream->call = (struct call){0};
+	stream->failures = 0;
+}
+
 static int64_t retry_delay(int failures)
 {
 	return failures < 5 ? (int64_t)RETRY_FIRST_MS << failures : RETRY_MAX_MS;
@@ -803,7 +850,11 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 		return;
 	}
 	if (call == STREAM_TICK)
-		flow_logged(stream->flow, false);
+		flow_logged(stream->flow, 0, false, false);
+	if (call == STREAM_DESTINATIONS) {
+		flow_load_ended(stream->flow, false);
+		stream->load_at = now + delay;
+	}
 	stream->call = (struct call){0};
 	stream->next_take = now + delay;
 }
@@ -834,7 +885,7 @@ void stream_newest(
 		stream->state = STREAM_OWNER;
 		stream->renew_at = now;
 		if (stream->call.tick.call == STREAM_TICK)
-			flow_logged(stream->flow, false);
+			flow_logged(stream->flow, 0, false, false);
 		stream->call = (struct call){0};
 	} else {
 		forget(stream, now, STREAM_STANDBY);
@@ -929,10 +980,23 @@ void stream_topic(struct stream *stream, const char *topic, int32_t partitions)
 	flow_topic(stream->flow, topic, partitions);
 }
 
-const char *stream_topic_name(
-    const struct stream *stream, int index, bool *ret_ready, int32_t *ret_partitions)
+const char *stream_next_topic(
+    struct stream *stream, bool unready, bool *ret_ready, int32_t *ret_partitions)
 {
-	return flow_topic_name(stream->flow, index, ret_ready, ret_partitions);
+	return flow_next_topic(stream->flow, unready, ret_ready, ret_partitions);
+}
+
+int stream_topics(const struct stream *stream, bool unready)
+{
+	return flow_topics(stream->flow, unready);
+}
+
+bool stream_closed_topic(struct stream *stream, char **ret_name)
+{
+	struct closed_topic *closed = flow_closed_topic(stream->flow);
+	*ret_name = closed ? xstrdup(closed->name) : NULL;
+	free(closed);
+	return *ret_name;
 }
 
 static bool owns(const struct stream *stream)
@@ -1097,15 +1161,13 @@ void stream_producer_lost(struct stream *stream)
 
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail)
 {
+	if (owns(stream))
+		flow_visit_topics(stream->flow, now);
 	/* what a producer that is given up still writes is to be seen */
 	if (!owns(stream) || stream->producer_verdict || !stream->ready || stream->keys_unknown ||
 	    now < stream->tails_again_at)
 		return false;
-	if (now >= stream->tails_at) {
-		flow_tails_move(stream->flow);
-		stream->tails_at = now + TAILS_LEASES * stream->settings.lease_ms;
-	}
-	return flow_tail_call(stream->flow, ret_tail);
+	return flow_tail_call(stream->flow, now, ret_tail);
 }
 
 /* No row of it comes by any more; what an owner kept an offset in front of is not passed yet. */
@@ -1176,9 +1238,11 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 		return INT64_MAX;
 	if (must_renew_alone(stream, now))
 		return stream->renew_at;
-	int64_t due = must_write(stream, now) || stream->keys_unknown
-			  ? now
-			  : stream->written_at + settings->lease_ms / 3;
+	bool reads = stream->keys_unknown && !stream->open_unknown;
+	int64_t due =
+	    must_write(stream, now) || reads ? now : stream->written_at + settings->lease_ms / 3;
+	if (stream->open_unknown || flow_wants_destinations(stream->flow))
+		due = earlier(due, stream->load_at);
 	if (may_open(stream) && !stream->listed_tick && stream->list_at >= stream->strange_until)
 		due = earlier(due, stream->list_at);
 	if (may_open(stream))

@@ -39,8 +39,9 @@ struct stream_settings {
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t ack_interval_ms;
 	int64_t stall_after_ms;
-	bool resumes;      /* reads tails */
-	bool transactions; /* and records go out in transactions of Kafka */
+	int64_t topic_idle_ms; /* topics that are not used for so long are closed; 0: none is */
+	bool resumes;          /* reads tails */
+	bool transactions;     /* and records go out in transactions of Kafka */
 	struct stream_parking parking;
 	careful_turn *turn; /* NULL: no other shard is in the process */
 	uint64_t seed;      /* of nonces and epochs; random in production */
@@ -57,11 +58,12 @@ void stream_retune(struct stream *stream, const struct stream_settings *settings
 
 enum stream_call {
 	STREAM_NONE,
-	STREAM_TAKE,   /* outbox.take: become the owner if the lease is over */
-	STREAM_TICK,   /* outbox.tick: look for a window, note progress, renew the lease */
-	STREAM_RENEW,  /* outbox.renew: renew the lease, and nothing else */
-	STREAM_NEWEST, /* read the newest log row: was the last TICK or RENEW written? */
-	STREAM_KEYS,   /* read which keys, and which rows of open windows, are parked */
+	STREAM_TAKE,         /* outbox.take: become the owner if the lease is over */
+	STREAM_TICK,         /* outbox.tick: look for a window, note progress, renew the lease */
+	STREAM_RENEW,        /* outbox.renew: renew the lease, and nothing else */
+	STREAM_NEWEST,       /* read the newest log row: was the last TICK or RENEW written? */
+	STREAM_KEYS,         /* read which keys, and which rows of open windows, are parked */
+	STREAM_DESTINATIONS, /* read what the log says of topics */
 };
 
 struct stream_tick {
@@ -77,10 +79,17 @@ struct stream_tick {
 	int64_t max_rows, max_bytes;
 	int64_t batch;            /* so many parked rows are freed, retried or skipped at most */
 	const char *destinations; /* JSON; valid until the answer is given */
+	bool fold;                /* they go into outbox.destination with this row */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
 	bool blind; /* a window opens without a look at its rows, to be read by pages */
 	struct deaths deaths;
+	/*
+	 * DESTINATIONS. topics: an array of names in Postgres' text form; NULL: a page of those
+	 * that are open, behind the topic `after`. Valid until the answer is given.
+	 */
+	const char *topics, *after;
+	int max_topics, max_partitions; /* of a page */
 };
 
 /* What to send on the idle log connection now; NONE: nothing (see stream_wait). */
@@ -96,10 +105,7 @@ struct stream_taken {
 	int64_t requests;
 	struct deaths deaths;
 };
-/* Answers of TAKE. Known destinations are told by stream_destination before stream_taken. */
-void stream_destination(struct stream *stream, const char *topic, int32_t partitions);
-void stream_destination_offset(
-    struct stream *stream, const char *topic, int32_t partition, int64_t offset);
+/* Answers of TAKE. */
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken);
 void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms);
 /* There is no such slot, or not with this number of shards: the stream is GONE. */
@@ -147,6 +153,19 @@ void stream_stalled_place(/* partition -1: the topic was missing */
     struct stream *stream, const char *topic, size_t topic_length, int32_t partition);
 void stream_keys_end(struct stream *stream);
 
+/* The answer of DESTINATIONS, each one and then the end. */
+struct stream_destination {
+	const char *topic;
+	int32_t partitions;
+	bool open;
+	int64_t n;              /* of the log row that changed it last */
+	const int64_t *offsets; /* of partition 0, 1 and so on; below -1: not known */
+	int32_t count;          /* of offsets */
+};
+void stream_destination(struct stream *stream, const struct stream_destination *destination);
+/* last: of a page, there is none behind it. */
+void stream_destinations_end(struct stream *stream, bool last);
+
 /* --- the read connection ------------------------------------------------------------------ */
 
 struct stream_page {
@@ -177,17 +196,24 @@ void stream_rows_end(struct stream *stream);
 /* The newest knowledge of a topic; partitions 0: it is missing or not known yet. */
 void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
 /*
- * The i-th topic the stream knows of; NULL beyond the last. ready: records may flow to it;
- * partitions: the count that stands in the log, 0: none yet.
+ * The topics in use take turns: the one whose turn was longest ago; NULL: none is. unready: of
+ * those alone that records cannot flow to. ready: they may; partitions: the count that stands in
+ * the log, 0: none yet. The name is valid until the next call of any function here.
  */
-const char *stream_topic_name(
-    const struct stream *stream, int index, bool *ret_ready, int32_t *ret_partitions);
+const char *stream_next_topic(
+    struct stream *stream, bool unready, bool *ret_ready, int32_t *ret_partitions);
+int stream_topics(const struct stream *stream, bool unready); /* how many there are */
+/*
+ * Topics that were closed since: nobody needs to know them any more. True: `ret_name` is the next
+ * one; the caller frees it.
+ */
+bool stream_closed_topic(struct stream *stream, char **ret_name);
 
 /* --- tails: what stands in Kafka and nobody noted (flow_tails.c) ---------------------------- */
 
 enum { STREAM_TAIL_END = -1 };
 struct stream_tail {
-	const char *topic; /* lives as long as the stream */
+	const char *topic; /* valid until the next call of any function here */
 	int32_t partition;
 	int64_t offset; /* read from here up to the end; STREAM_TAIL_END: only where the end is */
 };
@@ -211,7 +237,7 @@ struct stream_record {
 	uint64_t sequence; /* names the record in stream_report */
 	int64_t tick, id;
 	const struct message *message;
-	const char *topic; /* NUL-terminated, lives as long as the stream */
+	const char *topic; /* NUL-terminated, valid until the record was reported */
 	int32_t partition;
 };
 /* The next record to hand to the producer; false: none now. */

@@ -46,10 +46,14 @@ create table outbox.log (
 	ticks pg_snapshot[] not null,
 	listed_tick bigint,
 	listed_ids bigint[],
-	-- {"topic": [partition count, {"partition": offset}]}, touched since the row before; complete in
-	-- every 64th row and in the row of a take-over. Records of the slot and shard up to that offset
-	-- need not be looked for: progress covers them. -1: in front of the first one.
+	-- The destinations that changed since the row before, each with what changed of it:
+	--   {"topic": [partition count, {"partition": offset}]}         the destination is open
+	--   {"topic": [partition count, {"partition": offset}, false]}  the owner closes it
+	--   {"topic": null}                                             the topic is gone
+	-- Offsets mean what they mean in outbox.destination.
 	destinations jsonb not null,
+	-- outbox.destination holds what this row and the rows before it say, up to the row of this number
+	folded bigint not null,
 	-- null, or [owners in a row that ended without a release and without progress; the last of them that
 	-- ended with one and the same row alone in flight; 1 while a row is, the first one behind acked_id]
 	deaths int[],
@@ -84,27 +88,74 @@ $$;
 comment on function outbox.shard_of(bytea, int) is
 	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
 
--- All known destinations of a shard: the rows since the last complete one, merged. In PL/pgSQL, which
+-- The destinations of a shard: one row for each topic that it published to. What is known of a
+-- destination is its row here and, on top of it, what the log rows behind `folded` say. Every so many
+-- log rows the owner folds them into this table, in the transaction of a log row that says so: the fence
+-- of the log holds for this table as well, and no log row ever carries all destinations.
+--
+-- An open destination may have records that progress in the log does not cover; its owner opens it by
+-- a log row before the first record, and closes it when it has not published to it for a while. So who
+-- takes the shard reads the open ones alone.
+create table outbox.destination (
+	slot text collate "C" not null,
+	shard int not null,
+	topic text collate "C" not null,
+	partitions int not null,
+	-- of partition 0, 1, and so on: records of the slot and shard up to that offset need not be looked
+	-- for, progress covers them. -1: in front of the first record; -2: not known
+	offsets bigint[] not null,
+	open boolean not null,
+	n bigint not null, -- of the log row that changed it last
+	primary key (slot, shard, topic)
+) with (fillfactor = 50); -- room for HOT updates: no index has a column that a fold usually changes
+create index destination_open on outbox.destination (slot, shard, topic) where open;
+
+-- Folds what the log rows after `after_n`, up to `upto_n`, say of destinations into their table. The
+-- caller has inserted the log row `upto_n`: whoever lost the shard never comes here. In PL/pgSQL, which
 -- keeps its plan.
-create function outbox.destinations(of_slot text, of_shard int) returns jsonb
-language plpgsql stable as $$
+create function outbox.destinations_fold(of_slot text, of_shard int, after_n bigint, upto_n bigint)
+returns void language plpgsql volatile as $$
 begin
-	return (
-		with recent as (
-			select l.n, l.destinations from outbox.log l
-			where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 65
-		), topics as (
-			select distinct on (t.key) t.key as topic, t.value -> 0 as partitions
-			from recent, jsonb_each(recent.destinations) t order by t.key, recent.n desc
-		), offsets as (
-			select distinct on (t.key, o.key) t.key as topic, o.key as partition, o.value as at
-			from recent, jsonb_each(recent.destinations) t, jsonb_each(t.value -> 1) o
-			order by t.key, o.key, recent.n desc
-		)
-		select coalesce(jsonb_object_agg(t.topic, jsonb_build_array(t.partitions, coalesce(
-			(select jsonb_object_agg(o.partition, o.at) from offsets o where o.topic = t.topic),
-			'{}'::jsonb))), '{}'::jsonb)
-		from topics t);
+	with delta as materialized (
+		-- what is before a `null` is of a topic that is gone
+		select t.key collate "C" as topic, l.n, t.value, coalesce(max(l.n)
+			filter (where t.value = 'null') over (partition by t.key), -1) as gone_at
+		from outbox.log l cross join lateral jsonb_each(l.destinations) t
+		where l.slot = of_slot and l.shard = of_shard and l.n > after_n and l.n <= upto_n
+	), newest as materialized (
+		select distinct on (d.topic) d.topic, d.n, d.value, d.gone_at
+		from delta d order by d.topic, d.n desc
+	), place as (
+		select distinct on (p.topic, p.partition) p.topic, p.partition, p.at from (
+			select d.topic, o.key::int as partition, o.value::bigint as at, d.n
+			from delta d cross join lateral jsonb_each_text(d.value -> 1) o
+			where d.n > d.gone_at
+			union all
+			select w.topic, (o.number - 1)::int, o.at, -1
+			from newest w
+			join outbox.destination t
+				on t.slot = of_slot and t.shard = of_shard and t.topic = w.topic
+			cross join lateral unnest(t.offsets) with ordinality o (at, number)
+			where w.gone_at < 0
+			union all
+			select w.topic, g.partition, -2, -2
+			from newest w
+			cross join lateral generate_series(0, (w.value ->> 0)::int - 1) g (partition)
+		) p
+		order by p.topic, p.partition, p.n desc
+	), gone as (
+		delete from outbox.destination t using newest w
+		where t.slot = of_slot and t.shard = of_shard and t.topic = w.topic and w.value = 'null'
+	)
+	insert into outbox.destination as t (slot, shard, topic, partitions, offsets, open, n)
+	select of_slot, of_shard, w.topic, (w.value ->> 0)::int, o.offsets,
+		w.value -> 2 is null, w.n
+	from newest w
+	join (select p.topic, array_agg(p.at order by p.partition) as offsets
+		from place p group by p.topic) o on o.topic = w.topic
+	where w.value <> 'null'
+	on conflict (slot, shard, topic) do update set partitions = excluded.partitions,
+		offsets = excluded.offsets, open = excluded.open, n = excluded.n;
 end
 $$;
 
@@ -145,7 +196,7 @@ create function outbox.take(
 	of_slot text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
-	out windows int, out destinations jsonb, out holder text, out wait_ms bigint,
+	out windows int, out holder text, out wait_ms bigint,
 	out former_epoch bigint, -- of the newest row before
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
 	out identity uuid, -- of the slot, for its positions and the names of its transactions in Kafka
@@ -192,7 +243,6 @@ begin
 	first_tick := newest.first_tick;
 	acked_id := newest.acked_id;
 	windows := cardinality(newest.ticks) - 1;
-	destinations := outbox.destinations(of_slot, of_shard);
 	listed_tick := newest.listed_tick;
 	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard)
 		or exists (select from outbox.parked_request r
@@ -206,11 +256,13 @@ begin
 		alone_deaths := case when newest.deaths[3] = 1 then alone_deaths + 1 else 0 end;
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, deaths, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, folded, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
-		newest.ticks, listed_tick, newest.listed_ids, destinations,
+		newest.ticks, listed_tick, newest.listed_ids, '{}', n,
 		case when deaths > 0 then array[deaths, alone_deaths, 0] end, now_timeline, now_system);
+	-- the new owner finds everything in the table, and only there
+	perform outbox.destinations_fold(of_slot, of_shard, newest.folded, n);
 end
 $$;
 
@@ -258,7 +310,7 @@ create function outbox.tick(
 	new_nonce bigint, lease_ms bigint,
 	closed int,            -- so many of the open windows are published to their end
 	new_acked_id bigint,   -- progress in the window after them
-	touched jsonb,         -- destinations since the row before
+	touched jsonb,         -- destinations that changed since the row before
 	new_epoch bigint,      -- null: as before
 	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
 	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
@@ -266,7 +318,8 @@ create function outbox.tick(
 	may_list boolean,      -- no listed window is open, and rows may be due
 	batch int,             -- so many parked rows are freed, retried or skipped at most
 	new_deaths int[] default null, -- of the log row
-	blind boolean default false) -- whatever moved opens a window that is read by pages; no row is looked at
+	blind boolean default false, -- whatever moved opens a window that is read by pages; no row is looked at
+	fold boolean default false)    -- destinations since `folded`, these included, go into their table
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
 	requests bigint, due_ms bigint)
@@ -284,6 +337,7 @@ declare
 	ticks pg_snapshot[];
 	listed_tick bigint;
 	listed_ids bigint[];
+	folded bigint;
 	timeline int;
 	system_identifier bigint;
 	shards int;
@@ -310,12 +364,12 @@ begin
 				('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
 				and s.shards = of_shards
 				and current_setting('transaction_isolation') = 'read committed',
-			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.timeline,
-			l.system_identifier, s.shards, s.split_to, s.requests,
+			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.folded,
+			l.timeline, l.system_identifier, s.shards, s.split_to, s.requests,
 			current_setting('synchronous_commit') not in ('on', 'remote_apply'), s.start_at,
 			l.ticks[cardinality(l.ticks)],
 			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
-		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, timeline,
+		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, folded, timeline,
 			system_identifier, shards, split_to, requests, asynchronous, start_at, before, tick
 		from outbox.log l left join outbox.slot s on s.name = l.slot
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
@@ -462,7 +516,7 @@ begin
 		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick + closed);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, deaths, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, folded, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
 		owner, clock_timestamp() + lease_ms * interval '1 ms',
 		first_tick + closed, new_acked_id,
@@ -471,10 +525,11 @@ begin
 			when listed_tick > first_tick + closed then listed_tick end,
 		case when listed is not null then listed
 			when listed_tick > first_tick + closed then listed_ids end,
-		case when (of_n + 1) % 64 = 0
-			then outbox.destinations_merge(outbox.destinations(of_slot, of_shard), touched)
-			else touched end,
-		new_deaths, timeline, system_identifier);
+		touched, case when fold then of_n + 1 else folded end, new_deaths, timeline, system_identifier);
+	-- behind the insert: whoever lost the shard fails there and locks no destination
+	if fold then
+		perform outbox.destinations_fold(of_slot, of_shard, folded, of_n + 1);
+	end if;
 
 	verdict := case when pages then 'pages' when listed is not null then 'listed'
 		when opens then 'rows' else 'noted' end;
@@ -493,24 +548,15 @@ begin
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, deaths, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, destinations, folded, deaths, timeline, system_identifier)
 	select l.slot, l.shard, l.n + 1, l.epoch, new_nonce, l.owner,
 		clock_timestamp() + lease_ms * interval '1 ms', l.first_tick, l.acked_id, l.ticks,
-		l.listed_tick, l.listed_ids, case when (l.n + 1) % 64 = 0
-			then outbox.destinations(of_slot, of_shard) else '{}' end,
-		new_deaths, l.timeline, l.system_identifier
+		l.listed_tick, l.listed_ids, '{}', l.folded, new_deaths, l.timeline, l.system_identifier
 	from outbox.log l
 	where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
 		and l.xmin = l.txid::xid and l.timeline = outbox.timeline();
 	return case when found then 'noted' else 'fenced' end;
 end
-$$;
-
-create function outbox.destinations_merge(older jsonb, newer jsonb) returns jsonb
-language sql immutable as $$
-	select older || coalesce((select jsonb_object_agg(t.key, jsonb_build_array(t.value -> 0,
-		coalesce(older -> t.key -> 1, '{}'::jsonb) || (t.value -> 1))) from jsonb_each(newer) t),
-		'{}'::jsonb)
 $$;
 
 -- What the pages of an open window need, from the log row that holds it. low_id and high_id enclose
@@ -576,7 +622,7 @@ $$;
 create view outbox.progress as
 	select s.name as slot, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
 		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
-		s.split_to, s.start, s.start_at,
+		s.split_to, s.start, s.start_at, l.folded,
 		outbox.log_was_carried(s.name, g.shard, l.n, l.system_identifier) as written_elsewhere
 	from outbox.slot s
 	cross join lateral outbox.shard_numbers(s.shards) g (shard)

@@ -537,8 +537,8 @@ exception
 end $$;
 
 -- What is due: 'make' the partition of row n before the one in use is full, 'drop' the one that holds
--- row n. Rows look back at most 64 rows for a complete list of destinations; a partition stays for
--- 1000 rows more. All of a slot that is no more go.
+-- row n. A partition stays for 1000 rows more, and until all that its rows say of destinations stands in
+-- outbox.destination. All of a slot that is no more go.
 create function outbox.log_partitions_due(out action text, out slot text, out shard int,
 	out n bigint) returns setof record stable language sql
 	set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -553,7 +553,7 @@ create function outbox.log_partitions_due(out action text, out slot text, out sh
 	from outbox.log_partitions() l
 	where not exists (select from outbox.slot s where s.name = l.slot)
 		or exists (select from outbox.log g where g.slot = l.slot and g.shard = l.shard
-			and g.n >= l.to_n + 1000) $$;
+			and g.n >= l.to_n + 1000 and g.folded >= l.to_n - 1) $$;
 
 -- Drops the partition in which row n lies, if that is due: 'dropped', 'held', 'missing', 'busy'.
 create function outbox.log_partition_drop(of_slot text, of_shard int, n bigint) returns text

@@ -84,6 +84,8 @@ declare
 	first_n bigint;
 	random_epoch bigint;
 begin
+	-- nothing of an earlier set of shards is uncovered: the new ones begin where the partitions end
+	delete from outbox.destination d where d.slot = of_slot;
 	-- all partitions before the first row: an owner that meets one of our rows waits for our end
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
@@ -98,9 +100,9 @@ begin
 			where l.slot = of_slot and l.shard = s;
 		random_epoch := ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint;
 		insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
-			acked_id, ticks, destinations, timeline, system_identifier)
+			acked_id, ticks, destinations, folded, timeline, system_identifier)
 		values (of_slot, s, first_n, random_epoch, 0, '', '-infinity', slot_shards.first_tick, 0,
-			array[base], '{}', outbox.timeline(),
+			array[base], '{}', first_n, outbox.timeline(),
 			(select system_identifier from pg_control_system()));
 	end loop;
 end
@@ -202,6 +204,7 @@ begin
 		raise exception 'slot % does not exist', of_slot;
 	end if;
 	delete from outbox.log where slot = of_slot;
+	delete from outbox.destination where slot = of_slot;
 	delete from outbox.parked where slot = of_slot;
 	delete from outbox.parked_request where slot = of_slot;
 	delete from outbox.scheduled where slot = of_slot;

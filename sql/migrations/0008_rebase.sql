@@ -117,11 +117,12 @@ begin
 			using errcode = 'lock_not_available';
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
-		acked_id, ticks, listed_tick, listed_ids, destinations, timeline, system_identifier)
+		acked_id, ticks, listed_tick, listed_ids, destinations, folded, timeline, system_identifier)
 	values (of_slot, of_shard, new_n,
 		('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
 		new_first_tick, new_acked_id, new_ticks, new_listed_tick, new_listed_ids,
-		outbox.destinations(of_slot, of_shard), outbox.timeline(),
+		'{}', (select p.folded from outbox.progress p where p.slot = of_slot and p.shard = of_shard),
+		outbox.timeline(),
 		(select c.system_identifier from pg_control_system() c));
 end
 $$;

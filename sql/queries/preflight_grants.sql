@@ -10,6 +10,8 @@ with schema as (
 	('lookback_overdue', 'delete'), ('lookback_conflict', 'select'), ('lookback_conflict', 'insert'),
 	('lookback_conflict', 'delete'),
 	('slot', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
+	('destination', 'select'), ('destination', 'insert'), ('destination', 'update'),
+	('destination', 'delete'),
 	('migration', 'select')
 ), lacking_relation as (
 	select r.name, r.privilege from relation r
@@ -19,7 +21,7 @@ with schema as (
 	select p.proname from pg_proc p
 	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
 		and p.proname in ('take', 'tick', 'renew', 'timeline', 'has_rows_of_the_future',
-			'log_was_carried', 'destinations', 'destinations_merge',
+			'log_was_carried', 'destinations_fold',
 			'require_read_committed', 'window_bounds', 'window_guard', 'shard_of',
 			'shard_numbers', 'partitioned', 'partitions', 'partition_time_column',
 			'partition_default_rows', 'partition_floor', 'partition_make',

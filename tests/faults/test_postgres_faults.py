@@ -304,9 +304,9 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event = 'advisory'"""
 STRANGER = """
 INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-    ticks, destinations, timeline, system_identifier)
+    ticks, destinations, folded, timeline, system_identifier)
 SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
-    timeline, system_identifier FROM outbox.progress
+    folded, timeline, system_identifier FROM outbox.progress
 ON CONFLICT DO NOTHING RETURNING n"""
 
 

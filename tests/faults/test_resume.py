@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from support.destinations import known_destinations
 from support.auditor import (
     audit, committed_messages, count_records, read_topics, topic_ranges)
 from support.postgres import Postgres
@@ -179,10 +180,10 @@ def test_a_new_owner_reads_no_more_than_what_came_since_the_partition_was_silent
     judge(0, 0)
 
     def offsets():
-        return database.execute("SELECT outbox.destinations('main', 0) -> %s -> 1", (topic,))[0][0]
+        return known_destinations(database)[topic].offsets
 
     noted = offsets()
     subprocess.run(["kcat", "-P", "-b", kafka.bootstrap, "-t", topic, "-p", "3"],
                    input=b"x\n" * 1000, check=True)
-    wait_for(lambda: offsets()["3"] == noted.get("3", -1) + 1000, 120, "the noted end")
-    assert {**offsets(), "3": 0} == {**noted, "3": 0}
+    wait_for(lambda: offsets()[3] == noted.get(3, -1) + 1000, 120, "the noted end")
+    assert {**offsets(), 3: 0} == {**noted, 3: 0}

@@ -110,9 +110,9 @@ def test_an_owner_that_cannot_write_the_log_is_not_ready(
 
 LAST_BEFORE_DUE = """
     INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-        ticks, destinations, timeline, system_identifier)
+        ticks, destinations, folded, timeline, system_identifier)
     SELECT slot, shard, 499990, epoch, 1, '', '-infinity', first_tick, acked_id, ticks, '{}',
-        timeline, system_identifier FROM outbox.progress"""
+        folded, timeline, system_identifier FROM outbox.progress"""
 NEXT_IS_THERE = "SELECT exists (SELECT FROM outbox.log_partitions() WHERE from_n = 1000000)"
 NEWEST = "SELECT max(n) FROM outbox.log"
 UPKEEP_WAITS = """
@@ -174,9 +174,9 @@ def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
 
 STRANGER = """
     INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-        ticks, destinations, timeline, system_identifier)
+        ticks, destinations, folded, timeline, system_identifier)
     SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
-        timeline, system_identifier FROM outbox.progress
+        folded, timeline, system_identifier FROM outbox.progress
     ON CONFLICT DO NOTHING RETURNING n"""
 
 

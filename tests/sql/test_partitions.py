@@ -118,9 +118,9 @@ def acknowledge(database, slot="main", shard=0):
     """The slot's newest log row says that everything committed by now is published."""
     database.execute(
         """insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
-               acked_id, ticks, destinations, timeline, system_identifier)
+               acked_id, ticks, destinations, folded, timeline, system_identifier)
            select slot, shard, n + 1, epoch, 1, '', '-infinity', first_tick + 1, 0,
-               array[pg_current_snapshot()], '{}', timeline, system_identifier
+               array[pg_current_snapshot()], '{}', folded, timeline, system_identifier
            from outbox.progress where slot = %s and shard = %s""", (slot, shard))
 
 
@@ -880,9 +880,10 @@ def test_the_backlog_is_counted_with_rows_of_infinite_times(lenient, times, olde
 # --- the log -----------------------------------------------------------------------------------
 
 LOG_ROW = """insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
-                 acked_id, ticks, destinations, timeline, system_identifier)
-             select slot, shard, %s, epoch, 1, '', '-infinity', first_tick, 0, ticks, '{}',
-                 timeline, system_identifier from outbox.log where n = 0 and slot = 'main'"""
+                 acked_id, ticks, destinations, folded, timeline, system_identifier)
+             select slot, shard, v.n, epoch, 1, '', '-infinity', first_tick, 0, ticks, '{}',
+                 v.n - 1, timeline, system_identifier
+             from outbox.log l, (values (%s::bigint)) v (n) where l.n = 0 and slot = 'main'"""
 
 
 def due(database):

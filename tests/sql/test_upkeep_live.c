@@ -49,10 +49,11 @@ static void acknowledge(struct stage *stage)
 {
 	run(stage,
 	    "insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, "
-	    "acked_id, ticks, destinations, timeline, system_identifier) select slot, shard, n + "
+	    "acked_id, ticks, destinations, folded, timeline, system_identifier) select slot, "
+	    "shard, n + "
 	    "1, "
 	    "epoch, 1, '', '-infinity', first_tick + 1, 0, array[pg_current_snapshot()], '{}', "
-	    "timeline, system_identifier from outbox.progress");
+	    "folded, timeline, system_identifier from outbox.progress");
 }
 
 /* A step; returns in how many milliseconds the next is wanted. */

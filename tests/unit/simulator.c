@@ -175,6 +175,7 @@ static void plan_settings(struct world *world, struct stream_settings *stream)
 	stream->poll_idle_ms = world_between(world, 10, 100);
 	stream->ack_interval_ms = world_between(world, 5, 300);
 	stream->stall_after_ms = PICK(world, 400, 1500, 5000);
+	stream->topic_idle_ms = PICK(world, 0, 40, 300);
 	stream->transactions = world_chance(world, 250000);
 	stream->resumes = stream->transactions || world_chance(world, 750000);
 }

@@ -774,6 +774,85 @@ static void note_parked(struct world *world, struct request *request, struct log
 /* --- the log ------------------------------------------------------------------------------------
  */
 
+static void apply_delta(struct destinations *known, const struct destinations *delta, int64_t n)
+{
+	for (int t = 0; t < TOPICS; t++) {
+		if (!delta->count[t] && !delta->gone[t])
+			continue;
+		known->n[t] = n;
+		known->open[t] = delta->open[t];
+		known->count[t] = delta->count[t];
+		for (int p = 0; p < PARTITIONS; p++)
+			if (delta->gone[t] || delta->offset[t][p] >= -1)
+				known->offset[t][p] = delta->gone[t] ? -2 : delta->offset[t][p];
+	}
+}
+
+static bool is_known_alike(const struct destinations *a, const struct destinations *b, int topic)
+{
+	return a->count[topic] == b->count[topic] && a->open[topic] == b->open[topic] &&
+	       memcmp(a->offset[topic], b->offset[topic], sizeof a->offset[topic]) == 0;
+}
+
+/* outbox.destinations_fold */
+static void fold(struct world *world, struct log_row *row)
+{
+	for (int64_t n = row->folded + 1; n < row->n; n++)
+		apply_delta(&row->table, &log_row_at(world, n)->delta, n);
+	apply_delta(&row->table, &row->delta, row->n);
+	row->folded = row->n;
+	for (int t = 0; t < TOPICS; t++)
+		if (!is_known_alike(&row->table, &row->known, t))
+			world_fail(world, "log row %lld folds %s wrongly", (long long)row->n,
+			    topic_names[t]);
+}
+
+static void note_destinations(
+    struct world *world, const struct request *request, struct log_row *row)
+{
+	const struct log_row *previous = request->previous;
+	row->known = previous->known;
+	row->table = previous->table;
+	row->folded = previous->folded;
+	if (request->kind == ASK_TICK)
+		row->delta = request->touched;
+	apply_delta(&row->known, &row->delta, row->n);
+	if (request->kind == ASK_TAKE || request->tick.fold)
+		fold(world, row);
+	if (request->kind == ASK_TICK && row->n - row->folded >= 64)
+		world_fail(world, "log row %lld is not folded since %lld", (long long)row->n,
+		    (long long)row->folded);
+}
+
+/* All of a topic that is loaded is in the table, and nothing that is open is loaded late. */
+static void destinations_begin(struct world *world, struct request *request)
+{
+	const struct log_row *newest = world->database.newest;
+	const struct log_row *ours = committed_log_row(world, request->tick.n, request->tick.nonce);
+	bool pages = !request->tick.topics;
+	if (!ours) {
+		fail_request(world, request, false);
+		return;
+	}
+	request->destinations = newest->table;
+	request->last = true;
+	int64_t room = world_between(world, 1, TOPICS);
+	for (int t = pages ? request->after + 1 : 0; t < TOPICS; t++) {
+		bool wanted = pages ? newest->table.open[t] : request->named[t];
+		if (!wanted || !newest->table.count[t])
+			continue;
+		if (pages && room-- == 0) {
+			request->last = false;
+			break;
+		}
+		request->answered[t] = true;
+		if (ours == newest && !is_known_alike(&newest->table, &newest->known, t))
+			world_fail(world, "%s is loaded by owner %d and not folded", topic_names[t],
+			    request->owner);
+	}
+	answer(world, request);
+}
+
 static void make_log_row(struct world *world, struct request *request, struct log_row *row)
 {
 	note_parked(world, request, row);
@@ -788,7 +867,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	row->epoch = previous->epoch;
 	row->first_tick = previous->first_tick;
 	row->acked_id = previous->acked_id;
-	row->destinations = previous->destinations;
+	note_destinations(world, request, row);
 	int closed = request->kind == ASK_TICK ? tick->closed : 0;
 	row->tick_count = previous->tick_count - closed;
 	if (row->tick_count < 1) {
@@ -813,13 +892,6 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	if (request->park_count || request->recovered_count || request->previous->listed_tick)
 		request->due_ms = due_ms(world, row);
 	row->acked_id = tick->acked_id;
-	for (int t = 0; t < TOPICS; t++) {
-		if (request->touched.count[t])
-			row->destinations.count[t] = request->touched.count[t];
-		for (int p = 0; p < PARTITIONS; p++)
-			if (request->touched.offset[t][p] >= -1)
-				row->destinations.offset[t][p] = request->touched.offset[t][p];
-	}
 	if (request->opens && row->tick_count < TICKS_A_ROW)
 		row->ticks[row->tick_count++] = request->snapshot;
 }
@@ -837,7 +909,8 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 		request->row->transaction = world_allocate(world, sizeof(struct transaction));
 		assign_xid(world, request->row->transaction);
 	}
-	if (request->kind == ASK_TICK && world->options.reader == READER_TICK_TOO_LATE && !number)
+	if (request->kind == ASK_TICK && world->options.reader == READER_TICK_TOO_LATE && !number &&
+	    !request->lists)
 		look_for_window(world, request);
 	struct log_row *there = log_row_at(world, request->n);
 	if (there && there->transaction->state == RUNNING) { /* waits for its end */
@@ -876,7 +949,6 @@ static void take_begins(struct world *world, struct request *request)
 	request->previous = newest;
 	request->n = newest->n + 1;
 	request->taken = true;
-	request->destinations = newest->destinations;
 	request->take = (struct stream_taken){
 	    .n = request->n,
 	    .epoch = newest->timeline == world->database.timeline ? newest->epoch
@@ -1079,6 +1151,9 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 	case ASK_KEYS:
 		keys_begin(world, request);
 		break;
+	case ASK_DESTINATIONS:
+		destinations_begin(world, request);
+		break;
 	}
 }
 
@@ -1256,7 +1331,9 @@ void database_start(struct world *world)
 	first->transaction->order = -1; /* no failover loses it */
 	for (int t = 0; t < TOPICS; t++)
 		for (int p = 0; p < PARTITIONS; p++)
-			first->destinations.offset[t][p] = -2;
+			first->delta.offset[t][p] = -2;
+	first->known = first->table = first->delta;
+	first->folded = first->n;
 	database->log =
 	    world_grow(world, NULL, &database->log_capacity, first->n + 1, sizeof *database->log);
 	database->log[first->n] = first;

@@ -193,31 +193,30 @@ static int topic_index(const char *name, size_t length)
 	return -1;
 }
 
-/* {"topic":[count,{"partition":offset,…}],…} as flow.c writes it. */
-static struct destinations parse_destinations(struct world *world, const char *json)
+/* {"topic":[count,{"partition":offset,…},false],"topic":null,…} as flow_rows.c writes it. */
+static struct destinations parse_destinations(struct world *world, const char *text)
 {
 	struct destinations found = {0};
+	json_t *json = json_loads(text, 0, NULL), *topic, *offset;
+	const char *name, *partition;
 	for (int t = 0; t < TOPICS; t++)
 		for (int p = 0; p < PARTITIONS; p++)
 			found.offset[t][p] = -2;
-	const char *at = json;
-	while ((at = strchr(at, '"'))) {
-		const char *end = strchr(at + 1, '"');
-		int topic = end ? topic_index(at + 1, (size_t)(end - at - 1)) : -1;
-		if (topic < 0 || strncmp(end, "\":[", 3) != 0) {
-			world_fail(world, "destinations cannot be read: %s", json);
-			return found;
-		}
-		char *rest;
-		found.count[topic] = (int32_t)strtol(end + 3, &rest, 10);
-		for (at = rest; *at && *at != '}';) {
-			if (*at++ != '"')
-				continue;
-			long partition = strtol(at, &rest, 10);
-			found.offset[topic][partition] = strtoll(rest + 2, &rest, 10);
-			at = rest;
+	if (!json)
+		world_fail(world, "destinations cannot be read: %s", text);
+	json_object_foreach(json, name, topic)
+	{
+		int t = topic_index(name, strlen(name));
+		found.count[t] = (int32_t)json_integer_value(json_array_get(topic, 0));
+		found.gone[t] = json_is_null(topic);
+		found.open[t] = !found.gone[t] && !json_is_false(json_array_get(topic, 2));
+		world->result.closings += !found.open[t];
+		json_object_foreach(json_array_get(topic, 1), partition, offset)
+		{
+			found.offset[t][strtol(partition, NULL, 10)] = json_integer_value(offset);
 		}
 	}
+	json_decref(json);
 	return found;
 }
 
@@ -278,12 +277,22 @@ static struct request *make_request(
 	    [STREAM_TICK] = ASK_TICK,
 	    [STREAM_RENEW] = ASK_RENEW,
 	    [STREAM_NEWEST] = ASK_NEWEST,
-	    [STREAM_KEYS] = ASK_KEYS};
+	    [STREAM_KEYS] = ASK_KEYS,
+	    [STREAM_DESTINATIONS] = ASK_DESTINATIONS};
 	request->kind = kinds[tick->call];
 	request->tick = *tick;
 	request->last_seen = process->seen;
 	if (tick->call == STREAM_TICK)
 		request->touched = parse_destinations(world, tick->destinations);
+	if (tick->call == STREAM_TICK)
+		world_trace(world, "owner %d says %s%s", process->owner, tick->destinations,
+		    tick->fold ? " and folds" : "");
+	request->after = -1;
+	for (int t = 0; tick->call == STREAM_DESTINATIONS && t < TOPICS; t++) {
+		request->named[t] = tick->topics && strstr(tick->topics, topic_names[t]);
+		if (!tick->topics && strcmp(tick->after, topic_names[t]) == 0)
+			request->after = t;
+	}
 	if (tick->call == STREAM_TICK && tick->parks)
 		parse_parks(world, request, tick->parks);
 	return request;
@@ -296,16 +305,6 @@ static void take_answered(
 		stream_not_taken(process->stream, now_ms(world),
 		    request->wait_ms < STANDBY_POLL_MS ? request->wait_ms : STANDBY_POLL_MS);
 		return;
-	}
-	const struct destinations *known = &request->destinations;
-	for (int t = 0; t < TOPICS; t++) {
-		if (!known->count[t])
-			continue;
-		stream_destination(process->stream, topic_names[t], known->count[t]);
-		for (int p = 0; p < PARTITIONS; p++)
-			if (known->offset[t][p] >= -1)
-				stream_destination_offset(
-				    process->stream, topic_names[t], p, known->offset[t][p]);
 	}
 	process->seen = NULL;
 	process->bounds_tick = 0;
@@ -353,6 +352,24 @@ static void tick_answered(
 	stream_rows_end(process->stream);
 }
 
+static void destinations_answered(struct process *process, const struct request *request)
+{
+	const struct destinations *known = &request->destinations;
+	for (int t = 0; t < TOPICS; t++) {
+		const struct stream_destination destination = {
+		    .topic = topic_names[t],
+		    .partitions = known->count[t],
+		    .open = known->open[t],
+		    .n = known->n[t],
+		    .offsets = known->offset[t],
+		    .count = PARTITIONS,
+		};
+		if (request->answered[t])
+			stream_destination(process->stream, &destination);
+	}
+	stream_destinations_end(process->stream, request->last);
+}
+
 static void keys_answered(struct process *process, const struct request *request)
 {
 	for (int i = 0; i < request->first_id; i++)
@@ -397,6 +414,8 @@ static void log_answered(struct world *world, struct process *process)
 		stream_renewed(process->stream, now_ms(world), request->verdict == STREAM_NOTED);
 	else if (request->kind == ASK_KEYS)
 		keys_answered(process, request);
+	else if (request->kind == ASK_DESTINATIONS)
+		destinations_answered(process, request);
 	else
 		newest_answered(world, process, request);
 }
@@ -573,7 +592,7 @@ static void hand_over(struct world *world, struct process *process)
 		return;
 	}
 	struct row *row = (struct row *)(intptr_t)words[2];
-	int topic = topic_index(record->topic, strlen(record->topic));
+	int topic = process->held_topic;
 	if (row->kills) {
 		process->dies = true;
 		return;
@@ -600,7 +619,7 @@ static void hand_over(struct world *world, struct process *process)
 	    .payload = words,
 	};
 	world_trace(world, "owner %d sends row %lld as %lld to %s %d", process->owner,
-	    (long long)row->id, (long long)record->sequence, record->topic, record->partition);
+	    (long long)row->id, (long long)record->sequence, topic_names[topic], record->partition);
 	producer_send(world, process->producer, topic, record->partition, &wire);
 	check_sent(world, process, row);
 }
@@ -621,6 +640,7 @@ static bool send_records(struct world *world, struct process *process)
 	while (turn-- > 0 && stream_send(process->stream, now_ms(world), &process->held)) {
 		busy = process->holds = true;
 		process->held_message = *process->held.message;
+		process->held_topic = topic_index(process->held.topic, strlen(process->held.topic));
 		check_ownership(world, process);
 		if (interrupted(world, process))
 			return true;
@@ -781,25 +801,25 @@ static bool step_delivery(struct world *world, struct process *process)
 
 static bool has_unready_topic(const struct process *process)
 {
-	bool ready = true;
-	int32_t logged;
-	for (int i = 0; ready && stream_topic_name(process->stream, i, &ready, &logged); i++)
-		;
-	return !ready;
+	return stream_topics(process->stream, true) > 0;
 }
 
 static void ask_topics(struct world *world, struct process *process)
 {
-	const char *name;
+	char *closed;
 	bool ready, unready = has_unready_topic(process);
 	int32_t logged;
+	while (stream_closed_topic(process->stream, &closed))
+		free(closed);
 	if (unready && process->topics_at > process->asked_at + 50 * MS)
 		process->topics_at = process->asked_at + world_delay(world, 10 * MS);
 	if (world->now < process->topics_at)
 		return;
-	for (int i = 0; (name = stream_topic_name(process->stream, i, &ready, &logged)); i++)
+	for (int i = stream_topics(process->stream, false); i > 0; i--) {
+		const char *name = stream_next_topic(process->stream, false, &ready, &logged);
 		stream_topic(
 		    process->stream, name, kafka_count(world, topic_index(name, strlen(name))));
+	}
 	process->asked_at = world->now;
 	process->topics_at = world->now + world_delay(world, unready ? 20 * MS : 300 * MS);
 }

@@ -82,9 +82,12 @@ struct row {
 	struct sighting *sightings;
 };
 
+/* count 0: in a log row, nothing is said of the topic; else nothing is known of it. */
 struct destinations {
 	int32_t count[TOPICS];
-	int64_t offset[TOPICS][PARTITIONS];
+	int64_t offset[TOPICS][PARTITIONS]; /* -2: the same */
+	bool open[TOPICS], gone[TOPICS];
+	int64_t n[TOPICS];
 };
 
 enum { NOT_STALLED = -2 };
@@ -115,7 +118,9 @@ struct log_row {
 	int owner, tick_count, timeline;
 	bool released; /* by its writer */
 	const struct snapshot *ticks[TICKS_A_ROW];
-	struct destinations destinations;
+	/* what the row says, what is known with it, and what stands in outbox.destination */
+	struct destinations delta, known, table;
+	int64_t folded;
 	struct deaths deaths;
 	struct transaction *transaction;
 };
@@ -159,7 +164,15 @@ struct database {
 	struct writer *long_writer; /* its transaction stays open until the end */
 };
 
-enum request_kind { ASK_TAKE, ASK_TICK, ASK_RENEW, ASK_NEWEST, ASK_PAGE, ASK_KEYS };
+enum request_kind {
+	ASK_TAKE,
+	ASK_TICK,
+	ASK_RENEW,
+	ASK_NEWEST,
+	ASK_PAGE,
+	ASK_KEYS,
+	ASK_DESTINATIONS,
+};
 
 struct session;
 
@@ -194,6 +207,8 @@ struct request {
 	bool taken;
 	int64_t wait_ms;
 	struct stream_taken take;
+	bool named[TOPICS], answered[TOPICS], last; /* of DESTINATIONS */
+	int after;                                  /* of a page of open ones */
 	struct destinations destinations;
 	int64_t n, nonce;
 	int windows, holder;
@@ -339,6 +354,7 @@ struct process {
 	struct stream_record held;
 	bool holds; /* a record that the producer has not taken yet */
 	struct message held_message;
+	int held_topic;
 	struct report *reports;
 	int report_count, report_capacity, reports_taken;
 	const struct snapshot *seen;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "open_topics.h"
 #include "stream.h"
 
 static enum stream_policy policy_of_name(const void *context, const char *topic)
@@ -64,13 +65,13 @@ static struct stream *owner(bool parked)
 {
 	struct stream *stream = stream_create(&settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	stream_destination(stream, "orders", 1);
-	stream_destination(stream, "pass", 1);
-	stream_topic(stream, "orders", 1);
-	stream_topic(stream, "pass", 1);
 	const struct stream_taken taken = {
 	    .n = 5, .epoch = 77, .first_tick = 40, .parked = parked, .requests = 7};
 	stream_taken(stream, 0, &taken);
+	open_topics(stream, 0,
+	    (const struct open_topic[]){{"orders", 1, OPEN_NONE}, {"pass", 1, OPEN_NONE}, {0}});
+	stream_topic(stream, "orders", 1);
+	stream_topic(stream, "pass", 1);
 	return stream;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "open_topics.h"
 #include "stream.h"
 
 enum { EPOCH = 77, FIRST_TICK = 40 };
@@ -67,11 +68,9 @@ static struct stream *owner_with(const struct stream_settings *own_settings, int
 {
 	struct stream *stream = stream_create(own_settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	stream_destination(stream, "orders", 2);
-	stream_destination_offset(stream, "orders", 0, 9);
-	stream_destination_offset(stream, "orders", 1, 9);
-	stream_topic(stream, "orders", 2);
 	taken_with(stream, windows, EPOCH);
+	open_topics(stream, 0, (const struct open_topic[]){{"orders", 2, 9}, {0}});
+	stream_topic(stream, "orders", 2);
 	return stream;
 }
 
@@ -174,9 +173,6 @@ static struct stream *owner_of_one_partition(int64_t acked_id, int64_t owners, i
 {
 	struct stream *stream = stream_create(&settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	stream_destination(stream, "orders", 1);
-	stream_destination_offset(stream, "orders", 0, 9);
-	stream_topic(stream, "orders", 1);
 	const struct stream_taken taken = {.n = 5,
 	    .epoch = EPOCH,
 	    .former_epoch = EPOCH,
@@ -185,6 +181,8 @@ static struct stream *owner_of_one_partition(int64_t acked_id, int64_t owners, i
 	    .windows = 1,
 	    .deaths = {owners, alone, false}};
 	stream_taken(stream, 0, &taken);
+	open_topics(stream, 0, (const struct open_topic[]){{"orders", 1, 9}, {0}});
+	stream_topic(stream, "orders", 1);
 	expect_question(stream, 0, 0, 10);
 	return stream;
 }
@@ -276,7 +274,10 @@ static void where_a_new_topic_ends_is_noted_before_its_first_record(void **state
 	struct stream *stream = stream_create(&settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
 	taken_with(stream, 1, EPOCH);
+	open_topics(stream, 0, (const struct open_topic[]){{0}});
 	page_of(stream, 1, 1, 0);
+	expect_none_sent(stream);
+	named_topic(stream, 0, "{\"orders\"}", NULL);
 	stream_topic(stream, "orders", 1);
 	expect_row(stream, 0, "{\"orders\":[1,{}]}");
 	expect_question(stream, 0, 0, STREAM_TAIL_END);

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "open_topics.h"
 #include "simulator.h"
 #include "stream.h"
 
@@ -64,16 +65,18 @@ static struct stream_tick expect_call(struct stream *stream, int64_t now, enum s
 	return tick;
 }
 
+static const struct open_topic orders[] = {{"orders", 1, OPEN_NONE}, {0}};
+
 /* An owner from time 0 with `windows` inherited; the topic is known to have one partition. */
 static struct stream *owner_of(int windows)
 {
 	struct stream *stream = stream_create(&settings);
 	expect_call(stream, 0, STREAM_TAKE);
-	stream_destination(stream, "orders", 1);
-	stream_topic(stream, "orders", 1);
 	const struct stream_taken taken = {
 	    .n = 5, .epoch = 77, .first_tick = 40, .windows = windows};
 	stream_taken(stream, 0, &taken);
+	open_topics(stream, 0, orders);
+	stream_topic(stream, "orders", 1);
 	return stream;
 }
 
@@ -605,9 +608,9 @@ static struct stream *owner_with_transactions(int64_t memory)
 	with.memory = memory;
 	struct stream *stream = stream_create(&with);
 	expect_call(stream, 0, STREAM_TAKE);
-	stream_destination(stream, "orders", 1);
-	stream_topic(stream, "orders", 1);
 	stream_taken(stream, 0, &(struct stream_taken){.n = 5, .epoch = 77, .first_tick = 40});
+	open_topics(stream, 0, orders);
+	stream_topic(stream, "orders", 1);
 	assert_true(stream_wants_producer(stream, 0));
 	stream_producer_ready(stream);
 	expect_none_sent(stream, 0);
@@ -771,8 +774,6 @@ static struct stream *owner_after_deaths(
 {
 	struct stream *stream = stream_create(with);
 	expect_call(stream, 0, STREAM_TAKE);
-	stream_destination(stream, "orders", 1);
-	stream_topic(stream, "orders", 1);
 	const struct stream_taken taken = {.n = 5,
 	    .epoch = 77,
 	    .first_tick = 40,
@@ -780,6 +781,8 @@ static struct stream *owner_after_deaths(
 	    .listed_tick = listed_tick,
 	    .deaths = {3, alone, false}};
 	stream_taken(stream, 0, &taken);
+	open_topics(stream, 0, orders);
+	stream_topic(stream, "orders", 1);
 	return stream;
 }
 
@@ -953,6 +956,7 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->failovers += result->failovers;
 	sum->skipped += result->skipped;
 	sum->rewinds += result->rewinds;
+	sum->closings += result->closings;
 }
 
 static void print_sum(int64_t seeds, const struct simulator_result *sum)
@@ -961,12 +965,12 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
-	    "histories\n",
+	    "histories; %lld topics closed\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
-	    (long long)sum->skipped, (long long)sum->rewinds);
+	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->closings);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)

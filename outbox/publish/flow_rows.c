@@ -1,0 +1,191 @@
+/*
+ * What the next log row says of destinations: the offsets that moved, topics that are opened, get
+ * another count, are closed or gone. A row says so much at most; the rest is for the rows after it,
+ * which costs nothing: an offset that is too low only makes a tail longer.
+ *
+ * Every so many rows, or partitions in them, a row folds what they say into outbox.destination. A
+ * row that closes topics folds always: it is forgotten here what they were, and who comes back to
+ * one reads the table.
+ */
+#include <stdlib.h>
+
+#include "flow_private.h"
+
+enum {
+	PARTITIONS_A_ROW = 500,
+	ROWS_A_FOLD = 64,
+	PARTITIONS_A_FOLD = 2000,
+};
+
+void flow_lane_changes(struct flow *flow, struct lane *lane)
+{
+	struct topic *topic = lane->topic;
+	if (lane->changed)
+		return;
+	lane->changed = true;
+	lane->next_changed = NULL;
+	if (topic->changed)
+		topic->changed_last->next_changed = lane;
+	else
+		topic->changed = lane;
+	topic->changed_last = lane;
+	TOPIC_LIST(flow, topic, changed);
+}
+
+static struct lane *pop_changed(struct topic *topic)
+{
+	struct lane *lane = topic->changed;
+	topic->changed = lane->next_changed;
+	lane->changed = false;
+	return lane;
+}
+
+/* Topic names hold only letters, digits, dots, dashes and underscores: nothing to escape. */
+static void begin_topic(struct topic *topic, struct text *json, bool *begun)
+{
+	int32_t count = topic->logging ? topic->logging : topic->count;
+	if (!*begun)
+		text_addf(json, "%s\"%s\":[%d,{", json->length > 1 ? "," : "", topic->name, count);
+	*begun = true;
+}
+
+static void add_offsets(struct flow *flow, struct topic *topic, struct text *json, bool *begun)
+{
+	bool first = true;
+	while (topic->changed && flow->row_partitions < PARTITIONS_A_ROW) {
+		struct lane *lane = pop_changed(topic);
+		int64_t offset = flow_tail_offset(lane);
+		if (offset == lane->logged_offset || lane->partition >= topic->count)
+			continue;
+		begin_topic(topic, json, begun);
+		text_addf(
+		    json, "%s\"%d\":%lld", first ? "" : ",", lane->partition, (long long)offset);
+		first = false;
+		lane->logging_offset = offset;
+		lane->changed = true;
+		LL_PREPEND2(flow->row_lanes, lane, next_changed);
+		flow->row_partitions++;
+	}
+}
+
+/* False: the row says nothing of it. */
+static bool add_topic(struct flow *flow, bool changed, struct topic *topic, struct text *json)
+{
+	bool counts = topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
+	bool closes = flow_topic_closes(topic);
+	bool gone = closes && topic->missing, begun = false;
+	bool known = topic->log == LOG_LOADED && (topic->open || counts || closes);
+	if ((topic->state == TOPIC_CHANGED && !changed) || !known)
+		return false;
+	topic->logging = counts ? topic->known : 0;
+	flow->changing |= topic->logging && topic->count != topic->logging && topic->count;
+	flow->row_partitions += counts || closes;
+	if (gone) {
+		text_addf(json, "%s\"%s\":null", json->length > 1 ? "," : "", topic->name);
+		return true;
+	}
+	if (counts || closes)
+		begin_topic(topic, json, &begun);
+	if (!topic->logging || topic->count == topic->logging)
+		add_offsets(flow, topic, json, &begun);
+	if (begun)
+		text_add(json, closes && !topic->changed ? "},false]" : "}]");
+	return begun;
+}
+
+/* Records that come from here on wait until the row is written. */
+static void begin_closing(struct flow *flow, struct topic *topic)
+{
+	if (!topic->closes || topic->changed)
+		return;
+	topic->state = TOPIC_CLOSING;
+	flow->row_closes = true;
+}
+
+void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
+{
+	struct topic *topic, *next;
+	text_add(ret_json, "{");
+	DL_FOREACH_SAFE2(flow->changed, topic, next, in_changed.next)
+	{
+		if (flow->row_partitions >= PARTITIONS_A_ROW)
+			break;
+		if (!add_topic(flow, changed, topic, ret_json)) {
+			if (topic->state != TOPIC_CHANGED)
+				TOPIC_UNLIST(flow, topic, changed);
+			continue;
+		}
+		begin_closing(flow, topic);
+		LL_PREPEND2(flow->row_topics, topic, next_in_row);
+		if (!topic->changed)
+			TOPIC_UNLIST(flow, topic, changed);
+	}
+	text_add(ret_json, "}");
+}
+
+bool flow_folds(const struct flow *flow, int64_t n)
+{
+	return flow->row_closes || n - flow->folded_n >= ROWS_A_FOLD ||
+	       flow->unfolded + flow->row_partitions >= PARTITIONS_A_FOLD;
+}
+
+static void log_lanes(struct flow *flow, bool written)
+{
+	struct lane *lane;
+	while ((lane = flow->row_lanes)) {
+		LL_DELETE2(flow->row_lanes, lane, next_changed);
+		lane->changed = false;
+		if (written)
+			lane->logged_offset = lane->logging_offset;
+		if (flow_tail_offset(lane) != lane->logged_offset)
+			flow_lane_changes(flow, lane);
+		if (written)
+			flow_tail_logged(flow, lane);
+	}
+}
+
+static void log_topic(struct flow *flow, struct topic *topic, bool written)
+{
+	int32_t count = written ? topic->logging : 0;
+	topic->logging = 0;
+	if (topic->state == TOPIC_CLOSING && written) {
+		flow_topic_drop(flow, topic);
+		return;
+	}
+	if (topic->state == TOPIC_CLOSING && topic->closes)
+		TOPIC_LIST(flow, topic, changed);
+	if (count) {
+		topic->open = true;
+		flow_topic_count(flow, topic, count);
+	}
+	flow_topic_settle(flow, topic);
+}
+
+void flow_logged(struct flow *flow, int64_t n, bool folded, bool written)
+{
+	struct topic *topic;
+	bool changing = flow->changing && written;
+	flow->changing = flow->row_closes = false;
+	flow_parks_logged(flow, written);
+	if (changing) /* nothing is under way: what is held finds its new lane */
+		flow_producer_lost(flow);
+	if (written)
+		flow->unfolded = folded ? 0 : flow->unfolded + flow->row_partitions;
+	if (written && folded)
+		flow->folded_n = n;
+	flow->row_partitions = 0;
+	log_lanes(flow, written);
+	while ((topic = flow->row_topics)) {
+		LL_DELETE2(flow->row_topics, topic, next_in_row);
+		log_topic(flow, topic, written);
+	}
+}
+
+void flow_rows_forget(struct flow *flow)
+{
+	flow->row_topics = NULL;
+	flow->row_lanes = NULL;
+	flow->row_partitions = 0;
+	flow->row_closes = false;
+	flow->unfolded = 0;
+}
