@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg2
 import pytest
 
+from support.destinations import Destination, known_destinations
 from support.postgres import Postgres, carry
 from support.process import wait_for
 from support.windows import Ticks
@@ -375,7 +376,7 @@ def test_a_copy_in_the_same_cluster_goes_on_under_a_new_identity_and_epoch(same_
     assert copy.execute(IDENTITIES) != same_cluster.execute(IDENTITIES)
     assert copy.execute(EPOCHS) != same_cluster.execute(EPOCHS)
     assert copy.execute("SELECT id, txid FROM outbox.message ORDER BY id") == rows_before
-    assert copy.execute("SELECT outbox.destinations('main', 0)") == [({"t": [6, {"0": 17}]},)]
+    assert known_destinations(copy) == {"t": Destination(6, {0: 17}, True)}
     state = "SELECT first_tick, acked_id, ticks::text FROM outbox.progress"
     assert copy.execute(state) == same_cluster.execute(state)
     assert copy.execute(state)[0][:2] == (0, rows[0].id)

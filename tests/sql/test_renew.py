@@ -2,6 +2,7 @@
 
 import psycopg2
 import pytest
+from support.destinations import Destination, known_destinations
 
 RENEW = "SELECT outbox.renew('ticks', 0, %s, %s, %s, %s, %s)"
 COPIED = """epoch, owner, first_tick, acked_id, ticks::text, listed_tick, listed_ids, timeline,
@@ -26,8 +27,7 @@ def test_the_row_says_what_the_row_before_said(database, reader):
            lease_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 min'
            FROM outbox.log WHERE slot = 'ticks' AND n = %s""", (reader.n + 1,)) == [
                (77, "{}", [4, 1, 0], True, True)]
-    assert database.execute("SELECT outbox.destinations('ticks', 0)") == [
-        ({"t": [3, {"1": 7}]},)]
+    assert known_destinations(database, "ticks") == {"t": Destination(3, {1: 7}, True)}
 
 
 def test_it_is_fenced_as_a_tick_is(database, reader):
