@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "open_topics.h"
 #include "stream.h"
 
 static enum stream_policy policy_of_name(const void *context, const char *topic)
@@ -36,16 +37,16 @@ static struct stream *owner(bool resumes, bool transactions)
 		.policy = policy_of_name},
 	    .seed = 1,
 	};
-	static const char *const topics[] = {"sick", "well", "strict"};
+	static const struct open_topic topics[] = {
+	    {"sick", 2, OPEN_NONE}, {"well", 2, OPEN_NONE}, {"strict", 2, OPEN_NONE}, {0}};
 	struct stream *stream = stream_create(&settings);
 
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	for (size_t i = 0; i < 3; i++) {
-		stream_destination(stream, topics[i], 2);
-		stream_topic(stream, topics[i], 2);
-	}
 	const struct stream_taken taken = {.n = 5, .epoch = 77, .first_tick = 40};
 	stream_taken(stream, 0, &taken);
+	open_topics(stream, 0, topics);
+	for (int i = 0; topics[i].name; i++)
+		stream_topic(stream, topics[i].name, 2);
 	return stream;
 }
 
