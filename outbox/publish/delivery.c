@@ -112,8 +112,8 @@ static void note_fence(struct delivery *delivery, const struct err *why)
 
 /*
  * Records go out again, so the log row behind the fence was written: no other owner of this log has
- * fenced us. One that was stopped beyond its lease can do it once, when it wakes. Twice in a minute
- * is another database with our identity.
+ * fenced this producer. A former owner that was paused beyond its lease can do it once, when it
+ * wakes. Twice in a minute means that another database has the same identity.
  */
 static void judge_fence(struct delivery *delivery, int64_t now)
 {
@@ -127,6 +127,12 @@ static void judge_fence(struct delivery *delivery, int64_t now)
 				 "run `outbox-relay slot rebase --all --new-identity` on the "
 				 "copy")});
 	delivery->fenced_at = now;
+}
+
+void delivery_forget(struct delivery *delivery)
+{
+	delivery->fenced = false;
+	delivery->fenced_at = 0;
 }
 
 /* --- records out -------------------------------------------------------------------------- */
@@ -297,7 +303,6 @@ static bool has_producer(struct delivery *delivery, int64_t now)
 		return true;
 	/* one with transactions fences that of the owner: only an owner may make it */
 	delivery->unwanted = is_exact(delivery) && !stream_wants_producer(delivery->stream, now);
-	delivery->fenced &= !delivery->unwanted;
 	if (now < delivery->create_at || delivery->unwanted)
 		return false;
 	if (make_producer(delivery, &err))

@@ -20,6 +20,9 @@ struct delivery *delivery_create(const struct config_slot *slot, int shard, cons
 /* Ends the producer first: from here on no record's memory is in use by it. */
 void delivery_destroy(struct delivery *delivery);
 
+/* The shard is lost: another owner had a right to fence our producer. */
+void delivery_forget(struct delivery *delivery);
+
 /* One turn. True: there may be more to do at once. */
 bool delivery_step(struct delivery *delivery, int64_t now);
 /*

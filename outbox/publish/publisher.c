@@ -573,6 +573,7 @@ static void log_ownership(struct publisher *publisher, const struct stream_statu
 		spread_lost(publisher->options.spread);
 		publish_metrics_forget(&publisher->metrics);
 		resume_forget(publisher->resume);
+		delivery_forget(publisher->delivery);
 	}
 	log_info(owns ? "shard_taken" : "shard_left",
 	    {"slot", LOG_TEXT(publisher->options.slot->name)},

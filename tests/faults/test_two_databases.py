@@ -128,6 +128,7 @@ def records_of(database, kafka, topic, isolation):
             if dict(record.headers)["outbox-position"].startswith(f"2:main:{identity}:".encode())]
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_copy_with_an_identity_of_its_own_does_not_disturb_its_original(
         delivery, database, kafka, topic, make_relay, make_writers, until_published, command, copy_of):

@@ -318,7 +318,7 @@ def test_the_mark_of_many_shards_is_committed(make_inbox, kafka, topic):
     """It takes most of the text; what is finished has the rest."""
     settings = {"dedup": "sequence", "path": None}
     shards = [("id", "k", f"seq={i}", 0, [("outbox-position",
-               f"1:{'s' * 24}:{i}:1:{10 ** 6 + i}:{10 ** 6 + i}".encode())]) for i in range(75)]
+               f"2:{'s' * 15}:1a2b3c4d:{i}:1:{10 ** 6 + i}:{10 ** 6 + i}".encode())]) for i in range(75)]
     produce(kafka.bootstrap, topic, shards)
     inbox = make_inbox(**settings)
     wait_committed(kafka.bootstrap, topic, topic, {0: 75})
