@@ -107,10 +107,14 @@ begin
 end
 $$;
 
--- The log row behind the newest one of a shard, nobody's, with a new epoch.
+-- The log row behind the newest one of a shard, nobody's, with a new epoch. All that the log says of
+-- destinations stands in their table then.
 create function outbox.rebase_log(of_slot text, of_shard int, new_n bigint, new_ticks pg_snapshot[],
 	new_first_tick bigint, new_acked_id bigint, new_listed_tick bigint, new_listed_ids bigint[])
 returns void language plpgsql volatile as $$
+declare
+	folded bigint := (select p.folded from outbox.progress p
+		where p.slot = of_slot and p.shard = of_shard);
 begin
 	if new_n is null or outbox.log_partition_make(of_slot, of_shard, new_n) = 'busy' then
 		raise exception 'the log of slot % is locked by somebody else, or has no row', of_slot
@@ -121,9 +125,8 @@ begin
 	values (of_slot, of_shard, new_n,
 		('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
 		new_first_tick, new_acked_id, new_ticks, new_listed_tick, new_listed_ids,
-		'{}', (select p.folded from outbox.progress p where p.slot = of_slot and p.shard = of_shard),
-		outbox.timeline(),
-		(select c.system_identifier from pg_control_system() c));
+		'{}', new_n, outbox.timeline(), (select c.system_identifier from pg_control_system() c));
+	perform outbox.destinations_fold(of_slot, of_shard, folded, new_n);
 end
 $$;
 
@@ -264,6 +267,9 @@ begin
 		target := target || jsonb_build_object('identities_from',
 			(select jsonb_object_agg(s.name, s.identity) from outbox.slot s));
 		update outbox.slot set identity = gen_random_uuid(), identity_since = clock_timestamp();
+		-- no record of the new identity is in Kafka: the slots begin where the partitions end, and read
+		-- nothing of what the original wrote since it was copied
+		delete from outbox.destination;
 	end if;
 	insert into outbox.audit (verb, target, reason)
 	values ('rebase', target || jsonb_build_object('rows', restamped), new_reason)
