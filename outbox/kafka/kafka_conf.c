@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "epoch_check.h"
 #include "kafka_client.h"
 
 enum side { BOTH, PRODUCER, CONSUMER };
@@ -224,12 +225,15 @@ static enum log_level level_of(int level, const char *facility, const char *text
 	return level <= 4 ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
 }
 
+const char kafka_conf_epoch[] = "a new epoch could double the records of other partitions";
+
 /*
  * After an answer "out of order" behind a request that failed, as when a leader dies, librdkafka's
  * idempotent producer begins a new epoch without a word. What other partitions have no answer for
  * is then sent once more, and the broker cannot tell that it has these records already
  * (github.com/confluentinc/librdkafka, issue 4953). It says so before it does it, to those who
  * debug "eos"; a producer with a fatal error begins no epoch, and the next one reads the tails.
+ * epoch_check.c finds out whether the librdkafka that runs says so at all.
  *
  * Against the rule that nothing of librdkafka may be called here: at this place it makes its own
  * errors fatal in the same way when it sees no way out, in the same thread and without a lock.
@@ -238,8 +242,7 @@ static void refuse_new_epoch(const rd_kafka_t *handle, const char *facility)
 {
 	if (text_equal(facility, "ERRSEQ") || text_equal(facility, "UNKPID"))
 		rd_kafka_test_fatal_error((rd_kafka_t *)handle,
-		    RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
-		    "a new epoch could double the records of other partitions");
+		    RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, kafka_conf_epoch);
 }
 
 /* Called from librdkafka's threads. */
@@ -249,6 +252,19 @@ static void on_log(const rd_kafka_t *handle, int level, const char *facility, co
 	log_event(level_of(level, facility, text), "kafka_log",
 	    {"client", LOG_TEXT(handle ? rd_kafka_name(handle) : "")},
 	    {"facility", LOG_TEXT(facility)}, {"text", LOG_TEXT(text)});
+}
+
+static void on_muted_log(
+    const rd_kafka_t *handle, int level, const char *facility, const char *text)
+{
+	(void)level;
+	(void)text;
+	refuse_new_epoch(handle, facility);
+}
+
+void kafka_conf_mute(rd_kafka_conf_t *conf)
+{
+	rd_kafka_conf_set_log_cb(conf, on_muted_log);
 }
 
 bool kafka_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
@@ -436,7 +452,11 @@ bool kafka_conf_check(const struct config_kafka *kafka, bool transactions, struc
 		return false;
 	rd_kafka_conf_destroy(conf);
 	conf = kafka_conf_producer(kafka, transactions ? "outbox-relay" : NULL, 1 << 20, 1000, err);
-	return conf && check_by_making(conf, kafka, err);
+	if (!conf || !check_by_making(conf, kafka, err))
+		return false;
+	if (!transactions || epoch_check(err))
+		return true;
+	return err_prefix(err, "[kafka \"%s\"] delivery = exactly-once", kafka->name);
 }
 
 /* Everything that is not here is worth a retry: it blames no record and loses none. */

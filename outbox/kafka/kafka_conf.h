@@ -44,6 +44,11 @@ bool kafka_conf_bound_ready(
 /* ERR_REJECT when Kafka refuses this record for good (too large, invalid record/timestamp/…). */
 enum err_kind kafka_error_kind(rd_kafka_resp_err_t code);
 
+/* It logs nothing. A new epoch of an idempotent producer is refused all the same. */
+void kafka_conf_mute(rd_kafka_conf_t *conf);
+/* The text of the fatal error by which a new epoch is refused. */
+extern const char kafka_conf_epoch[];
+
 /* One value of our own: ERR_FATAL says that this librdkafka does not know it. */
 bool kafka_conf_set(
     rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err) MUST_CHECK;

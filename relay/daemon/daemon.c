@@ -17,6 +17,7 @@
 #include "config.h"
 #include "delivers.h"
 #include "fleet.h"
+#include "epoch_check.h"
 #include "kafka_conf.h"
 #include "keeper.h"
 #include "logging.h"
@@ -178,6 +179,23 @@ static bool uses_kafka(const struct config *config, int place)
 	return false;
 }
 
+/* At least once is kept without it, so it is no reason to stop. */
+static void warn_of_epochs(const struct config *config)
+{
+	struct err err;
+
+	for (int i = 0; i < config->kafka_count; i++) {
+		if (!uses_kafka(config, i) || epoch_check(&err))
+			continue;
+		log_warn("epochs_unseen", {"error", LOG_TEXT(err.message)},
+		    {"consequence",
+			LOG_TEXT("records may be published twice when a leader dies; slots with "
+				 "delivery = exactly-once are refused")},
+		    {"cure", LOG_TEXT("run a version of librdkafka that the documentation names")});
+		return;
+	}
+}
+
 static bool load(struct daemon *daemon, struct err *err)
 {
 	daemon->config = config_load(daemon->options->config_path, err);
@@ -190,6 +208,7 @@ static bool load(struct daemon *daemon, struct err *err)
 		if (!kafka_conf_check(kafka, config_has_transactions(daemon->config, kafka), err))
 			return false;
 	}
+	warn_of_epochs(daemon->config);
 	return true;
 }
 
