@@ -52,11 +52,13 @@ static struct catalog_topic look_up(
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		known.state = TOPIC_THERE;
 		known.partitions = metadata->topics[0].partition_cnt;
+		known.answered_ms = clock_ms();
 		return known;
 	}
 	if (kafka_client_is_missing(code)) {
 		known.state = TOPIC_MISSING;
 		known.partitions = 0;
+		known.answered_ms = clock_ms();
 	}
 	snprintf(known.error, sizeof known.error, "%s (%s)", rd_kafka_err2str(code),
 	    rd_kafka_err2name(code));

@@ -10,8 +10,9 @@ struct catalog;
 
 struct catalog_topic {
 	enum { TOPIC_UNKNOWN /* not asked yet or no answer */, TOPIC_MISSING, TOPIC_THERE } state;
-	int32_t partitions; /* when there */
-	char error[256];    /* "" or why there is no answer */
+	int32_t partitions;  /* when there */
+	int64_t answered_ms; /* when the cluster said so last (clock_ms); 0: never */
+	char error[256];     /* "" or why there is no answer */
 };
 
 struct catalog *catalog_create(const struct config_kafka *kafka, struct err *err);

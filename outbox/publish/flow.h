@@ -54,6 +54,9 @@ void flow_destination(struct flow *flow, const struct stream_destination *destin
 void flow_load_ended(struct flow *flow, bool answered);
 /* From the broker; 0: missing. */
 void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
+/* The cluster answered at that time that the topic is missing. */
+void flow_topic_answered(
+    struct flow *flow, const char *topic, int64_t answered_at, int64_t stall_after);
 /* Of those in use, or of those of them that are not ready, the one that came longest ago. */
 const char *flow_next_topic(
     struct flow *flow, bool unready, bool *ret_ready, int32_t *ret_partitions);

@@ -70,6 +70,11 @@ struct wait {
 	bool owed;    /* rows are parked since it was so, and some may stand in its tail */
 };
 
+/* Answers came up to `at`, and since `since` with none `gap` or more later than the one before. */
+struct hearing {
+	int64_t at, since, gap;
+};
+
 struct lane {
 	struct topic *topic;
 	int32_t partition;
@@ -141,11 +146,12 @@ struct topic {
 	struct lane **lanes;
 	int32_t lane_count; /* at least count: brokers may tell an older count for a while */
 	struct queue held;
-	bool missing;          /* the broker says so */
-	struct wait wait;      /* while it is missing */
-	struct denial *denial; /* NULL: no partition of it failed */
-	int64_t uses;          /* by records that are not passed, parked keys, stalls to be noted */
-	int awaited;           /* lanes */
+	bool missing;           /* the broker says so */
+	struct wait wait;       /* while it is missing */
+	struct hearing answers; /* the cluster repeats that the topic is missing */
+	struct denial *denial;  /* NULL: no partition of it failed */
+	int64_t uses; /* by records that are not passed, parked keys, stalls to be noted */
+	int awaited;  /* lanes */
 	int64_t used_at, moved_at, visit_at;
 	bool used;       /* since the last visit */
 	bool closes;     /* it is to be closed, or to go, with the next row */
@@ -235,8 +241,7 @@ struct flow {
 	int owed;                /* lanes and topics */
 	struct stall *recovered; /* those that are so no more, while rows of them are stalled */
 	int recovered_count, recovered_capacity;
-	int64_t heard_at,
-	    hearing_since; /* a partition answered; and without long gaps since then */
+	struct hearing hearing; /* of partitions */
 	int64_t stall_after;
 	struct denial *denials;                /* of all topics */
 	int barred;                            /* lanes */

@@ -11,7 +11,9 @@
  * After a crash the next owner is told of every place that has rows, and begins with its tail.
  *
  * Where nothing of others is in memory that could come through, silent partitions are asked for
- * their ends: when none answers, the whole cluster is away and is waited for.
+ * their ends: when none answers, the whole cluster is away and is waited for. For a missing
+ * topic the answer of the cluster is the witness, as long as it is repeated: no other partition has
+ * to be known, and for the first rows of a shard none is.
  *
  * That needs the tails: without them, as with transactions, a partition that gives no answer is
  * waited for. One that answers with an error is not: see flow_denials.c.
@@ -21,15 +23,19 @@
 
 #include "flow_private.h"
 
-enum { LOOKS = 8 /* in the time after which something is stalled */ };
+enum {
+	LOOKS = 8,            /* in the time after which something is stalled */
+	ANSWERS_GAP_MS = 3000 /* missing topics are asked for each second, one after the other */
+};
 
 /*
  * What has waited so long, and others were heard all the while: a cluster that was away as a whole
  * is given the same time once it is heard again.
  */
-static bool is_stalled(struct flow *flow, int64_t now, int64_t stall_after, bool waits,
-    struct wait *wait, bool *ret_asks)
+static bool is_stalled(struct flow *flow, int64_t now, bool waits, struct wait *wait,
+    const struct hearing *hearing, bool *ret_asks)
 {
+	int64_t stall_after = flow->stall_after;
 	/* after the loss of a producer records are pending, and on no lane for a moment */
 	if (!waits && flow->next == flow->end)
 		wait->since = 0;
@@ -37,16 +43,31 @@ static bool is_stalled(struct flow *flow, int64_t now, int64_t stall_after, bool
 		wait->since = now;
 	if (!waits || now - wait->since < stall_after / 2)
 		return false;
-	*ret_asks |= now - flow->heard_at >= stall_after / LOOKS;
-	int64_t begun = wait->since > flow->hearing_since ? wait->since : flow->hearing_since;
-	return now - begun >= stall_after && now - flow->heard_at < stall_after / 2;
+	*ret_asks |= now - hearing->at >= stall_after / LOOKS;
+	int64_t begun = wait->since > hearing->since ? wait->since : hearing->since;
+	return now - begun >= stall_after && now - hearing->at < hearing->gap;
+}
+
+static void hear(struct hearing *hearing, int64_t now, int64_t gap)
+{
+	hearing->gap = gap;
+	if (now - hearing->at >= gap)
+		hearing->since = now;
+	hearing->at = now;
 }
 
 void flow_hear(struct flow *flow, int64_t now)
 {
-	if (now - flow->heard_at >= flow->stall_after / 2)
-		flow->hearing_since = now;
-	flow->heard_at = now;
+	hear(&flow->hearing, now, flow->stall_after / 2);
+}
+
+void flow_topic_answered(
+    struct flow *flow, const char *name, int64_t answered_at, int64_t stall_after)
+{
+	struct topic *topic = flow_topic_find(flow, name, strlen(name));
+	int64_t gap = stall_after / 2 > ANSWERS_GAP_MS ? stall_after / 2 : ANSWERS_GAP_MS;
+	if (answered_at > topic->answers.at)
+		hear(&topic->answers, answered_at, gap);
 }
 
 /* It stalls again: what is parked for it since must not be freed before it is there once more. */
@@ -103,7 +124,7 @@ void flow_lane_waits(struct flow *flow, struct lane *lane)
 	lane->watched = true;
 }
 
-static bool watch_lanes(struct flow *flow, int64_t now, int64_t stall_after, bool *ret_asks)
+static bool watch_lanes(struct flow *flow, int64_t now, bool *ret_asks)
 {
 	bool wants_producer = false;
 	struct lane *lane, *next;
@@ -115,7 +136,7 @@ static bool watch_lanes(struct flow *flow, int64_t now, int64_t stall_after, boo
 		if (topic->state != TOPIC_READY || lane->partition >= topic->count ||
 		    topic->policy == STREAM_STOP)
 			continue;
-		if (is_stalled(flow, now, stall_after, waits, &lane->wait, ret_asks))
+		if (is_stalled(flow, now, waits, &lane->wait, &flow->hearing, ret_asks))
 			wants_producer |= flow_lane_stalls(flow, lane);
 		if (!waits && !lane->wait.since)
 			flow_lane_unwatch(flow, lane);
@@ -123,14 +144,15 @@ static bool watch_lanes(struct flow *flow, int64_t now, int64_t stall_after, boo
 	return wants_producer;
 }
 
-static void watch_topics(struct flow *flow, int64_t now, int64_t stall_after, bool *ret_asks)
+static void watch_topics(struct flow *flow, int64_t now)
 {
+	bool ignored = false;
 	struct topic *topic, *next;
 	DL_FOREACH_SAFE2(flow->waiting, topic, next, in_waiting.next)
 	{
 		bool waits = topic->missing && !topic->wait.stalled && topic->held.head;
 		if (topic->policy != STREAM_STOP &&
-		    is_stalled(flow, now, stall_after, waits, &topic->wait, ret_asks))
+		    is_stalled(flow, now, waits, &topic->wait, &topic->answers, &ignored))
 			topic_stalls(flow, topic);
 		if (!topic->held.head && !topic->wait.owed && !topic->wait.since)
 			TOPIC_UNLIST(flow, topic, waiting);
@@ -145,8 +167,8 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	flow->watched_at = now;
 	flow->stall_after = stall_after;
 	flow->watch_at = now + stall_after / LOOKS;
-	watch_topics(flow, now, stall_after, &asks);
-	wants_producer = watch_lanes(flow, now, stall_after, &asks);
+	watch_topics(flow, now);
+	wants_producer = watch_lanes(flow, now, &asks);
 	if (asks)
 		flow_tails_ask(flow);
 	return wants_producer;

@@ -400,11 +400,13 @@ static void ask_topic(struct publisher *publisher, const char *name, int32_t log
 {
 	struct catalog_topic topic =
 	    catalog_look(publisher->options.catalog, name, TOPICS_MAX_AGE_MS);
-	if (topic.state == TOPIC_MISSING)
+	if (topic.state == TOPIC_MISSING) {
 		stream_topic(publisher->stream, name, 0);
-	else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
-		 is_known(publisher, name, logged, topic.partitions, now))
+		stream_topic_answered(publisher->stream, name, topic.answered_ms);
+	} else if (topic.state == TOPIC_THERE && is_safe(publisher, name) &&
+		   is_known(publisher, name, logged, topic.partitions, now)) {
 		stream_topic(publisher->stream, name, topic.partitions);
+	}
 }
 
 /* So many of them as a turn of the loop may ask for; returns how many. */

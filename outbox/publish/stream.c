@@ -980,6 +980,11 @@ void stream_topic(struct stream *stream, const char *topic, int32_t partitions)
 	flow_topic(stream->flow, topic, partitions);
 }
 
+void stream_topic_answered(struct stream *stream, const char *topic, int64_t answered_at)
+{
+	flow_topic_answered(stream->flow, topic, answered_at, stream->settings.stall_after_ms);
+}
+
 const char *stream_next_topic(
     struct stream *stream, bool unready, bool *ret_ready, int32_t *ret_partitions)
 {

@@ -195,6 +195,8 @@ void stream_rows_end(struct stream *stream);
 
 /* The newest knowledge of a topic; partitions 0: it is missing or not known yet. */
 void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
+/* When the cluster last answered that the topic is missing; 0: never. */
+void stream_topic_answered(struct stream *stream, const char *topic, int64_t answered_at);
 /*
  * The topics in use take turns: the one whose turn was longest ago; NULL: none is. unready: of
  * those alone that records cannot flow to. ready: they may; partitions: the count that stands in

@@ -142,6 +142,26 @@ def test_a_topic_that_is_missing_holds_up_no_other(database, kafka, topic, make_
         kafka.delete_topic(absent)
 
 
+@pytest.mark.long
+def test_the_first_traffic_goes_to_a_topic_that_is_missing(
+        database, kafka, topic, make_relay, scale):
+    """No other partition is known that could be heard, and its rows are more than fit into memory."""
+    absent, count = f"{topic}.later", scale(40_000, 6_000)
+    write(database, absent, count)
+    write(database, topic, 100)
+    relay = make_relay(**SMALL).wait_ready()
+    relay.wait_event("partition_stalled", timeout=LONG)
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 100, LONG, "the other topic")
+    relay.wait_for(lambda: sum(states(database).values()) == count, LONG, "the parked ones")
+    kafka.create_topic(absent)
+    try:
+        relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
+        assert relay.stop() == 0
+        judged(database, kafka.bootstrap, [topic, absent])
+    finally:
+        kafka.delete_topic(absent)
+
+
 @pytest.mark.rotated("away")
 @pytest.mark.long
 def test_a_cluster_that_is_away_is_waited_for(database, fragile_kafka, topic, make_relay):

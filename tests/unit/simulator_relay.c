@@ -817,8 +817,10 @@ static void ask_topics(struct world *world, struct process *process)
 		return;
 	for (int i = stream_topics(process->stream, false); i > 0; i--) {
 		const char *name = stream_next_topic(process->stream, false, &ready, &logged);
-		stream_topic(
-		    process->stream, name, kafka_count(world, topic_index(name, strlen(name))));
+		int32_t count = kafka_count(world, topic_index(name, strlen(name)));
+		stream_topic(process->stream, name, count);
+		if (count == 0)
+			stream_topic_answered(process->stream, name, now_ms(world));
 	}
 	process->asked_at = world->now;
 	process->topics_at = world->now + world_delay(world, unready ? 20 * MS : 300 * MS);
