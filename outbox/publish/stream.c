@@ -68,6 +68,8 @@ enum {
 	PARTITIONS_A_PAGE = 4000,
 	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
 	TRANSACTION_MS = 200,
+	OPEN_WINDOW_MS =
+	    60,       /* outbox.listed_wait of a row whose window is open, and the way back */
 	TURN_MS = 20, /* another shard of the process is careful */
 	PARKS_A_ROW = 500,
 	MOST_HALVES = 9, /* of that: 0 */
@@ -657,6 +659,9 @@ static void call_written(struct stream *stream)
 	flow_cover(stream->flow, call->acked);
 	flow_logged(stream->flow, stream->n, call->tick.fold, true);
 	close_windows(stream, call->tick.closed);
+	/* due rows of the windows that closed just now may be listed from here on */
+	if (call->tick.closed && stream->list_at < call->issued + OPEN_WINDOW_MS)
+		stream->list_at = call->issued;
 	if (call->careful.marks)
 		stream->marked_at = call->issued;
 	pass_acked(stream); /* rows that it notes */

@@ -46,6 +46,7 @@ create table outbox.log (
 	ticks pg_snapshot[] not null,
 	listed_tick bigint,
 	listed_ids bigint[],
+	due bigint[], -- where the last list of scheduled rows ended (outbox.scheduled_next)
 	-- The destinations that changed since the row before, each with what changed of it:
 	--   {"topic": [partition count, {"partition": offset}]}         the destination is open
 	--   {"topic": [partition count, {"partition": offset}, false]}  the owner closes it
@@ -247,7 +248,7 @@ begin
 	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard)
 		or exists (select from outbox.parked_request r
 			where r.slot = of_slot and r.shard = of_shard and r.ended_at is null);
-	scheduled := exists (select from outbox.scheduled s
+	scheduled := newest.due is not null or exists (select from outbox.scheduled s
 		where s.slot = of_slot and s.shard = of_shard);
 	deaths := coalesce(newest.deaths[1], 0);
 	alone_deaths := coalesce(newest.deaths[2], 0);
@@ -256,10 +257,10 @@ begin
 		alone_deaths := case when newest.deaths[3] = 1 then alone_deaths + 1 else 0 end;
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, folded, deaths, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
-		newest.ticks, listed_tick, newest.listed_ids, '{}', n,
+		newest.ticks, listed_tick, newest.listed_ids, newest.due, '{}', n,
 		case when deaths > 0 then array[deaths, alone_deaths, 0] end, now_timeline, now_system);
 	-- the new owner finds everything in the table, and only there
 	perform outbox.destinations_fold(of_slot, of_shard, newest.folded, n);
@@ -337,6 +338,7 @@ declare
 	ticks pg_snapshot[];
 	listed_tick bigint;
 	listed_ids bigint[];
+	due bigint[];
 	folded bigint;
 	timeline int;
 	system_identifier bigint;
@@ -354,6 +356,7 @@ declare
 	opens boolean := false;
 	pages boolean := blind;
 	listed bigint[];
+	resume_id bigint;
 	gone bigint[];
 begin
 	-- Every expression and every plan node here costs a tick something, since PostgreSQL sets them up
@@ -364,12 +367,12 @@ begin
 				('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
 				and s.shards = of_shards
 				and current_setting('transaction_isolation') = 'read committed',
-			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.folded,
+			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.due, l.folded,
 			l.timeline, l.system_identifier, s.shards, s.split_to, s.requests,
 			current_setting('synchronous_commit') not in ('on', 'remote_apply'), s.start_at,
 			l.ticks[cardinality(l.ticks)],
 			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
-		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, folded, timeline,
+		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, due, folded, timeline,
 			system_identifier, shards, split_to, requests, asynchronous, start_at, before, tick
 		from outbox.log l left join outbox.slot s on s.name = l.slot
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
@@ -393,7 +396,12 @@ begin
 			end loop;
 			verdict := null;
 		end if;
-		listed := outbox.listed_next(of_slot, of_shard, first_tick, greatest(max_rows, 1), max_bytes);
+		resume_id := case when due[3] = requests then due[1] else 0 end;
+		select n.due, n.ids into due, listed from outbox.listed_next(
+			of_slot, of_shard, first_tick, greatest(max_rows, 1), max_bytes, requests, due) n;
+		-- it looked at so much that the next look is to go on from there
+		must_write := must_write or listed is null and due[1] <> resume_id
+			and due[1] < 9223372036854775807;
 	end if;
 	if listed is not null then
 		opens := true;
@@ -471,7 +479,8 @@ begin
 		end if;
 	end if;
 	if may_list then
-		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick);
+		due_ms := case when listed is not null then 0
+			else outbox.listed_wait(of_slot, of_shard, first_tick, requests, due) end;
 	end if;
 	if not opens and not must_write then
 		verdict := case when split_to is null then 'idle' else 'splitting' end;
@@ -486,7 +495,7 @@ begin
 		-- before the log row: it names this transaction, and these may wait for an operator
 		if parks is not null then
 			perform outbox.park(of_slot, of_shard, parks);
-			perform outbox.schedule(of_slot, of_shard, parks -> 'scheduled');
+			due := outbox.schedule(of_slot, of_shard, parks -> 'scheduled', due);
 			verdict := 'recovered';
 			for topic, partition, id in select r.* from outbox.parked_recover(
 				of_slot, of_shard, parks -> 'recovered', batch) r
@@ -513,10 +522,10 @@ begin
 				return next;
 			end loop;
 		end if;
-		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick + closed);
+		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick + closed, requests, due);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, folded, deaths, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
 		owner, clock_timestamp() + lease_ms * interval '1 ms',
 		first_tick + closed, new_acked_id,
@@ -525,6 +534,7 @@ begin
 			when listed_tick > first_tick + closed then listed_tick end,
 		case when listed is not null then listed
 			when listed_tick > first_tick + closed then listed_ids end,
+		due,
 		touched, case when fold then of_n + 1 else folded end, new_deaths, timeline, system_identifier);
 	-- behind the insert: whoever lost the shard fails there and locks no destination
 	if fold then
@@ -548,10 +558,10 @@ begin
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
-		ticks, listed_tick, listed_ids, destinations, folded, deaths, timeline, system_identifier)
+		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
 	select l.slot, l.shard, l.n + 1, l.epoch, new_nonce, l.owner,
 		clock_timestamp() + lease_ms * interval '1 ms', l.first_tick, l.acked_id, l.ticks,
-		l.listed_tick, l.listed_ids, '{}', l.folded, new_deaths, l.timeline, l.system_identifier
+		l.listed_tick, l.listed_ids, l.due, '{}', l.folded, new_deaths, l.timeline, l.system_identifier
 	from outbox.log l
 	where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
 		and l.xmin = l.txid::xid and l.timeline = outbox.timeline();

@@ -25,67 +25,205 @@ create table outbox.scheduled (
 	primary key (slot, id)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
+-- The due rows of all ids, of a region (2^22 ids) and of a block (2^12 ids). outbox.scheduled_walk says why.
 create index scheduled_due on outbox.scheduled (slot, shard, deliver_at) include (id, tick);
-create index scheduled_ids on outbox.scheduled (slot, shard, id) include (deliver_at, tick);
+create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), deliver_at) include (id, tick);
+create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick);
 
 comment on table outbox.scheduled is 'Messages of which deliver_at is not over, or was not a moment ago.';
 
--- Notes rows: [[id, created at in µs since 1970, tick], …]; null: none.
-create function outbox.schedule(of_slot text, of_shard int, rows jsonb) returns void
-language sql volatile as $$
-	insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload, headers,
-		partition, deliver_at, tick)
-	select of_slot, of_shard, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
-		m.partition, m.deliver_at, (r ->> 2)::bigint
-	from jsonb_array_elements(rows) r join outbox.message m on m.id = (r ->> 0)::bigint
-		and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
-	on conflict (slot, id) do nothing
+-- Owners remember where a list ended (outbox.scheduled_next). An UPDATE by hand makes the
+-- next look begin at the smallest id, and makes it come at once.
+create function outbox.scheduled_changed() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+	update outbox.slot s set requests = s.requests + 1
+		where s.name in (select c.slot from changed c);
+	return null;
+end
 $$;
 
--- The ids of so many rows that are due, the smallest of all that are; null: none is. Whatever the
--- numbers of those that wait and of those that are due, it looks at few of both: when many are due, and
--- are not found among the first by id, at all that are due.
-create function outbox.scheduled_next(
-	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint)
-returns bigint[] language plpgsql volatile as $$
+create trigger scheduled_changed after update on outbox.scheduled
+	referencing new table as changed for each statement execute function outbox.scheduled_changed();
+
+-- Notes rows: [[id, created at in µs since 1970, tick], …]; null: none. Returns `due` of the next
+-- log row: a new row may have a smaller id than the one at which the last list ended.
+create function outbox.schedule(of_slot text, of_shard int, rows jsonb, due bigint[]) returns bigint[]
+language sql volatile as $$
+	with noted as (
+		insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,
+			headers, partition, deliver_at, tick)
+		select of_slot, of_shard, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
+			m.headers, m.partition, m.deliver_at, (r ->> 2)::bigint
+		from jsonb_array_elements(rows) r join outbox.message m on m.id = (r ->> 0)::bigint
+			and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
+		on conflict (slot, id) do nothing
+		returning id, deliver_at
+	)
+	select array[least(due[1], (select min(n.id) from noted n where n.deliver_at <=
+		timestamptz 'epoch' + due[2] * interval '1 us')), due[2], due[3]]
+	where due is not null
+$$;
+
+-- The due rows with the smallest ids from `from_id` on, more than `enough` of them if there are as many.
+-- blocked: the smallest id among the due rows whose window is still open; such rows are not listed.
+-- upto: due rows with larger ids were not looked at; null: there are none.
+--
+-- The indexes on blocks and regions of ids are a tree: the first row of a block in the index is the one
+-- that is due first, so one probe tells whether any row of the block is due, however many are not. The
+-- walk passes over regions, and over blocks of a region, of which no row is due. A region with few due
+-- rows is read whole, so that it does not cost a probe for each of its blocks. Rows that were listed
+-- leave dead index entries, which a long transaction anywhere keeps alive: hence the walk begins at the
+-- block of `from_id` and reads no larger range in front of it. After a thousand regions in which nothing
+-- is due, four billion ids, the next look goes on.
+create function outbox.scheduled_walk(of_slot text, of_shard int, first_tick bigint, due_at timestamptz,
+	from_id bigint, enough int, out ids bigint[], out blocked bigint, out upto bigint)
+language plpgsql volatile as $$
 declare
-	now timestamptz := clock_timestamp();
-	ids bigint[];
+	at_region bigint := case when from_id > 0 then from_id >> 22 else -1 end;
+	at_block bigint := case when from_id > 0 then (from_id >> 12) - 1 end; -- null: the whole region is read
+	part bigint[];
+	part_blocked bigint;
+	part_rows int;
+	is_due boolean;
+	waiting int := 0; -- rows that are blocked
 begin
-	select array_agg(d.id) into ids from (
-		select s.id from outbox.scheduled s
-		where s.slot = of_slot and s.shard = of_shard and s.deliver_at <= now
-			and s.tick <= first_tick
-		order by s.deliver_at limit 8 * max_rows) d;
-	if cardinality(ids) = 8 * max_rows then
-		select array_agg(f.id) into ids from (
-			select s.id, s.deliver_at, s.tick from outbox.scheduled s
-			where s.slot = of_slot and s.shard = of_shard order by s.id limit 8 * max_rows) f
-		where f.deliver_at <= now and f.tick <= first_tick;
-		if coalesce(cardinality(ids), 0) < max_rows / 4 then
-			ids := array(select s.id from outbox.scheduled s
-				where s.slot = of_slot and s.shard = of_shard and s.deliver_at <= now
-					and s.tick <= first_tick
-				order by s.id + 0 limit max_rows);
+	ids := array[]::bigint[];
+	loop
+		if at_block is not null then
+			with recursive step as (
+				(select s.id >> 12 as block, s.deliver_at from outbox.scheduled s
+				where s.slot = of_slot and s.shard = of_shard
+					and s.id >> 12 > at_block and s.id >> 12 < at_region + 1 << 10
+				order by s.id >> 12, s.deliver_at limit 1)
+				union all
+				select n.* from step cross join lateral (
+					select s.id >> 12, s.deliver_at from outbox.scheduled s
+					where s.slot = of_slot and s.shard = of_shard
+						and s.id >> 12 > step.block and s.id >> 12 < at_region + 1 << 10
+					order by s.id >> 12, s.deliver_at limit 1) n
+				where step.deliver_at > due_at
+			)
+			select max(step.block) into at_block from step where step.deliver_at <= due_at;
+			upto := (coalesce(at_block + 1, at_region + 1 << 10) << 12) - 1;
+			continue when at_block is null;
+			select array_agg(s.id order by s.id) filter (where s.tick <= first_tick),
+				min(s.id) filter (where s.tick > first_tick), count(*)
+				into part, part_blocked, part_rows
+			from outbox.scheduled s
+			where s.slot = of_slot and s.shard = of_shard and s.id >> 12 = at_block
+				and s.deliver_at <= due_at and s.id >= from_id;
+		else
+			with recursive step as (
+				(select s.id >> 22 as region, s.deliver_at, 1 as number from outbox.scheduled s
+				where s.slot = of_slot and s.shard = of_shard and s.id >> 22 > at_region
+				order by s.id >> 22, s.deliver_at limit 1)
+				union all
+				select n.*, step.number + 1 from step cross join lateral (
+					select s.id >> 22, s.deliver_at from outbox.scheduled s
+					where s.slot = of_slot and s.shard = of_shard and s.id >> 22 > step.region
+					order by s.id >> 22, s.deliver_at limit 1) n
+				where step.deliver_at > due_at and step.number < 1000
+			)
+			select step.region, step.deliver_at <= due_at into at_region, is_due from step
+				order by step.number desc limit 1;
+			upto := (at_region + 1 << 22) - 1;
+			exit when is_due is not true; -- the end, or enough regions for one statement
+			select array_agg(r.id order by r.id) filter (where r.tick <= first_tick),
+				min(r.id) filter (where r.tick > first_tick), count(*)
+				into part, part_blocked, part_rows
+			from (
+				select s.id, s.tick from outbox.scheduled s
+				where s.slot = of_slot and s.shard = of_shard and s.id >> 22 = at_region
+					and s.deliver_at <= due_at
+				limit 4 * enough + 1) r;
+			if part_rows > 4 * enough then
+				at_block := (at_region << 10) - 1;
+				continue;
+			end if;
 		end if;
+		ids := ids || part;
+		blocked := least(blocked, part_blocked);
+		waiting := waiting + part_rows - coalesce(cardinality(part), 0);
+		exit when cardinality(ids) > enough or waiting > 8 * enough;
+	end loop;
+end
+$$;
+
+-- The ids of the next listed window's scheduled rows: the due rows with the smallest ids; null: no row
+-- is due.
+--
+-- `due`, of the log row, is where the last list ended: [id, µs since 1970, the slot's `requests`]. No row
+-- that was due then has a smaller id, except rows of a listed window. So the next list has the
+-- due rows from that id on and, among smaller ids, those that became due since: all of them, when they are
+-- few; else the walk begins with the smallest id of all. The largest bigint: no row was left at all. null, or
+-- another number of requests: nothing is known.
+create function outbox.scheduled_next(of_slot text, of_shard int, first_tick bigint, max_rows int,
+	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
+language plpgsql volatile as $$
+declare
+	now_us bigint := floor(extract(epoch from clock_timestamp()) * 1000000);
+	now timestamptz := timestamptz 'epoch' + now_us * interval '1 us';
+	many int := 8 * max_rows;
+	from_id bigint := 9223372036854775807;
+	since timestamptz := '-infinity';
+	recent bigint[];
+	recent_blocked bigint;
+	recent_rows int;
+	walk record;
+	blocked bigint;
+	rest bigint; -- the smallest due id that is not listed
+begin
+	if due[3] = of_requests then
+		from_id := due[1];
+		since := timestamptz 'epoch' + due[2] * interval '1 us';
 	end if;
-	return (
-		select array_agg(w.id order by w.id) from (
-			select s.id, row_number() over (order by s.id) as place,
-				sum(coalesce(octet_length(s.payload), 0) + 1000) over (order by s.id) as bytes
-			from (select u.id from unnest(ids) u (id) order by u.id limit max_rows) f
-			join outbox.scheduled s on s.slot = of_slot and s.id = f.id) w
-		where w.bytes <= max_bytes or w.place = 1);
+	select array_agg(d.id order by d.id) filter (where d.tick <= first_tick and d.id < from_id),
+		min(d.id) filter (where d.tick > first_tick and d.id < from_id), count(*)
+		into recent, recent_blocked, recent_rows
+	from (
+		select s.id, s.tick from outbox.scheduled s
+		where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since and s.deliver_at <= now
+		order by s.deliver_at limit many) d;
+	if recent_rows = many then
+		from_id := 0;
+		recent := null;
+		recent_blocked := null;
+	end if;
+
+	ids := coalesce(recent, '{}');
+	rest := from_id;
+	blocked := recent_blocked;
+	if from_id < 9223372036854775807 and cardinality(ids) <= max_rows then
+		select * into walk from outbox.scheduled_walk(of_slot, of_shard, first_tick, now, from_id,
+			max_rows - cardinality(ids));
+		ids := ids || walk.ids;
+		blocked := least(blocked, walk.blocked);
+		rest := coalesce(walk.upto + 1, 9223372036854775807);
+	end if;
+
+	select array_agg(w.id order by w.id) into recent from (
+		select s.id, row_number() over (order by s.id) as place,
+			sum(coalesce(octet_length(s.payload), 0) + 1000) over (order by s.id) as bytes
+		from unnest(ids[:max_rows]) f (id)
+		join outbox.scheduled s on s.slot = of_slot and s.id = f.id) w
+	where w.bytes <= max_bytes or w.place = 1;
+	rest := coalesce(ids[coalesce(cardinality(recent), 0) + 1], rest);
+	due := array[least(rest, blocked), now_us, of_requests];
+	ids := recent;
 end
 $$;
 
 -- What the next listed window holds: parked rows and scheduled ones; null: there is none. Each kind has
 -- the bounds for itself, so that neither waits for the other.
-create function outbox.listed_next(
-	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint)
-returns bigint[] language sql volatile as $$
-	select outbox.parked_next(of_slot, of_shard, first_tick, max_rows, max_bytes)
-		|| outbox.scheduled_next(of_slot, of_shard, first_tick, max_rows, max_bytes)
+create function outbox.listed_next(of_slot text, of_shard int, first_tick bigint, max_rows int,
+	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
+language plpgsql volatile as $$
+begin
+	select n.due, n.ids into due, ids from outbox.scheduled_next(
+		of_slot, of_shard, first_tick, max_rows, max_bytes, of_requests, listed_next.due) n;
+	ids := outbox.parked_next(of_slot, of_shard, first_tick, max_rows, max_bytes) || ids;
+end
 $$;
 
 -- The rows of a listed window; deliver_at is null for those that stand in outbox.parked.
@@ -102,15 +240,27 @@ returns table (id bigint, created_at timestamptz, event_id uuid, topic text, key
 $$;
 
 -- Milliseconds until a row is due, or its window is looked at again; null: none ever. Clocks are set, so
--- a far one is asked for again within an hour.
-create function outbox.listed_wait(of_slot text, of_shard int, first_tick bigint) returns bigint
-language sql volatile as $$
-	select least(outbox.parked_wait(of_slot, of_shard, first_tick), (
-		select least(3600000, greatest(0, ceil(extract(epoch from case when s.tick <= first_tick
-			then s.deliver_at else greatest(s.deliver_at, clock_timestamp() + interval '50 ms') end
-			- clock_timestamp()) * 1000)))::bigint
-		from outbox.scheduled s where s.slot = of_slot and s.shard = of_shard
-		order by s.deliver_at limit 1))
+-- a far one is asked for again within an hour. After a list that left due rows the next one comes at
+-- once, unless it would begin with a row of an open window.
+create function outbox.listed_wait(of_slot text, of_shard int, first_tick bigint, of_requests bigint,
+	due bigint[]) returns bigint language plpgsql volatile as $$
+declare
+	known boolean := coalesce(due[3] = of_requests, false);
+	since timestamptz := case when known then timestamptz 'epoch' + due[2] * interval '1 us'
+		else '-infinity' end;
+begin
+	return least(outbox.parked_wait(of_slot, of_shard, first_tick),
+		case when known and due[1] < 9223372036854775807 then (
+			select case when count(*) = 0 then 0 else 50 end from outbox.scheduled s
+			where s.slot = of_slot and s.id = due[1] and s.tick > first_tick)
+		else (
+			select least(3600000, greatest(0, ceil(extract(epoch from case when s.tick <= first_tick
+				then s.deliver_at else greatest(s.deliver_at, clock_timestamp() + interval '50 ms')
+				end - clock_timestamp()) * 1000)))::bigint
+			from outbox.scheduled s
+			where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since
+			order by s.deliver_at limit 1) end);
+end
 $$;
 
 -- What became of each message, derived from the log: nothing is stored for it. before_start: the slot

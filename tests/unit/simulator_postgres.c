@@ -540,6 +540,13 @@ static void recover_places(struct world *world, struct request *request, struct 
 		recover(world, log, &request->recovered[request->recovered_looked++], &batch);
 }
 
+/* A row that became visible late may stand in front of the place where the last list ended. */
+static void note_list_end(struct log_row *log, const struct parked_row *scheduled)
+{
+	if (scheduled->next_at <= log->due.at && scheduled->row->id < log->due.id)
+		log->due.id = scheduled->row->id;
+}
+
 /* outbox.park, outbox.schedule */
 static void note_parks(struct world *world, const struct request *request, struct log_row *log)
 {
@@ -566,6 +573,8 @@ static void note_parks(struct world *world, const struct request *request, struc
 			drop_parked(log, at);
 			at = -1;
 		}
+		if (at < 0 && park.state == SCHEDULED)
+			note_list_end(log, &park);
 		if (at < 0)
 			insert_parked(log, park);
 		else if (park.state == BEHIND && log->parked[at].state == FREE)
@@ -639,12 +648,27 @@ static bool has_parked(const struct log_row *log)
 	return false;
 }
 
-static int64_t due_ms(const struct world *world, const struct log_row *log)
+/* Of outbox.listed_wait: does the next list begin with a row of an open window? */
+static bool list_is_blocked(const struct log_row *log, int64_t id)
+{
+	for (int i = 0; i < log->parked_count; i++)
+		if (log->parked[i].state == SCHEDULED && log->parked[i].row->id == id)
+			return log->parked[i].tick > log->first_tick;
+	return false;
+}
+
+static int64_t due_ms(
+    const struct world *world, const struct log_row *log, const struct list_end *end)
 {
 	int64_t due = INT64_MAX;
+	bool leaves = end->id && end->id < INT64_MAX;
+	if (leaves)
+		due = list_is_blocked(log, end->id) ? world->now + 50 * MS : world->now;
 	for (int i = 0; i < log->parked_count; i++) {
 		const struct parked_row *parked = &log->parked[i];
 		int64_t at = parked->next_at;
+		if (parked->state == SCHEDULED && (leaves || (end->id && at <= end->at)))
+			continue;
 		if (parked->tick > log->first_tick && at < world->now + 50 * MS)
 			at = world->now + 50 * MS;
 		if (parked->state == DEAD) /* an operator asks for it one day */
@@ -704,21 +728,60 @@ static void list_parked(struct world *world, struct request *request)
 	}
 }
 
+/* What a look for scheduled rows finds. */
+struct due_rows {
+	struct row **rows;
+	int count;
+	int64_t blocked; /* the smallest id of those whose window is open */
+};
+
+static void add_due(
+    const struct log_row *log, const struct parked_row *parked, struct due_rows *due)
+{
+	if (parked->tick <= log->first_tick)
+		due->rows[due->count++] = parked->row;
+	else if (parked->row->id < due->blocked)
+		due->blocked = parked->row->id;
+}
+
+/*
+ * Those from the place on where the last list ended, and those in front of it that became due
+ * since: all that are due, or somebody forgot one.
+ */
+static void find_due(struct world *world, const struct log_row *log, const struct list_end *end,
+    struct due_rows *due)
+{
+	due->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
+	due->blocked = INT64_MAX;
+	for (int i = 0; i < log->parked_count; i++) {
+		const struct parked_row *parked = &log->parked[i];
+		if (parked->state != SCHEDULED || parked->next_at > world->now)
+			continue;
+		if (parked->row->id >= end->id || parked->next_at > end->at)
+			add_due(log, parked, due);
+		else
+			world_fail(world, "row %lld is due and stands in front of the next list",
+			    (long long)parked->row->id);
+	}
+	qsort(due->rows, (size_t)due->count, sizeof *due->rows, by_id);
+}
+
 /* outbox.scheduled_next: by id among those that are due, within bounds of their own */
 static void list_scheduled(struct world *world, struct request *request)
 {
-	const struct log_row *log = request->previous;
-	struct request due = {.tick = request->tick};
-	struct row **rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
+	struct request due = {.tick = request->tick, .rows = request->rows + request->row_count};
+	struct due_rows found = {0};
 	int64_t bytes = 0;
-	int count = 0;
-	for (int i = 0; i < log->parked_count; i++)
-		if (log->parked[i].state == SCHEDULED && may_be_listed(world, log, &log->parked[i]))
-			rows[count++] = log->parked[i].row;
-	qsort(rows, (size_t)count, sizeof *rows, by_id);
-	due.rows = request->rows + request->row_count;
-	for (int i = 0; i < count && list_row(&due, rows[i], &bytes); i++)
+	find_due(world, request->previous, &request->previous->due, &found);
+	/* a walk that ends after many regions of ids comes to none of them, or to some */
+	int most =
+	    world_chance(world, 50000) ? (int)world_between(world, 0, found.count) : found.count;
+	while (due.row_count < most && list_row(&due, found.rows[due.row_count], &bytes))
 		;
+	request->due = (struct list_end){
+	    due.row_count < found.count ? found.rows[due.row_count]->id : INT64_MAX, world->now};
+	if (found.blocked < request->due.id)
+		request->due.id = found.blocked;
 	request->row_count += due.row_count;
 }
 
@@ -726,9 +789,9 @@ static void list_scheduled(struct world *world, struct request *request)
 static void look_for_listed(struct world *world, struct request *request)
 {
 	const struct log_row *log = request->previous;
+	request->due = log->due;
 	if (!request->tick.may_list)
 		return;
-	request->due_ms = due_ms(world, log);
 	if (log->listed_tick)
 		world_fail(world, "a second listed window is asked for");
 	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
@@ -738,6 +801,7 @@ static void look_for_listed(struct world *world, struct request *request)
 	qsort(request->rows, (size_t)request->row_count, sizeof *request->rows, by_id);
 	request->listed_in = log;
 	request->lists = request->opens = request->row_count > 0;
+	request->due_ms = request->lists ? 0 : due_ms(world, log, &request->due);
 	request->snapshot = (struct snapshot *)log->ticks[log->tick_count - 1];
 }
 
@@ -757,6 +821,7 @@ static void note_parked(struct world *world, struct request *request, struct log
 		if (!is_parked_again(request, previous->listed[i]) &&
 		    !follows_refused(request, previous, previous->listed[i]))
 			row->listed[row->listed_count++] = previous->listed[i];
+	row->due = request->kind == ASK_TICK ? request->due : previous->due;
 	if (request->kind != ASK_TICK)
 		return;
 	note_parks(world, request, row);
@@ -890,7 +955,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	row->epoch = tick->new_epoch ? tick->fresh_epoch : previous->epoch;
 	row->first_tick += closed;
 	if (request->park_count || request->recovered_count || request->previous->listed_tick)
-		request->due_ms = due_ms(world, row);
+		request->due_ms = due_ms(world, row, &row->due);
 	row->acked_id = tick->acked_id;
 	if (request->opens && row->tick_count < TICKS_A_ROW)
 		row->ticks[row->tick_count++] = request->snapshot;
@@ -1051,7 +1116,9 @@ static void tick_begins(struct world *world, struct request *request)
 		request->listed_in = NULL;
 		look_for_window(world, request);
 	}
-	if (!request->opens && !tick->must_write) {
+	bool goes_on = tick->may_list && request->due.id != request->previous->due.id &&
+		       request->due.id < INT64_MAX;
+	if (!request->opens && !tick->must_write && !goes_on) {
 		request->verdict = STREAM_IDLE;
 		answer(world, request);
 		return;

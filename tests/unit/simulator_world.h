@@ -108,7 +108,16 @@ struct parked_row {
 	int64_t next_at, tick;
 };
 
+/*
+ * Where the last list of scheduled rows ended, `due` of outbox.log: of those that were due at a
+ * time none has a smaller id. Ids are from 1 on; 0: nothing is known, INT64_MAX: none was left.
+ */
+struct list_end {
+	int64_t id, at;
+};
+
 struct log_row {
+	struct list_end due;
 	struct parked_row *parked; /* in the order in which they came */
 	int parked_count;
 	int64_t listed_tick;
@@ -198,6 +207,7 @@ struct request {
 	const struct log_row *previous;
 	const struct snapshot *snapshot;
 	bool opens, pages, lists;
+	struct list_end due;             /* id 0: nothing was looked for */
 	const struct log_row *listed_in; /* says where the rows of a listed window stand */
 	struct log_row *row;
 	int64_t looked_us;
