@@ -126,6 +126,11 @@ begin
 	), newest as materialized (
 		select distinct on (d.topic) d.topic, d.n, d.value, d.gone_at
 		from delta d order by d.topic, d.n desc
+	), highest as (
+		-- a topic that was made again may have fewer partitions than offsets are known of
+		select d.topic, max(k.partition::int) as partition
+		from delta d cross join lateral jsonb_object_keys(d.value -> 1) k (partition)
+		where d.n > d.gone_at group by d.topic
 	), place as (
 		select distinct on (p.topic, p.partition) p.topic, p.partition, p.at from (
 			select d.topic, o.key::int as partition, o.value::bigint as at, d.n
@@ -140,8 +145,9 @@ begin
 			where w.gone_at < 0
 			union all
 			select w.topic, g.partition, -2, -2
-			from newest w
-			cross join lateral generate_series(0, (w.value ->> 0)::int - 1) g (partition)
+			from newest w left join highest h on h.topic = w.topic
+			cross join lateral generate_series(0, greatest((w.value ->> 0)::int - 1, h.partition))
+				g (partition)
 		) p
 		order by p.topic, p.partition, p.n desc
 	), gone as (
