@@ -93,7 +93,8 @@ static rd_kafka_AdminOptions_t *admin_options(
 bool catalog_topic_settings(struct catalog *catalog, const char *topic, int timeout_ms,
     struct catalog_setting **ret_settings, int *ret_count, struct err *err)
 {
-	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(catalog));
+	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 1);
+	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(borrowed));
 	OWNED(release_options)
 	rd_kafka_AdminOptions_t *options =
 	    admin_options(catalog, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeout_ms);
@@ -106,7 +107,7 @@ bool catalog_topic_settings(struct catalog *catalog, const char *topic, int time
 	if (!replication_factor(catalog, topic, timeout_ms, &factor, err))
 		return false;
 	asked = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
-	rd_kafka_DescribeConfigs(catalog_handle(catalog), &asked, 1, options, queue);
+	rd_kafka_DescribeConfigs(catalog_handle(borrowed), &asked, 1, options, queue);
 	rd_kafka_ConfigResource_destroy(asked);
 	/* librdkafka answers by itself when the time is over; the second is for its scheduling. */
 	event = admin_result(queue, timeout_ms + 1000, topic, err);
@@ -133,9 +134,10 @@ void catalog_settings_free(struct catalog_setting *settings, int count)
 
 bool catalog_broker_count(struct catalog *catalog, int timeout_ms, int *ret_count, struct err *err)
 {
+	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 0);
 	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *metadata = NULL;
 	rd_kafka_resp_err_t code =
-	    rd_kafka_metadata(catalog_handle(catalog), 0, NULL, &metadata, timeout_ms);
+	    rd_kafka_metadata(catalog_handle(borrowed), 0, NULL, &metadata, timeout_ms);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return kafka_client_failed(err, code, "the list of brokers");
@@ -146,7 +148,8 @@ bool catalog_broker_count(struct catalog *catalog, int timeout_ms, int *ret_coun
 static bool ask_to_create(struct catalog *catalog, rd_kafka_NewTopic_t *wanted, const char *topic,
     int timeout_ms, struct err *err)
 {
-	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(catalog));
+	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 1);
+	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(borrowed));
 	OWNED(release_options)
 	rd_kafka_AdminOptions_t *options =
 	    admin_options(catalog, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeout_ms);
@@ -155,7 +158,7 @@ static bool ask_to_create(struct catalog *catalog, rd_kafka_NewTopic_t *wanted, 
 	rd_kafka_resp_err_t code;
 	size_t count = 0;
 
-	rd_kafka_CreateTopics(catalog_handle(catalog), &wanted, 1, options, queue);
+	rd_kafka_CreateTopics(catalog_handle(borrowed), &wanted, 1, options, queue);
 	event = admin_result(queue, timeout_ms + 1000, topic, err);
 	if (!event)
 		return false;
@@ -192,7 +195,8 @@ bool catalog_create_topic(struct catalog *catalog, const char *topic, int partit
 bool catalog_delete_topic(
     struct catalog *catalog, const char *topic, int timeout_ms, struct err *err)
 {
-	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(catalog));
+	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 1);
+	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(borrowed));
 	OWNED(release_options)
 	rd_kafka_AdminOptions_t *options =
 	    admin_options(catalog, RD_KAFKA_ADMIN_OP_DELETETOPICS, timeout_ms);
@@ -202,7 +206,7 @@ bool catalog_delete_topic(
 	rd_kafka_resp_err_t code;
 	size_t count = 0;
 
-	rd_kafka_DeleteTopics(catalog_handle(catalog), &unwanted, 1, options, queue);
+	rd_kafka_DeleteTopics(catalog_handle(borrowed), &unwanted, 1, options, queue);
 	rd_kafka_DeleteTopic_destroy(unwanted);
 	event = admin_result(queue, timeout_ms + 1000, topic, err);
 	if (!event)

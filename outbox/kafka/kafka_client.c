@@ -54,6 +54,27 @@ rd_kafka_resp_err_t kafka_client_topic(rd_kafka_t *handle, const char *name, int
 	return (*ret_metadata)->topics[0].err;
 }
 
+rd_kafka_resp_err_t kafka_client_topics(rd_kafka_t *handle, const char *const *names, int count,
+    int timeout_ms, const struct rd_kafka_metadata **ret_metadata)
+{
+	rd_kafka_topic_t **topics = xcalloc((size_t)count, sizeof *topics);
+	rd_kafka_resp_err_t code;
+
+	*ret_metadata = NULL;
+	for (int i = 0; i < count; i++)
+		topics[i] = rd_kafka_topic_new(handle, names[i], NULL);
+	/* one: that topic alone; many: all that the client has heard of, these among them */
+	code = count == 1 && !topics[0]
+		   ? rd_kafka_last_error()
+		   : rd_kafka_metadata(
+			 handle, 0, count == 1 ? topics[0] : NULL, ret_metadata, timeout_ms);
+	for (int i = 0; i < count; i++)
+		if (topics[i])
+			rd_kafka_topic_destroy(topics[i]);
+	free(topics);
+	return code;
+}
+
 /* Shared by the closing thread and the one that waits; the last of the two frees it. */
 struct closing {
 	rd_kafka_t *handle;

@@ -27,6 +27,10 @@ bool kafka_client_failed(struct err *err, rd_kafka_resp_err_t code, const char *
 rd_kafka_resp_err_t kafka_client_topic(rd_kafka_t *handle, const char *name, int timeout_ms,
     const struct rd_kafka_metadata **ret_metadata);
 
+/* The same of many; the answer may name more of them. */
+rd_kafka_resp_err_t kafka_client_topics(rd_kafka_t *handle, const char *const *names, int count,
+    int timeout_ms, const struct rd_kafka_metadata **ret_metadata);
+
 /* The codes that say so of a topic. */
 bool kafka_client_is_missing(rd_kafka_resp_err_t code);
 

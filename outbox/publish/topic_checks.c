@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <uthash.h>
 #include "clock.h"
 #include "logging.h"
 #include "preflight.h"
@@ -25,6 +26,7 @@ struct entry {
 	char *why;      /* the first thing that is not safe; NULL: no answer yet, or all is safe */
 	int64_t due_ms; /* when to ask; INT64_MAX: never again */
 	int64_t again_ms;
+	UT_hash_handle hh;
 };
 
 struct topic_checks {
@@ -37,6 +39,7 @@ struct topic_checks {
 	/* under the mutex */
 	bool stop;
 	struct entry **entries;
+	struct entry *by_topic;
 	int count;
 };
 
@@ -188,6 +191,7 @@ void topic_checks_destroy(struct topic_checks *checks)
 		return;
 	if (checks->started)
 		stop_thread(checks);
+	HASH_CLEAR(hh, checks->by_topic);
 	for (int i = 0; i < checks->count; i++) {
 		free(checks->entries[i]->topic);
 		free(checks->entries[i]->why);
@@ -203,14 +207,15 @@ static struct entry *entry_of(struct topic_checks *checks, const char *topic)
 {
 	struct entry *entry;
 
-	for (int i = 0; i < checks->count; i++)
-		if (text_equal(checks->entries[i]->topic, topic))
-			return checks->entries[i];
+	HASH_FIND_STR(checks->by_topic, topic, entry);
+	if (entry)
+		return entry;
 	entry = xcalloc(1, sizeof *entry);
 	entry->topic = xstrdup(topic);
 	checks->entries =
 	    xrealloc(checks->entries, (size_t)(checks->count + 1) * sizeof *checks->entries);
 	checks->entries[checks->count++] = entry;
+	HASH_ADD_KEYPTR(hh, checks->by_topic, entry->topic, strlen(entry->topic), entry);
 	pthread_cond_signal(&checks->changed);
 	return entry;
 }
