@@ -248,7 +248,7 @@ static bool make_clients(struct letters *letters, struct err *err)
 		letters->catalog = catalog_create(letters->kafka, err);
 	if (letters->catalog && !letters->producer)
 		letters->producer =
-		    producer_create(letters->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, err);
+		    producer_create(letters->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
 	return letters->producer;
 }
 

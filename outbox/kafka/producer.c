@@ -47,6 +47,9 @@ struct producer {
 	int wake_fd;
 	rd_kafka_event_t *reports; /* the delivery event that is being handed out; NULL: none */
 	struct producer_topic *topics;
+	int closed; /* topics that librdkafka still holds */
+	bool has_statistics;
+	int64_t heard_ms;
 	rd_kafka_resp_err_t given_up; /* the first record that failed, while librdkafka goes on */
 	struct producer_figures figures;
 	int64_t last_error_ms;
@@ -161,10 +164,11 @@ enum producer_outcome producer_work(struct producer *producer, struct err *ret_w
 /* --- life ------------------------------------------------------------------------------------ */
 
 struct producer *producer_create(const struct config_kafka *kafka, const char *transactional_id,
-    int64_t queue_bytes, int64_t queue_messages, struct err *err)
+    int64_t queue_bytes, int64_t queue_messages, int topics, struct err *err)
 {
 	static const uint64_t one = 1;
 	struct producer *producer = xcalloc(1, sizeof *producer);
+	rd_kafka_conf_t *conf;
 
 	producer->caller.call_fd = -1;
 	producer->wake_fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -172,9 +176,14 @@ struct producer *producer_create(const struct config_kafka *kafka, const char *t
 		err_set(err, ERR_RETRY, "no eventfd for a Kafka producer: %s", strerror(errno));
 		goto fail;
 	}
-	producer->handle = kafka_client_open(RD_KAFKA_PRODUCER,
-	    kafka_conf_producer(kafka, transactional_id, queue_bytes, queue_messages, err), kafka,
-	    err);
+	producer->has_statistics = topics <= PRODUCER_FEW_TOPICS;
+	conf = kafka_conf_producer(kafka, transactional_id, queue_bytes, queue_messages, err);
+	if (conf && !producer->has_statistics &&
+	    !kafka_conf_set(conf, "statistics.interval.ms", "0", err)) {
+		rd_kafka_conf_destroy(conf);
+		goto fail;
+	}
+	producer->handle = kafka_client_open(RD_KAFKA_PRODUCER, conf, kafka, err);
 	if (!producer->handle)
 		goto fail;
 	producer->queue = rd_kafka_queue_get_main(producer->handle);
@@ -234,6 +243,14 @@ void producer_close_topic(struct producer *producer, const char *name)
 	HASH_DEL(producer->topics, topic);
 	rd_kafka_topic_destroy(topic->handle);
 	free(topic);
+	producer->closed++;
+}
+
+bool producer_is_bloated(const struct producer *producer)
+{
+	int open = (int)HASH_COUNT(producer->topics), held = open + producer->closed;
+
+	return held > PRODUCER_FEW_TOPICS && (producer->has_statistics || producer->closed > open);
 }
 
 const char *producer_topic_name(const struct producer_topic *topic)
@@ -510,6 +527,8 @@ static int hand_out(struct producer *producer, struct producer_report *reports, 
 
 	while (count < max && (message = rd_kafka_event_message_next(producer->reports)))
 		reports[count++] = report_of(producer, message);
+	if (count > 0 && reports[count - 1].error == 0)
+		producer->heard_ms = clock_ms();
 	if (count < max) {
 		rd_kafka_event_destroy(producer->reports);
 		producer->reports = NULL;
@@ -568,6 +587,11 @@ int64_t producer_last_error(const struct producer *producer, char *ret_text, siz
 {
 	snprintf(ret_text, size, "%s", producer->last_error);
 	return producer->last_error_ms;
+}
+
+int64_t producer_heard(const struct producer *producer)
+{
+	return producer->heard_ms;
 }
 
 struct producer_figures producer_figures(const struct producer *producer)

@@ -65,9 +65,13 @@ struct producer_report {
 	bool purged;    /* not at fault: _PURGE_QUEUE, _PURGE_INFLIGHT, _FATAL; send again */
 };
 
-/* transactional_id: NULL for a producer without transactions. */
+/*
+ * transactional_id: NULL for a producer without transactions. topics: so many, about, are to be
+ * opened; beyond PRODUCER_FEW_TOPICS it makes no statistics.
+ */
+enum { PRODUCER_FEW_TOPICS = 200 };
 struct producer *producer_create(const struct config_kafka *kafka, const char *transactional_id,
-    int64_t queue_bytes, int64_t queue_messages, struct err *err);
+    int64_t queue_bytes, int64_t queue_messages, int topics, struct err *err);
 
 /*
  * Purges what is queued and in flight, drops all reports (the payload memory is free to go when it
@@ -135,9 +139,19 @@ bool producer_is_fatal(const struct producer *producer, struct err *ret_why);
 
 /* The last client-level error ("all brokers down", authentication) and when (clock_ms); 0: none. */
 int64_t producer_last_error(const struct producer *producer, char *ret_text, size_t size);
+/* When a broker last acknowledged a record (clock_ms); 0: never. */
+int64_t producer_heard(const struct producer *producer);
+/*
+ * librdkafka keeps some kilobytes for each partition of a topic until its client ends, and tens of
+ * kilobytes for each topic while it makes statistics, which grow with the topics as well. So one
+ * with statistics is for few topics. True: another producer would need much less memory than this
+ * one, since most of its topics were closed, or too many are open for statistics.
+ */
+bool producer_is_bloated(const struct producer *producer);
 
 /*
- * Figures from librdkafka's own statistics (statistics.interval.ms 5 s), 0 before the first.
+ * Figures from librdkafka's own statistics (statistics.interval.ms 5 s), 0 before the first, and
+ * without statistics.
  */
 struct producer_figures {
 	int64_t queue_messages, queue_bytes, requests, bytes_sent, broker_rtt_us;

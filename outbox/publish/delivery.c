@@ -59,8 +59,8 @@ static bool make_producer(struct delivery *delivery, struct err *err)
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", slot->name, delivery->shard,
 	    delivery->identity);
-	delivery->producer = producer_create(
-	    slot->kafka, exact ? id : NULL, slot->memory, config_in_flight(slot), err);
+	delivery->producer = producer_create(slot->kafka, exact ? id : NULL, slot->memory,
+	    config_in_flight(slot), stream_topics(delivery->stream, false), err);
 	delivery->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	delivery->topic = NULL;
 	return delivery->producer != NULL;
@@ -296,6 +296,24 @@ static bool give_up_if_wanted(struct delivery *delivery, int64_t now)
 	return true;
 }
 
+/*
+ * True: nothing is sent until what is under way has come through, and then there is another
+ * producer.
+ */
+static bool slims_producer(struct delivery *delivery, int64_t now)
+{
+	if (!producer_is_bloated(delivery->producer))
+		return false;
+	if (!stream_is_settled(delivery->stream))
+		return true;
+	log_info("producer_slimmed", {"slot", LOG_TEXT(delivery->slot->name)},
+	    {"shard", LOG_INT(delivery->shard)},
+	    {"topics", LOG_INT(stream_topics(delivery->stream, false))});
+	drop_producer(delivery, now);
+	stream_producer_lost(delivery->stream);
+	return true;
+}
+
 static bool has_producer(struct delivery *delivery, int64_t now)
 {
 	struct err err;
@@ -392,7 +410,10 @@ bool delivery_step(struct delivery *delivery, int64_t now)
 	    now < delivery->send_at)
 		return more;
 	delivery->send_at = 0;
-	if (send_records(delivery, now))
+	bool sends = !slims_producer(delivery, now);
+	if (!delivery->producer)
+		return true;
+	if (sends && send_records(delivery, now))
 		return true;
 	commit_if_wanted(delivery, now);
 	return more;
@@ -440,7 +461,7 @@ void delivery_note(struct delivery *delivery)
 	publish_metrics_kafka(delivery->metrics, &figures);
 }
 
-/* An error counts until the statistics that come after it show a broker again. */
+/* An error counts until a broker answers after it. */
 const char *delivery_error(struct delivery *delivery)
 {
 	if (!delivery->producer)
@@ -448,7 +469,8 @@ const char *delivery_error(struct delivery *delivery)
 	struct producer_figures figures = producer_figures(delivery->producer);
 	int64_t when =
 	    producer_last_error(delivery->producer, delivery->error, sizeof delivery->error);
-	if (when == 0 || (figures.at_ms > when && figures.brokers_up > 0))
+	if (when == 0 || producer_heard(delivery->producer) > when ||
+	    (figures.at_ms > when && figures.brokers_up > 0))
 		delivery->error[0] = '\0';
 	return delivery->error;
 }

@@ -66,6 +66,7 @@ enum {
 	STILL_MS = 3000,      /* nothing found, nothing acknowledged: it stands still */
 	TOPICS_A_PAGE = 1000, /* of open ones, after a take-over */
 	PARTITIONS_A_PAGE = 4000,
+	CHECKS = 100,          /* closed topics that are looked for at a time */
 	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
 	TRANSACTION_MS = 200,
 	OPEN_WINDOW_MS =
@@ -112,8 +113,10 @@ struct stream {
 	struct text open_after;
 	struct pg_array topics; /* of the call under way */
 	int64_t load_at;        /* destinations are read, not before */
-	int64_t strange_until;  /* what a former owner wrote is not all known; 0: it is */
-	bool rewound;           /* Kafka knows positions that the log does not */
+	int64_t check_at;       /* closed topics are looked for, those behind check_after */
+	struct text check_after;
+	int64_t strange_until; /* what a former owner wrote is not all known; 0: it is */
+	bool rewound;          /* Kafka knows positions that the log does not */
 	struct call call;
 	struct text destinations;
 	char *parks;         /* of the call under way */
@@ -188,6 +191,7 @@ void stream_destroy(struct stream *stream)
 	careful_end(&stream->careful);
 	text_finish(&stream->destinations);
 	text_finish(&stream->open_after);
+	text_finish(&stream->check_after);
 	pg_array_finish(&stream->topics);
 	free(stream->parks);
 	free(stream->windows);
@@ -311,6 +315,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->open_unknown = true;
 	text_clear(&stream->open_after);
 	stream->load_at = now;
+	stream->check_at = now + stream->settings.topic_idle_ms;
 	flow_taken(stream->flow, now, taken->n);
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
@@ -566,6 +571,19 @@ static bool wants_destinations(const struct stream *stream, int64_t now)
 	       now >= stream->load_at && !renewal_is_due(stream, now);
 }
 
+static bool checks_closed(const struct stream *stream, int64_t now)
+{
+	return stream->settings.topic_idle_ms && now >= stream->check_at && !stream->stopping &&
+	       !renewal_is_due(stream, now);
+}
+
+static struct stream_tick closed_call(struct stream *stream)
+{
+	return (struct stream_tick){.call = STREAM_CLOSED,
+	    .after = text_string(&stream->check_after),
+	    .max_topics = CHECKS};
+}
+
 static struct stream_tick destinations_call(struct stream *stream)
 {
 	struct stream_tick tick = {.call = STREAM_DESTINATIONS,
@@ -608,6 +626,8 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 			return destinations_call(stream);
 		if (stream->keys_unknown && !stream->open_unknown)
 			return (struct stream_tick){.call = STREAM_KEYS};
+		if (checks_closed(stream, now))
+			return closed_call(stream);
 		return tick_call(stream, now);
 	default:
 		return (struct stream_tick){0};
@@ -807,6 +827,24 @@ void stream_destination(struct stream *stream, const struct stream_destination *
 	text_add(&stream->open_after, destination->topic);
 }
 
+void stream_closed_destination(struct stream *stream, const char *topic)
+{
+	assert(stream->call.tick.call == STREAM_CLOSED);
+	flow_check_topic(stream->flow, topic);
+	text_clear(&stream->check_after);
+	text_add(&stream->check_after, topic);
+}
+
+void stream_closed_end(struct stream *stream, int64_t now, bool last)
+{
+	assert(stream->call.tick.call == STREAM_CLOSED);
+	stream->check_at = now + stream->settings.topic_idle_ms;
+	if (last)
+		text_clear(&stream->check_after);
+	stream->call = (struct call){0};
+	stream->failures = 0;
+}
+
 void stream_destinations_end(struct stream *stream, bool last)
 {
 	assert(stream->call.tick.call == STREAM_DESTINATIONS);
@@ -856,6 +894,8 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 	}
 	if (call == STREAM_TICK)
 		flow_logged(stream->flow, 0, false, false);
+	if (call == STREAM_CLOSED)
+		stream->check_at = now + stream->settings.topic_idle_ms;
 	if (call == STREAM_DESTINATIONS) {
 		flow_load_ended(stream->flow, false);
 		stream->load_at = now + delay;
@@ -1146,6 +1186,11 @@ const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 	if (now - stream->moved_at > stream->settings.stall_after_ms)
 		return stream_stalled;
 	return NULL;
+}
+
+bool stream_is_settled(const struct stream *stream)
+{
+	return is_settled(stream) && !stream->committing;
 }
 
 bool stream_awaits_reports(const struct stream *stream)

@@ -64,6 +64,7 @@ enum stream_call {
 	STREAM_NEWEST,       /* read the newest log row: was the last TICK or RENEW written? */
 	STREAM_KEYS,         /* read which keys, and which rows of open windows, are parked */
 	STREAM_DESTINATIONS, /* read what the log says of topics */
+	STREAM_CLOSED,       /* read names of closed topics: the cluster may not have them */
 };
 
 struct stream_tick {
@@ -86,7 +87,8 @@ struct stream_tick {
 	struct deaths deaths;
 	/*
 	 * DESTINATIONS. topics: an array of names in Postgres' text form; NULL: a page of those
-	 * that are open, behind the topic `after`. Valid until the answer is given.
+	 * that are open, behind the topic `after`. CLOSED: a page of those that are not. Valid
+	 * until the answer is given.
 	 */
 	const char *topics, *after;
 	int max_topics, max_partitions; /* of a page */
@@ -165,6 +167,9 @@ struct stream_destination {
 void stream_destination(struct stream *stream, const struct stream_destination *destination);
 /* last: of a page, there is none behind it. */
 void stream_destinations_end(struct stream *stream, bool last);
+/* The answer of CLOSED: each name and then the end. */
+void stream_closed_destination(struct stream *stream, const char *topic);
+void stream_closed_end(struct stream *stream, int64_t now, bool last);
 
 /* --- the read connection ------------------------------------------------------------------ */
 
@@ -274,6 +279,8 @@ void stream_producer_ready(struct stream *stream);
 bool stream_commits(struct stream *stream);
 /* It was. When that failed or is not known: stream_producer_lost. */
 void stream_committed(struct stream *stream, int64_t now);
+/* The producer may go without a trace: nothing is under way, nor in a transaction. */
+bool stream_is_settled(const struct stream *stream);
 /* The producer that is to go has records of which it said nothing yet. */
 bool stream_awaits_reports(const struct stream *stream);
 /* The producer was destroyed: everything not acknowledged goes out again, in order. */

@@ -178,7 +178,7 @@ static bool have_producer(struct api_sender *sender, int64_t now)
 		return sender->producer != NULL;
 	if (now >= sender->producer_at)
 		sender->producer =
-		    producer_create(sender->kafka, NULL, QUEUE_BYTES, QUEUE_RECORDS, &err);
+		    producer_create(sender->kafka, NULL, QUEUE_BYTES, QUEUE_RECORDS, 1, &err);
 	sender->progress_at = now;
 	if (!sender->producer) {
 		if (now >= sender->producer_at) {

@@ -106,7 +106,8 @@ static bool open_producer(struct filling *filling, struct err *err)
 {
 	const struct bench *bench = filling->bench;
 
-	filling->producer = producer_create(bench->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, err);
+	filling->producer =
+	    producer_create(bench->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
 	filling->topic =
 	    filling->producer ? producer_topic(filling->producer, bench->topic, err) : NULL;
 	return filling->topic &&

@@ -181,7 +181,7 @@ static bool open_producer(struct timing *timing, struct err *err)
 	const struct config_slot *slot = timing->bench->slot;
 
 	timing->producer =
-	    producer_create(slot->kafka, NULL, slot->memory, config_in_flight(slot), err);
+	    producer_create(slot->kafka, NULL, slot->memory, config_in_flight(slot), 1, err);
 	timing->topic =
 	    timing->producer ? producer_topic(timing->producer, timing->bench->topic, err) : NULL;
 	return timing->topic != NULL;

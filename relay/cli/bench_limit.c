@@ -170,7 +170,7 @@ bool bench_limit(const struct config_slot *slot, const char *topic, struct err *
 	limit.most_in_flight = config_in_flight(&plain);
 	limit.position_prefix = position_prefix_write(&first, limit.position);
 	limit.producer =
-	    producer_create(slot->kafka, NULL, slot->memory, limit.most_in_flight, err);
+	    producer_create(slot->kafka, NULL, slot->memory, limit.most_in_flight, 1, err);
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
 	good = limit.topic && pg_send_copy(pg, sql, err) && run(&limit, err);
 	producer_destroy(limit.producer, 1000);

@@ -64,7 +64,7 @@ struct bench_talk *bench_talk_create(
 	talk->bench = bench;
 	talk->business_topic = business_topic;
 	talk->kafka = application_of(bench->kafka);
-	talk->producer = producer_create(&talk->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, err);
+	talk->producer = producer_create(&talk->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
 	talk->topic = talk->producer ? producer_topic(talk->producer, bench->topic, err) : NULL;
 	if (talk->topic &&
 	    (producer_knows(talk->producer, talk->topic, bench->destinations, KNOWN_MS) ||

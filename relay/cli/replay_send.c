@@ -69,7 +69,7 @@ static struct entry *entry_at(struct replay_send *send, int64_t number)
 static bool make_producer(struct replay_send *send, struct err *err)
 {
 	send->producer = producer_create(
-	    send->slot->kafka, NULL, send->slot->memory, config_in_flight(send->slot), err);
+	    send->slot->kafka, NULL, send->slot->memory, config_in_flight(send->slot), 1, err);
 	return send->producer != NULL;
 }
 

@@ -43,7 +43,7 @@ static void fill(const char *topic, int count)
 {
 	struct producer_report reports[100];
 	struct err err = {0};
-	struct producer *producer = producer_create(&kafka, NULL, 1 << 20, 10000, &err);
+	struct producer *producer = producer_create(&kafka, NULL, 1 << 20, 10000, 1, &err);
 	struct producer_topic *handle;
 	int64_t until = clock_ms() + WAIT_MS;
 	int acknowledged = 0;

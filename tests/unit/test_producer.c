@@ -62,7 +62,7 @@ static struct sender start_as(const char *name, const char *transactional_id)
 	struct err err = {0};
 
 	rd_kafka_mock_topic_create(cluster, name, 3, 1);
-	sender.producer = producer_create(&kafka, transactional_id, 1 << 20, 1000, &err);
+	sender.producer = producer_create(&kafka, transactional_id, 1 << 20, 1000, 1, &err);
 	if (!sender.producer)
 		fail_msg("%s", err.message);
 	sender.topic = producer_topic(sender.producer, name, &err);
@@ -383,7 +383,7 @@ static void records_never_go_into_another_epoch(void **state)
 	    (struct config_property){"batch.num.messages", "1", "test:1"};
 	single.properties = one_each;
 	rd_kafka_mock_topic_create(cluster, "epochs", 3, 1);
-	sender.producer = producer_create(&single, NULL, 1 << 20, 1000, &err);
+	sender.producer = producer_create(&single, NULL, 1 << 20, 1000, 1, &err);
 	sender.topic = producer_topic(sender.producer, "epochs", &err);
 	send_text(&sender, "payload", 0);
 	wait_for_reports(sender.producer, reports, 1);
@@ -577,7 +577,7 @@ static void a_producer_without_servers_says_so(void **state)
 	struct err err;
 
 	(void)state;
-	assert_null(producer_create(&nothing, NULL, 1 << 20, 1000, &err));
+	assert_null(producer_create(&nothing, NULL, 1 << 20, 1000, 1, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
 }
 

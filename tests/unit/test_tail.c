@@ -77,7 +77,7 @@ static void fill_sized(const char *name, int first, int last, int count, size_t 
 {
 	struct producer_header header = {"outbox-position", 15, "1", 1};
 	struct err err = {0};
-	struct producer *producer = producer_create(&kafka, NULL, 64 << 20, 100000, &err);
+	struct producer *producer = producer_create(&kafka, NULL, 64 << 20, 100000, 1, &err);
 	struct producer_record record = {
 	    .payload = noise(), .payload_length = size, .headers = &header, .header_count = 1};
 
