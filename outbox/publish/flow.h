@@ -52,6 +52,8 @@ void flow_load(struct flow *flow, struct pg_array *ret_names); /* some of them, 
 /* From the log; what is not told until flow_load_ended stands nowhere there. */
 void flow_destination(struct flow *flow, const struct stream_destination *destination);
 void flow_load_ended(struct flow *flow, bool answered);
+/* A closed one: it leaves the log when the cluster does not have it any more. */
+void flow_check_topic(struct flow *flow, const char *name);
 /* From the broker; 0: missing. */
 void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
 /* The cluster answered at that time that the topic is missing. */

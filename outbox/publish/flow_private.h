@@ -140,6 +140,7 @@ struct topic {
 	enum topic_state state;
 	enum topic_log log;
 	bool open;       /* the log says so: records may stand behind its offsets */
+	bool checks;     /* closed, not used, and looked at only whether it is still there */
 	int32_t logging; /* the count that the row under way carries; 0: none */
 	int32_t count;   /* logged; 0: none yet */
 	int32_t known;   /* what the broker says; 0: missing */

@@ -74,7 +74,7 @@ static bool add_topic(struct flow *flow, bool changed, struct topic *topic, stru
 	bool counts = topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
 	bool closes = flow_topic_closes(topic);
 	bool gone = closes && topic->missing, begun = false;
-	bool known = topic->log == LOG_LOADED && (topic->open || counts || closes);
+	bool known = topic->log == LOG_LOADED ? topic->open || counts || closes : closes;
 	if ((topic->state == TOPIC_CHANGED && !changed) || !known)
 		return false;
 	topic->logging = counts ? topic->known : 0;

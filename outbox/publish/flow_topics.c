@@ -106,7 +106,8 @@ static void topic_becomes(struct flow *flow, struct topic *topic, enum topic_sta
 	}
 	if (state == TOPIC_NEW || state == TOPIC_CHANGED)
 		TOPIC_LIST(flow, topic, changed);
-	if (topic->in_round.listed && state != TOPIC_READY && state != TOPIC_CLOSING) {
+	if (topic->in_round.listed && !topic->checks && state != TOPIC_READY &&
+	    state != TOPIC_CLOSING) {
 		flow->unready_count += !topic->in_unready.listed;
 		TOPIC_LIST(flow, topic, unready);
 	} else {
@@ -161,6 +162,7 @@ void flow_topic_use(struct flow *flow, struct topic *topic)
 	if (topic->log != LOG_UNASKED)
 		return;
 	topic->log = LOG_WANTED;
+	topic->checks = false;
 	TOPIC_LIST(flow, topic, unloaded);
 	topic_begins(flow, topic);
 	flow_topic_settle(flow, topic);
@@ -301,6 +303,15 @@ void flow_destination(struct flow *flow, const struct stream_destination *destin
 	topic_loaded(flow, topic);
 }
 
+void flow_check_topic(struct flow *flow, const char *name)
+{
+	struct topic *topic = flow_topic_find(flow, name, strlen(name));
+	if (topic->in_round.listed || topic->log != LOG_UNASKED)
+		return;
+	topic->checks = true;
+	topic_begins(flow, topic);
+}
+
 bool flow_wants_destinations(const struct flow *flow)
 {
 	return flow->unloaded != NULL;
@@ -403,14 +414,14 @@ bool flow_has_changed_topics(const struct flow *flow)
 /* Nothing of it is uncovered, and nothing waits for it. */
 static bool is_settled(const struct topic *topic)
 {
-	bool away = topic->missing;
+	bool away = topic->missing || !topic->open;
 	if (topic->uses || topic->used || topic->held.head || topic->wait.owed ||
 	    topic->log == LOG_WANTED || topic->log == LOG_LOADING)
 		return false;
 	for (int32_t p = 0; p < topic->lane_count; p++)
 		if (!flow_tail_rests(topic->lanes[p], away))
 			return false;
-	return away || topic->state == TOPIC_READY || topic->log == LOG_UNASKED || !topic->open;
+	return away || topic->state == TOPIC_READY;
 }
 
 static void move_offsets(struct flow *flow, struct topic *topic, bool all)
@@ -427,7 +438,7 @@ static void move_offsets(struct flow *flow, struct topic *topic, bool all)
 /* True: it is forgotten. */
 static bool close_topic(struct flow *flow, struct topic *topic)
 {
-	bool logged = topic->open || (topic->missing && topic->count);
+	bool logged = topic->open || (topic->missing && (topic->count || topic->checks));
 	if (!is_settled(topic)) {
 		topic->ends_asked = false;
 		return false;

@@ -23,7 +23,7 @@ enum { TICK, PEEK, REPEATED };
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
 	char *take, *tick, *tick_checked, *peek, *renew, *newest, *keys;
-	char *destinations_open, *destinations_named;
+	char *destinations_open, *destinations_named, *destinations_closed;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
 	char identity[40];
@@ -53,6 +53,7 @@ struct statements *statements_create(
 	statements->newest = schema_text(sql_newest, schema);
 	statements->destinations_open = schema_text(sql_destinations_open, schema);
 	statements->destinations_named = schema_text(sql_destinations_named, schema);
+	statements->destinations_closed = schema_text(sql_destinations_closed, schema);
 	statements->bounds_sql = schema_text(sql_bounds, schema);
 	statements->page = schema_text(sql_page, schema);
 	statements->page_stragglers = schema_text(sql_page_stragglers, schema);
@@ -91,6 +92,7 @@ void statements_destroy(struct statements *statements)
 	free(statements->newest);
 	free(statements->destinations_open);
 	free(statements->destinations_named);
+	free(statements->destinations_closed);
 	free(statements->bounds_sql);
 	free(statements->page);
 	free(statements->page_stragglers);
@@ -268,6 +270,12 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_destinations(statements, log->pg, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
+	if (call->call == STREAM_CLOSED) {
+		add_text(&parameters, call->after);
+		add_number(&parameters, call->max_topics);
+		return pg_send(log->pg, statements->destinations_closed, parameters.list,
+		    parameters.count, err);
+	}
 	const char *sql = call->call == STREAM_KEYS ? statements->keys : statements->newest;
 	return pg_send(log->pg, sql, parameters.list, parameters.count, err);
 }
@@ -310,6 +318,14 @@ static void tell_destination(const struct pg_result *result, int row, struct str
 	destination.offsets = offsets;
 	stream_destination(stream, &destination);
 	free(offsets);
+}
+
+static void answer_closed(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now)
+{
+	for (int row = 0; row < pg_rows(result); row++)
+		stream_closed_destination(stream, pg_value(result, row, 0));
+	stream_closed_end(stream, now, pg_rows(result) < statements->call.max_topics);
 }
 
 static void answer_destinations(struct statements *statements, const struct pg_result *result,
@@ -502,6 +518,10 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	statements->checked = statements->call.call == STREAM_TICK ? log->lost_count : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
+	if (statements->call.call == STREAM_CLOSED) {
+		answer_closed(statements, result, stream, now);
+		return true;
+	}
 	if (statements->call.call == STREAM_DESTINATIONS) {
 		answer_destinations(statements, result, stream, now);
 		return true;

@@ -272,6 +272,20 @@ class Kafka:
         self._wait_led(name, partitions)
         return name
 
+    def create_topics(self, names, partitions, a_time=200):
+        """Many at once; returns when the broker lists them."""
+        for at in range(0, len(names), a_time):
+            _results(self._admin().create_topics(
+                [NewTopic(name, partitions, self.replicas) for name in names[at:at + a_time]],
+                operation_timeout=120))
+        wait_for(lambda: set(names) <= set(self._admin().list_topics(timeout=30).topics), 120,
+                 f"{len(names)} topics")
+        return names
+
+    def delete_topics(self, names, a_time=200):
+        for at in range(0, len(names), a_time):
+            _results(self._admin().delete_topics(names[at:at + a_time], operation_timeout=120))
+
     def delete_topic(self, name):
         _results(self._admin().delete_topics([name], operation_timeout=30))
 

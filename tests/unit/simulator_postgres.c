@@ -1221,6 +1221,12 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 	case ASK_DESTINATIONS:
 		destinations_begin(world, request);
 		break;
+	case ASK_CLOSED:
+		request->last = true;
+		for (int t = request->after + 1; t < TOPICS; t++)
+			request->answered[t] = newest->table.count[t] && !newest->table.open[t];
+		answer(world, request);
+		break;
 	}
 }
 

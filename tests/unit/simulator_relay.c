@@ -278,7 +278,8 @@ static struct request *make_request(
 	    [STREAM_RENEW] = ASK_RENEW,
 	    [STREAM_NEWEST] = ASK_NEWEST,
 	    [STREAM_KEYS] = ASK_KEYS,
-	    [STREAM_DESTINATIONS] = ASK_DESTINATIONS};
+	    [STREAM_DESTINATIONS] = ASK_DESTINATIONS,
+	    [STREAM_CLOSED] = ASK_CLOSED};
 	request->kind = kinds[tick->call];
 	request->tick = *tick;
 	request->last_seen = process->seen;
@@ -288,7 +289,7 @@ static struct request *make_request(
 		world_trace(world, "owner %d says %s%s", process->owner, tick->destinations,
 		    tick->fold ? " and folds" : "");
 	request->after = -1;
-	for (int t = 0; tick->call == STREAM_DESTINATIONS && t < TOPICS; t++) {
+	for (int t = 0; tick->after && t < TOPICS; t++) {
 		request->named[t] = tick->topics && strstr(tick->topics, topic_names[t]);
 		if (!tick->topics && strcmp(tick->after, topic_names[t]) == 0)
 			request->after = t;
@@ -370,6 +371,15 @@ static void destinations_answered(struct process *process, const struct request 
 	stream_destinations_end(process->stream, request->last);
 }
 
+static void closed_answered(
+    struct world *world, struct process *process, const struct request *request)
+{
+	for (int t = 0; t < TOPICS; t++)
+		if (request->answered[t])
+			stream_closed_destination(process->stream, topic_names[t]);
+	stream_closed_end(process->stream, now_ms(world), request->last);
+}
+
 static void keys_answered(struct process *process, const struct request *request)
 {
 	for (int i = 0; i < request->first_id; i++)
@@ -414,6 +424,8 @@ static void log_answered(struct world *world, struct process *process)
 		stream_renewed(process->stream, now_ms(world), request->verdict == STREAM_NOTED);
 	else if (request->kind == ASK_KEYS)
 		keys_answered(process, request);
+	else if (request->kind == ASK_CLOSED)
+		closed_answered(world, process, request);
 	else if (request->kind == ASK_DESTINATIONS)
 		destinations_answered(process, request);
 	else

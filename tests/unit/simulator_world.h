@@ -181,6 +181,7 @@ enum request_kind {
 	ASK_PAGE,
 	ASK_KEYS,
 	ASK_DESTINATIONS,
+	ASK_CLOSED,
 };
 
 struct session;
