@@ -125,6 +125,12 @@ bool pg_script(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
 bool pg_send(struct pg *pg, const char *sql, const struct pg_param *params, int count,
     struct err *err) MUST_CHECK;
 /*
+ * pg_send with a statement before it, in the same transaction and the same round trip: settings,
+ * a SELECT of set_config(…, true). Its own answer is dropped. For a session that is not one's own.
+ */
+bool pg_send_behind(struct pg *pg, const char *settings, const char *sql,
+    const struct pg_param *params, int count, struct err *err) MUST_CHECK;
+/*
  * Several statements as pg_script has them; the answer (pg_receive) is the last one's, its rows in
  * text form.
  */
@@ -167,6 +173,21 @@ void pg_free_row(char *row);
  * by pg_receive or pg_copy_next, with 57014 unless it was finished by then.
  */
 bool pg_cancel(struct pg *pg, struct err *err);
+
+/*
+ * The same from another thread, which ends by itself: returns at once. What becomes of it is told
+ * by pg_cancel_outcome, as long as the caller holds it (pg_cancel_release, NULL is fine). NULL: it
+ * was not begun, for want of a thread. *pg may go meanwhile.
+ */
+struct pg_cancel;
+enum pg_cancel_outcome {
+	PG_CANCEL_ASKING,
+	PG_CANCEL_TAKEN, /* the server has it: the statement ends soon, unless nothing can end it */
+	PG_CANCEL_FAILED,
+};
+struct pg_cancel *pg_cancel_begin(struct pg *pg);
+enum pg_cancel_outcome pg_cancel_outcome(const struct pg_cancel *cancel);
+void pg_cancel_release(struct pg_cancel *cancel);
 
 /* --- results ----------------------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@ struct pg {
 
 	/* PG_BUSY */
 	bool flushing;    /* libpq holds bytes of the query that the socket did not take */
+	bool pipelined;   /* pg_send_behind: the answer ends with a synchronisation */
 	bool wants_copy;  /* pg_send_copy: a COPY is expected */
 	bool copying;     /* between its start and its last row */
 	bool drained;     /* copying: libpq holds no whole row, so that reading on is right */

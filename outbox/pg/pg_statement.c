@@ -26,17 +26,16 @@ static bool sent(struct pg *pg, bool accepted, bool wants_copy, struct err *err)
 	pg->sqlstate[0] = '\0';
 	pg->state = PG_BUSY;
 	pg->flushing = left > 0;
+	pg->pipelined = PQpipelineStatus(pg->connection) != PQ_PIPELINE_OFF;
 	pg->wants_copy = wants_copy;
 	pg->copying = pg->drained = false;
 	return left < 0 ? pg_lose(pg, err) : true;
 }
 
 /* name NULL: sql as it is; sql NULL: what was prepared under the name. */
-static bool send_statement(struct pg *pg, const char *name, const char *sql,
-    const struct pg_param *params, int count, int format, struct err *err)
+static bool submit_statement(struct pg *pg, const char *name, const char *sql,
+    const struct pg_param *params, int count, int format)
 {
-	if (!may_send(pg, err))
-		return false;
 	owned_text const char **values = xcalloc((size_t)count, sizeof *values);
 	owned_text int *lengths = xcalloc((size_t)count, sizeof *lengths);
 	owned_text int *formats = xcalloc((size_t)count, sizeof *formats);
@@ -45,11 +44,17 @@ static bool send_statement(struct pg *pg, const char *name, const char *sql,
 		lengths[i] = (int)params[i].length;
 		formats[i] = params[i].length ? FORMAT_BINARY : FORMAT_TEXT;
 	}
-	bool accepted = sql ? PQsendQueryParams(pg->connection, sql, count, NULL, values, lengths,
-				  formats, format)
-			    : PQsendQueryPrepared(
-				  pg->connection, name, count, values, lengths, formats, format);
-	return sent(pg, accepted, false, err);
+	return sql ? PQsendQueryParams(
+			 pg->connection, sql, count, NULL, values, lengths, formats, format)
+		   : PQsendQueryPrepared(
+			 pg->connection, name, count, values, lengths, formats, format);
+}
+
+static bool send_statement(struct pg *pg, const char *name, const char *sql,
+    const struct pg_param *params, int count, int format, struct err *err)
+{
+	return may_send(pg, err) &&
+	       sent(pg, submit_statement(pg, name, sql, params, count, format), false, err);
 }
 
 static bool send_script(struct pg *pg, const char *script, bool wants_copy, struct err *err)
@@ -61,6 +66,18 @@ bool pg_send(
     struct pg *pg, const char *sql, const struct pg_param *params, int count, struct err *err)
 {
 	return send_statement(pg, NULL, sql, params, count, FORMAT_BINARY, err);
+}
+
+bool pg_send_behind(struct pg *pg, const char *settings, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	if (!may_send(pg, err))
+		return false;
+	bool accepted = PQenterPipelineMode(pg->connection) &&
+			submit_statement(pg, NULL, settings, NULL, 0, FORMAT_BINARY) &&
+			submit_statement(pg, NULL, sql, params, count, FORMAT_BINARY) &&
+			PQpipelineSync(pg->connection);
+	return sent(pg, accepted, false, err);
 }
 
 bool pg_send_prepare(struct pg *pg, const char *name, const char *sql, struct err *err)
@@ -123,12 +140,41 @@ static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
 
 enum progress { WAITS, COPY_BEGINS, ENDED };
 
+/*
+ * Of several statements with one synchronisation at their end, which is where they are committed.
+ * Each of them ends with a NULL, and two in a row mean that nothing more will come.
+ */
+static bool receive_pipelined(
+    struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
+{
+	PGresult *result;
+	bool between = false;
+	*ret_progress = WAITS;
+	while (take_result(pg, &result)) {
+		bool over = result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+		if (!over && result) {
+			pg_keep_answer(pg, result);
+		} else if (over || between || PQstatus(pg->connection) == CONNECTION_BAD) {
+			PQclear(result);
+			*ret_progress = ENDED;
+			pg->pipelined = false;
+			return over && PQexitPipelineMode(pg->connection)
+				   ? settle(pg, ret_answer, err)
+				   : pg_lose(pg, err);
+		}
+		between = !result;
+	}
+	return true;
+}
+
 /* Takes what has arrived. *ret_answer is set at ENDED. */
 static bool receive(
     struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
 {
 	PGresult *result;
 	assert(pg->state == PG_BUSY);
+	if (pg->pipelined)
+		return receive_pipelined(pg, ret_progress, ret_answer, err);
 	*ret_progress = WAITS;
 	while (take_result(pg, &result)) {
 		if (!result) {

@@ -2,10 +2,16 @@
 
 #include "clock.h"
 #include "copy_binary.h"
+#include "script.h"
 #include "sql_files.h"
 #include "text.h"
 
-enum { CONNECT_TIMEOUT_MS = 10000 };
+enum {
+	CONNECT_TIMEOUT_MS = 10000,
+	/* limits of a statement, from the cancel on */
+	ASKED_LIMITS = 2,
+	ENDS_LIMITS = 10,
+};
 
 void link_init(
     struct link *link, const char *dsn, const char *name, const struct link_statement *statements)
@@ -21,10 +27,37 @@ void link_init(
 	text_copy(link->name, sizeof link->name, name);
 }
 
+static void write_settings(char *text, size_t size, int64_t limit_ms, const char *local)
+{
+	char limit[24];
+	*text_write_int64(limit, limit_ms) = '\0';
+	const struct script_place places[] = {{"limit", limit, true}, {"local", local, true}, {0}};
+	owned_text char *filled = script_fill(sql_limit, places);
+	text_copy(text, size, filled);
+}
+
+void link_limit(struct link *link, int64_t limit_ms)
+{
+	link->limit_ms = limit_ms < 1 ? 1 : limit_ms;
+	write_settings(link->lasting, sizeof link->lasting, link->limit_ms, "false");
+	write_settings(link->passing, sizeof link->passing, link->limit_ms, "true");
+}
+
 void link_finish(struct link *link)
 {
 	pg_destroy(link->pg);
 	link->pg = NULL;
+	pg_cancel_release(link->cancel);
+	link->cancel = NULL;
+	link->ending = false;
+}
+
+bool link_send(const struct link *link, const char *sql, const struct pg_param *params, int count,
+    struct err *err)
+{
+	return link->limit_ms && !link->own
+		   ? pg_send_behind(link->pg, link->passing, sql, params, count, err)
+		   : pg_send(link->pg, sql, params, count, err);
 }
 
 void link_drop(struct link *link, int64_t now, const struct err *err)
@@ -51,10 +84,12 @@ void link_failed(struct link *link, int64_t now, const struct err *err)
 static void begin(struct link *link, int64_t now)
 {
 	struct err err;
+	bool unknown = (link->statements || link->limit_ms) && !link->pooled;
 	link->connect_by = now + CONNECT_TIMEOUT_MS;
-	link->introduced = !link->statements || link->pooled;
-	link->prepared = link->quiet = false;
+	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
+	link->own = link->prepared = link->quiet = false;
 	link->answers = 0;
+	link->made++;
 	link->pg = pg_start(link->dsn, link->name, &err);
 	if (!link->pg)
 		link_drop(link, now, &err);
@@ -69,13 +104,48 @@ static enum link_event lose(struct link *link, int64_t now, const struct err *er
 /* The first answer is the process that serves; a pooler gave another one when it let us in. */
 static void hear(struct link *link, const struct pg_result *result)
 {
-	int answers = ++link->answers;
-	link->prepared = !link->statements[answers - 1].name;
-	link->introduced = link->prepared || (answers == 1 && copy_int32(pg_value(result, 0, 0)) !=
-								  pg_backend(link->pg));
+	if (link->stage == LINK_ASKS)
+		link->own = copy_int32(pg_value(result, 0, 0)) == pg_backend(link->pg);
+	if (link->stage == LINK_PREPARES)
+		link->answers++;
+	else
+		link->stage = !link->own       ? LINK_KNOWN
+			      : link->limit_ms ? link->stage + 1
+					       : LINK_PREPARES;
+	if (link->stage != LINK_PREPARES)
+		return;
+	link->prepared = link->statements && !link->statements[link->answers].name;
+	if (link->prepared || !link->statements)
+		link->stage = LINK_KNOWN;
 }
 
-/* Asks whose session it is and prepares the statements in it, one a step. */
+static bool send_introduction(struct link *link, struct err *err)
+{
+	const struct link_statement *next = link->statements;
+	switch (link->stage) {
+	case LINK_ASKS:
+		return pg_send(link->pg, sql_backend, NULL, 0, err);
+	case LINK_SETS:
+		return pg_send(link->pg, link->lasting, NULL, 0, err);
+	case LINK_SETTLES:
+		return pg_send(link->pg, sql_session, NULL, 0, err);
+	default:
+		next += link->answers;
+		return pg_send_prepare(link->pg, next->name, next->sql, err);
+	}
+}
+
+/* What fails here is told where it is missed, but for the limit: nothing goes without it. */
+static enum link_event introduction_failed(struct link *link, int64_t now, const struct err *err)
+{
+	bool needed = link->limit_ms && link->stage < LINK_SETTLES;
+	if (needed || pg_state(link->pg) == PG_LOST)
+		return lose(link, now, err);
+	link->stage = link->stage == LINK_SETTLES && link->statements ? LINK_PREPARES : LINK_KNOWN;
+	return LINK_NONE;
+}
+
+/* Asks whose session it is, sets it up and prepares the statements in it, one a step. */
 static enum link_event introduce(struct link *link, int64_t now)
 {
 	struct err err;
@@ -83,31 +153,89 @@ static enum link_event introduce(struct link *link, int64_t now)
 		bool done;
 		OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
 		bool good = pg_receive(link->pg, &done, &result, &err);
-		if (!good && pg_state(link->pg) == PG_LOST)
-			return lose(link, now, &err);
 		if (!done)
 			return LINK_NONE;
 		if (good)
 			hear(link, result);
-		else /* without being prepared it fails again, where that is told */
-			link->introduced = true;
+		else if (introduction_failed(link, now, &err) == LINK_LOST)
+			return LINK_LOST;
 	}
-	if (link->introduced)
+	if (link->stage == LINK_KNOWN)
 		return LINK_READY;
-	const struct link_statement *next = &link->statements[link->answers - 1];
-	bool sent = link->answers == 0 ? pg_send(link->pg, sql_backend, NULL, 0, &err)
-				       : pg_send_prepare(link->pg, next->name, next->sql, &err);
-	return sent ? LINK_NONE : lose(link, now, &err);
+	return send_introduction(link, &err) ? LINK_NONE : lose(link, now, &err);
+}
+
+/* --- the end of a statement that was cancelled ----------------------------------------------- */
+
+static void ask_for_end(struct link *link, int64_t now)
+{
+	pg_cancel_release(link->cancel);
+	link->cancel = pg_cancel_begin(link->pg);
+	link->cancel_at = now + link->limit_ms;
+}
+
+void link_cancel(struct link *link, int64_t now)
+{
+	link->connect_at = now;
+	if (!link->pg || !link->limit_ms || pg_state(link->pg) != PG_BUSY) {
+		link_finish(link);
+		return;
+	}
+	if (link->ending)
+		return;
+	link->ending = true;
+	link->heard = false;
+	link->end_by = now + ENDS_LIMITS * link->limit_ms;
+	link->asked_by = now + ASKED_LIMITS * link->limit_ms;
+	ask_for_end(link, now);
+}
+
+/* Drops what has come: at most one buffer of rows. */
+static void drop_answer(struct link *link)
+{
+	struct err err;
+	enum pg_copy what = PG_COPY_ROW;
+	while (what == PG_COPY_ROW) {
+		char *row;
+		int length;
+		if (!pg_copy_next(link->pg, &what, &row, &length, &err))
+			return;
+		pg_free_row(row);
+	}
+}
+
+/* A server that cannot be asked is not there: it has noticed, or will, that nobody is here. */
+static bool is_unheard(const struct link *link, int64_t now)
+{
+	return now >= link->end_by || (!link->heard && now >= link->asked_by);
+}
+
+static void step_ending(struct link *link, int64_t now)
+{
+	struct err err;
+	bool over = !pg_step(link->pg, &err);
+	link->heard |= link->cancel && pg_cancel_outcome(link->cancel) == PG_CANCEL_TAKEN;
+	if (!over && pg_state(link->pg) == PG_BUSY)
+		drop_answer(link);
+	if (over || pg_state(link->pg) != PG_BUSY || is_unheard(link, now))
+		link_finish(link);
+	else if (now >= link->cancel_at &&
+		 (!link->cancel || pg_cancel_outcome(link->cancel) != PG_CANCEL_ASKING))
+		ask_for_end(link, now);
 }
 
 static bool is_made(const struct link *link)
 {
-	return pg_state(link->pg) != PG_CONNECTING && link->introduced;
+	return pg_state(link->pg) != PG_CONNECTING && link->stage == LINK_KNOWN;
 }
 
 enum link_event link_step(struct link *link, int64_t now)
 {
 	struct err err;
+	if (link->pg && link->ending)
+		step_ending(link, now);
+	if (link->pg && link->ending)
+		return LINK_NONE;
 	if (!link->pg && now >= link->connect_at)
 		begin(link, now);
 	if (!link->pg)
@@ -139,5 +267,7 @@ int64_t link_wait(const struct link *link)
 {
 	if (!link->pg)
 		return link->connect_at;
+	if (link->ending)
+		return link->cancel_at;
 	return is_made(link) ? INT64_MAX : link->connect_by;
 }

@@ -3,6 +3,14 @@
  * A connection that is made again, with back-off, whenever it was lost. For the loops of publishers
  * and of the look-back's checkers; owned by one thread; nothing blocks but pg_start (a look-up of a
  * host's name).
+ *
+ * A link with a limit (link_limit) bounds what its statements cost the server:
+ *   - each of them ends after limit_ms, by statement_timeout. Where the session is the link's own
+ *     that is set once; behind a pooler it goes with each statement, in the same transaction. No
+ *     other timeout of the role or the database counts.
+ *   - what does not end so is cancelled (link_cancel), as a COMMIT that waits for a standby, of
+ *     which statement_timeout knows nothing. The socket is not closed before the statement has
+ *     ended: the server would go on with it, and with each new connection have one more session.
  */
 #include "backoff.h"
 #include "pg.h"
@@ -19,12 +27,28 @@ struct link {
 	const char *dsn;
 	const struct link_statement *statements; /* the last one has no name; NULL: none */
 	char name[96];                           /* application_name */
+	int64_t limit_ms;                        /* of a statement; 0: none */
+	char lasting[400], passing[400];         /* settings, of a session and of a transaction */
 	struct pg *pg;                           /* NULL: not now */
-	bool quiet;      /* poll says that nothing came since the last step */
-	bool introduced; /* what follows is known */
-	bool prepared;   /* the statements are */
-	bool pooled;     /* they were, and were not there when called */
-	int answers;     /* heard while it is introduced */
+	bool quiet; /* poll says that nothing came since the last step */
+	enum link_stage {
+		LINK_ASKS,     /* whose session it is */
+		LINK_SETS,     /* the limit, where it is the link's own */
+		LINK_SETTLES,  /* what else a session has */
+		LINK_PREPARES, /* the statements */
+		LINK_KNOWN,
+	} stage;
+	bool own;      /* the session is the link's: no pooler between */
+	bool prepared; /* the statements are */
+	bool pooled;   /* they were, and were not there when called */
+	int answers;   /* of statements that are prepared */
+	bool heard;    /* the server has taken a cancel of it */
+	bool ending;   /* cancelled: what still comes is dropped, then the connection goes */
+	struct pg_cancel *cancel;
+	int64_t cancel_at; /* to be asked again */
+	int64_t asked_by;  /* the server must have heard of it */
+	int64_t end_by;    /* the connection is closed whatever is under way */
+	int64_t made;      /* connections */
 	struct backoff backoff;
 	int64_t connect_at;
 	int64_t connect_by; /* give up connecting by then */
@@ -35,8 +59,18 @@ struct link {
 /* The strings and statements must outlive it. */
 void link_init(
     struct link *link, const char *dsn, const char *name, const struct link_statement *statements);
+void link_limit(struct link *link, int64_t limit_ms);
 /* Ends the connection, whatever is under way on it; link_step makes another at once. */
 void link_finish(struct link *link);
+/*
+ * The same, but what is under way on the server is cancelled, and another connection is made only
+ * when it has ended; or failed; or when the server could not even be asked within two more limits;
+ * or has ended nothing for ten.
+ */
+void link_cancel(struct link *link, int64_t now);
+/* A statement with parameters in text form, under the limit; the answer in binary form. */
+bool link_send(const struct link *link, const char *sql, const struct pg_param *params, int count,
+    struct err *err) MUST_CHECK;
 
 enum link_event {
 	LINK_NONE,

@@ -35,6 +35,7 @@ enum {
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 	PATIENCE_MS = 5,   /* with reports that nothing waits for */
+	GRACE_PART = 4,    /* of the limit of a statement, beyond it */
 	RELEASE_MS = 2500, /* to end a producer that is given up and to write the last row */
 };
 
@@ -53,9 +54,11 @@ struct publisher {
 	struct link log, read;
 	enum stream_call log_call; /* under way on the log connection */
 	int64_t log_call_at;       /* when it was sent */
-	int64_t log_call_by;       /* without an answer by then the connection is given up */
-	bool reading, copying;     /* under way on the read connection: bounds, or a page */
-	bool first_row;            /* of the page comes next */
+	int64_t log_call_by;       /* without an answer by then it is cancelled */
+	int64_t read_by;           /* the same of what is under way on the read connection */
+	int64_t read_at;
+	bool reading, copying; /* under way on the read connection: bounds, or a page */
+	bool first_row;        /* of the page comes next */
 	struct stream_page page;
 	int64_t page_rows, page_bytes;
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
@@ -121,6 +124,22 @@ static void end_take(struct publisher *publisher, int64_t now)
 	spread_end(publisher->options.spread, now, status.state == STREAM_OWNER);
 }
 
+/*
+ * The server ends a statement after the limit. What it does not end so is cancelled from here: a
+ * COMMIT that waits for a standby, and what a pooler keeps. What is over by then leaves time for
+ * the look-up and the renewal alone within the lease.
+ */
+static int64_t answer_due(const struct publisher *publisher, int64_t now)
+{
+	return now + publisher->log.limit_ms + publisher->log.limit_ms / GRACE_PART + 1;
+}
+
+static void log_call_begins(struct publisher *publisher, int64_t now)
+{
+	publisher->log_call_at = now;
+	publisher->log_call_by = answer_due(publisher, now);
+}
+
 static void send_log_call(struct publisher *publisher, int64_t now)
 {
 	struct stream_status status = stream_status(publisher->stream, now);
@@ -129,8 +148,7 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 		return;
 	struct stream_tick call = stream_log_call(publisher->stream, now);
 	publisher->log_call = call.call;
-	publisher->log_call_at = now;
-	publisher->log_call_by = now + publisher->options.slot->lease_ms;
+	log_call_begins(publisher, now);
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
 		spread_end(publisher->options.spread, now, false);
 	if (call.call == STREAM_NONE)
@@ -149,14 +167,15 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 /* It had its whole time, and ended without success: cut by the server, or given up here. */
 static bool is_late(const struct publisher *publisher, int64_t now)
 {
-	return now - publisher->log_call_at >= publisher->options.slot->lease_ms / 3;
+	return now - publisher->log_call_at >= publisher->log.limit_ms;
 }
 
 static void log_call_failed(struct publisher *publisher, int64_t now, const struct err *err)
 {
-	if (err)
+	if (err && !publisher->log.ending)
 		link_failed(&publisher->log, now, err);
-	bool lost = !publisher->log.pg || pg_state(publisher->log.pg) == PG_LOST;
+	bool lost =
+	    !publisher->log.pg || publisher->log.ending || pg_state(publisher->log.pg) == PG_LOST;
 	enum stream_call call = publisher->log_call;
 	publisher->log_call = STREAM_NONE;
 	bool fenced =
@@ -179,7 +198,7 @@ static void log_call_failed(struct publisher *publisher, int64_t now, const stru
  */
 static void leave_reading(struct publisher *publisher, int64_t now)
 {
-	link_finish(&publisher->read);
+	link_cancel(&publisher->read, now);
 	statements_forget_bounds(publisher->statements);
 	if (publisher->reading)
 		stream_read_failed(publisher->stream, now);
@@ -197,8 +216,10 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 	    publisher->stream, now, publisher->holder, sizeof publisher->holder, &done, &err);
 	if (!good)
 		log_problem(publisher, "log_answer_unusable", &err);
-	if (!done && good)
+	if (!done && good) {
+		log_call_begins(publisher, now);
 		return;
+	}
 	publisher->log_call = STREAM_NONE;
 	if (!good) {
 		link_drop(&publisher->log, now, &err);
@@ -213,16 +234,16 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 		publish_metrics_read(&publisher->metrics, sequence, newest->due_us);
 }
 
-/* By then another owner may have the shard: what became of the call is looked up. */
+/* What became of the call is looked up by another one, whatever its answer would have been. */
 static void check_deadline(struct publisher *publisher, int64_t now)
 {
 	struct err err;
 	if (publisher->log_call == STREAM_NONE || now < publisher->log_call_by ||
 	    !publisher->log.pg)
 		return;
-	err_set(&err, ERR_RETRY, "%s: no answer within a lease", pg_place(publisher->log.pg));
-	link_drop(&publisher->log, now, &err);
-	leave_reading(publisher, now);
+	err_set(&err, ERR_RETRY, "%s: no answer within a third of the lease; it is cancelled",
+	    pg_place(publisher->log.pg));
+	link_cancel(&publisher->log, now);
 	log_call_failed(publisher, now, &err);
 }
 
@@ -253,11 +274,26 @@ static void step_log(struct publisher *publisher, int64_t now)
 
 static void read_failed(struct publisher *publisher, int64_t now, const struct err *err)
 {
+	if (now - publisher->read_at >= publisher->read.limit_ms)
+		statements_page_late(publisher->statements, publisher->copying);
+	else
+		statements_forget_bounds(publisher->statements);
 	publisher->reading = publisher->copying = false;
-	statements_forget_bounds(publisher->statements);
 	stream_read_failed(publisher->stream, now);
 	log_problem(publisher, "page_failed", err);
-	link_failed(&publisher->read, now, err);
+	if (!publisher->read.ending)
+		link_failed(&publisher->read, now, err);
+}
+
+static void check_read_deadline(struct publisher *publisher, int64_t now)
+{
+	struct err err;
+	if (!publisher->reading || now < publisher->read_by || !publisher->read.pg)
+		return;
+	err_set(&err, ERR_RETRY, "%s: no page within a third of the lease; it is cancelled",
+	    pg_place(publisher->read.pg));
+	link_cancel(&publisher->read, now);
+	read_failed(publisher, now, &err);
 }
 
 static void send_page(struct publisher *publisher, int64_t now)
@@ -266,7 +302,9 @@ static void send_page(struct publisher *publisher, int64_t now)
 	publisher->page = stream_read_call(publisher->stream, now);
 	if (!publisher->page.wanted)
 		return;
-	if (!statements_send_page(publisher->statements, publisher->read.pg, &publisher->page,
+	publisher->read_at = now;
+	publisher->read_by = answer_due(publisher, now);
+	if (!statements_send_page(publisher->statements, &publisher->read, &publisher->page, now,
 		&publisher->copying, &err)) {
 		read_failed(publisher, now, &err);
 		link_drop(&publisher->read, now, &err);
@@ -306,11 +344,16 @@ static bool take_row(struct publisher *publisher, char *row, int length, struct 
 	return true;
 }
 
-static void page_over(struct publisher *publisher, int64_t now, bool last)
+/* cut: rows of it are missing. */
+static void page_over(struct publisher *publisher, int64_t now, bool cut)
 {
+	bool full = cut || publisher->page_rows >= publisher->page.rows;
+	int64_t upto_id;
 	publisher->reading = publisher->copying = false;
 	fault_point("after_page");
-	stream_page_end(publisher->stream, now, last);
+	bool last = statements_page_over(
+	    publisher->statements, now, publisher->read.limit_ms, full, &upto_id);
+	stream_page_end(publisher->stream, now, last, upto_id);
 }
 
 static bool is_too_large(const struct publisher *publisher)
@@ -321,12 +364,12 @@ static bool is_too_large(const struct publisher *publisher)
 
 /*
  * A page of unexpectedly large rows ends early: what came counts, the next one begins behind it.
- * The connection goes with what is left of it, since to cancel a statement blocks.
+ * What is left of it is cancelled, and the connection goes with it.
  */
 static void cut_page(struct publisher *publisher, int64_t now)
 {
-	link_finish(&publisher->read);
-	page_over(publisher, now, false);
+	link_cancel(&publisher->read, now);
+	page_over(publisher, now, true);
 }
 
 /* True: more rows may be there at once. */
@@ -344,12 +387,12 @@ static bool take_rows(struct publisher *publisher, int64_t now)
 		if (what == PG_COPY_WAIT)
 			return false;
 		if (what == PG_COPY_END) {
-			page_over(publisher, now, publisher->page_rows < publisher->page.rows);
+			page_over(publisher, now, false);
 			return true;
 		}
 		if (!take_row(publisher, row, length, &err)) {
+			link_cancel(&publisher->read, now);
 			read_failed(publisher, now, &err);
-			link_drop(&publisher->read, now, &err);
 			return false;
 		}
 		if (is_too_large(publisher)) {
@@ -365,6 +408,7 @@ static bool step_read(struct publisher *publisher, int64_t now)
 	bool more = false;
 	if (!publisher->owned && !publisher->read.pg)
 		return false;
+	check_read_deadline(publisher, now);
 	enum link_event event = link_step(&publisher->read, now);
 	if (event == LINK_LOST)
 		leave_reading(publisher, now);
@@ -372,7 +416,8 @@ static bool step_read(struct publisher *publisher, int64_t now)
 		more = take_rows(publisher, now);
 	else if (event == LINK_ANSWER)
 		take_bounds(publisher, now);
-	bool idle = publisher->read.pg && pg_state(publisher->read.pg) == PG_IDLE;
+	bool idle = publisher->read.pg && !publisher->read.ending &&
+		    publisher->read.stage == LINK_KNOWN && pg_state(publisher->read.pg) == PG_IDLE;
 	if (idle && !publisher->reading)
 		send_page(publisher, now);
 	return more;
@@ -731,6 +776,7 @@ static void wait_for_events(struct publisher *publisher, int64_t now)
 	    stream_is_patient(publisher->stream) && delivery_wait(publisher->delivery) == INT64_MAX;
 	int64_t wait = now + (patient ? PATIENCE_MS : LONGEST_WAIT_MS);
 	const int64_t clocks[] = {stream_clock(publisher, now), link_wait(&publisher->log),
+	    publisher->reading ? publisher->read_by : INT64_MAX,
 	    publisher->owned ? link_wait(&publisher->read) : INT64_MAX,
 	    delivery_wait(publisher->delivery), resume_wait(publisher->resume)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
@@ -825,6 +871,8 @@ struct publisher *publisher_start(const struct publisher_options *options, struc
 	link_init(
 	    &publisher->log, slot->postgres->dsn, name, statements_repeated(publisher->statements));
 	link_init(&publisher->read, slot->postgres->dsn, name, NULL);
+	link_limit(&publisher->log, slot->lease_ms / 3);
+	link_limit(&publisher->read, slot->lease_ms / 3);
 	publisher->resume = resume_create(slot, options->shard,
 	    statements_identity(publisher->statements), publisher->stream, &publisher->metrics);
 	publisher->delivery =

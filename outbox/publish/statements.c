@@ -12,10 +12,28 @@
 
 enum { STANDBY_POLL_MS = 250 };
 
+/*
+ * Of the window that is read by pages. They come a chunk of xids at a time, and so do the ids that
+ * a page may look at: what took too long is tried again with less.
+ */
 struct bounds {
-	int64_t tick; /* 0: not known */
-	char *low_xid, *sure_xid, *upto, *stragglers, *low_id, *high_id;
-	char *listed; /* NULL: no listed window, and what is above counts */
+	int64_t tick; /* 0: none is known */
+	bool whole;   /* all of what follows is */
+	char *low_xid, *sure_xid, *upto, *stragglers;
+	char *next_xid;            /* the next chunk begins there; NULL: at the first */
+	int64_t low_id, high_id;   /* of the main range; high_id 0: it has no row */
+	int64_t first_id, last_id; /* with the stragglers */
+	char *listed;              /* NULL: no listed window, and what is above counts */
+};
+
+enum {
+	CHUNK_XIDS = 16384,
+	CHUNK_XIDS_MAX = 1 << 24,
+	CHUNK_ROWS = 200000,
+	SPAN_IDS = 1 << 18,
+	SPAN_IDS_MIN = 1024,
+	SPAN_IDS_MAX = 1 << 30,
+	LATE_PARTS = 16, /* after what took too long: so much less */
 };
 
 enum { TICK, PEEK, REPEATED };
@@ -34,8 +52,11 @@ struct statements {
 	struct stream_tick call; /* under way on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
-	bool elsewhere;  /* said by the last take */
-	int64_t checked; /* the connection (lost_count) whose server has our log row; -1: none */
+	int64_t chunk_xids;       /* of the next chunk of bounds */
+	int64_t span_ids;         /* of the next page */
+	int64_t upto_id, upto_at; /* of the page under way, and when it was sent */
+	bool elsewhere;           /* said by the last take */
+	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };
 
 struct statements *statements_create(
@@ -46,6 +67,8 @@ struct statements *statements_create(
 	statements->tick = schema_text(sql_tick, schema);
 	statements->tick_checked = schema_text(sql_tick_checked, schema);
 	statements->checked = -1;
+	statements->chunk_xids = CHUNK_XIDS;
+	statements->span_ids = SPAN_IDS;
 	statements->peek = schema_text(sql_peek, schema);
 	statements->renew = schema_text(sql_renew, schema);
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
@@ -73,8 +96,7 @@ void statements_forget_bounds(struct statements *statements)
 	free(bounds->sure_xid);
 	free(bounds->upto);
 	free(bounds->stragglers);
-	free(bounds->low_id);
-	free(bounds->high_id);
+	free(bounds->next_xid);
 	free(bounds->listed);
 	*bounds = (struct bounds){0};
 }
@@ -138,8 +160,8 @@ static void add_boolean(struct parameters *parameters, bool value)
 	add_text(parameters, value ? "t" : "f");
 }
 
-static bool send_take(
-    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+static bool send_take(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
@@ -149,7 +171,7 @@ static bool send_take(
 	add_text(&parameters, statements->owner);
 	add_number(&parameters, call->lease_ms);
 	add_number(&parameters, call->fresh_epoch);
-	return pg_send(pg, statements->take, parameters.list, parameters.count, err);
+	return link_send(log, statements->take, parameters.list, parameters.count, err);
 }
 
 static bool send_repeated(struct statements *statements, const struct link *log, int which,
@@ -159,7 +181,7 @@ static bool send_repeated(struct statements *statements, const struct link *log,
 	return log->prepared
 		   ? pg_send_prepared(
 			 log->pg, statement->name, parameters->list, parameters->count, err)
-		   : pg_send(log->pg, statement->sql, parameters->list, parameters->count, err);
+		   : link_send(log, statement->sql, parameters->list, parameters->count, err);
 }
 
 /*
@@ -168,7 +190,7 @@ static bool send_repeated(struct statements *statements, const struct link *log,
  */
 static bool is_checked(const struct statements *statements, const struct link *log)
 {
-	return log->prepared && statements->checked == log->lost_count;
+	return log->prepared && statements->checked == log->made;
 }
 
 static const char *deaths_text(struct statements *statements, const struct deaths *deaths)
@@ -210,13 +232,13 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_boolean(&parameters, call->blind);
 	add_boolean(&parameters, call->fold);
 	if (!is_checked(statements, log))
-		return pg_send(
-		    log->pg, statements->tick_checked, parameters.list, parameters.count, err);
+		return link_send(
+		    log, statements->tick_checked, parameters.list, parameters.count, err);
 	return send_repeated(statements, log, TICK, &parameters, err);
 }
 
-static bool send_renew(
-    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+static bool send_renew(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
@@ -226,11 +248,11 @@ static bool send_renew(
 	add_number(&parameters, call->new_nonce);
 	add_number(&parameters, call->lease_ms);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
-	return pg_send(pg, statements->renew, parameters.list, parameters.count, err);
+	return link_send(log, statements->renew, parameters.list, parameters.count, err);
 }
 
-static bool send_destinations(
-    struct statements *statements, struct pg *pg, const struct stream_tick *call, struct err *err)
+static bool send_destinations(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
 	const char *sql =
@@ -244,7 +266,7 @@ static bool send_destinations(
 		add_number(&parameters, call->max_topics);
 		add_number(&parameters, call->max_partitions);
 	}
-	return pg_send(pg, sql, parameters.list, parameters.count, err);
+	return link_send(log, sql, parameters.list, parameters.count, err);
 }
 
 /*
@@ -261,13 +283,13 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 	if (statements->peeking)
 		return send_repeated(statements, log, PEEK, &parameters, err);
 	if (call->call == STREAM_TAKE)
-		return send_take(statements, log->pg, call, err);
+		return send_take(statements, log, call, err);
 	if (call->call == STREAM_TICK)
 		return send_tick(statements, log, call, err);
 	if (call->call == STREAM_RENEW)
-		return send_renew(statements, log->pg, call, err);
+		return send_renew(statements, log, call, err);
 	if (call->call == STREAM_DESTINATIONS)
-		return send_destinations(statements, log->pg, call, err);
+		return send_destinations(statements, log, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
 	if (call->call == STREAM_CLOSED) {
@@ -277,7 +299,7 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		    parameters.count, err);
 	}
 	const char *sql = call->call == STREAM_KEYS ? statements->keys : statements->newest;
-	return pg_send(log->pg, sql, parameters.list, parameters.count, err);
+	return link_send(log, sql, parameters.list, parameters.count, err);
 }
 
 /* --- answers, in binary form -------------------------------------------------------------- */
@@ -515,7 +537,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
 		return true;
 	}
-	statements->checked = statements->call.call == STREAM_TICK ? log->lost_count : -1;
+	statements->checked = statements->call.call == STREAM_TICK ? log->made : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
 	if (statements->call.call == STREAM_CLOSED) {
@@ -545,63 +567,144 @@ bool statements_elsewhere(const struct statements *statements)
 
 /* --- pages --------------------------------------------------------------------------------- */
 
-bool statements_bounds(
-    struct statements *statements, const struct pg_result *result, struct err *err)
+static int64_t lower(int64_t a, int64_t b)
 {
-	if (pg_rows(result) != 1)
-		return err_set(err, ERR_FATAL, "the function window_bounds gave no row");
+	return !a || (b && b < a) ? b : a;
+}
+
+static int64_t higher(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static char *copy_at(const struct pg_result *result, int column)
+{
+	return pg_is_null(result, 0, column) ? NULL : xstrdup(pg_value(result, 0, column));
+}
+
+enum {
+	BOUNDS_STRAGGLERS = 3,
+	BOUNDS_LOW,
+	BOUNDS_HIGH,
+	BOUNDS_LISTED,
+	BOUNDS_NEXT,
+	BOUNDS_OVER,
+	BOUNDS_LEAST,
+	BOUNDS_LAST
+};
+
+static void begin_bounds(struct statements *statements, const struct pg_result *result)
+{
 	struct bounds *bounds = &statements->bounds;
 	statements_forget_bounds(statements);
 	bounds->tick = statements->asked_tick;
 	bounds->low_xid = xstrdup(pg_value(result, 0, 0));
 	bounds->sure_xid = xstrdup(pg_value(result, 0, 1));
 	bounds->upto = xstrdup(pg_value(result, 0, 2));
-	bounds->stragglers = xstrdup(pg_value(result, 0, 3));
-	/* no row in the main range: a range that holds none */
-	bool empty = pg_is_null(result, 0, 4);
-	bounds->low_id = xformat("%lld", empty ? 1LL : (long long)int8_at(result, 4));
-	bounds->high_id = xformat("%lld", empty ? 0LL : (long long)int8_at(result, 5));
-	bounds->listed = pg_is_null(result, 0, 6) ? NULL : xstrdup(pg_value(result, 0, 6));
+	bounds->stragglers = copy_at(result, BOUNDS_STRAGGLERS);
+	bounds->listed = copy_at(result, BOUNDS_LISTED);
+	bounds->first_id = int8_at(result, BOUNDS_LEAST);
+	bounds->last_id = int8_at(result, BOUNDS_LAST);
+}
+
+bool statements_bounds(
+    struct statements *statements, const struct pg_result *result, struct err *err)
+{
+	if (pg_rows(result) != 1)
+		return err_set(err, ERR_FATAL, "the function window_bounds gave no row");
+	struct bounds *bounds = &statements->bounds;
+	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
+	if (too_many) {
+		statements->chunk_xids = higher(1, statements->chunk_xids / 4);
+		return true;
+	}
+	if (bounds->tick != statements->asked_tick)
+		begin_bounds(statements, result);
+	free(bounds->next_xid);
+	bounds->next_xid = copy_at(result, BOUNDS_NEXT);
+	bounds->low_id = lower(bounds->low_id, int8_at(result, BOUNDS_LOW));
+	bounds->high_id = higher(bounds->high_id, int8_at(result, BOUNDS_HIGH));
+	bounds->whole = *pg_value(result, 0, BOUNDS_OVER) != 0;
+	bounds->first_id = lower(bounds->first_id, bounds->low_id);
+	bounds->last_id = higher(bounds->last_id, bounds->high_id);
+	if (statements->chunk_xids < CHUNK_XIDS_MAX)
+		statements->chunk_xids *= 2;
 	return true;
 }
 
-bool statements_send_page(struct statements *statements, struct pg *pg,
-    const struct stream_page *page, bool *ret_copying, struct err *err)
+static bool send_bounds(struct statements *statements, const struct link *read,
+    const struct stream_page *page, struct err *err)
+{
+	struct parameters parameters = {0};
+	bool begun = statements->bounds.tick == page->tick;
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	add_number(&parameters, page->n);
+	add_number(&parameters, page->nonce);
+	add_number(&parameters, page->tick);
+	add_text(&parameters, begun ? statements->bounds.next_xid : NULL);
+	add_number(&parameters, statements->chunk_xids);
+	add_number(&parameters, CHUNK_ROWS);
+	statements->asked_tick = page->tick;
+	return link_send(read, statements->bounds_sql, parameters.list, parameters.count, err);
+}
+
+/* A page looks at so many ids from the first on that may be a row's. */
+static int64_t page_end(const struct statements *statements, int64_t after_id)
 {
 	const struct bounds *bounds = &statements->bounds;
-	*ret_copying = bounds->tick == page->tick;
-	if (!*ret_copying) {
-		struct parameters parameters = {0};
-		add_text(&parameters, statements->slot);
-		add_number(&parameters, statements->shard);
-		add_number(&parameters, page->n);
-		add_number(&parameters, page->nonce);
-		add_number(&parameters, page->tick);
-		statements->asked_tick = page->tick;
-		return pg_send(pg, statements->bounds_sql, parameters.list, parameters.count, err);
-	}
-	char shard[24], shards[24], n[24], nonce[24], after[24], rows[24];
-	*text_write_int64(shard, statements->shard) = '\0';
-	*text_write_int64(shards, statements->shards) = '\0';
-	*text_write_int64(n, page->n) = '\0';
-	*text_write_int64(nonce, page->nonce) = '\0';
-	*text_write_int64(after, page->after_id) = '\0';
-	*text_write_int64(rows, page->rows) = '\0';
+	int64_t from = higher(after_id, bounds->first_id - 1);
+	return bounds->listed || bounds->last_id - from <= statements->span_ids
+		   ? higher(bounds->last_id, after_id)
+		   : from + statements->span_ids;
+}
+
+bool statements_page_over(
+    struct statements *statements, int64_t now, int64_t limit_ms, bool full, int64_t *ret_upto_id)
+{
+	const struct bounds *bounds = &statements->bounds;
+	bool quick = now - statements->upto_at < limit_ms / 8;
+	if (quick && !full && statements->span_ids < SPAN_IDS_MAX)
+		statements->span_ids *= 2;
+	*ret_upto_id = full ? 0 : statements->upto_id;
+	return !full && (bounds->listed || statements->upto_id >= bounds->last_id);
+}
+
+void statements_page_late(struct statements *statements, bool copying)
+{
+	if (copying)
+		statements->span_ids = higher(SPAN_IDS_MIN, statements->span_ids / LATE_PARTS);
+	else
+		statements->chunk_xids = higher(1, statements->chunk_xids / LATE_PARTS);
+}
+
+static bool send_page(struct statements *statements, const struct link *read,
+    const struct stream_page *page, struct err *err)
+{
+	const struct bounds *bounds = &statements->bounds;
+	const int64_t numbers[] = {statements->shard, statements->shards, page->n, page->nonce,
+	    page->after_id, page->rows, statements->upto_id, bounds->low_id, bounds->high_id,
+	    read->limit_ms};
+	char text[sizeof numbers / sizeof *numbers][24];
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		*text_write_int64(text[i], numbers[i]) = '\0';
 	const struct script_place places[] = {
 	    {"slot", statements->slot},
-	    {"shards", shards, true},
-	    {"shard", shard, true},
-	    {"nonce", nonce, true},
-	    {"n", n, true},
+	    {"shard", text[0], true},
+	    {"shards", text[1], true},
+	    {"n", text[2], true},
+	    {"nonce", text[3], true},
+	    {"after", text[4], true},
+	    {"rows", text[5], true},
+	    {"upto_id", text[6], true},
+	    {"low_id", text[7], true},
+	    {"high_id", text[8], true},
+	    {"limit", text[9], true},
 	    {"low_xid", bounds->low_xid},
 	    {"sure_xid", bounds->sure_xid},
 	    {"upto", bounds->upto},
 	    {"stragglers", bounds->stragglers},
-	    {"low_id", bounds->low_id, true},
-	    {"high_id", bounds->high_id, true},
 	    {"listed", bounds->listed},
-	    {"after", after, true},
-	    {"rows", rows, true},
 	    {"withheld", page->withheld ? "true" : "false", true},
 	    {0},
 	};
@@ -609,5 +712,16 @@ bool statements_send_page(struct statements *statements, struct pg *pg,
 			  : text_equal(bounds->stragglers, "{}") ? statements->page
 								 : statements->page_stragglers;
 	owned_text char *script = script_fill(sql, places);
-	return pg_send_copy(pg, script, err);
+	return pg_send_copy(read->pg, script, err);
+}
+
+bool statements_send_page(struct statements *statements, const struct link *read,
+    const struct stream_page *page, int64_t now, bool *ret_copying, struct err *err)
+{
+	*ret_copying = statements->bounds.tick == page->tick && statements->bounds.whole;
+	if (!*ret_copying)
+		return send_bounds(statements, read, page, err);
+	statements->upto_id = page_end(statements, page->after_id);
+	statements->upto_at = now;
+	return send_page(statements, read, page, err);
 }

@@ -38,12 +38,20 @@ bool statements_elsewhere(const struct statements *statements);
 /* --- the read connection -------------------------------------------------------------------- */
 
 /*
- * Sends what the page needs first: the bounds of its window when they are not known (false in
- * *ret_copying; give the answer to statements_bounds), else the page itself as a COPY.
+ * Sends what the page needs first: a chunk of the bounds of its window while they are not all known
+ * (false in *ret_copying; give the answer to statements_bounds), else the page itself as a COPY.
  */
-bool statements_send_page(struct statements *statements, struct pg *pg,
-    const struct stream_page *page, bool *ret_copying, struct err *err) MUST_CHECK;
+bool statements_send_page(struct statements *statements, const struct link *read,
+    const struct stream_page *page, int64_t now, bool *ret_copying, struct err *err) MUST_CHECK;
 bool statements_bounds(
     struct statements *statements, const struct pg_result *result, struct err *err) MUST_CHECK;
+/*
+ * The page came to its end; full: with as many rows as it may have. Returns whether it is the
+ * window's last one; else *ret_upto_id is up to where it has looked, 0: to its last row.
+ */
+bool statements_page_over(
+    struct statements *statements, int64_t now, int64_t limit_ms, bool full, int64_t *ret_upto_id);
+/* The page, or a chunk of bounds, took too long: the next one looks at less. */
+void statements_page_late(struct statements *statements, bool copying);
 /* The bounds are of another history, or may be: read them again. */
 void statements_forget_bounds(struct statements *statements);

@@ -993,9 +993,11 @@ static void window_complete(struct stream *stream)
 	window->end = flow_end(stream->flow);
 }
 
-void stream_page_end(struct stream *stream, int64_t now, bool last)
+void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id)
 {
 	stream->read_failures = 0;
+	if (stream->rows_expected && !last && upto_id > reading_window(stream)->last_id)
+		reading_window(stream)->last_id = upto_id;
 	if (stream->rows_expected && last) {
 		window_complete(stream);
 		stream->careful.read = true; /* there was none */

@@ -189,8 +189,11 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now);
  * page that was asked for before the shard was lost are dropped.
  */
 void stream_row(struct stream *stream, const struct message *message);
-/* The page is over; `last` when the window holds no further row. */
-void stream_page_end(struct stream *stream, int64_t now, bool last);
+/*
+ * The page is over; `last` when the window holds no further row. upto_id: it has none up to there
+ * but those that came; 0: nothing is known of what is behind them.
+ */
+void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id);
 /* The read failed: what came of it counts, the rest is asked again after a while. */
 void stream_read_failed(struct stream *stream, int64_t now);
 /* All rows of a STREAM_ROWS or STREAM_LISTED verdict were given. */

@@ -360,7 +360,7 @@ declare
 	rows int := 0;
 	bytes bigint := 0;
 	opens boolean := false;
-	pages boolean := blind;
+	pages boolean := false;
 	listed bigint[];
 	resume_id bigint;
 	gone bigint[];
@@ -421,6 +421,7 @@ begin
 	-- the row must stay small: a snapshot lists every transaction in progress
 	elsif may_open and seen <> before::text and seen is distinct from last_seen
 		and (cardinality(ticks) <= 16 or pg_column_size(ticks) < 65536) then
+		pages := blind;
 		-- Transactions that were in progress at the tick before and are visible now: near ones only
 		-- widen the range of xids, far ones are left to the pages. Mostly it is the oldest, or none.
 		low := case when pg_snapshot_xmin(before) = pg_snapshot_xmax(before)
@@ -575,18 +576,41 @@ begin
 end
 $$;
 
+create function outbox.xid_after(x xid8, distance bigint) returns xid8
+language plpgsql immutable as $$
+begin
+	return (x::text::bigint + distance)::text::xid8;
+end
+$$;
+
 -- What the pages of an open window need, from the log row that holds it. low_id and high_id enclose
 -- the ids of the main range of xids; stragglers are the xids that were in progress at the tick before
--- and are visible in this one. Any lower low_id or higher high_id would be right as well.
+-- and are visible in this one, and least_id and last_id enclose the ids of their rows. Any lower low_id or
+-- higher high_id would be right as well.
+--
+-- One call looks at so many xids and at most so many rows: it begins at from_xid (null: at the first, and
+-- with the stragglers), and the next one begins at next_xid, unless this one says that it is `over`. Without
+-- next_xid there were too many rows, and fewer xids are to be looked at. Of a single xid the first and the
+-- last row are enough. Transactions that are open in the tick, or aborted, have rows that no scan returns,
+-- and may have any number of them: they are left out.
 create function outbox.window_bounds(
 	of_slot text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
+	from_xid xid8, xids bigint, max_rows bigint,
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
 	out low_id bigint, out high_id bigint,
-	out listed text) -- the ids of a listed window; null: it is none, and what is above counts
+	out listed text, -- the ids of a listed window; null: it is none, and what is above counts
+	out next_xid xid8, out over boolean, out least_id bigint, out last_id bigint)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	before pg_snapshot;
+	late xid8[] := '{}';
+	bound xid8;
+	gap xid8;
+	first_of bigint;
+	last_of bigint;
+	counted bigint := 0;
+	found_rows bigint;
 begin
 	perform outbox.window_guard(of_slot, of_shard, of_n, of_nonce);
 	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1],
@@ -595,11 +619,52 @@ begin
 		from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n;
 	low_xid := pg_snapshot_xmax(before);
 	sure_xid := pg_snapshot_xmin(upto);
-	select coalesce(array_agg(x), '{}')::text into stragglers from pg_snapshot_xip(before) x
-		where pg_visible_in_snapshot(x, upto);
-	-- id + 0 keeps the planner from walking the index on id through everything published
-	select min(m.id + 0), max(m.id + 0) into low_id, high_id from outbox.message m
-		where m.txid >= low_xid and m.txid < pg_snapshot_xmax(upto) and listed is null;
+	over := listed is not null;
+	if over then
+		return;
+	end if;
+
+	if from_xid is null then
+		for gap in select x from pg_snapshot_xip(before) x where pg_visible_in_snapshot(x, upto)
+				and pg_xact_status(x) is distinct from 'aborted' loop
+			select m.id into first_of from outbox.message m where m.txid = gap
+				order by m.txid, m.id limit 1;
+			continue when not found;
+			select m.id into last_of from outbox.message m where m.txid = gap
+				order by m.txid desc, m.id desc limit 1;
+			late := late || gap;
+			least_id := least(least_id, first_of);
+			last_id := greatest(last_id, last_of);
+		end loop;
+		stragglers := late::text;
+	end if;
+
+	next_xid := coalesce(from_xid, low_xid);
+	bound := least(outbox.xid_after(next_xid, xids), pg_snapshot_xmax(upto));
+	for gap in select x from pg_snapshot_xip(upto) x where x >= next_xid and x < bound
+			union all select bound order by 1 loop
+		if next_xid < gap and xids = 1 then
+			if pg_xact_status(next_xid) is distinct from 'aborted' then
+				select m.id into low_id from outbox.message m where m.txid = next_xid
+					order by m.txid, m.id limit 1;
+				select m.id into high_id from outbox.message m where m.txid = next_xid
+					order by m.txid desc, m.id desc limit 1;
+			end if;
+		elsif next_xid < gap then
+			select count(*), min(r.id), max(r.id) into found_rows, first_of, last_of from (
+				select m.id from outbox.message m where m.txid >= next_xid and m.txid < gap
+				limit max_rows + 1 - counted) r;
+			counted := counted + found_rows;
+			if counted > max_rows then
+				next_xid := null;
+				return;
+			end if;
+			low_id := least(low_id, first_of);
+			high_id := greatest(high_id, last_of);
+		end if;
+		next_xid := case when gap < bound then outbox.xid_after(gap, 1) else bound end;
+	end loop;
+	over := next_xid >= pg_snapshot_xmax(upto);
 	if low_id < 1 then
 		raise exception 'the message table has a row with id %, and ids begin at 1', low_id;
 	end if;

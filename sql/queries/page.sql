@@ -1,9 +1,10 @@
 -- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
 -- parameters. :slot :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
--- :low_id :high_id; :after id; :rows at most, :withheld: without what they hold.
+-- :low_id :high_id; :after id, up to :upto_id; :rows at most, within :limit in ms; :withheld: without what they hold.
 -- The settings keep a table that was never analyzed from being read whole for every page, and a page of
 -- one shard of several from starting parallel workers of its own, which costs more than the page.
-set local statement_timeout = 0;
+set local statement_timeout = :limit;
+set local lock_timeout = 0;
 set local jit = off;
 set local max_parallel_workers_per_gather = 0;
 set local enable_seqscan = off;
@@ -13,7 +14,7 @@ copy (
 	select m.id, m.created_at, m.event_id, m.topic, m.key, case when not :withheld then m.payload end,
 		case when not :withheld then m.headers end, m.partition, m.deliver_at
 	from outbox.message m
-	where m.id > :after and m.id >= :low_id and m.id <= :high_id
+	where m.id > :after and m.id >= :low_id and m.id <= :high_id and m.id <= :upto_id
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 		and m.created_at >= coalesce(

@@ -1,6 +1,7 @@
 -- A page of a listed window, as one script (see page.sql): :slot :shard :n :nonce; its ids :listed;
 -- :after id; :rows at most.
-set local statement_timeout = 0;
+set local statement_timeout = :limit;
+set local lock_timeout = 0;
 do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
 copy (
 	select r.id, r.created_at, r.event_id, r.topic, r.key, case when not :withheld then r.payload end,

@@ -1,7 +1,8 @@
 -- page.sql with the rows of :stragglers (xids that were in progress at the tick before and are visible
 -- in this one) merged in by id. They come from scans of their own, so that one old id does not make the
 -- pages walk through everything already published.
-set local statement_timeout = 0;
+set local statement_timeout = :limit;
+set local lock_timeout = 0;
 set local jit = off;
 set local max_parallel_workers_per_gather = 0;
 set local enable_seqscan = off;
@@ -12,7 +13,7 @@ copy (
 		case when not :withheld then p.headers end, p.partition, p.deliver_at
 	from (
 		(select m.* from outbox.message m
-		where m.id > :after and m.id >= :low_id and m.id <= :high_id
+		where m.id > :after and m.id >= :low_id and m.id <= :high_id and m.id <= :upto_id
 			and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 				else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 			and m.created_at >= coalesce(
@@ -22,7 +23,8 @@ copy (
 		union all
 		(select s.* from unnest(:stragglers::xid8[]) x (txid) cross join lateral (
 			select m.* from outbox.message m
-			where m.txid = x.txid and m.id > :after and m.created_at >= coalesce(
+			where m.txid = x.txid and m.id > :after and m.id <= :upto_id
+				and m.created_at >= coalesce(
 					(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
 				and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
 			order by m.id limit :rows) s

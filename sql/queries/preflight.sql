@@ -10,7 +10,6 @@ select current_setting('server_version') as version, current_user::text as role,
 		where c.relnamespace = n.oid and c.relname = 'message_id_seq') as id_cache,
 	exists (select from pg_roles where rolname = 'outbox_relay') as has_roles,
 	current_setting('statement_timeout') as statement_timeout,
-	current_setting('lock_timeout') as lock_timeout,
 	-- what is set so wins over what the server, the database or the role say alone
 	format('alter role %I in database %I set', session_user, current_database()) as cure
 from (values (1)) one (row)

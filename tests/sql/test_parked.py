@@ -249,7 +249,7 @@ def test_who_takes_over_is_told_of_the_listed_window(reader, database):
                        "'ticks', 0, 1, 5, 'by hand', 60000, 1)")
         assert cursor.fetchone() == (2, True, 1)
         cursor.execute("SELECT listed FROM outbox.window_bounds('ticks', 0, "
-                       "(SELECT max(n) FROM outbox.log WHERE slot = 'ticks'), 5, 2)")
+                       "(SELECT max(n) FROM outbox.log WHERE slot = 'ticks'), 5, 2, NULL, 1, 1)")
         assert cursor.fetchone() == ("{%d}" % rows[0][0],)
 
 

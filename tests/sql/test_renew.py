@@ -1,5 +1,7 @@
 """outbox.renew: a log row that renews the lease, whatever becomes of every other table."""
 
+import json
+
 import psycopg2
 import pytest
 from support.destinations import Destination, known_destinations
@@ -84,3 +86,16 @@ def test_a_blind_look_opens_its_window_without_the_message_table(database, reade
     locker.close()
     assert [row.payload for row in reader.pages(10)] == [b"x"]
     assert reader.tick(blind=True) == []
+
+
+def test_a_blind_look_that_lists_rows_says_so(database, reader):
+    """Taken for an ordinary window, its rows would be scheduled once more, and go with the list."""
+    database.execute("INSERT INTO outbox.message (topic, deliver_at) VALUES ('t', now())")
+    (number,), = database.execute("SELECT id FROM outbox.message")
+    reader.tick()
+    moved = json.dumps({"rows": [], "recovered": [], "scheduled": [
+        [number, database.execute("SELECT (extract(epoch from created_at) * 1000000)::bigint "
+                                  "FROM outbox.message")[0][0], reader.first_tick + 1]]})
+    reader.tick(parks=moved, must_write=True)
+    assert [row.id for row in reader.tick(blind=True, may_list=True)] == [number]
+    assert reader.verdict == "listed"

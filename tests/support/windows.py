@@ -82,33 +82,50 @@ class Ticks:
             self.first_tick += self.open_windows
             self.open_windows = int(verdict != "noted")
 
-    def bounds(self):
-        """What the pages of the open window are filled with."""
-        names = ("low_xid", "sure_xid", "upto", "stragglers", "low_id", "high_id")
-        columns = ", ".join(f"{name}::text" for name in names)
-        found = dict(zip(names, self._one(
-            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s)",
-            self.slot, self.shard, self.n, self.nonce, self.first_tick + self.open_windows)))
-        empty = found["low_id"] is None  # as outbox/publish/statements.c does
-        found.update(low_id=1 if empty else int(found["low_id"]),
-                     high_id=0 if empty else int(found["high_id"]))
+    def bounds(self, xids=1_000_000, max_rows=1_000_000):
+        """What the pages of the open window are filled with, in chunks of so many xids."""
+        found = chunk = self.bounds_chunk(None, xids, max_rows)
+        while not chunk["over"]:
+            if chunk["next_xid"] is None:  # as outbox/publish/statements.c does
+                xids = max(1, xids // 4)
+            chunk = self.bounds_chunk(chunk["next_xid"] or found["next_xid"], xids, max_rows)
+            if chunk["next_xid"] is None:
+                continue
+            found = {**found, "next_xid": chunk["next_xid"],
+                     "low_id": _least(found["low_id"], chunk["low_id"]),
+                     "high_id": _most(found["high_id"], chunk["high_id"])}
+        found["last_id"] = _most(found["last_id"], found["high_id"]) or 0
+        found["first_id"] = _least(found["least_id"], found["low_id"]) or 1
+        found.update(low_id=found["low_id"] or 0, high_id=found["high_id"] or 0)
         return found
 
-    def page_script(self, bounds, after, rows, withheld=False):
+    def bounds_chunk(self, from_xid, xids, max_rows):
+        texts = ("low_xid", "sure_xid", "upto", "stragglers", "next_xid")
+        values = ("low_id", "high_id", "over", "least_id", "last_id")
+        columns = ", ".join((*(f"{name}::text" for name in texts), *values))
+        return dict(zip((*texts, *values), self._one(
+            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s, %s, %s, %s)",
+            self.slot, self.shard, self.n, self.nonce, self.first_tick + self.open_windows,
+            from_xid, xids, max_rows)))
+
+    def page_script(self, bounds, after, rows, withheld=False, upto_id=2**62):
         name = "page" if bounds["stragglers"] == "{}" else "page_stragglers"
         text = query(name, **bounds, slot=self.slot, shard=self.shard, shards=self.shards,
-                     n=self.n, nonce=self.nonce, after=after, rows=rows, withheld=withheld)
+                     n=self.n, nonce=self.nonce, after=after, rows=rows, withheld=withheld,
+                     upto_id=upto_id, limit=0)
         return text.replace("outbox.", f"{self.schema}.")
 
-    def pages(self, rows, withheld=False):
-        bounds = self.bounds()
+    def pages(self, rows, withheld=False, span=2**62, **chunks):
+        """span: each page looks at so many ids."""
+        bounds = self.bounds(**chunks)
         after = 0
         while True:
-            page = list(self._copy(self.page_script(bounds, after, rows, withheld)))
+            upto_id = max(after, bounds["first_id"] - 1) + span
+            page = list(self._copy(self.page_script(bounds, after, rows, withheld, upto_id)))
             yield from page
-            if len(page) < rows:
+            if len(page) < rows and upto_id >= bounds["last_id"]:
                 return
-            after = page[-1].id
+            after = page[-1].id if len(page) == rows else upto_id
 
     def close(self):
         self.connection.close()
@@ -155,6 +172,14 @@ def _rows(data):
                   f"{event[:8]}-{event[8:12]}-{event[12:16]}-{event[16:20]}-{event[20:]}",
                   topic.decode(), key, body, headers and headers[1:].decode(),
                   partition and struct.unpack(">i", partition)[0])
+
+
+def _least(one, other):
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+def _most(one, other):
+    return max((value for value in (one, other) if value is not None), default=None)
 
 
 def _plain(value):

@@ -221,6 +221,7 @@ static void plan_world(struct world *world)
 	plan->database_faults = world_chance(world, 600000);
 	plan->kafka_faults = world_chance(world, 600000);
 	plan->process_faults = world_chance(world, 600000);
+	plan->locks = plan->database_faults && world_chance(world, 400000);
 	plan->failovers = plan->database_faults && world_chance(world, 300000);
 	plan->poison = world_chance(world, 250000);
 	plan->schedules = world_chance(world, 300000);

@@ -399,6 +399,10 @@ static void request_arrives_back(struct world *world, void *object, int64_t numb
 	(void)number;
 	if (request->session_generation != session->generation)
 		return;
+	if (request == session->ending) {
+		session_break(world, session);
+		return;
+	}
 	session->answer = request;
 	session->fed = 0;
 	session->cut_at = -1;
@@ -430,6 +434,24 @@ static bool server_is_gone(const struct world *world, const struct request *requ
 	return !world->database.up || request->server_generation != world->database.generation;
 }
 
+/* It waits for a lock, or for a standby, for longer than its owner has time. */
+static int64_t long_wait(struct world *world)
+{
+	bool waits = world->plan.locks && world_has_faults(world) && world_chance(world, 15000);
+	return waits ? world_below(world, 3 * world->plan.stream.lease_ms * MS) : 0;
+}
+
+/* True: the cancel came in time, or the server ended what took too long by itself. */
+static bool is_cut_short(struct world *world, struct request *request)
+{
+	if (!request->cancelled)
+		return false;
+	if (request->row)
+		end_transaction(world, request->row->transaction, ABORTED);
+	fail_request(world, request, false);
+	return true;
+}
+
 static void statement_commits(struct world *world, void *object, int64_t number)
 {
 	struct request *request = object;
@@ -449,6 +471,7 @@ static void statement_commits(struct world *world, void *object, int64_t number)
 			request->rows[i]->listed_n = row->n;
 	row->transaction->order = database->commits++;
 	database->newest = row;
+	world->result.renewals += request->kind == ASK_RENEW;
 	world_trace(world, "log row %lld of owner %d: first tick %lld, %d open, acked %lld%s",
 	    (long long)row->n, row->owner, (long long)row->first_tick, row->tick_count - 1,
 	    (long long)row->acked_id, request->opens ? ", opened" : "");
@@ -967,7 +990,7 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 {
 	struct request *request = object;
 	struct database *database = &world->database;
-	if (server_is_gone(world, request))
+	if (server_is_gone(world, request) || is_cut_short(world, request))
 		return;
 	if (!request->row) {
 		request->row = world_allocate(world, sizeof *request->row);
@@ -999,8 +1022,8 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 		read_window(world, request,
 		    request->previous->ticks[request->previous->tick_count - 1], request->snapshot,
 		    0, request->tick.max_rows);
-	world_after(
-	    world, world_delay(world, world->plan.database_us / 4), statement_commits, request, 0);
+	world_after(world, world_delay(world, world->plan.database_us / 4) + long_wait(world),
+	    statement_commits, request, 0);
 }
 
 static void take_begins(struct world *world, struct request *request)
@@ -1193,6 +1216,8 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 	(void)number;
 	if (server_is_gone(world, request) || request->dropped)
 		return;
+	if (is_cut_short(world, request))
+		return;
 	request->begun = true;
 	switch (request->kind) {
 	case ASK_TAKE:
@@ -1237,8 +1262,15 @@ void database_send(struct world *world, struct session *session, struct request 
 	request->server_generation = world->database.generation;
 	request->owner = session->process->owner;
 	session->under_way = request;
-	world_after(
-	    world, world_delay(world, world->plan.database_us / 4), statement_begins, request, 0);
+	request->sent_us = world->now;
+	session->cancel_at = world->now + world->plan.stream.lease_ms * MS * 5 / 12;
+	int64_t wait = long_wait(world), limit = world->plan.stream.lease_ms * MS / 3;
+	if (wait > limit && world_chance(world, 500000)) { /* statement_timeout */
+		wait = limit;
+		request->cancelled = true;
+	}
+	world_after(world, world_delay(world, world->plan.database_us / 4) + wait, statement_begins,
+	    request, 0);
 }
 
 /* --- sessions -------------------------------------------------------------------------------- */
@@ -1268,7 +1300,7 @@ void session_break(struct world *world, struct session *session)
 	session->generation++;
 	session->up = false;
 	session->lost |= request != NULL;
-	session->under_way = session->answer = NULL;
+	session->under_way = session->answer = session->ending = NULL;
 	if (request && !request->begun && world_chance(world, 500000))
 		request->dropped = true;
 	/* now and then the way to the server is away for a while */
@@ -1277,6 +1309,30 @@ void session_break(struct world *world, struct session *session)
 			   : world_delay(world, 2 * MS);
 	world_after(world, away, session_opens, session, session->generation);
 	relay_wake(world, session->process);
+}
+
+/* The server has ended nothing for so long that nobody waits for it any more. */
+static void give_up_session(struct world *world, void *object, int64_t generation)
+{
+	struct session *session = object;
+	if (session->ending && session->generation == generation)
+		session_break(world, session);
+}
+
+bool session_cancel(struct world *world, struct session *session)
+{
+	struct request *request = session->under_way;
+	if (!request || session->answer || world->now < session->cancel_at)
+		return false;
+	session->ending = request;
+	session->under_way = NULL;
+	session->up = false;
+	request->cancelled = world_chance(world, 700000);
+	world->result.cancelled++;
+	world_trace(world, "owner %d cancels a statement", request->owner);
+	world_after(world, 10 * world->plan.stream.lease_ms * MS / 3, give_up_session, session,
+	    session->generation);
+	return true;
 }
 
 /* --- the server's life ------------------------------------------------------------------------ */

@@ -415,7 +415,8 @@ static void log_answered(struct world *world, struct process *process)
 	else if (request->failed && request->conflict && request->kind == ASK_RENEW)
 		stream_renewed(process->stream, now_ms(world), false);
 	else if (request->failed)
-		stream_log_failed(process->stream, now_ms(world), false, false);
+		stream_log_failed(process->stream, now_ms(world), false,
+		    world->now - request->sent_us >= world->plan.stream.lease_ms * MS / 3);
 	else if (request->kind == ASK_TAKE)
 		take_answered(world, process, request);
 	else if (request->kind == ASK_TICK)
@@ -437,6 +438,10 @@ static bool step_log(struct world *world, struct process *process)
 {
 	struct session *session = &process->log;
 	bool busy = session->lost || session->answer;
+	if (session_cancel(world, session)) {
+		stream_log_failed(process->stream, now_ms(world), true, true);
+		return true;
+	}
 	if (session->lost) {
 		session->lost = false;
 		stream_log_failed(process->stream, now_ms(world), true, false);
@@ -496,13 +501,18 @@ static void page_arrives(struct world *world, struct process *process)
 		return;
 	session->answer = session->under_way = NULL;
 	stream_page_end(
-	    process->stream, now_ms(world), !cut && request->row_count < request->page.rows);
+	    process->stream, now_ms(world), !cut && request->row_count < request->page.rows, 0);
 }
 
 static bool step_read(struct world *world, struct process *process)
 {
 	struct session *session = &process->read;
 	bool busy = session->lost || session->answer;
+	if (session_cancel(world, session)) {
+		stream_read_failed(process->stream, now_ms(world));
+		process->bounds_tick = 0;
+		return true;
+	}
 	if (session->lost) {
 		session->lost = false;
 		stream_read_failed(process->stream, now_ms(world));
@@ -925,6 +935,10 @@ static void wait_for_turn(struct world *world, struct process *process, bool bus
 		world_fail(world, "owner %d spins", process->owner);
 	if (process->topics_at < at)
 		at = process->topics_at;
+	if (log->under_way && !log->answer && log->cancel_at < at)
+		at = log->cancel_at;
+	if (process->read.under_way && !process->read.answer && process->read.cancel_at < at)
+		at = process->read.cancel_at;
 	if (busy || process->tails_answered || process->reports_taken < process->report_count ||
 	    process->read.answer)
 		at = world->now;

@@ -25,7 +25,7 @@ struct plan {
 	int64_t end_us;                          /* writers and faults end */
 	int64_t far_xids;                        /* a straggler beyond is read by pages */
 	int row_bytes, batch_records, requests, queue_records;
-	bool database_faults, kafka_faults, process_faults, failovers;
+	bool database_faults, kafka_faults, process_faults, failovers, locks;
 	bool poison, stops, late_topics, growing_topics, long_transaction, schedules;
 	int killers; /* rows still to come that kill who reads or sends them */
 	bool killed_all_the_time;
@@ -204,6 +204,8 @@ struct request {
 	int recovered_count, recovered_looked;
 	const struct snapshot *last_seen;
 	bool begun, dropped;
+	bool cancelled; /* it ends without effect, unless it commits already */
+	int64_t sent_us;
 	/* on the server */
 	const struct log_row *previous;
 	const struct snapshot *snapshot;
@@ -237,6 +239,8 @@ struct session {
 	int64_t generation;
 	struct request *under_way;
 	struct request *answer;
+	struct request *ending; /* cancelled, and not over yet: another session comes after it */
+	int64_t cancel_at;
 	int fed,
 	    cut_at; /* rows of a page handed to the stream; -1 or after how many the link breaks */
 };
@@ -248,6 +252,9 @@ void database_send(struct world *world, struct session *session, struct request 
 void database_end_long_transaction(struct world *world);
 void session_open(struct world *world, struct session *session);
 void session_break(struct world *world, struct session *session);
+/* The statement under way has had its time; true: it is cancelled, and nobody waits for its answer.
+ */
+bool session_cancel(struct world *world, struct session *session);
 bool snapshot_sees(const struct snapshot *snapshot, int64_t xid);
 bool row_is_committed(const struct row *row);
 const struct parked_row *find_kept(const struct log_row *log, const struct row *row);

@@ -136,7 +136,7 @@ static void page_of(struct stream *stream, int64_t first, int64_t last, int32_t 
 	assert_true(stream_read_call(stream, 0).wanted);
 	for (int64_t id = first; id <= last; id++)
 		give_row(stream, id, partition);
-	stream_page_end(stream, 0, true);
+	stream_page_end(stream, 0, true, 0);
 }
 
 /* The next row of the log; it says of destinations what is expected. */
@@ -199,7 +199,7 @@ static void what_is_passed_already_holds_no_offset_back(void **state)
 	assert_true(stream_read_call(stream, 0).wanted);
 	give_row(stream, 4, 0);
 	give_row(stream, 5, 0);
-	stream_page_end(stream, 0, false);
+	stream_page_end(stream, 0, false, 0);
 	uint64_t fifth = expect_sent(stream, 5);
 	stream_report(stream, 0, fifth, STREAM_WRITTEN, 13, NULL);
 	expect_row(stream, 1, "{\"orders\":[1,{\"0\":13}]}");
@@ -216,7 +216,7 @@ static void what_was_found_is_parked_for_no_deaths(void **state)
 	assert_true(expect_row(stream, 1, "{}").deaths.marked);
 	assert_true(stream_read_call(stream, 1).withheld);
 	give_row(stream, 1, 0);
-	stream_page_end(stream, 1, false);
+	stream_page_end(stream, 1, false, 0);
 	expect_none_sent(stream);
 	assert_int_equal(stream_status(stream, 1).skipped, 1);
 	const struct stream_tick row = expect_row(stream, 2, "{\"orders\":[1,{\"0\":10}]}");
@@ -316,7 +316,7 @@ static void the_noted_offset_stays_in_front_of_what_progress_does_not_cover(void
 	assert_true(stream_read_call(stream, 0).wanted);
 	give_row(stream, 1, 0);
 	give_row(stream, 2, 1);
-	stream_page_end(stream, 0, true);
+	stream_page_end(stream, 0, true, 0);
 	uint64_t first = expect_sent(stream, 1);
 	stream_report(stream, 0, expect_sent(stream, 2), STREAM_WRITTEN, 10, NULL);
 	assert_int_equal(stream_log_call(stream, 8000).call, STREAM_TICK); /* the renewal */

@@ -362,7 +362,7 @@ static void a_call_that_was_late_has_half_as_much_to_do_and_looks_at_no_row(void
 	}
 	stream_ticked(stream, now, STREAM_PAGES);
 	assert_true(stream_read_call(stream, now).wanted);
-	stream_page_end(stream, now, true);
+	stream_page_end(stream, now, true, 0);
 	tick = expect_call(stream, now, STREAM_TICK);
 	assert_false(tick.blind);
 	assert_int_equal(tick.max_rows, rows >> 2);
@@ -378,7 +378,7 @@ static void what_a_lost_call_opened_is_sent_behind_one_more_row(void **state)
 	stream_newest(stream, 9001, 6, tick.new_nonce, 1, 0);
 	assert_int_equal(stream_read_call(stream, 9001).tick, 41);
 	give_row(stream, 1, "k");
-	stream_page_end(stream, 9001, true);
+	stream_page_end(stream, 9001, true, 0);
 	expect_none_sent(stream, 9001);
 
 	tick = expect_call(stream, 9002, STREAM_TICK);
@@ -415,7 +415,7 @@ static void rows_of_a_forgotten_page_are_not_believed(void **state)
 	const struct stream_taken taken = {.n = 9, .epoch = 77, .first_tick = 40, .windows = 2};
 	stream_taken(stream, 4001, &taken);
 	give_row(stream, 3, "k");
-	stream_page_end(stream, 4001, true);
+	stream_page_end(stream, 4001, true, 0);
 	assert_int_equal(stream_status(stream, 4001).records, 0);
 	assert_int_equal(stream_read_call(stream, 4001).tick, 41);
 	stream_destroy(stream);
@@ -798,7 +798,7 @@ static void read_alone(struct stream *stream, int64_t now, bool last)
 {
 	assert_true(stream_read_call(stream, now).wanted);
 	give_row(stream, 1, "k");
-	stream_page_end(stream, now, last);
+	stream_page_end(stream, now, last, 0);
 }
 
 static void what_was_read_without_contents_is_never_sent(void **state)
@@ -810,7 +810,7 @@ static void what_was_read_without_contents_is_never_sent(void **state)
 	/* the page takes longer than a renewal */
 	write_row(stream, 4000);
 	give_row(stream, 1, "k");
-	stream_page_end(stream, 4001, false);
+	stream_page_end(stream, 4001, false, 0);
 	expect_none_sent(stream, 4001);
 	assert_int_equal(stream_status(stream, 4001).refused_id, 1);
 	stream_destroy(stream);
@@ -953,6 +953,8 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->refusals += result->refusals;
 	sum->unsure += result->unsure;
 	sum->epochs += result->epochs;
+	sum->renewals += result->renewals;
+	sum->cancelled += result->cancelled;
 	sum->failovers += result->failovers;
 	sum->skipped += result->skipped;
 	sum->rewinds += result->rewinds;
@@ -965,12 +967,13 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
-	    "histories; %lld topics closed\n",
+	    "histories; %lld topics closed; %lld statements cancelled, %lld renewals alone\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
-	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->closings);
+	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->closings,
+	    (long long)sum->cancelled, (long long)sum->renewals);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)

@@ -1,0 +1,9 @@
+-- What a session of an owner has for as long as it lives, where it is its own. A relay that vanished
+-- leaves no session behind: its server notices within seconds that nobody is there, also while a statement
+-- waits for a lock. A setting that this server does not know yet is left out.
+select pg_catalog.set_config(s.name, v.value, false)
+from (values ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'),
+	('tcp_keepalives_count', '3'), ('tcp_user_timeout', '10000'),
+	('client_connection_check_interval', '2000'), ('idle_session_timeout', '0'),
+	('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0')) v (name, value)
+join pg_catalog.pg_settings s on s.name = v.name
