@@ -41,7 +41,7 @@ static struct stream *owner_with_a_row(int64_t now)
 	    .partition = -1,
 	    .bytes = 64};
 	stream_row(stream, &message);
-	stream_page_end(stream, now, true);
+	stream_page_end(stream, now, true, 0);
 	/* the log has no topic open, and once its row is considered, does not know this one */
 	for (int i = 0; i < 2; i++) {
 		struct stream_record record;
