@@ -49,9 +49,11 @@ struct flow *flow_create(const struct stream_settings *settings)
 	flow->parking = settings->parking;
 	flow->idle_ms = settings->topic_idle_ms;
 	flow->move_ms = MOVE_LEASES * settings->lease_ms;
+	flow->memory = settings->memory;
 	flow->capacity = 1024;
 	flow->ring = xcalloc(flow->capacity, sizeof *flow->ring);
 	flow->covered = flow->acked = flow->next = flow->end = flow->highest_sent = 1;
+	flow->looked = 1;
 	return flow;
 }
 
@@ -166,16 +168,39 @@ static void hold_on_lane(struct flow *flow, uint64_t sequence)
 	flow_list_ready(flow, lane);
 }
 
+/* Up to one of which it is not known whether its key is parked. */
+static void park_held(struct flow *flow, struct topic *topic)
+{
+	while (topic->held.head && flow_record(flow, topic->held.head)->known) {
+		uint64_t sequence = queue_pop(flow, &topic->held);
+		if (flow_record(flow, sequence)->stands)
+			flow_stands(flow, sequence);
+		else
+			flow_park_stalled(flow, sequence);
+	}
+}
+
 void flow_release_held(struct flow *flow, struct topic *topic)
 {
-	struct queue held = take_queue(&topic->held);
-	while (held.head) {
-		uint64_t sequence = queue_pop(flow, &held);
-		if (topic->wait.stalled)
-			flow_park_stalled(flow, sequence);
-		else
-			hold_on_lane(flow, sequence);
+	if (topic->wait.stalled) {
+		park_held(flow, topic);
+		return;
 	}
+	struct queue held = take_queue(&topic->held);
+	while (held.head)
+		hold_on_lane(flow, queue_pop(flow, &held));
+}
+
+void flow_becomes_known(struct flow *flow, uint64_t sequence)
+{
+	const struct record *record = flow_record(flow, sequence);
+	struct topic *topic = record->topic;
+	if (record->state != HELD)
+		return;
+	if (topic->state == TOPIC_READY)
+		flow_list_ready(flow, topic->lanes[record->partition]);
+	else if (topic->wait.stalled)
+		park_held(flow, topic);
 }
 
 void flow_forget(struct flow *flow)
@@ -187,7 +212,7 @@ void flow_forget(struct flow *flow)
 	}
 	assert(flow->bytes == 0);
 	flow->last_topic = NULL;
-	flow->covered = flow->acked = flow->next = flow->highest_sent = flow->end;
+	flow->covered = flow->acked = flow->next = flow->highest_sent = flow->looked = flow->end;
 	flow_parks_forget(flow);
 	flow_forget_lanes(flow);
 	flow_topics_forget(flow);
@@ -232,6 +257,7 @@ void flow_add(
 	    .later = !listed && message->scheduled,
 	    .convicted = convicted,
 	};
+	flow_key_added(flow, flow_record(flow, flow->end));
 	flow->end++;
 	flow->bytes += message->bytes + RECORD_OVERHEAD;
 }
@@ -438,13 +464,17 @@ static bool send_held(
 	while (flow->ready_first) {
 		struct lane *lane = flow->ready_first;
 		uint64_t sequence = lane->held.head;
-		if (sequence && lane->wait.stalled) {
+		bool known = sequence && flow_record(flow, sequence)->known;
+		if (known && (lane->wait.stalled || flow_record(flow, sequence)->stands)) {
 			queue_pop(flow, &lane->held);
 			flow->held--;
-			flow_park_stalled(flow, sequence);
+			if (flow_record(flow, sequence)->stands)
+				flow_stands(flow, sequence);
+			else
+				flow_park_stalled(flow, sequence);
 			continue;
 		}
-		if (sequence && sequence < end && is_open(lane, sequence)) {
+		if (known && sequence < end && is_open(lane, sequence)) {
 			queue_pop(flow, &lane->held);
 			flow->held--;
 			if (is_there_already(flow, lane, sequence) ||
@@ -470,12 +500,19 @@ static void refuse_place(struct flow *flow, uint64_t sequence)
 	flow_park_refused(flow, sequence, error);
 }
 
-/* It has no lane to wait on, and records of its key may be under way on any. */
+/*
+ * It has no lane to wait on, and records of its key may be under way on any. Or it has none while
+ * it is not known whether its key is parked.
+ */
 static bool must_wait(const struct flow *flow, uint64_t sequence)
 {
 	const struct record *record = flow_record(flow, sequence);
-	return record->message.partition >= record->topic->count && record->state == PENDING &&
-	       record->topic->state == TOPIC_READY && sequence > flow->acked;
+	if (record->state != PENDING)
+		return false;
+	bool astray = record->message.partition >= record->topic->count &&
+		      record->topic->state == TOPIC_READY;
+	return (astray && sequence > flow->acked) ||
+	       (!record->known && (astray || record->convicted));
 }
 
 /* Who died last may have sent it before: then it is there, and nothing is to be kept back. */
@@ -487,6 +524,32 @@ static void convict(struct flow *flow, uint64_t sequence)
 		flow_park_convicted(flow, sequence);
 }
 
+/* Decided without a look at its lane; false: it is not. */
+static bool settle(struct flow *flow, uint64_t sequence)
+{
+	const struct record *record = flow_record(flow, sequence);
+	if (record->later)
+		flow_schedule(flow, sequence);
+	else if (record->stands)
+		flow_stands(flow, sequence);
+	else if (record->convicted)
+		convict(flow, sequence);
+	else
+		return false;
+	return true;
+}
+
+/* It waits for its topic; where that is missing for too long, only for its look-up. */
+static void wait_for_topic(struct flow *flow, uint64_t sequence)
+{
+	struct record *record = flow_record(flow, sequence);
+	record->state = HELD;
+	queue_push(flow, &record->topic->held, sequence);
+	flow_topic_waits(flow, record->topic);
+	if (record->topic->wait.stalled)
+		park_held(flow, record->topic);
+}
+
 /* The next record in order: true when it goes out now. */
 static bool consider(
     struct flow *flow, int64_t now, uint64_t sequence, struct stream_record *ret_record)
@@ -494,25 +557,11 @@ static bool consider(
 	struct record *record = flow_record(flow, sequence);
 	if (record->state != PENDING)
 		return false;
-	if (record->later) {
-		flow_schedule(flow, sequence);
+	if (settle(flow, sequence))
 		return false;
-	}
-	if (flow->parked_rows && flow_is_parked(flow, sequence))
-		return false;
-	if (record->convicted) {
-		convict(flow, sequence);
-		return false;
-	}
 	flow_topic_use(flow, record->topic);
-	if (record->topic->wait.stalled) {
-		flow_park_stalled(flow, sequence);
-		return false;
-	}
-	if (record->topic->state != TOPIC_READY) {
-		record->state = HELD;
-		queue_push(flow, &record->topic->held, sequence);
-		flow_topic_waits(flow, record->topic);
+	if (record->topic->wait.stalled || record->topic->state != TOPIC_READY) {
+		wait_for_topic(flow, sequence);
 		return false;
 	}
 	struct lane *lane = lane_of(flow, sequence);
@@ -520,14 +569,18 @@ static bool consider(
 		refuse_place(flow, sequence);
 		return false;
 	}
-	if (lane->wait.stalled || (lane->barred && flow_denial_parks(flow, lane))) {
+	bool waits = lane->held.head || !record->known;
+	bool stalled = lane->wait.stalled || (lane->barred && flow_denial_parks(flow, lane));
+	if (stalled && !waits) {
 		flow_park_stalled(flow, sequence);
 		return false;
 	}
-	if (lane->held.head || !is_open(lane, sequence)) {
-		if (!lane->wait.since)
+	if (waits || stalled || !is_open(lane, sequence)) {
+		if (!lane->wait.since && record->known)
 			lane->wait.since = now;
 		hold_on(flow, lane, sequence);
+		if (stalled)
+			flow_list_ready(flow, lane);
 		return false;
 	}
 	if (is_there_already(flow, lane, sequence) || flow_park_behind(flow, sequence))

@@ -31,8 +31,9 @@ void flow_cover(struct flow *flow, uint64_t sequence);
 uint64_t flow_covered(const struct flow *flow);
 bool flow_is_full(const struct flow *flow); /* max_in_flight keeps records from going out */
 int64_t flow_records(const struct flow *flow);
-int64_t flow_bytes(const struct flow *flow);     /* what the records cost in memory */
-int64_t flow_under_way(const struct flow *flow); /* given to the producer, no report yet */
+int64_t flow_bytes(const struct flow *flow);      /* what the records cost in memory */
+int64_t flow_kept_bytes(const struct flow *flow); /* and what is known of parked keys */
+int64_t flow_under_way(const struct flow *flow);  /* given to the producer, no report yet */
 /* Under way, and the producer has said nothing of them: not that they must go again either. */
 int64_t flow_unreported(const struct flow *flow);
 int64_t flow_in_flight(const struct flow *flow); /* given once and not covered */
@@ -116,13 +117,27 @@ void flow_committed(struct flow *flow); /* what was written is acknowledged */
 void flow_producer_lost(struct flow *flow);
 
 /* --- parking -------------------------------------------------------------------------------- */
-/* A key of which records stand in outbox.parked; or of which none does any more. */
-void flow_parked_key(
-    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
-/* A row of a window that is read again stands there: it is neither sent nor noted. */
-void flow_parked_row(struct flow *flow, int64_t id);
-void flow_unparked(
-    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length);
+/*
+ * The shard was taken. parked: rows of it are in outbox.parked; those of windows up to
+ * inherited_tick are read again.
+ */
+void flow_keys_taken(struct flow *flow, bool parked, int64_t inherited_tick);
+/* No row of this digest is parked any more. */
+void flow_unparked(struct flow *flow, int64_t digest);
+/* --- keys (flow_keys.c) --------------------------------------------------------------------- */
+bool flow_wants_lookup(const struct flow *flow);
+/* The records of the next look-up; valid until flow_lookup_end or flow_lookup_failed. */
+int flow_lookup_call(struct flow *flow, const struct stream_lookup **ret_asked);
+/* A record of it, by its place, is parked itself, or its key is; then the end. */
+void flow_looked_up(struct flow *flow, int place, bool itself);
+void flow_lookup_end(struct flow *flow);
+void flow_lookup_failed(struct flow *flow);
+/* A page of digests for the filter is wanted: at most so many, from *ret_from on. */
+bool flow_wants_digests(const struct flow *flow);
+int64_t flow_digests_call(const struct flow *flow, int64_t *ret_from);
+void flow_digest(struct flow *flow, int64_t digest);
+void flow_digests_end(struct flow *flow, int64_t rows);
+/* --- parks ---------------------------------------------------------------------------------- */
 bool flow_has_parks(const struct flow *flow);
 /* Records are to be noted: not only places that are there again, which who takes over finds too. */
 bool flow_keeps_back(const struct flow *flow);

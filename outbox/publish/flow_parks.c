@@ -18,106 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Each record is looked up in both tables of this file, and hardly one is there: uthash asks a
- * filter of 2^20 bits first, which stays in the cache where a table of many parked keys does not.
- */
-#define HASH_BLOOM 20
 #include "flow_private.h"
 
 enum { PLACES_A_ROW = 100 };
 
-/* --- keys ----------------------------------------------------------------------------------- */
-
-/* The known key of that name, or, if `adds`, a new one; NULL: there is none. */
-static struct parked_key *key_of(
-    struct flow *flow, struct topic *topic, const char *key, int32_t length, bool adds)
-{
-	struct text *name = &flow->key_name;
-	struct parked_key *found;
-	text_clear(name);
-	text_append(name, (const char *)&topic->index, sizeof topic->index);
-	text_append(name, key, (size_t)length);
-	HASH_FIND(hh, flow->keys, name->data, name->length, found);
-	if (found || !adds)
-		return found;
-	found = xcalloc(1, sizeof *found + name->length);
-	memcpy(found->name, name->data, name->length);
-	found->topic = topic;
-	topic->uses++;
-	HASH_ADD_KEYPTR(hh, flow->keys, found->name, name->length, found);
-	return found;
-}
-
-static struct parked_key *key_of_record(struct flow *flow, const struct record *record, bool adds)
-{
-	if (!record->message.key || (!flow->keys && !adds))
-		return NULL;
-	return key_of(flow, record->topic, record->message.key, record->message.key_length, adds);
-}
-
-static void drop_key(struct flow *flow, struct parked_key *key)
-{
-	HASH_DEL(flow->keys, key);
-	key->topic->uses--;
-	free(key);
-}
-
-void flow_parked_key(
-    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length)
-{
-	struct topic *found = flow_topic_find(flow, topic, topic_length);
-	if (found->policy == STREAM_BLOCK)
-		key_of(flow, found, key, length, true)->stands = true;
-}
-
-void flow_parked_row(struct flow *flow, int64_t id)
-{
-	struct parked_row *row = xcalloc(1, sizeof *row);
-	row->id = id;
-	HASH_ADD(hh, flow->parked_rows, id, sizeof row->id, row);
-}
-
-static void drop_parked_row(struct flow *flow, struct parked_row *row)
-{
-	HASH_DEL(flow->parked_rows, row);
-	free(row);
-}
-
-bool flow_is_parked(struct flow *flow, uint64_t sequence)
+void flow_stands(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	struct parked_row *row;
-	HASH_FIND(hh, flow->parked_rows, &record->message.id, sizeof record->message.id, row);
-	if (!row || record->listed)
-		return false;
-	drop_parked_row(flow, row);
 	record->state = PARKED;
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
 	flow_release(flow, record);
-	return true;
-}
-
-void flow_unparked(
-    struct flow *flow, const char *topic, size_t topic_length, const char *key, int32_t length)
-{
-	struct topic *found = flow_topic_find(flow, topic, topic_length);
-	struct parked_key *known = key_of(flow, found, key, length, false);
-	if (!known)
-		return;
-	known->stands = false;
-	if (!known->parking)
-		drop_key(flow, known);
-}
-
-void flow_listed_closed(struct flow *flow)
-{
-	struct parked_key *key, *next;
-	HASH_ITER(hh, flow->keys, key, next)
-	{
-		key->refused_again = 0;
-	}
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -144,8 +55,8 @@ void flow_schedule(struct flow *flow, uint64_t sequence)
 
 static void park(struct flow *flow, uint64_t sequence, const char *error, bool stalled)
 {
-	const struct record *record = flow_record(flow, sequence);
-	struct parked_key *key = key_of_record(flow, record, false);
+	struct record *record = flow_record(flow, sequence);
+	struct parked_key *key = flow_key_of(flow, record, false);
 	struct park *park = keep_back(flow, sequence, error);
 	park->stalled = stalled;
 	park->dead = error && record->convicted;
@@ -163,15 +74,24 @@ static void note_refusal(struct flow *flow, uint64_t sequence, const char *error
 	text_copy(flow->refusal.error, sizeof flow->refusal.error, error);
 }
 
-/* What comes of its key is behind it from here on, unless the topic lets others pass. */
+/* The first refused record of a digest decides which records are behind it. */
+static uint64_t first_refused(uint64_t refused, uint64_t sequence)
+{
+	return refused && refused < sequence ? refused : sequence;
+}
+
+/*
+ * What comes of its key is behind it from here on, unless the topic lets others pass. Where records
+ * of the key are parked since before our time, all of them are behind these.
+ */
 static void becomes_head(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	struct parked_key *key = key_of_record(flow, record, record->topic->policy != STREAM_PASS);
+	struct parked_key *key = flow_key_of(flow, record, record->topic->policy != STREAM_PASS);
 	if (key && record->listed)
-		key->refused_again = sequence;
-	else if (key && !key->stands && !key->refused)
-		key->refused = sequence;
+		key->refused_again = first_refused(key->refused_again, sequence);
+	else if (key && (key->refused || (!key->stands && !key->parking)))
+		key->refused = first_refused(key->refused, sequence);
 }
 
 void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
@@ -193,7 +113,7 @@ void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error)
 static bool park_behind(struct flow *flow, uint64_t sequence, bool stalled)
 {
 	struct record *record = flow_record(flow, sequence);
-	struct parked_key *key = key_of_record(flow, record, false);
+	struct parked_key *key = flow_key_of(flow, record, false);
 	if (!key)
 		return false;
 	uint64_t refused = record->listed ? key->refused_again : key->refused;
@@ -318,12 +238,9 @@ char *flow_parks(struct flow *flow, int most)
 static void park_is_noted(struct flow *flow, struct park *park)
 {
 	struct record *record = flow_record(flow, park->sequence);
-	struct parked_key *key = record->later ? NULL : key_of_record(flow, record, false);
 	assert(record->state == PARKING);
-	if (key) {
-		key->parking--;
-		key->stands = true;
-	}
+	if (!record->later)
+		flow_key_noted(flow, record);
 	record->state = PARKED;
 	flow->parked += !record->listed && !record->later;
 	flow->scheduled += record->later;
@@ -338,6 +255,8 @@ void flow_parks_logged(struct flow *flow, bool written)
 	flow->parks_logging = 0;
 	for (int i = 0; i < count; i++)
 		park_is_noted(flow, &flow->parks[i]);
+	if (written)
+		flow_keys_noted(flow);
 	flow->park_count -= count;
 	for (int i = 0; i < flow->park_count && count; i++)
 		flow->parks[i] = flow->parks[i + count];
@@ -345,21 +264,11 @@ void flow_parks_logged(struct flow *flow, bool written)
 
 void flow_parks_forget(struct flow *flow)
 {
-	struct parked_key *key, *next;
-	struct parked_row *row, *next_row;
-	HASH_ITER(hh, flow->keys, key, next)
-	{
-		drop_key(flow, key);
-	}
-	HASH_ITER(hh, flow->parked_rows, row, next_row)
-	{
-		drop_parked_row(flow, row);
-	}
+	flow_keys_forget(flow);
 	flow_stalls_forget(flow);
 	for (int i = 0; i < flow->park_count; i++)
 		free(flow->parks[i].error);
 	free(flow->parks);
-	text_finish(&flow->key_name);
 	flow->parks = NULL;
 	flow->park_count = flow->park_capacity = flow->parks_logging = flow->parks_refused = 0;
 	flow->refused = false;

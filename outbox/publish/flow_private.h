@@ -1,7 +1,8 @@
 #pragma once
 /*
  * What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_rows.c (what
- * the log says of them), flow_tails.c, flow_parks.c, flow_stalls.c, flow_denials.c.
+ * the log says of them), flow_tails.c, flow_parks.c, flow_keys.c,
+ * flow_stalls.c, flow_denials.c.
  *
  * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
  * or over their lanes. Hence the lists; each says which objects are on it.
@@ -9,6 +10,7 @@
 #include <uthash.h>
 #include <utlist.h>
 #include "flow.h"
+#include "parked_digest.h"
 
 enum record_state {
 	PENDING,
@@ -30,10 +32,16 @@ struct record {
 	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
 	int32_t partition;
 	uint8_t state;
-	bool suspect;       /* was in a refused batch */
-	bool listed;        /* of the listed window: it stands in outbox.parked */
-	bool later;         /* its time has not come: outbox.scheduled is where it goes */
-	bool convicted;     /* it kills who sends it */
+	bool suspect;   /* was in a refused batch */
+	bool listed;    /* of the listed window: it stands in outbox.parked */
+	bool later;     /* its time has not come: outbox.scheduled is where it goes */
+	bool convicted; /* it kills who sends it */
+	/* flow_keys.c */
+	bool known;     /* whether its key is parked, and whether it is itself */
+	bool looked_up; /* in the database */
+	bool stands;    /* it is parked itself */
+	bool has_digest;
+	int64_t digest;
 	struct seen *found; /* the record in Kafka that was found for it; NULL: it was sent */
 };
 
@@ -178,16 +186,20 @@ struct parked_key {
 	uint64_t refused;       /* of the stream; 0: it was before our time */
 	uint64_t refused_again; /* of the open listed window; 0: none */
 	int64_t parking;        /* records to be noted */
-	struct topic *topic;
-	bool stands; /* in outbox.parked */
+	bool stands;            /* in outbox.parked */
+	int64_t digest;         /* of the topic and the key */
 	UT_hash_handle hh;
-	char name[]; /* number of the topic, then the key */
 };
 
-/* A row that stood in outbox.parked when the shard was taken, and is read again. */
-struct parked_row {
-	int64_t id;
-	UT_hash_handle hh;
+/* A Bloom filter of the digests of all parked keys; words NULL: nothing with a key is parked. */
+struct parked_filter {
+	void *memory;
+	uint64_t *words; /* in memory, at the beginning of a line */
+	uint64_t lines;
+	int64_t count, emptied; /* digests added; and those of which nothing is parked any more */
+	bool loading;           /* not all of them are in it */
+	int64_t next, last,
+	    found; /* the next page begins there; the last digest of the one before */
 };
 
 /* A record to be noted; error NULL: it is behind a refused one, or scheduled. */
@@ -252,10 +264,16 @@ struct flow {
 	bool recreated;                        /* a topic was: positions in it begin anew */
 	bool changing;                         /* the row under way carries a changed count */
 	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
-	struct parked_key *keys;               /* by name */
-	struct parked_row *parked_rows;        /* by id; taken out when the row comes by */
-	struct text key_name;                  /* of the one that is looked for */
-	struct park *parks;                    /* in the order in which they came */
+	struct parked_key *keys;               /* by digest: those known exactly */
+	struct parked_filter filter;
+	struct parked_digester *digester; /* NULL: nothing was hashed yet */
+	int64_t memory;                   /* of which the filter and the keys take a share */
+	int64_t inherited_tick; /* rows of windows up to here may be parked themselves; 0: none */
+	int64_t unknown;        /* records that are not known */
+	uint64_t looked;        /* those of them before it are looked up now */
+	struct stream_lookup *lookups;
+	int lookup_count, lookup_capacity;
+	struct park *parks; /* in the order in which they came */
 	int park_count, park_capacity, parks_logging;
 	int parks_refused;           /* of them, not those behind */
 	int64_t refusals;            /* that were parked */
@@ -268,6 +286,8 @@ struct record *flow_record(const struct flow *flow, uint64_t sequence);
 /* --- flow.c --------------------------------------------------------------------------------- */
 /* What waited for the topic goes to its lanes. */
 void flow_release_held(struct flow *flow, struct topic *topic);
+/* Its look-up was answered: it may be at the head of where it is held. */
+void flow_becomes_known(struct flow *flow, uint64_t sequence);
 /* The lane's held records may go now. */
 void flow_list_ready(struct flow *flow, struct lane *lane);
 /* Every lane as a fresh producer finds it; no record is held anywhere. */
@@ -283,7 +303,7 @@ void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error);
 bool flow_park_behind(struct flow *flow, uint64_t sequence);
 void flow_schedule(struct flow *flow, uint64_t sequence);
 /* It stood there when the shard was taken: nothing is left to do. */
-bool flow_is_parked(struct flow *flow, uint64_t sequence);
+void flow_stands(struct flow *flow, uint64_t sequence);
 /* It kills who sends it. */
 void flow_park_convicted(struct flow *flow, uint64_t sequence);
 /* Its lane, or its topic, is stalled. */
@@ -303,6 +323,15 @@ void flow_admit(struct flow *flow, struct lane *lane);
 bool flow_denial_parks(struct flow *flow, struct lane *lane);
 const char *flow_denial_error(const struct topic *topic);        /* NULL: it has none */
 void flow_denial_forget(struct flow *flow, struct topic *topic); /* before its lanes go */
+/* --- flow_keys.c ---------------------------------------------------------------------------- */
+/* The exact key of the record, or, if `adds`, a new one; NULL: there is none. */
+struct parked_key *flow_key_of(struct flow *flow, struct record *record, bool adds);
+/* The record was read: must it be looked up? */
+void flow_key_added(struct flow *flow, struct record *record);
+/* A record of its key is in outbox.parked now; and all of the row of the log are. */
+void flow_key_noted(struct flow *flow, struct record *record);
+void flow_keys_noted(struct flow *flow);
+void flow_keys_forget(struct flow *flow);
 
 /* --- flow_stalls.c -------------------------------------------------------------------------- */
 /* Its records are parked from here on. True: some are under way, and their producer must go. */

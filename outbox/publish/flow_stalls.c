@@ -131,8 +131,9 @@ static bool watch_lanes(struct flow *flow, int64_t now, bool *ret_asks)
 	DL_FOREACH_SAFE2(flow->watched, lane, next, next_watched)
 	{
 		const struct topic *topic = lane->topic;
-		bool waits =
-		    !lane->wait.stalled && !lane->barred && (lane->under_way || lane->held.head);
+		/* one that waits for the database does not tell of the partition */
+		bool held = lane->held.head && flow_record(flow, lane->held.head)->known;
+		bool waits = !lane->wait.stalled && !lane->barred && (lane->under_way || held);
 		if (topic->state != TOPIC_READY || lane->partition >= topic->count ||
 		    topic->policy == STREAM_STOP)
 			continue;

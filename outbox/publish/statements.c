@@ -36,11 +36,12 @@ enum {
 	LATE_PARTS = 16, /* after what took too long: so much less */
 };
 
-enum { TICK, PEEK, REPEATED };
+enum { TICK, PEEK, LOOKUP, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
-	char *take, *tick, *tick_checked, *peek, *renew, *newest, *keys;
+	char *take, *tick, *tick_checked, *peek, *renew, *newest, *lookup, *digests, *places;
+	struct text ids, numbers; /* arrays of the look-up under way */
 	char *destinations_open, *destinations_named, *destinations_closed;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
@@ -81,7 +82,10 @@ struct statements *statements_create(
 	statements->page = schema_text(sql_page, schema);
 	statements->page_stragglers = schema_text(sql_page_stragglers, schema);
 	statements->page_listed = schema_text(sql_page_listed, schema);
-	statements->keys = schema_text(sql_parked_keys, schema);
+	statements->lookup = schema_text(sql_parked_lookup, schema);
+	statements->repeated[LOOKUP] = (struct link_statement){"outbox_lookup", statements->lookup};
+	statements->digests = schema_text(sql_parked_digests, schema);
+	statements->places = schema_text(sql_parked_places, schema);
 	statements->slot = xstrdup(slot);
 	statements->owner = xstrdup(owner);
 	statements->shard = shard;
@@ -119,7 +123,11 @@ void statements_destroy(struct statements *statements)
 	free(statements->page);
 	free(statements->page_stragglers);
 	free(statements->page_listed);
-	free(statements->keys);
+	free(statements->lookup);
+	free(statements->digests);
+	free(statements->places);
+	text_finish(&statements->ids);
+	text_finish(&statements->numbers);
 	free(statements->slot);
 	free(statements->owner);
 	free(statements->seen);
@@ -269,6 +277,62 @@ static bool send_destinations(struct statements *statements, const struct link *
 	return link_send(log, sql, parameters.list, parameters.count, err);
 }
 
+/* "{1,NULL,3}" of the ids, and of the digests */
+static void write_lookups(struct statements *statements, const struct stream_tick *call)
+{
+	struct text *ids = &statements->ids, *digests = &statements->numbers;
+	text_clear(ids);
+	text_clear(digests);
+	for (int64_t i = 0; i < call->most; i++) {
+		const struct stream_lookup *asked = &call->lookups[i];
+		char id[24] = "NULL", digest[24] = "NULL";
+		if (asked->id)
+			*text_write_int64(id, asked->id) = '\0';
+		if (asked->has_digest)
+			*text_write_int64(digest, asked->digest) = '\0';
+		text_addf(ids, "%c%s", i ? ',' : '{', id);
+		text_addf(digests, "%c%s", i ? ',' : '{', digest);
+	}
+	text_add(ids, call->most ? "}" : "{}");
+	text_add(digests, call->most ? "}" : "{}");
+}
+
+static bool send_lookup(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct parameters *parameters, struct err *err)
+{
+	write_lookups(statements, call);
+	add_text(parameters, statements->ids.data);
+	add_text(parameters, statements->numbers.data);
+	return send_repeated(statements, log, LOOKUP, parameters, err);
+}
+
+/* The query fails on a server that does not have our newest log row. */
+static bool send_keys(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
+{
+	struct parameters parameters = {0};
+	add_text(&parameters, statements->slot);
+	add_number(&parameters, statements->shard);
+	add_number(&parameters, call->n);
+	add_number(&parameters, call->nonce);
+	if (call->call == STREAM_LOOKUP)
+		return send_lookup(statements, log, call, &parameters, err);
+	if (call->call == STREAM_DIGESTS) {
+		add_number(&parameters, call->from_digest);
+	} else {
+		add_text(&parameters, call->after_topic);
+		add_number(&parameters, call->after_partition);
+	}
+	add_number(&parameters, call->most);
+	const char *sql = call->call == STREAM_DIGESTS ? statements->digests : statements->places;
+	return link_send(log, sql, parameters.list, parameters.count, err);
+}
+
+static bool asks_of_keys(enum stream_call call)
+{
+	return call == STREAM_LOOKUP || call == STREAM_DIGESTS || call == STREAM_PLACES;
+}
+
 /*
  * A look that need not write begins with a peek while nothing was found the last time: an idle
  * database is asked for its snapshot and nothing else.
@@ -290,6 +354,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_renew(statements, log, call, err);
 	if (call->call == STREAM_DESTINATIONS)
 		return send_destinations(statements, log, call, err);
+	if (asks_of_keys(call->call))
+		return send_keys(statements, log, call, err);
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
 	if (call->call == STREAM_CLOSED) {
@@ -298,8 +364,7 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return pg_send(log->pg, statements->destinations_closed, parameters.list,
 		    parameters.count, err);
 	}
-	const char *sql = call->call == STREAM_KEYS ? statements->keys : statements->newest;
-	return link_send(log, sql, parameters.list, parameters.count, err);
+	return link_send(log, statements->newest, parameters.list, parameters.count, err);
 }
 
 /* --- answers, in binary form -------------------------------------------------------------- */
@@ -427,7 +492,6 @@ static const struct {
 enum {
 	TICK_ID = 2,
 	TICK_TOPIC = 5,
-	TICK_KEY,
 	TICK_PARTITION = 9,
 	TICK_REQUESTS = 2 + MESSAGE_FIELDS,
 	TICK_DUE
@@ -449,9 +513,7 @@ static void tell_parked(
 			tell_recovered(result, row, stream);
 		if (!text_equal(pg_value(result, row, 0), "empty"))
 			continue;
-		stream_unparked(stream, pg_value(result, row, TICK_TOPIC),
-		    (size_t)pg_length(result, row, TICK_TOPIC), pg_value(result, row, TICK_KEY),
-		    pg_length(result, row, TICK_KEY));
+		stream_unparked(stream, copy_int64(pg_value(result, row, TICK_ID)));
 	}
 	/* said only where the slot was looked at */
 	if (!pg_is_null(result, verdict_row, TICK_REQUESTS))
@@ -505,21 +567,35 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 	return send_tick(statements, log, &statements->call, err);
 }
 
-static void tell_keys(const struct pg_result *result, struct stream *stream)
+static void tell_places(const struct pg_result *result, struct stream *stream)
 {
-	for (int row = 0; row < pg_rows(result); row++) {
-		if (!pg_is_null(result, row, 3))
-			stream_stalled_place(stream, pg_value(result, row, 0),
-			    (size_t)pg_length(result, row, 0),
-			    copy_int32(pg_value(result, row, 3)));
-		else if (!pg_is_null(result, row, 2))
-			stream_parked_row(stream, copy_int64(pg_value(result, row, 2)));
-		else
-			stream_parked_key(stream, pg_value(result, row, 0),
-			    (size_t)pg_length(result, row, 0), pg_value(result, row, 1),
-			    pg_length(result, row, 1));
+	for (int row = 0; row < pg_rows(result); row++)
+		stream_stalled_place(stream, pg_value(result, row, 0),
+		    (size_t)pg_length(result, row, 0), copy_int32(pg_value(result, row, 1)));
+	stream_places_end(stream, pg_rows(result));
+}
+
+static void tell_digests(const struct pg_result *result, struct stream *stream)
+{
+	for (int row = 0; row < pg_rows(result); row++)
+		stream_digest(stream, copy_int64(pg_value(result, row, 0)));
+	stream_digests_end(stream, pg_rows(result));
+}
+
+static void tell_keys(enum stream_call call, const struct pg_result *result, struct stream *stream)
+{
+	if (call == STREAM_PLACES) {
+		tell_places(result, stream);
+		return;
 	}
-	stream_keys_end(stream);
+	if (call == STREAM_DIGESTS) {
+		tell_digests(result, stream);
+		return;
+	}
+	for (int row = 0; row < pg_rows(result); row++)
+		stream_looked_up(stream, copy_int32(pg_value(result, row, 0)) - 1,
+		    *pg_value(result, row, 1) != 0);
+	stream_lookup_end(stream);
 }
 
 bool statements_answer(struct statements *statements, const struct link *log,
@@ -537,6 +613,10 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
 		return true;
 	}
+	if (asks_of_keys(statements->call.call)) {
+		tell_keys(statements->call.call, result, stream);
+		return true;
+	}
 	statements->checked = statements->call.call == STREAM_TICK ? log->made : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
@@ -546,10 +626,6 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	}
 	if (statements->call.call == STREAM_DESTINATIONS) {
 		answer_destinations(statements, result, stream, now);
-		return true;
-	}
-	if (statements->call.call == STREAM_KEYS) {
-		tell_keys(result, stream);
 		return true;
 	}
 	if (pg_rows(result))

@@ -59,6 +59,7 @@ enum {
 	MAX_WINDOWS = 256,
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
+	PLACES_A_PAGE = 500,
 	BATCH_ROWS = 500,    /* parked rows that one tick frees, retries or skips */
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
@@ -123,7 +124,11 @@ struct stream {
 	int64_t listed_tick; /* the open window that is a listed one; 0: none */
 	int64_t list_at;     /* a parked or scheduled row may be due; INT64_MAX: none */
 	int64_t requests;
-	bool keys_unknown;  /* rows are parked, and it is not known of which keys */
+	bool places_unknown; /* rows are parked, and not all stalled places are known */
+	char *after_topic;   /* the last one of those that are */
+	int32_t after_partition;
+	bool looks_first;   /* a TICK was the last call: it is the turn of look-ups and pages of
+			       digests */
 	int64_t written_at; /* when the last written row was sent */
 	int64_t lease_over_at;
 	int64_t progress_at; /* since when there is progress to note; 0: none */
@@ -194,6 +199,7 @@ void stream_destroy(struct stream *stream)
 	text_finish(&stream->check_after);
 	pg_array_finish(&stream->topics);
 	free(stream->parks);
+	free(stream->after_topic);
 	free(stream->windows);
 	free(stream);
 }
@@ -290,7 +296,8 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	stream->window_count = 0;
 	stream->call = (struct call){0};
 	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
-	stream->keys_unknown = stream->tail_open = stream->renews_alone = stream->blind = false;
+	stream->places_unknown = stream->looks_first = stream->tail_open = stream->renews_alone =
+	    stream->blind = false;
 	stream->open_unknown = false;
 	stream->halves = 0;
 	stream->found_nothing = stream->rows_expected = stream->rewound = false;
@@ -311,7 +318,9 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->first_tick = taken->first_tick;
 	stream->former_epoch = taken->former_epoch;
 	stream->listed_tick = taken->listed_tick;
-	stream->keys_unknown = taken->parked;
+	stream->places_unknown = taken->parked;
+	free(stream->after_topic);
+	stream->after_topic = NULL;
 	stream->open_unknown = true;
 	text_clear(&stream->open_after);
 	stream->load_at = now;
@@ -320,6 +329,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
+	flow_keys_taken(stream->flow, taken->parked, stream->inherited_tick);
 	int64_t most = stream_most_uncovered(&stream->settings); /* or a page that was read */
 	careful_begin(&stream->careful, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
@@ -353,7 +363,8 @@ static int64_t page_budget(const struct stream *stream)
 
 static bool has_room(const struct stream *stream)
 {
-	return flow_bytes(stream->flow) + page_budget(stream) <= stream->settings.memory;
+	return flow_bytes(stream->flow) + flow_kept_bytes(stream->flow) + page_budget(stream) <=
+	       stream->settings.memory;
 }
 
 /*
@@ -600,6 +611,44 @@ static struct stream_tick destinations_call(struct stream *stream)
 	return tick;
 }
 
+static struct stream_tick places_call(const struct stream *stream)
+{
+	return (struct stream_tick){.call = STREAM_PLACES,
+	    .n = stream->n,
+	    .nonce = stream->nonce,
+	    .most = PLACES_A_PAGE,
+	    .after_topic = stream->after_topic,
+	    .after_partition = stream->after_partition};
+}
+
+/* The next query about parked keys: look-ups first, since records wait for them. */
+static struct stream_tick keys_call(struct stream *stream)
+{
+	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
+	if (flow_wants_lookup(stream->flow)) {
+		tick.call = STREAM_LOOKUP;
+		tick.most = flow_lookup_call(stream->flow, &tick.lookups);
+	} else if (flow_wants_digests(stream->flow)) {
+		tick.call = STREAM_DIGESTS;
+		tick.most = flow_digests_call(stream->flow, &tick.from_digest);
+	}
+	return tick;
+}
+
+/* The two kinds take turns, so that neither waits for the end of the other. */
+static struct stream_tick owner_call(struct stream *stream, int64_t now)
+{
+	struct stream_tick tick = {0};
+	if (stream->looks_first)
+		tick = keys_call(stream);
+	if (tick.call == STREAM_NONE)
+		tick = tick_call(stream, now);
+	if (tick.call == STREAM_NONE && !stream->looks_first)
+		tick = keys_call(stream);
+	stream->looks_first = tick.call == STREAM_TICK;
+	return tick;
+}
+
 static struct stream_tick next_call(struct stream *stream, int64_t now)
 {
 	switch (stream->state) {
@@ -624,14 +673,19 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 			return (struct stream_tick){0};
 		if (wants_destinations(stream, now))
 			return destinations_call(stream);
-		if (stream->keys_unknown && !stream->open_unknown)
-			return (struct stream_tick){.call = STREAM_KEYS};
+		if (stream->places_unknown && !stream->open_unknown)
+			return places_call(stream);
 		if (checks_closed(stream, now))
 			return closed_call(stream);
-		return tick_call(stream, now);
+		return owner_call(stream, now);
 	default:
 		return (struct stream_tick){0};
 	}
+}
+
+static bool writes_row(enum stream_call call)
+{
+	return call == STREAM_TICK || call == STREAM_RENEW;
 }
 
 struct stream_tick stream_log_call(struct stream *stream, int64_t now)
@@ -644,7 +698,9 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	if (tick.call == STREAM_NONE)
 		return tick;
 	/* once: the turn may become free at any time */
-	const struct careful_row row = careful_row(stream, now, tick.call != STREAM_RENEW);
+	const struct careful_row row = writes_row(tick.call)
+					   ? careful_row(stream, now, tick.call == STREAM_TICK)
+					   : (struct careful_row){0};
 	tick.deaths = row.deaths;
 	bool renews_epoch_too = tick.call != STREAM_RENEW && renews_epoch(stream);
 	stream->call = (struct call){
@@ -768,10 +824,9 @@ void stream_renewed(struct stream *stream, int64_t now, bool written)
 	stream->call = (struct call){0};
 }
 
-void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
-    int32_t key_length)
+void stream_unparked(struct stream *stream, int64_t digest)
 {
-	flow_unparked(stream->flow, topic, topic_length, key, key_length);
+	flow_unparked(stream->flow, digest);
 }
 
 void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
@@ -792,28 +847,21 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
 	stream->requests = requests;
 }
 
-void stream_parked_key(struct stream *stream, const char *topic, size_t topic_length,
-    const char *key, int32_t key_length)
-{
-	flow_parked_key(stream->flow, topic, topic_length, key, key_length);
-}
-
-void stream_parked_row(struct stream *stream, int64_t id)
-{
-	flow_parked_row(stream->flow, id);
-}
-
 void stream_stalled_place(
     struct stream *stream, const char *topic, size_t topic_length, int32_t partition)
 {
 	flow_stalled(stream->flow, topic, topic_length, partition);
+	free(stream->after_topic);
+	stream->after_topic = xformat("%.*s", (int)topic_length, topic);
+	stream->after_partition = partition;
 }
 
-void stream_keys_end(struct stream *stream)
+/* A call that changes nothing was answered. */
+static void call_answered(struct stream *stream, enum stream_call call)
 {
-	assert(stream->call.tick.call == STREAM_KEYS);
+	assert(stream->call.tick.call == call);
+	(void)call;
 	stream->call = (struct call){0};
-	stream->keys_unknown = false;
 	stream->failures = 0;
 }
 
@@ -856,6 +904,35 @@ void stream_destinations_end(struct stream *stream, bool last)
 	stream->failures = 0;
 }
 
+void stream_places_end(struct stream *stream, int64_t rows)
+{
+	stream->places_unknown = rows >= stream->call.tick.most;
+	call_answered(stream, STREAM_PLACES);
+}
+
+void stream_looked_up(struct stream *stream, int place, bool itself)
+{
+	flow_looked_up(stream->flow, place, itself);
+}
+
+void stream_lookup_end(struct stream *stream)
+{
+	flow_lookup_end(stream->flow);
+	call_answered(stream, STREAM_LOOKUP);
+	pass_acked(stream); /* rows that are parked already */
+}
+
+void stream_digest(struct stream *stream, int64_t digest)
+{
+	flow_digest(stream->flow, digest);
+}
+
+void stream_digests_end(struct stream *stream, int64_t rows)
+{
+	flow_digests_end(stream->flow, rows);
+	call_answered(stream, STREAM_DIGESTS);
+}
+
 static int64_t retry_delay(int failures)
 {
 	return failures < 5 ? (int64_t)RETRY_FIRST_MS << failures : RETRY_MAX_MS;
@@ -868,11 +945,6 @@ static void lighten(struct stream *stream)
 		return;
 	stream->halves += stream->halves < MOST_HALVES;
 	stream->blind |= stream->call.tick.may_open;
-}
-
-static bool writes_row(enum stream_call call)
-{
-	return call == STREAM_TICK || call == STREAM_RENEW;
 }
 
 void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool late)
@@ -900,6 +972,8 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 		flow_load_ended(stream->flow, false);
 		stream->load_at = now + delay;
 	}
+	if (call == STREAM_LOOKUP)
+		flow_lookup_failed(stream->flow);
 	stream->call = (struct call){0};
 	stream->next_take = now + delay;
 }
@@ -1078,7 +1152,7 @@ const char stream_partition_stalled[] = "a partition acknowledges nothing for st
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
 	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
-	    stream->keys_unknown || must_end(stream, now) || must_leave_epoch(stream) ||
+	    stream->places_unknown || must_end(stream, now) || must_leave_epoch(stream) ||
 	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
 	    !takes_records(stream, now))
 		return false;
@@ -1221,7 +1295,7 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 	if (owns(stream))
 		flow_visit_topics(stream->flow, now);
 	/* what a producer that is given up still writes is to be seen */
-	if (!owns(stream) || stream->producer_verdict || !stream->ready || stream->keys_unknown ||
+	if (!owns(stream) || stream->producer_verdict || !stream->ready || stream->places_unknown ||
 	    now < stream->tails_again_at)
 		return false;
 	return flow_tail_call(stream->flow, now, ret_tail);
@@ -1295,9 +1369,10 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 		return INT64_MAX;
 	if (must_renew_alone(stream, now))
 		return stream->renew_at;
-	bool reads = stream->keys_unknown && !stream->open_unknown;
+	bool asks = (stream->places_unknown && !stream->open_unknown) ||
+		    flow_wants_lookup(stream->flow) || flow_wants_digests(stream->flow);
 	int64_t due =
-	    must_write(stream, now) || reads ? now : stream->written_at + settings->lease_ms / 3;
+	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
 	if (stream->open_unknown || flow_wants_destinations(stream->flow))
 		due = earlier(due, stream->load_at);
 	if (may_open(stream) && !stream->listed_tick && stream->list_at >= stream->strange_until)

@@ -29,7 +29,11 @@ struct stream_parking {
 	/* Called once for each topic; NULL: STREAM_BLOCK for all. */
 	enum stream_policy (*policy)(const void *context, const char *topic);
 	const void *context;
-	int64_t batch; /* of stream_tick; 0: the one that suits a server */
+	/* For tests, 0 or NULL: what suits a server. */
+	int64_t batch;               /* of stream_tick */
+	int64_t lookups, page, keys; /* of flow_keys.c: in a look-up; digests; exact keys */
+	int64_t (*digest)(const void *context, const char *topic, size_t topic_length,
+	    const char *key, size_t key_length);
 };
 
 struct stream_settings {
@@ -62,9 +66,19 @@ enum stream_call {
 	STREAM_TICK,         /* outbox.tick: look for a window, note progress, renew the lease */
 	STREAM_RENEW,        /* outbox.renew: renew the lease, and nothing else */
 	STREAM_NEWEST,       /* read the newest log row: was the last TICK or RENEW written? */
-	STREAM_KEYS,         /* read which keys, and which rows of open windows, are parked */
+	STREAM_PLACES,       /* read of which partitions and missing topics rows are parked */
+	STREAM_LOOKUP,       /* are these records, or their keys, parked? (flow_keys.c) */
+	STREAM_DIGESTS,      /* read a page of the digests of all parked keys */
 	STREAM_DESTINATIONS, /* read what the log says of topics */
 	STREAM_CLOSED,       /* read names of closed topics: the cluster may not have them */
+};
+
+/* A record of a LOOKUP. */
+struct stream_lookup {
+	uint64_t sequence;
+	int64_t id; /* 0: the row cannot be parked itself */
+	bool has_digest;
+	int64_t digest; /* of its topic and key */
 };
 
 struct stream_tick {
@@ -84,6 +98,11 @@ struct stream_tick {
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
 	bool blind; /* a window opens without a look at its rows, to be read by pages */
+	const struct stream_lookup *lookups; /* LOOKUP; valid until the answer is given */
+	int64_t most;                        /* so many of them, rows of DIGESTS or of PLACES */
+	int64_t from_digest;                 /* DIGESTS */
+	const char *after_topic;             /* PLACES behind this one; NULL: from the first on */
+	int32_t after_partition;
 	struct deaths deaths;
 	/*
 	 * DESTINATIONS. topics: an array of names in Postgres' text form; NULL: a page of those
@@ -124,12 +143,11 @@ enum stream_verdict {
 	STREAM_LISTED, /* as STREAM_ROWS */
 };
 /*
- * What else TICK says, told before stream_ticked: keys of which nothing is parked any more, the
+ * What else TICK says, told before stream_ticked: digests of which nothing is parked any more, the
  * number of requests of operators, and in how many ms a row that is kept back is due (-1: none, or
  * not said).
  */
-void stream_unparked(struct stream *stream, const char *topic, size_t topic_length, const char *key,
-    int32_t key_length);
+void stream_unparked(struct stream *stream, int64_t digest);
 /* Of a recovered place: rows up to `last_id` are free; 0: all of them. Told before stream_ticked.
  */
 void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
@@ -147,13 +165,16 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 /* The answer of NEWEST: of the newest row, with its number of open windows. */
 void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);
-/* The answer of KEYS, each key, row and stalled partition and then the end. */
-void stream_parked_key(struct stream *stream, const char *topic, size_t topic_length,
-    const char *key, int32_t key_length);
-void stream_parked_row(struct stream *stream, int64_t id);
+/* The answer of PLACES, in their order, and then the end. */
 void stream_stalled_place(/* partition -1: the topic was missing */
     struct stream *stream, const char *topic, size_t topic_length, int32_t partition);
-void stream_keys_end(struct stream *stream);
+void stream_places_end(struct stream *stream, int64_t rows);
+/* The answer of LOOKUP: those that are parked, by their places, or whose keys are; then the end. */
+void stream_looked_up(struct stream *stream, int place, bool itself);
+void stream_lookup_end(struct stream *stream);
+/* The answer of DIGESTS: each, in their order, and then the end. */
+void stream_digest(struct stream *stream, int64_t digest);
+void stream_digests_end(struct stream *stream, int64_t rows);
 
 /* The answer of DESTINATIONS, each one and then the end. */
 struct stream_destination {

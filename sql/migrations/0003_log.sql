@@ -301,7 +301,7 @@ $$;
 --              to be read by pages
 -- with the snapshot that was looked at, the slot's number of requests and, when rows were kept back,
 -- listed or gone, the milliseconds until one is due. In front of the verdict, with the verdict
--- `empty`, come topics and keys of which nothing is parked any more; and with the verdict `recovered` topics
+-- `empty` and as an id, come digests (outbox.parked_digest) of which nothing is parked any more; and with the verdict `recovered` topics
 -- and partitions of outbox.parked_recover, with the id up to which their rows are free, null: all are.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
@@ -395,8 +395,7 @@ begin
 		if outbox.parked_asked(of_slot, of_shard, first_tick) then
 			must_write := true; -- the log row's fence holds for them as well
 			verdict := 'empty';
-			for topic, key in
-				select q.* from outbox.parked_requests(of_slot, of_shard, first_tick, batch) q
+			for id in select q from outbox.parked_requests(of_slot, of_shard, first_tick, batch) q
 			loop
 				return next;
 			end loop;
@@ -525,7 +524,7 @@ begin
 			select array_agg(x) into gone from unnest(listed_ids) x
 				where listed_tick <= first_tick + closed or x <= new_acked_id;
 			verdict := 'empty';
-			for topic, key in select u.* from outbox.unpark(of_slot, of_shard, gone, true) u loop
+			for id in select u from outbox.unpark(of_slot, of_shard, gone, true) u loop
 				return next;
 			end loop;
 		end if;

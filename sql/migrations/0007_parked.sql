@@ -226,9 +226,9 @@ end
 $$;
 
 -- Deletes rows that were published, or are skipped, from outbox.parked and outbox.scheduled. Returns the
--- queues that are empty now.
+-- digests of queues that are empty now.
 create function outbox.unpark(of_slot text, of_shard int, ids bigint[], were_published boolean)
-returns table (topic text, key bytea) language plpgsql volatile as $$
+returns setof bigint language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	topics text[];
@@ -257,11 +257,11 @@ begin
 		return;
 	end if;
 	perform outbox.parked_free(of_slot, of_shard, topics, keys);
-	return query select k.topic, k.key from unnest(topics, keys) k (topic, key)
+	return query select d.digest from (
+			select distinct outbox.parked_digest(k.topic, k.key) as digest
+			from unnest(topics, keys) k (topic, key)) d
 		where not exists (select from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard
-				and p.digest = outbox.parked_digest(k.topic, k.key)
-				and p.topic = k.topic and p.key = k.key);
+			where p.slot = of_slot and p.shard = of_shard and p.digest = d.digest);
 end
 $$;
 
@@ -278,9 +278,9 @@ $$;
 
 -- Works off a part of what operators asked for; no listed window is open. At most `batch` rows are retried or
 -- skipped, and ten times as many looked at. Skips come first, since their rows must not be published. Returns
--- the queues that are empty now.
+-- the digests of queues that are empty now.
 create function outbox.parked_requests(of_slot text, of_shard int, first_tick bigint, batch int)
-returns table (topic text, key bytea) language plpgsql volatile as $$
+returns setof bigint language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	request outbox.parked_request;
@@ -330,7 +330,7 @@ begin
 			request_id = request.id
 		where p.slot = of_slot and p.id = any (ids);
 	else
-		return query select u.topic, u.key from outbox.unpark(of_slot, of_shard, ids, false) u;
+		return query select u from outbox.unpark(of_slot, of_shard, ids, false) u;
 	end if;
 end
 $$;
@@ -389,6 +389,71 @@ language sql volatile as $$
 		select case when min(coalesce(r.waits_for, 0)) <= first_tick then 0 else 50 end
 		from outbox.parked_request r
 		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null having count(*) > 0))
+$$;
+
+-- Fails on a server that does not have the newest row of the owner's log: its parked rows may be old.
+create function outbox.parked_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint) returns void
+language plpgsql volatile as $$
+begin
+	perform from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n
+		and l.nonce = of_nonce and l.xmin = l.txid::xid;
+	if not found then
+		raise exception 'log row % of slot % shard % is not on this server', of_n, of_slot, of_shard
+			using errcode = 'OR001',
+			hint = 'this server is not the one that the relay writes its log to';
+	end if;
+end
+$$;
+
+-- Returns the places, from 1 on, of records that are parked already or have a parked key. The digest is enough: a
+-- record that shares the digest of another queue is parked as the head of its own, and is free at once.
+create function outbox.parked_lookup(of_slot text, of_shard int, of_n bigint, of_nonce bigint, ids bigint[],
+	digests bigint[]) returns table (place int, itself boolean) language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off as $$
+begin
+	perform outbox.parked_guard(of_slot, of_shard, of_n, of_nonce);
+	return query select a.place::int, p.id is not null
+		from unnest(ids, digests) with ordinality a (id, digest, place)
+		left join outbox.parked p on p.slot = of_slot and p.id = a.id
+		where p.id is not null or exists (select from outbox.parked q
+			where q.slot = of_slot and q.shard = of_shard and q.digest = a.digest);
+end
+$$;
+
+-- A page of digests, for a filter that may hold one more than once.
+create function outbox.parked_digests(of_slot text, of_shard int, of_n bigint, of_nonce bigint,
+	from_digest bigint, most int) returns setof bigint language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+	perform outbox.parked_guard(of_slot, of_shard, of_n, of_nonce);
+	return query select p.digest from outbox.parked p
+		where p.slot = of_slot and p.shard = of_shard and p.digest >= from_digest
+		order by p.digest limit most;
+end
+$$;
+
+-- The partitions, or (-1) missing topics, of which rows are parked since they took nothing. Each is found by the
+-- first of its rows.
+create function outbox.parked_places(of_slot text, of_shard int, of_n bigint, of_nonce bigint,
+	after_topic text, after_partition int, most int)
+returns table (topic text, partition int) language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+begin
+	perform outbox.parked_guard(of_slot, of_shard, of_n, of_nonce);
+	topic := coalesce(after_topic, '');
+	partition := after_partition;
+	for i in 1 .. most loop
+		select p.topic, p.stalled into topic, partition from outbox.parked p
+			where p.slot = of_slot and p.shard = of_shard and p.stalled is not null
+				and (p.topic, p.stalled) > (parked_places.topic, parked_places.partition)
+			order by p.topic, p.stalled limit 1;
+		exit when topic is null;
+		return next;
+	end loop;
+end
 $$;
 
 -- Is a row among those that an operator chose? {"ids": [1, 2], "from_id", "to_id", "topic",

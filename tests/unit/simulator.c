@@ -190,11 +190,16 @@ static enum stream_policy policy_of(const void *context, const char *topic)
 static void plan_parking(struct world *world, struct plan *plan)
 {
 	plan->stops = world_chance(world, 300000);
+	plan->digests = PICK(world, 1, 4, 1000003);
 	plan->stream.parking = (struct stream_parking){
 	    .retry_first_ms = PICK(world, 5, 50),
 	    .retry_max_ms = PICK(world, 100, 1000),
 	    .max_attempts = 1000000,
 	    .batch = PICK(world, 1, 3, 500),
+	    .lookups = PICK(world, 1, 3, 500),
+	    .page = PICK(world, 1, 3, 5000),
+	    .keys = PICK(world, 1, 3, 1024),
+	    .digest = digest_of_key,
 	    .policy = policy_of,
 	    .context = plan,
 	};

@@ -630,10 +630,28 @@ static bool follows_refused(
 	return false;
 }
 
-static bool has_queue(const struct log_row *log, const struct row *row)
+int64_t digest_of_key(
+    const void *context, const char *topic, size_t topic_length, const char *key, size_t key_length)
+{
+	const struct plan *plan = context;
+	int64_t number = topic[topic_length - 1];
+	for (size_t i = 0; i < key_length; i++)
+		number = number * 31 + key[i];
+	return number % plan->digests - plan->digests / 2;
+}
+
+int64_t row_digest(const struct world *world, const struct row *row)
+{
+	const char key[2] = {(char)('a' + row->key % 16), (char)('a' + row->key / 16)};
+	const char *topic = topic_names[row->topic];
+	return digest_of_key(&world->plan, topic, strlen(topic), key, sizeof key);
+}
+
+static bool has_digest(const struct world *world, const struct log_row *log, int64_t digest)
 {
 	for (int i = 0; i < log->parked_count; i++)
-		if (is_one_queue(&log->parked[i], row))
+		if (log->parked[i].state != SCHEDULED && log->parked[i].row->key >= 0 &&
+		    row_digest(world, log->parked[i].row) == digest)
 			return true;
 	return false;
 }
@@ -643,7 +661,7 @@ static void unpark(struct world *world, struct request *request, struct log_row 
 {
 	const struct log_row *previous = request->previous;
 	int64_t passed = previous->first_tick + request->tick.closed;
-	request->emptied = world_allocate(world, ((size_t)log->listed_count + 1) * sizeof(void *));
+	request->emptied = world_allocate(world, ((size_t)log->listed_count + 1) * sizeof(int64_t));
 	for (int i = 0; i < log->listed_count; i++) {
 		struct row *row = log->listed[i];
 		bool published =
@@ -658,8 +676,8 @@ static void unpark(struct world *world, struct request *request, struct log_row 
 		if (was_scheduled)
 			continue;
 		free_first(world, log, row);
-		if (!has_queue(log, row))
-			request->emptied[request->emptied_count++] = row;
+		if (row->key >= 0 && !has_digest(world, log, row_digest(world, row)))
+			request->emptied[request->emptied_count++] = row_digest(world, row);
 	}
 }
 
@@ -1166,23 +1184,72 @@ static void read_listed(struct world *world, struct request *request, const stru
 			request->rows[request->row_count++] = row->listed[i];
 }
 
-static void keys_begin(struct world *world, struct request *request)
+/* outbox.parked_lookup */
+static void lookup_begins(struct world *world, struct request *request, const struct log_row *log)
 {
-	const struct log_row *log = world->database.newest;
-	request->rows = world_allocate(world, ((size_t)log->parked_count * 3 + 1) * sizeof(void *));
-	for (int i = 0; i < log->parked_count; i++)
-		if (log->parked[i].state != SCHEDULED)
-			request->rows[request->row_count++] = log->parked[i].row;
-	request->first_id = request->row_count;
-	for (int i = 0; i < log->parked_count; i++)
-		if (log->parked[i].state != BEHIND && log->parked[i].state != SCHEDULED &&
-		    log->parked[i].tick > log->first_tick)
-			request->rows[request->row_count++] = log->parked[i].row;
-	request->first_stalled = request->row_count;
+	size_t count = (size_t)request->tick.most + 1;
+	request->found = world_allocate(world, count * sizeof *request->found);
+	request->itself = world_allocate(world, count * sizeof *request->itself);
+	for (int i = 0; i < request->tick.most; i++) {
+		const struct stream_lookup *asked = &request->lookups[i];
+		bool itself = false;
+		for (int k = 0; k < log->parked_count && asked->id && !itself; k++)
+			itself = log->parked[k].row->id == asked->id &&
+				 log->parked[k].state != SCHEDULED;
+		if (!itself && !(asked->has_digest && has_digest(world, log, asked->digest)))
+			continue;
+		request->found[request->found_count] = i;
+		request->itself[request->found_count++] = itself;
+	}
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const int64_t *left = a, *right = b;
+	return *left < *right ? -1 : *left > *right;
+}
+
+/* outbox.parked_digests */
+static void digests_begin(struct world *world, struct request *request, const struct log_row *log)
+{
+	request->digests =
+	    world_allocate(world, ((size_t)log->parked_count + 1) * sizeof *request->digests);
+	for (int i = 0; i < log->parked_count; i++) {
+		const struct parked_row *parked = &log->parked[i];
+		if (parked->state == SCHEDULED || parked->row->key < 0 ||
+		    row_digest(world, parked->row) < request->tick.from_digest)
+			continue;
+		request->digests[request->digest_count++] = row_digest(world, parked->row);
+	}
+	qsort(request->digests, (size_t)request->digest_count, sizeof(int64_t), by_number);
+	if (request->digest_count > request->tick.most)
+		request->digest_count = (int)request->tick.most;
+}
+
+/* outbox.parked_places, all in one page */
+static void places_begin(struct world *world, struct request *request, const struct log_row *log)
+{
+	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
 	request->listed_in = log;
 	for (int i = 0; i < log->parked_count; i++)
 		if (log->parked[i].state != SCHEDULED && log->parked[i].stalled != NOT_STALLED)
 			request->rows[request->row_count++] = log->parked[i].row;
+}
+
+/* On a server that has the newest row of the owner's log. */
+static void keys_begin(struct world *world, struct request *request)
+{
+	const struct log_row *log = world->database.newest;
+	if (!committed_log_row(world, request->tick.n, request->tick.nonce)) {
+		fail_request(world, request, false);
+		return;
+	}
+	if (request->kind == ASK_LOOKUP)
+		lookup_begins(world, request, log);
+	else if (request->kind == ASK_DIGESTS)
+		digests_begin(world, request, log);
+	else
+		places_begin(world, request, log);
 	answer(world, request);
 }
 
@@ -1240,7 +1307,9 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 		request->listed_tick = newest->listed_tick;
 		answer(world, request);
 		break;
-	case ASK_KEYS:
+	case ASK_PLACES:
+	case ASK_LOOKUP:
+	case ASK_DIGESTS:
 		keys_begin(world, request);
 		break;
 	case ASK_DESTINATIONS:

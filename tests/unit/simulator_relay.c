@@ -277,12 +277,19 @@ static struct request *make_request(
 	    [STREAM_TICK] = ASK_TICK,
 	    [STREAM_RENEW] = ASK_RENEW,
 	    [STREAM_NEWEST] = ASK_NEWEST,
-	    [STREAM_KEYS] = ASK_KEYS,
+	    [STREAM_PLACES] = ASK_PLACES,
+	    [STREAM_LOOKUP] = ASK_LOOKUP,
+	    [STREAM_DIGESTS] = ASK_DIGESTS,
 	    [STREAM_DESTINATIONS] = ASK_DESTINATIONS,
 	    [STREAM_CLOSED] = ASK_CLOSED};
 	request->kind = kinds[tick->call];
 	request->tick = *tick;
 	request->last_seen = process->seen;
+	if (tick->call == STREAM_LOOKUP) {
+		size_t size = ((size_t)tick->most + 1) * sizeof *request->lookups;
+		request->lookups = world_allocate(world, size);
+		memcpy(request->lookups, tick->lookups, (size_t)tick->most * sizeof *tick->lookups);
+	}
 	if (tick->call == STREAM_TICK)
 		request->touched = parse_destinations(world, tick->destinations);
 	if (tick->call == STREAM_TICK)
@@ -316,17 +323,6 @@ static void take_answered(
 	    world, "owner %d took the shard at %lld", process->owner, (long long)request->take.n);
 }
 
-static void tell_key(struct process *process, struct row *row,
-    void (*tell)(struct stream *stream, const char *topic, size_t topic_length, const char *key,
-	int32_t key_length))
-{
-	struct message message = message_of(row);
-	if (message.key)
-		tell(process->stream, message.topic, (size_t)message.topic_length, message.key,
-		    message.key_length);
-	message_release(&message);
-}
-
 static void tick_answered(
     struct world *world, struct process *process, const struct request *request)
 {
@@ -336,7 +332,7 @@ static void tick_answered(
 	if (request->tick.new_epoch && request->verdict == STREAM_NOTED)
 		world->result.epochs++;
 	for (int i = 0; i < request->emptied_count; i++)
-		tell_key(process, request->emptied[i], stream_unparked);
+		stream_unparked(process->stream, request->emptied[i]);
 	for (int i = 0; i < request->recovered_looked; i++) {
 		const struct place *place = &request->recovered[i];
 		const char *topic = topic_names[place->topic];
@@ -380,18 +376,29 @@ static void closed_answered(
 	stream_closed_end(process->stream, now_ms(world), request->last);
 }
 
-static void keys_answered(struct process *process, const struct request *request)
+static void places_answered(struct process *process, const struct request *request)
 {
-	for (int i = 0; i < request->first_id; i++)
-		tell_key(process, request->rows[i], stream_parked_key);
-	for (int i = request->first_id; i < request->first_stalled; i++)
-		stream_parked_row(process->stream, request->rows[i]->id);
-	for (int i = request->first_stalled; i < request->row_count; i++) {
+	for (int i = 0; i < request->row_count; i++) {
 		const struct parked_row *kept = find_kept(request->listed_in, request->rows[i]);
 		const char *topic = topic_names[kept->row->topic];
 		stream_stalled_place(process->stream, topic, strlen(topic), kept->stalled);
 	}
-	stream_keys_end(process->stream);
+	stream_places_end(process->stream, 0);
+}
+
+static void keys_answered(struct process *process, const struct request *request)
+{
+	if (request->kind == ASK_PLACES) {
+		places_answered(process, request);
+	} else if (request->kind == ASK_LOOKUP) {
+		for (int i = 0; i < request->found_count; i++)
+			stream_looked_up(process->stream, request->found[i], request->itself[i]);
+		stream_lookup_end(process->stream);
+	} else {
+		for (int i = 0; i < request->digest_count; i++)
+			stream_digest(process->stream, request->digests[i]);
+		stream_digests_end(process->stream, request->digest_count);
+	}
 }
 
 static void newest_answered(
@@ -423,14 +430,14 @@ static void log_answered(struct world *world, struct process *process)
 		tick_answered(world, process, request);
 	else if (request->kind == ASK_RENEW)
 		stream_renewed(process->stream, now_ms(world), request->verdict == STREAM_NOTED);
-	else if (request->kind == ASK_KEYS)
-		keys_answered(process, request);
 	else if (request->kind == ASK_CLOSED)
 		closed_answered(world, process, request);
 	else if (request->kind == ASK_DESTINATIONS)
 		destinations_answered(process, request);
-	else
+	else if (request->kind == ASK_NEWEST)
 		newest_answered(world, process, request);
+	else
+		keys_answered(process, request);
 }
 
 /* True: something happened. */

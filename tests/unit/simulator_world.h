@@ -27,7 +27,8 @@ struct plan {
 	int row_bytes, batch_records, requests, queue_records;
 	bool database_faults, kafka_faults, process_faults, failovers, locks;
 	bool poison, stops, late_topics, growing_topics, long_transaction, schedules;
-	int killers; /* rows still to come that kill who reads or sends them */
+	int64_t digests; /* so many different ones: queues share them */
+	int killers;     /* rows still to come that kill who reads or sends them */
 	bool killed_all_the_time;
 };
 
@@ -179,7 +180,9 @@ enum request_kind {
 	ASK_RENEW,
 	ASK_NEWEST,
 	ASK_PAGE,
-	ASK_KEYS,
+	ASK_PLACES,
+	ASK_LOOKUP,
+	ASK_DIGESTS,
 	ASK_DESTINATIONS,
 	ASK_CLOSED,
 };
@@ -227,9 +230,14 @@ struct request {
 	int windows, holder;
 	struct row **rows;
 	int row_count;
-	int first_id, first_stalled; /* of KEYS: keys, then rows, then some of stalled places */
+	struct stream_lookup *lookups; /* of LOOKUP; the answer: the places of those found */
+	int *found;
+	bool *itself;
+	int found_count;
+	int64_t *digests; /* the answer of DIGESTS */
+	int digest_count;
 	int64_t listed_tick, due_ms;
-	struct row **emptied; /* of keys that have no parked row any more */
+	int64_t *emptied; /* digests that have no parked row any more */
 	int emptied_count;
 };
 
@@ -259,6 +267,10 @@ bool snapshot_sees(const struct snapshot *snapshot, int64_t xid);
 bool row_is_committed(const struct row *row);
 const struct parked_row *find_kept(const struct log_row *log, const struct row *row);
 bool row_is_parked(const struct world *world, const struct row *row);
+/* Of outbox.parked_digest, of a row with a key; and of any topic and key. */
+int64_t row_digest(const struct world *world, const struct row *row);
+int64_t digest_of_key(const void *context, const char *topic, size_t topic_length, const char *key,
+    size_t key_length);
 /* The number of the first tick that shows the row; 0: none yet. */
 int64_t database_tick_of(const struct world *world, const struct row *row);
 

@@ -18,6 +18,16 @@ static enum stream_policy policy_of_name(const void *context, const char *topic)
 	return strcmp(topic, "pass") == 0 ? STREAM_PASS : STREAM_BLOCK;
 }
 
+/* Of the key, so that digests can be read in the tests. */
+static int64_t first_byte(
+    const void *context, const char *topic, size_t topic_length, const char *key, size_t key_length)
+{
+	(void)context;
+	(void)topic;
+	(void)topic_length;
+	return key_length ? key[0] : 0;
+}
+
 static const struct stream_settings settings = {
     .max_in_flight = 100,
     .memory = 1 << 20,
@@ -29,7 +39,8 @@ static const struct stream_settings settings = {
     .parking = {.retry_first_ms = 10,
 	.retry_max_ms = 20,
 	.max_attempts = 3,
-	.policy = policy_of_name},
+	.policy = policy_of_name,
+	.digest = first_byte},
     .seed = 1,
 };
 
@@ -61,18 +72,67 @@ static void give_row(
 }
 
 /* An owner; both topics have one partition, and records have flowed to them. */
-static struct stream *owner(bool parked)
+static struct stream *owner_of(bool parked, int windows)
 {
 	struct stream *stream = stream_create(&settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	const struct stream_taken taken = {
-	    .n = 5, .epoch = 77, .first_tick = 40, .parked = parked, .requests = 7};
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = 77,
+	    .first_tick = 40,
+	    .windows = windows,
+	    .parked = parked,
+	    .requests = 7};
 	stream_taken(stream, 0, &taken);
 	open_topics(stream, 0,
 	    (const struct open_topic[]){{"orders", 1, OPEN_NONE}, {"pass", 1, OPEN_NONE}, {0}});
 	stream_topic(stream, "orders", 1);
 	stream_topic(stream, "pass", 1);
 	return stream;
+}
+
+static struct stream *owner(bool parked)
+{
+	return owner_of(parked, 0);
+}
+
+/* Of a stream that took a shard with parked rows: no place is stalled, these digests are parked. */
+static void load(struct stream *stream, const char *digests)
+{
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
+	stream_places_end(stream, 0);
+	/* a look at what is due comes first, and then they take turns */
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_TICK);
+	stream_parked_news(stream, 1, 7, 0);
+	stream_ticked(stream, 1, STREAM_IDLE);
+	struct stream_tick tick = stream_log_call(stream, 1);
+	assert_int_equal(tick.call, STREAM_DIGESTS);
+	assert_int_equal(tick.from_digest, INT64_MIN);
+	for (const char *digest = digests; *digest; digest++)
+		stream_digest(stream, *digest);
+	stream_digests_end(stream, (int64_t)strlen(digests));
+}
+
+/* The next call looks up records of these keys; those of `parked` are. */
+static void look_up_at(struct stream *stream, int64_t now, const char *keys, const char *parked)
+{
+	struct stream_tick tick = stream_log_call(stream, now);
+	if (tick.call == STREAM_TICK) { /* they take turns */
+		stream_ticked(stream, now, STREAM_IDLE);
+		tick = stream_log_call(stream, now);
+	}
+	assert_int_equal(tick.call, STREAM_LOOKUP);
+	assert_int_equal(tick.most, strlen(keys));
+	for (int i = 0; i < tick.most; i++) {
+		assert_int_equal(tick.lookups[i].digest, keys[i]);
+		if (strchr(parked, keys[i]))
+			stream_looked_up(stream, i, false);
+	}
+	stream_lookup_end(stream);
+}
+
+static void look_up(struct stream *stream, const char *keys, const char *parked)
+{
+	look_up_at(stream, 1, keys, parked);
 }
 
 /* Opens a window with a row of each key, ids from `first` on. */
@@ -196,14 +256,15 @@ static void a_row_that_was_not_noted_is_noted_with_the_next(void **state)
 	stream_destroy(stream);
 }
 
-static void nothing_is_sent_before_the_parked_keys_are_known(void **state)
+static void nothing_is_sent_before_its_key_was_looked_up(void **state)
 {
 	(void)state;
 	struct stream *stream = owner(true);
-	assert_int_equal(stream_log_call(stream, 1).call, STREAM_KEYS);
-	stream_parked_key(stream, "orders", 6, "a", 1);
-	stream_keys_end(stream);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
+	stream_places_end(stream, 0);
 	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
+	expect_none_sent(stream);
+	look_up(stream, "abab", "a");
 	written(stream, expect_sent(stream, 2));
 	written(stream, expect_sent(stream, 4));
 	expect_none_sent(stream);
@@ -211,19 +272,67 @@ static void nothing_is_sent_before_the_parked_keys_are_known(void **state)
 	stream_destroy(stream);
 }
 
+static void what_the_filter_does_not_hold_flows_without_a_look_up(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	load(stream, "a");
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
+	expect_none_sent(stream); /* the first one keeps the lane */
+	look_up(stream, "aa", "a");
+	written(stream, expect_sent(stream, 2));
+	written(stream, expect_sent(stream, 4));
+	expect_parks(stream, 1, "[[1,1001,null,41],[3,1003,null,41]]");
+	stream_destroy(stream);
+}
+
+static void a_look_up_that_failed_is_made_again(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	load(stream, "a");
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 1);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_LOOKUP);
+	stream_log_failed(stream, 1, false, false);
+	expect_none_sent(stream);
+	assert_int_equal(stream_log_call(stream, 5000).call, STREAM_RENEW);
+	stream_renewed(stream, 5000, true);
+	look_up_at(stream, 10000, "a", "");
+	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
 static void a_key_of_which_nothing_is_parked_any_more_flows(void **state)
 {
 	(void)state;
 	struct stream *stream = owner(true);
-	stream_log_call(stream, 1);
-	stream_parked_key(stream, "orders", 6, "a", 1);
-	stream_keys_end(stream);
+	load(stream, "ac");
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 1);
+	look_up(stream, "a", "a"); /* it is an exact key now */
 	assert_int_equal(stream_log_call(stream, 1).call, STREAM_TICK);
-	stream_unparked(stream, "orders", 6, "a", 1);
+	stream_unparked(stream, 'a');
 	stream_parked_news(stream, 1, 7, -1);
 	stream_ticked(stream, 1, STREAM_NOTED);
-	open_window(stream, 10, STREAM_ROWS, "orders", 1, abab, 1);
 	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+static void when_nothing_is_parked_any_more_nothing_is_looked_up(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	load(stream, "a");
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab + 1, 1);
+	written(stream, expect_sent(stream, 1));
+	assert_int_equal(stream_log_call(stream, 200000).call, STREAM_TICK);
+	stream_unparked(stream, 'a');
+	stream_parked_news(stream, 200000, 7, -1);
+	stream_ticked(stream, 200000, STREAM_NOTED);
+	/* the filter holds what has gone: it is loaded again */
+	assert_int_equal(stream_log_call(stream, 200000).call, STREAM_DIGESTS);
+	stream_digests_end(stream, 0);
+	open_window(stream, 200010, STREAM_ROWS, "orders", 2, abab, 2);
+	expect_sent(stream, 2);
 	stream_destroy(stream);
 }
 
@@ -231,13 +340,12 @@ static void a_listed_row_goes_though_its_key_is_parked(void **state)
 {
 	(void)state;
 	struct stream *stream = owner(true);
-	stream_log_call(stream, 1);
-	stream_parked_key(stream, "orders", 6, "a", 1);
-	stream_keys_end(stream);
+	load(stream, "a");
 	open_window(stream, 1, STREAM_LISTED, "orders", 1, abab, 1);
 	written(stream, expect_sent(stream, 1));
 	/* a later one of the stream does not */
 	open_window(stream, 10, STREAM_ROWS, "orders", 7, abab, 1);
+	look_up_at(stream, 10, "a", "a");
 	expect_none_sent(stream);
 	expect_parks(stream, 10, "[[7,1007,null,42]]");
 	stream_destroy(stream);
@@ -247,9 +355,7 @@ static void behind_a_row_that_is_refused_again_the_rest_of_its_list_waits(void *
 {
 	(void)state;
 	struct stream *stream = owner(true);
-	stream_log_call(stream, 1);
-	stream_parked_key(stream, "orders", 6, "a", 1);
-	stream_keys_end(stream);
+	load(stream, "a");
 	open_window(stream, 1, STREAM_LISTED, "orders", 1, abab, 4);
 	refused(stream, expect_sent(stream, 1));
 	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
@@ -355,14 +461,29 @@ static void a_row_that_is_read_again_and_stands_there_already_is_done(void **sta
 {
 	(void)state;
 	static const char *const none[] = {NULL, NULL};
-	struct stream *stream = owner(true);
-	stream_log_call(stream, 1);
-	stream_parked_row(stream, 1);
-	stream_keys_end(stream);
-	open_window(stream, 1, STREAM_ROWS, "orders", 1, none, 2);
+	struct stream *stream = owner_of(true, 1);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
+	stream_places_end(stream, 0);
+	assert_true(stream_read_call(stream, 1).wanted);
+	for (int i = 0; i < 2; i++)
+		give_row(stream, 1 + i, "orders", none[i], -1);
+	stream_page_end(stream, 1, true, 0);
+	expect_none_sent(stream);
+	struct stream_tick tick = stream_log_call(stream, 1);
+	while (tick.call != STREAM_LOOKUP) {
+		assert_int_equal(tick.call, STREAM_TICK);
+		stream_parked_news(stream, 1, 7, -1);
+		stream_ticked(stream, 1, STREAM_IDLE);
+		tick = stream_log_call(stream, 1);
+	}
+	assert_int_equal(tick.most, 2);
+	assert_int_equal(tick.lookups[0].id, 1);
+	assert_false(tick.lookups[0].has_digest);
+	stream_looked_up(stream, 0, true);
+	stream_lookup_end(stream);
 	written(stream, expect_sent(stream, 2));
 	expect_none_sent(stream);
-	struct stream_tick tick = stream_log_call(stream, 200000);
+	tick = stream_log_call(stream, 200000);
 	assert_null(tick.parks);
 	assert_int_equal(tick.closed, 1);
 	stream_ticked(stream, 200000, STREAM_NOTED);
@@ -409,14 +530,13 @@ static void a_row_that_is_due_flows_unless_its_key_is_parked(void **state)
 {
 	(void)state;
 	struct stream *stream = owner(true);
-	stream_log_call(stream, 1);
-	stream_parked_key(stream, "orders", 6, "a", 1);
-	stream_keys_end(stream);
+	load(stream, "a");
 	assert_true(stream_log_call(stream, 1).may_list);
 	stream_ticked(stream, 1, STREAM_LISTED);
 	give(stream, 1, "orders", "b", -1, true);
 	give(stream, 2, "orders", "a", -1, true);
 	stream_rows_end(stream);
+	look_up(stream, "a", "a");
 	written(stream, expect_sent(stream, 1));
 	expect_none_sent(stream);
 	expect_parks(stream, 1, "[[2,1002,null,41]]");
@@ -427,8 +547,7 @@ static void a_row_that_is_refused_when_it_is_due_is_parked(void **state)
 {
 	(void)state;
 	struct stream *stream = owner(true);
-	stream_log_call(stream, 1);
-	stream_keys_end(stream);
+	load(stream, "");
 	open_scheduled(stream, 1, STREAM_LISTED, "orders", 1, "a");
 	refused(stream, expect_sent(stream, 1));
 	expect_parks(stream, 1, "[[1,1001,\"too large\",41]]");
@@ -442,7 +561,10 @@ int main(void)
 	    cmocka_unit_test(what_is_refused_alone_is_parked_with_what_comes_behind_it),
 	    cmocka_unit_test(parked_rows_are_progress_once_they_are_noted),
 	    cmocka_unit_test(a_row_that_was_not_noted_is_noted_with_the_next),
-	    cmocka_unit_test(nothing_is_sent_before_the_parked_keys_are_known),
+	    cmocka_unit_test(nothing_is_sent_before_its_key_was_looked_up),
+	    cmocka_unit_test(what_the_filter_does_not_hold_flows_without_a_look_up),
+	    cmocka_unit_test(a_look_up_that_failed_is_made_again),
+	    cmocka_unit_test(when_nothing_is_parked_any_more_nothing_is_looked_up),
 	    cmocka_unit_test(a_key_of_which_nothing_is_parked_any_more_flows),
 	    cmocka_unit_test(a_listed_row_goes_though_its_key_is_parked),
 	    cmocka_unit_test(behind_a_row_that_is_refused_again_the_rest_of_its_list_waits),

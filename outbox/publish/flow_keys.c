@@ -1,0 +1,408 @@
+/*
+ * Parked keys. A shard may have millions, more than fit into memory. The owner has three sources:
+ *
+ *   exact keys  keys that this owner parked lately, keys with records to be parked, and keys that
+ *               a look-up found parked
+ *   filter      a Bloom filter of the digests of all parked keys, at most an eighth of `memory`,
+ *               loaded in pages
+ *   look-ups    queries about some hundred records at once
+ *
+ * The rule: a record is sent only if its key is not parked in the snapshot S of its look-up, nor
+ * parked by this owner since S. Only the owner parks and unparks rows, and the log connection
+ * carries one call at a time. So S lies between two log rows, and every key parked after S stands
+ * in a log row that this owner wrote after its look-up.
+ *
+ *  - A record is unknown until its look-up is answered. A key that the filter does not hold is not
+ *    parked at this moment: that counts as a look-up. Until the filter is loaded every key is
+ *    looked up. A key that this owner parks enters the filter and the exact keys at once, also
+ *    while the filter is being loaded.
+ *  - Later records of an exact key are parked behind it (flow_parks.c). An exact key may be dropped
+ *    only when no record in memory relies on a look-up made before the key was parked. Therefore
+ *    every waiting record becomes unknown again when keys are dropped. A key stays while records
+ *    of it are to be noted, and while records in front of its refused record are in memory.
+ *  - An unknown record keeps its lane: later records of the partition wait behind it, so that
+ *    positions grow along the partition. It is neither sent, nor parked, nor matched with a tail.
+ *  - Rows of windows that a former owner opened may be parked already. They are looked up by id as
+ *    well, with and without a key. A row that is parked already needs nothing more.
+ *  - Rows of a listed window come from outbox.parked: they are sent although their key is parked.
+ *  - A lost producer changes nothing: its records are pending again and stay known.
+ *  - While the outcome of a call is unknown, records to be noted hold their exact keys, and no
+ *    look-up is made.
+ *
+ * Two queues with one digest are treated as one. A record that is parked behind another queue's row
+ * is the head of its own queue: it is free at once and is listed in order. So a collision costs
+ * time only. The database reports digests, not keys, that have no parked row left, so an exact key
+ * never ends too early.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_filter.h"
+#include "flow_private.h"
+
+enum {
+	LOOKUPS = 500,       /* records in one look-up */
+	PAGE_DIGESTS = 5000, /* in one page for the filter */
+	KEYS_LEAST = 1024,   /* exact keys that are kept however small the memory is */
+	KEY_BYTES = 128,     /* of an exact key */
+	KEYS_SHARE = 16,     /* of the memory is for exact keys */
+	FILTER_SHARE = 8,    /* of the memory is for the filter */
+	FIRST_LINES = 1024,  /* of a filter that was empty in the beginning */
+	LINE_DIGESTS = 48,   /* more in a line of the filter make too many false hits */
+};
+
+static int64_t or_else(int64_t number, int64_t otherwise)
+{
+	return number ? number : otherwise;
+}
+
+/* --- digests -------------------------------------------------------------------------------- */
+
+static int64_t digest_of(struct flow *flow, struct record *record)
+{
+	const struct message *message = &record->message;
+	const char *topic = record->topic->name;
+	if (record->has_digest)
+		return record->digest;
+	record->has_digest = true;
+	if (flow->parking.digest) {
+		record->digest = flow->parking.digest(flow->parking.context, topic,
+		    (size_t)message->topic_length, message->key, (size_t)message->key_length);
+		return record->digest;
+	}
+	if (!flow->digester)
+		flow->digester = parked_digester_create();
+	record->digest = parked_digest(flow->digester, topic, (size_t)message->topic_length,
+	    message->key, (size_t)message->key_length);
+	return record->digest;
+}
+
+/* --- exact keys ----------------------------------------------------------------------------- */
+
+static struct parked_key *find_key(const struct flow *flow, int64_t digest)
+{
+	struct parked_key *key;
+	HASH_FIND(hh, flow->keys, &digest, sizeof digest, key);
+	return key;
+}
+
+static struct parked_key *find_or_add_key(struct flow *flow, int64_t digest)
+{
+	struct parked_key *key = find_key(flow, digest);
+	if (key)
+		return key;
+	key = xcalloc(1, sizeof *key);
+	key->digest = digest;
+	HASH_ADD(hh, flow->keys, digest, sizeof key->digest, key);
+	return key;
+}
+
+static void drop_key(struct flow *flow, struct parked_key *key)
+{
+	HASH_DEL(flow->keys, key);
+	free(key);
+}
+
+struct parked_key *flow_key_of(struct flow *flow, struct record *record, bool adds)
+{
+	if (!record->message.key || (!flow->keys && !adds))
+		return NULL;
+	int64_t digest = digest_of(flow, record);
+	return adds ? find_or_add_key(flow, digest) : find_key(flow, digest);
+}
+
+void flow_unparked(struct flow *flow, int64_t digest)
+{
+	struct parked_key *key = find_key(flow, digest);
+	flow->filter.emptied++;
+	if (!key)
+		return;
+	key->stands = false;
+	if (!key->parking)
+		drop_key(flow, key);
+}
+
+void flow_listed_closed(struct flow *flow)
+{
+	struct parked_key *key, *next;
+	HASH_ITER(hh, flow->keys, key, next)
+	{
+		key->refused_again = 0;
+	}
+}
+
+/* --- the filter ----------------------------------------------------------------------------- */
+
+static const struct bloom_code *bloom(void)
+{
+	return bloom_codes()[0];
+}
+
+/* The digests of tests are small numbers: the bits of the filter need a hash. */
+static struct dedup_hash spread(int64_t digest)
+{
+	uint64_t low = (uint64_t)digest * 0x9e3779b97f4a7c15u, high;
+	low = (low ^ (low >> 32)) * 0xbf58476d1ce4e5b9u;
+	high = (low ^ (low >> 29)) * 0x94d049bb133111ebu;
+	return (struct dedup_hash){low ^ (low >> 32), high ^ (high >> 31)};
+}
+
+static void drop_filter(struct flow *flow)
+{
+	free(flow->filter.memory);
+	flow->filter = (struct parked_filter){0};
+}
+
+static uint64_t most_lines(const struct flow *flow)
+{
+	int64_t lines = flow->memory / FILTER_SHARE / BLOOM_LINE;
+	return lines < 1 ? 1 : (uint64_t)lines;
+}
+
+/* An empty one; loading: the database has digests for it. */
+static void begin_filter(struct flow *flow, uint64_t lines, bool loading)
+{
+	drop_filter(flow);
+	struct parked_filter *filter = &flow->filter;
+	filter->memory = xcalloc(lines + 1, BLOOM_LINE);
+	uintptr_t start =
+	    ((uintptr_t)filter->memory + BLOOM_LINE - 1) & ~(uintptr_t)(BLOOM_LINE - 1);
+	filter->words = (uint64_t *)start;
+	filter->lines = lines;
+	filter->loading = loading;
+	filter->next = INT64_MIN;
+}
+
+static void add_to_filter(struct flow *flow, int64_t digest)
+{
+	const struct bloom_filter all = {flow->filter.words, flow->filter.lines};
+	if (!all.words)
+		return;
+	bloom()->add(&all, spread(digest));
+	flow->filter.count++;
+}
+
+/* Not in the filter: not parked. */
+static bool may_be_parked(const struct flow *flow, int64_t digest)
+{
+	const struct bloom_filter all = {flow->filter.words, flow->filter.lines};
+	return flow->filter.loading || bloom()->look(&all, 1, spread(digest));
+}
+
+/* Loads the filter anew when it is too small, or when half of its keys are no longer parked. */
+static void renew_filter(struct flow *flow)
+{
+	const struct parked_filter *filter = &flow->filter;
+	uint64_t most = most_lines(flow);
+	if (!filter->words || filter->loading)
+		return;
+	bool small = filter->lines < most && filter->count > (int64_t)filter->lines * LINE_DIGESTS;
+	if (small || filter->emptied * 2 > filter->count)
+		begin_filter(flow, most, true);
+}
+
+bool flow_wants_digests(const struct flow *flow)
+{
+	return flow->filter.loading;
+}
+
+int64_t flow_digests_call(const struct flow *flow, int64_t *ret_from)
+{
+	*ret_from = flow->filter.next;
+	return or_else(flow->parking.page, PAGE_DIGESTS);
+}
+
+void flow_digest(struct flow *flow, int64_t digest)
+{
+	struct parked_filter *filter = &flow->filter;
+	if (digest != filter->last || !filter->found)
+		add_to_filter(flow, digest);
+	filter->found++;
+	filter->last = digest;
+}
+
+/* The last page is not full. A filter of nothing goes, and nothing is hashed from there on. */
+void flow_digests_end(struct flow *flow, int64_t rows)
+{
+	struct parked_filter *filter = &flow->filter;
+	bool last = rows < or_else(flow->parking.page, PAGE_DIGESTS) || filter->last == INT64_MAX;
+	if (rows)
+		filter->next = last ? INT64_MAX : filter->last + 1;
+	filter->loading = !last;
+	if (last && !filter->count && !flow->keys)
+		drop_filter(flow);
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+static bool is_known(struct flow *flow, struct record *record)
+{
+	if (record->listed || record->later || record->stands)
+		return true;
+	if (record->tick <= flow->inherited_tick)
+		return record->looked_up;
+	if (!flow->filter.words || !record->message.key || record->topic->policy != STREAM_BLOCK)
+		return true;
+	return flow_key_of(flow, record, false) || !may_be_parked(flow, digest_of(flow, record));
+}
+
+void flow_key_added(struct flow *flow, struct record *record)
+{
+	record->known = is_known(flow, record);
+	flow->unknown += !record->known;
+}
+
+/* The answers of look-ups no longer count. */
+static void forget_lookups(struct flow *flow)
+{
+	for (uint64_t s = flow->acked; s < flow->end; s++) {
+		struct record *record = flow_record(flow, s);
+		if (record->state != PENDING && record->state != HELD)
+			continue;
+		flow->unknown -= !record->known;
+		record->looked_up = false;
+		flow_key_added(flow, record);
+	}
+	flow->looked = flow->acked;
+}
+
+static bool is_needed(const struct flow *flow, const struct parked_key *key)
+{
+	return key->parking || key->refused_again || key->refused >= flow->acked;
+}
+
+static int64_t most_keys(const struct flow *flow)
+{
+	int64_t keys = flow->memory / KEYS_SHARE / KEY_BYTES;
+	return or_else(flow->parking.keys, keys < KEYS_LEAST ? KEYS_LEAST : keys);
+}
+
+static void drop_keys(struct flow *flow)
+{
+	struct parked_key *key, *next;
+	HASH_ITER(hh, flow->keys, key, next)
+	{
+		if (!is_needed(flow, key))
+			drop_key(flow, key);
+	}
+	forget_lookups(flow);
+}
+
+void flow_key_noted(struct flow *flow, struct record *record)
+{
+	struct parked_key *key = flow_key_of(flow, record, false);
+	if (!key)
+		return;
+	if (!flow->filter.words)
+		begin_filter(
+		    flow, most_lines(flow) < FIRST_LINES ? most_lines(flow) : FIRST_LINES, false);
+	if (!key->stands)
+		add_to_filter(flow, key->digest);
+	key->parking--;
+	key->stands = true;
+}
+
+void flow_keys_noted(struct flow *flow)
+{
+	renew_filter(flow);
+	if ((int64_t)HASH_COUNT(flow->keys) > most_keys(flow))
+		drop_keys(flow);
+}
+
+void flow_keys_taken(struct flow *flow, bool parked, int64_t inherited_tick)
+{
+	flow->looked = flow->acked;
+	if (!parked)
+		return;
+	flow->inherited_tick = inherited_tick;
+	begin_filter(flow, most_lines(flow), true);
+}
+
+int64_t flow_kept_bytes(const struct flow *flow)
+{
+	return (int64_t)flow->filter.lines * BLOOM_LINE +
+	       (int64_t)HASH_COUNT(flow->keys) * KEY_BYTES;
+}
+
+void flow_keys_forget(struct flow *flow)
+{
+	struct parked_key *key, *next;
+	HASH_ITER(hh, flow->keys, key, next)
+	{
+		drop_key(flow, key);
+	}
+	drop_filter(flow);
+	parked_digester_destroy(flow->digester);
+	free(flow->lookups);
+	flow->digester = NULL;
+	flow->lookups = NULL;
+	flow->lookup_count = flow->lookup_capacity = 0;
+	flow->unknown = flow->inherited_tick = 0;
+}
+
+/* --- look-ups ------------------------------------------------------------------------------- */
+
+bool flow_wants_lookup(const struct flow *flow)
+{
+	return flow->unknown > 0;
+}
+
+static void ask_for(struct flow *flow, uint64_t sequence)
+{
+	struct record *record = flow_record(flow, sequence);
+	if (flow->lookup_count == flow->lookup_capacity) {
+		flow->lookup_capacity = flow->lookup_capacity ? flow->lookup_capacity * 2 : 64;
+		flow->lookups =
+		    xrealloc(flow->lookups, (size_t)flow->lookup_capacity * sizeof *flow->lookups);
+	}
+	struct stream_lookup *asked = &flow->lookups[flow->lookup_count++];
+	*asked = (struct stream_lookup){.sequence = sequence};
+	if (record->tick <= flow->inherited_tick)
+		asked->id = record->message.id;
+	if (!record->message.key || record->topic->policy != STREAM_BLOCK)
+		return;
+	asked->has_digest = true;
+	asked->digest = digest_of(flow, record);
+}
+
+int flow_lookup_call(struct flow *flow, const struct stream_lookup **ret_asked)
+{
+	int most = (int)or_else(flow->parking.lookups, LOOKUPS);
+	flow->lookup_count = 0;
+	if (flow->looked < flow->acked)
+		flow->looked = flow->acked;
+	for (; flow->looked < flow->end && flow->lookup_count < most; flow->looked++)
+		if (!flow_record(flow, flow->looked)->known)
+			ask_for(flow, flow->looked);
+	*ret_asked = flow->lookups;
+	return flow->lookup_count;
+}
+
+void flow_lookup_failed(struct flow *flow)
+{
+	flow->lookup_count = 0;
+	flow->looked = flow->acked;
+}
+
+void flow_looked_up(struct flow *flow, int place, bool itself)
+{
+	if (place < 0 || place >= flow->lookup_count)
+		return;
+	const struct stream_lookup *asked = &flow->lookups[place];
+	flow_record(flow, asked->sequence)->stands = itself;
+	if (!itself && asked->has_digest)
+		find_or_add_key(flow, asked->digest)->stands = true;
+}
+
+void flow_lookup_end(struct flow *flow)
+{
+	for (int i = 0; i < flow->lookup_count; i++) {
+		struct record *record = flow_record(flow, flow->lookups[i].sequence);
+		record->known = record->looked_up = true;
+		flow->unknown--;
+	}
+	for (int i = 0; i < flow->lookup_count; i++)
+		flow_becomes_known(flow, flow->lookups[i].sequence);
+	flow->lookup_count = 0;
+}

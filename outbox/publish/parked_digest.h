@@ -1,0 +1,14 @@
+#pragma once
+/*
+ * The number by which a queue of outbox.parked is found: what outbox.parked_digest
+ * (0007_parked.sql) makes of the same topic and key. One thread a digester.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+struct parked_digester;
+
+struct parked_digester *parked_digester_create(void);
+void parked_digester_destroy(struct parked_digester *digester);
+int64_t parked_digest(struct parked_digester *digester, const char *topic, size_t topic_length,
+    const char *key, size_t key_length);
