@@ -177,7 +177,7 @@ static void begin_filter(struct flow *flow, uint64_t lines, bool loading)
 static void add_to_filter(struct flow *flow, int64_t digest)
 {
 	const struct bloom_filter all = {flow->filter.words, flow->filter.lines};
-	if (!all.words)
+	if (!all.words || bloom()->look(&all, 1, spread(digest)))
 		return;
 	bloom()->add(&all, spread(digest));
 	flow->filter.count++;
@@ -297,8 +297,9 @@ void flow_key_noted(struct flow *flow, struct record *record)
 	if (!flow->filter.words)
 		begin_filter(
 		    flow, most_lines(flow) < FIRST_LINES ? most_lines(flow) : FIRST_LINES, false);
-	if (!key->stands)
-		add_to_filter(flow, key->digest);
+	/* also if it stands already: that may be out of date, where the answer of a call was lost,
+	   and the filter may have been loaded since */
+	add_to_filter(flow, key->digest);
 	key->parking--;
 	key->stands = true;
 }

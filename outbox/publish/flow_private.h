@@ -165,7 +165,6 @@ struct topic {
 	bool used;       /* since the last visit */
 	bool closes;     /* it is to be closed, or to go, with the next row */
 	bool ends_asked; /* so that its offsets move up before that */
-	int index;
 	enum stream_policy policy;
 	struct lane *changed, *changed_last; /* whose offsets are to be logged */
 	struct topic_links in_changed;       /* those with such lanes, NEW, CHANGED or closing */
@@ -229,8 +228,7 @@ struct flow {
 	int64_t unreported;             /* of those under way, by the producer of now */
 	int64_t written;                /* on all lanes */
 	int64_t skipped, parked, scheduled;
-	struct topic *topics; /* by name */
-	int next_index;
+	struct topic *topics;     /* by name */
 	struct topic *last_topic; /* the one of the record before: most tables have few */
 	int64_t now;              /* of the last turn */
 	int64_t idle_ms;          /* an unused topic is closed after so long; 0: never */

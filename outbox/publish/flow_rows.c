@@ -93,10 +93,13 @@ static bool add_topic(struct flow *flow, bool changed, struct topic *topic, stru
 	return begun;
 }
 
-/* Records that come from here on wait until the row is written. */
+/*
+ * Records that come from here on wait until the row is written. A topic that is gone takes the
+ * offsets with it that no row has said yet.
+ */
 static void begin_closing(struct flow *flow, struct topic *topic)
 {
-	if (!topic->closes || topic->changed)
+	if (!topic->closes || (topic->changed && !topic->missing))
 		return;
 	topic->state = TOPIC_CLOSING;
 	flow->row_closes = true;

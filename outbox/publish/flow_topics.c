@@ -40,7 +40,6 @@ struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
 		topic->name = xformat("%.*s", (int)length, name);
-		topic->index = flow->next_index++;
 		if (flow->parking.policy)
 			topic->policy = flow->parking.policy(flow->parking.context, topic->name);
 		HASH_ADD_KEYPTR(hh, flow->topics, topic->name, length, topic);

@@ -361,8 +361,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 	if (call->call == STREAM_CLOSED) {
 		add_text(&parameters, call->after);
 		add_number(&parameters, call->max_topics);
-		return pg_send(log->pg, statements->destinations_closed, parameters.list,
-		    parameters.count, err);
+		return link_send(
+		    log, statements->destinations_closed, parameters.list, parameters.count, err);
 	}
 	return link_send(log, statements->newest, parameters.list, parameters.count, err);
 }

@@ -611,6 +611,12 @@ static struct stream_tick destinations_call(struct stream *stream)
 	return tick;
 }
 
+/* Behind the open destinations: a place waits for the tail of its partition. */
+static bool wants_places(const struct stream *stream)
+{
+	return stream->places_unknown && !stream->open_unknown;
+}
+
 static struct stream_tick places_call(const struct stream *stream)
 {
 	return (struct stream_tick){.call = STREAM_PLACES,
@@ -639,7 +645,7 @@ static struct stream_tick keys_call(struct stream *stream)
 static struct stream_tick owner_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {0};
-	if (stream->looks_first)
+	if (stream->looks_first && !renewal_is_due(stream, now))
 		tick = keys_call(stream);
 	if (tick.call == STREAM_NONE)
 		tick = tick_call(stream, now);
@@ -673,7 +679,7 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 			return (struct stream_tick){0};
 		if (wants_destinations(stream, now))
 			return destinations_call(stream);
-		if (stream->places_unknown && !stream->open_unknown)
+		if (wants_places(stream) && !renewal_is_due(stream, now))
 			return places_call(stream);
 		if (checks_closed(stream, now))
 			return closed_call(stream);
@@ -1369,8 +1375,8 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 		return INT64_MAX;
 	if (must_renew_alone(stream, now))
 		return stream->renew_at;
-	bool asks = (stream->places_unknown && !stream->open_unknown) ||
-		    flow_wants_lookup(stream->flow) || flow_wants_digests(stream->flow);
+	bool asks = wants_places(stream) || flow_wants_lookup(stream->flow) ||
+		    flow_wants_digests(stream->flow);
 	int64_t due =
 	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
 	if (stream->open_unknown || flow_wants_destinations(stream->flow))

@@ -84,8 +84,6 @@ declare
 	first_n bigint;
 	random_epoch bigint;
 begin
-	-- nothing of an earlier set of shards is uncovered: the new ones begin where the partitions end
-	delete from outbox.destination d where d.slot = of_slot;
 	-- all partitions before the first row: an owner that meets one of our rows waits for our end
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
@@ -105,6 +103,9 @@ begin
 			array[base], '{}', first_n, outbox.timeline(),
 			(select system_identifier from pg_control_system()));
 	end loop;
+	-- Nothing of an earlier set of shards is uncovered: the new ones begin where the partitions end. Behind the
+	-- log rows, since an owner folds behind its own: none folds from here on, and none waits for us half way.
+	delete from outbox.destination d where d.slot = of_slot;
 end
 $$;
 

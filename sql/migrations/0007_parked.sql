@@ -523,6 +523,9 @@ declare
 begin
 	perform outbox.replay_durable();
 	perform outbox.require_read_committed();
+	-- fails here and not in each call of the owner
+	perform (chosen ->> 'from_id')::bigint, (chosen ->> 'to_id')::bigint, (chosen ->> 'key')::bytea,
+		(chosen ->> 'from')::timestamptz, (chosen ->> 'to')::timestamptz;
 	-- comes first, so that of two operators the second sees what the first asked for, and a split waits
 	update outbox.slot s set requests = s.requests + 1 where s.name = of_slot
 		returning s.shards into slot_shards;

@@ -427,3 +427,10 @@ def test_of_many_queues_a_list_takes_what_fits(reader, database):
     assert listed(reader, max_rows=3) == [row[0] for row in rows[:3]]
     reader.tick(closed=1, must_write=True, may_open=False)
     assert len(listed(reader, max_rows=7)) == 7
+
+
+@pytest.mark.parametrize("chosen", [{"from_id": "x"}, {"key": "\\xzz"}, {"from": "soon"}, {"to": "late"}])
+def test_a_filter_that_nobody_can_read_is_refused_before_an_owner_meets_it(database, reader, chosen):
+    with pytest.raises(psycopg2.DataError):
+        ask(database, "retry", **chosen)
+    assert database.execute("SELECT count(*) FROM outbox.parked_request") == [(0,)]

@@ -286,6 +286,29 @@ static void what_the_filter_does_not_hold_flows_without_a_look_up(void **state)
 	stream_destroy(stream);
 }
 
+/* However many places and keys there are, the lease is renewed between them. */
+static void a_renewal_that_is_due_comes_before_a_question_about_parked_rows(void **state)
+{
+	(void)state;
+	const int64_t due = settings.lease_ms / 3;
+	struct stream *stream = owner(true);
+	struct stream_tick tick = stream_log_call(stream, 1);
+	assert_int_equal(tick.call, STREAM_PLACES);
+	stream_places_end(stream, tick.most); /* there are more */
+	tick = stream_log_call(stream, due);
+	assert_int_equal(tick.call, STREAM_TICK);
+	assert_true(tick.must_write);
+	stream_ticked(stream, due, STREAM_IDLE); /* not written: it is due as before */
+	assert_int_equal(stream_log_call(stream, due).call, STREAM_TICK);
+	stream_ticked(stream, due, STREAM_NOTED);
+	assert_int_equal(stream_log_call(stream, due).call, STREAM_PLACES);
+	stream_places_end(stream, 0);
+	assert_int_equal(stream_log_call(stream, 2 * due).call, STREAM_TICK);
+	stream_ticked(stream, 2 * due, STREAM_NOTED);
+	assert_int_equal(stream_log_call(stream, 2 * due).call, STREAM_DIGESTS);
+	stream_destroy(stream);
+}
+
 static void a_look_up_that_failed_is_made_again(void **state)
 {
 	(void)state;
@@ -563,6 +586,7 @@ int main(void)
 	    cmocka_unit_test(a_row_that_was_not_noted_is_noted_with_the_next),
 	    cmocka_unit_test(nothing_is_sent_before_its_key_was_looked_up),
 	    cmocka_unit_test(what_the_filter_does_not_hold_flows_without_a_look_up),
+	    cmocka_unit_test(a_renewal_that_is_due_comes_before_a_question_about_parked_rows),
 	    cmocka_unit_test(a_look_up_that_failed_is_made_again),
 	    cmocka_unit_test(when_nothing_is_parked_any_more_nothing_is_looked_up),
 	    cmocka_unit_test(a_key_of_which_nothing_is_parked_any_more_flows),
