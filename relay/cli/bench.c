@@ -55,6 +55,7 @@ static const struct part {
     {"steady", bench_steady},
     {"idle", bench_idle},
     {"table", bench_table},
+    {"growth", bench_growth},
     {"lookback", bench_lookback},
     {"inbox", bench_inbox, .needs = KAFKA},
     {"dedup", bench_dedup, .needs = NOTHING},
@@ -131,7 +132,9 @@ static struct bench_options options_of(const struct call *call)
 	    .idle_seconds = call_number(call, "idle-seconds", 60),
 	    .published = call_number(call, "published", full ? 50000000 : 5000000),
 	    .parked = call_number(call, "parked", 100000),
+	    .skipped = call_number(call, "parked", full ? 3000000 : 200000),
 	    .scheduled = call_number(call, "scheduled", full ? 5000000 : 500000),
+	    .topics = call_number(call, "topics", full ? 20000 : 2000),
 	    .said = call_number(call, "pairs", 1000000),
 	    .overdue = call_number(call, "overdue", 100000),
 	    .undecided = call_number(call, "undecided", 1000000),
@@ -200,10 +203,13 @@ static const struct command_option options[] = {
     {"idle-seconds", "N", "The length of the idle stretch; 60 unless given.", 1, 3600},
     {"published", "N", "Published rows in front of the drain of `table`; 5000000 unless given.", 1,
 	1000000000},
-    {"parked", "N", "Parked messages beside the drain of `table`; 100000 unless given.", 1,
-	10000000},
+    {"parked", "N",
+	"Parked messages beside the drain of `table`, 100000 unless given, and those that `growth` "
+	"skips, 200000.",
+	1, 10000000},
     {"scheduled", "N", "Scheduled messages beside the drain of `table`; 500000 unless given.", 1,
 	100000000},
+    {"topics", "N", "Topics that the slot of `growth` knows; 2000 unless given.", 50, 1000000},
     {"pairs", "N", "Pairs of prepare and commit of `lookback`; 1000000 unless given.", 1000,
 	100000000},
     {"overdue", "N", "Overdue prepares that `lookback` resolves; 100000 unless given.", 100,
@@ -224,7 +230,8 @@ static const struct command_option options[] = {
 	"idle have a number of their own.",
 	1, BENCH_MOST_RUNS},
     {"full", NULL,
-	"5000000 rows, 50000000 published ones, 5000000 scheduled, 10000000 messages, 100000000 "
+	"5000000 rows, 50000000 published ones, 5000000 scheduled, 20000 topics, 10000000 "
+	"messages, 100000000 "
 	"ids: takes hours and "
 	"40 GB."},
     {"topic", "NAME", "Of `bench limit` and `bench consume` only."},
@@ -235,7 +242,7 @@ static const struct command_option options[] = {
 const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 13,
+    .most_arguments = 14,
     .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
     .description =
 	"Makes a schema and a topic of its own with 6 partitions, fills them with JSON of 10,000 "
@@ -277,6 +284,13 @@ const struct command command_bench = {
 	"that finds none, from call to answer, and one that asks which parked or scheduled message "
 	"is due: "
 	"medians over 0.3 s.\n"
+	"growth: the same figure without and with much of one kind, in turns, each in a schema of "
+	"its own: the time in the server of a take-over and of ticks that note progress in 41 "
+	"topics, with many topics known; the rate at which due rows are listed and deleted, "
+	"behind 20,000 scheduled rows of the far future, and with parked keys of 8,192 bytes "
+	"instead of a few; the latency of 1,000 messages a second while the relay carries out "
+	"`parked skip --all`; from the start of a relay to its first message, and its peak memory "
+	"in half of --seconds after that, with as many messages parked.\n"
 	"lookback: pairs of prepare and commit a second, half of them at least a second apart, "
 	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
 	"messages, at the broker's time, and CPU; 100,000 pairs at most with undecided prepares in "

@@ -25,7 +25,8 @@ enum {
 struct bench_options {
 	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs,
 	    pairs, turns, seconds, idle_seconds, published, parked, scheduled,
-	    said /* pairs of prepare and commit */, overdue, undecided, ids;
+	    topics /* that `growth` knows */, skipped, said /* pairs of prepare and commit */,
+	    overdue, undecided, ids;
 	const char *redis, *dsn; /* servers of `dedup`; NULL: not given */
 	bool json;
 };
@@ -93,6 +94,9 @@ void bench_judge(struct bench *bench, const char *name, const char *unit, double
 /* Runs in turns: the medians beside each other, and the median of the pairs' ratios as the ratio.
  */
 void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
+    const double *values, const double *references, int count, char relation, double bound);
+/* The same, but the median of the values is judged, and the ratio is shown. */
+void bench_judge_beside(struct bench *bench, const char *name, const char *unit,
     const double *values, const double *references, int count, char relation, double bound);
 double bench_median(double *values, int count); /* sorts them */
 /* Of at most BENCH_MOST_RUNS, which keep their places. */
@@ -294,6 +298,7 @@ bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_growth(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
 /* Not a part but what inbox measures, in a process of its own: `bench consume KIND`. */

@@ -104,6 +104,15 @@ void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
 	judge(figure, bench_median(ratios, count), "ratio", relation, bound, false);
 }
 
+void bench_judge_beside(struct bench *bench, const char *name, const char *unit,
+    const double *values, const double *references, int count, char relation, double bound)
+{
+	struct bench_figure *figure = add(bench, name, unit, bench_median_of(values, count));
+
+	figure->reference = bench_median_of(references, count);
+	judge(figure, figure->value, "value", relation, bound, false);
+}
+
 static int compare(const void *a, const void *b)
 {
 	double left = *(const double *)a, right = *(const double *)b;
@@ -193,6 +202,13 @@ static const char *number(double value, char text[24])
 	return text;
 }
 
+/* A figure with a bound of its value shows its ratio to the reference as well. */
+static double shown_ratio(const struct bench_figure *figure)
+{
+	return text_equal(figure->judged_as, "value") ? figure->value / figure->reference
+						      : figure->judged;
+}
+
 static void print_figure(const struct bench_figure *figure)
 {
 	char value[24], reference[24], judged[24], bound[32] = "";
@@ -202,8 +218,7 @@ static void print_figure(const struct bench_figure *figure)
 		    figure->bound);
 	printf("%-46s %-8s %11s %11s %10s  %-10s  %s\n", figure->name, figure->unit,
 	    number(figure->value, value), number(figure->reference, reference),
-	    text_equal(figure->judged_as, "value") ? "" : number(figure->judged, judged), bound,
-	    verdicts[figure->verdict]);
+	    number(shown_ratio(figure), judged), bound, verdicts[figure->verdict]);
 }
 
 void bench_print(struct bench *bench)

@@ -59,6 +59,16 @@ PARTS = {
         "empty look beside 50 open transactions <= 1.5",
         "empty look in 12 partitions, not 4 <= 3",
     ]),
+    "growth": (["--topics", 100, "--parked", 3000, "--seconds", 2], [
+        "take-over, 100 topics known <= 100",
+        "tick, 100 topics known <= 100",
+        "tick that folds, 100 topics known <= 100",
+        "due rows listed, 20000 rows of the far future >= 0.9",
+        "parked rows listed, 8192 bytes of a key",
+        "p99 of healthy messages, 3000 skipped <= 100",
+        "start to first message, 3000 messages parked <= 10000",
+        "peak memory, 3000 messages parked <= 64",
+    ]),
     "lookback": (["--pairs", 2000, "--overdue", 500, "--undecided", 3000, "--seconds", 2,
                   "--rate", 100], [
         "look-back, prepare and commit >= 10000",
@@ -139,6 +149,7 @@ def test_a_part_runs_to_its_end(empty_database, kafka, part):
     assert [described(figure) for figure in figures] == expected
     assert all(figure["value"] > 0 for figure in figures
                if figure["unit"] not in ("ms", "%"))
+    assert part != "growth" or all(figure["beside"] > 1e-3 for figure in figures)
     judged = [figure for figure in figures if "bound" in figure]
     assert [figure["verdict"] for figure in judged] == [verdict(figure) for figure in judged]
     assert status == ("NOT" in [figure["verdict"] for figure in judged])

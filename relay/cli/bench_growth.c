@@ -1,0 +1,388 @@
+/*
+ * growth: cost over each dimension that can grow. A dimension is a row of list_topics, list_drains
+ * or list_parked. It gets two schemas, one without it and one with `count` of it, and the same
+ * figure is measured in both in turns.
+ */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "schema_text.h"
+#include "sql_files.h"
+#include "text.h"
+
+enum {
+	DIMENSIONS = 8,
+	FAR_FUTURE = 20000, /* scheduled rows with ids below those of the due ones */
+	KEY_BYTES = 8192,   /* the longest key of a message */
+	NOTED = 4,          /* log rows that a fold or a take-over has before it */
+	SHORT_ROWS = 2000,  /* listed in a turn */
+	LONG_ROWS = 500,    /* the same, with long keys */
+	FIRST_MS = 120000,  /* a relay that has published nothing by then is given up */
+	HEALTHY_RATE = 1000 /* messages a second beside a request of an operator */
+};
+
+struct dimension {
+	const char *name;  /* of the figure */
+	const char *grows; /* "topics known" */
+	int64_t count;     /* of it */
+	/* Query that inserts it, of slot, count and, where rows are listed, their number. NULL:
+	 * `measure` inserts it. */
+	const char *put;
+	int drained; /* rows listed in a turn */
+	int turns;
+	bool (*measure)(struct bench *place, const struct dimension *dimension, int64_t count,
+	    double *ret_value, struct err *err); /* with the count, or with 0 */
+	const char *unit;
+	char relation;
+	double bound;
+	bool absolute; /* the bound is one of the value, not of the ratio */
+};
+
+/* --- measuring ------------------------------------------------------------------------------- */
+
+struct tick {
+	const char *closed; /* windows that end with it */
+	const char *destinations;
+	bool lists, folds;
+};
+
+static struct pg_result *run_tick(
+    struct bench *place, const struct tick *tick, const char *expected, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_bench_growth_tick, place->schema);
+	const struct pg_param params[] = {{BENCH_SLOT}, {tick->closed}, {tick->lists ? "t" : "f"},
+	    {tick->destinations}, {tick->folds ? "t" : "f"}};
+	struct pg_result *rows = pg_query(place->pg, sql, params, 5, err);
+	const char *verdict = rows ? pg_value(rows, pg_rows(rows) - 1, 0) : "";
+
+	if (!rows || text_equal(verdict, expected))
+		return rows;
+	err_set(err, ERR_FATAL, "a tick returned '%s' instead of '%s'", verdict, expected);
+	pg_result_destroy(rows);
+	return NULL;
+}
+
+static double server_ms(const struct pg_result *rows)
+{
+	return (double)pg_int(rows, pg_rows(rows) - 1, 1) / 1000;
+}
+
+static bool note_progress(
+    struct bench *place, int times, bool folds, double *ret_ms, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *touched = pg_query(place->pg, sql_bench_growth_touched, NULL, 0, err);
+	bool good = touched && bench_goes_on(err);
+
+	for (int i = 0; good && i < times; i++) {
+		const struct tick tick = {.closed = "0",
+		    .destinations = pg_value(touched, 0, 0),
+		    .folds = folds && i + 1 == times};
+		struct pg_result *rows = run_tick(place, &tick, "noted", err);
+
+		good = rows;
+		if (good)
+			*ret_ms = server_ms(rows);
+		pg_result_destroy(rows);
+	}
+	return good;
+}
+
+static bool measure_tick(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_ms, struct err *err)
+{
+	(void)dimension;
+	(void)count;
+	return note_progress(place, 1, false, ret_ms, err);
+}
+
+static bool measure_fold(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_ms, struct err *err)
+{
+	(void)dimension;
+	(void)count;
+	return note_progress(place, NOTED, true, ret_ms, err);
+}
+
+static bool take_shard(struct bench *place, double *ret_ms, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_bench_growth_take, place->schema);
+	const struct pg_param params[] = {{BENCH_SLOT}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *taken = pg_query(place->pg, sql, params, 1, err);
+
+	if (!taken)
+		return false;
+	*ret_ms = server_ms(taken);
+	return text_equal(pg_value(taken, 0, 0), "taken") ||
+	       err_set(err, ERR_FATAL, "the shard is not taken but %s", pg_value(taken, 0, 0));
+}
+
+static bool measure_take(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_ms, struct err *err)
+{
+	(void)dimension;
+	(void)count;
+	return note_progress(place, NOTED, false, ret_ms, err) && take_shard(place, ret_ms, err);
+}
+
+/* Two ticks for each list, as an owner makes them: one that lists and one that ends the window. */
+static bool measure_drain(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_rate, struct err *err)
+{
+	const struct tick list = {.closed = "0", .destinations = "{}", .lists = true};
+	const struct tick end = {.closed = "1", .destinations = "{}"};
+	int64_t began = clock_us();
+	int drained = 0;
+
+	(void)count;
+	while (drained < dimension->drained) {
+		struct pg_result *rows = run_tick(place, &list, "listed", err);
+
+		if (!rows)
+			return false;
+		drained += pg_rows(rows) - 1;
+		pg_result_destroy(rows);
+		rows = run_tick(place, &end, "noted", err);
+		pg_result_destroy(rows);
+		if (!rows || !bench_goes_on(err))
+			return false;
+	}
+	*ret_rate = drained * 1e6 / (double)(clock_us() - began);
+	return true;
+}
+
+static bool put(
+    struct bench *place, const char *query, int64_t count, int64_t rows, struct err *err)
+{
+	owned_text char *sql = schema_text(query, place->schema);
+	owned_text char *counted = xformat("%lld", (long long)count);
+	owned_text char *drained = xformat("%lld", (long long)rows);
+	const struct pg_param params[] = {{BENCH_SLOT}, {counted}, {drained}};
+
+	return pg_execute(place->pg, sql, params, rows ? 3 : 2, err);
+}
+
+/* Fails if the relay skipped nothing: the latency would say nothing about the request. */
+static bool check_skipped(struct bench *place, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_bench_growth_skipped, place->schema);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *skipped = pg_query(place->pg, sql, NULL, 0, err);
+
+	if (!skipped)
+		return false;
+	bench_say("%s parked messages were skipped meanwhile", pg_value(skipped, 0, 0));
+	return pg_int(skipped, 0, 0) > 0 ||
+	       err_set(err, ERR_FATAL, "no parked message was skipped");
+}
+
+/* The request is there when the relay starts, and it works the request off while others write. */
+static bool measure_skip(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_p99, struct err *err)
+{
+	owned_text char *request = schema_text(sql_bench_growth_skip, place->schema);
+	const struct pg_param params[] = {{BENCH_SLOT}};
+	struct bench_latency latency;
+
+	(void)dimension;
+	if (!bench_script(place, sql_bench_growth_unpark, err) ||
+	    !put(place, sql_bench_park, count, 0, err) ||
+	    !bench_script(place, sql_bench_growth_vacuum, err) ||
+	    (count && !pg_execute(place->pg, request, params, 1, err)) ||
+	    !bench_latency_of_relay(place, HEALTHY_RATE, &latency, err))
+		return false;
+	*ret_p99 = latency.p99;
+	return !count || check_skipped(place, err);
+}
+
+/*
+ * A relay from its start to its first message, and for a while longer: it learns of parked keys
+ * behind that. ret_first_ms and ret_peak_mib may be NULL.
+ */
+static bool start_relay(
+    struct bench *place, double *ret_first_ms, double *ret_peak_mib, struct err *err)
+{
+	const char *const arguments[] = {"run", NULL};
+	struct bench_child child = {0};
+	struct bench_watch *watch = NULL;
+	int64_t began = 0, first = 0;
+	bool good = bench_empty_table(place, err) && bench_fresh_topic(place, err) &&
+		    bench_rewind(place, BENCH_BEGINNING, err) &&
+		    bench_fill(place, 0, 1, BENCH_SMALL, false, err) &&
+		    (watch = bench_watch_start(place, 1, err)) && (began = clock_us()) &&
+		    bench_child_start(place, &child, arguments, err) &&
+		    bench_watch_wait(watch, 1, FIRST_MS, err);
+
+	if (good)
+		first = bench_watch_seen(watch, 0);
+	for (int64_t end = clock_us() + place->options.seconds * 1000000 / 2;
+	     ret_peak_mib && good && clock_us() < end; usleep(50000))
+		good = bench_goes_on(err);
+	bench_child_stop(&child);
+	bench_watch_stop(watch);
+	if (ret_first_ms)
+		*ret_first_ms = (double)(first - began) / 1000;
+	if (ret_peak_mib)
+		*ret_peak_mib = child.peak_kib / 1024;
+	return good;
+}
+
+static bool measure_first(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_ms, struct err *err)
+{
+	(void)dimension;
+	(void)count;
+	return start_relay(place, ret_ms, NULL, err);
+}
+
+static bool measure_peak(struct bench *place, const struct dimension *dimension, int64_t count,
+    double *ret_mib, struct err *err)
+{
+	(void)dimension;
+	(void)count;
+	return start_relay(place, NULL, ret_mib, err);
+}
+
+/* --- the dimensions -------------------------------------------------------------------------- */
+
+static void list_topics(const struct bench_options *options, struct dimension dimensions[3])
+{
+	const struct dimension topics = {.grows = "topics known",
+	    .turns = (int)options->pairs,
+	    .count = options->topics,
+	    .put = sql_bench_growth_topics,
+	    .unit = "ms",
+	    .relation = '<',
+	    .bound = 100,
+	    .absolute = true};
+
+	dimensions[0] = dimensions[1] = dimensions[2] = topics;
+	dimensions[0].name = "take-over";
+	dimensions[0].measure = measure_take;
+	dimensions[1].name = "tick";
+	dimensions[1].measure = measure_tick;
+	dimensions[2].name = "tick that folds";
+	dimensions[2].measure = measure_fold;
+}
+
+/* Long keys have no bound: their rows are that much larger. */
+static void list_drains(const struct bench_options *options, struct dimension dimensions[2])
+{
+	dimensions[0] = (struct dimension){.name = "due rows listed",
+	    .grows = "rows of the far future",
+	    .turns = (int)options->pairs,
+	    .count = FAR_FUTURE,
+	    .put = sql_bench_growth_scheduled,
+	    .drained = SHORT_ROWS,
+	    .measure = measure_drain,
+	    .unit = "rows/s",
+	    .relation = '>',
+	    .bound = 0.9};
+	dimensions[1] = (struct dimension){.name = "parked rows listed",
+	    .grows = "bytes of a key",
+	    .turns = (int)options->pairs,
+	    .count = KEY_BYTES,
+	    .put = sql_bench_growth_keys,
+	    .drained = LONG_ROWS,
+	    .measure = measure_drain,
+	    .unit = "rows/s"};
+}
+
+static void list_parked(
+    const struct bench_options *options, int64_t lease_ms, struct dimension dimensions[3])
+{
+	const struct dimension parked = {.grows = "messages parked",
+	    .turns = (int)options->runs,
+	    .count = options->skipped,
+	    .put = sql_bench_park,
+	    .unit = "ms",
+	    .relation = '<',
+	    .absolute = true};
+
+	dimensions[0] = dimensions[1] = dimensions[2] = parked;
+	dimensions[0].name = "p99 of healthy messages";
+	dimensions[0].grows = "skipped";
+	dimensions[0].put = NULL;
+	dimensions[0].measure = measure_skip;
+	dimensions[0].bound = 100;
+	dimensions[1].name = "start to first message";
+	dimensions[1].measure = measure_first;
+	dimensions[1].bound = 2.0 * (double)lease_ms;
+	dimensions[2].name = "peak memory";
+	dimensions[2].measure = measure_peak;
+	dimensions[2].unit = "MiB";
+	dimensions[2].bound = 64;
+}
+
+static bool set_up(
+    struct bench *place, const struct dimension *dimension, int64_t count, struct err *err)
+{
+	int64_t rows = (int64_t)dimension->turns * dimension->drained;
+	double ignored;
+
+	return bench_rewind(place, BENCH_BEGINNING, err) &&
+	       (!dimension->put || put(place, dimension->put, count, rows, err)) &&
+	       bench_script(place, sql_bench_growth_vacuum, err) &&
+	       take_shard(place, &ignored, err);
+}
+
+static void print_dimension(struct bench *bench, const struct dimension *dimension,
+    double values[2][BENCH_MOST_RUNS], int turns)
+{
+	char name[80];
+
+	snprintf(name, sizeof name, "%s, %lld %s", dimension->name, (long long)dimension->count,
+	    dimension->grows);
+	if (dimension->absolute)
+		bench_judge_beside(bench, name, dimension->unit, values[1], values[0], turns,
+		    dimension->relation, dimension->bound);
+	else
+		bench_judge_pairs(bench, name, dimension->unit, values[1], values[0], turns,
+		    dimension->relation, dimension->bound);
+}
+
+/* The schema measured first in a turn is the second in the next turn. */
+static bool measure_in_turns(
+    struct bench *bench, const struct dimension *dimension, struct bench places[2], struct err *err)
+{
+	double values[2][BENCH_MOST_RUNS];
+	int turns = dimension->turns;
+
+	for (int side = 0; side < 2; side++)
+		if (!bench_place_beside(bench, 2 + side, &places[side], err) ||
+		    !set_up(&places[side], dimension, side ? dimension->count : 0, err))
+			return false;
+	for (int turn = 0; turn < turns; turn++)
+		for (int i = 0; i < 2; i++) {
+			int side = (turn + i) % 2;
+
+			if (!dimension->measure(&places[side], dimension,
+				side ? dimension->count : 0, &values[side][turn], err))
+				return false;
+		}
+	print_dimension(bench, dimension, values, turns);
+	return true;
+}
+
+bool bench_growth(struct bench *bench, struct err *err)
+{
+	struct dimension dimensions[DIMENSIONS];
+	bool good = true;
+
+	list_topics(&bench->options, dimensions);
+	list_drains(&bench->options, dimensions + 3);
+	list_parked(&bench->options, bench->slot->lease_ms, dimensions + 5);
+	for (int i = 0; good && i < DIMENSIONS; i++) {
+		struct bench places[2] = {0};
+
+		good = measure_in_turns(bench, &dimensions[i], places, err);
+		for (int side = 0; side < 2; side++)
+			if (places[side].schema[0])
+				bench_schema_drop(&places[side]);
+	}
+	return good;
+}

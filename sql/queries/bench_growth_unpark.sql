@@ -1,0 +1,1 @@
+truncate outbox.parked, outbox.parked_request

@@ -1,0 +1,1 @@
+vacuum (analyze) outbox.destination, outbox.scheduled, outbox.parked
