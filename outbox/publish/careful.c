@@ -53,6 +53,12 @@ struct careful_row careful_next(const struct careful *careful, const struct care
 	    .batch = careful->gone < ROWS_ALONE ? 1 : 2 * careful->batch};
 	bool over = step->first_tick >= careful->until_tick || careful->gone >= careful->most;
 	bool judged = careful_convicts(careful) && careful->read;
+	/* a death before its park is written must find it convicted */
+	if (judged && step->renews_alone) {
+		row.marks = false;
+		row.out = careful->out;
+		return row;
+	}
 	bool waits = careful->out && !judged && !(careful->read && step->published);
 	bool survived = waits && step->renews && careful->read;
 	/* what is still to come has done nothing yet, and what was not asked for never will */

@@ -73,6 +73,7 @@ struct careful_step {
 	bool published;     /* all that was read is, or the row notes that it is kept back */
 	bool progress;      /* the row notes some */
 	bool renews;        /* it is as old as a row becomes */
+	bool renews_alone;  /* the row notes nothing else: outbox.renew */
 	bool reading;       /* a page is under way */
 	bool stuck;         /* a row went and did not arrive for stall_after */
 	int64_t first_tick; /* the row's */

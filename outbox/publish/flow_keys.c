@@ -260,9 +260,13 @@ static void forget_lookups(struct flow *flow)
 		struct record *record = flow_record(flow, s);
 		if (record->state != PENDING && record->state != HELD)
 			continue;
-		flow->unknown -= !record->known;
+		bool was_unknown = !record->known;
+		flow->unknown -= was_unknown;
 		record->looked_up = false;
 		flow_key_added(flow, record);
+		/* an exact key may have come meanwhile: no look-up will set its lane free */
+		if (was_unknown && record->known)
+			flow_becomes_known(flow, s);
 	}
 	flow->looked = flow->acked;
 }

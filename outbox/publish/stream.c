@@ -73,6 +73,11 @@ enum {
 	OPEN_WINDOW_MS =
 	    60,       /* outbox.listed_wait of a row whose window is open, and the way back */
 	TURN_MS = 20, /* another shard of the process is careful */
+	/*
+	 * The database answers with this time when rows are due whose windows are still open. Rows
+	 * of closed windows may stand behind them, so what was found in the tails is kept.
+	 */
+	BLOCKED_LOOK_MS = 50,
 	PARKS_A_ROW = 500,
 	MOST_HALVES = 9, /* of that: 0 */
 };
@@ -507,6 +512,7 @@ static struct careful_row careful_row(struct stream *stream, int64_t now, bool n
 	    .published = flow_records(stream->flow) == 0 || flow_notes_all(stream->flow),
 	    .progress = notes && has_progress(stream),
 	    .renews = renewal_is_due(stream, now),
+	    .renews_alone = !notes,
 	    .reading = stream->rows_expected,
 	    .stuck = flow_records(stream->flow) &&
 		     now - stream->marked_at > stream->settings.stall_after_ms,
@@ -788,13 +794,14 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	bool found = rows || listed || verdict == STREAM_PAGES;
 	bool wrote = found || verdict == STREAM_NOTED;
 	if (stream->call.tick.may_list && has_left_found_windows(stream) &&
-	    verdict != STREAM_LISTED && stream->list_at > now) {
+	    verdict != STREAM_LISTED && stream->list_at > now + BLOCKED_LOOK_MS) {
 		flow_forget_found(stream->flow);
 		stream->tail_tick = 0;
 	}
 	stream->state = STREAM_OWNER;
 	stream->failures = 0;
-	stream->halves -= stream->halves && (found || stream->call.tick.parks);
+	bool worked = found || stream->call.tick.parks || (wrote && stream->call.tick.may_list);
+	stream->halves -= stream->halves && worked;
 	stream->blind &= !looked || listed;
 	if (wrote)
 		call_written(stream);

@@ -56,6 +56,21 @@ static void a_row_is_read_once_it_is_marked_and_then_none(void **state)
 	assert_int_equal(careful.deaths.owners, DEATHS_CAREFUL);
 }
 
+static void a_renewal_alone_acquits_no_convicted_row(void **state)
+{
+	(void)state;
+	struct careful careful = taken(DEATHS_CAREFUL, DEATHS_CONVICT, NULL);
+	write_row(&careful, mark);
+	careful.read = true;
+	assert_true(careful_convicts(&careful));
+	write_row(&careful, (struct careful_step){.renews = true, .renews_alone = true});
+	assert_true(careful_convicts(&careful));
+	assert_true(careful.deaths.marked);
+	assert_true(careful.out);
+	write_row(&careful, (struct careful_step){.published = true, .progress = true});
+	assert_int_equal(careful.deaths.alone, 0);
+}
+
 static void it_ends_after_so_many_rows_or_behind_the_windows_of_the_dead(void **state)
 {
 	(void)state;
@@ -149,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(progress_begins_the_count_anew),
 	    cmocka_unit_test(a_row_is_read_once_it_is_marked_and_then_none),
+	    cmocka_unit_test(a_renewal_alone_acquits_no_convicted_row),
 	    cmocka_unit_test(it_ends_after_so_many_rows_or_behind_the_windows_of_the_dead),
 	    cmocka_unit_test(after_many_rows_groups_go_and_a_death_in_one_names_nobody),
 	    cmocka_unit_test(a_row_that_outlives_a_renewal_does_not_kill),
