@@ -3,6 +3,7 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,9 +167,18 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct err verdict;
 static bool is_sure;
 
+/*
+ * The threads made here inherit the signal mask. The program blocks its signals later, and one that
+ * such a thread received would kill the process.
+ */
 static void check_once(void)
 {
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	is_sure = check_all(&verdict);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 bool epoch_check(struct err *err)
