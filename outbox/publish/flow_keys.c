@@ -396,8 +396,13 @@ void flow_looked_up(struct flow *flow, int place, bool itself)
 		return;
 	const struct stream_lookup *asked = &flow->lookups[place];
 	flow_record(flow, asked->sequence)->stands = itself;
-	if (!itself && asked->has_digest)
-		find_or_add_key(flow, asked->digest)->stands = true;
+	if (itself || !asked->has_digest)
+		return;
+	/* rows stand there from before: whatever record of it was refused first, all are behind
+	 * them */
+	struct parked_key *key = find_or_add_key(flow, asked->digest);
+	key->stands = true;
+	key->refused = 0;
 }
 
 void flow_lookup_end(struct flow *flow)
