@@ -438,7 +438,11 @@ static bool server_is_gone(const struct world *world, const struct request *requ
 static int64_t long_wait(struct world *world)
 {
 	bool waits = world->plan.locks && world_has_faults(world) && world_chance(world, 15000);
-	return waits ? world_below(world, 3 * world->plan.stream.lease_ms * MS) : 0;
+	int64_t longest = 3 * world->plan.stream.lease_ms * MS;
+	int64_t left = world->plan.end_us - world->now;
+	/* who has stopped does not know that it took the shard: no take is carried out after that
+	 */
+	return waits && left > 0 ? world_below(world, left < longest ? left : longest) : 0;
 }
 
 /* True: the cancel came in time, or the server ended what took too long by itself. */
