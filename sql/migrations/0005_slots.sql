@@ -208,6 +208,7 @@ begin
 	delete from outbox.destination where slot = of_slot;
 	delete from outbox.parked where slot = of_slot;
 	delete from outbox.parked_request where slot = of_slot;
+	delete from outbox.skipped where slot = of_slot;
 	delete from outbox.scheduled where slot = of_slot;
 end
 $$;

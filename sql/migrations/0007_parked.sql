@@ -107,6 +107,17 @@ create index parked_request_open on outbox.parked_request (slot, shard, id) wher
 
 comment on table outbox.parked_request is 'Retries and skips that operators asked for, and how far they are.';
 
+-- The messages that a skip removed, a row for each batch. `outbox-relay verify` tells them from lost ones.
+create table outbox.skipped (
+	slot       text collate "C" not null,
+	request_id bigint           not null, -- in outbox.audit
+	ids        bigint[]         not null
+);
+
+create index on outbox.skipped (slot);
+
+comment on table outbox.skipped is 'The messages that operators had skipped.';
+
 -- A queue, the rows of a topic and key, goes by id, as a listed window does and as its rows were written. One
 -- that waited for its deliver_at may come to it in front of others.
 --
@@ -329,7 +340,8 @@ begin
 		update outbox.parked p set state = 'waiting', attempts = 0, next_at = clock_timestamp(),
 			request_id = request.id
 		where p.slot = of_slot and p.id = any (ids);
-	else
+	elsif cardinality(ids) > 0 then
+		insert into outbox.skipped (slot, request_id, ids) values (of_slot, request.id, ids);
 		return query select u from outbox.unpark(of_slot, of_shard, ids, false) u;
 	end if;
 end

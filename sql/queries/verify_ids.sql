@@ -3,7 +3,5 @@
 select m.id, m.event_id, m.topic, m.key, m.partition,
 	m.created_at >= $2::timestamptz and (m.created_at < $3::timestamptz or $3::timestamptz = 'infinity')
 		as in_range,
-	m.id in (select skipped.id::bigint
-		from outbox.audit a cross join jsonb_array_elements_text(a.target -> 'ids') skipped (id)
-		where a.slot = $4::text and a.verb = 'skip') as skipped
+	m.id in (select unnest(k.ids) from outbox.skipped k where k.slot = $4::text) as skipped
 from outbox.message m where m.id = any ($1::bigint[])
