@@ -91,6 +91,22 @@ static struct pg_result *ask(struct postgres_store *postgres, enum statement wha
 	return result;
 }
 
+/* One row for each id, each a state: a message must not be dropped for an answer that is missing.
+ */
+static bool has_states(const struct pg_result *rows, size_t count, int most, struct err *err)
+{
+	if ((size_t)pg_rows(rows) != count)
+		return err_set(
+		    err, ERR_FATAL, "the server answers for %d of %zu ids", pg_rows(rows), count);
+	for (int i = 0; i < pg_rows(rows); i++) {
+		int64_t state = 0;
+		if (!text_to_int64(pg_value(rows, i, 0), 0, most, &state))
+			return err_set(err, ERR_FATAL, "the server answers '%.20s' for an id",
+			    pg_value(rows, i, 0));
+	}
+	return true;
+}
+
 static bool tell(struct postgres_store *postgres, enum statement what,
     const struct dedup_item *items, size_t count, struct err *err)
 {
@@ -109,6 +125,8 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 		return true;
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *states = ask(postgres, CLAIM, items, count, err);
+	if (states && !has_states(states, count, OUTBOX_DEDUP_DONE, err))
+		return false;
 	for (size_t i = 0; states && i < count; i++) {
 		ret_states[i] = (enum outbox_dedup_state)pg_int(states, (int)i, 0);
 		if (ret_states[i] == OUTBOX_DEDUP_NEW)
@@ -273,6 +291,8 @@ static bool take(struct dedup_store *store, struct pg_conn *connection,
 	struct pg_result *fresh = pg_query(pg, postgres->sql[TAKE], params, used, err);
 	if (!fresh)
 		return refuse(pg, err);
+	if (!has_states(fresh, count, 1, err))
+		return false;
 	for (size_t i = 0; i < count; i++)
 		ret_states[i] = pg_int(fresh, (int)i, 0) ? OUTBOX_DEDUP_NEW : OUTBOX_DEDUP_DONE;
 	return true;

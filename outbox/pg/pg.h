@@ -195,10 +195,22 @@ int pg_rows(const struct pg_result *result);
 int pg_columns(const struct pg_result *result);
 bool pg_is_null(const struct pg_result *result, int row, int column);
 /* Text form (pg_query): NUL-terminated. Binary form (pg_receive): raw bytes, see pg_length. */
-const char *pg_value(const struct pg_result *result, int row, int column);
+const char *pg_value(const struct pg_result *result, int row, int column); /* NULL: "" */
 int pg_length(const struct pg_result *result, int row, int column);
-/* Text-form conversions; asserts that the column is a number. NULL gives 0. */
-int64_t pg_int(const struct pg_result *result, int row, int column);
+/*
+ * Reading never leaves the answer: a row or a column that the server did not send reads as NULL,
+ * and a value that is not the number it should be reads as 0. Such a value is logged
+ * (postgres_value_unreadable).
+ */
+int64_t pg_int(const struct pg_result *result, int row, int column);  /* text form */
+int32_t pg_int4(const struct pg_result *result, int row, int column); /* binary form */
+int64_t pg_int8(const struct pg_result *result, int row, int column); /* binary form */
+/*
+ * Whether every value of a binary answer has the form that the reader expects, NULL included; a
+ * server may send anything. The shape has one letter a column: l bigint, i int, b boolean, t text
+ * without NUL, x anything. ERR_FATAL names the column.
+ */
+bool pg_has_shape(const struct pg_result *result, const char *shape, struct err *err) MUST_CHECK;
 void pg_result_destroy(struct pg_result *result); /* NULL is fine */
 DEFINE_OWNED(struct pg_result, pg_result_destroy)
 

@@ -405,22 +405,13 @@ bool pg_is_null(const struct pg_result *result, int row, int column)
 
 const char *pg_value(const struct pg_result *result, int row, int column)
 {
-	return PQgetvalue(result->rows, row, column);
+	const char *value = PQgetvalue(result->rows, row, column);
+	return value ? value : ""; /* there is no such row or column */
 }
 
 int pg_length(const struct pg_result *result, int row, int column)
 {
 	return PQgetlength(result->rows, row, column);
-}
-
-int64_t pg_int(const struct pg_result *result, int row, int column)
-{
-	int64_t value = 0;
-	if (pg_is_null(result, row, column))
-		return 0;
-	bool number = text_to_int64(pg_value(result, row, column), INT64_MIN, INT64_MAX, &value);
-	assert(number);
-	return number ? value : 0;
 }
 
 void pg_result_destroy(struct pg_result *result)

@@ -39,7 +39,9 @@ struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length
 	struct topic *topic = known_topic(flow, name, length);
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
-		topic->name = xformat("%.*s", (int)length, name);
+		topic->name = xmalloc(length + 1);
+		memcpy(topic->name, name, length); /* the hash compares so many bytes of it */
+		topic->name[length] = '\0';
 		if (flow->parking.policy)
 			topic->policy = flow->parking.policy(flow->parking.context, topic->name);
 		HASH_ADD_KEYPTR(hh, flow->topics, topic->name, length, topic);
@@ -297,7 +299,7 @@ void flow_destination(struct flow *flow, const struct stream_destination *destin
 		return;
 	topic->open = destination->open;
 	load_offsets(flow, topic, destination);
-	if (destination->partitions > 0)
+	if (destination->partitions > 0 && destination->partitions <= PARTITIONS_MAX)
 		flow_topic_count(flow, topic, destination->partitions);
 	topic_loaded(flow, topic);
 }

@@ -105,7 +105,7 @@ static enum link_event lose(struct link *link, int64_t now, const struct err *er
 static void hear(struct link *link, const struct pg_result *result)
 {
 	if (link->stage == LINK_ASKS)
-		link->own = copy_int32(pg_value(result, 0, 0)) == pg_backend(link->pg);
+		link->own = pg_int4(result, 0, 0) == pg_backend(link->pg);
 	if (link->stage == LINK_PREPARES)
 		link->answers++;
 	else

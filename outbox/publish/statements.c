@@ -10,7 +10,7 @@
 #include "script.h"
 #include "sql_files.h"
 
-enum { STANDBY_POLL_MS = 250 };
+enum { STANDBY_POLL_MS = 250, OPEN_WINDOWS_MAX = 1 << 16 };
 
 /*
  * Of the window that is read by pages. They come a chunk of xids at a time, and so do the ids that
@@ -371,12 +371,12 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 
 static int64_t int8_at(const struct pg_result *result, int column)
 {
-	return pg_is_null(result, 0, column) ? 0 : copy_int64(pg_value(result, 0, column));
+	return pg_int8(result, 0, column);
 }
 
 static int32_t int4_at(const struct pg_result *result, int column)
 {
-	return pg_is_null(result, 0, column) ? 0 : copy_int32(pg_value(result, 0, column));
+	return pg_int4(result, 0, column);
 }
 
 enum { NAME_TOPIC, NAME_PARTITIONS, NAME_OFFSETS, NAME_OPEN, NAME_N };
@@ -396,9 +396,9 @@ static void tell_destination(const struct pg_result *result, int row, struct str
 {
 	struct stream_destination destination = {
 	    .topic = pg_value(result, row, NAME_TOPIC),
-	    .partitions = copy_int32(pg_value(result, row, NAME_PARTITIONS)),
+	    .partitions = pg_int4(result, row, NAME_PARTITIONS),
 	    .open = *pg_value(result, row, NAME_OPEN) != 0,
-	    .n = copy_int64(pg_value(result, row, NAME_N)),
+	    .n = pg_int8(result, row, NAME_N),
 	};
 	int64_t *offsets = read_offsets(pg_value(result, row, NAME_OFFSETS),
 	    pg_length(result, row, NAME_OFFSETS), &destination.count);
@@ -427,34 +427,38 @@ static void answer_destinations(struct statements *statements, const struct pg_r
 		if (pg_is_null(result, row, NAME_TOPIC))
 			continue;
 		topics++;
-		partitions += copy_int32(pg_value(result, row, NAME_PARTITIONS));
+		partitions += pg_int4(result, row, NAME_PARTITIONS);
 		tell_destination(result, row, stream);
 	}
 	stream_destinations_end(stream,
 	    topics < statements->call.max_topics && partitions < statements->call.max_partitions);
 }
 
-static void answer_take(struct statements *statements, const struct pg_result *result,
-    struct stream *stream, int64_t now, char *holder, size_t size)
+static bool answer_take(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
 {
 	const char *outcome = pg_value(result, 0, 0);
 	*holder = '\0';
 	statements->elsewhere = text_equal(outcome, "elsewhere");
 	if (statements->elsewhere) {
 		stream_not_taken(stream, now, STANDBY_POLL_MS);
-		return;
+		return true;
 	}
 	/* a standby of a slot that was split begins anew, also while another process holds it */
 	if (text_equal(outcome, "absent")) {
 		stream_absent(stream, now);
-		return;
+		return true;
 	}
 	if (text_equal(outcome, "held")) {
 		int64_t wait = int8_at(result, 7);
 		text_copy(holder, size, pg_value(result, 0, 6));
 		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
-		return;
+		return true;
 	}
+	/* a window takes memory, and no owner opens so many */
+	if (int4_at(result, 5) < 0 || int4_at(result, 5) > OPEN_WINDOWS_MAX)
+		return err_set(err, ERR_FATAL, "the function take answered %d open windows",
+		    (int)int4_at(result, 5));
 	statements_forget_bounds(statements);
 	free(statements->seen);
 	statements->seen = NULL;
@@ -473,6 +477,7 @@ static void answer_take(struct statements *statements, const struct pg_result *r
 	    .deaths = {.owners = int4_at(result, 14), .alone = int4_at(result, 15)},
 	};
 	stream_taken(stream, now, &taken);
+	return true;
 }
 
 static const struct {
@@ -500,9 +505,8 @@ enum {
 static void tell_recovered(const struct pg_result *result, int row, struct stream *stream)
 {
 	stream_recovered(stream, pg_value(result, row, TICK_TOPIC),
-	    (size_t)pg_length(result, row, TICK_TOPIC),
-	    copy_int32(pg_value(result, row, TICK_PARTITION)),
-	    pg_is_null(result, row, TICK_ID) ? 0 : copy_int64(pg_value(result, row, TICK_ID)));
+	    (size_t)pg_length(result, row, TICK_TOPIC), pg_int4(result, row, TICK_PARTITION),
+	    pg_int8(result, row, TICK_ID));
 }
 
 static void tell_parked(
@@ -513,15 +517,14 @@ static void tell_parked(
 			tell_recovered(result, row, stream);
 		if (!text_equal(pg_value(result, row, 0), "empty"))
 			continue;
-		stream_unparked(stream, copy_int64(pg_value(result, row, TICK_ID)));
+		stream_unparked(stream, pg_int8(result, row, TICK_ID));
 	}
 	/* said only where the slot was looked at */
 	if (!pg_is_null(result, verdict_row, TICK_REQUESTS))
-		stream_parked_news(stream, now,
-		    copy_int64(pg_value(result, verdict_row, TICK_REQUESTS)),
+		stream_parked_news(stream, now, pg_int8(result, verdict_row, TICK_REQUESTS),
 		    pg_is_null(result, verdict_row, TICK_DUE)
 			? -1
-			: copy_int64(pg_value(result, verdict_row, TICK_DUE)));
+			: pg_int8(result, verdict_row, TICK_DUE));
 }
 
 static bool answer_tick(struct statements *statements, const struct pg_result *result,
@@ -571,14 +574,14 @@ static void tell_places(const struct pg_result *result, struct stream *stream)
 {
 	for (int row = 0; row < pg_rows(result); row++)
 		stream_stalled_place(stream, pg_value(result, row, 0),
-		    (size_t)pg_length(result, row, 0), copy_int32(pg_value(result, row, 1)));
+		    (size_t)pg_length(result, row, 0), pg_int4(result, row, 1));
 	stream_places_end(stream, pg_rows(result));
 }
 
 static void tell_digests(const struct pg_result *result, struct stream *stream)
 {
 	for (int row = 0; row < pg_rows(result); row++)
-		stream_digest(stream, copy_int64(pg_value(result, row, 0)));
+		stream_digest(stream, pg_int8(result, row, 0));
 	stream_digests_end(stream, pg_rows(result));
 }
 
@@ -593,9 +596,55 @@ static void tell_keys(enum stream_call call, const struct pg_result *result, str
 		return;
 	}
 	for (int row = 0; row < pg_rows(result); row++)
-		stream_looked_up(stream, copy_int32(pg_value(result, row, 0)) - 1,
-		    *pg_value(result, row, 1) != 0);
+		stream_looked_up(
+		    stream, pg_int4(result, row, 0) - 1, *pg_value(result, row, 1) != 0);
 	stream_lookup_end(stream);
+}
+
+/*
+ * The expected form of each answer (pg_has_shape). The reading below relies on it: the database may
+ * be hostile, and a restored one may have another schema.
+ */
+static const char *expected_shape(const struct statements *statements, bool *ret_has_a_row)
+{
+	*ret_has_a_row = true;
+	if (statements->peeking)
+		return "t";
+	switch (statements->call.call) {
+	case STREAM_TAKE:
+		return "tllllitlllbbltii";
+	case STREAM_TICK:
+		return "ttlxxtxxxixll";
+	case STREAM_RENEW:
+		return "t";
+	default:
+		break;
+	}
+	*ret_has_a_row = false;
+	switch (statements->call.call) {
+	case STREAM_LOOKUP:
+		return "ib";
+	case STREAM_DIGESTS:
+		return "l";
+	case STREAM_PLACES:
+		return "ti";
+	case STREAM_CLOSED:
+		return "t";
+	case STREAM_DESTINATIONS:
+		return "tixbl";
+	default:
+		return "llili";
+	}
+}
+
+static bool has_expected_shape(
+    const struct statements *statements, const struct pg_result *result, struct err *err)
+{
+	bool has_a_row;
+	const char *shape = expected_shape(statements, &has_a_row);
+	if (has_a_row && pg_rows(result) == 0)
+		return err_set(err, ERR_FATAL, "the server's answer has no row");
+	return pg_has_shape(result, shape, err);
 }
 
 bool statements_answer(struct statements *statements, const struct link *log,
@@ -603,12 +652,12 @@ bool statements_answer(struct statements *statements, const struct link *log,
     bool *ret_done, struct err *err)
 {
 	*ret_done = true;
+	if (!has_expected_shape(statements, result, err))
+		return false;
 	if (statements->peeking)
 		return answer_peek(statements, log, result, stream, now, ret_done, err);
-	if (statements->call.call == STREAM_TAKE) {
-		answer_take(statements, result, stream, now, holder, size);
-		return true;
-	}
+	if (statements->call.call == STREAM_TAKE)
+		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_RENEW) {
 		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
 		return true;
@@ -688,6 +737,8 @@ bool statements_bounds(
 {
 	if (pg_rows(result) != 1)
 		return err_set(err, ERR_FATAL, "the function window_bounds gave no row");
+	if (!pg_has_shape(result, "ttttllttbll", err))
+		return false;
 	struct bounds *bounds = &statements->bounds;
 	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
 	if (too_many) {

@@ -28,6 +28,10 @@ static bool from_fields(
 		return err_set(err, ERR_FATAL,
 		    "a row of the message table has columns of unexpected types; is the schema "
 		    "the one that `outbox-relay migrate up` made?");
+	/* PostgreSQL stores no such text; a server that sends it is none, or is hostile */
+	if (memchr(fields[3].data, '\0', (size_t)fields[3].length))
+		return err_set(err, ERR_FATAL, "the topic of row %lld has a NUL in it",
+		    (long long)copy_int64(fields[0].data));
 	ret_message->id = copy_int64(fields[0].data);
 	ret_message->created_us = copy_int64(fields[1].data) + POSTGRES_EPOCH_US;
 	ret_message->event_id = fields[2].data;

@@ -138,10 +138,19 @@ int64_t audit_capacity(const struct audit *audit)
 	return audit->capacity;
 }
 
-void audit_row(struct audit *audit, const struct audit_row *row)
+bool audit_row(struct audit *audit, const struct audit_row *row, struct err *err)
 {
-	assert(audit->count < audit->capacity);
-	assert(row->id > (audit->count ? audit->rows[audit->count - 1].id : audit->after));
+	int64_t before = audit->count ? audit->rows[audit->count - 1].id : audit->after;
+
+	/* rows are found by a binary search, and the memory is what the command was given */
+	if (row->id <= before)
+		return err_set(err, ERR_FATAL,
+		    "the server sends row %lld behind row %lld, though the query orders them by id",
+		    (long long)row->id, (long long)before);
+	if (audit->count >= audit->capacity)
+		return err_set(err, ERR_FATAL,
+		    "the server sends more than the %lld rows that the query is limited to",
+		    (long long)audit->capacity);
 	if (audit->count == audit->room) {
 		audit->room = audit->room ? audit->room * 2 : 1 << 14;
 		if (audit->room > audit->capacity)
@@ -154,6 +163,7 @@ void audit_row(struct audit *audit, const struct audit_row *row)
 	    .state = (uint8_t)row->state};
 	audit->verdict.committed++;
 	audit->verdict.acknowledged += row->state == AUDIT_ACKNOWLEDGED;
+	return true;
 }
 
 int64_t audit_rows_end(struct audit *audit, bool last)

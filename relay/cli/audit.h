@@ -9,6 +9,7 @@
  *
  *   begin, row…, rows_end, record…, missing…    then begin again behind the last id, until `last`
  */
+#include "errors.h"
 #include "position.h"
 #include "text.h"
 
@@ -86,7 +87,7 @@ void audit_destroy(struct audit *audit);
 void audit_begin(struct audit *audit, int64_t after);
 int64_t audit_capacity(const struct audit *audit);
 /* In the order of id; at most capacity. */
-void audit_row(struct audit *audit, const struct audit_row *row);
+bool audit_row(struct audit *audit, const struct audit_row *row, struct err *err) MUST_CHECK;
 /* Returns the last id of the round; last: the table has no further rows. */
 int64_t audit_rows_end(struct audit *audit, bool last);
 

@@ -214,6 +214,7 @@ static uint64_t content_of(const struct copy_field *fields, int64_t id)
 static bool is_row(const struct copy_field *fields)
 {
 	return fields[ID].length == 8 && fields[EVENT_ID].length == 16 && fields[TOPIC].data &&
+	       !memchr(fields[TOPIC].data, '\0', (size_t)fields[TOPIC].length) &&
 	       fields[BEFORE].length == 1 && fields[ACKNOWLEDGED].length == 1 &&
 	       fields[PARKED].length == 1 && fields[SCHEDULED].length == 1 &&
 	       fields[INHERITED].length == 1;
@@ -295,8 +296,9 @@ bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t af
 		if (good && kind == COPY_ROW) {
 			struct audit_row row = row_of(fields);
 
-			audit_row(audit, &row);
-			topic(context, fields[TOPIC].data, (size_t)fields[TOPIC].length);
+			good = audit_row(audit, &row, err);
+			if (good)
+				topic(context, fields[TOPIC].data, (size_t)fields[TOPIC].length);
 			progress_step(&progress, ++count);
 		}
 		pg_free_row(message);
@@ -329,13 +331,13 @@ static struct audit_found_row found_row(const struct pg_result *rows, int i)
 	char event[UUID_TEXT];
 
 	uuid_write(pg_value(rows, i, 1), event);
-	return (struct audit_found_row){.id = copy_int64(pg_value(rows, i, 0)),
+	return (struct audit_found_row){.id = pg_int8(rows, i, 0),
 	    .event = audit_event_digest(event, sizeof event),
 	    .topic = pg_value(rows, i, 2),
 	    .topic_length = pg_length(rows, i, 2),
 	    .key = pg_is_null(rows, i, 3) ? NULL : pg_value(rows, i, 3),
 	    .key_length = pg_length(rows, i, 3),
-	    .partition = pg_is_null(rows, i, 4) ? -1 : copy_int32(pg_value(rows, i, 4)),
+	    .partition = pg_is_null(rows, i, 4) ? -1 : pg_int4(rows, i, 4),
 	    .in_range = pg_value(rows, i, 5)[0] != 0,
 	    .skipped = pg_value(rows, i, 6)[0] != 0};
 }
@@ -356,7 +358,13 @@ bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
 
 	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = answer(table->pg, err)))
 		return false;
+	if (!pg_has_shape(rows, "lxtxibb", err))
+		return false;
 	for (int i = 0; i < pg_rows(rows); i++) {
+		if (pg_length(rows, i, 1) != 16)
+			return err_set(
+			    err, ERR_FATAL, "the server sends an event_id that is no uuid");
+
 		struct audit_found_row row = found_row(rows, i);
 
 		see(context, &row);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cleanup.h"
-#include "copy_binary.h"
 #include "pg_array.h"
 #include "schema_text.h"
 #include "sql_files.h"
@@ -137,6 +136,28 @@ bool check_calls_figures(struct check_calls *calls, const struct link *link, str
 	return pg_send(link->pg, calls->figures, params, 4, err);
 }
 
+bool check_calls_usable(const struct check_calls *calls, enum check_answer_of what,
+    const struct pg_result *result, struct err *err)
+{
+	static const char *const shapes[] = {
+	    [CHECK_ANSWER_CLAIMS] = "ittiittbl",
+	    [CHECK_ANSWER_FIGURES] = "illll",
+	    [CHECK_ANSWER_SETTLED] = "iii",
+	};
+
+	if (!pg_has_shape(result, shapes[what], err))
+		return false;
+	for (int row = 0; what != CHECK_ANSWER_SETTLED && row < pg_rows(result); row++) {
+		int32_t place = pg_int4(result, row, 0);
+
+		if (place < 1 || place > calls->lookback->types.count)
+			return err_set(err, ERR_FATAL,
+			    "the server's answer names type number %d of %d", (int)place,
+			    calls->lookback->types.count);
+	}
+	return true;
+}
+
 static const char *text_or_null(const struct pg_result *result, int row, int column)
 {
 	return pg_is_null(result, row, column) ? NULL : pg_value(result, row, column);
@@ -147,33 +168,33 @@ struct schedule_claimed check_calls_claimed(
 {
 	*ret_service = text_or_null(result, row, 5);
 	return (struct schedule_claimed){
-	    .type = copy_int32(pg_value(result, row, 0)) - 1,
+	    .type = pg_int4(result, row, 0) - 1,
 	    .biz_id = pg_value(result, row, 1),
 	    .prepared_at = pg_value(result, row, 2),
-	    .attempts = copy_int32(pg_value(result, row, 3)),
-	    .pendings = copy_int32(pg_value(result, row, 4)),
+	    .attempts = pg_int4(result, row, 3),
+	    .pendings = pg_int4(result, row, 4),
 	    .url = text_or_null(result, row, 6),
 	    .expired = *pg_value(result, row, 7) != 0,
-	    .age_ms = copy_int64(pg_value(result, row, 8)),
+	    .age_ms = pg_int8(result, row, 8),
 	};
 }
 
 struct check_settled check_calls_settled(const struct pg_result *result)
 {
 	return (struct check_settled){
-	    .won = copy_int32(pg_value(result, 0, 0)),
-	    .lost = copy_int32(pg_value(result, 0, 1)),
-	    .strange = copy_int32(pg_value(result, 0, 2)),
+	    .won = pg_int4(result, 0, 0),
+	    .lost = pg_int4(result, 0, 1),
+	    .strange = pg_int4(result, 0, 2),
 	};
 }
 
 struct check_type_figures check_calls_type(const struct pg_result *result, int row)
 {
 	return (struct check_type_figures){
-	    .type = copy_int32(pg_value(result, row, 0)) - 1,
-	    .overdue = copy_int64(pg_value(result, row, 1)),
-	    .parked = copy_int64(pg_value(result, row, 2)),
-	    .oldest_ms = copy_int64(pg_value(result, row, 3)),
-	    .unprepared = copy_int64(pg_value(result, row, 4)),
+	    .type = pg_int4(result, row, 0) - 1,
+	    .overdue = pg_int8(result, row, 1),
+	    .parked = pg_int8(result, row, 2),
+	    .oldest_ms = pg_int8(result, row, 3),
+	    .unprepared = pg_int8(result, row, 4),
 	};
 }

@@ -25,6 +25,14 @@ bool check_calls_settle(struct check_calls *calls, const struct link *link,
 bool check_calls_figures(
     struct check_calls *calls, const struct link *link, struct err *err) MUST_CHECK;
 
+/*
+ * Whether an answer has the expected form and names no type that the section does not have. Ask it
+ * before any of the functions below. ERR_FATAL: the database sends something else.
+ */
+enum check_answer_of { CHECK_ANSWER_CLAIMS, CHECK_ANSWER_FIGURES, CHECK_ANSWER_SETTLED };
+bool check_calls_usable(const struct check_calls *calls, enum check_answer_of what,
+    const struct pg_result *result, struct err *err) MUST_CHECK;
+
 /* Rows of their answers. Of a claimed row the claim and its moment are the caller's to fill in; the
  * texts are the result's. */
 struct schedule_claimed check_calls_claimed(

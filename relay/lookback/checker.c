@@ -267,6 +267,13 @@ static void step_claims(struct checker *checker, int64_t now)
 
 	if (!busy)
 		checker->call = CALL_NONE;
+	if (result &&
+	    !check_calls_usable(checker->calls,
+		call == CALL_CLAIM ? CHECK_ANSWER_CLAIMS : CHECK_ANSWER_FIGURES, result, &err)) {
+		link_drop(&checker->claims.link, now, &err);
+		side_failed(checker, &checker->claims, now, &err);
+		return;
+	}
 	if (answered && !result) {
 		side_failed(checker, &checker->claims, now, &err);
 		return;
@@ -412,6 +419,11 @@ static void step_settles(struct checker *checker, int64_t now)
 	bool answered = side_step(
 	    checker, &checker->settles, now, &checker->settle_sent, &ready, &result, &err);
 
+	if (result && !check_calls_usable(checker->calls, CHECK_ANSWER_SETTLED, result, &err)) {
+		link_drop(&checker->settles.link, now, &err);
+		settle_failed(checker, now, &err);
+		return;
+	}
 	if (answered && !result) {
 		settle_failed(checker, now, &err);
 		return;

@@ -196,7 +196,13 @@ bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
 		bool has_digest =
 		    !pg_is_null(rows, i, DIGEST) && read_digest(pg_value(rows, i, DIGEST), digest);
 
-		batch_know(batch, (int)pg_int(rows, i, PLACE), pg_value(rows, i, KIND),
+		int64_t place = pg_int(rows, i, PLACE);
+
+		if (place < 1 || place > batch_id_count(batch))
+			return err_set(err, ERR_FATAL,
+			    "the function lookback_known answered for id %lld of %d",
+			    (long long)place, batch_id_count(batch));
+		batch_know(batch, (int)place, pg_value(rows, i, KIND),
 		    pg_value(rows, i, PREPARED_AT), has_digest ? digest : NULL,
 		    pg_is_null(rows, i, DECISION) ? NULL : pg_value(rows, i, DECISION));
 	}
@@ -268,9 +274,15 @@ bool journal_due(struct journal *journal, const struct journal_place *places, in
 	if (!rows)
 		return false;
 	for (int i = 0; i < pg_rows(rows); i++) {
+		int64_t place = pg_int(rows, i, PLACE);
+
+		if (place < 1 || place > count)
+			return err_set(err, ERR_FATAL,
+			    "the function lookback_due answered for partition %lld of %d",
+			    (long long)place, count);
 		text_copy(ret_clock, JOURNAL_CLOCK, pg_value(rows, i, CLOCK));
 		if (!pg_is_null(rows, i, WAIT_MS))
-			ret_wait_ms[pg_int(rows, i, PLACE) - 1] = pg_int(rows, i, WAIT_MS);
+			ret_wait_ms[place - 1] = pg_int(rows, i, WAIT_MS);
 	}
 	return true;
 }

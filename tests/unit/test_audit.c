@@ -20,7 +20,8 @@ static void add_row(struct audit *audit, int64_t id, enum audit_state state)
 {
 	const struct audit_row row = {id, event_of(id), (uint64_t)id * 7 + 1, state};
 
-	audit_row(audit, &row);
+	struct err err;
+	assert_true(audit_row(audit, &row, &err));
 }
 
 /* A record of partition 0 as the relay writes it: tick 1, key "k". */
@@ -348,6 +349,26 @@ static void fields_do_not_run_into_each_other(void **state)
 	assert_true(digest_add(DIGEST_BEGIN, "\0", 1) != digest_add(DIGEST_BEGIN, "\0\0", 2));
 }
 
+static void rows_that_a_server_sends_out_of_order_or_in_excess_are_an_error(void **state)
+{
+	struct audit *audit = audit_create(2 * AUDIT_ROW_BYTES);
+	struct err err = {0};
+	const struct audit_row two = {.id = 2}, one = {.id = 1}, three = {.id = 3},
+			       four = {.id = 4};
+
+	(void)state;
+	audit_begin(audit, 1);
+	assert_false(audit_row(audit, &one, &err));
+	assert_true(audit_row(audit, &two, &err));
+	assert_false(audit_row(audit, &two, &err));
+	assert_non_null(strstr(err.message, "row 2 behind row 2"));
+	assert_false(audit_row(audit, &one, &err));
+	assert_true(audit_row(audit, &three, &err));
+	assert_false(audit_row(audit, &four, &err));
+	assert_non_null(strstr(err.message, "more than the 2 rows"));
+	audit_destroy(audit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -369,6 +390,7 @@ int main(void)
 	    cmocka_unit_test(rounds_judge_each_row_once),
 	    cmocka_unit_test(ids_with_holes_are_found),
 	    cmocka_unit_test(fields_do_not_run_into_each_other),
+	    cmocka_unit_test(rows_that_a_server_sends_out_of_order_or_in_excess_are_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,11 +181,28 @@ static void headers_of_another_form_are_refused(void **state)
 		expect_headers(wrong[i], NULL);
 }
 
+static void a_topic_with_a_nul_is_refused(void **state)
+{
+	(void)state;
+	struct row row = make_row("k", "p", NULL);
+	char *topic = memmem(row.bytes, (size_t)row.length, "orders", 6);
+	struct message message;
+	enum copy_kind kind;
+	struct err err = {0};
+	topic[3] = '\0';
+	char *copy = malloc((size_t)row.length);
+	memcpy(copy, row.bytes, (size_t)row.length);
+	assert_false(message_from_copy(copy, row.length, false, &message, &kind, &err));
+	assert_int_equal(err.kind, ERR_FATAL);
+	assert_non_null(strstr(err.message, "row 77"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_row_becomes_a_message_in_place),
 	    cmocka_unit_test(a_row_is_due_at_its_time_and_never_before_it_was_written),
+	    cmocka_unit_test(a_topic_with_a_nul_is_refused),
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),
 	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
 	    cmocka_unit_test(a_number_keeps_the_text_that_postgres_wrote),
