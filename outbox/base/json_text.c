@@ -1,5 +1,6 @@
 #include "json_text.h"
 
+#include <stdint.h>
 #include <string.h>
 #include "hex.h"
 #include "text.h"
@@ -9,6 +10,9 @@ enum { DEEPEST = 2048, UTF8_MOST = 4 };
 struct scan {
 	const char *at, *end;
 	int depth;
+	size_t values;
+	struct json_limits limits;
+	enum json_verdict verdict; /* says which limit the text passed */
 };
 
 static bool take_value(struct scan *scan);
@@ -177,8 +181,11 @@ static bool take_value(struct scan *scan)
 {
 	bool taken;
 
-	if (++scan->depth > DEEPEST)
+	if (++scan->depth > scan->limits.depth || ++scan->values > scan->limits.values) {
+		scan->verdict =
+		    scan->depth > scan->limits.depth ? JSON_TOO_DEEP : JSON_TOO_MANY_VALUES;
 		return false;
+	}
 	skip_blanks(scan);
 	taken = take_bare_value(scan);
 	skip_blanks(scan);
@@ -186,9 +193,23 @@ static bool take_value(struct scan *scan)
 	return taken;
 }
 
+enum json_verdict json_text_check(
+    const void *bytes, size_t length, const struct json_limits *limits, size_t *ret_at)
+{
+	struct scan scan = {.at = bytes,
+	    .end = (const char *)bytes + length,
+	    .limits = *limits,
+	    .verdict = JSON_MALFORMED};
+	bool well = length > 0 && take_value(&scan) && scan.at == scan.end;
+
+	*ret_at = length > 0 ? (size_t)(scan.at - (const char *)bytes) : 0;
+	return well ? JSON_WELL_FORMED : scan.verdict;
+}
+
 bool json_text_is(const void *bytes, size_t length)
 {
-	struct scan scan = {.at = bytes, .end = (const char *)bytes + length};
+	static const struct json_limits limits = {.depth = DEEPEST, .values = SIZE_MAX};
+	size_t ignored;
 
-	return length > 0 && take_value(&scan) && scan.at == scan.end;
+	return json_text_check(bytes, length, &limits, &ignored) == JSON_WELL_FORMED;
 }

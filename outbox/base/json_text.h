@@ -9,3 +9,18 @@
  * a double and no \u0000 in a name, and a NUL for the end.
  */
 bool json_text_is(const void *bytes, size_t length);
+
+/* How much a text may hold; each object, array, string, number, boolean and null is one value. */
+struct json_limits {
+	int depth;
+	size_t values;
+};
+
+enum json_verdict { JSON_WELL_FORMED, JSON_MALFORMED, JSON_TOO_DEEP, JSON_TOO_MANY_VALUES };
+
+/*
+ * The same check with limits of the caller. It builds nothing, so that a hostile text costs no
+ * memory and no more time than its length. *ret_at: the byte at which the check ended.
+ */
+enum json_verdict json_text_check(
+    const void *bytes, size_t length, const struct json_limits *limits, size_t *ret_at);

@@ -89,11 +89,12 @@ void api_deliver_operate_begin(struct api_call *call)
 {
 	struct order order = {0};
 	json_error_t why;
-	json_t *body =
-	    json_loadb(text_string(&call->body), call->body.length, JSON_REJECT_DUPLICATES, &why);
+	json_t *body = api_read_order(call);
 
-	if (!body || json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:s}", "verb",
-			 &order.verb, "section", &order.section, "reason", &order.reason) != 0)
+	if (!body)
+		return;
+	if (json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:s}", "verb", &order.verb,
+		"section", &order.section, "reason", &order.reason) != 0)
 		api_refuse(call, 400, "bad_json", "%s", why.text);
 	else if (is_well(call, &order))
 		obey(call, &order);

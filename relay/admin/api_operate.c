@@ -2,6 +2,7 @@
 #include <string.h>
 #include "api_look.h"
 #include "cleanup.h"
+#include "json_slice.h"
 #include "lookback_metrics.h"
 #include "sql_files.h"
 
@@ -118,17 +119,36 @@ static void ask(
 	api_look_ask(call, postgres, sql_api_lookback_operate, question);
 }
 
+json_t *api_read_order(struct api_call *call)
+{
+	static const struct json_limits limits = {.depth = 10, .values = 10000};
+	const char *text = text_string(&call->body);
+	struct refusal refusal;
+	json_error_t why;
+	json_t *body;
+
+	if (!json_check(text, call->body.length, &limits, &refusal)) {
+		api_refuse(call, 400, refusal.code, "%s", refusal.text);
+		return NULL;
+	}
+	body = json_loadb(text, call->body.length, JSON_REJECT_DUPLICATES, &why);
+	if (!body)
+		api_refuse(call, 400, "bad_json", "%s", why.text);
+	return body;
+}
+
 void api_operate_begin(struct api_call *call)
 {
 	struct order order = {0};
 	json_error_t why;
-	json_t *body =
-	    json_loadb(text_string(&call->body), call->body.length, JSON_REJECT_DUPLICATES, &why);
+	json_t *body = api_read_order(call);
 	const struct config_postgres *postgres;
 
-	if (!body || json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:o, s?:o, s?:b}",
-			 "verb", &order.verb, "reason", &order.reason, "ids", &order.ids, "filter",
-			 &order.filter, "whole", &order.whole) != 0) {
+	if (!body)
+		return;
+	if (json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:o, s?:o, s?:b}", "verb",
+		&order.verb, "reason", &order.reason, "ids", &order.ids, "filter", &order.filter,
+		"whole", &order.whole) != 0) {
 		api_refuse(call, 400, "bad_json", "%s", why.text);
 	} else if (read_verb(call, &order)) {
 		postgres = order.ids ? postgres_of_ids(call, order.ids)

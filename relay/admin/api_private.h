@@ -39,6 +39,8 @@ void api_look_forget(struct api_call *call);
 /* api_operate.c */
 void api_operate_begin(struct api_call *call);
 void api_operate_finish(struct api_call *call);
+/* The body of an order, whose size in memory is bounded; NULL: it is refused and answered. */
+json_t *api_read_order(struct api_call *call);
 
 /* api_deliver.c; they answer at once */
 void api_deliver_list_begin(struct api_call *call);

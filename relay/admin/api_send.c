@@ -11,7 +11,12 @@
 #include "json_slice.h"
 #include "metrics.h"
 
-enum { MOST_MESSAGES = 10000 };
+enum {
+	MOST_MESSAGES = 10000,
+	/* limits of JSON: those of one message, and two levels more for a batch */
+	DEEPEST = 102,
+	MOST_VALUES = 1000000,
+};
 
 static const struct metric_family messages = {.name = "relay_api_messages_total",
     .type = METRIC_COUNTER,
@@ -175,23 +180,30 @@ static struct work *work_create(struct api_call *call, size_t count, bool is_bat
 	return work;
 }
 
-static void read_batch(struct api_call *call, const json_t *body, const json_t *list)
+static size_t count_elements(const char *array, size_t length)
 {
-	size_t count = json_array_size(list), length = 0, item_length, offset = 0;
-	const char *array = json_slice(call->body.data, call->body.length, "messages", &length);
-	const char *text;
+	size_t count = 0, offset = 0, ignored;
+
+	while (json_slice_next(array, length, &offset, &ignored))
+		count++;
+	return count;
+}
+
+static void read_batch(struct api_call *call, const struct json_member *list)
+{
+	size_t count, length, offset = 0;
 	struct work *work;
 
-	if (!json_is_array(list) || !array || json_object_size(body) != 1)
-		return api_refuse(call, 400, "bad_batch",
-		    "a batch is an object with one member, an array: {\"messages\": [...]}");
+	count = count_elements(list->value, list->value_length);
 	if (count == 0 || count > MOST_MESSAGES)
 		return api_refuse(call, 400, "bad_batch",
 		    "a batch has 1 to %d messages, and this one %zu", MOST_MESSAGES, count);
 	work = work_create(call, count, true);
 	for (size_t i = 0; i < count; i++) {
-		text = json_slice_next(array, length, &offset, &item_length);
-		read_item(&work->items[i], text ? text : "", text ? item_length : 0);
+		const char *text =
+		    json_slice_next(list->value, list->value_length, &offset, &length);
+
+		read_item(&work->items[i], text, length);
 	}
 }
 
@@ -204,22 +216,36 @@ static void read_single(struct api_call *call)
 	    call->body.length - blanks);
 }
 
+/* The array of a batch. False: its object has other members, or it is no array. */
+static bool find_list(const struct api_call *call, struct json_member *ret_list)
+{
+	struct json_member other;
+	size_t offset = 0;
+
+	return json_member_next(call->body.data, call->body.length, &offset, ret_list) &&
+	       json_member_is(ret_list, "messages") && *ret_list->value == '[' &&
+	       !json_member_next(call->body.data, call->body.length, &offset, &other);
+}
+
 static void read_body(struct api_call *call)
 {
-	json_error_t why;
-	json_t *body = json_read(text_string(&call->body), call->body.length, &why);
-	const json_t *list = json_object_get(body, "messages");
+	static const struct json_limits limits = {DEEPEST, MOST_VALUES};
+	const char *text = text_string(&call->body);
+	struct json_member list;
+	struct refusal refusal;
+	size_t ignored;
 
-	if (!body)
-		api_refuse(call, 400, "bad_json", "line %d, column %d: %s", why.line, why.column,
-		    why.text);
-	else if (!json_is_object(body))
+	if (!json_check(text, call->body.length, &limits, &refusal))
+		api_refuse(call, 400, refusal.code, "%s", refusal.text);
+	else if (text[strspn(text, " \t\r\n")] != '{')
 		api_refuse(call, 400, "bad_json", "the body is no JSON object");
-	else if (list)
-		read_batch(call, body, list);
-	else
+	else if (!json_slice(text, call->body.length, "messages", &ignored))
 		read_single(call);
-	json_decref(body);
+	else if (!find_list(call, &list))
+		api_refuse(call, 400, "bad_batch",
+		    "a batch is an object with one member, an array: {\"messages\": [...]}");
+	else
+		read_batch(call, &list);
 }
 
 static int parts_of(const struct work *work)

@@ -4,9 +4,11 @@
 #include <math.h>
 #include <openssl/evp.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
+#include "hex.h"
 #include "text.h"
 
 struct scan {
@@ -69,19 +71,33 @@ static const char *take_value(struct scan *scan, size_t *ret_length)
 	return begin;
 }
 
-/* Is this the name, between its quotes, with escapes perhaps? */
+/*
+ * Is this the name, between its quotes, with escapes perhaps? Names of ours are ASCII without
+ * quotes, backslashes and slashes: only the escape \uXXXX can stand for one of their characters.
+ */
 static bool is_name(const char *begin, size_t length, const char *name)
 {
-	json_t *text;
-	bool is_it;
+	const char *at = begin + 1, *end = begin + length - 1;
 
-	if (!memchr(begin, '\\', length))
-		return length == strlen(name) + 2 && memcmp(begin + 1, name, length - 2) == 0;
-	text = json_loadb(begin, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-	is_it = text && json_string_length(text) == strlen(name) &&
-		text_equal(json_string_value(text), name);
-	json_decref(text);
-	return is_it;
+	for (; *name; name++) {
+		unsigned code = 0;
+
+		if (at == end)
+			return false;
+		if (*at != '\\') {
+			if (*at++ != *name)
+				return false;
+			continue;
+		}
+		if (end - at < 6 || at[1] != 'u')
+			return false;
+		for (int i = 2; i < 6; i++)
+			code = code << 4 | (unsigned)hex_digit(at[i]);
+		if (code != (unsigned char)*name)
+			return false;
+		at += 6;
+	}
+	return at == end;
 }
 
 const char *json_slice(const char *text, size_t length, const char *name, size_t *ret_length)
@@ -105,6 +121,62 @@ const char *json_slice(const char *text, size_t length, const char *name, size_t
 			return NULL;
 	}
 	return NULL;
+}
+
+bool json_member_next(
+    const char *object, size_t length, size_t *offset, struct json_member *ret_member)
+{
+	struct scan scan = {object + *offset, object + length};
+
+	if (!take(&scan, *offset == 0 ? '{' : ',') || !take(&scan, '"'))
+		return false;
+	ret_member->name = scan.at - 1;
+	skip_string(&scan);
+	ret_member->name_length = (size_t)(scan.at - ret_member->name);
+	if (!take(&scan, ':'))
+		return false;
+	ret_member->value = take_value(&scan, &ret_member->value_length);
+	*offset = (size_t)(scan.at - object);
+	return ret_member->value_length > 0;
+}
+
+bool json_member_is(const struct json_member *member, const char *name)
+{
+	return is_name(member->name, member->name_length, name);
+}
+
+/* Counted from 1; a column is a byte of its line. */
+static void find_line(const char *text, size_t at, size_t *ret_line, size_t *ret_column)
+{
+	const char *line = text, *end = text + at, *newline;
+
+	for (*ret_line = 1; (newline = memchr(line, '\n', (size_t)(end - line))); ++*ret_line)
+		line = newline + 1;
+	*ret_column = (size_t)(end - line) + 1;
+}
+
+bool json_check(
+    const char *text, size_t length, const struct json_limits *limits, struct refusal *ret_refusal)
+{
+	size_t at, line, column;
+	enum json_verdict verdict = json_text_check(text, length, limits, &at);
+
+	find_line(text, at, &line, &column);
+	switch (verdict) {
+	case JSON_WELL_FORMED:
+		return true;
+	case JSON_TOO_DEEP:
+		return refusal_set(ret_refusal, "too_complex",
+		    "line %zu, column %zu: JSON may be %d values deep", line, column,
+		    limits->depth);
+	case JSON_TOO_MANY_VALUES:
+		return refusal_set(ret_refusal, "too_complex",
+		    "line %zu, column %zu: JSON may have %zu values", line, column, limits->values);
+	case JSON_MALFORMED:
+		break;
+	}
+	return refusal_set(
+	    ret_refusal, "bad_json", "line %zu, column %zu: this is no JSON", line, column);
 }
 
 json_t *json_bytes(const void *bytes, size_t length)
@@ -170,6 +242,53 @@ static bool is_number(const char *at, const char *end)
 		at = skip_digits(at);
 	}
 	return at == end;
+}
+
+/* True when the numeric type of Postgres holds this well-formed number. */
+static bool is_numeric(const char *at, const char *end)
+{
+	enum { DIGITS_BEFORE = 131072, DIGITS_BEHIND = 16383 };
+	const char *exponent, *point;
+	int64_t shift = 0, before, behind;
+	size_t mantissa;
+
+	at += *at == '-';
+	mantissa = (size_t)(end - at);
+	if (!(exponent = memchr(at, 'e', mantissa)))
+		exponent = memchr(at, 'E', mantissa);
+	if (exponent) {
+		mantissa = (size_t)(exponent - at);
+		shift = strtoll(exponent + 1, NULL, 10);
+	}
+	/* neither sum below may overflow; the longest mantissa is far shorter than this */
+	if (shift > INT32_MAX / 2 || shift < INT32_MIN / 2)
+		return false;
+	point = memchr(at, '.', mantissa);
+	before = point ? point - at : (int64_t)mantissa;
+	behind = (int64_t)mantissa - before - (point != NULL);
+	return behind - shift <= DIGITS_BEHIND &&
+	       (before + shift <= DIGITS_BEFORE || strspn(at, "0.") >= mantissa);
+}
+
+const char *json_unstorable_number(const char *text, size_t length, size_t *ret_length)
+{
+	struct scan scan = {text, text + length};
+
+	while (scan.at < scan.end) {
+		const char *begin = scan.at++;
+
+		if (*begin == '"')
+			skip_string(&scan);
+		if (!is_digit(*begin) && *begin != '-')
+			continue;
+		while (scan.at < scan.end && strchr(number_letters, *scan.at) && *scan.at)
+			scan.at++;
+		if (is_numeric(begin, scan.at))
+			continue;
+		*ret_length = (size_t)(scan.at - begin);
+		return begin;
+	}
+	return NULL;
 }
 
 /* Puts a number that is large in the place of one that no double holds. */

@@ -2,6 +2,8 @@
 /* What jansson does not do. */
 #include <jansson.h>
 #include <stddef.h>
+#include "errors.h"
+#include "json_text.h"
 
 /*
  * The text of one member of a JSON object, as it was written. The text is JSON that a parser has
@@ -9,6 +11,33 @@
  * blanks around. NULL: there is no member of this name.
  */
 const char *json_slice(const char *text, size_t length, const char *name, size_t *ret_length);
+
+/* The text of one member: its name with quotes and escapes, and its value without blanks around. */
+struct json_member {
+	const char *name, *value;
+	size_t name_length, value_length;
+};
+
+/*
+ * The next member of an object; *offset is 0 at first, and moved on. False: there is none. The text
+ * was checked, as for json_slice.
+ */
+bool json_member_next(
+    const char *object, size_t length, size_t *offset, struct json_member *ret_member);
+bool json_member_is(const struct json_member *member, const char *name);
+
+/*
+ * Is this one JSON text within the limits? Refuses with bad_json or too_complex, the line, the
+ * column and the limit. Nothing is built of the text, however large it is.
+ */
+bool json_check(
+    const char *text, size_t length, const struct json_limits *limits, struct refusal *ret_refusal);
+
+/*
+ * The first number that jsonb does not take, whose numeric has at most 131,072 digits before the
+ * point and 16,383 behind it. NULL: there is none. The text was checked.
+ */
+const char *json_unstorable_number(const char *text, size_t length, size_t *ret_length);
 
 /*
  * A header's value as outbox.message takes it: text as it is, when it is text for jsonb as well,
@@ -22,9 +51,10 @@ json_t *json_bytes(const void *bytes, size_t length);
 const char *json_slice_next(const char *array, size_t length, size_t *offset, size_t *ret_length);
 
 /*
- * What the text says, as json_loadb reads it: without two members of a name in an object, with
- * \u0000 in strings. Numbers are doubles; one that is too large for that is some other large one,
- * as numbers that are passed on are taken from the text. NULL: it is no JSON, or none of all this.
+ * What the text says, as json_loadb reads it; the caller has bounded it by json_check: without two
+ * members of a name in an object, with \u0000 in strings. Numbers are doubles; one that is too
+ * large for that is some other large one, as numbers that are passed on are taken from the text.
+ * NULL: it is no JSON, or none of all this.
  */
 json_t *json_read(const char *text, size_t length, json_error_t *ret_why);
 

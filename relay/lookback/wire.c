@@ -17,6 +17,8 @@ enum {
 	MOST_SERVICE = 100,
 	MOST_URL = 2000,
 	VERSION = 1,
+	DEEPEST = 100,         /* values of JSON within each other */
+	MOST_VALUES = 1000000, /* of a whole message */
 };
 static const int64_t most_ms = INT64_C(3650) * 24 * 3600 * 1000;
 
@@ -200,8 +202,6 @@ static const char *headers_fault(const json_t *headers)
 	size_t index;
 	json_t *value, *pair;
 
-	if (!json_is_object(headers) && !json_is_array(headers))
-		return "are neither an object nor an array of pairs";
 	json_object_foreach((json_t *)headers, name, value)
 	{
 		if (is_reserved(name))
@@ -221,17 +221,45 @@ static const char *headers_fault(const json_t *headers)
 	return NULL;
 }
 
-/* The text is what the headers were read from: numbers keep their digits. */
-static bool keep_headers(struct lookback_request *request, const json_t *headers, const char *text,
-    size_t length, struct refusal *refusal)
+static bool refuse_size_of_headers(struct refusal *refusal)
 {
-	const char *fault = headers_fault(headers);
+	return refusal_set(refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
+}
 
-	if (fault)
-		return refusal_set(refusal, "bad_value", "headers %s", fault);
-	if (json_longest(text, length) > MOST_HEADERS)
+/* The text has been checked. A tree of it costs hundreds of bytes a value: its size comes first. */
+static bool check_headers(const char *text, size_t length, struct refusal *refusal)
+{
+	size_t number_length;
+	const char *number, *fault;
+	json_error_t why;
+	json_t *headers;
+
+	if (!strchr("{[", text[strspn(text, " \t\r\n")]))
 		return refusal_set(
-		    refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
+		    refusal, "bad_value", "headers are neither an object nor an array of pairs");
+	if (json_longest(text, length) > MOST_HEADERS)
+		return refuse_size_of_headers(refusal);
+	number = json_unstorable_number(text, length, &number_length);
+	if (number)
+		return refusal_set(refusal, "bad_value",
+		    "headers have at byte %td the number %.*s, which has more digits than the "
+		    "database takes (131072 before the point, 16383 behind it)",
+		    number - text + 1, (int)(number_length < 40 ? number_length : 40), number);
+	headers = json_read(text, length, &why);
+	if (!headers)
+		return refusal_set(refusal, "bad_json", "headers, line %d, column %d: %s", why.line,
+		    why.column, why.text);
+	fault = headers_fault(headers);
+	json_decref(headers);
+	return !fault || refusal_set(refusal, "bad_value", "headers %s", fault);
+}
+
+/* They are kept as they were written: numbers keep their digits. */
+static bool keep_headers(
+    struct lookback_request *request, const char *text, size_t length, struct refusal *refusal)
+{
+	if (!check_headers(text, length, refusal))
+		return false;
 	free(request->headers);
 	request->headers = lookback_bytes_copy(text, length).bytes;
 	return true;
@@ -240,14 +268,13 @@ static bool keep_headers(struct lookback_request *request, const json_t *headers
 static bool set_headers(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
-	json_error_t ignored;
-	json_t *headers = said->text ? json_read(said->text, said->length, &ignored) : NULL;
-	bool kept = headers && keep_headers(request, headers, said->text, said->length, refusal);
+	static const struct json_limits limits = {DEEPEST, MOST_VALUES};
+	struct refusal why;
 
-	if (!headers)
-		refusal_set(refusal, "bad_value", "%s is no JSON", field->name);
-	json_decref(headers);
-	return kept;
+	if (!said->text || !json_check(said->text, said->length, &limits, &why))
+		return refusal_set(refusal, "bad_value", "%s: %s", field->name,
+		    said->text ? why.text : "a number");
+	return keep_headers(request, said->text, said->length, refusal);
 }
 
 #define MEMBER(member) #member, offsetof(struct lookback_request, member)
@@ -281,121 +308,183 @@ static bool missing(struct refusal *refusal, const char *name)
 
 /* --- JSON ----------------------------------------------------------------------------------- */
 
-static bool is_known(const char *name)
-{
-	for (int i = 0; i < FIELDS; i++)
-		if (text_equal(fields[i].name, name))
-			return true;
-	return text_equal(name, "version") || text_equal(name, "payload") ||
-	       text_equal(name, "payload_base64");
-}
-
-static bool read_json_headers(struct lookback_request *request, const json_t *headers,
-    const struct lookback_input *input, struct refusal *refusal)
-{
+/*
+ * The text is checked as a whole, and then read member by member where it stands: no tree is built
+ * of it, which would take a hundred times as much memory as the text.
+ */
+struct member {
+	const char *text; /* NULL: not there, or null */
 	size_t length;
-	const char *text = json_slice(input->value, input->value_length, "headers", &length);
+	bool there;
+};
 
-	return keep_headers(request, headers, text, length, refusal);
+/* The places of a struct body: those of `fields`, and behind them the other names. */
+enum { AT_VERSION = FIELDS, AT_PAYLOAD, AT_BASE64, MEMBERS };
+
+struct body {
+	struct member members[MEMBERS];
+	char unknown[100]; /* the first name that is none of a message; "": none */
+};
+
+static const char *member_name(int place)
+{
+	static const char *const others[] = {"version", "payload", "payload_base64"};
+
+	return place < FIELDS ? fields[place].name : others[place - FIELDS];
 }
 
-static bool read_json_field(struct lookback_request *request, const struct field *field,
-    const json_t *object, const struct lookback_input *input, struct refusal *refusal)
+static int find_member(const struct json_member *member)
 {
-	const json_t *value = json_object_get(object, field->name);
-	struct said said = {json_string_value(value), json_string_length(value), 0};
-
-	if (!value || json_is_null(value))
-		return field->required ? missing(refusal, field->name) : true;
-	if (field->set == set_headers)
-		return read_json_headers(request, value, input, refusal);
-	if (field->set == set_duration && json_is_number(value))
-		said.number = json_number_value(value);
-	else if (!said.text)
-		return refusal_set(refusal, "wrong_type", "%s is no string%s", field->name,
-		    field->set == set_duration ? " or number" : "");
-	return field->set(request, field, &said, refusal);
+	for (int i = 0; i < MEMBERS; i++)
+		if (json_member_is(member, member_name(i)))
+			return i;
+	return -1;
 }
 
-static bool read_json_payload(struct lookback_request *request, const json_t *object,
-    const struct lookback_input *input, struct refusal *refusal)
+/* The caller of json_check has the text: the names alone are still open. */
+static bool find_members(
+    const struct lookback_input *input, struct body *body, struct refusal *refusal)
 {
-	const json_t *payload = json_object_get(object, "payload");
-	const json_t *base64 = json_object_get(object, "payload_base64");
-	struct lookback_bytes *bytes = &request->payload;
-	void *decoded;
+	struct json_member found;
+	size_t offset = 0;
 
-	if (payload && base64)
-		return refusal_set(
-		    refusal, "bad_value", "payload and payload_base64 exclude each other");
-	if (!payload && !base64)
-		return refusal_set(refusal, "missing_field",
-		    "payload and payload_base64 are missing; \"payload\": null is a tombstone");
-	if (base64) {
-		if (!json_is_string(base64))
-			return refusal_set(refusal, "wrong_type", "payload_base64 is no string");
-		if (!text_base64_decode(json_string_value(base64), json_string_length(base64),
-			&decoded, &bytes->length))
-			return refusal_set(refusal, "bad_value", "payload_base64 is not base64");
-		bytes->bytes = decoded;
-		return true;
+	/* More of them than fields have an unknown one: a hostile object is not read to its end. */
+	for (int count = 0; count <= MEMBERS; count++) {
+		if (!json_member_next(input->value, input->value_length, &offset, &found))
+			break;
+		int place = find_member(&found);
+
+		if (place < 0 && !*body->unknown)
+			snprintf(body->unknown, sizeof body->unknown, "%.*s",
+			    (int)(found.name_length < 60 ? found.name_length : 60), found.name);
+		if (place < 0)
+			continue;
+		if (body->members[place].there)
+			return refusal_set(
+			    refusal, "bad_json", "%s is there twice", member_name(place));
+		body->members[place].there = true;
+		body->members[place].length = found.value_length;
+		if (*found.value != 'n')
+			body->members[place].text = found.value;
 	}
-	if (json_is_null(payload))
-		return true;
-	/* As it was written: numbers keep their digits. */
-	size_t length;
-	const char *raw = json_slice(input->value, input->value_length, "payload", &length);
-	*bytes = lookback_bytes_copy(raw, length);
 	return true;
 }
 
-static bool read_json_object(struct lookback_request *request, const json_t *object,
-    const struct lookback_input *input, struct refusal *refusal)
+/* The string without quotes and escapes; the caller owns the reference. */
+static json_t *string_of(const struct member *member)
 {
-	const json_t *version = json_object_get(object, "version");
-	const char *name;
-	json_t *value;
+	return *member->text == '"' ? json_loadb(member->text, member->length,
+					  JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL)
+				    : NULL;
+}
 
-	/* First of all whose it is, for whoever has to answer for a refusal. */
-	if (!read_json_field(request, &fields[0], object, input, refusal))
-		return false;
-	if (!version)
+static bool is_number(const struct member *member)
+{
+	return *member->text == '-' || (*member->text >= '0' && *member->text <= '9');
+}
+
+static bool read_json_field(struct lookback_request *request, const struct field *field,
+    const struct member *member, struct refusal *refusal)
+{
+	bool kept;
+
+	if (!member->text)
+		return field->required ? missing(refusal, field->name) : true;
+	if (field->set == set_headers)
+		return keep_headers(request, member->text, member->length, refusal);
+	if (field->set == set_duration && is_number(member))
+		return field->set(request, field,
+		    &(const struct said){.number = strtod(member->text, NULL)}, refusal);
+	json_t *string = string_of(member);
+	if (!string)
+		return refusal_set(refusal, "wrong_type", "%s is no string%s", field->name,
+		    field->set == set_duration ? " or number" : "");
+	kept = field->set(request, field,
+	    &(const struct said){json_string_value(string), json_string_length(string), 0},
+	    refusal);
+	json_decref(string);
+	return kept;
+}
+
+static bool read_base64(
+    struct lookback_request *request, const struct member *member, struct refusal *refusal)
+{
+	json_t *base64 = member->text ? string_of(member) : NULL;
+	void *decoded;
+	bool well = base64 && text_base64_decode(json_string_value(base64),
+				  json_string_length(base64), &decoded, &request->payload.length);
+
+	if (well)
+		request->payload.bytes = decoded;
+	else if (base64)
+		refusal_set(refusal, "bad_value", "payload_base64 is not base64");
+	else
+		refusal_set(refusal, "wrong_type", "payload_base64 is no string");
+	json_decref(base64);
+	return well;
+}
+
+static bool read_json_payload(
+    struct lookback_request *request, const struct body *body, struct refusal *refusal)
+{
+	const struct member *payload = &body->members[AT_PAYLOAD];
+	const struct member *base64 = &body->members[AT_BASE64];
+
+	if (payload->there && base64->there)
+		return refusal_set(
+		    refusal, "bad_value", "payload and payload_base64 exclude each other");
+	if (!payload->there && !base64->there)
+		return refusal_set(refusal, "missing_field",
+		    "payload and payload_base64 are missing; \"payload\": null is a tombstone");
+	if (base64->there)
+		return read_base64(request, base64, refusal);
+	/* As it was written: numbers keep their digits. */
+	if (payload->text)
+		request->payload = lookback_bytes_copy(payload->text, payload->length);
+	return true;
+}
+
+static bool check_version(const struct member *version, struct refusal *refusal)
+{
+	if (!version->there)
 		return missing(refusal, "version");
-	if (!json_is_number(version) || json_number_value(version) != VERSION)
+	if (!version->text || !is_number(version) || strtod(version->text, NULL) != VERSION)
 		return refusal_set(refusal, "bad_version", "version is not %d", VERSION);
-	json_object_foreach((json_t *)object, name, value)
-	{
-		if (!is_known(name))
-			return refusal_set(
-			    refusal, "unknown_field", "%.100s is no field of version 1", name);
-	}
+	return true;
+}
+
+static bool read_json_object(
+    struct lookback_request *request, const struct body *body, struct refusal *refusal)
+{
+	/* First of all whose it is, for whoever has to answer for a refusal. */
+	if (!read_json_field(request, &fields[0], &body->members[0], refusal) ||
+	    !check_version(&body->members[AT_VERSION], refusal))
+		return false;
+	if (*body->unknown)
+		return refusal_set(
+		    refusal, "unknown_field", "%s is no field of version 1", body->unknown);
 	for (int i = 1; i < FIELDS; i++)
 		if (is_wanted(request, &fields[i]) &&
-		    !read_json_field(request, &fields[i], object, input, refusal))
+		    !read_json_field(request, &fields[i], &body->members[i], refusal))
 			return false;
-	return request->op != LOOKBACK_PREPARE ||
-	       read_json_payload(request, object, input, refusal);
+	return request->op != LOOKBACK_PREPARE || read_json_payload(request, body, refusal);
 }
 
 static bool read_json(
     struct lookback_request *request, const struct lookback_input *input, struct refusal *refusal)
 {
-	json_error_t why;
-	json_t *object;
-	bool well = false;
+	static const struct json_limits limits = {DEEPEST, MOST_VALUES};
+	struct body body = {0};
+	size_t blanks;
 
 	if (!input->value)
 		return refusal_set(refusal, "bad_json", "the value is null");
-	object = json_read(input->value, input->value_length, &why);
-	if (!object)
-		refusal_set(
-		    refusal, "bad_json", "line %d, column %d: %s", why.line, why.column, why.text);
-	else if (!json_is_object(object))
-		refusal_set(refusal, "bad_json", "the value is no JSON object");
-	else
-		well = read_json_object(request, object, input, refusal);
-	json_decref(object);
-	return well;
+	if (!json_check(input->value, input->value_length, &limits, refusal))
+		return false;
+	blanks = strspn(input->value, " \t\r\n");
+	if (input->value[blanks] != '{')
+		return refusal_set(refusal, "bad_json", "the value is no JSON object");
+	return find_members(input, &body, refusal) && read_json_object(request, &body, refusal);
 }
 
 /* --- header form ---------------------------------------------------------------------------- */
@@ -473,10 +562,18 @@ static bool pass_headers(
     struct lookback_request *request, const struct lookback_input *input, struct refusal *refusal)
 {
 	json_t *pairs;
+	size_t least = 0;
 	bool kept = true;
 
 	if (request->headers)
 		return true;
+	for (size_t i = 0; i < input->header_count; i++)
+		if (!text_starts(input->headers[i].name, PREFIX) &&
+		    !is_reserved(input->headers[i].name))
+			least += strlen("[\"\", \"\"]") + strlen(input->headers[i].name) +
+				 input->headers[i].length;
+	if (least > MOST_HEADERS)
+		return refuse_size_of_headers(refusal);
 	pairs = json_array();
 	for (size_t i = 0; i < input->header_count && kept; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
@@ -484,7 +581,7 @@ static bool pass_headers(
 			kept = add_pair(pairs, &input->headers[i], refusal);
 	if (kept && json_array_size(pairs) > 0) {
 		owned_text char *text = json_dumps(pairs, 0);
-		kept = keep_headers(request, pairs, text, strlen(text), refusal);
+		kept = keep_headers(request, text, strlen(text), refusal);
 	}
 	json_decref(pairs);
 	return kept;

@@ -78,12 +78,42 @@ static void depth_has_an_end(void **state)
 	}
 }
 
+static void limits_are_told_with_the_byte(void **state)
+{
+	static const struct json_limits limits = {.depth = 3, .values = 6};
+	static const struct {
+		struct bytes text;
+		enum json_verdict verdict;
+		size_t at;
+	} cases[] = {
+	    {TEXT("[[1],{\"a\":2},3]"), JSON_WELL_FORMED, 15},
+	    {TEXT("[1,2,3,4,5]"), JSON_WELL_FORMED, 11},
+	    {TEXT("[1,2,3,4,5,6]"), JSON_TOO_MANY_VALUES, 11},
+	    {TEXT("[{},{},{},{},{},{}]"), JSON_TOO_MANY_VALUES, 16},
+	    {TEXT("[[[1]]]"), JSON_TOO_DEEP, 3},
+	    {TEXT("{\"a\":[{\"b\":1}]}"), JSON_TOO_DEEP, 11},
+	    {TEXT("[[1 2]]"), JSON_MALFORMED, 4},
+	    {TEXT(""), JSON_MALFORMED, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		size_t at;
+
+		assert_int_equal(
+		    json_text_check(cases[i].text.at, cases[i].text.length, &limits, &at),
+		    cases[i].verdict);
+		assert_int_equal(at, cases[i].at);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_the_grammar_has_is_json),
 	    cmocka_unit_test(all_else_is_not),
 	    cmocka_unit_test(depth_has_an_end),
+	    cmocka_unit_test(limits_are_told_with_the_byte),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,6 +114,76 @@ static void headers_are_as_long_as_the_table_would_make_them(void **state)
 	refused(PREPARE ", \"headers\": {\"n\": 1e-99999999999999999999}}", "bad_value");
 }
 
+static const char *unstorable(const char *text)
+{
+	static char found[64];
+	size_t length;
+	const char *number = json_unstorable_number(text, strlen(text), &length);
+
+	if (!number)
+		return "";
+	snprintf(found, sizeof found, "%.*s", (int)length, number);
+	return found;
+}
+
+/* tests/integration/test_lookback_storable.py asks Postgres about the same. */
+static void numbers_are_those_that_postgres_takes(void **state)
+{
+	(void)state;
+	assert_string_equal(unstorable("[1e-16383, 0.5e-16382, 0e30000, 0e-16383, 1e131071]"), "");
+	assert_string_equal(
+	    unstorable("{\"1e-20000\": \"1e-20000 \\\"1e-20000\", \"b\": -1.5E+3}"), "");
+	assert_string_equal(unstorable("{\"a\":1e-16384}"), "1e-16384");
+	assert_string_equal(unstorable("{\"a\":0.5e-16383}"), "0.5e-16383");
+	assert_string_equal(unstorable("{\"a\":0e-16384}"), "0e-16384");
+	assert_string_equal(unstorable("{\"a\":-1.25E-20000}"), "-1.25E-20000");
+	assert_string_equal(unstorable("[1e131072]"), "1e131072");
+	assert_string_equal(unstorable("[1e200000]"), "1e200000");
+	assert_string_equal(unstorable("[1e-99999999999999999999]"), "1e-99999999999999999999");
+	assert_string_equal(unstorable("[0e99999999999999999999]"), "0e99999999999999999999");
+	refused(PREPARE ", \"headers\": {\"a\": 1e-20000}}", "bad_value");
+	assert_non_null(strstr(refusal.text, "headers have at byte 7 the number 1e-20000"));
+	assert_true(read_value("order:42", PREPARE ", \"headers\": {\"a\": 1e-16383}}"));
+	/* a payload is bytes for the database */
+	assert_true(read_value("order:42", WITHOUT ", \"payload\": [1e-20000, 1e200000]}"));
+	lookback_request_finish(&request);
+}
+
+static void a_text_of_many_values_is_refused_with_the_limit(void **state)
+{
+	enum { MOST = 1000000 };
+	(void)state;
+	for (int count = MOST - 8; count <= MOST - 6; count += 2) {
+		/* the payload is one value more, the message and its other fields are seven */
+		struct text value = {0};
+
+		text_add(&value, WITHOUT ", \"payload\": [1");
+		for (int i = 1; i < count; i++)
+			text_add(&value, ",1");
+		text_add(&value, "]}");
+		if (count < MOST - 7) {
+			assert_true(read_value("order:42", text_string(&value)));
+		} else {
+			refused(text_string(&value), "too_complex");
+			assert_non_null(strstr(refusal.text, "JSON may have 1000000 values"));
+		}
+		text_finish(&value);
+	}
+	lookback_request_finish(&request);
+}
+
+static void a_name_is_found_with_escapes_and_nothing_else_is(void **state)
+{
+	(void)state;
+	assert_true(read_value("order:42", WITHOUT ", \"\\u0070ayload\\u005fbase64\": \"\"}"));
+	refused(WITHOUT ", \"payload\\u005f\": 1}", "unknown_field");
+	refused(WITHOUT ", \"p\\nayload\": 1}", "unknown_field");
+	refused(WITHOUT ", \"payload\\\\\": 1}", "unknown_field");
+	refused(WITHOUT ", \"payloa\": 1}", "unknown_field");
+	refused(WITHOUT ", \"\\u0070ayload\": 1, \"payload\": 1}", "bad_json");
+	lookback_request_finish(&request);
+}
+
 static void a_decision_needs_no_more_than_the_id(void **state)
 {
 	(void)state;
@@ -201,7 +271,7 @@ static void deep_nesting_and_long_texts_are_refused(void **state)
 	memset(value + length, '[', DEEP);
 	memset(value + length + DEEP, ']', DEEP);
 	memcpy(value + length + DEEP + DEEP, "}", 2);
-	refused(value, "bad_json");
+	refused(value, "too_complex");
 	longest = xformat("{\"version\": 1, \"biz_type\": \"%0101d\"}", 0);
 	refused(longest, "bad_value");
 }
@@ -350,6 +420,9 @@ int main(void)
 	    cmocka_unit_test(a_payload_is_json_or_base64_or_a_tombstone),
 	    cmocka_unit_test(numbers_that_are_passed_on_keep_their_digits),
 	    cmocka_unit_test(headers_are_as_long_as_the_table_would_make_them),
+	    cmocka_unit_test(numbers_are_those_that_postgres_takes),
+	    cmocka_unit_test(a_text_of_many_values_is_refused_with_the_limit),
+	    cmocka_unit_test(a_name_is_found_with_escapes_and_nothing_else_is),
 	    cmocka_unit_test(a_decision_needs_no_more_than_the_id),
 	    cmocka_unit_test(the_key_is_type_and_id),
 	    cmocka_unit_test(what_is_wrong_is_refused_with_a_code),
