@@ -224,8 +224,8 @@ static bool refuse_name(const struct dedup_spec *spec, const char *name, struct 
 {
 	char known[200];
 	list_settings(spec->kind, known, sizeof known);
-	return err_set(err, ERR_CONFIG, "'%.40s' is no setting of '%s'; there are: %s", name,
-	    dedup_kind_names[spec->kind], known);
+	return err_set(err, ERR_CONFIG, "'%.40s' is no setting of '%s'; there are: %s",
+	    spec_word_shown(name), dedup_kind_names[spec->kind], known);
 }
 
 bool dedup_spec_set(struct dedup_spec *spec, const char *name, const char *value, struct err *err)
@@ -235,14 +235,15 @@ bool dedup_spec_set(struct dedup_spec *spec, const char *name, const char *value
 		return true;
 	}
 	if (!value)
-		return err_set(err, ERR_CONFIG, "'%.40s' has no value; write it as ids=50M", name);
+		return err_set(err, ERR_CONFIG, "'%.40s' has no value; write it as ids=50M",
+		    spec_word_shown(name));
 	for (int i = 0; i < SETTINGS; i++) {
 		const struct setting *setting = &settings[i];
 		if (!text_equal(setting->name, name) || !(setting->stores & 1 << spec->kind))
 			continue;
 		return setting->set((char *)spec + setting->offset, value) ||
-		       err_set(err, ERR_CONFIG, "%s '%.40s' is refused; it is %s", name, value,
-			   setting->example);
+		       err_set(err, ERR_CONFIG, "%s '%.40s' is refused; it is %s", name,
+			   spec_word_shown(value), setting->example);
 	}
 	return refuse_name(spec, name, err);
 }
@@ -436,7 +437,7 @@ static bool parse_kind(
 		    known[0] ? ", " : "", dedup_kind_names[i]);
 	}
 	return err_set(err, ERR_CONFIG, "'%.40s' is no store of %s; begin the line with one of: %s",
-	    word ? word : "", first == 0 ? "dedup" : "claims", known);
+	    word ? spec_word_shown(word) : "", first == 0 ? "dedup" : "claims", known);
 }
 
 static bool parse(

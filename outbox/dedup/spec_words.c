@@ -21,3 +21,8 @@ bool spec_word_next(char **rest, char **ret_word, struct err *err)
 	*to = '\0';
 	return true;
 }
+
+const char *spec_word_shown(const char *word)
+{
+	return strchr(word, '@') || strcasestr(word, "passw") ? "(hidden)" : word;
+}

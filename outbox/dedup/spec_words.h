@@ -10,3 +10,6 @@
  * The next word of *rest, in place; NULL: the end of the line. ERR_CONFIG: a quote has no end.
  */
 bool spec_word_next(char **rest, char **ret_word, struct err *err) MUST_CHECK;
+
+/* The word as an error may quote it: "(hidden)" if it may hold a password, as addresses do. */
+const char *spec_word_shown(const char *word);

@@ -1,3 +1,4 @@
+#include "http_lines.h"
 #include "http_private.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -349,23 +350,9 @@ static const struct exchange *exchange_behind(const struct http_response *respon
 	return (const void *)((const char *)response - offsetof(struct exchange, response));
 }
 
-static const char *find_header(const struct text *headers, size_t from, const char *name)
-{
-	const char *at = text_string(headers) + from;
-	const char *end = text_string(headers) + headers->length;
-
-	while (at < end) {
-		const char *value = at + strlen(at) + 1;
-		if (strcasecmp(at, name) == 0)
-			return value;
-		at = value + strlen(value) + 1;
-	}
-	return NULL;
-}
-
 const char *http_response_header(const struct http_response *response, const char *name)
 {
-	return find_header(&exchange_behind(response)->answer_headers, 0, name);
+	return http_lines_find(&exchange_behind(response)->answer_headers, 0, name);
 }
 
 const char *http_response_trailer(const struct http_response *response, const char *name)
@@ -373,31 +360,13 @@ const char *http_response_trailer(const struct http_response *response, const ch
 	const struct exchange *exchange = exchange_behind(response);
 
 	return exchange->head_ended
-		   ? find_header(&exchange->answer_headers, exchange->trailers_at, name)
+		   ? http_lines_find(&exchange->answer_headers, exchange->trailers_at, name)
 		   : NULL;
-}
-
-/* Dates of HTTP have a name of a day before them and a time in them: libcurl takes more. */
-static bool is_date(const char *text)
-{
-	return (*text >= 'A' && *text <= 'Z') && strchr(text, ':') && strchr(text, ' ');
 }
 
 int64_t http_response_retry_after_ms(const struct http_response *response, int64_t wall_us)
 {
-	static const int64_t most_s = INT64_MAX / 2000;
-	const char *text = http_response_header(response, "Retry-After");
-	int64_t seconds, left;
-
-	if (!text)
-		return -1;
-	if (*text >= '0' && *text <= '9')
-		return text_to_int64(text, 0, most_s, &seconds) ? seconds * 1000 : -1;
-	seconds = is_date(text) ? curl_getdate(text, NULL) : -1;
-	if (seconds < 0)
-		return -1;
-	left = seconds * 1000 - wall_us / 1000;
-	return left > 0 ? left : 0;
+	return http_lines_retry_after_ms(http_response_header(response, "Retry-After"), wall_us);
 }
 
 /* --- life -------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "clock.h"
+#include "http_lines.h"
 
 /* Buffers that grew beyond it are not kept for the next request. */
 enum { KEPT_CAPACITY = 64 << 10 };
@@ -83,24 +84,6 @@ static void answer_began(struct exchange *exchange)
 		client->own_deadline = exchange->slow_at;
 }
 
-static void keep_header(struct text *headers, const char *line, size_t length)
-{
-	const char *colon = memchr(line, ':', length);
-	const char *end = line + length, *value;
-
-	if (!colon || colon == line || *line == ' ' || *line == '\t')
-		return;
-	value = colon + 1;
-	while (value < end && (*value == ' ' || *value == '\t'))
-		value++;
-	while (end > value && strchr(" \t\r\n", end[-1]))
-		end--;
-	text_append(headers, line, (size_t)(colon - line));
-	text_append(headers, "", 1);
-	text_append(headers, value, (size_t)(end - value));
-	text_append(headers, "", 1);
-}
-
 /* One line; those of trailers come here too, behind the body. */
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
@@ -119,7 +102,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
 		exchange->head_ended = false;
 		text_clear(&exchange->answer_headers); /* the one before was a 1xx */
 	} else {
-		keep_header(&exchange->answer_headers, line, length);
+		http_lines_add(&exchange->answer_headers, line, length);
 	}
 	return length ? length : 1;
 }

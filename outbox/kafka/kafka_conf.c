@@ -132,8 +132,8 @@ static bool is_allowed(const char *allowed, const char *value)
 
 static bool is_secret(const char *name)
 {
-	static const char *const parts[] = {
-	    "password", "secret", ".pem", "ssl_", "oauthbearer.config", "extensions", "token"};
+	static const char *const parts[] = {"password", "secret", "jaas", ".pem", "ssl_",
+	    "oauthbearer.config", "extensions", "token"};
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (strstr(name, parts[i]))

@@ -8,7 +8,7 @@
 /*
  * The text of one member of a JSON object, as it was written. The text is JSON that a parser has
  * taken already; what is behind its object is not looked at. Points into the text, without the
- * blanks around. NULL: there is no member of this name.
+ * blanks around. NULL: there is no member of this name, which is of letters, digits, _ and -.
  */
 const char *json_slice(const char *text, size_t length, const char *name, size_t *ret_length);
 

@@ -22,7 +22,10 @@ static void check_accepted(const struct config *config)
 {
 	struct text fixed = {0};
 
-	require(config->slot_count > 0);
+	/* one that only delivers needs no database, and has no slot of its own */
+	require(config->slot_count > 0 || config->deliver_count > 0);
+	for (int i = 0; i < config->deliver_count; i++)
+		require(config->delivers[i].kafka && config->delivers[i].origin);
 	for (int i = 0; i < config->slot_count; i++) {
 		const struct config_slot *slot = &config->slots[i];
 		require(config_find_slot(config, slot->name) == slot);

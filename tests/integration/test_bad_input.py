@@ -100,7 +100,14 @@ def test_a_secret_is_in_no_message(tmp_path):
                  "[kafka]\nbootstrap.servers = x\n",
                  "[kafka]\nbootstrap.servers = x\nsasl.pasword = hunter2\n",
                  "[kafka]\nbootstrap.servers = x\nssl.key.pem = hunter2\n"
-                 "security.protocol = ssl\n"):
+                 "security.protocol = ssl\n",
+                 "[kafka]\nbootstrap.servers = x\nsasl.jaas.config = Login password=hunter2;\n",
+                 *(f"[kafka]\nbootstrap.servers = x\n[deliver \"a\"]\ntopics = x\n"
+                   f"url = http://127.0.0.1:1/\ndedup = {line}\n" for line in (
+                       "redis://u:hunter2@cache", "redis name=x redis://u:hunter2@cache",
+                       "redis name=x redis://u:hunter2@cache=1", "redis name=u:hunter2@cache",
+                       "redis name=x window=redis://u:hunter2@cache",
+                       'postgres name=x "password=hunter2 host=x"'))):
         (tmp_path / "x.ini").write_text(text)
         assert "hunter2" not in refused(["--config", tmp_path / "x.ini", "run"], {}, CONFIG)
 

@@ -211,3 +211,67 @@ def test_scripts_start_with_an_interpreter():
     wrong = [path for path in FILES if os.access(os.path.join(ROOT, path), os.X_OK)
              and not read(path).startswith("#!")]
     none_of(wrong)
+
+
+# --- fuzz targets ------------------------------------------------------------------------------
+
+# Names of functions that read a text or bytes which somebody else wrote.
+PARSER = re.compile(r"^\w[\w *]*?\b(\w+?_(?:parse|decode|verify|read)(?:_\w+)?|\w+_from_(?:copy|result|json)|"
+                    r"json_slice\w*|json_text_is)\(", re.MULTILINE)
+
+
+def declared_parsers(texts):
+    """Functions that such headers declare; those of programs that measure are not exposed."""
+    return {name for text in texts for name in PARSER.findall(blank(text, "comment", "string"))}
+
+
+def parser_table(text):
+    """{function: (target, note)}; comments begin with #."""
+    rows = [line.split(None, 2) for line in text.splitlines() if line and line[0] != "#"]
+    return {row[0]: (row[1], row[2] if len(row) > 2 else "") for row in rows}
+
+
+def faults_of_parser_table(table, declared, functions, targets):
+    """functions: names in all headers. targets: {name: source}."""
+    faults = [f"{name}: has no row in tests/fuzz/parsers.txt" for name in declared - set(table)]
+    for name, (target, note) in table.items():
+        through = re.match(r"through (\w+)", note)
+        called = through[1] if through else name
+        if name not in functions:
+            faults.append(f"{name}: no header declares it")
+        elif target == "-" and not note:
+            faults.append(f"{name}: has no target and no reason")
+        elif target != "-" and target not in targets:
+            faults.append(f"{name}: there is no target {target}")
+        elif target != "-" and not re.search(rf"\b{called}\b", targets[target]):
+            faults.append(f"{name}: fuzz_{target}.c does not call {called}")
+    used = {target for target, _ in table.values()}
+    return faults + [f"fuzz_{name}: no row names it" for name in set(targets) - used]
+
+
+def test_every_parser_has_a_fuzz_target_or_a_reason():
+    headers = [read(path) for path in PRODUCT
+               if path.endswith(".h") and not path.startswith("relay/cli/bench")]
+    built = set(re.findall(r"^  '(\w+)': \[", read("tests/fuzz/meson.build"), re.MULTILINE))
+    targets = {os.path.basename(path)[5:-2]: read(path) for path in C_FILES
+               if path.startswith("tests/fuzz/fuzz_")}
+    functions = set(re.findall(r"\b(\w+)\(", "\n".join(headers)))
+    table = parser_table(read("tests/fuzz/parsers.txt"))
+    assert built == set(targets)
+    none_of(faults_of_parser_table(table, declared_parsers(headers), functions, targets))
+    assert len(table) > 50 and len(targets) >= 20
+
+
+@pytest.mark.parametrize("table,fault", [
+    ("a_parse  one\n", None),
+    ("", "a_parse: has no row"),
+    ("a_parse  two\n", "there is no target two"),
+    ("a_parse  one\nb_read  one\n", "b_read: no header declares it"),
+    ("a_parse  one  through c_parse\n", "does not call c_parse"),
+    ("a_parse  -\n", "no target and no reason"),
+    ("a_parse  -  it is trusted\n", "fuzz_one: no row names it")])
+def test_gaps_of_the_parser_table_are_found(table, fault):
+    faults = faults_of_parser_table(
+        parser_table(table), declared_parsers(["bool a_parse(const char *text);\n"]), {"a_parse"},
+        {"one": "if (a_parse(text))"})
+    assert any(fault in found for found in faults) if fault else not faults

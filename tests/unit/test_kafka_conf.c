@@ -144,6 +144,10 @@ static void no_message_holds_a_secret(void **state)
 	assert_null(strstr(err.message, "hunter2"));
 	assert_false(check_one("ssl_key", "hunter2", &err));
 	assert_null(strstr(err.message, "hunter2"));
+	/* librdkafka refuses it whatever it says: it is what a Java client has its password in */
+	assert_false(check_one("sasl.jaas.config", "Login required password=hunter2;", &err));
+	assert_null(strstr(err.message, "hunter2"));
+	assert_non_null(strstr(err.message, "sasl.jaas.config = (hidden)"));
 }
 
 static void missing_servers_say_where_to_put_them(void **state)

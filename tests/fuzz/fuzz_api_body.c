@@ -1,0 +1,191 @@
+/*
+ * Any body of a request to the HTTP interface is answered once, with a status: the first byte says
+ * which verb gets it. What lies behind the interface is played here: the broker acknowledges all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "api_private.h"
+#include "cleanup.h"
+#include "clock.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition)
+{
+	if (!condition)
+		abort();
+}
+
+static const struct config *config;
+static struct route *route;
+static struct api_call *waiting;
+static int parts;
+
+static const char ini[] =
+    "[postgres]\ndsn = host=localhost\n[kafka]\nbootstrap.servers = localhost:1\n"
+    "[check \"shop\"]\nurl = https://shop.example/\n"
+    "[lookback \"orders\"]\ntypes = order, bill\ncheck = shop\n";
+
+/* --- what api.c and those behind it do ------------------------------------------------------- */
+
+const struct config *api_config(const struct api *api)
+{
+	(void)api;
+	return config;
+}
+
+const struct route *api_route(const struct api *api)
+{
+	(void)api;
+	return route;
+}
+
+struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *of)
+{
+	(void)api;
+	return (void *)(uintptr_t)of;
+}
+
+struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *of)
+{
+	(void)api;
+	return (void *)(uintptr_t)of;
+}
+
+struct deliver *api_deliver(const struct api *api, int place)
+{
+	(void)api;
+	(void)place;
+	return NULL;
+}
+
+void api_answer(struct api_call *call, unsigned status, json_t *value)
+{
+	require(value && call->status == 0 && status >= 200 && status < 600);
+	char *text = json_dumps(value, JSON_COMPACT);
+	require(text);
+	free(text);
+	call->status = status;
+	json_decref(value);
+}
+
+void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
+{
+	char text[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	api_answer(call, status, json_pack("{s:s, s:o}", "code", code, "error", api_text(text)));
+}
+
+json_t *api_text(const char *text)
+{
+	json_t *whole = json_string(text);
+
+	return whole ? whole : json_string("?");
+}
+
+void api_wait(struct api_call *call, int count)
+{
+	require(!waiting && count > 0);
+	waiting = call;
+	parts = count;
+}
+
+void api_part_done(struct api_call *call)
+{
+	require(waiting == call && parts > 0);
+	parts--;
+}
+
+const char *api_argument(const struct api_call *call, const char *name)
+{
+	(void)call;
+	(void)name;
+	return NULL;
+}
+
+void api_sender_put(struct api_sender *sender, const struct api_record *record)
+{
+	const struct api_outcome outcome = {.partition = 1, .offset = 7};
+
+	require(sender && record->topic && record->key && record->value);
+	require(strlen(record->value) == record->length);
+	record->done(record->context, &outcome);
+	free(record->key);
+	free(record->value);
+}
+
+int64_t api_desk_payload_most(struct api_desk *desk)
+{
+	(void)desk;
+	return 1 << 20;
+}
+
+bool api_desk_ask(struct api_desk *desk, struct api_question *question)
+{
+	require(desk && question);
+	return false; /* the database is busy */
+}
+
+void api_question_finish(struct api_question *question)
+{
+	for (int i = 0; i < question->param_count; i++)
+		free(question->params[i]);
+}
+
+/* --- a call ---------------------------------------------------------------------------------- */
+
+static void set_up(void)
+{
+	static char *const nothing[] = {NULL};
+	struct err err;
+
+	config = config_parse("relay.ini", ini, nothing, &err);
+	require(config);
+	route = route_create(config, &err);
+	require(route);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct api_verb verbs[] = {
+	    {.name = "prepare",
+		.op = LOOKBACK_PREPARE,
+		.begin = api_send_begin,
+		.finish = api_send_finish,
+		.forget = api_send_forget},
+	    {.name = "commit",
+		.op = LOOKBACK_COMMIT,
+		.begin = api_send_begin,
+		.finish = api_send_finish,
+		.forget = api_send_forget},
+	    {.name = "operate",
+		.begin = api_operate_begin,
+		.finish = api_operate_finish,
+		.forget = api_look_forget},
+	    {.name = "deliver", .begin = api_deliver_operate_begin},
+	};
+	struct api_call call = {0};
+
+	if (!config)
+		set_up();
+	if (size < 1)
+		return 0;
+	call.verb = &verbs[data[0] % (sizeof verbs / sizeof *verbs)];
+	text_append(&call.body, (const char *)data + 1, size - 1);
+	waiting = NULL;
+	call.verb->begin(&call);
+	if (waiting) {
+		require(parts == 0 && !call.status);
+		call.verb->finish(&call);
+	}
+	require(call.status);
+	if (call.work)
+		call.verb->forget(&call);
+	text_finish(&call.body);
+	return 0;
+}
