@@ -95,6 +95,9 @@ static bool finish_slots(struct config *config, const struct config_source *sour
 		slot->config = config;
 		slot->origin = xstrdup(section->origin);
 		slot->in_flight_said = config_source_entry(section, "max_in_flight") != NULL;
+		if (slot->topics.count == 0)
+			return config_source_refuse(err, source, CONFIG_SLOT, slot->name, "topics",
+			    "it is empty, and nothing would be published; write * for all topics");
 		if (slot->delivery == DELIVERY_EXACTLY_ONCE && slot->resume != RESUME_TAIL)
 			return err_set(err, ERR_CONFIG,
 			    "%s: [slot \"%s\"] delivery = exactly-once needs resume = tail",
@@ -126,8 +129,9 @@ static struct config *build(const struct config_source *source, struct err *err)
 				return NULL;
 		}
 	}
-	if (!finish_slots(config, source, err) || !config_lookback_finish(config, source, err) ||
-	    !config_deliver_finish(config, source, err) || !config_api_finish(config, source, err))
+	/* [deliver] first: a [lookback] publishes to none of its retry and dead-letter topics */
+	if (!finish_slots(config, source, err) || !config_deliver_finish(config, source, err) ||
+	    !config_lookback_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
 	if (config->topic_count > 0)
 		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
@@ -243,6 +247,63 @@ bool config_has_transactions(const struct config *config, const struct config_ka
 		    config->slots[i].delivery == DELIVERY_EXACTLY_ONCE)
 			return true;
 	return false;
+}
+
+bool config_list_matches(const struct config_list *list, const char *word)
+{
+	for (int i = 0; i < list->count; i++) {
+		const char *pattern = list->items[i];
+		size_t length = strlen(pattern);
+
+		if (length > 0 && pattern[length - 1] == '*'
+			? strncmp(word, pattern, length - 1) == 0
+			: text_equal(pattern, word))
+			return true;
+	}
+	return false;
+}
+
+static char *internal_of_deliver(const struct config_deliver *deliver, const char *topic)
+{
+	if (text_equal(deliver->dead_letter_topic, topic))
+		return xformat("[deliver \"%s\"] dead_letter_topic", deliver->name);
+	for (int i = 0; i < deliver->retry_topics.count; i++)
+		if (text_equal(deliver->retry_steps[i].topic, topic))
+			return xformat("[deliver \"%s\"] retry_topics", deliver->name);
+	return NULL;
+}
+
+char *config_internal_topic(const struct config *config, const char *topic)
+{
+	char *setting = NULL;
+
+	for (int i = 0; i < config->lookback_count; i++) {
+		const struct config_lookback *lookback = &config->lookbacks[i];
+
+		if (text_equal(lookback->topic, topic))
+			return xformat("[lookback \"%s\"] topic", lookback->name);
+		if (text_equal(lookback->dead_letter, topic))
+			return xformat("[lookback \"%s\"] dead_letter", lookback->name);
+	}
+	for (int i = 0; i < config->deliver_count && !setting; i++)
+		setting = internal_of_deliver(&config->delivers[i], topic);
+	if (!setting && strncmp(topic, "__", 2) == 0)
+		setting = xstrdup("Kafka's own topics, which begin with __");
+	return setting;
+}
+
+char *config_topic_refused(const struct config_slot *slot, const char *topic)
+{
+	char *setting = config_internal_topic(slot->config, topic);
+	char *why = NULL;
+
+	if (setting)
+		why = xformat(
+		    "the topic is not for messages of the table: it is that of %s", setting);
+	else if (slot->topics.count > 0 && !config_list_matches(&slot->topics, topic))
+		why = xformat("the topic is none of [slot \"%s\"] topics", slot->name);
+	free(setting);
+	return why;
 }
 
 bool config_list_has(const struct config_list *list, const char *word)

@@ -101,6 +101,7 @@ struct config_slot {
 	int64_t max_attempts;   /* after so many it is dead */
 	enum timestamp_source timestamp;
 	enum safety safety;
+	struct config_list topics; /* that it publishes to; "orders.*": all that begin so */
 };
 
 struct config_topic {
@@ -242,6 +243,19 @@ const struct config_postgres *config_find_postgres(const struct config *config, 
 const struct config_slot *config_find_slot(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum on_refusal config_topic_policy(const struct config *config, const char *topic);
+/* "orders.*" and "*" stand for all that begin so; another entry for itself. */
+bool config_list_matches(const struct config_list *list, const char *word);
+/*
+ * Topics that only the relay and the applications of the look-back write to: look-back, dead-letter
+ * and retry topics of the configuration, and Kafka's own, which begin with "__". NULL: it is none;
+ * else the setting that names it, as in `[lookback "orders"] topic`. The caller frees.
+ */
+char *config_internal_topic(const struct config *config, const char *topic);
+/*
+ * Why the slot publishes no message of an application to this topic, with the setting. NULL: it
+ * does. The caller frees.
+ */
+char *config_topic_refused(const struct config_slot *slot, const char *topic);
 const struct config_check *config_find_check(const struct config *config, const char *name);
 /* max_in_flight as it counts: exactly-once has a default of its own. */
 int64_t config_in_flight(const struct config_slot *slot);

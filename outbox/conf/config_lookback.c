@@ -47,6 +47,22 @@ static bool check_dead_letter(const struct config *config, const struct config_s
 	return true;
 }
 
+/* A pattern stands for business topics alone; an internal topic by its name is a mistake. */
+static bool check_topics(const struct config *config, const struct config_source *source,
+    const struct config_lookback *lookback, struct err *err)
+{
+	for (int i = 0; i < lookback->topics.count; i++) {
+		const char *topic = lookback->topics.items[i];
+		owned_text char *setting = config_internal_topic(config, topic);
+
+		if (setting && topic[strlen(topic) - 1] != '*')
+			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
+			    "topics", "%s is that of %s; name topics of the business", topic,
+			    setting);
+	}
+	return true;
+}
+
 /* Of several sections on a topic one has to take what belongs to none. */
 static bool has_default(const struct config *config, const struct config_lookback *lookback)
 {
@@ -114,7 +130,8 @@ bool config_lookback_finish(
 				return false;
 	}
 	for (int i = 0; i < config->lookback_count; i++)
-		if (!check_dead_letter(config, source, &config->lookbacks[i], err))
+		if (!check_dead_letter(config, source, &config->lookbacks[i], err) ||
+		    !check_topics(config, source, &config->lookbacks[i], err))
 			return false;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!has_default(config, &config->lookbacks[i]))

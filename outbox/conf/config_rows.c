@@ -153,6 +153,10 @@ const struct config_row config_rows[] = {
 		.help = "The timestamp of a record: when its row was created, or when it is published."},
 	{SLOT(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,
 		.help = "What to do on a cluster that can lose acknowledged data: warn, or refuse to run."},
+	{SLOT(topics), .type = CONFIG_LIST, .default_value = "*",
+		.help = "The topics that its messages may go to; orders.* stands for all that begin so. A "
+			"message for another topic is parked as dead. Look-back, dead-letter and retry "
+			"topics of this configuration, and topics that begin with __, are never among them."},
 
 	{CONFIG_TOPIC, "on_refusal", CONFIG_CHOICE, offsetof(struct config_topic, on_refusal), "block",
 		.choices = refusals,

@@ -241,10 +241,23 @@ static void grow(struct flow *flow)
 	flow->capacity = capacity;
 }
 
+/*
+ * Written by the look-back itself: the constraint of the headers lets nobody else begin them so,
+ * and this is how jsonb prints them (outbox.headers_valid).
+ */
+static bool is_of_lookback(const struct message *message)
+{
+	static const char mark[] = "[[\"outbox-lookback\", ";
+
+	return message->headers && (size_t)message->headers_length >= strlen(mark) &&
+	       memcmp(message->headers, mark, strlen(mark)) == 0;
+}
+
 void flow_add(
     struct flow *flow, int64_t tick, bool listed, bool convicted, const struct message *message)
 {
 	struct topic *topic = flow_topic_find(flow, message->topic, (size_t)message->topic_length);
+	bool refused = topic->refused && !is_of_lookback(message);
 	if (flow->end - flow->acked == flow->capacity)
 		grow(flow);
 	topic->uses++;
@@ -255,7 +268,8 @@ void flow_add(
 	    .state = PENDING,
 	    .listed = listed && !message->scheduled,
 	    .later = !listed && message->scheduled,
-	    .convicted = convicted,
+	    .convicted = convicted || refused,
+	    .topic_refused = refused && !convicted,
 	};
 	flow_key_added(flow, flow_record(flow, flow->end));
 	flow->end++;

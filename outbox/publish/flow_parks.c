@@ -133,9 +133,13 @@ bool flow_park_behind(struct flow *flow, uint64_t sequence)
 
 void flow_park_convicted(struct flow *flow, uint64_t sequence)
 {
-	char error[80];
-	snprintf(error, sizeof error, "the relay died %d times with this message alone in flight",
-	    DEATHS_CONVICT);
+	const struct record *record = flow_record(flow, sequence);
+	char error[512];
+	if (record->topic_refused)
+		text_copy(error, sizeof error, record->topic->refused);
+	else
+		snprintf(error, sizeof error,
+		    "the relay died %d times with this message alone in flight", DEATHS_CONVICT);
 	if (!flow_park_behind(flow, sequence))
 		flow_park_refused(flow, sequence, error);
 }

@@ -35,7 +35,8 @@ struct record {
 	bool suspect;   /* was in a refused batch */
 	bool listed;    /* of the listed window: it stands in outbox.parked */
 	bool later;     /* its time has not come: outbox.scheduled is where it goes */
-	bool convicted; /* it kills who sends it */
+	bool convicted; /* parked as dead, unsent: it kills who sends it, or its topic is refused */
+	bool topic_refused;
 	/* flow_keys.c */
 	bool known;     /* whether its key is parked, and whether it is itself */
 	bool looked_up; /* in the database */
@@ -166,6 +167,7 @@ struct topic {
 	bool closes;     /* it is to be closed, or to go, with the next row */
 	bool ends_asked; /* so that its offsets move up before that */
 	enum stream_policy policy;
+	char *refused; /* why it takes no message of an application; NULL: it does */
 	struct lane *changed, *changed_last; /* whose offsets are to be logged */
 	struct topic_links in_changed;       /* those with such lanes, NEW, CHANGED or closing */
 	struct topic_links in_round;         /* in use */

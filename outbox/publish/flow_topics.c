@@ -44,6 +44,12 @@ struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length
 		topic->name[length] = '\0';
 		if (flow->parking.policy)
 			topic->policy = flow->parking.policy(flow->parking.context, topic->name);
+		if (flow->parking.refused_topic)
+			topic->refused =
+			    flow->parking.refused_topic(flow->parking.context, topic->name);
+		/* a strange message of a key must not hold back those of the look-back behind it */
+		if (topic->refused)
+			topic->policy = STREAM_PASS;
 		HASH_ADD_KEYPTR(hh, flow->topics, topic->name, length, topic);
 	}
 	flow->last_topic = topic;
@@ -208,6 +214,7 @@ static void forget_topic(struct flow *flow, struct topic *topic)
 	if (flow->last_topic == topic)
 		flow->last_topic = NULL;
 	HASH_DEL(flow->topics, topic);
+	free(topic->refused);
 	free(topic->name);
 	free(topic);
 }

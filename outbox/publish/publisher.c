@@ -82,7 +82,13 @@ static enum stream_policy policy_of(const void *context, const char *topic)
 	static const enum stream_policy policies[] = {[REFUSAL_BLOCK] = STREAM_BLOCK,
 	    [REFUSAL_PASS] = STREAM_PASS,
 	    [REFUSAL_STOP] = STREAM_STOP};
-	return policies[config_topic_policy(context, topic)];
+	const struct config_slot *slot = context;
+	return policies[config_topic_policy(slot->config, topic)];
+}
+
+static char *refused_topic(const void *context, const char *topic)
+{
+	return config_topic_refused(context, topic);
 }
 
 static struct stream_settings settings_of(const struct config_slot *slot)
@@ -98,8 +104,12 @@ static struct stream_settings settings_of(const struct config_slot *slot)
 	    .topic_idle_ms = slot->topic_idle_ms,
 	    .resumes = slot->resume == RESUME_TAIL,
 	    .transactions = slot->delivery == DELIVERY_EXACTLY_ONCE,
-	    .parking = {slot->retry_first_ms, slot->retry_max_ms, slot->max_attempts, policy_of,
-		slot->config},
+	    .parking = {.retry_first_ms = slot->retry_first_ms,
+		.retry_max_ms = slot->retry_max_ms,
+		.max_attempts = slot->max_attempts,
+		.policy = policy_of,
+		.refused_topic = refused_topic,
+		.context = slot},
 	    .seed = (uint64_t)clock_random(),
 	};
 }

@@ -28,6 +28,11 @@ struct stream_parking {
 	int64_t retry_first_ms, retry_max_ms, max_attempts;
 	/* Called once for each topic; NULL: STREAM_BLOCK for all. */
 	enum stream_policy (*policy)(const void *context, const char *topic);
+	/*
+	 * Called once for each topic: why no message of an application goes to it (malloc'ed);
+	 * NULL: they do. Such messages are parked as dead. NULL function: all topics are open.
+	 */
+	char *(*refused_topic)(const void *context, const char *topic);
 	const void *context;
 	/* For tests, 0 or NULL: what suits a server. */
 	int64_t batch;               /* of stream_tick */

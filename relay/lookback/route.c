@@ -125,27 +125,17 @@ enum route_part route_part(const struct route *route, const struct config_lookba
 
 /* --- where its message may go ---------------------------------------------------------------- */
 
-/* "orders.*" and "*": what begins so. */
-static bool pattern_fits(const char *pattern, const char *topic)
-{
-	size_t length = strlen(pattern);
-
-	if (length > 0 && pattern[length - 1] == '*')
-		return strncmp(topic, pattern, length - 1) == 0;
-	return text_equal(pattern, topic);
-}
-
 static bool judge_topic(const struct route *route, const struct config_lookback *section,
     const char *topic, struct refusal *ret_refusal)
 {
-	/* A message there would speak for an application. */
-	for (int i = 0; i < route->config->lookback_count; i++)
-		if (text_equal(route->config->lookbacks[i].topic, topic))
-			return refusal_set(ret_refusal, "topic_not_allowed",
-			    "%s is a look-back topic; name the topic of the business", topic);
-	for (int i = 0; i < section->topics.count; i++)
-		if (pattern_fits(section->topics.items[i], topic))
-			return true;
+	owned_text char *setting = config_internal_topic(route->config, topic);
+
+	/* A message there would speak for an application, or as the relay. */
+	if (setting)
+		return refusal_set(ret_refusal, "topic_not_allowed",
+		    "%s is that of %s; name the topic of the business", topic, setting);
+	if (config_list_matches(&section->topics, topic))
+		return true;
 	return refusal_set(ret_refusal, "topic_not_allowed",
 	    "%s is none of the topics of [lookback \"%s\"]", topic, section->name);
 }

@@ -7,7 +7,7 @@
  * The codes, which stay the same between releases, beside those of wire.h:
  *
  *   unknown_type         no [lookback] section has the business type
- *   topic_not_allowed    the message's topic is none of the section's, or is a look-back topic
+ *   topic_not_allowed    the message's topic is none of the section's, or an internal one
  *   unknown_service      there is no [check] section of that name
  *   service_not_allowed  there is, and it is not for this type
  *   url_not_allowed      no [check] section that may be asked about this type allows the URL

@@ -19,6 +19,10 @@ create domain outbox.delivery_time as timestamptz
 -- Headers are {"name": value, …} or, since Kafka's repeat, [["name", value], …]. A value is a
 -- string, number, boolean or null, or {"base64": "…"} for bytes.
 -- Paths are strict: a lax one would unwrap an array where none is allowed.
+--
+-- Names that begin with outbox- are the relay's. One of them is stored: a first pair outbox-lookback marks a
+-- message that the look-back itself wrote (outbox.lookback_decide), and the publisher trusts it. So only the
+-- owner of the tables may write it: not the roles of the writers, nor that of the relay.
 create function outbox.headers_valid(headers jsonb) returns boolean
 	immutable strict parallel safe language plpgsql as $$
 declare
@@ -26,6 +30,10 @@ declare
 		when octet_length(headers::text) > 32768 then 'headers_fit_32768_bytes'
 		when headers @? 'strict $.keyvalue() ? (@.key starts with "outbox-")'
 			or headers @? 'strict $[*][0] ? (@ starts with "outbox-")'
+				and (headers #>> '{0,0}' is distinct from 'outbox-lookback'
+					or (headers - 0) @? 'strict $[*][0] ? (@ starts with "outbox-")'
+					or not pg_has_role(current_user, (select c.relowner from pg_catalog.pg_class c
+						where c.oid = 'outbox.message'::regclass), 'USAGE'))
 			then 'header_names_beginning_with_outbox_are_reserved' end;
 begin
 	if broken is not null then

@@ -156,7 +156,9 @@ begin
 			union all
 			-- in the columns' own types, or what was checked with the prepare is checked again
 			select gen_random_uuid(), l.topic::outbox.topic_name, l.key::outbox.message_key,
-				l.payload::outbox.message_payload, l.headers::outbox.message_headers,
+				l.payload::outbox.message_payload,
+				(jsonb_build_array(jsonb_build_array('outbox-lookback', of_section))
+					|| l.headers::jsonb)::outbox.message_headers,
 				l.source_partition, l.source_offset
 			from unnest(letter_topics, letter_keys, letter_payloads, letter_headers, letter_partitions,
 				letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)

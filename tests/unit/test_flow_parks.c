@@ -18,6 +18,12 @@ static enum stream_policy policy_of_name(const void *context, const char *topic)
 	return strcmp(topic, "pass") == 0 ? STREAM_PASS : STREAM_BLOCK;
 }
 
+static char *refused_name(const void *context, const char *topic)
+{
+	(void)context;
+	return strcmp(topic, "inner") == 0 ? xstrdup("not for you") : NULL;
+}
+
 /* Of the key, so that digests can be read in the tests. */
 static int64_t first_byte(
     const void *context, const char *topic, size_t topic_length, const char *key, size_t key_length)
@@ -40,6 +46,7 @@ static const struct stream_settings settings = {
 	.retry_max_ms = 20,
 	.max_attempts = 3,
 	.policy = policy_of_name,
+	.refused_topic = refused_name,
 	.digest = first_byte},
     .seed = 1,
 };
@@ -215,6 +222,22 @@ static void what_is_refused_alone_is_parked_with_what_comes_behind_it(void **sta
 	assert_int_equal(status.refused_id, 1);
 	assert_string_equal(status.refused_error, "too large");
 	assert_int_equal(status.parked, 2);
+	assert_int_equal(status.records, 0);
+	stream_destroy(stream);
+}
+
+static void a_message_for_a_refused_topic_is_dead_at_once_and_holds_back_nothing(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(false);
+	open_window(stream, 1, STREAM_ROWS, "inner", 1, abab, 3);
+	expect_none_sent(stream);
+	expect_parks(stream, 1,
+	    "[[1,1001,\"not for you\",41,null,true],[2,1002,\"not for you\",41,null,true],"
+	    "[3,1003,\"not for you\",41,null,true]]");
+	const struct stream_status status = stream_status(stream, 1);
+	assert_false(status.refused);
+	assert_int_equal(status.refusals, 3);
 	assert_int_equal(status.records, 0);
 	stream_destroy(stream);
 }
@@ -582,6 +605,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_refused_alone_is_parked_with_what_comes_behind_it),
+	    cmocka_unit_test(a_message_for_a_refused_topic_is_dead_at_once_and_holds_back_nothing),
 	    cmocka_unit_test(parked_rows_are_progress_once_they_are_noted),
 	    cmocka_unit_test(a_row_that_was_not_noted_is_noted_with_the_next),
 	    cmocka_unit_test(nothing_is_sent_before_its_key_was_looked_up),
