@@ -131,7 +131,8 @@ static struct config *build(const struct config_source *source, struct err *err)
 	}
 	/* [deliver] first: a [lookback] publishes to none of its retry and dead-letter topics */
 	if (!finish_slots(config, source, err) || !config_deliver_finish(config, source, err) ||
-	    !config_lookback_finish(config, source, err) || !config_api_finish(config, source, err))
+	    !config_lookback_finish(config, source, err) ||
+	    !config_senders_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
 	if (config->topic_count > 0)
 		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
@@ -196,6 +197,9 @@ void config_destroy(struct config *config)
 		free(config->lookbacks[i].name);
 		free(config->lookbacks[i].origin);
 	}
+	for (int i = 0; i < config->sender_count; i++)
+		free(config->senders[i].name);
+	free(config->senders);
 	config_deliver_free(config);
 	free(config->checks);
 	free(config->lookbacks);

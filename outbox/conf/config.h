@@ -198,6 +198,14 @@ struct config_deliver {
 	char *event_source, *event_type; /* "": of the topic */
 };
 
+/* An application that sends by the HTTP interface. */
+struct config_sender {
+	char *name;
+	struct config_list tokens;
+	struct config_list sections; /* names of [lookback] sections; empty: any */
+	struct config_list types;    /* "orders.*": what begins so; empty: any */
+};
+
 /* The HTTP interface for applications and operators. */
 struct config_api {
 	char *listen; /* "": none; else there is a token */
@@ -222,6 +230,8 @@ struct config {
 	int lookback_count;
 	struct config_deliver *delivers;
 	int deliver_count;
+	struct config_sender *senders;
+	int sender_count;
 	struct config_api api;
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	enum log_level log_level;
@@ -256,6 +266,8 @@ char *config_internal_topic(const struct config *config, const char *topic);
  * does. The caller frees.
  */
 char *config_topic_refused(const struct config_slot *slot, const char *topic);
+bool config_sender_speaks_for(const struct config_sender *sender,
+    const struct config_lookback *lookback, const char *biz_type);
 const struct config_check *config_find_check(const struct config *config, const char *name);
 /* max_in_flight as it counts: exactly-once has a default of its own. */
 int64_t config_in_flight(const struct config_slot *slot);

@@ -32,10 +32,12 @@ bool config_api_finish(
 
 	if (!api->listen[0])
 		return true;
-	if (api->send_tokens.count + api->read_tokens.count + api->operate_tokens.count == 0)
+	if (api->send_tokens.count + api->read_tokens.count + api->operate_tokens.count +
+		config->sender_count ==
+	    0)
 		return refuse(source, "listen",
-		    "nobody could use it without a token; set send_tokens, read_tokens or "
-		    "operate_tokens",
+		    "nobody could use it without a token; set a [sender], send_tokens, "
+		    "read_tokens or operate_tokens",
 		    err);
 	if (!is_loopback(api->listen) && !api->remote)
 		return refuse(source, "listen",

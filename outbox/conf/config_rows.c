@@ -36,6 +36,10 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		offsetof(struct config, deliver_count), sizeof(struct config_deliver),
 		"An application that gets the messages of topics by HTTP, each a POST (docs/deliver.md): "
 		"copies are dropped, rules are kept, and what fails is tried again and dead-lettered."},
+	[CONFIG_SENDER] = {"sender", false, true, offsetof(struct config, senders),
+		offsetof(struct config, sender_count), sizeof(struct config_sender),
+		"An application that sends by the HTTP interface: its tokens, and for which sections and "
+		"business types it speaks. With sections and types both have to fit."},
 	[CONFIG_API] = {"api", false, false, 0, 0, 0,
 		"The HTTP interface of the look-back: for applications that send without a Kafka client, "
 		"and for operators."},
@@ -75,6 +79,7 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define DELIVER(member) CONFIG_DELIVER, #member, .offset = offsetof(struct config_deliver, member)
 #define DELIVER_MS(member) \
 	CONFIG_DELIVER, #member, CONFIG_DURATION, offsetof(struct config_deliver, member##_ms)
+#define SENDER(member) CONFIG_SENDER, #member, .offset = offsetof(struct config_sender, member)
 #define API(member) CONFIG_API, #member, .offset = offsetof(struct config, api.member)
 
 const struct config_row config_rows[] = {
@@ -389,13 +394,25 @@ const struct config_row config_rows[] = {
 	{DELIVER(event_type), .type = CONFIG_TEXT, .default_value = "",
 		.help = "The type of events whose records do not say it (ce_type). Empty: the topic."},
 
+	{SENDER(tokens), .type = CONFIG_LIST, .default_value = "",
+		.help = "Its bearer tokens; several while they change. A token has one sender."},
+	{CONFIG_SENDER, "tokens_file", CONFIG_FILE, .default_value = "",
+		.help = "A file that holds the tokens."},
+	{SENDER(sections), .type = CONFIG_LIST, .default_value = "",
+		.help = "The [lookback] sections that it speaks for, separated by commas. Empty: any, and "
+			"types is needed."},
+	{SENDER(types), .type = CONFIG_LIST, .default_value = "",
+		.help = "The business types that it speaks for, separated by commas; orders.* stands for "
+			"all that begin so, and * for all. Empty: any of its sections."},
+
 	{API(listen), .type = CONFIG_ADDRESS, .default_value = "",
 		.help = "host:port, or a port on 127.0.0.1. Empty: no interface."},
 	{API(remote), .type = CONFIG_CHOICE, .default_value = "no", .choices = answers,
 		.help = "May listen be an address that other machines reach? Tokens and messages travel "
 			"in clear text: better a proxy on this machine that speaks TLS."},
 	{API(send_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens of applications: they may prepare, commit and roll back."},
+		.help = "Bearer tokens that may prepare, commit and roll back ids of every business type. "
+			"Where several applications send, each has a [sender] instead."},
 	{CONFIG_API, "send_tokens_file", CONFIG_FILE, .default_value = "",
 		.help = "A file that holds the send_tokens."},
 	{API(read_tokens), .type = CONFIG_LIST, .default_value = "",

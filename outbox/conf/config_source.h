@@ -45,6 +45,8 @@ void config_deliver_free(struct config *config);
 /* May it listen so? (config_api.c) */
 bool config_api_finish(
     const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
+bool config_senders_finish(
+    const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
 
 /* The pointer is good until the next section is added. NULL name: any of the kind. */
 struct config_section *config_source_find(

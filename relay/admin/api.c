@@ -304,18 +304,19 @@ static void judge_body(struct api_call *call)
 /* By its head alone. What is refused here is read and thrown away, so that the answer is read. */
 static void judge_head(struct api_call *call, const char *method)
 {
-	unsigned roles;
+	struct api_rights rights;
 
 	if (!call->verb)
 		return api_refuse(call, 404, "not_found", "there is no such path");
 	if (!is_method(call->verb, method))
 		return api_refuse(
 		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
-	roles = api_auth_roles(call->api->auth, header(call, "Authorization"));
-	if (!roles)
+	rights = api_auth_rights(call->api->auth, header(call, "Authorization"));
+	call->sender = rights.sender;
+	if (!rights.roles)
 		return api_refuse(
 		    call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
-	if (!(roles & call->verb->roles))
+	if (!(rights.roles & call->verb->roles))
 		return api_refuse(
 		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
 	if (text_equal(call->verb->method, "POST"))
@@ -567,7 +568,7 @@ static struct api *create(const struct config *config)
 
 	api->config = config;
 	api->stop_fd = -1;
-	api->auth = api_auth_create(&config->api);
+	api->auth = api_auth_create(config);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->desks = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);

@@ -15,6 +15,7 @@ struct digest {
 struct row {
 	struct digest digest;
 	unsigned role;
+	const struct config_sender *sender; /* NULL: it speaks for everything */
 };
 
 struct api_auth {
@@ -32,21 +33,24 @@ static struct digest digest_of(const char *token)
 	return digest;
 }
 
-static void add(struct api_auth *auth, const struct config_list *tokens, unsigned role)
+static void add(struct api_auth *auth, const struct config_list *tokens, unsigned role,
+    const struct config_sender *sender)
 {
 	auth->rows =
 	    xrealloc(auth->rows, (size_t)(auth->count + tokens->count + 1) * sizeof *auth->rows);
 	for (int i = 0; i < tokens->count; i++)
-		auth->rows[auth->count++] = (struct row){digest_of(tokens->items[i]), role};
+		auth->rows[auth->count++] = (struct row){digest_of(tokens->items[i]), role, sender};
 }
 
-struct api_auth *api_auth_create(const struct config_api *config)
+struct api_auth *api_auth_create(const struct config *config)
 {
 	struct api_auth *auth = xcalloc(1, sizeof *auth);
 
-	add(auth, &config->send_tokens, API_SEND);
-	add(auth, &config->read_tokens, API_READ);
-	add(auth, &config->operate_tokens, API_OPERATE);
+	add(auth, &config->api.send_tokens, API_SEND, NULL);
+	add(auth, &config->api.read_tokens, API_READ, NULL);
+	add(auth, &config->api.operate_tokens, API_OPERATE, NULL);
+	for (int i = 0; i < config->sender_count; i++)
+		add(auth, &config->senders[i].tokens, API_SEND, &config->senders[i]);
 	return auth;
 }
 
@@ -58,22 +62,25 @@ void api_auth_destroy(struct api_auth *auth)
 	free(auth);
 }
 
-unsigned api_auth_roles(const struct api_auth *auth, const char *authorization)
+struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization)
 {
 	static const char scheme[] = "Bearer ";
+	struct api_rights rights = {0};
 	struct digest digest;
-	unsigned roles = 0;
 
 	if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0)
-		return 0;
+		return rights;
 	authorization += strlen(scheme);
 	authorization += strspn(authorization, " ");
 	digest = digest_of(authorization);
 	for (int i = 0; i < auth->count; i++) {
-		bool same = CRYPTO_memcmp(
-				digest.bytes, auth->rows[i].digest.bytes, sizeof digest.bytes) == 0;
+		const struct row *row = &auth->rows[i];
+		bool same =
+		    CRYPTO_memcmp(digest.bytes, row->digest.bytes, sizeof digest.bytes) == 0;
 
-		roles |= auth->rows[i].role & -(unsigned)same;
+		rights.roles |= row->role & -(unsigned)same;
+		if (same && row->sender)
+			rights.sender = row->sender;
 	}
-	return roles;
+	return rights;
 }

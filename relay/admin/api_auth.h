@@ -6,12 +6,17 @@ enum api_role { API_SEND = 1, API_READ = 2, API_OPERATE = 4 };
 
 struct api_auth;
 
-struct api_auth *api_auth_create(const struct config_api *config);
+/* The configuration outlives it. */
+struct api_auth *api_auth_create(const struct config *config);
 void api_auth_destroy(struct api_auth *auth); /* NULL is fine */
 
+struct api_rights {
+	unsigned roles;                     /* a sum of enum api_role; 0: no known token */
+	const struct config_sender *sender; /* that sends; NULL: it may speak for every type */
+};
+
 /*
- * The roles (a sum of enum api_role) of an Authorization header, NULL: there is none. 0: it is not
- * "Bearer" and a token that is known. Takes as long whichever token it is, and whether or not it is
- * one.
+ * The rights of an Authorization header, or none without "Bearer" and a known token. Takes as long
+ * whichever token it is, and whether or not it is one.
  */
-unsigned api_auth_roles(const struct api_auth *auth, const char *authorization);
+struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization);

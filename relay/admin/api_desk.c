@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <uthash.h>
 #include <utlist.h>
 #include "cleanup.h"
 #include "clock.h"
@@ -12,7 +13,20 @@
 #include "sql_files.h"
 #include "text.h"
 
-enum { MOST_WAITING = 64, CONNECT_MS = 5000, LOOK_MS = 10000 };
+enum {
+	MOST_WAITING = 256,
+	CONNECT_MS = 5000,
+	LOOK_MS = 10000,
+	CLAIM_MS = 600000, /* a reader that lags longer stores the first prepare all the same */
+	MOST_CLAIMS = 100000,
+};
+
+/* A prepare that this process sent, by the UUID of its id; the oldest comes first. */
+struct claim {
+	unsigned char id[UUID_BYTES], digest[LOOKBACK_DIGEST];
+	int64_t until_ms;
+	UT_hash_handle hh;
+};
 
 struct api_desk {
 	const struct config_postgres *postgres;
@@ -25,6 +39,7 @@ struct api_desk {
 	_Atomic int64_t payload_most; /* -1: not known */
 	/* guarded by the mutex */
 	bool has_looked;
+	struct claim *claims;
 	struct api_question *waiting;
 	int count;
 	bool ending;
@@ -186,8 +201,16 @@ static struct api_desk *create(const struct config_postgres *postgres)
 	return desk;
 }
 
+static void drop_claim(struct api_desk *desk, struct claim *claim)
+{
+	HASH_DEL(desk->claims, claim);
+	free(claim);
+}
+
 static void desk_free(struct api_desk *desk)
 {
+	while (desk->claims)
+		drop_claim(desk, desk->claims);
 	if (desk->limit_fd >= 0)
 		close(desk->limit_fd);
 	pthread_cond_destroy(&desk->looked);
@@ -212,6 +235,48 @@ struct api_desk *api_desk_start(const struct config_postgres *postgres, struct e
 		;
 	pthread_mutex_unlock(&desk->mutex);
 	return desk;
+}
+
+/* With the mutex. uthash lists entries in the order in which they were added: the first is the
+ * oldest. */
+static void drop_old_claims(struct api_desk *desk, int64_t now)
+{
+	while (desk->claims &&
+	       (desk->claims->until_ms <= now || HASH_COUNT(desk->claims) >= MOST_CLAIMS))
+		drop_claim(desk, desk->claims);
+}
+
+bool api_desk_claim(struct api_desk *desk, const unsigned char id[UUID_BYTES],
+    const unsigned char digest[LOOKBACK_DIGEST])
+{
+	int64_t now = clock_ms();
+	struct claim *claim;
+	bool own;
+
+	pthread_mutex_lock(&desk->mutex);
+	drop_old_claims(desk, now);
+	HASH_FIND(hh, desk->claims, id, UUID_BYTES, claim);
+	own = !claim || memcmp(claim->digest, digest, LOOKBACK_DIGEST) == 0;
+	if (!claim) {
+		claim = xcalloc(1, sizeof *claim);
+		memcpy(claim->id, id, UUID_BYTES);
+		memcpy(claim->digest, digest, LOOKBACK_DIGEST);
+		claim->until_ms = now + CLAIM_MS;
+		HASH_ADD(hh, desk->claims, id, UUID_BYTES, claim);
+	}
+	pthread_mutex_unlock(&desk->mutex);
+	return own;
+}
+
+void api_desk_unclaim(struct api_desk *desk, const unsigned char id[UUID_BYTES])
+{
+	struct claim *claim;
+
+	pthread_mutex_lock(&desk->mutex);
+	HASH_FIND(hh, desk->claims, id, UUID_BYTES, claim);
+	if (claim)
+		drop_claim(desk, claim);
+	pthread_mutex_unlock(&desk->mutex);
 }
 
 int64_t api_desk_payload_most(struct api_desk *desk)

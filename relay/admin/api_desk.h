@@ -7,6 +7,7 @@
 #include "config.h"
 #include "errors.h"
 #include "pg.h"
+#include "wire.h"
 
 struct api_desk;
 
@@ -39,6 +40,15 @@ void api_desk_stop(struct api_desk *desk);
 
 /* Any thread. False: too many wait, and it was not taken. */
 bool api_desk_ask(struct api_desk *desk, struct api_question *question);
+
+/*
+ * Notes that the id of this UUID was prepared with this digest. False: it was with another one,
+ * within the last minutes: the reader may not have stored it yet. Any thread.
+ */
+bool api_desk_claim(struct api_desk *desk, const unsigned char id[UUID_BYTES],
+    const unsigned char digest[LOOKBACK_DIGEST]);
+/* That prepare stands nowhere: it was refused. */
+void api_desk_unclaim(struct api_desk *desk, const unsigned char id[UUID_BYTES]);
 
 /* The longest payload, as of some seconds ago; -1: the database never answered. Any thread. */
 int64_t api_desk_payload_most(struct api_desk *desk);

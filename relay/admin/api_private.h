@@ -49,8 +49,9 @@ void api_deliver_operate_begin(struct api_call *call);
 struct api_call {
 	struct api *api;
 	struct MHD_Connection *connection;
-	const struct api_verb *verb; /* NULL: there is no such path */
-	char *rest;                  /* of the path behind the verb's, decoded; "" */
+	const struct api_verb *verb;        /* NULL: there is no such path */
+	char *rest;                         /* of the path behind the verb's, decoded; "" */
+	const struct config_sender *sender; /* of its token; NULL: it speaks for every type */
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;

@@ -10,12 +10,14 @@
 #include "clock.h"
 #include "json_slice.h"
 #include "metrics.h"
+#include "sql_files.h"
 
 enum {
 	MOST_MESSAGES = 10000,
 	/* limits of JSON: those of one message, and two levels more for a batch */
 	DEEPEST = 102,
 	MOST_VALUES = 1000000,
+	LOOK_UP_MS = 1500, /* whose an id is; then it is sent all the same */
 };
 
 static const struct metric_family messages = {.name = "relay_api_messages_total",
@@ -30,15 +32,30 @@ struct item {
 	struct api_record record;  /* until it is put */
 	struct api_sender *sender; /* NULL: refused before */
 	const char *topic;
+	struct api_desk
+	    *desk; /* of a prepare: its id may be taken; NULL: it need not be looked up */
+	char *biz_type, *biz_id;
+	unsigned char id[UUID_BYTES], digest[LOOKBACK_DIGEST];
+	bool taken;
 	const char *code; /* NULL: acknowledged */
 	char *error;
 	int32_t partition;
 	int64_t offset;
 };
 
+/* One look-up in one database, for all items of it. */
+struct look_up {
+	struct api_question question;
+	struct api_desk *desk;
+	struct work *work;
+};
+
 struct work {
 	bool is_batch;
 	int count;
+	struct look_up *look_ups;
+	int look_up_count;
+	atomic_int looking;
 	struct item items[];
 };
 
@@ -46,6 +63,15 @@ static void refuse_item(struct item *item, const char *code, const char *error)
 {
 	item->code = code;
 	item->error = xstrdup(error);
+}
+
+/* The first message with an id keeps it. A repetition of that message has the same digest. */
+static void refuse_taken(struct item *item)
+{
+	refuse_item(item, "id_taken",
+	    "another message was prepared with this business type and id before; the same id is "
+	    "for the "
+	    "same message only");
 }
 
 /* --- one message ----------------------------------------------------------------------------- */
@@ -105,9 +131,19 @@ static bool fits_tables(const struct api_call *call, const struct lookback_reque
 static bool judge(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
-	const struct config_lookback *section;
+	const struct config_lookback *section =
+	    route_section(api_route(call->api), request->biz_type);
 	struct refusal refusal;
 
+	/* first: a stranger to the type learns nothing of its rules */
+	if (section && call->sender &&
+	    !config_sender_speaks_for(call->sender, section, request->biz_type)) {
+		refusal_set(&refusal, "out_of_scope",
+		    "[sender \"%s\"] does not speak for the business type %s", call->sender->name,
+		    request->biz_type);
+		refuse_item(item, refusal.code, refusal.text);
+		return false;
+	}
 	if (!route_judge(api_route(call->api), request, &section, &refusal)) {
 		refuse_item(item, refusal.code, refusal.text);
 		return false;
@@ -125,9 +161,35 @@ static void on_done(void *context, const struct api_outcome *outcome)
 
 	item->partition = outcome->partition;
 	item->offset = outcome->offset;
+	/* a record that was given up may be in the topic, and its id stays taken */
+	if (item->desk && outcome->code && !text_equal(outcome->code, "no_acknowledgement") &&
+	    !text_equal(outcome->code, "no_topic"))
+		api_desk_unclaim(item->desk, item->id);
 	if (outcome->code)
 		refuse_item(item, outcome->code, outcome->text);
 	api_part_done(item->call);
+}
+
+/* False: somebody prepared the id with something else, here and a moment ago. */
+static bool claim_id(
+    const struct api_call *call, const struct lookback_request *request, struct item *item)
+{
+	const struct config_lookback *section =
+	    route_section(api_route(call->api), request->biz_type);
+
+	if (request->op != LOOKBACK_PREPARE)
+		return true;
+	lookback_event_id(request->biz_type, request->biz_id, item->id);
+	memcpy(item->digest, request->digest, LOOKBACK_DIGEST);
+	if (!api_desk_claim(api_desk_of(call->api, section->postgres), item->id, item->digest)) {
+		refuse_taken(item);
+		item->sender = NULL;
+		return false;
+	}
+	item->desk = api_desk_of(call->api, section->postgres);
+	item->biz_type = xstrdup(request->biz_type);
+	item->biz_id = xstrdup(request->biz_id);
+	return true;
 }
 
 /* The text is an object, in JSON that was parsed. */
@@ -145,7 +207,8 @@ static void read_object(struct item *item, const char *text, size_t length)
 	input.value = value;
 	if (!lookback_wire_read(&input, &request, &refusal)) {
 		refuse_item(item, refusal.code, refusal.text);
-	} else if (agrees(call, &request, item) && judge(call, &request, item)) {
+	} else if (agrees(call, &request, item) && judge(call, &request, item) &&
+		   claim_id(call, &request, item)) {
 		item->record = (struct api_record){.topic = item->topic,
 		    .key = lookback_wire_key(&request),
 		    .value = value,
@@ -271,6 +334,122 @@ static void put_items(struct work *work)
 	}
 }
 
+/* --- whose id it is -------------------------------------------------------------------------- */
+
+/* [[place, digest], …] by the places of its own list. */
+static void read_taken(const struct look_up *look_up)
+{
+	json_t *list = look_up->question.json ? json_loads(look_up->question.json, 0, NULL) : NULL;
+	struct work *work = look_up->work;
+	json_int_t place = 0, found_place;
+	const char *found;
+	size_t next = 0;
+
+	for (int i = 0; i < work->count; i++) {
+		struct item *item = &work->items[i];
+		unsigned char digest[LOOKBACK_DIGEST];
+
+		if (item->desk != look_up->desk)
+			continue;
+		place++;
+		if (json_unpack(json_array_get(list, next), "[I,s]", &found_place, &found) != 0 ||
+		    found_place != place)
+			continue;
+		next++;
+		item->taken = !hex_read(found, LOOKBACK_DIGEST, digest) ||
+			      memcmp(digest, item->digest, LOOKBACK_DIGEST) != 0;
+	}
+	json_decref(list);
+}
+
+/* Those that are taken are answered, the others go out. */
+static void send_free(struct work *work)
+{
+	struct api_call *call = work->items[0].call;
+	int taken = 0;
+
+	for (int i = 0; i < work->look_up_count; i++)
+		read_taken(&work->look_ups[i]);
+	for (int i = 0; i < work->count; i++) {
+		struct item *item = &work->items[i];
+
+		if (!item->taken)
+			continue;
+		api_desk_unclaim(item->desk, item->id);
+		free(item->record.key);
+		free(item->record.value);
+		item->sender = NULL;
+		refuse_taken(item);
+		taken++;
+	}
+	put_items(work);
+	/* The call may be gone with its last part, which is the one that is ours. */
+	while (taken-- > 0)
+		api_part_done(call);
+	api_part_done(call);
+}
+
+static void on_looked_up(void *context)
+{
+	struct work *work = context;
+
+	if (atomic_fetch_sub(&work->looking, 1) == 1)
+		send_free(work);
+}
+
+static struct look_up *look_up_in(struct work *work, struct api_desk *desk)
+{
+	for (int i = 0; i < work->look_up_count; i++)
+		if (work->look_ups[i].desk == desk)
+			return &work->look_ups[i];
+	work->look_ups[work->look_up_count] = (struct look_up){.desk = desk, .work = work};
+	return &work->look_ups[work->look_up_count++];
+}
+
+/* NULL: there are none of this database. */
+static char *ids_json(const struct work *work, const struct api_desk *desk)
+{
+	json_t *list = json_array();
+	char *text;
+
+	for (int i = 0; i < work->count; i++)
+		if (work->items[i].desk == desk)
+			json_array_append_new(list,
+			    json_pack("[s,s]", work->items[i].biz_type, work->items[i].biz_id));
+	text = json_dumps(list, JSON_COMPACT);
+	json_decref(list);
+	return text;
+}
+
+/*
+ * A database that does not answer in time keeps nobody from sending: the reader tells two prepares
+ * of one id apart later, as it does with those that come by Kafka.
+ */
+static void look_up_ids(struct work *work)
+{
+	int count;
+
+	work->look_ups = xcalloc((size_t)work->count + 1, sizeof *work->look_ups);
+	for (int i = 0; i < work->count; i++)
+		if (work->items[i].desk)
+			look_up_in(work, work->items[i].desk);
+	count = work->look_up_count;
+	atomic_store(&work->looking, count + 1);
+	for (int i = 0; i < count; i++) {
+		struct look_up *look_up = &work->look_ups[i];
+
+		look_up->question = (struct api_question){.sql = sql_api_lookback_taken,
+		    .params = {ids_json(work, look_up->desk)},
+		    .param_count = 1,
+		    .give_up_ms = clock_ms() + LOOK_UP_MS,
+		    .done = on_looked_up,
+		    .context = work};
+		if (!api_desk_ask(look_up->desk, &look_up->question))
+			atomic_fetch_sub(&work->looking, 1);
+	}
+	on_looked_up(work);
+}
+
 void api_send_begin(struct api_call *call)
 {
 	int parts;
@@ -283,8 +462,8 @@ void api_send_begin(struct api_call *call)
 	parts = parts_of(call->work);
 	if (parts == 0)
 		return api_send_finish(call);
-	api_wait(call, parts);
-	put_items(call->work);
+	api_wait(call, parts + 1); /* and one for the look-up */
+	look_up_ids(call->work);
 }
 
 /* --- the answer ------------------------------------------------------------------------------ */
@@ -295,7 +474,8 @@ static unsigned status_of(const struct item *item)
 		const char *code;
 		unsigned status;
 	} others[] = {{"no_acknowledgement", 503}, {"no_topic", 503}, {"no_database", 503},
-	    {"too_large", 413}, {"payload_too_large", 413}};
+	    {"too_large", 413}, {"payload_too_large", 413}, {"out_of_scope", 403},
+	    {"id_taken", 409}};
 
 	if (!item->code)
 		return 202;
@@ -363,7 +543,13 @@ void api_send_forget(struct api_call *call)
 {
 	struct work *work = call->work;
 
-	for (int i = 0; i < work->count; i++)
+	for (int i = 0; i < work->count; i++) {
 		free(work->items[i].error);
+		free(work->items[i].biz_type);
+		free(work->items[i].biz_id);
+	}
+	for (int i = 0; i < work->look_up_count; i++)
+		api_question_finish(&work->look_ups[i].question);
+	free(work->look_ups);
 	free(work);
 }

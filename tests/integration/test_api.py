@@ -96,12 +96,14 @@ def test_a_batch_has_a_result_for_each_message_and_keeps_their_order(api, record
     assert answer.status == 207
     results = answer.json["results"]
     assert [(result["status"], result.get("code")) for result in results] == [
-        (202, None), (400, "topic_not_allowed"), (202, None), (400, "bad_json"), (202, None),
-        (400, "unknown_type"), (202, None)]
+        (202, None), (400, "topic_not_allowed"), (202, None), (400, "bad_json"), (409, "id_taken"),
+        (400, "unknown_type"), (409, "id_taken")]
     found = records()
-    of_one = [found[result["partition"], result["offset"]]
-              for result in (results[0], results[4], results[6])]
-    assert [json.loads(record.payload)["payload"] for record in of_one] == [1, 2, 3]
+    assert [json.loads(found[result["partition"], result["offset"]].payload)["payload"]
+            for result in (results[0], results[2])] == [1, {"id": "2"}]
+    answer = api.post("rollback", {"messages": [decision("9", key=str(number)) for number in range(3)]})
+    of_one = [records()[result["partition"], result["offset"]] for result in answer.json["results"]]
+    assert [json.loads(record.payload)["key"] for record in of_one] == ["0", "1", "2"]
     assert of_one[0].offset < of_one[1].offset < of_one[2].offset
 
 
@@ -312,7 +314,7 @@ def test_a_record_that_the_broker_refuses_is_told_and_its_neighbours_are_taken(
         (202, None), (202, None), (400, "refused_by_broker"), (202, None)]
     assert api.post("prepare", prepare("3", payload="y")).status == 202
     # more than the producer takes
-    answer = api.post("prepare", prepare("3", payload="x" * 2_000_000))
+    answer = api.post("prepare", prepare("5", payload="x" * 2_000_000))
     assert (answer.status, answer.code) == (413, "too_large")
 
 

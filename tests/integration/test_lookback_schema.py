@@ -84,7 +84,9 @@ def test_the_schema_and_the_program_take_and_refuse_the_same(
         op = message.get("op") if isinstance(message, dict) else None
         return api.post(op if op in ("commit", "rollback") else "prepare", message)
 
-    for message in GOOD:
+    for number, message in enumerate(GOOD):
+        if message["biz_id"] == PREPARE["biz_id"]:  # one id is for one message
+            message = {**message, "biz_id": f"good-{number}"}
         assert validator.is_valid(message), message
         answer = answer_to(message)
         assert answer.status == 202, (message, answer.text)

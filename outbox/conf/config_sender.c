@@ -1,0 +1,97 @@
+/* Checks [sender] sections: each has tokens of its own and a scope with one reading. */
+#include <string.h>
+#include "cleanup.h"
+#include "config_source.h"
+
+bool config_sender_speaks_for(const struct config_sender *sender,
+    const struct config_lookback *lookback, const char *biz_type)
+{
+	return (sender->sections.count == 0 ||
+		   config_list_has(&sender->sections, lookback->name)) &&
+	       (sender->types.count == 0 || config_list_matches(&sender->types, biz_type));
+}
+
+static bool has_section(const struct config *config, const char *name)
+{
+	for (int i = 0; i < config->lookback_count; i++)
+		if (text_equal(config->lookbacks[i].name, name))
+			return true;
+	return false;
+}
+
+/* A type or pattern that no type of its sections has is a mistake, of this key or of the sections.
+ */
+static bool fits_some_type(
+    const struct config *config, const struct config_sender *sender, const char *pattern)
+{
+	const struct config_list wanted = {.items = (char *[]){(char *)pattern}, .count = 1};
+
+	for (int i = 0; i < config->lookback_count; i++) {
+		const struct config_lookback *lookback = &config->lookbacks[i];
+
+		if (sender->sections.count > 0 &&
+		    !config_list_has(&sender->sections, lookback->name))
+			continue;
+		for (int k = 0; k < lookback->types.count; k++)
+			if (config_list_matches(&wanted, lookback->types.items[k]))
+				return true;
+	}
+	return false;
+}
+
+static bool check_scope(const struct config *config, const struct config_source *source,
+    const struct config_sender *sender, struct err *err)
+{
+	if (sender->sections.count + sender->types.count == 0)
+		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "types",
+		    "neither sections nor types says what it speaks for; write types = * for every "
+		    "type");
+	for (int i = 0; i < sender->sections.count; i++)
+		if (!has_section(config, sender->sections.items[i]))
+			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,
+			    "sections", "there is no [lookback \"%s\"]", sender->sections.items[i]);
+	for (int i = 0; i < sender->types.count; i++)
+		if (!fits_some_type(config, sender, sender->types.items[i]))
+			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,
+			    "types", "%s is no business type of %s", sender->types.items[i],
+			    sender->sections.count > 0 ? "its sections" : "any [lookback]");
+	return true;
+}
+
+/* One token with two scopes would have the larger one, or none: nobody could tell. */
+static bool check_tokens(const struct config *config, const struct config_source *source,
+    const struct config_sender *sender, struct err *err)
+{
+	if (sender->tokens.count == 0)
+		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "tokens",
+		    "it has none; set tokens or tokens_file");
+	for (int i = 0; i < sender->tokens.count; i++) {
+		const char *token = sender->tokens.items[i];
+
+		if (config_list_has(&config->api.send_tokens, token))
+			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,
+			    "tokens",
+			    "token %d stands in [api] send_tokens as well, and speaks for "
+			    "everything "
+			    "there; take it out of one of them",
+			    i + 1);
+		for (const struct config_sender *other = config->senders; other < sender; other++)
+			if (config_list_has(&other->tokens, token))
+				return config_source_refuse(err, source, CONFIG_SENDER,
+				    sender->name, "tokens",
+				    "token %d belongs to [sender \"%s\"] as well; each sender has "
+				    "tokens of its own",
+				    i + 1, other->name);
+	}
+	return true;
+}
+
+bool config_senders_finish(
+    const struct config *config, const struct config_source *source, struct err *err)
+{
+	for (int i = 0; i < config->sender_count; i++)
+		if (!check_tokens(config, source, &config->senders[i], err) ||
+		    !check_scope(config, source, &config->senders[i], err))
+			return false;
+	return true;
+}
