@@ -43,6 +43,7 @@ enum {
 	READY_BYTES = 2 << 20,  /* or so much */
 	AGAIN_MS = 50,          /* fetch_on */
 	LOOK_MS = 1000,         /* so often librdkafka looks by itself */
+	MOST_ANSWERED = 1000,   /* partitions in a client's memory about which nothing is asked */
 };
 
 static const int64_t beyond_any_end = INT64_MAX / 2;
@@ -83,9 +84,9 @@ struct question {
 	struct backoff backoff;
 };
 
-/* Lives as long as the client, since librdkafka may still hold its handle. */
+/* Lives as long as the client that it was made for, unless a question is under way. */
 struct topic {
-	rd_kafka_topic_t *handle; /* its opaque is this struct */
+	rd_kafka_topic_t *handle; /* of the present client; its opaque is this struct */
 	struct question **questions;
 	int32_t count;
 	UT_hash_handle hh;
@@ -102,6 +103,7 @@ struct tail {
 	struct topic *topics;
 	rd_kafka_event_t *shown; /* the last event points into it; NULL: none */
 	int asked;               /* questions that are not quiet */
+	int partitions;          /* with a question, quiet or not: the client has memory for each */
 	int64_t due_at;          /* not after any question's due */
 	int64_t idle_at;         /* ends the client; 0: not idle, or not noticed yet */
 	int64_t run, run_bytes;  /* taken since nothing was ready */
@@ -188,28 +190,49 @@ static bool open_fd(struct tail *tail, struct err *err)
 	       err_set(err, ERR_RETRY, "no eventfd for a Kafka reader: %s", strerror(errno));
 }
 
-static void free_topics(struct tail *tail)
-{
-	struct topic *topic, *next;
-
-	HASH_ITER(hh, tail->topics, topic, next)
-	{
-		HASH_DEL(tail->topics, topic);
-		rd_kafka_topic_destroy(topic->handle);
-		for (int32_t i = 0; i < topic->count; i++)
-			free(topic->questions[i]);
-		free(topic->questions);
-		free(topic);
-	}
-}
-
 static void drop_shown(struct tail *tail)
 {
 	rd_kafka_event_destroy(tail->shown);
 	tail->shown = NULL;
 }
 
-/* Nothing is asked. Closing may go on in the background: nothing writes to the fd any more. */
+/* Frees quiet questions. True: another one is left. */
+static bool keeps_questions(struct tail *tail, struct topic *topic)
+{
+	bool keeps = false;
+
+	for (int32_t i = 0; i < topic->count; i++) {
+		if (!topic->questions[i])
+			continue;
+		if (topic->questions[i]->state != QUIET) {
+			keeps = true;
+			continue;
+		}
+		free(topic->questions[i]);
+		topic->questions[i] = NULL;
+		tail->partitions--;
+	}
+	return keeps;
+}
+
+/* Topics stay, without a handle, of which a question is under way. */
+static void leave_client(struct tail *tail)
+{
+	struct topic *topic, *next;
+
+	HASH_ITER(hh, tail->topics, topic, next)
+	{
+		rd_kafka_topic_destroy(topic->handle);
+		topic->handle = NULL;
+		if (keeps_questions(tail, topic))
+			continue;
+		HASH_DEL(tail->topics, topic);
+		free(topic->questions);
+		free(topic);
+	}
+}
+
+/* Needs all partitions stopped. Closing may go on in the background: nothing writes to the fd. */
 static bool close_client(struct tail *tail, int wait_ms)
 {
 	rd_kafka_t *handle = tail->handle;
@@ -217,7 +240,7 @@ static bool close_client(struct tail *tail, int wait_ms)
 	drop_shown(tail);
 	if (!handle)
 		return true;
-	free_topics(tail);
+	leave_client(tail);
 	rd_kafka_queue_io_event_enable(tail->queue, -1, NULL, 0);
 	forward_errors(tail, NULL);
 	rd_kafka_queue_destroy(tail->queue);
@@ -276,9 +299,65 @@ static void begin(struct tail *tail, struct question *question)
 		start(tail, question, KNOCKING, beyond_any_end);
 }
 
+static bool open_topic(struct tail *tail, struct topic *topic, struct err *err)
+{
+	rd_kafka_topic_conf_t *conf = rd_kafka_default_topic_conf_dup(tail->handle);
+
+	rd_kafka_topic_conf_set_opaque(conf, topic);
+	topic->handle = rd_kafka_topic_new(tail->handle, topic->name, conf);
+	return topic->handle || err_set(err, ERR_REJECT, "topic %.249s: %s", topic->name,
+				    rd_kafka_err2str(rd_kafka_last_error()));
+}
+
+/* The questions under way begin again, from the positions reached. */
+static void stop_for_now(struct tail *tail)
+{
+	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
+		for (int32_t i = 0; i < topic->count; i++) {
+			struct question *question = topic->questions[i];
+
+			if (!question || question->state == QUIET)
+				continue;
+			if (question->state != WAITING)
+				stop(tail, question, WAITING);
+			question->met = false;
+			question->due = 0;
+		}
+	tail->due_at = 0;
+}
+
+/*
+ * librdkafka keeps the memory of each topic and partition that it was asked for until the client
+ * ends. So a new client follows one that has many of which nothing is asked. Questions under way
+ * go on with the new client. Without a new client the old one stays until the next question.
+ */
+static void renew_client(struct tail *tail)
+{
+	struct tail former = *tail;
+	rd_kafka_t *handle;
+	rd_kafka_queue_t *queue;
+	struct err err;
+
+	tail->handle = NULL;
+	if (!open_client(tail, &err)) {
+		tail->handle = former.handle;
+		return;
+	}
+	handle = tail->handle;
+	queue = tail->queue;
+	tail->handle = former.handle;
+	tail->queue = former.queue;
+	stop_for_now(tail);
+	close_client(tail, 0);
+	tail->handle = handle;
+	tail->queue = queue;
+	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
+		if (!open_topic(tail, topic, &err))
+			assert(!"a topic that could be opened before");
+}
+
 static struct topic *find_topic(struct tail *tail, const char *name, struct err *err)
 {
-	rd_kafka_topic_conf_t *conf;
 	struct topic *topic;
 	size_t length = strlen(name);
 
@@ -287,12 +366,7 @@ static struct topic *find_topic(struct tail *tail, const char *name, struct err 
 		return topic;
 	topic = xcalloc(1, sizeof *topic + length + 1);
 	memcpy(topic->name, name, length);
-	conf = rd_kafka_default_topic_conf_dup(tail->handle);
-	rd_kafka_topic_conf_set_opaque(conf, topic);
-	topic->handle = rd_kafka_topic_new(tail->handle, name, conf);
-	if (!topic->handle) {
-		err_set(err, ERR_REJECT, "topic %.249s: %s", name,
-		    rd_kafka_err2str(rd_kafka_last_error()));
+	if (!open_topic(tail, topic, err)) {
 		free(topic);
 		return NULL;
 	}
@@ -318,6 +392,7 @@ static struct question *find_question(struct tail *tail, struct topic *topic, in
 	    .partition = partition,
 	    .backoff = {.first_ms = 100, .cap_ms = 5000, .jitter = 0.2, .seed = tail->seed++}};
 	topic->questions[partition] = question;
+	tail->partitions++;
 	return question;
 }
 
@@ -332,6 +407,8 @@ bool tail_ask(
 		    partition, (long long)offset);
 	if (!open_fd(tail, err) || !open_client(tail, err))
 		return false;
+	if (tail->partitions - tail->asked >= MOST_ANSWERED)
+		renew_client(tail);
 	topic = find_topic(tail, name, err);
 	if (!topic)
 		return false;
@@ -360,6 +437,11 @@ int tail_fd(const struct tail *tail)
 bool tail_is_open(const struct tail *tail)
 {
 	return tail->handle != NULL;
+}
+
+int tail_partitions(const struct tail *tail)
+{
+	return tail->partitions;
 }
 
 int64_t tail_wait(const struct tail *tail)

@@ -76,3 +76,8 @@ int64_t tail_wait(const struct tail *tail);
 
 /* Is there a client now? For tests and status. */
 bool tail_is_open(const struct tail *tail);
+/*
+ * Partitions that its client has memory for: those of which something is asked, and at most 1,000
+ * others, however many were asked for before. For tests and status.
+ */
+int tail_partitions(const struct tail *tail);

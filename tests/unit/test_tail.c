@@ -16,8 +16,10 @@
 #include "clock.h"
 #include "producer.h"
 #include "tail.h"
+#include "text.h"
 
 enum {
+	FETCH_REQUEST = 1,
 	LIST_OFFSETS_REQUEST = 2,
 	PARTITIONS = 48,
 	BROKER = 1,
@@ -311,6 +313,66 @@ static void many_partitions_are_read_at_once(void **state)
 		assert_int_equal(next[event.partition], EACH);
 		ended[event.partition] = true;
 	}
+	expect_quiet(tail);
+	tail_destroy(tail, 1000);
+}
+
+/* Until `count` failures of a partition are told, each after a longer pause. */
+static void fail_fetches(struct tail *tail, const char *name, int count)
+{
+	struct tail_event event;
+
+	for (int i = 0; i < count; i++)
+		rd_kafka_mock_push_request_errors(
+		    cluster, FETCH_REQUEST, 1, RD_KAFKA_RESP_ERR_UNKNOWN);
+	ask(tail, name, 0, 0);
+	while (count > 0) {
+		assert_true(next_within(tail, WAIT_MS, &event));
+		assert_int_equal(event.kind, TAIL_FAILED);
+		assert_int_equal(event.failure.kind, ERR_RETRY);
+		assert_string_equal(event.topic, name);
+		count--;
+	}
+}
+
+/*
+ * Two questions are under way: the partition of one has no leader until the end, the other begins
+ * again after a pause.
+ */
+static void a_new_client_follows_one_that_read_many_partitions(void **state)
+{
+	enum { TOPICS = 2400, AT_ONCE = 100, MOST = 1000, FAILURES = 6 };
+	struct tail *tail = make_tail();
+	char name[32];
+	int failing = 0; /* answers */
+
+	(void)state;
+	make_topic("away");
+	fill("away", 0, 3);
+	make_topic("failing");
+	fail_fetches(tail, "failing", FAILURES);
+	rd_kafka_mock_partition_set_leader(cluster, "away", 0, -1);
+	ask(tail, "away", 0, 1);
+	for (int i = 0; i < TOPICS; i++) {
+		snprintf(name, sizeof name, "narrow-%d", i);
+		assert_int_equal(rd_kafka_mock_topic_create(cluster, name, 1, 1), 0);
+		ask(tail, name, 0, 0);
+		for (int j = 0; i % AT_ONCE == AT_ONCE - 1 && j < AT_ONCE; j++) {
+			struct tail_event event = next_event(tail);
+
+			assert_int_equal(event.kind, TAIL_END);
+			failing += text_equal(event.topic, "failing");
+			j -= text_equal(event.topic, "failing");
+		}
+		assert_in_range(tail_partitions(tail), 1, MOST + AT_ONCE + 2);
+	}
+	if (!failing)
+		expect(tail, TAIL_END, "failing", 0, 0, 0);
+	assert_in_range(failing, 0, 1);
+	rd_kafka_mock_partition_set_leader(cluster, "away", 0, BROKER);
+	expect_record(tail, 0, 1);
+	expect_record(tail, 0, 2);
+	expect(tail, TAIL_END, "away", 0, 1, 3);
 	expect_quiet(tail);
 	tail_destroy(tail, 1000);
 }
@@ -740,6 +802,7 @@ int main(void)
 	    cmocka_unit_test(who_stands_at_the_end_reads_nothing),
 	    cmocka_unit_test(from_the_end_only_the_end_is_told),
 	    cmocka_unit_test(many_partitions_are_read_at_once),
+	    cmocka_unit_test(a_new_client_follows_one_that_read_many_partitions),
 	    cmocka_unit_test(a_long_tail_is_read_without_a_break),
 	    cmocka_unit_test(an_offset_beyond_the_end_is_told),
 	    cmocka_unit_test(what_was_removed_is_told_and_the_rest_is_read),
