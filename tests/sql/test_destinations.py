@@ -97,6 +97,20 @@ def test_a_tick_costs_what_its_row_says_whatever_is_known(many, reader):
     assert most < 20_000
 
 
+def test_a_fold_of_thousands_of_new_topics_costs_the_same_without_statistics(database, reader):
+    """As first traffic to each of them brings them, before the table is analyzed for the first time."""
+    database.execute("ALTER TABLE outbox.destination SET (autovacuum_enabled = false)")
+    spans = []
+    for first in range(0, 8000, 2000):
+        for at in range(first, first + 2000, 500):
+            began = time.monotonic()
+            reader.tick(must_write=True, fold=at == first + 1500,
+                        touched=json.dumps({f"new-{t}": [1, {"0": 5}] for t in range(at, at + 500)}))
+        spans.append((time.monotonic() - began) * 1000)
+    assert len(folded_destinations(database, "ticks")) == 8000
+    assert min(spans[1:]) <= 500, spans
+
+
 def test_a_take_over_costs_what_is_not_folded_whatever_is_known(many, reader):
     spans = []
     for nonce in range(5):
