@@ -499,7 +499,8 @@ enum {
 	TICK_TOPIC = 5,
 	TICK_PARTITION = 9,
 	TICK_REQUESTS = 2 + MESSAGE_FIELDS,
-	TICK_DUE
+	TICK_DUE,
+	TICK_TOOK
 };
 
 static void tell_recovered(const struct pg_result *result, int row, struct stream *stream)
@@ -525,6 +526,8 @@ static void tell_parked(
 		    pg_is_null(result, verdict_row, TICK_DUE)
 			? -1
 			: pg_int8(result, verdict_row, TICK_DUE));
+	if (!pg_is_null(result, verdict_row, TICK_TOOK))
+		stream_worked(stream, now, pg_int8(result, verdict_row, TICK_TOOK));
 }
 
 static bool answer_tick(struct statements *statements, const struct pg_result *result,
@@ -614,7 +617,7 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 	case STREAM_TAKE:
 		return "tllllitlllbbltii";
 	case STREAM_TICK:
-		return "ttlxxtxxxixll";
+		return "ttlxxtxxxixlll";
 	case STREAM_RENEW:
 		return "t";
 	default:

@@ -60,7 +60,10 @@ enum {
 	PAGE_ROWS_MAX = 16384,
 	SMALL_WINDOW_ROWS = 1000,
 	PLACES_A_PAGE = 500,
-	BATCH_ROWS = 500,    /* parked rows that one tick frees, retries or skips */
+	BATCH_ROWS = 500,  /* parked rows that one tick frees, retries or skips, at most */
+	PARKS_A_ROW = 500, /* at most */
+	BATCH_ROWS_LEAST = 50,
+	BATCH_MS = 20,       /* a tick works with such rows for about so long */
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100,    /* after rows were seen the poll stays busy for so long */
@@ -78,7 +81,6 @@ enum {
 	 * of closed windows may stand behind them, so what was found in the tails is kept.
 	 */
 	BLOCKED_LOOK_MS = 50,
-	PARKS_A_ROW = 500,
 	MOST_HALVES = 9, /* of that: 0 */
 };
 
@@ -141,6 +143,8 @@ struct stream {
 	int failures;      /* of log calls in a row */
 	bool renews_alone; /* the next call is RENEW, not before renew_at */
 	int64_t renew_at;
+	int64_t batch;     /* parked rows of the next TICK */
+	int64_t rest_us;   /* the rest of such a TICK takes so long: a moving average */
 	int halves;        /* a TICK was late: the next one has half as much to do, so many times */
 	bool blind;        /* a look was late: the next one opens its window without looking */
 	int read_failures; /* of pages in a row */
@@ -179,6 +183,11 @@ int64_t stream_most_uncovered(const struct stream_settings *settings)
 	return settings->max_in_flight * (settings->transactions ? 2 : 1);
 }
 
+static int64_t most_batch(const struct stream *stream)
+{
+	return stream->settings.parking.batch ? stream->settings.parking.batch : BATCH_ROWS;
+}
+
 struct stream *stream_create(const struct stream_settings *settings)
 {
 	struct stream *stream = xcalloc(1, sizeof *stream);
@@ -189,6 +198,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	stream->careful.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
 	stream->page_cost = 1024;
+	stream->batch = most_batch(stream);
 	stream->poll_interval = settings->poll_busy_ms;
 	return stream;
 }
@@ -528,6 +538,12 @@ static int64_t piece_of(const struct stream *stream, int64_t whole)
 	return piece < 1 ? 1 : piece;
 }
 
+/* As many fewer as the batch has. */
+static int64_t parks_of(const struct stream *stream)
+{
+	return PARKS_A_ROW * stream->batch / most_batch(stream);
+}
+
 /* A shard that is to be released needs no lease. */
 static bool must_renew_alone(const struct stream *stream, int64_t now)
 {
@@ -568,14 +584,14 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.max_rows = stream->careful.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
 	tick.max_bytes = piece_of(stream, page_budget(stream) / 2);
 	tick.blind = stream->blind;
-	tick.batch = piece_of(
-	    stream, stream->settings.parking.batch ? stream->settings.parking.batch : BATCH_ROWS);
+	tick.batch = piece_of(stream, stream->batch);
 	text_clear(&stream->destinations);
 	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
 	tick.fold = flow_folds(stream->flow, stream->n + 1);
 	free(stream->parks);
-	tick.parks = stream->parks = flow_parks(stream->flow, (int)piece_of(stream, PARKS_A_ROW));
+	tick.parks = stream->parks =
+	    flow_parks(stream->flow, (int)piece_of(stream, parks_of(stream)));
 	return tick;
 }
 
@@ -858,6 +874,28 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
 	if (requests != stream->requests)
 		stream->list_at = now;
 	stream->requests = requests;
+}
+
+/*
+ * Messages of others wait for the end of a TICK before they are seen, and for the next one's before
+ * they are sent. So the work with rows kept back is bounded by its time: slow disks and large rows
+ * make a batch smaller. It may take as long as the rest of a TICK does: where that is slow, because
+ * of a far server or other programs, a small batch would help nobody.
+ */
+void stream_worked(struct stream *stream, int64_t now, int64_t took_ms)
+{
+	int64_t most = most_batch(stream), least = earlier(BATCH_ROWS_LEAST, most);
+	took_ms = took_ms < 0 ? 0 : took_ms; /* whatever a server says */
+	int64_t rest = now - stream->call.issued - took_ms;
+	stream->rest_us += ((rest > 0 ? rest : 0) * 1000 - stream->rest_us) / 8;
+	int64_t allowed = stream->rest_us / 1000 > BATCH_MS ? stream->rest_us / 1000 : BATCH_MS;
+	if (took_ms > allowed)
+		stream->batch = stream->batch * allowed / earlier(took_ms, 4 * allowed);
+	else
+		stream->batch += stream->batch / 16 + 1; /* slowly: it may have had little to do */
+	if (stream->batch < least)
+		stream->batch = least;
+	stream->batch = earlier(stream->batch, most);
 }
 
 void stream_stalled_place(

@@ -97,7 +97,8 @@ struct stream_tick {
 	bool new_epoch; /* fresh_epoch is logged with this row; see stream_epoch */
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
-	int64_t batch;            /* so many parked rows are freed, retried or skipped at most */
+	int64_t batch; /* at most so many parked rows are freed, retried or skipped, and twice as
+			  many rows that are due are listed */
 	const char *destinations; /* JSON; valid until the answer is given */
 	bool fold;                /* they go into outbox.destination with this row */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
@@ -158,6 +159,12 @@ void stream_unparked(struct stream *stream, int64_t digest);
 void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
     int32_t partition, int64_t last_id);
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms);
+/*
+ * A TICK that parked, freed, listed, retried, skipped or removed rows took so long in the server,
+ * up to its commit. Told before stream_ticked; the next TICK has as much to do as takes 20 ms, or
+ * as long as the rest of a TICK.
+ */
+void stream_worked(struct stream *stream, int64_t now, int64_t took_ms);
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
 /* The answer of RENEW: written, or fenced. */
 void stream_renewed(struct stream *stream, int64_t now, bool written);

@@ -303,9 +303,10 @@ $$;
 --   listed     n + 1 opened a listed window, its rows came in front; with max_rows 0 few rows,
 --              to be read by pages
 -- with the snapshot that was looked at, the slot's number of requests and, when rows were kept back,
--- listed or gone, the milliseconds until one is due. In front of the verdict, with the verdict
--- `empty` and as an id, come digests (outbox.parked_digest) of which nothing is parked any more; and with the verdict `recovered` topics
--- and partitions of outbox.parked_recover, with the id up to which their rows are free, null: all are.
+-- listed or gone, the milliseconds until one is due and those that this step took up to its commit. Other
+-- rows come in front of the verdict's: with the verdict `empty`, as an id, a digest (outbox.parked_digest) that
+-- no parked row has now; with the verdict `recovered` a topic and partition of outbox.parked_recover, with the id
+-- up to which their rows are free, null: all are.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
 -- (of other shards, or older than the slot's start) or took long (rows of transactions in progress
@@ -326,13 +327,13 @@ create function outbox.tick(
 	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
 	parks jsonb,           -- rows that are kept back: outbox.park, outbox.schedule; null: none
 	may_list boolean,      -- no listed window is open, and rows may be due
-	batch int,             -- so many parked rows are freed, retried or skipped at most
+	batch int,             -- at most so many parked rows are freed, retried or skipped, and twice as many listed
 	new_deaths int[] default null, -- of the log row
 	blind boolean default false, -- whatever moved opens a window that is read by pages; no row is looked at
 	fold boolean default false)    -- destinations since `folded`, these included, go into their table
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
-	requests bigint, due_ms bigint)
+	requests bigint, due_ms bigint, took_ms bigint)
 language plpgsql volatile
 -- planned once a session: the index on (txid, id) is right whatever the numbers are
 set plan_cache_mode = force_generic_plan
@@ -367,6 +368,7 @@ declare
 	listed bigint[];
 	resume_id bigint;
 	gone bigint[];
+	worked boolean := false;
 begin
 	-- Every expression and every plan node here costs a tick something, since PostgreSQL sets them up
 	-- anew in each transaction: hence what can be told in this query is.
@@ -397,6 +399,7 @@ begin
 	if may_list and split_to is null and listed_tick is null then
 		if outbox.parked_asked(of_slot, of_shard, first_tick) then
 			must_write := true; -- the log row's fence holds for them as well
+			worked := true;
 			verdict := 'empty';
 			for id in select q from outbox.parked_requests(of_slot, of_shard, first_tick, batch) q
 			loop
@@ -406,7 +409,8 @@ begin
 		end if;
 		resume_id := case when due[3] = requests then due[1] else 0 end;
 		select n.due, n.ids into due, listed from outbox.listed_next(
-			of_slot, of_shard, first_tick, greatest(max_rows, 1), max_bytes, requests, due) n;
+			of_slot, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
+			requests, due) n;
 		-- it looked at so much that the next look is to go on from there
 		must_write := must_write or listed is null and due[1] <> resume_id
 			and due[1] < 9223372036854775807;
@@ -550,6 +554,9 @@ begin
 		perform outbox.destinations_fold(of_slot, of_shard, folded, of_n + 1);
 	end if;
 
+	if worked or listed is not null or gone is not null or parks is not null then
+		took_ms := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000;
+	end if;
 	verdict := case when pages then 'pages' when listed is not null then 'listed'
 		when opens then 'rows' else 'noted' end;
 	return next;

@@ -735,9 +735,10 @@ static int by_id(const void *a, const void *b)
 /* False: it would be too many, or too large; the first one never is. */
 static bool list_row(struct request *request, struct row *row, int64_t *bytes)
 {
+	const struct stream_tick *tick = &request->tick;
+	int64_t rows = tick->max_rows < 2 * tick->batch ? tick->max_rows : 2 * tick->batch;
 	*bytes += row->bytes + 1000;
-	if (request->row_count &&
-	    (*bytes > request->tick.max_bytes || request->row_count >= request->tick.max_rows))
+	if (request->row_count && (*bytes > tick->max_bytes || request->row_count >= rows))
 		return false;
 	request->rows[request->row_count++] = row;
 	return true;

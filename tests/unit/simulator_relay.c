@@ -341,6 +341,8 @@ static void tick_answered(
 	}
 	if (request->verdict != STREAM_FENCED)
 		stream_parked_news(process->stream, now_ms(world), 0, request->due_ms);
+	if (request->tick.may_list || request->tick.parks)
+		stream_worked(process->stream, now_ms(world), world_between(world, 1, 60));
 	stream_ticked(process->stream, now_ms(world), request->verdict);
 	if (request->verdict != STREAM_ROWS && request->verdict != STREAM_LISTED)
 		return;

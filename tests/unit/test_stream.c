@@ -137,6 +137,38 @@ static enum stream_state state_of(const struct stream *stream)
 	return stream_status(stream, 0).state;
 }
 
+/* Each of the ticks takes `us` for a row of its batch, and `rest` ms. Returns the next batch. */
+static int64_t work_with_parked_rows(
+    struct stream *stream, int64_t *now, int ticks, int64_t us, int64_t rest)
+{
+	int64_t batch = 0;
+	for (; ticks >= 0; ticks--) {
+		*now += 50;
+		batch = expect_call(stream, *now, STREAM_TICK).batch;
+		*now += batch * us / 1000 + rest;
+		stream_worked(stream, *now, batch * us / 1000);
+		stream_ticked(stream, *now, STREAM_NOTED);
+	}
+	return batch;
+}
+
+static void the_work_with_parked_rows_is_bounded_by_its_time(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(0);
+	int64_t now = 0;
+	assert_int_equal(work_with_parked_rows(stream, &now, 10, 30, 2), 500);
+	assert_in_range(work_with_parked_rows(stream, &now, 1, 200, 2), 90, 125);
+	assert_in_range(work_with_parked_rows(stream, &now, 10, 200, 2), 90, 125);
+	/* a disk that takes 5 ms for each row; and it goes on */
+	assert_int_equal(work_with_parked_rows(stream, &now, 10, 5000, 2), 50);
+	assert_in_range(work_with_parked_rows(stream, &now, 60, 200, 2), 90, 125);
+	/* a commit that takes 60 ms */
+	assert_in_range(work_with_parked_rows(stream, &now, 60, 200, 60), 270, 340);
+	assert_int_equal(work_with_parked_rows(stream, &now, 60, 30, 2), 500);
+	stream_destroy(stream);
+}
+
 static void rows_go_out_once_their_window_is_written(void **state)
 {
 	(void)state;
@@ -1057,6 +1089,7 @@ int main(void)
 {
 	signal(SIGABRT, tell_seed);
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(the_work_with_parked_rows_is_bounded_by_its_time),
 	    cmocka_unit_test(rows_go_out_once_their_window_is_written),
 	    cmocka_unit_test(the_first_record_of_a_lane_goes_alone),
 	    cmocka_unit_test(only_what_is_refused_alone_is_at_fault),
