@@ -154,6 +154,44 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	return item;
 }
 
+static bool is_claim(const char *name)
+{
+	static const char *const names[] = {"outbox-origin-topic", "outbox-origin-partition",
+	    "outbox-origin-offset", "outbox-origin-time", "outbox-origin-position",
+	    "outbox-attempts", "outbox-reason", "outbox-retry-at"};
+	if (memcmp(name, "outbox-", strnlen(name, 7)) != 0)
+		return false;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
+void item_drop_claims(struct item *item)
+{
+	struct outbox_rules_header *headers = (struct outbox_rules_header *)(item + 1);
+	size_t count = item->public.header_count, kept = 0;
+	uint32_t *sizes = (uint32_t *)(headers + count);
+	for (size_t i = 0; i < count; i++) {
+		if (is_claim(headers[i].name))
+			sizes[i] = 0;
+		kept += sizes[i] != 0;
+	}
+	if (kept == count)
+		return;
+
+	/* the sizes stand behind the headers, and so move to the front with their end */
+	size_t place = 0;
+	for (size_t i = 0; i < count; i++)
+		if (sizes[i])
+			headers[place++] = headers[i];
+	uint32_t *moved = (uint32_t *)(headers + kept);
+	for (size_t i = 0; i < count; i++)
+		if (sizes[i])
+			*moved++ = sizes[i];
+	item->public.header_count = kept;
+}
+
 static void free_parts(struct item *item)
 {
 	free(item->owned_id);

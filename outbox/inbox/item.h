@@ -80,6 +80,13 @@ void item_pool_finish(struct item_pool *pool);
 
 /* The record is copied. pool: NULL: none. */
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record);
+/*
+ * Removes the headers with which a letter says where its message was first, how often it was tried
+ * and why it failed. They are the relay's own only in the topics of letters: a record of another
+ * topic has them from its producer, who may write anything. outbox-group and outbox-leg stay, since
+ * a dead letter that goes back has them, and they say nothing of another record.
+ */
+void item_drop_claims(struct item *item);
 void item_destroy(struct item *item); /* by any thread */
 void item_recycle(struct item_pool *pool, struct item *item);
 

@@ -534,6 +534,8 @@ bool share_arrive(struct share *share, const struct inbox_settings *settings, st
 	share->read = offset + 1;
 	item->share = share;
 	item->public.topic = share->topic;
+	if (share->retry < 0)
+		item_drop_claims(item);
 	item->lane = lane_of(share, item);
 	if (item->letter)
 		item->public.attempt += number_of(item_header(item, "outbox-attempts"));

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include "clock.h"
 #include "logging.h"
 #include "text.h"
@@ -76,8 +77,19 @@ static void take_last_words(struct pg *pg)
 		pg_keep_answer(pg, result);
 }
 
+static bool refuse_flood(struct pg *pg, struct err *err)
+{
+	pg->state = PG_LOST;
+	PQclear(pg->answer);
+	pg->answer = NULL;
+	return err_set(err, ERR_REJECT, "%s: the server sends more than %lld bytes", pg->place,
+	    (long long)pg->answer_limit);
+}
+
 bool pg_lose(struct pg *pg, struct err *err)
 {
+	if (pg->flooded)
+		return refuse_flood(pg, err);
 	pg->state = PG_LOST;
 	take_last_words(pg);
 	if (pg->answer && PQresultErrorField(pg->answer, PG_DIAG_SQLSTATE)) {
@@ -93,6 +105,39 @@ bool pg_lose(struct pg *pg, struct err *err)
 	PQclear(pg->answer);
 	pg->answer = NULL;
 	return false;
+}
+
+/* --- a limit for what a server sends --------------------------------------------------------- */
+
+void pg_limit_answer(struct pg *pg, int64_t bytes)
+{
+	pg->answer_limit = bytes;
+}
+
+bool pg_is_flooded(const struct pg *pg)
+{
+	return pg->flooded;
+}
+
+/*
+ * libpq buffers a whole message, of up to 1 GiB, and has no limit of its own for one, for a result
+ * or for notices. So the bytes are counted before it reads them.
+ */
+static bool is_within_limit(struct pg *pg)
+{
+	int waiting = 0;
+
+	if (pg->answer_limit == 0)
+		return true;
+	if (ioctl(PQsocket(pg->connection), FIONREAD, &waiting) == 0)
+		pg->received += waiting;
+	pg->flooded = pg->received > pg->answer_limit;
+	return !pg->flooded;
+}
+
+bool pg_consume(struct pg *pg)
+{
+	return is_within_limit(pg) && PQconsumeInput(pg->connection);
 }
 
 /* --- connecting ---------------------------------------------------------------------------- */
@@ -223,6 +268,8 @@ static bool step_connecting(struct pg *pg, struct err *err)
 	if (PQstatus(pg->connection) != CONNECTION_BAD) {
 		if (!is_ready(pg))
 			return true;
+		if (!is_within_limit(pg))
+			return refuse_flood(pg, err);
 		pg->polling = PQconnectPoll(pg->connection);
 		pg_note_place(pg);
 	}
@@ -332,7 +379,7 @@ bool pg_tls_holds_bytes(const struct pg *pg)
 
 static bool step_idle(struct pg *pg, struct err *err)
 {
-	bool alive = PQconsumeInput(pg->connection);
+	bool alive = pg_consume(pg);
 	(void)PQisBusy(pg->connection); /* parses: a FATAL comes to receive_notice */
 	return alive && !pg->farewell.message[0] ? true : pg_lose(pg, err);
 }
@@ -349,7 +396,7 @@ static bool step_busy(struct pg *pg, struct err *err)
 	if (!reads)
 		return true;
 	pg->drained = false;
-	return PQconsumeInput(pg->connection) ? true : pg_lose(pg, err);
+	return pg_consume(pg) ? true : pg_lose(pg, err);
 }
 
 bool pg_step(struct pg *pg, struct err *err)

@@ -55,6 +55,14 @@ struct pg_conn; /* libpq's PGconn, by its tag */
 struct pg *pg_borrow(struct pg_conn *connection, struct err *err);
 DEFINE_OWNED(struct pg, pg_destroy)
 
+/*
+ * For a server that is not trusted: while connecting, and for each statement, no more than about so
+ * many bytes are read from the socket (what the kernel has buffered may come on top). Beyond that
+ * the connection is lost (ERR_REJECT), and pg_is_flooded says so. 0, as at first: no limit.
+ */
+void pg_limit_answer(struct pg *pg, int64_t bytes);
+bool pg_is_flooded(const struct pg *pg);
+
 enum pg_state {
 	PG_CONNECTING, /* wait for pg_fd with pg_events, then pg_step */
 	PG_IDLE,       /* a query may be sent */

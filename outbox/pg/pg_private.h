@@ -19,6 +19,9 @@ struct pg {
 	bool drained;     /* copying: libpq holds no whole row, so that reading on is right */
 	PGresult *answer; /* the first error, or else the last result so far */
 
+	int64_t answer_limit, received; /* pg_limit_answer; bytes since the statement was sent */
+	bool flooded;                   /* the limit was exceeded */
+
 	char sqlstate[SQLSTATE_SIZE];
 	struct err
 	    farewell; /* why the connection is to be given up: the server's FATAL, …; or "" */
@@ -30,6 +33,12 @@ struct pg {
  * words if there were any. Returns false.
  */
 bool pg_lose(struct pg *pg, struct err *err);
+
+/*
+ * PQconsumeInput within the limit of the answer. False: the connection is gone, or the server sends
+ * too much.
+ */
+bool pg_consume(struct pg *pg);
 
 /* Fills place from what is connected, or tried. */
 void pg_note_place(struct pg *pg);

@@ -25,6 +25,7 @@ static bool sent(struct pg *pg, bool accepted, bool wants_copy, struct err *err)
 	int left = accepted ? PQflush(pg->connection) : -1;
 	pg->sqlstate[0] = '\0';
 	pg->state = PG_BUSY;
+	pg->received = 0;
 	pg->flushing = left > 0;
 	pg->pipelined = PQpipelineStatus(pg->connection) != PQ_PIPELINE_OFF;
 	pg->wants_copy = wants_copy;
@@ -108,7 +109,7 @@ bool pg_send_copy(struct pg *pg, const char *script, struct err *err)
 static bool take_result(struct pg *pg, PGresult **ret_result)
 {
 	while (PQisBusy(pg->connection)) {
-		if (!pg_tls_holds_bytes(pg) || !PQconsumeInput(pg->connection))
+		if (!pg_tls_holds_bytes(pg) || !pg_consume(pg))
 			return false;
 	}
 	*ret_result = PQgetResult(pg->connection);
@@ -124,7 +125,7 @@ static bool refuse_copy(struct pg *pg, struct err *err)
 
 static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
 {
-	if (PQstatus(pg->connection) == CONNECTION_BAD || pg->farewell.message[0])
+	if (pg->flooded || PQstatus(pg->connection) == CONNECTION_BAD || pg->farewell.message[0])
 		return pg_lose(pg, err);
 	PGresult *answer = pg->answer;
 	pg->answer = NULL;
@@ -244,7 +245,7 @@ static bool take_row(
 			*ret_what = PG_COPY_WAIT;
 			return true;
 		}
-		if (!PQconsumeInput(pg->connection))
+		if (!pg_consume(pg))
 			return lose_row(pg, err);
 	}
 }

@@ -29,6 +29,9 @@ enum {
 	FIRST_PAUSE_MS = 200,
 	LONGEST_PAUSE_MS = 5000,
 	NAME_BYTES = 63, /* of an identifier */
+	WIRE_PARTS = 4,  /* of an answer: what the protocol puts around short values, and … */
+	WIRE_REST =
+	    64 << 10, /* … what a server says when it lets somebody in, with its certificates */
 };
 
 struct asked {
@@ -207,6 +210,7 @@ static bool open_line(struct transport *transport, struct line *line, struct err
 	line->pg = pg_start(transport->check->dsn, transport->application, err);
 	if (!line->pg)
 		return false;
+	pg_limit_answer(line->pg, transport->check->max_answer * WIRE_PARTS + WIRE_REST);
 	line->stage = CONNECTING;
 	line->gives_up_at = clock_ms() + transport->check->connect_timeout_ms;
 	watch(transport, line);
@@ -284,24 +288,33 @@ static bool read_row(struct reply *reply, const struct pg_result *rows, int row)
 	return reply_add(reply, pg_value(rows, row, 0), (size_t)pg_length(rows, row, 0), word);
 }
 
-static bool read_rows(struct reply *reply, const struct pg_result *rows)
+static bool read_rows(struct reply *reply, const struct pg_result *rows, int64_t max_answer)
 {
+	int64_t bytes = 0;
+
 	if (pg_rows(rows) > reply->question->id_count)
 		return reply_fail(reply, "answer", "it returns more rows than it was asked for");
-	for (int i = 0; i < pg_rows(rows); i++)
+	for (int i = 0; i < pg_rows(rows); i++) {
+		bytes += pg_length(rows, i, 0) + pg_length(rows, i, 1);
+		if (bytes > max_answer)
+			return reply_fail(reply, "too_large",
+			    "its answer has more than %" PRId64 " bytes (max_answer)", max_answer);
 		if (!read_row(reply, rows, i))
 			return false;
+	}
 	return true;
 }
 
-static bool end(struct line *line, const struct pg_result *rows, struct err *err)
+static bool end(
+    struct line *line, const struct pg_result *rows, int64_t max_answer, struct err *err)
 {
 	struct reply *reply = &line->asked->reply;
 
 	reply->answer.reached = true;
 	line->stage = ENDS;
 	/* What the function wrote for an answer that is worth nothing is undone. */
-	return pg_send_script(line->pg, read_rows(reply, rows) ? "commit" : "rollback", err);
+	return pg_send_script(
+	    line->pg, read_rows(reply, rows, max_answer) ? "commit" : "rollback", err);
 }
 
 static void settle(struct transport *transport, struct line *line)
@@ -329,7 +342,7 @@ static bool advance(
 	case BEGINS:
 		return ask(transport, line, err);
 	case ASKS:
-		return end(line, rows, err);
+		return end(line, rows, transport->check->max_answer, err);
 	case ENDS:
 		settle(transport, line);
 		return true;
@@ -346,7 +359,8 @@ static void step_connecting(struct transport *transport, struct line *line, int6
 	struct err err;
 
 	if (!pg_step(line->pg, &err)) {
-		fail_connecting(transport, line, "connect", err.message);
+		fail_connecting(transport, line, pg_is_flooded(line->pg) ? "too_large" : "connect",
+		    err.message);
 	} else if (pg_state(line->pg) == PG_IDLE) {
 		line->stage = FREE;
 		backoff_reset(&line->pause);
@@ -371,7 +385,8 @@ static void step_busy(struct transport *transport, struct line *line, int64_t no
 		good = undo(transport, line, &err);
 	}
 	if (!good) {
-		lose_line(transport, line, "closed", err.message);
+		lose_line(
+		    transport, line, pg_is_flooded(line->pg) ? "too_large" : "closed", err.message);
 	} else if (pg_state(line->pg) == PG_BUSY && now_ms >= line->gives_up_at) {
 		owned_text char *why = xformat("%s: no answer in time", pg_place(line->pg));
 		lose_line(transport, line, "timeout", why);

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from support.check_asker import Asker
+from support.fake_postgres import FakePostgres
 from support.postgres import Postgres
 from support.process import free_port, wait_for
 
@@ -70,6 +71,28 @@ def test_several_ids_are_asked_at_once(make_asker, answers_with):
     answer = asker.ask("order", *[str(number) for number in range(1000)])
     assert answer["words"] == ["commit", "rollback", "pending", "unknown"] * 250
     assert_undecided(asker.ask("other", "1", "2"), "answer", reached=True)
+
+
+@pytest.mark.parametrize("flood", ["rows", "row", "notices", "settings", "hello"])
+def test_a_server_that_floods_is_left(make_asker, flood):
+    with FakePostgres(flood) as server:
+        asker = make_asker(dsn=server.dsn, timeout="30s", connect_timeout="30s")
+        answer = asker.ask("order", "7")
+        assert_undecided(answer, "too_large", sent=flood != "hello")
+        assert "more than" in answer["error"], answer
+        # a sanitizer takes most of it; without the limit it is the whole flood
+        assert asker.peak_memory() < 256 << 20
+        # the buffers of two sockets, and no more
+        assert server.sent < 64 << 20
+
+
+def test_an_answer_has_at_most_max_answer_bytes(make_asker, answers_with):
+    answers_with("select id, 'commit' from unnest(biz_ids) id")
+    ids = [f"{number:0100}" for number in range(10)]
+    assert make_asker(max_answer="1060B").ask("order", *ids)["words"] == ["commit"] * 10
+    answer = make_asker(max_answer="1059B").ask("order", *ids)
+    assert_undecided(answer, "too_large", reached=True)
+    assert "1059 bytes" in answer["error"]
 
 
 def test_ids_that_are_left_out_are_unknown_and_the_others_are_not(make_asker, answers_with):

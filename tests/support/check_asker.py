@@ -86,6 +86,11 @@ class Asker:
     def ask(self, biz_type, *ids, **options):
         return self.answer(self.send(biz_type, *ids, **options))
 
+    def peak_memory(self):
+        """Bytes that it had in memory at most."""
+        with open(f"/proc/{self.child.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+
     def close(self):
         """Its last words: the longest turn of its loop, or why it refused the settings."""
         if not self.child.stdin.closed:
