@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include "call.h"
 #include "cleanup.h"
 #include "help.h"
@@ -50,6 +51,17 @@ static void keep_freed_memory(void)
 	mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
+/*
+ * Configuration, tokens and payloads are in memory: no core dump holds them, and no other process
+ * of the user reads them by /proc or ptrace. Programs that a bench starts read files of its own
+ * there.
+ */
+static void keep_out_of_dumps(const struct call *call)
+{
+	if (!call->command || !text_starts(call->command->name, "bench"))
+		prctl(PR_SET_DUMPABLE, 0);
+}
+
 int main(int argc, char **argv)
 {
 	struct call call;
@@ -58,6 +70,7 @@ int main(int argc, char **argv)
 	keep_freed_memory();
 	if (!call_parse(commands, argc, argv, &call, &err))
 		return usage_error(&call, &err);
+	keep_out_of_dumps(&call);
 	if (call.help || argc == 1)
 		return close_output(print_help(&call));
 	if (!call.command) {
