@@ -180,7 +180,7 @@ void item_drop_claims(struct item *item)
 	if (kept == count)
 		return;
 
-	/* the sizes stand behind the headers, and so move to the front with their end */
+	/* the array of sizes begins where the headers end, so it moves forward */
 	size_t place = 0;
 	for (size_t i = 0; i < count; i++)
 		if (sizes[i])

@@ -107,7 +107,7 @@ bool pg_lose(struct pg *pg, struct err *err)
 	return false;
 }
 
-/* --- a limit for what a server sends --------------------------------------------------------- */
+/* --- limits on hostile servers --------------------------------------------------------- */
 
 void pg_limit_answer(struct pg *pg, int64_t bytes)
 {

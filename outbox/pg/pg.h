@@ -57,7 +57,7 @@ DEFINE_OWNED(struct pg, pg_destroy)
 
 /*
  * For a server that is not trusted: while connecting, and for each statement, no more than about so
- * many bytes are read from the socket (what the kernel has buffered may come on top). Beyond that
+ * many bytes are read from the socket (plus what the kernel has buffered). Beyond that
  * the connection is lost (ERR_REJECT), and pg_is_flooded says so. 0, as at first: no limit.
  */
 void pg_limit_answer(struct pg *pg, int64_t bytes);

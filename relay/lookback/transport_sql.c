@@ -28,10 +28,9 @@ enum {
 	GRACE_MS = 500, /* for the server to end what overruns */
 	FIRST_PAUSE_MS = 200,
 	LONGEST_PAUSE_MS = 5000,
-	NAME_BYTES = 63, /* of an identifier */
-	WIRE_PARTS = 4,  /* of an answer: what the protocol puts around short values, and … */
-	WIRE_REST =
-	    64 << 10, /* … what a server says when it lets somebody in, with its certificates */
+	NAME_BYTES = 63,      /* of an identifier */
+	WIRE_PARTS = 4,       /* of an answer: the protocol adds this much to short values */
+	WIRE_REST = 64 << 10, /* greeting and certificates */
 };
 
 struct asked {
