@@ -131,6 +131,19 @@ bool api_desk_ask(struct api_desk *desk, struct api_question *question)
 	return false; /* the database is busy */
 }
 
+/* One id of eight is taken by another prepare. */
+bool api_desk_claim(struct api_desk *desk, const unsigned char id[UUID_BYTES],
+    const unsigned char digest[LOOKBACK_DIGEST])
+{
+	require(desk && digest);
+	return id[15] % 8 != 0;
+}
+
+void api_desk_unclaim(struct api_desk *desk, const unsigned char id[UUID_BYTES])
+{
+	require(desk && id);
+}
+
 void api_question_finish(struct api_question *question)
 {
 	for (int i = 0; i < question->param_count; i++)
