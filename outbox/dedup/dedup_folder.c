@@ -60,7 +60,10 @@ static bool make(struct dedup_folder *folder, struct err *err)
 	bool made = mkdir(folder->path, 0700) == 0;
 	if (!made && errno != EEXIST)
 		return fail_path(folder, "the folder cannot be made", err);
-	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const char *why;
+	folder->fd = dedup_disk_open_folder(folder->path, &why);
+	if (why)
+		return err_set(err, ERR_CONFIG, "path=%s is refused: %s", folder->path, why);
 	if (folder->fd < 0)
 		return fail_path(folder, "the folder cannot be opened", err);
 	owned_fd int parent =
@@ -73,7 +76,7 @@ static bool take(struct dedup_folder *folder, struct err *err)
 {
 	if (!make(folder, err))
 		return false;
-	folder->lock = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	folder->lock = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (folder->lock < 0)
 		return dedup_folder_fail(folder, "its lock cannot be opened", err);
 	if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0)
@@ -137,7 +140,8 @@ static bool check_head(
 static bool write_head(struct dedup_folder *folder, struct err *err)
 {
 	const struct dedup_folder_head *head = &folder->head;
-	int fd = openat(folder->fd, "window.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int fd = openat(
+	    folder->fd, "window.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	bool good = fd >= 0 && write(fd, head, sizeof *head) == (ssize_t)sizeof *head &&
 		    fdatasync(fd) == 0 &&
 		    renameat(folder->fd, "window.new", folder->fd, "window") == 0 &&
@@ -152,7 +156,7 @@ static bool write_head(struct dedup_folder *folder, struct err *err)
 static bool open_head(
     struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
 {
-	int fd = openat(folder->fd, "window", O_RDONLY | O_CLOEXEC);
+	int fd = openat(folder->fd, "window", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT) {
 		folder->head = *wanted;
 		return write_head(folder, err);

@@ -128,7 +128,7 @@ static bool has_state(const struct dedup_folder_view *view)
 
 static bool read_head(struct dedup_folder_view *view, const char *path, struct err *err)
 {
-	owned_fd int fd = openat(view->fd, "window", O_RDONLY | O_CLOEXEC);
+	owned_fd int fd = openat(view->fd, "window", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno != ENOENT)
 		return fail(path, "its file 'window' cannot be read", err);
 	if (fd < 0 && !has_state(view))
@@ -147,8 +147,8 @@ static bool read_head(struct dedup_folder_view *view, const char *path, struct e
 
 bool dedup_folder_view_open(struct dedup_folder_view *ret_view, const char *path, struct err *err)
 {
-	*ret_view =
-	    (struct dedup_folder_view){.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	*ret_view = (struct dedup_folder_view){
+	    .fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
 	if (ret_view->fd < 0)
 		return fail(path, "the folder cannot be opened", err);
 	ret_view->holder = find_holder(ret_view->fd);

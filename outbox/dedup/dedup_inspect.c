@@ -342,7 +342,8 @@ static bool inspect_mapped(struct inspection *inspection, struct err *err)
 	struct dedup_part *part = &inspection->part;
 	struct mapped_head head = {0};
 	struct stat state;
-	int fd = openat(inspection->folder->fd, part->file->name, O_RDONLY | O_CLOEXEC);
+	int fd =
+	    openat(inspection->folder->fd, part->file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	owned_file FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
 	if (!file || fstat(fd, &state))
 		return fail(part->file->name, err);

@@ -73,7 +73,7 @@ const char *dedup_map_fault(const struct dedup_map_head *head, uint64_t seed)
 bool dedup_map_is_empty(int folder, const char *name, uint64_t seed)
 {
 	struct dedup_map_head head;
-	owned_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+	owned_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	return fd >= 0 && pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
 	       !dedup_map_fault(&head, seed) &&
 	       dedup_map_known(&head, seed)->units == KEY_FIRST_UNIT;

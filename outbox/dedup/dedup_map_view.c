@@ -84,7 +84,7 @@ bool dedup_map_view_open(
     struct dedup_map_view *ret_view, int folder, const char *name, struct key_view *log, bool live)
 {
 	struct stat state;
-	owned_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+	owned_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	*ret_view = (struct dedup_map_view){0};
 	if (fd < 0 || fstat(fd, &state))
 		return fd < 0 && errno == ENOENT;

@@ -35,7 +35,7 @@ static uint64_t seed_of(const struct dedup_slice *slice)
 static bool open_map(struct dedup_slice *slice, const char *name, int folder, struct err *err)
 {
 	struct stat state;
-	slice->map_fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	slice->map_fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (slice->map_fd < 0 || fstat(slice->map_fd, &state))
 		return dedup_disk_fail(name, "opened", err);
 	/* a page that finds no room on the disk later would be a SIGBUS */

@@ -39,7 +39,7 @@ static bool is_whole(const char *bytes, size_t length, uint64_t seed, struct fil
 bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struct err *err)
 {
 	char bytes[MOST_BYTES + 1];
-	owned_fd int fd = openat(folder, "files", O_RDONLY | O_CLOEXEC);
+	owned_fd int fd = openat(folder, "files", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	*ret_list = (struct file_list){0};
 	if (fd < 0 && errno == ENOENT)
 		return true;
@@ -105,8 +105,8 @@ bool file_list_write(
 	uint64_t sum = XXH3_64bits_withSeed(bytes, length, folder->head.seed);
 	memcpy(bytes + length, &sum, sizeof sum);
 	length += sizeof sum;
-	owned_fd int fd =
-	    openat(folder->fd, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	owned_fd int fd = openat(
+	    folder->fd, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return (fd >= 0 && write(fd, bytes, length) == (ssize_t)length && fdatasync(fd) == 0 &&
 		   renameat(folder->fd, "files.new", folder->fd, "files") == 0 &&
 		   dedup_folder_sync(folder, err)) ||

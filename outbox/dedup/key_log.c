@@ -164,7 +164,7 @@ struct key_log *key_log_open(int folder, const char *name, const struct key_log_
 	log->name = xstrdup(name);
 	log->seed = head->seed;
 	log->offset = -1;
-	log->fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	log->fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	begin_batch(log);
 	if (log->fd < 0)
 		fail(log, "opened", err);

@@ -13,7 +13,8 @@ enum { PIECE = 1 << 12 }; /* units */
 bool key_view_open(struct key_view *ret_view, int folder, const char *name)
 {
 	struct stat state;
-	*ret_view = (struct key_view){.fd = openat(folder, name, O_RDONLY | O_CLOEXEC)};
+	*ret_view =
+	    (struct key_view){.fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
 	if (ret_view->fd < 0)
 		return false;
 	ret_view->piece = xmalloc(PIECE * sizeof *ret_view->piece);

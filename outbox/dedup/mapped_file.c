@@ -154,7 +154,7 @@ static bool write_again(const struct mapped_file *file, struct err *err)
 bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name,
     const struct mapped_head *wanted, bool any_size, struct err *err)
 {
-	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	*ret_file = (struct mapped_file){0};
 	if (fd < 0)
 		return dedup_disk_fail(name, "opened", err);

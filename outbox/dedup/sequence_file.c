@@ -32,7 +32,7 @@ static bool is_whole(char *text, int64_t *ret_offset)
 
 char *sequence_file_read(int folder, int64_t *ret_offset)
 {
-	owned_fd int fd = openat(folder, "positions", O_RDONLY | O_CLOEXEC);
+	owned_fd int fd = openat(folder, "positions", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
 	if (fd < 0)
 		return NULL;
@@ -51,8 +51,8 @@ bool sequence_file_write(int folder, const char *marks, int64_t offset)
 	text_addf(&text, "%s\n%" PRId64 "\n", marks, offset);
 	owned_text char *sealed = seal(text.data, text.length);
 	text_add(&text, sealed);
-	owned_fd int fd =
-	    openat(folder, "positions.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	owned_fd int fd = openat(
+	    folder, "positions.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd >= 0 && write(fd, text.data, text.length) == (ssize_t)text.length &&
 	       fsync(fd) == 0 && renameat(folder, "positions.new", folder, "positions") == 0;
 }

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "dedup_disk.h"
 #include "fault.h"
 #include "letters.h"
 #include "logging.h"
@@ -30,8 +32,18 @@ enum {
 
 static bool make_folder(const char *path, struct err *err)
 {
-	if (mkdir(path, 0700) == 0 || errno == EEXIST)
+	if (mkdir(path, 0700) == 0)
 		return true;
+	if (errno == EEXIST) {
+		const char *why;
+		int fd = dedup_disk_open_folder(path, &why);
+		if (why)
+			return err_set(err, ERR_CONFIG, "path: %s is refused: %s", path, why);
+		if (fd >= 0) {
+			close(fd);
+			return true;
+		}
+	}
 	return err_set(err,
 	    errno == EACCES || errno == EPERM || errno == ENOENT ? ERR_CONFIG : ERR_RETRY,
 	    "path: %s cannot be made: %s", path, strerror(errno));

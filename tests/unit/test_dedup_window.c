@@ -947,6 +947,58 @@ static void two_do_not_share_a_folder(void **state)
 	dedup_window_close(open_window());
 }
 
+static void a_folder_that_others_could_fill_is_refused(void **state)
+{
+	(void)state;
+	char link_path[sizeof folder + 8], kept[sizeof folder];
+	dedup_window_close(open_window());
+	assert_int_equal(chmod(folder, 0722), 0);
+	expect_refusal("ids=10k", ERR_CONFIG, "everybody may write to it");
+	if (geteuid() != 0) {
+		assert_int_equal(chmod(folder, 0720), 0);
+		expect_refusal("ids=10k", ERR_CONFIG, "its group may write to it");
+	}
+	assert_int_equal(chmod(folder, 0700), 0);
+	if (geteuid() == 0) { /* nobody else may give a folder away */
+		assert_int_equal(chown(folder, 65534, (gid_t)-1), 0);
+		expect_refusal("ids=10k", ERR_CONFIG, "belongs to another user");
+		assert_int_equal(chown(folder, 0, (gid_t)-1), 0);
+	}
+
+	snprintf(link_path, sizeof link_path, "%s.link", folder);
+	assert_int_equal(symlink(folder, link_path), 0);
+	memcpy(kept, folder, sizeof kept);
+	memcpy(folder, link_path, sizeof folder);
+	expect_refusal("ids=10k", ERR_CONFIG, "symbolic link");
+	memcpy(folder, kept, sizeof kept);
+	assert_int_equal(unlink(link_path), 0);
+	dedup_window_close(open_window());
+}
+
+static void a_link_in_the_folder_is_not_followed(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"window", "window.new", "lock", "0.log", "0.map"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		char path[sizeof folder + 16], target[sizeof folder + 16];
+		struct stat found;
+		struct err err;
+		temporary_remove(folder);
+		assert_int_equal(mkdir(folder, 0700), 0);
+		snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+		snprintf(target, sizeof target, "%s.target", folder);
+		assert_int_equal(symlink(target, path), 0);
+		struct dedup_window *window = try_open("ids=10k", &err);
+		if (window) {
+			add(window, 1, 100);
+			dedup_window_close(window);
+		}
+		if (lstat(target, &found) == 0)
+			fail_msg("%s was followed", names[i]);
+	}
+	temporary_remove(folder);
+}
+
 static void a_folder_that_cannot_be_made_is_told(void **state)
 {
 	(void)state;
@@ -1042,6 +1094,8 @@ int main(void)
 	    TEST(a_folder_that_is_removed_in_use_is_noticed),
 	    TEST(a_removed_folder_is_an_empty_one),
 	    TEST(two_do_not_share_a_folder),
+	    TEST(a_folder_that_others_could_fill_is_refused),
+	    TEST(a_link_in_the_folder_is_not_followed),
 	    TEST(a_folder_that_cannot_be_made_is_told),
 	    TEST(what_a_disk_refuses_is_told_with_the_setting_and_the_cure),
 	    TEST(without_room_on_the_disk_nothing_is_forgotten),
