@@ -1,9 +1,13 @@
 #include "bare.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "cleanup.h"
 #include "clock.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
+#include "text.h"
 
 enum { POLL_MS = 100, LONG_MS = 60000, CLOSE_MS = 5000 };
 
@@ -55,6 +59,68 @@ bool bare_consume(const struct config_kafka *kafka, const char *topic, const cha
 	bool good = handle && read_all(handle, count, ret_span_us, err);
 	if (handle)
 		rd_kafka_consumer_close(handle);
+	kafka_client_close(handle, CLOSE_MS);
+	return good;
+}
+
+static bool produce(
+    rd_kafka_t *handle, const char *name, int partitions, int64_t *failed, struct err *err)
+{
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(handle, name, NULL);
+	for (int32_t p = 0; topic && p < partitions; p++)
+		if (rd_kafka_produce(
+			topic, p, RD_KAFKA_MSG_F_COPY, (char *)"x", 1, NULL, 0, failed) != 0)
+			return kafka_client_failed(err, rd_kafka_last_error(), name);
+	rd_kafka_poll(handle, 0);
+	return topic || kafka_client_failed(err, rd_kafka_last_error(), name);
+}
+
+static void count_failure(rd_kafka_t *handle, const rd_kafka_message_t *report, void *context)
+{
+	int64_t *failed = report->_private;
+	(void)handle;
+	(void)context;
+	*failed += report->err != RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static bool resident(int64_t *ret_bytes, struct err *err)
+{
+	owned_file FILE *file = fopen("/proc/self/statm", "re");
+	long long pages = 0;
+	if (!file || fscanf(file, "%*s %lld", &pages) != 1)
+		return err_set(err, ERR_FATAL, "/proc/self/statm cannot be read");
+	*ret_bytes = pages * sysconf(_SC_PAGESIZE);
+	return true;
+}
+
+static bool produce_to_all(rd_kafka_t *handle, const char *prefix, int64_t topics, int partitions,
+    int64_t *ret_bytes, struct err *err)
+{
+	int64_t failed = 0;
+	for (int64_t i = 0; i < topics; i++) {
+		owned_text char *name = xformat("%s-%lld", prefix, (long long)i);
+		if (!produce(handle, name, partitions, &failed, err))
+			return false;
+	}
+	if (rd_kafka_flush(handle, 5 * LONG_MS) != RD_KAFKA_RESP_ERR_NO_ERROR || failed)
+		return err_set(err, ERR_RETRY, "%lld records were not taken, and %d not answered",
+		    (long long)failed, rd_kafka_outq_len(handle));
+	return resident(ret_bytes, err);
+}
+
+bool bare_open(const struct config_kafka *kafka, const char *prefix, int64_t topics, int partitions,
+    int64_t *ret_bytes, struct err *err)
+{
+	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+	if (!conf)
+		return false;
+	rd_kafka_conf_set_dr_msg_cb(conf, count_failure);
+	if (!kafka_conf_set(conf, "enable.idempotence", "true", err)) {
+		rd_kafka_conf_destroy(conf);
+		return false;
+	}
+	rd_kafka_t *handle = kafka_client_open(RD_KAFKA_PRODUCER, conf, kafka, err);
+	bool good = handle && produce_to_all(handle, prefix, topics, partitions, ret_bytes, err);
 	kafka_client_close(handle, CLOSE_MS);
 	return good;
 }

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * A member of a group that reads a topic and does nothing with it, in the way of librdkafka's own
- * examples: what the inbox is compared with in `bench`. Blocks.
+ * Programs in the way of librdkafka's own examples, with which `bench` compares: a member of a
+ * group that reads a topic and does nothing with it, and a producer. They block.
  */
 #include "config.h"
 
@@ -9,3 +9,9 @@
  */
 bool bare_consume(const struct config_kafka *kafka, const char *topic, const char *group,
     int64_t count, int64_t *ret_span_us, struct err *err) MUST_CHECK;
+/*
+ * Produces a record to each partition of the topics PREFIX-0, PREFIX-1 and so on. *ret_bytes: the
+ * memory of the process once all are acknowledged.
+ */
+bool bare_open(const struct config_kafka *kafka, const char *prefix, int64_t topics, int partitions,
+    int64_t *ret_bytes, struct err *err) MUST_CHECK;

@@ -135,6 +135,8 @@ static struct bench_options options_of(const struct call *call)
 	    .skipped = call_number(call, "parked", full ? 3000000 : 200000),
 	    .scheduled = call_number(call, "scheduled", full ? 5000000 : 500000),
 	    .topics = call_number(call, "topics", full ? 20000 : 2000),
+	    .open_topics = call_number(call, "open-topics", full ? 5000 : 500),
+	    .wide_topics = full ? 1000 : 0,
 	    .said = call_number(call, "pairs", 1000000),
 	    .overdue = call_number(call, "overdue", 100000),
 	    .undecided = call_number(call, "undecided", 1000000),
@@ -189,6 +191,11 @@ static int run(const struct call *call)
 			   call_number(call, "messages", 1), &err)
 			   ? 0
 			   : session_failed(&err);
+	if (call->argument_count == 2 && text_equal(call->arguments[0], "open"))
+		return bench_open(slot->kafka, call->arguments[1], call_text(call, "topic", ""),
+			   call_number(call, "topics", 1), &err)
+			   ? 0
+			   : session_failed(&err);
 	return check_parts(call, &err) ? measure(call, slot) : session_failed(&err);
 }
 
@@ -205,11 +212,15 @@ static const struct command_option options[] = {
 	1000000000},
     {"parked", "N",
 	"Parked messages beside the drain of `table`, 100000 unless given, and those that `growth` "
-	"skips, 200000.",
+	"skips, retries and recovers, 200000.",
 	1, 10000000},
     {"scheduled", "N", "Scheduled messages beside the drain of `table`; 500000 unless given.", 1,
 	100000000},
     {"topics", "N", "Topics that the slot of `growth` knows; 2000 unless given.", 50, 1000000},
+    {"open-topics", "N",
+	"Topics that `growth` makes and publishes to; 500 unless given. With --full there are "
+	"5000, and then 1000 with 12 partitions each.",
+	1, 100000},
     {"pairs", "N", "Pairs of prepare and commit of `lookback`; 1000000 unless given.", 1000,
 	100000000},
     {"overdue", "N", "Overdue prepares that `lookback` resolves; 100000 unless given.", 100,
@@ -234,7 +245,7 @@ static const struct command_option options[] = {
 	"messages, 100000000 "
 	"ids: takes hours and "
 	"40 GB."},
-    {"topic", "NAME", "Of `bench limit` and `bench consume` only."},
+    {"topic", "NAME", "Of `bench limit`, `bench consume` and `bench open` only."},
     {"json", NULL, "One JSON object."},
     {0},
 };
@@ -289,8 +300,13 @@ const struct command command_bench = {
 	"topics, with many topics known; the rate at which due rows are listed and deleted, "
 	"behind 20,000 scheduled rows of the far future, and with parked keys of 8,192 bytes "
 	"instead of a few; the latency of 1,000 messages a second while the relay carries out "
-	"`parked skip --all`; from the start of a relay to its first message, and its peak memory "
-	"in half of --seconds after that, with as many messages parked.\n"
+	"`parked skip --all`, `parked retry --all` and the recovery of a topic that was missing; "
+	"from the start of a relay to its first message, and its peak memory "
+	"in half of --seconds after that, with as many messages parked; messages that the relay "
+	"parks in a second, with keys of 8,192 random bytes instead of 16. Last, the peak memory "
+	"of "
+	"a relay that takes over and publishes to each of many topics, beside that of a bare "
+	"producer of librdkafka (`bench open`, which is of no use alone).\n"
 	"lookback: pairs of prepare and commit a second, half of them at least a second apart, "
 	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
 	"messages, at the broker's time, and CPU; 100,000 pairs at most with undecided prepares in "

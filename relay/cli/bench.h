@@ -25,7 +25,8 @@ enum {
 struct bench_options {
 	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs,
 	    pairs, turns, seconds, idle_seconds, published, parked, scheduled,
-	    topics /* that `growth` knows */, skipped, said /* pairs of prepare and commit */,
+	    topics /* that `growth` knows */, open_topics /* and publishes to, with a partition */,
+	    wide_topics /* with 12; 0: none */, skipped, said /* pairs of prepare and commit */,
 	    overdue, undecided, ids;
 	const char *redis, *dsn; /* servers of `dedup`; NULL: not given */
 	bool json;
@@ -173,6 +174,9 @@ bool bench_child_start(struct bench *bench, struct bench_child *child, const cha
 /* Until it ends by itself, with status 0. */
 bool bench_child_wait(
     struct bench_child *child, struct rusage *ret_usage, struct err *err) MUST_CHECK;
+/* The same for one that prints a number above 0, and is to be started. */
+bool bench_child_tells(struct bench *bench, struct bench_child *child, const char *const *arguments,
+    struct rusage *ret_usage, double *ret_number, struct err *err) MUST_CHECK;
 /* Ends it, and waits. */
 void bench_child_stop(struct bench_child *child);
 double bench_cpu_of_usage(const struct rusage *usage); /* seconds */
@@ -304,5 +308,9 @@ bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
 /* Not a part but what inbox measures, in a process of its own: `bench consume KIND`. */
 bool bench_consume(const struct config_kafka *kafka, const char *kind, const char *topic,
     int64_t count, struct err *err) MUST_CHECK;
+/* `bench open`: a bare producer to topics PREFIX-0, PREFIX-1 and so on; prints its memory in bytes.
+ */
+bool bench_open(const struct config_kafka *kafka, const char *partitions, const char *prefix,
+    int64_t topics, struct err *err) MUST_CHECK;
 /* Not a part but what drain compares with: it publishes the table's rows and ends. */
 bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err) MUST_CHECK;

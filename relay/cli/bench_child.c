@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -180,6 +181,33 @@ bool bench_child_wait(struct bench_child *child, struct rusage *ret_usage, struc
 	return err_set(err, ERR_FATAL, "the relay ended with %s %d; it said why above",
 	    WIFEXITED(status) ? "status" : "signal",
 	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+static bool read_number(int fd, double *ret_number)
+{
+	owned_file FILE *file = fdopen(fd, "r");
+
+	return file && fscanf(file, "%lf", ret_number) == 1 && *ret_number > 0;
+}
+
+bool bench_child_tells(struct bench *bench, struct bench_child *child, const char *const *arguments,
+    struct rusage *ret_usage, double *ret_number, struct err *err)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return err_set(err, ERR_RETRY, "no pipe can be made: %s", strerror(errno));
+	child->output = ends[1];
+
+	bool good = bench_child_start(bench, child, arguments, err);
+
+	close(ends[1]);
+	good = good && bench_child_wait(child, ret_usage, err);
+	if (!read_number(ends[0], ret_number) || !good)
+		return !good
+			   ? false
+			   : err_set(err, ERR_FATAL, "`bench %s` printed no number", arguments[1]);
+	return true;
 }
 
 void bench_child_stop(struct bench_child *child)

@@ -148,3 +148,16 @@ bool bench_consume(const struct config_kafka *kafka, const char *name, const cha
 	printf("%lld\n", (long long)span_us);
 	return good;
 }
+
+bool bench_open(const struct config_kafka *kafka, const char *partitions, const char *prefix,
+    int64_t topics, struct err *err)
+{
+	int64_t each, bytes = 0;
+
+	if (!text_to_int64(partitions, 1, 100000, &each))
+		return err_set(err, ERR_REJECT, "'%.40s' is no number of partitions", partitions);
+	if (!bare_open(kafka, prefix, topics, (int)each, &bytes, err))
+		return false;
+	printf("%lld\n", (long long)bytes);
+	return true;
+}

@@ -1,9 +1,9 @@
 /*
- * growth: cost over each dimension that can grow. A dimension is a row of list_topics, list_drains
- * or list_parked. It gets two schemas, one without it and one with `count` of it, and the same
- * figure is measured in both in turns.
+ * growth: cost over each dimension that can grow. A dimension is a row of list_topics, list_drains,
+ * list_requests or list_parked. It gets two schemas, one without it and one with `count` of it, and
+ * the same figure is measured in both in turns.
  */
-#include "bench.h"
+#include "bench_growth.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,31 +14,14 @@
 #include "text.h"
 
 enum {
-	DIMENSIONS = 8,
+	DIMENSIONS = 11,
 	FAR_FUTURE = 20000, /* scheduled rows with ids below those of the due ones */
 	KEY_BYTES = 8192,   /* the longest key of a message */
 	NOTED = 4,          /* log rows that a fold or a take-over has before it */
+	WIDE = 12,          /* partitions of a wide topic */
 	SHORT_ROWS = 2000,  /* listed in a turn */
 	LONG_ROWS = 500,    /* the same, with long keys */
-	FIRST_MS = 120000,  /* a relay that has published nothing by then is given up */
-	HEALTHY_RATE = 1000 /* messages a second beside a request of an operator */
-};
-
-struct dimension {
-	const char *name;  /* of the figure */
-	const char *grows; /* "topics known" */
-	int64_t count;     /* of it */
-	/* Query that inserts it, of slot, count and, where rows are listed, their number. NULL:
-	 * `measure` inserts it. */
-	const char *put;
-	int drained; /* rows listed in a turn */
-	int turns;
-	bool (*measure)(struct bench *place, const struct dimension *dimension, int64_t count,
-	    double *ret_value, struct err *err); /* with the count, or with 0 */
-	const char *unit;
-	char relation;
-	double bound;
-	bool absolute; /* the bound is one of the value, not of the ratio */
+	FIRST_MS = 120000   /* a relay that has published nothing by then is given up */
 };
 
 /* --- measuring ------------------------------------------------------------------------------- */
@@ -91,16 +74,16 @@ static bool note_progress(
 	return good;
 }
 
-static bool measure_tick(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_ms, struct err *err)
+static bool measure_tick(struct bench *place, const struct bench_dimension *dimension,
+    int64_t count, double *ret_ms, struct err *err)
 {
 	(void)dimension;
 	(void)count;
 	return note_progress(place, 1, false, ret_ms, err);
 }
 
-static bool measure_fold(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_ms, struct err *err)
+static bool measure_fold(struct bench *place, const struct bench_dimension *dimension,
+    int64_t count, double *ret_ms, struct err *err)
 {
 	(void)dimension;
 	(void)count;
@@ -121,8 +104,8 @@ static bool take_shard(struct bench *place, double *ret_ms, struct err *err)
 	       err_set(err, ERR_FATAL, "the shard is not taken but %s", pg_value(taken, 0, 0));
 }
 
-static bool measure_take(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_ms, struct err *err)
+static bool measure_take(struct bench *place, const struct bench_dimension *dimension,
+    int64_t count, double *ret_ms, struct err *err)
 {
 	(void)dimension;
 	(void)count;
@@ -130,8 +113,8 @@ static bool measure_take(struct bench *place, const struct dimension *dimension,
 }
 
 /* Two ticks for each list, as an owner makes them: one that lists and one that ends the window. */
-static bool measure_drain(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_rate, struct err *err)
+static bool measure_drain(struct bench *place, const struct bench_dimension *dimension,
+    int64_t count, double *ret_rate, struct err *err)
 {
 	const struct tick list = {.closed = "0", .destinations = "{}", .lists = true};
 	const struct tick end = {.closed = "1", .destinations = "{}"};
@@ -155,7 +138,7 @@ static bool measure_drain(struct bench *place, const struct dimension *dimension
 	return true;
 }
 
-static bool put(
+bool bench_growth_put(
     struct bench *place, const char *query, int64_t count, int64_t rows, struct err *err)
 {
 	owned_text char *sql = schema_text(query, place->schema);
@@ -164,39 +147,6 @@ static bool put(
 	const struct pg_param params[] = {{BENCH_SLOT}, {counted}, {drained}};
 
 	return pg_execute(place->pg, sql, params, rows ? 3 : 2, err);
-}
-
-/* Fails if the relay skipped nothing: the latency would say nothing about the request. */
-static bool check_skipped(struct bench *place, struct err *err)
-{
-	owned_text char *sql = schema_text(sql_bench_growth_skipped, place->schema);
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *skipped = pg_query(place->pg, sql, NULL, 0, err);
-
-	if (!skipped)
-		return false;
-	bench_say("%s parked messages were skipped meanwhile", pg_value(skipped, 0, 0));
-	return pg_int(skipped, 0, 0) > 0 ||
-	       err_set(err, ERR_FATAL, "no parked message was skipped");
-}
-
-/* The request is there when the relay starts, and it works the request off while others write. */
-static bool measure_skip(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_p99, struct err *err)
-{
-	owned_text char *request = schema_text(sql_bench_growth_skip, place->schema);
-	const struct pg_param params[] = {{BENCH_SLOT}};
-	struct bench_latency latency;
-
-	(void)dimension;
-	if (!bench_script(place, sql_bench_growth_unpark, err) ||
-	    !put(place, sql_bench_park, count, 0, err) ||
-	    !bench_script(place, sql_bench_growth_vacuum, err) ||
-	    (count && !pg_execute(place->pg, request, params, 1, err)) ||
-	    !bench_latency_of_relay(place, HEALTHY_RATE, &latency, err))
-		return false;
-	*ret_p99 = latency.p99;
-	return !count || check_skipped(place, err);
 }
 
 /*
@@ -231,16 +181,16 @@ static bool start_relay(
 	return good;
 }
 
-static bool measure_first(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_ms, struct err *err)
+static bool measure_first(struct bench *place, const struct bench_dimension *dimension,
+    int64_t count, double *ret_ms, struct err *err)
 {
 	(void)dimension;
 	(void)count;
 	return start_relay(place, ret_ms, NULL, err);
 }
 
-static bool measure_peak(struct bench *place, const struct dimension *dimension, int64_t count,
-    double *ret_mib, struct err *err)
+static bool measure_peak(struct bench *place, const struct bench_dimension *dimension,
+    int64_t count, double *ret_mib, struct err *err)
 {
 	(void)dimension;
 	(void)count;
@@ -249,9 +199,9 @@ static bool measure_peak(struct bench *place, const struct dimension *dimension,
 
 /* --- the dimensions -------------------------------------------------------------------------- */
 
-static void list_topics(const struct bench_options *options, struct dimension dimensions[3])
+static void list_topics(const struct bench_options *options, struct bench_dimension dimensions[3])
 {
-	const struct dimension topics = {.grows = "topics known",
+	const struct bench_dimension topics = {.grows = "topics known",
 	    .turns = (int)options->pairs,
 	    .count = options->topics,
 	    .put = sql_bench_growth_topics,
@@ -270,9 +220,9 @@ static void list_topics(const struct bench_options *options, struct dimension di
 }
 
 /* Long keys have no bound: their rows are that much larger. */
-static void list_drains(const struct bench_options *options, struct dimension dimensions[2])
+static void list_drains(const struct bench_options *options, struct bench_dimension dimensions[2])
 {
-	dimensions[0] = (struct dimension){.name = "due rows listed",
+	dimensions[0] = (struct bench_dimension){.name = "due rows listed",
 	    .grows = "rows of the far future",
 	    .turns = (int)options->pairs,
 	    .count = FAR_FUTURE,
@@ -282,7 +232,7 @@ static void list_drains(const struct bench_options *options, struct dimension di
 	    .unit = "rows/s",
 	    .relation = '>',
 	    .bound = 0.9};
-	dimensions[1] = (struct dimension){.name = "parked rows listed",
+	dimensions[1] = (struct bench_dimension){.name = "parked rows listed",
 	    .grows = "bytes of a key",
 	    .turns = (int)options->pairs,
 	    .count = KEY_BYTES,
@@ -292,10 +242,31 @@ static void list_drains(const struct bench_options *options, struct dimension di
 	    .unit = "rows/s"};
 }
 
-static void list_parked(
-    const struct bench_options *options, int64_t lease_ms, struct dimension dimensions[3])
+static void list_requests(const struct bench_options *options, struct bench_dimension dimensions[3])
 {
-	const struct dimension parked = {.grows = "messages parked",
+	static const struct {
+		const char *grows;
+		bool (*measure)(struct bench *place, const struct bench_dimension *dimension,
+		    int64_t count, double *ret_p99, struct err *err);
+	} verbs[] = {{"skipped", bench_growth_skip}, {"retried", bench_growth_retry},
+	    {"recovered", bench_growth_recover}};
+
+	for (int i = 0; i < 3; i++)
+		dimensions[i] = (struct bench_dimension){.name = "p99 of healthy messages",
+		    .grows = verbs[i].grows,
+		    .measure = verbs[i].measure,
+		    .turns = (int)options->runs,
+		    .count = options->skipped,
+		    .unit = "ms",
+		    .relation = '<',
+		    .bound = 100,
+		    .absolute = true};
+}
+
+static void list_parked(
+    const struct bench_options *options, int64_t lease_ms, struct bench_dimension dimensions[3])
+{
+	const struct bench_dimension parked = {.grows = "messages parked",
 	    .turns = (int)options->runs,
 	    .count = options->skipped,
 	    .put = sql_bench_park,
@@ -303,34 +274,35 @@ static void list_parked(
 	    .relation = '<',
 	    .absolute = true};
 
-	dimensions[0] = dimensions[1] = dimensions[2] = parked;
-	dimensions[0].name = "p99 of healthy messages";
-	dimensions[0].grows = "skipped";
-	dimensions[0].put = NULL;
-	dimensions[0].measure = measure_skip;
-	dimensions[0].bound = 100;
-	dimensions[1].name = "start to first message";
-	dimensions[1].measure = measure_first;
-	dimensions[1].bound = 2.0 * (double)lease_ms;
-	dimensions[2].name = "peak memory";
-	dimensions[2].measure = measure_peak;
-	dimensions[2].unit = "MiB";
-	dimensions[2].bound = 64;
+	dimensions[0] = dimensions[1] = parked;
+	dimensions[0].name = "start to first message";
+	dimensions[0].measure = measure_first;
+	dimensions[0].bound = 2.0 * (double)lease_ms;
+	dimensions[1].name = "peak memory";
+	dimensions[1].measure = measure_peak;
+	dimensions[1].unit = "MiB";
+	dimensions[1].bound = 64;
+	dimensions[2] = (struct bench_dimension){.name = "messages parked",
+	    .grows = "random bytes of a key",
+	    .turns = (int)options->runs,
+	    .count = KEY_BYTES,
+	    .measure = bench_growth_park,
+	    .unit = "rows/s"};
 }
 
 static bool set_up(
-    struct bench *place, const struct dimension *dimension, int64_t count, struct err *err)
+    struct bench *place, const struct bench_dimension *dimension, int64_t count, struct err *err)
 {
 	int64_t rows = (int64_t)dimension->turns * dimension->drained;
 	double ignored;
 
 	return bench_rewind(place, BENCH_BEGINNING, err) &&
-	       (!dimension->put || put(place, dimension->put, count, rows, err)) &&
+	       (!dimension->put || bench_growth_put(place, dimension->put, count, rows, err)) &&
 	       bench_script(place, sql_bench_growth_vacuum, err) &&
 	       take_shard(place, &ignored, err);
 }
 
-static void print_dimension(struct bench *bench, const struct dimension *dimension,
+static void print_dimension(struct bench *bench, const struct bench_dimension *dimension,
     double values[2][BENCH_MOST_RUNS], int turns)
 {
 	char name[80];
@@ -346,8 +318,8 @@ static void print_dimension(struct bench *bench, const struct dimension *dimensi
 }
 
 /* The schema measured first in a turn is the second in the next turn. */
-static bool measure_in_turns(
-    struct bench *bench, const struct dimension *dimension, struct bench places[2], struct err *err)
+static bool measure_in_turns(struct bench *bench, const struct bench_dimension *dimension,
+    struct bench places[2], struct err *err)
 {
 	double values[2][BENCH_MOST_RUNS];
 	int turns = dimension->turns;
@@ -368,14 +340,24 @@ static bool measure_in_turns(
 	return true;
 }
 
-bool bench_growth(struct bench *bench, struct err *err)
+static bool measure_open_topics(struct bench *bench, struct err *err)
 {
-	struct dimension dimensions[DIMENSIONS];
+	const struct bench_options *options = &bench->options;
+
+	return bench_growth_open_topics(bench, options->open_topics, 1, err) &&
+	       (!options->wide_topics ||
+		   bench_growth_open_topics(bench, options->wide_topics, WIDE, err));
+}
+
+static bool measure_dimensions(struct bench *bench, struct err *err)
+{
+	struct bench_dimension dimensions[DIMENSIONS];
 	bool good = true;
 
 	list_topics(&bench->options, dimensions);
 	list_drains(&bench->options, dimensions + 3);
-	list_parked(&bench->options, bench->slot->lease_ms, dimensions + 5);
+	list_requests(&bench->options, dimensions + 5);
+	list_parked(&bench->options, bench->slot->lease_ms, dimensions + 8);
 	for (int i = 0; good && i < DIMENSIONS; i++) {
 		struct bench places[2] = {0};
 
@@ -385,4 +367,12 @@ bool bench_growth(struct bench *bench, struct err *err)
 				bench_schema_drop(&places[side]);
 	}
 	return good;
+}
+
+bool bench_growth(struct bench *bench, struct err *err)
+{
+	bool good = bench_growth_make_topic(bench, err) && measure_dimensions(bench, err);
+
+	bench_growth_drop_topic(bench);
+	return good && measure_open_topics(bench, err);
 }

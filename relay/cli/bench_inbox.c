@@ -145,13 +145,6 @@ struct consumed {
 	double rate, mib;
 };
 
-static bool read_span(int fd, double *ret_us)
-{
-	owned_file FILE *file = fdopen(fd, "r");
-
-	return file && fscanf(file, "%lf", ret_us) == 1 && *ret_us > 0;
-}
-
 static bool consume(struct bench *bench, const char *kind, int64_t count,
     struct consumed *ret_consumed, struct err *err)
 {
@@ -161,18 +154,9 @@ static bool consume(struct bench *bench, const char *kind, int64_t count,
 	struct bench_child child = {0};
 	struct rusage usage;
 	double span_us;
-	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC))
-		return err_set(err, ERR_RETRY, "no pipe can be made: %s", strerror(errno));
-	child.output = ends[1];
-
-	bool good = bench_child_start(bench, &child, arguments, err);
-
-	close(ends[1]);
-	good = good && bench_child_wait(&child, &usage, err);
-	if (!read_span(ends[0], &span_us) || !good)
-		return !good ? false : err_set(err, ERR_FATAL, "consumer %s said nothing", kind);
+	if (!bench_child_tells(bench, &child, arguments, &usage, &span_us, err))
+		return false;
 	*ret_consumed = (struct consumed){(double)count * 1e6 / span_us, child.own_kib / 1024};
 	bench_say("%s: %.0f messages/s, CPU %.2f s, %.1f MiB", kind, ret_consumed->rate,
 	    bench_cpu_of_usage(&usage), ret_consumed->mib);

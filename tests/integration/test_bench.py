@@ -59,15 +59,19 @@ PARTS = {
         "empty look beside 50 open transactions <= 1.5",
         "empty look in 12 partitions, not 4 <= 3",
     ]),
-    "growth": (["--topics", 100, "--parked", 3000, "--seconds", 2], [
+    "growth": (["--topics", 100, "--parked", 3000, "--open-topics", 50, "--seconds", 2], [
         "take-over, 100 topics known <= 100",
         "tick, 100 topics known <= 100",
         "tick that folds, 100 topics known <= 100",
         "due rows listed, 20000 rows of the far future >= 0.9",
         "parked rows listed, 8192 bytes of a key",
         "p99 of healthy messages, 3000 skipped <= 100",
+        "p99 of healthy messages, 3000 retried <= 100",
+        "p99 of healthy messages, 3000 recovered <= 100",
         "start to first message, 3000 messages parked <= 10000",
         "peak memory, 3000 messages parked <= 64",
+        "messages parked, 8192 random bytes of a key",
+        "peak memory, 50 topics in use, 1 partition each <= 64",
     ]),
     "lookback": (["--pairs", 2000, "--overdue", 500, "--undecided", 3000, "--seconds", 2,
                   "--rate", 100], [
