@@ -89,9 +89,15 @@ static bool check_tokens(const struct config *config, const struct config_source
 bool config_senders_finish(
     const struct config *config, const struct config_source *source, struct err *err)
 {
-	for (int i = 0; i < config->sender_count; i++)
-		if (!check_tokens(config, source, &config->senders[i], err) ||
-		    !check_scope(config, source, &config->senders[i], err))
+	for (int i = 0; i < config->sender_count; i++) {
+		const struct config_sender *sender = &config->senders[i];
+
+		/* an empty section, as the sample has it, speaks for nobody */
+		if (sender->tokens.count + sender->sections.count + sender->types.count == 0)
+			continue;
+		if (!check_tokens(config, source, sender, err) ||
+		    !check_scope(config, source, sender, err))
 			return false;
+	}
 	return true;
 }

@@ -31,7 +31,8 @@ struct group {
 	/* an assignment that the caller could not answer yet; NULL: none */
 	rd_kafka_topic_partition_list_t *unanswered;
 	int64_t ask_at;
-	rd_kafka_event_t *event;    /* the records that are handed out; NULL: none */
+	rd_kafka_event_t **events; /* records that the caller has not released */
+	int event_count, event_room;
 	struct position *positions; /* by partition */
 	int32_t position_count;
 };
@@ -106,6 +107,7 @@ void group_destroy(struct group *group, int wait_ms)
 	if (group->queue)
 		rd_kafka_queue_destroy(group->queue);
 	kafka_client_close(group->handle, wait_ms); /* leaves the group */
+	free(group->events);
 	free(group->positions);
 	free(group->topic);
 	free(group);
@@ -200,9 +202,9 @@ static void take_rebalance(struct group *group, rd_kafka_event_t *event)
 
 void group_release(struct group *group)
 {
-	if (group->event)
-		rd_kafka_event_destroy(group->event);
-	group->event = NULL;
+	for (int i = 0; i < group->event_count; i++)
+		rd_kafka_event_destroy(group->events[i]);
+	group->event_count = 0;
 }
 
 /* The end of a partition comes as an error, too. */
@@ -248,6 +250,16 @@ static bool take_message(struct group *group, const rd_kafka_message_t *message,
 	return false;
 }
 
+static void keep_event(struct group *group, rd_kafka_event_t *event)
+{
+	if (group->event_count == group->event_room) {
+		group->event_room = group->event_room ? 2 * group->event_room : 256;
+		group->events =
+		    xrealloc(group->events, (size_t)group->event_room * sizeof *group->events);
+	}
+	group->events[group->event_count++] = event;
+}
+
 static bool take_event(struct group *group, rd_kafka_event_t *event,
     struct consumer_record *ret_record, bool *ret_some, struct err *err)
 {
@@ -269,7 +281,7 @@ static bool take_event(struct group *group, rd_kafka_event_t *event,
 		break;
 	}
 	if (*ret_some)
-		group->event = event; /* the record is in it */
+		keep_event(group, event); /* the record is in it */
 	else
 		rd_kafka_event_destroy(event);
 	return well;
@@ -282,7 +294,6 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 	bool rebalanced = false;
 
 	*ret_some = false;
-	group_release(group);
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer(group, err))
 		return false;
 	/* The end of one partition is met again and again, and records of others stand behind it.

@@ -40,7 +40,8 @@ void group_destroy(struct group *group, int wait_ms);
 
 /*
  * The next record; *ret_some false: none came within timeout_ms, or partitions came or went. Calls
- * back from here only. What is in the record is valid until group_release.
+ * back from here only. What is in the records is valid until group_release, and costs memory until
+ * then.
  *
  * False: something is amiss, and what was read before holds all the same. ERR_RETRY: brokers are
  * away, an offset is not known yet; it goes on by itself. ERR_FATAL: an offset that is not there;

@@ -24,10 +24,14 @@ struct record {
 	int32_t partition;
 	int64_t offset;
 	struct id *id; /* NULL: a letter */
+	bool dropped;
 	struct lookback_request request;
 	char *letter_topic, *letter_headers;
 	struct lookback_bytes letter_key, letter_payload;
 };
+
+enum row_kind { ROW_PREPARE, ROW_DECISION, ROW_LETTER, ROW_NOTE, ROW_KINDS };
+static const char *const row_kinds[ROW_KINDS] = {"prepare", "decision", "letter", "note"};
 
 struct batch {
 	struct record *records;
@@ -38,6 +42,11 @@ struct batch {
 	struct pg_column types, names;
 	struct pg_column columns[BATCH_COLUMNS];
 	struct batch_figures figures;
+	struct {
+		int *records; /* by row of this kind */
+		int count, room;
+	} rows[ROW_KINDS];
+	int working; /* the record whose rows are worked out */
 	bool worked;
 };
 
@@ -83,6 +92,16 @@ static void forget_ids(struct batch *batch)
 	batch->id_count = 0;
 }
 
+static void forget_rows(struct batch *batch)
+{
+	for (int i = 0; i < BATCH_COLUMNS; i++)
+		pg_column_clear(&batch->columns[i]);
+	for (int i = 0; i < ROW_KINDS; i++)
+		batch->rows[i].count = 0;
+	batch->worked = false;
+	batch->figures = (struct batch_figures){0};
+}
+
 void batch_clear(struct batch *batch)
 {
 	for (int i = 0; i < batch->count; i++) {
@@ -97,11 +116,45 @@ void batch_clear(struct batch *batch)
 	forget_ids(batch);
 	pg_column_clear(&batch->types);
 	pg_column_clear(&batch->names);
-	for (int i = 0; i < BATCH_COLUMNS; i++)
-		pg_column_clear(&batch->columns[i]);
+	forget_rows(batch);
 	batch->count = 0;
-	batch->worked = false;
-	batch->figures = (struct batch_figures){0};
+}
+
+static void note_row(struct batch *batch, enum row_kind kind)
+{
+	if (batch->rows[kind].count == batch->rows[kind].room) {
+		batch->rows[kind].room = batch->rows[kind].room ? 2 * batch->rows[kind].room : 256;
+		batch->rows[kind].records = xrealloc(batch->rows[kind].records,
+		    (size_t)batch->rows[kind].room * sizeof *batch->rows[kind].records);
+	}
+	batch->rows[kind].records[batch->rows[kind].count++] = batch->working;
+}
+
+int batch_record_of(const struct batch *batch, const char *kind, int place)
+{
+	for (int i = 0; i < ROW_KINDS; i++)
+		if (text_equal(row_kinds[i], kind) && place >= 1 && place <= batch->rows[i].count)
+			return batch->rows[i].records[place - 1];
+	return -1;
+}
+
+void batch_drop(struct batch *batch, int record)
+{
+	batch->records[record].dropped = true;
+}
+
+bool batch_is_dropped(const struct batch *batch, int record)
+{
+	return batch->records[record].dropped;
+}
+
+void batch_again(struct batch *batch)
+{
+	forget_rows(batch);
+	for (int i = 0; i < batch->id_count; i++) {
+		batch->order[i]->state = NOTHING;
+		batch->order[i]->here = false;
+	}
 }
 
 void batch_destroy(struct batch *batch)
@@ -113,6 +166,8 @@ void batch_destroy(struct batch *batch)
 	pg_column_finish(&batch->names);
 	for (int i = 0; i < BATCH_COLUMNS; i++)
 		pg_column_finish(&batch->columns[i]);
+	for (int i = 0; i < ROW_KINDS; i++)
+		free(batch->rows[i].records);
 	free(batch->records);
 	free(batch->order);
 	free(batch);
@@ -264,6 +319,7 @@ static void add_prepare(struct batch *batch, const struct record *record)
 	struct pg_column *columns = batch->columns;
 	unsigned char uuid[UUID_BYTES];
 
+	note_row(batch, ROW_PREPARE);
 	lookback_event_id(body->biz_type, body->biz_id, uuid);
 	add_id(&columns[BATCH_PREPARE_TYPE], record);
 	add_message(
@@ -279,6 +335,7 @@ static void add_prepare(struct batch *batch, const struct record *record)
 
 static void decide(struct batch *batch, const struct record *record, const char *decision)
 {
+	note_row(batch, ROW_DECISION);
 	add_id(&batch->columns[BATCH_DECISION_TYPE], record);
 	pg_column_add_text(
 	    &batch->columns[BATCH_DECISION_PREPARED_AT], prepared_before(record->id));
@@ -288,6 +345,7 @@ static void decide(struct batch *batch, const struct record *record, const char 
 
 static void add_letter(struct batch *batch, const struct record *record)
 {
+	note_row(batch, ROW_LETTER);
 	add_place(&batch->columns[BATCH_LETTER_PARTITION], record);
 	add_message(&batch->columns[BATCH_LETTER_TOPIC], record->letter_topic, &record->letter_key,
 	    &record->letter_payload, record->letter_headers);
@@ -297,6 +355,7 @@ static void add_letter(struct batch *batch, const struct record *record)
 static void add_note(struct batch *batch, const char *op, const struct record *record,
     const char *decision, const char *kept)
 {
+	note_row(batch, ROW_NOTE);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_OP], op);
 	add_id(&batch->columns[BATCH_NOTE_TYPE], record);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_PREPARED_AT], prepared_before(record->id));
@@ -361,6 +420,9 @@ void batch_work(struct batch *batch)
 	for (int i = 0; i < batch->count; i++) {
 		struct record *record = &batch->records[i];
 
+		batch->working = i;
+		if (record->dropped)
+			continue;
 		if (!record->id)
 			add_letter(batch, record);
 		else if (record->request.op == LOOKBACK_PREPARE)

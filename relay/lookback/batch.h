@@ -38,7 +38,18 @@ struct batch_letter {
 void batch_add_letter(
     struct batch *batch, int32_t partition, int64_t offset, const struct batch_letter *letter);
 
-int batch_records(const struct batch *batch); /* letters among them */
+int batch_records(const struct batch *batch); /* letters and dropped ones among them */
+
+/*
+ * For a batch that the tables refused. Which record a row came from: a kind as
+ * outbox.lookback_refused names it, and a place from 1 on; -1: there is no such row. A dropped
+ * record has no rows any more, and batch_again forgets the rows and what was known of the ids:
+ * batch_know and batch_work come again.
+ */
+int batch_record_of(const struct batch *batch, const char *kind, int place);
+void batch_drop(struct batch *batch, int record);
+bool batch_is_dropped(const struct batch *batch, int record);
+void batch_again(struct batch *batch);
 
 /* The different ids, two arrays of text; valid until the next change. */
 int batch_id_count(const struct batch *batch);

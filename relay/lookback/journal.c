@@ -15,7 +15,7 @@ enum {
 	PROMOTE_MOST = 5000,
 };
 
-enum { PROGRESS, KNOWN, APPLY, DUE, STATEMENTS };
+enum { PROGRESS, KNOWN, APPLY, DUE, REFUSED, PAYLOAD_MOST, STATEMENTS };
 
 /* Those with a name are asked over and over, and prepared where the session is the journal's own.
  */
@@ -26,6 +26,8 @@ static const struct {
     [KNOWN] = {sql_lookback_known, "outbox_lookback_known"},
     [APPLY] = {sql_lookback_apply, "outbox_lookback_apply"},
     [DUE] = {sql_lookback_due, "outbox_lookback_due"},
+    [REFUSED] = {sql_lookback_refused, NULL},
+    [PAYLOAD_MOST] = {sql_api_payload_most, NULL},
 };
 
 struct journal {
@@ -251,6 +253,41 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
 	    .lost = (int)pg_int(rows, 0, LOST),
 	    .promoted = (int)pg_int(rows, 0, PROMOTED)};
 	return true;
+}
+
+bool journal_refused(struct journal *journal, struct batch *batch,
+    struct journal_refusal **ret_list, int *ret_count, struct err *err)
+{
+	enum { KIND, PLACE, ERROR };
+	struct pg_param params[1 + BATCH_COLUMNS] = {{journal->lookback->name}};
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
+
+	for (int i = 0; i < BATCH_COLUMNS; i++)
+		params[1 + i] = batch_column(batch, (enum batch_column)i);
+	rows = ask(journal, REFUSED, params, 1 + BATCH_COLUMNS, err);
+	if (!rows)
+		return false;
+	*ret_list = xcalloc((size_t)pg_rows(rows) + 1, sizeof **ret_list);
+	*ret_count = 0;
+	for (int i = 0; i < pg_rows(rows); i++) {
+		struct journal_refusal *refusal = &(*ret_list)[*ret_count];
+
+		refusal->record =
+		    batch_record_of(batch, pg_value(rows, i, KIND), (int)pg_int(rows, i, PLACE));
+		text_copy(refusal->error, sizeof refusal->error, pg_value(rows, i, ERROR));
+		*ret_count += refusal->record >= 0;
+	}
+	return true;
+}
+
+bool journal_payload_most(struct journal *journal, int64_t *ret_most, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask(journal, PAYLOAD_MOST, NULL, 0, err);
+
+	*ret_most =
+	    rows && pg_rows(rows) > 0 && !pg_is_null(rows, 0, 0) ? pg_int(rows, 0, 0) : INT64_MAX;
+	return rows != NULL;
 }
 
 /* --- what is due ----------------------------------------------------------------------------- */

@@ -52,6 +52,19 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
     int count, struct journal_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
 /*
+ * After journal_apply failed with ERR_REJECT: the records of the batch that the tables refuse; one
+ * with several rows may be listed for each. The caller frees the list.
+ */
+struct journal_refusal {
+	int record;
+	char error[400];
+};
+bool journal_refused(struct journal *journal, struct batch *batch,
+    struct journal_refusal **ret_list, int *ret_count, struct err *err) MUST_CHECK;
+/* The longest payload that the tables take now. */
+bool journal_payload_most(struct journal *journal, int64_t *ret_most, struct err *err) MUST_CHECK;
+
+/*
  * In how many milliseconds the first prepare of each place comes due that was not looked at yet;
  * INT64_MAX: there is none. ret_clock: the database's, read before anything else.
  */

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include "cleanup.h"
 #include "json_slice.h"
 #include "text.h"
 
@@ -57,12 +58,37 @@ static bool add_own(json_t *pairs, const struct consumer_record *record)
 	return true;
 }
 
-struct batch_letter letter_of(const struct consumer_record *record, const char *topic,
-    const struct refusal *refusal, enum letter_extent extent, char **ret_headers)
+/* A part of the record that has no room in the first letter. */
+struct rest {
+	const char *what;
+	const char *bytes;
+	size_t length;
+};
+
+/* Binary safe, and readable as far as it is text. */
+static char *all_headers(const struct consumer_record *record)
 {
-	struct batch_letter letter = {.topic = topic};
 	json_t *pairs = json_array();
-	char left_out[64] = "";
+	const char *name;
+	const void *value;
+	size_t length;
+	char *text;
+
+	for (size_t i = 0; consumer_header_at(record, i, &name, &value, &length); i++) {
+		json_t *pair = json_array();
+
+		json_array_append_new(pair, json_bytes(name, strlen(name)));
+		json_array_append_new(pair, json_bytes(value, length));
+		json_array_append_new(pairs, pair);
+	}
+	text = json_dumps(pairs, JSON_COMPACT);
+	json_decref(pairs);
+	return text;
+}
+
+static json_t *base_headers(const struct consumer_record *record, const struct refusal *refusal)
+{
+	json_t *pairs = json_array();
 	char number[24];
 
 	add(pairs, "dead-letter-reason", json_string(refusal->code));
@@ -72,25 +98,118 @@ struct batch_letter letter_of(const struct consumer_record *record, const char *
 	add(pairs, "dead-letter-partition", json_string(number));
 	snprintf(number, sizeof number, "%" PRId64, record->offset);
 	add(pairs, "dead-letter-offset", json_string(number));
+	return pairs;
+}
+
+/* The texts that the letter points to become its own. */
+static void put(struct letters *letters, struct batch_letter letter, json_t *pairs)
+{
+	letter.headers = json_dumps(pairs, JSON_COMPACT);
+	json_decref(pairs);
+	letters->list =
+	    xrealloc(letters->list, (size_t)(letters->count + 1) * sizeof *letters->list);
+	letters->list[letters->count++] = letter;
+}
+
+static int count_parts(const struct rest *rests, int count, size_t most)
+{
+	int parts = 0;
+
+	for (int i = 0; i < count; i++)
+		parts += (int)((rests[i].length + most - 1) / most);
+	return parts;
+}
+
+static void put_parts(struct letters *letters, const struct consumer_record *record,
+    const struct refusal *refusal, const struct batch_letter *first, const struct rest *rests,
+    int count, size_t most)
+{
+	int total = 1 + count_parts(rests, count, most), number = 1;
+	char text[40];
+
+	for (int i = 0; i < count; i++)
+		for (size_t at = 0; at < rests[i].length; at += most) {
+			size_t left = rests[i].length - at;
+			struct batch_letter letter = *first;
+			json_t *pairs = base_headers(record, refusal);
+
+			letter.payload = rests[i].bytes + at;
+			letter.payload_length = left < most ? left : most;
+			snprintf(text, sizeof text, "%d/%d", ++number, total);
+			add(pairs, "dead-letter-part", json_string(text));
+			add(pairs, "dead-letter-holds", json_string(rests[i].what));
+			put(letters, letter, pairs);
+		}
+}
+
+struct letters letters_of(const struct consumer_record *record, const char *topic,
+    const struct refusal *refusal, enum letter_extent extent, int64_t payload_most)
+{
+	enum { PART_MOST = 500000 }; /* bytes of a part, far below the limit of a topic */
+	struct letters letters = {0};
+	struct batch_letter letter = {.topic = topic};
+	struct rest rests[3];
+	int count = 0;
+	size_t most = payload_most < PART_MOST ? (size_t)payload_most : PART_MOST;
+	json_t *pairs = base_headers(record, refusal);
+	owned_text char *headers = NULL;
+	owned_text char *place = NULL;
+	char left_out[64] = "", text[24];
+
 	if (extent == LETTER_BARE) {
-		text_copy(left_out, sizeof left_out, "key payload headers");
+		add(pairs, "dead-letter-left-out", json_string("key payload headers"));
+		put(&letters, letter, pairs);
+		return letters;
+	}
+	if (record->key_length <= KEY_MOST) {
+		letter.key = record->key;
+		letter.key_length = record->key_length;
 	} else {
+		rests[count++] = (struct rest){"key", record->key, record->key_length};
+	}
+	if ((int64_t)record->payload_length <= payload_most) {
 		letter.payload = record->payload;
 		letter.payload_length = record->payload_length;
-		if (record->key_length <= KEY_MOST) {
-			letter.key = record->key;
-			letter.key_length = record->key_length;
-		} else {
-			text_copy(left_out, sizeof left_out, "key ");
-		}
-		if (!add_own(pairs, record))
-			snprintf(left_out + strlen(left_out), sizeof left_out - strlen(left_out),
-			    "headers");
+	} else {
+		rests[count++] = (struct rest){"payload", record->payload, record->payload_length};
 	}
-	if (*left_out)
+	if (!add_own(pairs, record)) {
+		headers = all_headers(record);
+		rests[count++] = (struct rest){"headers", headers, strlen(headers)};
+	}
+	for (int i = 0; i < count; i++)
+		snprintf(left_out + strlen(left_out), sizeof left_out - strlen(left_out), "%s%s",
+		    i ? " " : "", rests[i].what);
+	if (count > 0) {
 		add(pairs, "dead-letter-left-out", json_string(left_out));
-	*ret_headers = json_dumps(pairs, JSON_COMPACT);
-	letter.headers = *ret_headers;
-	json_decref(pairs);
-	return letter;
+		snprintf(text, sizeof text, "1/%d", 1 + count_parts(rests, count, most));
+		add(pairs, "dead-letter-part", json_string(text));
+		/* one key, so that they are in one partition and in order */
+		place = xformat(
+		    "%s/%" PRId32 "/%" PRId64, record->topic, record->partition, record->offset);
+		if (!letter.key) {
+			letter.key = place;
+			letter.key_length = strlen(place);
+		}
+	}
+	put(&letters, letter, pairs);
+	put_parts(&letters, record, refusal, &letter, rests, count, most);
+	for (int i = 0; i < letters.count; i++) {
+		struct batch_letter *one = &letters.list[i];
+
+		one->key = lookback_bytes_copy(one->key, one->key_length).bytes;
+		one->payload = lookback_bytes_copy(one->payload, one->payload_length).bytes;
+	}
+	return letters;
+}
+
+void letters_finish(struct letters *letters)
+{
+	for (int i = 0; i < letters->count; i++) {
+		free((char *)letters->list[i].key);
+		free((char *)letters->list[i].payload);
+		free((char *)letters->list[i].headers);
+	}
+	free(letters->list);
+	*letters = (struct letters){0};
 }

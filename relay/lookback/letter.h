@@ -11,12 +11,22 @@
 #include "consumer.h"
 
 /*
- * How much of the record is kept: what the message table does not take of it (a key that is too
- * long, more headers than it holds) is left out, and dead-letter-left-out says so. LETTER_BARE
- * leaves all of it out, for a record that the table refused although it was cut.
+ * The letters of a record. One carries all of it, as a rule. What the message table does not take
+ * in one row (a key of more than 8,192 bytes, more headers than 32,768 bytes or names that are no
+ * text, a payload of more than payload_most) is left out of the first, whose dead-letter-left-out
+ * says so, and follows in further ones: each has dead-letter-part ("2/4"), dead-letter-holds (key,
+ * headers or payload) and a part of it as its payload, the headers as JSON pairs of name and value.
+ * Joined in their order they are the whole.
+ *
+ * LETTER_BARE: the table refused even those, and nothing of the content is kept.
  */
 enum letter_extent { LETTER_WHOLE, LETTER_BARE };
 
-/* headers: malloc'ed, the caller frees; key and payload point into the record. */
-struct batch_letter letter_of(const struct consumer_record *record, const char *topic,
-    const struct refusal *refusal, enum letter_extent extent, char **ret_headers);
+/* Their texts are their own; letters_finish frees them. */
+struct letters {
+	struct batch_letter *list;
+	int count;
+};
+struct letters letters_of(const struct consumer_record *record, const char *topic,
+    const struct refusal *refusal, enum letter_extent extent, int64_t payload_most);
+void letters_finish(struct letters *letters);

@@ -73,6 +73,12 @@ struct place {
 	struct refusal refusal;
 };
 
+/* A record as Kafka has it. */
+struct raw {
+	struct consumer_record record;
+	int refusals; /* by the tables */
+};
+
 struct reader {
 	const struct config_lookback *lookback;
 	const struct route *route;
@@ -85,6 +91,13 @@ struct reader {
 	struct batch *batch;
 	struct place *places; /* by order of assignment */
 	int place_count;
+	/* Records as they came, until the batch is stored; raw_of leads to them from the batch's
+	 * records. */
+	struct raw *raws;
+	int raw_count, raw_room;
+	int *raw_of;
+	int raw_of_room;
+	int64_t payload_most; /* known once the tables refused a record; INT64_MAX before */
 	struct lookback_header *headers; /* of the record that is looked at */
 	size_t header_room;
 	bool member;      /* places are the assignment, and no other one is to be answered */
@@ -271,14 +284,40 @@ static void count_kind(struct reader *reader, enum kind kind, int amount)
 		metric_add(reader->seen[kind], amount);
 }
 
+/* The batch's records from `first` on were read from the newest raw one, or from `raw`. */
+static void note_raw(struct reader *reader, int first, int raw)
+{
+	int count = batch_records(reader->batch);
+
+	if (count > reader->raw_of_room) {
+		reader->raw_of_room = 2 * count;
+		reader->raw_of =
+		    xrealloc(reader->raw_of, (size_t)reader->raw_of_room * sizeof *reader->raw_of);
+	}
+	for (int i = first; i < count; i++)
+		reader->raw_of[i] = raw;
+}
+
+static void keep_raw(struct reader *reader, const struct consumer_record *record)
+{
+	if (reader->raw_count == reader->raw_room) {
+		reader->raw_room = reader->raw_room ? 2 * reader->raw_room : 256;
+		reader->raws =
+		    xrealloc(reader->raws, (size_t)reader->raw_room * sizeof *reader->raws);
+	}
+	reader->raws[reader->raw_count++] = (struct raw){.record = *record};
+}
+
 static void take_letter(struct reader *reader, const struct consumer_record *record,
     const struct refusal *refusal, enum letter_extent extent)
 {
-	owned_text char *headers = NULL;
-	struct batch_letter letter =
-	    letter_of(record, reader->lookback->dead_letter, refusal, extent, &headers);
+	struct letters letters = letters_of(
+	    record, reader->lookback->dead_letter, refusal, extent, reader->payload_most);
 
-	batch_add_letter(reader->batch, record->partition, record->offset, &letter);
+	for (int i = 0; i < letters.count; i++)
+		batch_add_letter(
+		    reader->batch, record->partition, record->offset, &letters.list[i]);
+	letters_finish(&letters);
 	log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
 	    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
 	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)});
@@ -364,6 +403,7 @@ static void take(struct reader *reader, const struct consumer_record *record)
 	if (place->journal.n == 0 && place->journal.start < 0)
 		place->journal.start = record->offset;
 	place->journal.next = record->offset + 1;
+	int first = batch_records(reader->batch);
 	if (record->offset == place->refused_offset) {
 		take_letter(reader, record, &place->refusal, place->refused_extent);
 		place->touched = true;
@@ -372,6 +412,10 @@ static void take(struct reader *reader, const struct consumer_record *record)
 	} else {
 		place->noted = true;
 		count_kind(reader, FOREIGN, 1);
+	}
+	if (batch_records(reader->batch) > first) {
+		keep_raw(reader, record);
+		note_raw(reader, first, reader->raw_count - 1);
 	}
 	reader->bytes += record_bytes(record);
 }
@@ -384,6 +428,15 @@ static void on_unread(struct reader *reader, const struct err *err)
 		reader->again_at = clock_ms() + backoff_next_ms(&reader->backoff);
 }
 
+/* Those of a batch that is stored or forgotten. */
+static void release_raws(struct reader *reader)
+{
+	if (batch_records(reader->batch) > 0)
+		return;
+	reader->raw_count = 0;
+	group_release(reader->group);
+}
+
 /* Reads what is there, or waits for a record until `wait_ms`. */
 static void collect(struct reader *reader, int wait_ms)
 {
@@ -392,14 +445,17 @@ static void collect(struct reader *reader, int wait_ms)
 	bool some = true;
 	int taken = 0;
 
+	if (batch_records(reader->batch) == 0)
+		release_raws(reader);
 	while (some && taken < reader->limit && reader->bytes < reader->lookback->memory) {
 		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
 			on_unread(reader, &err);
 		if (some && !reader->adrift)
 			take(reader, &record);
+		else
+			release_raws(reader);
 		taken += some;
 	}
-	group_release(reader->group);
 }
 
 /* --- overdue --------------------------------------------------------------------------------- */
@@ -562,9 +618,48 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 		note_offsets(reader);
 }
 
+/* A record that the tables refused becomes a dead letter; in parts, and at last bare, when they
+ * refuse that. */
+static void turn_into_letter(struct reader *reader, int record, const char *error)
+{
+	int raw = reader->raw_of[record];
+	int count = batch_records(reader->batch);
+	struct refusal refusal = {.code = "not_storable"};
+
+	if (batch_is_dropped(reader->batch, record))
+		return;
+	for (int i = 0; i < count; i++)
+		if (reader->raw_of[i] == raw)
+			batch_drop(reader->batch, i);
+	text_copy(refusal.text, sizeof refusal.text, error);
+	take_letter(reader, &reader->raws[raw].record, &refusal,
+	    reader->raws[raw].refusals++ < 2 ? LETTER_WHOLE : LETTER_BARE);
+	note_raw(reader, count, raw);
+}
+
 /*
- * Something in the batch cannot be stored. It is read again in smaller parts, until a record stands
- * alone: that is a dead letter, bare of its content when even so it is refused.
+ * The tables refused something in the batch. They say which records, and those become dead letters:
+ * the others are stored at once, without being read again. False: they named none, or could not
+ * say.
+ */
+static bool set_aside(struct reader *reader, struct err *err)
+{
+	struct journal_refusal *list = NULL;
+	int count = 0;
+	bool found = journal_refused(reader->journal, reader->batch, &list, &count, err) &&
+		     count > 0 && journal_payload_most(reader->journal, &reader->payload_most, err);
+
+	batch_again(reader->batch);
+	for (int i = 0; found && i < count; i++)
+		turn_into_letter(reader, list[i].record, list[i].error);
+	free(list);
+	return found;
+}
+
+/*
+ * Something in the batch cannot be stored, and the tables do not say what. It is read again in
+ * smaller parts, until a record stands alone: that is a dead letter, bare of its content when even
+ * so it is refused.
  */
 static void on_refused(
     struct reader *reader, const struct journal_place *list, int count, const struct err *err)
@@ -610,6 +705,27 @@ static bool is_well(const struct reader *reader, bool stored)
 	return true;
 }
 
+/* Sets refused records aside and tries again; their dead letters may be refused as well, twice. */
+static bool store_batch(struct reader *reader, const struct journal_place *list, int count,
+    struct journal_outcome *ret_outcome, struct err *err)
+{
+	for (int tries = 0;; tries++) {
+		struct err refused;
+
+		fault_point("before_lookback_known");
+		if (!journal_know(reader->journal, reader->batch, err))
+			return false;
+		batch_work(reader->batch);
+		fault_point("before_lookback_apply");
+		if (journal_apply(reader->journal, reader->batch, list, count, ret_outcome, err))
+			return true;
+		if (err->kind != ERR_REJECT || tries == 3)
+			return false;
+		if (!set_aside(reader, &refused))
+			return false;
+	}
+}
+
 static bool store(struct reader *reader, struct err *err)
 {
 	owned_text struct journal_place *list =
@@ -622,12 +738,7 @@ static bool store(struct reader *reader, struct err *err)
 			tell_well(reader);
 		return true;
 	}
-	fault_point("before_lookback_known");
-	if (!journal_know(reader->journal, reader->batch, err))
-		return false;
-	batch_work(reader->batch);
-	fault_point("before_lookback_apply");
-	if (!journal_apply(reader->journal, reader->batch, list, count, &outcome, err)) {
+	if (!store_batch(reader, list, count, &outcome, err)) {
 		if (err->kind == ERR_REJECT)
 			on_refused(reader, list, count, err);
 		else if (err->kind != ERR_FENCED)
@@ -747,6 +858,8 @@ static void reader_free(struct reader *reader)
 	if (reader->stop_fd >= 0)
 		close(reader->stop_fd);
 	pthread_mutex_destroy(&reader->mutex);
+	free(reader->raws);
+	free(reader->raw_of);
 	free(reader->headers);
 	free(reader->places);
 	free(reader);
@@ -765,6 +878,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	reader->look_at = reader->again_at = INT64_MAX;
 	reader->backoff = (struct backoff){
 	    .first_ms = 100, .cap_ms = 5000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
+	reader->payload_most = INT64_MAX;
 	reader->status = (struct reader_status){.turn_ms = clock_ms(), .partitions = -1};
 	pthread_mutex_init(&reader->mutex, NULL);
 	reader->event_fd = event_fd;

@@ -391,6 +391,108 @@ begin
 end
 $$;
 
+-- Which rows of a batch the tables refuse, whatever the reason: they are written one by one, each in a savepoint,
+-- and all of it is undone. Kind and place (from 1 on, in the arrays of its kind), and the error. One refused row
+-- of thousands costs what they cost, and no other one waits for it.
+create function outbox.lookback_refused(of_section text,
+	prepare_types text[], prepare_ids text[], prepare_partitions int[], prepare_offsets bigint[],
+	prepare_topics text[], prepare_keys bytea[], prepare_payloads bytea[], prepare_headers text[],
+	prepare_services text[], prepare_urls text[], prepare_check_ms bigint[], prepare_expire_ms bigint[],
+	prepare_digests bytea[], prepare_event_ids uuid[],
+	decision_types text[], decision_ids text[], decision_partitions int[], decision_offsets bigint[],
+	decision_prepared_ats timestamptz[], decisions text[],
+	letter_partitions int[], letter_offsets bigint[], letter_topics text[], letter_keys bytea[],
+	letter_payloads bytea[], letter_headers text[],
+	note_ops text[], note_types text[], note_ids text[], note_partitions int[], note_offsets bigint[],
+	note_prepared_ats timestamptz[], note_decisions text[], note_kepts text[])
+returns table (kind text, place int, error text)
+language plpgsql volatile set lock_timeout = '5s'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+	moment timestamptz := clock_timestamp();
+	kinds text[] := '{}';
+	places int[] := '{}';
+	errors text[] := '{}';
+	r record;
+begin
+	begin
+		for r in select p.* from unnest(prepare_types, prepare_ids, prepare_partitions, prepare_offsets,
+				prepare_topics, prepare_keys, prepare_payloads, prepare_headers, prepare_services,
+				prepare_urls, prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids)
+			with ordinality p (biz_type, biz_id, source_partition, source_offset, topic, key, payload,
+				headers, check_service, check_url, check_ms, expire_ms, digest, event_id, place)
+		loop
+			begin
+				insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
+					source_partition, source_offset, topic, key, payload, headers, check_service,
+					check_url, check_at, expires_at, digest, event_id)
+				values (r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition,
+					r.source_offset, r.topic, r.key, r.payload, r.headers::jsonb, r.check_service,
+					r.check_url, moment + r.check_ms * interval '1 ms',
+					moment + r.expire_ms * interval '1 ms', r.digest, r.event_id);
+			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+				kinds := kinds || 'prepare'::text;
+				places := places || r.place::int;
+				errors := errors || sqlerrm;
+			end;
+		end loop;
+
+		for r in select d.* from unnest(decision_types, decision_ids, decision_partitions, decision_offsets,
+				decision_prepared_ats, decisions) with ordinality
+			d (biz_type, biz_id, source_partition, source_offset, prepared_at, decision, place)
+		loop
+			begin
+				perform outbox.lookback_decide(of_section, 'message', null, null, array[r.biz_type],
+					array[r.biz_id], array[coalesce(r.prepared_at, moment)], array[r.decision],
+					array[r.source_partition], array[r.source_offset], '{}', '{}', '{}', '{}',
+					'{}', '{}');
+			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+				kinds := kinds || 'decision'::text;
+				places := places || r.place::int;
+				errors := errors || sqlerrm;
+			end;
+		end loop;
+
+		for r in select l.* from unnest(letter_partitions, letter_offsets, letter_topics, letter_keys,
+				letter_payloads, letter_headers) with ordinality
+			l (source_partition, source_offset, topic, key, payload, headers, place)
+		loop
+			begin
+				perform outbox.lookback_decide(of_section, 'message', null, null, '{}', '{}', '{}',
+					'{}', '{}', '{}', array[r.topic], array[r.key], array[r.payload],
+					array[r.headers], array[r.source_partition], array[r.source_offset]);
+			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+				kinds := kinds || 'letter'::text;
+				places := places || r.place::int;
+				errors := errors || sqlerrm;
+			end;
+		end loop;
+
+		for r in select n.* from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets,
+				note_decisions) with ordinality
+			n (op, biz_type, biz_id, source_partition, source_offset, decision, place)
+		loop
+			continue when r.op <> 'tombstone';
+			begin
+				insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
+					source_partition, source_offset, decision)
+				values (r.biz_type, r.biz_id, moment, 'tombstone', of_section, r.source_partition,
+					r.source_offset, r.decision);
+			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+				kinds := kinds || 'note'::text;
+				places := places || r.place::int;
+				errors := errors || sqlerrm;
+			end;
+		end loop;
+		raise exception 'undone' using errcode = 'OR006';
+	exception when sqlstate 'OR006' then
+		null;
+	end;
+	return query select f.* from unnest(kinds, places, errors) f;
+end
+$$;
+
 -- The checker ------------------------------------------------------------------------------------
 --
 -- A claim is a number that the checker draws; it ends by itself at next_check. Whatever comes later

@@ -1,14 +1,18 @@
 """What the look-back accepts is what its database stores, and it costs what its length says: memory,
 numbers, encodings, and how one bad record leaves the others alone."""
 
+import base64
+import json
+import os
 import threading
 import time
 import zlib
 
+import psycopg2
 import pytest
 
 from support.api import CONFIG, Api, decision, prepare
-from support.lookback import Case
+from support.lookback import Case, in_headers
 from support.process import free_port, wait_for
 
 SEND = "token-of-a-sender"
@@ -94,3 +98,106 @@ def test_prepares_of_many_values_cost_no_more_memory_by_kafka(case):
     relay.wait_for(lambda: len(case.records()) == 5, what="all four messages")
     assert [record.payload for record in case.records() if record.key is None] == [payload] * 4
     assert relay.process.peak_memory() - before < 48 * MIB
+
+
+# --- records that the tables refuse -----------------------------------------------------------------
+
+def test_numbers_of_headers_are_those_that_postgres_takes(make_api, database, chance):
+    """The check of the program and jsonb agree, so that nothing is acknowledged and then refused."""
+    _, api = make_api()
+    texts = ["1e-16383", "1e-16384", "1e-20000", "0e-16384", "0.5e-16382", "0.5e-16383", "0e30000", "-1.5e3"]
+    texts += [f"{chance.choice(['', '-'])}{chance.randrange(10 ** 6)}.{'0' * chance.randrange(5)}7e"
+              f"{chance.choice(['', '-'])}{chance.choice([chance.randrange(20000), 16383 - chance.randrange(8)])}"
+              for _ in range(60)]
+    for number, text in enumerate(texts):
+        headers = '{"a":' + text + "}"
+        stored = valid(database, headers)
+        body = ('{"version":1,"biz_type":"orders","biz_id":"%d","topic":"orders.new","payload":1,"headers":%s}'
+                % (number, headers))
+        assert (api.post("prepare", body.encode()).status == 202) == stored, text
+
+
+def valid(database, headers):
+    try:
+        database.execute("SELECT length(%s::jsonb::outbox.message_headers::text)", (headers,))
+    except psycopg2.Error:
+        return False
+    return True
+
+
+def forbid(database, word):
+    """A refusal that the program knows nothing of, and that names a row only by failing."""
+    database.execute(f"ALTER TABLE outbox.lookback ADD CONSTRAINT no_{word} CHECK (biz_id NOT LIKE '{word}%')")
+
+
+def test_what_the_tables_refuse_is_carried_whole_and_its_neighbours_are_stored(case, database):
+    forbid(database, "bad")
+    relay = case.relay().wait_ready()
+    value = bytes(range(256)) * 8
+    good = [str(number) for number in range(40)]
+    records = [case.application.prepared(id) for id in good]
+    records[20:20] = [in_headers("prepare", "order", "bad1", value, [("x", b"\xff\0"), ("y", None), ("x", b"2")],
+                                 topic=case.topics["orders"], key=b"k".decode()),
+                      case.application.decided("bad1", "commit"), case.application.prepared("bad2")]
+    case.application.send(*records, *[case.application.decided(id, "commit") for id in good], partition=0)
+    relay.wait_for(lambda: case.ids() == sorted(good), what="all good ones")
+    # the commit's prepare is none, and a tombstone of that id is refused as well
+    relay.wait_for(lambda: len(case.records("dead")) == 3, what="three dead letters")
+    letter = next(record for record in case.records("dead")
+                  if record.key == b"order:bad1" and record.payload == value)
+    assert [pair for pair in letter.headers if pair[0] in ("x", "y")] == [
+        ("x", b"\xff\0"), ("y", None), ("x", b"2")]
+    headers = dict(letter.headers)
+    assert headers["dead-letter-reason"] == b"not_storable" and b"no_bad" in headers["dead-letter-error"]
+    assert "dead-letter-part" not in headers and headers["lookback-op"] == b"prepare"
+
+
+def test_what_no_row_holds_is_carried_in_parts(case, database):
+    database.execute("SELECT outbox.set_max_message_bytes(100000)")
+    relay = case.relay().wait_ready()
+    value, key = os.urandom(250_000), b"order:" + b"k" * 9000
+    many = [(f"h{number}", os.urandom(100)) for number in range(400)]
+    sent = [("lookback-version", b"1"), ("outbox-strange", b"\xff"), *many]
+    place, = case.application.send((key, value, sent), partition=1)
+    relay.wait_for(lambda: len(case.records("dead")) >= 2 and len(case.records("dead")) == int(
+        dict(case.records("dead")[0].headers)["dead-letter-part"].split(b"/")[1]), what="all parts")
+    letters = sorted(case.records("dead"), key=lambda record: int(
+        dict(record.headers)["dead-letter-part"].split(b"/")[0]))
+    assert len({(record.partition, record.key) for record in letters}) == 1
+    assert all(int(dict(record.headers)["dead-letter-offset"]) == place[1] for record in letters)
+    assert dict(letters[0].headers)["dead-letter-left-out"] == b"key payload headers"
+    held = {}
+    for record in letters[1:]:
+        name = dict(record.headers)["dead-letter-holds"]
+        held[name] = held.get(name, b"") + record.payload
+    assert held[b"payload"] == value and held[b"key"] == key
+    pairs = json.loads(held[b"headers"])
+    assert [(name, base64.b64decode(text["base64"]) if isinstance(text, dict) else text.encode())
+            for name, text in pairs] == sent
+
+
+def test_many_bad_records_delay_the_good_ones_little(case, database, kafka, make_relay, scale):
+    """Half of all are refused by the tables alone. The same number without them is the measure: on a busy
+    machine both take longer."""
+    count = scale(10_000)
+    forbid(database, "bad")
+
+    def seconds(name, bad):
+        one = Case(database, kafka, make_relay, name)
+        good = [f"{name}{number}" for number in range(count)]
+        one.application.send(*[record for number, id in enumerate(good) for record in [
+            one.application.prepared(id), one.application.prepared(f"{bad}-{name}{number}")]])
+        relay = one.relay()
+        relay.wait_event("lookback_assigned")  # how long a group takes to form is not the matter
+        begun = time.monotonic()
+        wait_for(lambda: database.execute(
+            "SELECT count(*) FROM outbox.lookback WHERE section = 'shop' AND kind = 'prepare'"
+            " AND biz_id LIKE %s", (name + "%",)) == [(count,)], 120, "all good ones", 0.02)
+        taken = time.monotonic() - begun
+        if bad == "bad":
+            relay.wait_for(lambda: len(one.records("dead")) == count, what="all dead letters")
+        relay.stop()
+        return taken
+
+    plain, mixed = seconds(case.name + "p", "fine"), seconds(case.name + "m", "bad")
+    assert mixed - plain < 1 + 4 * plain, (plain, mixed)

@@ -574,9 +574,9 @@ static void a_mistake_names_place_and_cure(void **state)
 		"write for example 127.0.0.1:9187"},
 	    {"[log]\nlevle = info",
 		"relay.ini:2: [log] levle: unknown key; [log] has level, format"},
-	    {"[api]\nlisten = 9188",
-		"relay.ini:2: [api] listen: nobody could use it without a token; set send_tokens, "
-		"read_tokens or operate_tokens"},
+	    {"[api]\nlisten = 9188", "relay.ini:2: [api] listen: nobody could use it without a "
+				     "token; set a [sender], send_tokens, "
+				     "read_tokens or operate_tokens"},
 	    {"[api]\nsend_tokens = a\nlisten = 0.0.0.0:9188",
 		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
@@ -585,7 +585,7 @@ static void a_mistake_names_place_and_cure(void **state)
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
 	    {"[slots]\n",
 		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
-		"[topic], [check], [lookback], [deliver], [api], [admin], [log]"},
+		"[topic], [check], [lookback], [deliver], [sender], [api], [admin], [log]"},
 	    {"[topic]\non_refusal = pass",
 		"relay.ini:1: [topic] needs a name; write [topic \"orders\"]"},
 	    {"[topic \"a\"]\non_refusal = park",
