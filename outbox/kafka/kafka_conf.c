@@ -503,3 +503,44 @@ const char *kafka_conf_library(void)
 {
 	return rd_kafka_version_str();
 }
+
+/* --- encryption ------------------------------------------------------------------------------ */
+
+static const char *property_value(const struct config_kafka *kafka, const char *name)
+{
+	const char *value = NULL;
+
+	for (int i = 0; i < kafka->property_count; i++)
+		if (text_equal(kafka->properties[i].name, name))
+			value = kafka->properties[i].value;
+	return value;
+}
+
+/* "host:port" between commas, each with a protocol before it or none. */
+static bool has_remote_server(const char *servers)
+{
+	for (size_t length; *servers; servers += length + (servers[length] == ',')) {
+		servers += strspn(servers, " ");
+		length = strcspn(servers, ",");
+		const char *protocol = strstr(servers, "://");
+		const char *host = protocol && protocol < servers + length ? protocol + 3 : servers;
+		bool near = length == 0 || text_starts(host, "127.") ||
+			    text_starts(host, "[::1]") ||
+			    (text_starts(host, "localhost") && strchr(":,", host[9]));
+		if (!near)
+			return true;
+	}
+	return false;
+}
+
+bool kafka_conf_is_exposed(const struct config_kafka *kafka)
+{
+	const char *protocol = property_value(kafka, "security.protocol");
+	const char *servers = property_value(kafka, "bootstrap.servers");
+
+	if (!servers)
+		servers = property_value(kafka, "metadata.broker.list");
+	return servers && has_remote_server(servers) &&
+	       (!protocol || strcasecmp(protocol, "plaintext") == 0 ||
+		   strcasecmp(protocol, "sasl_plaintext") == 0);
+}

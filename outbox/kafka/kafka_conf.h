@@ -55,3 +55,9 @@ bool kafka_conf_set(
 
 /* "2.0.2": the version of librdkafka that runs; static. */
 const char *kafka_conf_library(void);
+
+/*
+ * Whether records and passwords go unencrypted to another machine: security.protocol asks for no
+ * TLS, and a bootstrap server is not loopback.
+ */
+bool kafka_conf_is_exposed(const struct config_kafka *kafka);

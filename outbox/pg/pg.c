@@ -183,6 +183,47 @@ static bool check_dsn(const char *dsn, struct err *err)
 	return true;
 }
 
+static const char *option_or_default(
+    const PQconninfoOption *options, const PQconninfoOption *defaults, const char *keyword)
+{
+	const char *value = option(options, keyword);
+	return value ? value : option(defaults, keyword);
+}
+
+/* Of a list between commas, each host. */
+static bool has_remote_host(const char *hosts)
+{
+	for (size_t length; *hosts; hosts += length + (hosts[length] == ',')) {
+		length = strcspn(hosts, ",");
+		bool near = length == 0 || *hosts == '/' || *hosts == '@' ||
+			    text_starts(hosts, "127.") ||
+			    (length == 3 && text_starts(hosts, "::1")) ||
+			    (length == 9 && text_starts(hosts, "localhost"));
+		if (!near)
+			return true;
+	}
+	return false;
+}
+
+bool pg_dsn_is_exposed(const char *dsn)
+{
+	PQconninfoOption *options = PQconninfoParse(dsn, NULL), *defaults = PQconndefaults();
+	bool exposed = false;
+	if (options && defaults) {
+		const char *hosts = option_or_default(options, defaults, "hostaddr");
+		const char *mode = option_or_default(options, defaults, "sslmode");
+		if (!hosts || !*hosts)
+			hosts = option_or_default(options, defaults, "host");
+		/* prefer goes on without TLS when somebody on the way says that there is none */
+		exposed = hosts && has_remote_host(hosts) &&
+			  (!mode || text_equal(mode, "disable") || text_equal(mode, "allow") ||
+			      text_equal(mode, "prefer"));
+	}
+	PQconninfoFree(options);
+	PQconninfoFree(defaults);
+	return exposed;
+}
+
 /*
  * Later keywords win, and those of the dsn stand where "dbname" does. PgBouncer tracks
  * client_encoding and application_name, and refuses startup options that it does not know.

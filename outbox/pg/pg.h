@@ -46,6 +46,13 @@ struct pg *pg_start(const char *dsn, const char *application, struct err *err);
 struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err);
 void pg_destroy(struct pg *pg); /* NULL is fine */
 
+/*
+ * Whether a connection by this dsn may go unencrypted to another machine: sslmode (also that of
+ * PGSSLMODE) asks for no TLS, and a host is neither loopback nor a Unix socket. False for a dsn
+ * that cannot be used.
+ */
+bool pg_dsn_is_exposed(const char *dsn);
+
 struct pg_conn; /* libpq's PGconn, by its tag */
 /*
  * Somebody else's connection, for blocking calls in the transaction that is open on it, by the

@@ -647,6 +647,31 @@ static void finish(struct daemon *daemon)
 	config_destroy(daemon->config);
 }
 
+/* Payloads and passwords could be read on the way: once at the start, for each section. */
+static void warn_of_exposed(const struct config *config)
+{
+	static const char risk[] = "payloads and passwords can be read on the way";
+
+	for (int i = 0; i < config->postgres_count; i++)
+		if (pg_dsn_is_exposed(config->postgres[i].dsn))
+			log_warn("postgres_unencrypted",
+			    {"postgres", LOG_TEXT(config->postgres[i].name)},
+			    {"consequence", LOG_TEXT(risk)},
+			    {"cure", LOG_TEXT("put sslmode=verify-full into the dsn")});
+	for (int i = 0; i < config->check_count; i++)
+		if (config->checks[i].transport == CHECK_SQL &&
+		    pg_dsn_is_exposed(config->checks[i].dsn))
+			log_warn("postgres_unencrypted",
+			    {"check", LOG_TEXT(config->checks[i].name)},
+			    {"consequence", LOG_TEXT(risk)},
+			    {"cure", LOG_TEXT("put sslmode=verify-full into the dsn")});
+	for (int i = 0; i < config->kafka_count; i++)
+		if (kafka_conf_is_exposed(&config->kafka[i]))
+			log_warn("kafka_unencrypted", {"kafka", LOG_TEXT(config->kafka[i].name)},
+			    {"consequence", LOG_TEXT(risk)},
+			    {"cure", LOG_TEXT("set security.protocol to ssl or sasl_ssl")});
+}
+
 bool daemon_run(const struct daemon_options *options, struct err *err)
 {
 	struct daemon daemon = {
@@ -654,6 +679,8 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 	struct checks checks = {0};
 	bool done = load(&daemon, err);
 
+	if (done)
+		warn_of_exposed(daemon.config);
 	if (done) {
 		checks_init(&checks, daemon.config);
 		checks.starting = true;

@@ -2,6 +2,7 @@
 and nothing published that should not be."""
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -110,6 +111,20 @@ def test_a_secret_is_in_no_message(tmp_path):
                        'postgres name=x "password=hunter2 host=x"'))):
         (tmp_path / "x.ini").write_text(text)
         assert "hunter2" not in refused(["--config", tmp_path / "x.ini", "run"], {}, CONFIG)
+
+
+@pytest.mark.parametrize("kafka, postgres, warned", [
+    ("127.0.0.1:1", "host=127.0.0.1 port=1", []),
+    ("192.0.2.1:1", "host=192.0.2.1 port=1 connect_timeout=2",
+     ["postgres_unencrypted", "kafka_unencrypted"]),
+    ("192.0.2.1:1\nsecurity.protocol = ssl", "host=192.0.2.1 sslmode=require connect_timeout=2", [])])
+def test_another_machine_without_tls_is_warned_of_once(tmp_path, kafka, postgres, warned):
+    (tmp_path / "x.ini").write_text(
+        f"[postgres]\ndsn = {postgres}\n[kafka]\nbootstrap.servers = {kafka}\n"
+        "[admin]\nlisten = nowhere.invalid:1\n")
+    _, _, error = run_command(["--config", tmp_path / "x.ini", "run"], {})
+    events = re.findall(r"event=(\w+_unencrypted)", error)
+    assert events == warned, error
 
 
 # --- the database ---------------------------------------------------------------------------------

@@ -336,6 +336,28 @@ static void a_new_epoch_is_seen_before_it_begins(void **state)
 		fail_msg("%s", err.message);
 }
 
+static void servers_of_other_machines_without_tls_are_exposed(void **state)
+{
+	static const struct {
+		const char *servers, *protocol;
+		bool exposed;
+	} rows[] = {{"127.0.0.1:9092, localhost:9092,[::1]:1", NULL, false},
+	    {"localhost", "plaintext", false}, {"kafka:9092", NULL, true},
+	    {"localhost:1,kafka:9092", "SASL_PLAINTEXT", true}, {"localhosts:1", NULL, true},
+	    {"kafka:9092", "ssl", false}, {"PLAINTEXT://kafka:1", NULL, true},
+	    {"kafka:9092", "sasl_ssl", false}, {"PLAINTEXT://127.0.0.1:1", NULL, false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct config_property properties[] = {
+		    {.name = "bootstrap.servers", .value = (char *)rows[i].servers},
+		    {.name = "security.protocol", .value = (char *)rows[i].protocol}};
+		struct config_kafka kafka = section(properties, rows[i].protocol ? 2 : 1);
+
+		assert_int_equal(kafka_conf_is_exposed(&kafka), rows[i].exposed);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -345,6 +367,7 @@ int main(void)
 	    cmocka_unit_test(an_unknown_property_is_refused_by_librdkafka),
 	    cmocka_unit_test(a_value_out_of_range_is_refused_by_librdkafka),
 	    cmocka_unit_test(no_message_holds_a_secret),
+	    cmocka_unit_test(servers_of_other_machines_without_tls_are_exposed),
 	    cmocka_unit_test(missing_servers_say_where_to_put_them),
 	    cmocka_unit_test(a_certificate_that_is_not_there_is_found_without_connecting),
 	    cmocka_unit_test(the_producer_has_our_defaults_and_the_sections_wishes),

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -368,6 +369,24 @@ static void several_hosts_are_told_apart(void **state)
 	assert_string_equal(sqlstate, "");
 }
 
+static void a_dsn_to_another_machine_without_tls_is_exposed(void **state)
+{
+	static const struct {
+		const char *dsn;
+		bool exposed;
+	} rows[] = {{"host=localhost", false}, {"host=/run/postgresql", false},
+	    {"host=127.0.0.1,db", true}, {"postgresql://u@db/x", true},
+	    {"postgresql://u@db/x?sslmode=require", false}, {"host=db sslmode=prefer", true},
+	    {"host=db hostaddr=127.0.0.1", false}, {"host=db sslmode=verify-full", false},
+	    {"host=::1 sslmode=disable", false}, {"host=db x", false}};
+
+	(void)state;
+	unsetenv("PGSSLMODE");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (pg_dsn_is_exposed(rows[i].dsn) != rows[i].exposed)
+			fail_msg("%s", rows[i].dsn);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -385,6 +404,7 @@ int main(void)
 	    cmocka_unit_test(what_pgbouncer_says_under_08P01_is_told_apart),
 	    cmocka_unit_test(a_server_that_hangs_up_is_worth_a_retry),
 	    cmocka_unit_test(a_silent_server_is_left_when_the_time_is_over),
+	    cmocka_unit_test(a_dsn_to_another_machine_without_tls_is_exposed),
 	    cmocka_unit_test(a_connect_timeout_of_the_dsn_is_kept),
 	    cmocka_unit_test(an_interrupted_thread_stops_connecting),
 	    cmocka_unit_test(several_hosts_are_told_apart),
