@@ -76,6 +76,8 @@ struct question {
 	bool met;            /* its leader has answered since something failed */
 	int64_t position;    /* the next offset to be read; or TAIL_FROM_END */
 	int64_t asked;       /* as position, when it was asked */
+	int64_t least;       /* an end before it says that the topic was made anew */
+	uint64_t number;     /* the caller's */
 	int64_t begin;       /* the first offset there was to read */
 	int64_t end;         /* once it is known */
 	int64_t stable;      /* read_committed: the end must come so far; 0: not known yet */
@@ -396,29 +398,40 @@ static struct question *find_question(struct tail *tail, struct topic *topic, in
 	return question;
 }
 
-bool tail_ask(
-    struct tail *tail, const char *name, int32_t partition, int64_t offset, struct err *err)
+bool tail_ask(struct tail *tail, const struct tail_question *asked, struct err *err)
 {
 	struct question *question;
 	struct topic *topic;
 
-	if (partition < 0 || offset < TAIL_FROM_END || offset >= beyond_any_end)
-		return err_set(err, ERR_REJECT, "%s [%d] from offset %lld cannot be read", name,
-		    partition, (long long)offset);
+	if (asked->partition < 0 || asked->offset < TAIL_FROM_END ||
+	    asked->offset >= beyond_any_end)
+		return err_set(err, ERR_REJECT, "%s [%d] from offset %lld cannot be read",
+		    asked->topic, asked->partition, (long long)asked->offset);
 	if (!open_fd(tail, err) || !open_client(tail, err))
 		return false;
 	if (tail->partitions - tail->asked >= MOST_ANSWERED)
 		renew_client(tail);
-	topic = find_topic(tail, name, err);
+	topic = find_topic(tail, asked->topic, err);
 	if (!topic)
 		return false;
-	question = find_question(tail, topic, partition);
-	question->asked = question->begin = question->position = offset;
+	question = find_question(tail, topic, asked->partition);
+	question->asked = question->begin = question->position = asked->offset;
+	question->least = asked->least;
+	question->number = asked->number;
 	question->stable = question->unstable_at = 0;
 	backoff_reset(&question->backoff);
 	tail->idle_at = 0;
 	begin(tail, question);
 	return true;
+}
+
+void tail_drop(struct tail *tail, const char *name, int32_t partition)
+{
+	struct topic *topic;
+
+	HASH_FIND_STR(tail->topics, name, topic);
+	if (topic && partition >= 0 && partition < topic->count && topic->questions[partition])
+		stop(tail, topic->questions[partition], QUIET);
 }
 
 void tail_forget(struct tail *tail)
@@ -468,13 +481,19 @@ static void begin_later(struct tail *tail, struct question *question, int64_t no
 	set_due(tail, question, now + backoff_next_ms(&question->backoff));
 }
 
+static void begin_event(const struct question *question, int kind, struct tail_event *ret_event)
+{
+	ret_event->kind = kind;
+	ret_event->topic = question->topic->name;
+	ret_event->partition = question->partition;
+	ret_event->number = question->number;
+}
+
 static bool answer(struct tail *tail, struct question *question, int kind, int64_t first,
     int64_t end, struct tail_event *ret_event)
 {
 	stop(tail, question, QUIET);
-	ret_event->kind = kind;
-	ret_event->topic = question->topic->name;
-	ret_event->partition = question->partition;
+	begin_event(question, kind, ret_event);
 	ret_event->asked = question->asked;
 	ret_event->begin = first;
 	ret_event->end = end;
@@ -495,9 +514,7 @@ static struct question *question_of(struct tail *tail, const char *name, int32_t
 static bool tell_failure(const struct question *question, enum err_kind kind, const char *why,
     struct tail_event *ret_event)
 {
-	ret_event->kind = TAIL_FAILED;
-	ret_event->topic = question->topic->name;
-	ret_event->partition = question->partition;
+	begin_event(question, TAIL_FAILED, ret_event);
 	err_set(&ret_event->failure, kind, "%s [%d]: %s", question->topic->name,
 	    question->partition, why);
 	return true;
@@ -538,7 +555,7 @@ static bool take_answer(struct tail *tail, struct question *question, int64_t en
 	known_offsets(tail, question, &low, &high);
 	if (high < end || text_equal(tail->isolation, "read_uncommitted"))
 		high = end;
-	if (question->position > high)
+	if (question->position > high || question->least > high)
 		return answer(tail, question, TAIL_BEYOND, low, end, ret_event);
 	if (!question->stable)
 		question->stable = high;
@@ -569,9 +586,7 @@ static bool take_record(struct tail *tail, struct question *question, rd_kafka_m
 	question->position = message->offset + 1;
 	tail->run++;
 	tail->run_bytes += (int64_t)(message->len + message->key_len);
-	ret_event->kind = TAIL_RECORD;
-	ret_event->topic = question->topic->name;
-	ret_event->partition = question->partition;
+	begin_event(question, TAIL_RECORD, ret_event);
 	ret_event->record = consumer_record_of(message);
 	return true;
 }

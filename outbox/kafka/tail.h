@@ -33,8 +33,17 @@ void tail_destroy(struct tail *tail, int wait_ms);
  * for its markers, by which it becomes visible; init_transactions does. TAIL_FROM_END does not
  * wait, and its end is the last stable offset.
  */
-bool tail_ask(struct tail *tail, const char *topic, int32_t partition, int64_t offset,
-    struct err *err) MUST_CHECK;
+struct tail_question {
+	const char *topic;
+	int32_t partition;
+	int64_t offset;
+	int64_t least;   /* an end before this offset is TAIL_BEYOND, as one before `offset` is */
+	uint64_t number; /* the caller's: every event of the question carries it */
+};
+bool tail_ask(
+    struct tail *tail, const struct tail_question *question, struct err *err) MUST_CHECK;
+/* Nothing of the partition's question comes any more. */
+void tail_drop(struct tail *tail, const char *topic, int32_t partition);
 void tail_forget(struct tail *tail); /* all questions */
 
 /* Readable when tail_next has something to do; -1 when nothing is asked. */
@@ -44,7 +53,8 @@ struct tail_event {
 	enum {
 		TAIL_RECORD,
 		TAIL_END,    /* was read to its end */
-		TAIL_BEYOND, /* has an end before that offset: truncated, or made anew */
+		/* has an end before that offset, or before `least`: truncated, or made anew */
+		TAIL_BEYOND,
 		/*
 		 * With failure. ERR_RETRY: it goes on being tried, by itself, and may be told
 		 * again; topic NULL then: it concerns the whole cluster. Any other kind: this
@@ -55,6 +65,7 @@ struct tail_event {
 	} kind;
 	const char *topic;
 	int32_t partition;
+	uint64_t number;               /* of its question */
 	struct consumer_record record; /* TAIL_RECORD */
 	/*
 	 * TAIL_END, TAIL_BEYOND. asked: the offset that was asked for. end: the offset after the

@@ -93,11 +93,12 @@ enum flow_found {
 	FLOW_FOUND_FIRST, /* in the first tail of its partition since its topic was loaded */
 	FLOW_FOUND_TOO_MANY,
 };
-enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t partition,
+enum flow_found flow_tail_record(struct flow *flow, const struct stream_question *question,
     int64_t offset, int64_t id, const char event_id[16]);
 void flow_tail_end(
-    struct flow *flow, const char *topic, int32_t partition, int64_t end, bool beyond);
-void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition);
+    struct flow *flow, const struct stream_question *question, int64_t end, bool beyond);
+/* True: it was the newest question of its partition. */
+bool flow_tail_failed(struct flow *flow, const struct stream_question *question);
 /* A partition of an open topic that is not missing was not read yet. */
 bool flow_awaits_first_tails(const struct flow *flow);
 bool flow_must_log_tails(const struct flow *flow); /* lanes wait for a row with their offsets */

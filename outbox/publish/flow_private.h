@@ -101,6 +101,7 @@ struct lane {
 	 */
 	int64_t offset, logging_offset, logged_offset, known;
 	enum lane_tail tail;
+	uint64_t question; /* the number of the newest one; answers to any other do not count */
 	bool first_tail; /* none was read since its topic was loaded */
 	bool awaited;    /* it is read before windows open */
 	bool wants_end;  /* open and silent: its offset is to move up to the end */
@@ -247,6 +248,7 @@ struct flow {
 	struct lane *wanted;       /* UNREAD or with wants_end */
 	struct lane *watched;      /* records wait on them, or did lately */
 	int64_t asked_at, asked;   /* questions for tails lately, without an answer */
+	uint64_t questions;        /* ever */
 	int unlogged;              /* lanes UNLOGGED */
 	bool row_closes;
 	struct closed_topic *closed;

@@ -172,7 +172,9 @@ void flow_tail_logged(struct flow *flow, struct lane *lane)
 
 static void put_question(struct flow *flow, struct lane *lane, struct stream_tail *ret_tail)
 {
-	*ret_tail = (struct stream_tail){lane->topic->name, lane->partition, STREAM_TAIL_END};
+	lane->question = ++flow->questions;
+	*ret_tail = (struct stream_tail){
+	    lane->topic->name, lane->partition, lane->question, STREAM_TAIL_END};
 	flow->asked++;
 	if (lane->wants_end) {
 		lane->wants_end = false;
@@ -214,10 +216,17 @@ bool flow_tail_call(struct flow *flow, int64_t now, struct stream_tail *ret_tail
 	return false;
 }
 
-enum flow_found flow_tail_record(struct flow *flow, const char *topic, int32_t partition,
+/* NULL: the question is not the newest one of its partition, or the partition is forgotten. */
+static struct lane *asked_lane(struct flow *flow, const struct stream_question *question)
+{
+	struct lane *lane = flow_lane(flow, question->topic, question->partition);
+	return lane && lane->question == question->number ? lane : NULL;
+}
+
+enum flow_found flow_tail_record(struct flow *flow, const struct stream_question *question,
     int64_t offset, int64_t id, const char event_id[16])
 {
-	struct lane *lane = flow_lane(flow, topic, partition);
+	struct lane *lane = asked_lane(flow, question);
 	struct seen *seen, *before;
 	if (!lane || lane->tail != LANE_READING || flow->found >= flow->max_in_flight + FOUND_MORE)
 		return lane && lane->tail == LANE_READING ? FLOW_FOUND_TOO_MANY : FLOW_FOUND_STALE;
@@ -245,9 +254,9 @@ static void end_moves(struct flow *flow, struct lane *lane, int64_t end)
 }
 
 void flow_tail_end(
-    struct flow *flow, const char *topic, int32_t partition, int64_t end, bool beyond)
+    struct flow *flow, const struct stream_question *question, int64_t end, bool beyond)
 {
-	struct lane *lane = flow_lane(flow, topic, partition);
+	struct lane *lane = asked_lane(flow, question);
 	if (!lane)
 		return;
 	lane->wait.since = 0;
@@ -264,13 +273,14 @@ void flow_tail_end(
 	lane_becomes(flow, lane, must_be_logged(lane) ? LANE_UNLOGGED : LANE_OPEN);
 }
 
-void flow_tail_failed(struct flow *flow, const char *topic, int32_t partition)
+bool flow_tail_failed(struct flow *flow, const struct stream_question *question)
 {
-	struct lane *lane = flow_lane(flow, topic, partition);
+	struct lane *lane = asked_lane(flow, question);
 	if (!lane || (lane->tail != LANE_READING && !lane->asked_end))
-		return;
+		return false;
 	bool open = !flow->transactions || lane->tail == LANE_OPEN;
 	lane_becomes(flow, lane, open ? LANE_OPEN : LANE_UNREAD);
+	return true;
 }
 
 struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence)

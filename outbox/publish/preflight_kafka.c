@@ -256,7 +256,9 @@ void preflight_tails(struct preflight *report, const struct config_kafka *kafka,
 	int asked = 0;
 
 	for (int i = 0; i < count; i++)
-		asked += tail_ask(tail, topics[i], 0, TAIL_FROM_END, &event.failure);
+		asked += tail_ask(tail,
+		    &(struct tail_question){.topic = topics[i], .offset = TAIL_FROM_END},
+		    &event.failure);
 	while (asked > 0 && clock_ms() < until) {
 		wait_for_tail(tail, until);
 		while (asked > 0 && tail_next(tail, clock_ms(), &event))

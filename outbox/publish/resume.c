@@ -150,14 +150,21 @@ static void log_lost(struct resume *resume, const char *topic, int32_t partition
 	free(lost);
 }
 
-static void take_record(struct resume *resume, const struct consumer_record *record)
+static struct stream_question question_of(const struct tail_event *event)
 {
+	return (struct stream_question){event->topic, event->partition, event->number};
+}
+
+static void take_record(struct resume *resume, const struct tail_event *event)
+{
+	const struct consumer_record *record = &event->record;
+	const struct stream_question question = question_of(event);
 	struct outbox_position position;
 	char event_id[16], text[OUTBOX_POSITION_SIZE];
 	if (!read_names(record, &position, event_id) || !is_own(resume, &position))
 		return;
-	enum stream_found found = stream_tail_record(
-	    resume->stream, record->topic, record->partition, record->offset, &position, event_id);
+	enum stream_found found =
+	    stream_tail_record(resume->stream, &question, record->offset, &position, event_id);
 	if (found == STREAM_FOUND_UNKNOWN) {
 		log_rewound(resume);
 		add_lost(resume, record);
@@ -210,9 +217,10 @@ static void log_cut(struct resume *resume, const struct tail_event *event)
 
 static void take_event(struct resume *resume, const struct tail_event *event, int64_t now)
 {
+	const struct stream_question question = question_of(event);
 	switch (event->kind) {
 	case TAIL_RECORD:
-		take_record(resume, &event->record);
+		take_record(resume, event);
 		break;
 	case TAIL_BEYOND:
 		log_recreated(resume, event);
@@ -223,13 +231,13 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 			log_cut(resume, event);
 		log_lost(resume, event->topic, event->partition);
 		metric_add(resume->metrics->tails_read, 1);
-		stream_tail_end(resume->stream, event->topic, event->partition, event->end,
-		    event->kind == TAIL_BEYOND);
+		stream_tail_end(
+		    resume->stream, &question, event->end, event->kind == TAIL_BEYOND);
 		break;
 	case TAIL_FAILED:
 		log_failure(resume, event, now);
 		if (event->failure.kind != ERR_RETRY)
-			stream_tail_failed(resume->stream, now, event->topic, event->partition);
+			stream_tail_failed(resume->stream, now, &question);
 		break;
 	}
 }
@@ -238,10 +246,15 @@ static void ask(struct resume *resume, int64_t now)
 {
 	struct stream_tail tail;
 	while (stream_tail_call(resume->stream, now, &tail)) {
-		struct tail_event refused = {
-		    .kind = TAIL_FAILED, .topic = tail.topic, .partition = tail.partition};
-		if (!tail_ask(
-			resume->tail, tail.topic, tail.partition, tail.offset, &refused.failure))
+		const struct tail_question question = {.topic = tail.topic,
+		    .partition = tail.partition,
+		    .offset = tail.offset,
+		    .number = tail.number};
+		struct tail_event refused = {.kind = TAIL_FAILED,
+		    .topic = tail.topic,
+		    .partition = tail.partition,
+		    .number = tail.number};
+		if (!tail_ask(resume->tail, &question, &refused.failure))
 			take_event(resume, &refused, now);
 	}
 }

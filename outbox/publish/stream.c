@@ -1360,17 +1360,17 @@ static bool is_passed(const struct stream *stream, const struct outbox_position 
 		   position->id <= stream->windows[0].acked_id);
 }
 
-enum stream_found stream_tail_record(struct stream *stream, const char *topic, int32_t partition,
+enum stream_found stream_tail_record(struct stream *stream, const struct stream_question *question,
     int64_t offset, const struct outbox_position *position, const char event_id[16])
 {
 	bool ours = position->epoch == stream->epoch || position->epoch == stream->former_epoch;
 	int64_t newest = stream->first_tick + stream->window_count;
 	/* rows of a stalled partition are parked and not published */
 	if (ours && is_passed(stream, position) &&
-	    !flow_lane_is_owed(stream->flow, topic, partition))
+	    !flow_lane_is_owed(stream->flow, question->topic, question->partition))
 		return STREAM_FOUND;
 	enum flow_found found =
-	    flow_tail_record(stream->flow, topic, partition, offset, position->id, event_id);
+	    flow_tail_record(stream->flow, question, offset, position->id, event_id);
 	if (found == FLOW_FOUND_STALE)
 		return STREAM_FOUND;
 	stream->tail_tick = newest;
@@ -1384,16 +1384,16 @@ enum stream_found stream_tail_record(struct stream *stream, const char *topic, i
 }
 
 void stream_tail_end(
-    struct stream *stream, const char *topic, int32_t partition, int64_t end, bool beyond)
+    struct stream *stream, const struct stream_question *question, int64_t end, bool beyond)
 {
-	flow_tail_end(stream->flow, topic, partition, end, beyond);
+	flow_tail_end(stream->flow, question, end, beyond);
 }
 
-void stream_tail_failed(struct stream *stream, int64_t now, const char *topic, int32_t partition)
+void stream_tail_failed(
+    struct stream *stream, int64_t now, const struct stream_question *question)
 {
-	if (stream->settings.transactions)
+	if (flow_tail_failed(stream->flow, question) && stream->settings.transactions)
 		stream->tails_again_at = now + TAILS_AGAIN_MS;
-	flow_tail_failed(stream->flow, topic, partition);
 }
 
 /* --- the whole ---------------------------------------------------------------------------- */

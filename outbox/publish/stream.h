@@ -258,23 +258,34 @@ enum { STREAM_TAIL_END = -1 };
 struct stream_tail {
 	const char *topic; /* valid until the next call of any function here */
 	int32_t partition;
+	uint64_t number; /* of the question; its answers carry it */
 	int64_t offset; /* read from here up to the end; STREAM_TAIL_END: only where the end is */
 };
 /* The next partition to be read; false: none now. */
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail);
+/*
+ * The question that an answer belongs to. An answer to any question but the newest one of its
+ * partition changes nothing.
+ */
+struct stream_question {
+	const char *topic;
+	int32_t partition;
+	uint64_t number;
+};
 /* A record of this slot and shard that was found there; event_id: 16 bytes. */
 enum stream_found {
 	STREAM_FOUND,
 	STREAM_FOUND_UNKNOWN,  /* the log knows of no such window: the database went back in time */
 	STREAM_FOUND_TOO_MANY, /* not kept: such rows are published again */
 };
-enum stream_found stream_tail_record(struct stream *stream, const char *topic, int32_t partition,
+enum stream_found stream_tail_record(struct stream *stream, const struct stream_question *question,
     int64_t offset, const struct outbox_position *position, const char event_id[16]);
 /* Read up to `end`. beyond: the offset that was asked for lies behind it. */
 void stream_tail_end(
-    struct stream *stream, const char *topic, int32_t partition, int64_t end, bool beyond);
+    struct stream *stream, const struct stream_question *question, int64_t end, bool beyond);
 /* It cannot be read, for good: records flow without; with transactions it is asked again later. */
-void stream_tail_failed(struct stream *stream, int64_t now, const char *topic, int32_t partition);
+void stream_tail_failed(
+    struct stream *stream, int64_t now, const struct stream_question *question);
 
 struct stream_record {
 	uint64_t sequence; /* names the record in stream_report */

@@ -83,7 +83,10 @@ static void obey(const char *line)
 	struct err err;
 
 	if (sscanf(line, "ask %249s %d %" SCNd64, topic, &partition, &offset) == 3) {
-		if (!tail_ask(tail, topic, partition, offset, &err))
+		const struct tail_question question = {
+		    .topic = topic, .partition = partition, .offset = offset};
+
+		if (!tail_ask(tail, &question, &err))
 			printf("failed %d %s %d %s\n", err.kind, topic, partition, err.message);
 	} else if (strcmp(line, "forget\n") == 0) {
 		tail_forget(tail);

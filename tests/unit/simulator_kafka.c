@@ -557,7 +557,7 @@ void producer_commit(struct world *world, struct wire_producer *producer)
 struct tail_reading {
 	struct process *process;
 	int owner, topic, partition;
-	int64_t number;
+	uint64_t number;
 };
 
 static void tail_answers(struct world *world, void *object, int64_t number)
@@ -575,6 +575,7 @@ static void tail_answers(struct world *world, void *object, int64_t number)
 		return;
 	}
 	question->end = partition->end_offset;
+	question->next = question->offset == STREAM_TAIL_END ? question->end : question->offset;
 	question->read_us = world->now;
 	process->tails_answered++;
 	relay_wake(world, process);

@@ -698,37 +698,85 @@ static void lose_producer(struct world *world, struct process *process, const ch
 	stream_producer_lost(process->stream);
 }
 
-static void see_record(struct process *process, int topic, int partition, int64_t offset)
+static enum stream_found see_record(struct process *process,
+    const struct stream_question *question, int topic, int64_t offset)
 {
 	const struct wire_record *record =
-	    &process->world->kafka.topics[topic].partitions[partition].records[offset];
+	    &process->world->kafka.topics[topic].partitions[question->partition].records[offset];
 	const struct outbox_position position = {
 	    .epoch = record->epoch, .tick = record->tick, .id = record->id};
 	char event_id[16] = {0};
 	if (record->hidden || !record->row)
-		return;
+		return STREAM_FOUND;
 	memcpy(event_id, &record->row, sizeof record->row);
-	if (stream_tail_record(process->stream, topic_names[topic], partition, offset, &position,
-		event_id) == STREAM_FOUND_UNKNOWN)
-		process->world->result.rewinds++;
+	return stream_tail_record(process->stream, question, offset, &position, event_id);
 }
 
+static struct stream_question question_of(const struct process *process, int topic, int partition)
+{
+	return (struct stream_question){
+	    topic_names[topic], partition, process->tails[topic][partition].number};
+}
+
+static void end_answer(struct process *process, int topic, int partition)
+{
+	process->tails[topic][partition].read_us = 0;
+	process->tails_answered--;
+}
+
+/* Whatever stood there from `offset` on is known from here on, with what was known before. */
+static void tail_is_known(struct process *process, int topic, int partition)
+{
+	const struct tail_question *question = &process->tails[topic][partition];
+	process->tail_us[topic][partition] = question->read_us;
+	process->tail_offset[topic][partition] = question->offset;
+}
+
+/* Some records of the answer in each turn, so that rows come by between them. */
 static void see_tail(struct process *process, int topic, int partition)
 {
 	struct tail_question *question = &process->tails[topic][partition];
+	const struct stream_question asked = question_of(process, topic, partition);
 	bool beyond = question->offset > question->end;
+	int64_t turn = world_between(process->world, 1, 60);
+	for (; turn > 0 && question->next < question->end; turn--) {
+		enum stream_found found = see_record(process, &asked, topic, question->next++);
+		process->world->result.rewinds += found == STREAM_FOUND_UNKNOWN;
+	}
+	if (question->next < question->end)
+		return;
 	world_trace(process->world, "owner %d read %s %d from %lld to %lld", process->owner,
 	    topic_names[topic], partition, (long long)question->offset, (long long)question->end);
+	stream_tail_end(process->stream, &asked, question->end, beyond);
 	if (question->offset != STREAM_TAIL_END)
-		for (int64_t offset = question->offset; offset < question->end; offset++)
-			see_record(process, topic, partition, offset);
-	stream_tail_end(process->stream, topic_names[topic], partition, question->end, beyond);
-	if (question->offset != STREAM_TAIL_END) {
-		process->tail_us[topic][partition] = question->read_us;
-		process->tail_offset[topic][partition] = question->offset;
-	}
-	question->read_us = 0;
-	process->tails_answered--;
+		tail_is_known(process, topic, partition);
+	end_answer(process, topic, partition);
+}
+
+/* The answer to a question comes when another one was asked since: it must change nothing. */
+static void answer_late(struct process *process, int topic, const struct stream_question *former)
+{
+	const struct partition *partition =
+	    &process->world->kafka.topics[topic].partitions[former->partition];
+	if (partition->end_offset > 0)
+		see_record(process, former, topic,
+		    world_below(process->world, partition->end_offset));
+	if (world_chance(process->world, 500000))
+		stream_tail_end(process->stream, former, partition->end_offset, false);
+	else
+		stream_tail_failed(process->stream, now_ms(process->world), former);
+}
+
+static void begin_question(struct process *process, int topic, const struct stream_tail *tail)
+{
+	struct tail_question *question = &process->tails[topic][tail->partition];
+	const struct stream_question former = question_of(process, topic, tail->partition);
+	process->tails_answered -= question->read_us > 0;
+	*question = (struct tail_question){.number = tail->number,
+	    .offset = tail->offset};
+	kafka_read_tail(process->world, process, topic, tail->partition);
+	if (former.number && world_chance(process->world, 200000))
+		answer_late(process, topic, &former);
 }
 
 static bool step_tails(struct world *world, struct process *process)
@@ -739,15 +787,8 @@ static bool step_tails(struct world *world, struct process *process)
 		for (int p = 0; p < PARTITIONS; p++)
 			if (process->tails[t][p].read_us)
 				see_tail(process, t, p);
-	while (stream_tail_call(process->stream, now_ms(world), &tail)) {
-		int topic = topic_index(tail.topic, strlen(tail.topic));
-		struct tail_question *question = &process->tails[topic][tail.partition];
-		process->tails_answered -= question->read_us > 0;
-		question->read_us = 0;
-		question->offset = tail.offset;
-		question->number++;
-		kafka_read_tail(world, process, topic, tail.partition);
-	}
+	while (stream_tail_call(process->stream, now_ms(world), &tail))
+		begin_question(process, topic_index(tail.topic, strlen(tail.topic)), &tail);
 	return busy;
 }
 

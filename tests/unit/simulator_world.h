@@ -347,11 +347,12 @@ void producer_spoil(struct wire_producer *producer);         /* a false fatal er
 void producer_fence(struct world *world, struct wire_producer *producer);
 void producer_commit(struct world *world, struct wire_producer *producer);
 
-/* What a process asked of a partition's end, and the answer. */
+/* The newest question of a process for a partition, and how much of its answer was taken. */
 struct tail_question {
-	int64_t number; /* of the newest question; an answer to an older one does not count */
+	uint64_t number;
 	int64_t offset, end;
 	int64_t read_us; /* the end was there then; 0: no answer yet */
+	int64_t next;    /* the record that is taken next */
 };
 
 /* Answers later, into the process's question. */

@@ -79,6 +79,9 @@ static struct stream *owner_of(int windows)
 	return owner_with(&settings, windows);
 }
 
+/* The newest question of each partition. */
+static struct stream_question asked[18];
+
 static void expect_question(struct stream *stream, int64_t now, int32_t partition, int64_t offset)
 {
 	struct stream_tail tail;
@@ -86,6 +89,12 @@ static void expect_question(struct stream *stream, int64_t now, int32_t partitio
 	assert_string_equal(tail.topic, "orders");
 	assert_int_equal(tail.partition, partition);
 	assert_int_equal(tail.offset, offset);
+	asked[partition] = (struct stream_question){"orders", partition, tail.number};
+}
+
+static void tail_ends(struct stream *stream, int32_t partition, int64_t end, bool beyond)
+{
+	stream_tail_end(stream, &asked[partition], end, beyond);
 }
 
 static void expect_no_question(struct stream *stream, int64_t now)
@@ -107,14 +116,14 @@ static enum stream_found find(
 	char event_id[16];
 	const struct outbox_position position = {.epoch = EPOCH, .tick = tick, .id = id};
 	event_id_of(id, 'a', event_id);
-	return stream_tail_record(stream, "orders", partition, offset, &position, event_id);
+	return stream_tail_record(stream, &asked[partition], offset, &position, event_id);
 }
 
 static void nothing_found(struct stream *stream)
 {
 	expect_both_questions(stream);
-	stream_tail_end(stream, "orders", 0, 10, false);
-	stream_tail_end(stream, "orders", 1, 10, false);
+	tail_ends(stream, 0, 10, false);
+	tail_ends(stream, 1, 10, false);
 }
 
 static uint64_t expect_sent(struct stream *stream, int64_t id)
@@ -156,7 +165,7 @@ static void what_was_found_is_not_sent_again(void **state)
 	expect_both_questions(stream);
 	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND);
 	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 1, 2), STREAM_FOUND);
-	stream_tail_end(stream, "orders", 0, 12, false);
+	tail_ends(stream, 0, 12, false);
 	page_of(stream, 1, 3, 0);
 	expect_sent(stream, 3);
 	expect_none_sent(stream);
@@ -195,7 +204,7 @@ static void what_is_passed_already_holds_no_offset_back(void **state)
 	find(stream, 0, 10, FIRST_TICK + 1, 4);
 	find(stream, 0, 11, FIRST_TICK + 1, 2);
 	find(stream, 0, 12, FIRST_TICK + 1, 3);
-	stream_tail_end(stream, "orders", 0, 13, false);
+	tail_ends(stream, 0, 13, false);
 	assert_true(stream_read_call(stream, 0).wanted);
 	give_row(stream, 4, 0);
 	give_row(stream, 5, 0);
@@ -212,7 +221,7 @@ static void what_was_found_is_parked_for_no_deaths(void **state)
 	struct stream *stream = owner_of_one_partition(0, 6, 3);
 	/* the last of them died when Kafka had it */
 	find(stream, 0, 10, FIRST_TICK + 1, 1);
-	stream_tail_end(stream, "orders", 0, 11, false);
+	tail_ends(stream, 0, 11, false);
 	assert_true(expect_row(stream, 1, "{}").deaths.marked);
 	assert_true(stream_read_call(stream, 1).withheld);
 	give_row(stream, 1, 0);
@@ -232,10 +241,10 @@ static void records_wait_until_their_partition_was_read(void **state)
 	page_of(stream, 1, 2, 1);
 	expect_none_sent(stream);
 	expect_both_questions(stream);
-	stream_tail_end(stream, "orders", 0, 10, false);
+	tail_ends(stream, 0, 10, false);
 	expect_none_sent(stream);
 	find(stream, 1, 10, FIRST_TICK + 1, 1);
-	stream_tail_end(stream, "orders", 1, 11, false);
+	tail_ends(stream, 1, 11, false);
 	expect_sent(stream, 2);
 	stream_destroy(stream);
 }
@@ -248,8 +257,8 @@ static void the_same_id_of_another_event_is_sent(void **state)
 	const struct outbox_position position = {.epoch = EPOCH, .tick = FIRST_TICK + 1, .id = 1};
 	expect_both_questions(stream);
 	event_id_of(1, 'b', event_id);
-	stream_tail_record(stream, "orders", 0, 10, &position, event_id);
-	stream_tail_end(stream, "orders", 0, 11, false);
+	stream_tail_record(stream, &asked[0], 10, &position, event_id);
+	tail_ends(stream, 0, 11, false);
 	page_of(stream, 1, 1, 0);
 	expect_sent(stream, 1);
 	stream_destroy(stream);
@@ -261,8 +270,8 @@ static void a_found_record_of_another_partition_is_no_reason_to_skip(void **stat
 	struct stream *stream = owner_of(1);
 	expect_both_questions(stream);
 	find(stream, 1, 10, FIRST_TICK + 1, 1);
-	stream_tail_end(stream, "orders", 0, 10, false);
-	stream_tail_end(stream, "orders", 1, 11, false);
+	tail_ends(stream, 0, 10, false);
+	tail_ends(stream, 1, 11, false);
 	page_of(stream, 1, 1, 0);
 	expect_sent(stream, 1);
 	stream_destroy(stream);
@@ -282,7 +291,7 @@ static void where_a_new_topic_ends_is_noted_before_its_first_record(void **state
 	expect_row(stream, 0, "{\"orders\":[1,{}]}");
 	expect_question(stream, 0, 0, STREAM_TAIL_END);
 	expect_none_sent(stream);
-	stream_tail_end(stream, "orders", 0, 0, false);
+	tail_ends(stream, 0, 0, false);
 	expect_none_sent(stream);
 	expect_row(stream, 0, "{\"orders\":[1,{\"0\":-1}]}");
 	expect_sent(stream, 1);
@@ -303,7 +312,7 @@ static void a_lost_producer_reads_what_it_had_under_way(void **state)
 	expect_question(stream, 0, 0, 11);
 	expect_no_question(stream, 0);
 	find(stream, 0, 11, FIRST_TICK + 1, 2);
-	stream_tail_end(stream, "orders", 0, 12, false);
+	tail_ends(stream, 0, 12, false);
 	expect_sent(stream, 3);
 	stream_destroy(stream);
 }
@@ -331,10 +340,10 @@ static void no_window_opens_before_the_tails_are_read(void **state)
 	(void)state;
 	struct stream *stream = owner_of(0);
 	expect_both_questions(stream);
-	stream_tail_end(stream, "orders", 0, 10, false);
+	tail_ends(stream, 0, 10, false);
 	assert_int_equal(stream_log_call(stream, 1).call, STREAM_NONE);
 	assert_true(stream_wait(stream, 1) > 1);
-	stream_tail_end(stream, "orders", 1, 10, false);
+	tail_ends(stream, 1, 10, false);
 	assert_true(stream_log_call(stream, 1).may_open);
 	stream_destroy(stream);
 }
@@ -355,7 +364,7 @@ static void a_position_that_the_log_does_not_know_begins_a_new_epoch(void **stat
 	expect_both_questions(stream);
 	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND);
 	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 2, 7), STREAM_FOUND_UNKNOWN);
-	stream_tail_end(stream, "orders", 0, 12, false);
+	tail_ends(stream, 0, 12, false);
 	page_of(stream, 1, 2, 0);
 	expect_none_sent(stream);
 	struct stream_tick tick = stream_log_call(stream, 0);
@@ -372,8 +381,8 @@ static void a_row_of_a_lost_window_is_still_recognised(void **state)
 	struct stream *stream = owner_of(0);
 	expect_both_questions(stream);
 	find(stream, 0, 10, FIRST_TICK + 1, 7);
-	stream_tail_end(stream, "orders", 0, 11, false);
-	stream_tail_end(stream, "orders", 1, 10, false);
+	tail_ends(stream, 0, 11, false);
+	tail_ends(stream, 1, 10, false);
 	assert_true(stream_log_call(stream, 0).may_open);
 	stream_ticked(stream, 0, STREAM_ROWS);
 	give_row(stream, 7, 0);
@@ -388,7 +397,7 @@ static void a_topic_made_anew_begins_a_new_epoch(void **state)
 	(void)state;
 	struct stream *stream = owner_of(1);
 	expect_both_questions(stream);
-	stream_tail_end(stream, "orders", 0, 3, true);
+	tail_ends(stream, 0, 3, true);
 	page_of(stream, 1, 1, 0);
 	expect_none_sent(stream);
 	struct stream_tick row = expect_row(stream, 0, "{\"orders\":[2,{\"0\":2}]}");
@@ -405,8 +414,8 @@ static void a_silent_partition_moves_its_offset_to_the_end(void **state)
 	expect_no_question(stream, 119999);
 	expect_question(stream, 120000, 0, STREAM_TAIL_END);
 	expect_question(stream, 120000, 1, STREAM_TAIL_END);
-	stream_tail_end(stream, "orders", 0, 500, false);
-	stream_tail_end(stream, "orders", 1, 10, false);
+	tail_ends(stream, 0, 500, false);
+	tail_ends(stream, 1, 10, false);
 	expect_row(stream, 120000, "{\"orders\":[2,{\"0\":499}]}");
 	stream_destroy(stream);
 }
@@ -419,7 +428,7 @@ static void the_offset_does_not_move_past_records_under_way(void **state)
 	expect_question(stream, 120000, 0, STREAM_TAIL_END);
 	page_of(stream, 1, 1, 0);
 	uint64_t sequence = expect_sent(stream, 1);
-	stream_tail_end(stream, "orders", 0, 500, false);
+	tail_ends(stream, 0, 500, false);
 	stream_report(stream, 120000, sequence, STREAM_WRITTEN, 400, NULL);
 	expect_row(stream, 120000, "{\"orders\":[2,{\"0\":400}]}");
 	stream_destroy(stream);
@@ -431,7 +440,7 @@ static void a_partition_that_cannot_be_read_is_written_to_all_the_same(void **st
 	struct stream *stream = owner_of(1);
 	expect_both_questions(stream);
 	page_of(stream, 1, 1, 0);
-	stream_tail_failed(stream, 0, "orders", 0);
+	stream_tail_failed(stream, 0, &asked[0]);
 	expect_sent(stream, 1);
 	stream_destroy(stream);
 }
@@ -442,10 +451,36 @@ static void answers_that_nobody_waits_for_change_nothing(void **state)
 	struct stream *stream = owner_of(1);
 	nothing_found(stream);
 	assert_int_equal(find(stream, 0, 12, FIRST_TICK + 1, 1), STREAM_FOUND);
-	stream_tail_end(stream, "orders", 0, 3, true);
-	stream_tail_end(stream, "orders", 17, 3, true);
+	tail_ends(stream, 0, 3, true);
+	asked[17] = (struct stream_question){"orders", 17, asked[0].number};
+	tail_ends(stream, 17, 3, true);
 	page_of(stream, 1, 1, 0);
 	expect_sent(stream, 1);
+	stream_destroy(stream);
+}
+
+/* The producer was lost meanwhile: its records may lie behind the end of the earlier answer. */
+static void answers_to_an_earlier_question_change_nothing(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	page_of(stream, 1, 2, 0);
+	expect_sent(stream, 1);
+	stream_producer_lost(stream);
+	expect_question(stream, 0, 0, 10);
+	const struct stream_question earlier = asked[0];
+	stream_topic(stream, "orders", 0);
+	stream_topic(stream, "orders", 2);
+	expect_question(stream, 0, 0, 10);
+	expect_question(stream, 0, 1, 10);
+	stream_tail_end(stream, &earlier, 10, false);
+	expect_none_sent(stream);
+	stream_tail_failed(stream, 0, &earlier);
+	expect_none_sent(stream);
+	find(stream, 0, 10, FIRST_TICK + 1, 1);
+	tail_ends(stream, 0, 11, false);
+	expect_sent(stream, 2);
 	stream_destroy(stream);
 }
 
@@ -462,7 +497,7 @@ static int64_t time_of_matching(int64_t strangers)
 		find(stream, 0, 10 + i, FIRST_TICK + 1, ROWS + 1 + i);
 	for (int64_t id = 1; id <= ROWS; id++)
 		find(stream, 0, 10 + strangers + id, FIRST_TICK + 1, id);
-	stream_tail_end(stream, "orders", 0, 11 + strangers + ROWS, false);
+	tail_ends(stream, 0, 11 + strangers + ROWS, false);
 	page_of(stream, 1, ROWS, 0);
 	clock_t begin = clock();
 	expect_none_sent(stream);
@@ -502,6 +537,7 @@ int main(void)
 	    cmocka_unit_test(a_partition_that_cannot_be_read_is_written_to_all_the_same),
 	    cmocka_unit_test(a_row_is_matched_in_the_same_time_whatever_else_was_found),
 	    cmocka_unit_test(answers_that_nobody_waits_for_change_nothing),
+	    cmocka_unit_test(answers_to_an_earlier_question_change_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
