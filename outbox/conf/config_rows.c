@@ -120,7 +120,8 @@ const struct config_row config_rows[] = {
 	{SLOT(memory), .type = CONFIG_BYTES, .default_value = "24MiB",
 		.low = MIB, .high = 4096 * MIB,
 		.help = "Memory for rows that are read and not yet acknowledged, the producer's queue "
-			"included."},
+			"included, and for names of records that a take-over found in Kafka: a quarter "
+			"of it at most."},
 	{SLOT_MS(lease), "5s", 100, HOUR,
 		.help = "How long an owner that went silent keeps a shard from the others."},
 	{SLOT_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true,

@@ -40,9 +40,8 @@ struct tail_question {
 	int64_t least;   /* an end before this offset is TAIL_BEYOND, as one before `offset` is */
 	uint64_t number; /* the caller's: every event of the question carries it */
 };
-bool tail_ask(
-    struct tail *tail, const struct tail_question *question, struct err *err) MUST_CHECK;
-/* Nothing of the partition's question comes any more. */
+bool tail_ask(struct tail *tail, const struct tail_question *question, struct err *err) MUST_CHECK;
+/* Ends the partition's question: no further event of it comes. */
 void tail_drop(struct tail *tail, const char *topic, int32_t partition);
 void tail_forget(struct tail *tail); /* all questions */
 
@@ -52,7 +51,7 @@ int tail_fd(const struct tail *tail);
 struct tail_event {
 	enum {
 		TAIL_RECORD,
-		TAIL_END,    /* was read to its end */
+		TAIL_END, /* was read to its end */
 		/* has an end before that offset, or before `least`: truncated, or made anew */
 		TAIL_BEYOND,
 		/*

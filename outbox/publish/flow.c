@@ -50,6 +50,7 @@ struct flow *flow_create(const struct stream_settings *settings)
 	flow->idle_ms = settings->topic_idle_ms;
 	flow->move_ms = MOVE_LEASES * settings->lease_ms;
 	flow->memory = settings->memory;
+	flow->tail_memory = settings->tail_memory;
 	flow->capacity = 1024;
 	flow->ring = xcalloc(flow->capacity, sizeof *flow->ring);
 	flow->covered = flow->acked = flow->next = flow->end = flow->highest_sent = 1;
@@ -388,9 +389,9 @@ static bool is_careful(const struct lane *lane, uint64_t sequence)
 	return lane->fresh || sequence <= lane->careful_until;
 }
 
-static bool is_open(const struct lane *lane, uint64_t sequence)
+static bool is_open(const struct flow *flow, const struct lane *lane, uint64_t sequence)
 {
-	return lane->tail == LANE_OPEN && !lane->solo && !lane->barred &&
+	return flow_tail_lets(flow, lane, sequence) && !lane->solo && !lane->barred &&
 	       (!is_careful(lane, sequence) || lane->under_way + lane->written == 0);
 }
 
@@ -471,6 +472,32 @@ static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint6
 	};
 }
 
+/* The owner that died last may have sent the record. If Kafka has it, it is not parked. */
+static void convict(struct flow *flow, struct lane *lane, uint64_t sequence)
+{
+	if (!lane || !is_there_already(flow, lane, sequence))
+		flow_park_convicted(flow, sequence);
+}
+
+/* The lane's first record, if it is known; false: it goes, or waits, like any other. */
+static bool settle_held(struct flow *flow, struct lane *lane, uint64_t sequence)
+{
+	const struct record *record = flow_record(flow, sequence);
+	bool convicted =
+	    record->convicted && (lane->wait.stalled || flow_found_decides(flow, lane, sequence));
+	if (!lane->wait.stalled && !record->stands && !convicted)
+		return false;
+	queue_pop(flow, &lane->held);
+	flow->held--;
+	if (record->stands)
+		flow_stands(flow, sequence);
+	else if (convicted)
+		convict(flow, lane, sequence);
+	else
+		flow_park_stalled(flow, sequence);
+	return true;
+}
+
 /* From the lanes whose held records may go now. */
 static bool send_held(
     struct flow *flow, int64_t now, uint64_t end, struct stream_record *ret_record)
@@ -479,16 +506,9 @@ static bool send_held(
 		struct lane *lane = flow->ready_first;
 		uint64_t sequence = lane->held.head;
 		bool known = sequence && flow_record(flow, sequence)->known;
-		if (known && (lane->wait.stalled || flow_record(flow, sequence)->stands)) {
-			queue_pop(flow, &lane->held);
-			flow->held--;
-			if (flow_record(flow, sequence)->stands)
-				flow_stands(flow, sequence);
-			else
-				flow_park_stalled(flow, sequence);
+		if (known && settle_held(flow, lane, sequence))
 			continue;
-		}
-		if (known && sequence < end && is_open(lane, sequence)) {
+		if (known && sequence < end && is_open(flow, lane, sequence)) {
 			queue_pop(flow, &lane->held);
 			flow->held--;
 			if (is_there_already(flow, lane, sequence) ||
@@ -499,6 +519,8 @@ static bool send_held(
 		}
 		flow->ready_first = lane->next_ready;
 		lane->listed = false;
+		if (known && sequence < end && lane->under_way + lane->written == 0)
+			flow_tail_seek(flow, lane, sequence);
 	}
 	return false;
 }
@@ -529,13 +551,17 @@ static bool must_wait(const struct flow *flow, uint64_t sequence)
 	       (!record->known && (astray || record->convicted));
 }
 
-/* Who died last may have sent it before: then it is there, and nothing is to be kept back. */
-static void convict(struct flow *flow, uint64_t sequence)
+/* It waits on its lane only until it is known whether Kafka has it. */
+static void convict_or_hold(struct flow *flow, uint64_t sequence)
 {
 	struct lane *lane =
 	    flow_record(flow, sequence)->topic->count ? lane_of(flow, sequence) : NULL;
-	if (!lane || !is_there_already(flow, lane, sequence))
-		flow_park_convicted(flow, sequence);
+	if (!lane || flow_found_decides(flow, lane, sequence)) {
+		convict(flow, lane, sequence);
+		return;
+	}
+	hold_on(flow, lane, sequence);
+	flow_list_ready(flow, lane);
 }
 
 /* Decided without a look at its lane; false: it is not. */
@@ -547,7 +573,7 @@ static bool settle(struct flow *flow, uint64_t sequence)
 	else if (record->stands)
 		flow_stands(flow, sequence);
 	else if (record->convicted)
-		convict(flow, sequence);
+		convict_or_hold(flow, sequence);
 	else
 		return false;
 	return true;
@@ -589,11 +615,11 @@ static bool consider(
 		flow_park_stalled(flow, sequence);
 		return false;
 	}
-	if (waits || stalled || !is_open(lane, sequence)) {
+	if (waits || stalled || !is_open(flow, lane, sequence)) {
 		if (!lane->wait.since && record->known)
 			lane->wait.since = now;
 		hold_on(flow, lane, sequence);
-		if (stalled)
+		if (stalled || lane->tail == LANE_CUT)
 			flow_list_ready(flow, lane);
 		return false;
 	}
@@ -613,7 +639,8 @@ bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_rec
 	while (flow->next < end && !flow_is_full(flow) && !must_wait(flow, flow->next))
 		if (consider(flow, now, flow->next++, ret_record))
 			return true;
-	return false;
+	/* records that were held just now: some are parked, or looked for in a tail */
+	return send_held(flow, now, end, ret_record);
 }
 
 static bool is_barred(const struct record *record)

@@ -90,8 +90,9 @@ bool flow_tail_call(struct flow *flow, int64_t now, struct stream_tail *ret_tail
 enum flow_found {
 	FLOW_FOUND_STALE, /* nobody asked */
 	FLOW_FOUND,
-	FLOW_FOUND_FIRST, /* in the first tail of its partition since its topic was loaded */
-	FLOW_FOUND_TOO_MANY,
+	FLOW_FOUND_FIRST,  /* in the first tail of its partition since its topic was loaded */
+	FLOW_FOUND_AGAIN,  /* known since an earlier reading */
+	FLOW_FOUND_ENOUGH, /* and nothing more is to be read */
 };
 enum flow_found flow_tail_record(struct flow *flow, const struct stream_question *question,
     int64_t offset, int64_t id, const char event_id[16]);
@@ -103,6 +104,7 @@ bool flow_tail_failed(struct flow *flow, const struct stream_question *question)
 bool flow_awaits_first_tails(const struct flow *flow);
 bool flow_must_log_tails(const struct flow *flow); /* lanes wait for a row with their offsets */
 void flow_forget_found(struct flow *flow);         /* what was found and did not come by so far */
+int64_t flow_found_bytes(const struct flow *flow); /* memory of all found records */
 int64_t flow_skipped(const struct flow *flow);     /* records that were found, ever */
 bool flow_recreated(const struct flow *flow);      /* a topic was, since flow_epoch_begins */
 void flow_epoch_begins(struct flow *flow);
@@ -178,7 +180,8 @@ void flow_stalled(struct flow *flow, const char *topic, size_t length, int32_t p
 void flow_recovered(
     struct flow *flow, const char *topic, size_t length, int32_t partition, int64_t last_id);
 int flow_stalls(const struct flow *flow); /* of both */
-bool flow_lane_is_owed(struct flow *flow, const char *topic, int32_t partition);
+/* The partition has parked rows: they count as passed, and its tail may have their records. */
+bool flow_lane_keeps_passed(struct flow *flow, const char *topic, int32_t partition);
 /* Some are stalled, or were and their rows do not know it. */
 bool flow_awaits_stalled(const struct flow *flow);
 

@@ -78,7 +78,7 @@ static void open_lane(struct flow *flow, struct lane *lane)
 	lane->barred = false;
 	if (!lane->wait.stalled)
 		lane->wait.since = 0; /* it did not wait for an answer */
-	if (lane->tail == LANE_OPEN)
+	if (flow_tail_is_known(lane))
 		flow_lane_recovers(flow, lane);
 	flow_list_ready(flow, lane);
 }

@@ -56,6 +56,10 @@ enum lane_tail {
 	LANE_READING,
 	LANE_UNLOGGED, /* read; where its end was must stand in the log before records flow */
 	LANE_OPEN,
+	/* read, but not all that was found is kept: only rows that this decides are sent */
+	LANE_CUT,
+	LANE_UNSOUGHT, /* a row waits that is to be looked for behind the cut, */
+	LANE_SEEKING,  /* and is */
 };
 
 enum { OFFSET_NONE = -2 /* not known; -1: in front of the first record */ };
@@ -68,7 +72,21 @@ struct seen {
 	} name;
 	int64_t offset;
 	uint64_t matched; /* the number of its row, which came by and is not passed yet; 0: none */
+	struct seen *prev, *next; /* by offset */
 	UT_hash_handle hh;
+};
+
+/* A reading that did not keep everything that it found (flow_found.c). */
+struct pass {
+	int64_t from;              /* from here on; OFFSET_NONE: there is none */
+	uint64_t settled;          /* rows up to this number are decided all the same */
+	int64_t least_id, most_id; /* range of the ids of records that were not kept */
+};
+
+struct cut {
+	struct pass made, under_way;
+	int64_t end;         /* of the reading that `made` speaks of, or of one before it */
+	struct seen *sought; /* by (id, event id): rows that wait, not found so far */
 };
 
 /* Records wait for a partition, or for a missing topic. */
@@ -102,21 +120,24 @@ struct lane {
 	int64_t offset, logging_offset, logged_offset, known;
 	enum lane_tail tail;
 	uint64_t question; /* the number of the newest one; answers to any other do not count */
-	bool first_tail; /* none was read since its topic was loaded */
-	bool awaited;    /* it is read before windows open */
-	bool wants_end;  /* open and silent: its offset is to move up to the end */
-	bool asked_end;  /* which is being looked for */
-	bool used;       /* records flowed since its topic was visited */
-	bool wanted;     /* is in flow.wanted */
-	bool changed;    /* is in topic.changed, or in the row under way */
-	bool watched;    /* is in flow.watched */
+	bool keeps_passed; /* rows that were parked unread of its tail came to count as passed */
+	bool first_tail;   /* none was read since its topic was loaded */
+	bool awaited;      /* it is read before windows open */
+	bool wants_end;    /* open and silent: its offset is to move up to the end */
+	bool asked_end;    /* which is being looked for */
+	bool used;         /* records flowed since its topic was visited */
+	bool wanted;       /* is in flow.wanted */
+	bool changed;      /* is in topic.changed, or in the row under way */
+	bool watched;      /* is in flow.watched */
 	struct wait wait;
 	/* tries in a row that failed with an error that blames no record */
 	int failures;
 	bool barred;          /* nothing is sent before the next try, */
 	int64_t barred_until; /* which is then */
-	struct seen
-	    *found; /* by (id, event id), in the order of offsets; until the row is passed */
+	struct seen *found;   /* by (id, event id), until the row is passed */
+	struct seen *first;   /* the same, by offset */
+	struct seen *newest;  /* the last one before the position of the reading */
+	struct cut *cut;      /* NULL: all that was found is kept */
 	struct queue held;
 	struct lane *next_ready;
 	struct lane *next_changed;
@@ -253,6 +274,9 @@ struct flow {
 	bool row_closes;
 	struct closed_topic *closed;
 	int64_t found;           /* records in all lanes' `found`, but for the matched ones */
+	int64_t seen;            /* with them */
+	int cuts;                /* lanes that have one */
+	int64_t tail_memory;     /* for found records; 0: a share of memory */
 	int owed;                /* lanes and topics */
 	struct stall *recovered; /* those that are so no more, while rows of them are stalled */
 	int recovered_count, recovered_capacity;
@@ -390,12 +414,13 @@ void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from);
 void flow_tails_lost(struct flow *flow);
 /* A row was written; what it says of the lane is in logged_offset. */
 void flow_tail_logged(struct flow *flow, struct lane *lane);
-/* What is to be logged of the lane: not beyond what was found and is not passed. */
+/* The offset to log: in front of the cut and of each found record whose row is not passed. */
 int64_t flow_tail_offset(const struct lane *lane);
-/* The row for which `seen` was found is passed. */
-void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen);
-/* What Kafka has of the row already; NULL: nothing. It is found once. */
-struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence);
+/* The lane is read, and it is known whether Kafka has the row. */
+bool flow_tail_lets(const struct flow *flow, const struct lane *lane, uint64_t sequence);
+/* The row waits at the head of the lane, with nothing under way: it is looked for if need be. */
+void flow_tail_seek(struct flow *flow, struct lane *lane, uint64_t sequence);
+bool flow_tail_is_known(const struct lane *lane);           /* up to its end, once */
 void flow_tail_close(struct flow *flow, struct lane *lane); /* the lane goes */
 void flow_tails_ask(struct flow *flow);                     /* open lanes, where their end is */
 void flow_tail_again(struct flow *flow, struct lane *lane); /* it is to be read once more */
@@ -404,3 +429,23 @@ void flow_tail_want(struct flow *flow, struct lane *lane);  /* is UNREAD, and ma
 void flow_tail_move(struct flow *flow, struct lane *lane);
 /* The lane waits for no answer, and nothing that was found on it waits for its row. */
 bool flow_tail_rests(const struct lane *lane, bool away); /* away: nothing can be read */
+
+/* --- flow_found.c --------------------------------------------------------------------------- */
+/* The row for which `seen` was found is passed. */
+void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen);
+/* The row's record, if a tail had it; NULL: none was found. Each record is returned once. */
+struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence);
+/* False: Kafka may have the row behind the cut. */
+bool flow_found_decides(const struct flow *flow, const struct lane *lane, uint64_t sequence);
+void flow_found_forget(struct flow *flow, struct lane *lane);
+/* A reading of the lane begins; a record is read; nothing more is to be read; it is at the end. */
+void flow_found_begin(struct flow *flow, struct lane *lane);
+enum flow_found flow_found_take(
+    struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset);
+void flow_cut_enough(struct lane *lane);
+bool flow_cut_end(struct flow *flow, struct lane *lane, int64_t end); /* true: it has a cut */
+bool flow_lane_is_cut(const struct lane *lane);   /* not all found records are kept */
+int64_t flow_cut_offset(const struct lane *lane); /* from here on; OFFSET_NONE: it has no cut */
+/* Rows that waited when the cut was made are undecided again. */
+void flow_cut_unsettle(struct flow *flow, struct lane *lane);
+void flow_cut_drop(struct flow *flow, struct lane *lane);

@@ -205,8 +205,11 @@ static bool ends_stall(struct flow *flow, struct wait *wait)
 
 void flow_lane_recovers(struct flow *flow, struct lane *lane)
 {
-	if (!lane->barred && ends_stall(flow, &lane->wait))
-		recovers(flow, lane->topic, lane->partition);
+	if (lane->barred || !ends_stall(flow, &lane->wait))
+		return;
+	/* its parked rows come by once more, and then some may be looked for behind the cut */
+	lane->keeps_passed |= flow_lane_is_cut(lane);
+	recovers(flow, lane->topic, lane->partition);
 }
 
 void flow_topic_recovers(struct flow *flow, struct topic *topic)
@@ -224,9 +227,11 @@ void flow_stalled(struct flow *flow, const char *name, size_t length, int32_t pa
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
 		owe(flow, &topic->wait);
 		flow_topic_waits(flow, topic);
-	} else if (lane && lane->tail != LANE_OPEN) {
+	} else if (lane && !flow_tail_is_known(lane)) {
 		owe(flow, &lane->wait);
 	} else {
+		if (lane)
+			lane->keeps_passed |= flow_lane_is_cut(lane);
 		recovers(flow, topic, partition);
 	}
 }
@@ -236,10 +241,10 @@ int flow_stalls(const struct flow *flow)
 	return flow->owed;
 }
 
-bool flow_lane_is_owed(struct flow *flow, const char *topic, int32_t partition)
+bool flow_lane_keeps_passed(struct flow *flow, const char *topic, int32_t partition)
 {
 	const struct lane *lane = flow_lane(flow, topic, partition);
-	return lane && lane->wait.owed;
+	return lane && (lane->wait.owed || lane->keeps_passed);
 }
 
 bool flow_awaits_stalled(const struct flow *flow)

@@ -8,6 +8,10 @@
  *                                              must stand in the log before a record flows
  *   OPEN -> UNREAD                             the producer was lost with records under way, or the
  *                                              topic was away and may have been made anew
+ *   READING -> CUT                             memory holds only some of what was found
+ *   CUT -> UNSOUGHT -> SEEKING -> CUT, OPEN    a row waits that may be among the rest: one more
+ * pass reads from there on (flow_found.c) CUT, UNSOUGHT, SEEKING -> UNREAD           as OPEN does,
+ * and then it is read from the cut on
  *
  * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
  * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
@@ -30,47 +34,30 @@
 
 #include "flow_private.h"
 
-/*
- * The rows that a crash may repeat are bounded by max_in_flight; so many more are only found where
- * a log went far back in time. The rest would be sent again.
- */
-enum { FOUND_MORE = 1 << 18 };
-
 enum {
 	TAILS_AT_ONCE = 256,
 	ANSWER_MS = 1000,
 };
 
-/* It is in no table any more. */
-static void drop_seen(struct flow *flow, struct seen *seen)
-{
-	if (seen->matched)
-		flow_record(flow, seen->matched)->found = NULL;
-	else
-		flow->found--;
-	free(seen);
-}
-
-static void forget_found(struct flow *flow, struct lane *lane)
-{
-	struct seen *seen, *next;
-	HASH_ITER(hh, lane->found, seen, next)
-	{
-		HASH_DEL(lane->found, seen);
-		drop_seen(flow, seen);
-	}
-}
-
 int64_t flow_tail_offset(const struct lane *lane)
 {
-	bool behind = lane->found && lane->found->offset <= lane->offset;
-	return behind ? lane->found->offset - 1 : lane->offset;
+	int64_t offset = lane->offset, cut = flow_cut_offset(lane);
+	if (lane->first && lane->first->offset <= offset)
+		offset = lane->first->offset - 1;
+	if (cut != OFFSET_NONE && cut <= offset)
+		offset = cut - 1;
+	return offset;
 }
 
-void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
+bool flow_tail_is_known(const struct lane *lane)
 {
-	HASH_DEL(lane->found, seen);
-	drop_seen(flow, seen);
+	return lane->tail == LANE_OPEN || lane->tail == LANE_CUT || lane->tail == LANE_UNSOUGHT ||
+	       lane->tail == LANE_SEEKING;
+}
+
+static bool is_reading(const struct lane *lane)
+{
+	return lane->tail == LANE_READING || lane->tail == LANE_SEEKING;
 }
 
 static void want_question(struct flow *flow, struct lane *lane)
@@ -96,64 +83,98 @@ static void await_no_more(struct flow *flow, struct lane *lane)
 	flow->awaited -= !lane->topic->missing;
 }
 
-/* One place moves, so that the counters stay right. */
-static void lane_becomes(struct flow *flow, struct lane *lane, enum lane_tail tail)
+/* The lane was read to its end: records flow, with a cut only decided ones. */
+static void lane_flows(struct flow *flow, struct lane *lane)
 {
-	bool asked = lane->tail == LANE_READING || lane->asked_end;
-	if (asked && flow->asked > 0)
-		flow->asked--;
-	flow->unlogged += (tail == LANE_UNLOGGED) - (lane->tail == LANE_UNLOGGED);
-	lane->tail = tail;
-	lane->wants_end = lane->asked_end = false;
-	if (tail == LANE_UNREAD)
-		want_question(flow, lane);
-	else
-		unwant_question(flow, lane);
-	if (tail == LANE_UNLOGGED)
-		flow_lane_changes(flow, lane);
-	if (tail != LANE_OPEN)
-		return;
 	lane->first_tail = false;
 	await_no_more(flow, lane);
 	flow_lane_recovers(flow, lane);
 	flow_list_ready(flow, lane);
 }
 
+/* One place moves, so that the counters stay right. */
+static void lane_becomes(struct flow *flow, struct lane *lane, enum lane_tail tail)
+{
+	bool asked = is_reading(lane) || lane->asked_end;
+	if (asked && flow->asked > 0)
+		flow->asked--;
+	flow->unlogged += (tail == LANE_UNLOGGED) - (lane->tail == LANE_UNLOGGED);
+	lane->tail = tail;
+	lane->wants_end = lane->asked_end = false;
+	if (tail == LANE_UNREAD || tail == LANE_UNSOUGHT)
+		want_question(flow, lane);
+	else
+		unwant_question(flow, lane);
+	if (tail == LANE_UNREAD)
+		flow_cut_unsettle(flow, lane);
+	if (tail == LANE_UNLOGGED || lane->cut)
+		flow_lane_changes(flow, lane);
+	if (tail == LANE_OPEN) {
+		flow_cut_drop(flow, lane);
+		lane->keeps_passed = false;
+	}
+	if (tail == LANE_OPEN || tail == LANE_CUT)
+		lane_flows(flow, lane);
+}
+
+bool flow_tail_lets(const struct flow *flow, const struct lane *lane, uint64_t sequence)
+{
+	return lane->tail == LANE_OPEN ||
+	       (lane->tail == LANE_CUT && flow_found_decides(flow, lane, sequence));
+}
+
+void flow_tail_seek(struct flow *flow, struct lane *lane, uint64_t sequence)
+{
+	if (lane->tail == LANE_CUT && !lane->barred && !flow_found_decides(flow, lane, sequence))
+		lane_becomes(flow, lane, LANE_UNSOUGHT);
+}
+
 void flow_tail_again(struct flow *flow, struct lane *lane)
 {
-	if (flow->resumes && lane->tail == LANE_OPEN)
+	if (flow->resumes && flow_tail_is_known(lane))
 		lane_becomes(flow, lane, LANE_UNREAD);
 }
 
 void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from)
 {
-	for (int32_t p = from; p < topic->lane_count && flow->resumes; p++)
+	for (int32_t p = from; p < topic->lane_count && flow->resumes; p++) {
+		/* rows that were under way when the topic went were parked without a look */
+		topic->lanes[p]->keeps_passed |= topic->wait.owed;
 		lane_becomes(flow, topic->lanes[p], LANE_UNREAD);
+	}
 }
 
 void flow_tail_want(struct flow *flow, struct lane *lane)
 {
-	if (lane->tail == LANE_UNREAD)
+	if (lane->tail == LANE_UNREAD || lane->tail == LANE_UNSOUGHT)
 		want_question(flow, lane);
 }
 
 void flow_tail_close(struct flow *flow, struct lane *lane)
 {
-	forget_found(flow, lane);
+	flow_found_forget(flow, lane);
+	flow_cut_drop(flow, lane);
 	lane_becomes(flow, lane, LANE_OPEN);
 	flow_lane_unwatch(flow, lane);
 }
 
+static void lane_lost(struct flow *flow, struct lane *lane)
+{
+	bool read = flow_tail_is_known(lane);
+	if (lane->under_way || flow->transactions || (lane->wait.stalled && read)) {
+		lane_becomes(flow, lane, LANE_UNREAD);
+	} else if (read && lane->cut) {
+		/* other rows may wait on it from here on, with another count of partitions */
+		flow_cut_unsettle(flow, lane);
+		lane_becomes(flow, lane, LANE_CUT);
+	}
+}
+
 void flow_tails_lost(struct flow *flow)
 {
-	for (struct topic *topic = flow->topics; flow->resumes && topic; topic = topic->hh.next) {
-		for (int32_t p = 0; p < topic->lane_count; p++) {
-			struct lane *lane = topic->lanes[p];
-			bool open = lane->tail == LANE_OPEN;
-			if (lane->under_way || flow->transactions || (lane->wait.stalled && open))
-				lane_becomes(flow, lane, LANE_UNREAD);
-		}
-	}
+	for (struct topic *topic = flow->topics; flow->resumes && topic; topic = topic->hh.next)
+		for (int32_t p = 0; p < topic->lane_count; p++)
+			lane_lost(flow, topic->lanes[p]);
 }
 
 /* Who takes the shard next must not look behind what is sent from here on. */
@@ -165,7 +186,7 @@ static bool must_be_logged(const struct lane *lane)
 void flow_tail_logged(struct flow *flow, struct lane *lane)
 {
 	if (lane->tail == LANE_UNLOGGED && !must_be_logged(lane))
-		lane_becomes(flow, lane, LANE_OPEN);
+		lane_becomes(flow, lane, lane->cut ? LANE_CUT : LANE_OPEN);
 }
 
 /* --- questions and answers ------------------------------------------------------------------ */
@@ -173,17 +194,22 @@ void flow_tail_logged(struct flow *flow, struct lane *lane)
 static void put_question(struct flow *flow, struct lane *lane, struct stream_tail *ret_tail)
 {
 	lane->question = ++flow->questions;
-	*ret_tail = (struct stream_tail){
-	    lane->topic->name, lane->partition, lane->question, STREAM_TAIL_END};
+	*ret_tail = (struct stream_tail){.topic = lane->topic->name,
+	    .partition = lane->partition,
+	    .number = lane->question,
+	    .offset = STREAM_TAIL_END};
 	flow->asked++;
 	if (lane->wants_end) {
 		lane->wants_end = false;
 		lane->asked_end = true;
 		return;
 	}
+	flow_found_begin(flow, lane);
 	if (lane->known != OFFSET_NONE)
-		ret_tail->offset = lane->known + 1;
-	lane_becomes(flow, lane, LANE_READING);
+		ret_tail->offset = ret_tail->least = lane->known + 1;
+	if (lane->cut)
+		ret_tail->offset = flow_cut_offset(lane);
+	lane_becomes(flow, lane, lane->tail == LANE_UNSOUGHT ? LANE_SEEKING : LANE_READING);
 }
 
 static bool may_ask(struct flow *flow, int64_t now)
@@ -227,18 +253,17 @@ enum flow_found flow_tail_record(struct flow *flow, const struct stream_question
     int64_t offset, int64_t id, const char event_id[16])
 {
 	struct lane *lane = asked_lane(flow, question);
-	struct seen *seen, *before;
-	if (!lane || lane->tail != LANE_READING || flow->found >= flow->max_in_flight + FOUND_MORE)
-		return lane && lane->tail == LANE_READING ? FLOW_FOUND_TOO_MANY : FLOW_FOUND_STALE;
-	seen = xcalloc(1, sizeof *seen);
-	seen->name.id = id;
-	memcpy(seen->name.event_id, event_id, sizeof seen->name.event_id);
-	seen->offset = offset;
-	HASH_REPLACE(hh, lane->found, name, sizeof seen->name, seen, before);
-	flow->found++;
-	if (before)
-		drop_seen(flow, before);
-	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
+	struct seen_name name = {.id = id};
+	if (!lane || !is_reading(lane))
+		return FLOW_FOUND_STALE;
+	lane->wait.since = 0;
+	memcpy(name.event_id, event_id, sizeof name.event_id);
+	enum flow_found found = flow_found_take(flow, lane, &name, offset);
+	if (found == FLOW_FOUND_ENOUGH) {
+		flow_cut_enough(lane);
+		lane_becomes(flow, lane, LANE_CUT);
+	}
+	return found;
 }
 
 /* Not while something was found that has not come by: who takes the shard next must find it too. */
@@ -246,7 +271,7 @@ static void end_moves(struct flow *flow, struct lane *lane, int64_t end)
 {
 	lane->asked_end = false;
 	flow->asked -= flow->asked > 0;
-	if (flow->found || lane->under_way || lane->written || lane->unpassed ||
+	if (flow->found || flow->cuts || lane->under_way || lane->written || lane->unpassed ||
 	    end - 1 <= lane->offset)
 		return;
 	lane->offset = lane->known = end - 1;
@@ -261,43 +286,31 @@ void flow_tail_end(
 		return;
 	lane->wait.since = 0;
 	flow_hear(flow, flow->watched_at);
-	if (lane->asked_end && lane->tail == LANE_OPEN)
+	if (lane->asked_end && !is_reading(lane))
 		end_moves(flow, lane, end);
-	if (lane->tail != LANE_READING)
+	if (!is_reading(lane))
 		return;
 	flow->recreated |= beyond;
 	if (beyond || lane->offset == OFFSET_NONE)
 		lane->offset = end - 1;
 	if (beyond || end - 1 > lane->known)
 		lane->known = end - 1;
-	lane_becomes(flow, lane, must_be_logged(lane) ? LANE_UNLOGGED : LANE_OPEN);
+	if (beyond)
+		flow_cut_drop(flow, lane);
+	bool cut = flow_cut_end(flow, lane, end);
+	lane_becomes(flow, lane, must_be_logged(lane) ? LANE_UNLOGGED : cut ? LANE_CUT : LANE_OPEN);
 }
 
 bool flow_tail_failed(struct flow *flow, const struct stream_question *question)
 {
 	struct lane *lane = asked_lane(flow, question);
-	if (!lane || (lane->tail != LANE_READING && !lane->asked_end))
+	if (!lane || (!is_reading(lane) && !lane->asked_end))
 		return false;
-	bool open = !flow->transactions || lane->tail == LANE_OPEN;
-	lane_becomes(flow, lane, open ? LANE_OPEN : LANE_UNREAD);
+	if (lane->asked_end)
+		lane_becomes(flow, lane, lane->tail);
+	else
+		lane_becomes(flow, lane, flow->transactions ? LANE_UNREAD : LANE_OPEN);
 	return true;
-}
-
-struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence)
-{
-	const struct message *message = &flow_record(flow, sequence)->message;
-	struct seen_name name = {.id = message->id};
-	struct seen *seen;
-	if (!lane->found)
-		return NULL;
-	memcpy(name.event_id, message->event_id, sizeof name.event_id);
-	HASH_FIND(hh, lane->found, &name, sizeof name, seen);
-	if (!seen || seen->matched)
-		return NULL;
-	seen->matched = sequence;
-	flow->found--;
-	flow->skipped++;
-	return seen;
 }
 
 bool flow_awaits_first_tails(const struct flow *flow)
@@ -312,7 +325,8 @@ bool flow_must_log_tails(const struct flow *flow)
 
 void flow_tail_move(struct flow *flow, struct lane *lane)
 {
-	if (!flow->resumes || lane->tail != LANE_OPEN || lane->wants_end || lane->asked_end ||
+	bool may = lane->tail == LANE_OPEN || lane->tail == LANE_CUT;
+	if (!flow->resumes || !may || lane->wants_end || lane->asked_end ||
 	    lane->known == OFFSET_NONE)
 		return;
 	lane->wants_end = true;
@@ -322,7 +336,7 @@ void flow_tail_move(struct flow *flow, struct lane *lane)
 bool flow_tail_rests(const struct lane *lane, bool away)
 {
 	if (lane->under_way || lane->written || lane->unpassed || lane->held.head || lane->listed ||
-	    lane->found || lane->wait.owed)
+	    lane->found || lane->cut || lane->wait.owed)
 		return false;
 	return away || (lane->tail == LANE_OPEN && !lane->wants_end && !lane->asked_end);
 }
@@ -341,14 +355,26 @@ void flow_tails_ask(struct flow *flow)
 	}
 }
 
+/* A reading that began at a cut begins again, behind the last known offset. */
+static void forget_lane_found(struct flow *flow, struct lane *lane)
+{
+	bool cut = lane->cut;
+	flow_found_forget(flow, lane);
+	flow_cut_drop(flow, lane);
+	flow_lane_changes(flow, lane);
+	if (cut && flow_tail_is_known(lane))
+		lane_becomes(flow, lane, LANE_OPEN);
+	else if (cut && lane->tail == LANE_READING)
+		lane_becomes(flow, lane, LANE_UNREAD);
+}
+
 void flow_forget_found(struct flow *flow)
 {
-	for (struct topic *topic = flow->topics; flow->found && topic; topic = topic->hh.next)
-		for (int32_t p = 0; p < topic->lane_count; p++) {
-			if (topic->lanes[p]->found)
-				flow_lane_changes(flow, topic->lanes[p]);
-			forget_found(flow, topic->lanes[p]);
-		}
+	for (struct topic *topic = flow->topics; topic && (flow->found || flow->cuts);
+	     topic = topic->hh.next)
+		for (int32_t p = 0; p < topic->lane_count; p++)
+			if (topic->lanes[p]->found || topic->lanes[p]->cut)
+				forget_lane_found(flow, topic->lanes[p]);
 }
 
 int64_t flow_skipped(const struct flow *flow)

@@ -160,7 +160,7 @@ static void take_record(struct resume *resume, const struct tail_event *event)
 	const struct consumer_record *record = &event->record;
 	const struct stream_question question = question_of(event);
 	struct outbox_position position;
-	char event_id[16], text[OUTBOX_POSITION_SIZE];
+	char event_id[16];
 	if (!read_names(record, &position, event_id) || !is_own(resume, &position))
 		return;
 	enum stream_found found =
@@ -168,12 +168,8 @@ static void take_record(struct resume *resume, const struct tail_event *event)
 	if (found == STREAM_FOUND_UNKNOWN) {
 		log_rewound(resume);
 		add_lost(resume, record);
-	} else if (found == STREAM_FOUND_TOO_MANY) {
-		outbox_position_format(&position, text);
-		log_warn("tail_too_long", {"slot", LOG_TEXT(resume->slot->name)},
-		    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(record->topic)},
-		    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
-		    {"position", LOG_TEXT(text)});
+	} else if (found == STREAM_FOUND_ENOUGH) {
+		tail_drop(resume->tail, question.topic, question.partition);
 	}
 }
 
@@ -231,8 +227,7 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 			log_cut(resume, event);
 		log_lost(resume, event->topic, event->partition);
 		metric_add(resume->metrics->tails_read, 1);
-		stream_tail_end(
-		    resume->stream, &question, event->end, event->kind == TAIL_BEYOND);
+		stream_tail_end(resume->stream, &question, event->end, event->kind == TAIL_BEYOND);
 		break;
 	case TAIL_FAILED:
 		log_failure(resume, event, now);
@@ -249,6 +244,7 @@ static void ask(struct resume *resume, int64_t now)
 		const struct tail_question question = {.topic = tail.topic,
 		    .partition = tail.partition,
 		    .offset = tail.offset,
+		    .least = tail.least,
 		    .number = tail.number};
 		struct tail_event refused = {.kind = TAIL_FAILED,
 		    .topic = tail.topic,

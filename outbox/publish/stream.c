@@ -378,7 +378,8 @@ static int64_t page_budget(const struct stream *stream)
 
 static bool has_room(const struct stream *stream)
 {
-	return flow_bytes(stream->flow) + flow_kept_bytes(stream->flow) + page_budget(stream) <=
+	return flow_bytes(stream->flow) + flow_kept_bytes(stream->flow) +
+		   flow_found_bytes(stream->flow) + page_budget(stream) <=
 	       stream->settings.memory;
 }
 
@@ -1367,11 +1368,13 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
 	int64_t newest = stream->first_tick + stream->window_count;
 	/* rows of a stalled partition are parked and not published */
 	if (ours && is_passed(stream, position) &&
-	    !flow_lane_is_owed(stream->flow, question->topic, question->partition))
+	    !flow_lane_keeps_passed(stream->flow, question->topic, question->partition))
 		return STREAM_FOUND;
 	enum flow_found found =
 	    flow_tail_record(stream->flow, question, offset, position->id, event_id);
-	if (found == FLOW_FOUND_STALE)
+	if (found == FLOW_FOUND_STALE || found == FLOW_FOUND_ENOUGH)
+		return STREAM_FOUND_ENOUGH;
+	if (found == FLOW_FOUND_AGAIN)
 		return STREAM_FOUND;
 	stream->tail_tick = newest;
 	stream->tail_open = true;
@@ -1380,7 +1383,7 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
 		stream->rewound = true;
 		return STREAM_FOUND_UNKNOWN;
 	}
-	return found == FLOW_FOUND_TOO_MANY ? STREAM_FOUND_TOO_MANY : STREAM_FOUND;
+	return STREAM_FOUND;
 }
 
 void stream_tail_end(
@@ -1389,8 +1392,7 @@ void stream_tail_end(
 	flow_tail_end(stream->flow, question, end, beyond);
 }
 
-void stream_tail_failed(
-    struct stream *stream, int64_t now, const struct stream_question *question)
+void stream_tail_failed(struct stream *stream, int64_t now, const struct stream_question *question)
 {
 	if (flow_tail_failed(stream->flow, question) && stream->settings.transactions)
 		stream->tails_again_at = now + TAILS_AGAIN_MS;
@@ -1496,6 +1498,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .windows = stream->window_count,
 	    .records = flow_records(flow),
 	    .bytes = flow_bytes(flow),
+	    .tail_bytes = flow_found_bytes(flow),
 	    .in_flight = flow_in_flight(flow),
 	    .full = is_full(stream, now),
 	    .published = stream->published,

@@ -44,6 +44,7 @@ struct stream_parking {
 struct stream_settings {
 	int64_t max_in_flight; /* of one transaction, when there are any */
 	int64_t memory;
+	int64_t tail_memory; /* the share of found records; for tests; 0: a quarter */
 	int64_t lease_ms;
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t ack_interval_ms;
@@ -259,7 +260,8 @@ struct stream_tail {
 	const char *topic; /* valid until the next call of any function here */
 	int32_t partition;
 	uint64_t number; /* of the question; its answers carry it */
-	int64_t offset; /* read from here up to the end; STREAM_TAIL_END: only where the end is */
+	int64_t offset;  /* read from here up to the end; STREAM_TAIL_END: only where the end is */
+	int64_t least;   /* the end was there before: if it is not, that is `beyond` */
 };
 /* The next partition to be read; false: none now. */
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail);
@@ -275,17 +277,16 @@ struct stream_question {
 /* A record of this slot and shard that was found there; event_id: 16 bytes. */
 enum stream_found {
 	STREAM_FOUND,
-	STREAM_FOUND_UNKNOWN,  /* the log knows of no such window: the database went back in time */
-	STREAM_FOUND_TOO_MANY, /* not kept: such rows are published again */
+	STREAM_FOUND_UNKNOWN, /* the log knows of no such window: the database went back in time */
+	STREAM_FOUND_ENOUGH,  /* the rest of the answer need not be read, and its end not be told */
 };
 enum stream_found stream_tail_record(struct stream *stream, const struct stream_question *question,
     int64_t offset, const struct outbox_position *position, const char event_id[16]);
-/* Read up to `end`. beyond: the offset that was asked for lies behind it. */
+/* Read up to `end`. beyond: the offset that was asked for, or `least`, lies behind it. */
 void stream_tail_end(
     struct stream *stream, const struct stream_question *question, int64_t end, bool beyond);
 /* It cannot be read, for good: records flow without; with transactions it is asked again later. */
-void stream_tail_failed(
-    struct stream *stream, int64_t now, const struct stream_question *question);
+void stream_tail_failed(struct stream *stream, int64_t now, const struct stream_question *question);
 
 struct stream_record {
 	uint64_t sequence; /* names the record in stream_report */
@@ -363,6 +364,7 @@ struct stream_status {
 	bool lease_over;
 	int windows;            /* open */
 	int64_t records, bytes; /* in memory, not acknowledged */
+	int64_t tail_bytes;     /* memory of records that were found in tails */
 	int64_t in_flight;      /* given to the producer and not covered by a log row */
 	bool full;         /* as much waits for acknowledgement as may: nothing further goes out */
 	int64_t published; /* acknowledged since the stream was made */

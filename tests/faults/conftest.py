@@ -70,6 +70,23 @@ def judge(database, kafka, topic, request, until_published):
 
 
 @pytest.fixture
+def copy_of(postgres):
+    """copy_of(database): a copy of its files in the same cluster, with the same transaction ids, as a
+    snapshot of the disk is one. Nobody may be connected to the original."""
+    made = []
+
+    def make(database):
+        name = f"{database.name[:50]}_copy"
+        postgres.create_database(name, template=database.name)
+        made.append(type(database)(postgres, name))
+        return made[-1]
+
+    yield make
+    for copy in made:
+        postgres.drop_database(copy.name)
+
+
+@pytest.fixture
 def fragile_kafka(kafka, topic):
     """The broker, to be stopped, killed and paused; it runs again at the end."""
     yield kafka

@@ -12,6 +12,7 @@ from support.auditor import (
 from support.postgres import Postgres
 from support.process import wait_for
 
+MEMORY = 64 * 2**20
 LEASE = "4s"  # which a slow machine keeps
 NEWEST = "SELECT epoch, owner FROM outbox.progress"
 
@@ -187,3 +188,47 @@ def test_a_new_owner_reads_no_more_than_what_came_since_the_partition_was_silent
                    input=b"x\n" * 1000, check=True)
     wait_for(lambda: offsets()[3] == noted.get(3, -1) + 1000, 120, "the noted end")
     assert {**offsets(), 3: 0} == {**noted, 3: 0}
+
+
+MIB = 2**20
+
+
+def take_over_with_records_unnoted(rows, delivery, database, topic, make_relay, make_writers,
+                                   until_published, copy_of):
+    """A relay on a copy of the database, made before `rows` rows of it were published."""
+    settings = {"slot_lease": LEASE, "slot_memory": "1MiB", "slot_max_in_flight": "1000",
+                "slot_delivery": delivery}
+    relay = make_relay(**settings).wait_ready()
+    writers = make_writers(connections=2, keys=20)
+    writers.run(20)
+    until_published()
+    assert relay.stop() == 0
+    writers.huge_transaction(rows)
+    copy = copy_of(database)
+    relay.start()
+    until_published()
+    assert relay.stop() == 0
+    return copy, make_relay(database_url=copy.dsn, **settings)
+
+
+@pytest.mark.parametrize("delivery, isolation", [
+    ("at-least-once", "read_uncommitted"), ("exactly-once", "read_committed")])
+def test_very_many_records_that_are_not_noted_are_found_within_the_memory(
+        delivery, isolation, database, kafka, topic, make_relay, make_writers, until_published,
+        copy_of, scale):
+    """The copy's log knows of none of them; 1 MiB of memory holds a small part of their names."""
+    rows = scale(300_000)
+    copy, relay = take_over_with_records_unnoted(
+        rows, delivery, database, topic, make_relay, make_writers, until_published, copy_of)
+    # new rows of the same keys come meanwhile, behind the others
+    later = make_writers(dsn=copy.dsn, connections=2, keys=20, prefix="later")
+    later.run(50)
+    until_published(database=copy)
+    skipped, peak = relay.metric("relay_skipped_total"), relay.process.peak_memory()
+    print(f"{skipped:.0f} rows found, peak memory {peak / MIB:.1f} MiB")
+    verdict = audit(committed_messages(copy.dsn), read_topics(kafka.bootstrap, [topic], isolation),
+                    same_epoch=False)
+    print(verdict)
+    assert verdict.lost == 0 and verdict.duplicates == 0 and verdict.phantom == 0, verdict
+    assert skipped == rows
+    assert peak < MEMORY

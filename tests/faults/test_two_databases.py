@@ -73,7 +73,7 @@ def test_take_overs_in_both_double_and_skip_nothing(
         assert had == collections.Counter(message.event_id for message in messages)
         assert not effects.out_of_order()
     for relay, each in zip(relays, databases):
-        for event in ("history_rewound", "lost_history", "tail_too_long", "identity_shared"):
+        for event in ("history_rewound", "lost_history", "identity_shared"):
             assert relay.events(event) == []
         assert each.execute("SELECT DISTINCT epoch FROM outbox.log") == [(EPOCH,)]
         assert relay.stop() == 0
@@ -100,23 +100,6 @@ def test_verify_judges_the_records_of_its_own_database(
     status, verdict = verdict_of(databases[1], kafka)
     assert status == 1 and verdict["lost"] == 1, verdict
     assert count_records(kafka.bootstrap, [topic]) == sum(counts)
-
-
-@pytest.fixture
-def copy_of(postgres):
-    """copy_of(database): a copy of its files in the same cluster, with the same transaction ids, as a
-    snapshot of the disk is one. Nobody may be connected to the original."""
-    made = []
-
-    def make(database):
-        name = f"{database.name[:50]}_copy"
-        postgres.create_database(name, template=database.name)
-        made.append(type(database)(postgres, name))
-        return made[-1]
-
-    yield make
-    for copy in made:
-        postgres.drop_database(copy.name)
 
 
 NEW_IDENTITY = ("slot", "rebase", "--all", "--new-identity", "--yes", "--reason", "a copy")
@@ -160,7 +143,7 @@ def test_a_copy_with_an_identity_of_its_own_does_not_disturb_its_original(
         verdict = audit(committed_messages(each.dsn, after_id=after),
                         records_of(each, kafka, topic, DELIVERIES[delivery]))
         assert verdict.correct and verdict.duplicates == 0, verdict
-        for event in ("history_rewound", "lost_history", "identity_shared", "tail_too_long"):
+        for event in ("history_rewound", "lost_history", "identity_shared"):
             assert some.events(event) == []
         status, found = verdict_of(each, kafka)
         assert status == 0, found

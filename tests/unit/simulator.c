@@ -170,6 +170,7 @@ static void plan_settings(struct world *world, struct stream_settings *stream)
 {
 	stream->max_in_flight = PICK(world, 1, 2, 5, 20, 100, 1000);
 	stream->memory = PICK(world, 65536, 65536, 262144, 4194304);
+	stream->tail_memory = PICK(world, 0, 100, 400, 1500);
 	stream->lease_ms = PICK(world, 300, 1000, 3000);
 	stream->poll_busy_ms = world_between(world, 0, 3);
 	stream->poll_idle_ms = world_between(world, 10, 100);

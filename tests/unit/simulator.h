@@ -38,6 +38,7 @@ struct simulator_result {
 	int64_t kills, pauses, takeovers, producers, refusals, unsure, epochs, failovers;
 	int64_t renewals, cancelled; /* log rows that did nothing else; statements */
 	int64_t skipped;             /* rows that a tail showed */
+	int64_t passes;              /* of tails, that ended before their end */
 	int64_t closings;            /* of topics, in rows that were to be written */
 	int64_t rewinds;             /* records of a history that the database does not know */
 };

@@ -145,6 +145,13 @@ static void check_first(
 	key->published++;
 }
 
+static bool is_known(
+    const struct row *row, const struct partition *partition, const struct knowledge *knowledge)
+{
+	return row->first_us < knowledge->us && row->first_on == partition &&
+	       row->first_offset >= knowledge->offset;
+}
+
 /* What consumers see, from now on. */
 static void show(struct world *world, struct partition *partition, int64_t offset)
 {
@@ -171,8 +178,9 @@ static void show(struct world *world, struct partition *partition, int64_t offse
 	}
 	world->result.duplicates++;
 	/* where partitions are added a key moves, and is looked for where it is not */
-	if (row->first_us < record->tail_us && row->first_on == partition &&
-	    row->first_offset >= record->tail_offset && !world->plan.growing_topics)
+	if ((is_known(row, partition, &record->first_tail) ||
+		is_known(row, partition, &record->tail)) &&
+	    !world->plan.growing_topics)
 		world_fail(world, "row %lld stood in the tail that owner %d read, and was sent",
 		    (long long)row->id, record->owner);
 }

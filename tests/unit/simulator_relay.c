@@ -645,8 +645,8 @@ static void hand_over(struct world *world, struct process *process)
 	    .tick = record->tick,
 	    .id = message->id,
 	    .sequence = record->sequence,
-	    .tail_us = process->tail_us[topic][record->partition],
-	    .tail_offset = process->tail_offset[topic][record->partition],
+	    .first_tail = process->first_tails[topic][record->partition],
+	    .tail = process->last_tails[topic][record->partition],
 	    .payload = words,
 	};
 	world_trace(world, "owner %d sends row %lld as %lld to %s %d", process->owner,
@@ -698,8 +698,8 @@ static void lose_producer(struct world *world, struct process *process, const ch
 	stream_producer_lost(process->stream);
 }
 
-static enum stream_found see_record(struct process *process,
-    const struct stream_question *question, int topic, int64_t offset)
+static enum stream_found see_record(
+    struct process *process, const struct stream_question *question, int topic, int64_t offset)
 {
 	const struct wire_record *record =
 	    &process->world->kafka.topics[topic].partitions[question->partition].records[offset];
@@ -724,12 +724,17 @@ static void end_answer(struct process *process, int topic, int partition)
 	process->tails_answered--;
 }
 
-/* Whatever stood there from `offset` on is known from here on, with what was known before. */
+/*
+ * Passes forget nothing of the readings before them. They skip what this owner wrote itself,
+ * between which a producer that was given up may have written something: that is not known.
+ */
 static void tail_is_known(struct process *process, int topic, int partition)
 {
 	const struct tail_question *question = &process->tails[topic][partition];
-	process->tail_us[topic][partition] = question->read_us;
-	process->tail_offset[topic][partition] = question->offset;
+	const struct knowledge known = {question->read_us, question->least};
+	if (!process->first_tails[topic][partition].us)
+		process->first_tails[topic][partition] = known;
+	process->last_tails[topic][partition] = known;
 }
 
 /* Some records of the answer in each turn, so that rows come by between them. */
@@ -737,11 +742,18 @@ static void see_tail(struct process *process, int topic, int partition)
 {
 	struct tail_question *question = &process->tails[topic][partition];
 	const struct stream_question asked = question_of(process, topic, partition);
-	bool beyond = question->offset > question->end;
+	bool beyond = question->offset > question->end || question->least > question->end;
 	int64_t turn = world_between(process->world, 1, 60);
 	for (; turn > 0 && question->next < question->end; turn--) {
 		enum stream_found found = see_record(process, &asked, topic, question->next++);
 		process->world->result.rewinds += found == STREAM_FOUND_UNKNOWN;
+		if (found != STREAM_FOUND_ENOUGH)
+			continue;
+		world_trace(process->world, "owner %d read enough of %s %d, up to %lld",
+		    process->owner, topic_names[topic], partition, (long long)question->next);
+		process->world->result.passes++;
+		end_answer(process, topic, partition);
+		return;
 	}
 	if (question->next < question->end)
 		return;
@@ -759,8 +771,8 @@ static void answer_late(struct process *process, int topic, const struct stream_
 	const struct partition *partition =
 	    &process->world->kafka.topics[topic].partitions[former->partition];
 	if (partition->end_offset > 0)
-		see_record(process, former, topic,
-		    world_below(process->world, partition->end_offset));
+		see_record(
+		    process, former, topic, world_below(process->world, partition->end_offset));
 	if (world_chance(process->world, 500000))
 		stream_tail_end(process->stream, former, partition->end_offset, false);
 	else
@@ -772,8 +784,8 @@ static void begin_question(struct process *process, int topic, const struct stre
 	struct tail_question *question = &process->tails[topic][tail->partition];
 	const struct stream_question former = question_of(process, topic, tail->partition);
 	process->tails_answered -= question->read_us > 0;
-	*question = (struct tail_question){.number = tail->number,
-	    .offset = tail->offset};
+	*question = (struct tail_question){
+	    .number = tail->number, .offset = tail->offset, .least = tail->least};
 	kafka_read_tail(process->world, process, topic, tail->partition);
 	if (former.number && world_chance(process->world, 200000))
 		answer_late(process, topic, &former);
@@ -918,6 +930,15 @@ static int64_t memory_bound(const struct plan *plan)
 	return plan->stream.memory + (share > 16 * 640 ? share : 16 * 640) + plan->row_bytes + 700;
 }
 
+/* A share of the memory, and a part of what a row in memory costs for each row that is sought. */
+static int64_t tail_bound(const struct plan *plan, const struct stream_status *status)
+{
+	int64_t share =
+	    plan->stream.tail_memory ? plan->stream.tail_memory : plan->stream.memory / 4;
+	int64_t rows = status->records + stream_most_uncovered(&plan->stream);
+	return share + rows * 160;
+}
+
 /* True: the process goes on. */
 static bool check_status(struct world *world, struct process *process)
 {
@@ -927,13 +948,16 @@ static bool check_status(struct world *world, struct process *process)
 		world_fail(world, "%lld records in flight", (long long)status.in_flight);
 	if (status.bytes > memory_bound(&world->plan))
 		world_fail(world, "%lld bytes in memory", (long long)status.bytes);
+	if (status.tail_bytes > tail_bound(&world->plan, &status))
+		world_fail(world, "%lld bytes of what tails showed", (long long)status.tail_bytes);
 	if (status.state == STREAM_GONE)
 		world_fail(world, "owner %d says that the slot is gone", process->owner);
 	if (process->was_owner && status.state == STREAM_STANDBY) {
 		world_trace(world, "owner %d lost the shard", process->owner);
 		process->sent_count = 0;
 		/* the log of the next time may know less */
-		memset(process->tail_us, 0, sizeof process->tail_us);
+		memset(process->first_tails, 0, sizeof process->first_tails);
+		memset(process->last_tails, 0, sizeof process->last_tails);
 	}
 	process->was_owner = owns;
 	world->result.skipped += status.skipped - process->skipped;

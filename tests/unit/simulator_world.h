@@ -276,14 +276,18 @@ int64_t database_tick_of(const struct world *world, const struct row *row);
 
 /* --- Kafka ---------------------------------------------------------------------------------- */
 
+/* What stood on a partition from an offset on at a time is known; 0: nothing is. */
+struct knowledge {
+	int64_t us, offset;
+};
+
 struct wire_record {
 	struct row *row; /* NULL: the marker of a transaction */
 	bool hidden;     /* in a transaction that is open, or was aborted */
 	int owner;
 	int64_t epoch, tick, id;
 	uint64_t sequence;
-	int64_t tail_us;        /* its sender knows what stood on the partition then; 0: nothing */
-	int64_t tail_offset;    /* from there on */
+	struct knowledge first_tail, tail; /* what its sender knows of the partition */
 	const int64_t *payload; /* the message's own memory, until the batch is written */
 };
 
@@ -350,7 +354,7 @@ void producer_commit(struct world *world, struct wire_producer *producer);
 /* The newest question of a process for a partition, and how much of its answer was taken. */
 struct tail_question {
 	uint64_t number;
-	int64_t offset, end;
+	int64_t offset, least, end;
 	int64_t read_us; /* the end was there then; 0: no answer yet */
 	int64_t next;    /* the record that is taken next */
 };
@@ -376,8 +380,8 @@ struct process {
 	enum { UNFENCED, FENCING, FENCED, OPEN, COMMITTING, COMMITTED_NOW, BROKEN } transactions;
 	struct tail_question tails[TOPICS][PARTITIONS];
 	int tails_answered;
-	/* what was read last */
-	int64_t tail_us[TOPICS][PARTITIONS], tail_offset[TOPICS][PARTITIONS];
+	/* by the first reading since the take-over, and by the last one */
+	struct knowledge first_tails[TOPICS][PARTITIONS], last_tails[TOPICS][PARTITIONS];
 	int64_t producer_at; /* when it may be made again */
 	int64_t abandon_at;  /* when it is given up; 0: it is in use */
 	struct session log, read;

@@ -450,7 +450,7 @@ static void answers_that_nobody_waits_for_change_nothing(void **state)
 	(void)state;
 	struct stream *stream = owner_of(1);
 	nothing_found(stream);
-	assert_int_equal(find(stream, 0, 12, FIRST_TICK + 1, 1), STREAM_FOUND);
+	assert_int_equal(find(stream, 0, 12, FIRST_TICK + 1, 1), STREAM_FOUND_ENOUGH);
 	tail_ends(stream, 0, 3, true);
 	asked[17] = (struct stream_question){"orders", 17, asked[0].number};
 	tail_ends(stream, 17, 3, true);
@@ -481,6 +481,207 @@ static void answers_to_an_earlier_question_change_nothing(void **state)
 	find(stream, 0, 10, FIRST_TICK + 1, 1);
 	tail_ends(stream, 0, 11, false);
 	expect_sent(stream, 2);
+	stream_destroy(stream);
+}
+
+/* --- more than may be kept ------------------------------------------------------------------ */
+
+/* There is no memory for any record of a tail but those of rows that wait. */
+static const struct stream_settings forgetful = {
+    .max_in_flight = 100,
+    .memory = 1 << 20,
+    .tail_memory = 1,
+    .lease_ms = 10000,
+    .poll_busy_ms = 1,
+    .poll_idle_ms = 50,
+    .ack_interval_ms = 0,
+    .stall_after_ms = 5000,
+    .resumes = true,
+    .seed = 1,
+};
+
+/* The rows 1 to `rows` stand in partition 0 from offset 10 on, and none of them waits. */
+static struct stream *owner_with_a_cut(int64_t rows)
+{
+	struct stream *stream = owner_with(&forgetful, 1);
+	expect_both_questions(stream);
+	for (int64_t id = 1; id <= rows; id++)
+		assert_int_equal(find(stream, 0, 9 + id, FIRST_TICK + 1, id), STREAM_FOUND);
+	tail_ends(stream, 0, 10 + rows, false);
+	tail_ends(stream, 1, 10, false);
+	return stream;
+}
+
+static void give_rows(struct stream *stream, int64_t first, int64_t last, bool all)
+{
+	assert_true(stream_read_call(stream, 0).wanted);
+	for (int64_t id = first; id <= last; id++)
+		give_row(stream, id, 0);
+	stream_page_end(stream, 0, all, 0);
+}
+
+static int64_t skipped(const struct stream *stream)
+{
+	return stream_status(stream, 0).skipped;
+}
+
+static void what_was_not_kept_is_looked_for_when_its_row_comes(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_a_cut(4);
+	give_rows(stream, 1, 2, false);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	expect_no_question(stream, 0);
+	/* both are found: nothing behind them needs to be read */
+	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND);
+	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 1, 2), STREAM_FOUND_ENOUGH);
+	assert_int_equal(find(stream, 0, 12, FIRST_TICK + 1, 3), STREAM_FOUND_ENOUGH);
+	expect_none_sent(stream);
+	assert_int_equal(skipped(stream), 2);
+	give_rows(stream, 3, 5, true);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	for (int64_t id = 1; id <= 4; id++)
+		assert_int_equal(find(stream, 0, 9 + id, FIRST_TICK + 1, id), STREAM_FOUND);
+	tail_ends(stream, 0, 14, false);
+	expect_sent(stream, 5);
+	assert_int_equal(skipped(stream), 4);
+	stream_destroy(stream);
+}
+
+static void a_row_that_is_not_behind_the_cut_is_sent(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with(&forgetful, 1);
+	expect_both_questions(stream);
+	find(stream, 0, 10, FIRST_TICK + 1, 1);
+	find(stream, 0, 11, FIRST_TICK + 1, 4);
+	tail_ends(stream, 0, 12, false);
+	give_rows(stream, 2, 4, true);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND);
+	expect_none_sent(stream);
+	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 1, 4), STREAM_FOUND);
+	expect_none_sent(stream);
+	tail_ends(stream, 0, 12, false);
+	expect_sent(stream, 2);
+	stream_destroy(stream);
+}
+
+/* Found, or not there: those that waited when the reading came to what it could not keep. */
+static void rows_that_wait_need_no_pass(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with(&forgetful, 1);
+	give_rows(stream, 1, 3, false);
+	expect_none_sent(stream);
+	expect_both_questions(stream);
+	find(stream, 0, 10, FIRST_TICK + 1, 2);
+	find(stream, 0, 11, FIRST_TICK + 1, 9);
+	tail_ends(stream, 0, 12, false);
+	uint64_t first = expect_sent(stream, 1);
+	stream_report(stream, 0, first, STREAM_WRITTEN, 12, NULL);
+	expect_sent(stream, 3);
+	assert_int_equal(skipped(stream), 1);
+	expect_no_question(stream, 0);
+	stream_destroy(stream);
+}
+
+static void the_noted_offset_stays_in_front_of_the_cut(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_a_cut(3);
+	give_rows(stream, 1, 1, false);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	assert_int_equal(find(stream, 0, 10, FIRST_TICK + 1, 1), STREAM_FOUND_ENOUGH);
+	expect_none_sent(stream);
+	assert_int_equal(expect_row(stream, 1, "{}").acked_id, 1);
+	give_rows(stream, 7, 7, true);
+	uint64_t sequence = expect_sent(stream, 7);
+	stream_report(stream, 1, sequence, STREAM_WRITTEN, 13, NULL);
+	expect_row(stream, 1, "{}");
+	/* rows of the next window may have been found: a failover may have taken theirs back */
+	assert_true(stream_log_call(stream, 2).may_open);
+	stream_ticked(stream, 2, STREAM_ROWS);
+	give_row(stream, 9, 0);
+	stream_rows_end(stream);
+	stream_report(stream, 2, expect_sent(stream, 9), STREAM_WRITTEN, 14, NULL);
+	expect_row(stream, 3, "{}");
+	/* no such row comes any more, and none that is parked */
+	assert_true(stream_log_call(stream, 4).may_list);
+	stream_parked_news(stream, 4, 0, -1);
+	stream_ticked(stream, 4, STREAM_IDLE);
+	expect_row(stream, 5000, "{\"orders\":[2,{\"0\":14}]}");
+	stream_destroy(stream);
+}
+
+static void what_the_owner_wrote_itself_is_not_found(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_a_cut(3);
+	give_rows(stream, 7, 7, false);
+	uint64_t sequence = expect_sent(stream, 7);
+	give_rows(stream, 8, 8, false);
+	/* alone until the first is acknowledged */
+	expect_none_sent(stream);
+	expect_no_question(stream, 0);
+	stream_report(stream, 0, sequence, STREAM_WRITTEN, 13, NULL);
+	sequence = expect_sent(stream, 8);
+	give_rows(stream, 2, 2, true);
+	expect_none_sent(stream);
+	/* a pass waits until nothing is under way */
+	expect_no_question(stream, 0);
+	stream_report(stream, 0, sequence, STREAM_WRITTEN, 14, NULL);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	assert_int_equal(stream_status(stream, 0).tail_bytes, 0);
+	find(stream, 0, 13, FIRST_TICK + 1, 7);
+	find(stream, 0, 14, FIRST_TICK + 1, 8);
+	assert_int_equal(stream_status(stream, 0).tail_bytes, 0);
+	tail_ends(stream, 0, 15, false);
+	expect_sent(stream, 2);
+	stream_destroy(stream);
+}
+
+static void a_lost_producer_reads_from_the_cut_on(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_a_cut(3);
+	give_rows(stream, 7, 7, false);
+	expect_sent(stream, 7);
+	stream_producer_lost(stream);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	for (int64_t id = 1; id <= 3; id++)
+		find(stream, 0, 9 + id, FIRST_TICK + 1, id);
+	find(stream, 0, 13, FIRST_TICK + 1, 7);
+	tail_ends(stream, 0, 14, false);
+	expect_none_sent(stream);
+	assert_int_equal(skipped(stream), 1);
+	give_rows(stream, 9, 9, true);
+	expect_sent(stream, 9);
+	stream_destroy(stream);
+}
+
+static void a_pass_whose_question_was_given_up_decides_nothing(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_a_cut(3);
+	give_rows(stream, 2, 2, true);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	const struct stream_question earlier = asked[0];
+	stream_producer_lost(stream);
+	expect_none_sent(stream);
+	expect_question(stream, 0, 0, 10);
+	stream_tail_end(stream, &earlier, 13, false);
+	expect_none_sent(stream);
+	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 1, 2), STREAM_FOUND_ENOUGH);
+	expect_none_sent(stream);
+	assert_int_equal(skipped(stream), 1);
 	stream_destroy(stream);
 }
 
@@ -538,6 +739,13 @@ int main(void)
 	    cmocka_unit_test(a_row_is_matched_in_the_same_time_whatever_else_was_found),
 	    cmocka_unit_test(answers_that_nobody_waits_for_change_nothing),
 	    cmocka_unit_test(answers_to_an_earlier_question_change_nothing),
+	    cmocka_unit_test(what_was_not_kept_is_looked_for_when_its_row_comes),
+	    cmocka_unit_test(a_row_that_is_not_behind_the_cut_is_sent),
+	    cmocka_unit_test(rows_that_wait_need_no_pass),
+	    cmocka_unit_test(the_noted_offset_stays_in_front_of_the_cut),
+	    cmocka_unit_test(what_the_owner_wrote_itself_is_not_found),
+	    cmocka_unit_test(a_lost_producer_reads_from_the_cut_on),
+	    cmocka_unit_test(a_pass_whose_question_was_given_up_decides_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -990,6 +990,7 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->failovers += result->failovers;
 	sum->skipped += result->skipped;
 	sum->rewinds += result->rewinds;
+	sum->passes += result->passes;
 	sum->closings += result->closings;
 }
 
@@ -999,13 +1000,14 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
-	    "histories; %lld topics closed; %lld statements cancelled, %lld renewals alone\n",
+	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
+	    "cancelled, %lld renewals alone\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
-	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->closings,
-	    (long long)sum->cancelled, (long long)sum->renewals);
+	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
+	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)

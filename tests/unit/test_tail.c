@@ -468,6 +468,51 @@ static void what_was_removed_is_told_and_the_rest_is_read(void **state)
 	tail_destroy(tail, 1000);
 }
 
+static void an_end_before_the_least_one_is_told(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_question question = {.topic = "shorter", .offset = 4, .number = 77};
+	struct err err = {0};
+
+	(void)state;
+	make_topic("shorter");
+	fill("shorter", 0, 10);
+	question.least = 11;
+	assert_true(tail_ask(tail, &question, &err));
+	expect(tail, TAIL_BEYOND, "shorter", 0, 0, 10);
+	question.least = 10;
+	assert_true(tail_ask(tail, &question, &err));
+	for (int64_t offset = 4; offset < 10; offset++)
+		expect_record(tail, 0, offset);
+	expect(tail, TAIL_END, "shorter", 0, 4, 10);
+	tail_destroy(tail, 1000);
+}
+
+static void a_question_that_is_dropped_has_no_further_event(void **state)
+{
+	struct tail *tail = make_tail();
+	struct tail_event event;
+
+	(void)state;
+	make_topic("dropped");
+	fill("dropped", 0, 100);
+	ask(tail, "dropped", 0, 0);
+	expect_record(tail, 0, 0);
+	tail_drop(tail, "dropped", 0);
+	tail_drop(tail, "dropped", 1);
+	tail_drop(tail, "never asked", 0);
+	expect_quiet(tail);
+	/* the events of the next question have its number */
+	ask(tail, "dropped", 0, 99);
+	event = next_event(tail);
+	assert_int_equal(event.record.offset, 99);
+	assert_int_equal(event.number, questions);
+	event = next_event(tail);
+	assert_int_equal(event.kind, TAIL_END);
+	assert_int_equal(event.number, questions);
+	tail_destroy(tail, 1000);
+}
+
 static void asking_again_begins_anew(void **state)
 {
 	struct tail *tail = make_tail();
@@ -819,6 +864,8 @@ int main(void)
 	    cmocka_unit_test(an_offset_beyond_the_end_is_told),
 	    cmocka_unit_test(what_was_removed_is_told_and_the_rest_is_read),
 	    cmocka_unit_test(asking_again_begins_anew),
+	    cmocka_unit_test(an_end_before_the_least_one_is_told),
+	    cmocka_unit_test(a_question_that_is_dropped_has_no_further_event),
 	    cmocka_unit_test(what_is_forgotten_is_not_told),
 	    cmocka_unit_test(the_end_is_the_one_that_the_leader_tells),
 	    cmocka_unit_test(a_missing_topic_is_given_up),

@@ -1,0 +1,311 @@
+/*
+ * Found records, and tails that have more records of the shard than memory holds.
+ *
+ * Found records take at most a quarter of `memory`, all lanes together. When this is used up at an
+ * offset, the lane gets a cut there. The reading goes on, and keeps only records of rows that wait
+ * on the lane at that moment: these rows are sought. At the end of the reading a row is decided if
+ *
+ *   - its record was kept: Kafka has the row;
+ *   - it waited when the cut was made, and its record was not found: Kafka does not have the row;
+ *   - its id is outside the range of the ids that were not kept: the same.
+ *
+ * Any other row waits. When it is the first on its lane, a pass begins (flow_tails.c): the lane is
+ * read again from the cut on. By then rows with kept records have come by, so there is memory for
+ * further records, and the new cut lies farther behind. A pass ends as soon as memory is full and
+ * no row is sought. A pass that reads to the end decides all rows that waited when its cut was
+ * made. So each pass decides all rows that waited when it began, however little memory there is.
+ *
+ * A pass begins when nothing is under way on the lane. Behind the end of the previous reading the
+ * partition has records that this owner wrote and that were acknowledged: the pass skips them.
+ * After the loss of a producer the lane is read from the cut to the end like a first tail.
+ *
+ * The logged offset of the lane stays in front of the cut: the next owner begins to read there.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_private.h"
+
+enum {
+	TAIL_SHARE = 4, /* a quarter of `memory` is for found records */
+	ROWS_SHARE = 4, /* a quarter of that if rows fill the rest */
+	/*
+	 * Sought rows are not counted: flow->bytes has RECORD_OVERHEAD for each row, and librdkafka
+	 * does not use it for a row that waits.
+	 */
+	SEEN_BYTES = sizeof(struct seen) + 32,
+};
+
+/* --- records -------------------------------------------------------------------------------- */
+
+static struct seen *find_seen(struct seen *table, const struct seen_name *name)
+{
+	struct seen *seen;
+	HASH_FIND(hh, table, name, sizeof *name, seen);
+	return seen;
+}
+
+static struct seen_name name_of(const struct record *record)
+{
+	struct seen_name name = {.id = record->message.id};
+	memcpy(name.event_id, record->message.event_id, sizeof name.event_id);
+	return name;
+}
+
+static struct seen *make_seen(const struct seen_name *name)
+{
+	struct seen *seen = xcalloc(1, sizeof *seen);
+	seen->name = *name;
+	return seen;
+}
+
+/* A reading goes forward, and may begin in front of records that an earlier reading found. */
+static void add_found(struct flow *flow, struct lane *lane, struct seen *seen, int64_t offset)
+{
+	struct seen *before = lane->newest;
+	struct seen *next = before ? before->next : lane->first;
+	while (next && next->offset < offset) {
+		before = next;
+		next = next->next;
+	}
+	seen->offset = offset;
+	if (before)
+		DL_APPEND_ELEM(lane->first, before, seen);
+	else
+		DL_PREPEND(lane->first, seen);
+	lane->newest = seen;
+	HASH_ADD(hh, lane->found, name, sizeof seen->name, seen);
+	flow->found++;
+	flow->seen++;
+}
+
+static void drop_found(struct flow *flow, struct lane *lane, struct seen *seen)
+{
+	if (lane->newest == seen)
+		lane->newest = seen == lane->first ? NULL : seen->prev;
+	DL_DELETE(lane->first, seen);
+	HASH_DEL(lane->found, seen);
+	if (seen->matched)
+		flow_record(flow, seen->matched)->found = NULL;
+	else
+		flow->found--;
+	flow->seen--;
+	free(seen);
+}
+
+void flow_found_forget(struct flow *flow, struct lane *lane)
+{
+	while (lane->first)
+		drop_found(flow, lane, lane->first);
+}
+
+void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
+{
+	drop_found(flow, lane, seen);
+}
+
+struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence)
+{
+	struct seen_name name;
+	struct seen *seen;
+	if (!lane->found)
+		return NULL;
+	name = name_of(flow_record(flow, sequence));
+	seen = find_seen(lane->found, &name);
+	if (!seen || seen->matched)
+		return NULL;
+	seen->matched = sequence;
+	flow->found--;
+	flow->skipped++;
+	return seen;
+}
+
+int64_t flow_found_bytes(const struct flow *flow)
+{
+	return flow->seen * SEEN_BYTES;
+}
+
+static bool is_full(const struct flow *flow)
+{
+	int64_t most = flow->tail_memory ? flow->tail_memory : flow->memory / TAIL_SHARE;
+	int64_t room = flow->memory - flow->bytes - flow_kept_bytes(flow);
+	if (room < most / ROWS_SHARE)
+		room = most / ROWS_SHARE;
+	return flow_found_bytes(flow) + SEEN_BYTES > (room < most ? room : most);
+}
+
+/* --- cuts ----------------------------------------------------------------------------------- */
+
+static const struct pass no_pass = {.from = OFFSET_NONE};
+
+bool flow_lane_is_cut(const struct lane *lane)
+{
+	return lane->cut && lane->cut->made.from != OFFSET_NONE;
+}
+
+int64_t flow_cut_offset(const struct lane *lane)
+{
+	return flow_lane_is_cut(lane) ? lane->cut->made.from : OFFSET_NONE;
+}
+
+static void seek_none(struct cut *cut)
+{
+	struct seen *seen, *next;
+	HASH_ITER(hh, cut->sought, seen, next)
+	{
+		HASH_DEL(cut->sought, seen);
+		free(seen);
+	}
+}
+
+void flow_cut_drop(struct flow *flow, struct lane *lane)
+{
+	if (!lane->cut)
+		return;
+	seek_none(lane->cut);
+	free(lane->cut);
+	lane->cut = NULL;
+	flow->cuts--;
+}
+
+void flow_cut_unsettle(struct flow *flow, struct lane *lane)
+{
+	if (!lane->cut)
+		return;
+	seek_none(lane->cut);
+	lane->cut->under_way = no_pass;
+	lane->cut->made.settled = 0;
+	if (!flow_lane_is_cut(lane))
+		flow_cut_drop(flow, lane);
+}
+
+void flow_found_begin(struct flow *flow, struct lane *lane)
+{
+	lane->newest = NULL;
+	if (!lane->cut)
+		return;
+	seek_none(lane->cut);
+	lane->cut->under_way = no_pass;
+	if (!flow_lane_is_cut(lane))
+		flow_cut_drop(flow, lane);
+}
+
+static void seek(struct lane *lane, const struct record *record)
+{
+	struct cut *cut = lane->cut;
+	struct seen_name name = name_of(record);
+	struct seen *seen;
+	if (find_seen(lane->found, &name) || find_seen(cut->sought, &name))
+		return;
+	seen = make_seen(&name);
+	HASH_ADD(hh, cut->sought, name, sizeof seen->name, seen);
+}
+
+/* Memory is full: from this offset on only records of rows that wait are kept. */
+static void cut_off(struct flow *flow, struct lane *lane, int64_t offset)
+{
+	struct cut *cut = lane->cut;
+	if (!cut) {
+		cut = lane->cut = xcalloc(1, sizeof *cut);
+		cut->made = no_pass;
+		flow->cuts++;
+	}
+	cut->under_way = (struct pass){.from = offset, .least_id = INT64_MAX, .most_id = INT64_MIN};
+	for (uint64_t s = lane->held.head; s; s = flow_record(flow, s)->next_held) {
+		seek(lane, flow_record(flow, s));
+		cut->under_way.settled = s;
+	}
+}
+
+static bool is_cut_off(const struct lane *lane)
+{
+	return lane->cut && lane->cut->under_way.from != OFFSET_NONE;
+}
+
+static void keep_sought(
+    struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset)
+{
+	struct cut *cut = lane->cut;
+	struct pass *pass = &cut->under_way;
+	struct seen *seen = find_seen(cut->sought, name);
+	if (seen) {
+		HASH_DEL(cut->sought, seen);
+		add_found(flow, lane, seen, offset);
+		return;
+	}
+	if (name->id < pass->least_id)
+		pass->least_id = name->id;
+	if (name->id > pass->most_id)
+		pass->most_id = name->id;
+}
+
+/* A record that comes twice is kept once, with the offset that holds the noted one back longer. */
+static void keep(struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset)
+{
+	if (find_seen(lane->found, name))
+		return;
+	if (!is_cut_off(lane) && !is_full(flow)) {
+		add_found(flow, lane, make_seen(name), offset);
+		return;
+	}
+	if (!is_cut_off(lane))
+		cut_off(flow, lane, offset);
+	keep_sought(flow, lane, name, offset);
+}
+
+enum flow_found flow_found_take(
+    struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset)
+{
+	bool again = flow_lane_is_cut(lane) && offset < lane->cut->end;
+	/* acknowledged by this owner since the reading before */
+	if (flow_lane_is_cut(lane) && !again && offset <= lane->known)
+		return FLOW_FOUND_AGAIN;
+	keep(flow, lane, name, offset);
+	if (lane->tail == LANE_SEEKING && is_cut_off(lane) && !lane->cut->sought)
+		return FLOW_FOUND_ENOUGH;
+	if (again)
+		return FLOW_FOUND_AGAIN;
+	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
+}
+
+/* Rows that were decided stay so. */
+static void pass_ends(struct cut *cut, struct pass made)
+{
+	if (made.settled < cut->made.settled)
+		made.settled = cut->made.settled;
+	cut->made = made;
+	cut->under_way = no_pass;
+}
+
+void flow_cut_enough(struct lane *lane)
+{
+	struct pass made = lane->cut->under_way;
+	/* the range of the previous reading, which went to the end, covers this part too */
+	made.least_id = lane->cut->made.least_id;
+	made.most_id = lane->cut->made.most_id;
+	pass_ends(lane->cut, made);
+}
+
+bool flow_cut_end(struct flow *flow, struct lane *lane, int64_t end)
+{
+	if (!is_cut_off(lane)) {
+		flow_cut_drop(flow, lane);
+		return false;
+	}
+	pass_ends(lane->cut, lane->cut->under_way);
+	lane->cut->end = end;
+	seek_none(lane->cut);
+	return true;
+}
+
+bool flow_found_decides(const struct flow *flow, const struct lane *lane, uint64_t sequence)
+{
+	const struct cut *cut = lane->cut;
+	struct seen_name name;
+	if (!flow_lane_is_cut(lane) || sequence <= cut->made.settled)
+		return true;
+	name = name_of(flow_record(flow, sequence));
+	return name.id < cut->made.least_id || name.id > cut->made.most_id ||
+	       find_seen(lane->found, &name);
+}
