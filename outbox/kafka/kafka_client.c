@@ -1,6 +1,7 @@
 #include "kafka_client.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -96,6 +97,8 @@ static void *close_handle(void *argument)
 	bool abandoned;
 
 	rd_kafka_destroy(closing->handle);
+	/* a client of many topics leaves free pages in the arenas of its threads */
+	malloc_trim(0);
 	pthread_mutex_lock(&closing->mutex);
 	closing->done = true;
 	abandoned = closing->abandoned;
