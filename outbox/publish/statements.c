@@ -168,12 +168,27 @@ static void add_boolean(struct parameters *parameters, bool value)
 	add_text(parameters, value ? "t" : "f");
 }
 
-static bool send_take(struct statements *statements, const struct link *log,
-    const struct stream_tick *call, struct err *err)
+/* What names the shard; and the row that its owner wrote last. */
+static struct parameters of_shard(const struct statements *statements)
 {
 	struct parameters parameters = {0};
 	add_text(&parameters, statements->slot);
 	add_number(&parameters, statements->shard);
+	return parameters;
+}
+
+static struct parameters of_row(const struct statements *statements, const struct stream_tick *call)
+{
+	struct parameters parameters = of_shard(statements);
+	add_number(&parameters, call->n);
+	add_number(&parameters, call->nonce);
+	return parameters;
+}
+
+static bool send_take(struct statements *statements, const struct link *log,
+    const struct stream_tick *call, struct err *err)
+{
+	struct parameters parameters = of_shard(statements);
 	add_number(&parameters, statements->shards);
 	add_number(&parameters, call->new_nonce);
 	add_text(&parameters, statements->owner);
@@ -213,12 +228,8 @@ static const char *deaths_text(struct statements *statements, const struct death
 static bool send_tick(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
-	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
+	struct parameters parameters = of_row(statements, call);
 	add_number(&parameters, statements->shards);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
 	add_number(&parameters, call->new_nonce);
 	add_number(&parameters, call->lease_ms);
 	add_number(&parameters, call->closed);
@@ -238,7 +249,10 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_number(&parameters, call->batch);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
 	add_boolean(&parameters, call->blind);
-	add_boolean(&parameters, call->fold);
+	if (call->fold_to)
+		add_number(&parameters, call->fold_to);
+	else
+		add_text(&parameters, NULL);
 	if (!is_checked(statements, log))
 		return link_send(
 		    log, statements->tick_checked, parameters.list, parameters.count, err);
@@ -248,11 +262,7 @@ static bool send_tick(struct statements *statements, const struct link *log,
 static bool send_renew(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
-	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
+	struct parameters parameters = of_row(statements, call);
 	add_number(&parameters, call->new_nonce);
 	add_number(&parameters, call->lease_ms);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
@@ -310,11 +320,7 @@ static bool send_lookup(struct statements *statements, const struct link *log,
 static bool send_keys(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
-	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
+	struct parameters parameters = of_row(statements, call);
 	if (call->call == STREAM_LOOKUP)
 		return send_lookup(statements, log, call, &parameters, err);
 	if (call->call == STREAM_DIGESTS) {
@@ -340,12 +346,12 @@ static bool asks_of_keys(enum stream_call call)
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
-	struct parameters parameters = {0};
+	const struct parameters none = {0};
 	statements->call = *call;
 	statements->peeking =
 	    call->call == STREAM_TICK && !call->must_write && !call->may_list && statements->seen;
 	if (statements->peeking)
-		return send_repeated(statements, log, PEEK, &parameters, err);
+		return send_repeated(statements, log, PEEK, &none, err);
 	if (call->call == STREAM_TAKE)
 		return send_take(statements, log, call, err);
 	if (call->call == STREAM_TICK)
@@ -356,8 +362,7 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_destinations(statements, log, call, err);
 	if (asks_of_keys(call->call))
 		return send_keys(statements, log, call, err);
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
+	struct parameters parameters = of_shard(statements);
 	if (call->call == STREAM_CLOSED) {
 		add_text(&parameters, call->after);
 		add_number(&parameters, call->max_topics);
@@ -415,17 +420,12 @@ static void answer_closed(struct statements *statements, const struct pg_result 
 	stream_closed_end(stream, now, pg_rows(result) < statements->call.max_topics);
 }
 
-static void answer_destinations(struct statements *statements, const struct pg_result *result,
-    struct stream *stream, int64_t now)
+static void answer_destinations(
+    struct statements *statements, const struct pg_result *result, struct stream *stream)
 {
 	int64_t topics = 0, partitions = 0;
-	if (pg_rows(result) == 0) {
-		stream_log_failed(stream, now, false, false);
-		return;
-	}
-	for (int row = 0; row < pg_rows(result); row++) {
-		if (pg_is_null(result, row, NAME_TOPIC))
-			continue;
+	/* the first row is of the guard (log_guard) */
+	for (int row = 1; row < pg_rows(result); row++) {
 		topics++;
 		partitions += pg_int4(result, row, NAME_PARTITIONS);
 		tell_destination(result, row, stream);
@@ -557,11 +557,21 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	return true;
 }
 
+/*
+ * A tick behind a peek has the rest of its limit. After a slow peek none is sent: the look has
+ * failed, so that the renewal alone is next (stream_log_failed).
+ */
 static bool answer_peek(struct statements *statements, const struct link *log,
-    const struct pg_result *result, struct stream *stream, int64_t now, bool *ret_done,
+    const struct pg_result *result, struct stream *stream, int64_t now, bool slow, bool *ret_done,
     struct err *err)
 {
 	statements->peeking = false;
+	if (slow) {
+		free(statements->seen);
+		statements->seen = NULL; /* the next look is no peek */
+		stream_log_failed(stream, now, false, false);
+		return true;
+	}
 	if (text_equal(pg_value(result, 0, 0), statements->seen)) {
 		stream_ticked(stream, now, STREAM_IDLE);
 		return true;
@@ -617,6 +627,8 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 		return "ttlxxtxxxixll";
 	case STREAM_RENEW:
 		return "t";
+	case STREAM_DESTINATIONS:
+		return "tixbl";
 	default:
 		break;
 	}
@@ -630,8 +642,6 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 		return "ti";
 	case STREAM_CLOSED:
 		return "t";
-	case STREAM_DESTINATIONS:
-		return "tixbl";
 	default:
 		return "llili";
 	}
@@ -648,14 +658,14 @@ static bool has_expected_shape(
 }
 
 bool statements_answer(struct statements *statements, const struct link *log,
-    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
-    bool *ret_done, struct err *err)
+    const struct pg_result *result, struct stream *stream, int64_t now, bool slow, char *holder,
+    size_t size, bool *ret_done, struct err *err)
 {
 	*ret_done = true;
 	if (!has_expected_shape(statements, result, err))
 		return false;
 	if (statements->peeking)
-		return answer_peek(statements, log, result, stream, now, ret_done, err);
+		return answer_peek(statements, log, result, stream, now, slow, ret_done, err);
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_RENEW) {
@@ -674,7 +684,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		return true;
 	}
 	if (statements->call.call == STREAM_DESTINATIONS) {
-		answer_destinations(statements, result, stream, now);
+		answer_destinations(statements, result, stream);
 		return true;
 	}
 	if (pg_rows(result))

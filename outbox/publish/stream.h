@@ -99,7 +99,7 @@ struct stream_tick {
 	int64_t max_rows, max_bytes;
 	int64_t batch;            /* so many parked rows are freed, retried or skipped at most */
 	const char *destinations; /* JSON; valid until the answer is given */
-	bool fold;                /* they go into outbox.destination with this row */
+	int64_t fold_to;          /* rows up to this one go into outbox.destination; 0: none do */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
 	bool blind; /* a window opens without a look at its rows, to be read by pages */
