@@ -1,19 +1,25 @@
 #include "admin.h"
 
-#include <errno.h>
-#include <microhttpd.h>
+#include <pthread.h>
 #include <string.h>
 #include "cleanup.h"
-#include "listener.h"
-#include "logging.h"
 #include "metrics.h"
+#include "server.h"
 
-enum { CONNECTIONS = 32, CONNECTION_SECONDS = 10, HEAD_BYTES = 16384 };
+enum {
+	WORKERS = 2, /* one is free for the probes while the other writes pages of metrics */
+	CONNECTIONS = 1024,
+	ARRIVAL_MS = 5000,
+	IDLE_MS = 10000,
+	ANSWER_MS = 10000,
+	DISCARDS = 65536,
+};
 
 struct admin {
-	struct MHD_Daemon *server;
+	struct server *server;
 	char *address;
 	struct admin_callbacks callbacks;
+	pthread_mutex_t mutex; /* a probe is asked by one thread at a time */
 };
 
 /* Fills the body and returns the status. */
@@ -23,12 +29,16 @@ typedef unsigned route_answer(struct admin *admin, bool verbose, struct text *bo
 static unsigned probe(
     struct admin *admin, admin_probe *ask, const char *good, bool verbose, struct text *body)
 {
-	bool well = ask(admin->callbacks.context, body);
+	bool well;
+
+	pthread_mutex_lock(&admin->mutex);
+	well = ask(admin->callbacks.context, body);
+	pthread_mutex_unlock(&admin->mutex);
 
 	if (well && !verbose)
 		text_clear(body);
 	text_addf(body, "%s%s\n", well ? "" : "not ", good);
-	return well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+	return well ? 200 : 503;
 }
 
 static unsigned answer_livez(struct admin *admin, bool verbose, struct text *body)
@@ -46,7 +56,7 @@ static unsigned answer_metrics(struct admin *admin, bool verbose, struct text *b
 	(void)admin;
 	(void)verbose;
 	metrics_write(body);
-	return MHD_HTTP_OK;
+	return 200;
 }
 
 static const struct route {
@@ -67,85 +77,90 @@ static const struct route *find_route(const char *path)
 	return NULL;
 }
 
-static enum MHD_Result respond(
-    struct MHD_Connection *connection, unsigned status, const char *type, const struct text *body)
-{
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-	    body->length, (void *)text_string(body), MHD_RESPMEM_MUST_COPY);
-	enum MHD_Result result;
+/* --- the server's callbacks ------------------------------------------------------------------- */
 
-	if (!response)
-		return MHD_NO;
-	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		MHD_add_response_header(response, "Allow", "GET, HEAD");
-	result = MHD_queue_response(connection, status, response);
-	MHD_destroy_response(response);
-	return result;
-}
-
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
-    const char *path, const char *method, const char *version, const char *upload,
-    size_t *upload_size, void **seen)
-{
-	const struct route *route = find_route(path);
-	OWNED(text_finish) struct text body = {0};
-	unsigned status;
+struct admin_call {
+	struct admin *admin;
+	struct server_request *request;
+	const struct route *route;
 	bool verbose;
+};
 
-	(void)version;
-	(void)upload;
-	if (!text_equal(method, "GET") && !text_equal(method, "HEAD"))
-		return respond(connection, route ? MHD_HTTP_METHOD_NOT_ALLOWED : MHD_HTTP_NOT_FOUND,
-		    "text/plain", &body);
-	/* The first call has only the head: answered in the last, the connection stays open. */
-	if (!*seen || *upload_size > 0) {
-		*seen = context;
-		*upload_size = 0;
-		return MHD_YES;
-	}
-	if (!route)
-		return respond(connection, MHD_HTTP_NOT_FOUND, "text/plain", &body);
-	verbose = MHD_lookup_connection_value_n(
-	    connection, MHD_GET_ARGUMENT_KIND, "verbose", strlen("verbose"), NULL, NULL);
-	status = route->answer(context, verbose, &body);
-	return respond(connection, status, route->type, &body);
-}
-
-/* What a client did wrong is its own business. */
-static void on_log(void *context, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-static void on_log(void *context, const char *format, va_list arguments)
+static void respond(const struct admin_call *call, unsigned status, const struct text *body)
 {
-	char line[256];
+	const struct server_answer answer = {.status = status,
+	    .type = call->route ? call->route->type : "text/plain",
+	    .fields = status == 405 ? "Allow: GET, HEAD\r\n" : NULL,
+	    .body = body};
 
-	(void)context;
-	vsnprintf(line, sizeof line, format, arguments);
-	log_debug("admin_log", {"text", LOG_TEXT(line)});
+	server_answer(call->request, &answer);
 }
 
-struct admin *admin_start(
-    const char *listen, const struct admin_callbacks *callbacks, struct err *err)
+static void *on_head(void *context, struct server_request *request, const struct request_head *head)
+{
+	struct admin_call *call = xcalloc(1, sizeof *call);
+	bool reads = text_equal(head->method, "GET") || text_equal(head->method, "HEAD");
+	const struct text nothing = {0};
+
+	*call = (struct admin_call){context, request, find_route(head->path),
+	    request_head_argument(head, "verbose") != NULL};
+	if (!call->route)
+		respond(call, 404, &nothing);
+	else if (!reads)
+		respond(call, 405, &nothing);
+	else if (call->route->answer == answer_metrics)
+		server_set_heavy(request);
+	return call;
+}
+
+static void on_body(void *context, const char *bytes, size_t length)
+{
+	(void)context;
+	(void)bytes;
+	(void)length;
+}
+
+static void on_work(void *context)
+{
+	const struct admin_call *call = context;
+	OWNED(text_finish) struct text body = {0};
+	unsigned status = call->route->answer(call->admin, call->verbose, &body);
+
+	respond(call, status, &body);
+}
+
+static void on_end(void *context, bool was_sent)
+{
+	(void)was_sent;
+	free(context);
+}
+
+/* --- start and stop --------------------------------------------------------------------------- */
+
+struct admin *admin_start(struct listener *listener, const char *listen,
+    const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err)
 {
 	struct admin *admin = xcalloc(1, sizeof *admin);
-	int fd = -1;
+	const struct server_settings settings = {.section = "admin",
+	    .listen = listen,
+	    .hosts = hosts,
+	    .workers = WORKERS,
+	    .connections = CONNECTIONS,
+	    .head_ms = ARRIVAL_MS,
+	    .request_ms = ARRIVAL_MS,
+	    .idle_ms = IDLE_MS,
+	    .answer_ms = ANSWER_MS,
+	    .discards = DISCARDS,
+	    .callbacks = {on_head, on_body, on_work, on_end},
+	    .context = admin};
 
 	admin->callbacks = *callbacks;
-	if (!listener_open("admin", listen, &fd, &admin->address, err))
-		goto fail;
-	admin->server =
-	    MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG, 0,
-		NULL, NULL, on_request, admin, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_SECONDS,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_END);
+	pthread_mutex_init(&admin->mutex, NULL);
+	admin->address = listener->address;
+	admin->server = server_start(listener->fd, &settings, err);
+	*listener = (struct listener){.fd = -1};
 	if (admin->server)
 		return admin;
-	err_set(err, ERR_FATAL, "[admin] listen = %s: no HTTP server: %s", listen, strerror(errno));
-	close(fd);
-fail:
 	admin_stop(admin);
 	return NULL;
 }
@@ -154,8 +169,8 @@ void admin_stop(struct admin *admin)
 {
 	if (!admin)
 		return;
-	if (admin->server)
-		MHD_stop_daemon(admin->server);
+	server_stop(admin->server);
+	pthread_mutex_destroy(&admin->mutex);
 	free(admin->address);
 	free(admin);
 }

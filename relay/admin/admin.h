@@ -1,12 +1,15 @@
 #pragma once
 /*
- * The HTTP endpoint for machines: /livez, /readyz, /metrics (libmicrohttpd; every listener of the
+ * The HTTP endpoint for machines: /livez, /readyz, /metrics (server.h; every listener of the
  * program lives in this folder). It knows nothing of slots or publishers: the daemon answers
  * through callbacks, /metrics is the page of metrics.h.
  *
- * Bounds: 32 connections, 10 s for a request or an idle connection, 16 KiB of head, bodies are not
- * read. GET and HEAD; another method is 405, another path 404.
+ * Bounds: 1024 connections, of which one address has at most 512; 5 s for a request to arrive, 10 s
+ * for its answer to be read and for an idle connection; 16 KiB of head; bodies are not read. GET
+ * and HEAD; another method is 405, another path 404.
  */
+#include "config.h"
+#include "listener.h"
 #include "errors.h"
 #include "text.h"
 
@@ -14,7 +17,7 @@ struct admin;
 
 /*
  * Appends one line a check to *report ("[+] postgres main", "[-] slot main/0: why"); true: all is
- * well. Called from the endpoint's thread, several times at once never; must not block for long.
+ * well. Called from the endpoint's worker, several times at once never; must not block for long.
  */
 typedef bool admin_probe(void *context, struct text *report);
 
@@ -24,11 +27,11 @@ struct admin_callbacks {
 };
 
 /*
- * listen is "host:port", "[v6]:port", or a port on 127.0.0.1; port 0: any free one. An address that
- * cannot be had (occupied, not of this host, privileged) is ERR_CONFIG: no later try mends it.
+ * listen and hosts as the configuration has them, which outlives it. Takes the listener over, also
+ * when it fails.
  */
-struct admin *admin_start(
-    const char *listen, const struct admin_callbacks *callbacks, struct err *err);
+struct admin *admin_start(struct listener *listener, const char *listen,
+    const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err);
 /* Waits for the request under way. NULL is fine. */
 void admin_stop(struct admin *admin);
 /* "127.0.0.1:9187", as it was bound; owned by admin. */

@@ -1,27 +1,23 @@
 #include "api.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <utlist.h>
 #include "api_private.h"
 #include "cleanup.h"
 #include "clock.h"
-#include "listener.h"
 #include "logging.h"
 #include "metrics.h"
+#include "server.h"
 
 enum {
-	CONNECTIONS = 512,
-	HEAD_BYTES = 16384,
-	IDLE_S = 30,
-	WATCH_MS = 1000,
+	WORKERS = 4,
+	CONNECTIONS = 1024,
+	HEAD_MS = 10000,
+	IDLE_MS = 30000,
+	ANSWER_MS = 30000,
 	BODIES = 64 << 20,
 	STOP_MS = API_SEND_MS + 1000,
 	LEAVE_MS = 2000, /* for answers on their way */
@@ -40,12 +36,9 @@ static const struct metric_family duration = {.name = "relay_api_duration_second
     .labels = {"verb"},
     .buckets = seconds};
 
-/* A connection, which may be in nobody's interest. */
-struct guest {
-	int fd;
-	int64_t waits_ms; /* for its request since then; 0: it is our turn */
-	struct guest *prev, *next;
-};
+static const struct metric_family wrong_tokens = {.name = "relay_api_wrong_tokens_total",
+    .type = METRIC_COUNTER,
+    .help = "Requests with a token that nobody has."};
 
 struct api {
 	const struct config *config;
@@ -54,16 +47,12 @@ struct api {
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_desk **desks;         /* as config->postgres */
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
-	struct MHD_Daemon *server;
+	struct server *server;
 	char *address;
-	int stop_fd;
-	pthread_t watch;
-	bool watches;
 	atomic_llong held; /* bytes of bodies */
 	pthread_mutex_t mutex;
 	pthread_cond_t answered;
 	/* guarded by the mutex */
-	struct guest *guests;
 	int open; /* calls whose request is there, and their answers not out */
 	bool ending;
 };
@@ -149,82 +138,21 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 
 void api_wait(struct api_call *call, int parts)
 {
-	atomic_store(&call->left, parts);
-	MHD_suspend_connection(call->connection);
+	/* One more is on_work's own, so that the call outlives the verb that hands it over. */
+	atomic_store(&call->left, parts + 1);
 }
 
 void api_part_done(struct api_call *call)
 {
-	struct MHD_Connection *connection = call->connection;
+	struct server_request *request = call->request;
 
-	/* The connection rests, and with it the call, until the last one of all resumes it. */
 	if (atomic_fetch_sub(&call->left, 1) == 1)
-		MHD_resume_connection(connection);
+		server_work(request);
 }
 
 const char *api_argument(const struct api_call *call, const char *name)
 {
-	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
-/* --- connections ----------------------------------------------------------------------------- */
-
-static struct guest *guest_of(struct MHD_Connection *connection)
-{
-	const union MHD_ConnectionInfo *info =
-	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-
-	return info ? info->socket_context : NULL;
-}
-
-static void guest_waits(struct api *api, struct guest *guest, int64_t since_ms)
-{
-	pthread_mutex_lock(&api->mutex);
-	if (guest)
-		guest->waits_ms = since_ms;
-	pthread_mutex_unlock(&api->mutex);
-}
-
-static void on_connection(void *context, struct MHD_Connection *connection, void **guest_at,
-    enum MHD_ConnectionNotificationCode what)
-{
-	struct api *api = context;
-	struct guest *guest = *guest_at;
-
-	pthread_mutex_lock(&api->mutex);
-	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		guest = xcalloc(1, sizeof *guest);
-		guest->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-				->connect_fd;
-		guest->waits_ms = clock_ms();
-		DL_APPEND(api->guests, guest);
-		*guest_at = guest;
-	} else if (guest) {
-		DL_DELETE(api->guests, guest);
-		free(guest);
-		*guest_at = NULL;
-	}
-	pthread_mutex_unlock(&api->mutex);
-}
-
-/* Who sends a byte from time to time is not idle, and takes a connection all the same. */
-static void *run_watch(void *context)
-{
-	struct api *api = context;
-	struct pollfd ended = {.fd = api->stop_fd, .events = POLLIN};
-	struct guest *guest;
-
-	while (poll(&ended, 1, WATCH_MS) <= 0) {
-		/* from the end of an answer, or the connection, to a whole request */
-		int64_t oldest = clock_ms() - api->config->api.arrival_ms;
-
-		pthread_mutex_lock(&api->mutex);
-		DL_FOREACH(api->guests, guest)
-		if (guest->waits_ms && guest->waits_ms < oldest)
-			shutdown(guest->fd, SHUT_RDWR);
-		pthread_mutex_unlock(&api->mutex);
-	}
-	return NULL;
+	return request_head_argument(call->head, name);
 }
 
 /* --- a request comes ------------------------------------------------------------------------- */
@@ -253,7 +181,7 @@ static bool is_method(const struct api_verb *verb, const char *method)
 
 static const char *header(const struct api_call *call, const char *name)
 {
-	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+	return request_head_field(call->head, name);
 }
 
 /* The client's own if it is a plain one. */
@@ -301,7 +229,17 @@ static void judge_body(struct api_call *call)
 		refuse_size(call);
 }
 
-/* By its head alone. What is refused here is read and thrown away, so that the answer is read. */
+/* Somebody may guess: each wrong token makes the next answer to its address later. */
+static void refuse_token(struct api_call *call)
+{
+	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
+	if (!api_auth_has_token(header(call, "Authorization")))
+		return;
+	metric_add(metric_series(&wrong_tokens, NULL), 1);
+	call->delay_ms = server_note_wrong_token(call->request);
+}
+
+/* By its head alone. */
 static void judge_head(struct api_call *call, const char *method)
 {
 	unsigned roles;
@@ -313,8 +251,7 @@ static void judge_head(struct api_call *call, const char *method)
 		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
 	roles = api_auth_roles(call->api->auth, header(call, "Authorization"));
 	if (!roles)
-		return api_refuse(
-		    call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
+		return refuse_token(call);
 	if (!(roles & call->verb->roles))
 		return api_refuse(
 		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
@@ -323,32 +260,19 @@ static void judge_head(struct api_call *call, const char *method)
 }
 
 static struct api_call *call_create(
-    struct api *api, struct MHD_Connection *connection, const char *path, const char *method)
+    struct api *api, struct server_request *request, const struct request_head *head)
 {
 	struct api_call *call = xcalloc(1, sizeof *call);
 
 	call->api = api;
-	call->connection = connection;
+	call->request = request;
+	call->head = head;
 	call->begun_us = clock_us();
-	call->verb = find_verb(path);
-	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
+	call->verb = find_verb(head->path);
+	call->rest = xstrdup(call->verb ? head->path + strlen(call->verb->path) : "");
 	name_request(call);
-	judge_head(call, method);
+	judge_head(call, head->method);
 	return call;
-}
-
-/* What a client sends although it is refused has an end, too. */
-static bool is_flood(const struct api_call *call, int64_t bytes)
-{
-	return bytes > 2 * call->api->config->api.max_body;
-}
-
-static bool declares_flood(const struct api_call *call)
-{
-	const char *length = header(call, "Content-Length");
-	int64_t bytes;
-
-	return length && (!text_to_int64(length, 0, INT64_MAX, &bytes) || is_flood(call, bytes));
 }
 
 static void drop_body(struct api_call *call)
@@ -370,99 +294,86 @@ static bool hold(struct api_call *call, int64_t bytes)
 	return atomic_fetch_add(&call->api->held, bytes) + bytes <= most;
 }
 
-static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_t length)
-{
-	call->taken += (int64_t)length;
-	if (is_flood(call, call->taken))
-		return MHD_NO;
-	if (call->status)
-		return MHD_YES;
-	if (call->taken > call->api->config->api.max_body) {
-		refuse_size(call);
-		drop_body(call);
-	} else if (!hold(call, (int64_t)length)) {
-		api_refuse(call, 503, "busy", "too many bodies at once");
-		drop_body(call);
-	} else {
-		text_append(&call->body, bytes, length);
-	}
-	return MHD_YES;
-}
-
 /* --- and is answered ------------------------------------------------------------------------- */
 
-static enum MHD_Result respond(struct api_call *call)
+/* The call may be gone when it returns. */
+static void respond(struct api_call *call)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-	    call->answer.length, (void *)text_string(&call->answer), MHD_RESPMEM_MUST_COPY);
-	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
-	enum MHD_Result result;
+	OWNED(text_finish) struct text fields = {0};
+	struct server_answer answer = {.status = call->status,
+	    .type = "application/json",
+	    .body = &call->answer,
+	    .delay_ms = call->delay_ms};
 
-	if (!response)
-		return MHD_NO;
-	MHD_add_response_header(response, "Content-Type", "application/json");
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, "X-Request-Id", call->request_id);
+	text_addf(&fields, "X-Request-Id: %s\r\n", call->request_id);
 	if (call->status == 401)
-		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+		text_add(&fields, "WWW-Authenticate: Bearer\r\n");
 	if (call->status == 405)
-		MHD_add_response_header(response, "Allow",
+		text_addf(&fields, "Allow: %s\r\n",
 		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method);
 	if (call->status == 503)
-		MHD_add_response_header(response, "Retry-After", retry_after);
-	result = MHD_queue_response(call->connection, call->status, response);
-	MHD_destroy_response(response);
-	guest_waits(call->api, guest_of(call->connection), clock_ms());
-	return result;
+		text_addf(&fields, "Retry-After: %d\r\n", RETRY_AFTER_S);
+	answer.fields = text_string(&fields);
+	server_answer(call->request, &answer);
 }
 
-static void on_whole(struct api_call *call)
+static void *on_head(void *context, struct server_request *request, const struct request_head *head)
+{
+	struct api_call *call = call_create(context, request, head);
+
+	if (call->status)
+		respond(call);
+	return call;
+}
+
+static void on_body(void *context, const char *bytes, size_t length)
+{
+	struct api_call *call = context;
+
+	call->taken += (int64_t)length;
+	if (call->status)
+		return;
+	if (call->taken > call->api->config->api.max_body)
+		refuse_size(call);
+	else if (!hold(call, (int64_t)length))
+		api_refuse(call, 503, "busy", "too many bodies at once");
+	else
+		text_append(&call->body, bytes, length);
+	if (!call->status)
+		return;
+	drop_body(call);
+	respond(call);
+}
+
+static void begin(struct api_call *call)
 {
 	struct api *api = call->api;
-	struct guest *guest = guest_of(call->connection);
 	bool ending;
 
 	call->is_whole = true;
 	pthread_mutex_lock(&api->mutex);
 	api->open++;
 	ending = api->ending;
-	if (guest)
-		guest->waits_ms = 0;
 	pthread_mutex_unlock(&api->mutex);
-	if (ending && !call->status)
+	if (ending)
 		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
-	if (!call->status)
+	else
 		call->verb->begin(call);
 }
 
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
-    const char *path, const char *method, const char *version, const char *upload,
-    size_t *upload_size, void **seen)
+static void on_work(void *context)
 {
-	struct api_call *call = *seen;
+	struct api_call *call = context;
 
-	(void)version;
-	if (!call) {
-		call = *seen = call_create(context, connection, path, method);
-		return declares_flood(call) ? respond(call) : MHD_YES;
-	}
-	if (*upload_size > 0) {
-		size_t length = *upload_size;
-
-		*upload_size = 0;
-		return take_body(call, upload, length);
-	}
 	if (!call->is_whole) {
-		on_whole(call);
-		if (!call->status)
-			return MHD_YES; /* it rests, and comes back below */
+		begin(call);
+		/* The verb handed it over: it comes back when the last part is there. */
+		if (atomic_load(&call->left) > 0)
+			return api_part_done(call);
 	}
-	if (atomic_load(&call->left) > 0) /* and makes what others wrote visible here */
-		return MHD_YES;
 	if (!call->status)
 		call->verb->finish(call);
-	return respond(call);
+	respond(call);
 }
 
 static void count_call(const struct api_call *call, bool was_read)
@@ -478,16 +389,12 @@ static void count_call(const struct api_call *call, bool was_read)
 	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
 }
 
-static void on_completed(void *context, struct MHD_Connection *connection, void **seen,
-    enum MHD_RequestTerminationCode how)
+static void on_end(void *context, bool was_sent)
 {
-	struct api *api = context;
-	struct api_call *call = *seen;
+	struct api_call *call = context;
+	struct api *api = call->api;
 
-	(void)connection;
-	if (!call)
-		return;
-	count_call(call, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+	count_call(call, was_sent);
 	if (call->work)
 		call->verb->forget(call);
 	drop_body(call);
@@ -500,19 +407,6 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	text_finish(&call->answer);
 	free(call->rest);
 	free(call);
-	*seen = NULL;
-}
-
-/* What a client did wrong is its own business. */
-static void on_log(void *context, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-static void on_log(void *context, const char *format, va_list arguments)
-{
-	char line[256];
-
-	(void)context;
-	vsnprintf(line, sizeof line, format, arguments);
-	log_debug("api_log", {"text", LOG_TEXT(line)});
 }
 
 /* --- start ----------------------------------------------------------------------------------- */
@@ -530,34 +424,27 @@ static bool start_section(struct api *api, const struct config_lookback *section
 	return api->senders[kafka] && api->desks[postgres];
 }
 
-static bool start_server(struct api *api, struct err *err)
+static bool start_server(struct api *api, struct listener *listener, struct err *err)
 {
-	const char *listen = api->config->api.listen;
-	int fd;
+	const struct config_api *config = &api->config->api;
+	const struct server_settings settings = {.section = "api",
+	    .listen = config->listen,
+	    .hosts = &config->host,
+	    .workers = WORKERS,
+	    .connections = CONNECTIONS,
+	    .head_ms = config->arrival_ms < HEAD_MS ? config->arrival_ms : HEAD_MS,
+	    .request_ms = config->arrival_ms,
+	    .idle_ms = IDLE_MS,
+	    .answer_ms = ANSWER_MS,
+	    .discards = 2 * config->max_body,
+	    .says_json = true,
+	    .callbacks = {on_head, on_body, on_work, on_end},
+	    .context = api};
 
-	if (!listener_open("api", listen, &fd, &api->address, err))
-		return false;
-	api->server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL |
-					   MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME,
-	    0, NULL, NULL, on_request, api, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-	    (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, api,
-	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, api, MHD_OPTION_END);
-	if (api->server)
-		return true;
-	err_set(err, ERR_FATAL, "[api] listen = %s: no HTTP server: %s", listen, strerror(errno));
-	close(fd);
-	return false;
-}
-
-static bool start_watch(struct api *api, struct err *err)
-{
-	api->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (api->stop_fd < 0)
-		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	api->watches = pthread_create(&api->watch, NULL, run_watch, api) == 0;
-	return api->watches || err_set(err, ERR_FATAL, "no thread for the HTTP interface");
+	api->address = listener->address;
+	api->server = server_start(listener->fd, &settings, err);
+	*listener = (struct listener){.fd = -1};
+	return api->server != NULL;
 }
 
 static struct api *create(const struct config *config)
@@ -566,8 +453,8 @@ static struct api *create(const struct config *config)
 	pthread_condattr_t attributes;
 
 	api->config = config;
-	api->stop_fd = -1;
 	api->auth = api_auth_create(&config->api);
+	metric_add(metric_series(&wrong_tokens, NULL), 0);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->desks = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
@@ -578,8 +465,8 @@ static struct api *create(const struct config *config)
 	return api;
 }
 
-struct api *api_start(const struct config *config, struct catalog *const *catalogs,
-    struct deliver *const *delivers, struct err *err)
+struct api *api_start(struct listener *listener, const struct config *config,
+    struct catalog *const *catalogs, struct deliver *const *delivers, struct err *err)
 {
 	struct api *api = create(config);
 
@@ -590,7 +477,7 @@ struct api *api_start(const struct config *config, struct catalog *const *catalo
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section(api, &config->lookbacks[i], catalogs, err))
 			goto fail;
-	if (!start_watch(api, err) || !start_server(api, err))
+	if (!start_server(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -631,22 +518,11 @@ static void stop_others(struct api *api)
  * calls, ends. */
 static void stop_server(struct api *api)
 {
-	int fd = MHD_quiesce_daemon(api->server);
-
+	server_quiesce(api->server);
 	wait_for_answers(api, STOP_MS);
 	stop_others(api);
 	wait_for_answers(api, LEAVE_MS);
-	MHD_stop_daemon(api->server);
-	if (fd >= 0)
-		close(fd);
-}
-
-static void stop_watch(struct api *api)
-{
-	if (api->watches && eventfd_write(api->stop_fd, 1) == 0)
-		pthread_join(api->watch, NULL);
-	if (api->stop_fd >= 0)
-		close(api->stop_fd);
+	server_stop(api->server);
 }
 
 void api_stop(struct api *api)
@@ -657,7 +533,6 @@ void api_stop(struct api *api)
 		stop_server(api);
 	else
 		stop_others(api);
-	stop_watch(api);
 	free(api->senders);
 	free(api->desks);
 	free(api->address);

@@ -58,17 +58,33 @@ void api_auth_destroy(struct api_auth *auth)
 	free(auth);
 }
 
-unsigned api_auth_roles(const struct api_auth *auth, const char *authorization)
+/* What stands behind "Bearer"; NULL: it is something else. */
+static const char *token_in(const char *authorization)
 {
 	static const char scheme[] = "Bearer ";
+
+	if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0)
+		return NULL;
+	authorization += strlen(scheme);
+	return authorization + strspn(authorization, " ");
+}
+
+bool api_auth_has_token(const char *authorization)
+{
+	const char *token = token_in(authorization);
+
+	return token && *token;
+}
+
+unsigned api_auth_roles(const struct api_auth *auth, const char *authorization)
+{
+	const char *token = token_in(authorization);
 	struct digest digest;
 	unsigned roles = 0;
 
-	if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0)
+	if (!token)
 		return 0;
-	authorization += strlen(scheme);
-	authorization += strspn(authorization, " ");
-	digest = digest_of(authorization);
+	digest = digest_of(token);
 	for (int i = 0; i < auth->count; i++) {
 		bool same = CRYPTO_memcmp(
 				digest.bytes, auth->rows[i].digest.bytes, sizeof digest.bytes) == 0;

@@ -15,3 +15,6 @@ void api_auth_destroy(struct api_auth *auth); /* NULL is fine */
  * one.
  */
 unsigned api_auth_roles(const struct api_auth *auth, const char *authorization);
+
+/* It has a token, right or wrong. */
+bool api_auth_has_token(const char *authorization);

@@ -1,13 +1,13 @@
 #pragma once
 /* One request of the HTTP interface, between api.c and the files of its verbs. */
 #include <jansson.h>
-#include <microhttpd.h>
 #include <stdatomic.h>
 #include "api.h"
 #include "api_auth.h"
 #include "api_desk.h"
 #include "api_sender.h"
 #include "route.h"
+#include "server.h"
 
 /* After its request is there an answer comes in so many ms. */
 enum { API_SEND_MS = 10000, API_ASK_MS = 20000 };
@@ -21,7 +21,7 @@ struct api_verb {
 	enum lookback_op op; /* of those that send */
 	/*
 	 * With the whole request: answers (api_answer, api_refuse), or calls api_wait and hands it
-	 * over. All three are called by libmicrohttpd's thread.
+	 * over. begin and finish are called by a worker, forget by the server's thread.
 	 */
 	void (*begin)(struct api_call *call);
 	void (*finish)(struct api_call *call); /* every part is there: answers */
@@ -46,7 +46,8 @@ void api_deliver_operate_begin(struct api_call *call);
 
 struct api_call {
 	struct api *api;
-	struct MHD_Connection *connection;
+	struct server_request *request;
+	const struct request_head *head;
 	const struct api_verb *verb; /* NULL: there is no such path */
 	char *rest;                  /* of the path behind the verb's, decoded; "" */
 	char request_id[65];
@@ -57,6 +58,7 @@ struct api_call {
 	bool is_whole;   /* the request is there */
 	atomic_int left; /* parts of it that others have */
 	unsigned status; /* of the answer; 0: none yet */
+	int64_t delay_ms;
 	struct text answer;
 	void *work; /* of the verb */
 };
