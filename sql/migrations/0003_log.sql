@@ -511,11 +511,14 @@ begin
 			-- what was refused again is not published with the window, nor what is behind it
 			listed_ids := array(
 				with noted as (
-					select h.id, h.topic, h.key from jsonb_array_elements(parks -> 'rows') r
-					join outbox.parked h on h.slot = of_slot and h.id = (r ->> 0)::bigint
+					select h.id, h.topic, h.key from outbox.parked h
+					where h.slot = of_slot and h.id = any (array(
+						select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r))
+				), listed_behind as (
+					select b.id, b.topic, b.key from outbox.parked b
+					where b.slot = of_slot and b.id = any (listed_ids) and b.state = 'behind'
 				)
-				select x from unnest(listed_ids) x
-				left join outbox.parked p on p.slot = of_slot and p.id = x and p.state = 'behind'
+				select x from unnest(listed_ids) x left join listed_behind p on p.id = x
 				where x not in (select noted.id from noted) and not exists (select from noted
 					where noted.topic = p.topic and noted.key = p.key and noted.id < p.id)
 				order by x);

@@ -50,9 +50,15 @@ create table outbox.parked (
 	request_id bigint,               -- in outbox.audit: the retry that reset its attempts
 	txid       xid8        not null default pg_current_xact_id(), -- parked it
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
-	primary key (slot, id)
+	primary key (id, slot)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
+-- An owner's session plans a query once, perhaps while the table is empty. So there is one way to find rows by their
+-- ids. The primary key begins with the id: with `id = any (…)` PostgreSQL always searches it for each of the ids,
+-- while behind another column it may read all ids and compare each of them with the list. No other
+-- index serves such a query: each has a condition that the query must state. parked_ids serves
+-- queries for the next rows of a slot, which state `created_at is not null`.
+create index parked_ids on outbox.parked (slot, id) where created_at is not null;
 create index parked_queue on outbox.parked (slot, shard, digest, id) where digest is not null;
 create index parked_due on outbox.parked (slot, shard, next_at) where state in ('waiting', 'free');
 create index parked_stalled on outbox.parked (slot, shard, topic, stalled, state, id)
@@ -125,13 +131,14 @@ comment on table outbox.skipped is 'The messages that operators had skipped.';
 create function outbox.parked_free(of_slot text, of_shard int, topics text[], keys bytea[]) returns void
 language sql volatile as $$
 	update outbox.parked p set state = 'free', next_at = clock_timestamp()
-	from unnest(topics, keys) k (topic, key) cross join lateral (
-		select q.id, q.state from outbox.parked q
-		where q.slot = of_slot and q.shard = of_shard
-			and q.digest = outbox.parked_digest(k.topic, k.key)
-			and q.topic = k.topic and q.key = k.key
-		order by q.id limit 1) first
-	where p.slot = of_slot and p.id = first.id and first.state = 'behind'
+	where p.slot = of_slot and p.id = any (array(
+		select first.id from unnest(topics, keys) k (topic, key) cross join lateral (
+			select q.id, q.state from outbox.parked q
+			where q.slot = of_slot and q.shard = of_shard
+				and q.digest = outbox.parked_digest(k.topic, k.key)
+				and q.topic = k.topic and q.key = k.key
+			order by q.id limit 1) first
+		where first.state = 'behind'))
 $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
@@ -144,7 +151,10 @@ declare
 	first_ms float8 := (parks ->> 'first_ms')::float8;
 	max_ms float8 := (parks ->> 'max_ms')::float8;
 	max_attempts int := (parks ->> 'max_attempts')::int;
+	ids bigint[];
 begin
+	ids := array(select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r);
+
 	-- capped exponential, between half of it and the whole
 	with noted as (
 		select (r ->> 0)::bigint as id, r ->> 2 as error, (r ->> 4)::int as stalled,
@@ -157,7 +167,7 @@ begin
 				when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
 			next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
 				* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
-		from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null
+		from noted where p.slot = of_slot and p.id = any (ids) and p.id = noted.id and noted.error is not null
 		returning p.id, p.error, p.stalled, p.attempts, p.request_id
 	)
 	-- what became of rows that an operator had retried
@@ -169,7 +179,8 @@ begin
 		group by c.request_id) again
 	where r.slot = of_slot and r.shard = of_shard and r.id = again.request_id;
 	update outbox.parked p set state = 'behind' from jsonb_array_elements(parks -> 'rows') r
-	where p.slot = of_slot and p.id = (r ->> 0)::bigint and r ->> 2 is null and p.state = 'free';
+	where p.slot = of_slot and p.id = any (ids) and p.id = (r ->> 0)::bigint and r ->> 2 is null
+		and p.state = 'free';
 
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
@@ -196,13 +207,12 @@ begin
 		limit 1) m
 	order by noted.place
 	on conflict (slot, id) do nothing;
-	delete from outbox.scheduled s using jsonb_array_elements(parks -> 'rows') r
-		where s.slot = of_slot and s.id = (r ->> 0)::bigint;
+	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (ids);
 
 	-- their head may have gone while these were on their way here
 	perform outbox.parked_free(of_slot, of_shard, array_agg(q.topic), array_agg(q.key)) from (
-		select distinct p.topic, p.key from jsonb_array_elements(parks -> 'rows') r
-		join outbox.parked p on p.slot = of_slot and p.id = (r ->> 0)::bigint and p.state = 'behind'
+		select distinct p.topic, p.key from outbox.parked p
+		where p.slot = of_slot and p.id = any (ids) and p.state = 'behind'
 	) q;
 end
 $$;
@@ -271,8 +281,9 @@ begin
 	return query select d.digest from (
 			select distinct outbox.parked_digest(k.topic, k.key) as digest
 			from unnest(topics, keys) k (topic, key)) d
-		where not exists (select from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard and p.digest = d.digest);
+		-- not `not exists`: the planner may turn it into a join that reads every digest
+		where (select p.digest from outbox.parked p
+			where p.slot = of_slot and p.shard = of_shard and p.digest = d.digest limit 1) is null;
 end
 $$;
 
@@ -504,6 +515,7 @@ begin
 		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
 				p.request_id, p.txid
 			from outbox.parked p where p.slot = of_slot and p.id > from_id and p.id <= to_id
+				and p.created_at is not null
 			order by p.id limit most;
 	else
 		ids := array(select x::bigint from jsonb_array_elements_text(chosen -> 'ids') x);

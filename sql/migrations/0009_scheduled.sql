@@ -22,13 +22,18 @@ create table outbox.scheduled (
 	partition  int,
 	deliver_at timestamptz not null,
 	tick       bigint      not null, -- the window it came from
-	primary key (slot, id)
+	primary key (id, slot) -- in this order, see outbox.parked
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 -- The due rows of all ids, of a region (2^22 ids) and of a block (2^12 ids). outbox.scheduled_walk says why.
-create index scheduled_due on outbox.scheduled (slot, shard, deliver_at) include (id, tick);
-create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), deliver_at) include (id, tick);
-create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick);
+-- A query can use them only if it names the shard. Without this condition the planner might use one of them
+-- for a query that names ids.
+create index scheduled_due on outbox.scheduled (slot, shard, deliver_at) include (id, tick)
+	where shard is not null;
+create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), deliver_at) include (id, tick)
+	where shard is not null;
+create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick)
+	where shard is not null;
 
 comment on table outbox.scheduled is 'Messages of which deliver_at is not over, or was not a moment ago.';
 
@@ -205,8 +210,7 @@ begin
 	select array_agg(w.id order by w.id) into recent from (
 		select s.id, row_number() over (order by s.id) as place,
 			sum(coalesce(octet_length(s.payload), 0) + 1000) over (order by s.id) as bytes
-		from unnest(ids[:max_rows]) f (id)
-		join outbox.scheduled s on s.slot = of_slot and s.id = f.id) w
+		from outbox.scheduled s where s.slot = of_slot and s.id = any (ids[:max_rows])) w
 	where w.bytes <= max_bytes or w.place = 1;
 	rest := coalesce(ids[coalesce(cardinality(recent), 0) + 1], rest);
 	due := array[least(rest, blocked), now_us, of_requests];
