@@ -691,7 +691,7 @@ static int64_t time_of_matching(int64_t strangers)
 	enum { ROWS = 2000 };
 	struct stream_settings roomy = settings;
 	roomy.max_in_flight = ROWS;
-	roomy.memory = 1 << 26;
+	roomy.memory = 1 << 28; /* a quarter of it holds what is found: the reading is not cut */
 	struct stream *stream = owner_with(&roomy, 1);
 	expect_both_questions(stream);
 	for (int64_t i = 0; i < strangers; i++)
@@ -712,7 +712,8 @@ static void a_row_is_matched_in_the_same_time_whatever_else_was_found(void **sta
 {
 	(void)state;
 	int64_t alone = time_of_matching(0);
-	int64_t among_others = time_of_matching(getenv("TEST_FULL") ? 250000 : 25000);
+	const char *full = getenv("TEST_FULL");
+	int64_t among_others = time_of_matching(full && *full ? 250000 : 25000);
 	assert_true(among_others < 20 * alone);
 }
 
