@@ -40,8 +40,8 @@ void group_destroy(struct group *group, int wait_ms);
 
 /*
  * The next record; *ret_some false: none came within timeout_ms, or partitions came or went. Calls
- * back from here only. What is in the records is valid until group_release, and costs memory until
- * then.
+ * back from here only. Keys, payloads and headers of the records stay valid, and in memory, until
+ * group_release.
  *
  * False: something is amiss, and what was read before holds all the same. ERR_RETRY: brokers are
  * away, an offset is not known yet; it goes on by itself. ERR_FATAL: an offset that is not there;

@@ -190,7 +190,7 @@ static const char *option_or_default(
 	return value ? value : option(defaults, keyword);
 }
 
-/* Of a list between commas, each host. */
+/* Checks each host of a comma-separated list. */
 static bool has_remote_host(const char *hosts)
 {
 	for (size_t length; *hosts; hosts += length + (hosts[length] == ',')) {

@@ -80,7 +80,7 @@ static void add_found(struct flow *flow, struct lane *lane, struct seen *seen, i
 	flow->seen++;
 }
 
-static void drop_found(struct flow *flow, struct lane *lane, struct seen *seen)
+void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
 {
 	if (lane->newest == seen)
 		lane->newest = seen == lane->first ? NULL : seen->prev;
@@ -97,12 +97,7 @@ static void drop_found(struct flow *flow, struct lane *lane, struct seen *seen)
 void flow_found_forget(struct flow *flow, struct lane *lane)
 {
 	while (lane->first)
-		drop_found(flow, lane, lane->first);
-}
-
-void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
-{
-	drop_found(flow, lane, seen);
+		flow_tail_passed(flow, lane, lane->first);
 }
 
 struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence)

@@ -10,8 +10,8 @@
  *                                              topic was away and may have been made anew
  *   READING -> CUT                             memory holds only some of what was found
  *   CUT -> UNSOUGHT -> SEEKING -> CUT, OPEN    a row waits that may be among the rest: one more
- * pass reads from there on (flow_found.c) CUT, UNSOUGHT, SEEKING -> UNREAD           as OPEN does,
- * and then it is read from the cut on
+ *                                              pass reads from the cut on (flow_found.c)
+ *   CUT, UNSOUGHT, SEEKING -> UNREAD           as from OPEN; the lane is then read from the cut on
  *
  * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
  * ids, like ticks, may be issued again by a database that went back in time, but no event id is.

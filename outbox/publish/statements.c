@@ -369,16 +369,6 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 
 /* --- answers, in binary form -------------------------------------------------------------- */
 
-static int64_t int8_at(const struct pg_result *result, int column)
-{
-	return pg_int8(result, 0, column);
-}
-
-static int32_t int4_at(const struct pg_result *result, int column)
-{
-	return pg_int4(result, 0, column);
-}
-
 enum { NAME_TOPIC, NAME_PARTITIONS, NAME_OFFSETS, NAME_OPEN, NAME_N };
 
 /* An array of numbers in binary form; the caller frees. */
@@ -450,31 +440,31 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		return true;
 	}
 	if (text_equal(outcome, "held")) {
-		int64_t wait = int8_at(result, 7);
+		int64_t wait = pg_int8(result, 0, 7);
 		text_copy(holder, size, pg_value(result, 0, 6));
 		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
 		return true;
 	}
 	/* a window takes memory, and no owner opens so many */
-	if (int4_at(result, 5) < 0 || int4_at(result, 5) > OPEN_WINDOWS_MAX)
+	if (pg_int4(result, 0, 5) < 0 || pg_int4(result, 0, 5) > OPEN_WINDOWS_MAX)
 		return err_set(err, ERR_FATAL, "the function take answered %d open windows",
-		    (int)int4_at(result, 5));
+		    (int)pg_int4(result, 0, 5));
 	statements_forget_bounds(statements);
 	free(statements->seen);
 	statements->seen = NULL;
 	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 13));
 	const struct stream_taken taken = {
-	    .n = int8_at(result, 1),
-	    .epoch = int8_at(result, 2),
-	    .first_tick = int8_at(result, 3),
-	    .acked_id = int8_at(result, 4),
-	    .windows = int4_at(result, 5),
-	    .former_epoch = int8_at(result, 8),
-	    .listed_tick = int8_at(result, 9),
+	    .n = pg_int8(result, 0, 1),
+	    .epoch = pg_int8(result, 0, 2),
+	    .first_tick = pg_int8(result, 0, 3),
+	    .acked_id = pg_int8(result, 0, 4),
+	    .windows = pg_int4(result, 0, 5),
+	    .former_epoch = pg_int8(result, 0, 8),
+	    .listed_tick = pg_int8(result, 0, 9),
 	    .parked = *pg_value(result, 0, 10) != 0,
 	    .scheduled = *pg_value(result, 0, 11) != 0,
-	    .requests = int8_at(result, 12),
-	    .deaths = {.owners = int4_at(result, 14), .alone = int4_at(result, 15)},
+	    .requests = pg_int8(result, 0, 12),
+	    .deaths = {.owners = pg_int4(result, 0, 14), .alone = pg_int4(result, 0, 15)},
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -681,8 +671,8 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		return true;
 	}
 	if (pg_rows(result))
-		stream_newest(stream, now, int8_at(result, 0), int8_at(result, 1),
-		    int4_at(result, 2), int8_at(result, 3));
+		stream_newest(stream, now, pg_int8(result, 0, 0), pg_int8(result, 0, 1),
+		    pg_int4(result, 0, 2), pg_int8(result, 0, 3));
 	else
 		stream_newest(stream, now, 0, 0, 0, 0);
 	return true;
@@ -731,8 +721,8 @@ static void begin_bounds(struct statements *statements, const struct pg_result *
 	bounds->upto = xstrdup(pg_value(result, 0, 2));
 	bounds->stragglers = copy_at(result, BOUNDS_STRAGGLERS);
 	bounds->listed = copy_at(result, BOUNDS_LISTED);
-	bounds->first_id = int8_at(result, BOUNDS_LEAST);
-	bounds->last_id = int8_at(result, BOUNDS_LAST);
+	bounds->first_id = pg_int8(result, 0, BOUNDS_LEAST);
+	bounds->last_id = pg_int8(result, 0, BOUNDS_LAST);
 }
 
 bool statements_bounds(
@@ -752,8 +742,8 @@ bool statements_bounds(
 		begin_bounds(statements, result);
 	free(bounds->next_xid);
 	bounds->next_xid = copy_at(result, BOUNDS_NEXT);
-	bounds->low_id = lower(bounds->low_id, int8_at(result, BOUNDS_LOW));
-	bounds->high_id = higher(bounds->high_id, int8_at(result, BOUNDS_HIGH));
+	bounds->low_id = lower(bounds->low_id, pg_int8(result, 0, BOUNDS_LOW));
+	bounds->high_id = higher(bounds->high_id, pg_int8(result, 0, BOUNDS_HIGH));
 	bounds->whole = *pg_value(result, 0, BOUNDS_OVER) != 0;
 	bounds->first_id = lower(bounds->first_id, bounds->low_id);
 	bounds->last_id = higher(bounds->last_id, bounds->high_id);

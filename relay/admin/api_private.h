@@ -50,7 +50,7 @@ struct api_call {
 	struct api *api;
 	struct MHD_Connection *connection;
 	const struct api_verb *verb;        /* NULL: there is no such path */
-	char *rest;                         /* of the path behind the verb's, decoded; "" */
+	char *rest;                         /* the decoded path behind the verb; may be "" */
 	const struct config_sender *sender; /* of its token; NULL: it speaks for every type */
 	char request_id[65];
 	int64_t begun_us;

@@ -161,10 +161,10 @@ bool json_check(
 	size_t at, line, column;
 	enum json_verdict verdict = json_text_check(text, length, limits, &at);
 
+	if (verdict == JSON_WELL_FORMED)
+		return true;
 	find_line(text, at, &line, &column);
 	switch (verdict) {
-	case JSON_WELL_FORMED:
-		return true;
 	case JSON_TOO_DEEP:
 		return refusal_set(ret_refusal, "too_complex",
 		    "line %zu, column %zu: JSON may be %d values deep", line, column,
@@ -172,6 +172,7 @@ bool json_check(
 	case JSON_TOO_MANY_VALUES:
 		return refusal_set(ret_refusal, "too_complex",
 		    "line %zu, column %zu: JSON may have %zu values", line, column, limits->values);
+	case JSON_WELL_FORMED:
 	case JSON_MALFORMED:
 		break;
 	}

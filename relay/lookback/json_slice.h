@@ -51,10 +51,10 @@ json_t *json_bytes(const void *bytes, size_t length);
 const char *json_slice_next(const char *array, size_t length, size_t *offset, size_t *ret_length);
 
 /*
- * What the text says, as json_loadb reads it; the caller has bounded it by json_check: without two
- * members of a name in an object, with \u0000 in strings. Numbers are doubles; one that is too
- * large for that is some other large one, as numbers that are passed on are taken from the text.
- * NULL: it is no JSON, or none of all this.
+ * Reads the text with json_loadb. The caller has bounded its size and depth with json_check. An
+ * object must not have two members of one name; strings may hold \u0000. Numbers become doubles. A
+ * number that no double can hold becomes another large one; numbers that are passed on are
+ * therefore taken from the text. NULL: the text is no JSON, or an object has a name twice.
  */
 json_t *json_read(const char *text, size_t length, json_error_t *ret_why);
 

@@ -11,12 +11,12 @@
 #include "consumer.h"
 
 /*
- * The letters of a record. One carries all of it, as a rule. What the message table does not take
- * in one row (a key of more than 8,192 bytes, more headers than 32,768 bytes or names that are no
- * text, a payload of more than payload_most) is left out of the first, whose dead-letter-left-out
- * says so, and follows in further ones: each has dead-letter-part ("2/4"), dead-letter-holds (key,
- * headers or payload) and a part of it as its payload, the headers as JSON pairs of name and value.
- * Joined in their order they are the whole.
+ * The letters of a record. Usually one letter carries the whole record. One row of the message
+ * table takes a key of at most 8,192 bytes, a payload of at most payload_most, and headers of at
+ * most 32,768 bytes whose names are text. The first letter leaves out a part that does not fit and
+ * names it in dead-letter-left-out. Further letters carry that part: each has dead-letter-part
+ * ("2/4"), dead-letter-holds (key, headers or payload) and a piece as its payload; headers are JSON
+ * pairs of name and value. The pieces joined in their order are the whole part.
  *
  * LETTER_BARE: the table refused even those, and nothing of the content is kept.
  */

@@ -486,24 +486,18 @@ static void answers_to_an_earlier_question_change_nothing(void **state)
 
 /* --- more than may be kept ------------------------------------------------------------------ */
 
-/* There is no memory for any record of a tail but those of rows that wait. */
-static const struct stream_settings forgetful = {
-    .max_in_flight = 100,
-    .memory = 1 << 20,
-    .tail_memory = 1,
-    .lease_ms = 10000,
-    .poll_busy_ms = 1,
-    .poll_idle_ms = 50,
-    .ack_interval_ms = 0,
-    .stall_after_ms = 5000,
-    .resumes = true,
-    .seed = 1,
-};
+/* An owner whose memory for records of tails holds only those of rows that wait. */
+static struct stream *forgetful_owner(void)
+{
+	struct stream_settings forgetful = settings;
+	forgetful.tail_memory = 1;
+	return owner_with(&forgetful, 1);
+}
 
-/* The rows 1 to `rows` stand in partition 0 from offset 10 on, and none of them waits. */
+/* The rows 1 to `rows` are in partition 0 from offset 10 on, and none of them waits. */
 static struct stream *owner_with_a_cut(int64_t rows)
 {
-	struct stream *stream = owner_with(&forgetful, 1);
+	struct stream *stream = forgetful_owner();
 	expect_both_questions(stream);
 	for (int64_t id = 1; id <= rows; id++)
 		assert_int_equal(find(stream, 0, 9 + id, FIRST_TICK + 1, id), STREAM_FOUND);
@@ -553,7 +547,7 @@ static void what_was_not_kept_is_looked_for_when_its_row_comes(void **state)
 static void a_row_that_is_not_behind_the_cut_is_sent(void **state)
 {
 	(void)state;
-	struct stream *stream = owner_with(&forgetful, 1);
+	struct stream *stream = forgetful_owner();
 	expect_both_questions(stream);
 	find(stream, 0, 10, FIRST_TICK + 1, 1);
 	find(stream, 0, 11, FIRST_TICK + 1, 4);
@@ -574,7 +568,7 @@ static void a_row_that_is_not_behind_the_cut_is_sent(void **state)
 static void rows_that_wait_need_no_pass(void **state)
 {
 	(void)state;
-	struct stream *stream = owner_with(&forgetful, 1);
+	struct stream *stream = forgetful_owner();
 	give_rows(stream, 1, 3, false);
 	expect_none_sent(stream);
 	expect_both_questions(stream);
