@@ -19,13 +19,14 @@ class World:
         self.database, self.kafka, self.make_relay, self.name = database, kafka, make_relay, name
         self.said = kafka.create_topic(f"{name}_said", 3)
         self.orders = kafka.create_topic(f"{name}_orders", 3)
+        self.dead = kafka.create_topic(f"{name}_dead", 1)
         self.application = Application(kafka.bootstrap, self.said, "order", self.orders)
         self.committed, self.number = {}, 0
 
     def relay(self, readers=1, **settings):
         path = configuration(("check \"shop\"", {"url": "http://127.0.0.1:9/"}), ("lookback \"shop\"", {
             "types": "order", "topic": self.said, "group": self.name, "check": "shop", "batch": 40,
-            "readers": readers, "dead_letter": self.orders}))
+            "readers": readers, "dead_letter": self.dead}))
         return self.make_relay(arguments=("run", "--config", path),
                                kafka_session_timeout_ms=6000, **settings)
 
@@ -62,7 +63,8 @@ class World:
         assert self.database.execute("SELECT count(*) FROM outbox.lookback_conflict") == [(0,)]
 
     def published(self):
-        return list(read_topics(self.kafka.bootstrap, [self.orders]))
+        """Messages of the business and, since there should be none, dead letters."""
+        return list(read_topics(self.kafka.bootstrap, [self.orders, self.dead]))
 
 
 @contextmanager
