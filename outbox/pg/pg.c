@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include "clock.h"
 #include "logging.h"
 #include "text.h"
@@ -105,39 +104,6 @@ bool pg_lose(struct pg *pg, struct err *err)
 	PQclear(pg->answer);
 	pg->answer = NULL;
 	return false;
-}
-
-/* --- limits on hostile servers --------------------------------------------------------- */
-
-void pg_limit_answer(struct pg *pg, int64_t bytes)
-{
-	pg->answer_limit = bytes;
-}
-
-bool pg_is_flooded(const struct pg *pg)
-{
-	return pg->flooded;
-}
-
-/*
- * libpq buffers a whole message, of up to 1 GiB, and has no limit of its own for one, for a result
- * or for notices. So the bytes are counted before it reads them.
- */
-static bool is_within_limit(struct pg *pg)
-{
-	int waiting = 0;
-
-	if (pg->answer_limit == 0)
-		return true;
-	if (ioctl(PQsocket(pg->connection), FIONREAD, &waiting) == 0)
-		pg->received += waiting;
-	pg->flooded = pg->received > pg->answer_limit;
-	return !pg->flooded;
-}
-
-bool pg_consume(struct pg *pg)
-{
-	return is_within_limit(pg) && PQconsumeInput(pg->connection);
 }
 
 /* --- connecting ---------------------------------------------------------------------------- */
@@ -309,7 +275,7 @@ static bool step_connecting(struct pg *pg, struct err *err)
 	if (PQstatus(pg->connection) != CONNECTION_BAD) {
 		if (!is_ready(pg))
 			return true;
-		if (!is_within_limit(pg))
+		if (!pg_is_within_limit(pg))
 			return refuse_flood(pg, err);
 		pg->polling = PQconnectPoll(pg->connection);
 		pg_note_place(pg);

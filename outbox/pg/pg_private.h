@@ -40,6 +40,9 @@ bool pg_lose(struct pg *pg, struct err *err);
  */
 bool pg_consume(struct pg *pg);
 
+/* Counts what waits in the socket. False: the server sends too much. */
+bool pg_is_within_limit(struct pg *pg);
+
 /* Fills place from what is connected, or tried. */
 void pg_note_place(struct pg *pg);
 
