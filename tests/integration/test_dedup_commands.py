@@ -498,10 +498,9 @@ def test_an_index_that_lacks_ids_is_told(folder):
     assert int(found.split("byte ")[1].split(":")[0]) >= MAP_HEAD + lines * 64
 
 
-@pytest.mark.parametrize("at, value", [(0, b"X"), (8, b"\x02"), (20, b"\xff"), (56, b"\xff")],
-                         ids=["magic", "version", "seed", "checksum"])
-def test_a_damaged_file_window_is_told_and_refused(folder, at, value):
-    patch(folder / "window", at, value)
+@pytest.mark.parametrize("at", [0, 8, 20, 56], ids=["magic", "version", "seed", "checksum"])
+def test_a_damaged_file_window_is_told_and_refused(folder, at):
+    flip(folder / "window", at)
     one(folder, FOUND, "damaged: window at byte 0: ", "use a new folder")
     with pytest.raises(DedupError, match="'window' is damaged"):
         Dedup(line("bloom", folder))

@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from support.process import wait_for
-from support.relay import binary
+from support.relay import binary, environment
 
 NOBODY = 65534
 
@@ -55,11 +55,12 @@ def test_memory_is_kept_from_core_dumps_and_other_processes():
             file.write("[kafka]\nbootstrap.servers = 127.0.0.1:1\n[deliver \"a\"]\n"
                        "topics = x\nurl = http://127.0.0.1:1/\n")
         with subprocess.Popen([os.path.join(folder, "relay"), "--config",
-                               os.path.join(folder, "relay.ini"), "run"], cwd=folder, **identity,
+                               os.path.join(folder, "relay.ini"), "run"], cwd=folder,
+                              env=environment({}), **identity,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process, \
                 subprocess.Popen(["sleep", "60"], **identity) as other:
             try:
-                process.stderr.readline()  # of its log: it has begun
+                assert any(b"event=started" in line for line in process.stderr)
                 wait_for(lambda: os.stat(f"/proc/{other.pid}/environ").st_uid ==
                          identity.get("user", os.getuid()), what="the other to be one's own")
                 assert process.poll() is None
