@@ -46,7 +46,7 @@ static void write_sections(struct bench_lookback *look, const struct bench *plac
 	text_add(out, "[kafka \"main\"]\nheartbeat.interval.ms = 300\n");
 	text_addf(out,
 	    "[lookback \"bench\"]\ntopic = %s\ngroup = %s\ntypes = " BENCH_PAIR ", " BENCH_OVERDUE
-	    "\ntopics = %s\ndead_letter = %s\ncheck = bench\ncheck_after = 1d\nreaders = %d\n",
+	    "\ntopics = %s\ndead_letter = %s-dead\ncheck = bench\ncheck_after = 1d\nreaders = %d\n",
 	    look->source.topic, place->schema, place->topic, place->topic, look->readers);
 	text_addf(out,
 	    "[check \"bench\"]\ntransport = %s\nurl = http://127.0.0.1:%d\n"
