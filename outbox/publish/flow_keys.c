@@ -4,7 +4,7 @@
  *   exact keys  keys that this owner parked lately, keys with records to be parked, and keys that
  *               a look-up found parked
  *   filter      a Bloom filter of the digests of all parked keys, at most an eighth of `memory`,
- *               loaded in pages
+ *               loaded in pages. A second one exists while a filter is loaded again.
  *   look-ups    queries about some hundred records at once
  *
  * The rule: a record is sent only if its key is not parked in the snapshot S of its look-up, nor
@@ -13,9 +13,10 @@
  * in a log row that this owner wrote after its look-up.
  *
  *  - A record is unknown until its look-up is answered. A key that the filter does not hold is not
- *    parked at this moment: that counts as a look-up. Until the filter is loaded every key is
- *    looked up. A key that this owner parks enters the filter and the exact keys at once, also
- *    while the filter is being loaded.
+ *    parked at this moment: that counts as a look-up. After a take-over every key is looked up
+ *    until the filter is loaded. When a filter is loaded again the former one stays in force until
+ *    the new one has all pages: it holds every parked key, and some that are parked no longer. A
+ *    key that this owner parks enters the exact keys and both filters at once.
  *  - Later records of an exact key are parked behind it (flow_parks.c). An exact key may be dropped
  *    only when no record in memory relies on a look-up made before the key was parked. Therefore
  *    every waiting record becomes unknown again when keys are dropped. A key stays while records
@@ -78,6 +79,26 @@ static int64_t digest_of(struct flow *flow, struct record *record)
 	return record->digest;
 }
 
+static const struct bloom_code *bloom(void)
+{
+	return bloom_codes()[0];
+}
+
+/* The digests of tests are small numbers: the bits of the filter need a hash. */
+static struct dedup_hash spread(int64_t digest)
+{
+	uint64_t low = (uint64_t)digest * 0x9e3779b97f4a7c15u, high;
+	low = (low ^ (low >> 32)) * 0xbf58476d1ce4e5b9u;
+	high = (low ^ (low >> 29)) * 0x94d049bb133111ebu;
+	return (struct dedup_hash){low ^ (low >> 32), high ^ (high >> 31)};
+}
+
+static bool holds(const struct parked_filter *filter, int64_t digest)
+{
+	const struct bloom_filter all = {filter->words, filter->lines};
+	return all.words && bloom()->look(&all, 1, spread(digest));
+}
+
 /* --- exact keys ----------------------------------------------------------------------------- */
 
 static struct parked_key *find_key(const struct flow *flow, int64_t digest)
@@ -116,6 +137,7 @@ void flow_unparked(struct flow *flow, int64_t digest)
 {
 	struct parked_key *key = find_key(flow, digest);
 	flow->filter.emptied++;
+	flow->loading.emptied += holds(&flow->loading, digest);
 	if (!key)
 		return;
 	key->stands = false;
@@ -134,24 +156,10 @@ void flow_listed_closed(struct flow *flow)
 
 /* --- the filter ----------------------------------------------------------------------------- */
 
-static const struct bloom_code *bloom(void)
+static void drop_filter(struct parked_filter *filter)
 {
-	return bloom_codes()[0];
-}
-
-/* The digests of tests are small numbers: the bits of the filter need a hash. */
-static struct dedup_hash spread(int64_t digest)
-{
-	uint64_t low = (uint64_t)digest * 0x9e3779b97f4a7c15u, high;
-	low = (low ^ (low >> 32)) * 0xbf58476d1ce4e5b9u;
-	high = (low ^ (low >> 29)) * 0x94d049bb133111ebu;
-	return (struct dedup_hash){low ^ (low >> 32), high ^ (high >> 31)};
-}
-
-static void drop_filter(struct flow *flow)
-{
-	free(flow->filter.memory);
-	flow->filter = (struct parked_filter){0};
+	free(filter->memory);
+	*filter = (struct parked_filter){0};
 }
 
 static uint64_t most_lines(const struct flow *flow)
@@ -160,34 +168,36 @@ static uint64_t most_lines(const struct flow *flow)
 	return lines < 1 ? 1 : (uint64_t)lines;
 }
 
-/* An empty one; loading: the database has digests for it. */
-static void begin_filter(struct flow *flow, uint64_t lines, bool loading)
+static void begin_filter(struct parked_filter *filter, uint64_t lines)
 {
-	drop_filter(flow);
-	struct parked_filter *filter = &flow->filter;
+	drop_filter(filter);
 	filter->memory = xcalloc(lines + 1, BLOOM_LINE);
 	uintptr_t start =
 	    ((uintptr_t)filter->memory + BLOOM_LINE - 1) & ~(uintptr_t)(BLOOM_LINE - 1);
 	filter->words = (uint64_t *)start;
 	filter->lines = lines;
-	filter->loading = loading;
 	filter->next = INT64_MIN;
 }
 
-static void add_to_filter(struct flow *flow, int64_t digest)
+static void add_to_filter(struct parked_filter *filter, int64_t digest)
 {
-	const struct bloom_filter all = {flow->filter.words, flow->filter.lines};
-	if (!all.words || bloom()->look(&all, 1, spread(digest)))
+	const struct bloom_filter all = {filter->words, filter->lines};
+	if (!all.words || holds(filter, digest))
 		return;
 	bloom()->add(&all, spread(digest));
-	flow->filter.count++;
+	filter->count++;
 }
 
-/* Not in the filter: not parked. */
+/* No row has a parked key, and nothing is hashed. */
+static bool has_no_filter(const struct flow *flow)
+{
+	return !flow->filter.words && !flow->loading.words;
+}
+
+/* Not in the filter: not parked. Without one in force the first one is still being loaded. */
 static bool may_be_parked(const struct flow *flow, int64_t digest)
 {
-	const struct bloom_filter all = {flow->filter.words, flow->filter.lines};
-	return flow->filter.loading || bloom()->look(&all, 1, spread(digest));
+	return !flow->filter.words || holds(&flow->filter, digest);
 }
 
 /* Loads the filter anew when it is too small, or when half of its keys are no longer parked. */
@@ -195,43 +205,47 @@ static void renew_filter(struct flow *flow)
 {
 	const struct parked_filter *filter = &flow->filter;
 	uint64_t most = most_lines(flow);
-	if (!filter->words || filter->loading)
+	if (!filter->words || flow->loading.words)
 		return;
 	bool small = filter->lines < most && filter->count > (int64_t)filter->lines * LINE_DIGESTS;
 	if (small || filter->emptied * 2 > filter->count)
-		begin_filter(flow, most, true);
+		begin_filter(&flow->loading, most);
 }
 
 bool flow_wants_digests(const struct flow *flow)
 {
-	return flow->filter.loading;
+	return flow->loading.words;
 }
 
 int64_t flow_digests_call(const struct flow *flow, int64_t *ret_from)
 {
-	*ret_from = flow->filter.next;
+	*ret_from = flow->loading.next;
 	return or_else(flow->parking.page, PAGE_DIGESTS);
 }
 
 void flow_digest(struct flow *flow, int64_t digest)
 {
-	struct parked_filter *filter = &flow->filter;
+	struct parked_filter *filter = &flow->loading;
 	if (digest != filter->last || !filter->found)
-		add_to_filter(flow, digest);
+		add_to_filter(filter, digest);
 	filter->found++;
 	filter->last = digest;
 }
 
-/* The last page is not full. A filter of nothing goes, and nothing is hashed from there on. */
+/* The last page is not full. An empty filter goes, and nothing is hashed from there on. */
 void flow_digests_end(struct flow *flow, int64_t rows)
 {
-	struct parked_filter *filter = &flow->filter;
+	struct parked_filter *filter = &flow->loading;
 	bool last = rows < or_else(flow->parking.page, PAGE_DIGESTS) || filter->last == INT64_MAX;
-	if (rows)
-		filter->next = last ? INT64_MAX : filter->last + 1;
-	filter->loading = !last;
-	if (last && !filter->count && !flow->keys)
-		drop_filter(flow);
+	if (rows && !last)
+		filter->next = filter->last + 1;
+	if (!last)
+		return;
+	drop_filter(&flow->filter);
+	flow->filter = *filter;
+	*filter = (struct parked_filter){0};
+	if (!flow->filter.count && !flow->keys)
+		drop_filter(&flow->filter);
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -242,7 +256,7 @@ static bool is_known(struct flow *flow, struct record *record)
 		return true;
 	if (record->tick <= flow->inherited_tick)
 		return record->looked_up;
-	if (!flow->filter.words || !record->message.key || record->topic->policy != STREAM_BLOCK)
+	if (has_no_filter(flow) || !record->message.key || record->topic->policy != STREAM_BLOCK)
 		return true;
 	return flow_key_of(flow, record, false) || !may_be_parked(flow, digest_of(flow, record));
 }
@@ -298,12 +312,13 @@ void flow_key_noted(struct flow *flow, struct record *record)
 	struct parked_key *key = flow_key_of(flow, record, false);
 	if (!key)
 		return;
-	if (!flow->filter.words)
-		begin_filter(
-		    flow, most_lines(flow) < FIRST_LINES ? most_lines(flow) : FIRST_LINES, false);
+	uint64_t most = most_lines(flow);
+	if (has_no_filter(flow))
+		begin_filter(&flow->filter, most < FIRST_LINES ? most : FIRST_LINES);
 	/* also if it stands already: that may be out of date, where the answer of a call was lost,
 	   and the filter may have been loaded since */
-	add_to_filter(flow, key->digest);
+	add_to_filter(&flow->filter, key->digest);
+	add_to_filter(&flow->loading, key->digest);
 	key->parking--;
 	key->stands = true;
 }
@@ -321,12 +336,12 @@ void flow_keys_taken(struct flow *flow, bool parked, int64_t inherited_tick)
 	if (!parked)
 		return;
 	flow->inherited_tick = inherited_tick;
-	begin_filter(flow, most_lines(flow), true);
+	begin_filter(&flow->loading, most_lines(flow));
 }
 
 int64_t flow_kept_bytes(const struct flow *flow)
 {
-	return (int64_t)flow->filter.lines * BLOOM_LINE +
+	return (int64_t)(flow->filter.lines + flow->loading.lines) * BLOOM_LINE +
 	       (int64_t)HASH_COUNT(flow->keys) * KEY_BYTES;
 }
 
@@ -337,7 +352,8 @@ void flow_keys_forget(struct flow *flow)
 	{
 		drop_key(flow, key);
 	}
-	drop_filter(flow);
+	drop_filter(&flow->filter);
+	drop_filter(&flow->loading);
 	parked_digester_destroy(flow->digester);
 	free(flow->lookups);
 	flow->digester = NULL;

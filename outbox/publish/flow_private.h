@@ -173,6 +173,7 @@ struct topic {
 	bool open;       /* the log says so: records may stand behind its offsets */
 	bool checks;     /* closed, not used, and looked at only whether it is still there */
 	int32_t logging; /* the count that the row under way carries; 0: none */
+	int64_t cost_n;  /* the fold behind which rows say something of it; see unfolded_cost */
 	int32_t count;   /* logged; 0: none yet */
 	int32_t known;   /* what the broker says; 0: missing */
 	struct lane **lanes;
@@ -214,13 +215,12 @@ struct parked_key {
 	UT_hash_handle hh;
 };
 
-/* A Bloom filter of the digests of all parked keys; words NULL: nothing with a key is parked. */
+/* A Bloom filter of the digests of parked keys; words NULL: there is none. */
 struct parked_filter {
 	void *memory;
 	uint64_t *words; /* in memory, at the beginning of a line */
 	uint64_t lines;
-	int64_t count, emptied; /* digests added; and those of which nothing is parked any more */
-	bool loading;           /* not all of them are in it */
+	int64_t count, emptied; /* digests added; digests without a parked row since then */
 	int64_t next, last,
 	    found; /* the next page begins there; the last digest of the one before */
 };
@@ -291,9 +291,10 @@ struct flow {
 	bool changing;                         /* the row under way carries a changed count */
 	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
 	struct parked_key *keys;               /* by digest: those known exactly */
-	struct parked_filter filter;
-	struct parked_digester *digester; /* NULL: nothing was hashed yet */
-	int64_t memory;                   /* of which the filter and the keys take a share */
+	struct parked_filter filter;           /* in force: it holds all parked keys */
+	struct parked_filter loading;          /* replaces it once all pages are loaded */
+	struct parked_digester *digester;      /* NULL: nothing was hashed yet */
+	int64_t memory;                        /* the limit; includes the filter and the keys */
 	int64_t inherited_tick; /* rows of windows up to here may be parked themselves; 0: none */
 	int64_t unknown;        /* records that are not known */
 	uint64_t looked;        /* those of them before it are looked up now */
@@ -305,6 +306,13 @@ struct flow {
 	int64_t refusals;            /* that were parked */
 	bool refused;                /* and the slot stops */
 	struct flow_refusal refusal; /* the one it stops at, or else the last that was parked */
+	/*
+	 * A fold writes whole topics: the partitions that the rows behind the last fold make it
+	 * write, those of a topic once; and those that the row under way adds to them.
+	 */
+	int64_t unfolded_cost, row_cost;
+	int fold_halves;   /* ticks came late: a fold does half as much, so many times */
+	bool closes_later; /* the fold of the row under way is a part: it closes no topic */
 };
 
 struct record *flow_record(const struct flow *flow, uint64_t sequence);

@@ -79,9 +79,10 @@ static void give_row(
 }
 
 /* An owner; both topics have one partition, and records have flowed to them. */
-static struct stream *owner_of(bool parked, int windows)
+static struct stream *owner_with(
+    const struct stream_settings *with_settings, bool parked, int windows)
 {
-	struct stream *stream = stream_create(&settings);
+	struct stream *stream = stream_create(with_settings);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
 	const struct stream_taken taken = {.n = 5,
 	    .epoch = 77,
@@ -97,9 +98,24 @@ static struct stream *owner_of(bool parked, int windows)
 	return stream;
 }
 
+static struct stream *owner_of(bool parked, int windows)
+{
+	return owner_with(&settings, parked, windows);
+}
+
 static struct stream *owner(bool parked)
 {
 	return owner_of(parked, 0);
+}
+
+/* Of parked rows; it keeps one exact key, so that the filter matters, and loads it in small pages.
+ */
+static struct stream *owner_of_one_key(void)
+{
+	struct stream_settings one = settings;
+	one.parking.keys = 1;
+	one.parking.page = 4;
+	return owner_with(&one, true, 0);
 }
 
 /* Of a stream that took a shard with parked rows: no place is stalled, these digests are parked. */
@@ -382,6 +398,85 @@ static void when_nothing_is_parked_any_more_nothing_is_looked_up(void **state)
 	stream_destroy(stream);
 }
 
+/* Two of three digests are no longer parked: the filter is loaded again; the first page fails. */
+static void reload(struct stream *stream)
+{
+	load(stream, "acd");
+	assert_int_equal(stream_log_call(stream, 200000).call, STREAM_TICK);
+	stream_unparked(stream, 'c');
+	stream_unparked(stream, 'd');
+	stream_parked_news(stream, 200000, 7, -1);
+	stream_ticked(stream, 200000, STREAM_NOTED);
+	assert_int_equal(stream_log_call(stream, 200000).call, STREAM_DIGESTS);
+	stream_log_failed(stream, 200000, false, false);
+	assert_int_equal(stream_log_call(stream, 200001).call, STREAM_RENEW);
+	stream_renewed(stream, 200001, true);
+}
+
+static void a_filter_stays_in_force_until_the_next_one_is_loaded(void **state)
+{
+	(void)state;
+	static const char *const keys[] = {"b", "e", "f", "a", "c"};
+	struct stream *stream = owner(true);
+	reload(stream);
+	open_window(stream, 200100, STREAM_ROWS, "orders", 1, keys, 5);
+	for (int i = 0; i < 3; i++)
+		written(stream, expect_sent(stream, 1 + i));
+	expect_none_sent(stream);
+	/* of five records two are looked up: one is parked, one was */
+	look_up_at(stream, 200100, "ac", "a");
+	written(stream, expect_sent(stream, 5));
+	stream_destroy(stream);
+}
+
+static void a_key_that_is_parked_during_a_reload_is_in_the_next_filter(void **state)
+{
+	(void)state;
+	static const char *const keys[] = {"b", "e", "b"};
+	struct stream *stream = owner_of_one_key();
+	reload(stream);
+	open_window(stream, 200100, STREAM_ROWS, "orders", 1, keys, 2);
+	assert_int_equal(stream_log_call(stream, 200100).call, STREAM_DIGESTS);
+	for (int i = 0; i < 4; i++)
+		stream_digest(stream, 'a');
+	stream_digests_end(stream, 4);
+	refused(stream, expect_sent(stream, 1));
+	expect_parks(stream, 200100, "[[1,1001,\"too large\",41]]");
+	/* 'a' < 'b': the last page would have it, were it not parked and gone again */
+	assert_int_equal(stream_log_call(stream, 200100).call, STREAM_DIGESTS);
+	stream_digests_end(stream, 0);
+	refused(stream, expect_sent(stream, 2));
+	expect_parks(stream, 200100, "[[2,1002,\"too large\",41]]"); /* the exact keys go */
+	open_window(stream, 200200, STREAM_ROWS, "orders", 3, keys + 2, 1);
+	look_up_at(stream, 200200, "b", "b");
+	expect_none_sent(stream);
+	stream_destroy(stream);
+}
+
+/* The rows of a key were parked, then gone when the filter was loaded; and another row is noted. */
+static void a_key_enters_the_filter_with_each_row_that_is_noted(void **state)
+{
+	(void)state;
+	static const char *const keys[] = {"b", "e", "b"};
+	struct stream *stream = owner_of_one_key();
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
+	stream_places_end(stream, 0);
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, keys, 2);
+	look_up(stream, "be", "be");
+	expect_none_sent(stream);
+	stream_log_call(stream, 1);
+	stream_log_failed(stream, 1, false, false); /* the rows are not noted yet */
+	assert_int_equal(stream_log_call(stream, 2).call, STREAM_RENEW);
+	stream_renewed(stream, 2, true);
+	struct stream_tick tick = stream_log_call(stream, 100);
+	assert_int_equal(tick.call, STREAM_DIGESTS);
+	stream_digests_end(stream, 0);
+	expect_parks(stream, 100, "[[1,1001,null,41],[2,1002,null,41]]");
+	open_window(stream, 200200, STREAM_ROWS, "orders", 3, keys + 2, 1);
+	look_up_at(stream, 200200, "b", "b");
+	stream_destroy(stream);
+}
+
 static void a_listed_row_goes_though_its_key_is_parked(void **state)
 {
 	(void)state;
@@ -614,6 +709,9 @@ int main(void)
 	    cmocka_unit_test(a_look_up_that_failed_is_made_again),
 	    cmocka_unit_test(when_nothing_is_parked_any_more_nothing_is_looked_up),
 	    cmocka_unit_test(a_key_of_which_nothing_is_parked_any_more_flows),
+	    cmocka_unit_test(a_filter_stays_in_force_until_the_next_one_is_loaded),
+	    cmocka_unit_test(a_key_that_is_parked_during_a_reload_is_in_the_next_filter),
+	    cmocka_unit_test(a_key_enters_the_filter_with_each_row_that_is_noted),
 	    cmocka_unit_test(a_listed_row_goes_though_its_key_is_parked),
 	    cmocka_unit_test(behind_a_row_that_is_refused_again_the_rest_of_its_list_waits),
 	    cmocka_unit_test(a_list_is_asked_for_when_a_row_is_due),
