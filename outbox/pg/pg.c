@@ -344,6 +344,23 @@ enum pg_state pg_state(const struct pg *pg)
 	return pg->state;
 }
 
+enum pg_connecting pg_connecting(const struct pg *pg)
+{
+	switch (PQstatus(pg->connection)) {
+	case CONNECTION_NEEDED:
+	case CONNECTION_STARTED:
+	case CONNECTION_BAD:
+		return PG_REACHES;
+	case CONNECTION_MADE:
+	case CONNECTION_SSL_STARTUP:
+	case CONNECTION_GSS_STARTUP:
+	case CONNECTION_AWAITING_RESPONSE:
+		return PG_STARTS_UP;
+	default:
+		return PG_IS_ADMITTED;
+	}
+}
+
 int pg_fd(const struct pg *pg)
 {
 	return PQsocket(pg->connection);

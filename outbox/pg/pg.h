@@ -77,6 +77,14 @@ enum pg_state {
 	PG_LOST,       /* pg_step said why; destroy it and start anew */
 };
 enum pg_state pg_state(const struct pg *pg);
+/* How far PG_CONNECTING is. */
+enum pg_connecting {
+	PG_REACHES,    /* nobody took the connection yet */
+	PG_STARTS_UP,  /* the server may have a session for it, which it ends after
+			  authentication_timeout */
+	PG_IS_ADMITTED /* the server has a session for it, for as long as both live */
+};
+enum pg_connecting pg_connecting(const struct pg *pg);
 /* The socket changes while connecting (next host). -1: nothing to wait for, call pg_step. */
 int pg_fd(const struct pg *pg);
 /*

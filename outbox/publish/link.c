@@ -8,6 +8,9 @@
 
 enum {
 	CONNECT_TIMEOUT_MS = 10000,
+	/* by then the server has ended a session that is not authenticated, unless it is configured
+	   with a longer authentication_timeout than the default */
+	START_UP_MS = 70000,
 	/* limits of a statement, from the cancel on */
 	ASKED_LIMITS = 2,
 	ENDS_LIMITS = 10,
@@ -43,13 +46,18 @@ void link_limit(struct link *link, int64_t limit_ms)
 	write_settings(link->passing, sizeof link->passing, link->limit_ms, "true");
 }
 
-void link_finish(struct link *link)
+static void close_connection(struct link *link)
 {
 	pg_destroy(link->pg);
 	link->pg = NULL;
+	link->ending = false;
+}
+
+void link_finish(struct link *link)
+{
+	close_connection(link);
 	pg_cancel_release(link->cancel);
 	link->cancel = NULL;
-	link->ending = false;
 }
 
 bool link_send(const struct link *link, const char *sql, const struct pg_param *params, int count,
@@ -64,7 +72,7 @@ void link_drop(struct link *link, int64_t now, const struct err *err)
 {
 	if (err)
 		text_copy(link->error, sizeof link->error, err->message);
-	link_finish(link);
+	close_connection(link);
 	link->connect_at = now + backoff_next_ms(&link->backoff);
 	link->lost_count++;
 }
@@ -85,6 +93,7 @@ static void begin(struct link *link, int64_t now)
 {
 	struct err err;
 	bool unknown = (link->statements || link->limit_ms) && !link->pooled;
+	link->begun_at = now;
 	link->connect_by = now + CONNECT_TIMEOUT_MS;
 	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
 	link->own = link->prepared = link->quiet = false;
@@ -167,18 +176,27 @@ static enum link_event introduce(struct link *link, int64_t now)
 
 /* --- the end of a statement that was cancelled ----------------------------------------------- */
 
+static bool is_asking(const struct link *link)
+{
+	return link->cancel && pg_cancel_outcome(link->cancel) == PG_CANCEL_ASKING;
+}
+
+/* A request is a connection as well: the link has one, also when that of a former one hangs. */
 static void ask_for_end(struct link *link, int64_t now)
 {
+	link->cancel_at = now + link->limit_ms;
+	if (is_asking(link))
+		return;
 	pg_cancel_release(link->cancel);
 	link->cancel = pg_cancel_begin(link->pg);
-	link->cancel_at = now + link->limit_ms;
+	link->cancel_of = link->made;
 }
 
 void link_cancel(struct link *link, int64_t now)
 {
 	link->connect_at = now;
 	if (!link->pg || !link->limit_ms || pg_state(link->pg) != PG_BUSY) {
-		link_finish(link);
+		close_connection(link);
 		return;
 	}
 	if (link->ending)
@@ -214,19 +232,38 @@ static void step_ending(struct link *link, int64_t now)
 {
 	struct err err;
 	bool over = !pg_step(link->pg, &err);
-	link->heard |= link->cancel && pg_cancel_outcome(link->cancel) == PG_CANCEL_TAKEN;
+	link->heard |= link->cancel && link->cancel_of == link->made &&
+		       pg_cancel_outcome(link->cancel) == PG_CANCEL_TAKEN;
 	if (!over && pg_state(link->pg) == PG_BUSY)
 		drop_answer(link);
 	if (over || pg_state(link->pg) != PG_BUSY || is_unheard(link, now))
-		link_finish(link);
-	else if (now >= link->cancel_at &&
-		 (!link->cancel || pg_cancel_outcome(link->cancel) != PG_CANCEL_ASKING))
+		close_connection(link);
+	else if (now >= link->cancel_at)
 		ask_for_end(link, now);
 }
 
 static bool is_made(const struct link *link)
 {
 	return pg_state(link->pg) != PG_CONNECTING && link->stage == LINK_KNOWN;
+}
+
+/*
+ * Is the attempt to be given up? The server may have a session for it, and does not notice that the
+ * client has gone: another attempt would add another session. So the link waits until the server
+ * has ended the session, and without a limit for a session that is authenticated. The timeouts of
+ * TCP notice a host that is gone.
+ */
+static bool is_hopeless(struct link *link, int64_t now, struct err *err)
+{
+	bool connecting = pg_state(link->pg) == PG_CONNECTING;
+	enum pg_connecting how = connecting ? pg_connecting(link->pg) : PG_STARTS_UP;
+	int64_t upto = link->begun_at + START_UP_MS;
+	if (now < link->connect_by)
+		return false;
+	err_set(err, ERR_RETRY, "%s does not answer", pg_place(link->pg));
+	text_copy(link->error, sizeof link->error, err->message);
+	link->connect_by = how == PG_STARTS_UP ? upto : now + CONNECT_TIMEOUT_MS;
+	return how == PG_REACHES || (how == PG_STARTS_UP && now >= upto);
 }
 
 enum link_event link_step(struct link *link, int64_t now)
@@ -247,10 +284,8 @@ enum link_event link_step(struct link *link, int64_t now)
 	if (state == PG_LOST)
 		return lose(link, now, NULL);
 	bool made = is_made(link);
-	if (!made && now >= link->connect_by) {
-		err_set(&err, ERR_RETRY, "%s does not answer", pg_place(link->pg));
+	if (!made && is_hopeless(link, now, &err))
 		return lose(link, now, &err);
-	}
 	if (state == PG_CONNECTING)
 		return LINK_NONE;
 	enum link_event event = state == PG_BUSY ? LINK_ANSWER : LINK_READY;

@@ -11,6 +11,9 @@
  *   - what does not end so is cancelled (link_cancel), as a COMMIT that waits for a standby, of
  *     which statement_timeout knows nothing. The socket is not closed before the statement has
  *     ended: the server would go on with it, and with each new connection have one more session.
+ *
+ * Attempts that hang in the server's start-up are sessions too. So a link has one connection or
+ * attempt at a time, and another attempt is made only when the server has ended the former one.
  */
 #include "backoff.h"
 #include "pg.h"
@@ -45,13 +48,15 @@ struct link {
 	bool heard;    /* the server has taken a cancel of it */
 	bool ending;   /* cancelled: what still comes is dropped, then the connection goes */
 	struct pg_cancel *cancel;
+	int64_t cancel_of; /* the connection (made) that it is about */
 	int64_t cancel_at; /* to be asked again */
 	int64_t asked_by;  /* the server must have heard of it */
 	int64_t end_by;    /* the connection is closed whatever is under way */
 	int64_t made;      /* connections */
 	struct backoff backoff;
 	int64_t connect_at;
-	int64_t connect_by; /* give up connecting by then */
+	int64_t begun_at;
+	int64_t connect_by; /* give up connecting by then, if that leaves no session behind */
 	int64_t lost_count;
 	char error[512]; /* why there is no connection; "" while there is one */
 };

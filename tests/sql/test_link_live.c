@@ -6,8 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include "clock.h"
 #include "copy_binary.h"
 #include "link.h"
@@ -164,6 +170,115 @@ static void a_plan_of_another_type_ends_the_session(void **state)
 	link_finish(&other);
 }
 
+/* --- a server that takes connections and says nothing ---------------------------------------- */
+
+struct silent {
+	int fd;
+	int connections[64];
+	int count;
+	char dsn[96];
+};
+
+static void silent_begin(struct silent *server)
+{
+	struct sockaddr_in address = {
+	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof address;
+
+	*server = (struct silent){.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)};
+	assert_int_equal(bind(server->fd, (struct sockaddr *)&address, size), 0);
+	assert_int_equal(listen(server->fd, 64), 0);
+	assert_int_equal(getsockname(server->fd, (struct sockaddr *)&address, &size), 0);
+	snprintf(server->dsn, sizeof server->dsn,
+	    "host=127.0.0.1 port=%d user=nobody dbname=nothing sslmode=disable",
+	    ntohs(address.sin_port));
+}
+
+static void silent_take(struct silent *server)
+{
+	int fd;
+	while ((fd = accept(server->fd, NULL, NULL)) >= 0)
+		server->connections[server->count++] = fd;
+}
+
+static void silent_end(struct silent *server)
+{
+	for (int i = 0; i < server->count; i++)
+		close(server->connections[i]);
+	close(server->fd);
+}
+
+/* Steps of the link, until the packet of the start-up is with the server. */
+static void until_reached(struct link *link, struct silent *server, int64_t now)
+{
+	char packet[512];
+	link_step(link, now);
+	assert_non_null(link->pg);
+	while (pg_connecting(link->pg) != PG_STARTS_UP) {
+		wait_for(link);
+		assert_int_equal(link_step(link, now), LINK_NONE);
+	}
+	wait_for(link);
+	link_step(link, now);
+	silent_take(server);
+	assert_int_equal(server->count, 1);
+	struct pollfd came = {.fd = server->connections[0], .events = POLLIN};
+	while (poll(&came, 1, 0) == 0)
+		link_step(link, now);
+	assert_true(read(server->connections[0], packet, sizeof packet) > 0);
+}
+
+static void an_attempt_that_hangs_in_the_start_up_is_the_only_one(void **state)
+{
+	struct link link;
+	struct silent server;
+
+	(void)state;
+	silent_begin(&server);
+	link_init(&link, server.dsn, "test link", NULL);
+	link_limit(&link, 1000);
+	until_reached(&link, &server, 0);
+	for (int64_t now = 0; now < 60000; now += 500)
+		assert_int_equal(link_step(&link, now), LINK_NONE);
+	silent_take(&server);
+	assert_int_equal(server.count, 1);
+	assert_non_null(strstr(link.error, "does not answer"));
+	/* a server ends its session by then: one more may come */
+	assert_int_equal(link_step(&link, 70000), LINK_LOST);
+	link_step(&link, 80000);
+	assert_non_null(link.pg);
+	link_finish(&link);
+	silent_end(&server);
+}
+
+static void an_attempt_that_was_admitted_is_waited_for(void **state)
+{
+	static const char admitted[] = {'R', 0, 0, 0, 8, 0, 0, 0, 0};
+	struct link link;
+	struct silent server;
+
+	(void)state;
+	silent_begin(&server);
+	link_init(&link, server.dsn, "test link", NULL);
+	until_reached(&link, &server, 0);
+	assert_int_equal(
+	    write(server.connections[0], admitted, sizeof admitted), (int)sizeof admitted);
+	while (pg_connecting(link.pg) != PG_IS_ADMITTED) {
+		wait_for(&link);
+		assert_int_equal(link_step(&link, 0), LINK_NONE);
+	}
+	for (int64_t now = 0; now < 600000; now += 5000)
+		assert_int_equal(link_step(&link, now), LINK_NONE);
+	silent_take(&server);
+	assert_int_equal(server.count, 1);
+	close(server.connections[0]);
+	server.count = 0;
+	wait_for(&link);
+	assert_int_equal(link_step(&link, 600000), LINK_LOST);
+	link_finish(&link);
+	silent_end(&server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +287,8 @@ int main(void)
 	    cmocka_unit_test(a_statement_that_is_gone_is_prepared_no_more),
 	    cmocka_unit_test(a_statement_that_cannot_be_prepared_leaves_the_link_ready),
 	    cmocka_unit_test(a_plan_of_another_type_ends_the_session),
+	    cmocka_unit_test(an_attempt_that_hangs_in_the_start_up_is_the_only_one),
+	    cmocka_unit_test(an_attempt_that_was_admitted_is_waited_for),
 	};
 
 	dsn = getenv("TEST_DATABASE_URL");
