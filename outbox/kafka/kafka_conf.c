@@ -8,6 +8,7 @@
 
 #include "epoch_check.h"
 #include "kafka_client.h"
+#include "kafka_code.h"
 
 enum side { BOTH, PRODUCER, CONSUMER };
 
@@ -460,10 +461,7 @@ bool kafka_conf_check(const struct config_kafka *kafka, bool transactions, struc
 }
 
 /* Everything that is not here is worth a retry: it blames no record and loses none. */
-static const struct {
-	rd_kafka_resp_err_t code;
-	enum err_kind kind;
-} kinds[] = {
+static const struct kafka_code kinds[] = {
     /* this record, or this topic's name, for good */
     {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, ERR_REJECT},
     {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, ERR_REJECT},
@@ -493,10 +491,8 @@ static const struct {
 
 enum err_kind kafka_error_kind(rd_kafka_resp_err_t code)
 {
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (kinds[i].code == code)
-			return kinds[i].kind;
-	return ERR_RETRY;
+	return (enum err_kind)kafka_code_meaning(
+	    kinds, sizeof kinds / sizeof *kinds, code, ERR_RETRY);
 }
 
 const char *kafka_conf_library(void)

@@ -1,6 +1,6 @@
 #include "produce_fault.h"
 
-#include <librdkafka/rdkafka.h>
+#include "kafka_code.h"
 
 /*
  * The codes that answer a produce request. Codes that librdkafka retries by itself for ever
@@ -9,10 +9,7 @@
  * comes again and again costs a producer each time. Only codes that a new producer, or a little
  * time, cures for sure may be tried again at once.
  */
-static const struct {
-	rd_kafka_resp_err_t code;
-	enum produce_fault fault;
-} faults[] = {
+static const struct kafka_code faults[] = {
     /* the broker has looked at the record: no other one need fail */
     {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, PRODUCE_FAULT_RECORD},
     {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, PRODUCE_FAULT_RECORD},
@@ -66,8 +63,8 @@ static const struct {
  */
 enum produce_fault produce_fault_of(int32_t code)
 {
-	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-		if (faults[i].code == code)
-			return faults[i].fault;
-	return code < RD_KAFKA_RESP_ERR__END ? PRODUCE_FAULT_NONE : PRODUCE_FAULT_UNKNOWN;
+	enum produce_fault otherwise =
+	    code < RD_KAFKA_RESP_ERR__END ? PRODUCE_FAULT_NONE : PRODUCE_FAULT_UNKNOWN;
+	return (enum produce_fault)kafka_code_meaning(
+	    faults, sizeof faults / sizeof *faults, (rd_kafka_resp_err_t)code, (int)otherwise);
 }
