@@ -77,12 +77,13 @@ struct closed_topic {
 struct closed_topic *flow_closed_topic(struct flow *flow);
 /*
  * JSON of what changed of destinations since the last commit, with new and (if `changed`) changed
- * counts. flow_folds: the row, of the number n, is to fold destinations. flow_logged says what
- * became of it.
+ * counts, for the row n. halves: the row says half as much, so many times. flow_fold_to: that row
+ * folds destinations up to this one; 0: it folds none. flow_logged says what became of it.
  */
-void flow_destinations(struct flow *flow, bool changed, struct text *ret_json);
-bool flow_folds(const struct flow *flow, int64_t n);
-void flow_logged(struct flow *flow, int64_t n, bool folded, bool written);
+void flow_destinations(
+    struct flow *flow, int64_t n, bool changed, int halves, struct text *ret_json);
+int64_t flow_fold_to(const struct flow *flow, int64_t n);
+void flow_logged(struct flow *flow, int64_t n, int64_t folded_to, bool written);
 
 /* --- tails ---------------------------------------------------------------------------------- */
 /* The next question. */

@@ -4,7 +4,11 @@
  * which costs nothing: an offset that is too low only makes a tail longer.
  *
  * Every so many rows, or partitions in them, a row folds what they say into outbox.destination. A
- * row that closes topics folds always: it is forgotten here what they were, and who comes back to
+ * fold writes the offsets of whole topics, so these count as well: a topic of a thousand partitions
+ * costs a thousand, whatever the rows say of it. After a tick that was late the rows say less, and
+ * a fold ends with a row in front of its own, until all rows are folded.
+ *
+ * A row that closes topics folds all: it is forgotten here what they were, and who comes back to
  * one reads the table.
  */
 #include <stdlib.h>
@@ -15,7 +19,14 @@ enum {
 	PARTITIONS_A_ROW = 500,
 	ROWS_A_FOLD = 64,
 	PARTITIONS_A_FOLD = 2000,
+	LEAST_A_FOLD = 4, /* rows: more than are written between two folds */
 };
+
+static int64_t most_of_fold(const struct flow *flow)
+{
+	int64_t most = PARTITIONS_A_FOLD >> flow->fold_halves;
+	return most < 1 ? 1 : most;
+}
 
 void flow_lane_changes(struct flow *flow, struct lane *lane)
 {
@@ -72,7 +83,7 @@ static void add_offsets(struct flow *flow, struct topic *topic, struct text *jso
 static bool add_topic(struct flow *flow, bool changed, struct topic *topic, struct text *json)
 {
 	bool counts = topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
-	bool closes = flow_topic_closes(topic);
+	bool closes = !flow->closes_later && flow_topic_closes(topic);
 	bool gone = closes && topic->missing, begun = false;
 	bool known = topic->log == LOG_LOADED ? topic->open || counts || closes : closes;
 	if ((topic->state == TOPIC_CHANGED && !changed) || !known)
@@ -99,25 +110,43 @@ static bool add_topic(struct flow *flow, bool changed, struct topic *topic, stru
  */
 static void begin_closing(struct flow *flow, struct topic *topic)
 {
-	if (!topic->closes || (topic->changed && !topic->missing))
+	if (!topic->closes || flow->closes_later || (topic->changed && !topic->missing))
 		return;
 	topic->state = TOPIC_CLOSING;
 	flow->row_closes = true;
 }
 
-void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
+/* Only what was not folded before makes the fold larger. */
+static void add_cost(struct flow *flow, const struct topic *topic)
+{
+	int32_t count = topic->logging > topic->count ? topic->logging : topic->count;
+	if (topic->cost_n != flow->folded_n)
+		flow->row_cost += count < 1 ? 1 : count;
+}
+
+static bool has_room(const struct flow *flow)
+{
+	return flow->row_partitions < PARTITIONS_A_ROW >> flow->fold_halves ||
+	       (!flow->row_partitions && !flow->row_topics);
+}
+
+void flow_destinations(
+    struct flow *flow, int64_t n, bool changed, int halves, struct text *ret_json)
 {
 	struct topic *topic, *next;
+	flow->fold_halves = halves;
+	flow->closes_later = halves && flow->folded_n + 1 < n;
 	text_add(ret_json, "{");
 	DL_FOREACH_SAFE2(flow->changed, topic, next, in_changed.next)
 	{
-		if (flow->row_partitions >= PARTITIONS_A_ROW)
+		if (!has_room(flow) || flow->unfolded_cost + flow->row_cost >= most_of_fold(flow))
 			break;
 		if (!add_topic(flow, changed, topic, ret_json)) {
-			if (topic->state != TOPIC_CHANGED)
+			if (topic->state != TOPIC_CHANGED && !(flow->closes_later && topic->closes))
 				TOPIC_UNLIST(flow, topic, changed);
 			continue;
 		}
+		add_cost(flow, topic);
 		begin_closing(flow, topic);
 		LL_PREPEND2(flow->row_topics, topic, next_in_row);
 		if (!topic->changed)
@@ -126,10 +155,15 @@ void flow_destinations(struct flow *flow, bool changed, struct text *ret_json)
 	text_add(ret_json, "}");
 }
 
-bool flow_folds(const struct flow *flow, int64_t n)
+int64_t flow_fold_to(const struct flow *flow, int64_t n)
 {
-	return flow->row_closes || n - flow->folded_n >= ROWS_A_FOLD ||
-	       flow->unfolded + flow->row_partitions >= PARTITIONS_A_FOLD;
+	int64_t rows = n - flow->folded_n, part = rows >> flow->fold_halves;
+	bool folds = flow->row_closes || rows >= ROWS_A_FOLD || (flow->fold_halves && rows > 1) ||
+		     flow->unfolded + flow->row_partitions >= PARTITIONS_A_FOLD ||
+		     flow->unfolded_cost + flow->row_cost >= most_of_fold(flow);
+	if (part < LEAST_A_FOLD)
+		part = rows < LEAST_A_FOLD ? rows : LEAST_A_FOLD;
+	return !folds ? 0 : flow->row_closes ? n : flow->folded_n + part;
 }
 
 static void log_lanes(struct flow *flow, bool written)
@@ -150,6 +184,8 @@ static void log_lanes(struct flow *flow, bool written)
 static void log_topic(struct flow *flow, struct topic *topic, bool written)
 {
 	int32_t count = written ? topic->logging : 0;
+	if (written)
+		topic->cost_n = flow->folded_n;
 	topic->logging = 0;
 	if (topic->state == TOPIC_CLOSING && written) {
 		flow_topic_drop(flow, topic);
@@ -164,7 +200,7 @@ static void log_topic(struct flow *flow, struct topic *topic, bool written)
 	flow_topic_settle(flow, topic);
 }
 
-void flow_logged(struct flow *flow, int64_t n, bool folded, bool written)
+void flow_logged(struct flow *flow, int64_t n, int64_t folded_to, bool written)
 {
 	struct topic *topic;
 	bool changing = flow->changing && written;
@@ -172,11 +208,17 @@ void flow_logged(struct flow *flow, int64_t n, bool folded, bool written)
 	flow_parks_logged(flow, written);
 	if (changing) /* nothing is under way: what is held finds its new lane */
 		flow_producer_lost(flow);
-	if (written)
-		flow->unfolded = folded ? 0 : flow->unfolded + flow->row_partitions;
-	if (written && folded)
-		flow->folded_n = n;
-	flow->row_partitions = 0;
+	if (written) {
+		flow->unfolded += flow->row_partitions;
+		flow->unfolded_cost += flow->row_cost;
+	}
+	if (written && folded_to) {
+		flow->folded_n = folded_to;
+		/* after a part they stay, too large: the next row folds again */
+		flow->unfolded = folded_to == n ? 0 : flow->unfolded;
+		flow->unfolded_cost = folded_to == n ? 0 : flow->unfolded_cost;
+	}
+	flow->row_partitions = flow->row_cost = 0;
 	log_lanes(flow, written);
 	while ((topic = flow->row_topics)) {
 		LL_DELETE2(flow->row_topics, topic, next_in_row);
@@ -188,7 +230,7 @@ void flow_rows_forget(struct flow *flow)
 {
 	flow->row_topics = NULL;
 	flow->row_lanes = NULL;
-	flow->row_partitions = 0;
+	flow->row_partitions = flow->row_cost = 0;
 	flow->row_closes = false;
-	flow->unfolded = 0;
+	flow->unfolded = flow->unfolded_cost = 0;
 }

@@ -267,7 +267,7 @@ void flow_taken(struct flow *flow, int64_t now, int64_t n)
 {
 	flow->now = now;
 	flow->taken_n = flow->folded_n = n;
-	flow->unfolded = 0;
+	flow->unfolded = flow->unfolded_cost = 0;
 }
 
 static void load_offsets(

@@ -144,12 +144,6 @@ static int64_t answer_due(const struct publisher *publisher, int64_t now)
 	return now + publisher->log.limit_ms + publisher->log.limit_ms / GRACE_PART + 1;
 }
 
-static void log_call_begins(struct publisher *publisher, int64_t now)
-{
-	publisher->log_call_at = now;
-	publisher->log_call_by = answer_due(publisher, now);
-}
-
 static void send_log_call(struct publisher *publisher, int64_t now)
 {
 	struct stream_status status = stream_status(publisher->stream, now);
@@ -158,7 +152,8 @@ static void send_log_call(struct publisher *publisher, int64_t now)
 		return;
 	struct stream_tick call = stream_log_call(publisher->stream, now);
 	publisher->log_call = call.call;
-	log_call_begins(publisher, now);
+	publisher->log_call_at = now;
+	publisher->log_call_by = answer_due(publisher, now);
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
 		spread_end(publisher->options.spread, now, false);
 	if (call.call == STREAM_NONE)
@@ -222,14 +217,15 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 	enum stream_call call = publisher->log_call;
 	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
 	uint64_t sequence = stream_next_sequence(publisher->stream);
+	/* after a peek the tick needs its whole limit, and the two end with the limit of the call
+	 */
+	bool slow = now - publisher->log_call_at >= publisher->log.limit_ms / GRACE_PART;
 	bool good = statements_answer(publisher->statements, &publisher->log, result,
-	    publisher->stream, now, publisher->holder, sizeof publisher->holder, &done, &err);
+	    publisher->stream, now, slow, publisher->holder, sizeof publisher->holder, &done, &err);
 	if (!good)
 		log_problem(publisher, "log_answer_unusable", &err);
-	if (!done && good) {
-		log_call_begins(publisher, now);
+	if (!done && good)
 		return;
-	}
 	publisher->log_call = STREAM_NONE;
 	if (!good) {
 		link_drop(&publisher->log, now, &err);

@@ -144,7 +144,10 @@ const struct link_statement *statements_repeated(const struct statements *statem
 	return statements->repeated;
 }
 
-/* Parameters in text form; numbers are written into a buffer of the list. */
+/*
+ * Parameters in text form. The list points to numbers in the same struct: a copy would point into
+ * the original, so the struct is passed by its address, and no function returns one.
+ */
 struct parameters {
 	struct pg_param list[22];
 	char numbers[22][24];
@@ -168,12 +171,26 @@ static void add_boolean(struct parameters *parameters, bool value)
 	add_text(parameters, value ? "t" : "f");
 }
 
+static void add_shard(struct parameters *parameters, const struct statements *statements)
+{
+	add_text(parameters, statements->slot);
+	add_number(parameters, statements->shard);
+}
+
+/* The row that the shard's owner wrote last. */
+static void add_row(struct parameters *parameters, const struct statements *statements,
+    const struct stream_tick *call)
+{
+	add_shard(parameters, statements);
+	add_number(parameters, call->n);
+	add_number(parameters, call->nonce);
+}
+
 static bool send_take(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
+	add_shard(&parameters, statements);
 	add_number(&parameters, statements->shards);
 	add_number(&parameters, call->new_nonce);
 	add_text(&parameters, statements->owner);
@@ -214,11 +231,8 @@ static bool send_tick(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
+	add_row(&parameters, statements, call);
 	add_number(&parameters, statements->shards);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
 	add_number(&parameters, call->new_nonce);
 	add_number(&parameters, call->lease_ms);
 	add_number(&parameters, call->closed);
@@ -238,7 +252,10 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	add_number(&parameters, call->batch);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
 	add_boolean(&parameters, call->blind);
-	add_boolean(&parameters, call->fold);
+	if (call->fold_to)
+		add_number(&parameters, call->fold_to);
+	else
+		add_text(&parameters, NULL);
 	if (!is_checked(statements, log))
 		return link_send(
 		    log, statements->tick_checked, parameters.list, parameters.count, err);
@@ -249,10 +266,7 @@ static bool send_renew(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
+	add_row(&parameters, statements, call);
 	add_number(&parameters, call->new_nonce);
 	add_number(&parameters, call->lease_ms);
 	add_text(&parameters, deaths_text(statements, &call->deaths));
@@ -265,10 +279,7 @@ static bool send_destinations(struct statements *statements, const struct link *
 	struct parameters parameters = {0};
 	const char *sql =
 	    call->topics ? statements->destinations_named : statements->destinations_open;
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
+	add_row(&parameters, statements, call);
 	add_text(&parameters, call->topics ? call->topics : call->after);
 	if (!call->topics) {
 		add_number(&parameters, call->max_topics);
@@ -311,10 +322,7 @@ static bool send_keys(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
-	add_number(&parameters, call->n);
-	add_number(&parameters, call->nonce);
+	add_row(&parameters, statements, call);
 	if (call->call == STREAM_LOOKUP)
 		return send_lookup(statements, log, call, &parameters, err);
 	if (call->call == STREAM_DIGESTS) {
@@ -340,12 +348,12 @@ static bool asks_of_keys(enum stream_call call)
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
-	struct parameters parameters = {0};
+	const struct parameters none = {0};
 	statements->call = *call;
 	statements->peeking =
 	    call->call == STREAM_TICK && !call->must_write && !call->may_list && statements->seen;
 	if (statements->peeking)
-		return send_repeated(statements, log, PEEK, &parameters, err);
+		return send_repeated(statements, log, PEEK, &none, err);
 	if (call->call == STREAM_TAKE)
 		return send_take(statements, log, call, err);
 	if (call->call == STREAM_TICK)
@@ -356,8 +364,8 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_destinations(statements, log, call, err);
 	if (asks_of_keys(call->call))
 		return send_keys(statements, log, call, err);
-	add_text(&parameters, statements->slot);
-	add_number(&parameters, statements->shard);
+	struct parameters parameters = {0};
+	add_shard(&parameters, statements);
 	if (call->call == STREAM_CLOSED) {
 		add_text(&parameters, call->after);
 		add_number(&parameters, call->max_topics);
@@ -405,17 +413,12 @@ static void answer_closed(struct statements *statements, const struct pg_result 
 	stream_closed_end(stream, now, pg_rows(result) < statements->call.max_topics);
 }
 
-static void answer_destinations(struct statements *statements, const struct pg_result *result,
-    struct stream *stream, int64_t now)
+static void answer_destinations(
+    struct statements *statements, const struct pg_result *result, struct stream *stream)
 {
 	int64_t topics = 0, partitions = 0;
-	if (pg_rows(result) == 0) {
-		stream_log_failed(stream, now, false, false);
-		return;
-	}
-	for (int row = 0; row < pg_rows(result); row++) {
-		if (pg_is_null(result, row, NAME_TOPIC))
-			continue;
+	/* the first row is of the guard (log_guard) */
+	for (int row = 1; row < pg_rows(result); row++) {
 		topics++;
 		partitions += pg_int4(result, row, NAME_PARTITIONS);
 		tell_destination(result, row, stream);
@@ -550,11 +553,21 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	return true;
 }
 
+/*
+ * A tick behind a peek has the rest of its limit. After a slow peek none is sent: the look has
+ * failed, so that the renewal alone is next (stream_log_failed).
+ */
 static bool answer_peek(struct statements *statements, const struct link *log,
-    const struct pg_result *result, struct stream *stream, int64_t now, bool *ret_done,
+    const struct pg_result *result, struct stream *stream, int64_t now, bool slow, bool *ret_done,
     struct err *err)
 {
 	statements->peeking = false;
+	if (slow) {
+		free(statements->seen);
+		statements->seen = NULL; /* the next look is no peek */
+		stream_log_failed(stream, now, false, false);
+		return true;
+	}
 	if (text_equal(pg_value(result, 0, 0), statements->seen)) {
 		stream_ticked(stream, now, STREAM_IDLE);
 		return true;
@@ -610,6 +623,8 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 		return "ttlxxtxxxixlll";
 	case STREAM_RENEW:
 		return "t";
+	case STREAM_DESTINATIONS:
+		return "tixbl";
 	default:
 		break;
 	}
@@ -623,8 +638,6 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 		return "ti";
 	case STREAM_CLOSED:
 		return "t";
-	case STREAM_DESTINATIONS:
-		return "tixbl";
 	default:
 		return "llili";
 	}
@@ -641,14 +654,14 @@ static bool has_expected_shape(
 }
 
 bool statements_answer(struct statements *statements, const struct link *log,
-    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
-    bool *ret_done, struct err *err)
+    const struct pg_result *result, struct stream *stream, int64_t now, bool slow, char *holder,
+    size_t size, bool *ret_done, struct err *err)
 {
 	*ret_done = true;
 	if (!has_expected_shape(statements, result, err))
 		return false;
 	if (statements->peeking)
-		return answer_peek(statements, log, result, stream, now, ret_done, err);
+		return answer_peek(statements, log, result, stream, now, slow, ret_done, err);
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_RENEW) {
@@ -667,7 +680,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		return true;
 	}
 	if (statements->call.call == STREAM_DESTINATIONS) {
-		answer_destinations(statements, result, stream, now);
+		answer_destinations(statements, result, stream);
 		return true;
 	}
 	if (pg_rows(result))

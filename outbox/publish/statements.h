@@ -27,11 +27,12 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 
 /*
  * Tells the stream the answer. *ret_done false: it was only a first look, the call itself is under
- * way now. holder (size bytes) becomes who holds the shard, when TAKE says it.
+ * way now. slow: so much of the call's time has passed that a first look is to be the last.
+ * holder (size bytes) becomes who holds the shard, when TAKE says it.
  */
 bool statements_answer(struct statements *statements, const struct link *log,
-    const struct pg_result *result, struct stream *stream, int64_t now, char *holder, size_t size,
-    bool *ret_done, struct err *err) MUST_CHECK;
+    const struct pg_result *result, struct stream *stream, int64_t now, bool slow, char *holder,
+    size_t size, bool *ret_done, struct err *err) MUST_CHECK;
 /* The last TAKE was refused: the log or rows were carried here from another database cluster. */
 bool statements_elsewhere(const struct statements *statements);
 

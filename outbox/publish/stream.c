@@ -587,9 +587,10 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.blind = stream->blind;
 	tick.batch = piece_of(stream, stream->batch);
 	text_clear(&stream->destinations);
-	flow_destinations(stream->flow, changes_counts(stream), &stream->destinations);
+	flow_destinations(stream->flow, stream->n + 1, changes_counts(stream), stream->halves,
+	    &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
-	tick.fold = flow_folds(stream->flow, stream->n + 1);
+	tick.fold_to = flow_fold_to(stream->flow, stream->n + 1);
 	free(stream->parks);
 	tick.parks = stream->parks =
 	    flow_parks(stream->flow, (int)piece_of(stream, parks_of(stream)));
@@ -762,7 +763,7 @@ static void call_written(struct stream *stream)
 	}
 	stream->progress_at = 0;
 	flow_cover(stream->flow, call->acked);
-	flow_logged(stream->flow, stream->n, call->tick.fold, true);
+	flow_logged(stream->flow, stream->n, call->tick.fold_to, true);
 	close_windows(stream, call->tick.closed);
 	/* due rows of the windows that closed just now may be listed from here on */
 	if (call->tick.closed && stream->list_at < call->issued + OPEN_WINDOW_MS)
@@ -817,13 +818,14 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	}
 	stream->state = STREAM_OWNER;
 	stream->failures = 0;
-	bool worked = found || stream->call.tick.parks || (wrote && stream->call.tick.may_list);
+	const struct stream_tick *tick = &stream->call.tick;
+	bool worked = found || tick->parks || (wrote && (tick->may_list || tick->fold_to));
 	stream->halves -= stream->halves && worked;
 	stream->blind &= !looked || listed;
 	if (wrote)
 		call_written(stream);
 	else
-		flow_logged(stream->flow, 0, false, false);
+		flow_logged(stream->flow, 0, 0, false);
 	stream->call = (struct call){0};
 	if (looked) {
 		schedule_poll(stream, now, found);
@@ -1017,7 +1019,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 		return;
 	}
 	if (call == STREAM_TICK)
-		flow_logged(stream->flow, 0, false, false);
+		flow_logged(stream->flow, 0, 0, false);
 	if (call == STREAM_CLOSED)
 		stream->check_at = now + stream->settings.topic_idle_ms;
 	if (call == STREAM_DESTINATIONS) {
@@ -1056,7 +1058,7 @@ void stream_newest(
 		stream->state = STREAM_OWNER;
 		stream->renew_at = now;
 		if (stream->call.tick.call == STREAM_TICK)
-			flow_logged(stream->flow, 0, false, false);
+			flow_logged(stream->flow, 0, 0, false);
 		stream->call = (struct call){0};
 	} else {
 		forget(stream, now, STREAM_STANDBY);

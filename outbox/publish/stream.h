@@ -101,7 +101,7 @@ struct stream_tick {
 	int64_t batch; /* at most so many parked rows are freed, retried or skipped, and twice as
 			  many rows that are due are listed */
 	const char *destinations; /* JSON; valid until the answer is given */
-	bool fold;                /* they go into outbox.destination with this row */
+	int64_t fold_to;          /* rows up to this one go into outbox.destination; 0: none do */
 	const char *parks;        /* rows that are kept back: the same; NULL: none */
 	bool may_list;
 	bool blind; /* a window opens without a look at its rows, to be read by pages */

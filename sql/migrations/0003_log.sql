@@ -253,7 +253,7 @@ begin
 	first_tick := newest.first_tick;
 	acked_id := newest.acked_id;
 	windows := cardinality(newest.ticks) - 1;
-	listed_tick := newest.listed_tick;
+	listed_tick := case when newest.listed_tick > first_tick then newest.listed_tick end;
 	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard)
 		or exists (select from outbox.parked_request r
 			where r.slot = of_slot and r.shard = of_shard and r.ended_at is null);
@@ -269,7 +269,7 @@ begin
 		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
 	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
-		newest.ticks, listed_tick, newest.listed_ids, newest.due, '{}', n,
+		newest.ticks, newest.listed_tick, newest.listed_ids, newest.due, '{}', n,
 		case when deaths > 0 then array[deaths, alone_deaths, 0] end, now_timeline, now_system);
 	-- the new owner finds everything in the table, and only there
 	perform outbox.destinations_fold(of_slot, of_shard, newest.folded, n);
@@ -330,7 +330,8 @@ create function outbox.tick(
 	batch int,             -- at most so many parked rows are freed, retried or skipped, and twice as many listed
 	new_deaths int[] default null, -- of the log row
 	blind boolean default false, -- whatever moved opens a window that is read by pages; no row is looked at
-	fold boolean default false)    -- destinations since `folded`, these included, go into their table
+	fold_to bigint default null)   -- what the log rows from `folded` on say of destinations, up to this one, goes
+	                               -- into their table; null: nothing does
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
 	requests bigint, due_ms bigint, took_ms bigint)
@@ -366,7 +367,7 @@ declare
 	opens boolean := false;
 	pages boolean := false;
 	listed bigint[];
-	resume_id bigint;
+	last_due bigint[];
 	gone bigint[];
 	worked boolean := false;
 begin
@@ -396,6 +397,8 @@ begin
 	end if;
 
 	seen := tick::text;
+	-- rows of a listed window that is published are yet to leave their tables
+	must_write := must_write or may_list and coalesce(listed_tick <= first_tick, false);
 	if may_list and split_to is null and listed_tick is null then
 		if outbox.parked_asked(of_slot, of_shard, first_tick) then
 			must_write := true; -- the log row's fence holds for them as well
@@ -407,13 +410,13 @@ begin
 			end loop;
 			verdict := null;
 		end if;
-		resume_id := case when due[3] = requests then due[1] else 0 end;
+		last_due := case when due[3] = requests then due else array[0] end;
 		select n.due, n.ids into due, listed from outbox.listed_next(
 			of_slot, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
 			requests, due) n;
 		-- it looked at so much that the next look is to go on from there
-		must_write := must_write or listed is null and due[1] <> resume_id
-			and due[1] < 9223372036854775807;
+		must_write := must_write or listed is null and (due[1] <> last_due[1]
+			and due[1] < 9223372036854775807 or due[4:] <> last_due[4:]);
 	end if;
 	if listed is not null then
 		opens := true;
@@ -528,14 +531,22 @@ begin
 				order by x);
 		end if;
 		if listed_tick <= first_tick + closed + 1 then
-			select array_agg(x) into gone from unnest(listed_ids) x
-				where listed_tick <= first_tick + closed or x <= new_acked_id;
+			gone := array(select x from unnest(listed_ids) x
+				where listed_tick <= first_tick + closed or x <= new_acked_id
+				order by x limit 2 * batch);
 			verdict := 'empty';
 			for id in select u from outbox.unpark(of_slot, of_shard, gone, true) u loop
 				return next;
 			end loop;
+			-- the other rows go with the next log rows; nothing is listed before, also when the window is closed
+			listed_ids := array(select x from unnest(listed_ids) x
+				where x > coalesce(gone[cardinality(gone)], 0) order by x);
+			if listed_tick <= first_tick + closed and cardinality(listed_ids) = 0 then
+				listed_tick := null;
+			end if;
 		end if;
-		due_ms := outbox.listed_wait(of_slot, of_shard, first_tick + closed, requests, due);
+		due_ms := case when listed_tick <= first_tick + closed then 0
+			else outbox.listed_wait(of_slot, of_shard, first_tick + closed, requests, due) end;
 	end if;
 	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
@@ -543,18 +554,16 @@ begin
 		owner, clock_timestamp() + lease_ms * interval '1 ms',
 		first_tick + closed, new_acked_id,
 		case when opens then ticks[closed + 1:] || tick else ticks[closed + 1:] end,
-		case when listed is not null then first_tick + cardinality(ticks)
-			when listed_tick > first_tick + closed then listed_tick end,
-		case when listed is not null then listed
-			when listed_tick > first_tick + closed then listed_ids end,
+		case when listed is not null then first_tick + cardinality(ticks) else listed_tick end,
+		case when listed is not null then listed when listed_tick is not null then listed_ids end,
 		due,
-		touched, case when fold then of_n + 1 else folded end, new_deaths, timeline, system_identifier);
+		touched, coalesce(fold_to, folded), new_deaths, timeline, system_identifier);
 	-- behind the insert: whoever lost the shard fails there and locks no destination
-	if fold then
-		perform outbox.destinations_fold(of_slot, of_shard, folded, of_n + 1);
+	if fold_to is not null then
+		perform outbox.destinations_fold(of_slot, of_shard, folded, fold_to);
 	end if;
 
-	if worked or listed is not null or gone is not null or parks is not null then
+	if worked or listed is not null or cardinality(gone) > 0 or parks is not null then
 		took_ms := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000;
 	end if;
 	verdict := case when pages then 'pages' when listed is not null then 'listed'
@@ -680,13 +689,11 @@ begin
 end
 $$;
 
--- Fails unless the log row is here: a server without it is a standby, an old primary or a restored
--- copy, and a window must not be read there. Takes the lock that the page's snapshot must come after.
-create function outbox.window_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint)
-returns void language plpgsql volatile as $$
+-- Fails unless the owner's log row is here: a server without it is a standby, an old primary or a restored
+-- copy, and nothing must be read there.
+create function outbox.log_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint) returns void
+language plpgsql volatile as $$
 begin
-	perform outbox.require_read_committed();
-	perform outbox.timeline();
 	perform from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
 			and l.xmin = l.txid::xid;
@@ -695,6 +702,16 @@ begin
 			using errcode = 'OR001',
 			hint = 'this server is not the one that the relay writes its log to';
 	end if;
+end
+$$;
+
+-- The same for a page of a window. Takes the lock that the page's snapshot must come after.
+create function outbox.window_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint)
+returns void language plpgsql volatile as $$
+begin
+	perform outbox.require_read_committed();
+	perform outbox.timeline();
+	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
 	lock table outbox.message in access share mode;
 end
 $$;

@@ -180,7 +180,8 @@ begin
 	-- look can only renew a lease, since a drained shard has nothing left to write
 	select count(*) into behind from outbox.progress p
 		where p.slot = of_slot and not (cardinality(p.ticks) = 1
-			and p.ticks[1]::text = slot_row.drain_to::text);
+			and p.ticks[1]::text = slot_row.drain_to::text and not exists (select from outbox.log l
+				where l.slot = p.slot and l.shard = p.shard and l.n = p.n and l.listed_tick is not null));
 	if behind = 0 then
 		perform outbox.slot_split_check(of_slot);
 		select max(p.first_tick) into next_tick from outbox.progress p where p.slot = of_slot;

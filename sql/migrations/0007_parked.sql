@@ -54,7 +54,7 @@ create table outbox.parked (
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 create index parked_queue on outbox.parked (slot, shard, digest, id) where digest is not null;
-create index parked_due on outbox.parked (slot, shard, next_at) where state in ('waiting', 'free');
+create index parked_due on outbox.parked (slot, shard, next_at, id) where state in ('waiting', 'free');
 create index parked_stalled on outbox.parked (slot, shard, topic, stalled, state, id)
 	where stalled is not null;
 
@@ -349,18 +349,23 @@ $$;
 
 -- The ids of the next listed window: due heads alone, free ones with those behind them, up to the next that
 -- is more than that; null: none. Of the heads those that are due first are looked at, ten times as many as may be
--- listed: where as many are parked from windows that are still open, the others wait for these. Nothing is
--- listed while a skip is worked off, which may mean the row.
+-- listed. Where as many are parked from windows that are still open and none may be listed, the next look goes
+-- on behind them: `behind` is the time (µs since 1970) and the id of the last one, null: begin at the first. So each
+-- due head is looked at once in a round over all due heads. Every round ends: a head that becomes due later has a
+-- later time. Nothing is listed while a skip is worked off, which may mean the row.
 create function outbox.parked_next(
-	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint)
-returns bigint[] language sql volatile as $$
+	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint,
+	inout behind bigint[], out ids bigint[])
+language sql volatile as $$
 	with due as (
-		select p.id, p.topic, p.key, p.digest, p.state, p.tick from outbox.parked p
+		select p.id, p.topic, p.key, p.digest, p.state, p.tick, p.next_at from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
-			-- as a query of its own the time is a bound of the index scan
+			-- as queries of their own the times are bounds of the index scan
 			and p.next_at <= (select clock_timestamp())
+			and (p.next_at, p.id) > ((select case when behind[1] is null then '-infinity'
+				else timestamptz 'epoch' + behind[1] * interval '1 us' end), (select coalesce(behind[2], 0)))
 			and not (select outbox.parked_asked(of_slot, of_shard, first_tick, 'skip'))
-		order by p.next_at limit 10 * max_rows
+		order by p.next_at, p.id limit 10 * max_rows
 	), heads as (
 		select d.* from due d where d.tick <= first_tick limit max_rows
 	), rows as (
@@ -383,8 +388,13 @@ returns bigint[] language sql volatile as $$
 	), sums as (
 		select r.id, sum(r.bytes) over (order by r.id) as bytes from rows r
 	)
-	select array_agg(u.id order by u.id) from sums u
-	where u.bytes <= max_bytes or u.id = (select min(r.id) from rows r)
+	select case
+		when (select count(*) from due) < 10 * max_rows then null
+		when exists (select from heads) then behind
+		else (select array[(extract(epoch from d.next_at) * 1000000)::bigint, d.id] from due d
+			order by d.next_at desc, d.id desc limit 1) end,
+		(select array_agg(u.id order by u.id) from sums u
+		where u.bytes <= max_bytes or u.id = (select min(r.id) from rows r))
 $$;
 
 -- Milliseconds until a head is due, or its window is looked at again; null: none ever. Of the heads only
@@ -403,20 +413,6 @@ language sql volatile as $$
 		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null having count(*) > 0))
 $$;
 
--- Fails on a server that does not have the newest row of the owner's log: its parked rows may be old.
-create function outbox.parked_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint) returns void
-language plpgsql volatile as $$
-begin
-	perform from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n
-		and l.nonce = of_nonce and l.xmin = l.txid::xid;
-	if not found then
-		raise exception 'log row % of slot % shard % is not on this server', of_n, of_slot, of_shard
-			using errcode = 'OR001',
-			hint = 'this server is not the one that the relay writes its log to';
-	end if;
-end
-$$;
-
 -- Returns the places, from 1 on, of records that are parked already or have a parked key. The digest is enough: a
 -- record that shares the digest of another queue is parked as the head of its own, and is free at once.
 create function outbox.parked_lookup(of_slot text, of_shard int, of_n bigint, of_nonce bigint, ids bigint[],
@@ -425,7 +421,7 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off as $$
 begin
-	perform outbox.parked_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
 	return query select a.place::int, p.id is not null
 		from unnest(ids, digests) with ordinality a (id, digest, place)
 		left join outbox.parked p on p.slot = of_slot and p.id = a.id
@@ -439,7 +435,7 @@ create function outbox.parked_digests(of_slot text, of_shard int, of_n bigint, o
 	from_digest bigint, most int) returns setof bigint language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-	perform outbox.parked_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
 	return query select p.digest from outbox.parked p
 		where p.slot = of_slot and p.shard = of_shard and p.digest >= from_digest
 		order by p.digest limit most;
@@ -454,7 +450,7 @@ returns table (topic text, partition int) language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 begin
-	perform outbox.parked_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
 	topic := coalesce(after_topic, '');
 	partition := after_partition;
 	for i in 1 .. most loop

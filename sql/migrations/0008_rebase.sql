@@ -176,6 +176,10 @@ begin
 	loop
 		own := array(select u.number from unnest(sets, numbers) u (pending, number)
 			where u.pending & reader.bit <> 0 order by u.number);
+		-- rows of a listed window that is published, and are yet to leave their tables
+		perform outbox.unpark(reader.slot, reader.shard, l.listed_ids, true) from outbox.log l
+			where l.slot = reader.slot and l.shard = reader.shard and l.n = reader.n
+				and l.listed_tick <= l.first_tick;
 		perform outbox.rebase_log(reader.slot, reader.shard, reader.n + 1,
 			case when cardinality(own) = 0 then array[base]
 				else array[outbox.rebase_acknowledged(base, own), base] end,

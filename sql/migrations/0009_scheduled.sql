@@ -61,7 +61,7 @@ language sql volatile as $$
 		returning id, deliver_at
 	)
 	select array[least(due[1], (select min(n.id) from noted n where n.deliver_at <=
-		timestamptz 'epoch' + due[2] * interval '1 us')), due[2], due[3]]
+		timestamptz 'epoch' + due[2] * interval '1 us')), due[2], due[3]] || due[4:]
 	where due is not null
 $$;
 
@@ -215,14 +215,21 @@ end
 $$;
 
 -- What the next listed window holds: parked rows and scheduled ones; null: there is none. Each kind has
--- the bounds for itself, so that neither waits for the other.
+-- the bounds for itself, so that neither waits for the other. `due` has five numbers while the look at parked
+-- rows is to go on behind blocked ones (outbox.parked_next).
 create function outbox.listed_next(of_slot text, of_shard int, first_tick bigint, max_rows int,
 	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
 language plpgsql volatile as $$
+declare
+	behind bigint[] := case when due[3] = of_requests then due[4:] end;
+	parked bigint[];
 begin
 	select n.due, n.ids into due, ids from outbox.scheduled_next(
 		of_slot, of_shard, first_tick, max_rows, max_bytes, of_requests, listed_next.due) n;
-	ids := outbox.parked_next(of_slot, of_shard, first_tick, max_rows, max_bytes) || ids;
+	select n.behind, n.ids into behind, parked from outbox.parked_next(
+		of_slot, of_shard, first_tick, max_rows, max_bytes, behind) n;
+	due := due || behind;
+	ids := parked || ids;
 end
 $$;
 

@@ -8,4 +8,5 @@ from outbox.tick(of_slot => $1::text, of_shard => 0, of_shards => 1,
 	new_nonce => 0, lease_ms => 3600000, closed => $2::int, new_acked_id => 0, touched => $4::jsonb,
 	new_epoch => null, may_open => false, must_write => not $3::boolean, max_rows => 500,
 	max_bytes => 10000000, last_seen => null, parks => null, may_list => $3::boolean, batch => 500,
-	fold => $5::boolean) t
+	fold_to => case when $5::boolean then (select max(l.n) + 1 from outbox.log l
+		where l.slot = $1::text and l.shard = 0) end) t

@@ -22,7 +22,7 @@ with schema as (
 	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
 		and p.proname in ('take', 'tick', 'renew', 'timeline', 'has_rows_of_the_future',
 			'log_was_carried', 'destinations_fold',
-			'require_read_committed', 'xid_after', 'window_bounds', 'window_guard', 'shard_of',
+			'require_read_committed', 'xid_after', 'window_bounds', 'window_guard', 'log_guard', 'shard_of',
 			'shard_numbers', 'partitioned', 'partitions', 'partition_time_column',
 			'partition_default_rows', 'partition_floor', 'partition_make',
 			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',

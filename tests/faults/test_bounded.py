@@ -7,6 +7,7 @@ import pytest
 
 from support.auditor import audit, committed_messages, count_records, read_topics
 from support.process import wait_for
+from support.proxy import Proxy
 
 LEASE = 1.0
 LOCKED = 3 * LEASE
@@ -167,6 +168,34 @@ def test_a_huge_transaction_costs_no_lease(
     expected = 40 + rows * (end == "commit")
     assert published(database, kafka, topic, until_published) == expected
     assert len(owners(database)) == 1 and not relay.events("shard_left")
+
+
+def test_a_slow_peek_delays_no_renewal(database, postgres, kafka, topic, make_relay, until_published):
+    """The first look of a tick took all of its time; the tick behind it would take as much again."""
+    lease, slow = 6.0, 2.4
+    with Proxy(postgres.port) as proxy:
+        relay = make_relay(slot_lease=f"{int(lease * 1000)}ms", slot_poll_idle="50ms",
+                           database_url=database.dsn.replace(
+                               f":{database.postgres.port}/", f":{proxy.port}/"))
+        relay.wait_event("shard_taken")
+        database.execute(PUBLISH, (topic, 20))
+        until_published()
+        proxy.slow(b"outbox_peek", slow)
+        (owner, n), = owners(database).items()
+        wait_for(lambda: owners(database)[owner] > n, 60, "a renewal behind a slow peek")
+        with Locked(database, "message"):
+            database.execute("CREATE TABLE public.moved ()")  # what the peek sees
+            n, = owners(database).values()
+            wait_for(lambda: owners(database)[owner] >= n + 3, 60, "three log rows")
+        gap, = database.execute(
+            "SELECT max(gap)::float FROM (SELECT extract(epoch FROM l.written_at"
+            " - lag(l.written_at) OVER (ORDER BY l.n)) AS gap FROM outbox.log l WHERE l.n >= %s) g",
+            (n,))[0]
+        assert slow - 0.5 < gap < slow + lease / 6, gap
+        proxy.heal()
+        database.execute(PUBLISH, (topic, 20))
+        assert published(database, kafka, topic, until_published) == 40
+        assert len(owners(database)) == 1
 
 
 def test_a_huge_backlog_is_read_within_a_short_lease(database, kafka, topic, make_relay, scale):

@@ -41,7 +41,7 @@ def test_a_fold_is_what_the_rows_said(database, chance, scale):
         for _ in range(20):
             text = sayings(chance, chance.randint(0, 4))
             fold = chance.random() < 0.2
-            reader.tick(must_write=True, touched=text, fold=fold)
+            reader.tick(must_write=True, touched=text, fold_to=reader.n + 1 if fold else None)
             apply_row(known, text)
             assert known_destinations(database, "ticks") == known, f"round {round_number}"
             if fold:
@@ -56,7 +56,7 @@ def test_who_lost_the_shard_folds_nothing(database, reader):
     take(database, 7)
     before = database.execute("SELECT ctid, * FROM outbox.destination")
     with pytest.raises(errors.UniqueViolation):
-        reader.tick(must_write=True, touched='{"a": [1, {"0": 9}]}', fold=True)
+        reader.tick(must_write=True, touched='{"a": [1, {"0": 9}]}', fold_to=reader.n + 1)
     assert database.execute("SELECT ctid, * FROM outbox.destination") == before
 
 
@@ -88,7 +88,7 @@ def test_a_tick_costs_what_its_row_says_whatever_is_known(many, reader):
         for at in range(0 if not fold else 4):
             reader.tick(must_write=True, touched=touched(41, PARTITIONS, at))
         began = time.monotonic()
-        reader.tick(must_write=True, touched=touched(41, PARTITIONS, 9), fold=fold)
+        reader.tick(must_write=True, touched=touched(41, PARTITIONS, 9), fold_to=reader.n + 1 if fold else None)
         return (time.monotonic() - began) * 1000
 
     assert min(tick(False) for _ in range(5)) <= 100
@@ -104,7 +104,7 @@ def test_a_fold_of_thousands_of_new_topics_costs_the_same_without_statistics(dat
     for first in range(0, 8000, 2000):
         for at in range(first, first + 2000, 500):
             began = time.monotonic()
-            reader.tick(must_write=True, fold=at == first + 1500,
+            reader.tick(must_write=True, fold_to=reader.n + 1 if at == first + 1500 else None,
                         touched=json.dumps({f"new-{t}": [1, {"0": 5}] for t in range(at, at + 500)}))
         spans.append((time.monotonic() - began) * 1000)
     assert len(folded_destinations(database, "ticks")) == 8000
@@ -154,8 +154,11 @@ def test_open_destinations_come_in_pages_and_others_by_name(many, reader):
     assert {row[0] for row in rows} == {None, *names[:-1]}
     assert best_ms(lambda: load(reader, "destinations_named", names)) <= 100
     reader.nonce += 1  # another server, or another owner
-    assert load(reader, "destinations_named", names) == []
-    assert load(reader, "destinations_open", "", 1000, 4000) == []
+    for name, *more in (("destinations_named", names), ("destinations_open", "", 1000, 4000)):
+        with pytest.raises(errors.DatabaseError, match="is not on this server") as refused:
+            load(reader, name, *more)
+        assert refused.value.pgcode == "OR001"
+        reader.connection.rollback()
 
 
 def test_folds_leave_few_dead_tuples_and_no_new_index_entries(database, reader):
@@ -163,7 +166,7 @@ def test_folds_leave_few_dead_tuples_and_no_new_index_entries(database, reader):
     database.execute("CREATE EXTENSION pgstattuple")
     database.execute("ALTER TABLE outbox.destination SET (autovacuum_enabled = false)")
     for at in range(300):
-        reader.tick(must_write=True, touched=touched(20, PARTITIONS, at), fold=True)
+        reader.tick(must_write=True, touched=touched(20, PARTITIONS, at), fold_to=reader.n + 1)
     dead, = database.execute(
         "SELECT dead_tuple_count FROM pgstattuple('outbox.destination')")[0]
     assert dead <= 300, dead  # of 6,000 that were replaced
@@ -175,7 +178,7 @@ def test_folds_leave_few_dead_tuples_and_no_new_index_entries(database, reader):
 
 
 def test_a_split_and_a_drop_leave_no_destination(database, reader):
-    reader.tick(must_write=True, touched='{"a": [1, {"0": 5}]}', fold=True)
+    reader.tick(must_write=True, touched='{"a": [1, {"0": 5}]}', fold_to=reader.n + 1)
     reader.tick(must_write=True, touched='{"b": [2, {"1": 5}]}', lease_ms=0)
     assert set(known_destinations(database, "ticks")) == {"a", "b"}
     database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
@@ -184,8 +187,8 @@ def test_a_split_and_a_drop_leave_no_destination(database, reader):
                      " WHERE s.name = 'ticks' AND l.slot = 'ticks'")
     assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
     assert [known_destinations(database, "ticks", shard) for shard in range(2)] == [{}, {}]
-    Ticks(database.dsn, create=False, shards=2).tick(
-        must_write=True, touched='{"c": [1, {}]}', fold=True)
+    ticks = Ticks(database.dsn, create=False, shards=2)
+    ticks.tick(must_write=True, touched='{"c": [1, {}]}', fold_to=ticks.n + 1)
     assert set(folded_destinations(database, "ticks")) == {"c"}
     database.execute("SELECT outbox.slot_drop('ticks')")
     assert database.execute("SELECT count(*) FROM outbox.destination") == [(0,)]

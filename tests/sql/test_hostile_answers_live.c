@@ -188,7 +188,7 @@ static void tell_lie(struct pg *pg, const struct lie *lie)
 		fail_msg("%s", err.message);
 	OWNED(owned_pg_result_destroy) struct pg_result *result = answer_of(pg);
 	assert_false(statements_answer(
-	    statements, &link, result, stream, 0, holder, sizeof holder, &done, &err));
+	    statements, &link, result, stream, 0, false, holder, sizeof holder, &done, &err));
 	if (!strstr(err.message, lie->words))
 		fail_msg("\"%s\" does not say \"%s\"", err.message, lie->words);
 	assert_int_equal(err.kind, ERR_FATAL);

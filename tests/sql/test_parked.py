@@ -131,6 +131,80 @@ def test_progress_inside_a_listed_window_lets_go_what_it_covers(reader, database
     assert states(database) == [(rows[2][0], "waiting")]
 
 
+def test_a_published_list_leaves_in_pieces_after_a_late_tick(reader, database):
+    """What is left goes with the next rows; nothing is listed before, and a new owner goes on with it."""
+    rows = opened(reader, database, *"abcdef")
+    park(reader, rows, ["x"] * 6)
+    ids = [row[0] for row in rows]
+    assert listed(reader) == ids
+    reader.tick(closed=1, must_write=True, may_open=False, batch=1)
+    assert states(database) == [(number, "waiting") for number in ids[2:]]
+    assert listed(reader, may_open=False, batch=1) == []
+    assert reader.verdict == "noted" and states(database) == [(number, "waiting") for number in ids[4:]]
+    database.execute("UPDATE outbox.log SET lease_until = '-infinity'")
+    reader.cursor.execute(
+        "SELECT listed_tick, parked, windows, n FROM outbox.take('ticks', 0, 1, 7, 'x', 1000, 5)")
+    listed_tick, parked, windows, reader.n = reader.cursor.fetchone()
+    reader.nonce = 7
+    assert (listed_tick, parked, windows) == (None, True, 0)
+    assert listed(reader, may_open=False, batch=1) == []
+    assert states(database) == []
+    assert database.execute("SELECT listed_tick, listed_ids FROM outbox.log ORDER BY n DESC LIMIT 1") == [(None, None)]
+    rows = opened(reader, database, "a")
+    park(reader, rows, ["x"])
+    assert listed(reader) == [rows[0][0]]
+
+
+def test_a_split_waits_for_the_end_of_a_published_list(reader, database):
+    rows = opened(reader, database, *"abcdefgh")
+    park(reader, rows, ["x"] * 8)
+    assert len(listed(reader)) == 8
+    reader.tick(closed=1, must_write=True, may_open=False, batch=1)
+    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
+    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    reader.tick(closed=0, batch=1)
+    reader.tick(closed=1, must_write=True, may_open=False, batch=1)
+    assert len(states(database)) == 2
+    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(1,)]
+    reader.tick(closed=0, may_list=True)
+    assert states(database) == []
+    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
+
+
+def test_a_rebase_ends_a_published_list(reader, database):
+    rows = opened(reader, database, *"abcd")
+    park(reader, rows, ["x"] * 4)
+    assert len(listed(reader)) == 4
+    reader.tick(closed=1, must_write=True, may_open=False, batch=1)
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT outbox.rebase_carried()")
+        cursor.execute("SELECT count(*) FROM outbox.parked")
+        assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.parametrize("blocked", [9, 10, 35])
+def test_due_rows_of_open_windows_starve_no_others(blocked, reader, database):
+    """They are due first and may not be listed; a look comes to ten times as many rows as it may list."""
+    old = opened(reader, database, "old")
+    park(reader, old, ["x"])
+    database.execute("UPDATE outbox.parked SET next_at = now() - interval '1 minute'")
+    rows = opened(reader, database, *(f"k{i}" for i in range(blocked)))
+    park(reader, rows, ["x"] * blocked, closed=0)
+    database.execute("UPDATE outbox.parked SET next_at = now() - interval '1 hour' WHERE id <> %s", (old[0][0],))
+    found = []
+    for look in range(blocked // 10 + 1):
+        assert not found, look
+        found = listed(reader, closed=0, may_open=False, max_rows=1)
+    assert found == [old[0][0]]
+    # when a round is over the next one begins with the first
+    reader.tick(closed=2, must_write=True, may_open=False)
+    found = []
+    for _ in range(2 * blocked):
+        found += listed(reader, may_open=False, max_rows=1)
+        reader.tick(must_write=True, may_open=False)
+    assert sorted(found) == [row[0] for row in rows]
+
+
 def test_rows_of_an_open_window_are_not_listed(reader, database):
     """Who takes over reads them from that window again."""
     rows = opened(reader, database, "a")

@@ -196,7 +196,7 @@ def test_parked_messages_keep_their_place(carried):
     assert copy.execute("SELECT id, state FROM outbox.parked ORDER BY id") == before
     ticks = reader(copy)
     assert copy.execute("SELECT DISTINCT tick FROM outbox.parked") == [(ticks.first_tick + 1,)]
-    assert copy.execute("SELECT outbox.parked_next('main', 0, %s, 10, 10000)",
+    assert copy.execute("SELECT ids FROM outbox.parked_next('main', 0, %s, 10, 10000, null)",
                         (ticks.first_tick,)) == [(None,)]
 
 

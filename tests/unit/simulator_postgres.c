@@ -660,18 +660,29 @@ static bool has_digest(const struct world *world, const struct log_row *log, int
 	return false;
 }
 
+static int by_id(const void *a, const void *b)
+{
+	const struct row *const *left = a, *const *right = b;
+	return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
 /* outbox.unpark of what the listed window has published */
 static void unpark(struct world *world, struct request *request, struct log_row *log)
 {
 	const struct log_row *previous = request->previous;
-	int64_t passed = previous->first_tick + request->tick.closed;
+	int64_t passed = previous->first_tick + request->tick.closed, gone = 0;
+	int left = 0;
+	qsort(log->listed, (size_t)log->listed_count, sizeof *log->listed, by_id);
 	request->emptied = world_allocate(world, ((size_t)log->listed_count + 1) * sizeof(int64_t));
 	for (int i = 0; i < log->listed_count; i++) {
 		struct row *row = log->listed[i];
 		bool published =
 		    previous->listed_tick <= passed ||
 		    (previous->listed_tick == passed + 1 && row->id <= request->tick.acked_id);
-		int at = published ? find_parked(log, row) : -1;
+		bool goes = published && gone++ < 2 * request->tick.batch;
+		int at = goes ? find_parked(log, row) : -1;
+		if (!goes)
+			log->listed[left++] = row;
 		if (at < 0)
 			continue;
 		world_trace(world, "row %lld is kept back no more", (long long)row->id);
@@ -683,6 +694,7 @@ static void unpark(struct world *world, struct request *request, struct log_row 
 		if (row->key >= 0 && !has_digest(world, log, row_digest(world, row)))
 			request->emptied[request->emptied_count++] = row_digest(world, row);
 	}
+	log->listed_count = left;
 }
 
 static bool has_parked(const struct log_row *log)
@@ -724,12 +736,6 @@ static int64_t due_ms(
 	if (due == INT64_MAX)
 		return -1;
 	return due > world->now ? (due - world->now + MS - 1) / MS : 0;
-}
-
-static int by_id(const void *a, const void *b)
-{
-	const struct row *const *left = a, *const *right = b;
-	return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
 }
 
 /* False: it would be too many, or too large; the first one never is. */
@@ -838,8 +844,12 @@ static void look_for_listed(struct world *world, struct request *request)
 	request->due = log->due;
 	if (!request->tick.may_list)
 		return;
-	if (log->listed_tick)
+	if (log->listed_tick > log->first_tick)
 		world_fail(world, "a second listed window is asked for");
+	if (log->listed_tick) { /* rows of the one before are yet to go */
+		request->tick.must_write = true;
+		return;
+	}
 	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
 	request->row_count = 0;
 	list_parked(world, request);
@@ -873,8 +883,11 @@ static void note_parked(struct world *world, struct request *request, struct log
 	note_parks(world, request, row);
 	recover_places(world, request, row);
 	unpark(world, request, row);
-	if (row->listed_tick && row->listed_tick <= previous->first_tick + request->tick.closed)
-		row->listed_tick = row->listed_count = 0;
+	int64_t first_tick = previous->first_tick + request->tick.closed;
+	if (row->listed_tick && row->listed_tick <= first_tick && !row->listed_count)
+		row->listed_tick = 0;
+	if (row->listed_tick && row->listed_tick <= first_tick)
+		request->due_ms = 0;
 	if (request->lists) {
 		row->listed_tick = previous->first_tick + previous->tick_count;
 		row->listed = request->rows;
@@ -906,13 +919,17 @@ static bool is_known_alike(const struct destinations *a, const struct destinatio
 }
 
 /* outbox.destinations_fold */
-static void fold(struct world *world, struct log_row *row)
+static void fold(struct world *world, struct log_row *row, int64_t to)
 {
-	for (int64_t n = row->folded + 1; n < row->n; n++)
+	if (to <= row->folded || to > row->n)
+		world_fail(
+		    world, "log row %lld folds up to %lld", (long long)row->n, (long long)to);
+	for (int64_t n = row->folded + 1; n <= to && n < row->n; n++)
 		apply_delta(&row->table, &log_row_at(world, n)->delta, n);
-	apply_delta(&row->table, &row->delta, row->n);
-	row->folded = row->n;
-	for (int t = 0; t < TOPICS; t++)
+	if (to == row->n)
+		apply_delta(&row->table, &row->delta, row->n);
+	row->folded = to;
+	for (int t = 0; t < TOPICS && to == row->n; t++)
 		if (!is_known_alike(&row->table, &row->known, t))
 			world_fail(world, "log row %lld folds %s wrongly", (long long)row->n,
 			    topic_names[t]);
@@ -928,8 +945,8 @@ static void note_destinations(
 	if (request->kind == ASK_TICK)
 		row->delta = request->touched;
 	apply_delta(&row->known, &row->delta, row->n);
-	if (request->kind == ASK_TAKE || request->tick.fold)
-		fold(world, row);
+	if (request->kind == ASK_TAKE || request->tick.fold_to)
+		fold(world, row, request->kind == ASK_TAKE ? row->n : request->tick.fold_to);
 	if (request->kind == ASK_TICK && row->n - row->folded >= 64)
 		world_fail(world, "log row %lld is not folded since %lld", (long long)row->n,
 		    (long long)row->folded);
@@ -1001,7 +1018,9 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	row->epoch = tick->new_epoch ? tick->fresh_epoch : previous->epoch;
 	row->first_tick += closed;
 	if (request->park_count || request->recovered_count || request->previous->listed_tick)
-		request->due_ms = due_ms(world, row, &row->due);
+		request->due_ms = row->listed_tick && row->listed_tick <= row->first_tick
+				      ? 0
+				      : due_ms(world, row, &row->due);
 	row->acked_id = tick->acked_id;
 	if (request->opens && row->tick_count < TICKS_A_ROW)
 		row->ticks[row->tick_count++] = request->snapshot;
@@ -1068,7 +1087,7 @@ static void take_begins(struct world *world, struct request *request)
 	    .first_tick = newest->first_tick,
 	    .acked_id = newest->acked_id,
 	    .windows = newest->tick_count - 1,
-	    .listed_tick = newest->listed_tick,
+	    .listed_tick = newest->listed_tick > newest->first_tick ? newest->listed_tick : 0,
 	    .parked = has_parked(newest),
 	    .scheduled = newest->parked_count > 0,
 	    .deaths = {newest->deaths.owners, newest->deaths.alone},
@@ -1309,7 +1328,8 @@ static void statement_begins(struct world *world, void *object, int64_t number)
 		request->nonce = newest->nonce;
 		request->holder = newest->owner;
 		request->windows = newest->tick_count - 1;
-		request->listed_tick = newest->listed_tick;
+		request->listed_tick =
+		    newest->listed_tick > newest->first_tick ? newest->listed_tick : 0;
 		answer(world, request);
 		break;
 	case ASK_PLACES:

@@ -294,7 +294,7 @@ static struct request *make_request(
 		request->touched = parse_destinations(world, tick->destinations);
 	if (tick->call == STREAM_TICK)
 		world_trace(world, "owner %d says %s%s", process->owner, tick->destinations,
-		    tick->fold ? " and folds" : "");
+		    tick->fold_to ? " and folds" : "");
 	request->after = -1;
 	for (int t = 0; tick->after && t < TOPICS; t++) {
 		request->named[t] = tick->topics && strstr(tick->topics, topic_names[t]);

@@ -41,21 +41,27 @@ static const struct stream_settings settings = {
     .seed = 1,
 };
 
-static struct message row(int64_t id, const char *key)
+static struct message row_of(const char *topic, int64_t id, const char *key)
 {
 	char *block = xcalloc(1, 64);
-	snprintf(block, 64, "orders%s", key ? key : "");
+	int length = (int)strlen(topic);
+	snprintf(block, 64, "%s%s", topic, key ? key : "");
 	return (struct message){
 	    .block = block,
 	    .id = id,
 	    .event_id = block + 48,
 	    .topic = block,
-	    .topic_length = 6,
-	    .key = key ? block + 6 : NULL,
+	    .topic_length = length,
+	    .key = key ? block + length : NULL,
 	    .key_length = key ? (int32_t)strlen(key) : 0,
 	    .partition = -1,
 	    .bytes = 64,
 	};
+}
+
+static struct message row(int64_t id, const char *key)
+{
+	return row_of("orders", id, key);
 }
 
 static struct stream_tick expect_call(struct stream *stream, int64_t now, enum stream_call call)
@@ -418,6 +424,86 @@ static void what_a_lost_call_opened_is_sent_behind_one_more_row(void **state)
 	expect_none_sent(stream, 9002);
 	stream_ticked(stream, 9003, STREAM_NOTED);
 	expect_sent(stream, 9003, 1);
+	stream_destroy(stream);
+}
+
+/* An owner with rows of so many new topics, which the cluster has and the log does not. */
+static struct stream *owner_with_new_topics(int topics, int32_t partitions)
+{
+	struct stream *stream = owner_of(0);
+	char names[256] = "";
+	expect_call(stream, 0, STREAM_TICK);
+	stream_ticked(stream, 0, STREAM_ROWS);
+	for (int t = 0; t < topics; t++) {
+		char name[] = {(char)('a' + t), '\0'};
+		struct message message = row_of(name, 1 + t, "k");
+		stream_row(stream, &message);
+		snprintf(names + strlen(names), sizeof names - strlen(names), "%s\"%s\"%s",
+		    t ? "," : "{", name, t + 1 == topics ? "}" : "");
+	}
+	stream_rows_end(stream);
+	expect_none_sent(stream, 0);
+	named_topic(stream, 0, names, NULL);
+	for (int t = 0; t < topics; t++)
+		stream_topic(stream, (char[]){(char)('a' + t), '\0'}, partitions);
+	return stream;
+}
+
+/* Topics that the row opens. */
+static int opened_topics(const struct stream_tick *tick)
+{
+	int count = 0;
+	for (const char *at = tick->destinations; (at = strstr(at, ":[")); at++)
+		count++;
+	return count;
+}
+
+static void a_fold_writes_so_many_partitions_of_whole_topics(void **state)
+{
+	(void)state;
+	enum { TOPICS = 8, PARTITIONS = 1000, MOST = 2000 };
+	struct stream *stream = owner_with_new_topics(TOPICS, PARTITIONS);
+	int64_t unfolded = 0, folds = 0;
+	for (int opened = 0; opened < TOPICS;) {
+		struct stream_tick tick = expect_call(stream, 0, STREAM_TICK);
+		int more = opened_topics(&tick);
+		assert_in_range(more, 1, TOPICS);
+		opened += more;
+		unfolded += more * PARTITIONS;
+		assert_in_range(unfolded, 1, MOST);
+		if (tick.fold_to)
+			unfolded = 0;
+		folds += tick.fold_to != 0;
+		stream_ticked(stream, 0, STREAM_NOTED);
+	}
+	assert_int_equal(folds, TOPICS * PARTITIONS / MOST);
+	stream_destroy(stream);
+}
+
+static void after_a_late_tick_a_fold_ends_with_an_earlier_row(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_new_topics(4, 400);
+	struct stream_tick tick = expect_call(stream, 0, STREAM_TICK);
+	assert_int_equal(opened_topics(&tick), 4);
+	int64_t now = 0, folded_n = 5; /* of the take-over */
+	for (int i = 0; i < 20; i++) { /* renewals */
+		assert_int_equal(tick.fold_to, 0);
+		stream_ticked(stream, now, STREAM_NOTED);
+		tick = expect_call(stream, now += 3400, STREAM_TICK);
+	}
+	for (int i = 0; i < 2; i++) {
+		stream_log_failed(stream, now, false, true);
+		expect_call(stream, now, STREAM_RENEW);
+		stream_renewed(stream, now, true);
+		tick = expect_call(stream, now += 3400, STREAM_TICK);
+	}
+	/* a quarter of the rows; of those left, half */
+	assert_in_range(tick.fold_to - folded_n, 4, (tick.n + 1 - folded_n) / 3);
+	folded_n = tick.fold_to;
+	stream_ticked(stream, now, STREAM_NOTED);
+	tick = expect_call(stream, now += 3400, STREAM_TICK);
+	assert_in_range(tick.fold_to - folded_n, 4, (tick.n + 1 - folded_n) / 2);
 	stream_destroy(stream);
 }
 
@@ -1104,6 +1190,8 @@ int main(void)
 	    cmocka_unit_test(a_renewal_alone_may_fail_or_be_lost_or_find_another_owner),
 	    cmocka_unit_test(a_call_that_was_late_has_half_as_much_to_do_and_looks_at_no_row),
 	    cmocka_unit_test(what_a_lost_call_opened_is_sent_behind_one_more_row),
+	    cmocka_unit_test(a_fold_writes_so_many_partitions_of_whole_topics),
+	    cmocka_unit_test(after_a_late_tick_a_fold_ends_with_an_earlier_row),
 	    cmocka_unit_test(a_stranger_in_the_log_has_the_shard),
 	    cmocka_unit_test(rows_of_a_forgotten_page_are_not_believed),
 	    cmocka_unit_test(a_lost_shard_waits_for_its_producer_to_go),
