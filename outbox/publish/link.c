@@ -74,7 +74,7 @@ void link_drop(struct link *link, int64_t now, const struct err *err)
 		text_copy(link->error, sizeof link->error, err->message);
 	close_connection(link);
 	link->connect_at = now + backoff_next_ms(&link->backoff);
-	link->lost_count++;
+	link->lost_count += !link->hangs;
 }
 
 void link_failed(struct link *link, int64_t now, const struct err *err)
@@ -96,7 +96,7 @@ static void begin(struct link *link, int64_t now)
 	link->begun_at = now;
 	link->connect_by = now + CONNECT_TIMEOUT_MS;
 	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
-	link->own = link->prepared = link->quiet = false;
+	link->own = link->prepared = link->quiet = link->hangs = false;
 	link->answers = 0;
 	link->made++;
 	link->pg = pg_start(link->dsn, link->name, &err);
@@ -251,7 +251,8 @@ static bool is_made(const struct link *link)
  * Is the attempt to be given up? The server may have a session for it, and does not notice that the
  * client has gone: another attempt would add another session. So the link waits until the server
  * has ended the session, and without a limit for a session that is authenticated. The timeouts of
- * TCP notice a host that is gone.
+ * TCP notice a host that is gone. An attempt that hangs counts as lost at once: operators must see
+ * that the server does not answer.
  */
 static bool is_hopeless(struct link *link, int64_t now, struct err *err)
 {
@@ -263,7 +264,11 @@ static bool is_hopeless(struct link *link, int64_t now, struct err *err)
 	err_set(err, ERR_RETRY, "%s does not answer", pg_place(link->pg));
 	text_copy(link->error, sizeof link->error, err->message);
 	link->connect_by = how == PG_STARTS_UP ? upto : now + CONNECT_TIMEOUT_MS;
-	return how == PG_REACHES || (how == PG_STARTS_UP && now >= upto);
+	if (how == PG_REACHES || (how == PG_STARTS_UP && now >= upto))
+		return true;
+	link->lost_count += !link->hangs;
+	link->hangs = true;
+	return false;
 }
 
 enum link_event link_step(struct link *link, int64_t now)
@@ -292,6 +297,7 @@ enum link_event link_step(struct link *link, int64_t now)
 	if (!made)
 		event = introduce(link, now);
 	if (event == LINK_READY) {
+		link->hangs = false;
 		link->error[0] = '\0';
 		backoff_reset(&link->backoff);
 	}

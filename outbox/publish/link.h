@@ -57,8 +57,9 @@ struct link {
 	int64_t connect_at;
 	int64_t begun_at;
 	int64_t connect_by; /* give up connecting by then, if that leaves no session behind */
-	int64_t lost_count;
-	char error[512]; /* why there is no connection; "" while there is one */
+	bool hangs;         /* an attempt that is not given up; lost_count has it already */
+	int64_t lost_count; /* connections and attempts */
+	char error[512];    /* why there is no connection; "" while there is one */
 };
 
 /* The strings and statements must outlive it. */

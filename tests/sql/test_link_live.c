@@ -238,13 +238,17 @@ static void an_attempt_that_hangs_in_the_start_up_is_the_only_one(void **state)
 	link_init(&link, server.dsn, "test link", NULL);
 	link_limit(&link, 1000);
 	until_reached(&link, &server, 0);
-	for (int64_t now = 0; now < 60000; now += 500)
+	for (int64_t now = 0; now < 60000; now += 500) {
 		assert_int_equal(link_step(&link, now), LINK_NONE);
+		/* it is told when it hangs, and once */
+		assert_int_equal(link.lost_count, now >= 10000);
+	}
 	silent_take(&server);
 	assert_int_equal(server.count, 1);
 	assert_non_null(strstr(link.error, "does not answer"));
 	/* a server ends its session by then: one more may come */
 	assert_int_equal(link_step(&link, 70000), LINK_LOST);
+	assert_int_equal(link.lost_count, 1);
 	link_step(&link, 80000);
 	assert_non_null(link.pg);
 	link_finish(&link);
@@ -269,12 +273,14 @@ static void an_attempt_that_was_admitted_is_waited_for(void **state)
 	}
 	for (int64_t now = 0; now < 600000; now += 5000)
 		assert_int_equal(link_step(&link, now), LINK_NONE);
+	assert_int_equal(link.lost_count, 1);
 	silent_take(&server);
 	assert_int_equal(server.count, 1);
 	close(server.connections[0]);
 	server.count = 0;
 	wait_for(&link);
 	assert_int_equal(link_step(&link, 600000), LINK_LOST);
+	assert_int_equal(link.lost_count, 1);
 	link_finish(&link);
 	silent_end(&server);
 }
