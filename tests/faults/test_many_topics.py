@@ -43,8 +43,9 @@ def write(database):
         WRITE, (partitions - 1, first, last))
 
 
-def judged(database, kafka, names):
-    verdict = audit(committed_messages(database.dsn), read_topics(kafka.bootstrap, names))
+def judged(database, kafka, names, isolation="read_uncommitted"):
+    verdict = audit(committed_messages(database.dsn),
+                    read_topics(kafka.bootstrap, names, isolation))
     print(verdict)
     assert verdict.correct, verdict
     assert verdict.duplicates == 0, verdict
@@ -111,11 +112,37 @@ def test_topics_that_are_not_used_are_closed_and_opened_again(
         kafka.delete_topics(names)
 
 
-def test_topics_that_are_gone_leave_the_list(database, kafka, topic, make_relay, write, scale):
+def test_a_producer_is_exchanged_between_transactions(
+        database, many_kafka, make_relay, write):
+    """Most of its topics were closed; records go on, and none comes twice."""
+    topics = 210  # more than PRODUCER_FEW_TOPICS
+    names = many_kafka.create_topics([f"many-{number}" for number in range(1, topics + 1)], 1)
+    try:
+        relay = make_relay(bootstrap=many_kafka.bootstrap, slot_topic_idle="1s",
+                           slot_delivery="exactly-once").wait_ready()
+        for exchanges in (1, 2):
+            write(1, topics, 1)
+            while len(relay.events("producer_slimmed")) < exchanges:
+                write(1, 3, 1)  # traffic at the moment of the exchange
+                relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], what="the rows")
+        write(1, topics, 1)
+        relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], what="the rows")
+        judged(database, many_kafka, names, "read_committed")
+    finally:
+        many_kafka.delete_topics(names)
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["direct", "pooled"])
+def test_topics_that_are_gone_leave_the_list(
+        pooled, database, request, kafka, topic, make_relay, write, scale):
     """In use or closed long ago."""
     topics = scale(200)
     names = kafka.create_topics([f"many-{number}" for number in range(1, topics + 1)], 1)
-    relay = make_relay(slot_topic_idle="1s", slot_lease="2s").wait_ready()
+    through = {}
+    if pooled:
+        pooler = request.getfixturevalue("pgbouncer")
+        through = {"database_url": pooler.dsn(database.name)}
+    relay = make_relay(slot_topic_idle="1s", slot_lease="2s", **through).wait_ready()
     write(1, topics, 1)
     relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], what="the rows")
     assert set(known_destinations(database)) == set(names)

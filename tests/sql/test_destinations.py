@@ -177,6 +177,34 @@ def test_folds_leave_few_dead_tuples_and_no_new_index_entries(database, reader):
     assert hot >= 0.9 * updated > 0
 
 
+def test_an_owner_of_before_a_split_folds_nothing_into_the_shards_of_after(database, reader):
+    """Its tick began before the split was finished, or comes behind it."""
+    reader.tick(must_write=True, touched='{"a": [1, {"0": 5}]}')
+    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
+    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    reader.tick(closed=0)
+    reader.tick(closed=1, must_write=True, may_open=False)
+    waiting = database.connect()
+    waiting.autocommit = False
+    with waiting.cursor() as cursor:  # it has inserted its row and folded, and is yet to commit
+        statement, values = reader.tick_call(closed=0, must_write=True, may_open=False,
+                                             touched='{"b": [1, {"0": 9}]}', fold_to=reader.n + 1)
+        cursor.execute(statement, values)
+        finish = database.connect()
+        with finish.cursor() as other:
+            other.execute("SET lock_timeout = '100ms'")
+            with pytest.raises(errors.LockNotAvailable):
+                other.execute("SELECT outbox.slot_split_finish('ticks')")
+        finish.close()
+    waiting.rollback()
+    waiting.close()
+    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
+    reader.cursor.execute(statement, values)
+    assert reader.cursor.fetchone()[0] == "dropped"
+    assert [known_destinations(database, "ticks", shard) for shard in range(2)] == [{}, {}]
+    assert database.execute("SELECT count(*) FROM outbox.destination") == [(0,)]
+
+
 def test_a_split_and_a_drop_leave_no_destination(database, reader):
     reader.tick(must_write=True, touched='{"a": [1, {"0": 5}]}', fold_to=reader.n + 1)
     reader.tick(must_write=True, touched='{"b": [2, {"1": 5}]}', lease_ms=0)

@@ -236,6 +236,7 @@ static void plan_world(struct world *world)
 	world->had_killers = plan->killers > 0;
 	plan->late_topics = world_chance(world, 200000);
 	plan->growing_topics = world_chance(world, 250000);
+	plan->operators = world_chance(world, 300000);
 	plan->long_transaction = world_chance(world, 400000);
 	if (world_chance(world, 150000))
 		world->options.without_faults = true;

@@ -473,6 +473,10 @@ static void statement_commits(struct world *world, void *object, int64_t number)
 	for (int i = 0; request->lists && i < request->row_count; i++)
 		if (find_kept(request->listed_in, request->rows[i])->state == SCHEDULED)
 			request->rows[i]->listed_n = row->n;
+	for (int i = 0; i < request->skipped_count; i++) {
+		request->skipped[i]->skipped = true;
+		world->published += request->skipped[i]->occurrences++ == 0;
+	}
 	row->transaction->order = database->commits++;
 	database->newest = row;
 	world->result.renewals += request->kind == ASK_RENEW;
@@ -673,6 +677,8 @@ static void unpark(struct world *world, struct request *request, struct log_row 
 	int64_t passed = previous->first_tick + request->tick.closed, gone = 0;
 	int left = 0;
 	qsort(log->listed, (size_t)log->listed_count, sizeof *log->listed, by_id);
+	if (!log->listed_count)
+		return;
 	request->emptied = world_allocate(world, ((size_t)log->listed_count + 1) * sizeof(int64_t));
 	for (int i = 0; i < log->listed_count; i++) {
 		struct row *row = log->listed[i];
@@ -714,6 +720,12 @@ static bool list_is_blocked(const struct log_row *log, int64_t id)
 	return false;
 }
 
+/* outbox.parked_asked */
+static bool has_work(const struct world *world, const struct log_row *log)
+{
+	return log->work.done < world->database.asked && log->work.waits_for <= log->first_tick;
+}
+
 static int64_t due_ms(
     const struct world *world, const struct log_row *log, const struct list_end *end)
 {
@@ -732,6 +744,10 @@ static int64_t due_ms(
 			at = world->now + 50 * MS;
 		if (parked->state != BEHIND && parked->state != STALLED && at < due)
 			due = at;
+	}
+	if (log->work.done < world->database.asked) {
+		int64_t at = world->now + (has_work(world, log) ? 0 : 50 * MS);
+		due = at < due ? at : due;
 	}
 	if (due == INT64_MAX)
 		return -1;
@@ -852,13 +868,77 @@ static void look_for_listed(struct world *world, struct request *request)
 	}
 	request->rows = world_allocate(world, ((size_t)log->parked_count + 1) * sizeof(void *));
 	request->row_count = 0;
-	list_parked(world, request);
+	request->works = has_work(world, log);
+	request->tick.must_write |= request->works;
+	/* a skip under way may mean the rows that a list would name */
+	if (!request->works || !world->database.requests[log->work.done].skips)
+		list_parked(world, request);
 	list_scheduled(world, request);
 	qsort(request->rows, (size_t)request->row_count, sizeof *request->rows, by_id);
 	request->listed_in = log;
 	request->lists = request->opens = request->row_count > 0;
 	request->due_ms = request->lists ? 0 : due_ms(world, log, &request->due);
 	request->snapshot = (struct snapshot *)log->ticks[log->tick_count - 1];
+}
+
+/* A row that killed the relay is not retried: it would kill again. */
+static void retry_row(const struct world *world, struct parked_row *parked)
+{
+	if (parked->state != WAITING && parked->state != STALLED)
+		return;
+	parked->state = WAITING;
+	parked->next_at = world->now;
+}
+
+static void skip_row(struct world *world, struct request *request, struct log_row *log, int at)
+{
+	struct row *row = log->parked[at].row;
+	world_trace(world, "row %lld is skipped", (long long)row->id);
+	request->skipped[request->skipped_count++] = row;
+	drop_parked(log, at);
+	free_first(world, log, row);
+	if (row->key >= 0 && !has_digest(world, log, row_digest(world, row)))
+		request->emptied[request->emptied_count++] = row_digest(world, row);
+}
+
+/*
+ * outbox.parked_requests: `batch` rows of the first request. They come in the order in which they
+ * were parked: a row behind one with a larger id may be left to the next request.
+ */
+static void work_off(struct world *world, struct request *request, struct log_row *log)
+{
+	struct asked_work *work = &log->work;
+	const struct asked *asked = &world->database.requests[work->done];
+	int64_t left_tick = 0, count = 0;
+	size_t size = ((size_t)log->parked_count + 1) * sizeof(int64_t);
+	request->emptied = world_allocate(world, size);
+	request->skipped = world_allocate(world, size);
+	for (int i = 0; i < log->parked_count; i++) {
+		struct parked_row *parked = &log->parked[i];
+		if (parked->state == SCHEDULED || parked->row->id <= work->last_id)
+			continue;
+		if (asked->key >= 0 && parked->row->key != asked->key)
+			continue;
+		if (count++ == request->tick.batch)
+			return;
+		work->last_id = parked->row->id;
+		if (!asked->skips) {
+			retry_row(world, parked);
+		} else if (parked->tick <= request->previous->first_tick) {
+			skip_row(world, request, log, i--);
+		} else {
+			work->left_id = work->left_id ? work->left_id : parked->row->id;
+			if (!left_tick || parked->tick < left_tick)
+				left_tick = parked->tick;
+		}
+	}
+	if (work->left_id) {
+		work->last_id = work->left_id - 1;
+		work->waits_for = left_tick ? left_tick : request->previous->first_tick + 1;
+	} else {
+		*work = (struct asked_work){.done = work->done + 1};
+	}
+	work->left_id = 0;
 }
 
 static void note_parked(struct world *world, struct request *request, struct log_row *row)
@@ -878,8 +958,12 @@ static void note_parked(struct world *world, struct request *request, struct log
 		    !follows_refused(request, previous, previous->listed[i]))
 			row->listed[row->listed_count++] = previous->listed[i];
 	row->due = request->kind == ASK_TICK ? request->due : previous->due;
+	row->work = previous->work;
+	request->skipped_count = request->emptied_count = 0; /* it may be made once more */
 	if (request->kind != ASK_TICK)
 		return;
+	if (request->works)
+		work_off(world, request, row);
 	note_parks(world, request, row);
 	recover_places(world, request, row);
 	unpark(world, request, row);
@@ -1088,8 +1172,9 @@ static void take_begins(struct world *world, struct request *request)
 	    .acked_id = newest->acked_id,
 	    .windows = newest->tick_count - 1,
 	    .listed_tick = newest->listed_tick > newest->first_tick ? newest->listed_tick : 0,
-	    .parked = has_parked(newest),
-	    .scheduled = newest->parked_count > 0,
+	    .parked = has_parked(newest) ||
+		      newest->work.done<world->database.asked, .requests = world->database.asked,
+			  .scheduled = newest->parked_count> 0,
 	    .deaths = {newest->deaths.owners, newest->deaths.alone},
 	};
 	if (!newest->released && newest->owner != request->owner) {
@@ -1174,6 +1259,7 @@ static void tick_begins(struct world *world, struct request *request)
 	if (!find_previous(world, request))
 		return;
 	request->due_ms = -1;
+	request->asked = world->database.asked;
 	look_for_listed(world, request);
 	if (request->lists) {
 		request->looked_us = 0; /* it did not look at the table */
@@ -1536,6 +1622,24 @@ void database_fail_over(struct world *world)
 	world->result.failovers++;
 }
 
+static void operator_asks(struct world *world, void *object, int64_t number)
+{
+	struct database *database = &world->database;
+	(void)object;
+	(void)number;
+	if (database->asked == REQUESTS_MAX || world->phase > HEALED)
+		return;
+	/* a failover may undo a skip, and the check of the order cannot follow that */
+	struct asked asked = {!world->plan.failovers && world_chance(world, 500000), -1};
+	const struct log_row *log = database->newest;
+	if (log && log->parked_count && world_chance(world, 800000))
+		asked.key = log->parked[world_between(world, 0, log->parked_count - 1)].row->key;
+	world_trace(world, "an operator asks for a %s of key %d", asked.skips ? "skip" : "retry",
+	    asked.key);
+	database->requests[database->asked++] = asked;
+	world_after(world, world_between(world, 20 * MS, 1000 * MS), operator_asks, NULL, 0);
+}
+
 void database_start(struct world *world)
 {
 	struct database *database = &world->database;
@@ -1569,4 +1673,7 @@ void database_start(struct world *world)
 	for (int i = 0; i < world->plan.writers; i++)
 		world_after(world, world_delay(world, world->plan.think_us), writer_begin,
 		    &database->writers[i], 0);
+	if (world->plan.operators)
+		world_after(
+		    world, world_between(world, 20 * MS, 1000 * MS), operator_asks, NULL, 0);
 }

@@ -340,7 +340,7 @@ static void tick_answered(
 		    process->stream, topic, strlen(topic), place->partition, place->freed_id);
 	}
 	if (request->verdict != STREAM_FENCED)
-		stream_parked_news(process->stream, now_ms(world), 0, request->due_ms);
+		stream_parked_news(process->stream, now_ms(world), request->asked, request->due_ms);
 	if (request->tick.may_list || request->tick.parks)
 		stream_worked(process->stream, now_ms(world), world_between(world, 1, 60));
 	stream_ticked(process->stream, now_ms(world), request->verdict);

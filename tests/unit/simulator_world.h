@@ -9,6 +9,7 @@ enum {
 	TOPICS = 3,
 	PARTITIONS = 8,
 	KEYS = 24,
+	REQUESTS_MAX = 64,
 	WRITERS = 8,
 	PROCESSES = 3,
 	OPERATIONS = 200,
@@ -26,7 +27,7 @@ struct plan {
 	int64_t far_xids;                        /* a straggler beyond is read by pages */
 	int row_bytes, batch_records, requests, queue_records;
 	bool database_faults, kafka_faults, process_faults, failovers, locks;
-	bool poison, stops, late_topics, growing_topics, long_transaction, schedules;
+	bool operators, poison, stops, late_topics, growing_topics, long_transaction, schedules;
 	int64_t digests; /* so many different ones: queues share them */
 	int killers;     /* rows still to come that kill who reads or sends them */
 	bool killed_all_the_time;
@@ -72,6 +73,7 @@ struct row {
 	bool mended;     /* refused once, and no longer */
 	enum { HARMLESS, KILLS_WHO_READS, KILLS_WHO_SENDS } kills;
 	bool lost;     /* in a failover */
+	bool skipped;  /* by an operator: it counts as published */
 	int64_t place; /* among the committed rows of its key */
 	int64_t committed_us;
 	int64_t deliver_us; /* 0: at once */
@@ -117,8 +119,16 @@ struct list_end {
 	int64_t id, at;
 };
 
+/* Requests of operators are worked off one after the other, a part with each log row. */
+struct asked_work {
+	int done;                   /* requests that ended */
+	int64_t last_id;            /* rows of the request under way were looked at up to here */
+	int64_t left_id, waits_for; /* the first row of an open window, and the window; 0: none */
+};
+
 struct log_row {
 	struct list_end due;
+	struct asked_work work;
 	struct parked_row *parked; /* in the order in which they came */
 	int parked_count;
 	int64_t listed_tick;
@@ -172,6 +182,11 @@ struct database {
 	struct row **history; /* committed rows in the order of commit */
 	int64_t history_count, history_capacity;
 	struct writer *long_writer; /* its transaction stays open until the end */
+	struct asked {
+		bool skips;       /* or retries */
+		int key;          /* -1: all rows */
+	} requests[REQUESTS_MAX]; /* of operators */
+	int asked;
 };
 
 enum request_kind {
@@ -212,7 +227,9 @@ struct request {
 	/* on the server */
 	const struct log_row *previous;
 	const struct snapshot *snapshot;
-	bool opens, pages, lists;
+	bool opens, pages, lists, works;
+	struct row **skipped;
+	int skipped_count, asked;
 	struct list_end due;             /* id 0: nothing was looked for */
 	const struct log_row *listed_in; /* says where the rows of a listed window stand */
 	struct log_row *row;
