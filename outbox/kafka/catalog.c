@@ -31,7 +31,7 @@ enum {
 	CLIENT_TOPICS = 600, /* asked for with one client */
 };
 
-/* What is known of one topic; under the catalog's mutex. The thread alone frees entries. */
+/* One topic; guarded by the catalog's mutex. Only the thread frees entries. */
 struct entry {
 	struct catalog_topic known;
 	int64_t asked_ms;          /* when the last answer, or its absence, came; 0: never */
@@ -130,7 +130,7 @@ static void forget_unlooked(struct catalog *catalog, int64_t now)
 		forget_entry(catalog, catalog->looked);
 }
 
-/* What is due leaves its list; returns how many. */
+/* Removes the topics that are due from their list; returns their number. */
 static int take_due(struct catalog *catalog, int64_t now, struct entry *due[BATCH])
 {
 	int count = 0;

@@ -4,8 +4,8 @@
 #include "catalog.h"
 
 /*
- * The client is exchanged for a new one now and then: who asks with it borrows the catalog, saying
- * how many topics it is to hear of, and gives it back with OWNED(catalog_return).
+ * The catalog replaces its client from time to time. A caller that queries with the client borrows
+ * the catalog, passes the number of topics of its query, and returns it with OWNED(catalog_return).
  */
 struct catalog *catalog_borrow(struct catalog *catalog, int topics);
 void catalog_return(struct catalog **catalog);

@@ -142,8 +142,8 @@ static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
 enum progress { WAITS, COPY_BEGINS, ENDED };
 
 /*
- * Of several statements with one synchronisation at their end, which is where they are committed.
- * Each of them ends with a NULL, and two in a row mean that nothing more will come.
+ * Receives the answers to several statements that one synchronisation at the end commits. A NULL
+ * ends each statement; two NULLs in a row end the pipeline.
  */
 static bool receive_pipelined(
     struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)

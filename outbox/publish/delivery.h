@@ -30,7 +30,7 @@ bool delivery_step(struct delivery *delivery, int64_t now);
  * at most 200 ms: once for each `now`, and once a second while they do not answer.
  */
 bool delivery_knows(struct delivery *delivery, const char *topic, int32_t partitions, int64_t now);
-/* It is not used any more. */
+/* Closes a topic that the caller no longer uses. */
 void delivery_close_topic(struct delivery *delivery, const char *topic);
 /* Readable when there are reports; -1: no producer now. */
 int delivery_fd(const struct delivery *delivery);

@@ -11,11 +11,11 @@
  *   from try 4 on the partition is stalled (flow_stalls.c): its records are parked, so that other
  *                 partitions do not wait for them, and come back for the next try
  *
- * An acknowledgement ends all of that. Where two partitions of a topic fail and none took anything
- * since, the whole topic is denied, as it is when the error speaks of the topic: its
- * partitions are tried together, and no record is at fault. Where the slot stops at a refused
- * record nothing is parked, and the tries go on. Where messages kill the relay (careful.h) no
- * record waits for a second try: its owner may not live so long.
+ * An acknowledgement ends all of that. If two partitions of a topic fail and neither has
+ * acknowledged a record since, or if the error names the topic, the whole topic is denied: its
+ * partitions are tried together, and no record is blamed. If the slot stops at refused records,
+ * nothing is parked and the tries go on. While messages crash the relay (careful.h), the first try
+ * decides: the owner may not live until the second.
  */
 #include <stdlib.h>
 #include <utlist.h>

@@ -81,8 +81,8 @@ static uint64_t first_refused(uint64_t refused, uint64_t sequence)
 }
 
 /*
- * What comes of its key is behind it from here on, unless the topic lets others pass. Where records
- * of the key are parked since before our time, all of them are behind these.
+ * From here on later records of the key wait behind it, unless the topic lets records pass. If an
+ * earlier owner parked records of the key, all records of this owner are behind those.
  */
 static void becomes_head(struct flow *flow, uint64_t sequence)
 {

@@ -7,8 +7,8 @@
  * found is kept (stream.c).
  *
  * Rows become free in batches, one with each row of the log, however many there are: a place stays
- * in the list of those that are there again until the answer says that none of its rows is left.
- * After a crash the next owner is told of every place that has rows, and begins with its tail.
+ * in the list of recovered places until the answer says that none of its rows is left. After a
+ * crash the next owner receives every place that has rows, and begins with its tail.
  *
  * Where nothing of others is in memory that could come through, silent partitions are asked for
  * their ends: when none answers, the whole cluster is away and is waited for. For a missing
@@ -70,7 +70,7 @@ void flow_topic_answered(
 		hear(&topic->answers, answered_at, gap);
 }
 
-/* It stalls again: what is parked for it since must not be freed before it is there once more. */
+/* It stalls again: rows that are parked for it from now on must not be freed before it recovers. */
 static void recovers_no_more(struct flow *flow, struct topic *topic, int32_t partition)
 {
 	int kept = 0;

@@ -223,7 +223,7 @@ static bool may_ask(struct flow *flow, int64_t now)
 	return true;
 }
 
-/* What is taken out here without a question comes back when its topic, or its count, does. */
+/* A lane that leaves `wanted` here without a question returns when its topic or its count is known. */
 bool flow_tail_call(struct flow *flow, int64_t now, struct stream_tail *ret_tail)
 {
 	while (flow->wanted && may_ask(flow, now)) {
@@ -341,7 +341,7 @@ bool flow_tail_rests(const struct lane *lane, bool away)
 	return away || (lane->tail == LANE_OPEN && !lane->wants_end && !lane->asked_end);
 }
 
-/* Of some topics, others each time. */
+/* Asks for the tails of some topics; each call continues behind the topics of the call before. */
 void flow_tails_ask(struct flow *flow)
 {
 	int lanes = 0;

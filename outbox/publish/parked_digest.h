@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The number by which a queue of outbox.parked is found: what outbox.parked_digest
- * (0007_parked.sql) makes of the same topic and key. One thread a digester.
+ * The number that identifies a queue of outbox.parked; outbox.parked_digest (0007_parked.sql)
+ * computes the same number from the same topic and key. A digester belongs to one thread.
  */
 #include <stddef.h>
 #include <stdint.h>

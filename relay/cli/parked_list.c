@@ -104,7 +104,7 @@ static void print_totals(const struct listing *listing, const int64_t counts[PAR
 	puts("");
 }
 
-/* --- what operators asked for ---------------------------------------------------------------- */
+/* --- requests of operators ------------------------------------------------------------------- */
 
 /* Columns of parked_requests.sql. */
 enum {

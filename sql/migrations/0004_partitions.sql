@@ -536,9 +536,9 @@ exception
 		return 'busy';
 end $$;
 
--- What is due: 'make' the partition of row n before the one in use is full, 'drop' the one that holds
--- row n. A partition stays for 1000 rows more, and until all that its rows say of destinations stands in
--- outbox.destination. All of a slot that is no more go.
+-- Lists the work that is due: 'make' the partition of row n before the one in use is full, 'drop' the
+-- one that holds row n. A partition is kept for 1000 rows more, and until outbox.destination contains
+-- every destination of its rows. All partitions of a dropped slot are removed.
 create function outbox.log_partitions_due(out action text, out slot text, out shard int,
 	out n bigint) returns setof record stable language sql
 	set search_path = pg_catalog, pg_temp set jit = off as $$

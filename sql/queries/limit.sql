@@ -1,3 +1,3 @@
--- Every statement takes :limit ms at most; :local: of this transaction, else of the session.
+-- Limits every statement to :limit ms, for this transaction if :local, otherwise for the session.
 select pg_catalog.set_config('statement_timeout', (:limit)::text, :local),
 	pg_catalog.set_config('lock_timeout', '0', :local)

@@ -1,5 +1,5 @@
--- What operators did about a row, the newest last: requests that name its id, the last one that retried it and
--- those that mean it and are yet to come to it. $1 slot text, $2 id bigint.
+-- Lists the requests of operators about a row, the newest last: requests that name its id, the last request that
+-- retried it, and open requests whose filter matches it. $1 slot text, $2 id bigint.
 select a.id, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as at, a.who, a.verb, a.reason
 from outbox.audit a
 where a.slot = $1::text and (a.target -> 'filter' -> 'ids' @> to_jsonb($2::bigint)

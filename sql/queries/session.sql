@@ -1,6 +1,6 @@
--- What a session of an owner has for as long as it lives, where it is its own. A relay that vanished
--- leaves no session behind: its server notices within seconds that nobody is there, also while a statement
--- waits for a lock. A setting that this server does not know yet is left out.
+-- Sets up a direct session of an owner. If its relay vanishes, the server notices within seconds and
+-- ends the session, also while a statement waits for a lock. Settings that an older server does not
+-- know are left out.
 select pg_catalog.set_config(s.name, v.value, false)
 from (values ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'),
 	('tcp_keepalives_count', '3'), ('tcp_user_timeout', '10000'),
