@@ -679,6 +679,46 @@ static void a_pass_whose_question_was_given_up_decides_nothing(void **state)
 	stream_destroy(stream);
 }
 
+/*
+ * An earlier owner parked row 1, unread, since its partition did not answer, and its window ended.
+ * When the partition answers the row comes by once more: the record of a window that ended counts.
+ */
+static void a_parked_row_of_an_ended_window_is_looked_for_behind_the_cut(void **state)
+{
+	(void)state;
+	struct stream_settings forgetful = settings;
+	forgetful.tail_memory = 1;
+	struct stream *stream = stream_create(&forgetful);
+	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
+	const struct stream_taken taken = {
+	    .n = 5, .epoch = EPOCH, .former_epoch = EPOCH, .first_tick = FIRST_TICK, .parked = true};
+	stream_taken(stream, 0, &taken);
+	open_topics(stream, 0, (const struct open_topic[]){{"orders", 2, 9}, {0}});
+	stream_topic(stream, "orders", 2);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
+	stream_stalled_place(stream, "orders", 6, 0);
+	stream_places_end(stream, 0);
+
+	expect_both_questions(stream);
+	for (int64_t id = 1; id <= 3; id++)
+		assert_int_equal(find(stream, 0, 9 + id, FIRST_TICK, id), STREAM_FOUND);
+	tail_ends(stream, 0, 13, false);
+	tail_ends(stream, 1, 10, false);
+
+	struct stream_tick tick = stream_log_call(stream, 1);
+	assert_int_equal(tick.call, STREAM_TICK);
+	assert_true(tick.may_list);
+	stream_ticked(stream, 1, STREAM_LISTED);
+	give_row(stream, 1, 0);
+	stream_rows_end(stream);
+	expect_none_sent(stream);
+	expect_question(stream, 1, 0, 10);
+	assert_int_equal(find(stream, 0, 10, FIRST_TICK, 1), STREAM_FOUND_ENOUGH);
+	expect_none_sent(stream);
+	assert_int_equal(skipped(stream), 1);
+	stream_destroy(stream);
+}
+
 /* The processor time, in us, in which the rows 1 to 2000, all found, come by behind `strangers`. */
 static int64_t time_of_matching(int64_t strangers)
 {
@@ -741,6 +781,7 @@ int main(void)
 	    cmocka_unit_test(what_the_owner_wrote_itself_is_not_found),
 	    cmocka_unit_test(a_lost_producer_reads_from_the_cut_on),
 	    cmocka_unit_test(a_pass_whose_question_was_given_up_decides_nothing),
+	    cmocka_unit_test(a_parked_row_of_an_ended_window_is_looked_for_behind_the_cut),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
