@@ -391,9 +391,10 @@ begin
 end
 $$;
 
--- Which rows of a batch the tables refuse, whatever the reason: they are written one by one, each in a savepoint,
--- and all of it is undone. Kind and place (from 1 on, in the arrays of its kind), and the error. One refused row
--- of thousands costs what they cost, and no other one waits for it.
+-- Lists the rows of a batch that the tables refuse, for whatever reason: kind and place (from 1 on, in
+-- the arrays of its kind), and the error. Writes the rows one by one, each in a savepoint, since a
+-- decision needs the prepare before it, and undoes all of them at the end. So a refused row among
+-- thousands costs as much as the others, and none of them waits for it.
 create function outbox.lookback_refused(of_section text,
 	prepare_types text[], prepare_ids text[], prepare_partitions int[], prepare_offsets bigint[],
 	prepare_topics text[], prepare_keys bytea[], prepare_payloads bytea[], prepare_headers text[],
@@ -411,77 +412,56 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 declare
 	moment timestamptz := clock_timestamp();
+	row_kinds text[] := array_fill('prepare'::text, array[cardinality(prepare_types)])
+		|| array_fill('decision'::text, array[cardinality(decisions)])
+		|| array_fill('letter'::text, array[cardinality(letter_topics)])
+		|| array_fill('note'::text, array[cardinality(note_ops)]);
+	row_kind text;
+	at int := 0; -- the row's place in the arrays of its kind
 	kinds text[] := '{}';
 	places int[] := '{}';
 	errors text[] := '{}';
-	r record;
 begin
 	begin
-		for r in select p.* from unnest(prepare_types, prepare_ids, prepare_partitions, prepare_offsets,
-				prepare_topics, prepare_keys, prepare_payloads, prepare_headers, prepare_services,
-				prepare_urls, prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids)
-			with ordinality p (biz_type, biz_id, source_partition, source_offset, topic, key, payload,
-				headers, check_service, check_url, check_ms, expire_ms, digest, event_id, place)
-		loop
+		for i in 1 .. cardinality(row_kinds) loop
+			at := case when row_kinds[i] = row_kind then at + 1 else 1 end;
+			row_kind := row_kinds[i];
 			begin
-				insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
-					source_partition, source_offset, topic, key, payload, headers, check_service,
-					check_url, check_at, expires_at, digest, event_id)
-				values (r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition,
-					r.source_offset, r.topic, r.key, r.payload, r.headers::jsonb, r.check_service,
-					r.check_url, moment + r.check_ms * interval '1 ms',
-					moment + r.expire_ms * interval '1 ms', r.digest, r.event_id);
+				case row_kind
+				when 'prepare' then
+					insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
+						source_partition, source_offset, topic, key, payload, headers,
+						check_service, check_url, check_at, expires_at, digest, event_id)
+					values (prepare_types[at], prepare_ids[at], moment, 'prepare', of_section,
+						prepare_partitions[at], prepare_offsets[at], prepare_topics[at],
+						prepare_keys[at], prepare_payloads[at], prepare_headers[at]::jsonb,
+						prepare_services[at], prepare_urls[at],
+						moment + prepare_check_ms[at] * interval '1 ms',
+						moment + prepare_expire_ms[at] * interval '1 ms',
+						prepare_digests[at], prepare_event_ids[at]);
+				when 'decision' then
+					perform outbox.lookback_decide(of_section, 'message', null, null,
+						array[decision_types[at]], array[decision_ids[at]],
+						array[coalesce(decision_prepared_ats[at], moment)],
+						array[decisions[at]], array[decision_partitions[at]],
+						array[decision_offsets[at]],
+						'{}', '{}', '{}', '{}', '{}', '{}');
+				when 'letter' then
+					perform outbox.lookback_decide(of_section, 'message', null, null,
+						'{}', '{}', '{}', '{}', '{}', '{}', array[letter_topics[at]],
+						array[letter_keys[at]], array[letter_payloads[at]],
+						array[letter_headers[at]], array[letter_partitions[at]],
+						array[letter_offsets[at]]);
+				else
+					insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
+						source_partition, source_offset, decision)
+					select note_types[at], note_ids[at], moment, 'tombstone', of_section,
+						note_partitions[at], note_offsets[at], note_decisions[at]
+					where note_ops[at] = 'tombstone';
+				end case;
 			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-				kinds := kinds || 'prepare'::text;
-				places := places || r.place::int;
-				errors := errors || sqlerrm;
-			end;
-		end loop;
-
-		for r in select d.* from unnest(decision_types, decision_ids, decision_partitions, decision_offsets,
-				decision_prepared_ats, decisions) with ordinality
-			d (biz_type, biz_id, source_partition, source_offset, prepared_at, decision, place)
-		loop
-			begin
-				perform outbox.lookback_decide(of_section, 'message', null, null, array[r.biz_type],
-					array[r.biz_id], array[coalesce(r.prepared_at, moment)], array[r.decision],
-					array[r.source_partition], array[r.source_offset], '{}', '{}', '{}', '{}',
-					'{}', '{}');
-			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-				kinds := kinds || 'decision'::text;
-				places := places || r.place::int;
-				errors := errors || sqlerrm;
-			end;
-		end loop;
-
-		for r in select l.* from unnest(letter_partitions, letter_offsets, letter_topics, letter_keys,
-				letter_payloads, letter_headers) with ordinality
-			l (source_partition, source_offset, topic, key, payload, headers, place)
-		loop
-			begin
-				perform outbox.lookback_decide(of_section, 'message', null, null, '{}', '{}', '{}',
-					'{}', '{}', '{}', array[r.topic], array[r.key], array[r.payload],
-					array[r.headers], array[r.source_partition], array[r.source_offset]);
-			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-				kinds := kinds || 'letter'::text;
-				places := places || r.place::int;
-				errors := errors || sqlerrm;
-			end;
-		end loop;
-
-		for r in select n.* from unnest(note_ops, note_types, note_ids, note_partitions, note_offsets,
-				note_decisions) with ordinality
-			n (op, biz_type, biz_id, source_partition, source_offset, decision, place)
-		loop
-			continue when r.op <> 'tombstone';
-			begin
-				insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
-					source_partition, source_offset, decision)
-				values (r.biz_type, r.biz_id, moment, 'tombstone', of_section, r.source_partition,
-					r.source_offset, r.decision);
-			exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-				kinds := kinds || 'note'::text;
-				places := places || r.place::int;
+				kinds := kinds || row_kind;
+				places := places || at;
 				errors := errors || sqlerrm;
 			end;
 		end loop;
