@@ -389,7 +389,8 @@ static void stats(const struct dedup_store *store, struct outbox_dedup_stats *st
 
 const struct dedup_store_type sequence_store = {
     .promise = {.store = "sequence",
-	.false_positives = "none, for what is checked in the order of offsets; the rest is refused",
+	.false_positives =
+	    "none for messages checked in the order of offsets; other messages are refused",
 	.false_negatives = "none, for the last four epochs of each shard",
 	.restart = "remembers what the last checkpoint made durable: in its folder, or in the mark "
 		   "that is committed with the offset",

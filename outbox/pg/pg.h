@@ -198,9 +198,9 @@ void pg_free_row(char *row);
 bool pg_cancel(struct pg *pg, struct err *err);
 
 /*
- * The same from another thread, which ends by itself: returns at once. What becomes of it is told
- * by pg_cancel_outcome, as long as the caller holds it (pg_cancel_release, NULL is fine). NULL: it
- * was not begun, for want of a thread. *pg may go meanwhile.
+ * As pg_cancel, in a thread of its own: returns at once. pg_cancel_outcome returns the outcome
+ * until the caller releases the handle (pg_cancel_release; NULL is fine). Returns NULL if no thread
+ * could be started. *pg may be closed meanwhile.
  */
 struct pg_cancel;
 enum pg_cancel_outcome {

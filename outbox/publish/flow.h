@@ -31,8 +31,8 @@ void flow_cover(struct flow *flow, uint64_t sequence);
 uint64_t flow_covered(const struct flow *flow);
 bool flow_is_full(const struct flow *flow); /* max_in_flight keeps records from going out */
 int64_t flow_records(const struct flow *flow);
-int64_t flow_bytes(const struct flow *flow);      /* what the records cost in memory */
-int64_t flow_kept_bytes(const struct flow *flow); /* and what is known of parked keys */
+int64_t flow_bytes(const struct flow *flow);      /* memory of the records */
+int64_t flow_kept_bytes(const struct flow *flow); /* memory of the filter and the exact keys */
 int64_t flow_under_way(const struct flow *flow);  /* given to the producer, no report yet */
 /* Under way, and the producer has said nothing of them: not that they must go again either. */
 int64_t flow_unreported(const struct flow *flow);
@@ -50,24 +50,24 @@ void flow_taken(struct flow *flow, int64_t now, int64_t n);
 /* Topics whose records wait until it is known what the log says of them. */
 bool flow_wants_destinations(const struct flow *flow);
 void flow_load(struct flow *flow, struct pg_array *ret_names); /* some of them, to be asked for */
-/* From the log; what is not told until flow_load_ended stands nowhere there. */
+/* From the log. It knows no topic that was asked for and is not reported before flow_load_ended. */
 void flow_destination(struct flow *flow, const struct stream_destination *destination);
 void flow_load_ended(struct flow *flow, bool answered);
-/* A closed one: it leaves the log when the cluster does not have it any more. */
+/* Checks a closed topic: the log drops it if the cluster no longer has it. */
 void flow_check_topic(struct flow *flow, const char *name);
 /* From the broker; 0: missing. */
 void flow_topic(struct flow *flow, const char *topic, int32_t partitions);
 /* The cluster answered at that time that the topic is missing. */
 void flow_topic_answered(
     struct flow *flow, const char *topic, int64_t answered_at, int64_t stall_after);
-/* Of those in use, or of those of them that are not ready, the one that came longest ago. */
+/* The topic in use (unready: and not ready) whose turn was longest ago. */
 const char *flow_next_topic(
     struct flow *flow, bool unready, bool *ret_ready, int32_t *ret_partitions);
 int flow_topics(const struct flow *flow, bool unready);
 const char *flow_missing_topic(const struct flow *flow);
 bool flow_has_new_topics(const struct flow *flow);     /* they must be opened in the log first */
 bool flow_has_changed_topics(const struct flow *flow); /* another count: a new epoch, once idle */
-/* Moves offsets of silent lanes up, and closes topics that are not used; of some at each turn. */
+/* Moves offsets of silent lanes up, and closes unused topics; each call visits some topics. */
 void flow_visit_topics(struct flow *flow, int64_t now);
 /* Topics that were closed, to be freed; NULL: no more. */
 struct closed_topic {
@@ -76,7 +76,7 @@ struct closed_topic {
 };
 struct closed_topic *flow_closed_topic(struct flow *flow);
 /*
- * JSON of what changed of destinations since the last commit, with new and (if `changed`) changed
+ * The changes of destinations since the last commit as JSON, with new and (if `changed`) changed
  * counts, for the row n. halves: the row says half as much, so many times. flow_fold_to: that row
  * folds destinations up to this one; 0: it folds none. flow_logged says what became of it.
  */
@@ -126,7 +126,7 @@ void flow_producer_lost(struct flow *flow);
  * inherited_tick are read again.
  */
 void flow_keys_taken(struct flow *flow, bool parked, int64_t inherited_tick);
-/* No row of this digest is parked any more. */
+/* The last parked row of this digest is gone. */
 void flow_unparked(struct flow *flow, int64_t digest);
 /* --- keys (flow_keys.c) --------------------------------------------------------------------- */
 bool flow_wants_lookup(const struct flow *flow);
@@ -143,15 +143,15 @@ void flow_digest(struct flow *flow, int64_t digest);
 void flow_digests_end(struct flow *flow, int64_t rows);
 /* --- parks ---------------------------------------------------------------------------------- */
 bool flow_has_parks(const struct flow *flow);
-/* Records are to be noted: not only places that are there again, which who takes over finds too. */
+/* Records must be noted. Recovered places alone need no note: the next owner finds them, too. */
 bool flow_keeps_back(const struct flow *flow);
 /* The row under way keeps back all that is in memory. */
 bool flow_notes_all(const struct flow *flow);
 /* A refused record is to be noted before anything else goes out. */
 bool flow_has_refusals(const struct flow *flow);
 /*
- * What outbox.park and outbox.schedule take, for the next row, of `most` rows at most; NULL:
- * nothing. The caller frees. flow_logged follows.
+ * The argument of outbox.park and outbox.schedule for the next log row, with `most` rows at most;
+ * NULL: none. The caller frees it, and calls flow_logged.
  */
 char *flow_parks(struct flow *flow, int most);
 /* --- denied partitions ----------------------------------------------------------------------- */
@@ -175,8 +175,8 @@ int64_t flow_watch_due(const struct flow *flow, int64_t now);
 /* Of a partition, or with -1 a topic, such rows are parked since before our time. */
 void flow_stalled(struct flow *flow, const char *topic, size_t length, int32_t partition);
 /*
- * Of a place that is there again: its rows up to `last_id` are free; 0: all of them. Places are
- * noted until then, a batch of rows with each row of the log.
+ * The rows of a recovered place up to `last_id` are free; 0: all of them. Until then each log row
+ * frees a batch of them.
  */
 void flow_recovered(
     struct flow *flow, const char *topic, size_t length, int32_t partition, int64_t last_id);

@@ -9,8 +9,8 @@
  *
  * The rule: a record is sent only if its key is not parked in the snapshot S of its look-up, nor
  * parked by this owner since S. Only the owner parks and unparks rows, and the log connection
- * carries one call at a time. So S lies between two log rows, and every key parked after S stands
- * in a log row that this owner wrote after its look-up.
+ * carries one call at a time. So S lies between two log rows, and this owner wrote the log row
+ * of every key that was parked after S.
  *
  *  - A record is unknown until its look-up is answered. A key that the filter does not hold is not
  *    parked at this moment: that counts as a look-up. After a take-over every key is looked up
@@ -47,9 +47,9 @@ enum {
 	PAGE_DIGESTS = 5000, /* in one page for the filter */
 	KEYS_LEAST = 1024,   /* exact keys that are kept however small the memory is */
 	KEY_BYTES = 128,     /* of an exact key */
-	KEYS_SHARE = 16,     /* of the memory is for exact keys */
-	FILTER_SHARE = 8,    /* of the memory is for the filter */
-	FIRST_LINES = 1024,  /* of a filter that was empty in the beginning */
+	KEYS_SHARE = 16,     /* 1/16 of the memory holds exact keys */
+	FILTER_SHARE = 8,    /* 1/8 of the memory holds the filter */
+	FIRST_LINES = 1024,  /* initial size of an empty filter */
 	LINE_DIGESTS = 48,   /* more in a line of the filter make too many false hits */
 };
 
@@ -414,8 +414,8 @@ void flow_looked_up(struct flow *flow, int place, bool itself)
 	flow_record(flow, asked->sequence)->stands = itself;
 	if (itself || !asked->has_digest)
 		return;
-	/* rows stand there from before: whatever record of it was refused first, all are behind
-	 * them */
+	/* an earlier owner parked rows of the key: all records in memory are behind those,
+	 * whichever was refused first */
 	struct parked_key *key = find_or_add_key(flow, asked->digest);
 	key->stands = true;
 	key->refused = 0;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What the files of a flow share: flow.c (records), flow_topics.c (destinations), flow_rows.c (what
- * the log says of them), flow_tails.c, flow_parks.c, flow_keys.c,
+ * Declarations that the files of a flow share: flow.c (records), flow_topics.c (destinations),
+ * flow_rows.c (destinations in log rows), flow_tails.c, flow_parks.c, flow_keys.c,
  * flow_stalls.c, flow_denials.c.
  *
  * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
@@ -50,7 +50,7 @@ struct queue {
 	uint64_t head, tail; /* sequence numbers; 0: empty */
 };
 
-/* What is known of the records that stand on the lane's partition already. */
+/* How much of the partition's tail this owner has read. */
 enum lane_tail {
 	LANE_UNREAD,
 	LANE_READING,
@@ -153,7 +153,7 @@ enum topic_state {
 	TOPIC_CLOSING, /* the row under way closes it: records wait */
 };
 
-/* What is known of what the log says of the topic. */
+/* How far the topic's destination has been read from the log. */
 enum topic_log {
 	LOG_UNASKED,
 	LOG_WANTED,  /* is in flow.unloaded */
@@ -170,7 +170,7 @@ struct topic {
 	char *name;
 	enum topic_state state;
 	enum topic_log log;
-	bool open;       /* the log says so: records may stand behind its offsets */
+	bool open;       /* in the log: there may be records behind the noted offsets */
 	bool checks;     /* closed, not used, and looked at only whether it is still there */
 	int32_t logging; /* the count that the row under way carries; 0: none */
 	int64_t cost_n;  /* the fold behind which rows say something of it; see unfolded_cost */
@@ -191,7 +191,7 @@ struct topic {
 	bool ends_asked; /* so that its offsets move up before that */
 	enum stream_policy policy;
 	char *refused; /* why it takes no message of an application; NULL: it does */
-	struct lane *changed, *changed_last; /* whose offsets are to be logged */
+	struct lane *changed, *changed_last; /* lanes with offsets to be logged */
 	struct topic_links in_changed;       /* those with such lanes, NEW, CHANGED or closing */
 	struct topic_links in_round;         /* in use */
 	struct topic_links in_unready;       /* in use, and the broker is to be asked soon */
@@ -211,7 +211,7 @@ struct parked_key {
 	uint64_t refused_again; /* of the open listed window; 0: none */
 	int64_t parking;        /* records to be noted */
 	bool stands;            /* in outbox.parked */
-	int64_t digest;         /* of the topic and the key */
+	int64_t digest;         /* parked_digest of topic and key */
 	UT_hash_handle hh;
 };
 
@@ -262,7 +262,7 @@ struct flow {
 	struct topic *row_topics; /* in the row under way */
 	struct lane *row_lanes;
 	int row_partitions;
-	int64_t taken_n, folded_n; /* of the row of the take-over; of the last fold */
+	int64_t taken_n, folded_n; /* log row of the take-over, and of the last fold */
 	int64_t unfolded;          /* partitions in the rows behind it */
 	int news, changes;         /* topics NEW, and CHANGED */
 	int awaited;               /* lanes of topics that are not missing */
@@ -384,14 +384,14 @@ void flow_stalls_forget(struct flow *flow);
 struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length);
 /* NULL: the topic has no such partition in the log. */
 struct lane *flow_lane(struct flow *flow, const char *topic, int32_t partition);
-/* A record comes: what the log says of the topic is asked for, unless it is known. */
+/* A record of the topic comes: asks the log for the destination, unless it was read. */
 void flow_topic_use(struct flow *flow, struct topic *topic);
 /* The log says that it is closed or gone. */
 void flow_topic_drop(struct flow *flow, struct topic *topic);
 void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count); /* is logged */
 /* Is it still to be closed with the row that is being made? */
 bool flow_topic_closes(struct topic *topic);
-/* What follows from what the log and the broker say. */
+/* Derives the topic's state from the answers of the log and the broker. */
 void flow_topic_settle(struct flow *flow, struct topic *topic);
 /* Records are held, or parked, for its sake. */
 void flow_topic_waits(struct flow *flow, struct topic *topic);
@@ -413,7 +413,7 @@ void flow_topics_destroy(struct flow *flow);
 /* --- flow_rows.c ---------------------------------------------------------------------------- */
 /* Its offset is not, or may not be, what the log says. */
 void flow_lane_changes(struct flow *flow, struct lane *lane);
-void flow_rows_forget(struct flow *flow); /* the row under way, and what was to be logged */
+void flow_rows_forget(struct flow *flow); /* drops the row under way and all unlogged changes */
 
 /* --- flow_tails.c --------------------------------------------------------------------------- */
 /* The lanes from `from` on are new to this owner, or their topic is there again: to be read. */

@@ -1,6 +1,6 @@
 /*
- * What the next log row says of destinations: the offsets that moved, topics that are opened, get
- * another count, are closed or gone. A row says so much at most; the rest is for the rows after it,
+ * The destinations in the next log row: offsets that moved, and topics that are opened, get another
+ * partition count, are closed or gone. A row has a maximum size; the rest goes into later rows,
  * which costs nothing: an offset that is too low only makes a tail longer.
  *
  * Every so many rows, or partitions in them, a row folds what they say into outbox.destination. A
@@ -206,7 +206,7 @@ void flow_logged(struct flow *flow, int64_t n, int64_t folded_to, bool written)
 	bool changing = flow->changing && written;
 	flow->changing = flow->row_closes = false;
 	flow_parks_logged(flow, written);
-	if (changing) /* nothing is under way: what is held finds its new lane */
+	if (changing) /* nothing is under way: held records move to their new lanes */
 		flow_producer_lost(flow);
 	if (written) {
 		flow->unfolded += flow->row_partitions;

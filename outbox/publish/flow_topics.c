@@ -1,8 +1,8 @@
 /*
- * Destinations: what the log, the broker and the records say of topics. Only topics in use are
- * known here: those that are open in the log, and those that records came for. What the log says of
- * the others is asked for with their first record (LOG_WANTED), and until it is known their records
- * wait.
+ * Destinations: the states of topics by the log, the broker and the records. Memory holds only
+ * topics in use: those that are open in the log, and those with records. The first record of any
+ * other topic makes the owner ask the log (LOG_WANTED), and the topic's records wait for the
+ * answer.
  *
  * A topic is opened by a committed log row, which carries its partition count, before the first
  * record flows to it; a changed count takes effect with a new epoch once nothing is under way:
@@ -16,7 +16,7 @@
 #include "flow_private.h"
 
 enum {
-	PARTITIONS_MAX = 1 << 20, /* what a log can say; Kafka's own bound is far lower */
+	PARTITIONS_MAX = 1 << 20, /* maximum in a log row; Kafka's own limit is far lower */
 	LOAD_NAMES = 200,
 	VISITS_A_TURN = 64,
 	VISITS = 4, /* while a topic is idle, until it is closed */
@@ -177,7 +177,7 @@ void flow_topic_use(struct flow *flow, struct topic *topic)
 
 /* --- what goes ------------------------------------------------------------------------------ */
 
-/* What the log says of it is not known any more. */
+/* Forgets the topic's destination, so that it is read from the log again. */
 static void unload(struct flow *flow, struct topic *topic)
 {
 	flow_denial_forget(flow, topic);
@@ -281,7 +281,7 @@ static void load_offsets(
 		if (offset < -1)
 			continue;
 		lane->offset = lane->logging_offset = lane->logged_offset = lane->known = offset;
-		/* what this owner closed has nothing of other owners that it does not know of */
+		/* this owner closed it, and so knows all records that other owners wrote before */
 		lane->first_tail = destination->n <= flow->taken_n;
 		lane->awaited = flow->resumes && lane->first_tail && destination->open &&
 				p < destination->partitions;
@@ -417,7 +417,7 @@ bool flow_has_changed_topics(const struct flow *flow)
 	return flow->changes > 0;
 }
 
-/* --- topics that are not used any more ------------------------------------------------------ */
+/* --- unused topics -------------------------------------------------------------------------- */
 
 /* Nothing of it is uncovered, and nothing waits for it. */
 static bool is_settled(const struct topic *topic)
@@ -455,7 +455,7 @@ static bool close_topic(struct flow *flow, struct topic *topic)
 		flow_topic_drop(flow, topic);
 		return true;
 	}
-	/* what others wrote to it meanwhile is not to be read when it is opened again */
+	/* other programs wrote to it meanwhile: the next owner need not read those records */
 	if (!topic->ends_asked && !topic->missing) {
 		topic->ends_asked = true;
 		move_offsets(flow, topic, true);

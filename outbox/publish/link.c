@@ -144,7 +144,8 @@ static bool send_introduction(struct link *link, struct err *err)
 	}
 }
 
-/* What fails here is told where it is missed, but for the limit: nothing goes without it. */
+/* The first statement that needs a missing setting reports the failure. Only the limit is
+ * mandatory. */
 static enum link_event introduction_failed(struct link *link, int64_t now, const struct err *err)
 {
 	bool needed = link->limit_ms && link->stage < LINK_SETTLES;

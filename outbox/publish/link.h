@@ -37,16 +37,16 @@ struct link {
 	enum link_stage {
 		LINK_ASKS,     /* whose session it is */
 		LINK_SETS,     /* the limit, where it is the link's own */
-		LINK_SETTLES,  /* what else a session has */
+		LINK_SETTLES,  /* the other settings of the session */
 		LINK_PREPARES, /* the statements */
 		LINK_KNOWN,
 	} stage;
 	bool own;      /* the session is the link's: no pooler between */
 	bool prepared; /* the statements are */
 	bool pooled;   /* they were, and were not there when called */
-	int answers;   /* of statements that are prepared */
+	int answers;   /* received, to PREPARE statements */
 	bool heard;    /* the server has taken a cancel of it */
-	bool ending;   /* cancelled: what still comes is dropped, then the connection goes */
+	bool ending; /* cancelled: the rest of the answer is dropped, then the connection closed */
 	struct pg_cancel *cancel;
 	int64_t cancel_of; /* the connection (made) that it is about */
 	int64_t cancel_at; /* to be asked again */
@@ -69,9 +69,9 @@ void link_limit(struct link *link, int64_t limit_ms);
 /* Ends the connection, whatever is under way on it; link_step makes another at once. */
 void link_finish(struct link *link);
 /*
- * The same, but what is under way on the server is cancelled, and another connection is made only
- * when it has ended; or failed; or when the server could not even be asked within two more limits;
- * or has ended nothing for ten.
+ * As link_finish, but first cancels the statement on the server, and connects again only when the
+ * statement has ended or failed, when the server took no cancel request within two more limits, or
+ * when the statement goes on for ten limits.
  */
 void link_cancel(struct link *link, int64_t now);
 /* A statement with parameters in text form, under the limit; the answer in binary form. */

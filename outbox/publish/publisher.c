@@ -35,7 +35,7 @@ enum {
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 	PATIENCE_MS = 5,   /* with reports that nothing waits for */
-	GRACE_PART = 4,    /* of the limit of a statement, beyond it */
+	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of it */
 	RELEASE_MS = 2500, /* to end a producer that is given up and to write the last row */
 };
 
@@ -55,15 +55,15 @@ struct publisher {
 	enum stream_call log_call; /* under way on the log connection */
 	int64_t log_call_at;       /* when it was sent */
 	int64_t log_call_by;       /* without an answer by then it is cancelled */
-	int64_t read_by;           /* the same of what is under way on the read connection */
+	int64_t read_by;           /* deadline of the read connection's answer */
 	int64_t read_at;
 	bool reading, copying; /* under way on the read connection: bounds, or a page */
-	bool first_row;        /* of the page comes next */
+	bool first_row;        /* the next row is the page's first */
 	struct stream_page page;
 	int64_t page_rows, page_bytes;
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
 	bool topics_told;  /* the catalog has news */
-	int topics_to_ask; /* of the round over all in use */
+	int topics_to_ask; /* left in this round over the topics in use */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, careful_logged, drained;
@@ -135,9 +135,9 @@ static void end_take(struct publisher *publisher, int64_t now)
 }
 
 /*
- * The server ends a statement after the limit. What it does not end so is cancelled from here: a
- * COMMIT that waits for a standby, and what a pooler keeps. What is over by then leaves time for
- * the look-up and the renewal alone within the lease.
+ * The server ends a statement after the limit. The relay cancels statements that the server does
+ * not end: a COMMIT that waits for a standby, and a statement that a pooler holds. This deadline
+ * leaves time within the lease for the look-up and for a RENEW.
  */
 static int64_t answer_due(const struct publisher *publisher, int64_t now)
 {
@@ -240,7 +240,7 @@ static void take_answer(struct publisher *publisher, const struct pg_result *res
 		publish_metrics_read(&publisher->metrics, sequence, newest->due_us);
 }
 
-/* What became of the call is looked up by another one, whatever its answer would have been. */
+/* Gives up a call that is late; a later call looks up whether the server carried it out. */
 static void check_deadline(struct publisher *publisher, int64_t now)
 {
 	struct err err;
@@ -369,8 +369,8 @@ static bool is_too_large(const struct publisher *publisher)
 }
 
 /*
- * A page of unexpectedly large rows ends early: what came counts, the next one begins behind it.
- * What is left of it is cancelled, and the connection goes with it.
+ * Ends a page of unexpectedly large rows early: the received rows count, the next page begins
+ * behind them. Cancels the rest of the page and closes the connection.
  */
 static void cut_page(struct publisher *publisher, int64_t now)
 {

@@ -13,17 +13,18 @@
 enum { STANDBY_POLL_MS = 250, OPEN_WINDOWS_MAX = 1 << 16 };
 
 /*
- * Of the window that is read by pages. They come a chunk of xids at a time, and so do the ids that
- * a page may look at: what took too long is tried again with less.
+ * The bounds of the window that is read by pages. One statement finds the bounds of a chunk of
+ * xids, and one page covers a span of ids; after a statement that took too long the next chunk or
+ * span is smaller.
  */
 struct bounds {
 	int64_t tick; /* 0: none is known */
-	bool whole;   /* all of what follows is */
+	bool whole;   /* the members below are complete */
 	char *low_xid, *sure_xid, *upto, *stragglers;
 	char *next_xid;            /* the next chunk begins there; NULL: at the first */
 	int64_t low_id, high_id;   /* of the main range; high_id 0: it has no row */
 	int64_t first_id, last_id; /* with the stragglers */
-	char *listed;              /* NULL: no listed window, and what is above counts */
+	char *listed;              /* ids of a listed window; NULL: the members above are valid */
 };
 
 enum {
@@ -53,9 +54,9 @@ struct statements {
 	struct stream_tick call; /* under way on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
-	int64_t chunk_xids;       /* of the next chunk of bounds */
+	int64_t chunk_xids;       /* size of the next chunk of bounds */
 	int64_t span_ids;         /* of the next page */
-	int64_t upto_id, upto_at; /* of the page under way, and when it was sent */
+	int64_t upto_id, upto_at; /* end of the page under way, and when it was sent */
 	bool elsewhere;           /* said by the last take */
 	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };

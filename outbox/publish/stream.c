@@ -68,7 +68,7 @@ enum {
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100,    /* after rows were seen the poll stays busy for so long */
 	STILL_MS = 3000,      /* nothing found, nothing acknowledged: it stands still */
-	TOPICS_A_PAGE = 1000, /* of open ones, after a take-over */
+	TOPICS_A_PAGE = 1000, /* open topics in a page after a take-over */
 	PARTITIONS_A_PAGE = 4000,
 	CHECKS = 100,          /* closed topics that are looked for at a time */
 	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
@@ -78,7 +78,7 @@ enum {
 	TURN_MS = 20, /* another shard of the process is careful */
 	/*
 	 * The database answers with this time when rows are due whose windows are still open. Rows
-	 * of closed windows may stand behind them, so what was found in the tails is kept.
+	 * of closed windows may be behind them, so the records found in tails are kept.
 	 */
 	BLOCKED_LOOK_MS = 50,
 	MOST_HALVES = 9, /* of that: 0 */
@@ -119,7 +119,7 @@ struct stream {
 	bool tail_open;    /* or up to the next one: a failover may have taken theirs back */
 	bool open_unknown; /* open destinations are yet to be read, behind open_after */
 	struct text open_after;
-	struct pg_array topics; /* of the call under way */
+	struct pg_array topics; /* argument of the call under way */
 	int64_t load_at;        /* destinations are read, not before */
 	int64_t check_at;       /* closed topics are looked for, those behind check_after */
 	struct text check_after;
@@ -127,7 +127,7 @@ struct stream {
 	bool rewound;          /* Kafka knows positions that the log does not */
 	struct call call;
 	struct text destinations;
-	char *parks;         /* of the call under way */
+	char *parks;         /* argument of the call under way */
 	int64_t listed_tick; /* the open window that is a listed one; 0: none */
 	int64_t list_at;     /* a parked or scheduled row may be due; INT64_MAX: none */
 	int64_t requests;
@@ -532,7 +532,7 @@ static struct careful_row careful_row(struct stream *stream, int64_t now, bool n
 	return careful_next(&stream->careful, &step);
 }
 
-/* What a TICK does at once: less when the ones before were late, but never nothing. */
+/* How much one TICK does: less after late ones, but at least one row. */
 static int64_t piece_of(const struct stream *stream, int64_t whole)
 {
 	int64_t piece = whole >> stream->halves;
@@ -1005,7 +1005,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 {
 	enum stream_call call = stream->call.tick.call;
 	int64_t delay = retry_delay(stream->failures++), lease = stream->settings.lease_ms;
-	/* what the lease hangs on is tried again before it is over */
+	/* a call that the lease depends on is repeated before the lease ends */
 	bool urgent = stream->state == STREAM_UNSURE || (writes_row(call) && unknown);
 	stream->retry_at = now + earlier(delay, urgent ? lease / 16 : lease / 3);
 	if (stream->state == STREAM_UNSURE)
@@ -1032,7 +1032,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 	stream->next_take = now + delay;
 }
 
-/* What else the row said is lost: it may open a window, and rows may be listed in it. */
+/* The other columns of the answer are lost: the row may open a window or list rows. */
 static void unsure_written(struct stream *stream, int64_t now, int windows, int64_t listed_tick)
 {
 	const struct stream_tick *tick = &stream->call.tick;

@@ -84,7 +84,7 @@ struct stream_lookup {
 	uint64_t sequence;
 	int64_t id; /* 0: the row cannot be parked itself */
 	bool has_digest;
-	int64_t digest; /* of its topic and key */
+	int64_t digest; /* parked_digest of topic and key */
 };
 
 struct stream_tick {
@@ -150,9 +150,9 @@ enum stream_verdict {
 	STREAM_LISTED, /* as STREAM_ROWS */
 };
 /*
- * What else TICK says, told before stream_ticked: digests of which nothing is parked any more, the
- * number of requests of operators, and in how many ms a row that is kept back is due (-1: none, or
- * not said).
+ * Other columns of a TICK's answer, passed before stream_ticked: digests whose last parked row is
+ * gone, the number of the operators' newest request, and the milliseconds until a parked or
+ * scheduled row is due (-1: none, or unknown).
  */
 void stream_unparked(struct stream *stream, int64_t digest);
 /* Of a recovered place: rows up to `last_id` are free; 0: all of them. Told before stream_ticked.
@@ -194,12 +194,12 @@ struct stream_destination {
 	const char *topic;
 	int32_t partitions;
 	bool open;
-	int64_t n;              /* of the log row that changed it last */
-	const int64_t *offsets; /* of partition 0, 1 and so on; below -1: not known */
+	int64_t n;              /* the log row that changed it last */
+	const int64_t *offsets; /* for each partition from 0 on; below -1: unknown */
 	int32_t count;          /* of offsets */
 };
 void stream_destination(struct stream *stream, const struct stream_destination *destination);
-/* last: of a page, there is none behind it. */
+/* last: the page is the last one. */
 void stream_destinations_end(struct stream *stream, bool last);
 /* The answer of CLOSED: each name and then the end. */
 void stream_closed_destination(struct stream *stream, const char *topic);
@@ -224,8 +224,8 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now);
  */
 void stream_row(struct stream *stream, const struct message *message);
 /*
- * The page is over; `last` when the window holds no further row. upto_id: it has none up to there
- * but those that came; 0: nothing is known of what is behind them.
+ * Ends the page. last: the window has no further row. upto_id: all rows of the window up to this id
+ * have been passed; 0: unknown.
  */
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id);
 /* The read failed: what came of it counts, the rest is asked again after a while. */
@@ -240,16 +240,17 @@ void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
 /* When the cluster last answered that the topic is missing; 0: never. */
 void stream_topic_answered(struct stream *stream, const char *topic, int64_t answered_at);
 /*
- * The topics in use take turns: the one whose turn was longest ago; NULL: none is. unready: of
- * those alone that records cannot flow to. ready: they may; partitions: the count that stands in
- * the log, 0: none yet. The name is valid until the next call of any function here.
+ * The topics in use take turns: returns the one whose turn was longest ago; NULL: no topic is in
+ * use. unready: considers only topics that records cannot flow to. ready: records may flow;
+ * partitions: the count in the log, 0: none yet. The name is valid until the next call of any
+ * function here.
  */
 const char *stream_next_topic(
     struct stream *stream, bool unready, bool *ret_ready, int32_t *ret_partitions);
 int stream_topics(const struct stream *stream, bool unready); /* how many there are */
 /*
- * Topics that were closed since: nobody needs to know them any more. True: `ret_name` is the next
- * one; the caller frees it.
+ * Returns the names of closed topics, one a call, so that the caller can forget them. True:
+ * `ret_name` is the next one; the caller frees it.
  */
 bool stream_closed_topic(struct stream *stream, char **ret_name);
 

@@ -47,7 +47,7 @@ create table outbox.log (
 	listed_tick bigint,
 	listed_ids bigint[],
 	due bigint[], -- where the last list of scheduled rows ended (outbox.scheduled_next)
-	-- The destinations that changed since the row before, each with what changed of it:
+	-- The destinations that changed since the row before, each with its change:
 	--   {"topic": [partition count, {"partition": offset}]}         the destination is open
 	--   {"topic": [partition count, {"partition": offset}, false]}  the owner closes it
 	--   {"topic": null}                                             the topic is gone
@@ -89,21 +89,21 @@ $$;
 comment on function outbox.shard_of(bytea, int) is
 	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
 
--- The destinations of a shard: one row for each topic that it published to. What is known of a
--- destination is its row here and, on top of it, what the log rows behind `folded` say. Every so many
+-- The destinations of a shard: one row for each topic that it published to. A destination's
+-- state is its row here, updated by the log rows behind `folded`. Every so many
 -- log rows the owner folds them into this table, in the transaction of a log row that says so: the fence
 -- of the log holds for this table as well, and no log row ever carries all destinations.
 --
 -- An open destination may have records that progress in the log does not cover; its owner opens it by
--- a log row before the first record, and closes it when it has not published to it for a while. So who
--- takes the shard reads the open ones alone.
+-- a log row before the first record, and closes it when it has not published to it for a while. So a
+-- take-over reads only open destinations.
 create table outbox.destination (
 	slot text collate "C" not null,
 	shard int not null,
 	topic text collate "C" not null,
 	partitions int not null,
-	-- of partition 0, 1, and so on: records of the slot and shard up to that offset need not be looked
-	-- for, progress covers them. -1: in front of the first record; -2: not known
+	-- for each partition from 0 on: progress covers the shard's records up to this offset, so a tail
+	-- begins behind it. -1: in front of the first record; -2: unknown
 	offsets bigint[] not null,
 	open boolean not null,
 	n bigint not null, -- of the log row that changed it last
@@ -112,8 +112,8 @@ create table outbox.destination (
 create index destination_open on outbox.destination (slot, shard, topic) where open;
 
 -- Folds what the log rows after `after_n`, up to `upto_n`, say of destinations into their table. The
--- caller has inserted the log row `upto_n`: whoever lost the shard never comes here. In PL/pgSQL, which
--- keeps its plan.
+-- caller has inserted the log row `upto_n`, which fails if it lost the shard. In PL/pgSQL, which keeps
+-- its plan.
 create function outbox.destinations_fold(of_slot text, of_shard int, after_n bigint, upto_n bigint)
 returns void language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -558,7 +558,7 @@ begin
 		case when listed is not null then listed when listed_tick is not null then listed_ids end,
 		due,
 		touched, coalesce(fold_to, folded), new_deaths, timeline, system_identifier);
-	-- behind the insert: whoever lost the shard fails there and locks no destination
+	-- behind the insert: an owner that lost the shard fails there, before it locks a destination
 	if fold_to is not null then
 		perform outbox.destinations_fold(of_slot, of_shard, folded, fold_to);
 	end if;
@@ -572,7 +572,7 @@ begin
 end
 $$;
 
--- The renewal alone: the row n + 1 says what the row n said, but for the lease and the deaths. It reads and
+-- Renews the lease: the row n + 1 copies the row n except for the lease and the deaths. It reads and
 -- writes outbox.log and nothing else, so that no other table, however locked, large or slow, can cost an
 -- owner its lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
 create function outbox.renew(of_slot text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
@@ -608,8 +608,8 @@ $$;
 --
 -- One call looks at so many xids and at most so many rows: it begins at from_xid (null: at the first, and
 -- with the stragglers), and the next one begins at next_xid, unless this one says that it is `over`. Without
--- next_xid there were too many rows, and fewer xids are to be looked at. Of a single xid the first and the
--- last row are enough. Transactions that are open in the tick, or aborted, have rows that no scan returns,
+-- next_xid there were too many rows: the caller asks for fewer xids. For a single xid the first and the
+-- last row suffice. Transactions that are open in the tick, or aborted, have rows that no scan returns,
 -- and may have any number of them: they are left out.
 create function outbox.window_bounds(
 	of_slot text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,

@@ -75,7 +75,7 @@ create table outbox.audit (
 -- A request changes this number of the slot, which the owner sees with every look.
 alter table outbox.slot add requests bigint not null default 0;
 
--- What operators asked for, a row for each shard that the slot had. Its owner works the filter off in batches, in
+-- Requests of operators, a row for each shard that the slot had. The shard's owner works the filter off in batches, in
 -- the order of ids, each in the transaction of a log row: a request is as short to make as it is to store,
 -- and no batch outlives a lease, however many rows are meant. Rows parked after it was made are not meant.
 create table outbox.parked_request (
@@ -121,7 +121,7 @@ comment on table outbox.skipped is 'The messages that operators had skipped.';
 -- A queue, the rows of a topic and key, goes by id, as a listed window does and as its rows were written. One
 -- that waited for its deliver_at may come to it in front of others.
 --
--- Of each of these queues that has no head left the first row goes, with those behind it.
+-- Frees the first row of each of these queues that has no head, with the rows behind it.
 create function outbox.parked_free(of_slot text, of_shard int, topics text[], keys bytea[]) returns void
 language sql volatile as $$
 	update outbox.parked p set state = 'free', next_at = clock_timestamp()
@@ -160,7 +160,7 @@ begin
 		from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null
 		returning p.id, p.error, p.stalled, p.attempts, p.request_id
 	)
-	-- what became of rows that an operator had retried
+	-- the results of rows that an operator had retried
 	update outbox.parked_request r set refused = r.refused + again.rows,
 		refused_id = coalesce(r.refused_id, again.id), error = coalesce(r.error, again.error)
 	from (select c.request_id, count(*) as rows, min(c.id) as id,
@@ -287,7 +287,7 @@ begin
 end
 $$;
 
--- Works off a part of what operators asked for; no listed window is open. At most `batch` rows are retried or
+-- Works off a part of the operators' requests; no listed window is open. At most `batch` rows are retried or
 -- skipped, and ten times as many looked at. Skips come first, since their rows must not be published. Returns
 -- the digests of queues that are empty now.
 create function outbox.parked_requests(of_slot text, of_shard int, first_tick bigint, batch int)
@@ -348,7 +348,7 @@ end
 $$;
 
 -- The ids of the next listed window: due heads alone, free ones with those behind them, up to the next that
--- is more than that; null: none. Of the heads those that are due first are looked at, ten times as many as may be
+-- is more than that; null: none. Looks at the heads that are due first, ten times as many as may be
 -- listed. Where as many are parked from windows that are still open and none may be listed, the next look goes
 -- on behind them: `behind` is the time (µs since 1970) and the id of the last one, null: begin at the first. So each
 -- due head is looked at once in a round over all due heads. Every round ends: a head that becomes due later has a
@@ -369,7 +369,7 @@ language sql volatile as $$
 	), heads as (
 		select d.* from due d where d.tick <= first_tick limit max_rows
 	), rows as (
-		-- stops with the head that fills the list: of no queue more than the first rows are taken
+		-- stops with the head that fills the list, and takes only the first rows of each queue
 		select q.id, q.bytes from heads h cross join lateral (
 			select p.id, coalesce(octet_length(p.payload), 0) + 1000 as bytes
 			from outbox.parked p where p.slot = of_slot and p.id = h.id

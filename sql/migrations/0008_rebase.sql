@@ -107,8 +107,8 @@ begin
 end
 $$;
 
--- The log row behind the newest one of a shard, nobody's, with a new epoch. All that the log says of
--- destinations stands in their table then.
+-- The log row behind the newest one of a shard, nobody's, with a new epoch. Folds all
+-- destinations of the log into their table.
 create function outbox.rebase_log(of_slot text, of_shard int, new_n bigint, new_ticks pg_snapshot[],
 	new_first_tick bigint, new_acked_id bigint, new_listed_tick bigint, new_listed_ids bigint[])
 returns void language plpgsql volatile as $$
@@ -193,7 +193,7 @@ begin
 			where s.slot = reader.slot and s.shard = reader.shard and s.tick > reader.first_tick;
 	end loop;
 
-	-- what is left of a request, and of a replay, is named by snapshots that do not know the new txids
+	-- requests and replays select rows by snapshots, which do not know the new txids: they end here
 	update outbox.parked_request r set ended_at = clock_timestamp() where r.ended_at is null;
 	update outbox.parked p set txid = pg_current_xact_id() where p.txid <> pg_current_xact_id();
 	update outbox.replay r set state = 'stopped', nonce = 0, lease_until = '-infinity',
@@ -271,8 +271,8 @@ begin
 		target := target || jsonb_build_object('identities_from',
 			(select jsonb_object_agg(s.name, s.identity) from outbox.slot s));
 		update outbox.slot set identity = gen_random_uuid(), identity_since = clock_timestamp();
-		-- no record of the new identity is in Kafka: the slots begin where the partitions end, and read
-		-- nothing of what the original wrote since it was copied
+		-- no record of the new identity is in Kafka: the slots begin at the ends of the
+		-- partitions, and skip all records that the original wrote after the copy
 		delete from outbox.destination;
 	end if;
 	insert into outbox.audit (verb, target, reason)
