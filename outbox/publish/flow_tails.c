@@ -223,7 +223,7 @@ static bool may_ask(struct flow *flow, int64_t now)
 	return true;
 }
 
-/* A lane that leaves `wanted` here without a question returns when its topic or its count is known. */
+/* A lane that leaves `wanted` without a question returns when its topic or its count is known. */
 bool flow_tail_call(struct flow *flow, int64_t now, struct stream_tail *ret_tail)
 {
 	while (flow->wanted && may_ask(flow, now)) {

@@ -690,8 +690,11 @@ static void a_parked_row_of_an_ended_window_is_looked_for_behind_the_cut(void **
 	forgetful.tail_memory = 1;
 	struct stream *stream = stream_create(&forgetful);
 	assert_int_equal(stream_log_call(stream, 0).call, STREAM_TAKE);
-	const struct stream_taken taken = {
-	    .n = 5, .epoch = EPOCH, .former_epoch = EPOCH, .first_tick = FIRST_TICK, .parked = true};
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = EPOCH,
+	    .former_epoch = EPOCH,
+	    .first_tick = FIRST_TICK,
+	    .parked = true};
 	stream_taken(stream, 0, &taken);
 	open_topics(stream, 0, (const struct open_topic[]){{"orders", 2, 9}, {0}});
 	stream_topic(stream, "orders", 2);
