@@ -15,6 +15,11 @@ def migrate(database, *arguments, **settings):
     return run_command(["migrate", *arguments], {"DATABASE_URL": database.dsn, **settings})
 
 
+def migrate_well(database, *arguments, **settings):
+    status, _, error = migrate(database, *arguments, **settings)
+    assert status == 0, error
+
+
 def names(database, schema="outbox"):
     return [name for name, in database.execute(
         f"select name from {schema}.migration order by version = 0, version")]
@@ -35,7 +40,7 @@ def user(postgres, empty_database):
 
 def test_a_second_run_finds_nothing_to_do(database):
     before = database.execute("select name, applied_at from outbox.migration")
-    assert migrate(database, "up")[0] == 0
+    migrate_well(database, "up")
     assert database.execute("select name, applied_at from outbox.migration") == before
     assert names(database) == NUMBERED + ["roles"]
 
@@ -52,7 +57,7 @@ def test_eight_at_once_apply_each_file_once(empty_database):
 
 def test_pgbouncer_may_stand_between(empty_database, pgbouncer):
     empty_database.dsn = pgbouncer.dsn(empty_database.name)
-    assert migrate(empty_database, "up")[0] == 0
+    migrate_well(empty_database, "up")
     assert names(empty_database) == NUMBERED + ["roles"]
     # the pooler's idle connection would keep the database from being dropped in some versions
     empty_database.postgres.terminate_backends(database=empty_database.name)
@@ -74,13 +79,13 @@ def test_a_newer_database_is_refused_unless_it_says_that_this_program_may_run(da
     assert status == 78
     assert "0999_future, applied by outbox-relay 99.1.0, needs outbox-relay 99.0.0" in error
     database.execute("update outbox.migration set oldest_program = '0.1.0'")
-    assert migrate(database, "up")[0] == 0
+    migrate_well(database, "up")
 
 
 def test_an_older_program_does_not_undo_the_roles_of_a_newer_one(database):
     database.execute("update outbox.migration set checksum = 'ab', program = '99.0.0' "
                      "where name = 'roles'")
-    assert migrate(database, "up")[0] == 0
+    migrate_well(database, "up")
     assert database.execute(
         "select checksum from outbox.migration where name = 'roles'") == [("ab",)]
 
@@ -88,7 +93,7 @@ def test_an_older_program_does_not_undo_the_roles_of_a_newer_one(database):
 def test_changed_roles_are_applied_again(database):
     database.execute("revoke insert on outbox.log from outbox_relay")
     database.execute("update outbox.migration set checksum = 'ab' where name = 'roles'")
-    assert migrate(database, "up")[0] == 0
+    migrate_well(database, "up")
     assert database.execute(
         "select has_table_privilege('outbox_relay', 'outbox.log', 'insert')") == [(True,)]
 
@@ -103,13 +108,13 @@ def test_a_user_who_may_not_create_roles_is_told_so_before_anything_is_done(post
 
 
 def test_no_roles_needs_no_privilege_but_the_database(user):
-    assert migrate(user, "up", "--no-roles", OUTBOX_RELAY_POSTGRES_SCHEMA="shop")[0] == 0
+    migrate_well(user, "up", "--no-roles", OUTBOX_RELAY_POSTGRES_SCHEMA="shop")
     assert names(user, "shop") == NUMBERED
     assert user.execute("select count(*) from pg_roles where rolname like 'shop%'") == [(0,)]
 
 
 def test_another_schema_name_is_used_everywhere(empty_database):
-    assert migrate(empty_database, "up", OUTBOX_RELAY_POSTGRES_SCHEMA="shop_events")[0] == 0
+    migrate_well(empty_database, "up", OUTBOX_RELAY_POSTGRES_SCHEMA="shop_events")
     assert empty_database.execute("select to_regnamespace('outbox')") == [(None,)]
     connection = empty_database.connect()
     cursor = connection.cursor()
@@ -140,7 +145,7 @@ def test_the_printed_script_makes_what_up_makes(empty_database, tmp_path):
     subprocess.run(["psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", tmp_path / "all.sql",
                     empty_database.dsn], check=True, capture_output=True, timeout=60)
     before = empty_database.execute("select name, applied_at from outbox.migration")
-    assert migrate(empty_database, "up")[0] == 0
+    migrate_well(empty_database, "up")
     assert empty_database.execute("select name, applied_at from outbox.migration") == before
 
 
@@ -157,7 +162,7 @@ def test_a_failed_file_leaves_nothing_of_itself(empty_database):
 def test_the_size_limit_is_set_and_changed(database):
     insert = "select outbox.publish('t', 'k', repeat('x', %s))"
     database.execute(insert, (999_999,))
-    assert migrate(database, "up", "--max-message-bytes", "100")[0] == 0
+    migrate_well(database, "up", "--max-message-bytes", "100")
     with pytest.raises(Exception, match="message_fits_max_message_bytes"):
         database.execute(insert, (101,))
     database.execute(insert, (100,))
