@@ -254,11 +254,12 @@ begin
 	acked_id := newest.acked_id;
 	windows := cardinality(newest.ticks) - 1;
 	listed_tick := case when newest.listed_tick > first_tick then newest.listed_tick end;
-	parked := exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard)
+	parked := exists (select from outbox.parked p
+			where p.slot = of_slot and p.shard = of_shard and p.tick >= 0)
 		or exists (select from outbox.parked_request r
 			where r.slot = of_slot and r.shard = of_shard and r.ended_at is null);
 	scheduled := newest.due is not null or exists (select from outbox.scheduled s
-		where s.slot = of_slot and s.shard = of_shard);
+		where s.slot = of_slot and s.shard = of_shard and s.tick >= 0);
 	deaths := coalesce(newest.deaths[1], 0);
 	alone_deaths := coalesce(newest.deaths[2], 0);
 	if newest.owner <> new_owner and newest.lease_until > newest.written_at then
@@ -521,13 +522,17 @@ begin
 			-- what was refused again is not published with the window, nor what is behind it
 			listed_ids := array(
 				with noted as (
-					select h.id, h.topic, h.key from jsonb_array_elements(parks -> 'rows') r
-					join outbox.parked h on h.slot = of_slot and h.id = (r ->> 0)::bigint
+					select p.id, p.topic, p.key from outbox.parked p
+					where p.slot = of_slot and p.id = any (array(
+						select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r))
 				)
 				select x from unnest(listed_ids) x
-				left join outbox.parked p on p.slot = of_slot and p.id = x and p.state = 'behind'
-				where x not in (select noted.id from noted) and not exists (select from noted
-					where noted.topic = p.topic and noted.key = p.key and noted.id < p.id)
+				where x not in (
+					select n.id from noted n
+					union all
+					select p.id from outbox.parked p join noted n
+						on n.topic = p.topic and n.key = p.key and n.id < p.id
+					where p.slot = of_slot and p.id = any (listed_ids) and p.state = 'behind')
 				order by x);
 		end if;
 		if listed_tick <= first_tick + closed + 1 then

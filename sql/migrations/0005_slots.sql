@@ -189,10 +189,11 @@ begin
 			where s.name = of_slot;
 		perform outbox.slot_shards(of_slot, slot_row.split_to, slot_row.drain_to, next_tick);
 		update outbox.parked p set shard = outbox.shard_of(p.key, slot_row.split_to)
-			where p.slot = of_slot;
+			where p.slot = of_slot and p.tick >= 0;
 		perform outbox.parked_requests_split(of_slot, slot_row.split_to);
 		update outbox.scheduled s set shard = outbox.shard_of(s.key, slot_row.split_to)
-			where s.slot = of_slot and s.shard <> outbox.shard_of(s.key, slot_row.split_to);
+			where s.slot = of_slot and s.tick >= 0
+				and s.shard <> outbox.shard_of(s.key, slot_row.split_to);
 	end if;
 	return behind;
 end
@@ -207,10 +208,10 @@ begin
 	end if;
 	delete from outbox.log where slot = of_slot;
 	delete from outbox.destination where slot = of_slot;
-	delete from outbox.parked where slot = of_slot;
+	delete from outbox.parked where slot = of_slot and tick >= 0;
 	delete from outbox.parked_request where slot = of_slot;
 	delete from outbox.skipped where slot = of_slot;
-	delete from outbox.scheduled where slot = of_slot;
+	delete from outbox.scheduled where slot = of_slot and tick >= 0;
 end
 $$;
 

@@ -50,11 +50,22 @@ create table outbox.parked (
 	request_id bigint,               -- in outbox.audit: the retry that reset its attempts
 	txid       xid8        not null default pg_current_xact_id(), -- parked it
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
-	primary key (slot, id)
+	primary key (id, slot)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
+-- A session plans a query once, perhaps while the table is empty. On an empty table, a plan that reads all rows of
+-- a slot seems as cheap as a plan that finds a few rows. So each query has only one index that can serve it.
+--
+-- The primary key serves queries that name ids. Its first column is the id: only then does PostgreSQL always search
+-- the index for each id of `id = any (…)`. Behind another column, it may read all rows of the slot and compare each
+-- id with the list. Queries use such a list and not a join, because a join may read all rows as well.
+--
+-- Each other index has a condition. A query that does not imply the condition cannot use the index. `tick >= 0` is
+-- true for every row: a query states it if it may read many rows of a slot.
+create index parked_ids on outbox.parked (slot, id) where tick >= 0;
 create index parked_queue on outbox.parked (slot, shard, digest, id) where digest is not null;
-create index parked_due on outbox.parked (slot, shard, next_at, id) where state in ('waiting', 'free');
+create index parked_due on outbox.parked (slot, shard, next_at, id)
+	where state in ('waiting', 'free') and shard is not null;
 create index parked_stalled on outbox.parked (slot, shard, topic, stalled, state, id)
 	where stalled is not null;
 
@@ -125,13 +136,14 @@ comment on table outbox.skipped is 'The messages that operators had skipped.';
 create function outbox.parked_free(of_slot text, of_shard int, topics text[], keys bytea[]) returns void
 language sql volatile as $$
 	update outbox.parked p set state = 'free', next_at = clock_timestamp()
-	from unnest(topics, keys) k (topic, key) cross join lateral (
-		select q.id, q.state from outbox.parked q
-		where q.slot = of_slot and q.shard = of_shard
-			and q.digest = outbox.parked_digest(k.topic, k.key)
-			and q.topic = k.topic and q.key = k.key
-		order by q.id limit 1) first
-	where p.slot = of_slot and p.id = first.id and first.state = 'behind'
+	where p.slot = of_slot and p.id = any (array(
+		select first.id from unnest(topics, keys) k (topic, key) cross join lateral (
+			select q.id, q.state from outbox.parked q
+			where q.slot = of_slot and q.shard = of_shard
+				and q.digest = outbox.parked_digest(k.topic, k.key)
+				and q.topic = k.topic and q.key = k.key
+			order by q.id limit 1) first
+		where first.state = 'behind'))
 $$;
 
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
@@ -144,20 +156,28 @@ declare
 	first_ms float8 := (parks ->> 'first_ms')::float8;
 	max_ms float8 := (parks ->> 'max_ms')::float8;
 	max_attempts int := (parks ->> 'max_attempts')::int;
+	by_id jsonb; -- the rows
+	refused bigint[];
+	others bigint[]; -- behind them
 begin
+	select jsonb_object_agg(r ->> 0, r), array_agg((r ->> 0)::bigint) filter (where r ->> 2 is not null),
+			array_agg((r ->> 0)::bigint) filter (where r ->> 2 is null)
+		into by_id, refused, others
+		from jsonb_array_elements(parks -> 'rows') r;
+
 	-- capped exponential, between half of it and the whole
-	with noted as (
-		select (r ->> 0)::bigint as id, r ->> 2 as error, (r ->> 4)::int as stalled,
-			(r ->> 5)::boolean as dead
-		from jsonb_array_elements(parks -> 'rows') r
-	), changed as (
-		update outbox.parked p set error = noted.error, stalled = noted.stalled,
-			attempts = p.attempts + case when noted.stalled is null then 1 else 0 end,
-			state = case when noted.stalled is not null then 'stalled'
-				when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
-			next_at = clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
-				* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
-		from noted where p.slot = of_slot and p.id = noted.id and noted.error is not null
+	with changed as (
+		update outbox.parked p set (error, stalled, attempts, state, next_at) = (
+			select noted.error, noted.stalled,
+				p.attempts + case when noted.stalled is null then 1 else 0 end,
+				case when noted.stalled is not null then 'stalled'
+					when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
+				clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
+					* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
+			from (
+				select r ->> 2 as error, (r ->> 4)::int as stalled, (r ->> 5)::boolean as dead
+				from (select by_id -> p.id::text as r) n) noted)
+		where p.slot = of_slot and p.id = any (refused)
 		returning p.id, p.error, p.stalled, p.attempts, p.request_id
 	)
 	-- the results of rows that an operator had retried
@@ -168,8 +188,8 @@ begin
 		from changed c where c.request_id is not null and c.stalled is null and c.attempts = 1
 		group by c.request_id) again
 	where r.slot = of_slot and r.shard = of_shard and r.id = again.request_id;
-	update outbox.parked p set state = 'behind' from jsonb_array_elements(parks -> 'rows') r
-	where p.slot = of_slot and p.id = (r ->> 0)::bigint and r ->> 2 is null and p.state = 'free';
+	update outbox.parked p set state = 'behind'
+	where p.slot = of_slot and p.id = any (others) and p.state = 'free';
 
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
@@ -195,14 +215,13 @@ begin
 		from outbox.message m where m.id = noted.id and m.created_at = noted.created_at
 		limit 1) m
 	order by noted.place
-	on conflict (slot, id) do nothing;
-	delete from outbox.scheduled s using jsonb_array_elements(parks -> 'rows') r
-		where s.slot = of_slot and s.id = (r ->> 0)::bigint;
+	on conflict (id, slot) do nothing;
+	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (refused || others);
 
 	-- their head may have gone while these were on their way here
 	perform outbox.parked_free(of_slot, of_shard, array_agg(q.topic), array_agg(q.key)) from (
-		select distinct p.topic, p.key from jsonb_array_elements(parks -> 'rows') r
-		join outbox.parked p on p.slot = of_slot and p.id = (r ->> 0)::bigint and p.state = 'behind'
+		select distinct p.topic, p.key from outbox.parked p
+		where p.slot = of_slot and p.id = any (refused || others) and p.state = 'behind'
 	) q;
 end
 $$;
@@ -271,8 +290,9 @@ begin
 	return query select d.digest from (
 			select distinct outbox.parked_digest(k.topic, k.key) as digest
 			from unnest(topics, keys) k (topic, key)) d
-		where not exists (select from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard and p.digest = d.digest);
+		-- `not exists` may become a join that reads all digests
+		where (select p.digest from outbox.parked p
+			where p.slot = of_slot and p.shard = of_shard and p.digest = d.digest limit 1) is null;
 end
 $$;
 
@@ -500,6 +520,7 @@ begin
 		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
 				p.request_id, p.txid
 			from outbox.parked p where p.slot = of_slot and p.id > from_id and p.id <= to_id
+				and p.tick >= 0
 			order by p.id limit most;
 	else
 		ids := array(select x::bigint from jsonb_array_elements_text(chosen -> 'ids') x);

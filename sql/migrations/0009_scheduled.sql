@@ -22,13 +22,17 @@ create table outbox.scheduled (
 	partition  int,
 	deliver_at timestamptz not null,
 	tick       bigint      not null, -- the window it came from
-	primary key (slot, id)
+	primary key (id, slot) -- in this order, see outbox.parked
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 -- The due rows of all ids, of a region (2^22 ids) and of a block (2^12 ids). outbox.scheduled_walk says why.
-create index scheduled_due on outbox.scheduled (slot, shard, deliver_at) include (id, tick);
-create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), deliver_at) include (id, tick);
-create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick);
+-- Their conditions are true for every row, and keep other queries from these indexes: see outbox.parked.
+create index scheduled_due on outbox.scheduled (slot, shard, deliver_at) include (id, tick)
+	where tick >= 0;
+create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), deliver_at) include (id, tick)
+	where (id >> 22) is not null;
+create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick)
+	where (id >> 12) is not null;
 
 comment on table outbox.scheduled is 'Messages of which deliver_at is not over, or was not a moment ago.';
 
@@ -57,7 +61,7 @@ language sql volatile as $$
 			m.headers, m.partition, m.deliver_at, (r ->> 2)::bigint
 		from jsonb_array_elements(rows) r join outbox.message m on m.id = (r ->> 0)::bigint
 			and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
-		on conflict (slot, id) do nothing
+		on conflict (id, slot) do nothing
 		returning id, deliver_at
 	)
 	select array[least(due[1], (select min(n.id) from noted n where n.deliver_at <=
@@ -184,6 +188,7 @@ begin
 	from (
 		select s.id, s.tick from outbox.scheduled s
 		where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since and s.deliver_at <= now
+			and s.tick >= 0
 		order by s.deliver_at limit many) d;
 	if recent_rows = many then
 		from_id := 0;
@@ -205,8 +210,7 @@ begin
 	select array_agg(w.id order by w.id) into recent from (
 		select s.id, row_number() over (order by s.id) as place,
 			sum(coalesce(octet_length(s.payload), 0) + 1000) over (order by s.id) as bytes
-		from unnest(ids[:max_rows]) f (id)
-		join outbox.scheduled s on s.slot = of_slot and s.id = f.id) w
+		from outbox.scheduled s where s.slot = of_slot and s.id = any (ids[:max_rows])) w
 	where w.bytes <= max_bytes or w.place = 1;
 	rest := coalesce(ids[coalesce(cardinality(recent), 0) + 1], rest);
 	due := array[least(rest, blocked), now_us, of_requests];
@@ -265,7 +269,7 @@ begin
 				then s.deliver_at else greatest(s.deliver_at, clock_timestamp() + interval '50 ms')
 				end - clock_timestamp()) * 1000)))::bigint
 			from outbox.scheduled s
-			where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since
+			where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since and s.tick >= 0
 			order by s.deliver_at limit 1) end);
 end
 $$;

@@ -9,7 +9,7 @@ from outbox.parked p
 left join outbox.parked_request r on r.slot = p.slot and r.shard = p.shard
 	and r.id = outbox.parked_request_of(p.slot, p.shard, p.id, p.topic, p.key, p.error, p.parked_at, p.state,
 		p.txid)
-where p.slot = $1::text and p.id > $3::bigint
+where p.slot = $1::text and p.id > $3::bigint and p.tick >= 0
 	and ($5::text is null or outbox.parked_may($5::text, p.state))
 	and outbox.parked_is(p.id, p.topic, p.key, p.error, p.parked_at, p.state, $2::jsonb)
 order by p.id limit $4::bigint

@@ -9,5 +9,5 @@ select s.name as slot, count(*) filter (where p.state = 'waiting') as waiting,
 		as oldest_age_ms
 from outbox.slot s
 left join lateral (select q.state, q.parked_at from outbox.parked q
-	where q.slot = s.name order by q.id limit $1::bigint) p on true
+	where q.slot = s.name and q.tick >= 0 order by q.id limit $1::bigint) p on true
 group by s.name order by s.name

@@ -7,8 +7,8 @@ select s.name as slot, c.rows, c.rows >= $1::bigint as more,
 		as next_ms
 from outbox.slot s
 cross join lateral (select count(*) as rows from (select from outbox.scheduled q
-	where q.slot = s.name order by q.id limit $1::bigint) counted) c
+	where q.slot = s.name and q.tick >= 0 limit $1::bigint) counted) c
 cross join lateral (select min(m.first_at) as first_at from generate_series(0, s.shards - 1) g (shard)
 	cross join lateral (select q.deliver_at as first_at from outbox.scheduled q
-		where q.slot = s.name and q.shard = g.shard order by q.deliver_at limit 1) m) f
+		where q.slot = s.name and q.shard = g.shard and q.tick >= 0 order by q.deliver_at limit 1) m) f
 order by s.name
