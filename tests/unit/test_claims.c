@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,6 +29,8 @@ static struct {
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static atomic_bool silent; /* it does not answer */
 static atomic_int renewals;
+static atomic_int answer_ms;    /* an answer takes so long */
+static atomic_llong renewed_at; /* when the last renewal that was answered was asked for */
 
 static struct claims_store *open_fake(const struct dedup_spec *spec, struct err *err)
 {
@@ -43,6 +46,7 @@ static void close_fake(struct claims_store *store)
 
 static bool answers(struct err *err)
 {
+	nanosleep(&(struct timespec){answer_ms / 1000, answer_ms % 1000 * 1000000L}, NULL);
 	return !silent || err_set(err, ERR_RETRY, "no answer");
 }
 
@@ -77,9 +81,11 @@ static bool renew_fake(struct claims_store *store, const struct claims_id *ids, 
     bool *ret_held, struct err *err)
 {
 	(void)store;
+	int64_t asked_at = clock_ms();
 	renewals++;
 	if (!answers(err))
 		return false;
+	renewed_at = asked_at;
 	pthread_mutex_lock(&world.lock);
 	for (size_t i = 0; i < count; i++) {
 		int place = find(ids[i].id, ids[i].length);
@@ -120,6 +126,8 @@ static int begin_with(void **state, int64_t lease_ms)
 	struct dedup_spec spec = {.lease_ms = lease_ms};
 	world.count = 0;
 	silent = false;
+	answer_ms = 0;
+	renewed_at = 0;
 	*state = claims_open(&fake, &spec, &err);
 	return *state ? 0 : -1;
 }
@@ -258,6 +266,45 @@ static void who_cannot_renew_has_lost_it_at_the_lease_s_end(void **state)
 	assert_true(take(*state, "a", &late));
 }
 
+static void a_lease_that_was_taken_counts_from_before_the_request(void **state)
+{
+	struct outbox_claim claim;
+	answer_ms = LEASE_MS;
+	assert_true(take(*state, "order-1", &claim));
+	assert_false(is_held(*state, &claim));
+	answer_ms = 0;
+}
+
+static void take_again(struct outbox_claims *claims, struct outbox_claim *ret_claim)
+{
+	static int times;
+	char id[16];
+	snprintf(id, sizeof id, "again-%d", times++);
+	assert_true(take(claims, id, ret_claim));
+}
+
+static void a_lease_that_was_renewed_counts_from_before_the_request(void **state)
+{
+	struct outbox_claim claim;
+	int64_t held_at = 0;
+	assert_true(take(*state, "order-1", &claim));
+	answer_ms = LEASE_MS / 2;
+	while (!renewed_at) {
+		rest();
+		if (!is_held(*state, &claim)) /* a slow machine was late with the renewal */
+			take_again(*state, &claim);
+	}
+	silent = true;
+	/* the clock is read before the question, so that a thread that waits for the processor
+	 * does not matter */
+	for (int64_t now = clock_ms(); is_held(*state, &claim); now = clock_ms()) {
+		held_at = now;
+		rest();
+	}
+	assert_true(held_at < renewed_at + LEASE_MS);
+	answer_ms = 0;
+}
+
 static void a_release_without_an_answer_is_told(void **state)
 {
 	struct outbox_error error;
@@ -339,6 +386,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(many_are_renewed_in_rounds, begin_many, end),
 	    TEST(what_somebody_else_has_is_told_to_who_lost_it),
 	    TEST(who_cannot_renew_has_lost_it_at_the_lease_s_end),
+	    TEST(a_lease_that_was_taken_counts_from_before_the_request),
+	    TEST(a_lease_that_was_renewed_counts_from_before_the_request),
 	    TEST(a_release_without_an_answer_is_told),
 	    TEST(a_bad_id_is_refused),
 	    TEST(the_end_gives_back_what_is_held),

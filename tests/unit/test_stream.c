@@ -298,6 +298,26 @@ static void the_lease_counts_from_before_the_sending(void **state)
 	stream_destroy(stream);
 }
 
+static void the_lease_of_a_take_counts_from_before_the_request(void **state)
+{
+	(void)state;
+	struct stream *stream = stream_create(&settings);
+	expect_call(stream, 1000, STREAM_TAKE);
+	const struct stream_taken taken = {.n = 5, .epoch = 77, .first_tick = 40, .windows = 1};
+	stream_taken(stream, 4000, &taken);
+	open_topics(stream, 4000, orders);
+	stream_topic(stream, "orders", 1);
+	assert_true(stream_read_call(stream, 4000).wanted);
+	give_row(stream, 1, "k");
+	give_row(stream, 2, "k");
+	stream_page_end(stream, 4000, true, 0);
+	expect_none_sent(stream, 11000);
+	expect_sent(stream, 10999, 1);
+	assert_null(stream_producer_verdict(stream, 10999));
+	assert_non_null(stream_producer_verdict(stream, 11000));
+	stream_destroy(stream);
+}
+
 static struct stream_tick lose_answer(struct stream *stream)
 {
 	struct stream_tick tick = expect_call(stream, 5000, STREAM_TICK);
@@ -1216,6 +1236,7 @@ int main(void)
 	    cmocka_unit_test(what_came_before_a_refused_record_still_goes),
 	    cmocka_unit_test(a_full_flight_waits_for_the_log),
 	    cmocka_unit_test(the_lease_counts_from_before_the_sending),
+	    cmocka_unit_test(the_lease_of_a_take_counts_from_before_the_request),
 	    cmocka_unit_test(the_newest_row_tells_whether_a_lost_call_was_written),
 	    cmocka_unit_test(after_a_call_that_failed_the_lease_is_renewed_alone),
 	    cmocka_unit_test(a_renewal_alone_may_fail_or_be_lost_or_find_another_owner),
