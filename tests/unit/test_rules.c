@@ -233,6 +233,29 @@ static void a_message_that_is_later_than_late_may_pass_and_none_is_refused_wrong
 	assert_int_equal(send("a", HOUR), PASS);
 }
 
+/* Of another key, at the newest time: the sweep comes by every key. */
+static void sweep_at(int64_t at)
+{
+	for (int i = 0; i < 200; i++)
+		send("other", at);
+}
+
+/* 0 and 9999 are in one stretch, 9999 is exactly 10 s late: 0 must be known for so long. */
+static void a_message_that_is_exactly_late_is_held_against_all_of_its_stretch(void **state)
+{
+	static const char line[] = "sliding name=r most=1 within=10s late=10s key=key action=drop";
+	(void)state;
+	open_rule(line);
+	assert_int_equal(send("a", 0), PASS);
+	sweep_at(19999);
+	assert_int_equal(send("a", 9999), DROP);
+	checkpoint(next_offset);
+	open_rule(line);
+	assert_int_equal(send("a", 9999), DROP);
+	sweep_at(20000);
+	assert_int_equal(send("a", 9999), PASS);
+}
+
 /* --- daily ---------------------------------------------------------------------------------- */
 
 /* Milliseconds from the beginning of the tests to a moment in UTC. */
@@ -775,6 +798,7 @@ int main(void)
 	    TEST(a_late_message_is_held_against_those_before_and_behind_it),
 	    TEST(any_order_is_judged_as_the_rule_says),
 	    TEST(a_message_that_is_later_than_late_may_pass_and_none_is_refused_wrongly),
+	    TEST(a_message_that_is_exactly_late_is_held_against_all_of_its_stretch),
 	    TEST(a_day_ends_at_midnight_of_its_zone),
 	    TEST(a_day_may_have_23_or_25_hours),
 	    TEST(a_day_may_come_in_two_pieces),
