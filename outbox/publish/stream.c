@@ -1206,8 +1206,8 @@ const char stream_partition_stalled[] = "a partition acknowledges nothing for st
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
 	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
-	    stream->places_unknown || must_end(stream, now) || must_leave_epoch(stream) ||
-	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
+	    must_end(stream, now) || must_leave_epoch(stream) || stream->rewound ||
+	    flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
 	    !takes_records(stream, now))
 		return false;
 	flow_denials_hurry(stream->flow, stream->careful.active);
@@ -1349,8 +1349,11 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 	if (owns(stream))
 		flow_visit_topics(stream->flow, now);
 	/* what a producer that is given up still writes is to be seen */
-	if (!owns(stream) || stream->producer_verdict || !stream->ready || stream->places_unknown ||
+	if (!owns(stream) || stream->producer_verdict || !stream->ready ||
 	    now < stream->tails_again_at)
+		return false;
+	/* a tail that is read too early leaves out the records of rows that are parked for it */
+	if (stream->places_unknown)
 		return false;
 	return flow_tail_call(stream->flow, now, ret_tail);
 }

@@ -698,6 +698,8 @@ static void a_parked_row_of_an_ended_window_is_looked_for_behind_the_cut(void **
 	stream_taken(stream, 0, &taken);
 	open_topics(stream, 0, (const struct open_topic[]){{"orders", 2, 9}, {0}});
 	stream_topic(stream, "orders", 2);
+	/* a tail that is read too early leaves out the records of parked rows */
+	expect_no_question(stream, 1);
 	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
 	stream_stalled_place(stream, "orders", 6, 0);
 	stream_places_end(stream, 0);
