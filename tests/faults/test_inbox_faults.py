@@ -297,10 +297,15 @@ def known_of(line, folder, ids):
     return known
 
 
-@pytest.mark.rotated
+def death(store, step):
+    """Of all steps one is tried each time, but for the one that shows an offset ahead of its ids."""
+    always = step == "before_dedup_offset"
+    return pytest.param(store, step, marks=[] if always else pytest.mark.rotated)
+
+
 @pytest.mark.parametrize("store, step", [
-    *((store, step) for store in ("bloom", "exact") for step in STEPS + LOG_STEPS),
-    *(("counting", step) for step in STEPS)])
+    *(death(store, step) for store in ("bloom", "exact") for step in STEPS + LOG_STEPS),
+    *(death("counting", step) for step in STEPS)])
 def test_killed_between_two_steps_no_offset_is_ahead_of_a_durable_id(
         kafka, tmp_path, chance, store, step):
     """At each death: every id before a committed offset is in the store; and whatever is in it then is
