@@ -141,26 +141,43 @@ static struct config *build(const struct config_source *source, struct err *err)
 	return built;
 }
 
+static struct config *parse(struct config_source *source, const char *name, const char *ini,
+    char *const *environ_list, struct err *err)
+{
+	struct config *config;
+
+	if (!config_ini_read(source, name, ini, err) ||
+	    !config_environ_apply(source, environ_list, err) ||
+	    !config_secret_read(source, environ_list, err))
+		return NULL;
+	config = build(source, err);
+	if (!config)
+		return NULL;
+	text_add(&config->warnings, text_string(&source->warnings));
+	if (config_files_finish(config, err))
+		return config;
+	config_destroy(config);
+	return NULL;
+}
+
 struct config *config_parse(
     const char *name, const char *ini, char *const *environ_list, struct err *err)
 {
 	OWNED(config_source_finish) struct config_source source = {0};
 
-	if (!config_ini_read(&source, name, ini, err) ||
-	    !config_environ_apply(&source, environ_list, err) ||
-	    !config_secret_read(&source, environ_list, err))
-		return NULL;
-	return build(&source, err);
+	return parse(&source, name, ini, environ_list, err);
 }
 
 struct config *config_load(const char *path, struct err *err)
 {
+	OWNED(config_source_finish) struct config_source source = {0};
 	owned_text char *ini = NULL;
 
-	if (!path)
-		return config_parse("", "", environ, err);
-	ini = config_source_read_file(path, err);
-	return ini ? config_parse(path, ini, environ, err) : NULL;
+	if (path)
+		ini = config_source_read_file(path, &source.warnings, err);
+	else
+		ini = xstrdup("");
+	return ini ? parse(&source, path ? path : "", ini, environ, err) : NULL;
 }
 
 void config_destroy(struct config *config)
@@ -201,6 +218,7 @@ void config_destroy(struct config *config)
 		free(config->senders[i].name);
 	free(config->senders);
 	config_deliver_free(config);
+	text_finish(&config->warnings);
 	free(config->checks);
 	free(config->lookbacks);
 	free(config->topics);

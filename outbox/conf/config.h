@@ -208,8 +208,9 @@ struct config_sender {
 
 /* The HTTP interface for applications and operators. */
 struct config_api {
-	char *listen; /* "": none; else there is a token */
-	int remote;   /* 1: listen may be something else than loopback */
+	char *listen;            /* "": none; else there is a token */
+	int remote;              /* 1: listen may be something else than loopback */
+	struct config_list host; /* names that requests may give it, besides those of listen */
 	struct config_list send_tokens, read_tokens, operate_tokens; /* by role */
 	int64_t max_body;
 	int64_t arrival_ms; /* a whole request arrives in this time */
@@ -234,8 +235,11 @@ struct config {
 	int sender_count;
 	struct config_api api;
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
+	int admin_remote;   /* as in struct config_api */
+	struct config_list admin_host;
 	enum log_level log_level;
 	enum log_format log_format;
+	struct text warnings; /* a line each: files that others can read */
 };
 
 /*

@@ -1,18 +1,10 @@
-/* What the [api] section must say when it listens. */
+/* Checks [api] and [admin]: addresses and tokens. */
 #include <arpa/inet.h>
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
 
-static bool refuse(
-    const struct config_source *source, const char *key, const char *what, struct err *err)
-{
-	const struct config_section *section = config_source_find(source, CONFIG_API, NULL);
-	const struct config_entry *entry = config_source_entry(section, "listen");
-
-	return config_source_fail(
-	    err, entry ? entry->origin : section->origin, section, key, "%s", what);
-}
+enum { TOKEN_LENGTH = 16 };
 
 /* By what is written: a name may mean another address tomorrow, so that only localhost passes. */
 static bool is_loopback(const char *listen)
@@ -25,24 +17,59 @@ static bool is_loopback(const char *listen)
 	       (inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
-bool config_api_finish(
+bool config_tokens_finish(const struct config_source *source, enum config_kind kind,
+    const char *name, const char *key, const struct config_list *tokens, struct err *err)
+{
+	for (int i = 0; i < tokens->count; i++)
+		if (strlen(tokens->items[i]) < TOKEN_LENGTH)
+			return config_source_refuse(err, source, kind, name, key,
+			    "token %d has %zu characters and needs %d; make one with: openssl rand "
+			    "-hex 32",
+			    i + 1, strlen(tokens->items[i]), TOKEN_LENGTH);
+	return true;
+}
+
+static bool finish_tokens(
+    const struct config_api *api, const struct config_source *source, struct err *err)
+{
+	return config_tokens_finish(
+		   source, CONFIG_API, NULL, "send_tokens", &api->send_tokens, err) &&
+	       config_tokens_finish(
+		   source, CONFIG_API, NULL, "read_tokens", &api->read_tokens, err) &&
+	       config_tokens_finish(
+		   source, CONFIG_API, NULL, "operate_tokens", &api->operate_tokens, err);
+}
+
+static bool finish_api(
     const struct config *config, const struct config_source *source, struct err *err)
 {
 	const struct config_api *api = &config->api;
 
+	if (!finish_tokens(api, source, err))
+		return false;
 	if (!api->listen[0])
 		return true;
 	if (api->send_tokens.count + api->read_tokens.count + api->operate_tokens.count +
 		config->sender_count ==
 	    0)
-		return refuse(source, "listen",
+		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
 		    "nobody could use it without a token; set a [sender], send_tokens, "
-		    "read_tokens or operate_tokens",
-		    err);
+		    "read_tokens or operate_tokens");
 	if (!is_loopback(api->listen) && !api->remote)
-		return refuse(source, "listen",
+		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
 		    "tokens would come in clear text from other machines; listen on 127.0.0.1 "
-		    "behind a proxy that speaks TLS, or write remote = yes",
-		    err);
+		    "behind a proxy that speaks TLS, or write remote = yes");
+	return true;
+}
+
+bool config_api_finish(
+    const struct config *config, const struct config_source *source, struct err *err)
+{
+	if (!finish_api(config, source, err))
+		return false;
+	if (config->admin_listen[0] && !is_loopback(config->admin_listen) && !config->admin_remote)
+		return config_source_refuse(err, source, CONFIG_ADMIN, NULL, "listen",
+		    "other machines could read the metrics and the state of every slot without a "
+		    "token; listen on 127.0.0.1, or write remote = yes");
 	return true;
 }

@@ -411,9 +411,14 @@ const struct config_row config_rows[] = {
 	{API(remote), .type = CONFIG_CHOICE, .default_value = "no", .choices = answers,
 		.help = "May listen be an address that other machines reach? Tokens and messages travel "
 			"in clear text: better a proxy on this machine that speaks TLS."},
+	{API(host), .type = CONFIG_LIST, .default_value = "",
+		.help = "Names by which clients call the interface, for example relay.example. A request "
+			"is refused if its Host field is none of these, the name or address of listen, "
+			"or localhost: a page in a browser can make any other name mean this address."},
 	{API(send_tokens), .type = CONFIG_LIST, .default_value = "",
 		.help = "Bearer tokens that may prepare, commit and roll back ids of every business type. "
-			"Where several applications send, each has a [sender] instead."},
+			"Where several applications send, each has a [sender] instead. "
+			"A token has at least 16 characters."},
 	{CONFIG_API, "send_tokens_file", CONFIG_FILE, .default_value = "",
 		.help = "A file that holds the send_tokens."},
 	{API(read_tokens), .type = CONFIG_LIST, .default_value = "",
@@ -432,6 +437,12 @@ const struct config_row config_rows[] = {
 
 	{CONFIG_ADMIN, "listen", CONFIG_ADDRESS, offsetof(struct config, admin_listen), "",
 		.help = "host:port, or a port on 127.0.0.1. Empty: no endpoint."},
+	{CONFIG_ADMIN, "remote", CONFIG_CHOICE, offsetof(struct config, admin_remote), "no",
+		.choices = answers,
+		.help = "May listen be an address that other machines reach? Everybody who reaches it may "
+			"read the metrics and the state of every slot, without a token."},
+	{CONFIG_ADMIN, "host", CONFIG_LIST, offsetof(struct config, admin_host), "",
+		.help = "Names by which probes and Prometheus call the endpoint, as in [api]."},
 
 	{CONFIG_LOG, "level", CONFIG_CHOICE, offsetof(struct config, log_level), "info",
 		.choices = levels, .reloadable = true,

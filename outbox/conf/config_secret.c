@@ -3,7 +3,8 @@
 #include "cleanup.h"
 #include "config_source.h"
 
-static char *read_secret(const char *path, const char *directory, struct err *err)
+static char *read_secret(
+    const char *path, const char *directory, struct text *warnings, struct err *err)
 {
 	owned_text char *inside = NULL;
 	char *secret;
@@ -11,7 +12,7 @@ static char *read_secret(const char *path, const char *directory, struct err *er
 
 	if (*path != '/' && directory)
 		path = inside = xformat("%s/%s", directory, path);
-	secret = config_source_read_file(path, err);
+	secret = config_source_read_file(path, warnings, err);
 	if (!secret)
 		return NULL;
 	for (length = strlen(secret); length && strchr("\r\n", secret[length - 1]); length--)
@@ -21,7 +22,7 @@ static char *read_secret(const char *path, const char *directory, struct err *er
 
 /* An empty path is none. */
 static bool read_entry(struct config_section *section, const struct config_entry *entry,
-    const char *directory, struct err *err)
+    const char *directory, struct text *warnings, struct err *err)
 {
 	owned_text char *key = config_source_other_key(entry->key), *secret = NULL;
 	owned_text char *origin = xstrdup(entry->origin);
@@ -33,20 +34,21 @@ static bool read_entry(struct config_section *section, const struct config_entry
 		return config_source_fail(err, origin, section, entry->key,
 		    "%s is set as well, at %s; keep one of them", key,
 		    config_source_entry(section, key)->origin);
-	secret = read_secret(entry->value, directory, &reason);
+	secret = read_secret(entry->value, directory, warnings, &reason);
 	if (!secret)
 		return config_source_fail(err, origin, section, entry->key, "%s", reason.message);
 	config_source_put(section, key, secret, origin, entry->from_environ);
 	return true;
 }
 
-static bool read_section(struct config_section *section, const char *directory, struct err *err)
+static bool read_section(
+    struct config_section *section, const char *directory, struct text *warnings, struct err *err)
 {
 	const struct config_entry *entry;
 
 	while ((entry = config_source_file_entry(section))) {
 		owned_text char *key = xstrdup(entry->key);
-		if (!read_entry(section, entry, directory, err))
+		if (!read_entry(section, entry, directory, warnings, err))
 			return false;
 		config_source_remove(section, config_source_entry(section, key));
 	}
@@ -58,7 +60,7 @@ bool config_secret_read(struct config_source *source, char *const *environ_list,
 	const char *directory = config_environ_get(environ_list, "CREDENTIALS_DIRECTORY");
 
 	for (int i = 0; i < source->count; i++)
-		if (!read_section(&source->sections[i], directory, err))
+		if (!read_section(&source->sections[i], directory, &source->warnings, err))
 			return false;
 	return true;
 }

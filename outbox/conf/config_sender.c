@@ -65,6 +65,9 @@ static bool check_tokens(const struct config *config, const struct config_source
 	if (sender->tokens.count == 0)
 		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "tokens",
 		    "it has none; set tokens or tokens_file");
+	if (!config_tokens_finish(
+		source, CONFIG_SENDER, sender->name, "tokens", &sender->tokens, err))
+		return false;
 	for (int i = 0; i < sender->tokens.count; i++) {
 		const char *token = sender->tokens.items[i];
 

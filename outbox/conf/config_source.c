@@ -17,6 +17,7 @@ static void entry_finish(struct config_entry *entry)
 
 void config_source_finish(struct config_source *source)
 {
+	text_finish(&source->warnings);
 	for (int i = 0; i < source->count; i++) {
 		struct config_section *section = &source->sections[i];
 		for (int k = 0; k < section->count; k++)
@@ -147,16 +148,19 @@ bool config_source_refuse(struct err *err, const struct config_source *source,
 	    err, entry ? entry->origin : section->origin, section, key, "%s", message);
 }
 
-char *config_source_read_file(const char *path, struct err *err)
+char *config_source_read_file(const char *path, struct text *warnings, struct err *err)
 {
 	owned_file FILE *file = fopen(path, "re");
 	owned_text char *content = xmalloc(FILE_SIZE + 1);
+	struct stat state;
 	size_t length;
 
-	if (!file) {
+	if (!file || fstat(fileno(file), &state) != 0) {
 		err_set(err, ERR_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
 		return NULL;
 	}
+	if (!config_files_check(path, &state, true, warnings, err))
+		return NULL;
 	length = fread(content, 1, FILE_SIZE + 1, file);
 	if (ferror(file))
 		err_set(err, ERR_CONFIG, "%s: cannot be read: %s", path, strerror(errno));

@@ -3,7 +3,9 @@
  * What was written, before it is checked: sections with their keys, values and places, first from
  * the file, then changed by the environment, then with the files of *_file keys read in.
  */
+#include <sys/stat.h>
 #include "config_rows.h"
+#include "text.h"
 
 struct config_entry {
 	char *key, *value;
@@ -22,6 +24,7 @@ struct config_section {
 struct config_source {
 	struct config_section *sections;
 	int count;
+	struct text warnings; /* about files, one line each */
 };
 
 /* The three steps, in their order; each may find a mistake. */
@@ -74,8 +77,22 @@ bool config_source_refuse(struct err *err, const struct config_source *source,
     enum config_kind kind, const char *name, const char *key, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* A whole file as a string without NUL inside; NULL and *err (without a place) when it cannot. */
-char *config_source_read_file(const char *path, struct err *err) MUST_CHECK;
+/*
+ * A whole file as a string without NUL inside, which other users cannot write; NULL and *err
+ * (without a place) when it cannot. A line in *warnings when others can read it.
+ */
+char *config_source_read_file(const char *path, struct text *warnings, struct err *err) MUST_CHECK;
+
+/* Short tokens can be guessed and are refused; the message never shows them. (config_api.c) */
+bool config_tokens_finish(const struct config_source *source, enum config_kind kind,
+    const char *name, const char *key, const struct config_list *tokens,
+    struct err *err) MUST_CHECK;
+
+/* May others write the file (false), or read it (a line in *warnings)? (config_files.c) */
+bool config_files_check(const char *path, const struct stat *file, bool secret,
+    struct text *warnings, struct err *err) MUST_CHECK;
+/* The same of the keys and certificates that the configuration names. */
+bool config_files_finish(struct config *config, struct err *err) MUST_CHECK;
 
 /* The value of a variable in a "K=V" list; NULL: not set. */
 const char *config_environ_get(char *const *environ_list, const char *variable);

@@ -19,6 +19,7 @@ from support.process import free_port
 from support.relay import on_a_terminal, run_command
 from support.sidecar import dead_letters
 
+READER, BOSS = "token-of-a-reader", "token-of-an-operator"
 KEY = b"n" * 24
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
@@ -262,7 +263,7 @@ def test_rules_of_a_section_drop_what_is_too_much(make_sidecar, kafka, topic):
 
 
 def test_an_operator_pauses_and_resumes_a_section(make_sidecar, kafka, topic):
-    api = {"api_listen": free_port(), "api_read_tokens": "reader", "api_operate_tokens": "boss"}
+    api = {"api_listen": free_port(), "api_read_tokens": READER, "api_operate_tokens": BOSS}
     produce(kafka.bootstrap, topic, messages(5))
     with Application() as application:
         relay = make_sidecar(application, environment=api)
@@ -429,18 +430,18 @@ def test_an_order_to_a_section_that_is_not_plain_is_refused(make_sidecar, topic)
     port = free_port()
     with Application() as application:
         relay = make_sidecar(application, environment={
-            "api_listen": port, "api_read_tokens": "reader", "api_operate_tokens": "boss"})
+            "api_listen": port, "api_read_tokens": READER, "api_operate_tokens": BOSS})
         order = {"verb": "pause", "section": "billing", "reason": "x"}
         for token, body, status, code in [
-                ("reader", order, 403, "forbidden"), ("nobody", order, 401, "unauthorized"),
-                ("boss", {**order, "verb": "stop"}, 400, "bad_value"),
-                ("boss", {**order, "reason": ""}, 400, "bad_value"),
-                ("boss", {**order, "section": "other"}, 404, "not_found"),
-                ("boss", {"verb": "pause", "reason": "x"}, 400, "bad_value"),
-                ("boss", {**order, "more": 1}, 400, "bad_json"), ("boss", b"{", 400, "bad_json")]:
+                (READER, order, 403, "forbidden"), ("nobody", order, 401, "unauthorized"),
+                (BOSS, {**order, "verb": "stop"}, 400, "bad_value"),
+                (BOSS, {**order, "reason": ""}, 400, "bad_value"),
+                (BOSS, {**order, "section": "other"}, 404, "not_found"),
+                (BOSS, {"verb": "pause", "reason": "x"}, 400, "bad_value"),
+                (BOSS, {**order, "more": 1}, 400, "bad_json"), (BOSS, b"{", 400, "bad_json")]:
             answer = Api(port, token).request("POST", "/v1/deliver/operate", body)
             assert (answer.status, answer.code) == (status, code), body
-        assert Api(port, "reader").request("GET", "/v1/deliver").json["sections"][0]["works"]
+        assert Api(port, READER).request("GET", "/v1/deliver").json["sections"][0]["works"]
         status, _, error = run_command(["deliver", "pause", "other", "--reason", "x"],
                                        relay.settings)
         assert status == 65 and "no such [deliver] section" in error
@@ -471,7 +472,7 @@ def test_commands_say_what_is_missing_to_ask_a_sidecar():
     kafka = {"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
     status, _, error = run_command(["deliver", "list"], kafka)
     assert status == 78 and "[api] does not listen" in error
-    away = {**kafka, "OUTBOX_RELAY_API_LISTEN": free_port(), "OUTBOX_RELAY_API_READ_TOKENS": "x"}
+    away = {**kafka, "OUTBOX_RELAY_API_LISTEN": free_port(), "OUTBOX_RELAY_API_READ_TOKENS": READER}
     status, _, error = run_command(["deliver", "list"], away)
     assert status == 69 and "no relay answers" in error
     status, _, error = run_command(["deliver", "pause", "a", "--reason", "x"], away)

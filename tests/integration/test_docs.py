@@ -12,6 +12,7 @@ from support.dedup import Dedup, DedupError
 from support.process import free_port, wait_for
 from support.relay import beside, run_command
 
+TOKEN = "token-of-a-sender"
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -56,8 +57,8 @@ def test_every_metric_is_explained_and_every_explained_one_exists(
     (tmp_path / "relay.ini").write_text((CONFIG + DELIVER).format(topic=topic))
     port = free_port()
     relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
-                       api_send_tokens="token").wait_ready()
-    assert Api(port, "token").post("commit", decision("1", "payroll")).code == "unknown_type"
+                       api_send_tokens=TOKEN).wait_ready()
+    assert Api(port, TOKEN).post("commit", decision("1", "payroll")).code == "unknown_type"
     # A part of the program shows its metrics when it first has something to tell.
     wait_for(lambda: shown_metrics(relay).keys() >= explained.keys(), 60, "every explained metric")
     assert explained == shown_metrics(relay)

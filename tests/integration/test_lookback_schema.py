@@ -77,8 +77,8 @@ def test_the_schema_and_the_program_take_and_refuse_the_same(
     (tmp_path / "relay.ini").write_text(CONFIG.format(topic=topic))
     port = free_port()
     make_relay(config=tmp_path / "relay.ini", api_listen=port,
-               api_send_tokens="token").wait_event("api_listens")
-    api = Api(port, "token")
+               api_send_tokens="token-of-a-sender").wait_event("api_listens")
+    api = Api(port, "token-of-a-sender")
 
     def answer_to(message):
         op = message.get("op") if isinstance(message, dict) else None

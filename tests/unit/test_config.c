@@ -147,7 +147,8 @@ static void every_key_is_read(void **state)
 				      "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
 				      "[lookback \"shop\"]\ntypes = orders,  returns\n"
 				      "topics = shop.*\ncheck = shop\ncheck_after = 10ms\n"
-				      "[api]\nlisten = 9188\nsend_tokens = a, b\n"
+				      "[api]\nlisten = 9188\n"
+				      "send_tokens = 0123456789abcdef, fedcba9876543210\n"
 				      "[admin]\nlisten = 9187\n"
 				      "[log]\nlevel = error\nformat = json",
 	    no_environ);
@@ -577,12 +578,18 @@ static void a_mistake_names_place_and_cure(void **state)
 	    {"[api]\nlisten = 9188", "relay.ini:2: [api] listen: nobody could use it without a "
 				     "token; set a [sender], send_tokens, "
 				     "read_tokens or operate_tokens"},
-	    {"[api]\nsend_tokens = a\nlisten = 0.0.0.0:9188",
+	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = 0.0.0.0:9188",
 		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
-	    {"[api]\nsend_tokens = a\nlisten = relay.example.com:9188",
+	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = relay.example.com:9188",
 		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
+	    {"[api]\nread_tokens = 0123456789abcdef, 0123456789abcde",
+		"relay.ini:2: [api] read_tokens: token 2 has 15 characters and needs 16; make one "
+		"with: openssl rand -hex 32"},
+	    {"[admin]\nlisten = 0.0.0.0:9187",
+		"relay.ini:2: [admin] listen: other machines could read the metrics and the state "
+		"of every slot without a token; listen on 127.0.0.1, or write remote = yes"},
 	    {"[slots]\n",
 		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
 		"[topic], [check], [lookback], [deliver], [sender], [api], [admin], [log]"},
@@ -649,7 +656,7 @@ static void addresses_are_a_port_or_host_and_port(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-		char *ini = xformat("[admin]\nlisten = %s\n", pairs[i][0]);
+		char *ini = xformat("[admin]\nremote = yes\nlisten = %s\n", pairs[i][0]);
 		struct config *config = parse(ini, no_environ);
 		assert_string_equal(config->admin_listen, pairs[i][1]);
 		config_destroy(config);
@@ -906,7 +913,8 @@ static void the_interface_listens_to_other_machines_only_when_told_to(void **sta
 		char ini[200];
 		struct config *config;
 
-		snprintf(ini, sizeof ini, "[api]\nread_tokens = a\nlisten = %s\n", addresses[i]);
+		snprintf(ini, sizeof ini, "[api]\nread_tokens = 0123456789abcdef\nlisten = %s\n",
+		    addresses[i]);
 		config = parse(ini, no_environ);
 		assert_int_equal(config->api.remote, strstr(addresses[i], "remote") != NULL);
 		config_destroy(config);
