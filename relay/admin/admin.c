@@ -1,19 +1,24 @@
 #include "admin.h"
 
-#include <errno.h>
-#include <microhttpd.h>
+#include <pthread.h>
 #include <string.h>
 #include "cleanup.h"
-#include "listener.h"
-#include "logging.h"
+#include "gate.h"
 #include "metrics.h"
 
-enum { CONNECTIONS = 32, CONNECTION_SECONDS = 10, HEAD_BYTES = 16384 };
+enum {
+	SERVERS = 2, /* one is free for the probes while the other writes a page of metrics */
+	CONNECTIONS = 1024,
+	ARRIVAL_MS = 5000,
+	ANSWER_MS = 10000,
+	DISCARDS = 65536,
+};
 
 struct admin {
-	struct MHD_Daemon *server;
+	struct gate *gate;
 	char *address;
 	struct admin_callbacks callbacks;
+	pthread_mutex_t mutex; /* a probe is called by one thread at a time */
 };
 
 /* Fills the body and returns the status. */
@@ -23,8 +28,11 @@ typedef unsigned route_answer(struct admin *admin, bool verbose, struct text *bo
 static unsigned probe(
     struct admin *admin, admin_probe *ask, const char *good, bool verbose, struct text *body)
 {
-	bool well = ask(admin->callbacks.context, body);
+	bool well;
 
+	pthread_mutex_lock(&admin->mutex);
+	well = ask(admin->callbacks.context, body);
+	pthread_mutex_unlock(&admin->mutex);
 	if (well && !verbose)
 		text_clear(body);
 	text_addf(body, "%s%s\n", well ? "" : "not ", good);
@@ -67,29 +75,12 @@ static const struct route *find_route(const char *path)
 	return NULL;
 }
 
-static enum MHD_Result respond(
-    struct MHD_Connection *connection, unsigned status, const char *type, const struct text *body)
-{
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-	    body->length, (void *)text_string(body), MHD_RESPMEM_MUST_COPY);
-	enum MHD_Result result;
-
-	if (!response)
-		return MHD_NO;
-	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		MHD_add_response_header(response, "Allow", "GET, HEAD");
-	result = MHD_queue_response(connection, status, response);
-	MHD_destroy_response(response);
-	return result;
-}
-
+/* Requests have no body: the first call has all of one. */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
     const char *path, const char *method, const char *version, const char *upload,
     size_t *upload_size, void **seen)
 {
+	static const struct gate_field allow[] = {{"Allow", "GET, HEAD"}, {0}};
 	const struct route *route = find_route(path);
 	OWNED(text_finish) struct text body = {0};
 	unsigned status;
@@ -97,55 +88,41 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 
 	(void)version;
 	(void)upload;
-	if (!text_equal(method, "GET") && !text_equal(method, "HEAD"))
-		return respond(connection, route ? MHD_HTTP_METHOD_NOT_ALLOWED : MHD_HTTP_NOT_FOUND,
-		    "text/plain", &body);
-	/* The first call has only the head: answered in the last, the connection stays open. */
-	if (!*seen || *upload_size > 0) {
-		*seen = context;
-		*upload_size = 0;
-		return MHD_YES;
-	}
+	(void)upload_size;
+	(void)seen;
 	if (!route)
-		return respond(connection, MHD_HTTP_NOT_FOUND, "text/plain", &body);
+		return gate_answer(connection, MHD_HTTP_NOT_FOUND, "text/plain", &body, NULL);
+	if (!text_equal(method, "GET") && !text_equal(method, "HEAD"))
+		return gate_answer(
+		    connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", &body, allow);
 	verbose = MHD_lookup_connection_value_n(
 	    connection, MHD_GET_ARGUMENT_KIND, "verbose", strlen("verbose"), NULL, NULL);
 	status = route->answer(context, verbose, &body);
-	return respond(connection, status, route->type, &body);
+	return gate_answer(connection, status, route->type, &body, NULL);
 }
 
-/* What a client did wrong is its own business. */
-static void on_log(void *context, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-static void on_log(void *context, const char *format, va_list arguments)
-{
-	char line[256];
-
-	(void)context;
-	vsnprintf(line, sizeof line, format, arguments);
-	log_debug("admin_log", {"text", LOG_TEXT(line)});
-}
-
-struct admin *admin_start(
-    const char *listen, const struct admin_callbacks *callbacks, struct err *err)
+struct admin *admin_start(struct listener *listener, const char *listen,
+    const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err)
 {
 	struct admin *admin = xcalloc(1, sizeof *admin);
-	int fd = -1;
+	const struct gate_settings settings = {.section = "admin",
+	    .listen = listen,
+	    .hosts = hosts,
+	    .servers = SERVERS,
+	    .connections = CONNECTIONS,
+	    .head_ms = ARRIVAL_MS,
+	    .arrival_ms = ARRIVAL_MS,
+	    .answer_ms = ANSWER_MS,
+	    .discards = DISCARDS,
+	    .on_request = on_request,
+	    .context = admin};
 
 	admin->callbacks = *callbacks;
-	if (!listener_open("admin", listen, &fd, &admin->address, err))
-		goto fail;
-	admin->server =
-	    MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG, 0,
-		NULL, NULL, on_request, admin, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_SECONDS,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_END);
-	if (admin->server)
+	admin->address = xstrdup(listener->address);
+	pthread_mutex_init(&admin->mutex, NULL);
+	admin->gate = gate_start(listener, &settings, err);
+	if (admin->gate)
 		return admin;
-	err_set(err, ERR_FATAL, "[admin] listen = %s: no HTTP server: %s", listen, strerror(errno));
-	close(fd);
-fail:
 	admin_stop(admin);
 	return NULL;
 }
@@ -154,8 +131,8 @@ void admin_stop(struct admin *admin)
 {
 	if (!admin)
 		return;
-	if (admin->server)
-		MHD_stop_daemon(admin->server);
+	gate_stop(admin->gate);
+	pthread_mutex_destroy(&admin->mutex);
 	free(admin->address);
 	free(admin);
 }

@@ -1,20 +1,22 @@
 #pragma once
 /*
  * The HTTP endpoint for machines: /livez, /readyz, /metrics (libmicrohttpd; every listener of the
- * program lives in this folder). It knows nothing of slots or publishers: the daemon answers
- * through callbacks, /metrics is the page of metrics.h.
+ * program lives in this folder) behind a gate (gate.h). It knows nothing of slots or publishers:
+ * the daemon answers through callbacks, /metrics is the page of metrics.h.
  *
- * Bounds: 32 connections, 10 s for a request or an idle connection, 16 KiB of head, bodies are not
- * read. GET and HEAD; another method is 405, another path 404.
+ * Bounds: 1024 connections, of which one address has at most 512; 16 KiB of head; a request arrives
+ * within 5 s and has no body; its answer is read within 10 s. GET and HEAD; another method is 405,
+ * another path 404.
  */
-#include "errors.h"
+#include "config.h"
+#include "listener.h"
 #include "text.h"
 
 struct admin;
 
 /*
  * Appends one line a check to *report ("[+] postgres main", "[-] slot main/0: why"); true: all is
- * well. Called from the endpoint's thread, several times at once never; must not block for long.
+ * well. Called from the endpoint's threads, one at a time; must not block for long.
  */
 typedef bool admin_probe(void *context, struct text *report);
 
@@ -24,11 +26,11 @@ struct admin_callbacks {
 };
 
 /*
- * listen is "host:port", "[v6]:port", or a port on 127.0.0.1; port 0: any free one. An address that
- * cannot be had (occupied, not of this host, privileged) is ERR_CONFIG: no later try mends it.
+ * Takes the listener over, which is bound to `listen`, also when it fails. hosts: names by which it
+ * is called, besides the address and name of `listen` and localhost; NULL: none.
  */
-struct admin *admin_start(
-    const char *listen, const struct admin_callbacks *callbacks, struct err *err);
+struct admin *admin_start(struct listener *listener, const char *listen,
+    const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err);
 /* Waits for the request under way. NULL is fine. */
 void admin_stop(struct admin *admin);
 /* "127.0.0.1:9187", as it was bound; owned by admin. */

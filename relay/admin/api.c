@@ -1,27 +1,22 @@
 #include "api.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <utlist.h>
 #include "api_private.h"
 #include "cleanup.h"
 #include "clock.h"
-#include "listener.h"
+#include "gate.h"
 #include "logging.h"
 #include "metrics.h"
 
 enum {
-	CONNECTIONS = 512,
-	HEAD_BYTES = 16384,
-	IDLE_S = 30,
-	WATCH_MS = 1000,
+	SERVERS = 8,
+	CONNECTIONS = 1024,
+	HEAD_MS = 10000,
+	ANSWER_MS = 30000,
 	BODIES = 64 << 20,
 	STOP_MS = API_SEND_MS + 1000,
 	LEAVE_MS = 2000, /* for answers on their way */
@@ -40,12 +35,9 @@ static const struct metric_family duration = {.name = "relay_api_duration_second
     .labels = {"verb"},
     .buckets = seconds};
 
-/* A connection, which may be in nobody's interest. */
-struct guest {
-	int fd;
-	int64_t waits_ms; /* for its request since then; 0: it is our turn */
-	struct guest *prev, *next;
-};
+static const struct metric_family wrong_tokens = {.name = "relay_api_wrong_tokens_total",
+    .type = METRIC_COUNTER,
+    .help = "Requests with a token that nobody has."};
 
 struct api {
 	const struct config *config;
@@ -54,16 +46,12 @@ struct api {
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_desk **desks;         /* as config->postgres */
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
-	struct MHD_Daemon *server;
+	struct gate *gate;
 	char *address;
-	int stop_fd;
-	pthread_t watch;
-	bool watches;
 	atomic_llong held; /* bytes of bodies */
 	pthread_mutex_t mutex;
 	pthread_cond_t answered;
 	/* guarded by the mutex */
-	struct guest *guests;
 	int open; /* calls whose request is there, and their answers not out */
 	bool ending;
 };
@@ -167,66 +155,6 @@ const char *api_argument(const struct api_call *call, const char *name)
 	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-/* --- connections ----------------------------------------------------------------------------- */
-
-static struct guest *guest_of(struct MHD_Connection *connection)
-{
-	const union MHD_ConnectionInfo *info =
-	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-
-	return info ? info->socket_context : NULL;
-}
-
-static void guest_waits(struct api *api, struct guest *guest, int64_t since_ms)
-{
-	pthread_mutex_lock(&api->mutex);
-	if (guest)
-		guest->waits_ms = since_ms;
-	pthread_mutex_unlock(&api->mutex);
-}
-
-static void on_connection(void *context, struct MHD_Connection *connection, void **guest_at,
-    enum MHD_ConnectionNotificationCode what)
-{
-	struct api *api = context;
-	struct guest *guest = *guest_at;
-
-	pthread_mutex_lock(&api->mutex);
-	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		guest = xcalloc(1, sizeof *guest);
-		guest->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-				->connect_fd;
-		guest->waits_ms = clock_ms();
-		DL_APPEND(api->guests, guest);
-		*guest_at = guest;
-	} else if (guest) {
-		DL_DELETE(api->guests, guest);
-		free(guest);
-		*guest_at = NULL;
-	}
-	pthread_mutex_unlock(&api->mutex);
-}
-
-/* Who sends a byte from time to time is not idle, and takes a connection all the same. */
-static void *run_watch(void *context)
-{
-	struct api *api = context;
-	struct pollfd ended = {.fd = api->stop_fd, .events = POLLIN};
-	struct guest *guest;
-
-	while (poll(&ended, 1, WATCH_MS) <= 0) {
-		/* from the end of an answer, or the connection, to a whole request */
-		int64_t oldest = clock_ms() - api->config->api.arrival_ms;
-
-		pthread_mutex_lock(&api->mutex);
-		DL_FOREACH(api->guests, guest)
-		if (guest->waits_ms && guest->waits_ms < oldest)
-			shutdown(guest->fd, SHUT_RDWR);
-		pthread_mutex_unlock(&api->mutex);
-	}
-	return NULL;
-}
-
 /* --- a request comes ------------------------------------------------------------------------- */
 
 /* The row of the path; several rows have one path never. */
@@ -301,7 +229,17 @@ static void judge_body(struct api_call *call)
 		refuse_size(call);
 }
 
-/* By its head alone. What is refused here is read and thrown away, so that the answer is read. */
+/* Somebody may guess: each wrong token makes the next such answer to its address later. */
+static void refuse_token(struct api_call *call)
+{
+	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
+	if (!api_auth_has_token(header(call, "Authorization")))
+		return;
+	metric_add(metric_series(&wrong_tokens, NULL), 1);
+	call->delay_ms = gate_wrong_token(call->connection);
+}
+
+/* By its head alone. */
 static void judge_head(struct api_call *call, const char *method)
 {
 	struct api_rights rights;
@@ -314,8 +252,7 @@ static void judge_head(struct api_call *call, const char *method)
 	rights = api_auth_rights(call->api->auth, header(call, "Authorization"));
 	call->sender = rights.sender;
 	if (!rights.roles)
-		return api_refuse(
-		    call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
+		return refuse_token(call);
 	if (!(rights.roles & call->verb->roles))
 		return api_refuse(
 		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
@@ -342,14 +279,6 @@ static struct api_call *call_create(
 static bool is_flood(const struct api_call *call, int64_t bytes)
 {
 	return bytes > 2 * call->api->config->api.max_body;
-}
-
-static bool declares_flood(const struct api_call *call)
-{
-	const char *length = header(call, "Content-Length");
-	int64_t bytes;
-
-	return length && (!text_to_int64(length, 0, INT64_MAX, &bytes) || is_flood(call, bytes));
 }
 
 static void drop_body(struct api_call *call)
@@ -394,47 +323,55 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 
 static enum MHD_Result respond(struct api_call *call)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-	    call->answer.length, (void *)text_string(&call->answer), MHD_RESPMEM_MUST_COPY);
+	struct gate_field fields[4] = {{"X-Request-Id", call->request_id}};
 	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
-	enum MHD_Result result;
+	int count = 1;
 
-	if (!response)
-		return MHD_NO;
-	MHD_add_response_header(response, "Content-Type", "application/json");
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, "X-Request-Id", call->request_id);
 	if (call->status == 401)
-		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+		fields[count++] = (struct gate_field){"WWW-Authenticate", "Bearer"};
 	if (call->status == 405)
-		MHD_add_response_header(response, "Allow",
-		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method);
+		fields[count++] = (struct gate_field){"Allow",
+		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method};
 	if (call->status == 503)
-		MHD_add_response_header(response, "Retry-After", retry_after);
-	result = MHD_queue_response(call->connection, call->status, response);
-	MHD_destroy_response(response);
-	guest_waits(call->api, guest_of(call->connection), clock_ms());
-	return result;
+		fields[count++] = (struct gate_field){"Retry-After", retry_after};
+	return gate_answer(
+	    call->connection, call->status, "application/json", &call->answer, fields);
 }
 
 static void on_whole(struct api_call *call)
 {
 	struct api *api = call->api;
-	struct guest *guest = guest_of(call->connection);
 	bool ending;
 
 	call->is_whole = true;
+	gate_whole(call->connection);
 	pthread_mutex_lock(&api->mutex);
 	api->open++;
 	ending = api->ending;
-	if (guest)
-		guest->waits_ms = 0;
 	pthread_mutex_unlock(&api->mutex);
 	if (ending && !call->status)
 		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
 	if (!call->status)
 		call->verb->begin(call);
+}
+
+static void end_delay(void *context)
+{
+	api_part_done(context);
+}
+
+/* A request that is refused by its head is answered at once; the gate drops its body. */
+static enum MHD_Result on_head(struct api_call *call)
+{
+	if (!call->status) {
+		gate_await_body(call->connection);
+		return MHD_YES;
+	}
+	if (call->delay_ms == 0)
+		return respond(call);
+	api_wait(call, 1);
+	gate_delay(call->connection, call->delay_ms, end_delay, call);
+	return MHD_YES;
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
@@ -446,7 +383,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 	(void)version;
 	if (!call) {
 		call = *seen = call_create(context, connection, path, method);
-		return declares_flood(call) ? respond(call) : MHD_YES;
+		return on_head(call);
 	}
 	if (*upload_size > 0) {
 		size_t length = *upload_size;
@@ -504,18 +441,6 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	*seen = NULL;
 }
 
-/* What a client did wrong is its own business. */
-static void on_log(void *context, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-static void on_log(void *context, const char *format, va_list arguments)
-{
-	char line[256];
-
-	(void)context;
-	vsnprintf(line, sizeof line, format, arguments);
-	log_debug("api_log", {"text", LOG_TEXT(line)});
-}
-
 /* --- start ----------------------------------------------------------------------------------- */
 
 static bool start_section(struct api *api, const struct config_lookback *section,
@@ -531,34 +456,27 @@ static bool start_section(struct api *api, const struct config_lookback *section
 	return api->senders[kafka] && api->desks[postgres];
 }
 
-static bool start_server(struct api *api, struct err *err)
+static bool start_gate(struct api *api, struct listener *listener, struct err *err)
 {
-	const char *listen = api->config->api.listen;
-	int fd;
+	const struct config_api *config = &api->config->api;
+	const struct gate_settings settings = {.section = "api",
+	    .listen = config->listen,
+	    .hosts = &config->host,
+	    .servers = SERVERS,
+	    .connections = CONNECTIONS,
+	    .head_ms = config->arrival_ms < HEAD_MS ? config->arrival_ms : HEAD_MS,
+	    .arrival_ms = config->arrival_ms,
+	    .answer_ms = ANSWER_MS,
+	    .discards = 2 * config->max_body,
+	    .takes_bodies = true,
+	    .says_json = true,
+	    .on_request = on_request,
+	    .on_completed = on_completed,
+	    .context = api};
 
-	if (!listener_open("api", listen, &fd, &api->address, err))
-		return false;
-	api->server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL |
-					   MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME,
-	    0, NULL, NULL, on_request, api, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-	    (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, api,
-	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, api, MHD_OPTION_END);
-	if (api->server)
-		return true;
-	err_set(err, ERR_FATAL, "[api] listen = %s: no HTTP server: %s", listen, strerror(errno));
-	close(fd);
-	return false;
-}
-
-static bool start_watch(struct api *api, struct err *err)
-{
-	api->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (api->stop_fd < 0)
-		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	api->watches = pthread_create(&api->watch, NULL, run_watch, api) == 0;
-	return api->watches || err_set(err, ERR_FATAL, "no thread for the HTTP interface");
+	api->address = xstrdup(listener->address);
+	api->gate = gate_start(listener, &settings, err);
+	return api->gate != NULL;
 }
 
 static struct api *create(const struct config *config)
@@ -567,7 +485,7 @@ static struct api *create(const struct config *config)
 	pthread_condattr_t attributes;
 
 	api->config = config;
-	api->stop_fd = -1;
+	metric_add(metric_series(&wrong_tokens, NULL), 0);
 	api->auth = api_auth_create(config);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->desks = xcalloc((size_t)config->postgres_count, sizeof(void *));
@@ -579,8 +497,8 @@ static struct api *create(const struct config *config)
 	return api;
 }
 
-struct api *api_start(const struct config *config, struct catalog *const *catalogs,
-    struct deliver *const *delivers, struct err *err)
+struct api *api_start(struct listener *listener, const struct config *config,
+    struct catalog *const *catalogs, struct deliver *const *delivers, struct err *err)
 {
 	struct api *api = create(config);
 
@@ -591,7 +509,7 @@ struct api *api_start(const struct config *config, struct catalog *const *catalo
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section(api, &config->lookbacks[i], catalogs, err))
 			goto fail;
-	if (!start_watch(api, err) || !start_server(api, err))
+	if (!start_gate(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -628,37 +546,25 @@ static void stop_others(struct api *api)
 		api_desk_stop(api->desks[i]);
 }
 
-/* The senders' and the desks' last answers are out before the server, which may not hold resting
- * calls, ends. */
-static void stop_server(struct api *api)
+/* The senders' and the desks' last answers are out before the servers, which may not hold resting
+ * calls, end. */
+static void stop_gate(struct api *api)
 {
-	int fd = MHD_quiesce_daemon(api->server);
-
+	gate_quiesce(api->gate);
 	wait_for_answers(api, STOP_MS);
 	stop_others(api);
 	wait_for_answers(api, LEAVE_MS);
-	MHD_stop_daemon(api->server);
-	if (fd >= 0)
-		close(fd);
-}
-
-static void stop_watch(struct api *api)
-{
-	if (api->watches && eventfd_write(api->stop_fd, 1) == 0)
-		pthread_join(api->watch, NULL);
-	if (api->stop_fd >= 0)
-		close(api->stop_fd);
+	gate_stop(api->gate);
 }
 
 void api_stop(struct api *api)
 {
 	if (!api)
 		return;
-	if (api->server)
-		stop_server(api);
+	if (api->gate)
+		stop_gate(api);
 	else
 		stop_others(api);
-	stop_watch(api);
 	free(api->senders);
 	free(api->desks);
 	free(api->address);

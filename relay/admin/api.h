@@ -13,17 +13,20 @@
  * topic, and is answered when the broker has acknowledged them. It needs neither a reader nor a
  * checker in this process; what is to be seen of ids comes from the section's database.
  *
- * Threads: libmicrohttpd's, which reads, judges and answers; one that ends connections which take
- * too long; one for each cluster that a [lookback] section names, with its producer (api_sender.h);
- * one for each database (api_desk.h). A request that waits for the latter two holds no thread.
+ * Threads: those of a gate, which looks at heads and hands requests to eight servers of
+ * libmicrohttpd, which read, judge and answer (gate.h); one for each cluster that a [lookback]
+ * section names, with its producer (api_sender.h); one for each database (api_desk.h). A request
+ * that waits for the latter two holds no thread.
  *
- * Bounds: 512 connections; 16 KiB of head; a body of [api] max_body; 64 MiB of bodies at once, or
- * two of the largest; a request has to be there within 60 s, and an idle connection ends after 30
- * s; an answer comes within 10 s of a request that is there (a question to the database: 20 s).
+ * Bounds: 1024 connections, of which one address has at most 512, one request each; 16 KiB of head;
+ * a body of [api] max_body; 64 MiB of bodies at once, or two of the largest. A head arrives within
+ * 10 s, a request within [api] arrival; an answer comes within 10 s of a request that is there (a
+ * question to the database: 20 s) and is read within 30 s.
  */
 #include "catalog.h"
 #include "config.h"
 #include "deliver.h"
+#include "listener.h"
 
 struct api;
 
@@ -32,11 +35,12 @@ struct api;
  * each cluster that a [lookback] section names. delivers, as config->delivers; NULL: none runs in
  * this process. They outlive it as well.
  *
- * ERR_CONFIG: an address that cannot be had, or a list of destinations that cannot be read. Neither
- * Kafka nor Postgres has to be there.
+ * The listener is bound to [api] listen; its socket is taken over when the servers start.
+ * ERR_CONFIG: a list of destinations that cannot be read. Neither Kafka nor Postgres has to be
+ * there.
  */
-struct api *api_start(const struct config *config, struct catalog *const *catalogs,
-    struct deliver *const *delivers, struct err *err);
+struct api *api_start(struct listener *listener, const struct config *config,
+    struct catalog *const *catalogs, struct deliver *const *delivers, struct err *err);
 
 /*
  * Takes no new connection and no new request, answers those that were taken, and frees it all: 10 s

@@ -62,17 +62,33 @@ void api_auth_destroy(struct api_auth *auth)
 	free(auth);
 }
 
-struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization)
+/* Behind "Bearer"; NULL: it is something else. */
+static const char *token_in(const char *authorization)
 {
 	static const char scheme[] = "Bearer ";
+
+	if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0)
+		return NULL;
+	authorization += strlen(scheme);
+	return authorization + strspn(authorization, " ");
+}
+
+bool api_auth_has_token(const char *authorization)
+{
+	const char *token = token_in(authorization);
+
+	return token && *token;
+}
+
+struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization)
+{
+	const char *token = token_in(authorization);
 	struct api_rights rights = {0};
 	struct digest digest;
 
-	if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0)
+	if (!token)
 		return rights;
-	authorization += strlen(scheme);
-	authorization += strspn(authorization, " ");
-	digest = digest_of(authorization);
+	digest = digest_of(token);
 	for (int i = 0; i < auth->count; i++) {
 		const struct row *row = &auth->rows[i];
 		bool same =

@@ -20,3 +20,6 @@ struct api_rights {
  * whichever token it is, and whether or not it is one.
  */
 struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization);
+
+/* It has a token, right or wrong. */
+bool api_auth_has_token(const char *authorization);

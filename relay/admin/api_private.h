@@ -21,7 +21,7 @@ struct api_verb {
 	enum lookback_op op; /* of those that send */
 	/*
 	 * With the whole request: answers (api_answer, api_refuse), or calls api_wait and hands it
-	 * over. All three are called by libmicrohttpd's thread.
+	 * over. All three are called by the thread of the connection.
 	 */
 	void (*begin)(struct api_call *call);
 	void (*finish)(struct api_call *call); /* every part is there: answers */
@@ -55,11 +55,12 @@ struct api_call {
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
-	int64_t held;    /* bytes of bodies that it is counted with */
-	int64_t taken;   /* bytes of the body that came */
-	bool is_whole;   /* the request is there */
-	atomic_int left; /* parts of it that others have */
-	unsigned status; /* of the answer; 0: none yet */
+	int64_t held;     /* bytes of bodies that it is counted with */
+	int64_t taken;    /* bytes of the body that came */
+	bool is_whole;    /* the request is there */
+	atomic_int left;  /* parts of it that others have */
+	unsigned status;  /* of the answer; 0: none yet */
+	int64_t delay_ms; /* how long the answer to a wrong token is held back */
 	struct text answer;
 	void *work; /* of the verb */
 };

@@ -7,6 +7,9 @@
 #include "cleanup.h"
 #include "text.h"
 
+/* Connections that came while the thread did something else; the kernel cuts it to its own. */
+enum { BACKLOG = 4096 };
+
 bool listener_parse(const char *address, char **ret_host, char **ret_port, struct err *err)
 {
 	const char *colon = strrchr(address, ':');
@@ -37,7 +40,7 @@ static int listen_at(const struct addrinfo *at)
 		return -1;
 	/* A restart need not wait for the connections of the process before. */
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-	    bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 32) == 0)
+	    bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;
 	on = errno;
 	close(fd);
@@ -73,7 +76,7 @@ static const char *cure(int error)
 }
 
 bool listener_open(
-    const char *section, const char *address, int *ret_fd, char **ret_address, struct err *err)
+    const char *section, const char *address, struct listener *ret_listener, struct err *err)
 {
 	struct addrinfo wanted = {
 	    .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -94,7 +97,14 @@ bool listener_open(
 	if (fd < 0)
 		return err_set(err, ERR_CONFIG, "[%s] listen = %s: %s%s", section, address,
 		    strerror(error), cure(error));
-	*ret_fd = fd;
-	*ret_address = bound_address(fd);
+	*ret_listener = (struct listener){fd, bound_address(fd)};
 	return true;
+}
+
+void listener_close(struct listener *listener)
+{
+	if (listener->fd >= 0)
+		close(listener->fd);
+	free(listener->address);
+	*listener = (struct listener){.fd = -1};
 }

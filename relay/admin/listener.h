@@ -1,5 +1,8 @@
 #pragma once
-/* A bound and listening TCP socket from an address in words. Internal to relay/admin. */
+/*
+ * A bound and listening TCP socket from an address in words. The daemon opens those of its
+ * configuration before it does anything else, and hands them to admin_start and api_start.
+ */
 #include "errors.h"
 
 /*
@@ -9,9 +12,15 @@
 bool listener_parse(
     const char *address, char **ret_host, char **ret_port, struct err *err) MUST_CHECK;
 
+struct listener {
+	int fd;        /* non-blocking and close-on-exec; -1: none */
+	char *address; /* "host:port", as bound */
+};
+
 /*
- * Non-blocking and close-on-exec. *ret_address: "host:port" as bound, the caller frees. section: of
- * the configuration, "admin" or "api", for messages.
+ * section: "admin" or "api", for error messages. An address that cannot be had
+ * (occupied, not of this host, privileged) is ERR_CONFIG: no later try mends it.
  */
-bool listener_open(const char *section, const char *address, int *ret_fd, char **ret_address,
+bool listener_open(const char *section, const char *address, struct listener *ret_listener,
     struct err *err) MUST_CHECK;
+void listener_close(struct listener *listener);

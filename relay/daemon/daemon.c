@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "admin.h"
 #include "api.h"
@@ -21,6 +22,7 @@
 #include "kafka_conf.h"
 #include "keeper.h"
 #include "logging.h"
+#include "listener.h"
 #include "lookbacks.h"
 #include "metrics.h"
 #include "service.h"
@@ -56,10 +58,12 @@ struct daemon {
 	struct topic_checks **topic_checks; /* the same */
 	struct keeper **keepers;            /* as config->postgres; NULL: nothing uses it */
 	struct fleet *fleet;
-	struct lookbacks *lookbacks; /* NULL: none, or not with --drain */
-	struct delivers *delivers;   /* the same */
+	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
+	struct delivers *delivers;                    /* the same */
+	struct listener admin_listener, api_listener; /* until admin and api take them over */
 	struct admin *admin;
-	struct api *api; /* NULL: [api] does not listen */
+	struct api *api;       /* NULL: [api] does not listen */
+	atomic_bool has_begun; /* the parts that probes look at exist */
 	char *owner;
 	bool stopping;
 	int64_t stop_by, watchdog_at;
@@ -96,6 +100,10 @@ static bool is_live(void *context, struct text *report)
 	int64_t age = now - atomic_load(&daemon->turn_ms);
 	bool live = age < STALLED_MS;
 
+	if (!atomic_load(&daemon->has_begun)) {
+		text_add(report, "[+] starting\n");
+		return true;
+	}
 	text_addf(report, "[%s] main loop: last turn %" PRId64 " ms ago\n", live ? "+" : "-", age);
 	live &= fleet_live(daemon->fleet, now, report);
 	live &= keepers_live(daemon, now, report);
@@ -144,8 +152,13 @@ static bool topics_open(struct daemon *daemon, struct text *report)
 static bool is_ready(void *context, struct text *report)
 {
 	struct daemon *daemon = context;
-	bool ready = fleet_ready(daemon->fleet, report);
+	bool ready;
 
+	if (!atomic_load(&daemon->has_begun)) {
+		text_add(report, "[-] starting\n");
+		return false;
+	}
+	ready = fleet_ready(daemon->fleet, report);
 	ready &= topics_open(daemon, report);
 	if (daemon->lookbacks)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
@@ -196,6 +209,39 @@ static void warn_of_epochs(const struct config *config)
 	}
 }
 
+/* The soft limit is for programs that use select; connections count against it. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)!setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* An occupied port ends the start before anything was begun that others would notice. */
+static bool bind_listeners(struct daemon *daemon, struct err *err)
+{
+	const struct config *config = daemon->config;
+
+	return (!config->admin_listen[0] ||
+		   listener_open("admin", config->admin_listen, &daemon->admin_listener, err)) &&
+	       (!config->api.listen[0] ||
+		   listener_open("api", config->api.listen, &daemon->api_listener, err));
+}
+
+static void warn_of_files(const struct config *config)
+{
+	for (const char *at = text_string(&config->warnings); *at;) {
+		size_t length = strcspn(at, "\n");
+		owned_text char *line = xformat("%.*s", (int)length, at);
+
+		log_warn("file_open_to_others", {"file", LOG_TEXT(line)});
+		at += length + (at[length] == '\n');
+	}
+}
+
 static bool load(struct daemon *daemon, struct err *err)
 {
 	daemon->config = config_load(daemon->options->config_path, err);
@@ -208,6 +254,10 @@ static bool load(struct daemon *daemon, struct err *err)
 		if (!kafka_conf_check(kafka, config_has_transactions(daemon->config, kafka), err))
 			return false;
 	}
+	raise_file_limit();
+	if (!bind_listeners(daemon, err))
+		return false;
+	warn_of_files(daemon->config);
 	warn_of_epochs(daemon->config);
 	return true;
 }
@@ -302,7 +352,8 @@ static bool start_admin(struct daemon *daemon, struct err *err)
 
 	if (daemon->config->admin_listen[0] == '\0')
 		return true;
-	daemon->admin = admin_start(daemon->config->admin_listen, &callbacks, err);
+	daemon->admin = admin_start(&daemon->admin_listener, daemon->config->admin_listen,
+	    &daemon->config->admin_host, &callbacks, err);
 	if (daemon->admin)
 		log_info("admin_listens", {"address", LOG_TEXT(admin_address(daemon->admin))});
 	return daemon->admin != NULL;
@@ -312,7 +363,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 {
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
-	daemon->api = api_start(daemon->config, daemon->catalogs,
+	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->catalogs,
 	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
@@ -372,7 +423,8 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	const struct config *config = daemon->config;
 	struct fleet_options fleet;
 
-	if (!check_databases(daemon, checks, err))
+	/* Probes are answered from here on. */
+	if (!start_admin(daemon, err) || !check_databases(daemon, checks, err))
 		return false;
 	daemon->signal_fd = signals_open(err);
 	if (daemon->signal_fd < 0)
@@ -390,8 +442,10 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	    daemon->keepers, daemon->owner, daemon->options->drain};
 	daemon->fleet = fleet_create(&fleet);
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
-	    !start_admin(daemon, err) || !start_api(daemon, err))
+	    !start_api(daemon, err))
 		return false;
+	atomic_store(&daemon->turn_ms, clock_ms());
+	atomic_store(&daemon->has_begun, true);
 	note_topics(daemon, checks);
 	return start_publishers(daemon, checks, err);
 }
@@ -437,6 +491,7 @@ static void reload(struct daemon *daemon)
 	if (fresh) {
 		config_compare(daemon->config, fresh, &fixed);
 		apply(daemon, fresh);
+		warn_of_files(fresh);
 		log_fixed(&fixed);
 		log_info("reloaded", {"file", LOG_TEXT(daemon->options->config_path)});
 	} else {
@@ -619,6 +674,8 @@ static void finish(struct daemon *daemon)
 	if (daemon->fleet)
 		wait_for_publishers(daemon);
 	admin_stop(daemon->admin);
+	listener_close(&daemon->admin_listener);
+	listener_close(&daemon->api_listener);
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
 	delivers_destroy(daemon->delivers);
@@ -674,8 +731,12 @@ static void warn_of_exposed(const struct config *config)
 
 bool daemon_run(const struct daemon_options *options, struct err *err)
 {
-	struct daemon daemon = {
-	    .options = options, .signal_fd = -1, .event_fd = -1, .turn_ms = clock_ms()};
+	struct daemon daemon = {.options = options,
+	    .signal_fd = -1,
+	    .event_fd = -1,
+	    .admin_listener = {.fd = -1},
+	    .api_listener = {.fd = -1},
+	    .turn_ms = clock_ms()};
 	struct checks checks = {0};
 	bool done = load(&daemon, err);
 

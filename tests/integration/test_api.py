@@ -223,7 +223,7 @@ def test_a_body_that_is_too_large_is_refused_declared_or_not(refusing_api):
         assert refusing_api.post("commit", just, connection=connection).code == "missing_field"
     # Nobody reads a flood to its end.
     with socket.create_connection(("127.0.0.1", refusing_api.port), 30) as sock:
-        sock.sendall(b"POST /v1/lookback/commit HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n"
+        sock.sendall(b"POST /v1/lookback/commit HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n"
                      b"Content-Type: application/json\r\nAuthorization: Bearer " + SEND.encode() +
                      b"\r\n\r\n")
         assert sock.recv(100).startswith(b"HTTP/1.1 413 ")
@@ -260,7 +260,7 @@ def test_a_request_has_the_id_that_it_brings_or_one_of_its_own(refusing_api):
 
 
 def test_connections_that_hang_stop_nobody(refusing_api):
-    head = (b"POST /v1/lookback/commit HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = (b"POST /v1/lookback/commit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Authorization: Bearer " + SEND.encode() + b"\r\nContent-Length: 1000\r\n\r\n{")
     with contextlib.ExitStack() as stack:
         for i in range(400):

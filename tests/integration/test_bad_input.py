@@ -120,8 +120,7 @@ def test_a_secret_is_in_no_message(tmp_path):
     ("192.0.2.1:1\nsecurity.protocol = ssl", "host=192.0.2.1 sslmode=require connect_timeout=2", [])])
 def test_another_machine_without_tls_is_warned_of_once(tmp_path, kafka, postgres, warned):
     (tmp_path / "x.ini").write_text(
-        f"[postgres]\ndsn = {postgres}\n[kafka]\nbootstrap.servers = {kafka}\n"
-        "[admin]\nlisten = nowhere.invalid:1\n")
+        f"[postgres]\ndsn = {postgres}\n[kafka]\nbootstrap.servers = {kafka}\n")
     _, _, error = run_command(["--config", tmp_path / "x.ini", "run"], {})
     events = re.findall(r"event=(\w+_unencrypted)", error)
     assert events == warned, error

@@ -36,10 +36,14 @@ static bool ready(void *context, struct text *report)
 static struct admin *start(struct probes *probes)
 {
 	const struct admin_callbacks callbacks = {live, ready, probes};
+	struct listener listener;
 	struct err err;
-	struct admin *admin = admin_start("0", &callbacks, &err);
+	struct admin *admin;
 
+	assert_true(listener_open("admin", "0", &listener, &err));
+	admin = admin_start(&listener, "0", NULL, &callbacks, &err);
 	assert_non_null(admin);
+	listener_close(&listener);
 	return admin;
 }
 
@@ -155,16 +159,16 @@ static void other_paths_and_methods_are_refused(void **state)
 
 static void an_occupied_port_is_a_matter_of_configuration(void **state)
 {
-	struct probes probes = {true, true};
-	const struct admin_callbacks callbacks = {live, ready, &probes};
-	struct admin *admin = start(&probes);
+	struct listener listener, second;
 	struct err err;
 
 	(void)state;
-	assert_null(admin_start(admin_address(admin), &callbacks, &err));
+	assert_true(listener_open("admin", "0", &listener, &err));
+	assert_false(listener_open("api", listener.address, &second, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "[api] listen"));
 	assert_non_null(strstr(err.message, "in use"));
-	admin_stop(admin);
+	listener_close(&listener);
 }
 
 static void a_port_alone_is_on_loopback(void **state)
