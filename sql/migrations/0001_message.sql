@@ -3,6 +3,17 @@
 -- The message table. Insert-only: rows leave with their partition. The columns that order messages
 -- (txid, id, created_at) are the database's; writers are granted the others (roles.sql).
 
+-- Programs check texts as UTF-8 before they acknowledge them. Another encoding would refuse some of
+-- these texts later, and jsonb takes escapes such as \u00e9 in UTF8 only. This file is ASCII, so that
+-- every database can read it.
+do $$
+begin
+	if current_setting('server_encoding') <> 'UTF8' then
+		raise exception 'the database has the encoding %, and needs UTF8', current_setting('server_encoding')
+			using hint = 'create a database with ENCODING ''UTF8'' TEMPLATE template0, and copy your tables into it';
+	end if;
+end $$;
+
 -- What must hold for one column is a domain's constraint: the server keeps it parsed, while a table's
 -- is read and planned anew by every INSERT, which for all of these cost more than the insert itself.
 -- Functions called by constraints are in plpgsql: one in SQL would be planned anew as well.
@@ -16,8 +27,8 @@ create domain outbox.partition_number as int
 create domain outbox.delivery_time as timestamptz
 	constraint deliver_at_must_be_finite check (isfinite(value));
 
--- Headers are {"name": value, …} or, since Kafka's repeat, [["name", value], …]. A value is a
--- string, number, boolean or null, or {"base64": "…"} for bytes.
+-- Headers are {"name": value, ...} or, since Kafka's repeat, [["name", value], ...]. A value is a
+-- string, number, boolean or null, or {"base64": "..."} for bytes.
 -- Paths are strict: a lax one would unwrap an array where none is allowed.
 --
 -- Names that begin with outbox- are the relay's. One of them is stored: a first pair outbox-lookback marks a

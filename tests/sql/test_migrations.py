@@ -138,6 +138,18 @@ def test_a_schema_name_that_would_need_quotes_is_refused(empty_database, schema,
     assert status == 78 and words in error
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_of_another_encoding_is_refused(postgres, empty_database, encoding):
+    postgres.execute(f"CREATE DATABASE other_encoding ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    try:
+        empty_database.dsn = postgres.dsn("other_encoding")
+        status, _, error = migrate(empty_database, "up")
+        assert status != 0 and f"has the encoding {encoding}, and needs UTF8" in error
+        assert "TEMPLATE template0" in error and len(error.strip().splitlines()) == 1
+    finally:
+        postgres.drop_database("other_encoding")
+
+
 def test_the_printed_script_makes_what_up_makes(empty_database, tmp_path):
     status, script, _ = run_command(["migrate", "print"])
     assert status == 0
