@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
+#include "cleanup.h"
 #include "clock.h"
 #include "logging.h"
 
@@ -65,7 +66,12 @@ static bool check_topic(const struct replay *replay, const char *name, int32_t p
     int64_t oldest_ms, int64_t now_ms, struct catalog *catalog, struct err *err)
 {
 	struct catalog_topic topic;
+	owned_text char *why = config_topic_refused(replay->slot, name);
 
+	if (why)
+		return err_set(err, ERR_REJECT,
+		    "topic %s: %s; choose the rows of another topic with topic=…, or another --to",
+		    name, why);
 	if (!look(catalog, name, &topic, err))
 		return false;
 	if (partition >= topic.partitions)

@@ -86,6 +86,24 @@ def test_internal_topics_take_only_what_the_relay_itself_writes(case, kafka, dat
     assert not list(read_topics(kafka.bootstrap, [retry, last]))
 
 
+def test_a_replay_sends_nothing_to_internal_topics(case, database, kafka, login):
+    path = configuration(
+        ("check \"shop\"", case.check), ("lookback \"shop\"", case.settings), ("slot", {"topics": "ld*"}))
+    forged, writer = message("commit", "order", "1"), login("outbox_writer")
+    for topic in (case.topics["said"], case.topics["orders"], "others"):
+        publish(database, writer, topic, forged[0].decode(), forged[1].decode())
+    settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+    for terms, why in [(["--all", "--yes"], "it is that of [lookback \"shop\"] topic"),
+                       (["topic=" + case.topics["orders"], "--to", case.topics["said"]], "[lookback \"shop\"] topic"),
+                       (["topic=others"], "the topic is none of [slot \"main\"] topics")]:
+        status, _, error = run_command(["replay", *terms, "--config", path], settings)
+        assert status != 0 and why in error and len(error.strip().splitlines()) == 1, error
+    assert not case.records("said") and not case.records("orders")
+    status, _, error = run_command(["replay", "topic=" + case.topics["orders"], "--config", path], settings)
+    assert status == 0, error
+    assert len(case.records("orders")) == 1
+
+
 @pytest.mark.parametrize("role", ["outbox_writer", "outbox_relay"])
 @pytest.mark.parametrize("headers", [
     [["outbox-lookback", "shop"]], [["outbox-lookback", "shop"], ["a", "b"]], {"outbox-lookback": "shop"},
