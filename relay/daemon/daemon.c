@@ -16,6 +16,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "config.h"
+#include "deliver_check.h"
 #include "delivers.h"
 #include "fleet.h"
 #include "epoch_check.h"
@@ -704,28 +705,31 @@ static void finish(struct daemon *daemon)
 	config_destroy(daemon->config);
 }
 
+static void warn_of_postgres(const char *kind, const char *name)
+{
+	log_warn("postgres_unencrypted", {kind, LOG_TEXT(name)},
+	    {"consequence", LOG_TEXT("payloads and passwords can be read on the way")},
+	    {"cure", LOG_TEXT("put sslmode=verify-full into the dsn")});
+}
+
 /* Payloads and passwords could be read on the way: once at the start, for each section. */
 static void warn_of_exposed(const struct config *config)
 {
-	static const char risk[] = "payloads and passwords can be read on the way";
-
 	for (int i = 0; i < config->postgres_count; i++)
 		if (pg_dsn_is_exposed(config->postgres[i].dsn))
-			log_warn("postgres_unencrypted",
-			    {"postgres", LOG_TEXT(config->postgres[i].name)},
-			    {"consequence", LOG_TEXT(risk)},
-			    {"cure", LOG_TEXT("put sslmode=verify-full into the dsn")});
+			warn_of_postgres("postgres", config->postgres[i].name);
 	for (int i = 0; i < config->check_count; i++)
 		if (config->checks[i].transport == CHECK_SQL &&
 		    pg_dsn_is_exposed(config->checks[i].dsn))
-			log_warn("postgres_unencrypted",
-			    {"check", LOG_TEXT(config->checks[i].name)},
-			    {"consequence", LOG_TEXT(risk)},
-			    {"cure", LOG_TEXT("put sslmode=verify-full into the dsn")});
+			warn_of_postgres("check", config->checks[i].name);
+	for (int i = 0; i < config->deliver_count; i++)
+		if (deliver_dedup_is_exposed(&config->delivers[i]))
+			warn_of_postgres("deliver", config->delivers[i].name);
 	for (int i = 0; i < config->kafka_count; i++)
 		if (kafka_conf_is_exposed(&config->kafka[i]))
 			log_warn("kafka_unencrypted", {"kafka", LOG_TEXT(config->kafka[i].name)},
-			    {"consequence", LOG_TEXT(risk)},
+			    {"consequence",
+				LOG_TEXT("payloads and passwords can be read on the way")},
 			    {"cure", LOG_TEXT("set security.protocol to ssl or sasl_ssl")});
 }
 

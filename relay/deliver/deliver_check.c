@@ -4,6 +4,7 @@
 #include "cleanup.h"
 #include "courier.h"
 #include "dedup_spec.h"
+#include "pg.h"
 #include "rule_key.h"
 #include "rules_spec.h"
 #include "text.h"
@@ -32,23 +33,36 @@ static bool is_local(const char *dedup)
 	       !text_starts(dedup, "sequence");
 }
 
-/* Where local stores are kept is said by the key path, of each partition apart. */
-static bool check_dedup(const struct config_deliver *section, struct err *err)
+/* The path of a local store is that of the section, with a folder for each partition. */
+static bool parse_dedup(
+    const struct config_deliver *section, struct dedup_spec *ret_spec, struct err *err)
 {
 	owned_text char *line =
 	    xformat("%s%s", section->dedup, is_local(section->dedup) ? " path=." : "");
-	struct dedup_spec spec;
+
+	return dedup_spec_parse(line, ret_spec, err);
+}
+
+static bool check_dedup(const struct config_deliver *section, struct err *err)
+{
+	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
 	struct err why;
-	bool good;
 
 	if (!section->dedup[0])
 		return true;
 	if (strstr(section->dedup, "path="))
 		return refuse(section, err, "dedup",
 		    "leave path= out: each partition has a folder of its own below the key path");
-	good = dedup_spec_parse(line, &spec, &why);
-	dedup_spec_finish(&spec);
-	return good || refuse(section, err, "dedup", why.message);
+	return parse_dedup(section, &spec, &why) || refuse(section, err, "dedup", why.message);
+}
+
+bool deliver_dedup_is_exposed(const struct config_deliver *section)
+{
+	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
+	struct err why;
+
+	return section->dedup[0] && parse_dedup(section, &spec, &why) && spec.dsn &&
+	       pg_dsn_is_exposed(spec.dsn);
 }
 
 static bool check_rules(const struct config_deliver *section, struct err *err)

@@ -5,3 +5,6 @@
 
 /* Files are read. ERR_CONFIG: names section and key. */
 bool deliver_check(const struct config_deliver *section, struct err *err) MUST_CHECK;
+
+/* Whether the dedup line has a dsn by which ids go unencrypted to another machine (pg.h). */
+bool deliver_dedup_is_exposed(const struct config_deliver *section);

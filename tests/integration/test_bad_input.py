@@ -126,6 +126,17 @@ def test_another_machine_without_tls_is_warned_of_once(tmp_path, kafka, postgres
     assert events == warned, error
 
 
+@pytest.mark.parametrize("line, warned", [
+    ('postgres name=x dsn="host=192.0.2.1"', True), ('postgres name=x dsn="host=127.0.0.1"', False),
+    ('bloom ids=1k confirm=sql dsn="host=192.0.2.1" query="select true"', True), ("bloom ids=1k", False)])
+def test_a_database_of_ids_on_another_machine_without_tls_is_warned_of(tmp_path, line, warned):
+    (tmp_path / "x.ini").write_text(
+        "[postgres]\ndsn = host=127.0.0.1 port=1\n[kafka]\nbootstrap.servers = 127.0.0.1:1\n"
+        f"[deliver \"bills\"]\ntopics = x\nurl = http://127.0.0.1:1/\npath = {tmp_path}\ndedup = {line}\n")
+    _, _, error = run_command(["--config", tmp_path / "x.ini", "run"], {})
+    assert ("event=postgres_unencrypted deliver=bills" in error) == warned, error
+
+
 # --- the database ---------------------------------------------------------------------------------
 
 
