@@ -1,20 +1,13 @@
 /* Checks [api] and [admin]: addresses and tokens. */
-#include <arpa/inet.h>
 #include <string.h>
-#include "cleanup.h"
 #include "config_source.h"
+#include "host.h"
 
 enum { TOKEN_LENGTH = 16 };
 
-/* By what is written: a name may mean another address tomorrow, so that only localhost passes. */
 static bool is_loopback(const char *listen)
 {
-	size_t length = (size_t)(strrchr(listen, ':') - listen);
-	owned_text char *host = xformat("%.*s", (int)length, listen);
-	struct in_addr address;
-
-	return text_equal(host, "localhost") || text_equal(host, "[::1]") ||
-	       (inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+	return host_is_loopback(listen, (size_t)(strrchr(listen, ':') - listen));
 }
 
 bool config_tokens_finish(const struct config_source *source, enum config_kind kind,

@@ -6,8 +6,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cleanup.h"
 #include "epoch_check.h"
 #include "kafka_client.h"
+#include "host.h"
 #include "kafka_code.h"
 
 enum side { BOTH, PRODUCER, CONSUMER };
@@ -512,18 +514,20 @@ static const char *property_value(const struct config_kafka *kafka, const char *
 	return value;
 }
 
-/* "host:port" between commas, each with a protocol before it or none. */
+/* Each server is HOST, HOST:PORT, or one of these behind a protocol and "://". */
 static bool has_remote_server(const char *servers)
 {
-	for (size_t length; *servers; servers += length + (servers[length] == ',')) {
-		servers += strspn(servers, " ");
-		length = strcspn(servers, ",");
-		const char *protocol = strstr(servers, "://");
-		const char *host = protocol && protocol < servers + length ? protocol + 3 : servers;
-		bool near = length == 0 || text_starts(host, "127.") ||
-			    text_starts(host, "[::1]") ||
-			    (text_starts(host, "localhost") && strchr(":,", host[9]));
-		if (!near)
+	owned_text char *list = xstrdup(servers);
+	char *rest = NULL;
+
+	for (char *server = strtok_r(list, ", ", &rest); server;
+	     server = strtok_r(NULL, ", ", &rest)) {
+		const char *protocol = strstr(server, "://");
+		const char *host = protocol ? protocol + 3 : server;
+		const char *bracket = *host == '[' ? strchr(host, ']') : NULL;
+		const char *port = strchr(bracket ? bracket : host, ':');
+
+		if (!host_is_loopback(host, port ? (size_t)(port - host) : strlen(host)))
 			return true;
 	}
 	return false;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "clock.h"
+#include "host.h"
 #include "logging.h"
 #include "text.h"
 
@@ -161,11 +162,8 @@ static bool has_remote_host(const char *hosts)
 {
 	for (size_t length; *hosts; hosts += length + (hosts[length] == ',')) {
 		length = strcspn(hosts, ",");
-		bool near = length == 0 || *hosts == '/' || *hosts == '@' ||
-			    text_starts(hosts, "127.") ||
-			    (length == 3 && text_starts(hosts, "::1")) ||
-			    (length == 9 && text_starts(hosts, "localhost"));
-		if (!near)
+		bool is_socket = length == 0 || *hosts == '/' || *hosts == '@';
+		if (!is_socket && !host_is_loopback(hosts, length))
 			return true;
 	}
 	return false;

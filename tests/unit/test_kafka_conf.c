@@ -344,8 +344,9 @@ static void servers_of_other_machines_without_tls_are_exposed(void **state)
 	} rows[] = {{"127.0.0.1:9092, localhost:9092,[::1]:1", NULL, false},
 	    {"localhost", "plaintext", false}, {"kafka:9092", NULL, true},
 	    {"localhost:1,kafka:9092", "SASL_PLAINTEXT", true}, {"localhosts:1", NULL, true},
-	    {"kafka:9092", "ssl", false}, {"PLAINTEXT://kafka:1", NULL, true},
-	    {"kafka:9092", "sasl_ssl", false}, {"PLAINTEXT://127.0.0.1:1", NULL, false}};
+	    {"127.example.com:1", NULL, true}, {"kafka:9092", "ssl", false},
+	    {"PLAINTEXT://kafka:1", NULL, true}, {"kafka:9092", "sasl_ssl", false},
+	    {"PLAINTEXT://127.0.0.1:1", NULL, false}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -378,7 +378,8 @@ static void a_dsn_to_another_machine_without_tls_is_exposed(void **state)
 	    {"host=127.0.0.1,db", true}, {"postgresql://u@db/x", true},
 	    {"postgresql://u@db/x?sslmode=require", false}, {"host=db sslmode=prefer", true},
 	    {"host=db hostaddr=127.0.0.1", false}, {"host=db sslmode=verify-full", false},
-	    {"host=::1 sslmode=disable", false}, {"host=db x", false}};
+	    {"host=::1 sslmode=disable", false}, {"host=127.example.com", true},
+	    {"host=db x", false}};
 
 	(void)state;
 	unsetenv("PGSSLMODE");
