@@ -208,7 +208,7 @@ static bool fail_connecting(struct pg *pg, struct err *err)
 	    pg->dsn, pg->place, PQerrorMessage(pg->connection), pg->sqlstate, err);
 }
 
-struct pg *pg_start(const char *dsn, const char *application, struct err *err)
+static struct pg *start(const char *dsn, const char *application, bool plain, struct err *err)
 {
 	if (!check_dsn(dsn, err))
 		return NULL;
@@ -220,6 +220,7 @@ struct pg *pg_start(const char *dsn, const char *application, struct err *err)
 	struct pg *pg = xcalloc(1, sizeof *pg);
 	*pg = (struct pg){.connection = connection,
 	    .state = PG_CONNECTING,
+	    .plain = plain,
 	    .dsn = xstrdup(dsn),
 	    .polling = PGRES_POLLING_WRITING};
 	pg_note_place(pg);
@@ -236,6 +237,16 @@ struct pg *pg_start(const char *dsn, const char *application, struct err *err)
 		pg->state = PG_CONNECTING; /* pg_step tells it */
 	}
 	return pg;
+}
+
+struct pg *pg_start(const char *dsn, const char *application, struct err *err)
+{
+	return start(dsn, application, false, err);
+}
+
+struct pg *pg_start_plain(const char *dsn, const char *application, struct err *err)
+{
+	return start(dsn, application, true, err);
 }
 
 static bool is_ready(const struct pg *pg)
@@ -263,6 +274,8 @@ static bool finish_connecting(struct pg *pg, struct err *err)
 	free(pg->dsn);
 	pg->dsn = NULL;
 	pg->sqlstate[0] = '\0';
+	if (!pg->plain)
+		return pg_settle_begin(pg, err);
 	pg->state = PG_IDLE;
 	return true;
 }
@@ -270,6 +283,8 @@ static bool finish_connecting(struct pg *pg, struct err *err)
 /* PQconnectPoll takes a socket that is still connecting for a connected one. */
 static bool step_connecting(struct pg *pg, struct err *err)
 {
+	if (pg->settling)
+		return pg_settle_step(pg, err);
 	if (PQstatus(pg->connection) != CONNECTION_BAD) {
 		if (!is_ready(pg))
 			return true;
@@ -301,9 +316,9 @@ static int64_t connect_limit_ms(const struct pg *pg, int timeout_ms)
 	return limit;
 }
 
-struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err)
+/* Takes over pg. */
+static struct pg *finish_start(struct pg *pg, int timeout_ms, struct err *err)
 {
-	struct pg *pg = pg_start(dsn, application, err);
 	if (!pg)
 		return NULL;
 	const int64_t limit = connect_limit_ms(pg, timeout_ms), end = clock_ms() + limit;
@@ -322,6 +337,17 @@ struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, 
 		return pg;
 	pg_destroy(pg);
 	return NULL;
+}
+
+struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err)
+{
+	return finish_start(pg_start(dsn, application, err), timeout_ms, err);
+}
+
+struct pg *pg_connect_plain(
+    const char *dsn, const char *application, int timeout_ms, struct err *err)
+{
+	return finish_start(pg_start_plain(dsn, application, err), timeout_ms, err);
 }
 
 void pg_destroy(struct pg *pg)
@@ -368,6 +394,8 @@ short pg_events(const struct pg *pg)
 {
 	switch (pg->state) {
 	case PG_CONNECTING:
+		if (pg->settling)
+			return (short)(POLLIN | (pg->flushing ? POLLOUT : 0));
 		return pg->polling == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
 	case PG_BUSY:
 		return (short)((pg->copying && !pg->drained ? 0 : POLLIN) |

@@ -4,8 +4,13 @@
  * same struct: blocking calls (commands, upkeep) and the non-blocking calls below for event loops.
  * A connection belongs to one thread at a time. Results are owned by the caller.
  *
- * Works through PgBouncer in transaction mode: no session state; statements are named only where a
- * caller asks for it (pg_send_prepare), who must know that the session is its own (pg_backend).
+ * This folder sets search_path, row_security and the other settings that our statements depend on
+ * before the first statement, so defaults of the database and the role do not apply
+ * (sql/queries/session_settings.sql).
+ *
+ * Works through PgBouncer in transaction mode: no session state, so that each transaction brings
+ * its settings, in the same flight; statements are named only where a caller asks for it
+ * (pg_send_prepare), who must know that the session is its own (pg_backend).
  *
  * SQLSTATE is translated here once: class 08, 57P0x, 53xxx, 40001, 40P01, 55P03 (lock timeout),
  * 57014 (cancelled), 25006 (on a standby) and a lost connection are ERR_RETRY; 28xxx and 42501
@@ -44,6 +49,14 @@ struct pg *pg_start(const char *dsn, const char *application, struct err *err);
  * for its hosts is less); NULL on failure.
  */
 struct pg *pg_connect(const char *dsn, const char *application, int timeout_ms, struct err *err);
+/*
+ * The same for a session that runs somebody else's statements, such as a function of the business
+ * or the user's query: the login's own settings hold, search_path too. Our part of such a statement
+ * must qualify every name.
+ */
+struct pg *pg_start_plain(const char *dsn, const char *application, struct err *err);
+struct pg *pg_connect_plain(
+    const char *dsn, const char *application, int timeout_ms, struct err *err);
 void pg_destroy(struct pg *pg); /* NULL is fine */
 
 /*
@@ -138,6 +151,11 @@ bool pg_execute(struct pg *pg, const char *sql, const struct pg_param *params, i
  * own). Stops at the first error. A COPY in it is refused (ERR_FATAL, PG_LOST).
  */
 bool pg_script(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
+/*
+ * One statement that the server refuses inside of a transaction, such as VACUUM: behind a pooler it
+ * runs with the settings of the pooler's session.
+ */
+bool pg_script_alone(struct pg *pg, const char *sql, struct err *err) MUST_CHECK;
 
 /* --- non-blocking ------------------------------------------------------------------------ */
 
@@ -245,6 +263,8 @@ int pg_server_version(const struct pg *pg); /* 150008; 0 while not connected */
  * between, and the next transaction may run in another session.
  */
 int pg_backend(const struct pg *pg);
+/* That is so, as far as was seen while connecting; false for a plain or a borrowed connection. */
+bool pg_is_pooled(const struct pg *pg);
 /*
  * Several hosts are named, in the dsn or PGHOST, and target_session_attrs asks neither for
  * read-write nor for primary: a connection may land on a standby.

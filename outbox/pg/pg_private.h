@@ -7,13 +7,19 @@
 struct pg {
 	PGconn *connection;
 	bool borrowed; /* the connection is somebody else's */
+	bool plain;    /* pg_start_plain: no settings */
+	bool settling; /* PG_CONNECTING: the statement with the settings is under way */
+	bool pooled; /* another session may serve the next transaction: each brings its settings */
 	enum pg_state state;
 	char *dsn;                         /* until it is up: to know what an error must not show */
 	PostgresPollingStatusType polling; /* PG_CONNECTING: what libpq waits for */
 
 	/* PG_BUSY */
 	bool flushing;    /* libpq holds bytes of the query that the socket did not take */
-	bool pipelined;   /* pg_send_behind: the answer ends with a synchronisation */
+	bool pipelined;   /* several statements in one flight (pg_pipeline) */
+	int syncs;        /* pipelined: synchronisations that are still to come */
+	int statement;    /* pipelined: number of the statement whose results come now, from 0 on */
+	int wanted;       /* pipelined: number of the statement that the caller sent */
 	bool wants_copy;  /* pg_send_copy: a COPY is expected */
 	bool copying;     /* between its start and its last row */
 	bool drained;     /* copying: libpq holds no whole row, so that reading on is right */
@@ -62,6 +68,20 @@ bool pg_tls_holds_bytes(const struct pg *pg);
  * interrupted (pg_interrupt_by), which ends the sleep as well.
  */
 bool pg_wait(const struct pg *pg, int timeout_ms);
+
+/*
+ * The session (pg_session.c). A session of our own gets the settings once, while it is connected;
+ * behind a pooler they go in front of each transaction.
+ */
+bool pg_settle_begin(struct pg *pg, struct err *err);
+bool pg_settle_step(struct pg *pg, struct err *err);
+/* Must the settings precede the next statement? Inside of a transaction they are set already. */
+bool pg_needs_settings(const struct pg *pg);
+/* The settings as a statement; the caller frees. */
+char *pg_settings(const struct pg *pg);
+
+/* False: libpq has no whole result yet. NULL: the answer is over. */
+bool pg_take_result(struct pg *pg, PGresult **ret_result);
 
 /* Fills *err and the SQLSTATE from a result that is an error. Returns false. */
 bool pg_report(struct pg *pg, const PGresult *error, struct err *err);

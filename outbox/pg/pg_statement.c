@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <poll.h>
 #include "clock.h"
+#include "sql_files.h"
 #include "text.h"
 
 struct pg_result {
@@ -51,16 +52,77 @@ static bool submit_statement(struct pg *pg, const char *name, const char *sql,
 			 pg->connection, name, count, values, lengths, formats, format);
 }
 
+/* A statement without parameters, one of several in one flight. */
+static bool submit_before(struct pg *pg, const char *sql)
+{
+	pg->wanted++;
+	return submit_statement(pg, NULL, sql, NULL, 0, FORMAT_BINARY);
+}
+
+static bool submit_sync(struct pg *pg)
+{
+	pg->syncs++;
+	return PQpipelineSync(pg->connection);
+}
+
+/*
+ * Behind a pooler a transaction of ours is opened around the statement: a transaction that the
+ * server opens by itself has the isolation that the role chose, and takes no settings that the
+ * next statement would see. COMMIT follows its own synchronisation, so that the server gets it
+ * after an error as well, and then rolls back: the session goes back to the pooler in any case.
+ */
+static bool submit_in_transaction(struct pg *pg, const char *passing, const char *name,
+    const char *sql, const struct pg_param *params, int count, int format)
+{
+	owned_text char *settings = pg_settings(pg);
+
+	return submit_before(pg, sql_session_transaction) && submit_before(pg, settings) &&
+	       (!passing || submit_before(pg, passing)) &&
+	       submit_statement(pg, name, sql, params, count, format) && submit_sync(pg) &&
+	       submit_statement(pg, NULL, sql_session_commit, NULL, 0, FORMAT_BINARY) &&
+	       submit_sync(pg);
+}
+
+/* passing: settings of this transaction alone, or NULL. */
+static bool send_pipeline(struct pg *pg, const char *passing, const char *name, const char *sql,
+    const struct pg_param *params, int count, int format, struct err *err)
+{
+	pg->syncs = pg->statement = pg->wanted = 0;
+	bool accepted = PQenterPipelineMode(pg->connection);
+	if (accepted && pg_needs_settings(pg))
+		accepted = submit_in_transaction(pg, passing, name, sql, params, count, format);
+	else if (accepted)
+		accepted = submit_before(pg, passing) &&
+			   submit_statement(pg, name, sql, params, count, format) &&
+			   submit_sync(pg);
+	return sent(pg, accepted, false, err);
+}
+
 static bool send_statement(struct pg *pg, const char *name, const char *sql,
     const struct pg_param *params, int count, int format, struct err *err)
 {
-	return may_send(pg, err) &&
-	       sent(pg, submit_statement(pg, name, sql, params, count, format), false, err);
+	if (!may_send(pg, err))
+		return false;
+	if (pg_needs_settings(pg))
+		return send_pipeline(pg, NULL, name, sql, params, count, format, err);
+	return sent(pg, submit_statement(pg, name, sql, params, count, format), false, err);
+}
+
+static bool send_alone(struct pg *pg, const char *script, bool wants_copy, struct err *err)
+{
+	return may_send(pg, err) && sent(pg, PQsendQuery(pg->connection, script), wants_copy, err);
 }
 
 static bool send_script(struct pg *pg, const char *script, bool wants_copy, struct err *err)
 {
-	return may_send(pg, err) && sent(pg, PQsendQuery(pg->connection, script), wants_copy, err);
+	if (!may_send(pg, err))
+		return false;
+	if (!pg_needs_settings(pg))
+		return send_alone(pg, script, wants_copy, err);
+
+	owned_text char *settings = pg_settings(pg);
+	owned_text char *all = xformat("%s;\n%s;\n%s", sql_session_implicit, settings, script);
+	return send_alone(pg, all, wants_copy, err);
 }
 
 bool pg_send(
@@ -72,13 +134,8 @@ bool pg_send(
 bool pg_send_behind(struct pg *pg, const char *settings, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	if (!may_send(pg, err))
-		return false;
-	bool accepted = PQenterPipelineMode(pg->connection) &&
-			submit_statement(pg, NULL, settings, NULL, 0, FORMAT_BINARY) &&
-			submit_statement(pg, NULL, sql, params, count, FORMAT_BINARY) &&
-			PQpipelineSync(pg->connection);
-	return sent(pg, accepted, false, err);
+	return may_send(pg, err) &&
+	       send_pipeline(pg, settings, NULL, sql, params, count, FORMAT_BINARY, err);
 }
 
 bool pg_send_prepare(struct pg *pg, const char *name, const char *sql, struct err *err)
@@ -105,8 +162,7 @@ bool pg_send_copy(struct pg *pg, const char *script, struct err *err)
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
-/* False: libpq has no whole result yet. NULL: the answer is over. */
-static bool take_result(struct pg *pg, PGresult **ret_result)
+bool pg_take_result(struct pg *pg, PGresult **ret_result)
 {
 	while (PQisBusy(pg->connection)) {
 		if (!pg_tls_holds_bytes(pg) || !pg_consume(pg))
@@ -142,8 +198,8 @@ static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
 enum progress { WAITS, COPY_BEGINS, ENDED };
 
 /*
- * Receives the answers to several statements that one synchronisation at the end commits. A NULL
- * ends each statement; two NULLs in a row end the pipeline.
+ * Receives the answers to several statements in one flight: the rows of the caller's statement, and
+ * errors of every statement. A NULL ends each statement; two NULLs in a row end the pipeline.
  */
 static bool receive_pipelined(
     struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
@@ -151,11 +207,15 @@ static bool receive_pipelined(
 	PGresult *result;
 	bool between = false;
 	*ret_progress = WAITS;
-	while (take_result(pg, &result)) {
-		bool over = result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
-		if (!over && result) {
-			pg_keep_answer(pg, result);
-		} else if (over || between || PQstatus(pg->connection) == CONNECTION_BAD) {
+	while (pg_take_result(pg, &result)) {
+		bool lost = !result && (between || PQstatus(pg->connection) == CONNECTION_BAD);
+		bool over =
+		    result && PQresultStatus(result) == PGRES_PIPELINE_SYNC && --pg->syncs == 0;
+		bool counts = result && (pg_is_error(result) ||
+					    (pg->statement == pg->wanted &&
+						PQresultStatus(result) != PGRES_PIPELINE_SYNC &&
+						PQresultStatus(result) != PGRES_PIPELINE_ABORTED));
+		if (lost || over) {
 			PQclear(result);
 			*ret_progress = ENDED;
 			pg->pipelined = false;
@@ -163,6 +223,11 @@ static bool receive_pipelined(
 				   ? settle(pg, ret_answer, err)
 				   : pg_lose(pg, err);
 		}
+		if (counts)
+			pg_keep_answer(pg, result);
+		else
+			PQclear(result);
+		pg->statement += !result;
 		between = !result;
 	}
 	return true;
@@ -177,7 +242,7 @@ static bool receive(
 	if (pg->pipelined)
 		return receive_pipelined(pg, ret_progress, ret_answer, err);
 	*ret_progress = WAITS;
-	while (take_result(pg, &result)) {
+	while (pg_take_result(pg, &result)) {
 		if (!result) {
 			*ret_progress = ENDED;
 			return settle(pg, ret_answer, err);
@@ -382,6 +447,15 @@ bool pg_script(struct pg *pg, const char *sql, struct err *err)
 {
 	PGresult *answer;
 	if (!send_script(pg, sql, false, err) || !wait_for_answer(pg, FOREVER, &answer, err))
+		return false;
+	PQclear(answer);
+	return true;
+}
+
+bool pg_script_alone(struct pg *pg, const char *sql, struct err *err)
+{
+	PGresult *answer;
+	if (!send_alone(pg, sql, false, err) || !wait_for_answer(pg, FOREVER, &answer, err))
 		return false;
 	PQclear(answer);
 	return true;

@@ -49,12 +49,7 @@ static void check_mode(const struct subject *subject, const struct pg_result *fa
 		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
 		    "alter role … reset default_transaction_read_only",
 		    "transactions of role %s are read-only by default", pg_value(facts, 0, 1));
-	if (!text_equal(pg_value(facts, 0, 4), "read committed"))
-		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
-		    "alter role … set default_transaction_isolation = 'read committed'",
-		    "transactions of role %s are %s by default; the relay needs read committed",
-		    pg_value(facts, 0, 1), pg_value(facts, 0, 4));
-	if (text_equal(pg_value(facts, 0, 5), "off"))
+	if (text_equal(pg_value(facts, 0, 4), "off"))
 		preflight_add(subject->report, PREFLIGHT_WARN, subject->place, "set fsync = on",
 		    "fsync is off: a crash of the server's machine loses committed rows");
 }
@@ -66,24 +61,6 @@ static void check_hosts(const struct subject *subject)
 		    "add target_session_attrs=read-write to the dsn",
 		    "several hosts are named without target_session_attrs: a connection may land "
 		    "on a standby, where no log can be written");
-}
-
-static void check_timeout(const struct subject *subject, const char *name, const char *value,
-    const char *alter_role, const char *consequence)
-{
-	owned_text char *cure = xformat("%s %s = 0", alter_role, name);
-
-	if (!text_equal(value, "0"))
-		preflight_add(subject->report, PREFLIGHT_WARN, subject->place, cure, "%s = %s: %s",
-		    name, value, consequence);
-}
-
-/* Sessions of owners have limits of their own (link.h), and no other timeout counts in them. */
-static void check_timeouts(const struct subject *subject, const struct pg_result *facts)
-{
-	check_timeout(subject, "statement_timeout", pg_value(facts, 0, 10), pg_value(facts, 0, 11),
-	    "statements of upkeep (moving rows out of the default partition) and of status "
-	    "(counting what waits) that take longer are cut; those of publishing are not");
 }
 
 /* The port of our end of the socket; 0: it is no TCP socket. */
@@ -101,7 +78,7 @@ static int64_t local_port(int fd)
 
 static void check_pooling(const struct subject *subject, const struct pg_result *facts)
 {
-	if (pg_int(facts, 0, 6) != local_port(pg_fd(subject->pg)))
+	if (pg_int(facts, 0, 5) != local_port(pg_fd(subject->pg)))
 		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
 		    "a pooler or proxy stands between; transaction and session pooling both work, "
 		    "statement pooling does not");
@@ -111,14 +88,14 @@ static void check_sequence(const struct subject *subject, const struct pg_result
 {
 	owned_text char *cure = NULL;
 
-	if (pg_is_null(facts, 0, 8) || pg_int(facts, 0, 8) == 1)
+	if (pg_is_null(facts, 0, 7) || pg_int(facts, 0, 7) == 1)
 		return;
 	cure = xformat("alter sequence %s.message_id_seq cache 1, and restart the writers",
 	    subject->postgres->schema);
 	preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, cure,
 	    "the sequence of message.id has CACHE %" PRId64
 	    ": sessions draw ids ahead, and the records of a key would be reordered",
-	    pg_int(facts, 0, 8));
+	    pg_int(facts, 0, 7));
 }
 
 static bool check_grants(const struct subject *subject, const char *role, bool has_roles,
@@ -204,14 +181,14 @@ static bool check_schema(
 {
 	int lacking = 0;
 
-	if (!text_equal(pg_value(facts, 0, 7), "t")) {
+	if (!text_equal(pg_value(facts, 0, 6), "t")) {
 		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
 		    "run `outbox-relay migrate up`", "schema %s has no message table",
 		    subject->postgres->schema);
 		return true;
 	}
 	check_sequence(subject, facts);
-	if (!check_grants(subject, pg_value(facts, 0, 1), text_equal(pg_value(facts, 0, 9), "t"),
+	if (!check_grants(subject, pg_value(facts, 0, 1), text_equal(pg_value(facts, 0, 8), "t"),
 		&lacking, err))
 		return false;
 	*ret_usable = lacking == 0;
@@ -238,7 +215,6 @@ bool preflight_postgres(struct preflight *report, struct pg *pg,
 	check_version(&subject, pg_value(facts, 0, 0));
 	check_mode(&subject, facts);
 	check_hosts(&subject);
-	check_timeouts(&subject, facts);
 	check_pooling(&subject, facts);
 	return check_schema(&subject, facts, ret_usable, err);
 }

@@ -145,6 +145,8 @@ char *bench_snapshot(struct bench *bench, struct err *err);
 struct pg *bench_connect(struct bench *bench, struct err *err);
 /* Runs a script of sql/queries in the bench's schema. */
 bool bench_script(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
+/* The same for one statement that must not run inside of a transaction, such as VACUUM. */
+bool bench_script_alone(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
 
 /* --- bench_payload.c ------------------------------------------------------------------------- */
 

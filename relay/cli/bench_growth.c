@@ -298,7 +298,7 @@ static bool set_up(
 
 	return bench_rewind(place, BENCH_BEGINNING, err) &&
 	       (!dimension->put || bench_growth_put(place, dimension->put, count, rows, err)) &&
-	       bench_script(place, sql_bench_growth_vacuum, err) &&
+	       bench_script_alone(place, sql_bench_growth_vacuum, err) &&
 	       take_shard(place, &ignored, err);
 }
 

@@ -63,7 +63,7 @@ static bool park(struct bench *place, int64_t count, bool stalled, struct err *e
 
 	return bench_script(place, sql_bench_growth_unpark, err) &&
 	       pg_execute(place->pg, sql, params, 4, err) &&
-	       bench_script(place, sql_bench_growth_vacuum, err);
+	       bench_script_alone(place, sql_bench_growth_vacuum, err);
 }
 
 static bool request(struct bench *place, const char *verb, struct err *err)

@@ -215,7 +215,7 @@ static bool fill_undecided(struct bench *place, int64_t count, struct err *err)
 static bool settle(struct bench *const places[2], struct err *err)
 {
 	for (int i = 0; i < 2; i++)
-		if (!bench_script(places[i], sql_bench_lookback_vacuum, err) ||
+		if (!bench_script_alone(places[i], sql_bench_lookback_vacuum, err) ||
 		    !bench_settle(places[i], err))
 			return false;
 	return true;

@@ -20,6 +20,13 @@ bool bench_script(struct bench *bench, const char *sql, struct err *err)
 	return pg_script(bench->pg, text, err);
 }
 
+bool bench_script_alone(struct bench *bench, const char *sql, struct err *err)
+{
+	owned_text char *text = schema_text(sql, bench->schema);
+
+	return pg_script_alone(bench->pg, text, err);
+}
+
 struct pg *bench_connect(struct bench *bench, struct err *err)
 {
 	return pg_connect(bench->postgres->dsn, "outbox-relay bench", ANSWER_MS, err);
@@ -205,7 +212,7 @@ bool bench_settle(struct bench *bench, struct err *err)
 {
 	struct err refused;
 
-	if (!bench_script(bench, sql_bench_vacuum, err))
+	if (!bench_script_alone(bench, sql_bench_vacuum, err))
 		return false;
 	if (!pg_script(bench->pg, "checkpoint", &refused))
 		bench_say("no checkpoint before the runs: %s", refused.message);

@@ -41,7 +41,7 @@ static struct pg_result *ask_about(
     struct dedup_source *source, const char *template, const char *query, struct err *err)
 {
 	const struct script_place places[] = {{"query", query, true},
-	    {"blank", source->timed ? "" : ", null::timestamptz", true}, {NULL}};
+	    {"blank", source->timed ? "" : ", null::pg_catalog.timestamptz", true}, {NULL}};
 	owned_text char *sql = script_fill(template, places);
 	return ask(source, sql, err);
 }
@@ -114,7 +114,7 @@ bool dedup_source_open(struct dedup_source *ret_source, const char *dsn, const c
 	owned_text char *trimmed = trim(query), *number = xformat("%" PRId64, batch);
 	const struct script_place places[] = {{"batch", number, true}, {NULL}};
 	*ret_source = (struct dedup_source){.fetch = script_fill(sql_dedup_load_fetch, places)};
-	ret_source->pg = pg_connect(dsn, "outbox-relay dedup load", CONNECT_MS, err);
+	ret_source->pg = pg_connect_plain(dsn, "outbox-relay dedup load", CONNECT_MS, err);
 	return ret_source->pg && pg_script(ret_source->pg, sql_dedup_load_begin, err) &&
 	       check_shape(ret_source, trimmed, err) && check_types(ret_source, trimmed, err) &&
 	       declare(ret_source, trimmed, err);

@@ -305,7 +305,7 @@ static bool ask_function(const struct service *service, struct err *err)
 	const struct config_check *check = service->check;
 	const struct pg_param params[] = {{check->function}};
 	OWNED(owned_pg_destroy)
-	struct pg *pg = pg_connect(check->dsn, "outbox-relay doctor", SERVICE_MS, err);
+	struct pg *pg = pg_connect_plain(check->dsn, "outbox-relay doctor", SERVICE_MS, err);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = pg ? pg_query(pg, sql_check_function, params, 1, err) : NULL;
 

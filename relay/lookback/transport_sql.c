@@ -206,7 +206,7 @@ static void fail_connecting(
 
 static bool open_line(struct transport *transport, struct line *line, struct err *err)
 {
-	line->pg = pg_start(transport->check->dsn, transport->application, err);
+	line->pg = pg_start_plain(transport->check->dsn, transport->application, err);
 	if (!line->pg)
 		return false;
 	pg_limit_answer(line->pg, transport->check->max_answer * WIRE_PARTS + WIRE_REST);

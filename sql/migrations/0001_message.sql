@@ -37,26 +37,28 @@ create domain outbox.delivery_time as timestamptz
 create function outbox.headers_valid(headers jsonb) returns boolean
 	immutable strict parallel safe language plpgsql as $$
 declare
-	broken text := case
-		when octet_length(headers::text) > 32768 then 'headers_fit_32768_bytes'
-		when headers @? 'strict $.keyvalue() ? (@.key starts with "outbox-")'
-			or headers @? 'strict $[*][0] ? (@ starts with "outbox-")'
-				and (headers #>> '{0,0}' is distinct from 'outbox-lookback'
-					or (headers - 0) @? 'strict $[*][0] ? (@ starts with "outbox-")'
-					or not pg_has_role(current_user, (select c.relowner from pg_catalog.pg_class c
-						where c.oid = 'outbox.message'::regclass), 'USAGE'))
+	kind pg_catalog.text := pg_catalog.jsonb_typeof(headers);
+	broken pg_catalog.text := case
+		when pg_catalog.octet_length(headers::pg_catalog.text) operator(pg_catalog.>) 32768 then 'headers_fit_32768_bytes'
+		when headers operator(pg_catalog.@?) 'strict $.keyvalue() ? (@.key starts with "outbox-")'
+			or headers operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
+				and (headers operator(pg_catalog.#>>) '{0,0}' is distinct from 'outbox-lookback'
+					or (headers operator(pg_catalog.-) 0)
+						operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
+					or not pg_catalog.pg_has_role(current_user, (select c.relowner from pg_catalog.pg_class c
+						where c.oid operator(pg_catalog.=) 'outbox.message'::pg_catalog.regclass), 'USAGE'))
 			then 'header_names_beginning_with_outbox_are_reserved' end;
 begin
 	if broken is not null then
 		raise exception 'value for message headers violates check constraint "%"', broken
 			using errcode = 'check_violation', constraint = broken;
 	end if;
-	return case jsonb_typeof(headers)
-	when 'object' then not headers @? 'strict $.keyvalue().value ? (
+	return case
+	when kind operator(pg_catalog.=) 'object' then not headers operator(pg_catalog.@?) 'strict $.keyvalue().value ? (
 		@.type() == "array" || @.type() == "object" && (!exists(@.keyvalue()) ||
 			exists(@.keyvalue() ? (@.key != "base64" || @.value.type() != "string" || !(@.value
 			like_regex "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")))))'
-	when 'array' then not headers @? 'strict $[*] ? (
+	when kind operator(pg_catalog.=) 'array' then not headers operator(pg_catalog.@?) 'strict $[*] ? (
 		@.type() != "array" || @.size() != 2 || @[0].type() != "string" || @[1].type() == "array" ||
 		@[1].type() == "object" && (!exists(@[1].keyvalue()) ||
 			exists(@[1].keyvalue() ? (@.key != "base64" || @.value.type() != "string" || !(@.value
@@ -76,7 +78,8 @@ create domain outbox.message_payload as bytea;
 -- What a payload may weigh. A domain's constraint is changed without a lock on the table, and rows
 -- that are there already are not looked at again. Key and headers are bounded as well, so that a row
 -- of the usual size is one that a topic with Kafka's usual max.message.bytes takes.
-create function outbox.set_max_message_bytes(bytes bigint) returns void language plpgsql as $$
+create function outbox.set_max_message_bytes(bytes bigint) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 begin
 	if bytes is null or bytes not between 1 and 1000000000 then
 		raise exception 'max_message_bytes must lie between 1 and 1000000000'

@@ -31,6 +31,6 @@ create function outbox.publish(topic text, key text, payload jsonb, headers json
 begin
 	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
 	values (publish.event_id, publish.topic, pg_catalog.convert_to(publish.key, 'UTF8'),
-		pg_catalog.convert_to(publish.payload::text, 'UTF8'), publish.headers, publish.deliver_at);
+		pg_catalog.convert_to(publish.payload::pg_catalog.text, 'UTF8'), publish.headers, publish.deliver_at);
 	return publish.event_id;
 end $$;

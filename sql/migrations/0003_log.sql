@@ -69,10 +69,11 @@ create table outbox.log (
 create function outbox.timeline() returns int
 language plpgsql volatile as $$
 begin
-	if pg_is_in_recovery() then
+	if pg_catalog.pg_is_in_recovery() then
 		raise exception 'this server is a standby' using errcode = 'read_only_sql_transaction';
 	end if;
-	return ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
+	return ('x' operator(pg_catalog.||) pg_catalog.substr(pg_catalog.pg_walfile_name(
+		pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::int;
 end
 $$;
 comment on function outbox.timeline() is
@@ -82,8 +83,9 @@ comment on function outbox.timeline() is
 create function outbox.shard_of(key bytea, shards int) returns int
 language plpgsql immutable parallel safe as $$
 begin
-	return case when shards = 1 or key is null then 0
-		else (('x' || substr(md5(key), 1, 8))::bit(32)::bigint % shards)::int end;
+	return case when shards operator(pg_catalog.=) 1 or key is null then 0
+		else (('x' operator(pg_catalog.||) pg_catalog.substr(pg_catalog.md5(key), 1, 8))::bit(32)::bigint
+			operator(pg_catalog.%) shards)::int end;
 end
 $$;
 comment on function outbox.shard_of(bytea, int) is
@@ -179,7 +181,8 @@ $$;
 -- savepoint. An owner looks at its own row where the server may be another one than it was: with each
 -- page, and with the tick that comes first on a connection (tick_checked.sql).
 create function outbox.log_was_carried(of_slot text, of_shard int, of_n bigint,
-	of_system_identifier bigint) returns boolean language plpgsql stable as $$
+	of_system_identifier bigint) returns boolean language plpgsql stable
+	set search_path = pg_catalog, pg_temp as $$
 begin
 	return of_system_identifier <> (select c.system_identifier from pg_control_system() c)
 		and exists (select from outbox.log l
@@ -191,7 +194,8 @@ $$;
 
 -- Rows of which the transaction has yet to be begun were carried here as well, whatever the log says.
 create function outbox.has_rows_of_the_future() returns boolean language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set search_path = pg_catalog, pg_temp as $$
 begin
 	return exists (select from outbox.message m
 		where m.txid >= pg_snapshot_xmax(pg_current_snapshot())
@@ -211,7 +215,7 @@ create function outbox.take(
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
 	out identity uuid, -- of the slot, for its positions and the names of its transactions in Kafka
 	out deaths int, out alone_deaths int)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
 	shards int;
@@ -339,7 +343,8 @@ returns table (verdict text, seen text, id bigint, created_at timestamptz, event
 language plpgsql volatile
 -- planned once a session: the index on (txid, id) is right whatever the numbers are
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
 	ours boolean;
@@ -582,7 +587,7 @@ $$;
 -- owner its lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
 create function outbox.renew(of_slot text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
 	lease_ms bigint, new_deaths int[]) returns text
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		perform set_config('synchronous_commit', 'on', true);
@@ -624,7 +629,8 @@ create function outbox.window_bounds(
 	out listed text, -- the ids of a listed window; null: it is none, and what is above counts
 	out next_xid xid8, out over boolean, out least_id bigint, out last_id bigint)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set search_path = pg_catalog, pg_temp as $$
 declare
 	before pg_snapshot;
 	late xid8[] := '{}';
@@ -697,7 +703,7 @@ $$;
 -- Fails unless the owner's log row is here: a server without it is a standby, an old primary or a restored
 -- copy, and nothing must be read there.
 create function outbox.log_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	perform from outbox.log l
 		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
@@ -712,7 +718,7 @@ $$;
 
 -- The same for a page of a window. Takes the lock that the page's snapshot must come after.
 create function outbox.window_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint)
-returns void language plpgsql volatile as $$
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.require_read_committed();
 	perform outbox.timeline();
@@ -726,7 +732,7 @@ $$;
 create function outbox.shard_numbers(shards int) returns setof int
 language plpgsql immutable parallel safe rows 2 as $$
 begin
-	return query select generate_series(0, shards - 1);
+	return query select pg_catalog.generate_series(0, shards operator(pg_catalog.-) 1);
 end
 $$;
 

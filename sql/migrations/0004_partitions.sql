@@ -38,7 +38,7 @@ create function outbox.log_partition_rows() returns bigint
 
 -- The start of the period of this width that a time lies in. Days begin at midnight UTC.
 create function outbox.partition_floor(at timestamptz, width interval) returns timestamptz
-	immutable parallel safe language sql as $$
+	immutable parallel safe language sql set search_path = pg_catalog, pg_temp as $$
 	select to_timestamp(floor(extract(epoch from at)::numeric / extract(epoch from width)::numeric)
 		* extract(epoch from width)::numeric) $$;
 
@@ -56,7 +56,7 @@ create function outbox.partitioned(out name text, out time_column text)
 	values ('message', 'created_at'), ('lookback', 'prepared_at'), ('processed', 'record_at') $$;
 
 create function outbox.partition_time_column(of_table text) returns text
-	immutable parallel safe language plpgsql as $$
+	immutable parallel safe language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
 	found text := (select k.time_column from outbox.partitioned() k where k.name = of_table);
 begin
@@ -69,7 +69,7 @@ end $$;
 
 -- message_p20260102, or message_p20260102T030405 when it does not begin at midnight UTC.
 create function outbox.partition_name(of_table text, from_at timestamptz) returns text
-	immutable parallel safe language sql as $$
+	immutable parallel safe language sql set search_path = pg_catalog, pg_temp as $$
 	select of_table || '_p' || to_char(at, 'YYYYMMDD')
 		|| case when at::time = '00:00' then '' else to_char(at, '"T"HH24MISS') end
 	from (select from_at at time zone 'UTC') as utc (at) $$;
@@ -80,8 +80,8 @@ create function outbox.partitions(of_table text, out name text, out from_at time
 	returns setof record stable language sql
 	set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
 	select c.relname::text,
-		coalesce(substring(b.bound from 'FROM \(''(.+)''\) TO')::timestamptz, '-infinity'),
-		coalesce(substring(b.bound from 'TO \(''(.+)''\)')::timestamptz, 'infinity')
+		coalesce(substring(b.bound from 'FROM [(]''(.+)''[)] TO')::timestamptz, '-infinity'),
+		coalesce(substring(b.bound from 'TO [(]''(.+)''[)]')::timestamptz, 'infinity')
 	from pg_inherits i
 	join pg_class c on c.oid = i.inhrelid
 	cross join lateral pg_get_expr(c.relpartbound, c.oid) as b (bound)
@@ -96,7 +96,7 @@ create function outbox.log_partitions(out name text, out slot text, out shard in
 	from pg_inherits i
 	join pg_class c on c.oid = i.inhrelid
 	cross join lateral (select regexp_match(pg_get_expr(c.relpartbound, c.oid),
-		'FROM \(''(.*)'', (\d+), ''?(\d+)''?\) TO \(''.*'', \d+, ''?(\d+)''?\)')) as b (part)
+		'FROM [(]''(.*)'', ([0-9]+), ''?([0-9]+)''?[)] TO [(]''.*'', [0-9]+, ''?([0-9]+)''?[)]')) as b (part)
 	where i.inhparent = 'outbox.log'::regclass
 	order by 2, 3, 4 $$;
 
@@ -146,7 +146,7 @@ end $$;
 
 -- Rows in the default partition, counted up to a bound.
 create function outbox.partition_default_rows(of_table text, bound bigint) returns bigint
-	stable language plpgsql as $$
+	stable language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
 	rows bigint;
 begin
@@ -172,7 +172,7 @@ end $$;
 create function outbox.partition_make(of_table text, from_at timestamptz, to_at timestamptz)
 	returns text language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
-	set timezone = 'UTC' set datestyle = 'ISO' as $$
+	set timezone = 'UTC' set datestyle = 'ISO' set row_security = off as $$
 declare
 	leaf text := outbox.partition_name(of_table, from_at);
 begin
@@ -248,7 +248,7 @@ end $$;
 create function outbox.partition_holder(leaf text) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp
-	set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+	set enable_seqscan = off set enable_bitmapscan = off set jit = off set row_security = off as $$
 declare
 	of_table text := outbox.partition_table(leaf);
 	holder text;
@@ -278,7 +278,7 @@ end $$;
 -- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only.
 create function outbox.partition_empty(leaf text) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
 	looked pg_snapshot := pg_current_snapshot();
 	of_table text := outbox.partition_table(leaf);
@@ -306,7 +306,7 @@ end $$;
 -- Drops an emptied partition: 'dropped', 'not_empty', 'missing', 'busy'.
 create function outbox.partition_drop(leaf text) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
 	of_table text := outbox.partition_table(leaf);
 begin
@@ -332,7 +332,7 @@ end $$;
 -- 'missing', 'busy'.
 create function outbox.partition_detach(leaf text) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
 	looked pg_snapshot := pg_current_snapshot();
 	of_table text := outbox.partition_table(leaf);
@@ -432,7 +432,7 @@ end $$;
 create function outbox.partition_rehome(of_table text, width interval) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
-	set timezone = 'UTC' set datestyle = 'ISO' as $$
+	set timezone = 'UTC' set datestyle = 'ISO' set row_security = off as $$
 declare
 	strays text := of_table || '_default';
 	unplaced text := of_table || '_unplaced';
@@ -510,7 +510,7 @@ end $$;
 -- Makes the partition in which row n of this shard lies: 'made', 'exists', 'busy'.
 create function outbox.log_partition_make(of_slot text, of_shard int, n bigint) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
+	set search_path = pg_catalog, pg_temp set lock_timeout = '2s' set row_security = off as $$
 declare
 	first_n bigint := n - n % outbox.log_partition_rows();
 	leaf text := format('log_%s_%s_%s', case when of_slot ~ '^[a-z0-9_]{1,30}$' then of_slot
@@ -558,7 +558,7 @@ create function outbox.log_partitions_due(out action text, out slot text, out sh
 -- Drops the partition in which row n lies, if that is due: 'dropped', 'held', 'missing', 'busy'.
 create function outbox.log_partition_drop(of_slot text, of_shard int, n bigint) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' as $$
+	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
 	leaf record;
 begin
@@ -592,7 +592,8 @@ revoke execute on function
 
 -- Today's partition and tomorrow's; the relay goes on from there. Few, since every look for new rows
 -- goes through the indexes of all.
-create function outbox.partitions_begin(of_table text) returns void language plpgsql as $$
+create function outbox.partitions_begin(of_table text) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare
 	today timestamptz := outbox.partition_floor(clock_timestamp(), '1 day');
 	outcome text;

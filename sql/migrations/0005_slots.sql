@@ -39,7 +39,8 @@ $$;
 -- start: 'beginning' (every row in the table), 'now' (what commits from here on) or a time, with its zone
 -- (every row created then or later, whenever it commits).
 create function outbox.slot_create(new_slot text, new_shards int, start text) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 declare
 	base pg_snapshot;
 	start_at timestamptz;
@@ -79,7 +80,7 @@ $$;
 -- n goes on where an earlier set of shards of this slot ended. Fails with unique_violation when an owner
 -- of that set writes its next row at the same time: nothing has happened then, and the next try finds it.
 create function outbox.slot_shards(of_slot text, shards int, base pg_snapshot, first_tick bigint)
-returns void language plpgsql volatile as $$
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
 	first_n bigint;
 	random_epoch bigint;
@@ -113,7 +114,8 @@ $$;
 -- publishes up to one snapshot, taken after the first call is visible to all), and finish (once all
 -- shards have acknowledged that snapshot; until then it says how many have).
 create function outbox.slot_split_begin(of_slot text, shards int) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 declare
 	slot_row outbox.slot;
 begin
@@ -148,13 +150,15 @@ end
 $$;
 
 create function outbox.slot_split_bound(of_slot text) returns void
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 	update outbox.slot set drain_to = pg_current_snapshot()
 	where name = of_slot and split_to is not null and drain_to is null
 $$;
 
 create function outbox.slot_split_cancel(of_slot text) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 begin
 	update outbox.slot set split_to = null, drain_to = null where name = of_slot;
 	if not found then
@@ -166,7 +170,8 @@ $$;
 -- Returns the number of shards that are not there yet; 0: the split is done. Fails with
 -- unique_violation or lock_not_available when it met an owner or upkeep: to be called again.
 create function outbox.slot_split_finish(of_slot text) returns int
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 declare
 	behind int;
 	slot_row outbox.slot;
@@ -200,7 +205,8 @@ end
 $$;
 
 create function outbox.slot_drop(of_slot text) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 begin
 	delete from outbox.slot where name = of_slot;
 	if not found then

@@ -46,7 +46,8 @@ $$;
 create function outbox.replay_create(new_reason text, of_slot text, new_filter jsonb, new_target text,
 	new_rate int, new_snapshot pg_snapshot, of_shards int, of_acked pg_snapshot[],
 	of_windows pg_snapshot[], of_acked_ids bigint[], low_id bigint, high_id bigint, rows bigint,
-	new_nonce bigint, new_owner text, lease_ms bigint) returns bigint language plpgsql volatile as $$
+	new_nonce bigint, new_owner text, lease_ms bigint) returns bigint language plpgsql volatile
+	set search_path = pg_catalog, pg_temp as $$
 declare
 	new_id bigint;
 begin
@@ -65,7 +66,8 @@ $$;
 -- Takes a replay that nobody runs. outcome: 'taken', 'held' (by holder, for wait_ms at most), 'finished',
 -- 'elsewhere' (made in another database cluster, whose transaction ids mean nothing here), 'absent'.
 create function outbox.replay_take(of_replay bigint, new_nonce bigint, new_owner text, lease_ms bigint,
-	out outcome text, out holder text, out wait_ms bigint) language plpgsql volatile as $$
+	out outcome text, out holder text, out wait_ms bigint) language plpgsql volatile
+	set search_path = pg_catalog, pg_temp as $$
 declare
 	found_row outbox.replay;
 begin
@@ -94,7 +96,8 @@ $$;
 -- Notes progress and renews the lease; any state but 'running' ends the lease. False: somebody else took
 -- the replay, or it is not in this database.
 create function outbox.replay_note(of_replay bigint, of_nonce bigint, upto bigint, rows bigint,
-	new_state text, lease_ms bigint) returns boolean language plpgsql volatile as $$
+	new_state text, lease_ms bigint) returns boolean language plpgsql volatile
+	set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.replay_durable();
 	update outbox.replay r set last_id = upto, done = rows, state = new_state,
@@ -108,7 +111,7 @@ $$;
 -- Fails unless this process has the replay on this server. Takes the lock that the page's snapshot must
 -- come after, so that rows which upkeep moves are seen.
 create function outbox.replay_guard(of_replay bigint, of_nonce bigint) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.require_read_committed();
 	perform outbox.timeline();

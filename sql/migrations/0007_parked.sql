@@ -22,7 +22,9 @@
 create function outbox.parked_digest(topic text, key bytea) returns bigint
 language plpgsql immutable strict parallel safe as $$
 begin
-	return ('x' || encode(substr(sha256(convert_to(topic, 'UTF8') || '\x00' || key), 1, 8), 'hex'))::bit(64)::bigint;
+	return ('x' operator(pg_catalog.||) pg_catalog.encode(pg_catalog.substr(pg_catalog.sha256(
+		pg_catalog.convert_to(topic, 'UTF8') operator(pg_catalog.||) pg_catalog.decode('00', 'hex')
+		operator(pg_catalog.||) key), 1, 8), 'hex'))::bit(64)::bigint;
 end
 $$;
 comment on function outbox.parked_digest(text, bytea) is
@@ -439,7 +441,7 @@ create function outbox.parked_lookup(of_slot text, of_shard int, of_n bigint, of
 	digests bigint[]) returns table (place int, itself boolean) language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set jit = off as $$
+set jit = off set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
 	return query select a.place::int, p.id is not null
@@ -453,7 +455,8 @@ $$;
 -- A page of digests, for a filter that may hold one more than once.
 create function outbox.parked_digests(of_slot text, of_shard int, of_n bigint, of_nonce bigint,
 	from_digest bigint, most int) returns setof bigint language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
 	return query select p.digest from outbox.parked p
@@ -467,7 +470,8 @@ $$;
 create function outbox.parked_places(of_slot text, of_shard int, of_n bigint, of_nonce bigint,
 	after_topic text, after_partition int, most int)
 returns table (topic text, partition int) language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
 	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
@@ -489,27 +493,37 @@ $$;
 -- is not named does not matter. One expression, so that the planner sees through it.
 create function outbox.parked_is(id bigint, topic text, key bytea, error text, parked_at timestamptz,
 	state text, chosen jsonb) returns boolean language sql stable as $$
-	select id >= coalesce((chosen ->> 'from_id')::bigint, 0)
-		and id <= coalesce((chosen ->> 'to_id')::bigint, 9223372036854775807)
-		and (chosen -> 'ids' is null or chosen -> 'ids' @> to_jsonb(id))
-		and (chosen ->> 'topic' is null or topic = chosen ->> 'topic')
-		and (chosen ->> 'key' is null or key = (chosen ->> 'key')::bytea)
-		and (chosen ->> 'error' is null or position(chosen ->> 'error' in error) > 0)
-		and (chosen ->> 'from' is null or parked_at >= (chosen ->> 'from')::timestamptz)
-		and (chosen ->> 'to' is null or parked_at < (chosen ->> 'to')::timestamptz)
-		and (chosen ->> 'state' is null or state = chosen ->> 'state')
+	select id operator(pg_catalog.>=) coalesce((chosen operator(pg_catalog.->>) 'from_id')::bigint, 0)
+		and id operator(pg_catalog.<=)
+			coalesce((chosen operator(pg_catalog.->>) 'to_id')::bigint, 9223372036854775807)
+		and (chosen operator(pg_catalog.->) 'ids' is null
+			or (chosen operator(pg_catalog.->) 'ids') operator(pg_catalog.@>) pg_catalog.to_jsonb(id))
+		and (chosen operator(pg_catalog.->>) 'topic' is null
+			or topic operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'topic'))
+		and (chosen operator(pg_catalog.->>) 'key' is null
+			or key operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'key')::pg_catalog.bytea)
+		and (chosen operator(pg_catalog.->>) 'error' is null
+			or position(chosen operator(pg_catalog.->>) 'error' in error) operator(pg_catalog.>) 0)
+		and (chosen operator(pg_catalog.->>) 'from' is null
+			or parked_at operator(pg_catalog.>=) (chosen operator(pg_catalog.->>) 'from')::pg_catalog.timestamptz)
+		and (chosen operator(pg_catalog.->>) 'to' is null
+			or parked_at operator(pg_catalog.<) (chosen operator(pg_catalog.->>) 'to')::pg_catalog.timestamptz)
+		and (chosen operator(pg_catalog.->>) 'state' is null
+			or state operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'state'))
 $$;
 
 -- May it be asked for? Only heads are retried: one that is free goes anyway, one behind waits for its head.
 create function outbox.parked_may(verb text, state text) returns boolean
 language sql immutable as $$
-	select verb = 'skip' or state in ('waiting', 'dead', 'stalled')
+	select verb operator(pg_catalog.=) 'skip'
+		or state operator(pg_catalog.=) any (array['waiting', 'dead', 'stalled'])
 $$;
 
 -- So many rows of a slot behind `after`, by id, among which a filter finds its own.
 create function outbox.parked_candidates(of_slot text, chosen jsonb, after bigint, most bigint)
 returns table (id bigint, shard int, topic text, key bytea, state text, error text, parked_at timestamptz,
-	tick bigint, request_id bigint, txid xid8) language plpgsql stable as $$
+	tick bigint, request_id bigint, txid xid8) language plpgsql stable
+	set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
 	from_id bigint := greatest(after, coalesce((chosen ->> 'from_id')::bigint, 1) - 1);
@@ -534,7 +548,8 @@ $$;
 
 -- The open request that means a row and has yet to come to it; null: none.
 create function outbox.parked_request_of(of_slot text, of_shard int, of_id bigint, topic text, key bytea,
-	error text, parked_at timestamptz, state text, txid xid8) returns bigint language sql stable as $$
+	error text, parked_at timestamptz, state text, txid xid8) returns bigint language sql stable
+	set search_path = pg_catalog, pg_temp as $$
 	select min(r.id) from outbox.parked_request r
 	where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
 		and (of_id > r.last_id or of_id >= r.left_id)
@@ -546,7 +561,8 @@ $$;
 -- no other request, or the call fails with OR002. about: rows that are looked at, as `outbox-relay parked list`
 -- shows it.
 create function outbox.parked_request(of_slot text, new_verb text, chosen jsonb, new_reason text,
-	new_about bigint, out audit_id bigint) language plpgsql volatile as $$
+	new_about bigint, out audit_id bigint) language plpgsql volatile
+	set search_path = pg_catalog, pg_temp as $$
 declare
 	slot_shards int;
 begin

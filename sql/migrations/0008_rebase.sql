@@ -58,7 +58,7 @@ $$;
 -- that only get another txid.
 create function outbox.rebase_plan(out slot text, out elsewhere boolean, out rows bigint,
 	out identity text) -- its first eight digits
-returns setof record language sql stable as $$
+returns setof record language sql stable set search_path = pg_catalog, pg_temp as $$
 	with numbered as (
 		select s.name, left(s.identity::text, 8) as identity,
 			1::bigint << (row_number() over (order by s.name) - 1)::int as bit
@@ -226,7 +226,7 @@ $$;
 create function outbox.rebase(new_reason text, new_identity boolean, out audit_id bigint,
 	out restamped bigint)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+set search_path = pg_catalog, pg_temp set lock_timeout = '10s' set row_security = off as $$
 declare
 	carried boolean;
 	reader record;

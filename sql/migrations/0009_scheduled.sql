@@ -39,7 +39,7 @@ comment on table outbox.scheduled is 'Messages of which deliver_at is not over, 
 -- Owners remember where a list ended (outbox.scheduled_next). An UPDATE by hand makes the
 -- next look begin at the smallest id, and makes it come at once.
 create function outbox.scheduled_changed() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 begin
 	update outbox.slot s set requests = s.requests + 1
 		where s.name in (select c.slot from changed c);
@@ -242,11 +242,13 @@ create function outbox.listed_rows(of_slot text, ids bigint[])
 returns table (id bigint, created_at timestamptz, event_id uuid, topic text, key bytea, payload bytea,
 	headers jsonb, partition int, deliver_at timestamptz) language sql stable as $$
 	select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition, null
-	from outbox.parked p where p.slot = of_slot and p.id = any (ids)
+	from outbox.parked p where p.slot operator(pg_catalog.=) of_slot
+		and p.id operator(pg_catalog.=) any (ids)
 	union all
 	select s.id, s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition,
 		s.deliver_at
-	from outbox.scheduled s where s.slot = of_slot and s.id = any (ids)
+	from outbox.scheduled s where s.slot operator(pg_catalog.=) of_slot
+		and s.id operator(pg_catalog.=) any (ids)
 	order by 1
 $$;
 

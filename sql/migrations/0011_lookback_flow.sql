@@ -77,7 +77,8 @@ create index on outbox.lookback_conflict (biz_type, biz_id);
 
 -- What the reader goes on from: the newest row of each partition.
 create function outbox.lookback_progress(of_section text, of_topic text)
-returns table (partition int, n bigint, next_offset bigint) language sql stable as $$
+returns table (partition int, n bigint, next_offset bigint) language sql stable
+set search_path = pg_catalog, pg_temp as $$
 	select distinct on (l.partition) l.partition, l.n, l.next_offset
 	from outbox.lookback_log l where l.section = of_section and l.topic = of_topic
 	order by l.partition, l.n desc
@@ -89,7 +90,7 @@ create function outbox.lookback_known(types text[], ids text[])
 returns table (place int, kind text, prepared_at timestamptz, digest bytea, decision text)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 begin
 	return query select i.place::int, l.kind::text, l.prepared_at, l.digest, l.decision::text
 	from unnest(types, ids) with ordinality i (biz_type, biz_id, place)
@@ -117,7 +118,7 @@ create function outbox.lookback_decide(of_section text, of_source text, by_whom 
 	letter_headers text[], letter_partitions int[], letter_offsets bigint[], out won int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set row_security = off as $$
 declare
 	overdue boolean;
 	gone record;
@@ -240,7 +241,7 @@ $$;
 create function outbox.lookback_due(of_section text, of_topic text, partitions int[])
 returns table (place int, wait_ms bigint, clock timestamptz) language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
 	moment timestamptz := clock_timestamp();
 	since timestamptz;
@@ -283,7 +284,7 @@ create function outbox.lookback_apply(of_section text, of_topic text, of_reader 
 	out clock timestamptz, out won int, out lost int, out promoted int)
 language plpgsql volatile set lock_timeout = '5s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
 	moment timestamptz := clock_timestamp();
 	first_due timestamptz;
@@ -484,7 +485,7 @@ create function outbox.lookback_claim(of_section text, types text[], most int[],
 returns table (biz_type text, biz_id text, prepared_at timestamptz, attempts int, pendings int,
 	check_service text, check_url text, is_expired boolean)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
 	return query update outbox.lookback_overdue o
@@ -510,7 +511,7 @@ create function outbox.lookback_settle(of_section text, of_claim bigint, types t
 	prepared_ats timestamptz[], results text[], errors text[], counts boolean[], next_ms bigint[],
 	parks boolean[], out won int, out lost int, out strange int)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
 	answered record;
 	touched int;
@@ -562,13 +563,20 @@ $$;
 -- does not matter.
 create function outbox.lookback_is(o outbox.lookback_overdue, chosen jsonb) returns boolean
 language sql stable as $$
-	select (chosen ->> 'section' is null or o.section = chosen ->> 'section')
-		and (chosen ->> 'type' is null or o.biz_type = chosen ->> 'type')
-		and (chosen ->> 'state' is null or o.state = chosen ->> 'state')
-		and (chosen ->> 'service' is null or o.check_service = chosen ->> 'service')
-		and (chosen ->> 'error' is null or position(chosen ->> 'error' in o.last_error) > 0)
-		and (chosen ->> 'from' is null or o.prepared_at >= (chosen ->> 'from')::timestamptz)
-		and (chosen ->> 'to' is null or o.prepared_at < (chosen ->> 'to')::timestamptz)
+	select (chosen operator(pg_catalog.->>) 'section' is null
+			or o.section operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'section'))
+		and (chosen operator(pg_catalog.->>) 'type' is null
+			or o.biz_type operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'type'))
+		and (chosen operator(pg_catalog.->>) 'state' is null
+			or o.state operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'state'))
+		and (chosen operator(pg_catalog.->>) 'service' is null
+			or o.check_service operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'service'))
+		and (chosen operator(pg_catalog.->>) 'error' is null
+			or position(chosen operator(pg_catalog.->>) 'error' in o.last_error) operator(pg_catalog.>) 0)
+		and (chosen operator(pg_catalog.->>) 'from' is null
+			or o.prepared_at operator(pg_catalog.>=) (chosen operator(pg_catalog.->>) 'from')::pg_catalog.timestamptz)
+		and (chosen operator(pg_catalog.->>) 'to' is null
+			or o.prepared_at operator(pg_catalog.<) (chosen operator(pg_catalog.->>) 'to')::pg_catalog.timestamptz)
 $$;
 
 -- Carries out what an operator asks for: 'commit', 'rollback', or 'retry', which asks the business anew.
@@ -578,7 +586,7 @@ $$;
 -- decided otherwise.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
 	out audit_id bigint, out done bigint, out done_of jsonb, out refused text)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	select o.* into audit_id, done, done_of from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
 exception when sqlstate 'OR002' or sqlstate 'OR005' then
@@ -678,7 +686,8 @@ $$;
 
 -- Forgets what no reader goes on from any more, and conflicts that are older than the retention. One at
 -- a time: another one does nothing.
-create function outbox.lookback_tidy(retain_ms bigint) returns void language plpgsql volatile as $$
+create function outbox.lookback_tidy(retain_ms bigint) returns void language plpgsql volatile
+set search_path = pg_catalog, pg_temp as $$
 begin
 	if not pg_try_advisory_xact_lock(hashtextextended('outbox.lookback_tidy', 0)) then
 		return;

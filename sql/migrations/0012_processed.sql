@@ -84,8 +84,8 @@ end $$;
 
 create function outbox.processed_key(name text, id bytea) returns bigint
 	immutable parallel safe language sql as $$
-	select ('x' || encode(substr(sha256(convert_to(name, 'UTF8') || '\x00' || id), 1, 8), 'hex')
-		)::bit(64)::bigint $$;
+	select ('x' || encode(substr(sha256(convert_to(name, 'UTF8') || decode('00', 'hex') || id), 1, 8),
+		'hex'))::bit(64)::bigint $$;
 
 create function outbox.processed_keys(name text, ids bytea[]) returns bigint[]
 	immutable parallel safe language sql as $$
@@ -161,7 +161,7 @@ end $$;
 -- the second is false. Waits while another transaction has an id of these: its end decides.
 create function outbox.processed_take(name text, ids bytea[], record_at timestamptz[],
 	remember interval) returns boolean[] language plpgsql security definer
-	set search_path = pg_catalog, pg_temp as $$
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
 	taken int := coalesce(nullif(current_setting('outbox.processed_taken', true), ''), '0')::int
 		+ coalesce(cardinality(ids), 0);
@@ -200,7 +200,7 @@ end $$;
 -- none is this session's. Waits for nobody.
 create function outbox.processed_claim(name text, ids bytea[], record_at timestamptz[],
 	remember interval) returns int[] language plpgsql security definer
-	set search_path = pg_catalog, pg_temp as $$
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
 	keys bigint[] := outbox.processed_keys(name, ids);
 	had boolean[];
@@ -220,7 +220,7 @@ end $$;
 -- which the server gives back after the rows can be seen.
 create function outbox.processed_add(name text, ids bytea[], record_at timestamptz[],
 	remember interval) returns void language plpgsql security definer
-	set search_path = pg_catalog, pg_temp as $$
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
 	keys bigint[] := outbox.processed_keys(name, ids);
 begin
@@ -236,7 +236,8 @@ end $$;
 
 -- What was claimed is nobody's again.
 create function outbox.processed_give_back(name text, ids bytea[]) returns void
-	language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+	language plpgsql security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 begin
 	perform pg_advisory_unlock(k.key # outbox.processed_salt())
 	from unnest(outbox.processed_keys(name, ids)) as k (key);
@@ -245,7 +246,8 @@ end $$;
 -- What was processed is forgotten. Returns how many rows there were.
 create function outbox.processed_remove(name text, ids bytea[]) returns bigint
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+	set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+	set row_security = off as $$
 declare
 	removed bigint;
 begin

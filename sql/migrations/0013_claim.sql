@@ -31,7 +31,7 @@ create function outbox.claim_next_token() returns bigint language sql
 
 -- The claim's token; null: somebody has it. Waits only for one who takes or renews the same id now.
 create function outbox.claim_take(name text, id bytea, lease interval) returns bigint
-	language sql security definer set search_path = pg_catalog, pg_temp as $$
+	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 	insert into outbox.claim as c (name, id, token, expires_at)
 	values (claim_take.name, claim_take.id, outbox.claim_next_token(), clock_timestamp() + lease)
 	on conflict on constraint claim_pkey do update
@@ -42,7 +42,8 @@ create function outbox.claim_take(name text, id bytea, lease interval) returns b
 -- Of each, in order: was it still held, and is so for a whole lease from now on? Removes what was
 -- abandoned. Rows are locked in the order of their keys, by all.
 create function outbox.claim_renew(name text, ids bytea[], tokens bigint[], lease interval)
-	returns boolean[] language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+	returns boolean[] language plpgsql security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
 declare
 	held bytea[];
 begin
@@ -64,7 +65,7 @@ end $$;
 
 -- Was it still held? Nobody has it now.
 create function outbox.claim_release(name text, id bytea, token bigint) returns boolean
-	language sql security definer set search_path = pg_catalog, pg_temp as $$
+	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 	with gone as (
 		delete from outbox.claim c where c.name = claim_release.name and c.id = claim_release.id
 			and c.token = claim_release.token

@@ -1,4 +1,7 @@
 -- May this login call the function that a [check] section names, and may it write? $1 the function.
 -- Nothing: there is none.
-select has_function_privilege(p.oid, 'execute') as callable, p.provolatile = 'v' as writes
-from pg_proc p where p.oid = to_regprocedure($1::text || '(text, text[])')
+-- Any search_path: the session is not ours.
+select pg_catalog.has_function_privilege(p.oid, 'execute') as callable,
+	p.provolatile operator(pg_catalog.=) 'v' as writes
+from pg_catalog.pg_proc p where p.oid operator(pg_catalog.=) pg_catalog.to_regprocedure(
+	$1::pg_catalog.text operator(pg_catalog.||) '(pg_catalog.text, pg_catalog.text[])')

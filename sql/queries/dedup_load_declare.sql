@@ -1,8 +1,12 @@
 -- Ids as bytes: those of bytea (oid 17) themselves, of all else those of its text. Times in milliseconds
 -- since 1970; null for what is no moment.
+-- Any search_path: the session is not ours.
 declare outbox_load no scroll cursor for
-select case pg_typeof(q.id)::oid when 17 then q.id::text::bytea else convert_to(q.id::text, 'UTF8') end,
-	case when isfinite(q.at) then greatest(0, floor(extract(epoch from q.at) * 1000))::bigint end
+select case when pg_catalog.pg_typeof(q.id)::pg_catalog.oid operator(pg_catalog.=) 17
+		then q.id::pg_catalog.text::pg_catalog.bytea
+		else pg_catalog.convert_to(q.id::pg_catalog.text, 'UTF8') end,
+	case when pg_catalog.isfinite(q.at) then greatest(0,
+		pg_catalog.floor(extract(epoch from q.at) operator(pg_catalog.*) 1000))::bigint end
 from (select given.*:blank from (
 :query
 ) as given) as q (id, at)

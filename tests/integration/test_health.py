@@ -221,20 +221,8 @@ def test_doctor_warns_of_several_hosts_of_which_one_may_be_a_standby(postgres, d
     assert said not in doctor()
 
 
-def test_doctor_warns_of_a_timeout_and_its_cure_works(database, doctor):
-    setting, words = "statement_timeout", "statements of upkeep"
-    assert f"{setting} =" not in doctor()
-    database.execute(f"ALTER ROLE postgres IN DATABASE {database.name} SET {setting} = '20s'")
-    output = doctor()
-    assert f"[warn]   postgres main: {setting} = 20s: " in output and words in output
-    cure = f"alter role postgres in database {database.name} set {setting} = 0"
-    assert f"cure: {cure}\n" in output
-    database.execute(cure)
-    assert f"{setting} =" not in doctor()
-
-
 def test_doctor_says_nothing_of_a_timeout_that_hurts_nobody(database, doctor):
-    for setting in ("idle_in_transaction_session_timeout", "lock_timeout"):
+    for setting in ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"):
         database.execute(f"ALTER ROLE postgres IN DATABASE {database.name} SET {setting} = '20s'")
     assert "_timeout =" not in doctor()
 

@@ -147,16 +147,16 @@ static void a_statement_that_cannot_be_prepared_leaves_the_link_ready(void **sta
 static void a_plan_of_another_type_ends_the_session(void **state)
 {
 	static const struct link_statement of_table[] = {
-	    {"test_row", "select * from test_link"}, {0}};
+	    {"test_row", "select * from public.test_link"}, {0}};
 	struct link link, other;
 	struct err err;
 	int32_t number;
 
 	(void)state;
 	start(&other, NULL);
-	ask(&other, "create table test_link as select 3 as three");
+	ask(&other, "create table public.test_link as select 3 as three");
 	start(&link, of_table);
-	ask(&other, "alter table test_link add four int");
+	ask(&other, "alter table public.test_link add four int");
 	assert_true(pg_send_prepared(link.pg, "test_row", NULL, 0, &err));
 	assert_false(answer(&link, &number, &err));
 	link_failed(&link, clock_ms(), &err);
@@ -165,7 +165,7 @@ static void a_plan_of_another_type_ends_the_session(void **state)
 	assert_true(pg_send_prepared(link.pg, "test_row", NULL, 0, &err));
 	assert_true(answer(&link, &number, &err));
 	assert_int_equal(number, 3);
-	ask(&other, "drop table test_link");
+	ask(&other, "drop table public.test_link");
 	link_finish(&link);
 	link_finish(&other);
 }

@@ -1,0 +1,148 @@
+"""What the database or the role sets for others changes nothing: our sessions, and the functions that others
+call, set what they depend on."""
+
+import json
+import zlib
+
+import pytest
+
+from support.auditor import count_records
+from support.dedup import Dedup
+from support.lookback import Case
+from support.pgbouncer import PgBouncer
+from support.relay import run_command
+
+# Limits end no statement before the one that overrides them, which is short.
+HOSTILE = {
+    "standard_conforming_strings": "off", "escape_string_warning": "on", "backslash_quote": "off",
+    "array_nulls": "off", "transform_null_equals": "on", "quote_all_identifiers": "on",
+    "bytea_output": "escape", "extra_float_digits": "-15", "DateStyle": "'German, DMY'",
+    "IntervalStyle": "sql_standard", "TimeZone": "'Asia/Kathmandu'", "client_encoding": "latin1",
+    "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
+    "statement_timeout": "1000", "lock_timeout": "1",
+    "idle_in_transaction_session_timeout": "1000", "check_function_bodies": "off", "row_security": "on",
+    "lc_messages": "'C'", "lc_numeric": "'C'",
+}
+NEWER = {140000: {"idle_session_timeout": "1000"}, 170000: {"transaction_timeout": "1000"}}
+ROLES = ("stubborn", "reader")
+
+
+def hostile(version):
+    settings = dict(HOSTILE)
+    for since, more in NEWER.items():
+        settings.update(more if version >= since else {})
+    return settings
+
+
+@pytest.fixture
+def database(empty_database):
+    """With logins of which every setting is a hostile one."""
+    version = int(empty_database.execute("SHOW server_version_num")[0][0])
+    try:
+        for role in ROLES:
+            empty_database.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
+            for name, value in hostile(version).items():
+                empty_database.execute(f"ALTER ROLE {role} SET {name} = {value}")
+        yield empty_database
+    finally:
+        for role in ROLES:
+            empty_database.execute(f"DROP OWNED BY {role} CASCADE")
+            empty_database.execute(f"DROP ROLE {role}")
+
+
+@pytest.fixture(params=["direct", "pooled"])
+def dsn(request, database):
+    if request.param == "direct":
+        yield database.postgres.dsn(database.name, user="stubborn")
+        return
+    with PgBouncer(database.postgres, users=("postgres", "stubborn")) as pooler:
+        yield pooler.dsn(database.name, user="stubborn")
+
+
+def leaves(database, table="message"):
+    return {name for name, in database.execute(
+        f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.{table}'::regclass")}
+
+
+def test_the_relay_does_everything_whatever_the_role_sets(database, dsn, kafka, topic, make_relay, request):
+    settings = {"DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+
+    def run(*arguments, statuses=(0,)):
+        status, output, error = run_command(arguments, settings)
+        assert status in statuses, f"{arguments}: {output}{error}"
+        return output
+
+    run("migrate", "up")
+    run("migrate", "up")
+    assert "applied" in run("migrate", "status")
+
+    # partitions: made by hand and ahead; dropped by the relay
+    run("partition", "make", "--from", "2026-01-02")
+    assert "outbox.message_p20260102" in leaves(database)
+    run("partition", "drop", "message_p20260102")
+    assert "outbox.message_p20260102" not in leaves(database)
+    run("partition", "make", "--from", "2026-01-03", "--table", "message")
+    database.execute("INSERT INTO outbox.message (topic, key, payload, created_at) VALUES (%s, 'old', 'old',"
+                     " clock_timestamp() - interval '2 days')", (topic,))  # no partition is that of its day
+
+    case = Case(database, kafka, make_relay, f"settings{zlib.crc32(request.node.nodeid.encode())}",
+                check_after="1s")
+    before = leaves(database)
+    relay = case.relay(database_url=dsn).wait_ready()
+    relay.wait_for(lambda: "outbox.message_p20260103" not in leaves(database), what="the old partition's end")
+    relay.wait_for(lambda: not database.execute("SELECT id FROM outbox.message_default"),
+                   what="the stray row's partition")
+    assert len(leaves(database) - before) == 1
+
+    headers = json.dumps({"a": "b", "bytes": {"base64": "AAE="}})
+    database.execute("SELECT outbox.publish(%s, 'k' || n, E'\\\\000\\\\377'::bytea, %s::jsonb)"
+                     " FROM generate_series(1, 300) n", (topic, headers))
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 301, what="the rows")
+    case.application.prepare("1", "2", "3")
+    case.application.commit("1")
+    case.application.rollback("2")
+    relay.wait_for(lambda: case.ids() == ["1"] and case.overdue() == ["3"], what="the look-back")
+
+    for command in (["doctor"], ["status", "--json"], ["slot", "list"], ["partition", "list"],
+                    ["parked", "list"], ["lookback", "list"], ["lookback", "show", "order", "3"],
+                    ["lookback", "commit", "order", "3", "--reason", "known", "--yes"],
+                    ["replay", "topic=" + topic, "state=published", "--reason", "again", "--yes"],
+                    ["slot", "create", "second", "--start", "2026-01-02T03:04:05Z"],
+                    ["slot", "drop", "second", "--yes"]):
+        run(*command, statuses=(0, 1))
+    relay.wait_for(lambda: case.ids() == ["1", "3"], what="the operator's commit")
+    verdict = json.loads(run("verify", "--json", statuses=(0, 1)))
+    assert verdict["clean"] and verdict["published"] >= 300, verdict
+
+
+def test_a_store_of_dedup_remembers_whatever_the_role_sets(database, kafka):
+    dsn = database.postgres.dsn(database.name, user="stubborn")
+    status, _, error = run_command(["migrate", "up"], {"DATABASE_URL": dsn})
+    assert status == 0, error
+    ids = ["hex:00", "hex:5c78", "hex:ff", "a", "o'clock"]
+    with Dedup(f"postgres name=billing dsn={dsn}") as store:
+        assert store.check(*ids) == ["new"] * 5
+        store.done(*ids)
+    with Dedup(f"postgres name=billing dsn={dsn}") as store:
+        assert store.check(*ids) == ["done"] * 5
+
+
+def test_an_application_with_such_settings_publishes_and_takes_ids(database, topic):
+    """Its own limits and isolation hold for itself."""
+    database.migrate()
+    connection = database.postgres.connect(database.name, user="reader")
+    cursor = connection.cursor()
+    cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0;"
+                   "SET default_transaction_isolation = 'read committed';"
+                   "SET idle_in_transaction_session_timeout = 0")
+    for headers in ('{"a": {"base64": "AAE="}}', '[["a", "b"], ["a", null]]'):
+        cursor.execute("SELECT outbox.publish(%s, 'k', 'v'::text, %s::jsonb)", (topic, headers))
+    taken = "SELECT outbox.processed_take('billing', array['\\134x00'::bytea, 'b'], array[now(), null], '1 day')"
+    cursor.execute(taken)
+    assert cursor.fetchone() == ([True, True],)
+    cursor.execute(taken)
+    assert cursor.fetchone() == ([False, False],)
+    # the key is the one that any other session finds
+    assert database.execute("SELECT count(*) FROM outbox.processed WHERE key = outbox.processed_key(name, id)") \
+        == [(2,)]
+    connection.close()
