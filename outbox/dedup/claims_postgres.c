@@ -47,7 +47,7 @@ static struct claims_store *open_store(const struct dedup_spec *spec, struct err
 		claims->sql[i] = schema_text(statements[i], schema);
 	claims->ids.type = PG_COLUMN_BYTEA;
 	claims->tokens.type = PG_COLUMN_BIGINT;
-	dedup_server_init(&claims->server, spec, false);
+	dedup_server_init(&claims->server, spec, DEDUP_SESSION_ANY);
 	if (dedup_server_connect(&claims->server, err))
 		return claims;
 	close_store(claims);

@@ -68,7 +68,7 @@ static bool try_query(struct dedup_confirmer *confirm, struct err *err)
 struct dedup_confirmer *dedup_confirm_open(const struct dedup_spec *spec, struct err *err)
 {
 	struct dedup_confirmer *confirm = xcalloc(1, sizeof *confirm);
-	dedup_server_init(&confirm->server, spec, false);
+	dedup_server_init(&confirm->server, spec, DEDUP_SESSION_PLAIN);
 	confirm->query = xstrdup(spec->query);
 	if (try_query(confirm, err))
 		return confirm;

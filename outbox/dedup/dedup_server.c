@@ -6,11 +6,12 @@
 #include "sql_files.h"
 #include "text.h"
 
-void dedup_server_init(struct dedup_server *server, const struct dedup_spec *spec, bool own)
+void dedup_server_init(
+    struct dedup_server *server, const struct dedup_spec *spec, enum dedup_session session)
 {
 	*server = (struct dedup_server){.dsn = xstrdup(spec->dsn ? spec->dsn : ""),
 	    .timeout_ms = (int)spec->timeout_ms,
-	    .own = own};
+	    .session = session};
 }
 
 void dedup_server_finish(struct dedup_server *server)
@@ -42,7 +43,7 @@ static bool judge(
 		    "%s: this is a standby: name the primary in the dsn, or all hosts and "
 		    "target_session_attrs=read-write",
 		    place);
-	if (server->own && !text_equal(pg_value(session, 0, 0), "t"))
+	if (server->session == DEDUP_SESSION_OWN && !text_equal(pg_value(session, 0, 0), "t"))
 		return err_set(err, ERR_CONFIG,
 		    "%s: a pooler stands between, and locks need a session of their own: name the "
 		    "server itself in the dsn, or take ids in the transaction of their effect "
@@ -69,7 +70,9 @@ static bool connect_until(struct dedup_server *server, int64_t end, struct err *
 		dedup_server_leave(server);
 	if (server->pg)
 		return true;
-	server->pg = pg_connect(server->dsn, "outbox dedup", left_until(end), err);
+	server->pg = server->session == DEDUP_SESSION_PLAIN
+			 ? pg_connect_plain(server->dsn, "outbox dedup", left_until(end), err)
+			 : pg_connect(server->dsn, "outbox dedup", left_until(end), err);
 	if (server->pg && greet(server, end, err)) {
 		server->sessions++;
 		return true;

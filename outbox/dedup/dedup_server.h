@@ -11,16 +11,23 @@
 #include "errors.h"
 #include "pg.h"
 
+enum dedup_session {
+	DEDUP_SESSION_ANY,   /* a pooler may stand between */
+	DEDUP_SESSION_OWN,   /* holds locks of the session: a pooler in between is ERR_CONFIG */
+	DEDUP_SESSION_PLAIN, /* runs the query of the business: its login's settings hold */
+};
+
 struct dedup_server {
 	char *dsn;
 	int timeout_ms;
-	bool own; /* locks of the session are used: a pooler in between is ERR_CONFIG */
+	enum dedup_session session;
 	struct pg *pg;
 	int sessions; /* that were begun; 0: none yet */
 };
 
 /* Connects nowhere. Of the spec: dsn (NULL: PG* variables) and timeout_ms. */
-void dedup_server_init(struct dedup_server *server, const struct dedup_spec *spec, bool own);
+void dedup_server_init(
+    struct dedup_server *server, const struct dedup_spec *spec, enum dedup_session session);
 void dedup_server_finish(struct dedup_server *server);
 
 /* Is there a session, or can one be begun? */

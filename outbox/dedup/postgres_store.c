@@ -332,7 +332,7 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	postgres->ids.type = PG_COLUMN_BYTEA;
 	postgres->times.type = PG_COLUMN_TIMESTAMPTZ;
 	postgres->offset = -1;
-	dedup_server_init(&postgres->server, spec, true);
+	dedup_server_init(&postgres->server, spec, DEDUP_SESSION_OWN);
 	if (!spec->dsn || dedup_server_connect(&postgres->server, err))
 		return &postgres->store;
 	close_store(&postgres->store);

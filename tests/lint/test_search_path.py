@@ -24,7 +24,7 @@ QUALIFIED = {"headers_valid", "publish", "shard_of", "shard_numbers", "timeline"
              "parked_may", "lookback_is", "listed_rows"}
 # By pg_start_plain and pg_connect_plain, or in a borrowed connection.
 FOREIGN = {"check_ask", "check_begin", "check_function", "dedup_load_begin", "dedup_load_declare",
-           "dedup_load_fetch", "dedup_load_shape", "dedup_load_types", "processed_take"}
+           "dedup_load_fetch", "dedup_load_shape", "dedup_load_types", "dedup_session", "processed_take"}
 
 
 def read(path):
