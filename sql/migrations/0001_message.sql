@@ -42,7 +42,7 @@ declare
 		when pg_catalog.octet_length(headers::pg_catalog.text) operator(pg_catalog.>) 32768 then 'headers_fit_32768_bytes'
 		when headers operator(pg_catalog.@?) 'strict $.keyvalue() ? (@.key starts with "outbox-")'
 			or headers operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
-				and (headers operator(pg_catalog.#>>) '{0,0}' is distinct from 'outbox-lookback'
+				and ((headers operator(pg_catalog.#>>) '{0,0}' operator(pg_catalog.=) 'outbox-lookback') is not true
 					or (headers operator(pg_catalog.-) 0)
 						operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
 					or not pg_catalog.pg_has_role(current_user, (select c.relowner from pg_catalog.pg_class c

@@ -410,7 +410,7 @@ create function outbox.lookback_refused(of_section text,
 returns table (kind text, place int, error text)
 language plpgsql volatile set lock_timeout = '5s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
 	moment timestamptz := clock_timestamp();
 	row_kinds text[] := array_fill('prepare'::text, array[cardinality(prepare_types)])
