@@ -26,7 +26,7 @@ static const struct {
     {"57014", ERR_RETRY, NULL}, /* cancelled, also by statement_timeout */
     {"57P0", ERR_RETRY, NULL},
     {"28", ERR_DENIED, login_advice},
-    {"42501", ERR_DENIED, "`outbox-relay doctor` names the missing grant"},
+    {"42501", ERR_DENIED, "`outbox-relay doctor` names the missing grant, or the policy"},
     {"3D000", ERR_CONFIG, "create the database, or correct its name in the dsn"},
     {"3F000", ERR_CONFIG, migrate_advice},
     {"42P01", ERR_CONFIG, migrate_advice},

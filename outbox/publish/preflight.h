@@ -43,8 +43,8 @@ void preflight_log(const struct preflight *report);
 bool preflight_is_fatal(enum preflight_severity severity, enum safety safety);
 
 /*
- * Version, role, privileges, the sequence's CACHE, partitions ahead, pooling, primary or standby,
- * several hosts, timeouts.
+ * Version, role, privileges, row security, the sequence's CACHE, partitions ahead, pooling, primary
+ * or standby, several hosts.
  * False: the server does not answer; what was found until then is in the report. *ret_usable: the
  * schema is there and readable, so that its tables can be asked.
  */

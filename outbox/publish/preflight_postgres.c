@@ -123,6 +123,35 @@ static bool check_grants(const struct subject *subject, const char *role, bool h
 	return true;
 }
 
+/* A table with row security and no policy shows no row to those whom it applies to. */
+static bool check_policies(
+    const struct subject *subject, const char *role, int *faults, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *tables = ask(subject, sql_preflight_policies, NULL, 0, err);
+
+	for (int i = 0; tables && i < pg_rows(tables); i++) {
+		bool applies = text_equal(pg_value(tables, i, 2), "t");
+		const char *names = pg_value(tables, i, 1);
+		owned_text char *policies =
+		    names[0] ? xformat("policies: %s", names) : xstrdup("no policy");
+		struct preflight_finding *finding = preflight_add(subject->report,
+		    applies ? PREFLIGHT_FAIL : PREFLIGHT_WARN, subject->place,
+		    pg_value(tables, i, 3),
+		    applies ? "table %s has row level security (%s) that applies to role %s: hidden "
+			      "rows would count as published, so every statement on it fails"
+			    : "table %s has row level security (%s): it does not apply to role %s, but "
+			      "may hide rows from writers and readers",
+		    pg_value(tables, i, 0), policies, role);
+
+		if (!applies)
+			continue;
+		finding->kind = ERR_DENIED;
+		++*faults;
+	}
+	return tables != NULL;
+}
+
 /* Columns of partitions.sql: name, from_us, to_us, bytes, rows_estimated, now_us. */
 static void judge_partitions(
     const struct subject *subject, const char *table, const struct pg_result *leaves)
@@ -190,6 +219,8 @@ static bool check_schema(
 	check_sequence(subject, facts);
 	if (!check_grants(subject, pg_value(facts, 0, 1), text_equal(pg_value(facts, 0, 8), "t"),
 		&lacking, err))
+		return false;
+	if (!check_policies(subject, pg_value(facts, 0, 1), &lacking, err))
 		return false;
 	*ret_usable = lacking == 0;
 	return lacking > 0 || (check_partitions(subject, "message", err) &&
