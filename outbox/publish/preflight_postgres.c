@@ -138,10 +138,11 @@ static bool check_policies(
 		struct preflight_finding *finding = preflight_add(subject->report,
 		    applies ? PREFLIGHT_FAIL : PREFLIGHT_WARN, subject->place,
 		    pg_value(tables, i, 3),
-		    applies ? "table %s has row level security (%s) that applies to role %s: hidden "
-			      "rows would count as published, so every statement on it fails"
-			    : "table %s has row level security (%s): it does not apply to role %s, but "
-			      "may hide rows from writers and readers",
+		    applies
+			? "table %s has row level security (%s) that applies to role %s: hidden "
+			  "rows would count as published, so every statement on it fails"
+			: "table %s has row level security (%s): it does not apply to role %s, but "
+			  "may hide rows from writers and readers",
 		    pg_value(tables, i, 0), policies, role);
 
 		if (!applies)

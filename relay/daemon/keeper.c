@@ -290,9 +290,11 @@ static bool wait_for_work(struct keeper *keeper)
 
 static void note_upkeep(struct keeper *keeper)
 {
+	const struct upkeep_status *upkeep = upkeep_status(keeper->upkeep);
+
 	pthread_mutex_lock(&keeper->mutex);
 	text_copy(keeper->status.problem, sizeof keeper->status.problem,
-	    upkeep_status(keeper->upkeep)->problem);
+	    upkeep->problem[0] ? upkeep->problem : upkeep->lock_holder);
 	pthread_mutex_unlock(&keeper->mutex);
 }
 

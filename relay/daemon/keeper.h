@@ -36,6 +36,6 @@ struct keeper_status {
 	bool ended;
 	int64_t turn_ms;    /* clock_ms of the last turn of its loops: the older one */
 	char error[1024];   /* "" or why there is no connection now */
-	char problem[1024]; /* "" or why upkeep could not do its work */
+	char problem[1024]; /* "" or why upkeep could not do its work, or who holds its lock */
 };
 struct keeper_status keeper_status(struct keeper *keeper);

@@ -5,6 +5,7 @@
 #include "logging.h"
 #include "partitions.h"
 #include "text.h"
+#include "upkeep_lock.h"
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
@@ -20,6 +21,7 @@ struct log_upkeep {
 	const struct config_postgres *postgres;
 	struct pg *pg; /* NULL: not connected */
 	struct backoff backoff;
+	struct upkeep_lock lock;
 	char problem[1024];
 };
 
@@ -41,7 +43,7 @@ static bool tend(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 	for (int i = 0; i < PARTITION_OUTCOMES; i++)
 		partition_count(postgres->name, "log", (enum partition_outcome)i, changes[i]);
 	*ret_busy = changes[PARTITION_BUSY] > 0;
-	return all;
+	return all && upkeep_lock_look(&upkeep->lock, upkeep->pg, postgres, *ret_busy, err);
 }
 
 static int64_t failed(struct log_upkeep *upkeep, const struct err *err, int64_t now_ms)
@@ -92,5 +94,5 @@ void log_upkeep_stop(struct log_upkeep *upkeep)
 
 const char *log_upkeep_problem(const struct log_upkeep *upkeep)
 {
-	return upkeep->problem;
+	return *upkeep->problem ? upkeep->problem : upkeep->lock.holder;
 }

@@ -22,5 +22,6 @@ void log_upkeep_stop(struct log_upkeep *upkeep); /* NULL is fine */
  */
 int64_t log_upkeep_step(struct log_upkeep *upkeep, int64_t now_ms, int64_t interval_ms);
 
-/* Why the last step failed; "". From the thread of log_upkeep_step, valid until the next step. */
+/* Why the last step failed, or who holds the lock of upkeep; "". From the thread of
+ * log_upkeep_step, valid until the next step. */
 const char *log_upkeep_problem(const struct log_upkeep *upkeep);

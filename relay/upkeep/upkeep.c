@@ -8,6 +8,7 @@
 #include "metrics.h"
 #include "schema_query.h"
 #include "sql_files.h"
+#include "upkeep_lock.h"
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
@@ -44,6 +45,7 @@ struct upkeep {
 	struct config_postgres settings;        /* the reloadable numbers are read from here */
 	struct pg *pg;                          /* NULL: not connected */
 	struct backoff backoff;
+	struct upkeep_lock lock;
 	struct upkeep_status status;
 };
 
@@ -273,12 +275,14 @@ static bool tend(struct table *table, struct err *err)
 	return drop_behind(table, &list, err);
 }
 
-static bool tidy(struct upkeep *upkeep, struct err *err)
+/* busy becomes true when another relay does it now. */
+static bool tidy(struct upkeep *upkeep, bool *busy, struct err *err)
 {
 	owned_text char *retain_ms = xformat("%" PRId64, upkeep->settings.retain_ms);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *done = schema_query(upkeep->pg, upkeep->settings.schema,
 	    sql_lookback_tidy, (const struct pg_param[]){{retain_ms}}, 1, err);
+	*busy |= done && !text_equal(pg_value(done, 0, 0), "t");
 	return done != NULL;
 }
 
@@ -302,7 +306,7 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 		*ret_busy |= table.busy;
 	}
 	struct err later;
-	return pg_state(upkeep->pg) == PG_IDLE && tidy(upkeep, all ? err : &later) && all;
+	return pg_state(upkeep->pg) == PG_IDLE && tidy(upkeep, ret_busy, all ? err : &later) && all;
 }
 
 static int64_t failed(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
@@ -322,7 +326,8 @@ int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms)
 	struct err err;
 	int64_t interval = upkeep->settings.upkeep_interval_ms;
 	bool busy;
-	if (!tend_all(upkeep, &busy, &err))
+	if (!tend_all(upkeep, &busy, &err) ||
+	    !upkeep_lock_look(&upkeep->lock, upkeep->pg, &upkeep->settings, busy, &err))
 		return failed(upkeep, &err, now_ms);
 	if (*upkeep->status.problem)
 		log_info("upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
@@ -335,6 +340,7 @@ struct upkeep *upkeep_start(const struct config_postgres *postgres)
 {
 	struct upkeep *upkeep = xcalloc(1, sizeof *upkeep);
 	upkeep->postgres = postgres;
+	upkeep->status.lock_holder = upkeep->lock.holder;
 	upkeep->backoff =
 	    (struct backoff){.first_ms = 1000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	upkeep_reload(upkeep, postgres);

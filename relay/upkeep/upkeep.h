@@ -43,6 +43,7 @@ struct upkeep_table {
 struct upkeep_status {
 	struct upkeep_table tables[PARTITION_TABLES]; /* as partition_tables */
 	char problem[1024];                           /* why the last step failed; "" */
+	const char *lock_holder; /* names the session that keeps upkeep from its lock; "" */
 };
 /* From the thread of upkeep_step. Valid until the next step. */
 const struct upkeep_status *upkeep_status(const struct upkeep *upkeep);

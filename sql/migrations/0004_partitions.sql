@@ -100,6 +100,43 @@ create function outbox.log_partitions(out name text, out slot text, out shard in
 	where i.inhparent = 'outbox.log'::regclass
 	order by 2, 3, 4 $$;
 
+-- The locks of upkeep. A transaction that has locked a row does the work of that name, until it ends. Rows of a
+-- table and not advisory locks, because every login may hold those: nobody is granted this table.
+create table outbox.upkeep_lock (
+	work text collate "C" primary key
+);
+insert into outbox.upkeep_lock (work) values ('partitions'), ('log_partitions'), ('lookback_tidy');
+comment on table outbox.upkeep_lock is 'One row for each kind of upkeep that one transaction at a time does.';
+
+-- Takes the lock of this work; waits: until its holder ends. False: another transaction holds it.
+create function outbox.upkeep_begin(of_work text, waits boolean) returns boolean
+	language plpgsql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+begin
+	if waits then
+		perform from outbox.upkeep_lock k where k.work = of_work for update;
+	else
+		perform from outbox.upkeep_lock k where k.work = of_work for update skip locked;
+	end if;
+	if found then
+		return true;
+	elsif not exists (select from outbox.upkeep_lock k where k.work = of_work) then
+		raise exception 'the table outbox.upkeep_lock has no row %', of_work;
+	end if;
+	return false;
+end $$;
+
+-- Lists the sessions that hold a lock of upkeep. Each lock is the row's xmax, and the server's table of locks names the
+-- session of that transaction, whose savepoints have entries too. pid null: a prepared transaction.
+create function outbox.upkeep_holders(out work text, out pid int, out user_name text,
+	out application_name text) returns setof record stable language sql security definer
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
+	select k.work, l.pid, a.usename::text, a.application_name
+	from outbox.upkeep_lock k
+	join pg_locks l on l.locktype = 'transactionid' and l.transactionid = k.xmax and l.granted
+		and l.mode = 'ExclusiveLock'
+	left join pg_stat_activity a on a.pid = l.pid
+	order by k.work $$;
+
 -- True when this transaction may change partitions: one at a time does. The commit does not wait for
 -- standbys, since writers wait for it.
 create function outbox.partition_begin() returns boolean language plpgsql as $$
@@ -109,7 +146,7 @@ begin
 			using errcode = 'invalid_transaction_state';
 	end if;
 	perform set_config('synchronous_commit', 'local', true);
-	return pg_try_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+	return outbox.upkeep_begin('partitions', false);
 end $$;
 
 -- A table like the one that it becomes a part of, tuned for rows that are only inserted: frozen by the
@@ -520,7 +557,7 @@ begin
 		raise exception 'a log partition is made for a slot, a shard and a number'
 			using errcode = 'invalid_parameter_value';
 	end if;
-	perform pg_advisory_xact_lock(hashtextextended('outbox.log_partitions', 0));
+	perform outbox.upkeep_begin('log_partitions', true);
 	if exists (select from outbox.log_partitions() p
 		where p.slot = of_slot and p.shard = of_shard and p.from_n = first_n) then
 		return 'exists';
@@ -588,7 +625,8 @@ revoke execute on function
 	outbox.partition_make(text, timestamptz, timestamptz), outbox.partition_holder(text),
 	outbox.partition_empty(text), outbox.partition_drop(text), outbox.partition_detach(text),
 	outbox.partition_rehome(text, interval), outbox.log_partition_make(text, int, bigint),
-	outbox.log_partition_drop(text, int, bigint) from public;
+	outbox.log_partition_drop(text, int, bigint), outbox.upkeep_begin(text, boolean),
+	outbox.upkeep_holders() from public;
 
 -- Today's partition and tomorrow's; the relay goes on from there. Few, since every look for new rows
 -- goes through the indexes of all.

@@ -47,7 +47,7 @@ declare
 begin
 	perform outbox.require_read_committed();
 	-- No partition is emptied on the word of the slots that were there before; who moves rows has ended.
-	perform pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+	perform outbox.upkeep_begin('partitions', true);
 	if start = 'beginning' then
 		base := '3:3:'; -- nothing is visible in it
 	elsif start = 'now' then

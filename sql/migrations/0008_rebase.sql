@@ -236,7 +236,7 @@ begin
 	perform outbox.timeline();
 	perform outbox.replay_durable();
 	-- Partitions stay as they are, and nobody else does this; writers are not in the way.
-	perform pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0));
+	perform outbox.upkeep_begin('partitions', true);
 	lock table outbox.message in row exclusive mode;
 	lock table outbox.slot in share row exclusive mode;
 	carried := outbox.rebase_is_needed();

@@ -685,12 +685,12 @@ $$;
 -- Upkeep -----------------------------------------------------------------------------------------
 
 -- Forgets what no reader goes on from any more, and conflicts that are older than the retention. One at
--- a time: another one does nothing.
-create function outbox.lookback_tidy(retain_ms bigint) returns void language plpgsql volatile
+-- a time: another one does nothing, and returns false.
+create function outbox.lookback_tidy(retain_ms bigint) returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
 begin
-	if not pg_try_advisory_xact_lock(hashtextextended('outbox.lookback_tidy', 0)) then
-		return;
+	if not outbox.upkeep_begin('lookback_tidy', false) then
+		return false;
 	end if;
 	delete from outbox.lookback_log l using (
 		select section, topic, partition, max(n) as n from outbox.lookback_log
@@ -699,5 +699,6 @@ begin
 		and l.partition = newest.partition and l.n < newest.n;
 	delete from outbox.lookback_conflict c
 	where c.at < clock_timestamp() - retain_ms * interval '1 ms';
+	return true;
 end
 $$;

@@ -151,6 +151,23 @@ def test_the_logs_next_partition_does_not_wait_for_the_message_table(
                        what="upkeep that is well")
 
 
+def test_readiness_names_who_holds_the_lock_of_upkeep(database, make_relay):
+    lock = "SELECT pg_backend_pid() FROM outbox.upkeep_lock WHERE work = 'partitions' FOR UPDATE"
+    with contextlib.closing(database.connect(autocommit=False, application_name="by hand")) as holder:
+        cursor = holder.cursor()
+        cursor.execute(lock)
+        (pid,) = cursor.fetchone()
+        # more partitions than the migration made
+        relay = make_relay(postgres_upkeep_interval="200ms", postgres_partitions_ahead="5").wait_ready()
+        who = f'pid {pid}, user postgres, application_name "by hand"'
+        until_ready_says(relay, 200, f'[!] upkeep of postgres main: the lock "partitions" of upkeep is held by {who}')
+        relay.wait_event("upkeep_lock_held")
+        assert len(relay.events("upkeep_lock_held")) == 1
+        holder.rollback()
+    until_ready_says(relay, 200, "[+] upkeep of postgres main")
+    relay.wait_event("upkeep_lock_free")
+
+
 # It is called while the default partition holds rows.
 SLOW_REHOME = """
     CREATE OR REPLACE FUNCTION outbox.partition_rehome(of_table text, width interval) RETURNS text

@@ -212,8 +212,7 @@ static void a_partition_that_cannot_be_looked_at_is_still_held(void **state)
 		step(stage);
 		assert_string_equal(status(stage)->holder, "main/0");
 		run(stage,
-		    "begin; select pg_advisory_xact_lock(hashtextextended('outbox.partitions', "
-		    "0))");
+		    "begin; select from outbox.upkeep_lock where work = 'partitions' for update");
 		assert_true(step(stage) < INTERVAL_MS);
 		run(stage, "commit");
 		assert_string_equal(status(stage)->held, "message_p20200101");
@@ -410,7 +409,7 @@ static void the_logs_partitions_are_made_while_the_message_table_is_locked(void 
 	run(stage, "update outbox.log set n = 600000");
 	run(stage, "begin;"
 		   "lock table outbox.message in access exclusive mode;"
-		   "select pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0))");
+		   "select from outbox.upkeep_lock where work = 'partitions' for update");
 	assert_int_equal(log_step(stage), 15000);
 	run(stage, "commit");
 	assert_int_equal(ask(stage, "select count(*) from outbox.log_partitions()"), 2);
@@ -423,7 +422,7 @@ static void a_busy_log_is_tried_again_soon(void **state)
 	log_step(stage);
 	run(stage, "update outbox.log set n = 1002000, folded = 1002000");
 	run(stage, "begin;"
-		   "select pg_advisory_xact_lock(hashtextextended('outbox.partitions', 0))");
+		   "select from outbox.upkeep_lock where work = 'partitions' for update");
 	assert_int_equal(log_step(stage), 5000);
 	run(stage, "commit");
 	assert_int_equal(log_step(stage), 15000);

@@ -256,7 +256,7 @@ def test_a_split_that_meets_a_locked_log_looks_again(database):
     ticks = Ticks(database.dsn)
     with ThreadPoolExecutor() as pool, database.connect(autocommit=False) as holder:
         holder.cursor().execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended('outbox.log_partitions', 0))")
+            "SELECT FROM outbox.upkeep_lock WHERE work = 'log_partitions' FOR UPDATE")
         split = pool.submit(split_in_two, database, ticks)
         open_last_window(database, ticks)
         ticks.tick(must_write=True)
