@@ -25,13 +25,30 @@
 -- hence 1,000 ids a transaction, or a session, at most.
 --
 -- key: the first 64 bits of a SHA-256, the same on any server that a dump is carried to. Rows are
--- found by it, and the name and the id are compared after that. Locks are of the key and a number that
--- follows from the schema's name, so that they are not those of another schema, or of anything else.
+-- found by it, and the name and the id are compared after that. The number of a lock is a SHA-256 of the key
+-- and a secret of this schema: every login can hold advisory locks, and must not know the number of an id.
+--
+-- A name belongs to one role (outbox.consumer): no other role takes, holds, keeps or removes its ids.
 
 create domain outbox.processed_name as text collate "C"
 	constraint name_has_1_to_100_bytes check (octet_length(value) between 1 and 100);
 create domain outbox.processed_id as bytea
 	constraint id_has_1_to_1024_bytes check (octet_length(value) between 1 and 1024);
+
+create table outbox.consumer (
+	name  outbox.processed_name primary key,
+	owner text not null,
+	since timestamptz not null default clock_timestamp()
+);
+
+comment on table outbox.consumer is 'The role that each name of processed ids and of claims belongs to.';
+comment on column outbox.consumer.owner is 'a role; its members may use the name. A role that no longer exists '
+	'gives the name to the next one that uses it';
+
+-- Nobody is granted it.
+create table outbox.processed_secret (value bytea not null);
+insert into outbox.processed_secret (value)
+select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8'));
 
 create table outbox.processed (
 	name         outbox.processed_name not null,
@@ -92,13 +109,49 @@ create function outbox.processed_keys(name text, ids bytea[]) returns bigint[]
 	select array_agg(outbox.processed_key(name, i.id) order by i.n)
 	from unnest(ids) with ordinality as i (id, n) $$;
 
--- What makes a lock's number of a key (key # salt): of this schema and this purpose.
-create function outbox.processed_salt() returns bigint immutable parallel safe language sql as $$
-	select hashtextextended('outbox.processed', 0) $$;
+-- The number of the lock of each key.
+create function outbox.processed_locks(keys bigint[]) returns bigint[] stable language sql as $$
+	select array_agg(('x' || encode(substr(sha256(s.value || int8send(k.key)), 1, 8), 'hex'))::bit(64)::bigint
+		order by k.n)
+	from unnest(keys) with ordinality as k (key, n) cross join outbox.processed_secret s $$;
+
+-- Fails unless the caller may use the name. The first role that uses a name owns it: the group by which the
+-- caller is a consumer, so that the logins of a group share the group's names, or the caller itself. The
+-- schema's owner and superusers may use each name, and own none. When two roles use a new name at once, the second
+-- waits for the first one's transaction.
+create function outbox.consumer_check(of_name text) returns void language plpgsql as $$
+declare
+	-- the caller of the function that runs as the schema's owner
+	caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+	now_owner text;
+	new_owner text;
+begin
+	if pg_has_role(caller, current_user, 'member') then
+		return;
+	end if;
+	for attempt in 1 .. 2 loop
+		select c.owner into now_owner from outbox.consumer c where c.name = of_name;
+		if exists (select from pg_roles r where r.rolname = now_owner) then
+			exit;
+		end if;
+		new_owner := coalesce((select min(g.rolname) from pg_auth_members m
+				join pg_roles r on r.oid = m.roleid join pg_roles g on g.oid = m.member
+			where r.rolname = 'outbox_consumer' and g.rolname <> caller
+				and pg_has_role(caller, g.oid, 'member')), caller);
+		insert into outbox.consumer as c (name, owner) values (of_name, new_owner)
+		on conflict (name) do update set owner = excluded.owner, since = clock_timestamp()
+			where c.owner = now_owner;
+	end loop;
+	if now_owner is null or not pg_has_role(caller, now_owner, 'member') then
+		raise exception 'the name "%" belongs to the role %', of_name, now_owner using
+			errcode = 'insufficient_privilege',
+			hint = 'choose another name, or change the owner in the table outbox.consumer';
+	end if;
+end $$;
 
 -- Refuses what no look could be right for.
-create function outbox.processed_guard(ids bytea[], record_at timestamptz[]) returns void
-	language plpgsql as $$
+create function outbox.processed_guard(name text, ids bytea[], record_at timestamptz[], remember interval)
+	returns void language plpgsql as $$
 begin
 	if current_setting('transaction_isolation') <> 'read committed' then
 		raise exception 'ids are taken in READ COMMITTED transactions only' using
@@ -107,6 +160,9 @@ begin
 	elsif current_setting('transaction_read_only')::boolean then
 		raise exception 'ids cannot be recorded in a read-only transaction'
 			using errcode = 'read_only_sql_transaction';
+	elsif remember > interval '3650 days' then
+		raise exception 'ids are kept for 3650 days at most, and not for %', remember
+			using errcode = 'invalid_parameter_value';
 	elsif cardinality(ids) > 1000 then
 		raise exception 'at most 1000 ids are taken at a time, and here are %', cardinality(ids)
 			using errcode = 'program_limit_exceeded',
@@ -115,6 +171,7 @@ begin
 		raise exception 'each id has a time of its record, and none is null'
 			using errcode = 'invalid_parameter_value';
 	end if;
+	perform outbox.consumer_check(name);
 end $$;
 
 -- Which of these are recorded, with a record within `remember` of this one's: in order. The caller
@@ -169,7 +226,7 @@ declare
 	times timestamptz[];
 	fresh boolean[];
 begin
-	perform outbox.processed_guard(ids, record_at);
+	perform outbox.processed_guard(name, ids, record_at, remember);
 	if taken > 1000 then
 		raise exception 'at most 1000 ids are taken in a transaction, and here are %', taken
 			using errcode = 'program_limit_exceeded',
@@ -179,7 +236,7 @@ begin
 	keys := outbox.processed_keys(name, ids);
 	times := outbox.processed_times(record_at);
 	perform pg_advisory_xact_lock(k.lock)
-	from (select distinct a # outbox.processed_salt() as lock from unnest(keys) a order by 1) k;
+	from (select distinct a as lock from unnest(outbox.processed_locks(keys)) a order by 1) k;
 
 	fresh := outbox.processed_found(name, ids, keys, times, remember);
 	select array_agg(not w.found and w.copy = 1 order by w.n) into fresh
@@ -203,15 +260,16 @@ create function outbox.processed_claim(name text, ids bytea[], record_at timesta
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
 	keys bigint[] := outbox.processed_keys(name, ids);
+	locks bigint[] := outbox.processed_locks(keys);
 	had boolean[];
 	found boolean[];
 begin
-	perform outbox.processed_guard(ids, record_at);
-	select array_agg(pg_try_advisory_lock(k.key # outbox.processed_salt()) order by k.n)
-		into had from unnest(keys) with ordinality as k (key, n);
+	perform outbox.processed_guard(name, ids, record_at, remember);
+	select array_agg(pg_try_advisory_lock(k.lock) order by k.n)
+		into had from unnest(locks) with ordinality as k (lock, n);
 	found := outbox.processed_found(name, ids, keys, outbox.processed_times(record_at), remember);
-	perform pg_advisory_unlock(k.key # outbox.processed_salt())
-	from unnest(keys, had, found) as k (key, had, found) where k.had and k.found;
+	perform pg_advisory_unlock(k.lock)
+	from unnest(locks, had, found) as k (lock, had, found) where k.had and k.found;
 	return array(select case when k.found then 2 when k.had then 0 else 1 end
 		from unnest(had, found) with ordinality as k (had, found, n) order by k.n);
 end $$;
@@ -224,11 +282,11 @@ create function outbox.processed_add(name text, ids bytea[], record_at timestamp
 declare
 	keys bigint[] := outbox.processed_keys(name, ids);
 begin
-	perform outbox.processed_guard(ids, record_at);
+	perform outbox.processed_guard(name, ids, record_at, remember);
 	perform outbox.processed_insert(name, ids, keys, outbox.processed_times(record_at), remember,
 		array_fill(true, array[cardinality(ids)]));
-	if not (select bool_and(pg_try_advisory_xact_lock(k.key # outbox.processed_salt())
-			and pg_advisory_unlock(k.key # outbox.processed_salt())) from unnest(keys) as k (key)) then
+	if not (select bool_and(pg_try_advisory_xact_lock(k.lock) and pg_advisory_unlock(k.lock))
+			from unnest(outbox.processed_locks(keys)) as k (lock)) then
 		raise exception 'this session has not claimed the ids that it records'
 			using errcode = 'lock_not_available';
 	end if;
@@ -239,8 +297,8 @@ create function outbox.processed_give_back(name text, ids bytea[]) returns void
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 begin
-	perform pg_advisory_unlock(k.key # outbox.processed_salt())
-	from unnest(outbox.processed_keys(name, ids)) as k (key);
+	perform pg_advisory_unlock(k.lock)
+	from unnest(outbox.processed_locks(outbox.processed_keys(name, ids))) as k (lock);
 end $$;
 
 -- What was processed is forgotten. Returns how many rows there were.
@@ -251,6 +309,7 @@ create function outbox.processed_remove(name text, ids bytea[]) returns bigint
 declare
 	removed bigint;
 begin
+	perform outbox.consumer_check(name);
 	delete from outbox.processed p
 	using unnest(ids, outbox.processed_keys(processed_remove.name, ids)) as w (id, key)
 	where p.key = w.key and p.id = w.id and p.name = processed_remove.name;

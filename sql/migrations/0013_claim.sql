@@ -24,6 +24,16 @@ comment on column outbox.claim.token is 'rises with each claim of an id';
 
 create sequence outbox.claim_token as bigint;
 
+-- Fails unless the caller may use the name and the lease.
+create function outbox.claim_guard(name text, lease interval) returns void language plpgsql as $$
+begin
+	perform outbox.consumer_check(name);
+	if lease > interval '1 day' then
+		raise exception 'a lease ends after one day at most, and not after %', lease
+			using errcode = 'invalid_parameter_value';
+	end if;
+end $$;
+
 create function outbox.claim_next_token() returns bigint language sql
 	set search_path = pg_catalog, pg_temp as $$
 	select setval('outbox.claim_token', greatest(nextval('outbox.claim_token'),
@@ -32,6 +42,7 @@ create function outbox.claim_next_token() returns bigint language sql
 -- The claim's token; null: somebody has it. Waits only for one who takes or renews the same id now.
 create function outbox.claim_take(name text, id bytea, lease interval) returns bigint
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+	select outbox.claim_guard(claim_take.name, claim_take.lease);
 	insert into outbox.claim as c (name, id, token, expires_at)
 	values (claim_take.name, claim_take.id, outbox.claim_next_token(), clock_timestamp() + lease)
 	on conflict on constraint claim_pkey do update
@@ -47,6 +58,7 @@ create function outbox.claim_renew(name text, ids bytea[], tokens bigint[], leas
 declare
 	held bytea[];
 begin
+	perform outbox.claim_guard(name, lease);
 	delete from outbox.claim c where c.ctid in (
 		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
 		for update skip locked);
@@ -66,6 +78,7 @@ end $$;
 -- Was it still held? Nobody has it now.
 create function outbox.claim_release(name text, id bytea, token bigint) returns boolean
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+	select outbox.claim_guard(claim_release.name, null);
 	with gone as (
 		delete from outbox.claim c where c.name = claim_release.name and c.id = claim_release.id
 			and c.token = claim_release.token

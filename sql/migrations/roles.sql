@@ -80,7 +80,8 @@ grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partiti
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
-grant select on outbox.processed, outbox.processed_default, outbox.claim to outbox_reader;
+grant select on outbox.processed, outbox.processed_default, outbox.claim, outbox.consumer
+	to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_numbers(int),
