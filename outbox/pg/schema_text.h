@@ -10,8 +10,8 @@
 
 /*
  * Names are put in as they are, so that they serve in code, in quotes and in messages alike: a
- * schema's name is at most 40 of a-z, 0-9 and _, and does not begin with a digit or pg_. (A
- * reserved word passes here; the server refuses it.) The error says so and names `schema`.
+ * schema's name is at most 40 of a-z, 0-9 and _, does not begin with a digit or pg_, and is no
+ * reserved word of SQL or PL/pgSQL. The error says so and names `schema`.
  */
 bool schema_text_check(const char *schema, struct err *err) MUST_CHECK;
 

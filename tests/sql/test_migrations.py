@@ -132,7 +132,9 @@ def test_another_schema_name_is_used_everywhere(empty_database):
 
 @pytest.mark.parametrize("schema, words", [
     ("Shop", "is not a schema name"), ("pg_shop", "is not a schema name"),
-    ("a; drop", "is not a schema name"), ("select", "reserved word")])
+    ("a; drop", "is not a schema name"), ("select", "reserved word"), ("order", "reserved word"),
+    ("loop", "reserved word"), ("if", "reserved word"), ("begin", "reserved word"), ("by", "reserved word"),
+    ("strict", "reserved word"), ("foreach", "reserved word")])
 def test_a_schema_name_that_would_need_quotes_is_refused(empty_database, schema, words):
     status, _, error = migrate(empty_database, "up", OUTBOX_RELAY_POSTGRES_SCHEMA=schema)
     assert status == 78 and words in error
@@ -148,6 +150,32 @@ def test_a_database_of_another_encoding_is_refused(postgres, empty_database, enc
         assert "TEMPLATE template0" in error and len(error.strip().splitlines()) == 1
     finally:
         postgres.drop_database("other_encoding")
+
+
+def test_a_script_with_a_reserved_word_is_not_printed():
+    for schema in ("order", "loop"):
+        status, output, error = run_command(["migrate", "print"], {"OUTBOX_RELAY_POSTGRES_SCHEMA": schema})
+        assert status == 78 and output == "" and "reserved word" in error
+
+
+def test_each_word_that_needs_quotes_is_refused(empty_database):
+    for word, in empty_database.execute("select word from pg_get_keywords() where quote_ident(word) <> word"):
+        status, _, error = migrate(empty_database, "up", OUTBOX_RELAY_POSTGRES_SCHEMA=word)
+        assert status == 78 and "reserved word" in error, word
+
+
+@pytest.mark.parametrize("schema", ["exception", "perform", "raise", "get", "new", "found", "log", "key", "value"])
+def test_other_words_are_names(empty_database, schema):
+    """Words that PL/pgSQL knows without reserving them, and names of our tables, columns and variables."""
+    migrate_well(empty_database, "up", OUTBOX_RELAY_POSTGRES_SCHEMA=schema)
+    empty_database.execute(f"select {schema}.publish('t', 'k', 'x')")
+    empty_database.execute(f"select * from {schema}.take('main', 0, 1, 1, 'me', 1000, 1)")
+    assert empty_database.execute(f"select topic from {schema}.message") == [("t",)]
+    assert empty_database.execute(f"select {schema}.partition_make('message', '2020-01-01Z', '2020-01-02Z')") \
+        == [("made",)]
+    roles = ", ".join(f"{schema}_{role}" for role in ("writer", "relay", "reader", "consumer"))
+    empty_database.execute(f"drop owned by {roles}")
+    empty_database.execute(f"drop role {roles}")
 
 
 def test_the_printed_script_makes_what_up_makes(empty_database, tmp_path):

@@ -63,6 +63,19 @@ static void any_other_name_is_refused(void **state)
 	}
 }
 
+static void a_reserved_word_is_refused(void **state)
+{
+	(void)state;
+	static const char *const names[] = {
+	    "order", "all", "xmltable", "loop", "if", "begin", "while"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct err err = {0};
+		assert_false(schema_text_check(names[i], &err));
+		assert_int_equal(err.kind, ERR_CONFIG);
+		assert_non_null(strstr(err.message, "reserved word"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -71,6 +84,7 @@ int main(void)
 	    cmocka_unit_test(a_part_of_a_longer_word_stays),
 	    cmocka_unit_test(a_name_that_needs_no_quotes_passes),
 	    cmocka_unit_test(any_other_name_is_refused),
+	    cmocka_unit_test(a_reserved_word_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
