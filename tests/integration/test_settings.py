@@ -146,3 +146,47 @@ def test_an_application_with_such_settings_publishes_and_takes_ids(database, top
     assert database.execute("SELECT count(*) FROM outbox.processed WHERE key = outbox.processed_key(name, id)") \
         == [(2,)]
     connection.close()
+
+
+# Each is run in both sessions; the last statement's rows are compared, in a form that no setting prints differently.
+CALLS = [
+    """SELECT outbox.publish('t', 'k', decode('00ff5c6e', 'hex'),
+           '{"a": {"base64": "AAE="}, "b": "x"}'::jsonb, gen_random_uuid(), to_timestamp(1000000000));
+       SELECT outbox.publish('t', 'k', 'v'::text), outbox.publish('t', 'k', '{"n": 1.5}'::jsonb);
+       SELECT encode(payload, 'hex'), encode(key, 'hex'), headers::text, extract(epoch FROM deliver_at)::bigint
+       FROM outbox.message WHERE topic = 't' ORDER BY id""",
+    """SELECT h.headers::text, outbox.headers_valid(h.headers) FROM (VALUES
+           ('{"a": "b"}'::jsonb), ('[["a", null]]'), ('{"a": {"base64": "!"}}'), ('{"": "b"}'), ('[1]'),
+           ('{"a": {"base64": "AAE="}}')) h (headers)""",
+    "SELECT name, extract(epoch FROM from_at)::bigint, extract(epoch FROM to_at)::bigint"
+    " FROM outbox.partitions('message')",
+    "SELECT name, slot, shard, from_n, to_n FROM outbox.log_partitions()",
+    "SELECT outbox.partition_make('message', '2020-01-02 03:04:05Z', '2020-01-03Z');"
+    "SELECT outbox.partition_empty('message_p20200102T030405'), outbox.partition_drop('message_p20200102T030405')",
+    "INSERT INTO outbox.message (topic, created_at) VALUES ('t', '2020-01-01Z');"
+    "SELECT outbox.partition_rehome('message', '1 day')",
+    "SELECT outbox.slot_create('second', 2, '2020-01-02T03:04:05Z');"
+    "SELECT name, shards, extract(epoch FROM start_at)::bigint FROM outbox.slot ORDER BY name",
+    "SELECT outcome, n, windows FROM outbox.take('main', 0, 1, 1, 'me', 1000, 1)",
+    "SELECT outbox.processed_take('billing', array[decode('005c', 'hex'), 'b'], array[now(), null], '1 day');"
+    "SELECT name, encode(id, 'hex'), key FROM outbox.processed ORDER BY id",
+    "SELECT outbox.processed_claim('billing', '{a,b}', array[now(), now()], '1 day')",
+    "SELECT outbox.claim_take('billing', 'a', '1 hour') > 0",
+    "SELECT outbox.lookback_tidy(1000)",
+    "SELECT slot, elsewhere, rows FROM outbox.rebase_plan()",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_functions_that_others_call_mean_the_same_in_such_a_session(database, call):
+    database.migrate()
+    answers = []
+    for user in (None, "reader"):
+        connection = database.postgres.connect(database.name, user=user)
+        cursor = connection.cursor()
+        cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET search_path = ''")
+        cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        cursor.execute(call)
+        answers.append(cursor.fetchall())
+        connection.close()
+    assert answers[0] and answers[0] == answers[1]
