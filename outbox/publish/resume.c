@@ -1,6 +1,7 @@
 #include "resume.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <uthash.h>
 
 #include "clock.h"
@@ -20,6 +21,7 @@ enum {
 struct lost {
 	char *place; /* "topic/partition" */
 	int64_t records, first, last;
+	bool ended; /* the partition's end was reached */
 	UT_hash_handle hh;
 };
 
@@ -32,7 +34,14 @@ struct resume {
 	struct tail *tail;
 	int64_t logged_at; /* the last failure that was logged; 0: none */
 	bool rewound;      /* was logged since the shard was taken */
-	struct lost *lost; /* of partitions whose end was not reached yet */
+	/*
+	 * Records were found that this owner's log does not know. They are reported once a log row
+	 * was written since: an owner that was paused finds the records of the owner after it, and
+	 * cannot write one.
+	 */
+	bool doubtful;
+	int64_t rewinds;   /* stream_rewinds, as of the last report */
+	struct lost *lost; /* one for each partition; until it is reported */
 };
 
 static bool is_exact(const struct resume *resume)
@@ -78,7 +87,8 @@ void resume_forget(struct resume *resume)
 {
 	tail_forget(resume->tail);
 	forget_lost(resume);
-	resume->rewound = false;
+	resume->rewound = resume->doubtful = false;
+	resume->rewinds = stream_rewinds(resume->stream);
 }
 
 static bool read_names(const struct consumer_record *record, struct outbox_position *ret_position,
@@ -136,18 +146,48 @@ static void add_lost(struct resume *resume, const struct consumer_record *record
 }
 
 /* Once its end is reached: a line for each would be too many, and the log would leave some out. */
-static void log_lost(struct resume *resume, const char *topic, int32_t partition)
+static void log_lost(struct resume *resume, struct lost *lost)
 {
-	struct lost *lost = find_lost(resume, topic, partition, false);
-	if (!lost)
-		return;
+	char *slash = strrchr(lost->place, '/');
+	owned_text char *topic = xformat("%.*s", (int)(slash - lost->place), lost->place);
+
 	log_warn("lost_history", {"slot", LOG_TEXT(resume->slot->name)},
 	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(topic)},
-	    {"partition", LOG_INT(partition)}, {"records", LOG_INT(lost->records)},
-	    {"first_offset", LOG_INT(lost->first)}, {"last_offset", LOG_INT(lost->last)});
+	    {"partition", LOG_INT(strtol(slash + 1, NULL, 10))},
+	    {"records", LOG_INT(lost->records)}, {"first_offset", LOG_INT(lost->first)},
+	    {"last_offset", LOG_INT(lost->last)});
 	HASH_DEL(resume->lost, lost);
 	free(lost->place);
 	free(lost);
+}
+
+/* Reports what was found once the log has a row of this owner behind it. */
+static void confirm_rewound(struct resume *resume)
+{
+	struct lost *lost, *next;
+	int64_t rewinds = stream_rewinds(resume->stream);
+
+	if (!resume->doubtful || rewinds == resume->rewinds)
+		return;
+	resume->rewinds = rewinds;
+	resume->doubtful = false;
+	log_rewound(resume);
+	HASH_ITER(hh, resume->lost, lost, next)
+	{
+		if (lost->ended)
+			log_lost(resume, lost);
+	}
+}
+
+static void end_lost(struct resume *resume, const char *topic, int32_t partition)
+{
+	struct lost *lost = find_lost(resume, topic, partition, false);
+
+	if (!lost)
+		return;
+	lost->ended = true;
+	if (!resume->doubtful)
+		log_lost(resume, lost);
 }
 
 static struct stream_question question_of(const struct tail_event *event)
@@ -166,7 +206,7 @@ static void take_record(struct resume *resume, const struct tail_event *event)
 	enum stream_found found =
 	    stream_tail_record(resume->stream, &question, record->offset, &position, event_id);
 	if (found == STREAM_FOUND_UNKNOWN) {
-		log_rewound(resume);
+		resume->doubtful = true;
 		add_lost(resume, record);
 	} else if (found == STREAM_FOUND_ENOUGH) {
 		tail_drop(resume->tail, question.topic, question.partition);
@@ -225,7 +265,7 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 		resume->logged_at = 0;
 		if (event->kind == TAIL_END && event->asked >= 0 && event->begin > event->asked)
 			log_cut(resume, event);
-		log_lost(resume, event->topic, event->partition);
+		end_lost(resume, event->topic, event->partition);
 		metric_add(resume->metrics->tails_read, 1);
 		stream_tail_end(resume->stream, &question, event->end, event->kind == TAIL_BEYOND);
 		break;
@@ -259,6 +299,7 @@ bool resume_step(struct resume *resume, int64_t now)
 {
 	struct tail_event event;
 	int count = 0;
+	confirm_rewound(resume);
 	ask(resume, now);
 	while (count < EVENTS_A_TURN && tail_next(resume->tail, now, &event)) {
 		take_event(resume, &event, now);

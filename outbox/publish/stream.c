@@ -125,6 +125,7 @@ struct stream {
 	struct text check_after;
 	int64_t strange_until; /* what a former owner wrote is not all known; 0: it is */
 	bool rewound;          /* Kafka knows positions that the log does not */
+	int64_t rewinds;       /* log rows that began a new epoch for that reason */
 	struct call call;
 	struct text destinations;
 	char *parks;         /* argument of the call under way */
@@ -758,6 +759,7 @@ static void call_written(struct stream *stream)
 	stream->logged_epoch = call->tick.fresh_epoch;
 	if (call->renews) {
 		stream->epoch = stream->logged_epoch;
+		stream->rewinds += stream->rewound;
 		stream->rewound = false;
 		flow_epoch_begins(stream->flow);
 	}
@@ -1389,6 +1391,11 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
 		return STREAM_FOUND_UNKNOWN;
 	}
 	return STREAM_FOUND;
+}
+
+int64_t stream_rewinds(const struct stream *stream)
+{
+	return stream->rewinds;
 }
 
 void stream_tail_end(

@@ -278,11 +278,21 @@ struct stream_question {
 /* A record of this slot and shard that was found there; event_id: 16 bytes. */
 enum stream_found {
 	STREAM_FOUND,
-	STREAM_FOUND_UNKNOWN, /* the log knows of no such window: the database went back in time */
-	STREAM_FOUND_ENOUGH,  /* the rest of the answer need not be read, and its end not be told */
+	/*
+	 * This owner knows of no such window. The database went back in time, or this owner lost
+	 * the shard without knowing and the next one wrote the record. The next log row tells: see
+	 * stream_rewinds.
+	 */
+	STREAM_FOUND_UNKNOWN,
+	STREAM_FOUND_ENOUGH, /* the rest of the answer need not be read, and its end not be told */
 };
 enum stream_found stream_tail_record(struct stream *stream, const struct stream_question *question,
     int64_t offset, const struct outbox_position *position, const char event_id[16]);
+/*
+ * Grows with each log row that began a new epoch after STREAM_FOUND_UNKNOWN. Only the owner of the
+ * shard can write such a row, so its log does not know the records that were found.
+ */
+int64_t stream_rewinds(const struct stream *stream);
 /* Read up to `end`. beyond: the offset that was asked for, or `least`, lies behind it. */
 void stream_tail_end(
     struct stream *stream, const struct stream_question *question, int64_t end, bool beyond);

@@ -7,6 +7,7 @@ import pytest
 
 from support.auditor import audit, committed_messages, read_topics
 from support.process import wait_for
+from support.proxy import Proxy
 from support.windows import Ticks
 
 PENDING = "SELECT EXISTS (SELECT FROM outbox.message_state WHERE state = 'pending')"
@@ -130,6 +131,37 @@ def test_an_owner_that_wakes_up_after_its_lease_is_fenced(
         for _ in range(pauses):
             let_the_owner_sleep(database, relays)
     judge(pauses, max_in_flight)
+
+
+@pytest.mark.rotated("tails")
+def test_an_owner_that_slept_does_not_take_the_records_of_the_next_one_for_a_lost_history(
+        database, fragile_kafka, make_relay, make_writers, until_published, judge):
+    """It wakes up, reads what the other one wrote, and does not hear from the database that it lost the shard."""
+    with Proxy(database.postgres.port) as network:
+        dsn = database.dsn.replace(f":{database.postgres.port}/", f":{network.port}/")
+        sleeper = make_relay(database_url=dsn, slot_lease="2s", slot_stall_after="3s").wait_ready()
+        writers = make_writers(connections=2, keys=20)
+        writers.run(200)
+        until_published()
+        fragile_kafka.pause()
+        writers.run(50)  # under way when it sleeps
+        sleeper.wait_for(lambda: sleeper.metric("relay_in_flight"), what="records under way")
+        read = sleeper.metric("relay_tails_read_total")
+        sleeper.pause()
+        fragile_kafka.resume()
+        other = make_relay(slot_lease="2s").wait_ready()
+        wait_for_owner(database, [other])
+        writers.run(300)
+        until_published()
+        network.stall()
+        sleeper.resume()
+        sleeper.wait_for(lambda: sleeper.metric("relay_tails_read_total") > read, 60,
+                         "its look at the other one's records")
+        assert sleeper.metric("relay_owner") == 1
+        network.heal()
+        sleeper.wait_event("shard_left")
+        judge(1, 300)
+        assert sleeper.events("history_rewound") == sleeper.events("lost_history") == []
 
 
 def test_the_queue_of_a_stalled_owner_comes_late_and_breaks_no_order(

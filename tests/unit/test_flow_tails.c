@@ -369,9 +369,25 @@ static void a_position_that_the_log_does_not_know_begins_a_new_epoch(void **stat
 	expect_none_sent(stream);
 	struct stream_tick tick = stream_log_call(stream, 0);
 	assert_true(tick.new_epoch);
+	assert_int_equal(stream_rewinds(stream), 0);
 	stream_ticked(stream, 0, STREAM_NOTED);
+	assert_int_equal(stream_rewinds(stream), 1);
 	assert_int_equal(stream_epoch(stream), tick.fresh_epoch);
 	expect_sent(stream, 2);
+	stream_destroy(stream);
+}
+
+/* It lost the shard and does not know: the records are the next owner's. */
+static void an_owner_that_is_fenced_knows_of_no_lost_history(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	expect_both_questions(stream);
+	assert_int_equal(find(stream, 0, 11, FIRST_TICK + 2, 7), STREAM_FOUND_UNKNOWN);
+	assert_true(stream_log_call(stream, 0).new_epoch);
+	stream_ticked(stream, 0, STREAM_FENCED);
+	assert_int_equal(stream_rewinds(stream), 0);
+	assert_int_equal(stream_status(stream, 0).state, STREAM_STANDBY);
 	stream_destroy(stream);
 }
 
@@ -771,6 +787,7 @@ int main(void)
 	    cmocka_unit_test(no_window_opens_before_the_tails_are_read),
 	    cmocka_unit_test(a_partition_that_is_away_does_not_stop_the_others_for_ever),
 	    cmocka_unit_test(a_position_that_the_log_does_not_know_begins_a_new_epoch),
+	    cmocka_unit_test(an_owner_that_is_fenced_knows_of_no_lost_history),
 	    cmocka_unit_test(a_row_of_a_lost_window_is_still_recognised),
 	    cmocka_unit_test(a_topic_made_anew_begins_a_new_epoch),
 	    cmocka_unit_test(a_silent_partition_moves_its_offset_to_the_end),
