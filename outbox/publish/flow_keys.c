@@ -23,8 +23,8 @@
  *    of it are to be noted, and while records in front of its refused record are in memory.
  *  - An unknown record keeps its lane: later records of the partition wait behind it, so that
  *    positions grow along the partition. It is neither sent, nor parked, nor matched with a tail.
- *  - Rows of windows that a former owner opened may be parked already. They are looked up by id as
- *    well, with and without a key. A row that is parked already needs nothing more.
+ *  - Rows of windows that a former owner opened may be parked already. They are looked up by id and
+ *    event id as well, with and without a key. A row that is parked already needs nothing more.
  *  - Rows of a listed window come from outbox.parked: they are sent although their key is parked.
  *  - A lost producer changes nothing: its records are pending again and stay known.
  *  - While the outcome of a call is unknown, records to be noted hold their exact keys, and no
@@ -379,8 +379,10 @@ static void ask_for(struct flow *flow, uint64_t sequence)
 	}
 	struct stream_lookup *asked = &flow->lookups[flow->lookup_count++];
 	*asked = (struct stream_lookup){.sequence = sequence};
-	if (record->tick <= flow->inherited_tick)
+	if (record->tick <= flow->inherited_tick) {
 		asked->id = record->message.id;
+		asked->event_id = record->message.event_id;
+	}
 	if (!record->message.key || record->topic->policy != STREAM_BLOCK)
 		return;
 	asked->has_digest = true;

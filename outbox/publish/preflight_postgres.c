@@ -8,7 +8,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-enum { OLDEST_SERVER = 130000 };
+enum { OLDEST_SERVER = 130000, ID_INCREMENT = 9 };
 
 /* Where a finding goes and whom it speaks of. */
 struct subject {
@@ -86,8 +86,17 @@ static void check_pooling(const struct subject *subject, const struct pg_result 
 
 static void check_sequence(const struct subject *subject, const struct pg_result *facts)
 {
-	owned_text char *cure = NULL;
+	owned_text char *cure = NULL, *direction = NULL;
 
+	if (!pg_is_null(facts, 0, ID_INCREMENT) && pg_int(facts, 0, ID_INCREMENT) < 0) {
+		direction = xformat("alter sequence %s.message_id_seq increment by 1, then "
+				    "`outbox-relay migrate up`",
+		    subject->postgres->schema);
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, direction,
+		    "the sequence of message.id goes down (INCREMENT %" PRId64
+		    "): the records of a key would be reordered",
+		    pg_int(facts, 0, ID_INCREMENT));
+	}
 	if (pg_is_null(facts, 0, 7) || pg_int(facts, 0, 7) == 1)
 		return;
 	cure = xformat("alter sequence %s.message_id_seq cache 1, and restart the writers",
@@ -96,6 +105,24 @@ static void check_sequence(const struct subject *subject, const struct pg_result
 	    "the sequence of message.id has CACHE %" PRId64
 	    ": sessions draw ids ahead, and the records of a key would be reordered",
 	    pg_int(facts, 0, 7));
+}
+
+/* Columns of message_ids.sql: last_id, kept_id. */
+static bool check_ids(const struct subject *subject, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *ids = ask(subject, sql_message_ids, NULL, 0, err);
+
+	if (!ids)
+		return false;
+	if (pg_int(ids, 0, 0) < pg_int(ids, 0, 1))
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    "`outbox-relay migrate up` raises the sequence, as does a relay that runs",
+		    "the sequence of message.id went back to %" PRId64
+		    ", and rows with ids up to %" PRId64
+		    " are kept: new messages get ids that others have or had",
+		    pg_int(ids, 0, 0), pg_int(ids, 0, 1));
+	return true;
 }
 
 static bool check_grants(const struct subject *subject, const char *role, bool has_roles,
@@ -224,9 +251,10 @@ static bool check_schema(
 	if (!check_policies(subject, pg_value(facts, 0, 1), &lacking, err))
 		return false;
 	*ret_usable = lacking == 0;
-	return lacking > 0 || (check_partitions(subject, "message", err) &&
-				  check_partitions(subject, "lookback", err) &&
-				  check_partitions(subject, "processed", err));
+	return lacking > 0 ||
+	       (check_ids(subject, err) && check_partitions(subject, "message", err) &&
+		   check_partitions(subject, "lookback", err) &&
+		   check_partitions(subject, "processed", err));
 }
 
 bool preflight_postgres(struct preflight *report, struct pg *pg,

@@ -60,7 +60,7 @@ struct publisher {
 	bool reading, copying; /* under way on the read connection: bounds, or a page */
 	bool first_row;        /* the next row is the page's first */
 	struct stream_page page;
-	int64_t page_rows, page_bytes;
+	int64_t page_rows, page_bytes, page_id; /* of its last row */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
 	bool topics_told;  /* the catalog has news */
 	int topics_to_ask; /* left in this round over the topics in use */
@@ -333,7 +333,18 @@ static void take_bounds(struct publisher *publisher, int64_t now)
 		publisher->reading = false;
 }
 
-static bool take_row(struct publisher *publisher, char *row, int length, struct err *err)
+static bool is_too_large(const struct publisher *publisher)
+{
+	return publisher->page_bytes >= publisher->page.bytes &&
+	       publisher->page_rows < publisher->page.rows;
+}
+
+/*
+ * *ret_cut: the page was too large in front of this row, which comes again with the next one. The
+ * next page begins behind the last id, so rows that share it are not cut apart.
+ */
+static bool take_row(
+    struct publisher *publisher, char *row, int length, bool *ret_cut, struct err *err)
 {
 	struct message message;
 	enum copy_kind kind;
@@ -342,6 +353,12 @@ static bool take_row(struct publisher *publisher, char *row, int length, struct 
 	publisher->first_row = false;
 	if (kind == COPY_TRAILER)
 		return true;
+	if (is_too_large(publisher) && message.id != publisher->page_id) {
+		message_release(&message);
+		*ret_cut = true;
+		return true;
+	}
+	publisher->page_id = message.id;
 	publish_metrics_read(
 	    &publisher->metrics, stream_next_sequence(publisher->stream), message.due_us);
 	stream_row(publisher->stream, &message);
@@ -360,12 +377,6 @@ static void page_over(struct publisher *publisher, int64_t now, bool cut)
 	bool last = statements_page_over(
 	    publisher->statements, now, publisher->read.limit_ms, full, &upto_id);
 	stream_page_end(publisher->stream, now, last, upto_id);
-}
-
-static bool is_too_large(const struct publisher *publisher)
-{
-	return publisher->page_bytes >= publisher->page.bytes &&
-	       publisher->page_rows < publisher->page.rows;
 }
 
 /*
@@ -396,12 +407,13 @@ static bool take_rows(struct publisher *publisher, int64_t now)
 			page_over(publisher, now, false);
 			return true;
 		}
-		if (!take_row(publisher, row, length, &err)) {
+		bool cut = false;
+		if (!take_row(publisher, row, length, &cut, &err)) {
 			link_cancel(&publisher->read, now);
 			read_failed(publisher, now, &err);
 			return false;
 		}
-		if (is_too_large(publisher)) {
+		if (cut) {
 			cut_page(publisher, now);
 			return false;
 		}

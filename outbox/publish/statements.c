@@ -6,6 +6,7 @@
 
 #include "cleanup.h"
 #include "copy_binary.h"
+#include "hex.h"
 #include "schema_text.h"
 #include "script.h"
 #include "sql_files.h"
@@ -42,7 +43,7 @@ enum { TICK, PEEK, LOOKUP, REPEATED };
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
 	char *take, *tick, *tick_checked, *peek, *renew, *newest, *lookup, *digests, *places;
-	struct text ids, numbers; /* arrays of the look-up under way */
+	struct text ids, numbers, events; /* arrays of the look-up under way */
 	char *destinations_open, *destinations_named, *destinations_closed;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *slot, *owner;
@@ -129,6 +130,7 @@ void statements_destroy(struct statements *statements)
 	free(statements->places);
 	text_finish(&statements->ids);
 	text_finish(&statements->numbers);
+	text_finish(&statements->events);
 	free(statements->slot);
 	free(statements->owner);
 	free(statements->seen);
@@ -289,22 +291,30 @@ static bool send_destinations(struct statements *statements, const struct link *
 	return link_send(log, sql, parameters.list, parameters.count, err);
 }
 
-/* "{1,NULL,3}" of the ids, and of the digests */
+/* "{1,NULL,3}" of the ids, of the digests, and of the event ids */
 static void write_lookups(struct statements *statements, const struct stream_tick *call)
 {
 	struct text *ids = &statements->ids, *digests = &statements->numbers;
+	struct text *events = &statements->events;
 	text_clear(ids);
 	text_clear(digests);
+	text_clear(events);
 	for (int64_t i = 0; i < call->most; i++) {
 		const struct stream_lookup *asked = &call->lookups[i];
-		char id[24] = "NULL", digest[24] = "NULL";
+		char id[24] = "NULL", digest[24] = "NULL", event[UUID_TEXT + 1] = "NULL";
 		if (asked->id)
 			*text_write_int64(id, asked->id) = '\0';
+		if (asked->event_id) {
+			uuid_write(asked->event_id, event);
+			event[UUID_TEXT] = '\0';
+		}
 		if (asked->has_digest)
 			*text_write_int64(digest, asked->digest) = '\0';
 		text_addf(ids, "%c%s", i ? ',' : '{', id);
 		text_addf(digests, "%c%s", i ? ',' : '{', digest);
+		text_addf(events, "%c%s", i ? ',' : '{', event);
 	}
+	text_add(events, call->most ? "}" : "{}");
 	text_add(ids, call->most ? "}" : "{}");
 	text_add(digests, call->most ? "}" : "{}");
 }
@@ -315,6 +325,7 @@ static bool send_lookup(struct statements *statements, const struct link *log,
 	write_lookups(statements, call);
 	add_text(parameters, statements->ids.data);
 	add_text(parameters, statements->numbers.data);
+	add_text(parameters, statements->events.data);
 	return send_repeated(statements, log, LOOKUP, parameters, err);
 }
 

@@ -82,6 +82,7 @@ enum {
 	 */
 	BLOCKED_LOOK_MS = 50,
 	MOST_HALVES = 9, /* of that: 0 */
+	SAME_ID = 8,
 };
 
 const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
@@ -92,6 +93,14 @@ struct window {
 	int64_t acked_id; /* published so far, contiguous */
 	uint64_t end;     /* the number after its last record, once complete */
 	bool complete;    /* all rows are read */
+	/*
+	 * Rows with the id `last_id` that came with the page under way. Several rows have one id
+	 * after the sequence went back. When the page fails, the next one begins in front of this
+	 * id, and these rows are left out of it.
+	 */
+	int64_t same[SAME_ID]; /* created_us */
+	int same_count;
+	bool again;
 };
 
 struct call {
@@ -1088,7 +1097,7 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	page.n = stream->n;
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
-	page.after_id = window->last_id;
+	page.after_id = window->last_id - window->again;
 	if (rows > PAGE_ROWS_MAX)
 		rows = PAGE_ROWS_MAX;
 	if (stream->careful.active && rows > stream->careful.batch)
@@ -1099,14 +1108,35 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	return page;
 }
 
+/* False: the row came with a page that failed behind it. */
+static bool is_new_row(struct window *window, const struct message *message)
+{
+	if (message->id != window->last_id) {
+		window->same_count = 0;
+		window->again = false;
+	}
+	for (int i = 0; window->again && i < window->same_count; i++)
+		if (window->same[i] == message->created_us)
+			return false;
+	if (window->same_count < SAME_ID)
+		window->same[window->same_count++] = message->created_us;
+	return true;
+}
+
+static void page_is_over(struct window *window)
+{
+	window->same_count = 0;
+	window->again = false;
+}
+
 void stream_row(struct stream *stream, const struct message *message)
 {
-	if (!stream->rows_expected) {
+	struct window *window = reading_window(stream);
+	if (!stream->rows_expected || !is_new_row(window, message)) {
 		struct message unwanted = *message;
 		message_release(&unwanted);
 		return;
 	}
-	struct window *window = reading_window(stream);
 	int64_t before = flow_bytes(stream->flow);
 	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick, stream->withheld,
 	    message);
@@ -1126,6 +1156,8 @@ static void window_complete(struct stream *stream)
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id)
 {
 	stream->read_failures = 0;
+	if (stream->rows_expected)
+		page_is_over(reading_window(stream));
 	if (stream->rows_expected && !last && upto_id > reading_window(stream)->last_id)
 		reading_window(stream)->last_id = upto_id;
 	if (stream->rows_expected && last) {
@@ -1138,7 +1170,10 @@ void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto
 
 void stream_read_failed(struct stream *stream, int64_t now)
 {
-	stream->rows_expected = false; /* last_id stands: the next page begins behind what came */
+	/* the next page begins behind the rows that came */
+	if (stream->rows_expected)
+		reading_window(stream)->again = reading_window(stream)->same_count > 0;
+	stream->rows_expected = false;
 	stream->read_at = now + retry_delay(stream->read_failures++);
 }
 

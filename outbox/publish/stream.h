@@ -82,7 +82,8 @@ enum stream_call {
 /* A record of a LOOKUP. */
 struct stream_lookup {
 	uint64_t sequence;
-	int64_t id; /* 0: the row cannot be parked itself */
+	int64_t id;           /* 0: the row cannot be parked itself */
+	const char *event_id; /* of that row: 16 bytes */
 	bool has_digest;
 	int64_t digest; /* parked_digest of topic and key */
 };

@@ -9,6 +9,7 @@
 #include "backoff.h"
 #include "cleanup.h"
 #include "clock.h"
+#include "id_watch.h"
 #include "log_upkeep.h"
 #include "logging.h"
 #include "metrics.h"
@@ -24,7 +25,7 @@
  */
 #define COUNT_BOUND "100000"
 
-enum { CONNECT_MS = 5000, LOOK_MS = 15000, LONGEST_SLEEP_MS = 1000 };
+enum { CONNECT_MS = 5000, LOOK_MS = 15000, IDS_MS = 2000, LONGEST_SLEEP_MS = 1000 };
 
 static const struct metric_family unpublished_rows = {.name = "relay_unpublished_rows",
     .type = METRIC_GAUGE,
@@ -57,7 +58,8 @@ struct keeper {
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
 	struct backoff backoff;
-	int64_t look_at;
+	int64_t look_at, ids_at;
+	struct id_watch ids;
 	bool lost; /* logged, and not mended since */
 	/* of the other */
 	struct upkeep *upkeep;
@@ -252,6 +254,16 @@ static int64_t step_look(struct keeper *keeper)
 	return clock_ms() + LOOK_MS;
 }
 
+/* On the connection of the look: without one, the look connects first. */
+static int64_t step_ids(struct keeper *keeper)
+{
+	struct err err;
+
+	if (keeper->pg && !id_watch_step(&keeper->ids, keeper->pg, &err))
+		lose(keeper, &err);
+	return clock_ms() + IDS_MS;
+}
+
 /* --- the loop ------------------------------------------------------------------------------- */
 
 /* Until then, until something is asked for, or for a moment. With the mutex. */
@@ -308,6 +320,7 @@ static bool wait_for_log_work(struct keeper *keeper)
 	for (;;) {
 		int64_t due = keeper->look_at < keeper->log_at ? keeper->look_at : keeper->log_at;
 
+		due = keeper->ids_at < due ? keeper->ids_at : due;
 		if (keeper->stop || keeper->look_asked || due <= clock_ms())
 			break;
 		sleep_until(keeper, due);
@@ -371,6 +384,8 @@ static void *run_log(void *context)
 	while (wait_for_log_work(keeper)) {
 		if (keeper->look_at <= clock_ms())
 			keeper->look_at = step_look(keeper);
+		if (keeper->ids_at <= clock_ms())
+			keeper->ids_at = step_ids(keeper);
 		step_log(keeper);
 	}
 	end(keeper);
@@ -438,6 +453,7 @@ struct keeper *keeper_start(const struct config *config, const struct config_pos
 	keeper->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	keeper->upkeep = upkeep_start(postgres);
 	keeper->log_upkeep = log_upkeep_start(postgres);
+	id_watch_init(&keeper->ids, postgres->name, postgres->schema);
 	keeper->backoff = (struct backoff){
 	    .first_ms = 200, .cap_ms = 10000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
 	keeper->settings = *postgres;

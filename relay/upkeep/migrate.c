@@ -71,6 +71,14 @@ static bool set_size(struct pg *pg, const struct migrate_options *options, struc
 	return pg_execute(pg, sql, params, 1, err);
 }
 
+/* A restore may have brought rows back, and not the sequence behind them. */
+static bool raise_ids(struct pg *pg, const struct migrate_options *options, struct err *err)
+{
+	owned_text char *sql = schema_text(sql_message_ids_raise, options->schema);
+	const struct pg_param params[] = {{"0"}};
+	return pg_execute(pg, sql, params, 1, err);
+}
+
 /* In an open transaction, which holds the lock: what another process did meanwhile is seen. */
 static bool apply_next(struct pg *pg, const struct migrate_options *options,
     const struct sql_file **ret_file, struct err *err)
@@ -84,7 +92,7 @@ static bool apply_next(struct pg *pg, const struct migrate_options *options,
 	    &ledger, sql_migrations, sql_migration_count, RELAY_VERSION, !options->no_roles);
 	*ret_file = file;
 	if (!file)
-		return set_size(pg, options, err);
+		return set_size(pg, options, err) && raise_ids(pg, options, err);
 	if (!run_script(pg, file->text, options->schema, err))
 		return err_prefix(err, "migration %s", file->name);
 	return record(pg, file, options->schema, err);

@@ -516,7 +516,7 @@ begin
 	if parks is not null or listed_tick is not null then
 		-- before the log row: it names this transaction, and these may wait for an operator
 		if parks is not null then
-			perform outbox.park(of_slot, of_shard, parks);
+			parks := outbox.park(of_slot, of_shard, parks);
 			due := outbox.schedule(of_slot, of_shard, parks -> 'scheduled', due);
 			verdict := 'recovered';
 			for topic, partition, id in select r.* from outbox.parked_recover(

@@ -51,6 +51,7 @@ create table outbox.parked (
 	parked_at  timestamptz not null default clock_timestamp(),
 	request_id bigint,               -- in outbox.audit: the retry that reset its attempts
 	txid       xid8        not null default pg_current_xact_id(), -- parked it
+	was_id     bigint,               -- of the message, if it was given another id (outbox.kept_rows)
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
 	primary key (id, slot)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
@@ -70,6 +71,7 @@ create index parked_due on outbox.parked (slot, shard, next_at, id)
 	where state in ('waiting', 'free') and shard is not null;
 create index parked_stalled on outbox.parked (slot, shard, topic, stalled, state, id)
 	where stalled is not null;
+create index parked_was on outbox.parked (was_id, slot) where was_id is not null;
 
 comment on table outbox.parked is 'Messages that Kafka refused, and those of their keys behind them. '
 	'See outbox-relay parked.';
@@ -120,14 +122,22 @@ create index parked_request_open on outbox.parked_request (slot, shard, id) wher
 
 comment on table outbox.parked_request is 'Retries and skips that operators asked for, and how far they are.';
 
+create function outbox.largest(ids bigint[]) returns bigint language plpgsql immutable parallel safe as $$
+begin
+	return (select pg_catalog.max(x) from pg_catalog.unnest(ids) x);
+end
+$$;
+
 -- The messages that a skip removed, a row for each batch. `outbox-relay verify` tells them from lost ones.
 create table outbox.skipped (
 	slot       text collate "C" not null,
 	request_id bigint           not null, -- in outbox.audit
-	ids        bigint[]         not null
+	ids        bigint[]         not null,
+	last_id    bigint generated always as (outbox.largest(ids)) stored
 );
 
 create index on outbox.skipped (slot);
+create index on outbox.skipped (last_id);
 
 comment on table outbox.skipped is 'The messages that operators had skipped.';
 
@@ -148,11 +158,99 @@ language sql volatile as $$
 		where first.state = 'behind'))
 $$;
 
+-- The ids of kept rows, parked and scheduled ones together, are unique: listed windows name rows by them. The ids of
+-- messages are unique only while their sequence rises. After a restore, TRUNCATE … RESTART IDENTITY, or setval, a
+-- message may have the id of another one that is kept.
+--
+-- Returns rows to be kept, with ids that are free: each row as [id, created at, …], like the argument. A row that is kept
+-- already has the id under which it is kept. It is the same row if its event id is the same, or if its message is
+-- gone. A row whose id belongs to another one gets an id beyond all others, so that it comes behind the kept rows of
+-- its key. So do later rows of that key with smaller ids. A seventh value of such a row is the id of its message.
+-- Called only when ids meet.
+create function outbox.kept_rows(of_slot text, of_shard int, rows jsonb) returns jsonb
+language plpgsql volatile as $$
+declare
+	result jsonb := '[]';
+	r jsonb;
+	of_id bigint;
+	new_id bigint;
+	of_created_at timestamptz;
+	of_event uuid;
+	used bigint[] := '{}';
+	last_id bigint;
+	of_digest bigint;
+	moved bigint[] := '{}'; -- digests of rows that got other ids
+begin
+	for r in select e from jsonb_array_elements(rows) e loop
+		of_id := r ->> 0;
+		of_created_at := timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us';
+		select m.event_id, outbox.parked_digest(m.topic, m.key) into of_event, of_digest
+			from outbox.message m where m.id = of_id and m.created_at = of_created_at;
+		new_id := coalesce(
+			(select p.id from outbox.parked p where p.slot = of_slot and p.id = of_id
+				and (p.event_id = of_event or p.created_at = of_created_at or of_event is null)),
+			(select s.id from outbox.scheduled s where s.slot = of_slot and s.id = of_id
+				and (s.event_id = of_event or s.created_at = of_created_at or of_event is null)),
+			(select p.id from outbox.parked p where p.slot = of_slot and p.was_id = of_id
+				and p.was_id is not null and p.event_id = of_event limit 1),
+			(select s.id from outbox.scheduled s where s.slot = of_slot and s.was_id = of_id
+				and s.was_id is not null and s.event_id = of_event limit 1));
+		if new_id is null and (of_id = any (used)
+			or exists (select from outbox.parked p where p.slot = of_slot and p.id = of_id)
+			or exists (select from outbox.scheduled s where s.slot = of_slot and s.id = of_id)
+			or of_digest = any (moved)
+			or exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
+				and p.digest = of_digest and p.id > of_id and p.was_id is not null))
+		then
+			moved := moved || of_digest;
+			last_id := 1 + coalesce(last_id, greatest(
+				(select max(m.id) from outbox.message m), (select max(p.id) from outbox.parked p),
+				(select max(s.id) from outbox.scheduled s),
+				(select max((e ->> 0)::bigint) from jsonb_array_elements(rows) e)));
+			new_id := last_id;
+		end if;
+		new_id := coalesce(new_id, of_id);
+		used := used || new_id;
+		result := result || jsonb_build_array(case when new_id = of_id then r else jsonb_build_array(
+			new_id, r -> 1, r -> 2, r -> 3, r -> 4, r -> 5, of_id) end);
+	end loop;
+	return result;
+end
+$$;
+
+-- May rows have ids of other rows that are kept, or come behind one that got another id? by_id: the rows, by id.
+create function outbox.kept_ids_meet(of_slot text, of_shard int, ids bigint[], by_id jsonb) returns boolean
+language plpgsql volatile as $$
+declare
+	digests bigint[];
+begin
+	if exists (select from outbox.parked p where p.slot = of_slot and p.was_id is not null) then
+		digests := array(select outbox.parked_digest(m.topic, m.key) from outbox.message m where m.id = any (ids));
+		if exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
+				and p.digest = any (digests) and p.was_id is not null) then
+			return true;
+		end if;
+	end if;
+	return exists (select from outbox.parked p where p.slot = of_slot and p.id = any (ids)
+			and p.created_at <> timestamptz 'epoch'
+				+ (by_id -> p.id::text ->> 1)::bigint * interval '1 us')
+		or exists (select from outbox.scheduled s where s.slot = of_slot and s.id = any (ids)
+			and s.created_at <> timestamptz 'epoch'
+				+ (by_id -> s.id::text ->> 1)::bigint * interval '1 us')
+		or exists (select from outbox.parked p where p.slot = of_slot and p.was_id = any (ids)
+			and p.was_id is not null)
+		or exists (select from outbox.scheduled s where s.slot = of_slot and s.was_id = any (ids)
+			and s.was_id is not null)
+		or (select count(*) from jsonb_object_keys(by_id)) < cardinality(ids);
+end
+$$;
+
 -- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
 -- a sixth, true: it is not to be tried again. A row that is parked already and has no
 -- error stays as it is; but one that was free is behind another now. One of outbox.scheduled leaves it.
-create function outbox.park(of_slot text, of_shard int, parks jsonb) returns void
+-- Returns `parks` with the ids under which the rows are kept.
+create function outbox.park(of_slot text, of_shard int, parks jsonb) returns jsonb
 language plpgsql volatile as $$
 declare
 	first_ms float8 := (parks ->> 'first_ms')::float8;
@@ -166,6 +264,13 @@ begin
 			array_agg((r ->> 0)::bigint) filter (where r ->> 2 is null)
 		into by_id, refused, others
 		from jsonb_array_elements(parks -> 'rows') r;
+	if outbox.kept_ids_meet(of_slot, of_shard, refused || others, by_id) then
+		parks := jsonb_set(parks, '{rows}', outbox.kept_rows(of_slot, of_shard, parks -> 'rows'));
+		select jsonb_object_agg(r ->> 0, r), array_agg((r ->> 0)::bigint) filter (where r ->> 2 is not null),
+				array_agg((r ->> 0)::bigint) filter (where r ->> 2 is null)
+			into by_id, refused, others
+			from jsonb_array_elements(parks -> 'rows') r;
+	end if;
 
 	-- capped exponential, between half of it and the whole
 	with changed as (
@@ -196,25 +301,26 @@ begin
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
 			(r.value ->> 3)::bigint as tick, (r.value ->> 4)::int as stalled,
-			(r.value ->> 5)::boolean as dead,
+			(r.value ->> 5)::boolean as dead, (r.value ->> 6)::bigint as was_id,
 			timestamptz 'epoch' + (r.value ->> 1)::bigint * interval '1 us' as created_at
 		from jsonb_array_elements(parks -> 'rows') with ordinality r
 	)
 	insert into outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, headers,
-		partition, tick, state, error, stalled, attempts, next_at)
-	select of_slot, of_shard, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
+		partition, tick, state, error, stalled, attempts, next_at, was_id)
+	select of_slot, of_shard, noted.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
 		m.partition, noted.tick, case when noted.error is null then 'behind'
 			when noted.stalled is not null then 'stalled'
 			when noted.dead or max_attempts <= 1 then 'dead' else 'waiting' end,
 		noted.error, noted.stalled,
 		case when noted.error is null or noted.stalled is not null then 0 else 1 end,
-		clock_timestamp() + (0.5 + random() / 2) * interval '1 ms' * least(max_ms, first_ms)
+		clock_timestamp() + (0.5 + random() / 2) * interval '1 ms' * least(max_ms, first_ms), m.was_id
 	from noted cross join lateral (
-		select s.id, s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition
+		select s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition, s.was_id
 		from outbox.scheduled s where s.slot = of_slot and s.id = noted.id
 		union all
-		select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition
-		from outbox.message m where m.id = noted.id and m.created_at = noted.created_at
+		select m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition, noted.was_id
+		from outbox.message m
+		where m.id = coalesce(noted.was_id, noted.id) and m.created_at = noted.created_at
 		limit 1) m
 	order by noted.place
 	on conflict (id, slot) do nothing;
@@ -225,6 +331,7 @@ begin
 		select distinct p.topic, p.key from outbox.parked p
 		where p.slot = of_slot and p.id = any (refused || others) and p.state = 'behind'
 	) q;
+	return parks;
 end
 $$;
 
@@ -435,20 +542,25 @@ language sql volatile as $$
 		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null having count(*) > 0))
 $$;
 
--- Returns the places, from 1 on, of records that are parked already or have a parked key. The digest is enough: a
+-- Returns the places, from 1 on, of records that are parked already or have a parked key. A parked row is the
+-- record itself if its id and its event id are the same. The digest is enough: a
 -- record that shares the digest of another queue is parked as the head of its own, and is free at once.
 create function outbox.parked_lookup(of_slot text, of_shard int, of_n bigint, of_nonce bigint, ids bigint[],
-	digests bigint[]) returns table (place int, itself boolean) language plpgsql volatile
+	digests bigint[], events uuid[] default null) returns table (place int, itself boolean) language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
-	return query select a.place::int, p.id is not null
-		from unnest(ids, digests) with ordinality a (id, digest, place)
-		left join outbox.parked p on p.slot = of_slot and p.id = a.id
-		where p.id is not null or exists (select from outbox.parked q
-			where q.slot = of_slot and q.shard = of_shard and q.digest = a.digest);
+	return query select b.place::int, b.itself from (
+			select a.place, a.digest, p.id is not null or exists (select from outbox.parked w
+				where w.slot = of_slot and w.was_id = a.id and w.was_id is not null
+					and w.event_id = a.event) as itself
+			from unnest(ids, digests, events) with ordinality a (id, digest, event, place)
+			left join outbox.parked p on p.slot = of_slot and p.id = a.id
+				and (a.event is null or p.event_id = a.event)) b
+		where b.itself or exists (select from outbox.parked q
+			where q.slot = of_slot and q.shard = of_shard and q.digest = b.digest);
 end
 $$;
 

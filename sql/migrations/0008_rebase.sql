@@ -86,7 +86,44 @@ language sql immutable as $$
 			union select x::text::bigint from pg_snapshot_xip(base) x) y))::pg_snapshot end
 $$;
 
--- Logical replication carries rows, and not the sequences behind them.
+-- The sequence of outbox.message.id. last_id: the last id that it gave out. kept_id: the largest id in the
+-- message table, in the tables of parked, scheduled and skipped messages, and in the newest log rows. kept_id > last_id: the
+-- sequence went back, and gives ids out again. As its definer: a sequence has privileges of its own. The ids are read
+-- first, so that no message that comes meanwhile has a larger one than the sequence.
+create function outbox.message_ids(out last_id bigint, out kept_id bigint, out increment bigint, out cache bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+begin
+	kept_id := greatest(0, (select max(m.id) from outbox.message m),
+		(select max(p.id) from outbox.parked p), (select max(p.was_id) from outbox.parked p
+			where p.was_id is not null),
+		(select max(s.id) from outbox.scheduled s), (select max(s.was_id) from outbox.scheduled s
+			where s.was_id is not null),
+		(select max(k.last_id) from outbox.skipped k),
+		(select max(greatest(l.acked_id, (select max(x) from unnest(l.listed_ids) x)))
+			from outbox.progress p join outbox.log l on l.slot = p.slot and l.shard = p.shard and l.n = p.n));
+	select case when q.is_called then q.last_value else q.last_value - 1 end, s.seqincrement, s.seqcache
+		into last_id, increment, cache
+		from outbox.message_id_seq q, pg_sequence s
+		where s.seqrelid = 'outbox.message_id_seq'::regclass;
+end
+$$;
+
+-- Raises that sequence above everything that is kept, and above the id `seen`, which somebody saw it give out.
+-- raised_to: the id behind which it goes on; null: it was right, or goes down, which only an operator can mend. It
+-- goes on some ids higher, so that writers which draw ids meanwhile are not sent back.
+create function outbox.message_ids_raise(seen bigint, out last_id bigint, out kept_id bigint, out increment bigint,
+	out cache bigint, out raised_to bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+begin
+	select i.last_id, greatest(i.kept_id, seen), i.increment, i.cache into last_id, kept_id, increment, cache
+		from outbox.message_ids() i;
+	if last_id < kept_id and increment > 0 then
+		raised_to := setval('outbox.message_id_seq', kept_id + 1000);
+	end if;
+end
+$$;
+
+-- Neither logical replication nor some restores carry the sequences behind the rows.
 create function outbox.rebase_sequences() returns void language plpgsql volatile as $$
 declare
 	relation text;
@@ -98,6 +135,9 @@ begin
 		('outbox.replay', 'id'), ('outbox.audit', 'id')
 	loop
 		execute format('select max(%I) from %s', col, relation) into used;
+		if relation = 'outbox.message' then
+			used := (select i.kept_id from outbox.message_ids() i);
+		end if;
 		execute format('select last_value from %s', pg_get_serial_sequence(relation, col))
 			into given;
 		if used > given then

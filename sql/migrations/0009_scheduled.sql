@@ -22,6 +22,7 @@ create table outbox.scheduled (
 	partition  int,
 	deliver_at timestamptz not null,
 	tick       bigint      not null, -- the window it came from
+	was_id     bigint, -- as in outbox.parked
 	primary key (id, slot) -- in this order, see outbox.parked
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
@@ -33,6 +34,7 @@ create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), del
 	where (id >> 22) is not null;
 create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick)
 	where (id >> 12) is not null;
+create index scheduled_was on outbox.scheduled (was_id, slot) where was_id is not null;
 
 comment on table outbox.scheduled is 'Messages of which deliver_at is not over, or was not a moment ago.';
 
@@ -50,23 +52,65 @@ $$;
 create trigger scheduled_changed after update on outbox.scheduled
 	referencing new table as changed for each statement execute function outbox.scheduled_changed();
 
+-- The rows with ids that are free, if some meet those of others.
+create function outbox.schedule_apart(of_slot text, of_shard int, ids bigint[], rows jsonb) returns jsonb
+language plpgsql volatile as $$
+declare
+	by_id jsonb := (select jsonb_object_agg(r ->> 0, r) from jsonb_array_elements(rows) r);
+begin
+	if outbox.kept_ids_meet(of_slot, of_shard, ids, by_id) then
+		return outbox.kept_rows(of_slot, of_shard, rows);
+	end if;
+	return rows;
+end
+$$;
+
 -- Notes rows: [[id, created at in µs since 1970, tick], …]; null: none. Returns `due` of the next
 -- log row: a new row may have a smaller id than the one at which the last list ended.
 create function outbox.schedule(of_slot text, of_shard int, rows jsonb, due bigint[]) returns bigint[]
-language sql volatile as $$
-	with noted as (
-		insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,
-			headers, partition, deliver_at, tick)
-		select of_slot, of_shard, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
-			m.headers, m.partition, m.deliver_at, (r ->> 2)::bigint
-		from jsonb_array_elements(rows) r join outbox.message m on m.id = (r ->> 0)::bigint
-			and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
-		on conflict (id, slot) do nothing
-		returning id, deliver_at
-	)
-	select array[least(due[1], (select min(n.id) from noted n where n.deliver_at <=
-		timestamptz 'epoch' + due[2] * interval '1 us')), due[2], due[3]] || due[4:]
-	where due is not null
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+	ids bigint[] := array(select (r ->> 0)::bigint from jsonb_array_elements(rows) r);
+	least_id bigint; -- of the new rows that were due when the last list ended
+	inserted bigint;
+begin
+	if cardinality(ids) = 0 then
+		return due;
+	end if;
+	if exists (select from outbox.parked p where p.slot = of_slot and p.id = any (ids))
+		or exists (select from outbox.parked p where p.slot = of_slot and p.was_id = any (ids)
+			and p.was_id is not null)
+		or exists (select from outbox.scheduled s where s.slot = of_slot and s.was_id = any (ids)
+			and s.was_id is not null)
+	then
+		rows := outbox.schedule_apart(of_slot, of_shard, ids, rows);
+	end if;
+	-- a row that is not inserted stands there already, or meets the id of another one: the second time it has its own
+	for attempt in 1 .. 2 loop
+		with noted as (
+			insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,
+				headers, partition, deliver_at, tick, was_id)
+			select of_slot, of_shard, (r ->> 0)::bigint, m.created_at, m.event_id, m.topic, m.key, m.payload,
+				m.headers, m.partition, m.deliver_at, (r ->> 2)::bigint, (r ->> 6)::bigint
+			from jsonb_array_elements(rows) r cross join lateral (
+				-- the limit keeps the planner from joining with all messages
+				select m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition, m.deliver_at
+				from outbox.message m where m.id = coalesce(r ->> 6, r ->> 0)::bigint
+					and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
+				limit 1) m
+			on conflict (id, slot) do nothing
+			returning id, deliver_at
+		)
+		select count(*), least(least_id, min(n.id) filter (
+				where n.deliver_at <= timestamptz 'epoch' + due[2] * interval '1 us'))
+			into inserted, least_id from noted n;
+		exit when inserted = cardinality(ids);
+		rows := outbox.schedule_apart(of_slot, of_shard, ids, rows);
+	end loop;
+	return case when due is not null
+		then array[least(due[1], least_id), due[2], due[3]] || due[4:] end;
+end
 $$;
 
 -- The due rows with the smallest ids from `from_id` on, more than `enough` of them if there are as many.
@@ -280,9 +324,15 @@ $$;
 -- begins behind it and never publishes it.
 create view outbox.message_state as
 	select m.id, m.created_at, m.event_id, m.topic, m.key, p.slot, p.shard,
-		case when exists (select from outbox.parked q where q.slot = p.slot and q.id = m.id)
+		case when exists (select from outbox.parked q
+				where q.slot = p.slot and q.id = m.id and q.event_id = m.event_id)
+			or exists (select from outbox.parked q where q.slot = p.slot and q.was_id = m.id
+				and q.was_id is not null and q.event_id = m.event_id)
 			then 'parked'
-		when exists (select from outbox.scheduled q where q.slot = p.slot and q.id = m.id)
+		when exists (select from outbox.scheduled q
+				where q.slot = p.slot and q.id = m.id and q.event_id = m.event_id)
+			or exists (select from outbox.scheduled q where q.slot = p.slot and q.was_id = m.id
+				and q.was_id is not null and q.event_id = m.event_id)
 			then 'scheduled'
 		when m.created_at < p.start_at or pg_visible_in_snapshot(m.txid, p.start) then 'before_start'
 		when pg_visible_in_snapshot(m.txid, p.ticks[1])

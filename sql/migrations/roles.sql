@@ -70,9 +70,9 @@ grant select on outbox.slot, outbox.log, outbox.destination, outbox.progress, ou
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
 	outbox.skipped to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
-	attempts, next_at, parked_at, tick, request_id, digest, txid) on outbox.parked to outbox_reader;
-grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick)
-	on outbox.scheduled to outbox_reader;
+	attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
+grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,
+	was_id) on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partition, source_offset, topic,
 	key, headers, check_service, check_url, check_at, expires_at, digest, decision, source, decided_at,
@@ -90,4 +90,4 @@ grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
 	outbox.parked_may(text, text), outbox.parked_candidates(text, jsonb, bigint, bigint),
 	outbox.parked_request_of(text, int, bigint, text, bytea, text, timestamptz, text, xid8),
-	outbox.lookback_is(outbox.lookback_overdue, jsonb) to outbox_reader;
+	outbox.lookback_is(outbox.lookback_overdue, jsonb), outbox.message_ids() to outbox_reader;

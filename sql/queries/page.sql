@@ -3,6 +3,7 @@
 -- :low_id :high_id; :after id, up to :upto_id; :rows at most, within :limit in ms; :withheld: without what they hold.
 -- The settings keep a table that was never analyzed from being read whole for every page, and a page of
 -- one shard of several from starting parallel workers of its own, which costs more than the page.
+-- Rows that share an id come with one page, since the next one begins behind it.
 set local statement_timeout = :limit;
 set local lock_timeout = 0;
 set local jit = off;
@@ -20,5 +21,5 @@ copy (
 		and m.created_at >= coalesce(
 			(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
 		and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
-	order by m.id limit :rows
+	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

@@ -19,7 +19,7 @@ copy (
 			and m.created_at >= coalesce(
 				(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
 			and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
-		order by m.id limit :rows)
+		order by m.id fetch first :rows rows with ties)
 		union all
 		(select s.* from unnest(:stragglers::xid8[]) x (txid) cross join lateral (
 			select m.* from outbox.message m
@@ -27,7 +27,7 @@ copy (
 				and m.created_at >= coalesce(
 					(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
 				and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
-			order by m.id limit :rows) s
-		order by s.id limit :rows)
-	) p order by p.id limit :rows
+			order by m.id fetch first :rows rows with ties) s
+		order by s.id fetch first :rows rows with ties)
+	) p order by p.id fetch first :rows rows with ties
 ) to stdout (format binary)

@@ -21,5 +21,5 @@ copy (
 				and pg_visible_in_snapshot(m.txid,
 					(:windows::pg_snapshot[])[outbox.shard_of(m.key, :shards) + 1])))
 		and pg_visible_in_snapshot(m.txid, :snapshot::pg_snapshot)
-	order by m.id limit :rows
+	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

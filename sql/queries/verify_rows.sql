@@ -17,13 +17,19 @@ copy (
 		pg_visible_in_snapshot(m.txid, (:acked::pg_snapshot[])[s.place])
 			or (m.id <= (:acked_ids::bigint[])[s.place]
 				and pg_visible_in_snapshot(m.txid, (:windows::pg_snapshot[])[s.place])),
-		exists (select from outbox.parked p where p.slot = :slot and p.id = m.id),
-		m.deliver_at is not null
-			and exists (select from outbox.scheduled d where d.slot = :slot and d.id = m.id),
+		exists (select from outbox.parked p
+				where p.slot = :slot and p.id = m.id and p.event_id = m.event_id)
+			or exists (select from outbox.parked p where p.slot = :slot and p.was_id = m.id
+				and p.was_id is not null and p.event_id = m.event_id),
+		m.deliver_at is not null and (
+			exists (select from outbox.scheduled d
+				where d.slot = :slot and d.id = m.id and d.event_id = m.event_id)
+			or exists (select from outbox.scheduled d where d.slot = :slot and d.was_id = m.id
+				and d.was_id is not null and d.event_id = m.event_id)),
 		m.created_at < :identity_since::timestamptz
 	from outbox.message m
 	cross join lateral (select outbox.shard_of(m.key, :count) + 1) s (place)
 	where m.id > :after and m.created_at >= :from_at::timestamptz
 		and (m.created_at < :to_at::timestamptz or :to_at::timestamptz = 'infinity')
-	order by m.id limit :most
+	order by m.id fetch first :most rows with ties
 ) to stdout (format binary)

@@ -181,6 +181,12 @@ def guarded(name, *values):
                                     *(value(session) if callable(value) else value for value in values))
 
 
+def events_of_parked(session):
+    return [event for event, in session.execute(
+        "SELECT event_id::text FROM outbox.message WHERE id = ANY (%s::bigint[]) ORDER BY id",
+        (list(few(session.parked)),))]
+
+
 CALLS = {
     "take": lambda session: numbered("take", "ticks", 0, 1, 1, "by hand", 1000, 1),
     "a window": tick(),
@@ -199,7 +205,8 @@ CALLS = {
                           if session.parked[1] else {"from_id": 1}),
     "skip": asked("skip"),
     "a request of ids": request_of_ids,
-    "a look-up": guarded("parked_lookup", lambda session: list(few(session.parked)), list(range(FEW))),
+    "a look-up": guarded("parked_lookup", lambda session: list(few(session.parked)), list(range(FEW)),
+                         events_of_parked),
     "digests": guarded("parked_digests", 0, FEW),
     "places": guarded("parked_places", None, None, FEW),
     "scheduled states": lambda session: numbered("scheduled_states", 1000),

@@ -125,7 +125,7 @@ class Ticks:
             yield from page
             if len(page) < rows and upto_id >= bounds["last_id"]:
                 return
-            after = page[-1].id if len(page) == rows else upto_id
+            after = page[-1].id if len(page) >= rows else upto_id
 
     def close(self):
         self.connection.close()

@@ -391,6 +391,70 @@ static void an_owner_that_is_fenced_knows_of_no_lost_history(void **state)
 	stream_destroy(stream);
 }
 
+static void acknowledge(struct stream *stream, int64_t id, int64_t offset)
+{
+	stream_report(stream, 1, expect_sent(stream, id), STREAM_WRITTEN, offset, NULL);
+}
+
+/* After the sequence went back. Progress is noted by id. */
+static void rows_that_share_an_id_are_acknowledged_together(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	assert_true(stream_read_call(stream, 0).wanted);
+	give_row(stream, 4, 0);
+	give_row(stream, 5, 0);
+	give_row(stream, 5, 1);
+	stream_page_end(stream, 0, true, 0);
+	acknowledge(stream, 4, 10);
+	acknowledge(stream, 5, 10); /* of one of them */
+	struct stream_tick tick = stream_log_call(stream, 2);
+	assert_int_equal(tick.closed, 0);
+	assert_int_equal(tick.acked_id, 4);
+	stream_destroy(stream);
+}
+
+static void give_row_of(struct stream *stream, int64_t id, int64_t created_us)
+{
+	char *block = xcalloc(1, 64);
+	memcpy(block, "orders", 6);
+	event_id_of(id, (char)('a' + created_us), block + 32);
+	const struct message message = {
+	    .block = block,
+	    .id = id,
+	    .created_us = created_us,
+	    .event_id = block + 32,
+	    .topic = block,
+	    .topic_length = 6,
+	    .key = block,
+	    .key_length = 6,
+	    .bytes = 64,
+	};
+	stream_row(stream, &message);
+}
+
+static void a_page_that_failed_between_rows_of_one_id_is_read_again_without_a_copy(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	assert_true(stream_read_call(stream, 0).wanted);
+	give_row_of(stream, 4, 0);
+	give_row_of(stream, 5, 0);
+	stream_read_failed(stream, 0);
+	const struct stream_page again = stream_read_call(stream, 1000);
+	assert_true(again.wanted);
+	assert_int_equal(again.after_id, 4);
+	give_row_of(stream, 5, 1); /* in whatever order */
+	give_row_of(stream, 5, 0);
+	give_row_of(stream, 6, 0);
+	stream_page_end(stream, 1000, false, 0);
+	assert_int_equal(stream_status(stream, 0).records, 4);
+	assert_int_equal(stream_read_call(stream, 1000).after_id, 6);
+	stream_destroy(stream);
+}
+
 static void a_row_of_a_lost_window_is_still_recognised(void **state)
 {
 	(void)state;
@@ -788,6 +852,9 @@ int main(void)
 	    cmocka_unit_test(a_partition_that_is_away_does_not_stop_the_others_for_ever),
 	    cmocka_unit_test(a_position_that_the_log_does_not_know_begins_a_new_epoch),
 	    cmocka_unit_test(an_owner_that_is_fenced_knows_of_no_lost_history),
+	    cmocka_unit_test(rows_that_share_an_id_are_acknowledged_together),
+	    cmocka_unit_test(
+		a_page_that_failed_between_rows_of_one_id_is_read_again_without_a_copy),
 	    cmocka_unit_test(a_row_of_a_lost_window_is_still_recognised),
 	    cmocka_unit_test(a_topic_made_anew_begins_a_new_epoch),
 	    cmocka_unit_test(a_silent_partition_moves_its_offset_to_the_end),
