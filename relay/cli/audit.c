@@ -140,20 +140,23 @@ int64_t audit_capacity(const struct audit *audit)
 
 bool audit_row(struct audit *audit, const struct audit_row *row, struct err *err)
 {
-	int64_t before = audit->count ? audit->rows[audit->count - 1].id : audit->after;
+	const struct entry *last = audit->count ? &audit->rows[audit->count - 1] : NULL;
+	int64_t before = last ? last->id : audit->after;
+	/* after the sequence of ids went back; a page does not part them */
+	bool shares_id = last && row->id == before && row->event != last->event;
 
 	/* rows are found by a binary search, and the memory is what the command was given */
-	if (row->id <= before)
+	if (row->id <= before && !shares_id)
 		return err_set(err, ERR_FATAL,
 		    "the server sends row %lld behind row %lld, though the query orders them by id",
 		    (long long)row->id, (long long)before);
-	if (audit->count >= audit->capacity)
+	if (audit->count >= audit->capacity && !shares_id)
 		return err_set(err, ERR_FATAL,
 		    "the server sends more than the %lld rows that the query is limited to",
 		    (long long)audit->capacity);
 	if (audit->count == audit->room) {
 		audit->room = audit->room ? audit->room * 2 : 1 << 14;
-		if (audit->room > audit->capacity)
+		if (audit->room > audit->capacity && audit->count < audit->capacity)
 			audit->room = audit->capacity;
 		audit->rows = xrealloc(audit->rows, (size_t)audit->room * sizeof *audit->rows);
 	}
@@ -337,6 +340,22 @@ static void judge(
 		    (const char *)record->key, record->topic, record->partition, record->offset);
 }
 
+/* Of rows that share an id, the one with this event; NULL: none. */
+static struct entry *find_event(struct audit *audit, int64_t id, uint64_t event)
+{
+	const struct entry *end = audit->rows + audit->count;
+	struct entry *row = find(audit, id);
+
+	if (!row)
+		return NULL;
+	while (row > audit->rows && row[-1].id == id)
+		row--;
+	for (; row < end && row->id == id; row++)
+		if (row->event == event)
+			return row;
+	return NULL;
+}
+
 enum audit_outcome audit_record(struct audit *audit, const struct audit_record *record)
 {
 	bool behind = false;
@@ -348,8 +367,8 @@ enum audit_outcome audit_record(struct audit *audit, const struct audit_record *
 	}
 	if (record->position.id <= audit->after || record->position.id > audit->upto)
 		return AUDIT_ELSEWHERE;
-	row = find(audit, record->position.id);
-	if (!row || row->event != record->event)
+	row = find_event(audit, record->position.id, record->event);
+	if (!row)
 		return AUDIT_UNKNOWN;
 	judge(audit, row, record, behind);
 	return AUDIT_JUDGED;

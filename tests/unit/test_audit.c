@@ -369,6 +369,29 @@ static void rows_that_a_server_sends_out_of_order_or_in_excess_are_an_error(void
 	audit_destroy(audit);
 }
 
+/* After the sequence of ids went back. A page has all of them, beyond the capacity if need be. */
+static void rows_that_share_an_id_are_judged_each_by_its_event(void **state)
+{
+	struct audit *audit = audit_create(2 * AUDIT_ROW_BYTES);
+	struct audit_row row = {.id = 2, .state = AUDIT_ACKNOWLEDGED};
+	struct audit_record record = record_of(2);
+	struct err err = {0};
+
+	(void)state;
+	audit_begin(audit, 0);
+	add_row(audit, 1, AUDIT_ACKNOWLEDGED);
+	for (row.event = 1; row.event <= 3; row.event++)
+		assert_true(audit_row(audit, &row, &err));
+	row.event = 3;
+	assert_false(audit_row(audit, &row, &err));
+	audit_rows_end(audit, true);
+	for (record.event = 2; record.event <= 4; record.event++)
+		assert_int_equal(
+		    see(audit, record), record.event <= 3 ? AUDIT_JUDGED : AUDIT_UNKNOWN);
+	assert_int_equal(count_missing(audit), 2); /* row 1 and the first of these */
+	audit_destroy(audit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +414,7 @@ int main(void)
 	    cmocka_unit_test(ids_with_holes_are_found),
 	    cmocka_unit_test(fields_do_not_run_into_each_other),
 	    cmocka_unit_test(rows_that_a_server_sends_out_of_order_or_in_excess_are_an_error),
+	    cmocka_unit_test(rows_that_share_an_id_are_judged_each_by_its_event),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
