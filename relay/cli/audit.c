@@ -340,7 +340,7 @@ static void judge(
 		    (const char *)record->key, record->topic, record->partition, record->offset);
 }
 
-/* Of rows that share an id, the one with this event; NULL: none. */
+/* The row with this id and this event; NULL: none. Several rows may share an id. */
 static struct entry *find_event(struct audit *audit, int64_t id, uint64_t event)
 {
 	const struct entry *end = audit->rows + audit->count;

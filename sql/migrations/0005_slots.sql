@@ -217,6 +217,7 @@ begin
 	delete from outbox.parked where slot = of_slot and tick >= 0;
 	delete from outbox.parked_request where slot = of_slot;
 	delete from outbox.skipped where slot = of_slot;
+	delete from outbox.renumbered where slot = of_slot;
 	delete from outbox.scheduled where slot = of_slot and tick >= 0;
 end
 $$;

@@ -158,6 +158,20 @@ language sql volatile as $$
 		where first.state = 'behind'))
 $$;
 
+-- Messages that were kept under other ids than their own, and so have those in their positions in Kafka.
+create table outbox.renumbered (
+	slot       text collate "C" not null,
+	id         bigint      not null, -- under which it is kept
+	was_id     bigint      not null, -- of the message, as are the next two
+	created_at timestamptz not null,
+	event_id   uuid        not null,
+	primary key (id, slot)
+);
+
+create index on outbox.renumbered (was_id, slot);
+
+comment on table outbox.renumbered is 'Messages that were kept under other ids than their own, for verify.';
+
 -- The ids of kept rows, parked and scheduled ones together, are unique: listed windows name rows by them. The ids of
 -- messages are unique only while their sequence rises. After a restore, TRUNCATE … RESTART IDENTITY, or setval, a
 -- message may have the id of another one that is kept.
@@ -208,6 +222,9 @@ begin
 				(select max(s.id) from outbox.scheduled s),
 				(select max((e ->> 0)::bigint) from jsonb_array_elements(rows) e)));
 			new_id := last_id;
+			insert into outbox.renumbered (slot, id, was_id, created_at, event_id)
+			select of_slot, new_id, of_id, of_created_at, of_event where of_event is not null
+			on conflict do nothing;
 		end if;
 		new_id := coalesce(new_id, of_id);
 		used := used || new_id;

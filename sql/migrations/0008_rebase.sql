@@ -98,7 +98,7 @@ begin
 			where p.was_id is not null),
 		(select max(s.id) from outbox.scheduled s), (select max(s.was_id) from outbox.scheduled s
 			where s.was_id is not null),
-		(select max(k.last_id) from outbox.skipped k),
+		(select max(k.last_id) from outbox.skipped k), (select max(n.id) from outbox.renumbered n),
 		(select max(greatest(l.acked_id, (select max(x) from unnest(l.listed_ids) x)))
 			from outbox.progress p join outbox.log l on l.slot = p.slot and l.shard = p.shard and l.n = p.n));
 	select case when q.is_called then q.last_value else q.last_value - 1 end, s.seqincrement, s.seqcache

@@ -86,7 +86,7 @@ begin
 	then
 		rows := outbox.schedule_apart(of_slot, of_shard, ids, rows);
 	end if;
-	-- a row that is not inserted stands there already, or meets the id of another one: the second time it has its own
+	-- rows that are not inserted stand there already, or have ids of others: the second time they have new ids
 	for attempt in 1 .. 2 loop
 		with noted as (
 			insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,

@@ -56,7 +56,7 @@ grant select, insert (reason, slot, filter, target, rate, snapshot, shards, acke
 	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
 	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
 	to outbox_relay;
-grant select, insert on outbox.skipped to outbox_relay;
+grant select, insert on outbox.skipped, outbox.renumbered to outbox_relay;
 grant select, insert, update, delete on outbox.parked, outbox.parked_request, outbox.scheduled,
 	outbox.destination
 	to outbox_relay;
@@ -68,7 +68,7 @@ grant select (txid, id, created_at, event_id, topic, key, headers, partition, de
 	on outbox.message to outbox_reader;
 grant select on outbox.slot, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
-	outbox.skipped to outbox_reader;
+	outbox.skipped, outbox.renumbered to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
 	attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
 grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,

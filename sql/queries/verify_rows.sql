@@ -11,7 +11,7 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 lock table outbox.message in access share mode;
 copy (
-	select m.id, m.event_id, m.topic, m.key, m.payload, m.headers::text,
+	select m.as_id, m.event_id, m.topic, m.key, m.payload, m.headers::text,
 		pg_visible_in_snapshot(m.txid, :start::pg_snapshot)
 			or m.created_at < :start_at::timestamptz,
 		pg_visible_in_snapshot(m.txid, (:acked::pg_snapshot[])[s.place])
@@ -27,9 +27,21 @@ copy (
 			or exists (select from outbox.scheduled d where d.slot = :slot and d.was_id = m.id
 				and d.was_id is not null and d.event_id = m.event_id)),
 		m.created_at < :identity_since::timestamptz
-	from outbox.message m
+	from (
+		(select m.*, m.id as as_id from outbox.message m
+		where m.id > :after and m.created_at >= :from_at::timestamptz
+			and (m.created_at < :to_at::timestamptz or :to_at::timestamptz = 'infinity')
+			and not exists (select from outbox.renumbered n
+				where n.slot = :slot and n.was_id = m.id and n.event_id = m.event_id)
+		order by m.id fetch first :most rows with ties)
+		union all
+		-- their positions have other ids
+		(select m.*, n.id from outbox.renumbered n
+		join outbox.message m on m.id = n.was_id and m.created_at = n.created_at
+		where n.slot = :slot and n.id > :after and m.created_at >= :from_at::timestamptz
+			and (m.created_at < :to_at::timestamptz or :to_at::timestamptz = 'infinity')
+		order by n.id fetch first :most rows with ties)
+	) m
 	cross join lateral (select outbox.shard_of(m.key, :count) + 1) s (place)
-	where m.id > :after and m.created_at >= :from_at::timestamptz
-		and (m.created_at < :to_at::timestamptz or :to_at::timestamptz = 'infinity')
-	order by m.id fetch first :most rows with ties
+	order by m.as_id fetch first :most rows with ties
 ) to stdout (format binary)

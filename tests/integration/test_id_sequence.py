@@ -2,6 +2,7 @@
 and the event, the metric, `doctor` and `migrate up` tell of it and mend it."""
 
 import collections
+import json
 import os
 
 import pytest
@@ -54,6 +55,14 @@ def wait_for_each_once(relay, database, kafka, topic, events):
     assert collections.Counter(event for _, event in published(kafka, topic)) == collections.Counter(events)
 
 
+def verify(database, kafka, lost=0):
+    """lost: records whose rows are gone from the table."""
+    status, output, error = run_command(["verify", "--json"], {"DATABASE_URL": database.dsn,
+                                        "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap})
+    found = json.loads(output.splitlines()[-1])
+    assert (int(found["lost"]), int(found["phantom"]), int(found["duplicates"])) == (0, lost, 0), output + error
+
+
 def next_id(database):
     return database.execute(f"SELECT nextval('{SEQUENCE}')")[0][0]
 
@@ -79,6 +88,7 @@ def test_ids_of_parked_and_scheduled_messages_come_again(database, kafka, topic,
     kafka.alter_topic(topic, max_message_bytes=1_048_588)
     database.execute("UPDATE outbox.scheduled SET deliver_at = clock_timestamp()")
     wait_for_each_once(relay, database, kafka, topic, old + new)
+    verify(database, kafka, lost=len(old) if "TRUNCATE" in begin_again else 0)
     assert [event for key, event in published(kafka, topic) if key == "p"] == old[:3] + new[3:5] + new[6:]
 
 
