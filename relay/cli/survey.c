@@ -1,5 +1,7 @@
 #include "survey.h"
 
+#include <inttypes.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include "admin_client.h"
@@ -172,6 +174,34 @@ static bool read_partitions(struct pg *pg, struct survey_postgres *database, str
 	return done;
 }
 
+/* Columns of message_ids.sql: last_id, kept_id, increment, cache. */
+static bool read_ids(struct pg *pg, struct survey_postgres *database, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *ids = session_query(pg, database->section, sql_message_ids, NULL, 0, err);
+	int64_t last, kept, increment, cache;
+
+	if (!ids)
+		return false;
+	last = pg_int(ids, 0, 0);
+	kept = pg_int(ids, 0, 1);
+	increment = pg_int(ids, 0, 2);
+	cache = pg_int(ids, 0, 3);
+	if (increment < 0 || cache > 1)
+		database->ids_problem = xformat(
+		    "the sequence of message.id has INCREMENT %" PRId64 " and CACHE %" PRId64
+		    ": messages of a key may be out of order; alter sequence "
+		    "%s.message_id_seq increment by 1 cache 1, and restart the writers",
+		    increment, cache, database->section->schema);
+	else if (last < kept)
+		database->ids_problem = xformat("the sequence of message.id went back to %" PRId64
+						", and ids up to %" PRId64
+						" are in use; a relay that runs raises it, as does "
+						"`outbox-relay migrate up`",
+		    last, kept);
+	return true;
+}
+
 static void survey_database(struct survey_postgres *database, const struct config_postgres *section)
 {
 	struct err err;
@@ -182,7 +212,7 @@ static void survey_database(struct survey_postgres *database, const struct confi
 	database->place = xstrdup(pg ? pg_place(pg) : "");
 	done = done && read_shards(pg, database, &err) && read_parked(pg, database, &err) &&
 	       read_scheduled(pg, database, &err) && read_lookbacks(pg, database, &err) &&
-	       read_partitions(pg, database, &err);
+	       read_partitions(pg, database, &err) && read_ids(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
@@ -312,6 +342,7 @@ static void finish_database(struct survey_postgres *database)
 	free(database->partitions);
 	free(database->place);
 	free(database->error);
+	free(database->ids_problem);
 }
 
 void survey_finish(struct survey *survey)

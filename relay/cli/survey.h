@@ -65,6 +65,7 @@ struct survey_postgres {
 	struct survey_partition *partitions; /* of all partition_tables */
 	int partition_count;
 	int64_t default_rows[PARTITION_TABLES];
+	char *ids_problem; /* problem of the sequence of message.id, with the cure; NULL: none */
 };
 
 struct survey {

@@ -140,6 +140,8 @@ static void print_database(const struct survey_postgres *database, struct text *
 			text_addf(out,
 			    "  %s_default holds %" PRId64 " rows: partitions were missing\n",
 			    partition_tables[i], database->default_rows[i]);
+	if (database->ids_problem)
+		text_addf(out, "  %s\n", database->ids_problem);
 }
 
 /* Indented, line by line. */
@@ -297,6 +299,8 @@ static json_t *database_json(const struct survey_postgres *database)
 		json_object_set_new(
 		    default_rows, partition_tables[i], big(database->default_rows[i]));
 	json_object_set_new(object, "default_rows", default_rows);
+	json_object_set_new(
+	    object, "ids_problem", json_string(database->ids_problem ? database->ids_problem : ""));
 	return object;
 }
 

@@ -86,7 +86,8 @@ begin
 	then
 		rows := outbox.schedule_apart(of_slot, of_shard, ids, rows);
 	end if;
-	-- rows that are not inserted stand there already, or have ids of others: the second time they have new ids
+	-- The insert leaves out rows with ids that the table has. Those of them that are other messages get new ids
+	-- for the second pass.
 	for attempt in 1 .. 2 loop
 		with noted as (
 			insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,

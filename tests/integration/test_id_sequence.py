@@ -145,20 +145,27 @@ def doctor(database, kafka):
     return output + error
 
 
+def status(database):
+    return run_command(["status"], {"DATABASE_URL": database.dsn})[1]
+
+
 def test_doctor_names_a_sequence_that_went_back_and_migrate_raises_it(database, kafka, topic):
     assert "sequence of message.id" not in doctor(database, kafka)
     in_one(database, (topic, "a", 5), f"SELECT setval('{SEQUENCE}', 1, false)")
     said = doctor(database, kafka)
     assert "the sequence of message.id went back to 0, and rows with ids up to 5 are kept" in said
     assert "outbox-relay migrate up" in said
+    assert "the sequence of message.id went back to 0, and ids up to 5 are in use" in status(database)
     database.migrate()
     assert next_id(database) > 5
     assert "sequence of message.id" not in doctor(database, kafka)
+    assert "sequence of message.id" not in status(database)
 
 
 def test_doctor_fails_where_ids_go_down(database, kafka):
     database.execute(f"ALTER SEQUENCE {SEQUENCE} INCREMENT BY -1")
     assert "INCREMENT -1" in doctor(database, kafka)
+    assert "INCREMENT -1" in status(database)
 
 
 @pytest.mark.parametrize("insert_kept", [
