@@ -176,17 +176,16 @@ def test_what_no_row_holds_is_carried_in_parts(case, database):
             for name, text in pairs] == sent
 
 
-def test_many_bad_records_delay_the_good_ones_little(case, database, kafka, make_relay, scale):
-    """Half of all are refused by the tables alone. The same number without them is the measure: on a busy
-    machine both take longer."""
+def test_many_bad_records_delay_the_good_ones_by_a_second_at_most(case, database, kafka, make_relay, scale):
+    """As many records again are refused by the tables alone; the good ones without them are the measure."""
     count = scale(10_000)
     forbid(database, "bad")
 
     def seconds(name, bad):
         one = Case(database, kafka, make_relay, name)
         good = [f"{name}{number}" for number in range(count)]
-        one.application.send(*[record for number, id in enumerate(good) for record in [
-            one.application.prepared(id), one.application.prepared(f"{bad}-{name}{number}")]])
+        one.application.send(*[one.application.prepared(id) for name in good
+                               for id in [name, *([f"bad-{name}"] if bad else [])]])
         relay = one.relay()
         relay.wait_event("lookback_assigned")  # how long a group takes to form is not the matter
         begun = time.monotonic()
@@ -194,10 +193,11 @@ def test_many_bad_records_delay_the_good_ones_little(case, database, kafka, make
             "SELECT count(*) FROM outbox.lookback WHERE section = 'shop' AND kind = 'prepare'"
             " AND biz_id LIKE %s", (name + "%",)) == [(count,)], 120, "all good ones", 0.02)
         taken = time.monotonic() - begun
-        if bad == "bad":
+        if bad:
             relay.wait_for(lambda: len(one.records("dead")) == count, what="all dead letters")
         relay.stop()
         return taken
 
-    plain, mixed = seconds(case.name + "p", "fine"), seconds(case.name + "m", "bad")
-    assert mixed - plain < 1 + 4 * plain, (plain, mixed)
+    plain, mixed = seconds(case.name + "p", False), seconds(case.name + "m", True)
+    print(f"{count} good records: {plain:.2f} s, and among {count} bad ones {mixed:.2f} s")
+    assert mixed - plain < 1, (plain, mixed)
