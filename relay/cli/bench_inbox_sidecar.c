@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "clock.h"
@@ -40,7 +41,9 @@ static bool start_sidecar(
 	owned_fd int fd = memfd_create("outbox-bench", 0);
 	owned_text char *path = xformat("/proc/self/fd/%d", fd);
 
-	if (fd < 0 || write(fd, section->data, section->length) != (ssize_t)section->length)
+	/* a file of a configuration that others can write is refused */
+	if (fd < 0 || fchmod(fd, 0600) != 0 ||
+	    write(fd, section->data, section->length) != (ssize_t)section->length)
 		return err_set(err, ERR_FATAL, "the sidecar's configuration cannot be written");
 	bench->sections = path;
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include "clock.h"
 #include "progress.h"
 #include "schema_text.h"
@@ -66,7 +67,9 @@ bool bench_lookback_run(struct bench_lookback *look, struct bench *place,
 	bool good;
 
 	write_sections(look, place, asks, &sections);
-	if (fd < 0 || write(fd, sections.data, sections.length) != (ssize_t)sections.length)
+	/* a file of a configuration that others can write is refused */
+	if (fd < 0 || fchmod(fd, 0600) != 0 ||
+	    write(fd, sections.data, sections.length) != (ssize_t)sections.length)
 		return err_set(err, ERR_FATAL, "the relay's configuration cannot be written");
 	place->sections = path;
 	good = bench_child_start(place, child, arguments, err);
