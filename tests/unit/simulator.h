@@ -41,6 +41,8 @@ struct simulator_result {
 	int64_t passes;              /* of tails, that ended before their end */
 	int64_t closings;            /* of topics, in rows that were to be written */
 	int64_t rewinds;             /* records of a history that the database does not know */
+	int64_t jumps;               /* of the database's clock */
+	int64_t late_calls;          /* of transactions */
 };
 
 struct simulator_result simulator_run(const struct simulator_options *options);

@@ -1129,6 +1129,8 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->rewinds += result->rewinds;
 	sum->passes += result->passes;
 	sum->closings += result->closings;
+	sum->jumps += result->jumps;
+	sum->late_calls += result->late_calls;
 }
 
 static void print_sum(int64_t seeds, const struct simulator_result *sum)
@@ -1138,13 +1140,15 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
 	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
-	    "cancelled, %lld renewals alone\n",
+	    "cancelled, %lld renewals alone; %lld jumps of the database's clock, %lld late calls of "
+	    "transactions\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
 	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
-	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals);
+	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals,
+	    (long long)sum->jumps, (long long)sum->late_calls);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)
