@@ -1395,9 +1395,15 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 	return flow_tail_call(stream->flow, now, ret_tail);
 }
 
-/* No row of it comes by any more; what an owner kept an offset in front of is not passed yet. */
+/*
+ * The row of a passed position is noted as published and will not be read again. A failover may
+ * have lost ticks of the former epoch: this owner has given their numbers out again, and their
+ * surviving rows come in other windows.
+ */
 static bool is_passed(const struct stream *stream, const struct outbox_position *position)
 {
+	if (position->epoch != stream->epoch && position->tick > stream->inherited_tick)
+		return false;
 	return position->tick <= stream->first_tick ||
 	       (stream->window_count && position->tick == stream->windows[0].tick &&
 		   position->id <= stream->windows[0].acked_id);

@@ -837,6 +837,55 @@ static void a_transaction_leaves_room_for_a_page_of_the_next(void **state)
 	stream_destroy(stream);
 }
 
+/* The only partition has the record of row 1 at offset 8, of a tick that a failover lost. */
+static void find_lost_tick(struct stream *stream, int64_t now, enum stream_found expected)
+{
+	static const struct outbox_position position = {.epoch = 76, .tick = 41, .id = 1};
+	static const char event_id[16] = {0};
+	struct stream_tail tail;
+	assert_true(stream_tail_call(stream, now, &tail));
+	assert_int_equal(tail.offset, 8);
+	const struct stream_question question = {"orders", 0, tail.number};
+	assert_int_equal(stream_tail_record(stream, &question, 8, &position, event_id), expected);
+	stream_tail_end(stream, &question, 9, false);
+}
+
+/* The number of a lost tick is given out again, and says nothing about the rows of the lost one. */
+static void a_row_of_a_lost_tick_is_found_by_each_reading_of_its_tail(void **state)
+{
+	(void)state;
+	static const struct open_topic known[] = {{"orders", 1, 7}, {0}};
+	struct stream_settings with = settings;
+	with.resumes = true;
+	with.tail_memory = 1; /* no name is kept for a row that does not wait */
+	struct stream *stream = stream_create(&with);
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_taken(stream, 0,
+	    &(struct stream_taken){
+		.n = 5, .epoch = 77, .former_epoch = 76, .first_tick = 40, .scheduled = true});
+	open_topics(stream, 0, known);
+	stream_topic(stream, "orders", 1);
+	find_lost_tick(stream, 0, STREAM_FOUND_UNKNOWN);
+	assert_true(expect_call(stream, 0, STREAM_TICK).new_epoch);
+	stream_ticked(stream, 1, STREAM_NOTED);
+
+	/* tick 41 lists a row that was scheduled */
+	assert_true(expect_call(stream, 1, STREAM_TICK).may_list);
+	stream_ticked(stream, 2, STREAM_LISTED);
+	give_row(stream, 2, "k");
+	stream_rows_end(stream);
+	written(stream, 3, expect_sent(stream, 3, 2));
+	assert_int_equal(expect_call(stream, 3, STREAM_TICK).closed, 1);
+	stream_ticked(stream, 4, STREAM_ROWS);
+	give_row(stream, 1, "k");
+	stream_rows_end(stream);
+	expect_none_sent(stream, 4);
+	find_lost_tick(stream, 4, STREAM_FOUND_ENOUGH);
+	expect_none_sent(stream, 5);
+	assert_int_equal(stream_status(stream, 5).skipped, 1);
+	stream_destroy(stream);
+}
+
 static void a_standby_takes_when_it_is_told_to(void **state)
 {
 	(void)state;
@@ -1258,6 +1307,7 @@ int main(void)
 	    cmocka_unit_test(memory_is_full_of_rows_that_wait),
 	    cmocka_unit_test(a_transaction_does_not_wait_for_the_log_of_the_one_before),
 	    cmocka_unit_test(a_transaction_leaves_room_for_a_page_of_the_next),
+	    cmocka_unit_test(a_row_of_a_lost_tick_is_found_by_each_reading_of_its_tail),
 	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
 	    cmocka_unit_test(waiting_ends_when_something_is_due),
 	    cmocka_unit_test(progress_is_noted_though_nothing_else_is_due),
