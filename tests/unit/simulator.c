@@ -206,6 +206,26 @@ static void plan_parking(struct world *world, struct plan *plan)
 	};
 }
 
+/* Owners that do not know of each other: what they may do then is for exactly-once to say. */
+static void plan_rivals(struct world *world, struct plan *plan)
+{
+	plan->rivals = plan->stream.transactions = plan->stream.resumes = true;
+	plan->killers = 0;
+	plan->killed_all_the_time = world->had_killers = false;
+	plan->processes = (int)world_between(world, 2, PROCESSES);
+	plan->stream.lease_ms = PICK(world, 600, 1000, 2000);
+	plan->kafka_faults = true;
+	plan->late_topics = plan->growing_topics = false;
+	/* rows wait, so that an owner which hears nothing of the log goes on sending */
+	plan->stream.max_in_flight = PICK(world, 20, 100, 1000);
+	plan->think_us = PICK(world, 10 * MS, 30 * MS);
+	plan->writers = (int)world_between(world, 2, 3);
+	plan->kafka_us = PICK(world, 3 * MS, 20 * MS);
+	plan->batch_records = (int)PICK(world, 1, 4);
+	plan->requests = 1;
+	plan->end_us = world_between(world, 1500 * MS, 2500 * MS);
+}
+
 static void plan_world(struct world *world)
 {
 	struct plan *plan = &world->plan;
@@ -238,7 +258,9 @@ static void plan_world(struct world *world)
 	plan->growing_topics = world_chance(world, 250000);
 	plan->operators = world_chance(world, 300000);
 	plan->long_transaction = world_chance(world, 400000);
-	if (world_chance(world, 150000))
+	if (world_chance(world, 200000))
+		plan_rivals(world, plan);
+	else if (world_chance(world, 150000))
 		world->options.without_faults = true;
 	if (!world->options.without_faults)
 		return;
@@ -318,7 +340,11 @@ static void fault_falls(struct world *world, void *object, int64_t number)
 			relay_stop(world, process);
 		return;
 	}
-	int64_t kind = world_below(world, 3);
+	int64_t kind = world_below(world, 3), lease_us = plan->stream.lease_ms * MS;
+	if (plan->rivals && world_chance(world, 100000))
+		database_clock_jumps(world, world_between(world, -2 * lease_us, 2 * lease_us));
+	else if (plan->rivals && world_chance(world, 300000))
+		relay_cut_off_owner(world);
 	if (kind == 0 && plan->database_faults)
 		database_fault(world, process);
 	else if (kind == 1 && plan->kafka_faults)
@@ -454,7 +480,7 @@ static void check_log(struct world *world)
 	const struct log_row *newest = database->newest;
 	if (newest->tick_count != 1)
 		world_fail(world, "%d windows are open in the end", newest->tick_count - 1);
-	if (newest->lease_until > world->now)
+	if (newest->lease_until > database_clock_us(world))
 		world_fail(world, "the lease was not released");
 	if (newest->parked_count || newest->listed_tick)
 		world_fail(world, "%d rows are parked in the end", newest->parked_count);
@@ -558,7 +584,7 @@ struct simulator_result simulator_run(const struct simulator_options *options)
 	struct world *world = xcalloc(1, sizeof *world);
 	world->options = *options;
 	world->random = options->seed;
-	world->failover_us = -3600 * 1000LL * MS;
+	world->failover_us = world->database.jumped_us = world->cut_off_us = -3600 * 1000LL * MS;
 	plan_world(world);
 	database_start(world);
 	kafka_start(world);

@@ -19,6 +19,7 @@ enum simulator_reader {
 	READER_WINDOWS_CUT,    /* windows made smaller by cutting their snapshot at an xid */
 	READER_TICK_TOO_LATE,  /* the tick is taken after the transaction has an xid */
 	READER_UNFENCED,       /* a log row is made from row n whatever its nonce and timeline */
+	READER_BELIEVES_PRODUCERS, /* a producer counts as ready before init_transactions */
 };
 
 struct simulator_options {
@@ -41,6 +42,8 @@ struct simulator_result {
 	int64_t passes;              /* of tails, that ended before their end */
 	int64_t closings;            /* of topics, in rows that were to be written */
 	int64_t rewinds;             /* records of a history that the database does not know */
+	int64_t jumps;               /* of the database's clock */
+	int64_t late_calls;          /* of transactions */
 };
 
 struct simulator_result simulator_run(const struct simulator_options *options);

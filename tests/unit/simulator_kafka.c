@@ -49,7 +49,9 @@ struct lane {
 
 struct wire_producer {
 	struct process *process; /* NULL: destroyed */
+	int owner;
 	bool fatal;
+	bool stale; /* it fenced the owner, and its own has no log row since */
 	int64_t outstanding;
 	struct lane lanes[TOPICS][PARTITIONS];
 };
@@ -162,7 +164,7 @@ static bool is_known(
     const struct row *row, const struct partition *partition, const struct knowledge *knowledge)
 {
 	return row->first_us < knowledge->us && row->first_on == partition &&
-	       row->first_offset >= knowledge->offset;
+	       row->first_offset >= knowledge->offset && row->first_offset < knowledge->end;
 }
 
 /* What consumers see, from now on. */
@@ -472,6 +474,7 @@ struct wire_producer *producer_open(struct world *world, struct process *process
 {
 	struct wire_producer *producer = world_allocate(world, sizeof *producer);
 	producer->process = process;
+	producer->owner = process->owner;
 	for (int t = 0; t < TOPICS; t++)
 		for (int p = 0; p < PARTITIONS; p++)
 			producer->lanes[t][p] =
@@ -541,7 +544,9 @@ static void fence_arrives(struct world *world, void *object, int64_t number)
 	(void)number;
 	end_transaction(world, false);
 	world->kafka.fencer = producer;
-	world_trace(world, "a producer fences all others");
+	producer->stale = producer->owner != world->database.newest->owner;
+	world_trace(world, "the producer of owner %d fences all others%s", producer->owner,
+	    producer->stale ? ", though the shard is another's" : "");
 	world_after(
 	    world, world_delay(world, world->plan.kafka_us / 2), call_answers, producer, FENCED);
 }
@@ -550,11 +555,15 @@ static void commit_arrives(struct world *world, void *object, int64_t number)
 {
 	struct wire_producer *producer = object;
 	bool flawed = world_has_faults(world) && world->plan.kafka_faults;
-	bool lost = flawed && world_chance(world, 10000);
+	bool lost = flawed && world_chance(world, world->plan.rivals ? 100000 : 10000);
 	bool fenced = world->kafka.fencer != producer;
 	(void)number;
 	if (!lost && !fenced) {
-		world_trace(world, "a transaction is committed");
+		world_trace(world, "a transaction of owner %d is committed", producer->owner);
+		if (producer->stale)
+			world_fail(world,
+			    "owner %d commits, which lost the shard before it fenced owner %d",
+			    producer->owner, world->database.newest->owner);
 		end_transaction(world, true);
 	}
 	bool told = !lost && !fenced && !(flawed && world_chance(world, 10000));
@@ -562,14 +571,41 @@ static void commit_arrives(struct world *world, void *object, int64_t number)
 	    told ? COMMITTED_NOW : BROKEN);
 }
 
+void kafka_owner_wrote(struct world *world, int owner)
+{
+	struct wire_producer *fencer = world->kafka.fencer;
+	if (fencer && fencer->owner == owner)
+		fencer->stale = false;
+}
+
+/*
+ * Now and then the coordinator is being elected, and the call waits for it, while the owner may
+ * lose the shard and not know.
+ */
+static int64_t call_delay(struct world *world, struct process *process, bool fences)
+{
+	int64_t lease_us = world->plan.stream.lease_ms * MS;
+	bool late = world->plan.rivals && world_has_faults(world);
+	bool jumped = world->now - world->cut_off_us < lease_us;
+	if (!late || !world_chance(world, !fences ? 50000 : jumped ? 700000 : 400000))
+		return world_delay(world, world->plan.kafka_us);
+	int64_t delay = world_between(world, lease_us / 3, lease_us);
+	world->result.late_calls++;
+	if (fences && world_chance(world, 700000))
+		relay_cut_off(
+		    world, process, delay - world_between(world, lease_us / 4, lease_us / 3));
+	return delay;
+}
+
 void producer_fence(struct world *world, struct wire_producer *producer)
 {
-	world_after(world, world_delay(world, world->plan.kafka_us), fence_arrives, producer, 0);
+	world_after(world, call_delay(world, producer->process, true), fence_arrives, producer, 0);
 }
 
 void producer_commit(struct world *world, struct wire_producer *producer)
 {
-	world_after(world, world_delay(world, world->plan.kafka_us), commit_arrives, producer, 0);
+	world_after(
+	    world, call_delay(world, producer->process, false), commit_arrives, producer, 0);
 }
 
 /* --- tails -------------------------------------------------------------------------------------
@@ -579,11 +615,12 @@ struct tail_reading {
 	struct process *process;
 	int owner, topic, partition;
 	uint64_t number;
+	int64_t end; /* where the partition ended at the first look; -1: there was none */
 };
 
 static void tail_answers(struct world *world, void *object, int64_t number)
 {
-	const struct tail_reading *reading = object;
+	struct tail_reading *reading = object;
 	struct process *process = reading->process;
 	struct tail_question *question = &process->tails[reading->topic][reading->partition];
 	const struct topic_of_kafka *topic = &world->kafka.topics[reading->topic];
@@ -591,11 +628,15 @@ static void tail_answers(struct world *world, void *object, int64_t number)
 	if (!process->running || process->owner != reading->owner ||
 	    question->number != reading->number)
 		return;
-	if (world->now < partition->down_until || !topic->exists || partition->open_records) {
+	bool away = world->now < partition->down_until || !topic->exists;
+	if (!away && reading->end < 0)
+		reading->end = partition->end_offset;
+	/* transactions that began before that are waited for */
+	if (away || partition->end_offset - partition->open_records < reading->end) {
 		world_after(world, world_delay(world, 50 * MS), tail_answers, object, number);
 		return;
 	}
-	question->end = partition->end_offset;
+	question->end = reading->end;
 	question->next = question->offset == STREAM_TAIL_END ? question->end : question->offset;
 	question->read_us = world->now;
 	process->tails_answered++;
@@ -606,7 +647,7 @@ void kafka_read_tail(struct world *world, struct process *process, int topic, in
 {
 	struct tail_reading *reading = world_allocate(world, sizeof *reading);
 	*reading = (struct tail_reading){
-	    process, process->owner, topic, partition, process->tails[topic][partition].number};
+	    process, process->owner, topic, partition, process->tails[topic][partition].number, -1};
 	world_after(world, world_delay(world, 2 * world->plan.kafka_us), tail_answers, reading, 0);
 }
 

@@ -396,9 +396,13 @@ static void request_arrives_back(struct world *world, void *object, int64_t numb
 {
 	struct request *request = object;
 	struct session *session = request->session;
-	(void)number;
 	if (request->session_generation != session->generation)
 		return;
+	if (world->now < session->silent_until) {
+		world_after(world, session->silent_until - world->now, request_arrives_back,
+		    request, number);
+		return;
+	}
 	if (request == session->ending) {
 		session_break(world, session);
 		return;
@@ -479,6 +483,7 @@ static void statement_commits(struct world *world, void *object, int64_t number)
 	}
 	row->transaction->order = database->commits++;
 	database->newest = row;
+	kafka_owner_wrote(world, row->owner);
 	world->result.renewals += request->kind == ASK_RENEW;
 	world_trace(world, "log row %lld of owner %d: first tick %lld, %d open, acked %lld%s",
 	    (long long)row->n, row->owner, (long long)row->first_tick, row->tick_count - 1,
@@ -1074,7 +1079,7 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 	row->nonce = tick->new_nonce;
 	row->owner = request->owner;
 	row->timeline = world->database.timeline;
-	row->lease_until = world->now + tick->lease_ms * MS;
+	row->lease_until = database_clock_us(world) + tick->lease_ms * MS;
 	row->released = tick->lease_ms == 0;
 	row->epoch = previous->epoch;
 	row->first_tick = previous->first_tick;
@@ -1155,8 +1160,9 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 static void take_begins(struct world *world, struct request *request)
 {
 	const struct log_row *newest = world->database.newest;
-	if (newest->lease_until > world->now && newest->owner != request->owner) {
-		request->wait_ms = (newest->lease_until - world->now + MS - 1) / MS;
+	int64_t left_us = newest->lease_until - database_clock_us(world);
+	if (left_us > 0 && newest->owner != request->owner) {
+		request->wait_ms = (left_us + MS - 1) / MS;
 		answer(world, request);
 		return;
 	}
@@ -1620,6 +1626,19 @@ void database_fail_over(struct world *world)
 	database->timeline++;
 	world->failover_us = world->now;
 	world->result.failovers++;
+}
+
+void database_clock_jumps(struct world *world, int64_t jump_us)
+{
+	world_trace(world, "the database's clock jumps by %lld ms", (long long)jump_us / MS);
+	world->database.lease_clock_us += jump_us;
+	world->database.jumped_us = world->now;
+	world->result.jumps++;
+}
+
+int64_t database_clock_us(const struct world *world)
+{
+	return world->now + world->database.lease_clock_us;
 }
 
 static void operator_asks(struct world *world, void *object, int64_t number)

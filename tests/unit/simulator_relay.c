@@ -103,6 +103,31 @@ void relay_pause(struct world *world, struct process *process, int64_t duration)
 	turn_at(world, process, process->paused_until + world_below(world, MS));
 }
 
+static void cut_off(struct world *world, void *object, int64_t owner)
+{
+	struct process *process = object;
+	int64_t lease_us = world->plan.stream.lease_ms * MS;
+	bool early = world->now - world->cut_off_us < lease_us;
+	if (!process->running || process->owner != owner || world->phase != BUSY || early)
+		return;
+	world_trace(world, "owner %d is cut off", process->owner);
+	world->cut_off_us = world->now;
+	process->log.silent_until = world->now + world_between(world, lease_us / 3, lease_us);
+	database_clock_jumps(world, lease_us);
+}
+
+void relay_cut_off(struct world *world, struct process *process, int64_t delay)
+{
+	world_after(world, delay, cut_off, process, process->owner);
+}
+
+void relay_cut_off_owner(struct world *world)
+{
+	for (int i = 0; i < world->plan.processes; i++)
+		if (world->processes[i].owner == world->database.newest->owner)
+			relay_cut_off(world, &world->processes[i], 0);
+}
+
 void relay_stop(struct world *world, struct process *process)
 {
 	if (!process->running || process->stopping)
@@ -658,8 +683,12 @@ static void hand_over(struct world *world, struct process *process)
 static void check_ownership(struct world *world, const struct process *process)
 {
 	const struct log_row *newest = world->database.newest;
-	int64_t failed_over = world->now - world->failover_us;
-	if (newest->owner != process->owner && failed_over > world->plan.stream.lease_ms * MS)
+	/* a lease that was given before the last jump, or failover, may be ended by it */
+	int64_t changed_us = world->failover_us > world->database.jumped_us
+				 ? world->failover_us
+				 : world->database.jumped_us;
+	bool excused = world->now - changed_us <= world->plan.stream.lease_ms * MS;
+	if (newest->owner != process->owner && !excused)
 		world_fail(world, "owner %d sends while the shard is owner %d's", process->owner,
 		    newest->owner);
 }
@@ -690,6 +719,7 @@ static void lose_producer(struct world *world, struct process *process, const ch
 	producer_close(world, process->producer);
 	process->producer = NULL;
 	process->transactions = UNFENCED;
+	process->holds_transaction_call = false;
 	process->producer_at = world->now + world_delay(world, 20 * MS);
 	process->abandon_at = 0;
 	process->reports_taken = process->report_count = 0;
@@ -731,7 +761,7 @@ static void end_answer(struct process *process, int topic, int partition)
 static void tail_is_known(struct process *process, int topic, int partition)
 {
 	const struct tail_question *question = &process->tails[topic][partition];
-	const struct knowledge known = {question->read_us, question->least};
+	const struct knowledge known = {question->read_us, question->least, question->end};
 	if (!process->first_tails[topic][partition].us)
 		process->first_tails[topic][partition] = known;
 	process->last_tails[topic][partition] = known;
@@ -804,6 +834,36 @@ static bool step_tails(struct world *world, struct process *process)
 	return busy;
 }
 
+/*
+ * A call of transactions goes out. The process may fall asleep before that, for longer than its
+ * lease, and sends it when it wakes up, whoever owns the shard by then.
+ */
+static void send_transaction_call(struct world *world, struct process *process)
+{
+	if (!process->holds_transaction_call)
+		return;
+	process->holds_transaction_call = false;
+	if (process->transactions == FENCING)
+		producer_fence(world, process->producer);
+	else if (process->transactions == COMMITTING)
+		producer_commit(world, process->producer);
+}
+
+static void begin_transaction_call(struct world *world, struct process *process, bool fences)
+{
+	process->transactions = fences ? FENCING : COMMITTING;
+	process->holds_transaction_call = true;
+	if (interrupted(world, process))
+		return;
+	if (world_has_faults(world) && world->plan.rivals && world_chance(world, 50000)) {
+		world->result.late_calls++;
+		relay_pause(world, process,
+		    world_between(world, 1 * MS, 3 * world->plan.stream.lease_ms * MS));
+		return;
+	}
+	send_transaction_call(world, process);
+}
+
 /* True: records may be sent. */
 static bool step_transactions(struct world *world, struct process *process)
 {
@@ -811,8 +871,9 @@ static bool step_transactions(struct world *world, struct process *process)
 	switch (process->transactions) {
 	case UNFENCED:
 		if (wanted) {
-			process->transactions = FENCING;
-			producer_fence(world, process->producer);
+			if (world->options.reader == READER_BELIEVES_PRODUCERS)
+				stream_producer_ready(process->stream);
+			begin_transaction_call(world, process, true);
 		}
 		return false;
 	case FENCED:
@@ -844,8 +905,7 @@ static void commit_if_wanted(struct world *world, struct process *process)
 {
 	if (process->transactions != OPEN || !stream_commits(process->stream))
 		return;
-	process->transactions = COMMITTING;
-	producer_commit(world, process->producer);
+	begin_transaction_call(world, process, false);
 }
 
 static bool step_delivery(struct world *world, struct process *process)
@@ -858,7 +918,7 @@ static bool step_delivery(struct world *world, struct process *process)
 		process->producer = producer_open(world, process);
 	bool busy = take_reports(world, process);
 	bool sends = !exact || step_transactions(world, process);
-	if (!process->producer)
+	if (!process->running || relay_is_paused(world, process) || !process->producer)
 		return true;
 	const char *verdict = stream_producer_verdict(process->stream, now_ms(world));
 	if (producer_is_broken(process->producer))
@@ -1033,6 +1093,7 @@ static void process_turn(struct world *world, void *object, int64_t number)
 		hand_over(world, process);
 	if (process->dies && interrupted(world, process))
 		return;
+	send_transaction_call(world, process);
 	send_held_call(world, process);
 	bool busy = step_log(world, process);
 	if (interrupted(world, process))

@@ -27,6 +27,11 @@ struct plan {
 	int64_t far_xids;                        /* a straggler beyond is read by pages */
 	int row_bytes, batch_records, requests, queue_records;
 	bool database_faults, kafka_faults, process_faults, failovers, locks;
+	/*
+	 * The clock of the database server jumps (lease_clock_us), owners hear of it late, and
+	 * calls of transactions go out, or arrive, after others have the shard.
+	 */
+	bool rivals;
 	bool operators, poison, stops, late_topics, growing_topics, long_transaction, schedules;
 	int64_t digests; /* so many different ones: queues share them */
 	int killers;     /* rows still to come that kill who reads or sends them */
@@ -177,6 +182,11 @@ struct database {
 	struct log_row **log; /* by n; a row under way is there as well */
 	int64_t log_capacity;
 	struct log_row *newest; /* committed */
+	/*
+	 * How far the server's clock is from the relays'. Leases end by it: a jump forwards ends
+	 * the lease of an owner that counts on it, a jump backwards lengthens one.
+	 */
+	int64_t lease_clock_us, jumped_us; /* the last jump */
 	struct writer writers[WRITERS];
 	struct key keys[KEYS];
 	struct row **history; /* committed rows in the order of commit */
@@ -266,6 +276,7 @@ struct session {
 	struct request *answer;
 	struct request *ending; /* cancelled, and not over yet: another session comes after it */
 	int64_t cancel_at;
+	int64_t silent_until; /* answers are on their way until then */
 	int fed,
 	    cut_at; /* rows of a page handed to the stream; -1 or after how many the link breaks */
 };
@@ -273,6 +284,9 @@ struct session {
 void database_start(struct world *world);
 void database_restart(struct world *world);
 void database_fail_over(struct world *world);
+void database_clock_jumps(struct world *world, int64_t jump_us);
+/* The time by which leases end. */
+int64_t database_clock_us(const struct world *world);
 void database_send(struct world *world, struct session *session, struct request *request);
 void database_end_long_transaction(struct world *world);
 void session_open(struct world *world, struct session *session);
@@ -293,9 +307,9 @@ int64_t database_tick_of(const struct world *world, const struct row *row);
 
 /* --- Kafka ---------------------------------------------------------------------------------- */
 
-/* What stood on a partition from an offset on at a time is known; 0: nothing is. */
+/* What could be read at a time between two offsets of a partition is known; 0: nothing is. */
 struct knowledge {
-	int64_t us, offset;
+	int64_t us, offset, end;
 };
 
 struct wire_record {
@@ -340,10 +354,12 @@ struct topic_of_kafka {
 
 struct kafka {
 	struct topic_of_kafka topics[TOPICS];
-	const struct wire_producer *fencer; /* the last one that began with transactions */
+	struct wire_producer *fencer; /* the last one that began with transactions */
 };
 
 void kafka_start(struct world *world);
+/* The owner has the shard: a log row of its own is committed. */
+void kafka_owner_wrote(struct world *world, int owner);
 void kafka_end_faults(struct world *world);
 void kafka_break(struct world *world);
 void kafka_outage(struct world *world);
@@ -395,6 +411,7 @@ struct process {
 	struct stream *stream;
 	struct wire_producer *producer;
 	enum { UNFENCED, FENCING, FENCED, OPEN, COMMITTING, COMMITTED_NOW, BROKEN } transactions;
+	bool holds_transaction_call; /* FENCING or COMMITTING: the call has yet to go out */
 	struct tail_question tails[TOPICS][PARTITIONS];
 	int tails_answered;
 	/* by the first reading since the take-over, and by the last one */
@@ -427,6 +444,9 @@ void relay_pause(struct world *world, struct process *process, int64_t duration)
 void relay_stop(struct world *world, struct process *process);
 bool relay_is_paused(const struct world *world, const struct process *process);
 void relay_wake(struct world *world, struct process *process);
+/* It hears nothing of the log for a while, and its lease ends at once by the server's clock. */
+void relay_cut_off(struct world *world, struct process *process, int64_t delay);
+void relay_cut_off_owner(struct world *world);
 void relay_trace(struct world *world, const struct process *process);
 void relay_report(struct world *world, struct process *process, const struct report *report);
 
@@ -452,6 +472,7 @@ struct world {
 	int owners;
 	int64_t committed, published;
 	int64_t failover_us; /* the last one */
+	int64_t cut_off_us;  /* the last time that an owner was */
 	bool had_killers;
 	bool excused; /* a clean stop while a topic was not known yet */
 };

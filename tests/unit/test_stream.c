@@ -837,6 +837,60 @@ static void a_transaction_leaves_room_for_a_page_of_the_next(void **state)
 	stream_destroy(stream);
 }
 
+/* An owner from time 0 whose producer has not fenced the others yet. */
+static struct stream *owner_with_new_producer(bool resumes, const struct open_topic *topics)
+{
+	struct stream_settings with = settings;
+	with.transactions = true;
+	with.resumes = resumes;
+	struct stream *stream = stream_create(&with);
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_taken(stream, 0, &(struct stream_taken){.n = 5, .epoch = 77, .first_tick = 40});
+	open_topics(stream, 0, topics);
+	stream_topic(stream, "orders", 1);
+	assert_true(stream_wants_producer(stream, 0));
+	return stream;
+}
+
+/* Another owner may have taken the shard between that row and the fence. */
+static void a_row_asked_for_before_the_fence_does_not_confirm_the_producer(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_new_producer(false, orders);
+	expect_call(stream, 0, STREAM_TICK);
+	stream_producer_ready(stream);
+	stream_ticked(stream, 1, STREAM_ROWS);
+	give_row(stream, 1, "k");
+	stream_rows_end(stream);
+	expect_none_sent(stream, 1);
+	assert_true(expect_call(stream, 1, STREAM_TICK).must_write);
+	expect_none_sent(stream, 1);
+	stream_ticked(stream, 2, STREAM_NOTED);
+	expect_sent(stream, 2, 1);
+	stream_destroy(stream);
+}
+
+/* Another owner may publish until the fence. */
+static void tails_are_read_behind_the_fence_of_each_producer(void **state)
+{
+	(void)state;
+	static const struct open_topic known[] = {{"orders", 1, 7}, {0}};
+	struct stream *stream = owner_with_new_producer(true, known);
+	struct stream_tail tail;
+	assert_false(stream_tail_call(stream, 0, &tail));
+	stream_producer_ready(stream);
+	assert_true(stream_tail_call(stream, 0, &tail));
+	assert_int_equal(tail.offset, 8);
+	stream_tail_end(stream, &(struct stream_question){"orders", 0, tail.number}, 9, false);
+
+	stream_producer_lost(stream);
+	assert_false(stream_tail_call(stream, 1, &tail));
+	stream_producer_ready(stream);
+	assert_true(stream_tail_call(stream, 1, &tail));
+	assert_int_equal(tail.offset, 9);
+	stream_destroy(stream);
+}
+
 /* The only partition has the record of row 1 at offset 8, of a tick that a failover lost. */
 static void find_lost_tick(struct stream *stream, int64_t now, enum stream_found expected)
 {
@@ -1178,6 +1232,8 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->rewinds += result->rewinds;
 	sum->passes += result->passes;
 	sum->closings += result->closings;
+	sum->jumps += result->jumps;
+	sum->late_calls += result->late_calls;
 }
 
 static void print_sum(int64_t seeds, const struct simulator_result *sum)
@@ -1187,13 +1243,16 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
 	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
-	    "cancelled, %lld renewals alone\n",
+	    "cancelled, %lld renewals alone; %lld jumps of the database's clock, %lld late calls "
+	    "of "
+	    "transactions\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
 	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
-	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals);
+	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals,
+	    (long long)sum->jumps, (long long)sum->late_calls);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)
@@ -1273,6 +1332,12 @@ static void a_log_row_made_from_a_strangers_is_caught(void **state)
 	expect_caught(READER_UNFENCED);
 }
 
+static void a_producer_that_is_believed_before_it_has_fenced_is_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_BELIEVES_PRODUCERS);
+}
+
 int main(void)
 {
 	signal(SIGABRT, tell_seed);
@@ -1307,6 +1372,8 @@ int main(void)
 	    cmocka_unit_test(memory_is_full_of_rows_that_wait),
 	    cmocka_unit_test(a_transaction_does_not_wait_for_the_log_of_the_one_before),
 	    cmocka_unit_test(a_transaction_leaves_room_for_a_page_of_the_next),
+	    cmocka_unit_test(a_row_asked_for_before_the_fence_does_not_confirm_the_producer),
+	    cmocka_unit_test(tails_are_read_behind_the_fence_of_each_producer),
 	    cmocka_unit_test(a_row_of_a_lost_tick_is_found_by_each_reading_of_its_tail),
 	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
 	    cmocka_unit_test(waiting_ends_when_something_is_due),
@@ -1328,6 +1395,7 @@ int main(void)
 	    cmocka_unit_test(windows_cut_at_an_xid_are_caught),
 	    cmocka_unit_test(a_tick_taken_with_an_xid_is_caught),
 	    cmocka_unit_test(a_log_row_made_from_a_strangers_is_caught),
+	    cmocka_unit_test(a_producer_that_is_believed_before_it_has_fenced_is_caught),
 	};
 	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }
