@@ -34,14 +34,16 @@ static void event_id_of(int64_t id, char history, char event_id[16])
 	memcpy(event_id, &id, sizeof id);
 }
 
-static void give_row(struct stream *stream, int64_t id, int32_t partition)
+/* Rows that share an id have different copies: their event ids and times differ. */
+static void give_copy(struct stream *stream, int64_t id, int32_t partition, int copy)
 {
 	char *block = xcalloc(1, 64);
 	memcpy(block, "orders", 6);
-	event_id_of(id, 'a', block + 32);
+	event_id_of(id, (char)('a' + copy), block + 32);
 	const struct message message = {
 	    .block = block,
 	    .id = id,
+	    .created_us = copy,
 	    .event_id = block + 32,
 	    .topic = block,
 	    .topic_length = 6,
@@ -51,6 +53,11 @@ static void give_row(struct stream *stream, int64_t id, int32_t partition)
 	    .bytes = 64,
 	};
 	stream_row(stream, &message);
+}
+
+static void give_row(struct stream *stream, int64_t id, int32_t partition)
+{
+	give_copy(stream, id, partition, 0);
 }
 
 static void taken_with(struct stream *stream, int windows, int64_t former_epoch)
@@ -124,6 +131,15 @@ static void nothing_found(struct stream *stream)
 	expect_both_questions(stream);
 	tail_ends(stream, 0, 10, false);
 	tail_ends(stream, 1, 10, false);
+}
+
+/* An owner of a window whose first page is being read; nothing of it was found. */
+static struct stream *owner_that_reads(void)
+{
+	struct stream *stream = owner_of(1);
+	nothing_found(stream);
+	assert_true(stream_read_call(stream, 0).wanted);
+	return stream;
 }
 
 static uint64_t expect_sent(struct stream *stream, int64_t id)
@@ -320,9 +336,7 @@ static void a_lost_producer_reads_what_it_had_under_way(void **state)
 static void the_noted_offset_stays_in_front_of_what_progress_does_not_cover(void **state)
 {
 	(void)state;
-	struct stream *stream = owner_of(1);
-	nothing_found(stream);
-	assert_true(stream_read_call(stream, 0).wanted);
+	struct stream *stream = owner_that_reads();
 	give_row(stream, 1, 0);
 	give_row(stream, 2, 1);
 	stream_page_end(stream, 0, true, 0);
@@ -400,9 +414,7 @@ static void acknowledge(struct stream *stream, int64_t id, int64_t offset)
 static void rows_that_share_an_id_are_acknowledged_together(void **state)
 {
 	(void)state;
-	struct stream *stream = owner_of(1);
-	nothing_found(stream);
-	assert_true(stream_read_call(stream, 0).wanted);
+	struct stream *stream = owner_that_reads();
 	give_row(stream, 4, 0);
 	give_row(stream, 5, 0);
 	give_row(stream, 5, 1);
@@ -415,40 +427,19 @@ static void rows_that_share_an_id_are_acknowledged_together(void **state)
 	stream_destroy(stream);
 }
 
-static void give_row_of(struct stream *stream, int64_t id, int64_t created_us)
-{
-	char *block = xcalloc(1, 64);
-	memcpy(block, "orders", 6);
-	event_id_of(id, (char)('a' + created_us), block + 32);
-	const struct message message = {
-	    .block = block,
-	    .id = id,
-	    .created_us = created_us,
-	    .event_id = block + 32,
-	    .topic = block,
-	    .topic_length = 6,
-	    .key = block,
-	    .key_length = 6,
-	    .bytes = 64,
-	};
-	stream_row(stream, &message);
-}
-
 static void a_page_that_failed_between_rows_of_one_id_is_read_again_without_a_copy(void **state)
 {
 	(void)state;
-	struct stream *stream = owner_of(1);
-	nothing_found(stream);
-	assert_true(stream_read_call(stream, 0).wanted);
-	give_row_of(stream, 4, 0);
-	give_row_of(stream, 5, 0);
+	struct stream *stream = owner_that_reads();
+	give_copy(stream, 4, 0, 0);
+	give_copy(stream, 5, 0, 0);
 	stream_read_failed(stream, 0);
 	const struct stream_page again = stream_read_call(stream, 1000);
 	assert_true(again.wanted);
 	assert_int_equal(again.after_id, 4);
-	give_row_of(stream, 5, 1); /* in whatever order */
-	give_row_of(stream, 5, 0);
-	give_row_of(stream, 6, 0);
+	give_copy(stream, 5, 0, 1); /* in whatever order */
+	give_copy(stream, 5, 0, 0);
+	give_copy(stream, 6, 0, 0);
 	stream_page_end(stream, 1000, false, 0);
 	assert_int_equal(stream_status(stream, 0).records, 4);
 	assert_int_equal(stream_read_call(stream, 1000).after_id, 6);
