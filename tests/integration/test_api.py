@@ -11,10 +11,10 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from support.api import CONFIG, Api, decision, prepare
+from support.api import CONFIG, decision, prepare, shared_api, start_api
 from support.auditor import read_topics
 from support.kafka import Kafka
-from support.process import free_port, wait_for
+from support.process import wait_for
 
 SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
 
@@ -23,13 +23,9 @@ SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-ope
 def make_api(make_relay, topic, tmp_path):
     """make_api(**settings): (relay, api as a sender); its look-back topic is this test's."""
     def make(look_back=topic, **settings):
-        config = tmp_path / "relay.ini"
-        config.write_text(CONFIG.format(topic=look_back))
-        port = free_port()
-        relay = make_relay(**{"config": config, "api_listen": port, "api_send_tokens": SEND,
-                              "api_read_tokens": READ, "api_operate_tokens": OPERATE, **settings})
-        relay.wait_event("api_listens")
-        return relay, Api(port, SEND)
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=look_back),
+                         **{"api_send_tokens": SEND, "api_read_tokens": READ,
+                            "api_operate_tokens": OPERATE, **settings})
 
     return make
 
@@ -152,23 +148,11 @@ def test_what_cannot_be_taken_is_refused_with_a_code(refusing_api, verb, message
 @pytest.fixture(scope="module")
 def refusing_api(postgres, kafka, tmp_path_factory):
     """One for all that changes nothing."""
-    from support.relay import Relay, run_command
-    postgres.create_database("refusing_api")
-    dsn = postgres.dsn("refusing_api")
-    assert run_command(["migrate", "up"], {"DATABASE_URL": dsn})[0] == 0
-    config = tmp_path_factory.mktemp("api") / "relay.ini"
-    config.write_text(CONFIG.format(topic=kafka.create_topic("refusing_api")))
-    port = free_port()
-    settings = {"CONFIG": config, "API_LISTEN": port, "API_SEND_TOKENS": SEND,
-                "API_READ_TOKENS": READ, "API_OPERATE_TOKENS": OPERATE, "API_MAX_BODY": "1MiB",
-                "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
-    with Relay({"DATABASE_URL": dsn,
-                **{f"OUTBOX_RELAY_{name}": value for name, value in settings.items()}}) as relay:
-        relay.wait_event("api_listens")
-        yield Api(port, SEND)
-    assert not list(read_topics(kafka.bootstrap, ["refusing_api"]))
-    postgres.drop_database("refusing_api")
-    kafka.delete_topic("refusing_api")
+    with shared_api(postgres, kafka, tmp_path_factory.mktemp("api"), "refusing_api", SEND,
+                    api_send_tokens=SEND, api_read_tokens=READ, api_operate_tokens=OPERATE,
+                    api_max_body="1MiB") as (_, api):
+        yield api
+        assert not list(read_topics(kafka.bootstrap, ["refusing_api"]))
 
 
 # --- HTTP -----------------------------------------------------------------------------------------

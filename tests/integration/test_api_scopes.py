@@ -2,9 +2,9 @@
 
 import pytest
 
-from support.api import Api, decision, prepare
+from support.api import decision, prepare, start_api
 from support.auditor import read_topics
-from support.process import free_port, wait_for
+from support.process import wait_for
 from support.relay import run_command
 
 CONFIG = """\
@@ -39,12 +39,8 @@ SHOP, SHOP2, STORE, ALL = ("token-of-the-shop", "other-token-of-the-shop", "toke
 
 @pytest.fixture
 def api(make_relay, topic, tmp_path):
-    config = tmp_path / "relay.ini"
-    config.write_text(CONFIG.format(topic=topic) + SENDERS)
-    port = free_port()
-    relay = make_relay(config=config, api_listen=port, api_read_tokens="token-of-a-reader")
-    relay.wait_event("api_listens")
-    api = Api(port, SHOP)
+    relay, api = start_api(make_relay, tmp_path, SHOP, CONFIG.format(topic=topic) + SENDERS,
+                           api_read_tokens="token-of-a-reader")
     api.relay = relay
     yield api
     for token in (SHOP, SHOP2, STORE, ALL):

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from support.api import CONFIG, Api, decision, prepare
+from support.api import CONFIG, decision, prepare, shared_api, start_api
 from support.hostile import Attack, exchange
 from support.process import free_port, wait_for
-from support.relay import Relay, run_command
+from support.relay import run_command
 
 SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
 CONFIG_ERROR = 78
@@ -23,38 +23,22 @@ LOOPBACKS = [f"127.0.0.{i}" for i in range(1, 9)]
 @pytest.fixture(scope="module")
 def relay(postgres, kafka, tmp_path_factory):
     """One for all that changes nothing. Both listeners have a name besides their address."""
-    postgres.create_database("listeners")
-    dsn = postgres.dsn("listeners")
-    assert run_command(["migrate", "up"], {"DATABASE_URL": dsn})[0] == 0
-    config = tmp_path_factory.mktemp("listeners") / "relay.ini"
-    config.write_text(CONFIG.format(topic=kafka.create_topic("listeners"))
-                      + "[admin]\nhost = relay.example, probes.example\n"
-                      + f"[api]\nhost = relay.example\nsend_tokens = {SEND}\n"
-                      + f"read_tokens = {READ}\noperate_tokens = {OPERATE}\n")
-    os.chmod(config, 0o600)
-    port = free_port()
-    with Relay({"DATABASE_URL": dsn, "OUTBOX_RELAY_CONFIG": config,
-                "OUTBOX_RELAY_API_LISTEN": port,
-                "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}) as relay:
-        relay.wait_event("api_listens")
+    sections = ("[admin]\nhost = relay.example, probes.example\n"
+                f"[api]\nhost = relay.example\nsend_tokens = {SEND}\n"
+                f"read_tokens = {READ}\noperate_tokens = {OPERATE}\n")
+    with shared_api(postgres, kafka, tmp_path_factory.mktemp("listeners"), "listeners", SEND,
+                    sections) as (relay, api):
         relay.wait_ready()
-        relay.api = Api(port, SEND)
+        relay.api = api
         yield relay
         assert SEND not in relay.output()
-    postgres.drop_database("listeners")
-    kafka.delete_topic("listeners")
 
 
 @pytest.fixture
 def make_api_relay(make_relay, topic, tmp_path):
     def make(**settings):
-        config = tmp_path / "relay.ini"
-        config.write_text(CONFIG.format(topic=topic))
-        config.chmod(0o600)
-        port = free_port()
-        relay = make_relay(config=config, api_listen=port, api_send_tokens=SEND, **settings)
-        relay.wait_event("api_listens")
-        return relay, Api(port, SEND)
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=topic),
+                         api_send_tokens=SEND, **settings)
     return make
 
 

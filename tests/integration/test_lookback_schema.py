@@ -6,8 +6,7 @@ import pathlib
 import jsonschema
 import pytest
 
-from support.api import CONFIG, Api
-from support.process import free_port
+from support.api import CONFIG, start_api
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "lookback-message.schema.json").read_text(encoding="utf-8"))
@@ -74,11 +73,8 @@ def validator():
 
 def test_the_schema_and_the_program_take_and_refuse_the_same(
         validator, make_relay, topic, tmp_path):
-    (tmp_path / "relay.ini").write_text(CONFIG.format(topic=topic))
-    port = free_port()
-    make_relay(config=tmp_path / "relay.ini", api_listen=port,
-               api_send_tokens="token-of-a-sender").wait_event("api_listens")
-    api = Api(port, "token-of-a-sender")
+    _, api = start_api(make_relay, tmp_path, "token-of-a-sender", CONFIG.format(topic=topic),
+                       api_send_tokens="token-of-a-sender")
 
     def answer_to(message):
         op = message.get("op") if isinstance(message, dict) else None

@@ -11,9 +11,9 @@ import zlib
 import psycopg2
 import pytest
 
-from support.api import CONFIG, Api, decision, prepare
+from support.api import CONFIG, decision, prepare, start_api
 from support.lookback import Case, in_headers
-from support.process import free_port, wait_for
+from support.process import wait_for
 
 SEND = "token-of-a-sender"
 MIB = 1 << 20
@@ -27,13 +27,8 @@ def case(database, kafka, make_relay, request):
 @pytest.fixture
 def make_api(make_relay, topic, tmp_path):
     def make(**settings):
-        config = tmp_path / "relay.ini"
-        config.write_text(CONFIG.format(topic=topic))
-        port = free_port()
-        relay = make_relay(**{"config": config, "api_listen": port, "api_send_tokens": SEND,
-                              **settings})
-        relay.wait_event("api_listens")
-        return relay, Api(port, SEND)
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=topic),
+                         api_send_tokens=SEND, **settings)
 
     return make
 

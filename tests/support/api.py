@@ -9,6 +9,9 @@ import http.client
 import json
 from dataclasses import dataclass
 
+from support.process import free_port
+from support.relay import Relay, run_command
+
 CONFIG = """\
 [lookback "orders"]
 types = orders, returns
@@ -86,3 +89,33 @@ def prepare(id, biz_type="orders", **more):
 
 def decision(id, biz_type="orders", **more):
     return {"version": 1, "biz_type": biz_type, "biz_id": id, **more}
+
+
+def start_api(start, folder, token, configuration, **settings):
+    """A relay with an [api] and its configuration in this folder: (relay, api with the token). start: make_relay."""
+    path = folder / "relay.ini"
+    path.write_text(configuration)
+    path.chmod(0o600)
+    port = free_port()
+    relay = start(**{"config": path, "api_listen": port, **settings})
+    relay.wait_event("api_listens")
+    return relay, Api(port, token)
+
+
+@contextlib.contextmanager
+def shared_api(postgres, kafka, folder, name, token, sections="", **settings):
+    """The same with a database and a look-back topic of this name, for tests that leave all as it is."""
+    postgres.create_database(name)
+    dsn = postgres.dsn(name)
+    assert run_command(["migrate", "up"], {"DATABASE_URL": dsn})[0] == 0
+
+    def start(**more):
+        return Relay({"DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,
+                      **{f"OUTBOX_RELAY_{key.upper()}": value for key, value in more.items()}}).start()
+
+    relay, api = start_api(start, folder, token, CONFIG.format(topic=kafka.create_topic(name)) + sections,
+                           **settings)
+    with contextlib.closing(relay):
+        yield relay, api
+    postgres.drop_database(name)
+    kafka.delete_topic(name)
