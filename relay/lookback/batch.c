@@ -9,14 +9,19 @@ enum { STAMP = 64, NOT_SAID = -1 };
 
 enum id_state { NOTHING, TOMBSTONE, PREPARED };
 
-struct id {
-	UT_hash_handle hh;
-	int place;
+struct knowledge {
 	enum id_state state;
-	bool here; /* prepared by this batch */
 	char prepared_at[STAMP];
 	unsigned char digest[LOOKBACK_DIGEST];
 	char decision[16];
+};
+
+struct id {
+	UT_hash_handle hh;
+	int place;
+	struct knowledge known; /* to the database */
+	struct knowledge now;   /* behind the record that is worked on */
+	bool here;              /* prepared by this batch */
 	char name[];
 };
 
@@ -151,10 +156,6 @@ bool batch_is_dropped(const struct batch *batch, int record)
 void batch_again(struct batch *batch)
 {
 	forget_rows(batch);
-	for (int i = 0; i < batch->id_count; i++) {
-		batch->order[i]->state = NOTHING;
-		batch->order[i]->here = false;
-	}
 }
 
 void batch_destroy(struct batch *batch)
@@ -258,18 +259,18 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
     const unsigned char *digest, const char *decision)
 {
 	assert(place >= 1 && place <= batch->id_count);
-	struct id *id = batch->order[place - 1];
+	struct knowledge *known = &batch->order[place - 1]->known;
 
-	if (text_equal(kind, "tombstone") && id->state == NOTHING) {
-		id->state = TOMBSTONE;
-		text_copy(id->decision, sizeof id->decision, decision);
+	if (text_equal(kind, "tombstone") && known->state == NOTHING) {
+		known->state = TOMBSTONE;
+		text_copy(known->decision, sizeof known->decision, decision);
 	}
-	if (!text_equal(kind, "prepare") || id->state == PREPARED)
+	if (!text_equal(kind, "prepare") || known->state == PREPARED)
 		return; /* what comes of a decision is the database's to say */
-	id->state = PREPARED;
-	text_copy(id->prepared_at, sizeof id->prepared_at, prepared_at);
+	known->state = PREPARED;
+	text_copy(known->prepared_at, sizeof known->prepared_at, prepared_at);
 	if (digest)
-		memcpy(id->digest, digest, sizeof id->digest);
+		memcpy(known->digest, digest, sizeof known->digest);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -310,7 +311,7 @@ static void add_message(struct pg_column *columns, const char *topic,
 /* NULL: of this batch, or there is no prepare. */
 static const char *prepared_before(const struct id *id)
 {
-	return id->state == PREPARED && !id->here ? id->prepared_at : NULL;
+	return id->now.state == PREPARED && !id->here ? id->now.prepared_at : NULL;
 }
 
 static void add_prepare(struct batch *batch, const struct record *record)
@@ -373,21 +374,21 @@ static void note_conflict(
 static void work_prepare(struct batch *batch, struct record *record)
 {
 	struct id *id = record->id;
-	bool was_decided = id->state == TOMBSTONE;
+	bool was_decided = id->now.state == TOMBSTONE;
 
-	if (id->state == PREPARED) {
-		if (memcmp(id->digest, record->request.digest, LOOKBACK_DIGEST) == 0)
+	if (id->now.state == PREPARED) {
+		if (memcmp(id->now.digest, record->request.digest, LOOKBACK_DIGEST) == 0)
 			batch->figures.duplicates++;
 		else
 			note_conflict(batch, record, "prepare", "prepare");
 		return;
 	}
-	id->state = PREPARED;
+	id->now.state = PREPARED;
 	id->here = true;
-	memcpy(id->digest, record->request.digest, LOOKBACK_DIGEST);
+	memcpy(id->now.digest, record->request.digest, LOOKBACK_DIGEST);
 	add_prepare(batch, record);
 	if (was_decided)
-		decide(batch, record, id->decision);
+		decide(batch, record, id->now.decision);
 }
 
 static void work_decision(struct batch *batch, struct record *record)
@@ -395,20 +396,20 @@ static void work_decision(struct batch *batch, struct record *record)
 	const char *decision = lookback_op_names[record->request.op];
 	struct id *id = record->id;
 
-	switch (id->state) {
+	switch (id->now.state) {
 	case PREPARED:
 		decide(batch, record, decision);
 		return;
 	case TOMBSTONE:
-		if (text_equal(id->decision, decision))
+		if (text_equal(id->now.decision, decision))
 			batch->figures.duplicates++;
 		else
-			note_conflict(batch, record, id->decision, decision);
+			note_conflict(batch, record, id->now.decision, decision);
 		return;
 	case NOTHING:
 		add_note(batch, "tombstone", record, decision, NULL);
-		id->state = TOMBSTONE;
-		text_copy(id->decision, sizeof id->decision, decision);
+		id->now.state = TOMBSTONE;
+		text_copy(id->now.decision, sizeof id->now.decision, decision);
 		batch->figures.tombstones++;
 		return;
 	}
@@ -417,6 +418,10 @@ static void work_decision(struct batch *batch, struct record *record)
 void batch_work(struct batch *batch)
 {
 	assert(!batch->worked);
+	for (int i = 0; i < batch->id_count; i++) {
+		batch->order[i]->now = batch->order[i]->known;
+		batch->order[i]->here = false;
+	}
 	for (int i = 0; i < batch->count; i++) {
 		struct record *record = &batch->records[i];
 

@@ -43,8 +43,8 @@ int batch_records(const struct batch *batch); /* letters and dropped ones among 
 /*
  * For a batch that the tables refused. Which record a row came from: a kind as
  * outbox.lookback_refused names it, and a place from 1 on; -1: there is no such row. batch_drop
- * removes the rows of a record. batch_again forgets all rows and the known states of the ids: the
- * caller calls batch_know and batch_work again.
+ * removes the rows of a record. batch_again forgets all rows, and keeps what is known of the ids:
+ * the caller calls batch_work again.
  */
 int batch_record_of(const struct batch *batch, const char *kind, int place);
 void batch_drop(struct batch *batch, int record);

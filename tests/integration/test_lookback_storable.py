@@ -171,16 +171,28 @@ def test_what_no_row_holds_is_carried_in_parts(case, database):
             for name, text in pairs] == sent
 
 
-def test_many_bad_records_delay_the_good_ones_by_a_second_at_most(case, database, kafka, make_relay, scale):
-    """As many records again are refused by the tables alone; the good ones without them are the measure."""
+def unstorable(case, id):
+    """Its headers hold a number that jsonb refuses."""
+    body = ('{"version":1,"op":"prepare","biz_type":"order","biz_id":"%s","topic":"%s","payload":1,'
+            '"headers":{"a":1e-20000}}' % (id, case.topics["orders"]))
+    return f"order:{id}".encode(), body.encode(), []
+
+
+@pytest.mark.parametrize("by", ["the program", "the tables"])
+def test_many_bad_records_delay_the_good_ones_by_a_second_at_most(by, case, database, kafka, make_relay, scale):
+    """As many records again are refused; the good ones without them are the measure."""
     count = scale(10_000)
     forbid(database, "bad")
 
     def seconds(name, bad):
         one = Case(database, kafka, make_relay, name)
-        good = [f"{name}{number}" for number in range(count)]
-        one.application.send(*[one.application.prepared(id) for name in good
-                               for id in [name, *([f"bad-{name}"] if bad else [])]])
+        records = []
+        for id in [f"{name}{number}" for number in range(count)]:
+            records.append(one.application.prepared(id))
+            if bad:
+                records.append(unstorable(one, f"bad-{id}") if by == "the program" else
+                               one.application.prepared(f"bad-{id}"))
+        one.application.send(*records)
         relay = one.relay()
         relay.wait_event("lookback_assigned")  # how long a group takes to form is not the matter
         begun = time.monotonic()
