@@ -411,7 +411,7 @@ def test_many_rows_of_an_open_window_are_not_read_with_every_look(reader, databa
                          ids=["at_once", "one_by_one"])
 def test_the_far_future_in_front_of_the_due_ones_slows_no_drain(database, scale, deliver_at):
     """Rates in turns: one slot has such rows, the other has not."""
-    count, chunk = scale(100_000, 20_000), 5_000
+    count, chunk = scale(20_000_000, 20_000), 5_000
     slots = {"behind": 20_000, "alone": 0}
     readers = {}
     for slot, front in slots.items():
@@ -420,7 +420,7 @@ def test_the_far_future_in_front_of_the_due_ones_slows_no_drain(database, scale,
         many(database, count, f"now() - {deliver_at}", slot=slot)
     database.execute("VACUUM ANALYZE outbox.scheduled")
     ratios = []
-    for _ in range(count // chunk):
+    for _ in range(min(count // chunk, 40)):
         seconds = {}
         for slot in sorted(slots, reverse=len(ratios) % 2):
             began = time.perf_counter()
@@ -429,5 +429,6 @@ def test_the_far_future_in_front_of_the_due_ones_slows_no_drain(database, scale,
         ratios.append(seconds["alone"] / seconds["behind"])
     for reader in readers.values():
         reader.close()
+    print(f"{count} due rows: {statistics.median(ratios):.2f} of the rate without rows of the far future")
     # today's figure is above 0.9: the rest is for a machine that does other things as well
     assert statistics.median(ratios) > 0.7, ratios
