@@ -187,6 +187,9 @@ void flow_release_held(struct flow *flow, struct topic *topic)
 		park_held(flow, topic);
 		return;
 	}
+	/* records on its lanes may have become known while it was away */
+	for (int32_t p = 0; p < topic->lane_count; p++)
+		flow_list_ready(flow, topic->lanes[p]);
 	struct queue held = take_queue(&topic->held);
 	while (held.head)
 		hold_on_lane(flow, queue_pop(flow, &held));
@@ -406,6 +409,7 @@ static bool is_careful(const struct lane *lane, uint64_t sequence)
 static bool is_open(const struct flow *flow, const struct lane *lane, uint64_t sequence)
 {
 	return flow_tail_lets(flow, lane, sequence) && !lane->solo && !lane->barred &&
+	       !lane->unnoted && !lane->topic->unnoted &&
 	       (!is_careful(lane, sequence) || lane->under_way + lane->written == 0);
 }
 

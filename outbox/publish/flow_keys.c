@@ -267,21 +267,25 @@ void flow_key_added(struct flow *flow, struct record *record)
 	flow->unknown += !record->known;
 }
 
-/* The answers of look-ups no longer count. */
+/*
+ * The answers of look-ups no longer count. All records are judged anew before the first one goes
+ * on: a record that goes on may take others of its topic or lane along, and reads whether they are
+ * known.
+ */
 static void forget_lookups(struct flow *flow)
 {
 	for (uint64_t s = flow->acked; s < flow->end; s++) {
 		struct record *record = flow_record(flow, s);
 		if (record->state != PENDING && record->state != HELD)
 			continue;
-		bool was_unknown = !record->known;
-		flow->unknown -= was_unknown;
+		flow->unknown -= !record->known;
 		record->looked_up = false;
 		flow_key_added(flow, record);
-		/* an exact key may have come meanwhile: no look-up will set its lane free */
-		if (was_unknown && record->known)
-			flow_becomes_known(flow, s);
 	}
+	/* an exact key may have come meanwhile: no look-up will set the lane of its records free */
+	for (uint64_t s = flow->acked; s < flow->end; s++)
+		if (flow_record(flow, s)->known)
+			flow_becomes_known(flow, s);
 	flow->looked = flow->acked;
 }
 

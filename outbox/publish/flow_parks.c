@@ -9,8 +9,9 @@
  *
  * A record is parked only when all records of its lane before it are acknowledged, so that who
  * takes the shard next cannot find one of them unpublished and queue it up behind. And nothing goes
- * out before a refused one is noted: its cause may be mended, and who takes the shard next would
- * send it behind records of larger positions.
+ * out before a refused record is noted, nor to a partition before all records that were parked for
+ * its sake are noted. The cause may be mended meanwhile, and the next owner would send such a
+ * record behind records of larger positions.
  */
 #include <assert.h>
 #include <jansson.h>
@@ -53,12 +54,47 @@ void flow_schedule(struct flow *flow, uint64_t sequence)
 	keep_back(flow, sequence, NULL);
 }
 
+/* The lane for whose sake a record is parked; NULL: for the sake of its topic, which was missing.
+ */
+static struct lane *stalled_lane(const struct record *record)
+{
+	const struct topic *topic = record->topic;
+	bool has_lane = record->partition >= 0 && record->partition < topic->lane_count;
+	return has_lane ? topic->lanes[record->partition] : NULL;
+}
+
+static void is_unnoted(struct record *record)
+{
+	struct lane *lane = stalled_lane(record);
+	if (lane)
+		lane->unnoted++;
+	else
+		record->topic->unnoted++;
+}
+
+/* Records may flow again. A topic that was loaded again meanwhile has new lanes, which count none.
+ */
+static void stall_is_noted(struct flow *flow, const struct record *record)
+{
+	struct topic *topic = record->topic;
+	struct lane *lane = stalled_lane(record);
+	int64_t *unnoted = lane ? &lane->unnoted : &topic->unnoted;
+	if (*unnoted == 0 || --*unnoted > 0)
+		return;
+	if (lane)
+		flow_list_ready(flow, lane);
+	for (int32_t p = 0; p < topic->lane_count && !lane; p++)
+		flow_list_ready(flow, topic->lanes[p]);
+}
+
 static void park(struct flow *flow, uint64_t sequence, const char *error, bool stalled)
 {
 	struct record *record = flow_record(flow, sequence);
 	struct parked_key *key = flow_key_of(flow, record, false);
 	struct park *park = keep_back(flow, sequence, error);
 	park->stalled = stalled;
+	if (stalled)
+		is_unnoted(record);
 	park->dead = error && record->convicted;
 	flow->parks_refused += error && !stalled;
 	if (key)
@@ -246,6 +282,8 @@ static void park_is_noted(struct flow *flow, struct park *park)
 	if (!record->later)
 		flow_key_noted(flow, record);
 	record->state = PARKED;
+	if (park->stalled)
+		stall_is_noted(flow, record);
 	flow->parked += !record->listed && !record->later;
 	flow->scheduled += record->later;
 	flow_release(flow, record);

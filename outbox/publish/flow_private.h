@@ -130,6 +130,7 @@ struct lane {
 	bool changed;      /* is in topic.changed, or in the row under way */
 	bool watched;      /* is in flow.watched */
 	struct wait wait;
+	int64_t unnoted; /* rows parked for its sake that are to be noted; nothing is sent before */
 	/* tries in a row that failed with an error that blames no record */
 	int failures;
 	bool barred;          /* nothing is sent before the next try, */
@@ -181,6 +182,7 @@ struct topic {
 	struct queue held;
 	bool missing;           /* the broker says so */
 	struct wait wait;       /* while it is missing */
+	int64_t unnoted;        /* rows parked because it was, as in its lanes */
 	struct hearing answers; /* the cluster repeats that the topic is missing */
 	struct denial *denial;  /* NULL: no partition of it failed */
 	int64_t uses; /* by records that are not passed, parked keys, stalls to be noted */

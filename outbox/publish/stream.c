@@ -63,7 +63,7 @@ enum {
 	BATCH_ROWS = 500,  /* parked rows that one tick frees, retries or skips, at most */
 	PARKS_A_ROW = 500, /* at most */
 	BATCH_ROWS_LEAST = 50,
-	BATCH_MS = 20,       /* a tick works with such rows for about so long */
+	BATCH_MS = 10,       /* a tick works with such rows for about so long */
 	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
 	RETRY_MAX_MS = 1000,
 	RECENTLY_MS = 100,    /* after rows were seen the poll stays busy for so long */
@@ -525,6 +525,17 @@ static bool has_left_found_windows(const struct stream *stream)
 	       !flow_awaits_stalled(stream->flow);
 }
 
+/*
+ * One listed window at a time, and operators' requests in between. A skip may end a queue. The
+ * former owner may have kept back a row of it without a note, and published later rows of the
+ * partition. While the queue stands, the row is parked behind it, and is published in a later
+ * window. So no queue ends before all windows of the former owner are published.
+ */
+static bool may_list(const struct stream *stream)
+{
+	return !stream->listed_tick && stream->first_tick >= stream->inherited_tick;
+}
+
 /* notes: the row does more than to renew the lease. */
 static struct careful_row careful_row(struct stream *stream, int64_t now, bool notes)
 {
@@ -576,8 +587,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
 	watch_progress(stream, now);
 	bool may = !is_strange(stream, now) && may_open(stream);
-	tick.may_list = may && !stream->listed_tick &&
-			(now >= stream->list_at || has_left_found_windows(stream));
+	tick.may_list =
+	    may && may_list(stream) && (now >= stream->list_at || has_left_found_windows(stream));
 	tick.may_open = may && (now >= stream->next_poll || tick.may_list);
 	tick.must_write = must_write(stream, now);
 	if (!tick.may_open && !tick.must_write)
@@ -1240,11 +1251,17 @@ static void transaction_ends(struct stream *stream, int64_t next_limit)
 
 const char stream_partition_stalled[] = "a partition acknowledges nothing for stall_after";
 
+/* The next owner may begin before the answer is here. */
+static bool is_releasing(const struct stream *stream)
+{
+	return stream->call.tick.call == STREAM_TICK && stream->call.tick.lease_ms == 0;
+}
+
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
 	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
-	    must_end(stream, now) || must_leave_epoch(stream) || stream->rewound ||
-	    flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
+	    must_end(stream, now) || is_releasing(stream) || must_leave_epoch(stream) ||
+	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
 	    !takes_records(stream, now))
 		return false;
 	flow_denials_hurry(stream->flow, stream->careful.active);
@@ -1481,7 +1498,7 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
 	if (stream->open_unknown || flow_wants_destinations(stream->flow))
 		due = earlier(due, stream->load_at);
-	if (may_open(stream) && !stream->listed_tick && stream->list_at >= stream->strange_until)
+	if (may_open(stream) && may_list(stream) && stream->list_at >= stream->strange_until)
 		due = earlier(due, stream->list_at);
 	if (may_open(stream))
 		due = earlier(due, stream->next_poll < stream->strange_until ? stream->strange_until

@@ -343,6 +343,22 @@ begin
 	on conflict (id, slot) do nothing;
 	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (refused || others);
 
+	-- A later row of a queue may have become free before these rows came: it goes behind them. Only the index of
+	-- queues has this order: the primary key would serve an order by id alone.
+	update outbox.parked p set state = 'behind'
+	where p.slot = of_slot and p.id = any (array(
+		select following.id from (
+			select q.digest, q.topic, q.key, max(q.id) as last_id from outbox.parked q
+			where q.slot = of_slot and q.id = any (refused || others) and q.key is not null
+			group by q.digest, q.topic, q.key) last
+		cross join lateral (
+			select q.id, q.state from outbox.parked q
+			where q.slot = of_slot and q.shard = of_shard
+				and (q.digest, q.id) > (last.digest, last.last_id) and q.digest <= last.digest
+				and q.topic = last.topic and q.key = last.key
+			order by q.digest, q.id limit 1) following
+		where following.state = 'free'));
+
 	-- their head may have gone while these were on their way here
 	perform outbox.parked_free(of_slot, of_shard, array_agg(q.topic), array_agg(q.key)) from (
 		select distinct p.topic, p.key from outbox.parked p

@@ -239,6 +239,17 @@ def test_rows_that_come_when_their_head_has_gone_are_free(reader, database):
     assert listed(reader) == [rows[0][0], rows[1][0]]
 
 
+def test_a_row_that_became_free_goes_behind_one_that_is_parked_in_front_of_it(reader, database):
+    """Its head had gone. Rows of its key with smaller ids were on their way to Kafka, and came back."""
+    early = opened(reader, database, "a")
+    later = opened(reader, database, "a", "a")
+    park(reader, later, [None, None], closed=2)
+    assert states(database) == [(later[0][0], "free"), (later[1][0], "behind")]
+    park(reader, early, ["x"], closed=0)
+    assert states(database) == [(early[0][0], "waiting"), (later[0][0], "behind"), (later[1][0], "behind")]
+    assert listed(reader) == [early[0][0]]
+
+
 def test_a_row_that_comes_late_stands_where_its_id_does(reader, database):
     """As one that waited for its deliver_at may; listed windows go by id as well."""
     early = opened(reader, database, "a")
@@ -257,8 +268,8 @@ def test_a_free_row_is_behind_again_when_one_in_front_of_it_is_refused(reader, d
     early = opened(reader, database, "a")
     later = opened(reader, database, "a", "a", "a")
     park(reader, later, [None, None, None], closed=2)
-    park(reader, early, ["x"], closed=0)
-    assert states(database)[:2] == [(early[0][0], "waiting"), (later[0][0], "free")]
+    park(reader, early, [None], closed=0)
+    assert states(database)[:2] == [(early[0][0], "free"), (later[0][0], "behind")]
     assert listed(reader) == [row[0] for row in (*early, *later)]
     # two of them were read and held; the third was not read yet
     park(reader, [*early, *later[:2]], ["y", None, None], closed=0)

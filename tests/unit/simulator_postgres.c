@@ -551,6 +551,18 @@ static void free_first(struct world *world, struct log_row *log, const struct ro
 	}
 }
 
+/* The row is the head of its queue now, or behind the head: one that was free comes behind it. */
+static void hold_next(struct log_row *log, const struct row *row)
+{
+	for (int i = find_parked(log, row) + 1; i < log->parked_count; i++) {
+		if (!is_one_queue(&log->parked[i], row))
+			continue;
+		if (log->parked[i].state == FREE)
+			log->parked[i].state = BEHIND;
+		return;
+	}
+}
+
 /* outbox.parked_recover of one place */
 static void recover(struct world *world, struct log_row *log, struct place *place, int64_t *batch)
 {
@@ -618,8 +630,10 @@ static void note_parks(struct world *world, const struct request *request, struc
 		else if (park.state == WAITING || park.state == STALLED || park.state == DEAD)
 			log->parked[at] = (struct parked_row){
 			    park.row, park.state, park.stalled, park.next_at, log->parked[at].tick};
-		if (park.state != SCHEDULED)
-			free_first(world, log, park.row);
+		if (park.state == SCHEDULED)
+			continue;
+		hold_next(log, park.row);
+		free_first(world, log, park.row);
 	}
 }
 

@@ -311,6 +311,21 @@ static void nothing_is_sent_before_its_key_was_looked_up(void **state)
 	stream_destroy(stream);
 }
 
+static void a_row_that_was_looked_up_while_its_topic_was_away_flows(void **state)
+{
+	(void)state;
+	struct stream *stream = owner(true);
+	load(stream, "a");
+	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 1);
+	expect_none_sent(stream);
+	stream_topic(stream, "orders", 0);
+	look_up(stream, "a", "");
+	expect_none_sent(stream);
+	stream_topic(stream, "orders", 1);
+	written(stream, expect_sent(stream, 1));
+	stream_destroy(stream);
+}
+
 static void what_the_filter_does_not_hold_flows_without_a_look_up(void **state)
 {
 	(void)state;
@@ -539,6 +554,32 @@ static void a_request_of_an_operator_is_looked_at(void **state)
 	stream_destroy(stream);
 }
 
+/* A skip of the queue would let a row through that the former owner kept back, and did not note. */
+static void nothing_is_listed_before_the_windows_of_the_former_owner_are_published(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(true, 1);
+	assert_int_equal(stream_log_call(stream, 1).call, STREAM_PLACES);
+	stream_places_end(stream, 0);
+	assert_true(stream_read_call(stream, 1).wanted);
+	give_row(stream, 1, "orders", "a", -1);
+	stream_page_end(stream, 1, true, 0);
+	struct stream_tick look = stream_log_call(stream, 1);
+	assert_int_equal(look.call, STREAM_TICK);
+	assert_false(look.may_list);
+	stream_ticked(stream, 1, STREAM_IDLE);
+	look_up(stream, "a", "");
+	written(stream, expect_sent(stream, 1));
+	struct stream_tick tick = stream_log_call(stream, 100001);
+	assert_int_equal(tick.closed, 1);
+	assert_false(tick.may_list);
+	stream_ticked(stream, 100001, STREAM_NOTED);
+	assert_int_equal(stream_log_call(stream, 100001).call, STREAM_DIGESTS);
+	stream_digests_end(stream, 0);
+	assert_true(stream_log_call(stream, 100001).may_list);
+	stream_destroy(stream);
+}
+
 static void what_the_producer_refuses_is_parked_when_it_is_alone(void **state)
 {
 	(void)state;
@@ -704,6 +745,7 @@ int main(void)
 	    cmocka_unit_test(parked_rows_are_progress_once_they_are_noted),
 	    cmocka_unit_test(a_row_that_was_not_noted_is_noted_with_the_next),
 	    cmocka_unit_test(nothing_is_sent_before_its_key_was_looked_up),
+	    cmocka_unit_test(a_row_that_was_looked_up_while_its_topic_was_away_flows),
 	    cmocka_unit_test(what_the_filter_does_not_hold_flows_without_a_look_up),
 	    cmocka_unit_test(a_renewal_that_is_due_comes_before_a_question_about_parked_rows),
 	    cmocka_unit_test(a_look_up_that_failed_is_made_again),
@@ -716,6 +758,8 @@ int main(void)
 	    cmocka_unit_test(behind_a_row_that_is_refused_again_the_rest_of_its_list_waits),
 	    cmocka_unit_test(a_list_is_asked_for_when_a_row_is_due),
 	    cmocka_unit_test(a_request_of_an_operator_is_looked_at),
+	    cmocka_unit_test(
+		nothing_is_listed_before_the_windows_of_the_former_owner_are_published),
 	    cmocka_unit_test(what_the_producer_refuses_is_parked_when_it_is_alone),
 	    cmocka_unit_test(a_row_for_a_partition_that_is_not_there_waits_for_those_before_it),
 	    cmocka_unit_test(where_the_topic_says_pass_nobody_waits),

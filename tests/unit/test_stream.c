@@ -163,15 +163,15 @@ static void the_work_with_parked_rows_is_bounded_by_its_time(void **state)
 	(void)state;
 	struct stream *stream = owner_of(0);
 	int64_t now = 0;
-	assert_int_equal(work_with_parked_rows(stream, &now, 10, 30, 2), 500);
-	assert_in_range(work_with_parked_rows(stream, &now, 1, 200, 2), 90, 125);
-	assert_in_range(work_with_parked_rows(stream, &now, 10, 200, 2), 90, 125);
+	assert_int_equal(work_with_parked_rows(stream, &now, 10, 15, 2), 500);
+	assert_in_range(work_with_parked_rows(stream, &now, 1, 100, 2), 90, 125);
+	assert_in_range(work_with_parked_rows(stream, &now, 10, 100, 2), 90, 125);
 	/* a disk that takes 5 ms for each row; and it goes on */
 	assert_int_equal(work_with_parked_rows(stream, &now, 10, 5000, 2), 50);
-	assert_in_range(work_with_parked_rows(stream, &now, 60, 200, 2), 90, 125);
+	assert_in_range(work_with_parked_rows(stream, &now, 60, 100, 2), 90, 125);
 	/* a commit that takes 60 ms */
 	assert_in_range(work_with_parked_rows(stream, &now, 60, 200, 60), 270, 340);
-	assert_int_equal(work_with_parked_rows(stream, &now, 60, 30, 2), 500);
+	assert_int_equal(work_with_parked_rows(stream, &now, 60, 15, 2), 500);
 	stream_destroy(stream);
 }
 
@@ -683,6 +683,24 @@ static void a_stop_closes_gaps_and_notes_what_is_out(void **state)
 	assert_int_equal(tick.lease_ms, 0);
 	assert_int_equal(tick.acked_id, 3);
 	stream_ticked(stream, 5, STREAM_NOTED);
+	assert_int_equal(state_of(stream), STREAM_RELEASED);
+	stream_destroy(stream);
+}
+
+/* The next owner may begin as soon as the database has the row that releases the shard. */
+static void nothing_is_sent_while_the_shard_is_released(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(2);
+	stream_report(stream, 2, expect_sent(stream, 1, 2), STREAM_AGAIN, -1, NULL);
+	stream_producer_lost(stream);
+	stream_topic(stream, "orders", 0);
+	expect_none_sent(stream, 2);
+	stream_stop(stream);
+	assert_int_equal(expect_call(stream, 3, STREAM_TICK).lease_ms, 0);
+	stream_topic(stream, "orders", 1);
+	expect_none_sent(stream, 3);
+	stream_ticked(stream, 4, STREAM_NOTED);
 	assert_int_equal(state_of(stream), STREAM_RELEASED);
 	stream_destroy(stream);
 }
@@ -1366,6 +1384,7 @@ int main(void)
 	    cmocka_unit_test(a_missing_topic_is_waited_for),
 	    cmocka_unit_test(everything_unacknowledged_goes_again_in_order),
 	    cmocka_unit_test(a_stop_closes_gaps_and_notes_what_is_out),
+	    cmocka_unit_test(nothing_is_sent_while_the_shard_is_released),
 	    cmocka_unit_test(a_stop_without_time_ends_the_producer_before_it_releases),
 	    cmocka_unit_test(a_stop_behind_a_lost_shard_waits_for_the_producer),
 	    cmocka_unit_test(what_must_go_again_was_not_refused),
