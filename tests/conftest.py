@@ -259,7 +259,7 @@ def topic(kafka, request):
 def make_relay(database, kafka, request):
     """make_relay(**settings) starts a relay on this test's database; ended with the test.
 
-    settings: names without the prefix, as slot_max_in_flight=100; DATABASE_URL and the brokers
+    settings: names without the prefix, as publisher_max_in_flight=100; DATABASE_URL and the brokers
     may be given to replace this test's own. arguments=…, program=…, wrapper=… as in Relay.
     """
     request.node.relays = []

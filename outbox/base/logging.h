@@ -3,14 +3,14 @@
  * Structured logs to stderr, logfmt or JSON, one line an event. Nobody waits for stderr: what a
  * full pipe does not take at once is lost.
  *
- *   log_warn("publish_refused", {"slot", LOG_TEXT(slot)}, {"id", LOG_INT(id)});
+ *   log_warn("publish_refused", {"publisher", LOG_TEXT(publisher)}, {"id", LOG_INT(id)});
  *
  * The first word is a stable event code (snake_case); then pairs {field name, LOG_* value}.
  * Values are quoted as the format needs. Never a payload, never a secret. Each event
  * code is rate limited (20 a second, the rest counted, as what was lost is, and reported as
  * `suppressed=N` on the next line of that code). Any thread may call.
  *
- * logfmt:  ts=2026-01-02T03:04:05.678Z level=warn event=publish_refused slot=main id=7
+ * logfmt:  ts=2026-01-02T03:04:05.678Z level=warn event=publish_refused publisher=main id=7
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +40,8 @@ bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_field *fields, int count);
 
 /*
- * log_event(LOG_LEVEL_INFO, "slot_taken", {"slot", LOG_TEXT(name)}, {"shard", LOG_INT(shard)});
+ * log_event(LOG_LEVEL_INFO, "publisher_taken", {"publisher", LOG_TEXT(name)}, {"shard",
+ * LOG_INT(shard)});
  */
 #define log_event(level, event, ...)                                                               \
 	do {                                                                                       \

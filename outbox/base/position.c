@@ -28,7 +28,7 @@ size_t position_prefix_write(
 	char *at = text;
 	*at++ = VERSION;
 	*at++ = ':';
-	at = append_text(at, position->slot);
+	at = append_text(at, position->publisher);
 	at = append_text(at, position->identity);
 	at = append_number(at, position->shard);
 	at = append_number(at, position->epoch);
@@ -74,13 +74,13 @@ static bool is_of_a_name(char c)
 
 /* Anything else in a name could break the texts that hold several positions, with blanks between.
  */
-static bool read_slot(const char **at, const char *end, char ret_slot[41])
+static bool read_publisher(const char **at, const char *end, char ret_publisher[41])
 {
 	const char *from = *at;
 	size_t length = 0;
 	for (; from < end && length < 40 && is_of_a_name(*from); from++)
-		ret_slot[length++] = *from;
-	ret_slot[length] = '\0';
+		ret_publisher[length++] = *from;
+	ret_publisher[length] = '\0';
 	if (length == 0 || from == end || *from != ':')
 		return false;
 	*at = from + 1;
@@ -111,7 +111,7 @@ bool outbox_position_parse(const char *text, size_t length, struct outbox_positi
 	int64_t shard;
 	if (length < 2 || text[0] != VERSION || text[1] != ':' || text[length - 1] == ':')
 		return false;
-	if (!read_slot(&at, end, ret_position->slot) ||
+	if (!read_publisher(&at, end, ret_position->publisher) ||
 	    !read_identity(&at, end, ret_position->identity) ||
 	    !read_number(&at, end, INT32_MAX, &shard) ||
 	    !read_number(&at, end, INT64_MAX, &ret_position->epoch) ||
@@ -125,7 +125,7 @@ bool outbox_position_parse(const char *text, size_t length, struct outbox_positi
 bool outbox_position_comparable(const struct outbox_position *a, const struct outbox_position *b)
 {
 	return a->shard == b->shard && a->epoch == b->epoch &&
-	       strcmp(a->identity, b->identity) == 0 && strcmp(a->slot, b->slot) == 0;
+	       strcmp(a->identity, b->identity) == 0 && strcmp(a->publisher, b->publisher) == 0;
 }
 
 int outbox_position_compare(const struct outbox_position *a, const struct outbox_position *b)

@@ -1,19 +1,19 @@
 #pragma once
 /*
- * The place of a message in its slot's order: (slot, identity, shard, epoch, tick, id). The same
- * after every re-read; at first occurrence it grows along each (destination partition, slot,
- * identity, shard, epoch).
+ * The place of a message in its publisher's order: (publisher, identity, shard, epoch, tick, id).
+ * The same after every re-read; at first occurrence it grows along each (destination partition,
+ * publisher, identity, shard, epoch).
  *
  * As the header `outbox-position` it is the text
  *
- *     2:slot:identity:shard:epoch:tick:id
+ *     2:publisher:identity:shard:epoch:tick:id
  *
  *   2         the version of this text; a reader ignores versions that it does not know
- *   slot      1 to 40 of a-z 0-9 - _
- *   identity  the first eight hexadecimal digits, in lower case, of the uuid that a slot gets when
- * it is created: two databases may have slots of one name and publish to one topic. A dump keeps
- * it; `outbox-relay slot rebase --new-identity` changes it shard, epoch, tick, id   decimal,
- * without a sign; shard is less than 2^31, the others than 2^63
+ *   publisher      1 to 40 of a-z 0-9 - _
+ *   identity  the first eight hexadecimal digits, in lower case, of the uuid that a publisher gets
+ * when it is created: two databases may have publishers of one name and publish to one topic. A
+ * dump keeps it; `outbox-relay publisher rebase --new-identity` changes it shard, epoch, tick, id
+ * decimal, without a sign; shard is less than 2^31, the others than 2^63
  *
  * The public header of liboutbox, for consumers that look at positions. Pure functions: any thread.
  */
@@ -25,7 +25,7 @@
 #define OUTBOX_POSITION_SIZE 160 /* room for any position as text, NUL included */
 
 struct outbox_position {
-	char slot[41];
+	char publisher[41];
 	char identity[9];
 	int32_t shard;
 	int64_t epoch, tick, id;
@@ -39,7 +39,8 @@ OUTBOX_PUBLIC size_t outbox_position_format(
 OUTBOX_PUBLIC bool outbox_position_parse(
     const char *text, size_t length, struct outbox_position *ret_position);
 
-/* Are both of one slot, identity, shard and epoch? Then one is before the other, or they are equal.
+/* Are both of one publisher, identity, shard and epoch? Then one is before the other, or they are
+ * equal.
  */
 OUTBOX_PUBLIC bool outbox_position_comparable(
     const struct outbox_position *a, const struct outbox_position *b);

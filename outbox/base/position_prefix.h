@@ -1,7 +1,7 @@
 #pragma once
 /*
  * A position's text in two parts, for who writes one for each message: the prefix
- * "2:slot:identity:shard:epoch:" stays the same for as long as the epoch does. Pure functions.
+ * "2:publisher:identity:shard:epoch:" stays the same for as long as the epoch does. Pure functions.
  */
 #include "position.h"
 

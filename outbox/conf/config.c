@@ -86,22 +86,25 @@ static void make_room(struct config *config, const struct config_source *source,
 	memcpy((char *)config + config_kinds[kind].list, &list, sizeof list);
 }
 
-static bool finish_slots(struct config *config, const struct config_source *source, struct err *err)
+static bool finish_publishers(
+    struct config *config, const struct config_source *source, struct err *err)
 {
-	for (int i = 0; i < config->slot_count; i++) {
-		struct config_slot *slot = &config->slots[i];
+	for (int i = 0; i < config->publisher_count; i++) {
+		struct config_publisher *publisher = &config->publishers[i];
 		const struct config_section *section =
-		    config_source_find(source, CONFIG_SLOT, slot->name);
-		slot->config = config;
-		slot->origin = xstrdup(section->origin);
-		slot->in_flight_said = config_source_entry(section, "max_in_flight") != NULL;
-		if (slot->topics.count == 0)
-			return config_source_refuse(err, source, CONFIG_SLOT, slot->name, "topics",
+		    config_source_find(source, CONFIG_PUBLISHER, publisher->name);
+		publisher->config = config;
+		publisher->origin = xstrdup(section->origin);
+		publisher->in_flight_said = config_source_entry(section, "max_in_flight") != NULL;
+		if (publisher->topics.count == 0)
+			return config_source_refuse(err, source, CONFIG_PUBLISHER, publisher->name,
+			    "topics",
 			    "it is empty, and nothing would be published; write * for all topics");
-		if (slot->delivery == DELIVERY_EXACTLY_ONCE && slot->resume != RESUME_TAIL)
+		if (publisher->delivery == DELIVERY_EXACTLY_ONCE &&
+		    publisher->resume != RESUME_TAIL)
 			return err_set(err, ERR_CONFIG,
-			    "%s: [slot \"%s\"] delivery = exactly-once needs resume = tail",
-			    slot->origin, slot->name);
+			    "%s: [publisher \"%s\"] delivery = exactly-once needs resume = tail",
+			    publisher->origin, publisher->name);
 	}
 	return true;
 }
@@ -130,7 +133,8 @@ static struct config *build(const struct config_source *source, struct err *err)
 		}
 	}
 	/* [deliver] first: a [lookback] publishes to none of its retry and dead-letter topics */
-	if (!finish_slots(config, source, err) || !config_deliver_finish(config, source, err) ||
+	if (!finish_publishers(config, source, err) ||
+	    !config_deliver_finish(config, source, err) ||
 	    !config_lookback_finish(config, source, err) ||
 	    !config_senders_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
@@ -200,9 +204,9 @@ void config_destroy(struct config *config)
 	}
 	for (int i = 0; i < config->postgres_count; i++)
 		free(config->postgres[i].name);
-	for (int i = 0; i < config->slot_count; i++) {
-		free(config->slots[i].name);
-		free(config->slots[i].origin);
+	for (int i = 0; i < config->publisher_count; i++) {
+		free(config->publishers[i].name);
+		free(config->publishers[i].origin);
 	}
 	for (int i = 0; i < config->topic_count; i++)
 		free(config->topics[i].name);
@@ -224,7 +228,7 @@ void config_destroy(struct config *config)
 	free(config->topics);
 	free(config->postgres);
 	free(config->kafka);
-	free(config->slots);
+	free(config->publishers);
 	free(config);
 }
 
@@ -233,9 +237,9 @@ const struct config_postgres *config_find_postgres(const struct config *config, 
 	return config_rows_item_named(config, CONFIG_POSTGRES, name);
 }
 
-const struct config_slot *config_find_slot(const struct config *config, const char *name)
+const struct config_publisher *config_find_publisher(const struct config *config, const char *name)
 {
-	return config_rows_item_named(config, CONFIG_SLOT, name);
+	return config_rows_item_named(config, CONFIG_PUBLISHER, name);
 }
 
 enum on_refusal config_topic_policy(const struct config *config, const char *topic)
@@ -254,19 +258,19 @@ const struct config_check *config_find_check(const struct config *config, const 
 }
 
 /* Larger transactions spend a smaller part of their time on the commit. */
-int64_t config_in_flight(const struct config_slot *slot)
+int64_t config_in_flight(const struct config_publisher *publisher)
 {
 	enum { IN_TRANSACTION = 40000 };
-	bool exact = slot->delivery == DELIVERY_EXACTLY_ONCE;
+	bool exact = publisher->delivery == DELIVERY_EXACTLY_ONCE;
 
-	return exact && !slot->in_flight_said ? IN_TRANSACTION : slot->max_in_flight;
+	return exact && !publisher->in_flight_said ? IN_TRANSACTION : publisher->max_in_flight;
 }
 
 bool config_has_transactions(const struct config *config, const struct config_kafka *kafka)
 {
-	for (int i = 0; i < config->slot_count; i++)
-		if (config->slots[i].kafka == kafka &&
-		    config->slots[i].delivery == DELIVERY_EXACTLY_ONCE)
+	for (int i = 0; i < config->publisher_count; i++)
+		if (config->publishers[i].kafka == kafka &&
+		    config->publishers[i].delivery == DELIVERY_EXACTLY_ONCE)
 			return true;
 	return false;
 }
@@ -314,16 +318,16 @@ char *config_internal_topic(const struct config *config, const char *topic)
 	return setting;
 }
 
-char *config_topic_refused(const struct config_slot *slot, const char *topic)
+char *config_topic_refused(const struct config_publisher *publisher, const char *topic)
 {
-	char *setting = config_internal_topic(slot->config, topic);
+	char *setting = config_internal_topic(publisher->config, topic);
 	char *why = NULL;
 
 	if (setting)
 		why = xformat(
 		    "the topic is not for messages of the table: it is that of %s", setting);
-	else if (slot->topics.count > 0 && !config_list_matches(&slot->topics, topic))
-		why = xformat("the topic is none of [slot \"%s\"] topics", slot->name);
+	else if (publisher->topics.count > 0 && !config_list_matches(&publisher->topics, topic))
+		why = xformat("the topic is none of [publisher \"%s\"] topics", publisher->name);
 	free(setting);
 	return why;
 }

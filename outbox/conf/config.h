@@ -3,13 +3,13 @@
  * The configuration: an INI file (libinih), overridden by the environment, checked against one
  * table of rows (config_rows.c) that also makes the sample file and the reference page.
  *
- * Sections: [postgres] [kafka] [slot] [api] [admin] [log]; further ones are named: [postgres "x"],
- * [kafka "y"], [slot "z"]. An unnamed section [slot] is the slot "main"; [postgres] and [kafka]
- * without a name are "main" as well. Of a kind that is not declared at all there is one, "main",
- * with its defaults; but a configuration with [deliver] sections and none of [postgres], [slot] and
- * [lookback] is that of a sidecar, and has no database and no slot. [topic "orders"], [check "x"],
- * [lookback "orders"] and [deliver "billing"] always have names, and need not be there: a topic
- * without a section has the defaults.
+ * Sections: [postgres] [kafka] [publisher] [api] [admin] [log]; further ones are named: [postgres
+ * "x"], [kafka "y"], [publisher "z"]. An unnamed section [publisher] is the publisher "main";
+ * [postgres] and [kafka] without a name are "main" as well. Of a kind that is not declared at all
+ * there is one, "main", with its defaults; but a configuration with [deliver] sections and none of
+ * [postgres], [publisher] and [lookback] is that of a sidecar, and has no database and no
+ * publisher. [topic "orders"], [check "x"], [lookback "orders"] and [deliver "billing"] always have
+ * names, and need not be there: a topic without a section has the defaults.
  *
  * Environment: OUTBOX_RELAY_<SECTION>_<KEY> for the unnamed ("main") section and
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
@@ -76,7 +76,7 @@ struct config_kafka {
 
 struct config;
 
-struct config_slot {
+struct config_publisher {
 	char *name;
 	const struct config *config; /* that it is a part of: what is said of topics is there */
 	const struct config_postgres *postgres;
@@ -221,8 +221,8 @@ struct config {
 	int postgres_count;
 	struct config_kafka *kafka;
 	int kafka_count;
-	struct config_slot *slots;
-	int slot_count;
+	struct config_publisher *publishers;
+	int publisher_count;
 	struct config_topic *topics; /* by name, in strcmp's order; only those with a section */
 	int topic_count;
 	struct config_check *checks;
@@ -243,8 +243,8 @@ struct config {
 };
 
 /*
- * path NULL: no file. Every error names the place ("relay.ini:7: [slot \"main\"] lease: …" or the
- * variable) and the cure; kind ERR_CONFIG.
+ * path NULL: no file. Every error names the place ("relay.ini:7: [publisher \"main\"] lease: …" or
+ * the variable) and the cure; kind ERR_CONFIG.
  */
 struct config *config_load(const char *path, struct err *err) MUST_CHECK;
 /* The same from memory, name stands for the file in messages, environ is a NULL-ended "K=V" list.
@@ -254,7 +254,7 @@ struct config *config_parse(
 void config_destroy(struct config *config); /* NULL is fine */
 
 const struct config_postgres *config_find_postgres(const struct config *config, const char *name);
-const struct config_slot *config_find_slot(const struct config *config, const char *name);
+const struct config_publisher *config_find_publisher(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum on_refusal config_topic_policy(const struct config *config, const char *topic);
 /* "orders.*" and "*" stand for all that begin so; another entry for itself. */
@@ -266,22 +266,22 @@ bool config_list_matches(const struct config_list *list, const char *word);
  */
 char *config_internal_topic(const struct config *config, const char *topic);
 /*
- * Why the slot publishes no message of an application to this topic, with the setting. NULL: it
- * does. The caller frees.
+ * Why the publisher publishes no message of an application to this topic, with the setting. NULL:
+ * it does. The caller frees.
  */
-char *config_topic_refused(const struct config_slot *slot, const char *topic);
+char *config_topic_refused(const struct config_publisher *publisher, const char *topic);
 bool config_sender_speaks_for(const struct config_sender *sender,
     const struct config_lookback *lookback, const char *biz_type);
 const struct config_check *config_find_check(const struct config *config, const char *name);
 /* max_in_flight as it counts: exactly-once has a default of its own. */
-int64_t config_in_flight(const struct config_slot *slot);
-/* A slot with exactly-once publishes to it. */
+int64_t config_in_flight(const struct config_publisher *publisher);
+/* A publisher with exactly-once publishes to it. */
 bool config_has_transactions(const struct config *config, const struct config_kafka *kafka);
 bool config_list_has(const struct config_list *list, const char *word);
 
 /*
  * Compares a newly loaded configuration with the running one. Appends to *ret_fixed one line a
- * changed value that cannot change without a restart ("slot.main.shards: restart to apply").
+ * changed value that cannot change without a restart ("publisher.main.shards: restart to apply").
  */
 void config_compare(
     const struct config *running, const struct config *fresh, struct text *ret_fixed);

@@ -62,7 +62,8 @@ bool config_api_finish(
 		return false;
 	if (config->admin_listen[0] && !is_loopback(config->admin_listen) && !config->admin_remote)
 		return config_source_refuse(err, source, CONFIG_ADMIN, NULL, "listen",
-		    "other machines could read the metrics and the state of every slot without a "
+		    "other machines could read the metrics and the state of every publisher "
+		    "without a "
 		    "token; listen on 127.0.0.1, or write remote = yes");
 	return true;
 }

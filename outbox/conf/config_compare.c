@@ -7,7 +7,7 @@ static const char *item_name(enum config_kind kind, const void *item)
 	return config_kinds[kind].size ? *(char *const *)item : NULL;
 }
 
-/* "slot.main.shards: restart to apply"; key NULL: of the whole section. */
+/* "publisher.main.shards: restart to apply"; key NULL: of the whole section. */
 static void add_line(
     struct text *out, enum config_kind kind, const char *name, const char *key, const char *what)
 {
@@ -38,12 +38,12 @@ static void compare_properties(const struct config_kafka *from, const struct con
 
 /* Another default counts, or the one that counted before is said. */
 static void compare_in_flight(
-    const struct config_slot *running, const struct config_slot *fresh, struct text *out)
+    const struct config_publisher *running, const struct config_publisher *fresh, struct text *out)
 {
 	if (running->max_in_flight == fresh->max_in_flight &&
 	    running->delivery == fresh->delivery &&
 	    config_in_flight(running) != config_in_flight(fresh))
-		add_line(out, CONFIG_SLOT, running->name, "max_in_flight", "");
+		add_line(out, CONFIG_PUBLISHER, running->name, "max_in_flight", "");
 }
 
 static void compare_items(
@@ -55,7 +55,7 @@ static void compare_items(
 		    !config_value_equal(running, fresh, row))
 			add_line(out, kind, item_name(kind, running), row->key, "");
 	}
-	if (kind == CONFIG_SLOT)
+	if (kind == CONFIG_PUBLISHER)
 		compare_in_flight(running, fresh, out);
 	if (kind != CONFIG_KAFKA)
 		return;

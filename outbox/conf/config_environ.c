@@ -97,10 +97,11 @@ static bool apply_to_main(struct config_source *source, enum config_kind kind, c
 		    "%s: a [%s] needs a name; declare [%s \"orders\"] in the file, then set "
 		    "OUTBOX_RELAY_TOPIC_ORDERS_<KEY>",
 		    variable, config_kinds[kind].word, config_kinds[kind].word);
-	if (!section && kind == CONFIG_SLOT && config_source_find(source, kind, NULL))
+	if (!section && kind == CONFIG_PUBLISHER && config_source_find(source, kind, NULL))
 		return err_set(err, ERR_CONFIG,
-		    "%s: the file declares slots, but not [slot \"main\"]; name the slot, as in "
-		    "OUTBOX_RELAY_SLOT_<NAME>_<KEY>",
+		    "%s: the file declares publishers, but not [publisher \"main\"]; name the "
+		    "publisher, as in "
+		    "OUTBOX_RELAY_PUBLISHER_<NAME>_<KEY>",
 		    variable);
 	if (!section)
 		section = config_source_add(source, kind, "main", variable);
@@ -179,7 +180,7 @@ static bool is_sidecar(const struct config_source *source)
 {
 	return config_source_find(source, CONFIG_DELIVER, NULL) &&
 	       !config_source_find(source, CONFIG_POSTGRES, NULL) &&
-	       !config_source_find(source, CONFIG_SLOT, NULL) &&
+	       !config_source_find(source, CONFIG_PUBLISHER, NULL) &&
 	       !config_source_find(source, CONFIG_LOOKBACK, NULL);
 }
 
@@ -191,7 +192,7 @@ static void add_defaults(struct config_source *source, const char *database_url)
 
 	for (int kind = 0; kind < CONFIG_KINDS; kind++)
 		if (!config_kinds[kind].named &&
-		    !(sidecar && (kind == CONFIG_POSTGRES || kind == CONFIG_SLOT)) &&
+		    !(sidecar && (kind == CONFIG_POSTGRES || kind == CONFIG_PUBLISHER)) &&
 		    !config_source_find(source, (enum config_kind)kind, NULL))
 			config_source_add(source, (enum config_kind)kind, "main", "default");
 	section = config_source_find(source, CONFIG_POSTGRES, "main");

@@ -80,8 +80,8 @@ static const char *skip_blanks(const char *at)
 	return at + strspn(at, " \t\r");
 }
 
-/* As the constraint of the table of slots has it. */
-static bool is_slot_name(const char *name)
+/* As the constraint of the table of publishers has it. */
+static bool is_publisher_name(const char *name)
 {
 	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
 	return length <= 40 && name[length] == '\0';
@@ -107,9 +107,9 @@ static bool check_name(struct reader *reader, const char *word, const char *name
 		    "a section's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in double "
 		    "quotes",
 		    NAME_LENGTH);
-	if (text_equal(word, "slot") && !is_slot_name(name))
+	if (text_equal(word, "publisher") && !is_publisher_name(name))
 		return fail(reader,
-		    "a slot's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the database");
+		    "a publisher's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the database");
 	return true;
 }
 
@@ -133,7 +133,7 @@ static bool begin_section(struct reader *reader, const char *line)
 		line = skip_blanks(line + length + 1);
 	}
 	if (!*word || *line != ']' || !strchr(";#", *skip_blanks(line + 1)))
-		return fail(reader, "write a section as [slot] or [slot \"name\"]");
+		return fail(reader, "write a section as [publisher] or [publisher \"name\"]");
 	return declare(reader, word, name ? name : "");
 }
 
@@ -194,7 +194,7 @@ static int take(void *user, const char *section, const char *key, const char *va
 		return 0;
 	if (!reader->section)
 		return fail(reader,
-		    "%.60s: a key before the first section; write [slot] or another "
+		    "%.60s: a key before the first section; write [publisher] or another "
 		    "section above it",
 		    key);
 	if (!*key)

@@ -7,7 +7,7 @@ static const char sample_head[] =
     "# rest of a line behind a ; that follows a blank. Settings are shown with their defaults.\n"
     "#\n"
     "# Durations take ms, s, m, h or d; sizes take B, KiB, MiB or GiB.\n"
-    "# The environment wins over this file: OUTBOX_RELAY_SLOT_LEASE=10s.\n";
+    "# The environment wins over this file: OUTBOX_RELAY_PUBLISHER_LEASE=10s.\n";
 
 /* Comment lines of at most 100 columns. */
 static void add_comment(struct text *out, const char *sentence)
@@ -77,10 +77,12 @@ static const char reference_head[] =
     "are errors that name file and line; exit status 78.\n"
     "\n"
     "A section without a name is the one named `main`. Further ones are named: `[postgres \"x\"]`, "
-    "`[kafka \"y\"]`, `[slot \"z\"]`; a name is up to 63 of a-z, A-Z, 0-9, `_`, `.` and `-`, that "
-    "of a slot up to 40 of a-z, 0-9, `_` and `-`. A kind of section that is not there at all "
+    "`[kafka \"y\"]`, `[publisher \"z\"]`; a name is up to 63 of a-z, A-Z, 0-9, `_`, `.` and `-`, "
+    "that "
+    "of a publisher up to 40 of a-z, 0-9, `_` and `-`. A kind of section that is not there at all "
     "exists once, as `main`, with its defaults; but where there are `[deliver \"x\"]` and none of "
-    "`[postgres]`, `[slot]` and `[lookback \"y\"]`, there is no database and no slot. A `[topic "
+    "`[postgres]`, `[publisher]` and `[lookback \"y\"]`, there is no database and no publisher. A "
+    "`[topic "
     "\"orders\"]` always has a name, up to "
     "249 "
     "of the same letters as Kafka has it, and a topic without a section has the defaults. "

@@ -18,8 +18,8 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		"A Kafka cluster. Each key is a librdkafka property under its own name, for example "
 		"bootstrap.servers or security.protocol. With _file behind it, as in sasl.password_file, "
 		"it names a file that holds the value."},
-	[CONFIG_SLOT] = {"slot", false, false, offsetof(struct config, slots),
-		offsetof(struct config, slot_count), sizeof(struct config_slot),
+	[CONFIG_PUBLISHER] = {"publisher", false, false, offsetof(struct config, publishers),
+		offsetof(struct config, publisher_count), sizeof(struct config_publisher),
 		"A reader of the message table with its own progress. Without any, there is \"main\"."},
 	[CONFIG_TOPIC] = {"topic", false, true, offsetof(struct config, topics),
 		offsetof(struct config, topic_count), sizeof(struct config_topic),
@@ -67,9 +67,9 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define POSTGRES(member) CONFIG_POSTGRES, #member, .offset = offsetof(struct config_postgres, member)
 #define POSTGRES_MS(member) \
 	CONFIG_POSTGRES, #member, CONFIG_DURATION, offsetof(struct config_postgres, member##_ms)
-#define SLOT(member) CONFIG_SLOT, #member, .offset = offsetof(struct config_slot, member)
-#define SLOT_MS(member) \
-	CONFIG_SLOT, #member, CONFIG_DURATION, offsetof(struct config_slot, member##_ms)
+#define PUBLISHER(member) CONFIG_PUBLISHER, #member, .offset = offsetof(struct config_publisher, member)
+#define PUBLISHER_MS(member) \
+	CONFIG_PUBLISHER, #member, CONFIG_DURATION, offsetof(struct config_publisher, member##_ms)
 #define CHECK(member) CONFIG_CHECK, #member, .offset = offsetof(struct config_check, member)
 #define CHECK_MS(member) \
 	CONFIG_CHECK, #member, CONFIG_DURATION, offsetof(struct config_check, member##_ms)
@@ -104,62 +104,62 @@ const struct config_row config_rows[] = {
 	{POSTGRES_MS(upkeep_interval), "60s", 100, DAY, .reloadable = true,
 		.help = "The time between two rounds of partition upkeep."},
 
-	{SLOT(postgres), .type = CONFIG_SECTION, .refers = CONFIG_POSTGRES, .default_value = "main",
-		.help = "The [postgres] section the slot reads from."},
-	{SLOT(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
-		.help = "The [kafka] section the slot publishes to."},
-	{SLOT(shards), .type = CONFIG_INTEGER, .default_value = "0", .low = 0, .high = 64,
-		.help = "The number of shards of the slot; 0 takes what the database says, another number "
+	{PUBLISHER(postgres), .type = CONFIG_SECTION, .refers = CONFIG_POSTGRES, .default_value = "main",
+		.help = "The [postgres] section the publisher reads from."},
+	{PUBLISHER(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
+		.help = "The [kafka] section the publisher publishes to."},
+	{PUBLISHER(shards), .type = CONFIG_INTEGER, .default_value = "0", .low = 0, .high = 64,
+		.help = "The number of shards of the publisher; 0 takes what the database says, another number "
 			"must agree with it."},
-	{SLOT(max_in_flight), .type = CONFIG_INTEGER, .default_value = "20000",
+	{PUBLISHER(max_in_flight), .type = CONFIG_INTEGER, .default_value = "20000",
 		.low = 1, .high = 1000000,
 		.help = "Records produced and not yet covered by stored progress; as many may be published "
 			"again after a crash. exactly-once: the most in one transaction, 40000 unless "
 			"it is said; as many of the next may go out before the progress of the last is "
 			"stored."},
-	{SLOT(memory), .type = CONFIG_BYTES, .default_value = "24MiB",
+	{PUBLISHER(memory), .type = CONFIG_BYTES, .default_value = "24MiB",
 		.low = MIB, .high = 4096 * MIB,
 		.help = "Memory for rows that are read and not yet acknowledged, the producer's queue "
 			"included, and for names of records that a take-over found in Kafka: a quarter "
 			"of it at most."},
-	{SLOT_MS(lease), "5s", 100, HOUR,
+	{PUBLISHER_MS(lease), "5s", 100, HOUR,
 		.help = "How long an owner that went silent keeps a shard from the others."},
-	{SLOT_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true,
+	{PUBLISHER_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true,
 		.help = "The pause between two polls while rows come."},
-	{SLOT_MS(poll_idle), "70ms", 1, MINUTE, .reloadable = true,
+	{PUBLISHER_MS(poll_idle), "70ms", 1, MINUTE, .reloadable = true,
 		.help = "The longest pause between two polls when none come."},
-	{SLOT_MS(ack_interval), "200ms", 0, MINUTE, .reloadable = true,
+	{PUBLISHER_MS(ack_interval), "200ms", 0, MINUTE, .reloadable = true,
 		.help = "How long an acknowledgement may be kept before the progress is stored."},
-	{SLOT_MS(stall_after), "60s", SECOND, DAY,
+	{PUBLISHER_MS(stall_after), "60s", SECOND, DAY,
 		.help = "A producer that makes no progress for so long is made anew; records of a "
 			"partition that takes none while others do are parked."},
-	{SLOT_MS(topic_idle), "10m", SECOND, DAY,
+	{PUBLISHER_MS(topic_idle), "10m", SECOND, DAY,
 		.help = "A topic that gets no messages for so long is closed: the Kafka client forgets it, "
 			"and a take-over does not read its partitions. A topic that the cluster does not have "
 			"for so long leaves the log."},
-	{SLOT(delivery), .type = CONFIG_CHOICE, .default_value = "at-least-once",
+	{PUBLISHER(delivery), .type = CONFIG_CHOICE, .default_value = "at-least-once",
 		.choices = deliveries,
 		.help = "at-least-once: a fault may repeat records. exactly-once: records go out in "
 			"transactions of Kafka, and consumers with isolation.level=read_committed see each "
 			"of them once; it needs resume = tail."},
-	{SLOT(resume), .type = CONFIG_CHOICE, .default_value = "tail", .choices = resumes,
+	{PUBLISHER(resume), .type = CONFIG_CHOICE, .default_value = "tail", .choices = resumes,
 		.help = "What comes before the first record after a take-over, or of a new producer: each "
 			"partition is read from its noted offset to its end and what stands there already is "
 			"not published again; or nothing, and what was in flight comes twice."},
-	{SLOT_MS(retry_first), "1s", 10, HOUR,
+	{PUBLISHER_MS(retry_first), "1s", 10, HOUR,
 		.help = "The pause before a record that Kafka refused for good is tried again; each "
 			"further pause is twice as long. Chance takes up to half of a pause off."},
-	{SLOT_MS(retry_max), "5m", 10, DAY,
+	{PUBLISHER_MS(retry_max), "5m", 10, DAY,
 		.help = "The longest pause between two attempts of a refused record."},
-	{SLOT(max_attempts), .type = CONFIG_INTEGER, .default_value = "10",
+	{PUBLISHER(max_attempts), .type = CONFIG_INTEGER, .default_value = "10",
 		.low = 1, .high = 1000000,
 		.help = "The attempts of a record that Kafka refuses for good; after so many it is dead "
 			"and waits for an operator (outbox-relay parked)."},
-	{SLOT(timestamp), .type = CONFIG_CHOICE, .default_value = "created", .choices = timestamps,
+	{PUBLISHER(timestamp), .type = CONFIG_CHOICE, .default_value = "created", .choices = timestamps,
 		.help = "The timestamp of a record: when its row was created, or when it is published."},
-	{SLOT(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,
+	{PUBLISHER(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,
 		.help = "What to do on a cluster that can lose acknowledged data: warn, or refuse to run."},
-	{SLOT(topics), .type = CONFIG_LIST, .default_value = "*",
+	{PUBLISHER(topics), .type = CONFIG_LIST, .default_value = "*",
 		.help = "The topics that its messages may go to; orders.* stands for all that begin so. A "
 			"message for another topic is parked as dead. Look-back, dead-letter and retry "
 			"topics of this configuration, and topics that begin with __, are never among them."},
@@ -168,7 +168,7 @@ const struct config_row config_rows[] = {
 		.choices = refusals,
 		.help = "What follows when Kafka refuses a record of this topic for good. block: it is "
 			"parked, and the later ones of its key wait behind it. pass: it is parked, and the "
-			"later ones of its key go on, which gives up their order. stop: the slot stops."},
+			"later ones of its key go on, which gives up their order. stop: the publisher stops."},
 
 	{CHECK(transport), .type = CONFIG_CHOICE, .default_value = "http", .choices = transports,
 		.help = "How it is asked: a POST with JSON, a unary call of lookback.v1.Checker/Check, or a "
@@ -440,7 +440,7 @@ const struct config_row config_rows[] = {
 	{CONFIG_ADMIN, "remote", CONFIG_CHOICE, offsetof(struct config, admin_remote), "no",
 		.choices = answers,
 		.help = "May listen be an address that other machines reach? Everybody who reaches it may "
-			"read the metrics and the state of every slot, without a token."},
+			"read the metrics and the state of every publisher, without a token."},
 	{CONFIG_ADMIN, "host", CONFIG_LIST, offsetof(struct config, admin_host), "",
 		.help = "Names by which probes and Prometheus call the endpoint, as in [api]."},
 
@@ -456,7 +456,7 @@ const int config_row_count = sizeof config_rows / sizeof *config_rows;
 
 static_assert(offsetof(struct config_postgres, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_kafka, name) == 0, "config_rows_item_named reads it");
-static_assert(offsetof(struct config_slot, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct config_publisher, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_topic, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_check, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_lookback, name) == 0, "config_rows_item_named reads it");

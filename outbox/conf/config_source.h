@@ -68,7 +68,7 @@ const struct config_entry *config_source_file_entry(const struct config_section 
 /* dsn for dsn_file, dsn_file for dsn: only one of the two says the value. The caller frees. */
 char *config_source_other_key(const char *key);
 
-/* `relay.ini:7: [slot "main"] lease: …`; key may be NULL. Always false. */
+/* `relay.ini:7: [publisher "main"] lease: …`; key may be NULL. Always false. */
 bool config_source_fail(struct err *err, const char *origin, const struct config_section *section,
     const char *key, const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -139,7 +139,8 @@ OUTBOX_PUBLIC bool outbox_dedup_flush(struct outbox_dedup *dedup, struct outbox_
 /*
  * Of the store `sequence`: all that is done, as a line of text, for the metadata of the offset's
  * commit; so that the partition's next owner, wherever it runs, goes on from there. Made by the
- * last checkpoint, it is true of that one's offset. About 60 bytes for each (slot, shard, epoch).
+ * last checkpoint, it is true of that one's offset. About 60 bytes for each (publisher, shard,
+ * epoch).
  *
  * outbox_dedup_mark returns its length without NUL; if that is size or more, what does not fit is
  * left out, and it is of no use. 0: another store. outbox_dedup_resume comes before the first

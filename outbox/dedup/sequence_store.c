@@ -1,6 +1,6 @@
 /*
  * Messages of our own relay, told apart by their positions: at first occurrence they grow along
- * each (slot, identity, shard, epoch) of a partition, so that the largest is all there is to
+ * each (publisher, identity, shard, epoch) of a partition, so that the largest is all there is to
  * remember.
  *
  * Behind the watermark, below which all is done, are the positions that were taken in since, in
@@ -57,12 +57,12 @@ static struct sequence_store *of(struct dedup_store *store)
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
-/* Same slot, identity and shard; the epoch may differ. */
+/* Same publisher, identity and shard; the epoch may differ. */
 static bool is_of_shard(const struct line *line, const struct outbox_position *position)
 {
 	return line->mark.shard == position->shard &&
 	       strcmp(line->mark.identity, position->identity) == 0 &&
-	       strcmp(line->mark.slot, position->slot) == 0;
+	       strcmp(line->mark.publisher, position->publisher) == 0;
 }
 
 static struct line *find_line(
@@ -396,10 +396,11 @@ const struct dedup_store_type sequence_store = {
 		   "that is committed with the offset",
 	.scope = "one partition of messages of outbox-relay, by their header outbox-position",
 	.memory =
-	    "about 130 bytes for each (slot, identity, shard, epoch), 32 for each position behind "
+	    "about 130 bytes for each (publisher, identity, shard, epoch), 32 for each position "
+	    "behind "
 	    "the "
 	    "first that is not done, and for at most 4,096 of those that are not checkpointed",
-	.disk = "about 70 bytes for each (slot, identity, shard, epoch)"},
+	.disk = "about 70 bytes for each (publisher, identity, shard, epoch)"},
     .open = open_store,
     .close = close_store,
     .look = look,

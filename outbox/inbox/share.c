@@ -818,7 +818,7 @@ bool share_checkpoint(struct share *share, const struct inbox_settings *settings
 		share->stops |= STOP_STANDING;
 		return err_set(err, ERR_RETRY,
 		    "the positions of sequence take %zu bytes, and a commit has room for %d: read "
-		    "topics of fewer slots and shards",
+		    "topics of fewer publishers and shards",
 		    length, COMMIT_TEXT_MARK);
 	}
 	length = commit_text_write(&share->offsets, mark, share->text);

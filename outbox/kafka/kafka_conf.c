@@ -29,7 +29,7 @@ struct rule {
 static const char why_retries[] = "a record that is given up lets its followers pass it";
 static const char why_order[] = "an idempotent producer keeps the order of at most 5 requests";
 static const char why_acks[] = "a record counts as published when every in-sync replica has it";
-static const char why_memory[] = "the queue is bounded by the slot's memory and max_in_flight";
+static const char why_memory[] = "the queue is bounded by the publisher's memory and max_in_flight";
 static const char why_events[] = "the relay serves the client's events itself";
 static const char why_group[] = "the relay belongs to no consumer group and commits no offsets";
 static const char why_reading[] = "the relay chooses what it reads, and from where, itself";

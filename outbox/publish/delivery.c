@@ -23,7 +23,7 @@ enum {
 };
 
 struct delivery {
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	int shard;
 	const char *identity;
 	struct stream *stream;
@@ -49,18 +49,18 @@ struct delivery {
 
 static bool is_exact(const struct delivery *delivery)
 {
-	return delivery->slot->delivery == DELIVERY_EXACTLY_ONCE;
+	return delivery->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
 static bool make_producer(struct delivery *delivery, struct err *err)
 {
-	const struct config_slot *slot = delivery->slot;
+	const struct config_publisher *publisher = delivery->publisher;
 	bool exact = is_exact(delivery);
 	char id[160];
-	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", slot->name, delivery->shard,
+	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", publisher->name, delivery->shard,
 	    delivery->identity);
-	delivery->producer = producer_create(slot->kafka, exact ? id : NULL, slot->memory,
-	    config_in_flight(slot), stream_topics(delivery->stream, false), err);
+	delivery->producer = producer_create(publisher->kafka, exact ? id : NULL, publisher->memory,
+	    config_in_flight(publisher), stream_topics(delivery->stream, false), err);
 	delivery->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	delivery->topic = NULL;
 	return delivery->producer != NULL;
@@ -74,11 +74,11 @@ static void drop_producer(struct delivery *delivery, int64_t create_at)
 	delivery->create_at = create_at;
 }
 
-struct delivery *delivery_create(const struct config_slot *slot, int shard, const char *identity,
-    struct stream *stream, struct publish_metrics *metrics, struct err *err)
+struct delivery *delivery_create(const struct config_publisher *publisher, int shard,
+    const char *identity, struct stream *stream, struct publish_metrics *metrics, struct err *err)
 {
 	struct delivery *delivery = xcalloc(1, sizeof *delivery);
-	delivery->slot = slot;
+	delivery->publisher = publisher;
 	delivery->shard = shard;
 	delivery->identity = identity;
 	delivery->stream = stream;
@@ -119,12 +119,12 @@ static void judge_fence(struct delivery *delivery, int64_t now)
 {
 	delivery->fenced = false;
 	if (delivery->fenced_at && now - delivery->fenced_at < FENCES_MS)
-		log_error("identity_shared", {"slot", LOG_TEXT(delivery->slot->name)},
+		log_error("identity_shared", {"publisher", LOG_TEXT(delivery->publisher->name)},
 		    {"shard", LOG_INT(delivery->shard)}, {"identity", LOG_TEXT(delivery->identity)},
 		    {"consequence",
 			LOG_TEXT("a copy of this database publishes to the same cluster with the "
 				 "same identity, and each fences the other: stop one of them and "
-				 "run `outbox-relay slot rebase --all --new-identity` on the "
+				 "run `outbox-relay publisher rebase --all --new-identity` on the "
 				 "copy")});
 	delivery->fenced_at = now;
 }
@@ -142,7 +142,7 @@ static void begin_positions(struct delivery *delivery)
 {
 	struct outbox_position position = {
 	    .shard = delivery->shard, .epoch = stream_epoch(delivery->stream)};
-	text_copy(position.slot, sizeof position.slot, delivery->slot->name);
+	text_copy(position.publisher, sizeof position.publisher, delivery->publisher->name);
 	text_copy(position.identity, sizeof position.identity, delivery->identity);
 	delivery->position_prefix = position_prefix_write(&position, delivery->position);
 }
@@ -169,7 +169,7 @@ static bool send_record(
 	    .payload = message->payload,
 	    .payload_length = (size_t)message->payload_length,
 	    .timestamp_ms =
-		delivery->slot->timestamp == TIMESTAMP_CREATED ? message->due_us / 1000 : 0,
+		delivery->publisher->timestamp == TIMESTAMP_CREATED ? message->due_us / 1000 : 0,
 	    .headers = headers->list,
 	    .header_count = headers->count,
 	    .opaque = (void *)(uintptr_t)record->sequence,
@@ -253,7 +253,7 @@ static void abandon_producer(struct delivery *delivery, const char *why, int64_t
 	const char *verdict = stream_producer_verdict(delivery->stream, now);
 	bool answered = verdict == stream_refusal || verdict == stream_denial;
 	int64_t wait = answered ? 0 : backoff_next_ms(&delivery->backoff);
-	log_warn("producer_recreated", {"slot", LOG_TEXT(delivery->slot->name)},
+	log_warn("producer_recreated", {"publisher", LOG_TEXT(delivery->publisher->name)},
 	    {"shard", LOG_INT(delivery->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});
 	metric_add(delivery->metrics->producer_recreations, 1);
@@ -306,7 +306,7 @@ static bool slims_producer(struct delivery *delivery, int64_t now)
 		return false;
 	if (!stream_is_settled(delivery->stream))
 		return true;
-	log_info("producer_slimmed", {"slot", LOG_TEXT(delivery->slot->name)},
+	log_info("producer_slimmed", {"publisher", LOG_TEXT(delivery->publisher->name)},
 	    {"shard", LOG_INT(delivery->shard)},
 	    {"topics", LOG_INT(stream_topics(delivery->stream, false))});
 	drop_producer(delivery, now);

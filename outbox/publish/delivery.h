@@ -1,8 +1,8 @@
 #pragma once
 /*
  * Between a stream and Kafka: a producer that is made anew when the stream wants it, records out,
- * reports in, transactions of Kafka when the slot wants them. Internal to outbox/publish; owned by
- * the publisher's thread; nothing blocks but delivery_knows and the end of a producer
+ * reports in, transactions of Kafka when the publisher wants them. Internal to outbox/publish;
+ * owned by the shard_worker's thread; nothing blocks but delivery_knows and the end of a producer
  * (producer_destroy).
  */
 #include "config.h"
@@ -13,10 +13,10 @@ struct delivery;
 
 /*
  * Checks the properties by making a first producer. All pointers must outlive it. identity: of the
- * slot, for positions and for the id of its transactions; known once the shard was taken.
+ * publisher, for positions and for the id of its transactions; known once the shard was taken.
  */
-struct delivery *delivery_create(const struct config_slot *slot, int shard, const char *identity,
-    struct stream *stream, struct publish_metrics *metrics, struct err *err);
+struct delivery *delivery_create(const struct config_publisher *publisher, int shard,
+    const char *identity, struct stream *stream, struct publish_metrics *metrics, struct err *err);
 /* Ends the producer first: from here on no record's memory is in use by it. */
 void delivery_destroy(struct delivery *delivery);
 

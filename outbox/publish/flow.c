@@ -8,7 +8,7 @@
  *   PENDING -> ACKED                    Kafka has it already (flow_tails.c)
  *   SENT, WRITTEN -> PENDING            the producer was lost: everything again, in order
  *   SENT -> PARKING -> PARKED           refused while alone on its lane; later ones of its key
- * follow (flow_parks.c), or the slot stops: REFUSED, others BLOCKED
+ * follow (flow_parks.c), or the publisher stops: REFUSED, others BLOCKED
  *   PENDING -> PARKING -> PARKED        it has a time of its own
  *
  * Careful lanes. Nothing of a key may pass a refused record. The producer is gapless, so that the

@@ -195,7 +195,7 @@ struct flow_refusal {
 	char topic[256];
 	char error[512];
 };
-bool flow_refused(const struct flow *flow);     /* the slot stops at a record */
+bool flow_refused(const struct flow *flow);     /* the publisher stops at a record */
 int64_t flow_refusals(const struct flow *flow); /* parked records that Kafka refused */
 /* The record it stops at, or else the last that was parked. */
 const struct flow_refusal *flow_refusal(const struct flow *flow);

@@ -20,7 +20,7 @@ enum record_state {
 	ACKED,
 	PARKING, /* kept back, to be noted with the next row */
 	PARKED,  /* noted; its memory is free */
-	REFUSED, /* the slot stops at it */
+	REFUSED, /* the publisher stops at it */
 	BLOCKED, /* behind such a one */
 };
 
@@ -205,8 +205,8 @@ struct topic {
 };
 
 /*
- * A key of which records are parked, or one on which the slot stops. What comes behind the refused
- * record goes no further, what came before it still does.
+ * A key of which records are parked, or one on which the publisher stops. What comes behind the
+ * refused record goes no further, what came before it still does.
  */
 struct parked_key {
 	uint64_t refused;       /* of the stream; 0: it was before our time */
@@ -306,7 +306,7 @@ struct flow {
 	int park_count, park_capacity, parks_logging;
 	int parks_refused;           /* of them, not those behind */
 	int64_t refusals;            /* that were parked */
-	bool refused;                /* and the slot stops */
+	bool refused;                /* and the publisher stops */
 	struct flow_refusal refusal; /* the one it stops at, or else the last that was parked */
 	/*
 	 * A fold writes whole topics: the partitions that the rows behind the last fold make it
@@ -335,7 +335,7 @@ void flow_release(struct flow *flow, struct record *record);
 /* --- flow_parks.c --------------------------------------------------------------------------- */
 /* Refused, for good, alone on its lane. */
 void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error);
-/* Behind a refused record of its key: parked, or blocked where the slot stops. */
+/* Behind a refused record of its key: parked, or blocked where the publisher stops. */
 bool flow_park_behind(struct flow *flow, uint64_t sequence);
 void flow_schedule(struct flow *flow, uint64_t sequence);
 /* It stood there when the shard was taken: nothing is left to do. */

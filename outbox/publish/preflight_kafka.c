@@ -154,7 +154,7 @@ static void check_age(const struct topic *topic)
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
 		    "raise message.timestamp.difference.max.ms, or set timestamp = publish",
 		    "rows wait since %" PRId64 " s; timestamps older than %" PRId64
-		    " s are refused and stop the slot",
+		    " s are refused and stop the publisher",
 		    topic->oldest_age_ms / 1000, past / 1000);
 }
 

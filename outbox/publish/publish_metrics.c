@@ -10,12 +10,12 @@ static const double latency_buckets[] = {0.0005, 0.001, 0.002, 0.004, 0.008, 0.0
 
 #define FAMILY(id, kind, text)                                                                     \
 	static const struct metric_family id = {                                                   \
-	    .name = "relay_" #id, .type = kind, .help = text, .labels = {"slot", "shard"}}
+	    .name = "relay_" #id, .type = kind, .help = text, .labels = {"publisher", "shard"}}
 #define LATENCY(id, text)                                                                          \
 	static const struct metric_family id = {.name = "relay_" #id,                              \
 	    .type = METRIC_HISTOGRAM,                                                              \
 	    .help = text,                                                                          \
-	    .labels = {"slot", "shard"},                                                           \
+	    .labels = {"publisher", "shard"},                                                      \
 	    .buckets = latency_buckets}
 
 FAMILY(published_total, METRIC_COUNTER, "Records acknowledged by Kafka.");
@@ -28,10 +28,10 @@ FAMILY(memory_bytes, METRIC_GAUGE, "Memory of rows read and not yet acknowledged
 FAMILY(oldest_unpublished_age_seconds, METRIC_GAUGE,
     "Age of the oldest row read and not yet acknowledged; 0 when there is none.");
 FAMILY(owner, METRIC_GAUGE, "1 while this process owns the shard.");
-FAMILY(refused, METRIC_GAUGE, "1 when the slot is stopped by a record that Kafka refuses.");
+FAMILY(refused, METRIC_GAUGE, "1 when the publisher is stopped by a record that Kafka refuses.");
 FAMILY(elsewhere, METRIC_GAUGE,
     "1 while the shard is not published because its rows were carried here from another database "
-    "cluster: `outbox-relay slot rebase` is needed.");
+    "cluster: `outbox-relay publisher rebase` is needed.");
 FAMILY(denied_partitions, METRIC_GAUGE,
     "Partitions left alone until they are tried again: they refuse every record, or answer with an "
     "error that blames none.");
@@ -56,11 +56,11 @@ LATENCY(latency_commit_to_read_seconds,
 LATENCY(latency_read_to_produce_seconds, "From the read to the producer, sampled.");
 LATENCY(latency_produce_to_ack_seconds, "From the producer to the acknowledgement, sampled.");
 
-void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int shard)
+void publish_metrics_init(struct publish_metrics *metrics, const char *publisher, int shard)
 {
 	char number[16];
 	snprintf(number, sizeof number, "%d", shard);
-	const char *const labels[] = {slot, number};
+	const char *const labels[] = {publisher, number};
 	*metrics = (struct publish_metrics){
 	    .published = metric_series(&published_total, labels),
 	    .published_bytes = metric_series(&published_bytes_total, labels),

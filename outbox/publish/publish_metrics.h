@@ -2,7 +2,7 @@
 /*
  * The metrics of one shard, and the latency of a sample of its messages (one at a time from its
  * read to its acknowledgement: a timestamp on each would cost more than it tells). Internal to
- * outbox/publish; owned by the publisher's thread.
+ * outbox/publish; owned by the shard_worker's thread.
  */
 #include "metrics.h"
 #include "producer.h"
@@ -22,7 +22,7 @@ struct publish_metrics {
 	int64_t read_us, sent_us;
 };
 
-void publish_metrics_init(struct publish_metrics *metrics, const char *slot, int shard);
+void publish_metrics_init(struct publish_metrics *metrics, const char *publisher, int shard);
 
 /* A record was read, may be sampled; then what becomes of it. */
 void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t due_us);

@@ -26,7 +26,7 @@ struct lost {
 };
 
 struct resume {
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	int shard;
 	const char *identity;
 	struct stream *stream;
@@ -46,20 +46,20 @@ struct resume {
 
 static bool is_exact(const struct resume *resume)
 {
-	return resume->slot->delivery == DELIVERY_EXACTLY_ONCE;
+	return resume->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
-struct resume *resume_create(const struct config_slot *slot, int shard, const char *identity,
-    struct stream *stream, struct publish_metrics *metrics)
+struct resume *resume_create(const struct config_publisher *publisher, int shard,
+    const char *identity, struct stream *stream, struct publish_metrics *metrics)
 {
 	struct resume *resume = xcalloc(1, sizeof *resume);
-	resume->slot = slot;
+	resume->publisher = publisher;
 	resume->shard = shard;
 	resume->identity = identity;
 	resume->stream = stream;
 	resume->metrics = metrics;
 	resume->tail = tail_create(
-	    slot->kafka, is_exact(resume) ? "read_committed" : "read_uncommitted", IDLE_MS);
+	    publisher->kafka, is_exact(resume) ? "read_committed" : "read_uncommitted", IDLE_MS);
 	return resume;
 }
 
@@ -102,23 +102,23 @@ static bool read_names(const struct consumer_record *record, struct outbox_posit
 	       uuid_read(id, id_length, ret_event_id);
 }
 
-/* Another database's slot may have the same name, and publish to the same topic. */
+/* Another database's publisher may have the same name, and publish to the same topic. */
 static bool is_own(const struct resume *resume, const struct outbox_position *position)
 {
 	return position->shard == resume->shard &&
 	       text_starts(resume->identity, position->identity) &&
-	       text_equal(position->slot, resume->slot->name);
+	       text_equal(position->publisher, resume->publisher->name);
 }
 
 static void log_rewound(struct resume *resume)
 {
 	if (!resume->rewound)
-		log_error("history_rewound", {"slot", LOG_TEXT(resume->slot->name)},
+		log_error("history_rewound", {"publisher", LOG_TEXT(resume->publisher->name)},
 		    {"shard", LOG_INT(resume->shard)},
 		    {"consequence",
 			LOG_TEXT("Kafka has records that the log of the database does not "
 				 "know of: the database went back in time, or is a copy of "
-				 "one that goes on publishing (then it needs `slot rebase "
+				 "one that goes on publishing (then it needs `publisher rebase "
 				 "--new-identity`); a new epoch begins; lost_history tells "
 				 "where these records are")});
 	resume->rewound = true;
@@ -151,7 +151,7 @@ static void log_lost(struct resume *resume, struct lost *lost)
 	char *slash = strrchr(lost->place, '/');
 	owned_text char *topic = xformat("%.*s", (int)(slash - lost->place), lost->place);
 
-	log_warn("lost_history", {"slot", LOG_TEXT(resume->slot->name)},
+	log_warn("lost_history", {"publisher", LOG_TEXT(resume->publisher->name)},
 	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(topic)},
 	    {"partition", LOG_INT(strtol(slash + 1, NULL, 10))},
 	    {"records", LOG_INT(lost->records)}, {"first_offset", LOG_INT(lost->first)},
@@ -219,7 +219,7 @@ static void log_failure(struct resume *resume, const struct tail_event *event, i
 	if (!for_good && resume->logged_at && now - resume->logged_at < LOG_AGAIN_MS)
 		return;
 	resume->logged_at = now;
-	log_warn("tail_not_read", {"slot", LOG_TEXT(resume->slot->name)},
+	log_warn("tail_not_read", {"publisher", LOG_TEXT(resume->publisher->name)},
 	    {"shard", LOG_INT(resume->shard)},
 	    {"topic", LOG_TEXT(event->topic ? event->topic : "")},
 	    {"partition", LOG_INT(event->topic ? event->partition : -1)},
@@ -231,7 +231,7 @@ static void log_failure(struct resume *resume, const struct tail_event *event, i
 
 static void log_recreated(struct resume *resume, const struct tail_event *event)
 {
-	log_error("topic_recreated", {"slot", LOG_TEXT(resume->slot->name)},
+	log_error("topic_recreated", {"publisher", LOG_TEXT(resume->publisher->name)},
 	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(event->topic)},
 	    {"partition", LOG_INT(event->partition)}, {"end", LOG_INT(event->end)},
 	    {"consequence",
@@ -242,7 +242,7 @@ static void log_recreated(struct resume *resume, const struct tail_event *event)
 /* Retention, or somebody who deletes records: which were ours can no longer be told. */
 static void log_cut(struct resume *resume, const struct tail_event *event)
 {
-	log_warn("tail_cut", {"slot", LOG_TEXT(resume->slot->name)},
+	log_warn("tail_cut", {"publisher", LOG_TEXT(resume->publisher->name)},
 	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(event->topic)},
 	    {"partition", LOG_INT(event->partition)}, {"noted", LOG_INT(event->asked)},
 	    {"begin", LOG_INT(event->begin)},

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * Answers a stream's questions about tails (stream.h): what stands in Kafka already. Internal to
- * outbox/publish; owned by the publisher's thread; nothing blocks.
+ * outbox/publish; owned by the shard_worker's thread; nothing blocks.
  */
 #include "config.h"
 #include "publish_metrics.h"
@@ -10,11 +10,11 @@
 struct resume;
 
 /*
- * All pointers must outlive it. identity: the slot's, known once the shard was taken. Only records
- * with a position of this slot, identity and shard count.
+ * All pointers must outlive it. identity: the publisher's, known once the shard was taken. Only
+ * records with a position of this publisher, identity and shard count.
  */
-struct resume *resume_create(const struct config_slot *slot, int shard, const char *identity,
-    struct stream *stream, struct publish_metrics *metrics);
+struct resume *resume_create(const struct config_publisher *publisher, int shard,
+    const char *identity, struct stream *stream, struct publish_metrics *metrics);
 void resume_destroy(struct resume *resume); /* NULL: fine */
 
 /* Takes answers, asks what the stream wants to know. True: more is there at once. */

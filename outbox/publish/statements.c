@@ -46,7 +46,7 @@ struct statements {
 	struct text ids, numbers, events; /* arrays of the look-up under way */
 	char *destinations_open, *destinations_named, *destinations_closed;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
-	char *slot, *owner;
+	char *publisher, *owner;
 	char identity[40];
 	int shard, shards;
 	char deaths[80];         /* an array, of the call under way */
@@ -63,7 +63,7 @@ struct statements {
 };
 
 struct statements *statements_create(
-    const char *schema, const char *slot, int shard, int shards, const char *owner)
+    const char *schema, const char *publisher, int shard, int shards, const char *owner)
 {
 	struct statements *statements = xcalloc(1, sizeof *statements);
 	statements->take = schema_text(sql_take, schema);
@@ -88,7 +88,7 @@ struct statements *statements_create(
 	statements->repeated[LOOKUP] = (struct link_statement){"outbox_lookup", statements->lookup};
 	statements->digests = schema_text(sql_parked_digests, schema);
 	statements->places = schema_text(sql_parked_places, schema);
-	statements->slot = xstrdup(slot);
+	statements->publisher = xstrdup(publisher);
 	statements->owner = xstrdup(owner);
 	statements->shard = shard;
 	statements->shards = shards;
@@ -131,7 +131,7 @@ void statements_destroy(struct statements *statements)
 	text_finish(&statements->ids);
 	text_finish(&statements->numbers);
 	text_finish(&statements->events);
-	free(statements->slot);
+	free(statements->publisher);
 	free(statements->owner);
 	free(statements->seen);
 	free(statements);
@@ -176,7 +176,7 @@ static void add_boolean(struct parameters *parameters, bool value)
 
 static void add_shard(struct parameters *parameters, const struct statements *statements)
 {
-	add_text(parameters, statements->slot);
+	add_text(parameters, statements->publisher);
 	add_number(parameters, statements->shard);
 }
 
@@ -449,7 +449,8 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		stream_not_taken(stream, now, STANDBY_POLL_MS);
 		return true;
 	}
-	/* a standby of a slot that was split begins anew, also while another process holds it */
+	/* a standby of a publisher that was split begins anew, also while another process holds it
+	 */
 	if (text_equal(outcome, "absent")) {
 		stream_absent(stream, now);
 		return true;
@@ -525,7 +526,7 @@ static void tell_parked(
 			continue;
 		stream_unparked(stream, pg_int8(result, row, TICK_ID));
 	}
-	/* said only where the slot was looked at */
+	/* said only where the publisher was looked at */
 	if (!pg_is_null(result, verdict_row, TICK_REQUESTS))
 		stream_parked_news(stream, now, pg_int8(result, verdict_row, TICK_REQUESTS),
 		    pg_is_null(result, verdict_row, TICK_DUE)
@@ -782,7 +783,7 @@ static bool send_bounds(struct statements *statements, const struct link *read,
 {
 	struct parameters parameters = {0};
 	bool begun = statements->bounds.tick == page->tick;
-	add_text(&parameters, statements->slot);
+	add_text(&parameters, statements->publisher);
 	add_number(&parameters, statements->shard);
 	add_number(&parameters, page->n);
 	add_number(&parameters, page->nonce);
@@ -834,7 +835,7 @@ static bool send_page(struct statements *statements, const struct link *read,
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		*text_write_int64(text[i], numbers[i]) = '\0';
 	const struct script_place places[] = {
-	    {"slot", statements->slot},
+	    {"publisher", statements->publisher},
 	    {"shard", text[0], true},
 	    {"shards", text[1], true},
 	    {"n", text[2], true},

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * The statements of a publisher: from what a stream wants (stream.h) to SQL on a connection, and
+ * The statements of a shard_worker: from what a stream wants (stream.h) to SQL on a connection, and
  * from the answer back to the stream. Internal to outbox/publish. One thread.
  */
 #include "link.h"
@@ -9,11 +9,11 @@
 
 struct statements;
 
-/* schema must have passed schema_text_check; slot, owner are copied. */
+/* schema must have passed schema_text_check; publisher, owner are copied. */
 struct statements *statements_create(
-    const char *schema, const char *slot, int shard, int shards, const char *owner);
+    const char *schema, const char *publisher, int shard, int shards, const char *owner);
 void statements_destroy(struct statements *statements);
-/* Of the slot, a UUID; "" before the shard was taken for the first time. */
+/* Of the publisher, a UUID; "" before the shard was taken for the first time. */
 const char *statements_identity(const struct statements *statements);
 
 /* --- the log connection --------------------------------------------------------------------- */

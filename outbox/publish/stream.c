@@ -1,5 +1,6 @@
 /*
- * One shard of a slot: take it, look for windows, send their rows, note what Kafka acknowledged.
+ * One shard of a publisher: take it, look for windows, send their rows, note what Kafka
+ * acknowledged.
  *
  * The log row n that this owner wrote last says: everything visible in ticks[1] is published; then
  * come the open windows. TICK writes row n + 1 out of row n: it drops the windows that are
@@ -29,10 +30,10 @@
  * Lease: counted from before the sending of the last row that was written. Once it is over nothing
  * is given to the producer, and what is in its queue is purged: another owner may be at work.
  *
- * Each call has a third of the lease (publisher.c), and a TICK is due when the last row is a third
- * of the lease old. After a TICK that failed, RENEW comes first: it touches no table but the log.
- * So an owner keeps its shard however long its other statements fail. A TICK that took too long
- * comes again with half as much to do, and opens its window without a look at the rows.
+ * Each call has a third of the lease (shard_worker.c), and a TICK is due when the last row is a
+ * third of the lease old. After a TICK that failed, RENEW comes first: it touches no table but the
+ * log. So an owner keeps its shard however long its other statements fail. A TICK that took too
+ * long comes again with half as much to do, and opens its window without a look at the rows.
  *
  * Transactions: a producer that is new fences all others (init_transactions). The log row written
  * next tells whether the shard is still ours; then the tails tell which rows were committed, and

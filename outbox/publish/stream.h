@@ -1,9 +1,9 @@
 #pragma once
 /*
- * The core of the publisher: one shard of one slot, without I/O. Events go in, actions come out,
- * time is an argument, so that a seeded simulator drives it through crashes and interleavings
- * exactly as outbox/publish/publisher.c drives it with Postgres and Kafka. stream.c opens with the
- * algorithm.
+ * The core of the shard_worker: one shard of one publisher, without I/O. Events go in, actions come
+ * out, time is an argument, so that a seeded simulator drives it through crashes and interleavings
+ * exactly as outbox/publish/shard_worker.c drives it with Postgres and Kafka. stream.c opens with
+ * the algorithm.
  *
  * One thread owns a stream. Nothing blocks. Times are milliseconds of one monotonic clock.
  */
@@ -21,7 +21,7 @@ struct stream;
 enum stream_policy {
 	STREAM_BLOCK, /* it is parked, and what comes later of its key behind it */
 	STREAM_PASS,  /* it is parked alone */
-	STREAM_STOP,  /* the slot stops */
+	STREAM_STOP,  /* the publisher stops */
 };
 
 struct stream_parking {
@@ -137,12 +137,12 @@ struct stream_taken {
 /* Answers of TAKE. */
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken);
 void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms);
-/* There is no such slot, or not with this number of shards: the stream is GONE. */
+/* There is no such publisher, or not with this number of shards: the stream is GONE. */
 void stream_absent(struct stream *stream, int64_t now);
 
 enum stream_verdict {
 	STREAM_FENCED,
-	STREAM_DROPPED, /* the slot is gone or has another number of shards: stop for good */
+	STREAM_DROPPED, /* the publisher is gone or has another number of shards: stop for good */
 	STREAM_IDLE,
 	STREAM_SPLITTING, /* idle, but nothing is looked for before a split is over */
 	STREAM_NOTED,
@@ -276,7 +276,7 @@ struct stream_question {
 	int32_t partition;
 	uint64_t number;
 };
-/* A record of this slot and shard that was found there; event_id: 16 bytes. */
+/* A record of this publisher and shard that was found there; event_id: 16 bytes. */
 enum stream_found {
 	STREAM_FOUND,
 	/*
@@ -366,7 +366,7 @@ enum stream_state {
 	STREAM_OWNER,
 	STREAM_UNSURE,   /* owner whose last call may or may not have been written */
 	STREAM_RELEASED, /* after stream_stop: done */
-	STREAM_GONE,     /* the slot was dropped or split */
+	STREAM_GONE,     /* the publisher was dropped or split */
 };
 extern const char *const stream_state_names[];
 

@@ -220,7 +220,7 @@ static struct entry *entry_of(struct topic_checks *checks, const char *topic)
 	return entry;
 }
 
-/* A strict slot that meets a topic known to be unsafe wants it watched from then on. */
+/* A strict publisher that meets a topic known to be unsafe wants it watched from then on. */
 static void mark_strict(struct topic_checks *checks, struct entry *entry)
 {
 	if (entry->strict)

@@ -5,9 +5,10 @@
 #include <stdbool.h>
 
 struct script_place {
-	const char *name;  /* of a-z and _ */
-	const char *value; /* holds no quote: numbers, names of slots, snapshots, arrays of such */
-	bool bare;         /* a number, put in without quotes */
+	const char *name; /* of a-z and _ */
+	const char
+	    *value; /* holds no quote: numbers, names of publishers, snapshots, arrays of such */
+	bool bare;  /* a number, put in without quotes */
 };
 
 /*

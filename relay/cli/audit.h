@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The judge of `verify`: what a slot's rows and the records in its topics say of each other. It
- * does no I/O; one thread owns it.
+ * The judge of `verify`: what a publisher's rows and the records in its topics say of each other.
+ * It does no I/O; one thread owns it.
  *
  * Work goes in rounds, so that memory is bounded: each takes as many rows as fit, by id, and then
  * all records of all topics, of which it judges those of its own ids. 32 bytes a row are kept, and
@@ -15,7 +15,7 @@
 
 /* What can be wrong. A table of their names: audit_kinds. */
 enum audit_kind {
-	AUDIT_LOST,         /* committed, published by the slot's log, and in no topic */
+	AUDIT_LOST,         /* committed, published by the publisher's log, and in no topic */
 	AUDIT_PHANTOM,      /* published, and there is no such row */
 	AUDIT_ALTERED,      /* topic, key, value or headers are not the row's */
 	AUDIT_OUT_OF_ORDER, /* a first occurrence behind that of a later message of its key */
@@ -33,13 +33,13 @@ enum { AUDIT_SAMPLES = 5, AUDIT_ROW_BYTES = 32 };
 
 struct audit_verdict {
 	int64_t committed;    /* rows in the table, of the range that is judged */
-	int64_t acknowledged; /* of them, published by the slot's log */
+	int64_t acknowledged; /* of them, published by the publisher's log */
 	int64_t published;    /* rows that stand in a topic */
 	int64_t pending;      /* neither acknowledged nor published */
 	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
 	int64_t scheduled;    /* not published, since their time has not come */
 	int64_t skipped;      /* acknowledged, and an operator wanted them not to be published */
-	int64_t before;       /* not published, and from before the slot's start, or its identity */
+	int64_t before; /* not published, and from before the publisher's start, or its identity */
 	int64_t found[AUDIT_KINDS];
 	char *samples[AUDIT_KINDS][AUDIT_SAMPLES]; /* the first of each, NULL-filled */
 	/* not judged, because the other side is gone or came later */
@@ -49,13 +49,14 @@ struct audit_verdict {
 	int64_t sequences_unjudged; /* records: of keys beyond the 2 million */
 };
 
-/* What the slot has to do with a row that no record belongs to. */
+/* What the publisher has to do with a row that no record belongs to. */
 enum audit_state {
 	AUDIT_PENDING,      /* its log has not come to it yet */
 	AUDIT_ACKNOWLEDGED, /* its log says that it is published */
 	AUDIT_PARKED,       /* Kafka refused it, or one of its key before it */
 	AUDIT_SCHEDULED,    /* its deliver_at has not come, or was a moment ago */
-	AUDIT_BEFORE /* the slot starts behind it, or it was published under another identity */
+	AUDIT_BEFORE /* the publisher starts behind it, or it was published under another identity
+		      */
 };
 
 struct audit_row {

@@ -17,10 +17,10 @@
 struct audit_table {
 	struct pg *pg;
 	const struct config_postgres *postgres;
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* of rows, for the server */
-	char *shards, *acked, *windows, *acked_ids;    /* of verify_slot.sql */
-	char *start, *start_at;                        /* of the slot */
+	char *shards, *acked, *windows, *acked_ids;    /* of verify_publisher.sql */
+	char *start, *start_at;                        /* of the publisher */
 	char *identity, *identity_since;
 	struct partition_list partitions;
 	int64_t first_id; /* the smallest in the table at the start; INT64_MAX: it was empty */
@@ -42,19 +42,19 @@ uint64_t audit_content_digest(const char *topic, size_t topic_length, const void
 
 /* --- what the log says --------------------------------------------------------------------- */
 
-static bool read_slot(struct audit_table *table, struct err *err)
+static bool read_publisher(struct audit_table *table, struct err *err)
 {
-	const struct pg_param params[] = {{table->slot->name}};
+	const struct pg_param params[] = {{table->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row =
-	    session_query(table->pg, table->postgres, sql_verify_slot, params, 1, err);
+	    session_query(table->pg, table->postgres, sql_verify_publisher, params, 1, err);
 
 	if (!row)
 		return false;
 	if (pg_rows(row) == 0)
 		return err_set(err, ERR_REJECT,
-		    "there is no slot %s in %s; see `outbox-relay slot list`", table->slot->name,
-		    pg_place(table->pg));
+		    "there is no publisher %s in %s; see `outbox-relay publisher list`",
+		    table->publisher->name, pg_place(table->pg));
 	table->shards = xstrdup(pg_value(row, 0, 0));
 	table->acked = xstrdup(pg_value(row, 0, 1));
 	table->windows = xstrdup(pg_value(row, 0, 2));
@@ -68,21 +68,22 @@ static bool read_slot(struct audit_table *table, struct err *err)
 }
 
 struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_slot *slot, const struct audit_range *range, struct err *err)
+    const struct config_publisher *publisher, const struct audit_range *range, struct err *err)
 {
 	struct audit_table *table = xcalloc(1, sizeof *table);
 
 	*table = (struct audit_table){.pg = pg,
 	    .postgres = postgres,
-	    .slot = slot,
+	    .publisher = publisher,
 	    .from_at = "-infinity",
 	    .to_at = "infinity"};
 	if (range->from_us != INT64_MIN)
 		moment_format_exact(range->from_us, table->from_at);
 	if (range->to_us != INT64_MAX)
 		moment_format_exact(range->to_us, table->to_at);
-	if (read_slot(table, err) && partition_list(pg, postgres->schema, "message",
-					 postgres->partition_every_ms, &table->partitions, err))
+	if (read_publisher(table, err) &&
+	    partition_list(pg, postgres->schema, "message", postgres->partition_every_ms,
+		&table->partitions, err))
 		return table;
 	audit_table_close(table);
 	return NULL;
@@ -112,7 +113,7 @@ const char *audit_table_identity(const struct audit_table *table)
 bool audit_table_topics(struct audit_table *table,
     void (*topic)(void *context, const char *name, size_t length), void *context, struct err *err)
 {
-	const struct pg_param params[] = {{table->slot->name}};
+	const struct pg_param params[] = {{table->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
 	    session_query(table->pg, table->postgres, sql_topics, params, 1, err);
@@ -130,7 +131,7 @@ bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t time
 {
 	int64_t end_us = INT64_MIN, us = timestamp_ms * 1000;
 
-	if (table->slot->timestamp == TIMESTAMP_PUBLISH && id < table->first_id)
+	if (table->publisher->timestamp == TIMESTAMP_PUBLISH && id < table->first_id)
 		return false;
 	for (int i = 0; i < table->partitions.count; i++) {
 		const struct partition *partition = &table->partitions.items[i];
@@ -178,7 +179,7 @@ static bool send_rows(struct audit_table *table, int64_t after, int64_t most, st
 	    {"start_at", table->start_at},
 	    {"start", table->start},
 	    {"identity_since", table->identity_since},
-	    {"slot", table->slot->name},
+	    {"publisher", table->publisher->name},
 	    {0},
 	};
 	owned_text char *script = script_fill(sql, places);
@@ -353,7 +354,7 @@ bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
 	text_add(&list, "}");
 
 	const struct pg_param params[] = {
-	    {text_string(&list)}, {table->from_at}, {table->to_at}, {table->slot->name}};
+	    {text_string(&list)}, {table->from_at}, {table->to_at}, {table->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
 	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = answer(table->pg, err)))

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The table's side of `verify`: rows, and what the slot's log says of them. Blocking; one thread.
- * No statement stays open while Kafka is read.
+ * The table's side of `verify`: rows, and what the publisher's log says of them. Blocking; one
+ * thread. No statement stays open while Kafka is read.
  */
 #include "audit.h"
 #include "session.h"
@@ -15,12 +15,12 @@ struct audit_range {
 
 /*
  * Notes what the log says is published now: the rows that are read later are judged by it.
- * ERR_REJECT when there is no such slot. pg and postgres must outlive it.
+ * ERR_REJECT when there is no such publisher. pg and postgres must outlive it.
  */
 struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_slot *slot, const struct audit_range *range, struct err *err);
+    const struct config_publisher *publisher, const struct audit_range *range, struct err *err);
 void audit_table_close(struct audit_table *table);
-/* The slot's identity, a uuid as text; valid as long as the table. */
+/* The publisher's identity, a uuid as text; valid as long as the table. */
 const char *audit_table_identity(const struct audit_table *table);
 
 /*

@@ -26,7 +26,7 @@ enum { MARGIN_MS = 10 * 60 * 1000 };
 struct place {
 	int64_t low;      /* the first offset that is still there; 0: it is not known to matter */
 	int64_t upto;     /* what is read in this round ends there */
-	int64_t first_id; /* of this slot's first record in it; INT64_MAX: there is none */
+	int64_t first_id; /* of this publisher's first record in it; INT64_MAX: there is none */
 };
 
 struct topic {
@@ -38,8 +38,8 @@ struct topic {
 };
 
 struct audit_topics {
-	const struct config_slot *slot;
-	const char *identity; /* the slot's identity in this database */
+	const struct config_publisher *publisher;
+	const char *identity; /* the publisher's identity in this database */
 	const char *sequence;
 	struct audit_range range;
 	struct topic *topics, *recent;
@@ -55,12 +55,12 @@ struct audit_topics {
 	int64_t seen;
 };
 
-struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *identity,
-    const char *sequence, const struct audit_range *range)
+struct audit_topics *audit_topics_create(const struct config_publisher *publisher,
+    const char *identity, const char *sequence, const struct audit_range *range)
 {
 	struct audit_topics *topics = xcalloc(1, sizeof *topics);
 
-	topics->slot = slot;
+	topics->publisher = publisher;
 	topics->identity = identity;
 	topics->sequence = sequence;
 	topics->range = *range;
@@ -190,13 +190,13 @@ static bool is_in_range(const struct audit_topics *topics, int64_t timestamp_ms)
 	       (range->to_us == INT64_MAX || timestamp_ms <= floor_ms(range->to_us - 1));
 }
 
-/* Other databases may publish to the topic, from a slot of the same name. */
+/* Other databases may publish to the topic, from a publisher of the same name. */
 static bool is_own(const struct audit_topics *topics, const struct headers *headers,
     struct outbox_position *ret_position)
 {
 	return headers->position &&
 	       outbox_position_parse(headers->position, headers->position_length, ret_position) &&
-	       text_equal(ret_position->slot, topics->slot->name) &&
+	       text_equal(ret_position->publisher, topics->publisher->name) &&
 	       text_starts(topics->identity, ret_position->identity);
 }
 
@@ -297,7 +297,7 @@ static bool read_topic(struct audit_topics *topics, struct topic *topic,
 	const char *const names[] = {topic->name, NULL};
 	OWNED(owned_consumer_destroy)
 	struct consumer *consumer =
-	    consumer_create_range(topics->slot->kafka, names, "read_committed", range, err);
+	    consumer_create_range(topics->publisher->kafka, names, "read_committed", range, err);
 
 	if (!consumer && err->kind == ERR_REJECT) {
 		topics->figures.missing += !topic->missing;
@@ -396,7 +396,7 @@ bool audit_topics_expired(const struct audit_topics *topics, const char *name, s
 	if (!topic || topic->count == 0)
 		return false;
 	if (!topic->asked)
-		ask_compaction(topics->slot->kafka, topic);
+		ask_compaction(topics->publisher->kafka, topic);
 	if (topic->compacted)
 		return true;
 	if (partition < 0 && key)

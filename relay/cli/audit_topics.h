@@ -11,12 +11,12 @@
 struct audit_topics;
 
 /*
- * slot, and its identity in the database (a uuid as text), must outlive it: only records with both
- * in their position are judged. sequence: the payload's field that counts up with each key, or
+ * publisher, and its identity in the database (a uuid as text), must outlive it: only records with
+ * both in their position are judged. sequence: the payload's field that counts up with each key, or
  * NULL. range: of rows; a record without a row is looked at when its timestamp lies in it.
  */
-struct audit_topics *audit_topics_create(const struct config_slot *slot, const char *identity,
-    const char *sequence, const struct audit_range *range);
+struct audit_topics *audit_topics_create(const struct config_publisher *publisher,
+    const char *identity, const char *sequence, const struct audit_range *range);
 void audit_topics_destroy(struct audit_topics *topics);
 
 /* One more topic to read; a name that is known already is fine. */
@@ -56,7 +56,7 @@ bool audit_topics_expired(const struct audit_topics *topics, const char *topic, 
     const void *key, size_t key_length, int32_t partition, int64_t id);
 
 struct audit_topics_figures {
-	int64_t records; /* of this slot, read once */
+	int64_t records; /* of this publisher, read once */
 	int64_t others;  /* without its position */
 	int topics, missing;
 };

@@ -147,13 +147,13 @@ static struct bench_options options_of(const struct call *call)
 	    .json = call_flag(call, "json")};
 }
 
-static int measure(const struct call *call, const struct config_slot *slot)
+static int measure(const struct call *call, const struct config_publisher *publisher)
 {
 	const struct sigaction action = {.sa_handler = interrupt};
 	struct bench bench = {.options = options_of(call),
-	    .slot = slot,
-	    .postgres = slot->postgres,
-	    .kafka = slot->kafka};
+	    .publisher = publisher,
+	    .postgres = publisher->postgres,
+	    .kafka = publisher->kafka};
 	struct err err;
 	bool good;
 	int status;
@@ -177,26 +177,28 @@ static int run(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_slot *slot = config ? config_find_slot(config, "main") : NULL;
+	const struct config_publisher *publisher =
+	    config ? config_find_publisher(config, "main") : NULL;
 
 	if (!config)
 		return session_failed(&err);
-	if (!slot)
-		slot = &config->slots[0];
+	if (!publisher)
+		publisher = &config->publishers[0];
 	if (call->argument_count == 1 && text_equal(call->arguments[0], "limit"))
-		return bench_limit(slot, call_text(call, "topic", ""), &err) ? 0
-									     : session_failed(&err);
+		return bench_limit(publisher, call_text(call, "topic", ""), &err)
+			   ? 0
+			   : session_failed(&err);
 	if (call->argument_count == 2 && text_equal(call->arguments[0], "consume"))
-		return bench_consume(slot->kafka, call->arguments[1], call_text(call, "topic", ""),
-			   call_number(call, "messages", 1), &err)
+		return bench_consume(publisher->kafka, call->arguments[1],
+			   call_text(call, "topic", ""), call_number(call, "messages", 1), &err)
 			   ? 0
 			   : session_failed(&err);
 	if (call->argument_count == 2 && text_equal(call->arguments[0], "open"))
-		return bench_open(slot->kafka, call->arguments[1], call_text(call, "topic", ""),
-			   call_number(call, "topics", 1), &err)
+		return bench_open(publisher->kafka, call->arguments[1],
+			   call_text(call, "topic", ""), call_number(call, "topics", 1), &err)
 			   ? 0
 			   : session_failed(&err);
-	return check_parts(call, &err) ? measure(call, slot) : session_failed(&err);
+	return check_parts(call, &err) ? measure(call, publisher) : session_failed(&err);
 }
 
 static const struct command_option options[] = {
@@ -216,7 +218,7 @@ static const struct command_option options[] = {
 	1, 10000000},
     {"scheduled", "N", "Scheduled messages beside the drain of `table`; 500000 unless given.", 1,
 	100000000},
-    {"topics", "N", "Topics that the slot of `growth` knows; 2000 unless given.", 50, 1000000},
+    {"topics", "N", "Topics that the publisher of `growth` knows; 2000 unless given.", 50, 1000000},
     {"open-topics", "N",
 	"Topics that `growth` makes and publishes to; 500 unless given. With --full there are "
 	"5000, and then 1000 with 12 partitions each.",

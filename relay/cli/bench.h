@@ -19,7 +19,7 @@ enum {
 	BENCH_LARGE = 4096, /* the same */
 	BENCH_NUMBER_AT = 5 /* payloads begin with {"n":1000000000 */
 };
-#define BENCH_SLOT "main"
+#define BENCH_PUBLISHER "main"
 #define BENCH_BEGINNING "3:3:" /* a snapshot in which nothing is visible */
 
 struct bench_options {
@@ -48,14 +48,14 @@ struct bench {
 	struct bench_options options;
 	const struct config_postgres *postgres;
 	const struct config_kafka *kafka;
-	const struct config_slot *slot; /* its settings are the relay's */
+	const struct config_publisher *publisher; /* its settings are the relay's */
 	const char *sections; /* a file with more of the relay's configuration; NULL: none */
 	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;
 	struct catalog *catalog;
 	bool has_topic;
 	enum delivery_mode delivery; /* of the relay */
-	int shards;                  /* of the slot */
+	int shards;                  /* of the publisher */
 	int destinations;            /* partitions of the topic */
 	int days; /* partitions of the message table that rows are spread over, in order */
 	struct bench_figure *figures;
@@ -135,8 +135,8 @@ bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t paylo
 /* After a fill: statistics, hints and a checkpoint, which the first reader would pay for. */
 bool bench_settle(struct bench *bench, struct err *err) MUST_CHECK;
 /*
- * The slot begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table. What is
- * parked or scheduled stays.
+ * The publisher begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table.
+ * What is parked or scheduled stays.
  */
 bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MUST_CHECK;
 /* The snapshot of now, malloc'ed; NULL on error. */
@@ -168,8 +168,8 @@ struct bench_child {
 	double own_kib;  /* of memory that is no file's: the largest that was seen */
 };
 /*
- * arguments: "run", "--drain", NULL. Its slot, schema and cluster are the bench's; without a schema
- * it has the cluster only.
+ * arguments: "run", "--drain", NULL. Its publisher, schema and cluster are the bench's; without a
+ * schema it has the cluster only.
  */
 bool bench_child_start(struct bench *bench, struct bench_child *child, const char *const *arguments,
     struct err *err) MUST_CHECK;
@@ -315,4 +315,5 @@ bool bench_consume(const struct config_kafka *kafka, const char *kind, const cha
 bool bench_open(const struct config_kafka *kafka, const char *partitions, const char *prefix,
     int64_t topics, struct err *err) MUST_CHECK;
 /* Not a part but what drain compares with: it publishes the table's rows and ends. */
-bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err) MUST_CHECK;
+bool bench_limit(
+    const struct config_publisher *publisher, const char *topic, struct err *err) MUST_CHECK;

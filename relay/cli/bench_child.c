@@ -47,20 +47,21 @@ static void add_property(struct variables *variables, const struct config_proper
 	add_variable(variables, text);
 }
 
-static void add_slot(struct variables *variables, const struct config_slot *slot)
+static void add_publisher(struct variables *variables, const struct config_publisher *publisher)
 {
-	if (slot->in_flight_said)
-		add_variable(variables, xformat("OUTBOX_RELAY_SLOT_MAX_IN_FLIGHT=%lld",
-					    (long long)slot->max_in_flight));
-	add_variable(variables, xformat("OUTBOX_RELAY_SLOT_MEMORY=%lldB", (long long)slot->memory));
-	add_variable(
-	    variables, xformat("OUTBOX_RELAY_SLOT_LEASE=%lldms", (long long)slot->lease_ms));
+	if (publisher->in_flight_said)
+		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT=%lld",
+					    (long long)publisher->max_in_flight));
 	add_variable(variables,
-	    xformat("OUTBOX_RELAY_SLOT_POLL_BUSY=%lldms", (long long)slot->poll_busy_ms));
+	    xformat("OUTBOX_RELAY_PUBLISHER_MEMORY=%lldB", (long long)publisher->memory));
 	add_variable(variables,
-	    xformat("OUTBOX_RELAY_SLOT_POLL_IDLE=%lldms", (long long)slot->poll_idle_ms));
+	    xformat("OUTBOX_RELAY_PUBLISHER_LEASE=%lldms", (long long)publisher->lease_ms));
 	add_variable(variables,
-	    xformat("OUTBOX_RELAY_SLOT_ACK_INTERVAL=%lldms", (long long)slot->ack_interval_ms));
+	    xformat("OUTBOX_RELAY_PUBLISHER_POLL_BUSY=%lldms", (long long)publisher->poll_busy_ms));
+	add_variable(variables,
+	    xformat("OUTBOX_RELAY_PUBLISHER_POLL_IDLE=%lldms", (long long)publisher->poll_idle_ms));
+	add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_ACK_INTERVAL=%lldms",
+				    (long long)publisher->ack_interval_ms));
 }
 
 static const char *const deliveries[] = {
@@ -72,9 +73,9 @@ static void add_database(struct variables *variables, const struct bench *bench)
 		add_variable(
 		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
 	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
-	add_slot(variables, bench->slot);
+	add_publisher(variables, bench->publisher);
 	add_variable(
-	    variables, xformat("OUTBOX_RELAY_SLOT_DELIVERY=%s", deliveries[bench->delivery]));
+	    variables, xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", deliveries[bench->delivery]));
 }
 
 static void make_variables(struct bench *bench, struct variables *variables)

@@ -36,8 +36,8 @@ static struct pg_result *run_tick(
     struct bench *place, const struct tick *tick, const char *expected, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_growth_tick, place->schema);
-	const struct pg_param params[] = {{BENCH_SLOT}, {tick->closed}, {tick->lists ? "t" : "f"},
-	    {tick->destinations}, {tick->folds ? "t" : "f"}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {tick->closed},
+	    {tick->lists ? "t" : "f"}, {tick->destinations}, {tick->folds ? "t" : "f"}};
 	struct pg_result *rows = pg_query(place->pg, sql, params, 5, err);
 	const char *verdict = rows ? pg_value(rows, pg_rows(rows) - 1, 0) : "";
 
@@ -93,7 +93,7 @@ static bool measure_fold(struct bench *place, const struct bench_dimension *dime
 static bool take_shard(struct bench *place, double *ret_ms, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_growth_take, place->schema);
-	const struct pg_param params[] = {{BENCH_SLOT}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *taken = pg_query(place->pg, sql, params, 1, err);
 
@@ -144,7 +144,7 @@ bool bench_growth_put(
 	owned_text char *sql = schema_text(query, place->schema);
 	owned_text char *counted = xformat("%lld", (long long)count);
 	owned_text char *drained = xformat("%lld", (long long)rows);
-	const struct pg_param params[] = {{BENCH_SLOT}, {counted}, {drained}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {counted}, {drained}};
 
 	return pg_execute(place->pg, sql, params, rows ? 3 : 2, err);
 }
@@ -357,7 +357,7 @@ static bool measure_dimensions(struct bench *bench, struct err *err)
 	list_topics(&bench->options, dimensions);
 	list_drains(&bench->options, dimensions + 3);
 	list_requests(&bench->options, dimensions + 5);
-	list_parked(&bench->options, bench->slot->lease_ms, dimensions + 8);
+	list_parked(&bench->options, bench->publisher->lease_ms, dimensions + 8);
 	for (int i = 0; good && i < DIMENSIONS; i++) {
 		struct bench places[2] = {0};
 

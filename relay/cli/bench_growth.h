@@ -9,8 +9,8 @@ struct bench_dimension {
 	const char *name;  /* of the figure */
 	const char *grows; /* "topics known" */
 	int64_t count;     /* of it */
-	/* Query that inserts it, of slot, count and, where rows are listed, their number. NULL:
-	 * `measure` inserts it. */
+	/* Query that inserts it, of publisher, count and, where rows are listed, their number.
+	 * NULL: `measure` inserts it. */
 	const char *put;
 	int drained; /* rows listed in a turn */
 	int turns;
@@ -22,7 +22,8 @@ struct bench_dimension {
 	bool absolute; /* the bound is one of the value, not of the ratio */
 };
 
-/* Runs an inserting query with the parameters slot, count and, unless it is 0, number of rows. */
+/* Runs an inserting query with the parameters publisher, count and, unless it is 0, number of rows.
+ */
 bool bench_growth_put(struct bench *place, const char *query, int64_t count, int64_t rows,
     struct err *err) MUST_CHECK;
 

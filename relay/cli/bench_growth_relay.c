@@ -59,7 +59,7 @@ static bool park(struct bench *place, int64_t count, bool stalled, struct err *e
 	owned_text char *sql = schema_text(sql_bench_growth_parked, place->schema);
 	owned_text char *topic = parked_topic(place), *counted = xformat("%lld", (long long)count);
 	const struct pg_param params[] = {
-	    {BENCH_SLOT}, {counted}, {topic}, {stalled ? "stalled" : "dead"}};
+	    {BENCH_PUBLISHER}, {counted}, {topic}, {stalled ? "stalled" : "dead"}};
 
 	return bench_script(place, sql_bench_growth_unpark, err) &&
 	       pg_execute(place->pg, sql, params, 4, err) &&
@@ -69,7 +69,7 @@ static bool park(struct bench *place, int64_t count, bool stalled, struct err *e
 static bool request(struct bench *place, const char *verb, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_growth_request, place->schema);
-	const struct pg_param params[] = {{BENCH_SLOT}, {verb}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {verb}};
 
 	return pg_execute(place->pg, sql, params, 2, err);
 }

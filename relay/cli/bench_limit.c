@@ -153,15 +153,15 @@ static bool run(struct limit *limit, struct err *err)
 }
 
 /* Without transactions, whatever the relay beside it does. */
-bool bench_limit(const struct config_slot *slot, const char *topic, struct err *err)
+bool bench_limit(const struct config_publisher *publisher, const char *topic, struct err *err)
 {
-	struct config_slot plain = *slot;
-	owned_text char *sql = schema_text(sql_bench_copy, slot->postgres->schema);
-	OWNED(owned_pg_destroy) struct pg *pg = session_connect(slot->postgres, err);
+	struct config_publisher plain = *publisher;
+	owned_text char *sql = schema_text(sql_bench_copy, publisher->postgres->schema);
+	OWNED(owned_pg_destroy) struct pg *pg = session_connect(publisher->postgres, err);
 	struct limit limit = {.pg = pg, .first = true};
 	/* digits as the relay's: a random epoch, the first tick */
 	const struct outbox_position first = {
-	    BENCH_SLOT, "5eed5eed", 0, INT64_C(5000000000000000000), 1, 1};
+	    BENCH_PUBLISHER, "5eed5eed", 0, INT64_C(5000000000000000000), 1, 1};
 	bool good;
 
 	if (!pg)
@@ -169,8 +169,8 @@ bool bench_limit(const struct config_slot *slot, const char *topic, struct err *
 	plain.delivery = DELIVERY_AT_LEAST_ONCE;
 	limit.most_in_flight = config_in_flight(&plain);
 	limit.position_prefix = position_prefix_write(&first, limit.position);
-	limit.producer =
-	    producer_create(slot->kafka, NULL, slot->memory, limit.most_in_flight, 1, err);
+	limit.producer = producer_create(
+	    publisher->kafka, NULL, publisher->memory, limit.most_in_flight, 1, err);
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
 	good = limit.topic && pg_send_copy(pg, sql, err) && run(&limit, err);
 	producer_destroy(limit.producer, 1000);

@@ -45,7 +45,7 @@ static bool prepare(struct bench *place, struct pg *pg, struct err *err)
 static bool look(struct pg *pg, bool lists, int64_t *n, double *ret_us, struct err *err)
 {
 	owned_text char *number = xformat("%lld", (long long)*n);
-	const struct pg_param params[] = {{BENCH_SLOT}, {number}, {lists ? "t" : "f"}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {number}, {lists ? "t" : "f"}};
 	OWNED(owned_pg_result_destroy) struct pg_result *answer = NULL;
 	int64_t began = clock_us();
 
@@ -62,12 +62,12 @@ static bool look(struct pg *pg, bool lists, int64_t *n, double *ret_us, struct e
 	return true;
 }
 
-/* The slot at rest behind all rows. */
+/* The publisher at rest behind all rows. */
 static bool rest(struct bench *place, int64_t *ret_n, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_newest, place->schema);
 	owned_text char *snapshot = bench_snapshot(place, err);
-	const struct pg_param params[] = {{BENCH_SLOT}, {"0"}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {"0"}};
 	OWNED(owned_pg_result_destroy) struct pg_result *newest = NULL;
 
 	if (!snapshot || !bench_rewind(place, snapshot, err) ||

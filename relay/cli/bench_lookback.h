@@ -46,7 +46,7 @@ struct bench_asks {
 
 /* An empty topic of prepares and decisions, and an application that speaks to it. */
 bool bench_lookback_fresh(struct bench_lookback *look, struct err *err) MUST_CHECK;
-/* Empty tables and an empty business topic, in the place; the slot begins anew. */
+/* Empty tables and an empty business topic, in the place; the publisher begins anew. */
 bool bench_lookback_empty(struct bench *place, struct err *err) MUST_CHECK;
 /* The relay of a place, with both sections. asks NULL: nobody. */
 bool bench_lookback_run(struct bench_lookback *look, struct bench *place,

@@ -224,7 +224,7 @@ bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err)
 	owned_text char *forget = schema_text(sql_bench_forget, bench->schema);
 	owned_text char *make = schema_text(sql_bench_rewind, bench->schema);
 	owned_text char *shards = xformat("%d", bench->shards);
-	const struct pg_param params[] = {{BENCH_SLOT}, {snapshot}, {shards}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {snapshot}, {shards}};
 
 	return pg_execute(bench->pg, forget, params, 1, err) &&
 	       pg_execute(bench->pg, make, params, 3, err);

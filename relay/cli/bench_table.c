@@ -19,7 +19,8 @@ struct load {
 	int64_t count;
 	int64_t published; /* of the count, rows in front */
 	int partitions;    /* of the message table, with the default one */
-	/* queries of slot and count that put it there, and that says how many are there still */
+	/* queries of publisher and count that put it there, and that says how many are there still
+	 */
 	const char *put, *counted;
 	const struct bench_hold *holds; /* sessions while it is measured */
 	bool lists;                     /* a look may ask what of it is due */
@@ -83,7 +84,7 @@ static bool put(struct obstacle *obstacle, struct err *err)
 	owned_text char *sql =
 	    obstacle->load.put ? schema_text(obstacle->load.put, place->schema) : NULL;
 	owned_text char *count = xformat("%lld", (long long)obstacle->load.count);
-	const struct pg_param params[] = {{BENCH_SLOT}, {count}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {count}};
 
 	return (!sql || pg_execute(place->pg, sql, params, 2, err)) &&
 	       bench_fill(place, 0, obstacle->load.published, BENCH_SMALL, false, err);

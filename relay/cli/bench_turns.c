@@ -17,12 +17,12 @@ struct drained {
 	double rate, cpu, peak_kib;
 };
 
-/* Makes the slot wait as for a split, until all of its shards have an owner. */
+/* Makes the publisher wait as for a split, until all of its shards have an owner. */
 static bool gather(struct bench *bench, struct err *err)
 {
 	owned_text char *owned = schema_text(sql_bench_owned, bench->schema);
-	owned_text char *go_on = schema_text(sql_slot_split_cancel, bench->schema);
-	const struct pg_param params[] = {{BENCH_SLOT}};
+	owned_text char *go_on = schema_text(sql_publisher_split_cancel, bench->schema);
+	const struct pg_param params[] = {{BENCH_PUBLISHER}};
 
 	for (int64_t end = clock_ms() + GATHERED_MS; bench_goes_on(err); usleep(20000)) {
 		OWNED(owned_pg_result_destroy)
@@ -43,9 +43,9 @@ static bool gather(struct bench *bench, struct err *err)
 /* No window opens while a split has begun; it is never bound, and gather takes it back. */
 static bool hold_back(struct bench *bench, struct err *err)
 {
-	owned_text char *sql = schema_text(sql_slot_split_begin, bench->schema);
+	owned_text char *sql = schema_text(sql_publisher_split_begin, bench->schema);
 	owned_text char *shards = xformat("%d", bench->shards + 1);
-	const struct pg_param params[] = {{BENCH_SLOT}, {shards}};
+	const struct pg_param params[] = {{BENCH_PUBLISHER}, {shards}};
 
 	return pg_execute(bench->pg, sql, params, 2, err);
 }

@@ -10,9 +10,9 @@ enum { CALL_OPTIONS = 24, CALL_ARGUMENTS = 10000 };
 
 struct call {
 	const struct command *command; /* NULL: none was named */
-	const char *group;             /* "slot", of "slot create"; NULL: a command of one word */
-	const char *config;            /* --config; NULL: not given */
-	bool help;                     /* --help or -h */
+	const char *group;  /* "publisher", of "publisher create"; NULL: a command of one word */
+	const char *config; /* --config; NULL: not given */
+	bool help;          /* --help or -h */
 	const char *arguments[CALL_ARGUMENTS];
 	int argument_count;
 	const char *options[CALL_OPTIONS]; /* values, by the option's place in the row; "" switch */
@@ -22,7 +22,7 @@ struct call {
 bool call_parse(const struct command *const *rows, int argc, char *const *argv,
     struct call *ret_call, struct err *err) MUST_CHECK;
 
-/* The row of "slot create"; a name in one or two words. NULL: none. */
+/* The row of "publisher create"; a name in one or two words. NULL: none. */
 const struct command *call_find(const struct command *const *rows, const char *name);
 
 /* The option must be in the command's row. */

@@ -20,9 +20,9 @@ static int run(const struct call *call)
 	for (int i = 0; i < config->deliver_count; i++)
 		if (!deliver_check(&config->delivers[i], &err))
 			return session_failed(&err);
-	printf("%s: %d slot%s",
+	printf("%s: %d publisher%s",
 	    session_config_path(call) ? session_config_path(call) : "environment",
-	    config->slot_count, config->slot_count == 1 ? "" : "s");
+	    config->publisher_count, config->publisher_count == 1 ? "" : "s");
 	if (config->deliver_count > 0)
 		printf(", %d section%s that deliver%s", config->deliver_count,
 		    config->deliver_count == 1 ? "" : "s", config->deliver_count == 1 ? "s" : "");

@@ -18,7 +18,7 @@ struct command_option {
 };
 
 struct command {
-	const char *name;      /* "slot create" */
+	const char *name;      /* "publisher create" */
 	const char *arguments; /* "NAME"; "" for none */
 	int least_arguments, most_arguments;
 	const char *summary;                  /* one line */

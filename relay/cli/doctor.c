@@ -30,7 +30,7 @@ static void check_postgres(
 	if (!checks_postgres(checks, postgres, &err)) {
 		add_failure(checks, place, &err, status);
 	} else {
-		checks_lookback_slots(checks, postgres);
+		checks_lookback_publishers(checks, postgres);
 		checks_lookback_figures(checks, postgres);
 	}
 }
@@ -85,7 +85,7 @@ static void print_json(const struct checks *checks)
 	json_decref(list);
 }
 
-/* With one slot that is strict, what can lose data is a failure. */
+/* With one publisher that is strict, what can lose data is a failure. */
 static bool is_failed(const struct checks *checks)
 {
 	enum safety safety = SAFETY_WARN;
@@ -138,10 +138,11 @@ const struct command command_doctor = {
 	"are no failure; `unsafe` is a cluster that can lose acknowledged records, a failure with "
 	"safety = strict; `fail` keeps the relay from working. Ends with 1 when something failed, "
 	"with 69 or 77 when Postgres or Kafka could not be asked.\n"
-	"The topics are those that the slots have published to and those of the newest 10,000 "
+	"The topics are those that the publishers have published to and those of the newest 10,000 "
 	"rows, "
 	"and those that [lookback] sections name.\n"
-	"Of the look-back also: whether a slot publishes what it commits, and whether the settings "
+	"Of the look-back also: whether a publisher publishes what it commits, and whether the "
+	"settings "
 	"of each [check] section can work; a service that is a database is asked for its "
 	"function. And its figures, by section and type: what is overdue and parked (a warning), "
 	"conflicts, decisions without a prepare (a warning), and, of the newest 100,000 rows of "

@@ -5,7 +5,7 @@
 
 /* One command's, on a terminal of 80 columns. */
 void help_command(const struct command *command, struct text *out);
-/* All commands, or those of a group ("slot"); NULL: all. False: no command has that name. */
+/* All commands, or those of a group ("publisher"); NULL: all. False: no command has that name. */
 bool help_list(const char *group, struct text *out);
 /* docs/cli.md */
 void help_markdown(struct text *out);

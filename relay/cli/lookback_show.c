@@ -39,7 +39,7 @@ enum {
 	CONFLICT_PARTITION,
 	CONFLICT_OFFSET
 };
-enum { MESSAGE_ID, MESSAGE_SLOT, MESSAGE_STATE };
+enum { MESSAGE_ID, MESSAGE_PUBLISHER, MESSAGE_STATE };
 
 /* All that is known of an id; `rows` are prepares and tombstones. */
 struct showing {
@@ -104,9 +104,10 @@ static void print_message(const struct pg_result *message)
 	if (!message)
 		return;
 	for (int i = 0; i < pg_rows(message); i++)
-		text_addf(&line, "%s%s %s in slot %s", i ? "" : pg_value(message, i, MESSAGE_ID),
-		    i ? "," : ":", field_or_dash(message, i, MESSAGE_STATE),
-		    field_or_dash(message, i, MESSAGE_SLOT));
+		text_addf(&line, "%s%s %s in publisher %s",
+		    i ? "" : pg_value(message, i, MESSAGE_ID), i ? "," : ":",
+		    field_or_dash(message, i, MESSAGE_STATE),
+		    field_or_dash(message, i, MESSAGE_PUBLISHER));
 	field_print("message id", line.data ? line.data : "gone with its partition");
 }
 
@@ -179,18 +180,18 @@ static json_t *decision_json(const struct pg_result *rows, int i)
 
 static json_t *message_json(const struct pg_result *message)
 {
-	json_t *object, *slots;
+	json_t *object, *publishers;
 
 	if (!message || pg_rows(message) == 0)
 		return json_null();
 	object = json_object();
-	slots = json_object();
+	publishers = json_object();
 	for (int i = 0; i < pg_rows(message); i++)
-		if (!pg_is_null(message, i, MESSAGE_SLOT))
-			json_object_set_new(slots, pg_value(message, i, MESSAGE_SLOT),
+		if (!pg_is_null(message, i, MESSAGE_PUBLISHER))
+			json_object_set_new(publishers, pg_value(message, i, MESSAGE_PUBLISHER),
 			    field_json(message, i, MESSAGE_STATE));
 	json_object_set_new(object, "id", field_json(message, 0, MESSAGE_ID));
-	json_object_set_new(object, "slots", slots);
+	json_object_set_new(object, "publishers", publishers);
 	return object;
 }
 
@@ -364,7 +365,7 @@ const struct command command_lookback_show = {
 	"it said last, the decision with who made it and why, decisions that came before the "
 	"prepare, "
 	"what came and was refused (conflicts), what operators did to it by name, the message that "
-	"a commit wrote with its state in each slot, and the payload: as text when a terminal "
+	"a commit wrote with its state in each publisher, and the payload: as text when a terminal "
 	"shows "
 	"it as it is, else in hexadecimal. `outbox_reader` sees all but the payload.\n",
     .options = options,

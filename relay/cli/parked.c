@@ -183,7 +183,7 @@ char *parked_chosen(const struct parked *parked)
 struct pg_result *parked_query(struct parked *parked, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	const struct config_postgres *postgres = parked->slot->postgres;
+	const struct config_postgres *postgres = parked->publisher->postgres;
 
 	if (!parked->pg)
 		parked->pg = session_connect(postgres, err);
@@ -197,8 +197,8 @@ int parked_run(const struct call *call, bool (*work)(struct parked *parked, stru
 	struct parked parked = {.call = call};
 	bool done;
 
-	parked.slot = config ? session_slot(call, config, &err) : NULL;
-	if (!parked.slot)
+	parked.publisher = config ? session_publisher(call, config, &err) : NULL;
+	if (!parked.publisher)
 		return session_failed(&err);
 	parked.chosen = json_object();
 	done = work(&parked, &err);

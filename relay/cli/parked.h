@@ -13,20 +13,21 @@ extern const char *const parked_states[PARKED_STATES];
 
 struct parked {
 	const struct call *call;
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	struct pg *pg;  /* NULL until something is asked */
-	json_t *chosen; /* as outbox.parked_is takes it; {}: all rows of the slot */
+	json_t *chosen; /* as outbox.parked_is takes it; {}: all rows of the publisher */
 	int id_count;   /* rows named one by one; 0: by terms */
 };
 
 /*
- * The body of a command: the configuration, the slot of --slot, then `work`. Returns the exit
- * status.
+ * The body of a command: the configuration, the publisher of --publisher, then `work`. Returns the
+ * exit status.
  */
 int parked_run(const struct call *call, bool (*work)(struct parked *parked, struct err *err));
-#define PARKED_SLOT_OPTION                                                                         \
+#define PARKED_PUBLISHER_OPTION                                                                    \
 	{                                                                                          \
-		"slot", "NAME", "Whose rows; the only slot of the configuration, or \"main\"."     \
+		"publisher", "NAME",                                                               \
+		    "Whose rows; the only publisher of the configuration, or \"main\"."            \
 	}
 /* Of the description of each command that takes terms. */
 #define PARKED_TERMS_HELP                                                                          \

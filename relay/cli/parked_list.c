@@ -41,8 +41,8 @@ static bool print_rows(struct listing *listing, const char *chosen, struct err *
 		int64_t most = listing->left < PAGE ? listing->left : PAGE;
 		owned_text char *after_text = xformat("%" PRId64, after);
 		owned_text char *most_text = xformat("%" PRId64, most);
-		const struct pg_param params[] = {
-		    {listing->parked->slot->name}, {chosen}, {after_text}, {most_text}, {NULL}};
+		const struct pg_param params[] = {{listing->parked->publisher->name}, {chosen},
+		    {after_text}, {most_text}, {NULL}};
 		OWNED(owned_pg_result_destroy)
 		struct pg_result *rows =
 		    parked_query(listing->parked, sql_parked_list, params, 5, err);
@@ -64,7 +64,7 @@ static bool print_rows(struct listing *listing, const char *chosen, struct err *
 static bool count_states(
     struct parked *parked, const char *chosen, int64_t counts[PARKED_STATES], struct err *err)
 {
-	const struct pg_param params[] = {{parked->slot->name}, {chosen}};
+	const struct pg_param params[] = {{parked->publisher->name}, {chosen}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 2, err);
 
@@ -90,12 +90,12 @@ static void print_totals(const struct listing *listing, const int64_t counts[PAR
 	for (int i = 0; i < PARKED_STATES; i++)
 		total += counts[i];
 	if (total == 0) {
-		printf("nothing%s is parked in slot %s\n",
+		printf("nothing%s is parked in publisher %s\n",
 		    listing->parked->call->argument_count > 0 ? " that matches" : "",
-		    listing->parked->slot->name);
+		    listing->parked->publisher->name);
 		return;
 	}
-	printf("%" PRId64 " parked in slot %s:", total, listing->parked->slot->name);
+	printf("%" PRId64 " parked in publisher %s:", total, listing->parked->publisher->name);
 	for (int i = 0; i < PARKED_STATES; i++)
 		printf(" %" PRId64 " %s%s", counts[i], parked_states[i],
 		    i < PARKED_STATES - 1 ? "," : "");
@@ -163,7 +163,7 @@ static void print_request_json(const struct pg_result *rows, int i)
 /* Those that are not worked off to their end. */
 static bool print_requests(const struct listing *listing, struct err *err)
 {
-	const struct pg_param params[] = {{listing->parked->slot->name}};
+	const struct pg_param params[] = {{listing->parked->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(listing->parked, sql_parked_requests, params, 1, err);
 
@@ -186,7 +186,7 @@ static bool list(struct parked *parked, struct err *err)
 	if (!count_states(parked, chosen, counts, err))
 		return false;
 	if (listing.json)
-		printf("{\"slot\":\"%s\",\"rows\":[", parked->slot->name);
+		printf("{\"publisher\":\"%s\",\"rows\":[", parked->publisher->name);
 	if (!print_rows(&listing, chosen, err))
 		return false;
 	if (!listing.json)
@@ -208,7 +208,7 @@ static int run(const struct call *call)
 static const struct command_option options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
-    PARKED_SLOT_OPTION,
+    PARKED_PUBLISHER_OPTION,
     {0},
 };
 

@@ -75,8 +75,8 @@ static bool refuse_row(
 
 	if (pg_is_null(rows, i, FIND_STATE))
 		return err_set(err, ERR_REJECT,
-		    "id %s is not parked in slot %s: `outbox-relay parked list` shows what is", id,
-		    request->parked->slot->name);
+		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
+		    id, request->parked->publisher->name);
 	if (!pg_is_null(rows, i, FIND_REQUEST))
 		return err_set(err, ERR_REJECT,
 		    "id %s: %s was requested by %s at %s (%.200s) and is not carried out yet", id,
@@ -105,7 +105,7 @@ static bool check_ids(const struct request *request, struct err *err)
 		    json_integer_value(json_array_get(ids, i)));
 	text_add(&list, "}");
 
-	const struct pg_param params[] = {{request->parked->slot->name}, {list.data}};
+	const struct pg_param params[] = {{request->parked->publisher->name}, {list.data}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(request->parked, sql_parked_find, params, 2, err);
 
@@ -133,9 +133,9 @@ static bool check_terms(const struct request *request, struct err *err)
 	if (request->more)
 		return true;
 	if (request->matching == 0)
-		return err_set(err, ERR_REJECT, "nothing %s parked in slot %s",
+		return err_set(err, ERR_REJECT, "nothing %s parked in publisher %s",
 		    call_flag(request->parked->call, "all") ? "is" : "that matches is",
-		    request->parked->slot->name);
+		    request->parked->publisher->name);
 	add_left_out(request, &others);
 	return request->addressed > 0 ||
 	       err_set(err, ERR_REJECT, "none of the %" PRId64 " rows can be asked for%s",
@@ -146,7 +146,7 @@ static bool count(struct request *request, struct err *err)
 {
 	owned_text char *counted = xformat("%d", COUNTED);
 	const struct pg_param params[] = {
-	    {request->parked->slot->name}, {request->chosen}, {request->word}, {counted}};
+	    {request->parked->publisher->name}, {request->chosen}, {request->word}, {counted}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = parked_query(request->parked, sql_parked_count, params, 4, err);
 
@@ -172,8 +172,8 @@ static void print_count(const struct request *request)
 		    request->about);
 	else
 		add_left_out(request, &others);
-	printf("%s of %s%" PRId64 " rows in slot %s%s\n", request->word,
-	    request->more ? "at least " : "", request->addressed, request->parked->slot->name,
+	printf("%s of %s%" PRId64 " rows in publisher %s%s\n", request->word,
+	    request->more ? "at least " : "", request->addressed, request->parked->publisher->name,
 	    text_string(&others));
 	fflush(stdout);
 }
@@ -182,7 +182,7 @@ static bool print_sample(const struct request *request, struct err *err)
 {
 	owned_text char *most = xformat("%d", SAMPLE);
 	const struct pg_param params[] = {
-	    {request->parked->slot->name}, {request->chosen}, {"0"}, {most}, {request->word}};
+	    {request->parked->publisher->name}, {request->chosen}, {"0"}, {most}, {request->word}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(request->parked, sql_parked_list, params, 5, err);
 	OWNED(text_finish) struct text out = {0};
@@ -204,8 +204,8 @@ static bool note_once(struct request *request, struct err *err)
 {
 	const struct parked *parked = request->parked;
 	owned_text char *about = xformat("%" PRId64, request->about);
-	const struct pg_param params[] = {
-	    {parked->slot->name}, {request->word}, {request->chosen}, {request->reason}, {about}};
+	const struct pg_param params[] = {{parked->publisher->name}, {request->word},
+	    {request->chosen}, {request->reason}, {about}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 5, err);
 
@@ -259,7 +259,7 @@ static bool is_over(const struct request *request, const struct outcome *outcome
 static bool look(struct request *request, struct outcome *ret_outcome, struct err *err)
 {
 	owned_text char *id = xformat("%" PRId64, request->id);
-	const struct pg_param params[] = {{request->parked->slot->name}, {id}};
+	const struct pg_param params[] = {{request->parked->publisher->name}, {id}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = parked_query(request->parked, sql_parked_outcome, params, 2, err);
 	OWNED(text_finish) struct text error = {0};
@@ -292,8 +292,8 @@ static bool report(const struct request *request, const struct outcome *outcome,
 	return is_over(request, outcome) ||
 	       err_set(err, ERR_RETRY,
 		   "not all rows are %s and answered for; the request stays noted: does a relay "
-		   "own slot %s? `outbox-relay status` tells",
-		   word, request->parked->slot->name);
+		   "own publisher %s? `outbox-relay status` tells",
+		   word, request->parked->publisher->name);
 }
 
 static bool wait_for_owner(struct request *request, struct err *err)
@@ -367,12 +367,12 @@ int parked_request_run(const struct call *call, enum parked_verb verb)
 }
 
 const struct command_option parked_request_options[] = {
-    {"all", NULL, "Every parked row of the slot."},
+    {"all", NULL, "Every parked row of the publisher."},
     {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
     {"dry-run", NULL, "Counts the rows, shows some, and changes nothing."},
     {"yes", NULL, "Do not ask. Needed where no terminal is."},
     {"wait", NULL, "Waits until it is carried out."},
     {"timeout", "SECONDS", "The longest --wait; 30 unless given.", 1, 86400},
-    PARKED_SLOT_OPTION,
+    PARKED_PUBLISHER_OPTION,
     {0},
 };

@@ -57,7 +57,7 @@ static void print(const struct showing *showing)
 	    {"created", SHOW_CREATED}, {"event id", SHOW_EVENT_ID}, {"requested", PARKED_REQUEST},
 	    {"headers", SHOW_HEADERS}};
 
-	printf("id %s, parked in slot %s\n", showing->id, showing->parked->slot->name);
+	printf("id %s, parked in publisher %s\n", showing->id, showing->parked->publisher->name);
 	field_print_bytes("key", showing->row, 0, PARKED_KEY);
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
 		field_print_column(fields[i].name, showing->row, 0, fields[i].column);
@@ -88,7 +88,7 @@ static void print_json(const struct showing *showing)
 	json_t *object = parked_row_json(row, 0);
 	owned_text char *text = NULL;
 
-	json_object_set_new(object, "slot", json_string(showing->parked->slot->name));
+	json_object_set_new(object, "publisher", json_string(showing->parked->publisher->name));
 	json_object_set_new(object, "shard", json_integer(pg_int(row, 0, SHOW_SHARD)));
 	json_object_set_new(object, "created_at", field_json(row, 0, SHOW_CREATED));
 	json_object_set_new(object, "event_id", field_json(row, 0, SHOW_EVENT_ID));
@@ -131,8 +131,8 @@ static bool show_row(struct showing *showing, const struct pg_param *params, str
 
 	if (pg_rows(showing->row) == 0)
 		return err_set(err, ERR_REJECT,
-		    "id %s is not parked in slot %s: `outbox-relay parked list` shows what is",
-		    showing->id, parked->slot->name);
+		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
+		    showing->id, parked->publisher->name);
 	done = read_payload(showing, params, err);
 	if (done && call_flag(parked->call, "json"))
 		print_json(showing);
@@ -150,7 +150,7 @@ static bool show(struct parked *parked, struct err *err)
 		return false;
 
 	owned_text char *id_text = xformat("%" PRId64, id);
-	const struct pg_param params[] = {{parked->slot->name}, {id_text}};
+	const struct pg_param params[] = {{parked->publisher->name}, {id_text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = parked_query(parked, sql_parked_show, params, 2, err);
 	OWNED(owned_pg_result_destroy)
@@ -168,7 +168,7 @@ static int run(const struct call *call)
 
 static const struct command_option options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
-    PARKED_SLOT_OPTION,
+    PARKED_PUBLISHER_OPTION,
     {0},
 };
 

@@ -104,7 +104,8 @@ const struct command command_partition_drop = {
     .most_arguments = 1,
     .summary = "Drops one partition of which no row is needed any more.",
     .description =
-	"`run` does it by itself after `retain`. A partition with a message that some slot has "
+	"`run` does it by itself after `retain`. A partition with a message that some publisher "
+	"has "
 	"not published, with a prepare that is undecided, or with an id of a consumer whose "
 	"window has not passed, is refused. No writer waits for it longer than 50 ms; when the "
 	"lock is not to be had that way within 10 s, it ends with 69.\n",

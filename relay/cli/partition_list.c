@@ -76,7 +76,7 @@ const struct command command_partition_list = {
     .summary = "Lists the partitions of the tables that are kept by time.",
     .description =
 	"With the time each covers (UTC), its size, and who keeps it: of the message table "
-	"the slot and shard that has not published all of its rows, of the look-back's "
+	"the publisher and shard that has not published all of its rows, of the look-back's "
 	"the section of a prepare that is undecided, of what was processed a consumer whose "
 	"window has not passed.\n",
     .options = options,

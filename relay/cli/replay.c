@@ -138,7 +138,7 @@ static void print_end(const struct replay *replay)
 
 static bool connect_kafka(struct replaying *replaying, struct err *err)
 {
-	replaying->catalog = catalog_create(replaying->replay.slot->kafka, err);
+	replaying->catalog = catalog_create(replaying->replay.publisher->kafka, err);
 	return replaying->catalog != NULL;
 }
 
@@ -203,7 +203,7 @@ static bool resume(struct replaying *replaying, struct err *err)
 static bool work(struct replaying *replaying, struct err *err)
 {
 	if (call_flag(replaying->call, "list"))
-		return replay_print_list(replaying->pg, replaying->replay.slot->postgres, err);
+		return replay_print_list(replaying->pg, replaying->replay.publisher->postgres, err);
 	return call_flag(replaying->call, "resume") ? resume(replaying, err)
 						    : begin(replaying, err);
 }
@@ -212,16 +212,17 @@ static int run(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_slot *slot = config ? session_slot(call, config, &err) : NULL;
+	const struct config_publisher *publisher =
+	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = NULL;
 	struct replaying replaying = {.call = call, .config = config};
 	bool done;
 
-	if (!slot || !check_way(call, &err))
+	if (!publisher || !check_way(call, &err))
 		return session_failed(&err);
-	pg = session_connect(slot->postgres, &err);
+	pg = session_connect(publisher->postgres, &err);
 	replaying.pg = pg;
-	replay_init(&replaying.replay, slot);
+	replay_init(&replaying.replay, publisher);
 	done = pg && work(&replaying, &err);
 	catalog_destroy(replaying.catalog);
 	replay_survey_finish(&replaying.survey);
@@ -240,7 +241,7 @@ static const struct command_option options[] = {
 	"Goes on with a replay that was stopped or killed, behind the last id that was noted.", 1,
 	INT64_MAX},
     {"list", NULL, "Shows all replays and how far they are."},
-    {"slot", "NAME",
+    {"publisher", "NAME",
 	"Whose database, cluster and settings; the only one of the configuration, or \"main\"."},
     {0},
 };
@@ -257,7 +258,8 @@ const struct command command_replay = {
 	"end may be left open.\n"
 	"topic=orders; key=42, or key=\\x00ff in hexadecimal; event-id=UUID, the value of "
 	"outbox-id.\n"
-	"state=published: only what the slot has published by now. Otherwise all committed rows, "
+	"state=published: only what the publisher has published by now. Otherwise all committed "
+	"rows, "
 	"pending ones included.\n"
 	"A record carries the application's headers, `outbox-id`, and `outbox-replay` with the "
 	"number of the replay; no `outbox-position`, so that it counts as new and `verify` does "

@@ -58,7 +58,8 @@ static void check_retention(
 		    {"oldest_row_s", LOG_INT((now_ms - oldest_ms) / 1000)},
 		    {"retention_s", LOG_INT(retention_ms / 1000)},
 		    {"meaning", LOG_TEXT("Kafka may delete such records at once")},
-		    {"cure", LOG_TEXT("raise retention.ms, or set [slot] timestamp = publish")});
+		    {"cure",
+			LOG_TEXT("raise retention.ms, or set [publisher] timestamp = publish")});
 	catalog_settings_free(settings, count);
 }
 
@@ -66,7 +67,7 @@ static bool check_topic(const struct replay *replay, const char *name, int32_t p
     int64_t oldest_ms, int64_t now_ms, struct catalog *catalog, struct err *err)
 {
 	struct catalog_topic topic;
-	owned_text char *why = config_topic_refused(replay->slot, name);
+	owned_text char *why = config_topic_refused(replay->publisher, name);
 
 	if (why)
 		return err_set(err, ERR_REJECT,
@@ -78,7 +79,7 @@ static bool check_topic(const struct replay *replay, const char *name, int32_t p
 		return err_set(err, ERR_REJECT,
 		    "rows ask for partition %d, and topic %s has %d: choose another --to",
 		    partition, name, topic.partitions);
-	if (replay->slot->timestamp == TIMESTAMP_CREATED)
+	if (replay->publisher->timestamp == TIMESTAMP_CREATED)
 		check_retention(catalog, name, oldest_ms, now_ms);
 	return true;
 }

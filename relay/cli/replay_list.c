@@ -9,7 +9,7 @@ enum {
 	LIST_CREATED,
 	LIST_ASKED_BY,
 	LIST_REASON,
-	LIST_SLOT,
+	LIST_PUBLISHER,
 	LIST_FILTER,
 	LIST_TARGET,
 	LIST_STATE,
@@ -30,8 +30,8 @@ static void print_row(const struct pg_result *rows, int i)
 	    state, pg_value(rows, i, LIST_DONE), pg_value(rows, i, LIST_TOTAL),
 	    pg_value(rows, i, LIST_LAST_ID), pg_value(rows, i, LIST_UPTO_ID),
 	    *target ? target : "their own topics");
-	printf(
-	    "  filter %s, slot %s\n", pg_value(rows, i, LIST_FILTER), pg_value(rows, i, LIST_SLOT));
+	printf("  filter %s, publisher %s\n", pg_value(rows, i, LIST_FILTER),
+	    pg_value(rows, i, LIST_PUBLISHER));
 	printf("  asked by %s at %s%s%s\n", pg_value(rows, i, LIST_ASKED_BY),
 	    pg_value(rows, i, LIST_CREATED), *reason ? ": " : "", reason);
 	if (text_equal(state, "running"))

@@ -13,7 +13,7 @@ void replay_pages_init(struct replay_pages *pages, struct pg *pg, const struct r
 
 static int64_t room(const struct replay_pages *pages)
 {
-	return pages->replay->slot->memory / 2;
+	return pages->replay->publisher->memory / 2;
 }
 
 static bool begin_page(struct replay_pages *pages, struct err *err)

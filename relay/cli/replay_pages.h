@@ -2,7 +2,7 @@
 /*
  * Reads a replay's rows in pages, on a connection of its own. No page is begun before there is room
  * for it, and one that turns out too large is cut short, so that no statement waits for Kafka and
- * memory holds what `[slot] memory` allows.
+ * memory holds what `[publisher] memory` allows.
  */
 #include "pg.h"
 #include "replay_row.h"

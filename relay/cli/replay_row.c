@@ -6,9 +6,9 @@
 #include "session.h"
 #include "sql_files.h"
 
-void replay_init(struct replay *replay, const struct config_slot *slot)
+void replay_init(struct replay *replay, const struct config_publisher *publisher)
 {
-	*replay = (struct replay){.slot = slot};
+	*replay = (struct replay){.publisher = publisher};
 	replay_filter_init(&replay->filter);
 }
 
@@ -27,7 +27,7 @@ void replay_finish(struct replay *replay)
 static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	return session_query(pg, replay->slot->postgres, sql, params, count, err);
+	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
 }
 
 static char *owner_name(void)
@@ -49,8 +49,8 @@ bool replay_create(
 	owned_text char *total = xformat("%" PRId64, replay->total);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
 	owned_text char *owner = owner_name();
-	owned_text char *lease = xformat("%" PRId64, replay->slot->lease_ms);
-	const struct pg_param params[] = {{reason}, {replay->slot->name}, {filter},
+	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
+	const struct pg_param params[] = {{reason}, {replay->publisher->name}, {filter},
 	    {replay->target}, {rate}, {replay->snapshot}, {replay->shards}, {replay->acked},
 	    {replay->windows}, {replay->acked_ids}, {low}, {high}, {total}, {nonce}, {owner},
 	    {lease}};
@@ -71,17 +71,18 @@ static char *copy_of(const struct pg_result *row, int column)
 	return pg_is_null(row, 0, column) ? NULL : xstrdup(pg_value(row, 0, column));
 }
 
-static bool find_slot(
+static bool find_publisher(
     struct replay *replay, const struct config *config, const char *name, struct err *err)
 {
-	const struct config_slot *slot = config_find_slot(config, name);
+	const struct config_publisher *publisher = config_find_publisher(config, name);
 
-	if (!slot || slot->postgres != replay->slot->postgres)
+	if (!publisher || publisher->postgres != replay->publisher->postgres)
 		return err_set(err, ERR_CONFIG,
-		    "replay %" PRId64 " goes by the settings of slot %s, and the configuration "
-		    "has no [slot \"%s\"] in this database: declare it",
+		    "replay %" PRId64
+		    " goes by the settings of publisher %s, and the configuration "
+		    "has no [publisher \"%s\"] in this database: declare it",
 		    replay->id, name, name);
-	replay->slot = slot;
+	replay->publisher = publisher;
 	return true;
 }
 
@@ -110,7 +111,7 @@ static bool read_row(
 	replay->last_id = pg_int(row, 0, 10);
 	replay->total = pg_int(row, 0, 11);
 	replay->done = pg_int(row, 0, 12);
-	return find_slot(replay, config, pg_value(row, 0, 0), err) &&
+	return find_publisher(replay, config, pg_value(row, 0, 0), err) &&
 	       replay_filter_from_json(&replay->filter, pg_value(row, 0, 1), err);
 }
 
@@ -150,7 +151,7 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 	owned_text char *id_text = xformat("%" PRId64, id);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
 	owned_text char *owner = owner_name();
-	owned_text char *lease = xformat("%" PRId64, replay->slot->lease_ms);
+	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {{id_text}, {nonce}, {owner}, {lease}};
 
 	now = clock_ms();
@@ -160,7 +161,7 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 
 	if (!row || !judge_taken(replay, row, err))
 		return false;
-	replay_init(&taken, replay->slot);
+	replay_init(&taken, replay->publisher);
 	taken.id = id;
 	taken.rate = rate;
 	taken.nonce = replay->nonce;
@@ -177,7 +178,7 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce);
 	owned_text char *last = xformat("%" PRId64, last_id);
 	owned_text char *count = xformat("%" PRId64, done);
-	owned_text char *lease = xformat("%" PRId64, replay->slot->lease_ms);
+	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {{id}, {nonce}, {last}, {count}, {state}, {lease}};
 	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)

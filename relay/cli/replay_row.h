@@ -9,7 +9,7 @@
 
 /* replay_init and replay_finish. */
 struct replay {
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	struct replay_filter filter;
 	int64_t id;                                 /* 0: not in the database */
 	char *target;                               /* NULL: each row's own topic */
@@ -23,7 +23,7 @@ struct replay {
 	int64_t noted_ms; /* clock_ms before the last note was sent: the lease counts from here */
 };
 
-void replay_init(struct replay *replay, const struct config_slot *slot);
+void replay_init(struct replay *replay, const struct config_publisher *publisher);
 void replay_finish(struct replay *replay);
 
 /* The rows of one topic in what was chosen. */
@@ -50,8 +50,9 @@ bool replay_survey(struct replay *replay, struct pg *pg, struct replay_survey *r
 bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const char *reason,
     struct err *err) MUST_CHECK;
 /*
- * Reads replay->id and takes it. Its slot must be one of the configuration, in the database of
- * replay->slot. ERR_FENCED: another process has it; ERR_REJECT: there is nothing to go on with.
+ * Reads replay->id and takes it. Its publisher must be one of the configuration, in the database of
+ * replay->publisher. ERR_FENCED: another process has it; ERR_REJECT: there is nothing to go on
+ * with.
  */
 bool replay_take(
     struct replay *replay, struct pg *pg, const struct config *config, struct err *err) MUST_CHECK;

@@ -71,7 +71,7 @@ static bool note(struct run *run, const char *state, struct err *err)
 
 static int64_t note_every(const struct run *run)
 {
-	int64_t third = run->replay->slot->lease_ms / 3;
+	int64_t third = run->replay->publisher->lease_ms / 3;
 
 	return third < NOTE_MS ? third : NOTE_MS;
 }
@@ -82,7 +82,7 @@ static bool note_if_due(struct run *run, struct err *err)
 	struct replay_send_state now = replay_send_state(run->send);
 
 	if (clock_ms() - run->replay->noted_ms < note_every(run) &&
-	    now.done - run->noted < (config_in_flight(run->replay->slot) + 1) / 2)
+	    now.done - run->noted < (config_in_flight(run->replay->publisher) + 1) / 2)
 		return true;
 	return note(run, "running", err);
 }
@@ -91,7 +91,7 @@ static bool note_if_due(struct run *run, struct err *err)
 
 static bool has_lease(const struct run *run)
 {
-	return clock_ms() - run->replay->noted_ms < run->replay->slot->lease_ms;
+	return clock_ms() - run->replay->noted_ms < run->replay->publisher->lease_ms;
 }
 
 static void look_for_signal(struct run *run)
@@ -127,7 +127,7 @@ static bool turn(struct run *run, struct err *err)
 		return false;
 	most = run->stop_ms || !has_lease(run) ? 0 : may_send(run);
 	if (!replay_send_step(
-		run->send, run->noted, config_in_flight(run->replay->slot), most, &sent, err))
+		run->send, run->noted, config_in_flight(run->replay->publisher), most, &sent, err))
 		return false;
 	have_sent(run, sent);
 	tell_silence(run);
@@ -217,10 +217,11 @@ bool replay_run(struct replay *replay, struct pg *pg, struct catalog *catalog, s
 {
 	owned_fd int signals = make_signals();
 	owned_text char *what = xformat("published of %" PRId64, replay->total);
-	OWNED(owned_pg_destroy) struct pg *reader = session_connect(replay->slot->postgres, err);
+	OWNED(owned_pg_destroy)
+	struct pg *reader = session_connect(replay->publisher->postgres, err);
 	OWNED(owned_replay_send_destroy)
-	struct replay_send *send = reader ? replay_send_create(replay->slot, catalog, replay->id,
-						replay->target, replay->last_id, err)
+	struct replay_send *send = reader ? replay_send_create(replay->publisher, catalog,
+						replay->id, replay->target, replay->last_id, err)
 					  : NULL;
 	struct run run = {.replay = replay,
 	    .pg = pg,

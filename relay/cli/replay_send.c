@@ -37,7 +37,7 @@ struct entry {
 };
 
 struct replay_send {
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	struct catalog *catalog;
 	const char *target;
 	int64_t replay_id;
@@ -68,17 +68,18 @@ static struct entry *entry_at(struct replay_send *send, int64_t number)
 
 static bool make_producer(struct replay_send *send, struct err *err)
 {
-	send->producer = producer_create(
-	    send->slot->kafka, NULL, send->slot->memory, config_in_flight(send->slot), 1, err);
+	send->producer = producer_create(send->publisher->kafka, NULL, send->publisher->memory,
+	    config_in_flight(send->publisher), 1, err);
 	return send->producer != NULL;
 }
 
-struct replay_send *replay_send_create(const struct config_slot *slot, struct catalog *catalog,
-    int64_t replay_id, const char *target, int64_t last_id, struct err *err)
+struct replay_send *replay_send_create(const struct config_publisher *publisher,
+    struct catalog *catalog, int64_t replay_id, const char *target, int64_t last_id,
+    struct err *err)
 {
 	struct replay_send *send = xcalloc(1, sizeof *send);
 
-	*send = (struct replay_send){.slot = slot,
+	*send = (struct replay_send){.publisher = publisher,
 	    .catalog = catalog,
 	    .target = target,
 	    .replay_id = replay_id,
@@ -343,7 +344,7 @@ static bool hand_over(
 	    .payload = message->payload,
 	    .payload_length = (size_t)message->payload_length,
 	    .timestamp_ms =
-		send->slot->timestamp == TIMESTAMP_CREATED ? message->created_us / 1000 : 0,
+		send->publisher->timestamp == TIMESTAMP_CREATED ? message->created_us / 1000 : 0,
 	    .headers = send->headers.list,
 	    .header_count = send->headers.count,
 	    .opaque = (void *)(uintptr_t)number,

@@ -18,8 +18,9 @@
 struct replay_send;
 
 /* The pointers must outlive it. target NULL: each row's own topic. */
-struct replay_send *replay_send_create(const struct config_slot *slot, struct catalog *catalog,
-    int64_t replay_id, const char *target, int64_t last_id, struct err *err);
+struct replay_send *replay_send_create(const struct config_publisher *publisher,
+    struct catalog *catalog, int64_t replay_id, const char *target, int64_t last_id,
+    struct err *err);
 void replay_send_destroy(struct replay_send *send);
 
 /* Takes the message over. Its id is larger than those before. */

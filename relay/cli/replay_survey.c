@@ -20,7 +20,7 @@ void replay_survey_finish(struct replay_survey *survey)
 static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	return session_query(pg, replay->slot->postgres, sql, params, count, err);
+	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
 }
 
 /* --- texts of SQL with literals in them ------------------------------------------------------ */
@@ -34,7 +34,7 @@ static char *filled(
     const struct replay *replay, const char *sql, int64_t from_id, int64_t to_id, int64_t rows)
 {
 	const struct replay_filter *filter = &replay->filter;
-	owned_text char *text = schema_text(sql, replay->slot->postgres->schema);
+	owned_text char *text = schema_text(sql, replay->publisher->postgres->schema);
 	owned_text char *id = xformat("%" PRId64, replay->id);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce);
 	owned_text char *from = xformat("%" PRId64, from_id);
@@ -72,21 +72,22 @@ char *replay_page_script(const struct replay *replay, int64_t after, int64_t row
 
 /* --- before it begins ------------------------------------------------------------------------ */
 
-/* What the slot has published, as it is now. */
+/* What the publisher has published, as it is now. */
 static bool read_published(struct replay *replay, struct pg *pg, struct err *err)
 {
-	const struct pg_param params[] = {{replay->slot->name}};
+	const struct pg_param params[] = {{replay->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	if (!replay->filter.terms[REPLAY_STATE])
 		return true;
-	row = query(replay, pg, sql_verify_slot, params, 1, err);
+	row = query(replay, pg, sql_verify_publisher, params, 1, err);
 	if (!row)
 		return false;
 	if (pg_rows(row) == 0)
 		return err_set(err, ERR_REJECT,
-		    "state=published: there is no slot %s in %s; see `outbox-relay slot list`",
-		    replay->slot->name, pg_place(pg));
+		    "state=published: there is no publisher %s in %s; see `outbox-relay publisher "
+		    "list`",
+		    replay->publisher->name, pg_place(pg));
 	replay->shards = xstrdup(pg_value(row, 0, 0));
 	replay->acked = xstrdup(pg_value(row, 0, 1));
 	replay->windows = xstrdup(pg_value(row, 0, 2));
@@ -171,7 +172,7 @@ static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, st
 static bool survey_rows(
     struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
 {
-	owned_text char *begin = schema_text(sql_replay_begin, replay->slot->postgres->schema);
+	owned_text char *begin = schema_text(sql_replay_begin, replay->publisher->postgres->schema);
 	struct err ignored;
 	bool good = pg_script(pg, begin, err) && read_published(replay, pg, err) &&
 		    count_rows(replay, pg, survey, err) && count_gone(replay, pg, survey, err) &&

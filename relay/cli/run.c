@@ -14,16 +14,17 @@ static int run(const struct call *call)
 static const struct command_option options[] = {
     {"drain", NULL,
 	"Publish what is there and end. A shard that another process owns is waited for; behind a "
-	"record that Kafka refuses, and for a slot that needs a rebase, the end is status 65."},
+	"record that Kafka refuses, and for a publisher that needs a rebase, the end is status "
+	"65."},
     {0},
 };
 
 const struct command command_run = {
     .name = "run",
     .arguments = "",
-    .summary = "Publishes the slots of the configuration.",
+    .summary = "Publishes the publishers of the configuration.",
     .description =
-	"Any number of processes may run with one configuration: each shard of a slot has one "
+	"Any number of processes may run with one configuration: each shard of a publisher has one "
 	"owner, "
 	"the others take over within seconds of its death.\n"
 	"SIGTERM and SIGINT hand over cleanly (a second one ends at once), SIGHUP reloads the "

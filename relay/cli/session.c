@@ -86,23 +86,24 @@ bool session_table(const struct call *call, const char **ret_table, struct err *
 		   err, ERR_REJECT, "--table is message, lookback or processed, not \"%s\"", name);
 }
 
-const struct config_slot *session_slot(
+const struct config_publisher *session_publisher(
     const struct call *call, const struct config *config, struct err *err)
 {
-	const char *name = call_text(call, "slot", NULL);
-	const struct config_slot *slot;
+	const char *name = call_text(call, "publisher", NULL);
+	const struct config_publisher *publisher;
 
-	if (!name && config->slot_count == 1)
-		return &config->slots[0];
-	slot = config_find_slot(config, name ? name : "main");
-	if (!slot && name)
-		err_set(err, ERR_CONFIG, "there is no section [slot \"%s\"]", name);
-	else if (!slot && config->slot_count == 0)
-		err_set(
-		    err, ERR_CONFIG, "this configuration only delivers: it has no [slot] section");
-	else if (!slot)
-		err_set(err, ERR_CONFIG, "there are several slots: name one with --slot NAME");
-	return slot;
+	if (!name && config->publisher_count == 1)
+		return &config->publishers[0];
+	publisher = config_find_publisher(config, name ? name : "main");
+	if (!publisher && name)
+		err_set(err, ERR_CONFIG, "there is no section [publisher \"%s\"]", name);
+	else if (!publisher && config->publisher_count == 0)
+		err_set(err, ERR_CONFIG,
+		    "this configuration only delivers: it has no [publisher] section");
+	else if (!publisher)
+		err_set(err, ERR_CONFIG,
+		    "there are several publishers: name one with --publisher NAME");
+	return publisher;
 }
 
 static bool read_moment(const struct call *call, const char *option, int64_t *ret_us,

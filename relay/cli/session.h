@@ -31,8 +31,8 @@ bool session_table(const struct call *call, const char **ret_table, struct err *
 		"table", "TABLE", "message or lookback; both unless given."                        \
 	}
 
-/* The [slot] section of --slot; without it the only one, or "main". */
-const struct config_slot *session_slot(
+/* The [publisher] section of --publisher; without it the only one, or "main". */
+const struct config_publisher *session_publisher(
     const struct call *call, const struct config *config, struct err *err);
 
 /* One connection, or the reason within 10 s. */

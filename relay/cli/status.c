@@ -80,13 +80,15 @@ static const struct command_option options[] = {
 const struct command command_status = {
     .name = "status",
     .arguments = "",
-    .summary = "Shows slots, lag, leases and partitions.",
+    .summary = "Shows publishers, lag, leases and partitions.",
     .description =
 	"Of every shard: who owns it and how long its lease runs, the rows that it has not "
 	"published "
 	"(counted up to 100,000, beyond that estimated by ids), the age of the oldest of them, the "
-	"newest log row's number, its epoch and open windows. Of every slot with parked messages: "
-	"how many are in each state (counted up to 100,000) and since when. Of every slot with "
+	"newest log row's number, its epoch and open windows. Of every publisher with parked "
+	"messages: "
+	"how many are in each state (counted up to 100,000) and since when. Of every publisher "
+	"with "
 	"scheduled ones: how many, and when the first is due. Of the look-back, by section and "
 	"business type: how many ids are overdue and parked, since when the oldest is prepared, "
 	"and "
@@ -95,7 +97,8 @@ const struct command command_status = {
 	"All of it comes from the database; Kafka is not asked. When `[admin] listen` is "
 	"configured, "
 	"the checks of the relay that listens there are shown too: they say which record stopped a "
-	"slot, and why. And, as its metrics have them since its start, what brought decisions of "
+	"publisher, and why. And, as its metrics have them since its start, what brought decisions "
+	"of "
 	"the "
 	"look-back, what businesses answered, and the breakers of their hosts; of each section "
 	"that delivers the messages that its application did, the copies, the false positives of "

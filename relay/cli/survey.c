@@ -29,7 +29,7 @@ static bool count_backlog(struct pg *pg, const struct survey_postgres *database,
     struct survey_shard *shard, struct err *err)
 {
 	owned_text char *number = xformat("%d", shard->shard);
-	const struct pg_param params[] = {{shard->slot}, {number}, {COUNT_BOUND}};
+	const struct pg_param params[] = {{shard->publisher}, {number}, {COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	if (!pg_script(pg, sql_backlog_begin, err))
@@ -44,7 +44,7 @@ static bool count_backlog(struct pg *pg, const struct survey_postgres *database,
 static void read_shard(struct survey_shard *shard, const struct pg_result *rows, int i)
 {
 	*shard = (struct survey_shard){
-	    .slot = xstrdup(pg_value(rows, i, 0)),
+	    .publisher = xstrdup(pg_value(rows, i, 0)),
 	    .shard = (int)pg_int(rows, i, 1),
 	    .shards = (int)pg_int(rows, i, 2),
 	    .split_to = (int)pg_int(rows, i, 3),
@@ -86,14 +86,15 @@ static bool read_parked(struct pg *pg, struct survey_postgres *database, struct 
 	database->parked = xcalloc((size_t)pg_rows(rows), sizeof *database->parked);
 	database->parked_count = pg_rows(rows);
 	for (int i = 0; i < pg_rows(rows); i++)
-		database->parked[i] = (struct survey_parked){.slot = xstrdup(pg_value(rows, i, 0)),
-		    .waiting = pg_int(rows, i, 1),
-		    .dead = pg_int(rows, i, 2),
-		    .stalled = pg_int(rows, i, 3),
-		    .free = pg_int(rows, i, 4),
-		    .behind = pg_int(rows, i, 5),
-		    .more = text_equal(pg_value(rows, i, 6), "t"),
-		    .oldest_age_ms = pg_int(rows, i, 7)};
+		database->parked[i] =
+		    (struct survey_parked){.publisher = xstrdup(pg_value(rows, i, 0)),
+			.waiting = pg_int(rows, i, 1),
+			.dead = pg_int(rows, i, 2),
+			.stalled = pg_int(rows, i, 3),
+			.free = pg_int(rows, i, 4),
+			.behind = pg_int(rows, i, 5),
+			.more = text_equal(pg_value(rows, i, 6), "t"),
+			.oldest_age_ms = pg_int(rows, i, 7)};
 	return true;
 }
 
@@ -110,7 +111,7 @@ static bool read_scheduled(struct pg *pg, struct survey_postgres *database, stru
 	database->scheduled_count = pg_rows(rows);
 	for (int i = 0; i < pg_rows(rows); i++)
 		database->scheduled[i] =
-		    (struct survey_scheduled){.slot = xstrdup(pg_value(rows, i, 0)),
+		    (struct survey_scheduled){.publisher = xstrdup(pg_value(rows, i, 0)),
 			.rows = pg_int(rows, i, 1),
 			.more = text_equal(pg_value(rows, i, 2), "t"),
 			.late_ms = pg_int(rows, i, 3),
@@ -292,7 +293,7 @@ static const struct survey_shard *same_shard(
 	for (int i = 0; i < database->shard_count; i++)
 		if (database->shards[i].shard == shard->shard &&
 		    database->shards[i].shards == shard->shards &&
-		    text_equal(database->shards[i].slot, shard->slot))
+		    text_equal(database->shards[i].publisher, shard->publisher))
 			return &database->shards[i];
 	return NULL;
 }
@@ -322,17 +323,17 @@ void survey_compare(struct survey *survey, const struct survey *before)
 static void finish_database(struct survey_postgres *database)
 {
 	for (int i = 0; i < database->shard_count; i++) {
-		free(database->shards[i].slot);
+		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
 	}
 	for (int i = 0; i < database->partition_count; i++)
 		free(database->partitions[i].name);
 	for (int i = 0; i < database->parked_count; i++)
-		free(database->parked[i].slot);
+		free(database->parked[i].publisher);
 	free(database->shards);
 	free(database->parked);
 	for (int i = 0; i < database->scheduled_count; i++)
-		free(database->scheduled[i].slot);
+		free(database->scheduled[i].publisher);
 	free(database->scheduled);
 	for (int i = 0; i < database->lookback_count; i++) {
 		free(database->lookbacks[i].section);

@@ -6,10 +6,10 @@
 #include "config.h"
 #include "partitions.h"
 
-/* One shard of a slot. */
+/* One shard of a publisher. */
 struct survey_shard {
-	char *slot, *owner; /* owner "" : nobody's lease runs */
-	bool elsewhere;     /* its rows were carried here from another cluster: not published */
+	char *publisher, *owner; /* owner "" : nobody's lease runs */
+	bool elsewhere; /* its rows were carried here from another cluster: not published */
 	int shard, shards, split_to; /* split_to 0: no split under way */
 	int64_t n, epoch, lease_left_ms, windows;
 	int64_t unpublished; /* counted; when `more`, there are more */
@@ -19,16 +19,16 @@ struct survey_shard {
 	double rate; /* published per second since the survey before; below 0: unknown */
 };
 
-/* Parked rows of a slot by state; beyond a bound the last ones are not counted. */
+/* Parked rows of a publisher by state; beyond a bound the last ones are not counted. */
 struct survey_parked {
-	char *slot;
+	char *publisher;
 	int64_t waiting, dead, stalled, free, behind;
 	bool more;
 	int64_t oldest_age_ms; /* 0: none is parked */
 };
 
 struct survey_scheduled {
-	char *slot;
+	char *publisher;
 	int64_t rows;
 	bool more;
 	int64_t late_ms, next_ms; /* of the first of them */
@@ -56,7 +56,7 @@ struct survey_postgres {
 	int exit_status; /* of that error */
 	struct survey_shard *shards;
 	int shard_count;
-	struct survey_parked *parked; /* one for each slot */
+	struct survey_parked *parked; /* one for each publisher */
 	int parked_count;
 	struct survey_scheduled *scheduled; /* the same */
 	int scheduled_count;

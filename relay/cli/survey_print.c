@@ -36,7 +36,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 {
 	char name[64], lag[64], oldest[32], lease[32], rate[32] = "";
 
-	snprintf(name, sizeof name, "%s/%d", shard->slot, shard->shard);
+	snprintf(name, sizeof name, "%s/%d", shard->publisher, shard->shard);
 	if (shard->more)
 		snprintf(lag, sizeof lag, "≥%" PRId64 ", about %" PRId64, shard->unpublished,
 		    shard->estimated);
@@ -49,7 +49,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 	if (shard->elsewhere)
 		text_addf(out,
 		    "  %-16s not published: its rows were carried here from another database "
-		    "cluster; run `outbox-relay slot rebase --all`\n",
+		    "cluster; run `outbox-relay publisher rebase --all`\n",
 		    "");
 	if (shard->owner[0])
 		text_addf(out, "  %-16s owner %s, lease %s", "", shard->owner,
@@ -63,7 +63,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 	text_add(out, "\n");
 }
 
-/* Slots with nothing parked are not worth a line. */
+/* Publishers with nothing parked are not worth a line. */
 static void print_parked(const struct survey_parked *parked, struct text *out)
 {
 	int64_t total =
@@ -74,8 +74,8 @@ static void print_parked(const struct survey_parked *parked, struct text *out)
 		text_addf(out,
 		    "  %-16s parked %s%" PRId64 " (%" PRId64 " waiting, %" PRId64 " dead, %" PRId64
 		    " stalled, %" PRId64 " free, %" PRId64 " behind), the oldest for %s\n",
-		    parked->slot, parked->more ? "≥" : "", total, parked->waiting, parked->dead,
-		    parked->stalled, parked->free, parked->behind,
+		    parked->publisher, parked->more ? "≥" : "", total, parked->waiting,
+		    parked->dead, parked->stalled, parked->free, parked->behind,
 		    age(parked->oldest_age_ms, oldest));
 }
 
@@ -86,7 +86,7 @@ static void print_scheduled(const struct survey_scheduled *scheduled, struct tex
 
 	if (scheduled->rows > 0)
 		text_addf(out, "  %-16s scheduled %s%" PRId64 ", the first %s %s\n",
-		    scheduled->slot, scheduled->more ? "≥" : "", scheduled->rows,
+		    scheduled->publisher, scheduled->more ? "≥" : "", scheduled->rows,
 		    late ? "due for" : "in",
 		    age(late ? scheduled->late_ms : scheduled->next_ms, first));
 }
@@ -194,7 +194,7 @@ static json_t *shard_json(const struct survey_shard *shard)
 {
 	json_t *object = json_object();
 
-	json_object_set_new(object, "slot", json_string(shard->slot));
+	json_object_set_new(object, "publisher", json_string(shard->publisher));
 	json_object_set_new(object, "shard", json_integer(shard->shard));
 	json_object_set_new(object, "shards", json_integer(shard->shards));
 	json_object_set_new(
@@ -219,7 +219,7 @@ static json_t *parked_json(const struct survey_parked *parked)
 {
 	json_t *object = json_object();
 
-	json_object_set_new(object, "slot", json_string(parked->slot));
+	json_object_set_new(object, "publisher", json_string(parked->publisher));
 	json_object_set_new(object, "waiting", big(parked->waiting));
 	json_object_set_new(object, "dead", big(parked->dead));
 	json_object_set_new(object, "stalled", big(parked->stalled));
@@ -234,7 +234,7 @@ static json_t *scheduled_json(const struct survey_scheduled *scheduled)
 {
 	json_t *object = json_object();
 
-	json_object_set_new(object, "slot", json_string(scheduled->slot));
+	json_object_set_new(object, "publisher", json_string(scheduled->publisher));
 	json_object_set_new(object, "rows", big(scheduled->rows));
 	json_object_set_new(object, "exact", json_boolean(!scheduled->more));
 	json_object_set_new(object, "late_ms", big(scheduled->late_ms));

@@ -17,7 +17,7 @@ DEFINE_OWNED(struct audit_topics, audit_topics_destroy)
 
 /* Both sides and the judge between them. */
 struct verification {
-	const struct config_slot *slot;
+	const struct config_publisher *publisher;
 	struct audit *audit;
 	struct audit_table *table;
 	struct audit_topics *topics;
@@ -163,7 +163,8 @@ static void print_unjudged(const struct audit_verdict *verdict)
 	if (verdict->skipped)
 		print_count("skipped", verdict->skipped, "by an operator: `parked skip`");
 	if (verdict->before)
-		print_count("before the start", verdict->before, "of the slot, or of its identity");
+		print_count(
+		    "before the start", verdict->before, "of the publisher, or of its identity");
 	if (verdict->expired)
 		print_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted what stood there by retention or compaction");
@@ -193,8 +194,8 @@ static void print_text(const struct verification *verification, bool clean)
 	bool missing;
 	const char *name;
 
-	printf("slot %s: %s against %d topic%s, %" PRId64 " records, in %.1f s\n",
-	    verification->slot->name, verification->place, figures.topics,
+	printf("publisher %s: %s against %d topic%s, %" PRId64 " records, in %.1f s\n",
+	    verification->publisher->name, verification->place, figures.topics,
 	    figures.topics == 1 ? "" : "s", figures.records, verification->seconds);
 	if (verification->from[0] || verification->to[0])
 		printf("  rows created%s%s%s%s\n", verification->from[0] ? " from " : "",
@@ -242,9 +243,10 @@ static void print_json(const struct verification *verification, bool clean)
 {
 	const struct audit_verdict *verdict = audit_verdict(verification->audit);
 	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
-	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI, sI}", "slot",
-	    verification->slot->name, "from", verification->from[0] ? verification->from : NULL,
-	    "to", verification->to[0] ? verification->to : NULL, "clean", clean, "committed",
+	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI, sI}",
+	    "publisher", verification->publisher->name, "from",
+	    verification->from[0] ? verification->from : NULL, "to",
+	    verification->to[0] ? verification->to : NULL, "clean", clean, "committed",
 	    (json_int_t)verdict->committed, "acknowledged", (json_int_t)verdict->acknowledged,
 	    "published", (json_int_t)verdict->published, "pending", (json_int_t)verdict->pending,
 	    "parked", (json_int_t)verdict->parked, "scheduled", (json_int_t)verdict->scheduled,
@@ -283,22 +285,24 @@ static int run(const struct call *call)
 	OWNED(owned_config_destroy)
 	struct config *config =
 	    read_range(call, &verification, &err) ? session_config(call, &err) : NULL;
-	const struct config_slot *slot = config ? session_slot(call, config, &err) : NULL;
+	const struct config_publisher *publisher =
+	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy)
-	struct pg *pg = slot ? session_connect(slot->postgres, &err) : NULL;
+	struct pg *pg = publisher ? session_connect(publisher->postgres, &err) : NULL;
 	OWNED(owned_audit_table_close)
 	struct audit_table *table =
-	    pg ? audit_table_open(pg, slot->postgres, slot, &verification.range, &err) : NULL;
+	    pg ? audit_table_open(pg, publisher->postgres, publisher, &verification.range, &err)
+	       : NULL;
 	OWNED(owned_audit_destroy)
 	struct audit *audit = audit_create(call_number(call, "memory", 256) * MIB);
 	OWNED(owned_audit_topics_destroy)
 	struct audit_topics *topics =
-	    table ? audit_topics_create(slot, audit_table_identity(table),
+	    table ? audit_topics_create(publisher, audit_table_identity(table),
 			call_text(call, "sequence", NULL), &verification.range)
 		  : NULL;
 	bool clean;
 
-	verification.slot = slot;
+	verification.publisher = publisher;
 	verification.audit = audit;
 	verification.table = table;
 	verification.topics = topics;
@@ -314,7 +318,8 @@ static int run(const struct call *call)
 }
 
 static const struct command_option options[] = {
-    {"slot", "NAME", "The slot to judge; the only one of the configuration, or \"main\"."},
+    {"publisher", "NAME",
+	"The publisher to judge; the only one of the configuration, or \"main\"."},
     {"from", "TIME",
 	"Only rows created then or later, as 2026-01-02T03:04:05Z (RFC 3339; without a zone: "
 	"UTC)."},
@@ -340,22 +345,26 @@ const struct command command_verify = {
 	"while "
 	"the relay and the writers go on, and judges:\n"
 	"committed, published: rows of the table, and those of them that stand in a topic;\n"
-	"lost: the slot's log calls them published, and no record is there;\n"
-	"phantom: a record of this slot, and no row, though its partition is still there;\n"
+	"lost: the publisher's log calls them published, and no record is there;\n"
+	"phantom: a record of this publisher, and no row, though its partition is still there;\n"
 	"altered: topic, key, value or headers are not the row's;\n"
 	"out of order: a first occurrence behind a later message of its key, by position;\n"
 	"duplicates: records beyond the first of their row (allowed: at least once), and those of "
 	"them "
 	"that are not equal to the first.\n"
-	"Records without this slot's header `outbox-position`, which names the slot and its "
+	"Records without this publisher's header `outbox-position`, which names the publisher and "
+	"its "
 	"identity in this database, are not looked at. Rows whose records were removed by Kafka's "
 	"retention or compaction, and records whose rows were removed by the table's retention, "
 	"are "
-	"counted as not judged. Rows that the slot has not come to, that are parked, scheduled or "
+	"counted as not judged. Rows that the publisher has not come to, that are parked, "
+	"scheduled or "
 	"were skipped by "
 	"an "
-	"operator, or that lie before the slot's start, are counted and are no finding; nor are "
-	"rows that were published before the slot got the identity that it has (`slot rebase "
+	"operator, or that lie before the publisher's start, are counted and are no finding; nor "
+	"are "
+	"rows that were published before the publisher got the identity that it has (`publisher "
+	"rebase "
 	"--new-identity`), nor "
 	"what commits while it reads.\n"
 	"With --from or --to, records are read from 10 minutes before the range (by their "

@@ -12,113 +12,115 @@ enum { POSTGRES_MS = 10000, KAFKA_MS = 5000 };
 
 void checks_init(struct checks *checks, const struct config *config)
 {
-	*checks = (struct checks){
-	    .config = config, .slots = xcalloc((size_t)config->slot_count, sizeof *checks->slots)};
-	for (int i = 0; i < config->slot_count; i++)
-		checks->slots[i].slot = &config->slots[i];
+	*checks = (struct checks){.config = config,
+	    .publishers = xcalloc((size_t)config->publisher_count, sizeof *checks->publishers)};
+	for (int i = 0; i < config->publisher_count; i++)
+		checks->publishers[i].publisher = &config->publishers[i];
 }
 
 void checks_finish(struct checks *checks)
 {
-	for (int i = 0; checks->slots && i < checks->config->slot_count; i++) {
-		for (int j = 0; j < checks->slots[i].topic_count; j++)
-			free(checks->slots[i].topics[j]);
-		free(checks->slots[i].topics);
+	for (int i = 0; checks->publishers && i < checks->config->publisher_count; i++) {
+		for (int j = 0; j < checks->publishers[i].topic_count; j++)
+			free(checks->publishers[i].topics[j]);
+		free(checks->publishers[i].topics);
 	}
-	free(checks->slots);
+	free(checks->publishers);
 	preflight_finish(&checks->report);
 }
 
 /* --- Postgres ------------------------------------------------------------------------------- */
 
-static void judge_slot(struct checks *checks, struct checks_slot *slot)
+static void judge_publisher(struct checks *checks, struct checks_publisher *publisher)
 {
-	const struct config_slot *config = slot->slot;
-	owned_text char *place = xformat("slot %s (%s)", config->name, config->origin);
+	const struct config_publisher *config = publisher->publisher;
+	owned_text char *place = xformat("publisher %s (%s)", config->name, config->origin);
 	owned_text char *cure = NULL;
 
-	if (slot->shards == 0) {
-		cure = xformat("run `outbox-relay slot create %s`", config->name);
+	if (publisher->shards == 0) {
+		cure = xformat("run `outbox-relay publisher create %s`", config->name);
 		preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure,
-		    "the database of postgres %s has no such slot", config->postgres->name);
-	} else if (config->shards != 0 && config->shards != slot->shards) {
-		cure = xformat("set shards = %d, or 0; or run `outbox-relay slot split %s --shards "
-			       "%" PRId64 "`",
-		    slot->shards, config->name, config->shards);
+		    "the database of postgres %s has no such publisher", config->postgres->name);
+	} else if (config->shards != 0 && config->shards != publisher->shards) {
+		cure = xformat(
+		    "set shards = %d, or 0; or run `outbox-relay publisher split %s --shards "
+		    "%" PRId64 "`",
+		    publisher->shards, config->name, config->shards);
 		preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure,
-		    "it has %d shards, not %" PRId64, slot->shards, config->shards);
+		    "it has %d shards, not %" PRId64, publisher->shards, config->shards);
 	}
 }
 
-/* A slot that is refused waits for its rebase; others go on. */
+/* A publisher that is refused waits for its rebase; others go on. */
 static bool check_origin(
-    struct checks *checks, const struct checks_slot *slot, struct pg *pg, struct err *err)
+    struct checks *checks, const struct checks_publisher *publisher, struct pg *pg, struct err *err)
 {
-	const struct pg_param params[] = {{slot->slot->name}};
+	const struct pg_param params[] = {{publisher->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row =
-	    schema_query(pg, slot->slot->postgres->schema, sql_elsewhere, params, 1, err);
-	owned_text char *place = xformat("slot %s (%s)", slot->slot->name, slot->slot->origin);
+	    schema_query(pg, publisher->publisher->postgres->schema, sql_elsewhere, params, 1, err);
+	owned_text char *place =
+	    xformat("publisher %s (%s)", publisher->publisher->name, publisher->publisher->origin);
 
 	if (row && text_equal(pg_value(row, 0, 0), "t"))
 		preflight_add(&checks->report, checks->starting ? PREFLIGHT_WARN : PREFLIGHT_FAIL,
-		    place, "run `outbox-relay slot rebase --all`",
+		    place, "run `outbox-relay publisher rebase --all`",
 		    "its rows were carried here from another database cluster: they are not "
 		    "published");
 	return row != NULL;
 }
 
-static bool read_topics(struct checks_slot *slot, struct pg *pg, struct err *err)
+static bool read_topics(struct checks_publisher *publisher, struct pg *pg, struct err *err)
 {
-	const struct pg_param params[] = {{slot->slot->name}};
+	const struct pg_param params[] = {{publisher->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *topics =
-	    schema_query(pg, slot->slot->postgres->schema, sql_topics, params, 1, err);
+	    schema_query(pg, publisher->publisher->postgres->schema, sql_topics, params, 1, err);
 
 	if (!topics)
 		return false;
-	slot->topics = xcalloc((size_t)pg_rows(topics), sizeof *slot->topics);
-	slot->topic_count = pg_rows(topics);
-	for (int i = 0; i < slot->topic_count; i++)
-		slot->topics[i] = xstrdup(pg_value(topics, i, 0));
+	publisher->topics = xcalloc((size_t)pg_rows(topics), sizeof *publisher->topics);
+	publisher->topic_count = pg_rows(topics);
+	for (int i = 0; i < publisher->topic_count; i++)
+		publisher->topics[i] = xstrdup(pg_value(topics, i, 0));
 	return true;
 }
 
-static bool read_oldest(struct checks_slot *slot, struct pg *pg, struct err *err)
+static bool read_oldest(struct checks_publisher *publisher, struct pg *pg, struct err *err)
 {
-	for (int i = 0; i < slot->shards; i++) {
+	for (int i = 0; i < publisher->shards; i++) {
 		owned_text char *shard = xformat("%d", i);
-		const struct pg_param params[] = {{slot->slot->name}, {shard}, {"100"}};
+		const struct pg_param params[] = {{publisher->publisher->name}, {shard}, {"100"}};
 		OWNED(owned_pg_result_destroy)
-		struct pg_result *row =
-		    schema_query(pg, slot->slot->postgres->schema, sql_backlog, params, 3, err);
+		struct pg_result *row = schema_query(
+		    pg, publisher->publisher->postgres->schema, sql_backlog, params, 3, err);
 
 		if (!row)
 			return false;
-		if (pg_rows(row) == 1 && pg_int(row, 0, 3) > slot->oldest_age_ms)
-			slot->oldest_age_ms = pg_int(row, 0, 3);
+		if (pg_rows(row) == 1 && pg_int(row, 0, 3) > publisher->oldest_age_ms)
+			publisher->oldest_age_ms = pg_int(row, 0, 3);
 	}
 	return true;
 }
 
-static bool check_slots(
+static bool check_publishers(
     struct checks *checks, struct pg *pg, const struct config_postgres *postgres, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *known = schema_query(pg, postgres->schema, sql_slots, NULL, 0, err);
+	struct pg_result *known = schema_query(pg, postgres->schema, sql_publishers, NULL, 0, err);
 
 	if (!known || !pg_script(pg, sql_backlog_begin, err))
 		return false;
-	for (int i = 0; i < checks->config->slot_count; i++) {
-		struct checks_slot *slot = &checks->slots[i];
+	for (int i = 0; i < checks->config->publisher_count; i++) {
+		struct checks_publisher *publisher = &checks->publishers[i];
 
-		if (slot->slot->postgres != postgres)
+		if (publisher->publisher->postgres != postgres)
 			continue;
-		slot->shards = schema_slot_shards(known, slot->slot->name);
-		judge_slot(checks, slot);
-		if (slot->shards > 0 &&
-		    !(check_origin(checks, slot, pg, err) && read_topics(slot, pg, err) &&
-			read_oldest(slot, pg, err)))
+		publisher->shards = schema_publisher_shards(known, publisher->publisher->name);
+		judge_publisher(checks, publisher);
+		if (publisher->shards > 0 &&
+		    !(check_origin(checks, publisher, pg, err) && read_topics(publisher, pg, err) &&
+			read_oldest(publisher, pg, err)))
 			return false;
 	}
 	return pg_script(pg, "commit", err);
@@ -131,7 +133,7 @@ static bool check_schema(
 	struct err unfit;
 
 	if (migrate_check(pg, postgres->schema, &unfit))
-		return check_slots(checks, pg, postgres, err);
+		return check_publishers(checks, pg, postgres, err);
 	if (unfit.kind == ERR_RETRY)
 		return err_set(err, ERR_RETRY, "%s", unfit.message);
 	preflight_add(&checks->report, PREFLIGHT_FAIL, place, NULL, "%s", unfit.message)->kind =
@@ -157,14 +159,15 @@ bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struc
 	return preflight_cluster(&checks->report, catalog, kafka, KAFKA_MS, err);
 }
 
-/* Has a slot before this one the same topic on the same cluster? */
-static bool is_checked(const struct checks *checks, int slot, const char *topic)
+/* Has a publisher before this one the same topic on the same cluster? */
+static bool is_checked(const struct checks *checks, int publisher, const char *topic)
 {
-	for (int i = 0; i < slot; i++)
-		for (int j = 0; checks->slots[i].slot->kafka == checks->slots[slot].slot->kafka &&
-				j < checks->slots[i].topic_count;
+	for (int i = 0; i < publisher; i++)
+		for (int j = 0; checks->publishers[i].publisher->kafka ==
+				    checks->publishers[publisher].publisher->kafka &&
+				j < checks->publishers[i].topic_count;
 		     j++)
-			if (text_equal(checks->slots[i].topics[j], topic))
+			if (text_equal(checks->publishers[i].topics[j], topic))
 				return true;
 	return false;
 }
@@ -172,14 +175,17 @@ static bool is_checked(const struct checks *checks, int slot, const char *topic)
 bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
     struct err *err)
 {
-	for (int i = 0; i < checks->config->slot_count; i++) {
-		const struct checks_slot *slot = &checks->slots[i];
-		int64_t age = slot->slot->timestamp == TIMESTAMP_CREATED ? slot->oldest_age_ms : 0;
+	for (int i = 0; i < checks->config->publisher_count; i++) {
+		const struct checks_publisher *publisher = &checks->publishers[i];
+		int64_t age = publisher->publisher->timestamp == TIMESTAMP_CREATED
+				  ? publisher->oldest_age_ms
+				  : 0;
 
-		for (int j = 0; slot->slot->kafka == kafka && j < slot->topic_count; j++)
-			if (!is_checked(checks, i, slot->topics[j]) &&
-			    !preflight_topic(&checks->report, catalog, kafka, slot->topics[j], age,
-				KAFKA_MS, err))
+		for (int j = 0; publisher->publisher->kafka == kafka && j < publisher->topic_count;
+		     j++)
+			if (!is_checked(checks, i, publisher->topics[j]) &&
+			    !preflight_topic(&checks->report, catalog, kafka, publisher->topics[j],
+				age, KAFKA_MS, err))
 				return false;
 	}
 	return true;
@@ -198,15 +204,16 @@ void checks_tails(struct checks *checks, const struct config_kafka *kafka)
 	const char **topics = NULL;
 	int count = 0;
 
-	for (int i = 0; i < checks->config->slot_count; i++) {
-		const struct checks_slot *slot = &checks->slots[i];
-		bool reads = slot->slot->kafka == kafka && slot->slot->resume == RESUME_TAIL;
+	for (int i = 0; i < checks->config->publisher_count; i++) {
+		const struct checks_publisher *publisher = &checks->publishers[i];
+		bool reads = publisher->publisher->kafka == kafka &&
+			     publisher->publisher->resume == RESUME_TAIL;
 
-		for (int j = 0; reads && j < slot->topic_count; j++) {
-			if (is_among(topics, count, slot->topics[j]))
+		for (int j = 0; reads && j < publisher->topic_count; j++) {
+			if (is_among(topics, count, publisher->topics[j]))
 				continue;
 			topics = xrealloc(topics, (size_t)(count + 1) * sizeof *topics);
-			topics[count++] = slot->topics[j];
+			topics[count++] = publisher->topics[j];
 		}
 	}
 	if (count > 0)
@@ -218,8 +225,9 @@ void checks_tails(struct checks *checks, const struct config_kafka *kafka)
 
 enum safety checks_safety(const struct config *config, const struct config_kafka *kafka)
 {
-	for (int i = 0; i < config->slot_count; i++)
-		if (config->slots[i].kafka == kafka && config->slots[i].safety == SAFETY_STRICT)
+	for (int i = 0; i < config->publisher_count; i++)
+		if (config->publishers[i].kafka == kafka &&
+		    config->publishers[i].safety == SAFETY_STRICT)
 			return SAFETY_STRICT;
 	return SAFETY_WARN;
 }

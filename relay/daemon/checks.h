@@ -7,9 +7,9 @@
 #include "config.h"
 #include "preflight.h"
 
-/* A slot of the configuration as its database knows it. */
-struct checks_slot {
-	const struct config_slot *slot;
+/* A publisher of the configuration as its database knows it. */
+struct checks_publisher {
+	const struct config_publisher *publisher;
 	int shards;            /* 0: the database was not asked or does not know it */
 	int64_t oldest_age_ms; /* of the oldest unpublished row; 0: none */
 	char **topics;         /* that it is known to publish to */
@@ -18,17 +18,17 @@ struct checks_slot {
 
 struct checks {
 	const struct config *config;
-	bool starting; /* for `run`: what stops one slot alone is no failure */
+	bool starting; /* for `run`: what stops one publisher alone is no failure */
 	struct preflight report;
-	struct checks_slot *slots; /* as many as config->slots, in the same order */
+	struct checks_publisher *publishers; /* as many as config->publishers, in the same order */
 };
 
 void checks_init(struct checks *checks, const struct config *config);
 void checks_finish(struct checks *checks);
 
 /*
- * The server, the schema, and the slots that read from it. False: it cannot be asked (no answer
- * within 10 s, a wrong password …).
+ * The server, the schema, and the publishers that read from it. False: it cannot be asked (no
+ * answer within 10 s, a wrong password …).
  */
 bool checks_postgres(
     struct checks *checks, const struct config_postgres *postgres, struct err *err) MUST_CHECK;
@@ -36,15 +36,15 @@ bool checks_postgres(
 /* The brokers. False: none answers within 5 s. */
 bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
     struct err *err) MUST_CHECK;
-/* The topics of the slots that publish there, as far as checks_postgres found them. */
+/* The topics of the publishers that publish there, as far as checks_postgres found them. */
 bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
     struct err *err) MUST_CHECK;
 
-/* Whether the topics of slots with resume = tail may be read: for doctor, since `run` says it
+/* Whether the topics of publishers with resume = tail may be read: for doctor, since `run` says it
  * itself. */
 void checks_tails(struct checks *checks, const struct config_kafka *kafka);
 
-/* strict if one of the slots that publish there is. */
+/* strict if one of the publishers that publish there is. */
 enum safety checks_safety(const struct config *config, const struct config_kafka *kafka);
 
 /* False: one of the findings from `first` on is fatal; *err is that one as a line. */

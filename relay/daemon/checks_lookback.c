@@ -16,27 +16,28 @@ enum { SERVICE_MS = 10000, KAFKA_MS = 5000 };
 
 /* --- the database ---------------------------------------------------------------------------- */
 
-static bool has_slot(const struct checks *checks, const struct config_postgres *postgres)
+static bool has_publisher(const struct checks *checks, const struct config_postgres *postgres)
 {
-	for (int i = 0; i < checks->config->slot_count; i++)
-		if (checks->slots[i].slot->postgres == postgres)
+	for (int i = 0; i < checks->config->publisher_count; i++)
+		if (checks->publishers[i].publisher->postgres == postgres)
 			return true;
 	return false;
 }
 
-/* Another process may have the slot: that is a risk, and no failure. */
-void checks_lookback_slots(struct checks *checks, const struct config_postgres *postgres)
+/* Another process may have the publisher: that is a risk, and no failure. */
+void checks_lookback_publishers(struct checks *checks, const struct config_postgres *postgres)
 {
 	for (int i = 0; i < checks->config->lookback_count; i++) {
 		const struct config_lookback *lookback = &checks->config->lookbacks[i];
 		owned_text char *place =
 		    xformat("lookback %s (%s)", lookback->name, lookback->origin);
 
-		if (lookback->postgres == postgres && !has_slot(checks, postgres))
+		if (lookback->postgres == postgres && !has_publisher(checks, postgres))
 			preflight_add(&checks->report, PREFLIGHT_WARN, place,
-			    "add a [slot] section with this postgres, unless another process has "
+			    "add a [publisher] section with this postgres, unless another process "
+			    "has "
 			    "one",
-			    "no slot of this configuration publishes what it commits into the "
+			    "no publisher of this configuration publishes what it commits into the "
 			    "outbox of postgres %s",
 			    postgres->name);
 	}
@@ -132,11 +133,13 @@ static bool is_checked(const struct topics *topics, const char *topic)
 	for (int i = 0; i < topics->count; i++)
 		if (text_equal(topics->names[i], topic))
 			return true;
-	for (int i = 0; i < topics->checks->config->slot_count; i++) {
-		const struct checks_slot *slot = &topics->checks->slots[i];
+	for (int i = 0; i < topics->checks->config->publisher_count; i++) {
+		const struct checks_publisher *publisher = &topics->checks->publishers[i];
 
-		for (int k = 0; slot->slot->kafka == topics->kafka && k < slot->topic_count; k++)
-			if (text_equal(slot->topics[k], topic))
+		for (int k = 0;
+		     publisher->publisher->kafka == topics->kafka && k < publisher->topic_count;
+		     k++)
+			if (text_equal(publisher->topics[k], topic))
 				return true;
 	}
 	return false;
@@ -153,13 +156,13 @@ static bool check_topic(struct topics *topics, const char *topic, struct err *er
 	    &topics->checks->report, topics->catalog, topics->kafka, topic, 0, KAFKA_MS, err);
 }
 
-/* What it writes goes through the outbox, to the cluster of the slots that read that. */
+/* What it writes goes through the outbox, to the cluster of the publishers that read that. */
 static bool is_published_to(const struct checks *checks, const struct config_lookback *lookback,
     const struct config_kafka *kafka)
 {
-	for (int i = 0; i < checks->config->slot_count; i++)
-		if (checks->slots[i].slot->postgres == lookback->postgres &&
-		    checks->slots[i].slot->kafka == kafka)
+	for (int i = 0; i < checks->config->publisher_count; i++)
+		if (checks->publishers[i].publisher->postgres == lookback->postgres &&
+		    checks->publishers[i].publisher->kafka == kafka)
 			return true;
 	return false;
 }

@@ -6,7 +6,7 @@
 #include "checks.h"
 
 /* Who publishes what the sections of that database commit? After checks_postgres. */
-void checks_lookback_slots(struct checks *checks, const struct config_postgres *postgres);
+void checks_lookback_publishers(struct checks *checks, const struct config_postgres *postgres);
 
 /* What is undecided in that database, and what decided lately. After checks_postgres. */
 void checks_lookback_figures(struct checks *checks, const struct config_postgres *postgres);

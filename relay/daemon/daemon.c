@@ -33,7 +33,7 @@
 
 enum {
 	TURN_MS = 1000,             /* the loop turns at least so often */
-	STALLED_MS = 10000,         /* its own, and that of a publisher */
+	STALLED_MS = 10000,         /* its own, and that of a shard_worker */
 	KEEPER_STALLED_MS = 600000, /* a statement of upkeep may take its time */
 	HANDOVER_SPARE_MS = 5000,
 	MOST_FDS = 1024,
@@ -55,7 +55,7 @@ struct daemon {
 	struct config *config;
 	struct config *fresh; /* of the newest reload; NULL: none */
 	int signal_fd, event_fd;
-	struct catalog **catalogs;          /* as config->kafka; NULL: no slot uses it */
+	struct catalog **catalogs;          /* as config->kafka; NULL: no publisher uses it */
 	struct topic_checks **topic_checks; /* the same */
 	struct keeper **keepers;            /* as config->postgres; NULL: nothing uses it */
 	struct fleet *fleet;
@@ -173,8 +173,8 @@ static bool is_ready(void *context, struct text *report)
 
 static bool uses_postgres(const struct config *config, int place)
 {
-	for (int i = 0; i < config->slot_count; i++)
-		if (config->slots[i].postgres == &config->postgres[place])
+	for (int i = 0; i < config->publisher_count; i++)
+		if (config->publishers[i].postgres == &config->postgres[place])
 			return true;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (config->lookbacks[i].postgres == &config->postgres[place])
@@ -184,8 +184,8 @@ static bool uses_postgres(const struct config *config, int place)
 
 static bool uses_kafka(const struct config *config, int place)
 {
-	for (int i = 0; i < config->slot_count; i++)
-		if (config->slots[i].kafka == &config->kafka[place])
+	for (int i = 0; i < config->publisher_count; i++)
+		if (config->publishers[i].kafka == &config->kafka[place])
 			return true;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (config->lookbacks[i].kafka == &config->kafka[place])
@@ -203,8 +203,9 @@ static void warn_of_epochs(const struct config *config)
 			continue;
 		log_warn("epochs_unseen", {"error", LOG_TEXT(err.message)},
 		    {"consequence",
-			LOG_TEXT("records may be published twice when a leader dies; slots with "
-				 "delivery = exactly-once are refused")},
+			LOG_TEXT(
+			    "records may be published twice when a leader dies; publishers with "
+			    "delivery = exactly-once are refused")},
 		    {"cure", LOG_TEXT("run a version of librdkafka that the documentation names")});
 		return;
 	}
@@ -307,13 +308,14 @@ static bool check_cluster(struct daemon *daemon, struct checks *checks, int plac
 /* What is known to be published is looked at before it is met again. */
 static void note_topics(struct daemon *daemon, const struct checks *checks)
 {
-	for (int i = 0; i < daemon->config->slot_count; i++) {
-		const struct checks_slot *slot = &checks->slots[i];
+	for (int i = 0; i < daemon->config->publisher_count; i++) {
+		const struct checks_publisher *publisher = &checks->publishers[i];
 		struct topic_checks *topics =
-		    daemon->topic_checks[slot->slot->kafka - daemon->config->kafka];
+		    daemon->topic_checks[publisher->publisher->kafka - daemon->config->kafka];
 
-		for (int j = 0; j < slot->topic_count; j++)
-			topic_checks_allow(topics, slot->topics[j], slot->slot->safety);
+		for (int j = 0; j < publisher->topic_count; j++)
+			topic_checks_allow(
+			    topics, publisher->topics[j], publisher->publisher->safety);
 	}
 }
 
@@ -383,10 +385,10 @@ static char *owner_name(void)
 
 static bool start_publishers(struct daemon *daemon, const struct checks *checks, struct err *err)
 {
-	owned_text int *shards = xcalloc((size_t)daemon->config->slot_count, sizeof *shards);
+	owned_text int *shards = xcalloc((size_t)daemon->config->publisher_count, sizeof *shards);
 
-	for (int i = 0; i < daemon->config->slot_count; i++)
-		shards[i] = checks->slots[i].shards;
+	for (int i = 0; i < daemon->config->publisher_count; i++)
+		shards[i] = checks->publishers[i].shards;
 	return fleet_start(daemon->fleet, shards, err);
 }
 
@@ -414,7 +416,8 @@ static void announce(const struct daemon *daemon)
 	metric_set(metric_series(&up, NULL), 1);
 	metric_set(metric_series(&started, NULL), (double)clock_wall_us() / 1e6);
 	log_info("started", {"version", LOG_TEXT(RELAY_VERSION)},
-	    {"owner", LOG_TEXT(daemon->owner)}, {"slots", LOG_INT(daemon->config->slot_count)},
+	    {"owner", LOG_TEXT(daemon->owner)},
+	    {"publishers", LOG_INT(daemon->config->publisher_count)},
 	    {"drain", LOG_TEXT(daemon->options->drain ? "true" : "false")});
 	service_notify("READY=1");
 }
@@ -509,9 +512,9 @@ static int64_t longest_stop_ms(const struct config *config)
 {
 	int64_t longest = 0;
 
-	for (int i = 0; i < config->slot_count; i++)
-		if (config->slots[i].lease_ms > longest)
-			longest = config->slots[i].lease_ms;
+	for (int i = 0; i < config->publisher_count; i++)
+		if (config->publishers[i].lease_ms > longest)
+			longest = config->publishers[i].lease_ms;
 	for (int i = 0; i < config->deliver_count; i++)
 		if (config->delivers[i].drain_ms > longest)
 			longest = config->delivers[i].drain_ms;
@@ -612,10 +615,10 @@ static bool others_ended(const struct daemon *daemon)
 	return true;
 }
 
-/* A process without slots delivers until it is told to end. */
+/* A process without publishers delivers until it is told to end. */
 static bool is_drained(const struct daemon *daemon)
 {
-	return (daemon->config->slot_count > 0 || daemon->options->drain) &&
+	return (daemon->config->publisher_count > 0 || daemon->options->drain) &&
 	       fleet_is_over(daemon->fleet);
 }
 

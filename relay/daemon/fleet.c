@@ -7,33 +7,33 @@
 #include <sys/eventfd.h>
 #include "clock.h"
 #include "logging.h"
-#include "publisher.h"
+#include "shard_worker.h"
 
 enum {
 	MOST_SHARDS = 64, /* as the database allows */
 	STALLED_MS = 10000,
-	AGAIN_MS = 1000, /* before a slot that ended for no visible reason is started again */
+	AGAIN_MS = 1000, /* before a publisher that ended for no visible reason is started again */
 };
 
-enum slot_state {
-	SLOT_IDLE,    /* not started, dropped, or refused: started when the database has it */
-	SLOT_RUNNING, /* publishers run, or some of them have drained */
-	SLOT_ENDING,  /* one found the slot gone or changed: all of them end */
-	SLOT_LOOKING, /* all have ended: what does the database say? */
-	SLOT_DONE,    /* stopped or drained */
+enum publisher_state {
+	PUBLISHER_IDLE,    /* not started, dropped, or refused: started when the database has it */
+	PUBLISHER_RUNNING, /* publishers run, or some of them have drained */
+	PUBLISHER_ENDING,  /* one found the publisher gone or changed: all of them end */
+	PUBLISHER_LOOKING, /* all have ended: what does the database say? */
+	PUBLISHER_DONE,    /* stopped or drained */
 };
 static const char *const state_names[] = {"idle", "running", "ending", "looking", "done"};
 
-struct fleet_slot {
-	const struct config_slot *config;
+struct fleet_publisher {
+	const struct config_publisher *config;
 	struct keeper *keeper;
 	struct catalog *catalog;
 	struct topic_checks *topic_checks;
-	enum slot_state state;
-	struct publisher *publishers[MOST_SHARDS];
+	enum publisher_state state;
+	struct shard_worker *publishers[MOST_SHARDS];
 	int shards;         /* as many publishers */
 	int refused_shards; /* a number of shards that the configuration refuses, logged; 0: none */
-	int64_t looks;      /* the keeper's when the slot was found gone */
+	int64_t looks;      /* the keeper's when the publisher was found gone */
 	int shards_before;  /* and how many publishers ended then */
 	int64_t start_at;
 };
@@ -43,8 +43,8 @@ struct fleet {
 	struct spread *spread;
 	careful_turn turn;
 	const struct config *fresh; /* reloaded; NULL: never */
-	pthread_mutex_t mutex;      /* guards slots against the readers of other threads */
-	struct fleet_slot *slots;
+	pthread_mutex_t mutex;      /* guards publishers against the readers of other threads */
+	struct fleet_publisher *publishers;
 	bool stopping;
 };
 
@@ -61,14 +61,15 @@ struct fleet *fleet_create(const struct fleet_options *options)
 	fleet->options = *options;
 	fleet->spread = spread_create(options->drain);
 	pthread_mutex_init(&fleet->mutex, NULL);
-	fleet->slots = xcalloc((size_t)config->slot_count, sizeof *fleet->slots);
-	for (int i = 0; i < config->slot_count; i++) {
-		const struct config_slot *slot = &config->slots[i];
+	fleet->publishers = xcalloc((size_t)config->publisher_count, sizeof *fleet->publishers);
+	for (int i = 0; i < config->publisher_count; i++) {
+		const struct config_publisher *publisher = &config->publishers[i];
 
-		fleet->slots[i] = (struct fleet_slot){.config = slot,
-		    .keeper = options->keepers[slot->postgres - config->postgres],
-		    .catalog = options->catalogs[place_of_kafka(config, slot->kafka)],
-		    .topic_checks = options->topic_checks[place_of_kafka(config, slot->kafka)]};
+		fleet->publishers[i] = (struct fleet_publisher){.config = publisher,
+		    .keeper = options->keepers[publisher->postgres - config->postgres],
+		    .catalog = options->catalogs[place_of_kafka(config, publisher->kafka)],
+		    .topic_checks =
+			options->topic_checks[place_of_kafka(config, publisher->kafka)]};
 	}
 	return fleet;
 }
@@ -77,220 +78,225 @@ void fleet_destroy(struct fleet *fleet)
 {
 	if (!fleet)
 		return;
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		for (int j = 0; j < fleet->slots[i].shards; j++)
-			publisher_join(fleet->slots[i].publishers[j]);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		for (int j = 0; j < fleet->publishers[i].shards; j++)
+			shard_worker_join(fleet->publishers[i].publishers[j]);
 	spread_destroy(fleet->spread);
 	pthread_mutex_destroy(&fleet->mutex);
-	free(fleet->slots);
+	free(fleet->publishers);
 	free(fleet);
 }
 
-/* --- one slot ------------------------------------------------------------------------------- */
+/* --- one publisher -------------------------------------------------------------------------------
+ */
 
-static void move(struct fleet *fleet, struct fleet_slot *slot, enum slot_state state)
+static void move(struct fleet *fleet, struct fleet_publisher *publisher, enum publisher_state state)
 {
 	pthread_mutex_lock(&fleet->mutex);
-	log_debug("slot_state", {"slot", LOG_TEXT(slot->config->name)},
-	    {"from", LOG_TEXT(state_names[slot->state])}, {"to", LOG_TEXT(state_names[state])});
-	slot->state = state;
+	log_debug("publisher_state", {"publisher", LOG_TEXT(publisher->config->name)},
+	    {"from", LOG_TEXT(state_names[publisher->state])},
+	    {"to", LOG_TEXT(state_names[state])});
+	publisher->state = state;
 	pthread_mutex_unlock(&fleet->mutex);
 }
 
-static void add_publisher(struct fleet *fleet, struct fleet_slot *slot, struct publisher *publisher)
+static void add_publisher(
+    struct fleet *fleet, struct fleet_publisher *publisher, struct shard_worker *shard_worker)
 {
-	const struct config_slot *fresh =
-	    fleet->fresh ? config_find_slot(fleet->fresh, slot->config->name) : NULL;
+	const struct config_publisher *fresh =
+	    fleet->fresh ? config_find_publisher(fleet->fresh, publisher->config->name) : NULL;
 
 	pthread_mutex_lock(&fleet->mutex);
-	slot->publishers[slot->shards++] = publisher;
+	publisher->publishers[publisher->shards++] = shard_worker;
 	pthread_mutex_unlock(&fleet->mutex);
 	if (fresh)
-		publisher_retune(publisher, fresh);
+		shard_worker_retune(shard_worker, fresh);
 }
 
-static bool start_slot(struct fleet *fleet, struct fleet_slot *slot, int shards, struct err *err)
+static bool start_publisher(
+    struct fleet *fleet, struct fleet_publisher *publisher, int shards, struct err *err)
 {
-	struct publisher_options options = {.slot = slot->config,
+	struct shard_worker_options options = {.publisher = publisher->config,
 	    .shards = shards,
-	    .catalog = slot->catalog,
-	    .topic_checks = slot->topic_checks,
+	    .catalog = publisher->catalog,
+	    .topic_checks = publisher->topic_checks,
 	    .spread = fleet->spread,
 	    .turn = &fleet->turn,
 	    .owner = fleet->options.owner,
 	    .drain = fleet->options.drain};
 
-	assert(shards <= MOST_SHARDS && slot->shards == 0);
-	move(fleet, slot, SLOT_RUNNING);
+	assert(shards <= MOST_SHARDS && publisher->shards == 0);
+	move(fleet, publisher, PUBLISHER_RUNNING);
 	for (options.shard = 0; options.shard < shards; options.shard++) {
-		struct publisher *publisher = publisher_start(&options, err);
+		struct shard_worker *shard_worker = shard_worker_start(&options, err);
 
-		if (!publisher)
-			return err_prefix(err, "slot %s", slot->config->name);
-		add_publisher(fleet, slot, publisher);
+		if (!shard_worker)
+			return err_prefix(err, "publisher %s", publisher->config->name);
+		add_publisher(fleet, publisher, shard_worker);
 	}
-	log_info(
-	    "slot_started", {"slot", LOG_TEXT(slot->config->name)}, {"shards", LOG_INT(shards)});
+	log_info("publisher_started", {"publisher", LOG_TEXT(publisher->config->name)},
+	    {"shards", LOG_INT(shards)});
 	return true;
 }
 
-static void stop_publishers(const struct fleet_slot *slot)
+static void stop_publishers(const struct fleet_publisher *publisher)
 {
-	for (int i = 0; i < slot->shards; i++)
-		publisher_stop(slot->publishers[i]);
+	for (int i = 0; i < publisher->shards; i++)
+		shard_worker_stop(publisher->publishers[i]);
 }
 
 /* A snapshot of how its publishers end. */
-static void count_ends(const struct fleet_slot *slot, int counts[static PUBLISHER_GONE + 1])
+static void count_ends(
+    const struct fleet_publisher *publisher, int counts[static SHARD_WORKER_GONE + 1])
 {
-	for (int i = 0; i <= PUBLISHER_GONE; i++)
+	for (int i = 0; i <= SHARD_WORKER_GONE; i++)
 		counts[i] = 0;
-	for (int i = 0; i < slot->shards; i++)
-		counts[publisher_status(slot->publishers[i]).end]++;
+	for (int i = 0; i < publisher->shards; i++)
+		counts[shard_worker_status(publisher->publishers[i]).end]++;
 }
 
 /* Frees publishers that have all ended; the readers of other threads do not see them any more. */
-static void clear(struct fleet *fleet, struct fleet_slot *slot)
+static void clear(struct fleet *fleet, struct fleet_publisher *publisher)
 {
-	int count = slot->shards;
+	int count = publisher->shards;
 
 	pthread_mutex_lock(&fleet->mutex);
-	slot->shards = 0;
+	publisher->shards = 0;
 	pthread_mutex_unlock(&fleet->mutex);
 	for (int i = 0; i < count; i++)
-		publisher_join(slot->publishers[i]);
+		shard_worker_join(publisher->publishers[i]);
 }
 
-static void step_running(struct fleet *fleet, struct fleet_slot *slot)
+static void step_running(struct fleet *fleet, struct fleet_publisher *publisher)
 {
-	int ends[PUBLISHER_GONE + 1];
+	int ends[SHARD_WORKER_GONE + 1];
 
-	count_ends(slot, ends);
-	if (ends[PUBLISHER_GONE] > 0 && !fleet->stopping) {
-		log_info("slot_changed", {"slot", LOG_TEXT(slot->config->name)},
+	count_ends(publisher, ends);
+	if (ends[SHARD_WORKER_GONE] > 0 && !fleet->stopping) {
+		log_info("publisher_changed", {"publisher", LOG_TEXT(publisher->config->name)},
 		    {"consequence", LOG_TEXT("it was dropped or split: its shards are let go")});
-		stop_publishers(slot);
-		move(fleet, slot, SLOT_ENDING);
-	} else if (ends[PUBLISHER_RUNNING] == 0) {
-		move(fleet, slot, SLOT_DONE);
+		stop_publishers(publisher);
+		move(fleet, publisher, PUBLISHER_ENDING);
+	} else if (ends[SHARD_WORKER_RUNNING] == 0) {
+		move(fleet, publisher, PUBLISHER_DONE);
 	}
 }
 
-static void step_ending(struct fleet *fleet, struct fleet_slot *slot)
+static void step_ending(struct fleet *fleet, struct fleet_publisher *publisher)
 {
-	int ends[PUBLISHER_GONE + 1];
+	int ends[SHARD_WORKER_GONE + 1];
 
-	count_ends(slot, ends);
-	if (ends[PUBLISHER_RUNNING] > 0)
+	count_ends(publisher, ends);
+	if (ends[SHARD_WORKER_RUNNING] > 0)
 		return;
-	slot->shards_before = slot->shards;
-	clear(fleet, slot);
-	slot->looks = keeper_looks(slot->keeper);
-	keeper_look(slot->keeper);
-	move(fleet, slot, SLOT_LOOKING);
+	publisher->shards_before = publisher->shards;
+	clear(fleet, publisher);
+	publisher->looks = keeper_looks(publisher->keeper);
+	keeper_look(publisher->keeper);
+	move(fleet, publisher, PUBLISHER_LOOKING);
 }
 
-static void step_looking(struct fleet *fleet, struct fleet_slot *slot, int64_t now)
+static void step_looking(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
 {
-	int shards = keeper_shards(slot->keeper, slot->config);
+	int shards = keeper_shards(publisher->keeper, publisher->config);
 
-	if (keeper_looks(slot->keeper) == slot->looks)
+	if (keeper_looks(publisher->keeper) == publisher->looks)
 		return;
 	if (shards == 0)
-		log_warn("slot_dropped", {"slot", LOG_TEXT(slot->config->name)},
+		log_warn("publisher_dropped", {"publisher", LOG_TEXT(publisher->config->name)},
 		    {"consequence", LOG_TEXT("it is not published any more")});
-	slot->start_at = shards == slot->shards_before ? now + AGAIN_MS : now;
-	move(fleet, slot, SLOT_IDLE);
+	publisher->start_at = shards == publisher->shards_before ? now + AGAIN_MS : now;
+	move(fleet, publisher, PUBLISHER_IDLE);
 }
 
-static void refuse_shards(struct fleet_slot *slot, int shards)
+static void refuse_shards(struct fleet_publisher *publisher, int shards)
 {
-	if (slot->refused_shards == shards)
+	if (publisher->refused_shards == shards)
 		return;
-	slot->refused_shards = shards;
-	log_error("slot_refused", {"slot", LOG_TEXT(slot->config->name)},
-	    {"shards", LOG_INT(shards)}, {"configured", LOG_INT(slot->config->shards)},
+	publisher->refused_shards = shards;
+	log_error("publisher_refused", {"publisher", LOG_TEXT(publisher->config->name)},
+	    {"shards", LOG_INT(shards)}, {"configured", LOG_INT(publisher->config->shards)},
 	    {"consequence",
 		LOG_TEXT("it is not published until the configuration agrees with the database")});
 }
 
-/* Nothing is left of a slot that is gone: drained. */
-static void step_idle(struct fleet *fleet, struct fleet_slot *slot, int64_t now)
+/* Nothing is left of a publisher that is gone: drained. */
+static void step_idle(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
 {
-	int shards = keeper_shards(slot->keeper, slot->config);
+	int shards = keeper_shards(publisher->keeper, publisher->config);
 	struct err err;
 
-	if (now < slot->start_at)
+	if (now < publisher->start_at)
 		return;
 	if (fleet->options.drain && shards == 0) {
-		move(fleet, slot, SLOT_DONE);
+		move(fleet, publisher, PUBLISHER_DONE);
 		return;
 	}
 	if (shards <= 0)
 		return;
-	if (slot->config->shards > 0 && slot->config->shards != shards) {
-		refuse_shards(slot, shards);
+	if (publisher->config->shards > 0 && publisher->config->shards != shards) {
+		refuse_shards(publisher, shards);
 		return;
 	}
-	slot->refused_shards = 0;
-	if (start_slot(fleet, slot, shards, &err))
+	publisher->refused_shards = 0;
+	if (start_publisher(fleet, publisher, shards, &err))
 		return;
-	log_error("slot_not_started", {"slot", LOG_TEXT(slot->config->name)},
+	log_error("publisher_not_started", {"publisher", LOG_TEXT(publisher->config->name)},
 	    {"error", LOG_TEXT(err.message)});
-	stop_publishers(slot);
-	move(fleet, slot, SLOT_ENDING);
+	stop_publishers(publisher);
+	move(fleet, publisher, PUBLISHER_ENDING);
 }
 
-static void step_slot(struct fleet *fleet, struct fleet_slot *slot, int64_t now)
+static void step_publisher(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
 {
-	switch (slot->state) {
-	case SLOT_IDLE:
+	switch (publisher->state) {
+	case PUBLISHER_IDLE:
 		if (!fleet->stopping)
-			step_idle(fleet, slot, now);
+			step_idle(fleet, publisher, now);
 		break;
-	case SLOT_RUNNING:
-		step_running(fleet, slot);
+	case PUBLISHER_RUNNING:
+		step_running(fleet, publisher);
 		break;
-	case SLOT_ENDING:
-		step_ending(fleet, slot);
+	case PUBLISHER_ENDING:
+		step_ending(fleet, publisher);
 		break;
-	case SLOT_LOOKING:
-		step_looking(fleet, slot, now);
+	case PUBLISHER_LOOKING:
+		step_looking(fleet, publisher, now);
 		break;
-	case SLOT_DONE:
+	case PUBLISHER_DONE:
 		break;
 	}
 }
 
-static void step_until_settled(struct fleet *fleet, struct fleet_slot *slot, int64_t now)
+static void step_until_settled(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
 {
-	enum slot_state before;
+	enum publisher_state before;
 
 	do {
-		before = slot->state;
-		step_slot(fleet, slot, now);
-	} while (slot->state != before);
+		before = publisher->state;
+		step_publisher(fleet, publisher, now);
+	} while (publisher->state != before);
 }
 
 /* --- all of them ---------------------------------------------------------------------------- */
 
 bool fleet_start(struct fleet *fleet, const int *shards, struct err *err)
 {
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		if (!start_slot(fleet, &fleet->slots[i], shards[i], err))
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		if (!start_publisher(fleet, &fleet->publishers[i], shards[i], err))
 			return false;
 	return true;
 }
 
 void fleet_step(struct fleet *fleet, int64_t now)
 {
-	for (int i = 0; i < fleet->options.config->slot_count; i++) {
-		const struct fleet_slot *slot = &fleet->slots[i];
+	for (int i = 0; i < fleet->options.config->publisher_count; i++) {
+		const struct fleet_publisher *publisher = &fleet->publishers[i];
 		eventfd_t told;
 
-		for (int j = 0; j < slot->shards; j++)
-			(void)eventfd_read(publisher_event_fd(slot->publishers[j]), &told);
-		step_until_settled(fleet, &fleet->slots[i], now);
+		for (int j = 0; j < publisher->shards; j++)
+			(void)eventfd_read(shard_worker_event_fd(publisher->publishers[j]), &told);
+		step_until_settled(fleet, &fleet->publishers[i], now);
 	}
 }
 
@@ -298,29 +304,29 @@ int fleet_fds(const struct fleet *fleet, struct pollfd *fds, int max)
 {
 	int count = 0;
 
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		for (int j = 0; j < fleet->slots[i].shards && count < max; j++)
-			fds[count++] =
-			    (struct pollfd){.fd = publisher_event_fd(fleet->slots[i].publishers[j]),
-				.events = POLLIN};
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		for (int j = 0; j < fleet->publishers[i].shards && count < max; j++)
+			fds[count++] = (struct pollfd){
+			    .fd = shard_worker_event_fd(fleet->publishers[i].publishers[j]),
+			    .events = POLLIN};
 	return count;
 }
 
 void fleet_stop(struct fleet *fleet)
 {
 	fleet->stopping = true;
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		stop_publishers(&fleet->slots[i]);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		stop_publishers(&fleet->publishers[i]);
 }
 
 bool fleet_is_over(const struct fleet *fleet)
 {
-	for (int i = 0; i < fleet->options.config->slot_count; i++) {
-		enum slot_state state = fleet->slots[i].state;
+	for (int i = 0; i < fleet->options.config->publisher_count; i++) {
+		enum publisher_state state = fleet->publishers[i].state;
 
 		/* With nothing running, what the database says does not matter any more. */
-		if (state == SLOT_DONE ||
-		    (fleet->stopping && (state == SLOT_IDLE || state == SLOT_LOOKING)))
+		if (state == PUBLISHER_DONE ||
+		    (fleet->stopping && (state == PUBLISHER_IDLE || state == PUBLISHER_LOOKING)))
 			continue;
 		return false;
 	}
@@ -329,22 +335,24 @@ bool fleet_is_over(const struct fleet *fleet)
 
 bool fleet_is_refused(const struct fleet *fleet, struct err *err)
 {
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		for (int j = 0; j < fleet->slots[i].shards; j++) {
-			struct publisher_status status =
-			    publisher_status(fleet->slots[i].publishers[j]);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		for (int j = 0; j < fleet->publishers[i].shards; j++) {
+			struct shard_worker_status status =
+			    shard_worker_status(fleet->publishers[i].publishers[j]);
 
-			if (status.end != PUBLISHER_REFUSED)
+			if (status.end != SHARD_WORKER_REFUSED)
 				continue;
 			if (status.elsewhere)
 				return !err_set(err, ERR_REJECT,
-				    "slot %s: its rows were carried here from another database "
-				    "cluster; run `outbox-relay slot rebase --all` and drain again",
-				    status.slot);
+				    "publisher %s: its rows were carried here from another "
+				    "database "
+				    "cluster; run `outbox-relay publisher rebase --all` and drain "
+				    "again",
+				    status.publisher);
 			err_set(err, ERR_REJECT,
-			    "slot %s: Kafka refuses row %" PRId64 " of topic %s: %s; mend the "
+			    "publisher %s: Kafka refuses row %" PRId64 " of topic %s: %s; mend the "
 			    "topic or the row and drain again",
-			    status.slot, status.refused_id, status.refused_topic,
+			    status.publisher, status.refused_id, status.refused_topic,
 			    status.refused_error);
 			return true;
 		}
@@ -353,17 +361,18 @@ bool fleet_is_refused(const struct fleet *fleet, struct err *err)
 
 bool fleet_is_abandoned(const struct fleet *fleet, struct err *err)
 {
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		for (int j = 0; j < fleet->slots[i].shards; j++) {
-			struct publisher_status status =
-			    publisher_status(fleet->slots[i].publishers[j]);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		for (int j = 0; j < fleet->publishers[i].shards; j++) {
+			struct shard_worker_status status =
+			    shard_worker_status(fleet->publishers[i].publishers[j]);
 
-			if (status.end != PUBLISHER_ABANDONED)
+			if (status.end != SHARD_WORKER_ABANDONED)
 				continue;
 			err_set(err, ERR_FENCED,
-			    "slot %s: shard %d was not handed over: %s; it is free when its lease "
+			    "publisher %s: shard %d was not handed over: %s; it is free when its "
+			    "lease "
 			    "is over",
-			    status.slot, status.shard,
+			    status.publisher, status.shard,
 			    status.postgres_error[0] ? status.postgres_error
 						     : "its log cannot be written");
 			return true;
@@ -374,35 +383,36 @@ bool fleet_is_abandoned(const struct fleet *fleet, struct err *err)
 void fleet_retune(struct fleet *fleet, const struct config *fresh)
 {
 	fleet->fresh = fresh;
-	for (int i = 0; i < fleet->options.config->slot_count; i++) {
-		const struct fleet_slot *slot = &fleet->slots[i];
-		const struct config_slot *settings = config_find_slot(fresh, slot->config->name);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++) {
+		const struct fleet_publisher *publisher = &fleet->publishers[i];
+		const struct config_publisher *settings =
+		    config_find_publisher(fresh, publisher->config->name);
 
-		for (int j = 0; settings && j < slot->shards; j++)
-			publisher_retune(slot->publishers[j], settings);
+		for (int j = 0; settings && j < publisher->shards; j++)
+			shard_worker_retune(publisher->publishers[j], settings);
 	}
 }
 
 /* --- health --------------------------------------------------------------------------------- */
 
-static bool is_owner(const struct publisher_status *status)
+static bool is_owner(const struct shard_worker_status *status)
 {
 	return status->state == STREAM_OWNER || status->state == STREAM_UNSURE;
 }
 
 /* An owner that cannot write its progress sends nothing, whatever keeps it from writing. */
-static bool is_out_of_lease(const struct publisher_status *status)
+static bool is_out_of_lease(const struct shard_worker_status *status)
 {
 	return is_owner(status) && status->lease_over;
 }
 
 /* Rows of other topics go on only as far as progress may lag behind what is sent. */
-static bool stands_still(const struct publisher_status *status)
+static bool stands_still(const struct shard_worker_status *status)
 {
 	return is_owner(status) && status->missing_topic[0] && status->full;
 }
 
-static void describe_away(const struct publisher_status *status, struct text *report)
+static void describe_away(const struct shard_worker_status *status, struct text *report)
 {
 	if (status->postgres_error[0])
 		text_addf(report, ", Postgres is away: %s", status->postgres_error);
@@ -410,16 +420,16 @@ static void describe_away(const struct publisher_status *status, struct text *re
 		text_addf(report, ", Kafka is away: %s", status->kafka_error);
 }
 
-static void describe(const struct publisher_status *status, struct text *report)
+static void describe(const struct shard_worker_status *status, struct text *report)
 {
-	text_addf(report, "slot %s/%d: %s", status->slot, status->shard,
+	text_addf(report, "publisher %s/%d: %s", status->publisher, status->shard,
 	    stream_state_names[status->state]);
 	if (status->refused)
 		text_addf(report, ", stopped: Kafka refuses row %" PRId64 " of topic %s: %s",
 		    status->refused_id, status->refused_topic, status->refused_error);
 	if (status->elsewhere)
 		text_add(report, ", its rows were carried here from another database cluster: run "
-				 "`outbox-relay slot rebase --all`");
+				 "`outbox-relay publisher rebase --all`");
 	describe_away(status, report);
 	if (is_out_of_lease(status))
 		text_add(report, ", its lease is over: the log cannot be written");
@@ -433,7 +443,7 @@ static void describe(const struct publisher_status *status, struct text *report)
 }
 
 /* A standby is ready; an owner must reach both sides, and nothing may stop it. */
-static bool shard_ready(const struct publisher_status *status, struct text *report)
+static bool shard_ready(const struct shard_worker_status *status, struct text *report)
 {
 	bool away = status->postgres_error[0] || (is_owner(status) && status->kafka_error[0]);
 	bool ready = !away && !status->refused && !status->elsewhere && !is_out_of_lease(status) &&
@@ -444,19 +454,19 @@ static bool shard_ready(const struct publisher_status *status, struct text *repo
 	return ready;
 }
 
-static bool slot_ready(const struct fleet_slot *slot, struct text *report)
+static bool publisher_ready(const struct fleet_publisher *publisher, struct text *report)
 {
 	bool ready = true;
 
-	if (slot->shards == 0) {
-		text_addf(report, "[-] slot %s: %s\n", slot->config->name,
-		    slot->refused_shards       ? "the configuration names another number of shards"
-		    : slot->state == SLOT_IDLE ? "not in the database"
-					       : "being looked at");
+	if (publisher->shards == 0) {
+		text_addf(report, "[-] publisher %s: %s\n", publisher->config->name,
+		    publisher->refused_shards ? "the configuration names another number of shards"
+		    : publisher->state == PUBLISHER_IDLE ? "not in the database"
+							 : "being looked at");
 		return false;
 	}
-	for (int i = 0; i < slot->shards; i++) {
-		struct publisher_status status = publisher_status(slot->publishers[i]);
+	for (int i = 0; i < publisher->shards; i++) {
+		struct shard_worker_status status = shard_worker_status(publisher->publishers[i]);
 
 		ready &= shard_ready(&status, report);
 	}
@@ -468,20 +478,20 @@ bool fleet_ready(struct fleet *fleet, struct text *report)
 	bool ready = true;
 
 	pthread_mutex_lock(&fleet->mutex);
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		ready &= slot_ready(&fleet->slots[i], report);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		ready &= publisher_ready(&fleet->publishers[i], report);
 	pthread_mutex_unlock(&fleet->mutex);
 	return ready;
 }
 
-static bool shard_live(struct publisher *publisher, int64_t now, struct text *report)
+static bool shard_live(struct shard_worker *shard_worker, int64_t now, struct text *report)
 {
-	struct publisher_status status = publisher_status(publisher);
+	struct shard_worker_status status = shard_worker_status(shard_worker);
 	int64_t age = now - status.loop_ms;
-	bool live = status.end != PUBLISHER_RUNNING || age < STALLED_MS;
+	bool live = status.end != SHARD_WORKER_RUNNING || age < STALLED_MS;
 
-	text_addf(report, "[%s] slot %s/%d: last turn %" PRId64 " ms ago\n", live ? "+" : "-",
-	    status.slot, status.shard, age);
+	text_addf(report, "[%s] publisher %s/%d: last turn %" PRId64 " ms ago\n", live ? "+" : "-",
+	    status.publisher, status.shard, age);
 	return live;
 }
 
@@ -490,9 +500,9 @@ bool fleet_live(struct fleet *fleet, int64_t now, struct text *report)
 	bool live = true;
 
 	pthread_mutex_lock(&fleet->mutex);
-	for (int i = 0; i < fleet->options.config->slot_count; i++)
-		for (int j = 0; j < fleet->slots[i].shards; j++)
-			live &= shard_live(fleet->slots[i].publishers[j], now, report);
+	for (int i = 0; i < fleet->options.config->publisher_count; i++)
+		for (int j = 0; j < fleet->publishers[i].shards; j++)
+			live &= shard_live(fleet->publishers[i].publishers[j], now, report);
 	pthread_mutex_unlock(&fleet->mutex);
 	return live;
 }

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * The publishers of a process: one for each shard of each slot of the configuration. A slot that
- * was split is started anew with its new shards, one that was dropped is let go, and comes back
- * when the database has it again.
+ * The publishers of a process: one for each shard of each publisher of the configuration. A
+ * publisher that was split is started anew with its new shards, one that was dropped is let go, and
+ * comes back when the database has it again.
  *
  * Owned by the daemon's main thread; fleet_ready and fleet_live may be called from any.
  */
@@ -17,9 +17,10 @@ struct fleet;
 
 struct fleet_options {
 	const struct config *config;     /* all of this outlives the fleet */
-	struct catalog *const *catalogs; /* as config->kafka; NULL for one that no slot uses */
+	struct catalog *const *catalogs; /* as config->kafka; NULL for one that no publisher uses */
 	struct topic_checks *const *topic_checks; /* the same */
-	struct keeper *const *keepers; /* as config->postgres; NULL for one that no slot uses */
+	struct keeper *const
+	    *keepers; /* as config->postgres; NULL for one that no publisher uses */
 	const char *owner;
 	bool drain;
 };
@@ -28,11 +29,11 @@ struct fleet *fleet_create(const struct fleet_options *options);
 /* After fleet_stop and fleet_is_over, or before fleet_start. NULL is fine. */
 void fleet_destroy(struct fleet *fleet);
 
-/* shards: of each slot. Fails on what cannot work at all; what was started by then is to be
+/* shards: of each publisher. Fails on what cannot work at all; what was started by then is to be
  * stopped. */
 bool fleet_start(struct fleet *fleet, const int *shards, struct err *err) MUST_CHECK;
 
-/* Looks for ends and for slots that changed. To be called when an fd of fleet_fds calls, or a
+/* Looks for ends and for publishers that changed. To be called when an fd of fleet_fds calls, or a
  * keeper. */
 void fleet_step(struct fleet *fleet, int64_t now);
 /* Appends the publishers' event fds; room for at most max. Returns how many. */
@@ -45,8 +46,8 @@ void fleet_stop(struct fleet *fleet);
 bool fleet_is_over(const struct fleet *fleet);
 
 /*
- * With `drain`: true when a slot ended behind a record that Kafka refuses; *err (ERR_REJECT) names
- * it.
+ * With `drain`: true when a publisher ended behind a record that Kafka refuses; *err (ERR_REJECT)
+ * names it.
  */
 bool fleet_is_refused(const struct fleet *fleet, struct err *err);
 /* True when a shard could not be released because its database is away; *err names it. */

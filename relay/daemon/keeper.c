@@ -21,7 +21,7 @@
 
 /*
  * So many unpublished rows are counted one by one; beyond it ids say how many there are about. Of
- * the parked and of the scheduled rows of a slot as many are counted, and no more.
+ * the parked and of the scheduled rows of a publisher as many are counted, and no more.
  */
 #define COUNT_BOUND "100000"
 
@@ -30,24 +30,24 @@ enum { CONNECT_MS = 5000, LOOK_MS = 15000, IDS_MS = 2000, LONGEST_SLEEP_MS = 100
 static const struct metric_family unpublished_rows = {.name = "relay_unpublished_rows",
     .type = METRIC_GAUGE,
     .help = "Rows not published yet: counted up to 100,000, beyond that estimated by ids.",
-    .labels = {"slot", "shard"}};
+    .labels = {"publisher", "shard"}};
 static const struct metric_family unpublished_age = {.name = "relay_unpublished_age_seconds",
     .type = METRIC_GAUGE,
     .help = "Age of the oldest row that is not published yet, read or not.",
-    .labels = {"slot", "shard"}};
+    .labels = {"publisher", "shard"}};
 
 static const struct metric_family parked_rows = {.name = "relay_parked_rows",
     .type = METRIC_GAUGE,
-    .help = "Parked rows by state; of each slot the first 100,000 are counted.",
-    .labels = {"slot", "state"}};
+    .help = "Parked rows by state; of each publisher the first 100,000 are counted.",
+    .labels = {"publisher", "state"}};
 static const struct metric_family scheduled_rows = {.name = "relay_scheduled_rows",
     .type = METRIC_GAUGE,
-    .help = "Rows that wait for their deliver_at; of each slot the first 100,000 are counted.",
-    .labels = {"slot"}};
+    .help = "Rows that wait for their deliver_at; of each publisher the first 100,000 are counted.",
+    .labels = {"publisher"}};
 static const struct metric_family scheduled_late = {.name = "relay_scheduled_late_seconds",
     .type = METRIC_GAUGE,
     .help = "For how long the first of them has been due.",
-    .labels = {"slot"}};
+    .labels = {"publisher"}};
 
 struct keeper {
 	const struct config *config;
@@ -73,7 +73,7 @@ struct keeper {
 	struct keeper_status status;
 	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
 	char log_problem[1024];      /* as status.problem */
-	int *shards;                 /* of each slot of config; see keeper_shards */
+	int *shards;                 /* of each publisher of config; see keeper_shards */
 	int64_t looks;
 };
 
@@ -85,52 +85,53 @@ static struct pg_result *ask(struct keeper *keeper, const char *sql, const struc
 
 /* --- the look ------------------------------------------------------------------------------- */
 
-static void note_backlog(const char *slot, const char *shard, const struct pg_result *row)
+static void note_backlog(const char *publisher, const char *shard, const struct pg_result *row)
 {
-	const char *const labels[] = {slot, shard};
+	const char *const labels[] = {publisher, shard};
 
 	metric_set(metric_series(&unpublished_rows, labels), (double)pg_int(row, 0, 2));
 	metric_set(metric_series(&unpublished_age, labels), (double)pg_int(row, 0, 3) / 1000);
 }
 
 static bool count_backlog(
-    struct keeper *keeper, const struct config_slot *slot, int shards, struct err *err)
+    struct keeper *keeper, const struct config_publisher *publisher, int shards, struct err *err)
 {
 	for (int i = 0; i < shards; i++) {
 		owned_text char *shard = xformat("%d", i);
-		const struct pg_param params[] = {{slot->name}, {shard}, {COUNT_BOUND}};
+		const struct pg_param params[] = {{publisher->name}, {shard}, {COUNT_BOUND}};
 		OWNED(owned_pg_result_destroy)
 		struct pg_result *row = ask(keeper, sql_backlog, params, 3, err);
 
 		if (!row)
 			return false;
 		if (pg_rows(row) == 1)
-			note_backlog(slot->name, shard, row);
+			note_backlog(publisher->name, shard, row);
 	}
 	return true;
 }
 
 /* A shard that is no more has nothing left to publish. */
-static void clear_backlog(const char *slot, int from, int to)
+static void clear_backlog(const char *publisher, int from, int to)
 {
 	for (int i = from; i < to; i++) {
 		owned_text char *shard = xformat("%d", i);
-		const char *const labels[] = {slot, shard};
+		const char *const labels[] = {publisher, shard};
 
 		metric_set(metric_series(&unpublished_rows, labels), 0);
 		metric_set(metric_series(&unpublished_age, labels), 0);
 	}
 }
 
-static void note_slots(struct keeper *keeper, const struct pg_result *rows)
+static void note_publishers(struct keeper *keeper, const struct pg_result *rows)
 {
 	pthread_mutex_lock(&keeper->mutex);
-	for (int i = 0; i < keeper->config->slot_count; i++) {
-		const struct config_slot *slot = &keeper->config->slots[i];
-		int shards =
-		    slot->postgres == keeper->postgres ? schema_slot_shards(rows, slot->name) : 0;
+	for (int i = 0; i < keeper->config->publisher_count; i++) {
+		const struct config_publisher *publisher = &keeper->config->publishers[i];
+		int shards = publisher->postgres == keeper->postgres
+				 ? schema_publisher_shards(rows, publisher->name)
+				 : 0;
 
-		clear_backlog(slot->name, shards, keeper->shards[i]);
+		clear_backlog(publisher->name, shards, keeper->shards[i]);
 		keeper->shards[i] = shards;
 	}
 	keeper->looks++;
@@ -142,11 +143,11 @@ static void note_slots(struct keeper *keeper, const struct pg_result *rows)
 
 static bool count_backlogs(struct keeper *keeper, struct err *err)
 {
-	for (int i = 0; i < keeper->config->slot_count; i++) {
-		const struct config_slot *slot = &keeper->config->slots[i];
+	for (int i = 0; i < keeper->config->publisher_count; i++) {
+		const struct config_publisher *publisher = &keeper->config->publishers[i];
 
-		if (slot->postgres == keeper->postgres &&
-		    !count_backlog(keeper, slot, keeper->shards[i], err))
+		if (publisher->postgres == keeper->postgres &&
+		    !count_backlog(keeper, publisher, keeper->shards[i], err))
 			return false;
 	}
 	return true;
@@ -171,7 +172,7 @@ static void note_scheduled(const struct pg_result *rows, int i)
 	metric_set(metric_series(&scheduled_late, labels), (double)pg_int(rows, i, 3) / 1000);
 }
 
-/* Calls `note` for each of the slots that are configured. */
+/* Calls `note` for each of the publishers that are configured. */
 static bool count_kept(struct keeper *keeper, const char *sql,
     void (*note)(const struct pg_result *rows, int i), struct err *err)
 {
@@ -179,10 +180,10 @@ static bool count_kept(struct keeper *keeper, const char *sql,
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask(keeper, sql, params, 1, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++) {
-		const struct config_slot *slot =
-		    config_find_slot(keeper->config, pg_value(rows, i, 0));
+		const struct config_publisher *publisher =
+		    config_find_publisher(keeper->config, pg_value(rows, i, 0));
 
-		if (slot && slot->postgres == keeper->postgres)
+		if (publisher && publisher->postgres == keeper->postgres)
 			note(rows, i);
 	}
 	return rows != NULL;
@@ -192,11 +193,11 @@ static bool count_kept(struct keeper *keeper, const char *sql,
 static bool look(struct keeper *keeper, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = ask(keeper, sql_slots, NULL, 0, err);
+	struct pg_result *rows = ask(keeper, sql_publishers, NULL, 0, err);
 
 	if (!rows)
 		return false;
-	note_slots(keeper, rows);
+	note_publishers(keeper, rows);
 	if (!pg_script(keeper->pg, sql_backlog_begin, err))
 		return false;
 	if (count_backlogs(keeper, err) &&
@@ -225,7 +226,8 @@ static void lose(struct keeper *keeper, const struct err *err)
 	if (!keeper->lost)
 		log_warn("look_failed", {"postgres", LOG_TEXT(keeper->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},
-		    {"consequence", LOG_TEXT("slots and lag are as last seen; it is tried again")});
+		    {"consequence",
+			LOG_TEXT("publishers and lag are as last seen; it is tried again")});
 	keeper->lost = true;
 }
 
@@ -458,8 +460,8 @@ struct keeper *keeper_start(const struct config *config, const struct config_pos
 	    .first_ms = 200, .cap_ms = 10000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
 	keeper->settings = *postgres;
 	keeper->status.turn_ms = keeper->log_turn_ms = clock_ms();
-	keeper->shards = xcalloc((size_t)config->slot_count, sizeof *keeper->shards);
-	for (int i = 0; i < config->slot_count; i++)
+	keeper->shards = xcalloc((size_t)config->publisher_count, sizeof *keeper->shards);
+	for (int i = 0; i < config->publisher_count; i++)
 		keeper->shards[i] = -1;
 	init_locks(keeper);
 	error = start_threads(keeper);
@@ -506,12 +508,12 @@ void keeper_join(struct keeper *keeper)
 	keeper_free(keeper);
 }
 
-int keeper_shards(struct keeper *keeper, const struct config_slot *slot)
+int keeper_shards(struct keeper *keeper, const struct config_publisher *publisher)
 {
 	int shards;
 
 	pthread_mutex_lock(&keeper->mutex);
-	shards = keeper->shards[slot - keeper->config->slots];
+	shards = keeper->shards[publisher - keeper->config->publishers];
 	pthread_mutex_unlock(&keeper->mutex);
 	return shards;
 }

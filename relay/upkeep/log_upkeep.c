@@ -52,8 +52,9 @@ static int64_t failed(struct log_upkeep *upkeep, const struct err *err, int64_t 
 		log_warn("log_upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence",
-			LOG_TEXT("the log's partitions stay as they are, and a slot stands still "
-				 "where the last one ends; tried again")});
+			LOG_TEXT(
+			    "the log's partitions stay as they are, and a publisher stands still "
+			    "where the last one ends; tried again")});
 	text_copy(upkeep->problem, sizeof upkeep->problem, err->message);
 	pg_destroy(upkeep->pg);
 	upkeep->pg = NULL;

@@ -67,9 +67,9 @@ bool partition_detach(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
 /*
- * Who keeps it, "" for nobody: of the message table "main/0" (slot and shard) or "no slot", of the
- * look-back's the section of an undecided prepare, of what was processed the consumer whose window
- * has not passed; size bytes.
+ * Who keeps it, "" for nobody: of the message table "main/0" (publisher and shard) or "no
+ * publisher", of the look-back's the section of an undecided prepare, of what was processed the
+ * consumer whose window has not passed; size bytes.
  */
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err) MUST_CHECK;

@@ -9,11 +9,11 @@ struct pg_result *schema_query(struct pg *pg, const char *schema, const char *sq
 	return pg_query(pg, text, params, count, err);
 }
 
-int schema_slot_shards(const struct pg_result *slots, const char *name)
+int schema_publisher_shards(const struct pg_result *publishers, const char *name)
 {
 	enum { NAME, SHARDS };
-	for (int i = 0; i < pg_rows(slots); i++)
-		if (text_equal(pg_value(slots, i, NAME), name))
-			return (int)pg_int(slots, i, SHARDS);
+	for (int i = 0; i < pg_rows(publishers); i++)
+		if (text_equal(pg_value(publishers, i, NAME), name))
+			return (int)pg_int(publishers, i, SHARDS);
 	return 0;
 }

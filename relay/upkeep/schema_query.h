@@ -6,5 +6,6 @@
 struct pg_result *schema_query(struct pg *pg, const char *schema, const char *sql,
     const struct pg_param *params, int count, struct err *err);
 
-/* From the rows of slots.sql: how many shards the slot has; 0: there is no such slot. */
-int schema_slot_shards(const struct pg_result *slots, const char *name);
+/* From the rows of publishers.sql: how many shards the publisher has; 0: there is no such
+ * publisher. */
+int schema_publisher_shards(const struct pg_result *publishers, const char *name);

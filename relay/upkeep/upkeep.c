@@ -203,8 +203,8 @@ static bool retire(struct table *table, const char *name, bool *parent_busy,
 	return true;
 }
 
-/* A slot that is behind in one partition is behind in those that follow; what holds one of another
- * table is in it alone. */
+/* A publisher that is behind in one partition is behind in those that follow; what holds one of
+ * another table is in it alone. */
 static bool keeps_what_follows(const struct table *table)
 {
 	return text_equal(table->name, "message");

@@ -7,9 +7,9 @@
  * once, when it changes, and shown by metrics. A table whose upkeep fails keeps the other from
  * nothing.
  *
- * A partition that a slot has not read to its end is not dropped, nor is any younger one; nor is
- * one with an undecided prepare. The event partition_held and the gauge relay_partition_held tell
- * of the first until it may go.
+ * A partition that a publisher has not read to its end is not dropped, nor is any younger one; nor
+ * is one with an undecided prepare. The event partition_held and the gauge relay_partition_held
+ * tell of the first until it may go.
  *
  * Owned by one thread. It keeps its own connection between steps; a step blocks while it talks to
  * the server (connecting: 5 s at most).

@@ -1,7 +1,7 @@
 -- oldest-program: 0.1.0
--- Slots and their one log: progress, lease and fence in the same insert.
+-- Publishers and their one log: progress, lease and fence in the same insert.
 --
--- A slot is a named reader of outbox.message. Its whole state is the newest row of outbox.log for
+-- A publisher is a named reader of outbox.message. Its whole state is the newest row of outbox.log for
 -- each of its shards; rows are only ever inserted, n is dense, and the row n is made from the row
 -- n - 1 with the nonce that its writer put there. Whoever fails to insert has lost the shard.
 --
@@ -14,27 +14,27 @@
 -- One of the open windows may be a listed one, number listed_tick: rows of these two, named by their
 -- ids, since due times would name others after a crash. Its snapshot is that of the window before.
 
-create table outbox.slot (
+create table outbox.publisher (
 	name text collate "C" primary key
-		constraint slot_name_is_lower_case_letters_digits_dash_underscore
+		constraint publisher_name_is_lower_case_letters_digits_dash_underscore
 		check (name ~ '^[a-z0-9_-]{1,40}$'),
 	shards int not null constraint shards_are_1_to_64 check (shards between 1 and 64),
 	-- a split under way: no window opens beyond drain_to; null drain_to: none opens at all
 	split_to int constraint split_to_is_1_to_64 check (split_to between 1 and 64),
 	drain_to pg_snapshot,
-	-- what the slot begins behind: rows that are visible in this snapshot are none of its own, nor are
+	-- what the publisher begins behind: rows that are visible in this snapshot are none of its own, nor are
 	-- those created before start_at (null: any time)
 	start pg_snapshot not null,
 	start_at timestamptz,
 	created_at timestamptz not null default clock_timestamp(),
-	-- Each position has the first eight digits: two databases may have slots of one name and publish to one
+	-- Each position has the first eight digits: two databases may have publishers of one name and publish to one
 	-- topic. A copy of the database has the same identity until a rebase changes it (0008_rebase.sql).
 	identity uuid not null default gen_random_uuid(),
-	identity_since timestamptz -- null: it is that of the slot's creation
+	identity_since timestamptz -- null: it is that of the publisher's creation
 );
 
 create table outbox.log (
-	slot text collate "C" not null,
+	publisher text collate "C" not null,
 	shard int not null,
 	n bigint not null,
 	epoch bigint not null,
@@ -62,8 +62,8 @@ create table outbox.log (
 	txid xid8 not null default pg_current_xact_id(),
 	timeline int not null,
 	system_identifier bigint not null,
-	primary key (slot, shard, n)
-) partition by range (slot, shard, n);
+	primary key (publisher, shard, n)
+) partition by range (publisher, shard, n);
 
 -- In PL/pgSQL, which keeps its plan: this is called with every tick.
 create function outbox.timeline() returns int
@@ -100,7 +100,7 @@ comment on function outbox.shard_of(bytea, int) is
 -- a log row before the first record, and closes it when it has not published to it for a while. So a
 -- take-over reads only open destinations.
 create table outbox.destination (
-	slot text collate "C" not null,
+	publisher text collate "C" not null,
 	shard int not null,
 	topic text collate "C" not null,
 	partitions int not null,
@@ -109,14 +109,14 @@ create table outbox.destination (
 	offsets bigint[] not null,
 	open boolean not null,
 	n bigint not null, -- of the log row that changed it last
-	primary key (slot, shard, topic)
+	primary key (publisher, shard, topic)
 ) with (fillfactor = 50); -- room for HOT updates: no index has a column that a fold usually changes
-create index destination_open on outbox.destination (slot, shard, topic) where open;
+create index destination_open on outbox.destination (publisher, shard, topic) where open;
 
 -- Folds what the log rows after `after_n`, up to `upto_n`, say of destinations into their table. The
 -- caller has inserted the log row `upto_n`, which fails if it lost the shard. In PL/pgSQL, which keeps
 -- its plan.
-create function outbox.destinations_fold(of_slot text, of_shard int, after_n bigint, upto_n bigint)
+create function outbox.destinations_fold(of_publisher text, of_shard int, after_n bigint, upto_n bigint)
 returns void language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
@@ -129,7 +129,7 @@ begin
 			-- what is before a `null` is of a topic that is gone
 			coalesce(max(l.n) filter (where t.value = 'null'), -1) as gone_at
 		from outbox.log l cross join lateral jsonb_each(l.destinations) t
-		where l.slot = of_slot and l.shard = of_shard and l.n > after_n and l.n <= upto_n
+		where l.publisher = of_publisher and l.shard = of_shard and l.n > after_n and l.n <= upto_n
 		group by t.key
 	), newest as materialized (
 		select d.topic, d.ns[cardinality(d.ns)] as n, d.sayings[cardinality(d.sayings)] as value,
@@ -137,11 +137,11 @@ begin
 		from delta d
 	), gone as (
 		delete from outbox.destination t
-		where t.slot = of_slot and t.shard = of_shard
+		where t.publisher = of_publisher and t.shard = of_shard
 			and t.topic = any (array(select w.topic from newest w where w.value = 'null'))
 	)
-	insert into outbox.destination as t (slot, shard, topic, partitions, offsets, open, n)
-	select of_slot, of_shard, w.topic, (w.value ->> 0)::int, o.offsets,
+	insert into outbox.destination as t (publisher, shard, topic, partitions, offsets, open, n)
+	select of_publisher, of_shard, w.topic, (w.value ->> 0)::int, o.offsets,
 		w.value -> 2 is null, w.n
 	from newest w cross join lateral (
 		select array_agg(p.at order by p.partition) as offsets from (
@@ -154,7 +154,7 @@ begin
 				select (k.number - 1)::int, k.at, -1
 				from outbox.destination t
 				cross join lateral unnest(t.offsets) with ordinality k (at, number)
-				where t.slot = of_slot and t.shard = of_shard and t.topic = w.topic
+				where t.publisher = of_publisher and t.shard = of_shard and t.topic = w.topic
 					and w.gone_at < 0
 				union all
 				-- a topic that was made again may have fewer partitions than offsets are known of
@@ -166,7 +166,7 @@ begin
 			) q
 			order by q.partition, q.n desc) p) o
 	where w.value <> 'null'
-	on conflict (slot, shard, topic) do update set partitions = excluded.partitions,
+	on conflict (publisher, shard, topic) do update set partitions = excluded.partitions,
 		offsets = excluded.offsets, open = excluded.open, n = excluded.n;
 end
 $$;
@@ -180,13 +180,13 @@ $$;
 -- rows before the newest are looked at as well, but for those that a command wrote, maybe in a
 -- savepoint. An owner looks at its own row where the server may be another one than it was: with each
 -- page, and with the tick that comes first on a connection (tick_checked.sql).
-create function outbox.log_was_carried(of_slot text, of_shard int, of_n bigint,
+create function outbox.log_was_carried(of_publisher text, of_shard int, of_n bigint,
 	of_system_identifier bigint) returns boolean language plpgsql stable
 	set search_path = pg_catalog, pg_temp as $$
 begin
 	return of_system_identifier <> (select c.system_identifier from pg_control_system() c)
 		and exists (select from outbox.log l
-			where l.slot = of_slot and l.shard = of_shard and l.n between of_n - 2 and of_n
+			where l.publisher = of_publisher and l.shard = of_shard and l.n between of_n - 2 and of_n
 				and l.system_identifier = of_system_identifier
 				and (l.n = of_n or l.nonce <> 0) and l.xmin <> l.txid::xid);
 end
@@ -204,16 +204,16 @@ end
 $$;
 
 -- Takes a shard whose lease is over, or that this owner holds. outcome: 'taken', 'held' (wait_ms says
--- how long its lease still runs), 'absent' (no such slot or shard, or another number of shards),
+-- how long its lease still runs), 'absent' (no such publisher or shard, or another number of shards),
 -- 'elsewhere' (its newest row, or rows of the message table, were carried here from another cluster).
 create function outbox.take(
-	of_slot text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
+	of_publisher text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
 	out windows int, out holder text, out wait_ms bigint,
 	out former_epoch bigint, -- of the newest row before
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
-	out identity uuid, -- of the slot, for its positions and the names of its transactions in Kafka
+	out identity uuid, -- of the publisher, for its positions and the names of its transactions in Kafka
 	out deaths int, out alone_deaths int)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -226,16 +226,16 @@ begin
 	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
-	-- the slot after its log: a rebase that changes the identity meanwhile has inserted row n + 1
+	-- the publisher after its log: a rebase that changes the identity meanwhile has inserted row n + 1
 	select l.* into newest from outbox.log l
-		where l.slot = of_slot and l.shard = of_shard order by l.n desc limit 1;
+		where l.publisher = of_publisher and l.shard = of_shard order by l.n desc limit 1;
 	select s.shards, s.requests, s.identity into shards, requests, identity
-		from outbox.slot s where s.name = of_slot;
+		from outbox.publisher s where s.name = of_publisher;
 	if shards is distinct from of_shards or newest.n is null or of_shard >= shards then
 		outcome := 'absent';
 		return;
 	end if;
-	if outbox.log_was_carried(of_slot, of_shard, newest.n, newest.system_identifier) then
+	if outbox.log_was_carried(of_publisher, of_shard, newest.n, newest.system_identifier) then
 		outcome := 'elsewhere';
 		return;
 	end if;
@@ -259,25 +259,25 @@ begin
 	windows := cardinality(newest.ticks) - 1;
 	listed_tick := case when newest.listed_tick > first_tick then newest.listed_tick end;
 	parked := exists (select from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard and p.tick >= 0)
+			where p.publisher = of_publisher and p.shard = of_shard and p.tick >= 0)
 		or exists (select from outbox.parked_request r
-			where r.slot = of_slot and r.shard = of_shard and r.ended_at is null);
+			where r.publisher = of_publisher and r.shard = of_shard and r.ended_at is null);
 	scheduled := newest.due is not null or exists (select from outbox.scheduled s
-		where s.slot = of_slot and s.shard = of_shard and s.tick >= 0);
+		where s.publisher = of_publisher and s.shard = of_shard and s.tick >= 0);
 	deaths := coalesce(newest.deaths[1], 0);
 	alone_deaths := coalesce(newest.deaths[2], 0);
 	if newest.owner <> new_owner and newest.lease_until > newest.written_at then
 		deaths := deaths + 1;
 		alone_deaths := case when newest.deaths[3] = 1 then alone_deaths + 1 else 0 end;
 	end if;
-	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+	insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
-	values (of_slot, of_shard, n, epoch, new_nonce, new_owner,
+	values (of_publisher, of_shard, n, epoch, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
 		newest.ticks, newest.listed_tick, newest.listed_ids, newest.due, '{}', n,
 		case when deaths > 0 then array[deaths, alone_deaths, 0] end, now_timeline, now_system);
 	-- the new owner finds everything in the table, and only there
-	perform outbox.destinations_fold(of_slot, of_shard, newest.folded, n);
+	perform outbox.destinations_fold(of_publisher, of_shard, newest.folded, n);
 end
 $$;
 
@@ -298,7 +298,7 @@ $$;
 --
 -- The last row of the answer is the verdict, without an id:
 --   fenced     the row (n, nonce) is not the newest or not here: somebody else owns the shard
---   dropped    the slot is gone or has another number of shards
+--   dropped    the publisher is gone or has another number of shards
 --   idle       nothing found, nothing written
 --   splitting  the same, but no window may be opened before the split is over
 --   noted      the row n + 1 is written, no window opened
@@ -307,14 +307,14 @@ $$;
 --              in front count for nothing
 --   listed     n + 1 opened a listed window, its rows came in front; with max_rows 0 few rows,
 --              to be read by pages
--- with the snapshot that was looked at, the slot's number of requests and, when rows were kept back,
+-- with the snapshot that was looked at, the publisher's number of requests and, when rows were kept back,
 -- listed or gone, the milliseconds until one is due and those that this step took up to its commit. Other
 -- rows come in front of the verdict's: with the verdict `empty`, as an id, a digest (outbox.parked_digest) that
 -- no parked row has now; with the verdict `recovered` a topic and partition of outbox.parked_recover, with the id
 -- up to which their rows are free, null: all are.
 --
 -- A window may be empty: one is opened after a look that found nothing of its own among many rows
--- (of other shards, or older than the slot's start) or took long (rows of transactions in progress
+-- (of other shards, or older than the publisher's start) or took long (rows of transactions in progress
 -- are read to be seen as such), so that the next look begins behind them.
 --
 -- The tick is a snapshot taken before this transaction has an xid, and the transaction writes no
@@ -322,7 +322,7 @@ $$;
 -- These lock every partition before they take their snapshot, as all statements of a volatile function
 -- do, so that rows which upkeep moves between partitions are seen in exactly one of them.
 create function outbox.tick(
-	of_slot text, of_shard int, of_shards int, of_n bigint, of_nonce bigint,
+	of_publisher text, of_shard int, of_shards int, of_n bigint, of_nonce bigint,
 	new_nonce bigint, lease_ms bigint,
 	closed int,            -- so many of the open windows are published to their end
 	new_acked_id bigint,   -- progress in the window after them
@@ -379,7 +379,7 @@ declare
 begin
 	-- Every expression and every plan node here costs a tick something, since PostgreSQL sets them up
 	-- anew in each transaction: hence what can be told in this query is.
-	-- The log and the slot are seen in the snapshot that becomes the tick: a split that is not seen
+	-- The log and the publisher are seen in the snapshot that becomes the tick: a split that is not seen
 	-- here begins after it.
 	select l.timeline = case when not pg_is_in_recovery() then
 				('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
@@ -392,8 +392,8 @@ begin
 			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
 		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, due, folded, timeline,
 			system_identifier, shards, split_to, requests, asynchronous, start_at, before, tick
-		from outbox.log l left join outbox.slot s on s.name = l.slot
-		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
+		from outbox.log l left join outbox.publisher s on s.name = l.publisher
+		where l.publisher = of_publisher and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
 	if ours is not true then
 		perform outbox.require_read_committed();
 		verdict := case when timeline is distinct from outbox.timeline() then 'fenced'
@@ -406,11 +406,11 @@ begin
 	-- rows of a listed window that is published are yet to leave their tables
 	must_write := must_write or may_list and coalesce(listed_tick <= first_tick, false);
 	if may_list and split_to is null and listed_tick is null then
-		if outbox.parked_asked(of_slot, of_shard, first_tick) then
+		if outbox.parked_asked(of_publisher, of_shard, first_tick) then
 			must_write := true; -- the log row's fence holds for them as well
 			worked := true;
 			verdict := 'empty';
-			for id in select q from outbox.parked_requests(of_slot, of_shard, first_tick, batch) q
+			for id in select q from outbox.parked_requests(of_publisher, of_shard, first_tick, batch) q
 			loop
 				return next;
 			end loop;
@@ -418,7 +418,7 @@ begin
 		end if;
 		last_due := case when due[3] = requests then due else array[0] end;
 		select n.due, n.ids into due, listed from outbox.listed_next(
-			of_slot, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
+			of_publisher, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
 			requests, due) n;
 		-- it looked at so much that the next look is to go on from there
 		must_write := must_write or listed is null and (due[1] <> last_due[1]
@@ -427,7 +427,7 @@ begin
 	if listed is not null then
 		opens := true;
 		for id, created_at, event_id, topic, key, payload, headers, partition, deliver_at in
-			select r.* from outbox.listed_rows(of_slot, listed) r where max_rows > 0
+			select r.* from outbox.listed_rows(of_publisher, listed) r where max_rows > 0
 		loop
 			return next;
 		end loop;
@@ -502,7 +502,7 @@ begin
 	end if;
 	if may_list then
 		due_ms := case when listed is not null then 0
-			else outbox.listed_wait(of_slot, of_shard, first_tick, requests, due) end;
+			else outbox.listed_wait(of_publisher, of_shard, first_tick, requests, due) end;
 	end if;
 	if not opens and not must_write then
 		verdict := case when split_to is null then 'idle' else 'splitting' end;
@@ -516,11 +516,11 @@ begin
 	if parks is not null or listed_tick is not null then
 		-- before the log row: it names this transaction, and these may wait for an operator
 		if parks is not null then
-			parks := outbox.park(of_slot, of_shard, parks);
-			due := outbox.schedule(of_slot, of_shard, parks -> 'scheduled', due);
+			parks := outbox.park(of_publisher, of_shard, parks);
+			due := outbox.schedule(of_publisher, of_shard, parks -> 'scheduled', due);
 			verdict := 'recovered';
 			for topic, partition, id in select r.* from outbox.parked_recover(
-				of_slot, of_shard, parks -> 'recovered', batch) r
+				of_publisher, of_shard, parks -> 'recovered', batch) r
 			loop
 				return next;
 			end loop;
@@ -528,7 +528,7 @@ begin
 			listed_ids := array(
 				with noted as (
 					select p.id, p.topic, p.key from outbox.parked p
-					where p.slot = of_slot and p.id = any (array(
+					where p.publisher = of_publisher and p.id = any (array(
 						select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r))
 				)
 				select x from unnest(listed_ids) x
@@ -537,7 +537,7 @@ begin
 					union all
 					select p.id from outbox.parked p join noted n
 						on n.topic = p.topic and n.key = p.key and n.id < p.id
-					where p.slot = of_slot and p.id = any (listed_ids) and p.state = 'behind')
+					where p.publisher = of_publisher and p.id = any (listed_ids) and p.state = 'behind')
 				order by x);
 		end if;
 		if listed_tick <= first_tick + closed + 1 then
@@ -545,7 +545,7 @@ begin
 				where listed_tick <= first_tick + closed or x <= new_acked_id
 				order by x limit 2 * batch);
 			verdict := 'empty';
-			for id in select u from outbox.unpark(of_slot, of_shard, gone, true) u loop
+			for id in select u from outbox.unpark(of_publisher, of_shard, gone, true) u loop
 				return next;
 			end loop;
 			-- the other rows go with the next log rows; nothing is listed before, also when the window is closed
@@ -556,11 +556,11 @@ begin
 			end if;
 		end if;
 		due_ms := case when listed_tick <= first_tick + closed then 0
-			else outbox.listed_wait(of_slot, of_shard, first_tick + closed, requests, due) end;
+			else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, requests, due) end;
 	end if;
-	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+	insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
-	values (of_slot, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
+	values (of_publisher, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
 		owner, clock_timestamp() + lease_ms * interval '1 ms',
 		first_tick + closed, new_acked_id,
 		case when opens then ticks[closed + 1:] || tick else ticks[closed + 1:] end,
@@ -570,7 +570,7 @@ begin
 		touched, coalesce(fold_to, folded), new_deaths, timeline, system_identifier);
 	-- behind the insert: an owner that lost the shard fails there, before it locks a destination
 	if fold_to is not null then
-		perform outbox.destinations_fold(of_slot, of_shard, folded, fold_to);
+		perform outbox.destinations_fold(of_publisher, of_shard, folded, fold_to);
 	end if;
 
 	if worked or listed is not null or cardinality(gone) > 0 or parks is not null then
@@ -585,20 +585,20 @@ $$;
 -- Renews the lease: the row n + 1 copies the row n except for the lease and the deaths. It reads and
 -- writes outbox.log and nothing else, so that no other table, however locked, large or slow, can cost an
 -- owner its lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
-create function outbox.renew(of_slot text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
+create function outbox.renew(of_publisher text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
 	lease_ms bigint, new_deaths int[]) returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
-	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+	insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
-	select l.slot, l.shard, l.n + 1, l.epoch, new_nonce, l.owner,
+	select l.publisher, l.shard, l.n + 1, l.epoch, new_nonce, l.owner,
 		clock_timestamp() + lease_ms * interval '1 ms', l.first_tick, l.acked_id, l.ticks,
 		l.listed_tick, l.listed_ids, l.due, '{}', l.folded, new_deaths, l.timeline, l.system_identifier
 	from outbox.log l
-	where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
+	where l.publisher = of_publisher and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
 		and l.xmin = l.txid::xid and l.timeline = outbox.timeline();
 	return case when found then 'noted' else 'fenced' end;
 end
@@ -622,7 +622,7 @@ $$;
 -- last row suffice. Transactions that are open in the tick, or aborted, have rows that no scan returns,
 -- and may have any number of them: they are left out.
 create function outbox.window_bounds(
-	of_slot text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
+	of_publisher text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
 	from_xid xid8, xids bigint, max_rows bigint,
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
 	out low_id bigint, out high_id bigint,
@@ -641,11 +641,11 @@ declare
 	counted bigint := 0;
 	found_rows bigint;
 begin
-	perform outbox.window_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.window_guard(of_publisher, of_shard, of_n, of_nonce);
 	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1],
 			case when l.listed_tick = of_tick then l.listed_ids::text end
 		into before, upto, listed
-		from outbox.log l where l.slot = of_slot and l.shard = of_shard and l.n = of_n;
+		from outbox.log l where l.publisher = of_publisher and l.shard = of_shard and l.n = of_n;
 	low_xid := pg_snapshot_xmax(before);
 	sure_xid := pg_snapshot_xmin(upto);
 	over := listed is not null;
@@ -702,14 +702,14 @@ $$;
 
 -- Fails unless the owner's log row is here: a server without it is a standby, an old primary or a restored
 -- copy, and nothing must be read there.
-create function outbox.log_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint) returns void
+create function outbox.log_guard(of_publisher text, of_shard int, of_n bigint, of_nonce bigint) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	perform from outbox.log l
-		where l.slot = of_slot and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
+		where l.publisher = of_publisher and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce
 			and l.xmin = l.txid::xid;
 	if not found then
-		raise exception 'log row % of slot % shard % is not on this server', of_n, of_slot, of_shard
+		raise exception 'log row % of publisher % shard % is not on this server', of_n, of_publisher, of_shard
 			using errcode = 'OR001',
 			hint = 'this server is not the one that the relay writes its log to';
 	end if;
@@ -717,17 +717,17 @@ end
 $$;
 
 -- The same for a page of a window. Takes the lock that the page's snapshot must come after.
-create function outbox.window_guard(of_slot text, of_shard int, of_n bigint, of_nonce bigint)
+create function outbox.window_guard(of_publisher text, of_shard int, of_n bigint, of_nonce bigint)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.require_read_committed();
 	perform outbox.timeline();
-	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_publisher, of_shard, of_n, of_nonce);
 	lock table outbox.message in access share mode;
 end
 $$;
 
--- 0 to shards - 1. Not generate_series: a planner that expects a thousand shards of each slot takes
+-- 0 to shards - 1. Not generate_series: a planner that expects a thousand shards of each publisher takes
 -- the view below for a large query, and compiles it (jit) for longer than a lease where CPU is short.
 create function outbox.shard_numbers(shards int) returns setof int
 language plpgsql immutable parallel safe rows 2 as $$
@@ -738,12 +738,12 @@ $$;
 
 -- The newest log row of each shard. written_elsewhere: it was carried here from another cluster.
 create view outbox.progress as
-	select s.name as slot, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
+	select s.name as publisher, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
 		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
 		s.split_to, s.start, s.start_at, l.folded,
 		outbox.log_was_carried(s.name, g.shard, l.n, l.system_identifier) as written_elsewhere
-	from outbox.slot s
+	from outbox.publisher s
 	cross join lateral outbox.shard_numbers(s.shards) g (shard)
 	left join lateral (
-		select * from outbox.log l where l.slot = s.name and l.shard = g.shard
+		select * from outbox.log l where l.publisher = s.name and l.shard = g.shard
 		order by l.n desc limit 1) l on true;

@@ -89,7 +89,7 @@ create function outbox.partitions(of_table text, out name text, out from_at time
 		select to_regclass('outbox.' || k.name) from outbox.partitioned() k where k.name = of_table)
 	order by 2 $$;
 
-create function outbox.log_partitions(out name text, out slot text, out shard int,
+create function outbox.log_partitions(out name text, out publisher text, out shard int,
 	out from_n bigint, out to_n bigint)
 	returns setof record stable language sql set search_path = pg_catalog, pg_temp as $$
 	select c.relname::text, b.part[1], b.part[2]::int, b.part[3]::bigint, b.part[4]::bigint
@@ -250,19 +250,19 @@ create function outbox.partition_table(leaf text) returns text language sql stab
 	where exists (select from outbox.partitions(k.name) p where p.name = leaf) $$;
 
 -- The first shard ("main/0") that has not acknowledged every row of its own in this partition, or of
--- which nobody knows, since its log was carried here from another cluster; or 'no slot' when there is
+-- which nobody knows, since its log was carried here from another cluster; or 'no publisher' when there is
 -- none to publish the rows.
 create function outbox.message_holder(leaf text) returns text language plpgsql as $$
 declare
 	reader record;
 	holds boolean;
 begin
-	for reader in select slot, shard, shards, ticks[1] as acknowledged, written_elsewhere,
+	for reader in select publisher, shard, shards, ticks[1] as acknowledged, written_elsewhere,
 			coalesce(start_at, '-infinity') as start_at
-		from outbox.progress order by slot, shard
+		from outbox.progress order by publisher, shard
 	loop
 		if reader.written_elsewhere then
-			return reader.slot || '/' || reader.shard;
+			return reader.publisher || '/' || reader.shard;
 		end if;
 		execute format('select exists (select from outbox.%1$I where txid >= $1
 				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, $3) = $4))
@@ -272,13 +272,13 @@ begin
 				array(select pg_snapshot_xip(reader.acknowledged)), reader.shards, reader.shard,
 				reader.start_at;
 		if holds then
-			return reader.slot || '/' || reader.shard;
+			return reader.publisher || '/' || reader.shard;
 		end if;
 	end loop;
 	if not found then
 		execute format('select exists (select from outbox.%I)', leaf) into holds;
 	end if;
-	return case when holds then 'no slot' end;
+	return case when holds then 'no publisher' end;
 end $$;
 
 -- Who keeps a partition; null: nobody.
@@ -541,31 +541,31 @@ end $$;
 
 -- The log ----------------------------------------------------------------------------------------
 --
--- It is partitioned by (slot, shard, n), without a default partition. Attaching one keeps no insert
+-- It is partitioned by (publisher, shard, n), without a default partition. Attaching one keeps no insert
 -- waiting; dropping one needs ACCESS EXCLUSIVE on the parent for a moment.
 
 -- Makes the partition in which row n of this shard lies: 'made', 'exists', 'busy'.
-create function outbox.log_partition_make(of_slot text, of_shard int, n bigint) returns text
+create function outbox.log_partition_make(of_publisher text, of_shard int, n bigint) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '2s' set row_security = off as $$
 declare
 	first_n bigint := n - n % outbox.log_partition_rows();
-	leaf text := format('log_%s_%s_%s', case when of_slot ~ '^[a-z0-9_]{1,30}$' then of_slot
-		else left(md5(of_slot), 16) end, of_shard, first_n);
+	leaf text := format('log_%s_%s_%s', case when of_publisher ~ '^[a-z0-9_]{1,30}$' then of_publisher
+		else left(md5(of_publisher), 16) end, of_shard, first_n);
 begin
-	if of_slot is null or of_shard is null or n is null or of_shard < 0 or n < 0 then
-		raise exception 'a log partition is made for a slot, a shard and a number'
+	if of_publisher is null or of_shard is null or n is null or of_shard < 0 or n < 0 then
+		raise exception 'a log partition is made for a publisher, a shard and a number'
 			using errcode = 'invalid_parameter_value';
 	end if;
 	perform outbox.upkeep_begin('log_partitions', true);
 	if exists (select from outbox.log_partitions() p
-		where p.slot = of_slot and p.shard = of_shard and p.from_n = first_n) then
+		where p.publisher = of_publisher and p.shard = of_shard and p.from_n = first_n) then
 		return 'exists';
 	end if;
 	execute format('create table outbox.%I (like outbox.log including all excluding comments) '
 		'with (autovacuum_freeze_min_age = 0)', leaf);
 	execute format('alter table outbox.log attach partition outbox.%I '
-		'for values from (%L, %s, %s) to (%2$L, %3$s, %5$s)', leaf, of_slot, of_shard, first_n,
+		'for values from (%L, %s, %s) to (%2$L, %3$s, %5$s)', leaf, of_publisher, of_shard, first_n,
 		first_n + outbox.log_partition_rows());
 	return 'made';
 exception
@@ -575,25 +575,25 @@ end $$;
 
 -- Lists the work that is due: 'make' the partition of row n before the one in use is full, 'drop' the
 -- one that holds row n. A partition is kept for 1000 rows more, and until outbox.destination contains
--- every destination of its rows. All partitions of a dropped slot are removed.
-create function outbox.log_partitions_due(out action text, out slot text, out shard int,
+-- every destination of its rows. All partitions of a dropped publisher are removed.
+create function outbox.log_partitions_due(out action text, out publisher text, out shard int,
 	out n bigint) returns setof record stable language sql
 	set search_path = pg_catalog, pg_temp set jit = off as $$
-	select 'make', p.slot, p.shard, ahead.n
+	select 'make', p.publisher, p.shard, ahead.n
 	from outbox.progress p
 	cross join lateral (select p.n + outbox.log_partition_rows() / 2) as ahead (n)
 	where p.n is not null and not exists (select from outbox.log_partitions() l
-		where l.slot = p.slot and l.shard = p.shard
+		where l.publisher = p.publisher and l.shard = p.shard
 			and ahead.n >= l.from_n and ahead.n < l.to_n)
 	union all
-	select 'drop', l.slot, l.shard, l.from_n
+	select 'drop', l.publisher, l.shard, l.from_n
 	from outbox.log_partitions() l
-	where not exists (select from outbox.slot s where s.name = l.slot)
-		or exists (select from outbox.log g where g.slot = l.slot and g.shard = l.shard
+	where not exists (select from outbox.publisher s where s.name = l.publisher)
+		or exists (select from outbox.log g where g.publisher = l.publisher and g.shard = l.shard
 			and g.n >= l.to_n + 1000 and g.folded >= l.to_n - 1) $$;
 
 -- Drops the partition in which row n lies, if that is due: 'dropped', 'held', 'missing', 'busy'.
-create function outbox.log_partition_drop(of_slot text, of_shard int, n bigint) returns text
+create function outbox.log_partition_drop(of_publisher text, of_shard int, n bigint) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
@@ -602,14 +602,14 @@ begin
 	if not outbox.partition_begin() then
 		return 'busy';
 	end if;
-	select p.* into leaf from outbox.log_partitions() p where p.slot = of_slot
+	select p.* into leaf from outbox.log_partitions() p where p.publisher = of_publisher
 		and p.shard = of_shard and log_partition_drop.n >= p.from_n and log_partition_drop.n < p.to_n;
 	if leaf.name is null then
 		return 'missing';
 	end if;
 	lock table only outbox.log in access exclusive mode;
 	if not exists (select from outbox.log_partitions_due() d where d.action = 'drop'
-		and d.slot = of_slot and d.shard = of_shard and d.n = leaf.from_n) then
+		and d.publisher = of_publisher and d.shard = of_shard and d.n = leaf.from_n) then
 		return 'held';
 	end if;
 	execute format('lock table only outbox.%I in access exclusive mode nowait', leaf.name);

@@ -8,12 +8,12 @@ create table outbox.replay (
 	created_at timestamptz not null default clock_timestamp(),
 	asked_by text not null default session_user,
 	reason text,
-	slot text collate "C" not null,     -- whose cluster and settings are used
+	publisher text collate "C" not null,     -- whose cluster and settings are used
 	filter jsonb not null,              -- {"ids": "10..20", "topic": "orders"}; {}: all
 	target outbox.topic_name,           -- null: each row's own topic
 	rate int constraint rate_is_positive check (rate > 0), -- records a second; null: no limit
 	snapshot pg_snapshot not null,
-	-- of rows that the slot had published by then only: its shards, and of each the acknowledged
+	-- of rows that the publisher had published by then only: its shards, and of each the acknowledged
 	-- snapshot, that of the first open window and the id up to which this one was published
 	shards int,
 	acked pg_snapshot[],
@@ -43,7 +43,7 @@ end
 $$;
 
 -- A new replay, owned by its maker. Returns its id.
-create function outbox.replay_create(new_reason text, of_slot text, new_filter jsonb, new_target text,
+create function outbox.replay_create(new_reason text, of_publisher text, new_filter jsonb, new_target text,
 	new_rate int, new_snapshot pg_snapshot, of_shards int, of_acked pg_snapshot[],
 	of_windows pg_snapshot[], of_acked_ids bigint[], low_id bigint, high_id bigint, rows bigint,
 	new_nonce bigint, new_owner text, lease_ms bigint) returns bigint language plpgsql volatile
@@ -52,9 +52,9 @@ declare
 	new_id bigint;
 begin
 	perform outbox.replay_durable();
-	insert into outbox.replay (reason, slot, filter, target, rate, snapshot, shards, acked, windows,
+	insert into outbox.replay (reason, publisher, filter, target, rate, snapshot, shards, acked, windows,
 		acked_ids, upto_id, last_id, total, nonce, owner, lease_until, system_identifier)
-	values (new_reason, of_slot, new_filter, new_target, new_rate, new_snapshot, of_shards, of_acked,
+	values (new_reason, of_publisher, new_filter, new_target, new_rate, new_snapshot, of_shards, of_acked,
 		of_windows, of_acked_ids, high_id, low_id - 1, rows, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms',
 		(select system_identifier from pg_control_system()))

@@ -31,7 +31,7 @@ comment on function outbox.parked_digest(text, bytea) is
 	'The first 64 bits of the SHA-256 of the topic, a zero byte and the key; null without a key.';
 
 create table outbox.parked (
-	slot       text collate "C" not null,
+	publisher       text collate "C" not null,
 	shard      int         not null,
 	id         bigint      not null, -- of the message, as are the next seven
 	created_at timestamptz not null,
@@ -53,25 +53,25 @@ create table outbox.parked (
 	txid       xid8        not null default pg_current_xact_id(), -- parked it
 	was_id     bigint,               -- of the message, if it was given another id (outbox.kept_rows)
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
-	primary key (id, slot)
+	primary key (id, publisher)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 -- A session plans a query once, perhaps while the table is empty. On an empty table, a plan that reads all rows of
--- a slot seems as cheap as a plan that finds a few rows. So each query has only one index that can serve it.
+-- a publisher seems as cheap as a plan that finds a few rows. So each query has only one index that can serve it.
 --
 -- The primary key serves queries that name ids. Its first column is the id: only then does PostgreSQL always search
--- the index for each id of `id = any (…)`. Behind another column, it may read all rows of the slot and compare each
+-- the index for each id of `id = any (…)`. Behind another column, it may read all rows of the publisher and compare each
 -- id with the list. Queries use such a list and not a join, because a join may read all rows as well.
 --
 -- Each other index has a condition. A query that does not imply the condition cannot use the index. `tick >= 0` is
--- true for every row: a query states it if it may read many rows of a slot.
-create index parked_ids on outbox.parked (slot, id) where tick >= 0;
-create index parked_queue on outbox.parked (slot, shard, digest, id) where digest is not null;
-create index parked_due on outbox.parked (slot, shard, next_at, id)
+-- true for every row: a query states it if it may read many rows of a publisher.
+create index parked_ids on outbox.parked (publisher, id) where tick >= 0;
+create index parked_queue on outbox.parked (publisher, shard, digest, id) where digest is not null;
+create index parked_due on outbox.parked (publisher, shard, next_at, id)
 	where state in ('waiting', 'free') and shard is not null;
-create index parked_stalled on outbox.parked (slot, shard, topic, stalled, state, id)
+create index parked_stalled on outbox.parked (publisher, shard, topic, stalled, state, id)
 	where stalled is not null;
-create index parked_was on outbox.parked (was_id, slot) where was_id is not null;
+create index parked_was on outbox.parked (was_id, publisher) where was_id is not null;
 
 comment on table outbox.parked is 'Messages that Kafka refused, and those of their keys behind them. '
 	'See outbox-relay parked.';
@@ -82,26 +82,26 @@ create table outbox.audit (
 	at      timestamptz not null default clock_timestamp(),
 	who     text        not null default session_user,
 	verb    text        not null,
-	slot    text collate "C",
+	publisher    text collate "C",
 	target  jsonb       not null, -- what it was about
 	reason  text        not null constraint audit_has_a_reason check (reason <> '')
 );
 
--- A request changes this number of the slot, which the owner sees with every look.
-alter table outbox.slot add requests bigint not null default 0;
+-- A request changes this number of the publisher, which the owner sees with every look.
+alter table outbox.publisher add requests bigint not null default 0;
 
--- Requests of operators, a row for each shard that the slot had. The shard's owner works the filter off in batches, in
+-- Requests of operators, a row for each shard that the publisher had. The shard's owner works the filter off in batches, in
 -- the order of ids, each in the transaction of a log row: a request is as short to make as it is to store,
 -- and no batch outlives a lease, however many rows are meant. Rows parked after it was made are not meant.
 create table outbox.parked_request (
 	id           bigint      not null, -- in outbox.audit
-	slot         text collate "C" not null,
+	publisher         text collate "C" not null,
 	shard        int         not null,
 	verb         text        not null constraint request_is_retry_or_skip check (verb in ('retry', 'skip')),
 	filter       jsonb       not null, -- outbox.parked_is
 	asked        pg_snapshot not null default pg_current_snapshot(), -- the rows that are visible in it are meant
 	asked_at     timestamptz not null default clock_timestamp(),
-	about        bigint      not null, -- rows of the slot then, an estimate where they are many
+	about        bigint      not null, -- rows of the publisher then, an estimate where they are many
 	last_id      bigint      not null default 0, -- rows up to it were looked at
 	-- Rows of a window that is not published to its end cannot be skipped yet: the lowest id and tick of
 	-- those that this pass left out; and the tick that the next pass waits for.
@@ -115,10 +115,10 @@ create table outbox.parked_request (
 	refused_id   bigint,
 	error        text,
 	ended_at     timestamptz,
-	primary key (slot, shard, id)
+	primary key (publisher, shard, id)
 );
 
-create index parked_request_open on outbox.parked_request (slot, shard, id) where ended_at is null;
+create index parked_request_open on outbox.parked_request (publisher, shard, id) where ended_at is null;
 
 comment on table outbox.parked_request is 'Retries and skips that operators asked for, and how far they are.';
 
@@ -130,13 +130,13 @@ $$;
 
 -- The messages that a skip removed, a row for each batch. `outbox-relay verify` tells them from lost ones.
 create table outbox.skipped (
-	slot       text collate "C" not null,
+	publisher       text collate "C" not null,
 	request_id bigint           not null, -- in outbox.audit
 	ids        bigint[]         not null,
 	last_id    bigint generated always as (outbox.largest(ids)) stored
 );
 
-create index on outbox.skipped (slot);
+create index on outbox.skipped (publisher);
 create index on outbox.skipped (last_id);
 
 comment on table outbox.skipped is 'The messages that operators had skipped.';
@@ -145,13 +145,13 @@ comment on table outbox.skipped is 'The messages that operators had skipped.';
 -- that waited for its deliver_at may come to it in front of others.
 --
 -- Frees the first row of each of these queues that has no head, with the rows behind it.
-create function outbox.parked_free(of_slot text, of_shard int, topics text[], keys bytea[]) returns void
+create function outbox.parked_free(of_publisher text, of_shard int, topics text[], keys bytea[]) returns void
 language sql volatile as $$
 	update outbox.parked p set state = 'free', next_at = clock_timestamp()
-	where p.slot = of_slot and p.id = any (array(
+	where p.publisher = of_publisher and p.id = any (array(
 		select first.id from unnest(topics, keys) k (topic, key) cross join lateral (
 			select q.id, q.state from outbox.parked q
-			where q.slot = of_slot and q.shard = of_shard
+			where q.publisher = of_publisher and q.shard = of_shard
 				and q.digest = outbox.parked_digest(k.topic, k.key)
 				and q.topic = k.topic and q.key = k.key
 			order by q.id limit 1) first
@@ -160,15 +160,15 @@ $$;
 
 -- Messages that were kept under other ids than their own, and so have those in their positions in Kafka.
 create table outbox.renumbered (
-	slot       text collate "C" not null,
+	publisher       text collate "C" not null,
 	id         bigint      not null, -- under which it is kept
 	was_id     bigint      not null, -- of the message, as are the next two
 	created_at timestamptz not null,
 	event_id   uuid        not null,
-	primary key (id, slot)
+	primary key (id, publisher)
 );
 
-create index on outbox.renumbered (was_id, slot);
+create index on outbox.renumbered (was_id, publisher);
 
 comment on table outbox.renumbered is 'Messages that were kept under other ids than their own, for verify.';
 
@@ -181,7 +181,7 @@ comment on table outbox.renumbered is 'Messages that were kept under other ids t
 -- gone. A row whose id belongs to another one gets an id beyond all others, so that it comes behind the kept rows of
 -- its key. So do later rows of that key with smaller ids. A seventh value of such a row is the id of its message.
 -- Called only when ids meet.
-create function outbox.kept_rows(of_slot text, of_shard int, rows jsonb) returns jsonb
+create function outbox.kept_rows(of_publisher text, of_shard int, rows jsonb) returns jsonb
 language plpgsql volatile as $$
 declare
 	result jsonb := '[]';
@@ -201,19 +201,19 @@ begin
 		select m.event_id, outbox.parked_digest(m.topic, m.key) into of_event, of_digest
 			from outbox.message m where m.id = of_id and m.created_at = of_created_at;
 		new_id := coalesce(
-			(select p.id from outbox.parked p where p.slot = of_slot and p.id = of_id
+			(select p.id from outbox.parked p where p.publisher = of_publisher and p.id = of_id
 				and (p.event_id = of_event or p.created_at = of_created_at or of_event is null)),
-			(select s.id from outbox.scheduled s where s.slot = of_slot and s.id = of_id
+			(select s.id from outbox.scheduled s where s.publisher = of_publisher and s.id = of_id
 				and (s.event_id = of_event or s.created_at = of_created_at or of_event is null)),
-			(select p.id from outbox.parked p where p.slot = of_slot and p.was_id = of_id
+			(select p.id from outbox.parked p where p.publisher = of_publisher and p.was_id = of_id
 				and p.was_id is not null and p.event_id = of_event limit 1),
-			(select s.id from outbox.scheduled s where s.slot = of_slot and s.was_id = of_id
+			(select s.id from outbox.scheduled s where s.publisher = of_publisher and s.was_id = of_id
 				and s.was_id is not null and s.event_id = of_event limit 1));
 		if new_id is null and (of_id = any (used)
-			or exists (select from outbox.parked p where p.slot = of_slot and p.id = of_id)
-			or exists (select from outbox.scheduled s where s.slot = of_slot and s.id = of_id)
+			or exists (select from outbox.parked p where p.publisher = of_publisher and p.id = of_id)
+			or exists (select from outbox.scheduled s where s.publisher = of_publisher and s.id = of_id)
 			or of_digest = any (moved)
-			or exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
+			or exists (select from outbox.parked p where p.publisher = of_publisher and p.shard = of_shard
 				and p.digest = of_digest and p.id > of_id and p.was_id is not null))
 		then
 			moved := moved || of_digest;
@@ -222,8 +222,8 @@ begin
 				(select max(s.id) from outbox.scheduled s),
 				(select max((e ->> 0)::bigint) from jsonb_array_elements(rows) e)));
 			new_id := last_id;
-			insert into outbox.renumbered (slot, id, was_id, created_at, event_id)
-			select of_slot, new_id, of_id, of_created_at, of_event where of_event is not null
+			insert into outbox.renumbered (publisher, id, was_id, created_at, event_id)
+			select of_publisher, new_id, of_id, of_created_at, of_event where of_event is not null
 			on conflict do nothing;
 		end if;
 		new_id := coalesce(new_id, of_id);
@@ -236,27 +236,27 @@ end
 $$;
 
 -- May rows have ids of other rows that are kept, or come behind one that got another id? by_id: the rows, by id.
-create function outbox.kept_ids_meet(of_slot text, of_shard int, ids bigint[], by_id jsonb) returns boolean
+create function outbox.kept_ids_meet(of_publisher text, of_shard int, ids bigint[], by_id jsonb) returns boolean
 language plpgsql volatile as $$
 declare
 	digests bigint[];
 begin
-	if exists (select from outbox.parked p where p.slot = of_slot and p.was_id is not null) then
+	if exists (select from outbox.parked p where p.publisher = of_publisher and p.was_id is not null) then
 		digests := array(select outbox.parked_digest(m.topic, m.key) from outbox.message m where m.id = any (ids));
-		if exists (select from outbox.parked p where p.slot = of_slot and p.shard = of_shard
+		if exists (select from outbox.parked p where p.publisher = of_publisher and p.shard = of_shard
 				and p.digest = any (digests) and p.was_id is not null) then
 			return true;
 		end if;
 	end if;
-	return exists (select from outbox.parked p where p.slot = of_slot and p.id = any (ids)
+	return exists (select from outbox.parked p where p.publisher = of_publisher and p.id = any (ids)
 			and p.created_at <> timestamptz 'epoch'
 				+ (by_id -> p.id::text ->> 1)::bigint * interval '1 us')
-		or exists (select from outbox.scheduled s where s.slot = of_slot and s.id = any (ids)
+		or exists (select from outbox.scheduled s where s.publisher = of_publisher and s.id = any (ids)
 			and s.created_at <> timestamptz 'epoch'
 				+ (by_id -> s.id::text ->> 1)::bigint * interval '1 us')
-		or exists (select from outbox.parked p where p.slot = of_slot and p.was_id = any (ids)
+		or exists (select from outbox.parked p where p.publisher = of_publisher and p.was_id = any (ids)
 			and p.was_id is not null)
-		or exists (select from outbox.scheduled s where s.slot = of_slot and s.was_id = any (ids)
+		or exists (select from outbox.scheduled s where s.publisher = of_publisher and s.was_id = any (ids)
 			and s.was_id is not null)
 		or (select count(*) from jsonb_object_keys(by_id)) < cardinality(ids);
 end
@@ -267,7 +267,7 @@ $$;
 -- a sixth, true: it is not to be tried again. A row that is parked already and has no
 -- error stays as it is; but one that was free is behind another now. One of outbox.scheduled leaves it.
 -- Returns `parks` with the ids under which the rows are kept.
-create function outbox.park(of_slot text, of_shard int, parks jsonb) returns jsonb
+create function outbox.park(of_publisher text, of_shard int, parks jsonb) returns jsonb
 language plpgsql volatile as $$
 declare
 	first_ms float8 := (parks ->> 'first_ms')::float8;
@@ -281,8 +281,8 @@ begin
 			array_agg((r ->> 0)::bigint) filter (where r ->> 2 is null)
 		into by_id, refused, others
 		from jsonb_array_elements(parks -> 'rows') r;
-	if outbox.kept_ids_meet(of_slot, of_shard, refused || others, by_id) then
-		parks := jsonb_set(parks, '{rows}', outbox.kept_rows(of_slot, of_shard, parks -> 'rows'));
+	if outbox.kept_ids_meet(of_publisher, of_shard, refused || others, by_id) then
+		parks := jsonb_set(parks, '{rows}', outbox.kept_rows(of_publisher, of_shard, parks -> 'rows'));
 		select jsonb_object_agg(r ->> 0, r), array_agg((r ->> 0)::bigint) filter (where r ->> 2 is not null),
 				array_agg((r ->> 0)::bigint) filter (where r ->> 2 is null)
 			into by_id, refused, others
@@ -301,7 +301,7 @@ begin
 			from (
 				select r ->> 2 as error, (r ->> 4)::int as stalled, (r ->> 5)::boolean as dead
 				from (select by_id -> p.id::text as r) n) noted)
-		where p.slot = of_slot and p.id = any (refused)
+		where p.publisher = of_publisher and p.id = any (refused)
 		returning p.id, p.error, p.stalled, p.attempts, p.request_id
 	)
 	-- the results of rows that an operator had retried
@@ -311,9 +311,9 @@ begin
 			(array_agg(c.error order by c.id))[1] as error
 		from changed c where c.request_id is not null and c.stalled is null and c.attempts = 1
 		group by c.request_id) again
-	where r.slot = of_slot and r.shard = of_shard and r.id = again.request_id;
+	where r.publisher = of_publisher and r.shard = of_shard and r.id = again.request_id;
 	update outbox.parked p set state = 'behind'
-	where p.slot = of_slot and p.id = any (others) and p.state = 'free';
+	where p.publisher = of_publisher and p.id = any (others) and p.state = 'free';
 
 	with noted as (
 		select (r.value ->> 0)::bigint as id, r.value ->> 2 as error, r.ordinality as place,
@@ -322,9 +322,9 @@ begin
 			timestamptz 'epoch' + (r.value ->> 1)::bigint * interval '1 us' as created_at
 		from jsonb_array_elements(parks -> 'rows') with ordinality r
 	)
-	insert into outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, headers,
+	insert into outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, headers,
 		partition, tick, state, error, stalled, attempts, next_at, was_id)
-	select of_slot, of_shard, noted.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
+	select of_publisher, of_shard, noted.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
 		m.partition, noted.tick, case when noted.error is null then 'behind'
 			when noted.stalled is not null then 'stalled'
 			when noted.dead or max_attempts <= 1 then 'dead' else 'waiting' end,
@@ -333,36 +333,36 @@ begin
 		clock_timestamp() + (0.5 + random() / 2) * interval '1 ms' * least(max_ms, first_ms), m.was_id
 	from noted cross join lateral (
 		select s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition, s.was_id
-		from outbox.scheduled s where s.slot = of_slot and s.id = noted.id
+		from outbox.scheduled s where s.publisher = of_publisher and s.id = noted.id
 		union all
 		select m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition, noted.was_id
 		from outbox.message m
 		where m.id = coalesce(noted.was_id, noted.id) and m.created_at = noted.created_at
 		limit 1) m
 	order by noted.place
-	on conflict (id, slot) do nothing;
-	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (refused || others);
+	on conflict (id, publisher) do nothing;
+	delete from outbox.scheduled s where s.publisher = of_publisher and s.id = any (refused || others);
 
 	-- A later row of a queue may have become free before these rows came: it goes behind them. Only the index of
 	-- queues has this order: the primary key would serve an order by id alone.
 	update outbox.parked p set state = 'behind'
-	where p.slot = of_slot and p.id = any (array(
+	where p.publisher = of_publisher and p.id = any (array(
 		select following.id from (
 			select q.digest, q.topic, q.key, max(q.id) as last_id from outbox.parked q
-			where q.slot = of_slot and q.id = any (refused || others) and q.key is not null
+			where q.publisher = of_publisher and q.id = any (refused || others) and q.key is not null
 			group by q.digest, q.topic, q.key) last
 		cross join lateral (
 			select q.id, q.state from outbox.parked q
-			where q.slot = of_slot and q.shard = of_shard
+			where q.publisher = of_publisher and q.shard = of_shard
 				and (q.digest, q.id) > (last.digest, last.last_id) and q.digest <= last.digest
 				and q.topic = last.topic and q.key = last.key
 			order by q.digest, q.id limit 1) following
 		where following.state = 'free'));
 
 	-- their head may have gone while these were on their way here
-	perform outbox.parked_free(of_slot, of_shard, array_agg(q.topic), array_agg(q.key)) from (
+	perform outbox.parked_free(of_publisher, of_shard, array_agg(q.topic), array_agg(q.key)) from (
 		select distinct p.topic, p.key from outbox.parked p
-		where p.slot = of_slot and p.id = any (refused || others) and p.state = 'behind'
+		where p.publisher = of_publisher and p.id = any (refused || others) and p.state = 'behind'
 	) q;
 	return parks;
 end
@@ -371,7 +371,7 @@ $$;
 -- Rows are free that were parked since a partition took nothing, or (-1) a topic was missing. places: those that
 -- are there again, [[topic, partition, id up to which its rows are free], …]. At most `batch` rows in one call.
 -- Returns how far it came with each place it looked at; last_id null: none of its rows is left.
-create function outbox.parked_recover(of_slot text, of_shard int, places jsonb, batch int)
+create function outbox.parked_recover(of_publisher text, of_shard int, places jsonb, batch int)
 returns table (topic text, partition int, last_id bigint) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -383,12 +383,12 @@ begin
 		partition := place ->> 1;
 		-- beyond the last id, so that no call walks through what earlier ones left behind
 		ids := array(select p.id from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard and p.topic = parked_recover.topic
+			where p.publisher = of_publisher and p.shard = of_shard and p.topic = parked_recover.topic
 				and p.stalled = parked_recover.partition and p.state = 'stalled'
 				and p.id > (place ->> 2)::bigint
 			order by p.id limit batch);
 		update outbox.parked p set state = 'free', next_at = clock_timestamp()
-			where p.slot = of_slot and p.id = any (ids);
+			where p.publisher = of_publisher and p.id = any (ids);
 		last_id := case when cardinality(ids) >= batch then ids[cardinality(ids)] end;
 		return next;
 		batch := batch - cardinality(ids);
@@ -399,7 +399,7 @@ $$;
 
 -- Deletes rows that were published, or are skipped, from outbox.parked and outbox.scheduled. Returns the
 -- digests of queues that are empty now.
-create function outbox.unpark(of_slot text, of_shard int, ids bigint[], were_published boolean)
+create function outbox.unpark(of_publisher text, of_shard int, ids bigint[], were_published boolean)
 returns setof bigint language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -407,9 +407,9 @@ declare
 	keys bytea[];
 	retried bigint[];
 begin
-	delete from outbox.scheduled s where s.slot = of_slot and s.id = any (ids);
+	delete from outbox.scheduled s where s.publisher = of_publisher and s.id = any (ids);
 	with gone as (
-		delete from outbox.parked p where p.slot = of_slot and p.id = any (ids)
+		delete from outbox.parked p where p.publisher = of_publisher and p.id = any (ids)
 		returning p.topic, p.key, p.attempts, p.request_id
 	)
 	select array_agg(g.topic) filter (where g.key is not null and g.number = 1),
@@ -423,27 +423,27 @@ begin
 			set published = r.published + case when were_published then q.rows else 0 end,
 				done = r.done - case when were_published then 0 else q.rows end
 			from (select x, count(*) as rows from unnest(retried) x group by x) q
-			where r.slot = of_slot and r.shard = of_shard and r.id = q.x;
+			where r.publisher = of_publisher and r.shard = of_shard and r.id = q.x;
 	end if;
 	if topics is null then
 		return;
 	end if;
-	perform outbox.parked_free(of_slot, of_shard, topics, keys);
+	perform outbox.parked_free(of_publisher, of_shard, topics, keys);
 	return query select d.digest from (
 			select distinct outbox.parked_digest(k.topic, k.key) as digest
 			from unnest(topics, keys) k (topic, key)) d
 		-- `not exists` may become a join that reads all digests
 		where (select p.digest from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard and p.digest = d.digest limit 1) is null;
+			where p.publisher = of_publisher and p.shard = of_shard and p.digest = d.digest limit 1) is null;
 end
 $$;
 
 -- Has the shard a request to work off now? One that waits for the end of a window has to be looked at then.
-create function outbox.parked_asked(of_slot text, of_shard int, first_tick bigint, of_verb text default null)
+create function outbox.parked_asked(of_publisher text, of_shard int, first_tick bigint, of_verb text default null)
 returns boolean language plpgsql volatile as $$
 begin
 	return exists (select from outbox.parked_request r
-		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
+		where r.publisher = of_publisher and r.shard = of_shard and r.ended_at is null
 			and (r.waits_for is null or r.waits_for <= first_tick)
 			and (of_verb is null or r.verb = of_verb));
 end
@@ -452,7 +452,7 @@ $$;
 -- Works off a part of the operators' requests; no listed window is open. At most `batch` rows are retried or
 -- skipped, and ten times as many looked at. Skips come first, since their rows must not be published. Returns
 -- the digests of queues that are empty now.
-create function outbox.parked_requests(of_slot text, of_shard int, first_tick bigint, batch int)
+create function outbox.parked_requests(of_publisher text, of_shard int, first_tick bigint, batch int)
 returns setof bigint language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -463,7 +463,7 @@ declare
 	ends boolean;
 begin
 	select r.* into request from outbox.parked_request r
-		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
+		where r.publisher = of_publisher and r.shard = of_shard and r.ended_at is null
 			and (r.waits_for is null or r.waits_for <= first_tick)
 		order by r.verb = 'skip' desc, r.id limit 1;
 	if not found then
@@ -476,7 +476,7 @@ begin
 			and outbox.parked_may(request.verb, c.state)
 			and outbox.parked_is(c.id, c.topic, c.key, c.error, c.parked_at, c.state,
 				request.filter) as meant
-		from outbox.parked_candidates(of_slot, request.filter, request.last_id, 10 * batch) c
+		from outbox.parked_candidates(of_publisher, request.filter, request.last_id, 10 * batch) c
 	), numbered as (
 		select j.id, j.tick, j.meant, j.meant and (request.verb = 'retry' or j.tick <= first_tick) as ready,
 			count(*) filter (where j.meant) over (order by j.id) as number
@@ -496,15 +496,15 @@ begin
 		waits_for = case when ends then request.left_tick end,
 		looked = r.looked + seen, done = r.done + coalesce(cardinality(ids), 0),
 		ended_at = case when ends and request.left_id is null then clock_timestamp() end
-	where r.slot = of_slot and r.shard = of_shard and r.id = request.id;
+	where r.publisher = of_publisher and r.shard = of_shard and r.id = request.id;
 
 	if request.verb = 'retry' then
 		update outbox.parked p set state = 'waiting', attempts = 0, next_at = clock_timestamp(),
 			request_id = request.id
-		where p.slot = of_slot and p.id = any (ids);
+		where p.publisher = of_publisher and p.id = any (ids);
 	elsif cardinality(ids) > 0 then
-		insert into outbox.skipped (slot, request_id, ids) values (of_slot, request.id, ids);
-		return query select u from outbox.unpark(of_slot, of_shard, ids, false) u;
+		insert into outbox.skipped (publisher, request_id, ids) values (of_publisher, request.id, ids);
+		return query select u from outbox.unpark(of_publisher, of_shard, ids, false) u;
 	end if;
 end
 $$;
@@ -516,17 +516,17 @@ $$;
 -- due head is looked at once in a round over all due heads. Every round ends: a head that becomes due later has a
 -- later time. Nothing is listed while a skip is worked off, which may mean the row.
 create function outbox.parked_next(
-	of_slot text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint,
+	of_publisher text, of_shard int, first_tick bigint, max_rows int, max_bytes bigint,
 	inout behind bigint[], out ids bigint[])
 language sql volatile as $$
 	with due as (
 		select p.id, p.topic, p.key, p.digest, p.state, p.tick, p.next_at from outbox.parked p
-		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
+		where p.publisher = of_publisher and p.shard = of_shard and p.state in ('waiting', 'free')
 			-- as queries of their own the times are bounds of the index scan
 			and p.next_at <= (select clock_timestamp())
 			and (p.next_at, p.id) > ((select case when behind[1] is null then '-infinity'
 				else timestamptz 'epoch' + behind[1] * interval '1 us' end), (select coalesce(behind[2], 0)))
-			and not (select outbox.parked_asked(of_slot, of_shard, first_tick, 'skip'))
+			and not (select outbox.parked_asked(of_publisher, of_shard, first_tick, 'skip'))
 		order by p.next_at, p.id limit 10 * max_rows
 	), heads as (
 		select d.* from due d where d.tick <= first_tick limit max_rows
@@ -534,14 +534,14 @@ language sql volatile as $$
 		-- stops with the head that fills the list, and takes only the first rows of each queue
 		select q.id, q.bytes from heads h cross join lateral (
 			select p.id, coalesce(octet_length(p.payload), 0) + 1000 as bytes
-			from outbox.parked p where p.slot = of_slot and p.id = h.id
+			from outbox.parked p where p.publisher = of_publisher and p.id = h.id
 			union all
 			select f.id, f.bytes from (
 				select p.id, coalesce(octet_length(p.payload), 0) + 1000 as bytes,
 					bool_and(p.state = 'behind' and p.tick <= first_tick)
 					over (order by p.id) as follows
 				from outbox.parked p
-				where h.state = 'free' and p.slot = of_slot and p.shard = of_shard
+				where h.state = 'free' and p.publisher = of_publisher and p.shard = of_shard
 					and p.digest = h.digest and p.topic = h.topic and p.key = h.key
 					and p.id > h.id
 				order by p.id limit max_rows) f
@@ -561,70 +561,70 @@ $$;
 
 -- Milliseconds until a head is due, or its window is looked at again; null: none ever. Of the heads only
 -- the one that is due first is looked at: all of many would be a long look.
-create function outbox.parked_wait(of_slot text, of_shard int, first_tick bigint) returns bigint
+create function outbox.parked_wait(of_publisher text, of_shard int, first_tick bigint) returns bigint
 language sql volatile as $$
 	select least((
 		select greatest(0, ceil(extract(epoch from case when p.tick <= first_tick then p.next_at
 			else greatest(p.next_at, clock_timestamp() + interval '50 ms') end
 			- clock_timestamp()) * 1000))::bigint
 		from outbox.parked p
-		where p.slot = of_slot and p.shard = of_shard and p.state in ('waiting', 'free')
+		where p.publisher = of_publisher and p.shard = of_shard and p.state in ('waiting', 'free')
 		order by p.next_at limit 1), (
 		select case when min(coalesce(r.waits_for, 0)) <= first_tick then 0 else 50 end
 		from outbox.parked_request r
-		where r.slot = of_slot and r.shard = of_shard and r.ended_at is null having count(*) > 0))
+		where r.publisher = of_publisher and r.shard = of_shard and r.ended_at is null having count(*) > 0))
 $$;
 
 -- Returns the places, from 1 on, of records that are parked already or have a parked key. A parked row is the
 -- record itself if its id and its event id are the same. The digest is enough: a
 -- record that shares the digest of another queue is parked as the head of its own, and is free at once.
-create function outbox.parked_lookup(of_slot text, of_shard int, of_n bigint, of_nonce bigint, ids bigint[],
+create function outbox.parked_lookup(of_publisher text, of_shard int, of_n bigint, of_nonce bigint, ids bigint[],
 	digests bigint[], events uuid[] default null) returns table (place int, itself boolean) language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off set search_path = pg_catalog, pg_temp as $$
 begin
-	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_publisher, of_shard, of_n, of_nonce);
 	return query select b.place::int, b.itself from (
 			select a.place, a.digest, p.id is not null or exists (select from outbox.parked w
-				where w.slot = of_slot and w.was_id = a.id and w.was_id is not null
+				where w.publisher = of_publisher and w.was_id = a.id and w.was_id is not null
 					and w.event_id = a.event) as itself
 			from unnest(ids, digests, events) with ordinality a (id, digest, event, place)
-			left join outbox.parked p on p.slot = of_slot and p.id = a.id
+			left join outbox.parked p on p.publisher = of_publisher and p.id = a.id
 				and (a.event is null or p.event_id = a.event)) b
 		where b.itself or exists (select from outbox.parked q
-			where q.slot = of_slot and q.shard = of_shard and q.digest = b.digest);
+			where q.publisher = of_publisher and q.shard = of_shard and q.digest = b.digest);
 end
 $$;
 
 -- A page of digests, for a filter that may hold one more than once.
-create function outbox.parked_digests(of_slot text, of_shard int, of_n bigint, of_nonce bigint,
+create function outbox.parked_digests(of_publisher text, of_shard int, of_n bigint, of_nonce bigint,
 	from_digest bigint, most int) returns setof bigint language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
 begin
-	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_publisher, of_shard, of_n, of_nonce);
 	return query select p.digest from outbox.parked p
-		where p.slot = of_slot and p.shard = of_shard and p.digest >= from_digest
+		where p.publisher = of_publisher and p.shard = of_shard and p.digest >= from_digest
 		order by p.digest limit most;
 end
 $$;
 
 -- The partitions, or (-1) missing topics, of which rows are parked since they took nothing. Each is found by the
 -- first of its rows.
-create function outbox.parked_places(of_slot text, of_shard int, of_n bigint, of_nonce bigint,
+create function outbox.parked_places(of_publisher text, of_shard int, of_n bigint, of_nonce bigint,
 	after_topic text, after_partition int, most int)
 returns table (topic text, partition int) language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-	perform outbox.log_guard(of_slot, of_shard, of_n, of_nonce);
+	perform outbox.log_guard(of_publisher, of_shard, of_n, of_nonce);
 	topic := coalesce(after_topic, '');
 	partition := after_partition;
 	for i in 1 .. most loop
 		select p.topic, p.stalled into topic, partition from outbox.parked p
-			where p.slot = of_slot and p.shard = of_shard and p.stalled is not null
+			where p.publisher = of_publisher and p.shard = of_shard and p.stalled is not null
 				and (p.topic, p.stalled) > (parked_places.topic, parked_places.partition)
 			order by p.topic, p.stalled limit 1;
 		exit when topic is null;
@@ -664,8 +664,8 @@ language sql immutable as $$
 		or state operator(pg_catalog.=) any (array['waiting', 'dead', 'stalled'])
 $$;
 
--- So many rows of a slot behind `after`, by id, among which a filter finds its own.
-create function outbox.parked_candidates(of_slot text, chosen jsonb, after bigint, most bigint)
+-- So many rows of a publisher behind `after`, by id, among which a filter finds its own.
+create function outbox.parked_candidates(of_publisher text, chosen jsonb, after bigint, most bigint)
 returns table (id bigint, shard int, topic text, key bytea, state text, error text, parked_at timestamptz,
 	tick bigint, request_id bigint, txid xid8) language plpgsql stable
 	set search_path = pg_catalog, pg_temp as $$
@@ -678,25 +678,25 @@ begin
 	if chosen -> 'ids' is null then
 		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
 				p.request_id, p.txid
-			from outbox.parked p where p.slot = of_slot and p.id > from_id and p.id <= to_id
+			from outbox.parked p where p.publisher = of_publisher and p.id > from_id and p.id <= to_id
 				and p.tick >= 0
 			order by p.id limit most;
 	else
 		ids := array(select x::bigint from jsonb_array_elements_text(chosen -> 'ids') x);
 		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
 				p.request_id, p.txid
-			from outbox.parked p where p.slot = of_slot and p.id > after and p.id = any (ids)
+			from outbox.parked p where p.publisher = of_publisher and p.id > after and p.id = any (ids)
 			order by p.id limit most;
 	end if;
 end
 $$;
 
 -- The open request that means a row and has yet to come to it; null: none.
-create function outbox.parked_request_of(of_slot text, of_shard int, of_id bigint, topic text, key bytea,
+create function outbox.parked_request_of(of_publisher text, of_shard int, of_id bigint, topic text, key bytea,
 	error text, parked_at timestamptz, state text, txid xid8) returns bigint language sql stable
 	set search_path = pg_catalog, pg_temp as $$
 	select min(r.id) from outbox.parked_request r
-	where r.slot = of_slot and r.shard = of_shard and r.ended_at is null
+	where r.publisher = of_publisher and r.shard = of_shard and r.ended_at is null
 		and (of_id > r.last_id or of_id >= r.left_id)
 		and pg_visible_in_snapshot(txid, r.asked) and outbox.parked_may(r.verb, state)
 		and outbox.parked_is(of_id, topic, key, error, parked_at, state, r.filter)
@@ -705,11 +705,11 @@ $$;
 -- Notes what an operator asks for: 'retry' or 'skip'. Ids that are named are all there, may be asked for and have
 -- no other request, or the call fails with OR002. about: rows that are looked at, as `outbox-relay parked list`
 -- shows it.
-create function outbox.parked_request(of_slot text, new_verb text, chosen jsonb, new_reason text,
+create function outbox.parked_request(of_publisher text, new_verb text, chosen jsonb, new_reason text,
 	new_about bigint, out audit_id bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
 declare
-	slot_shards int;
+	publisher_shards int;
 begin
 	perform outbox.replay_durable();
 	perform outbox.require_read_committed();
@@ -717,33 +717,33 @@ begin
 	perform (chosen ->> 'from_id')::bigint, (chosen ->> 'to_id')::bigint, (chosen ->> 'key')::bytea,
 		(chosen ->> 'from')::timestamptz, (chosen ->> 'to')::timestamptz;
 	-- comes first, so that of two operators the second sees what the first asked for, and a split waits
-	update outbox.slot s set requests = s.requests + 1 where s.name = of_slot
-		returning s.shards into slot_shards;
+	update outbox.publisher s set requests = s.requests + 1 where s.name = of_publisher
+		returning s.shards into publisher_shards;
 	if not found then
-		raise exception 'slot % does not exist', of_slot;
+		raise exception 'publisher % does not exist', of_publisher;
 	end if;
 	if exists (select from jsonb_array_elements_text(chosen -> 'ids') x where not exists (
-		select from outbox.parked p where p.slot = of_slot and p.id = x::bigint
+		select from outbox.parked p where p.publisher = of_publisher and p.id = x::bigint
 			and outbox.parked_may(new_verb, p.state)
-			and outbox.parked_request_of(p.slot, p.shard, p.id, p.topic, p.key, p.error, p.parked_at,
+			and outbox.parked_request_of(p.publisher, p.shard, p.id, p.topic, p.key, p.error, p.parked_at,
 				p.state, p.txid) is null)) then
 		raise exception 'rows may not be asked for, or have a request' using errcode = 'OR002';
 	end if;
-	insert into outbox.audit (verb, slot, target, reason)
-	values (new_verb, of_slot, jsonb_build_object('filter', chosen), new_reason)
+	insert into outbox.audit (verb, publisher, target, reason)
+	values (new_verb, of_publisher, jsonb_build_object('filter', chosen), new_reason)
 	returning id into audit_id;
-	insert into outbox.parked_request (id, slot, shard, verb, filter, about)
-	select audit_id, of_slot, n, new_verb, chosen, new_about
-	from outbox.shard_numbers(slot_shards) n;
+	insert into outbox.parked_request (id, publisher, shard, verb, filter, about)
+	select audit_id, of_publisher, n, new_verb, chosen, new_about
+	from outbox.shard_numbers(publisher_shards) n;
 end
 $$;
 
 -- After a change of the number of shards: each has what is open, from where the slowest of the old ones is.
-create function outbox.parked_requests_split(of_slot text, new_shards int) returns void
+create function outbox.parked_requests_split(of_publisher text, new_shards int) returns void
 language sql volatile as $$
 	with old as (
-		delete from outbox.parked_request r where r.slot = of_slot and r.id in (
-			select o.id from outbox.parked_request o where o.slot = of_slot and o.ended_at is null)
+		delete from outbox.parked_request r where r.publisher = of_publisher and r.id in (
+			select o.id from outbox.parked_request o where o.publisher = of_publisher and o.ended_at is null)
 		returning r.*
 	), sums as (
 		select o.id, o.verb, o.filter, (array_agg(o.asked))[1] as asked, min(o.asked_at) as asked_at, max(o.about) as about,
@@ -752,9 +752,9 @@ language sql volatile as $$
 			sum(o.refused) as refused, min(o.refused_id) as refused_id, min(o.error) as error
 		from old o group by o.id, o.verb, o.filter
 	)
-	insert into outbox.parked_request (id, slot, shard, verb, filter, asked, asked_at, about, last_id,
+	insert into outbox.parked_request (id, publisher, shard, verb, filter, asked, asked_at, about, last_id,
 		looked, done, published, refused, refused_id, error)
-	select s.id, of_slot, n, s.verb, s.filter, s.asked, s.asked_at, s.about, s.last_id,
+	select s.id, of_publisher, n, s.verb, s.filter, s.asked, s.asked_at, s.about, s.last_id,
 		s.looked, case when n = 0 then s.done else 0 end,
 		case when n = 0 then s.published else 0 end, case when n = 0 then s.refused else 0 end,
 		case when n = 0 then s.refused_id end, case when n = 0 then s.error end

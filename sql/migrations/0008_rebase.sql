@@ -2,36 +2,36 @@
 --
 -- A rebase makes a database readable again whose rows were carried here from another cluster: by a
 -- dump, or by logical replication. Their txids are that cluster's. Nothing may be compared with them
--- here but the snapshots that came along, so outbox.take refuses such slots.
+-- here but the snapshots that came along, so outbox.take refuses such publishers.
 --
--- One statement judges every row that it sees by those snapshots: which slots have published it? It
--- takes a snapshot of this cluster, `base`, and gives new txids to the rows that some slot has not
--- published: one number for each set of slots, out of those that no transaction of a cluster ever
+-- One statement judges every row that it sees by those snapshots: which publishers have published it? It
+-- takes a snapshot of this cluster, `base`, and gives new txids to the rows that some publisher has not
+-- published: one number for each set of publishers, out of those that no transaction of a cluster ever
 -- has, since initdb uses them up. A row that all have published keeps its txid, or gets the lowest of
 -- these numbers if that txid would mean anything else to `base`. Then `base` shows all of them, and each
--- slot's log goes on with two snapshots: `base` without the numbers of the sets that it is in, which
+-- publisher's log goes on with two snapshots: `base` without the numbers of the sets that it is in, which
 -- is what it has acknowledged, and `base`. Between the two lies one open window, which holds what the
--- slot has not published, in the order of ids; that is the order in which the transactions of a key
+-- publisher has not published, in the order of ids; that is the order in which the transactions of a key
 -- committed. What has not committed yet is invisible in `base` and comes with later windows. So
 -- writers need not be stopped, and wait for nothing here.
 --
--- Since a row has one txid for all slots, a rebase is one of all slots.
+-- Since a row has one txid for all publishers, a rebase is one of all publishers.
 --
 -- What was written here since has txids of this cluster, and the snapshots that came along may show
--- them. But what a slot has published was there when it wrote its newest log row: a row with a later
+-- them. But what a publisher has published was there when it wrote its newest log row: a row with a later
 -- created_at is one that it has not published.
 
--- Of each row that needs a new txid: where it lies, and the set of the slots (by name, the first is
+-- Of each row that needs a new txid: where it lies, and the set of the publishers (by name, the first is
 -- 1, then 2, 4, …) that have not published it.
 create function outbox.rebase_rows(out leaf oid, out place tid, out pending bigint)
 returns setof record language sql stable set jit = off as $$
 	with numbered as (
 		select s.name, 1::bigint << (row_number() over (order by s.name) - 1)::int as bit
-		from outbox.slot s
+		from outbox.publisher s
 	), readers as materialized (
 		select b.bit, p.shard, p.shards, p.written_at, p.acked_id, p.ticks[1] as acked,
 			p.ticks[2] as first_window
-		from outbox.progress p join numbered b on b.name = p.slot where p.n is not null
+		from outbox.progress p join numbered b on b.name = p.publisher where p.n is not null
 	), here as materialized (
 		select pg_snapshot_xmax(pg_current_snapshot()) as xmax,
 			array(select pg_snapshot_xip(pg_current_snapshot())) as xip
@@ -54,20 +54,20 @@ create function outbox.rebase_is_needed() returns boolean language sql stable as
 		or exists (select from outbox.progress p where p.written_elsewhere)
 $$;
 
--- What a rebase would do: for each slot the rows that it would publish, and, without a slot, the rows
+-- What a rebase would do: for each publisher the rows that it would publish, and, without a publisher, the rows
 -- that only get another txid.
-create function outbox.rebase_plan(out slot text, out elsewhere boolean, out rows bigint,
+create function outbox.rebase_plan(out publisher text, out elsewhere boolean, out rows bigint,
 	out identity text) -- its first eight digits
 returns setof record language sql stable set search_path = pg_catalog, pg_temp as $$
 	with numbered as (
 		select s.name, left(s.identity::text, 8) as identity,
 			1::bigint << (row_number() over (order by s.name) - 1)::int as bit
-		from outbox.slot s
+		from outbox.publisher s
 	), counted as materialized (
 		select r.pending, count(*) as rows from outbox.rebase_rows() r group by r.pending
 	)
 	select b.name, outbox.has_rows_of_the_future()
-			or exists (select from outbox.progress p where p.slot = b.name and p.written_elsewhere),
+			or exists (select from outbox.progress p where p.publisher = b.name and p.written_elsewhere),
 		coalesce((select sum(c.rows) from counted c where c.pending & b.bit <> 0), 0)::bigint,
 		b.identity
 	from numbered b
@@ -77,7 +77,7 @@ returns setof record language sql stable set search_path = pg_catalog, pg_temp a
 	order by 1
 $$;
 
--- The acknowledged snapshot of a slot: base, but for the rows with these numbers.
+-- The acknowledged snapshot of a publisher: base, but for the rows with these numbers.
 create function outbox.rebase_acknowledged(base pg_snapshot, numbers bigint[]) returns pg_snapshot
 language sql immutable as $$
 	select case when cardinality(numbers) = 0 then base else format('%s:%s:%s',
@@ -100,7 +100,7 @@ begin
 			where s.was_id is not null),
 		(select max(k.last_id) from outbox.skipped k), (select max(n.id) from outbox.renumbered n),
 		(select max(greatest(l.acked_id, (select max(x) from unnest(l.listed_ids) x)))
-			from outbox.progress p join outbox.log l on l.slot = p.slot and l.shard = p.shard and l.n = p.n));
+			from outbox.progress p join outbox.log l on l.publisher = p.publisher and l.shard = p.shard and l.n = p.n));
 	select case when q.is_called then q.last_value else q.last_value - 1 end, s.seqincrement, s.seqcache
 		into last_id, increment, cache
 		from outbox.message_id_seq q, pg_sequence s
@@ -149,35 +149,35 @@ $$;
 
 -- The log row behind the newest one of a shard, nobody's, with a new epoch. Folds all
 -- destinations of the log into their table.
-create function outbox.rebase_log(of_slot text, of_shard int, new_n bigint, new_ticks pg_snapshot[],
+create function outbox.rebase_log(of_publisher text, of_shard int, new_n bigint, new_ticks pg_snapshot[],
 	new_first_tick bigint, new_acked_id bigint, new_listed_tick bigint, new_listed_ids bigint[])
 returns void language plpgsql volatile as $$
 declare
 	folded bigint := (select p.folded from outbox.progress p
-		where p.slot = of_slot and p.shard = of_shard);
+		where p.publisher = of_publisher and p.shard = of_shard);
 begin
-	if new_n is null or outbox.log_partition_make(of_slot, of_shard, new_n) = 'busy' then
-		raise exception 'the log of slot % is locked by somebody else, or has no row', of_slot
+	if new_n is null or outbox.log_partition_make(of_publisher, of_shard, new_n) = 'busy' then
+		raise exception 'the log of publisher % is locked by somebody else, or has no row', of_publisher
 			using errcode = 'lock_not_available';
 	end if;
-	insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+	insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick,
 		acked_id, ticks, listed_tick, listed_ids, destinations, folded, timeline, system_identifier)
-	values (of_slot, of_shard, new_n,
+	values (of_publisher, of_shard, new_n,
 		('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
 		new_first_tick, new_acked_id, new_ticks, new_listed_tick, new_listed_ids,
 		'{}', new_n, outbox.timeline(), (select c.system_identifier from pg_control_system() c));
-	perform outbox.destinations_fold(of_slot, of_shard, folded, new_n);
+	perform outbox.destinations_fold(of_publisher, of_shard, folded, new_n);
 end
 $$;
 
--- Rows from another cluster: each slot opens one window with the rows that it has not published.
+-- Rows from another cluster: each publisher opens one window with the rows that it has not published.
 create function outbox.rebase_carried(out restamped bigint) returns bigint
 language plpgsql volatile as $$
 declare
 	base pg_snapshot;
-	sets bigint[];    -- of slots
+	sets bigint[];    -- of publishers
 	numbers bigint[]; -- their txids
-	own bigint[];     -- of the slot
+	own bigint[];     -- of the publisher
 	reader record;
 	next_tick bigint;
 begin
@@ -198,9 +198,9 @@ begin
 		into base, sets, numbers, restamped
 		from here h, (select array_agg(pending order by pending) as sets,
 			array_agg(number order by pending) as numbers from numbered) n;
-	if cardinality(sets) > 397 or (select count(*) from outbox.slot) > 62 or pg_snapshot_xmin(base) < '400' then
-		raise exception 'too many slots have published too many different sets of rows: % sets, and '
-			'397 is the most; drop slots that are not needed', cardinality(sets);
+	if cardinality(sets) > 397 or (select count(*) from outbox.publisher) > 62 or pg_snapshot_xmin(base) < '400' then
+		raise exception 'too many publishers have published too many different sets of rows: % sets, and '
+			'397 is the most; drop publishers that are not needed', cardinality(sets);
 	end if;
 
 	-- Rows of the other tables are judged by their txids only when a partition is to go, where one of
@@ -208,19 +208,19 @@ begin
 	update outbox.lookback l set txid = '3' where l.txid >= pg_snapshot_xmax(pg_current_snapshot());
 	update outbox.processed p set txid = '3' where p.txid >= pg_snapshot_xmax(pg_current_snapshot());
 
-	-- where a slot began cannot be told here any more, and it is for reports only
-	update outbox.slot set start = '3:3:';
+	-- where a publisher began cannot be told here any more, and it is for reports only
+	update outbox.publisher set start = '3:3:';
 	for reader in
-		select p.*, 1::bigint << (dense_rank() over (order by p.slot) - 1)::int as bit
-		from outbox.progress p order by p.slot, p.shard
+		select p.*, 1::bigint << (dense_rank() over (order by p.publisher) - 1)::int as bit
+		from outbox.progress p order by p.publisher, p.shard
 	loop
 		own := array(select u.number from unnest(sets, numbers) u (pending, number)
 			where u.pending & reader.bit <> 0 order by u.number);
 		-- rows of a listed window that is published, and are yet to leave their tables
-		perform outbox.unpark(reader.slot, reader.shard, l.listed_ids, true) from outbox.log l
-			where l.slot = reader.slot and l.shard = reader.shard and l.n = reader.n
+		perform outbox.unpark(reader.publisher, reader.shard, l.listed_ids, true) from outbox.log l
+			where l.publisher = reader.publisher and l.shard = reader.shard and l.n = reader.n
 				and l.listed_tick <= l.first_tick;
-		perform outbox.rebase_log(reader.slot, reader.shard, reader.n + 1,
+		perform outbox.rebase_log(reader.publisher, reader.shard, reader.n + 1,
 			case when cardinality(own) = 0 then array[base]
 				else array[outbox.rebase_acknowledged(base, own), base] end,
 			reader.first_tick + cardinality(reader.ticks) - 1, 0, null, null);
@@ -228,9 +228,9 @@ begin
 		next_tick := reader.first_tick + cardinality(reader.ticks) - 1
 			+ case when cardinality(own) = 0 then 0 else 1 end;
 		update outbox.parked p set tick = next_tick
-			where p.slot = reader.slot and p.shard = reader.shard and p.tick > reader.first_tick;
+			where p.publisher = reader.publisher and p.shard = reader.shard and p.tick > reader.first_tick;
 		update outbox.scheduled s set tick = next_tick
-			where s.slot = reader.slot and s.shard = reader.shard and s.tick > reader.first_tick;
+			where s.publisher = reader.publisher and s.shard = reader.shard and s.tick > reader.first_tick;
 	end loop;
 
 	-- requests and replays select rows by snapshots, which do not know the new txids: they end here
@@ -249,19 +249,19 @@ declare
 	newest outbox.log;
 begin
 	for newest in
-		select l.* from outbox.progress p join outbox.log l using (slot, shard, n)
-		order by l.slot, l.shard
+		select l.* from outbox.progress p join outbox.log l using (publisher, shard, n)
+		order by l.publisher, l.shard
 	loop
-		perform outbox.rebase_log(newest.slot, newest.shard, newest.n + 1, newest.ticks,
+		perform outbox.rebase_log(newest.publisher, newest.shard, newest.n + 1, newest.ticks,
 			newest.first_tick, newest.acked_id, newest.listed_tick, newest.listed_ids);
 	end loop;
 end
 $$;
 
--- new_identity: each slot gets another one, for a copy whose original goes on publishing. All records
+-- new_identity: each publisher gets another one, for a copy whose original goes on publishing. All records
 -- in Kafka are another database's then, also those that the original wrote before it was copied.
 --
--- Fails with lock_not_available, and unique_violation where a slot is owned after all: nothing has
+-- Fails with lock_not_available, and unique_violation where a publisher is owned after all: nothing has
 -- happened then.
 create function outbox.rebase(new_reason text, new_identity boolean, out audit_id bigint,
 	out restamped bigint)
@@ -278,16 +278,16 @@ begin
 	-- Partitions stay as they are, and nobody else does this; writers are not in the way.
 	perform outbox.upkeep_begin('partitions', true);
 	lock table outbox.message in row exclusive mode;
-	lock table outbox.slot in share row exclusive mode;
+	lock table outbox.publisher in share row exclusive mode;
 	carried := outbox.rebase_is_needed();
 	if not carried and not new_identity then
 		raise exception 'nothing was carried here from another database cluster: there is nothing '
 			'to rebase; a copy whose original goes on publishing needs --new-identity';
 	end if;
-	for reader in select p.slot, p.shard, p.owner from outbox.progress p
+	for reader in select p.publisher, p.shard, p.owner from outbox.progress p
 		where p.lease_until > clock_timestamp() and not p.written_elsewhere
 	loop
-		raise exception 'slot % shard % is owned by %: stop it', reader.slot, reader.shard,
+		raise exception 'publisher % shard % is owned by %: stop it', reader.publisher, reader.shard,
 			reader.owner;
 	end loop;
 	if exists (select from outbox.progress p where p.written_at > clock_timestamp()) then
@@ -296,11 +296,11 @@ begin
 	end if;
 
 	target := jsonb_build_object(
-		'slots_from', (select jsonb_object_agg(p.slot, p.system_identifier::text)
+		'publishers_from', (select jsonb_object_agg(p.publisher, p.system_identifier::text)
 			from outbox.progress p),
 		'to', (select c.system_identifier::text from pg_control_system() c));
 	-- the command of a split is at work in the original, if anywhere
-	update outbox.slot set split_to = null, drain_to = null;
+	update outbox.publisher set split_to = null, drain_to = null;
 	restamped := 0;
 	if carried then
 		restamped := outbox.rebase_carried();
@@ -309,9 +309,9 @@ begin
 	end if;
 	if new_identity then
 		target := target || jsonb_build_object('identities_from',
-			(select jsonb_object_agg(s.name, s.identity) from outbox.slot s));
-		update outbox.slot set identity = gen_random_uuid(), identity_since = clock_timestamp();
-		-- no record of the new identity is in Kafka: the slots begin at the ends of the
+			(select jsonb_object_agg(s.name, s.identity) from outbox.publisher s));
+		update outbox.publisher set identity = gen_random_uuid(), identity_since = clock_timestamp();
+		-- no record of the new identity is in Kafka: the publishers begin at the ends of the
 		-- partitions, and skip all records that the original wrote after the copy
 		delete from outbox.destination;
 	end if;

@@ -10,7 +10,7 @@
 -- here.
 
 create table outbox.scheduled (
-	slot       text collate "C" not null,
+	publisher       text collate "C" not null,
 	shard      int         not null,
 	id         bigint      not null, -- of the message, as are the next eight
 	created_at timestamptz not null,
@@ -23,18 +23,18 @@ create table outbox.scheduled (
 	deliver_at timestamptz not null,
 	tick       bigint      not null, -- the window it came from
 	was_id     bigint, -- as in outbox.parked
-	primary key (id, slot) -- in this order, see outbox.parked
+	primary key (id, publisher) -- in this order, see outbox.parked
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 -- The due rows of all ids, of a region (2^22 ids) and of a block (2^12 ids). outbox.scheduled_walk says why.
 -- Their conditions are true for every row, and keep other queries from these indexes: see outbox.parked.
-create index scheduled_due on outbox.scheduled (slot, shard, deliver_at) include (id, tick)
+create index scheduled_due on outbox.scheduled (publisher, shard, deliver_at) include (id, tick)
 	where tick >= 0;
-create index scheduled_regions on outbox.scheduled (slot, shard, (id >> 22), deliver_at) include (id, tick)
+create index scheduled_regions on outbox.scheduled (publisher, shard, (id >> 22), deliver_at) include (id, tick)
 	where (id >> 22) is not null;
-create index scheduled_blocks on outbox.scheduled (slot, shard, (id >> 12), deliver_at) include (id, tick)
+create index scheduled_blocks on outbox.scheduled (publisher, shard, (id >> 12), deliver_at) include (id, tick)
 	where (id >> 12) is not null;
-create index scheduled_was on outbox.scheduled (was_id, slot) where was_id is not null;
+create index scheduled_was on outbox.scheduled (was_id, publisher) where was_id is not null;
 
 comment on table outbox.scheduled is 'Messages of which deliver_at is not over, or was not a moment ago.';
 
@@ -43,8 +43,8 @@ comment on table outbox.scheduled is 'Messages of which deliver_at is not over, 
 create function outbox.scheduled_changed() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 begin
-	update outbox.slot s set requests = s.requests + 1
-		where s.name in (select c.slot from changed c);
+	update outbox.publisher s set requests = s.requests + 1
+		where s.name in (select c.publisher from changed c);
 	return null;
 end
 $$;
@@ -53,13 +53,13 @@ create trigger scheduled_changed after update on outbox.scheduled
 	referencing new table as changed for each statement execute function outbox.scheduled_changed();
 
 -- The rows with ids that are free, if some meet those of others.
-create function outbox.schedule_apart(of_slot text, of_shard int, ids bigint[], rows jsonb) returns jsonb
+create function outbox.schedule_apart(of_publisher text, of_shard int, ids bigint[], rows jsonb) returns jsonb
 language plpgsql volatile as $$
 declare
 	by_id jsonb := (select jsonb_object_agg(r ->> 0, r) from jsonb_array_elements(rows) r);
 begin
-	if outbox.kept_ids_meet(of_slot, of_shard, ids, by_id) then
-		return outbox.kept_rows(of_slot, of_shard, rows);
+	if outbox.kept_ids_meet(of_publisher, of_shard, ids, by_id) then
+		return outbox.kept_rows(of_publisher, of_shard, rows);
 	end if;
 	return rows;
 end
@@ -67,7 +67,7 @@ $$;
 
 -- Notes rows: [[id, created at in µs since 1970, tick], …]; null: none. Returns `due` of the next
 -- log row: a new row may have a smaller id than the one at which the last list ended.
-create function outbox.schedule(of_slot text, of_shard int, rows jsonb, due bigint[]) returns bigint[]
+create function outbox.schedule(of_publisher text, of_shard int, rows jsonb, due bigint[]) returns bigint[]
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -78,21 +78,21 @@ begin
 	if cardinality(ids) = 0 then
 		return due;
 	end if;
-	if exists (select from outbox.parked p where p.slot = of_slot and p.id = any (ids))
-		or exists (select from outbox.parked p where p.slot = of_slot and p.was_id = any (ids)
+	if exists (select from outbox.parked p where p.publisher = of_publisher and p.id = any (ids))
+		or exists (select from outbox.parked p where p.publisher = of_publisher and p.was_id = any (ids)
 			and p.was_id is not null)
-		or exists (select from outbox.scheduled s where s.slot = of_slot and s.was_id = any (ids)
+		or exists (select from outbox.scheduled s where s.publisher = of_publisher and s.was_id = any (ids)
 			and s.was_id is not null)
 	then
-		rows := outbox.schedule_apart(of_slot, of_shard, ids, rows);
+		rows := outbox.schedule_apart(of_publisher, of_shard, ids, rows);
 	end if;
 	-- The insert leaves out rows with ids that the table has. Those of them that are other messages get new ids
 	-- for the second pass.
 	for attempt in 1 .. 2 loop
 		with noted as (
-			insert into outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,
+			insert into outbox.scheduled (publisher, shard, id, created_at, event_id, topic, key, payload,
 				headers, partition, deliver_at, tick, was_id)
-			select of_slot, of_shard, (r ->> 0)::bigint, m.created_at, m.event_id, m.topic, m.key, m.payload,
+			select of_publisher, of_shard, (r ->> 0)::bigint, m.created_at, m.event_id, m.topic, m.key, m.payload,
 				m.headers, m.partition, m.deliver_at, (r ->> 2)::bigint, (r ->> 6)::bigint
 			from jsonb_array_elements(rows) r cross join lateral (
 				-- the limit keeps the planner from joining with all messages
@@ -100,14 +100,14 @@ begin
 				from outbox.message m where m.id = coalesce(r ->> 6, r ->> 0)::bigint
 					and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
 				limit 1) m
-			on conflict (id, slot) do nothing
+			on conflict (id, publisher) do nothing
 			returning id, deliver_at
 		)
 		select count(*), least(least_id, min(n.id) filter (
 				where n.deliver_at <= timestamptz 'epoch' + due[2] * interval '1 us'))
 			into inserted, least_id from noted n;
 		exit when inserted = cardinality(ids);
-		rows := outbox.schedule_apart(of_slot, of_shard, ids, rows);
+		rows := outbox.schedule_apart(of_publisher, of_shard, ids, rows);
 	end loop;
 	return case when due is not null
 		then array[least(due[1], least_id), due[2], due[3]] || due[4:] end;
@@ -125,7 +125,7 @@ $$;
 -- leave dead index entries, which a long transaction anywhere keeps alive: hence the walk begins at the
 -- block of `from_id` and reads no larger range in front of it. After a thousand regions in which nothing
 -- is due, four billion ids, the next look goes on.
-create function outbox.scheduled_walk(of_slot text, of_shard int, first_tick bigint, due_at timestamptz,
+create function outbox.scheduled_walk(of_publisher text, of_shard int, first_tick bigint, due_at timestamptz,
 	from_id bigint, enough int, out ids bigint[], out blocked bigint, out upto bigint)
 language plpgsql volatile as $$
 declare
@@ -142,13 +142,13 @@ begin
 		if at_block is not null then
 			with recursive step as (
 				(select s.id >> 12 as block, s.deliver_at from outbox.scheduled s
-				where s.slot = of_slot and s.shard = of_shard
+				where s.publisher = of_publisher and s.shard = of_shard
 					and s.id >> 12 > at_block and s.id >> 12 < at_region + 1 << 10
 				order by s.id >> 12, s.deliver_at limit 1)
 				union all
 				select n.* from step cross join lateral (
 					select s.id >> 12, s.deliver_at from outbox.scheduled s
-					where s.slot = of_slot and s.shard = of_shard
+					where s.publisher = of_publisher and s.shard = of_shard
 						and s.id >> 12 > step.block and s.id >> 12 < at_region + 1 << 10
 					order by s.id >> 12, s.deliver_at limit 1) n
 				where step.deliver_at > due_at
@@ -160,17 +160,17 @@ begin
 				min(s.id) filter (where s.tick > first_tick), count(*)
 				into part, part_blocked, part_rows
 			from outbox.scheduled s
-			where s.slot = of_slot and s.shard = of_shard and s.id >> 12 = at_block
+			where s.publisher = of_publisher and s.shard = of_shard and s.id >> 12 = at_block
 				and s.deliver_at <= due_at and s.id >= from_id;
 		else
 			with recursive step as (
 				(select s.id >> 22 as region, s.deliver_at, 1 as number from outbox.scheduled s
-				where s.slot = of_slot and s.shard = of_shard and s.id >> 22 > at_region
+				where s.publisher = of_publisher and s.shard = of_shard and s.id >> 22 > at_region
 				order by s.id >> 22, s.deliver_at limit 1)
 				union all
 				select n.*, step.number + 1 from step cross join lateral (
 					select s.id >> 22, s.deliver_at from outbox.scheduled s
-					where s.slot = of_slot and s.shard = of_shard and s.id >> 22 > step.region
+					where s.publisher = of_publisher and s.shard = of_shard and s.id >> 22 > step.region
 					order by s.id >> 22, s.deliver_at limit 1) n
 				where step.deliver_at > due_at and step.number < 1000
 			)
@@ -183,7 +183,7 @@ begin
 				into part, part_blocked, part_rows
 			from (
 				select s.id, s.tick from outbox.scheduled s
-				where s.slot = of_slot and s.shard = of_shard and s.id >> 22 = at_region
+				where s.publisher = of_publisher and s.shard = of_shard and s.id >> 22 = at_region
 					and s.deliver_at <= due_at
 				limit 4 * enough + 1) r;
 			if part_rows > 4 * enough then
@@ -202,12 +202,12 @@ $$;
 -- The ids of the next listed window's scheduled rows: the due rows with the smallest ids; null: no row
 -- is due.
 --
--- `due`, of the log row, is where the last list ended: [id, µs since 1970, the slot's `requests`]. No row
+-- `due`, of the log row, is where the last list ended: [id, µs since 1970, the publisher's `requests`]. No row
 -- that was due then has a smaller id, except rows of a listed window. So the next list has the
 -- due rows from that id on and, among smaller ids, those that became due since: all of them, when they are
 -- few; else the walk begins with the smallest id of all. The largest bigint: no row was left at all. null, or
 -- another number of requests: nothing is known.
-create function outbox.scheduled_next(of_slot text, of_shard int, first_tick bigint, max_rows int,
+create function outbox.scheduled_next(of_publisher text, of_shard int, first_tick bigint, max_rows int,
 	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
 language plpgsql volatile as $$
 declare
@@ -232,7 +232,7 @@ begin
 		into recent, recent_blocked, recent_rows
 	from (
 		select s.id, s.tick from outbox.scheduled s
-		where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since and s.deliver_at <= now
+		where s.publisher = of_publisher and s.shard = of_shard and s.deliver_at > since and s.deliver_at <= now
 			and s.tick >= 0
 		order by s.deliver_at limit many) d;
 	if recent_rows = many then
@@ -245,7 +245,7 @@ begin
 	rest := from_id;
 	blocked := recent_blocked;
 	if from_id < 9223372036854775807 and cardinality(ids) <= max_rows then
-		select * into walk from outbox.scheduled_walk(of_slot, of_shard, first_tick, now, from_id,
+		select * into walk from outbox.scheduled_walk(of_publisher, of_shard, first_tick, now, from_id,
 			max_rows - cardinality(ids));
 		ids := ids || walk.ids;
 		blocked := least(blocked, walk.blocked);
@@ -255,7 +255,7 @@ begin
 	select array_agg(w.id order by w.id) into recent from (
 		select s.id, row_number() over (order by s.id) as place,
 			sum(coalesce(octet_length(s.payload), 0) + 1000) over (order by s.id) as bytes
-		from outbox.scheduled s where s.slot = of_slot and s.id = any (ids[:max_rows])) w
+		from outbox.scheduled s where s.publisher = of_publisher and s.id = any (ids[:max_rows])) w
 	where w.bytes <= max_bytes or w.place = 1;
 	rest := coalesce(ids[coalesce(cardinality(recent), 0) + 1], rest);
 	due := array[least(rest, blocked), now_us, of_requests];
@@ -266,7 +266,7 @@ $$;
 -- What the next listed window holds: parked rows and scheduled ones; null: there is none. Each kind has
 -- the bounds for itself, so that neither waits for the other. `due` has five numbers while the look at parked
 -- rows is to go on behind blocked ones (outbox.parked_next).
-create function outbox.listed_next(of_slot text, of_shard int, first_tick bigint, max_rows int,
+create function outbox.listed_next(of_publisher text, of_shard int, first_tick bigint, max_rows int,
 	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
 language plpgsql volatile as $$
 declare
@@ -274,25 +274,25 @@ declare
 	parked bigint[];
 begin
 	select n.due, n.ids into due, ids from outbox.scheduled_next(
-		of_slot, of_shard, first_tick, max_rows, max_bytes, of_requests, listed_next.due) n;
+		of_publisher, of_shard, first_tick, max_rows, max_bytes, of_requests, listed_next.due) n;
 	select n.behind, n.ids into behind, parked from outbox.parked_next(
-		of_slot, of_shard, first_tick, max_rows, max_bytes, behind) n;
+		of_publisher, of_shard, first_tick, max_rows, max_bytes, behind) n;
 	due := due || behind;
 	ids := parked || ids;
 end
 $$;
 
 -- The rows of a listed window; deliver_at is null for those that stand in outbox.parked.
-create function outbox.listed_rows(of_slot text, ids bigint[])
+create function outbox.listed_rows(of_publisher text, ids bigint[])
 returns table (id bigint, created_at timestamptz, event_id uuid, topic text, key bytea, payload bytea,
 	headers jsonb, partition int, deliver_at timestamptz) language sql stable as $$
 	select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition, null
-	from outbox.parked p where p.slot operator(pg_catalog.=) of_slot
+	from outbox.parked p where p.publisher operator(pg_catalog.=) of_publisher
 		and p.id operator(pg_catalog.=) any (ids)
 	union all
 	select s.id, s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition,
 		s.deliver_at
-	from outbox.scheduled s where s.slot operator(pg_catalog.=) of_slot
+	from outbox.scheduled s where s.publisher operator(pg_catalog.=) of_publisher
 		and s.id operator(pg_catalog.=) any (ids)
 	order by 1
 $$;
@@ -300,39 +300,39 @@ $$;
 -- Milliseconds until a row is due, or its window is looked at again; null: none ever. Clocks are set, so
 -- a far one is asked for again within an hour. After a list that left due rows the next one comes at
 -- once, unless it would begin with a row of an open window.
-create function outbox.listed_wait(of_slot text, of_shard int, first_tick bigint, of_requests bigint,
+create function outbox.listed_wait(of_publisher text, of_shard int, first_tick bigint, of_requests bigint,
 	due bigint[]) returns bigint language plpgsql volatile as $$
 declare
 	known boolean := coalesce(due[3] = of_requests, false);
 	since timestamptz := case when known then timestamptz 'epoch' + due[2] * interval '1 us'
 		else '-infinity' end;
 begin
-	return least(outbox.parked_wait(of_slot, of_shard, first_tick),
+	return least(outbox.parked_wait(of_publisher, of_shard, first_tick),
 		case when known and due[1] < 9223372036854775807 then (
 			select case when count(*) = 0 then 0 else 50 end from outbox.scheduled s
-			where s.slot = of_slot and s.id = due[1] and s.tick > first_tick)
+			where s.publisher = of_publisher and s.id = due[1] and s.tick > first_tick)
 		else (
 			select least(3600000, greatest(0, ceil(extract(epoch from case when s.tick <= first_tick
 				then s.deliver_at else greatest(s.deliver_at, clock_timestamp() + interval '50 ms')
 				end - clock_timestamp()) * 1000)))::bigint
 			from outbox.scheduled s
-			where s.slot = of_slot and s.shard = of_shard and s.deliver_at > since and s.tick >= 0
+			where s.publisher = of_publisher and s.shard = of_shard and s.deliver_at > since and s.tick >= 0
 			order by s.deliver_at limit 1) end);
 end
 $$;
 
--- What became of each message, derived from the log: nothing is stored for it. before_start: the slot
+-- What became of each message, derived from the log: nothing is stored for it. before_start: the publisher
 -- begins behind it and never publishes it.
 create view outbox.message_state as
-	select m.id, m.created_at, m.event_id, m.topic, m.key, p.slot, p.shard,
+	select m.id, m.created_at, m.event_id, m.topic, m.key, p.publisher, p.shard,
 		case when exists (select from outbox.parked q
-				where q.slot = p.slot and q.id = m.id and q.event_id = m.event_id)
-			or exists (select from outbox.parked q where q.slot = p.slot and q.was_id = m.id
+				where q.publisher = p.publisher and q.id = m.id and q.event_id = m.event_id)
+			or exists (select from outbox.parked q where q.publisher = p.publisher and q.was_id = m.id
 				and q.was_id is not null and q.event_id = m.event_id)
 			then 'parked'
 		when exists (select from outbox.scheduled q
-				where q.slot = p.slot and q.id = m.id and q.event_id = m.event_id)
-			or exists (select from outbox.scheduled q where q.slot = p.slot and q.was_id = m.id
+				where q.publisher = p.publisher and q.id = m.id and q.event_id = m.event_id)
+			or exists (select from outbox.scheduled q where q.publisher = p.publisher and q.was_id = m.id
 				and q.was_id is not null and q.event_id = m.event_id)
 			then 'scheduled'
 		when m.created_at < p.start_at or pg_visible_in_snapshot(m.txid, p.start) then 'before_start'

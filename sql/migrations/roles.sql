@@ -44,7 +44,7 @@ grant execute on function
 	outbox.claim_renew(text, bytea[], bigint[], interval),
 	outbox.claim_release(text, bytea, bigint) to outbox_consumer;
 
-grant select on outbox.message, outbox.message_default, outbox.slot, outbox.log, outbox.progress,
+grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
 grant select, insert on outbox.lookback to outbox_relay;
 grant select on outbox.lookback_default, outbox.processed, outbox.processed_default to outbox_relay;
@@ -52,7 +52,7 @@ grant select, insert, delete on outbox.lookback_log, outbox.lookback_conflict to
 grant select, insert, update, delete on outbox.lookback_overdue to outbox_relay;
 grant insert on outbox.log to outbox_relay;
 -- who asked, and when, is the database's to say
-grant select, insert (reason, slot, filter, target, rate, snapshot, shards, acked, windows, acked_ids,
+grant select, insert (reason, publisher, filter, target, rate, snapshot, shards, acked, windows, acked_ids,
 	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
 	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
 	to outbox_relay;
@@ -60,18 +60,18 @@ grant select, insert on outbox.skipped, outbox.renumbered to outbox_relay;
 grant select, insert, update, delete on outbox.parked, outbox.parked_request, outbox.scheduled,
 	outbox.destination
 	to outbox_relay;
-grant select, insert (verb, slot, target, reason) on outbox.audit to outbox_relay;
-grant update (requests) on outbox.slot to outbox_relay;
+grant select, insert (verb, publisher, target, reason) on outbox.audit to outbox_relay;
+grant update (requests) on outbox.publisher to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
 
 grant select (txid, id, created_at, event_id, topic, key, headers, partition, deliver_at)
 	on outbox.message to outbox_reader;
-grant select on outbox.slot, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
+grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
 	outbox.skipped, outbox.renumbered to outbox_reader;
-grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
+grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
 	attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
-grant select (slot, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,
+grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,
 	was_id) on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partition, source_offset, topic,

@@ -1,11 +1,11 @@
 -- What a shard has not published: rows that are not visible in its acknowledged snapshot, and in the
 -- first open window those behind acked_id. Counted up to a bound; beyond it, ids say about how many.
 -- To be run behind backlog_begin.sql.
--- $1 slot text, $2 shard int, $3 bound bigint
+-- $1 publisher text, $2 shard int, $3 bound bigint
 with shard as (
 	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window,
 		coalesce(p.start_at, '-infinity') as start_at
-	from outbox.progress p where p.slot = $1::text and p.shard = $2::int
+	from outbox.progress p where p.publisher = $1::text and p.shard = $2::int
 ), unpublished as (
 	select u.id, u.created_at from shard s cross join lateral (
 		select m.id, m.created_at from outbox.message m

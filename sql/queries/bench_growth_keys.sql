@@ -1,6 +1,6 @@
 -- Parked rows that are due, each with a key of its own.
--- $1 slot text, $2 bytes of a key bigint (0: a few), $3 rows bigint
-insert into outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, tick, state,
+-- $1 publisher text, $2 bytes of a key bigint (0: a few), $3 rows bigint
+insert into outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state,
 	error, attempts, next_at)
 select $1::text, 0, r, clock_timestamp(), gen_random_uuid(), 'parked',
 	convert_to(case when $2::bigint = 0 then r::text else left(r || '-' || (

@@ -1,6 +1,6 @@
 -- Parked messages in queues of three, whose heads are dead, or stalled because their topic was missing.
--- $1 slot text, $2 rows bigint, $3 topic text, $4 state of the heads text
-insert into outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, tick, state,
+-- $1 publisher text, $2 rows bigint, $3 topic text, $4 state of the heads text
+insert into outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state,
 	error, stalled, attempts, next_at)
 select $1::text, 0, r, clock_timestamp(), gen_random_uuid(), $3::text,
 	convert_to('parked-' || r / 3, 'UTF8'), convert_to(repeat('x', 300), 'UTF8'), 0,

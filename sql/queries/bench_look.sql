@@ -1,6 +1,6 @@
 -- A look as an owner makes it who has seen something move.
--- $1 slot text, $2 n bigint, $3 may list boolean
-select t.verdict from outbox.tick(of_slot => $1::text, of_shard => 0, of_shards => 1,
+-- $1 publisher text, $2 n bigint, $3 may list boolean
+select t.verdict from outbox.tick(of_publisher => $1::text, of_shard => 0, of_shards => 1,
 	of_n => $2::bigint, of_nonce => 0, new_nonce => 0, lease_ms => 10000, closed => 0,
 	new_acked_id => 0, touched => '{}', new_epoch => null, may_open => true, must_write => false,
 	max_rows => 1000, max_bytes => 1000000, last_seen => null, parks => null,

@@ -1,4 +1,4 @@
--- How many shards of a slot have an owner.
--- $1 slot text
+-- How many shards of a publisher have an owner.
+-- $1 publisher text
 select count(*) from outbox.progress p
-where p.slot = $1::text and p.lease_until > clock_timestamp()
+where p.publisher = $1::text and p.lease_until > clock_timestamp()

@@ -1,6 +1,6 @@
 -- Parked messages of which none is due: refused ones that wait, dead ones, and those behind them.
--- $1 slot text, $2 rows bigint
-insert into outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, tick, state,
+-- $1 publisher text, $2 rows bigint
+insert into outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state,
 	error, attempts, next_at)
 select $1::text, 0, r, clock_timestamp(), gen_random_uuid(), 'parked',
 	convert_to('parked-' || r / 3, 'UTF8'), convert_to(repeat('x', 300), 'UTF8'), 0,

@@ -1,4 +1,4 @@
--- Was the slot's log, or were rows of the message table, carried here from another database cluster?
--- $1 slot text
+-- Was the publisher's log, or were rows of the message table, carried here from another database cluster?
+-- $1 publisher text
 select outbox.has_rows_of_the_future() or exists (select from outbox.progress p
-	where p.slot = $1::text and p.written_elsewhere)
+	where p.publisher = $1::text and p.written_elsewhere)

@@ -1,1 +1,1 @@
-select action, slot, shard, n from outbox.log_partitions_due();
+select action, publisher, shard, n from outbox.log_partitions_due();

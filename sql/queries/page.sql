@@ -1,5 +1,5 @@
 -- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
--- parameters. :slot :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
+-- parameters. :publisher :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
 -- :low_id :high_id; :after id, up to :upto_id; :rows at most, within :limit in ms; :withheld: without what they hold.
 -- The settings keep a table that was never analyzed from being read whole for every page, and a page of
 -- one shard of several from starting parallel workers of its own, which costs more than the page.
@@ -10,7 +10,7 @@ set local jit = off;
 set local max_parallel_workers_per_gather = 0;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
-do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
+do $$ begin perform outbox.window_guard(:publisher, :shard, :n, :nonce); end $$;
 copy (
 	select m.id, m.created_at, m.event_id, m.topic, m.key, case when not :withheld then m.payload end,
 		case when not :withheld then m.headers end, m.partition, m.deliver_at
@@ -19,7 +19,7 @@ copy (
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 		and m.created_at >= coalesce(
-			(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
+			(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
 		and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
 	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

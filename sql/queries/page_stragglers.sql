@@ -7,7 +7,7 @@ set local jit = off;
 set local max_parallel_workers_per_gather = 0;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
-do $$ begin perform outbox.window_guard(:slot, :shard, :n, :nonce); end $$;
+do $$ begin perform outbox.window_guard(:publisher, :shard, :n, :nonce); end $$;
 copy (
 	select p.id, p.created_at, p.event_id, p.topic, p.key, case when not :withheld then p.payload end,
 		case when not :withheld then p.headers end, p.partition, p.deliver_at
@@ -17,7 +17,7 @@ copy (
 			and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 				else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 			and m.created_at >= coalesce(
-				(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
+				(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
 			and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
 		order by m.id fetch first :rows rows with ties)
 		union all
@@ -25,7 +25,7 @@ copy (
 			select m.* from outbox.message m
 			where m.txid = x.txid and m.id > :after and m.id <= :upto_id
 				and m.created_at >= coalesce(
-					(select s.start_at from outbox.slot s where s.name = :slot), '-infinity')
+					(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
 				and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
 			order by m.id fetch first :rows rows with ties) s
 		order by s.id fetch first :rows rows with ties)

@@ -1,4 +1,4 @@
--- Counts the rows that a request would change, among the first $4 rows. $1 slot text, $2 chosen jsonb, $3 verb text,
+-- Counts the rows that a request would change, among the first $4 rows. $1 publisher text, $2 chosen jsonb, $3 verb text,
 -- $4 most rows looked at bigint. more: there are others. about: how many rows there are.
 with looked as (
 	select c.id, c.state, outbox.parked_is(c.id, c.topic, c.key, c.error, c.parked_at, c.state, $2::jsonb) as meant

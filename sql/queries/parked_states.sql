@@ -1,13 +1,13 @@
--- The parked rows of each slot by state; of a slot so many, in the order of ids, are counted.
+-- The parked rows of each publisher by state; of a publisher so many, in the order of ids, are counted.
 -- $1 bound bigint
-select s.name as slot, count(*) filter (where p.state = 'waiting') as waiting,
+select s.name as publisher, count(*) filter (where p.state = 'waiting') as waiting,
 	count(*) filter (where p.state = 'dead') as dead,
 	count(*) filter (where p.state = 'stalled') as stalled,
 	count(*) filter (where p.state = 'free') as free,
 	count(*) filter (where p.state = 'behind') as behind, count(p.state) >= $1::bigint as more,
 	coalesce(greatest(0, extract(epoch from clock_timestamp() - min(p.parked_at)) * 1000)::bigint, 0)
 		as oldest_age_ms
-from outbox.slot s
+from outbox.publisher s
 left join lateral (select q.state, q.parked_at from outbox.parked q
-	where q.slot = s.name and q.tick >= 0 order by q.id limit $1::bigint) p on true
+	where q.publisher = s.name and q.tick >= 0 order by q.id limit $1::bigint) p on true
 group by s.name order by s.name

@@ -1,5 +1,5 @@
--- The chosen rows by state. $1 slot text, $2 chosen jsonb.
+-- The chosen rows by state. $1 publisher text, $2 chosen jsonb.
 select p.state, count(*) from outbox.parked p
-where p.slot = $1::text and p.tick >= 0
+where p.publisher = $1::text and p.tick >= 0
 	and outbox.parked_is(p.id, p.topic, p.key, p.error, p.parked_at, p.state, $2::jsonb)
 group by p.state

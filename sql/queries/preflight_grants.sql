@@ -9,7 +9,7 @@ with schema as (
 	('lookback_overdue', 'select'), ('lookback_overdue', 'insert'), ('lookback_overdue', 'update'),
 	('lookback_overdue', 'delete'), ('lookback_conflict', 'select'), ('lookback_conflict', 'insert'),
 	('lookback_conflict', 'delete'),
-	('slot', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
+	('publisher', 'select'), ('log', 'select'), ('log', 'insert'), ('progress', 'select'),
 	('destination', 'select'), ('destination', 'insert'), ('destination', 'update'),
 	('destination', 'delete'),
 	('migration', 'select')

@@ -1,1 +1,1 @@
-select slot, elsewhere, rows, identity from outbox.rebase_plan()
+select publisher, elsewhere, rows, identity from outbox.rebase_plan()

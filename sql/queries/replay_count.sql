@@ -1,6 +1,6 @@
 -- The rows of a filter by topic, and the snapshot that sees them: names after a colon are put in as
 -- literals, so that the planner knows what does not restrict. :from_id :to_id :from_at :to_at (without it)
--- :any_topic :topic :any_key :key :any_event :event; :any_state, or what verify_slot.sql says of the slot:
+-- :any_topic :topic :any_key :key :any_event :event; :any_state, or what verify_publisher.sql says of the publisher:
 -- :shards :acked :windows :counted.
 -- min and max beside count(*) cannot tempt the planner to walk the index on id.
 select m.topic::text, count(*) as rows, min(m.id) as low_id, max(m.id) as high_id,

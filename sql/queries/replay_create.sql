@@ -1,4 +1,4 @@
--- $1 reason text, $2 slot text, $3 filter jsonb, $4 target text, $5 rate int, $6 snapshot pg_snapshot,
+-- $1 reason text, $2 publisher text, $3 filter jsonb, $4 target text, $5 rate int, $6 snapshot pg_snapshot,
 -- $7 shards int, $8 acked pg_snapshot[], $9 windows pg_snapshot[], $10 acked ids bigint[] (these four null:
 -- all visible rows), $11 low id bigint, $12 high id bigint, $13 rows bigint, $14 nonce bigint, $15 owner text,
 -- $16 lease in ms bigint

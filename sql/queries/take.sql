@@ -1,4 +1,4 @@
--- $1 slot text, $2 shard int, $3 shards int, $4 nonce bigint, $5 owner text, $6 lease in ms bigint,
+-- $1 publisher text, $2 shard int, $3 shards int, $4 nonce bigint, $5 owner text, $6 lease in ms bigint,
 -- $7 fresh epoch bigint
 select outcome, n, epoch, first_tick, acked_id, windows, holder, wait_ms,
 	former_epoch, listed_tick, parked, scheduled, requests, identity::text,

@@ -1,4 +1,4 @@
--- $1 slot text, $2 shard int, $3 n bigint, $4 nonce bigint, $5 shards int, $6 new nonce bigint,
+-- $1 publisher text, $2 shard int, $3 n bigint, $4 nonce bigint, $5 shards int, $6 new nonce bigint,
 -- $7 lease in ms bigint, $8 closed int, $9 acked id bigint, $10 destinations jsonb,
 -- $11 new epoch bigint or null, $12 may open boolean, $13 must write boolean, $14 max rows int,
 -- $15 max bytes bigint, $16 the snapshot last found empty, text or null, $17 rows kept back jsonb or null,

@@ -9,12 +9,12 @@ from support.relay import run_command
 LONG = 300  # seconds: the limit of a condition that only load delays
 
 PENDING = """
-SELECT EXISTS (SELECT FROM outbox.message_state WHERE slot = %s AND state = 'pending')"""
+SELECT EXISTS (SELECT FROM outbox.message_state WHERE publisher = %s AND state = 'pending')"""
 
 
-def is_published(database, slot="main"):
-    """By the log: the slot has nothing left to publish of what is in the table."""
-    return not database.execute(PENDING, (slot,))[0][0]
+def is_published(database, publisher="main"):
+    """By the log: the publisher has nothing left to publish of what is in the table."""
+    return not database.execute(PENDING, (publisher,))[0][0]
 
 
 def recreations(relays):
@@ -25,20 +25,20 @@ def lapses(relays):
     """How often an owner with records under way was stopped by its own lease, as a machine that stands
     still makes it: they may come late. exactly-once promises more."""
     return sum(event["reason"] == "the lease is over" for relay in relays
-               if relay.settings.get("OUTBOX_RELAY_SLOT_DELIVERY") != "exactly-once"
+               if relay.settings.get("OUTBOX_RELAY_PUBLISHER_DELIVERY") != "exactly-once"
                for event in relay.events("producer_recreated"))
 
 
 @pytest.fixture
 def until_published(database, request):
     """until_published(): returns when the log says that all rows are; the relays must not end."""
-    def wait(slot="main", timeout=LONG, database=database):
+    def wait(publisher="main", timeout=LONG, database=database):
         def published():
             ended = [relay for relay in request.node.relays if not relay.running]
             assert len(ended) < len(request.node.relays), ended[0].process.tail()
-            return is_published(database, slot)
+            return is_published(database, publisher)
 
-        wait_for(published, timeout, f"the end of what slot {slot} has to publish", interval=0.1)
+        wait_for(published, timeout, f"the end of what publisher {publisher} has to publish", interval=0.1)
 
     return wait
 
@@ -107,7 +107,7 @@ def fragile_postgres(postgres, database):
 
 @pytest.fixture
 def command(database, kafka):
-    """command("slot", "list"): runs it on this test's database; returns what it printed."""
+    """command("publisher", "list"): runs it on this test's database; returns what it printed."""
     def run(*arguments, database_url=None, **settings):
         variables = {f"OUTBOX_RELAY_{name.upper()}": value for name, value in settings.items()}
         status, output, error = run_command(

@@ -14,7 +14,7 @@ LOCKED = 3 * LEASE
 SESSIONS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE application_name LIKE 'outbox-relay main/%' AND state <> 'idle'"""
-OWNERS = "SELECT owner, max(n) FROM outbox.log WHERE slot = 'main' AND shard = 0 GROUP BY owner"
+OWNERS = "SELECT owner, max(n) FROM outbox.log WHERE publisher = 'main' AND shard = 0 GROUP BY owner"
 DEAD = "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables WHERE schemaname = 'outbox'"
 PUBLISH = "SELECT outbox.publish(%s, 'k' || i %% 10, 'x') FROM generate_series(1, %s) i"
 SCHEDULE = """
@@ -28,7 +28,7 @@ def owners(database):
 
 
 def start(make_relay, **settings):
-    return make_relay(slot_lease=f"{int(LEASE * 1000)}ms", **settings)
+    return make_relay(publisher_lease=f"{int(LEASE * 1000)}ms", **settings)
 
 
 def watch(database, seconds, most):
@@ -69,7 +69,7 @@ def published(database, kafka, topic, until_published):
 
 
 @pytest.mark.parametrize("tables", [
-    ("message",), ("parked",), ("scheduled",), ("slot",), ("message", "parked", "slot", "scheduled")],
+    ("message",), ("parked",), ("scheduled",), ("publisher",), ("message", "parked", "publisher", "scheduled")],
     ids="+".join)
 def test_a_locked_table_costs_no_lease(
         tables, database, kafka, topic, make_relay, until_published):
@@ -99,7 +99,7 @@ def test_a_locked_table_costs_no_lease_behind_a_pooler(
     start(make_relay, database_url=pgbouncer.dsn(database.name)).wait_ready()
     database.execute(PUBLISH, (topic, 20))
     until_published()
-    with Locked(database, "message", "slot"):
+    with Locked(database, "message", "publisher"):
         (owner, n), = owners(database).items()
         watch(database, LOCKED, 4)
     (same, later), = owners(database).items()
@@ -110,11 +110,11 @@ def test_a_locked_table_costs_no_lease_behind_a_pooler(
 
 def test_a_locked_table_takes_up_no_sessions(database, kafka, topic, make_relay, until_published):
     """The log as well, so that leases are lost; and the application can go on connecting."""
-    database.execute("SELECT outbox.slot_drop('main')")
-    database.execute("SELECT outbox.slot_create('main', 4, 'beginning')")
+    database.execute("SELECT outbox.publisher_drop('main')")
+    database.execute("SELECT outbox.publisher_create('main', 4, 'beginning')")
     relay = start(make_relay)
     relay.wait_event("shard_taken", count=4)
-    with Locked(database, "message", "log", "slot"):
+    with Locked(database, "message", "log", "publisher"):
         watch(database, 6 * LEASE, 8)
     relay.wait_ready()
     database.execute(PUBLISH, (topic, 100))
@@ -151,7 +151,7 @@ def test_a_huge_transaction_costs_no_lease(
         end, database, kafka, topic, make_relay, until_published, scale):
     """While it is open, when it ends, and as dead rows that no vacuum has taken away yet."""
     rows = scale(3_000_000, default=100_000)
-    relay = make_relay(slot_lease="300ms")
+    relay = make_relay(publisher_lease="300ms")
     relay.wait_event("shard_taken")
     for leaf, in database.execute("SELECT inhrelid::regclass::text FROM pg_inherits"
                                   " WHERE inhparent = 'outbox.message'::regclass"):
@@ -174,7 +174,7 @@ def test_a_slow_peek_delays_no_renewal(database, postgres, kafka, topic, make_re
     """The first look of a tick took all of its time; the tick behind it would take as much again."""
     lease, slow = 6.0, 2.4
     with Proxy(postgres.port) as proxy:
-        relay = make_relay(slot_lease=f"{int(lease * 1000)}ms", slot_poll_idle="50ms",
+        relay = make_relay(publisher_lease=f"{int(lease * 1000)}ms", publisher_poll_idle="50ms",
                            database_url=database.dsn.replace(
                                f":{database.postgres.port}/", f":{proxy.port}/"))
         relay.wait_event("shard_taken")
@@ -200,18 +200,18 @@ def test_a_slow_peek_delays_no_renewal(database, postgres, kafka, topic, make_re
 
 def test_a_huge_backlog_is_read_within_a_short_lease(database, kafka, topic, make_relay, scale):
     rows = scale(3_000_000, default=100_000)
-    database.execute("SELECT outbox.slot_drop('main')")
-    database.execute("SELECT outbox.slot_create('main', 8, 'beginning')")
+    database.execute("SELECT outbox.publisher_drop('main')")
+    database.execute("SELECT outbox.publisher_create('main', 8, 'beginning')")
     database.execute(PUBLISH, (topic, rows))
     database.execute("INSERT INTO outbox.message (topic) SELECT %s FROM generate_series(1, 1000)",
                      (topic,))
-    relay = make_relay(slot_lease="300ms")
+    relay = make_relay(publisher_lease="300ms")
     wait_for(lambda: count_records(kafka.bootstrap, [topic]) >= rows + 1000, 300, "all of them")
     assert len(owners(database)) == 1, relay.output()
 
 
 def test_a_relay_that_is_killed_leaves_no_session_that_waits(database, topic, make_relay):
-    relay = make_relay(slot_lease="3s")
+    relay = make_relay(publisher_lease="3s")
     relay.wait_ready()
     database.execute(PUBLISH, (topic, 20))
     with Locked(database, "message"):
@@ -227,7 +227,7 @@ def test_the_timeouts_of_the_role_change_nothing(
     role = settings["DATABASE_URL"].split("//")[1].split("@")[0]
     for setting in ("statement_timeout = '300ms'", "lock_timeout = '1ms'"):
         database.execute(f"ALTER ROLE {role} SET {setting}")
-    relay = make_relay(database_url=settings["DATABASE_URL"], slot_lease="6s",
+    relay = make_relay(database_url=settings["DATABASE_URL"], publisher_lease="6s",
                        postgres_upkeep_interval="1h")
     relay.wait_event("shard_taken")
     with Locked(database, "message"):

@@ -12,9 +12,9 @@ from support.relay import run_command
 
 LEASE = "4s"  # which a slow machine keeps
 OLD_XIDS = 5 * 2**20  # far beyond what a fresh cluster will ever reach in a test
-EPOCHS = "SELECT slot, shard, epoch FROM outbox.progress ORDER BY 1, 2"
+EPOCHS = "SELECT publisher, shard, epoch FROM outbox.progress ORDER BY 1, 2"
 SYSTEM = "SELECT system_identifier FROM pg_control_system()"
-CURE = "run `outbox-relay slot rebase --all`"
+CURE = "run `outbox-relay publisher rebase --all`"
 
 
 @pytest.fixture
@@ -36,16 +36,16 @@ def whichever_writes(shop, standby):
 
 
 @pytest.fixture
-def slots(tmp_path):
-    """Arguments of a relay that publishes two slots, of which one has shards."""
-    file = tmp_path / "slots.ini"
-    file.write_text('[slot "main"]\n[slot "other"]\n')
+def publishers(tmp_path):
+    """Arguments of a relay that publishes two publishers, of which one has shards."""
+    file = tmp_path / "publishers.ini"
+    file.write_text('[publisher "main"]\n[publisher "other"]\n')
     return "--config", str(file), "run"
 
 
-def records_of(kafka, topic, slot):
+def records_of(kafka, topic, publisher):
     return [record for record in read_topics(kafka.bootstrap, [topic])
-            if dict(record.headers)["outbox-position"].startswith(f"2:{slot}:".encode())]
+            if dict(record.headers)["outbox-position"].startswith(f"2:{publisher}:".encode())]
 
 
 AGES = {"a younger cluster": (OLD_XIDS, None), "an older cluster": (None, OLD_XIDS),
@@ -55,19 +55,19 @@ AGES = {"a younger cluster": (OLD_XIDS, None), "an older cluster": (None, OLD_XI
 @pytest.mark.rotated
 @pytest.mark.parametrize("age", AGES)
 def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
-        age, kafka, topic, make_relay, make_writers, make_shop, command, slots, until_published):
-    """Two slots, one of which is behind; rows in Kafka that nobody noted; rows that nobody read; and
+        age, kafka, topic, make_relay, make_writers, make_shop, command, publishers, until_published):
+    """Two publishers, one of which is behind; rows in Kafka that nobody noted; rows that nobody read; and
     writers that went on in the copy, before and during the rebase."""
     old, new = AGES[age]
     with Postgres(next_xid=old) as origin, Postgres(next_xid=new) as target:
         shop = make_shop(origin)
-        command("slot", "create", "--shards", 2, "other", database_url=shop.dsn)
-        settings = {"slot_lease": LEASE, "slot_ack_interval": "60s", "arguments": slots}
+        command("publisher", "create", "--shards", 2, "other", database_url=shop.dsn)
+        settings = {"publisher_lease": LEASE, "publisher_ack_interval": "60s", "arguments": publishers}
         relay = make_relay(database_url=shop.dsn, **settings).wait_ready()
         writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
         writers.run(50)
-        for slot in ("main", "other"):
-            until_published(slot, database=shop)
+        for publisher in ("main", "other"):
+            until_published(publisher, database=shop)
         relay.stop()
         writers.huge_transaction(1000)
         relay.start(OUTBOX_RELAY_FAULT="after_acknowledgement")
@@ -80,11 +80,11 @@ def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
         copy = make_shop(target, migrate=False)
         noted = count_records(kafka.bootstrap, [topic])
         relay = make_relay(database_url=copy.dsn, **settings)
-        relay.wait_event("slot_elsewhere", count=3)
+        relay.wait_event("publisher_elsewhere", count=3)
         relay.wait_for(lambda: relay.readiness_says(
-            503, "[-] slot main/0: standby", "[-] slot other/1", "another database cluster", CURE),
+            503, "[-] publisher main/0: standby", "[-] publisher other/1", "another database cluster", CURE),
             what="its readiness")
-        assert relay.metric("relay_elsewhere", slot="main", shard="0") == 1
+        assert relay.metric("relay_elsewhere", publisher="main", shard="0") == 1
         assert CURE in command("status", database_url=copy.dsn)
         status, findings, _ = run_command(
             ["doctor"], {"DATABASE_URL": copy.dsn,
@@ -96,20 +96,20 @@ def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
         assert relay.events("shard_taken") == []
         assert count_records(kafka.bootstrap, [topic]) == noted
         with later:
-            assert "rebased: " in command("slot", "rebase", "--all", "--yes", "--reason", "restored",
+            assert "rebased: " in command("publisher", "rebase", "--all", "--yes", "--reason", "restored",
                                           database_url=copy.dsn)
             relay.wait_event("shard_taken", count=3)
-        assert len(relay.events("slot_elsewhere")) == 3
-        for slot in ("main", "other"):
-            until_published(slot, database=copy)
-            verdict = audit(committed_messages(copy.dsn), records_of(kafka, topic, slot),
+        assert len(relay.events("publisher_elsewhere")) == 3
+        for publisher in ("main", "other"):
+            until_published(publisher, database=copy)
+            verdict = audit(committed_messages(copy.dsn), records_of(kafka, topic, publisher),
                             same_epoch=False)
-            print(f"{slot}: {verdict}")
+            print(f"{publisher}: {verdict}")
             assert verdict.correct and verdict.committed > 1200, verdict
             assert verdict.duplicates == 0, verdict
         assert not {row[2] for row in copy.execute(EPOCHS)} & {row[2] for row in epochs}
         relay.wait_for(lambda: relay.get("/readyz?verbose")[0] == 200, what="its readiness")
-        assert relay.metric("relay_elsewhere", slot="main", shard="0") == 0
+        assert relay.metric("relay_elsewhere", publisher="main", shard="0") == 0
         assert relay.stop() == 0
 
 
@@ -121,7 +121,7 @@ def test_the_server_is_exchanged_under_a_living_owner(
     with Postgres(next_xid=OLD_XIDS) as origin, Postgres() as target, PgBouncer(origin) as pooler:
         shop = make_shop(origin)
         dsn = pooler.dsn("shop") if pooled else shop.dsn
-        relay = make_relay(database_url=dsn, slot_lease="60s").wait_ready()
+        relay = make_relay(database_url=dsn, publisher_lease="60s").wait_ready()
         writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
         writers.run(50)
         until_published(database=shop)
@@ -135,9 +135,9 @@ def test_the_server_is_exchanged_under_a_living_owner(
             file.write(f"port = {origin.port}\n")
         target.start()
         relay.resume()
-        relay.wait_event("slot_elsewhere")
+        relay.wait_event("publisher_elsewhere")
         writers.run(20)
-        command("slot", "rebase", "main", "--yes", "--reason", "restored", database_url=shop.dsn)
+        command("publisher", "rebase", "main", "--yes", "--reason", "restored", database_url=shop.dsn)
         until_published(database=shop)
         verdict = audit(committed_messages(shop.dsn), read_topics(kafka.bootstrap, [topic]),
                         same_epoch=False)
@@ -145,7 +145,7 @@ def test_the_server_is_exchanged_under_a_living_owner(
         assert relay.stop() == 0
 
 
-def test_a_slot_that_is_refused_stops_no_other(
+def test_a_publisher_that_is_refused_stops_no_other(
         database, kafka, topic, make_relay, make_shop, command, tmp_path):
     with Postgres() as origin, Postgres() as target:
         make_shop(origin)
@@ -154,14 +154,14 @@ def test_a_slot_that_is_refused_stops_no_other(
         file.write_text(f'[postgres]\ndsn = {target.dsn("shop")}\n'
                         f'[postgres "second"]\ndsn = {database.dsn}\n'
                         f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n"
-                        '[slot]\n[slot "other"]\npostgres = second\n')
-        command("slot", "create", "other")
+                        '[publisher]\n[publisher "other"]\npostgres = second\n')
+        command("publisher", "create", "other")
         relay = make_relay(arguments=("--config", str(file), "run"), database_url="", bootstrap="")
-        relay.wait_event("slot_elsewhere", slot="main")
+        relay.wait_event("publisher_elsewhere", publisher="main")
         database.execute("SELECT outbox.publish(%s, 'k', 'x'::text)", (topic,))
         relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 1, what="the record")
         relay.wait_for(lambda: relay.readiness_says(
-            503, "[-] slot main/0", "[+] slot other/0: owner"), what="its readiness")
+            503, "[-] publisher main/0", "[+] publisher other/0: owner"), what="its readiness")
         assert relay.stop() == 0
 
 
@@ -177,16 +177,16 @@ def test_a_drain_of_a_database_that_was_carried_here_ends_and_says_so(make_relay
 @pytest.mark.parametrize("arguments, status, words", [
     (["main"], 65, ["--reason"]),
     (["main", "--reason", "why"], 65, ["--yes"]),
-    (["nobody", "--dry-run"], 65, ["no slot nobody"]),
+    (["nobody", "--dry-run"], 65, ["no publisher nobody"]),
     (["--dry-run"], 65, ["--all"]),
     (["main", "--dry-run"], 65, ["2 are there", "--all"]),
-    (["--all", "--dry-run"], 0, ["slot main: written here, 1 rows", "slot second: "]),
+    (["--all", "--dry-run"], 0, ["publisher main: written here, 1 rows", "publisher second: "]),
     (["--all", "--yes", "--reason", "why"], 65, ["nothing to rebase"]),
 ])
-def test_what_slot_rebase_asks_for(database, arguments, status, words):
-    database.execute("SELECT outbox.slot_create('second', 1, 'beginning')")
+def test_what_publisher_rebase_asks_for(database, arguments, status, words):
+    database.execute("SELECT outbox.publisher_create('second', 1, 'beginning')")
     database.execute("SELECT outbox.publish('t', 'k', 'x'::text)")
-    done, output, error = run_command(["slot", "rebase", *arguments],
+    done, output, error = run_command(["publisher", "rebase", *arguments],
                                       {"DATABASE_URL": database.dsn})
     assert done == status, error
     assert all(word in output + error for word in words), output + error
@@ -198,8 +198,8 @@ def test_after_pg_upgrade_it_goes_on_by_itself_in_a_new_epoch(
         kafka, topic, make_relay, make_writers, make_shop, until_published):
     origin = Postgres().start()
     shop = make_shop(origin)
-    relay = make_relay(database_url=shop.dsn, slot_lease=LEASE,
-                       slot_ack_interval="60s").wait_ready()
+    relay = make_relay(database_url=shop.dsn, publisher_lease=LEASE,
+                       publisher_ack_interval="60s").wait_ready()
     writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
     writers.run(50)
     until_published(database=shop)
@@ -213,11 +213,11 @@ def test_after_pg_upgrade_it_goes_on_by_itself_in_a_new_epoch(
     with Upgraded(origin) as target:
         copy = make_shop(target, migrate=False)
         assert copy.execute(SYSTEM) != system
-        relay = make_relay(database_url=copy.dsn, slot_lease=LEASE).wait_ready()
+        relay = make_relay(database_url=copy.dsn, publisher_lease=LEASE).wait_ready()
         make_writers(dsn=copy.dsn, connections=2, keys=20).run(50)
         until_published(database=copy)
         assert copy.execute(EPOCHS) != epochs
-        assert relay.events("slot_elsewhere") == []
+        assert relay.events("publisher_elsewhere") == []
         verdict = audit(committed_messages(copy.dsn), read_topics(kafka.bootstrap, [topic]),
                         same_epoch=False)
         assert verdict.correct and verdict.committed > 1000, verdict
@@ -233,8 +233,8 @@ def test_a_promoted_standby_that_has_everything_goes_on_in_a_new_epoch(
     with Postgres() as primary, Standby(primary) as standby:
         shop = make_shop(primary)
         fresh = type(shop)(standby, "shop")
-        relay = make_relay(database_url=whichever_writes(shop, standby), slot_lease=LEASE,
-                           slot_ack_interval="60s", slot_max_in_flight=1000).wait_ready()
+        relay = make_relay(database_url=whichever_writes(shop, standby), publisher_lease=LEASE,
+                           publisher_ack_interval="60s", publisher_max_in_flight=1000).wait_ready()
         writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
         writers.run(50)
         until_published(database=shop)
@@ -250,7 +250,7 @@ def test_a_promoted_standby_that_has_everything_goes_on_in_a_new_epoch(
         until_published(database=fresh)
         assert fresh.execute(EPOCHS) != before
         assert fresh.execute("SELECT timeline FROM outbox.progress") == [(2,)]
-        assert relay.events("slot_elsewhere") == relay.events("history_rewound") == []
+        assert relay.events("publisher_elsewhere") == relay.events("history_rewound") == []
         verdict = audit(committed_messages(fresh.dsn), read_topics(kafka.bootstrap, [topic]),
                         same_epoch=False)
         assert verdict.correct and verdict.committed > 20_000, verdict
@@ -267,8 +267,8 @@ def test_a_promoted_standby_that_lost_commits_skips_nothing_of_what_it_has(
     with Postgres() as primary, Standby(primary) as standby:
         shop = make_shop(primary)
         fresh = type(shop)(standby, "shop")
-        relay = make_relay(database_url=whichever_writes(shop, standby), slot_lease=LEASE,
-                           slot_delivery=delivery).wait_ready()
+        relay = make_relay(database_url=whichever_writes(shop, standby), publisher_lease=LEASE,
+                           publisher_delivery=delivery).wait_ready()
         writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
         writers.run(200)
         until_published(database=shop)

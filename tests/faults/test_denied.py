@@ -12,7 +12,7 @@ RIGHTS = {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.Standar
 # The broker finds no place for the library of snappy, as where /tmp is mounted noexec, and answers
 # UNKNOWN_SERVER_ERROR to who writes to a topic that it is to compress so.
 NO_SNAPPY = ("-Dorg.xerial.snappy.tempdir=/dev/null",)
-EXACT = {"slot_delivery": "exactly-once"}
+EXACT = {"publisher_delivery": "exactly-once"}
 
 
 def allow(cluster, topic, *operations):
@@ -26,7 +26,7 @@ def test_a_topic_that_may_not_be_written_to_holds_up_no_other(
     with Kafka(nodes=1, **RIGHTS) as cluster:
         secret, plain = (cluster.create_topic(name, partitions=2) for name in ("secret", "plain"))
         allow(cluster, secret, "read", "describe", "describeconfigs")
-        relay = make_relay(bootstrap=cluster.bootstrap, slot_stall_after="2s").wait_ready()
+        relay = make_relay(bootstrap=cluster.bootstrap, publisher_stall_after="2s").wait_ready()
         writers = make_writers([secret, plain], connections=2, rate=100)
         with writers:
             relay.wait_event("topic_denied", topic=secret)
@@ -59,14 +59,14 @@ def broker_without_snappy():
 
 
 @pytest.mark.rotated
-@pytest.mark.parametrize("settings", [{}, {"slot_resume": "none"}, EXACT], ids=["tail", "none", "exact"])
+@pytest.mark.parametrize("settings", [{}, {"publisher_resume": "none"}, EXACT], ids=["tail", "none", "exact"])
 def test_a_topic_that_answers_with_an_unknown_error_holds_up_no_other(
         database, broker_without_snappy, topic, make_relay, make_writers, until_published, settings):
     cluster = broker_without_snappy
     sick = cluster.create_topic(f"{topic}.sick", partitions=3, compression_type="snappy")
     plain = cluster.create_topic(f"{topic}.plain", partitions=3)
     # nothing that waits for stall_after helps here
-    relay = make_relay(bootstrap=cluster.bootstrap, slot_stall_after="10m", **settings).wait_ready()
+    relay = make_relay(bootstrap=cluster.bootstrap, publisher_stall_after="10m", **settings).wait_ready()
     writers = make_writers([sick, plain], connections=2, rate=100)
 
     def published():
@@ -96,6 +96,6 @@ def test_a_topic_that_answers_with_an_unknown_error_holds_up_no_other(
     verdict = audit(committed_messages(database.dsn),
                     read_topics(cluster.bootstrap, [sick, plain], "read_committed"))
     assert verdict.correct and verdict.committed == len(writers.committed), verdict
-    assert not verdict.duplicates or settings.get("slot_resume") == "none"
+    assert not verdict.duplicates or settings.get("publisher_resume") == "none"
     relay.wait_for(lambda: relay.metric("relay_denied_partitions") == 0, what="no figure")
     relay.stop()

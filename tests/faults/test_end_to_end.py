@@ -68,7 +68,7 @@ class System:
 def test_what_is_committed_has_its_effect_once(
         kafka3, database, fragile_postgres, effects, make_relay, make_writers, chance, scale, judge):
     topic = kafka3.create_topic(database.name)
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, slot_lease="1s",
+    relay = make_relay(publisher_max_in_flight=MAX_IN_FLIGHT, publisher_lease="1s",
                        kafka_reconnect_backoff_max_ms=500, bootstrap=kafka3.bootstrap)
     consumers = [Inbox(kafka3.bootstrap, topic, [topic], dedup="postgres name=test window=1h", take=1,
                        dsn=database.dsn, concurrency=16, delay=10, commit_every_ms=100,

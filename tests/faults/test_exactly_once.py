@@ -8,9 +8,9 @@ from confluent_kafka import Producer
 from faults.test_owners import fleet, let_the_owner_sleep, wait_for_owner
 from support.auditor import read_topics
 
-EXACT = {"slot_delivery": "exactly-once"}
+EXACT = {"publisher_delivery": "exactly-once"}
 TIMEOUT = 10  # transaction.timeout.ms, unless it is configured
-BRIEF = {**EXACT, "slot_lease": "1s"}  # where it runs out again and again
+BRIEF = {**EXACT, "publisher_lease": "1s"}  # where it runs out again and again
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_records_come_once_and_in_order(make_relay, make_writers, judge_once, sc
 def test_an_owner_that_wakes_up_doubles_nothing(
         database, make_relay, make_writers, judge_once, scale):
     """It stops with a transaction open, or about to be committed."""
-    relays = fleet(make_relay, 2, **{**EXACT, "slot_lease": "2s"})
+    relays = fleet(make_relay, 2, **{**EXACT, "publisher_lease": "2s"})
     with make_writers(connections=4, keys=50, rate=300):
         for _ in range(scale(20)):
             let_the_owner_sleep(database, relays)
@@ -49,7 +49,7 @@ def test_a_refused_record_takes_nothing_with_it(
     """The transaction it was in is lost, and its rows come in the next ones."""
     kafka.alter_topic(topic, max_message_bytes=20_000)
     # Batches fit: of a broker that refuses whole batches, what is behind only grows.
-    relay = make_relay(**EXACT, slot_retry_first="10m", slot_retry_max="10m",
+    relay = make_relay(**EXACT, publisher_retry_first="10m", publisher_retry_max="10m",
                        kafka_batch_size=10_000).wait_ready()
     with make_writers(connections=4, keys=50, rate=200) as writers:
         for number in range(5):

@@ -7,7 +7,7 @@ import pytest
 MEMORY = 64 * 1024 * 1024  # bytes resident, with the default setting of 24 MiB for rows
 MAX_IN_FLIGHT = 2000
 # librdkafka looks for a broker that was away after up to 10 s.
-SETTINGS = {"slot_max_in_flight": MAX_IN_FLIGHT, "kafka_reconnect_backoff_max_ms": 500}
+SETTINGS = {"publisher_max_in_flight": MAX_IN_FLIGHT, "kafka_reconnect_backoff_max_ms": 500}
 
 
 def until_it_publishes(relay):
@@ -56,7 +56,7 @@ def test_a_broker_that_is_away_is_waited_for(
 def test_a_broker_that_stands_still_is_waited_for(
         stall_after, anew, fragile_kafka, make_relay, make_writers, judge, outage, scale):
     """Connections stay and nothing answers; the watchdog makes a new producer if it is set so."""
-    relay = make_relay(**SETTINGS, slot_stall_after=stall_after).wait_ready()
+    relay = make_relay(**SETTINGS, publisher_stall_after=stall_after).wait_ready()
     writers = make_writers(connections=4, rate=50)
     with writers:
         until_it_publishes(relay)

@@ -17,7 +17,7 @@ from support.proxy import Proxy
 MAX_IN_FLIGHT = 1000
 NEEDLE = "this kills"
 MOST_DEATHS = 12  # three of any kind and three alone, were it not for a machine that is slow
-SETTINGS = {"slot_max_in_flight": MAX_IN_FLIGHT, "slot_lease": "1s",
+SETTINGS = {"publisher_max_in_flight": MAX_IN_FLIGHT, "publisher_lease": "1s",
             "kafka_compression_type": "none", "kafka_reconnect_backoff_max_ms": 500}
 STATES = "SELECT convert_from(key, 'UTF8'), state FROM outbox.parked ORDER BY id"
 
@@ -85,7 +85,7 @@ def test_a_message_that_kills_the_relay_is_parked_and_no_other(
     topic = kafka3.create_topic(database.name)
     brokers = [node.proxy for node in kafka3.nodes.values()]
     relay = make_relay(
-        **SETTINGS, slot_delivery=delivery, bootstrap=kafka3.bootstrap_proxied,
+        **SETTINGS, publisher_delivery=delivery, bootstrap=kafka3.bootstrap_proxied,
         database_url=through(postgres_proxy, database)).wait_ready()
     supervised = Supervised(relay, [postgres_proxy] if dies == "when it reads" else brokers)
     total = write(topic, 40, "bad!", "bad", "good", "bad")

@@ -23,27 +23,27 @@ def kill_at_a_random_moment(relay, chance):
 @pytest.mark.rotated("at random")
 @pytest.mark.long
 @pytest.mark.parametrize("mode, max_in_flight", [
-    ({"slot_resume": "none"}, 20), ({"slot_resume": "tail"}, 2000),
-    ({"slot_delivery": "exactly-once"}, 2000)], ids=["none", "tail", "exactly-once"])
+    ({"publisher_resume": "none"}, 20), ({"publisher_resume": "tail"}, 2000),
+    ({"publisher_delivery": "exactly-once"}, 2000)], ids=["none", "tail", "exactly-once"])
 def test_kills_at_random_moments_lose_nothing(
         make_relay, make_writers, judge, chance, scale, mode, max_in_flight):
-    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=max_in_flight, **mode).wait_ready()
+    relay = make_relay(publisher_lease=LEASE, publisher_max_in_flight=max_in_flight, **mode).wait_ready()
     relay.kill()
     kills = scale(100)
     with make_writers(connections=4, keys=50, rate=400):
         for _ in range(kills):
             kill_at_a_random_moment(relay, chance)
         relay.start()
-    judge(kills + 1, max_in_flight, none=mode != {"slot_resume": "none"},
-          isolation="read_committed" if "slot_delivery" in mode else "read_uncommitted")
+    judge(kills + 1, max_in_flight, none=mode != {"publisher_resume": "none"},
+          isolation="read_committed" if "publisher_delivery" in mode else "read_uncommitted")
 
 
 @pytest.mark.rotated("at random")
 def test_kills_of_a_relay_with_several_shards(
         database, make_relay, make_writers, judge, chance, scale, command):
-    command("slot", "drop", "--yes", "--force", "main")
-    command("slot", "create", "--shards", 3, "main")
-    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=300).wait_ready()
+    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "create", "--shards", 3, "main")
+    relay = make_relay(publisher_lease=LEASE, publisher_max_in_flight=300).wait_ready()
     relay.kill()
     kills = scale(100, default=6)
     with make_writers(connections=4, keys=50, rate=400):
@@ -58,7 +58,7 @@ def test_kills_of_a_relay_with_several_shards(
 def test_kills_while_huge_transactions_are_read_by_pages(
         make_relay, make_writers, judge, chance, scale):
     """With little memory, so that a window is many pages and progress lies inside it."""
-    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=500, slot_memory="1MiB").wait_ready()
+    relay = make_relay(publisher_lease=LEASE, publisher_max_in_flight=500, publisher_memory="1MiB").wait_ready()
     relay.kill()
     kills = scale(100, default=6)
     writers = make_writers(connections=2, keys=20, rate=50)
@@ -89,8 +89,8 @@ def test_a_kill_at_every_step_between_two_writes(
         make_relay, make_writers, judge, chance, scale, tmp_path, delivery):
     """Each point that a relay meets in this work is the end of several."""
     expected = EXPECTED | TRANSACTIONS if delivery == "exactly-once" else EXPECTED
-    relay = make_relay(slot_lease=LEASE, slot_max_in_flight=200, slot_memory="1MiB",
-                       slot_delivery=delivery)
+    relay = make_relay(publisher_lease=LEASE, publisher_max_in_flight=200, publisher_memory="1MiB",
+                       publisher_delivery=delivery)
     relay.stop()
     writers = make_writers(connections=2, keys=20, rate=100)
     deaths = 0

@@ -109,7 +109,7 @@ def test_a_reader_that_is_stopped_past_its_session_has_no_effect_when_it_wakes(w
 def test_a_server_that_crashes_takes_nothing_with_it_and_nothing_comes_twice(
         world, fragile_postgres, chance, scale):
     """Readers do not wait for the disk: what they wrote last is gone, and is read again."""
-    relay = world.relay(readers=2, slot_lease="30s")
+    relay = world.relay(readers=2, publisher_lease="30s")
     relay.wait_for(lambda: relay.readiness_says(200, "look-back shop: reads 3 partitions"),
                    what="the partitions")
     assert [event["partitions"] for event in relay.events("lookback_assigned")[-2:]] in (

@@ -322,8 +322,8 @@ def test_kills_at_every_step_and_at_random_leave_each_id_with_the_decision_of_it
             "types": "order", "topic": case.topics[0], "group": "kills", "check": "shop",
             "check_after": "300ms", "claim": "2s", "batch": 50}))
     relay = make_relay(arguments=("run", "--config", path), kafka_session_timeout_ms=1500,
-                       kafka_heartbeat_interval_ms=300, slot_lease="1s",
-                       slot_max_in_flight=MAX_IN_FLIGHT)
+                       kafka_heartbeat_interval_ms=300, publisher_lease="1s",
+                       publisher_max_in_flight=MAX_IN_FLIGHT)
     relay.kill()
     kills = scale(200)
     at_random = max(kills // 4, kills % len(POINTS))

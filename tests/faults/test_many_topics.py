@@ -59,7 +59,7 @@ def test_take_overs_with_many_topics_in_use(
     names = [f"many-{number}" for number in range(1, topics + 1)]
     many_kafka.create_topics(names, partitions)
     try:
-        relay = make_relay(bootstrap=many_kafka.bootstrap, slot_lease="2s").wait_ready()
+        relay = make_relay(bootstrap=many_kafka.bootstrap, publisher_lease="2s").wait_ready()
 
         def until_published(what):
             relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], LONG, what)
@@ -70,7 +70,7 @@ def test_take_overs_with_many_topics_in_use(
         for _ in range(2):
             write(1, topics, partitions)
             relay.kill()
-            relay = make_relay(bootstrap=many_kafka.bootstrap, slot_lease="2s")
+            relay = make_relay(bootstrap=many_kafka.bootstrap, publisher_lease="2s")
             write(1, topics, partitions)
             until_published("the rows after a take-over")
         judged(database, many_kafka, names)
@@ -94,7 +94,7 @@ def test_topics_that_are_not_used_are_closed_and_opened_again(
     topics = scale(500)
     names = kafka.create_topics([f"many-{number}" for number in range(1, topics + 1)], 2)
     try:
-        relay = make_relay(slot_topic_idle="1s", slot_lease="2s").wait_ready()
+        relay = make_relay(publisher_topic_idle="1s", publisher_lease="2s").wait_ready()
 
         def closed():
             known = known_destinations(database)
@@ -106,7 +106,7 @@ def test_topics_that_are_not_used_are_closed_and_opened_again(
             relay.wait_for(closed, what="the end of all topics")
             if kills:
                 relay.kill()
-                relay = make_relay(slot_topic_idle="1s", slot_lease="2s")
+                relay = make_relay(publisher_topic_idle="1s", publisher_lease="2s")
         judged(database, kafka, names)
     finally:
         kafka.delete_topics(names)
@@ -118,8 +118,8 @@ def test_a_producer_is_exchanged_between_transactions(
     topics = 210  # more than PRODUCER_FEW_TOPICS
     names = many_kafka.create_topics([f"many-{number}" for number in range(1, topics + 1)], 1)
     try:
-        relay = make_relay(bootstrap=many_kafka.bootstrap, slot_topic_idle="1s",
-                           slot_delivery="exactly-once").wait_ready()
+        relay = make_relay(bootstrap=many_kafka.bootstrap, publisher_topic_idle="1s",
+                           publisher_delivery="exactly-once").wait_ready()
         for exchanges in (1, 2):
             write(1, topics, 1)
             while len(relay.events("producer_slimmed")) < exchanges:
@@ -142,7 +142,7 @@ def test_topics_that_are_gone_leave_the_list(
     if pooled:
         pooler = request.getfixturevalue("pgbouncer")
         through = {"database_url": pooler.dsn(database.name)}
-    relay = make_relay(slot_topic_idle="1s", slot_lease="2s", **through).wait_ready()
+    relay = make_relay(publisher_topic_idle="1s", publisher_lease="2s", **through).wait_ready()
     write(1, topics, 1)
     relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], what="the rows")
     assert set(known_destinations(database)) == set(names)

@@ -28,8 +28,8 @@ FAULTS = {"relay": ENDS, "broker": ENDS, "brokers": ENDS, "postgres": ENDS,
 DISK_FAULTS = {"disk": ["full"]}
 # After these the owner may have been fenced with a queue that still arrives.
 OUTLAST_THE_LEASE = {"stopped", "cut", "full"}
-MODES = {"at-least-once": {"slot_resume": "none"}, "tail": {"slot_resume": "tail"},
-         "exactly-once": {"slot_delivery": "exactly-once"}}
+MODES = {"at-least-once": {"publisher_resume": "none"}, "tail": {"publisher_resume": "tail"},
+         "exactly-once": {"publisher_delivery": "exactly-once"}}
 SLOW = 0.1  # seconds longer in each direction
 HUGE = 20_000  # rows
 
@@ -51,10 +51,10 @@ class Matrix:
     """networks: of the relays, to Postgres, in the relays' order. writers: whose rows the faults meet."""
 
     def __init__(self, database, postgres, kafka, relays, networks, writers, topic,
-                 slot="main", lease=LEASE):
+                 publisher="main", lease=LEASE):
         self.database, self.postgres, self.kafka = database, postgres, kafka
         self.relays, self.networks = relays, dict(zip(relays, networks))
-        self.writers, self.topic, self.slot, self.lease = writers, topic, slot, lease
+        self.writers, self.topic, self.publisher, self.lease = writers, topic, publisher, lease
 
     def strike(self, victim, end):
         getattr(self, f"_{victim}")(end)
@@ -65,7 +65,7 @@ class Matrix:
 
     def _windows(self):
         return self.database.execute(
-            "select sum(first_tick) from outbox.progress where slot = %s", (self.slot,))[0][0]
+            "select sum(first_tick) from outbox.progress where publisher = %s", (self.publisher,))[0][0]
 
     def _figure(self, name, **labels):
         """Of all relays together."""
@@ -77,11 +77,11 @@ class Matrix:
                  interval=0.1)
 
     def _owner(self):
-        return wait_for_owner(self.database, self.relays, (self.slot, 0), timeout=60)
+        return wait_for_owner(self.database, self.relays, (self.publisher, 0), timeout=60)
 
     def _another_than(self, owner):
         others = [relay for relay in self.relays if relay is not owner]
-        wait_for(lambda: owner_among(self.database, others, (self.slot, 0)), 60, "another owner")
+        wait_for(lambda: owner_among(self.database, others, (self.publisher, 0)), 60, "another owner")
         self._goes_on()
 
     def _relay(self, end):
@@ -163,8 +163,8 @@ class Matrix:
         for network in networks:
             network.throttle(1_000_000)
         self.writers.huge_transaction(HUGE)
-        before = self._figure("relay_published_total", slot=self.slot)
-        wait_for(lambda: self._figure("relay_published_total", slot=self.slot) > before + 1000, 60,
+        before = self._figure("relay_published_total", publisher=self.publisher)
+        wait_for(lambda: self._figure("relay_published_total", publisher=self.publisher) > before + 1000, 60,
                  "the first rows")
         for network in networks:
             network.reset()
@@ -188,7 +188,7 @@ def strike(kafka3, make_relay, make_writers, judge, chance, mode):
             networks = [stack.enter_context(Proxy(postgres.port)) for _ in range(2)]
             relays = [make_relay(
                 database_url=through(network, database), bootstrap=kafka3.bootstrap_proxied,
-                slot_lease=f"{LEASE:g}s", slot_max_in_flight=MAX_IN_FLIGHT,
+                publisher_lease=f"{LEASE:g}s", publisher_max_in_flight=MAX_IN_FLIGHT,
                 kafka_reconnect_backoff_max_ms=500, **MODES[mode])
                 for network in networks]
             for relay in relays:

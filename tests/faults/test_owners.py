@@ -12,13 +12,13 @@ from support.windows import Ticks
 
 PENDING = "SELECT EXISTS (SELECT FROM outbox.message_state WHERE state = 'pending')"
 OWNERS = """
-SELECT slot, shard, split_part(owner, ':', 2)::int FROM outbox.progress
+SELECT publisher, shard, split_part(owner, ':', 2)::int FROM outbox.progress
 WHERE lease_until > clock_timestamp()"""
 
 
 def owners(database):
-    """{(slot, shard): pid}, of the leases that run."""
-    return {(slot, shard): pid for slot, shard, pid in database.execute(OWNERS)}
+    """{(publisher, shard): pid}, of the leases that run."""
+    return {(publisher, shard): pid for publisher, shard, pid in database.execute(OWNERS)}
 
 
 def owner_among(database, relays, shard=("main", 0)):
@@ -74,7 +74,7 @@ def test_one_of_three_publishes(database, make_relay, make_writers, judge, scale
 def test_another_takes_over_within_two_leases_of_a_kill(
         database, make_relay, make_writers, judge, scale):
     lease, max_in_flight = 2.0, 200
-    relays = fleet(make_relay, 3, slot_lease="2s", slot_max_in_flight=max_in_flight)
+    relays = fleet(make_relay, 3, publisher_lease="2s", publisher_max_in_flight=max_in_flight)
     kills, took = scale(20), []
     with make_writers(connections=4, keys=50, rate=200):
         for _ in range(kills):
@@ -93,7 +93,7 @@ def test_another_takes_over_within_two_leases_of_a_kill(
 @pytest.mark.alone
 def test_another_takes_over_within_a_second_of_a_sigterm(
         database, make_relay, make_writers, judge, scale):
-    relays = fleet(make_relay, 2, slot_lease="30s")
+    relays = fleet(make_relay, 2, publisher_lease="30s")
     ends, took = scale(20), []
     with make_writers(connections=4, keys=50, rate=200):
         for _ in range(ends):
@@ -125,7 +125,7 @@ def let_the_owner_sleep(database, relays):
 def test_an_owner_that_wakes_up_after_its_lease_is_fenced(
         database, make_relay, make_writers, judge, scale):
     max_in_flight = 300
-    relays = fleet(make_relay, 2, slot_lease="2s", slot_max_in_flight=max_in_flight)
+    relays = fleet(make_relay, 2, publisher_lease="2s", publisher_max_in_flight=max_in_flight)
     pauses = scale(20)
     with make_writers(connections=4, keys=50, rate=300):
         for _ in range(pauses):
@@ -139,7 +139,7 @@ def test_an_owner_that_slept_does_not_take_the_records_of_the_next_one_for_a_los
     """It wakes up, reads what the other one wrote, and does not hear from the database that it lost the shard."""
     with Proxy(database.postgres.port) as network:
         dsn = database.dsn.replace(f":{database.postgres.port}/", f":{network.port}/")
-        sleeper = make_relay(database_url=dsn, slot_lease="2s", slot_stall_after="3s").wait_ready()
+        sleeper = make_relay(database_url=dsn, publisher_lease="2s", publisher_stall_after="3s").wait_ready()
         writers = make_writers(connections=2, keys=20)
         writers.run(200)
         until_published()
@@ -149,7 +149,7 @@ def test_an_owner_that_slept_does_not_take_the_records_of_the_next_one_for_a_los
         read = sleeper.metric("relay_tails_read_total")
         sleeper.pause()
         fragile_kafka.resume()
-        other = make_relay(slot_lease="2s").wait_ready()
+        other = make_relay(publisher_lease="2s").wait_ready()
         wait_for_owner(database, [other])
         writers.run(300)
         until_published()
@@ -168,7 +168,7 @@ def test_the_queue_of_a_stalled_owner_comes_late_and_breaks_no_order(
         database, fragile_kafka, make_relay, make_writers, judge, until_published):
     """The broker stands still until the owner's queue is full; then the owner does."""
     max_in_flight = 300
-    relays = fleet(make_relay, 2, slot_lease="3s", slot_max_in_flight=max_in_flight)
+    relays = fleet(make_relay, 2, publisher_lease="3s", publisher_max_in_flight=max_in_flight)
     owner = wait_for_owner(database, relays)
     other = next(relay for relay in relays if relay is not owner)
     writers = make_writers(connections=4, keys=50)
@@ -193,9 +193,9 @@ def configuration(tmp_path, kafka, database, text):
     return "--config", path, "run"
 
 
-def records_of(kafka, topic, slot):
+def records_of(kafka, topic, publisher):
     for record in read_topics(kafka.bootstrap, [topic]):
-        if dict(record.headers)["outbox-position"].startswith(f"2:{slot}:".encode()):
+        if dict(record.headers)["outbox-position"].startswith(f"2:{publisher}:".encode()):
             yield record
 
 
@@ -206,9 +206,9 @@ def start_two_together(database, make, shards):
     Who stands still in the second in which shards are shared out comes too late: once more, then.
     """
     for _ in range(3):
-        holders = [Ticks(database.dsn, slot, 1 + max(number for name, number in shards
-                                                     if name == slot), shard, create=False)
-                   for slot, shard in shards]
+        holders = [Ticks(database.dsn, publisher, 1 + max(number for name, number in shards
+                                                     if name == publisher), shard, create=False)
+                   for publisher, shard in shards]
         relays = [make(), make()]
         for relay in relays:
             relay.wait_for(lambda: relay.get("/readyz?verbose")[1].count("standby behind by hand")
@@ -227,13 +227,13 @@ def start_two_together(database, make, shards):
     raise AssertionError(f"{found}: not half of the shards each")
 
 
-def test_two_slots_spread_over_two_processes(
+def test_two_publishers_spread_over_two_processes(
         database, kafka, topic, make_relay, make_writers, command, tmp_path, until_published):
-    command("slot", "drop", "--yes", "--force", "main")
-    for slot in ("first", "second"):
-        command("slot", "create", slot)
+    command("publisher", "drop", "--yes", "--force", "main")
+    for publisher in ("first", "second"):
+        command("publisher", "create", publisher)
     arguments = configuration(tmp_path, kafka, database,
-                              '[slot "first"]\nlease = 2s\n[slot "second"]\nlease = 2s\n')
+                              '[publisher "first"]\nlease = 2s\n[publisher "second"]\nlease = 2s\n')
     shards = [("first", 0), ("second", 0)]
     relays = start_two_together(database, lambda: make_relay(arguments=arguments), shards)
     with make_writers(connections=4, keys=50, rate=100):
@@ -242,20 +242,20 @@ def test_two_slots_spread_over_two_processes(
         for shard in shards:  # the other has both now
             wait_for_owner(database, [left], shard)
         gone.start().wait_ready()
-    for slot in ("first", "second"):
-        until_published(slot)
-        verdict = audit(committed_messages(database.dsn), records_of(kafka, topic, slot))
-        print(f"{slot}: {verdict}")
+    for publisher in ("first", "second"):
+        until_published(publisher)
+        verdict = audit(committed_messages(database.dsn), records_of(kafka, topic, publisher))
+        print(f"{publisher}: {verdict}")
         assert verdict.correct and verdict.committed > 0, verdict
-        assert verdict.duplicates <= 20_000 * (slot == "first"), verdict
+        assert verdict.duplicates <= 20_000 * (publisher == "first"), verdict
 
 
 def test_four_shards_spread_over_two_processes(
         database, make_relay, make_writers, judge, command):
-    command("slot", "drop", "--yes", "--force", "main")
-    command("slot", "create", "--shards", 4, "main")
+    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "create", "--shards", 4, "main")
     relays = start_two_together(
-        database, lambda: make_relay(slot_lease="2s", slot_max_in_flight=200),
+        database, lambda: make_relay(publisher_lease="2s", publisher_max_in_flight=200),
         [("main", shard) for shard in range(4)])
     with make_writers(connections=4, keys=50, rate=200):
         relays[0].kill()
@@ -272,10 +272,10 @@ def test_four_shards_spread_over_two_processes(
 def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
         database, make_relay, make_writers, judge, command, shards):
     """--drain waits for a shard that somebody else owns, until that one is through."""
-    command("slot", "drop", "--yes", "--force", "main")
-    command("slot", "create", "--shards", shards, "main")
+    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "create", "--shards", shards, "main")
     make_writers(connections=4).run(500)
-    relays = [make_relay(arguments=("run", "--drain"), slot_lease="30s") for _ in range(2)]
+    relays = [make_relay(arguments=("run", "--drain"), publisher_lease="30s") for _ in range(2)]
     assert [relay.wait(60) for relay in relays] == [0, 0]
     relays.append(make_relay())
     assert judge(0, 0).duplicates == 0
@@ -284,13 +284,13 @@ def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
 def test_a_drain_waits_for_the_end_of_a_split(database, topic, make_relay, make_writers, judge):
     """No window opens before the split is over: that nothing is found then does not mean that
     nothing is there."""
-    database.execute("SELECT outbox.slot_split_begin('main', 2)")
+    database.execute("SELECT outbox.publisher_split_begin('main', 2)")
     make_writers(connections=2).run(100)
-    relay = make_relay(arguments=("run", "--drain"), slot_lease="1s")
+    relay = make_relay(arguments=("run", "--drain"), publisher_lease="1s")
     relay.wait_for(lambda: (database.execute("SELECT max(n) FROM outbox.log")[0][0] or 0) >= 5,
                    what="several looks")
     assert relay.running and database.execute(PENDING) == [(True,)]
-    database.execute("SELECT outbox.slot_split_cancel('main')")
+    database.execute("SELECT outbox.publisher_split_cancel('main')")
     assert relay.wait() == 0
     assert database.execute(PENDING) == [(False,)]
 
@@ -308,8 +308,8 @@ def test_a_split_does_not_wait_for_upkeep_that_takes_long(database, topic, make_
         relay = make_relay()
         relay.wait_for(lambda: database.execute(waits) == [(1,)], what="upkeep that waits")
         wait_for_owner(database, [relay])
-        command("slot", "split", "main", "--shards", "3")
-        relay.wait_event("slot_started", slot="main", shards="3")
+        command("publisher", "split", "main", "--shards", "3")
+        relay.wait_event("publisher_started", publisher="main", shards="3")
         wait_for(lambda: len(owners(database)) == 3, 30, "an owner of each shard")
         assert database.execute(waits) == [(1,)]
 
@@ -322,10 +322,10 @@ BEGIN PERFORM pg_sleep(4); RETURN false; END $$"""
 def test_a_look_that_takes_longer_than_a_lease_says_who_owned_when_it_began(
         database, make_relay, command):
     """The renewals that came since are not among the rows that it sees."""
-    relay = make_relay(slot_lease="3s").wait_ready()
+    relay = make_relay(publisher_lease="3s").wait_ready()
     wait_for_owner(database, [relay])
     database.execute(SLOW_LOOK)
-    assert f":{relay.process.pid}:" in command("slot", "list")
+    assert f":{relay.process.pid}:" in command("publisher", "list")
 
 
 def test_a_standby_that_slept_through_a_split_learns_of_it(database, make_relay, command):
@@ -334,7 +334,7 @@ def test_a_standby_that_slept_through_a_split_learns_of_it(database, make_relay,
     owner = wait_for_owner(database, relays)
     standby = next(relay for relay in relays if relay is not owner)
     standby.pause()
-    command("slot", "split", "main", "--shards", "3")
+    command("publisher", "split", "main", "--shards", "3")
     wait_for(lambda: len(owners(database)) == 3, 30, "an owner of each shard")
     standby.resume()
-    standby.wait_event("slot_started", slot="main", shards="3")
+    standby.wait_event("publisher_started", publisher="main", shards="3")

@@ -9,7 +9,7 @@ import pytest
 from support.auditor import count_records, read_topics
 from support.relay import run_command
 
-SHORT = {"slot_lease": "1s", "slot_memory": "8MiB", "slot_stall_after": "60s"}
+SHORT = {"publisher_lease": "1s", "publisher_memory": "8MiB", "publisher_stall_after": "60s"}
 LONG = 1800
 WHY = ["--reason", "ticket 7", "--yes"]
 
@@ -19,7 +19,7 @@ def park(database, topic, count, state, stalled=None):
     behind it."""
     database.execute("SELECT setval(pg_get_serial_sequence('outbox.message', 'id'), 2000000000)")
     database.execute(
-        "INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, tick, state, error,"
+        "INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state, error,"
         " stalled, attempts, next_at) SELECT 'main', 0, 1000000000 + n, now(), gen_random_uuid(), %s,"
         " convert_to('key-' || n, 'UTF8'), convert_to(repeat('x', 100), 'UTF8'), 0, %s, 'refused', %s, 10, now()"
         " FROM generate_series(1, %s) n", (topic, state, stalled, count))
@@ -124,7 +124,7 @@ def keys_in(kafka, topic):
 def test_an_owner_knows_very_many_parked_keys_in_little_memory(database, kafka, topic, make_relay, full):
     """It sends what is not parked before it has heard of all that is."""
     count, memory = (3_000_000, 24 << 20) if full else (150_000, 8 << 20)
-    settings = {**SHORT, "slot_memory": f"{memory >> 20}MiB"}
+    settings = {**SHORT, "publisher_memory": f"{memory >> 20}MiB"}
     write = "INSERT INTO outbox.message (topic, key, payload) SELECT %s, convert_to(k, 'UTF8'), 'x' FROM unnest(%s) k"
     relay = make_relay(**settings).wait_ready()
     database.execute(write, (topic, ["before"]))
@@ -146,7 +146,7 @@ def test_an_owner_knows_very_many_parked_keys_in_little_memory(database, kafka, 
 
 def test_a_shard_with_very_many_parked_rows_is_taken_at_once(database, kafka, topic, make_relay, full):
     lease = 10 if full else 3
-    settings = {**SHORT, "slot_lease": f"{lease}s"}
+    settings = {**SHORT, "publisher_lease": f"{lease}s"}
     make_relay(**settings).wait_ready().kill()
     park(database, topic, 10_000_000 if full else 150_000, "dead")
     database.execute("INSERT INTO outbox.message (topic, key, payload) VALUES (%s, 'other', 'x')", (topic,))

@@ -13,7 +13,7 @@ LIMIT = 60_000      # of the topic: a batch of small rows fits
 TOO_LARGE = 90_000  # characters that lz4 cannot shorten
 MAX_IN_FLIGHT = 1000
 KEYS = [f"key-{number}" for number in range(20)]  # of all partitions
-FAST = {"slot_retry_first": "100ms", "slot_retry_max": "400ms", "slot_max_attempts": 1000000}
+FAST = {"publisher_retry_first": "100ms", "publisher_retry_max": "400ms", "publisher_max_attempts": 1000000}
 STATES = "SELECT convert_from(key, 'UTF8'), state FROM outbox.parked ORDER BY id"
 
 
@@ -67,7 +67,7 @@ def ask(database, request, **chosen):
 
 def test_a_refused_record_is_parked_with_what_comes_behind_it(
         database, kafka, narrow, make_relay, write, judge):
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, **FAST).wait_ready()
+    relay = make_relay(publisher_max_in_flight=MAX_IN_FLIGHT, **FAST).wait_ready()
     write("a", "b", *KEYS, "a!", "b", "a", *KEYS, "a")
     relay.wait_for(lambda: len(keys_in(kafka, narrow)) == 43, what="all others")
     parked_at = relay.wait_event("message_parked", topic=narrow)[0]
@@ -119,7 +119,7 @@ def test_the_longest_key_is_parked_and_followed_by_its_messages(
 
 def test_after_max_attempts_it_is_dead_until_an_operator_asks(
         database, kafka, narrow, make_relay, write, judge):
-    relay = make_relay(**{**FAST, "slot_max_attempts": 3}).wait_ready()
+    relay = make_relay(**{**FAST, "publisher_max_attempts": 3}).wait_ready()
     write("a!", "a")
     relay.wait_for(lambda: parked(database) == [("a", "dead"), ("a", "behind")], what="its death")
     assert database.execute("SELECT max(attempts) FROM outbox.parked") == [(3,)]
@@ -167,7 +167,7 @@ def test_the_policy_of_a_topic(database, kafka, narrow, make_relay, write, tmp_p
 
 def test_many_parked_rows_of_many_keys_arrive_in_order(
         database, kafka, narrow, make_relay, write, judge, scale):
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, **FAST).wait_ready()
+    relay = make_relay(publisher_max_in_flight=MAX_IN_FLIGHT, **FAST).wait_ready()
     rounds = scale(50)
     for _ in range(rounds):
         write(*[f"{key}!" for key in KEYS[:5]], *KEYS * 10)
@@ -182,7 +182,7 @@ def test_many_parked_rows_of_many_keys_arrive_in_order(
 
 def test_kills_while_rows_are_parked_and_drained(
         database, kafka, narrow, make_relay, write, judge, chance, scale):
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, slot_lease="1s", **FAST).wait_ready()
+    relay = make_relay(publisher_max_in_flight=MAX_IN_FLIGHT, publisher_lease="1s", **FAST).wait_ready()
     points = ["before_log_call", "after_log_call", "after_tick", "after_page", "before_produce",
               "after_produce", "after_acknowledgement", "after_producer_lost"]
     deaths = 0
@@ -211,7 +211,7 @@ def test_parked_rows_follow_their_keys_through_a_split(
     relay = make_relay(**FAST).wait_ready()
     write(*[f"{key}!" for key in KEYS], *KEYS)
     relay.wait_for(lambda: len(parked(database)) == 40, what="the parked rows")
-    command("slot", "split", "main", "--shards", 3)
+    command("publisher", "split", "main", "--shards", 3)
     shards = database.execute("SELECT shard = outbox.shard_of(key, 3) FROM outbox.parked GROUP BY 1")
     assert shards == [(True,)]
     write(*KEYS)

@@ -13,7 +13,7 @@ LIMIT = 16_384      # of the topic
 TOO_LARGE = 20_000  # characters that lz4 cannot shorten
 MAX_IN_FLIGHT = 20_000
 COST = 0.5          # seconds that a first refusal may cost the others
-SETTINGS = {"kafka_batch_size": 12_000, "slot_retry_first": "1h", "slot_retry_max": "1h"}
+SETTINGS = {"kafka_batch_size": 12_000, "publisher_retry_first": "1h", "publisher_retry_max": "1h"}
 
 # So many rows of each key in turns, one of 50 keys with poison in every second row; ids, and so the
 # poisoned keys, in an order that is not that of the keys.

@@ -28,7 +28,7 @@ def until_it_publishes(relay):
 
 
 def start(make_relay, **settings):
-    relay = make_relay(slot_max_in_flight=MAX_IN_FLIGHT, **settings)
+    relay = make_relay(publisher_max_in_flight=MAX_IN_FLIGHT, **settings)
     return relay.wait_ready()
 
 
@@ -36,7 +36,7 @@ def start(make_relay, **settings):
 @pytest.mark.parametrize("end", ["fast", "immediate", "kill -9"])
 def test_a_restart_of_postgres_shorter_than_the_lease_repeats_nothing(
         end, fragile_postgres, make_relay, make_writers, judge, scale):
-    relay = start(make_relay, slot_lease=KEPT)
+    relay = start(make_relay, publisher_lease=KEPT)
     restarts = scale(20, default=3)
     with make_writers(connections=4, rate=200) as writers:
         for _ in range(restarts):
@@ -57,7 +57,7 @@ def test_a_restart_of_postgres_shorter_than_the_lease_repeats_nothing(
 def test_a_restart_of_postgres_longer_than_the_lease_loses_nothing(
         fragile_postgres, make_relay, make_writers, judge):
     """The owner stops producing by its own clock, and takes the shard anew."""
-    relay = start(make_relay, slot_lease="1s")
+    relay = start(make_relay, publisher_lease="1s")
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
         fragile_postgres.stop("immediate")
@@ -72,7 +72,7 @@ def test_a_restart_of_postgres_longer_than_the_lease_loses_nothing(
 @pytest.mark.parametrize("lease", ["1s", KEPT])
 def test_a_postgres_that_stands_still_is_waited_for(
         lease, fragile_postgres, make_relay, make_writers, judge):
-    relay = start(make_relay, slot_lease=lease)
+    relay = start(make_relay, publisher_lease=lease)
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
         fragile_postgres.pause()
@@ -88,7 +88,7 @@ def test_a_postgres_that_stands_still_is_waited_for(
 def test_terminated_backends_repeat_nothing(
         which, database, make_relay, make_writers, judge, scale):
     """The backend of the log, or the one that reads, in the middle of the page of a huge window."""
-    relay = start(make_relay, slot_lease=KEPT, slot_memory="4MiB")
+    relay = start(make_relay, publisher_lease=KEPT, publisher_memory="4MiB")
     ended = set()  # one that is about to end may be found once more
     writers = make_writers(connections=2, rate=50)
     watcher = database.connect()
@@ -132,7 +132,7 @@ def through(network, database):
 def test_connections_lost_in_the_middle_of_a_huge_window(
         fault, network, database, make_relay, make_writers, judge, scale):
     """The network is slow, so that the fault finds a page half way, its first rows published."""
-    relay = start(make_relay, slot_lease=KEPT, database_url=through(network, database))
+    relay = start(make_relay, publisher_lease=KEPT, database_url=through(network, database))
     writers = make_writers(connections=2, rate=50)
     faults = scale(20, default=3)
     with writers:
@@ -158,9 +158,9 @@ def test_connections_lost_in_the_middle_of_a_huge_window(
 def test_a_network_that_is_silent_for_longer_than_the_lease(
         network, database, make_relay, make_writers, judge, scale):
     """Two relays behind two networks: the one that is cut off stops, the other goes on."""
-    relay = start(make_relay, slot_lease="3s", database_url=through(network, database))
+    relay = start(make_relay, publisher_lease="3s", database_url=through(network, database))
     relay.wait_event("shard_taken")
-    other = start(make_relay, slot_lease="3s")
+    other = start(make_relay, publisher_lease="3s")
     cuts = scale(10, default=2)
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
@@ -178,7 +178,7 @@ def test_a_network_that_is_silent_for_longer_than_the_lease(
 
 def test_a_postgres_that_refuses_connections_is_asked_again(
         network, database, make_relay, make_writers, judge):
-    relay = start(make_relay, slot_lease=KEPT, database_url=through(network, database))
+    relay = start(make_relay, publisher_lease=KEPT, database_url=through(network, database))
     with make_writers(connections=4, rate=200):
         until_it_publishes(relay)
         network.refuse()
@@ -194,7 +194,7 @@ def test_a_postgres_that_refuses_connections_is_asked_again(
 def test_an_owner_whose_lease_runs_out_gives_up_its_queue(
         fragile_postgres, fragile_kafka, make_relay, make_writers, judge, until_published):
     """Kafka stands still with the queue full, and no row can be written that keeps the shard."""
-    relay = start(make_relay, slot_lease="3s")
+    relay = start(make_relay, publisher_lease="3s")
     writers = make_writers(connections=4)
     writers.run(200)
     until_published()  # to every partition: rows of one whose tail is still to be read do not fill it
@@ -213,7 +213,7 @@ def test_a_server_that_cannot_be_written_is_left_and_looked_for_anew(
         database, make_relay, make_writers, judge):
     """As a standby that several hosts in the dsn led to. The sessions that are open stay read-only
     for ever: only new ones find the server writable again."""
-    relay = start(make_relay, slot_lease="1s")
+    relay = start(make_relay, publisher_lease="1s")
     writers = make_writers(connections=2)
     writers.run(100)
     read_only = f"ALTER DATABASE {database.name} SET default_transaction_read_only = "
@@ -229,7 +229,7 @@ def test_a_server_that_cannot_be_written_is_left_and_looked_for_anew(
 
 def test_a_log_call_without_an_answer_is_given_up_after_a_lease(
         fragile_postgres, make_relay, make_writers, judge):
-    relay = start(make_relay, slot_lease="1s")
+    relay = start(make_relay, publisher_lease="1s")
     with make_writers(connections=2, rate=100):
         until_it_publishes(relay)
         fragile_postgres.pause()
@@ -250,7 +250,7 @@ def test_what_no_synchronous_standby_has_is_not_published_though_nobody_waits_fo
         fragile_postgres, database, kafka, topic, make_relay, make_writers, until_published):
     """The waits of the writer and of the relay are cut short: what they committed is there to be seen,
     and would be lost with this server."""
-    relay = start(make_relay, slot_lease="3s")
+    relay = start(make_relay, publisher_lease="3s")
     make_writers(connections=1).run(10)
     until_published()
     before = count_messages(database.dsn)
@@ -297,7 +297,7 @@ DO $$ DECLARE arguments text := pg_get_function_arguments('outbox.window_bounds'
         PERFORM pg_advisory_xact_lock_shared(1);
         SELECT * INTO low_xid, sure_xid, upto, stragglers, low_id, high_id, listed, next_xid, over,
             least_id, last_id
-        FROM outbox.window_bounds_at_once(of_slot, of_shard, of_n, of_nonce, of_tick, from_xid, xids,
+        FROM outbox.window_bounds_at_once(of_publisher, of_shard, of_n, of_nonce, of_tick, from_xid, xids,
             max_rows);
         END $f$', arguments);
 END $$"""
@@ -305,9 +305,9 @@ WAITING = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event = 'advisory'"""
 STRANGER = """
-INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+INSERT INTO outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
     ticks, destinations, folded, timeline, system_identifier)
-SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
+SELECT publisher, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
     folded, timeline, system_identifier FROM outbox.progress
 ON CONFLICT DO NOTHING RETURNING n"""
 
@@ -328,7 +328,7 @@ def waiting(database):
 
 def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_the_shard_is_owned(
         database, slow_bounds, make_relay, make_writers, judge):
-    relay = start(make_relay, slot_lease="3s")
+    relay = start(make_relay, publisher_lease="3s")
     make_writers(connections=2).huge_transaction(5_000)
     wait_for(lambda: waiting(database), 30, "the question for the bounds")
     wait_for(lambda: database.execute(STRANGER), 30, "another owner", interval=0)
@@ -348,7 +348,7 @@ def test_bounds_of_a_lost_history_keep_no_row_of_the_new_one_out(
     with Promoted(postgres) as promoted:
         fresh = type(database)(promoted, database.name)
         hosts = f"127.0.0.1:{network.port},127.0.0.1:{promoted.port}"
-        relay = start(make_relay, slot_lease="3s",
+        relay = start(make_relay, publisher_lease="3s",
                       database_url=database.dsn.replace(f"127.0.0.1:{postgres.port}", hosts))
         make_writers(connections=1).huge_transaction(2_000)
         wait_for(lambda: waiting(database), 30, "the question for the bounds")
@@ -376,7 +376,7 @@ def test_pages_that_end_early_lose_and_repeat_nothing(
     database.execute("INSERT INTO outbox.message (topic, payload) "
                      "SELECT %s, convert_to(repeat('x', 100 + i / 1000 %% 2 * 30000), 'UTF8') "
                      "FROM generate_series(0, 4999) i", (topic,))
-    relay = make_relay(slot_memory="1MiB").wait_ready()
+    relay = make_relay(publisher_memory="1MiB").wait_ready()
     until_published()
     verdict = audit(committed_messages(database.dsn), read_topics(kafka.bootstrap, [topic]))
     assert verdict.correct and verdict.committed == 5_000 and not verdict.duplicates, verdict
@@ -387,14 +387,14 @@ def test_pages_that_end_early_lose_and_repeat_nothing(
 
 def test_the_exit_status_tells_whether_a_shard_was_handed_over(
         database, fragile_postgres, make_relay, make_writers):
-    owner = start(make_relay, slot_lease="3s")
+    owner = start(make_relay, publisher_lease="3s")
     owner.wait_event("shard_taken")
-    standby = start(make_relay, slot_lease="3s")
+    standby = start(make_relay, publisher_lease="3s")
     fragile_postgres.stop("immediate")
     for relay in (owner, standby):
         relay.wait_for(lambda: relay.get("/readyz")[0] == 503, what="unreadiness")
     assert owner.stop() == 75
-    assert "slot main: shard 0 was not handed over" in owner.output()
+    assert "publisher main: shard 0 was not handed over" in owner.output()
     assert standby.stop() == 0
     fragile_postgres.start()
     assert owner.start().wait_ready().stop() == 0

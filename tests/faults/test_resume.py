@@ -30,7 +30,7 @@ def die_with_records_unnoted(relay, writers):
 
 
 def test_the_next_owner_skips_what_is_there(make_relay, make_writers, judge):
-    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
+    relay = make_relay(publisher_lease=LEASE, publisher_ack_interval="60s").wait_ready()
     writers = make_writers(connections=2, keys=20)
     writers.run(50)
     die_with_records_unnoted(relay, writers)
@@ -41,7 +41,7 @@ def test_the_next_owner_skips_what_is_there(make_relay, make_writers, judge):
 
 
 def test_nothing_is_looked_for_without_resume(make_relay, make_writers, judge):
-    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s", slot_resume="none").wait_ready()
+    relay = make_relay(publisher_lease=LEASE, publisher_ack_interval="60s", publisher_resume="none").wait_ready()
     writers = make_writers(connections=2, keys=20)
     writers.run(50)
     die_with_records_unnoted(relay, writers)
@@ -52,15 +52,15 @@ def test_nothing_is_looked_for_without_resume(make_relay, make_writers, judge):
 
 def test_rows_that_others_wrote_to_the_same_topic_are_no_rows_of_ours(
         database, kafka, topic, make_relay, make_writers, until_published):
-    """Positions of another slot, of a slot of this name in another database, of an older version, of
+    """Positions of another publisher, of a publisher of this name in another database, of an older version, of
     nobody, and text that is none, between the relay's own."""
-    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
+    relay = make_relay(publisher_lease=LEASE, publisher_ack_interval="60s").wait_ready()
     writers = make_writers(connections=2, keys=20)
     writers.run(50)
     die_with_records_unnoted(relay, writers)
     epoch = epoch_of(database)
     rows = database.execute("SELECT id, event_id FROM outbox.message")
-    identity, = database.execute("SELECT left(identity::text, 8) FROM outbox.slot")[0]
+    identity, = database.execute("SELECT left(identity::text, 8) FROM outbox.publisher")[0]
     rest = f"0:{epoch}:1:{rows[-1][0]}"
     headers = [("outbox-position", f"2:other:{identity}:{rest}"),
                ("outbox-position", f"2:main:{identity[::-1]}:{rest}"),
@@ -81,7 +81,7 @@ def test_rows_that_others_wrote_to_the_same_topic_are_no_rows_of_ours(
 @pytest.mark.rotated("tails")
 def test_a_tail_that_lost_its_beginning_is_told(
         database, kafka, topic, make_relay, make_writers, until_published):
-    relay = make_relay(slot_lease=LEASE, slot_ack_interval="60s").wait_ready()
+    relay = make_relay(publisher_lease=LEASE, publisher_ack_interval="60s").wait_ready()
     writers = make_writers(connections=2, keys=20)
     writers.run(50)
     die_with_records_unnoted(relay, writers)
@@ -134,7 +134,7 @@ def test_a_disk_snapshot_put_back_is_noticed_and_loses_nothing(
         own_postgres, database, kafka, topic, make_relay, make_writers, until_published):
     own_postgres.create_database("shop")
     shop = type(database)(own_postgres, "shop").migrate()
-    relay = make_relay(database_url=shop.dsn, slot_lease=LEASE).wait_ready()
+    relay = make_relay(database_url=shop.dsn, publisher_lease=LEASE).wait_ready()
     writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
     writers.run(300)
     until_published(database=shop)
@@ -176,7 +176,7 @@ def test_a_disk_snapshot_put_back_is_noticed_and_loses_nothing(
 def test_a_new_owner_reads_no_more_than_what_came_since_the_partition_was_silent(
         database, kafka, topic, make_relay, make_writers, judge):
     """An idle owner notes how far the partitions of others' records have grown, some rows later."""
-    relay = make_relay(slot_lease="1s").wait_ready()
+    relay = make_relay(publisher_lease="1s").wait_ready()
     make_writers(connections=2, keys=20).run(50)
     judge(0, 0)
 
@@ -196,8 +196,8 @@ MIB = 2**20
 def take_over_with_records_unnoted(rows, delivery, database, topic, make_relay, make_writers,
                                    until_published, copy_of):
     """A relay on a copy of the database, made before `rows` rows of it were published."""
-    settings = {"slot_lease": LEASE, "slot_memory": "1MiB", "slot_max_in_flight": "1000",
-                "slot_delivery": delivery}
+    settings = {"publisher_lease": LEASE, "publisher_memory": "1MiB", "publisher_max_in_flight": "1000",
+                "publisher_delivery": delivery}
     relay = make_relay(**settings).wait_ready()
     writers = make_writers(connections=2, keys=20)
     writers.run(20)

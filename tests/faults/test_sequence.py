@@ -19,9 +19,9 @@ CARRIED = 100       # rows that are published after the dump that takes them alo
 # Effects of a consumer that dies that may come twice: what it handled since it last committed, which
 # is up to all that waited while another one's death was noticed.
 HOLE = 1000
-RELAY = {"slot_lease": "2s", "slot_max_in_flight": 500, "slot_ack_interval": "60s",
-         "slot_resume": "none", "slot_retry_first": "100ms", "slot_retry_max": "400ms",
-         "slot_max_attempts": 1_000_000}
+RELAY = {"publisher_lease": "2s", "publisher_max_in_flight": 500, "publisher_ack_interval": "60s",
+         "publisher_resume": "none", "publisher_retry_first": "100ms", "publisher_retry_max": "400ms",
+         "publisher_max_attempts": 1_000_000}
 PARKED = "SELECT count(*) FROM outbox.parked"
 POSITIONS = "SELECT min(id), max(id), max(id) - min(id) + 1 FROM outbox.message"
 WHY = ["--reason", "a test", "--yes"]
@@ -117,7 +117,7 @@ class World:
         self.relay.stop()
         self.more.update(ids)
         self.database = type(self.database)(target, self.database.name)
-        command("slot", "rebase", "--all", *WHY, database_url=self.database.dsn)
+        command("publisher", "rebase", "--all", *WHY, database_url=self.database.dsn)
         self.relay = make_relay(database_url=self.database.dsn, **RELAY).wait_ready()
 
     def expected(self):

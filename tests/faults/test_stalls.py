@@ -7,7 +7,7 @@ from support.auditor import audit, committed_messages, count_records, read_topic
 from support.relay import run_command
 
 LONG = 120
-SMALL = {"slot_memory": "1MiB", "slot_stall_after": "3s", "slot_lease": "4s", "slot_max_in_flight": 500}
+SMALL = {"publisher_memory": "1MiB", "publisher_stall_after": "3s", "publisher_lease": "4s", "publisher_max_in_flight": 500}
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_partition_that_is_away_holds_up_no_other(
     relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
     assert relay.stop() == 0
     assert states(database) == {}
-    judged(database, kafka3.bootstrap, [topic], SMALL["slot_max_in_flight"] if end == "paused" else 0)
+    judged(database, kafka3.bootstrap, [topic], SMALL["publisher_max_in_flight"] if end == "paused" else 0)
 
 
 @pytest.mark.rotated("away")
@@ -177,4 +177,4 @@ def test_a_cluster_that_is_away_is_waited_for(database, fragile_kafka, topic, ma
     fragile_kafka.resume()
     relay.wait_for(lambda: nothing_is_left(database), LONG, "the rest")
     assert relay.stop() == 0
-    judged(database, fragile_kafka.bootstrap, [topic], 10 * SMALL["slot_max_in_flight"])
+    judged(database, fragile_kafka.bootstrap, [topic], 10 * SMALL["publisher_max_in_flight"])

@@ -15,7 +15,7 @@ def test_a_missing_topic_is_waited_for_and_others_flow(
     later = make_writers(connections=2, keys=20, topics=[absent], prefix="later")
     later.run(100)
     missing = relay.wait_event("topic_missing")[0]
-    assert (missing["slot"], missing["topic"]) == ("main", absent)
+    assert (missing["publisher"], missing["topic"]) == ("main", absent)
     here.run(200)
     later.run(100)
     here.run(200)

@@ -1,4 +1,4 @@
-"""Two databases whose slot has the same name, and which publish to one topic: each relay, `verify` and
+"""Two databases whose publisher has the same name, and which publish to one topic: each relay, `verify` and
 each consumer tells the records of one from those of the other."""
 
 import collections
@@ -11,15 +11,15 @@ from support.inbox import Effects, Inbox
 from support.relay import run_command
 
 LEASE = "4s"  # which a slow machine keeps
-RELAY = {"slot_lease": LEASE, "slot_ack_interval": "60s"}
+RELAY = {"publisher_lease": LEASE, "publisher_ack_interval": "60s"}
 EPOCH = 7  # of both databases: nothing but the identity differs
 DELIVERIES = {"at-least-once": "read_uncommitted", "exactly-once": "read_committed"}
-IDENTITY = "SELECT left(identity::text, 8) FROM outbox.slot"
+IDENTITY = "SELECT left(identity::text, 8) FROM outbox.publisher"
 
 
 @pytest.fixture
 def databases(database, empty_database):
-    """Both with the slot `main`, made each by its own migration."""
+    """Both with the publisher `main`, made each by its own migration."""
     both = database, empty_database.migrate()
     for each in both:
         each.execute("UPDATE outbox.log SET epoch = %s", (EPOCH,))
@@ -46,7 +46,7 @@ def verdict_of(database, kafka, *arguments):
 def test_take_overs_in_both_double_and_skip_nothing(
         delivery, databases, kafka, topic, make_relay, make_writers, until_published, scale):
     rows = scale(10_000)
-    relays = [make_relay(database_url=each.dsn, **RELAY, slot_delivery=delivery).wait_ready()
+    relays = [make_relay(database_url=each.dsn, **RELAY, publisher_delivery=delivery).wait_ready()
               for each in databases]
     writers = [make_writers(dsn=each.dsn, connections=2, keys=20, prefix=prefix)
                for each, prefix in zip(databases, ("first", "second"))]
@@ -102,7 +102,7 @@ def test_verify_judges_the_records_of_its_own_database(
     assert count_records(kafka.bootstrap, [topic]) == sum(counts)
 
 
-NEW_IDENTITY = ("slot", "rebase", "--all", "--new-identity", "--yes", "--reason", "a copy")
+NEW_IDENTITY = ("publisher", "rebase", "--all", "--new-identity", "--yes", "--reason", "a copy")
 
 
 def records_of(database, kafka, topic, isolation):
@@ -116,7 +116,7 @@ def records_of(database, kafka, topic, isolation):
 def test_a_copy_with_an_identity_of_its_own_does_not_disturb_its_original(
         delivery, database, kafka, topic, make_relay, make_writers, until_published, command, copy_of):
     """What the original had published comes from it alone, and what it had not from both."""
-    settings = {**RELAY, "slot_delivery": delivery}
+    settings = {**RELAY, "publisher_delivery": delivery}
     relay = make_relay(database_url=database.dsn, **settings).wait_ready()
     make_writers(keys=20).run(50)
     until_published()
@@ -127,7 +127,7 @@ def test_a_copy_with_an_identity_of_its_own_does_not_disturb_its_original(
     copy = copy_of(database)
     assert "a new identity" in command(*NEW_IDENTITY, database_url=copy.dsn)
     assert copy.execute(IDENTITY) != database.execute(IDENTITY)
-    assert copy.execute(IDENTITY)[0][0] in command("slot", "list", database_url=copy.dsn)
+    assert copy.execute(IDENTITY)[0][0] in command("publisher", "list", database_url=copy.dsn)
 
     both = [(relay.start(), database, "original"),
             (make_relay(database_url=copy.dsn, **settings), copy, "copy")]
@@ -156,13 +156,13 @@ def test_two_copies_that_fence_each_other_are_told(
         database, kafka, topic, make_relay, make_writers, until_published, command, copy_of):
     """With exactly-once, and one transactional id."""
     copy = copy_of(database)
-    settings = {**RELAY, "slot_delivery": "exactly-once"}
+    settings = {**RELAY, "publisher_delivery": "exactly-once"}
     relays = [make_relay(database_url=each.dsn, **settings).wait_ready() for each in (database, copy)]
     with make_writers(keys=20, rate=100), make_writers(dsn=copy.dsn, keys=20, rate=100, prefix="copy"):
         relays[0].wait_for(lambda: any(relay.events("identity_shared") for relay in relays),
                            what="an owner that notices")
         event, = [event for relay in relays for event in relay.events("identity_shared")][:1]
-        assert event["identity"] == database.execute("SELECT identity::text FROM outbox.slot")[0][0]
+        assert event["identity"] == database.execute("SELECT identity::text FROM outbox.publisher")[0][0]
         assert "--new-identity" in event["consequence"]
         assert relays[1].stop() == 0
         command(*NEW_IDENTITY, database_url=copy.dsn)

@@ -22,15 +22,16 @@ static void check_accepted(const struct config *config)
 {
 	struct text fixed = {0};
 
-	/* one that only delivers needs no database, and has no slot of its own */
-	require(config->slot_count > 0 || config->deliver_count > 0);
+	/* one that only delivers needs no database, and has no publisher of its own */
+	require(config->publisher_count > 0 || config->deliver_count > 0);
 	for (int i = 0; i < config->deliver_count; i++)
 		require(config->delivers[i].kafka && config->delivers[i].origin);
-	for (int i = 0; i < config->slot_count; i++) {
-		const struct config_slot *slot = &config->slots[i];
-		require(config_find_slot(config, slot->name) == slot);
-		require(config_find_postgres(config, slot->postgres->name) == slot->postgres);
-		require(slot->kafka && slot->origin);
+	for (int i = 0; i < config->publisher_count; i++) {
+		const struct config_publisher *publisher = &config->publishers[i];
+		require(config_find_publisher(config, publisher->name) == publisher);
+		require(
+		    config_find_postgres(config, publisher->postgres->name) == publisher->postgres);
+		require(publisher->kafka && publisher->origin);
 	}
 	config_compare(config, config, &fixed);
 	require(fixed.length == 0);

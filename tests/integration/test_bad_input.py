@@ -37,22 +37,22 @@ def refused(arguments, settings, expected, *words):
 
 
 @pytest.mark.parametrize("text, words", [
-    ("[slot]\nlaese = 5s\n", ["x.ini:2:", '[slot "main"]', "laese", "unknown key", "lease"]),
-    ("[slot]\nlease = 5\n", ["x.ini:2:", "lease", "no unit", "5s"]),
-    ("[slot]\nlease = 5 parsecs\n", ["x.ini:2:", "lease", "not a duration", "5s"]),
-    ("[slot]\nmemory = 5 acres\n", ["x.ini:2:", "memory", "MiB"]),
-    ("[slot]\nlease = 1h\n\n[slot]\nmemory = 1MiB\n",
+    ("[publisher]\nlaese = 5s\n", ["x.ini:2:", '[publisher "main"]', "laese", "unknown key", "lease"]),
+    ("[publisher]\nlease = 5\n", ["x.ini:2:", "lease", "no unit", "5s"]),
+    ("[publisher]\nlease = 5 parsecs\n", ["x.ini:2:", "lease", "not a duration", "5s"]),
+    ("[publisher]\nmemory = 5 acres\n", ["x.ini:2:", "memory", "MiB"]),
+    ("[publisher]\nlease = 1h\n\n[publisher]\nmemory = 1MiB\n",
      ["x.ini:4:", "duplicate section", "x.ini:1", "keep one"]),
-    ('[slot "a"]\n[slot "a"]\n', ["x.ini:2:", "duplicate section", "x.ini:1"]),
-    ("[slot]\nlease = 1s\nlease = 2s\n", ["x.ini:3:", "duplicate key", "x.ini:2"]),
-    ("[slot]\nmax_in_flight = many\n", ["x.ini:2:", "max_in_flight", "whole number", "20000"]),
-    ("[slot]\nmax_in_flight = 0\n", ["x.ini:2:", "max_in_flight", "1 to 1000000"]),
-    ("[slot]\nsafety = sometimes\n", ["x.ini:2:", "safety", "warn | strict"]),
-    ("[slot]\nkafka = other\n", ["x.ini:2:", 'no [kafka "other"]', "declare it"]),
+    ('[publisher "a"]\n[publisher "a"]\n', ["x.ini:2:", "duplicate section", "x.ini:1"]),
+    ("[publisher]\nlease = 1s\nlease = 2s\n", ["x.ini:3:", "duplicate key", "x.ini:2"]),
+    ("[publisher]\nmax_in_flight = many\n", ["x.ini:2:", "max_in_flight", "whole number", "20000"]),
+    ("[publisher]\nmax_in_flight = 0\n", ["x.ini:2:", "max_in_flight", "1 to 1000000"]),
+    ("[publisher]\nsafety = sometimes\n", ["x.ini:2:", "safety", "warn | strict"]),
+    ("[publisher]\nkafka = other\n", ["x.ini:2:", 'no [kafka "other"]', "declare it"]),
     ("[postgres]\nschema = Out-Box\n", ["x.ini:2:", "schema", "a-z"]),
-    ("[slto]\n", ["x.ini:1:", "[slto]", "[slot]"]),
+    ("[slto]\n", ["x.ini:1:", "[slto]", "[publisher]"]),
     ("lease = 1s\n", ["x.ini:1:", "lease", "section"]),
-    ("[slot]\nlease\n", ["x.ini:2:", "key = value"]),
+    ("[publisher]\nlease\n", ["x.ini:2:", "key = value"]),
     ("[admin]\nlisten = here\n", ["x.ini:2:", "listen", "host:port"]),
     ("[postgres]\ndsn_file = /nowhere\n", ["x.ini:2:", "/nowhere", "No such file"]),
     ("[kafka]\nlinger.ms = 4\n", ["bootstrap.servers is missing", "host:port"]),
@@ -91,8 +91,8 @@ def test_a_property_that_breaks_a_promise(tmp_path, name, value, words):
 
 
 def test_a_wrong_variable():
-    refused(["run"], {"OUTBOX_RELAY_SLOT_LAESE": "5s"}, CONFIG, "OUTBOX_RELAY_SLOT_LAESE", "unset")
-    refused(["run"], {"OUTBOX_RELAY_SLOT_LEASE": "5"}, CONFIG, "OUTBOX_RELAY_SLOT_LEASE", "5s")
+    refused(["run"], {"OUTBOX_RELAY_PUBLISHER_LAESE": "5s"}, CONFIG, "OUTBOX_RELAY_PUBLISHER_LAESE", "unset")
+    refused(["run"], {"OUTBOX_RELAY_PUBLISHER_LEASE": "5"}, CONFIG, "OUTBOX_RELAY_PUBLISHER_LEASE", "5s")
     refused(["--config", "/nowhere", "run"], {}, CONFIG, "/nowhere", "No such file")
 
 
@@ -255,27 +255,27 @@ def test_a_newer_schema_that_this_program_may_run_on(settings, database, kafka, 
     assert count_records(kafka.bootstrap, [topic]) == 1
 
 
-def test_a_slot_that_is_not_there_or_is_split_otherwise(settings, database):
-    refused(["run"], {**settings, "OUTBOX_RELAY_SLOT_SHARDS": "3"}, CONFIG,
-            "slot main", "1 shards, not 3", "slot split main --shards 3")
-    database.execute("SELECT outbox.slot_drop('main')")
-    refused(["run"], settings, CONFIG, "slot main", "has no such slot",
-            "outbox-relay slot create main")
+def test_a_publisher_that_is_not_there_or_is_split_otherwise(settings, database):
+    refused(["run"], {**settings, "OUTBOX_RELAY_PUBLISHER_SHARDS": "3"}, CONFIG,
+            "publisher main", "1 shards, not 3", "publisher split main --shards 3")
+    database.execute("SELECT outbox.publisher_drop('main')")
+    refused(["run"], settings, CONFIG, "publisher main", "has no such publisher",
+            "outbox-relay publisher create main")
 
 
-def test_a_slot_that_may_not_go(settings, database):
+def test_a_publisher_that_may_not_go(settings, database):
     database.execute(
-        "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, deliver_at, tick)"
+        "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick)"
         " VALUES ('main', 0, 1, now(), gen_random_uuid(), 't', now() + interval '1 h', 0)")
-    refused(["slot", "drop", "main", "--yes"], settings, REFUSED, "main is the last one", "--force")
-    assert run_command(["slot", "create", "other"], settings)[0] == 0
-    refused(["slot", "drop", "main"], settings, REFUSED, "0 parked", "1 scheduled", "--yes")
+    refused(["publisher", "drop", "main", "--yes"], settings, REFUSED, "main is the last one", "--force")
+    assert run_command(["publisher", "create", "other"], settings)[0] == 0
+    refused(["publisher", "drop", "main"], settings, REFUSED, "0 parked", "1 scheduled", "--yes")
     assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(1,)]
     for command in (["drop"], ["drop", "--yes"], ["split", "--shards", "2"], ["split", "--cancel"]):
-        refused(["slot", command[0], "nobody", *command[1:]], settings, REFUSED,
-                "slot nobody does not exist")
-    assert run_command(["slot", "drop", "main", "--yes"], settings)[0] == 0
-    assert database.execute("SELECT name FROM outbox.slot") == [("other",)]
+        refused(["publisher", command[0], "nobody", *command[1:]], settings, REFUSED,
+                "publisher nobody does not exist")
+    assert run_command(["publisher", "drop", "main", "--yes"], settings)[0] == 0
+    assert database.execute("SELECT name FROM outbox.publisher") == [("other",)]
     assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(0,)]
 
 
@@ -319,7 +319,7 @@ def test_a_disk_of_postgres_that_is_full(database, kafka, topic, make_relay, mak
 
 def test_safety_strict_on_a_cluster_that_can_lose_data(settings, database, kafka, topic):
     database.execute("SELECT outbox.publish(%s::text, 'k', 'x')", (topic,))
-    strict = {**settings, "OUTBOX_RELAY_SLOT_SAFETY": "strict"}
+    strict = {**settings, "OUTBOX_RELAY_PUBLISHER_SAFETY": "strict"}
     refused(["run", "--drain"], strict, CONFIG, "kafka main", "one broker", "three brokers",
             "safety = strict")
     status, output, _ = run_command(["doctor"], strict)
@@ -339,7 +339,7 @@ def test_safety_strict_on_a_topic_that_can_lose_data(
     kafka3.create_topic(name, partitions=1, **config)
     database.execute("SELECT outbox.publish(%s::text, 'k', 'x')", (name,))
     refused(["run", "--drain"],
-            {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_SLOT_SAFETY": "strict",
+            {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_PUBLISHER_SAFETY": "strict",
              "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka3.bootstrap}, CONFIG,
             f"topic {name}", "safety = strict", *words)
     assert count_records(kafka3.bootstrap, [name]) == 0
@@ -350,7 +350,7 @@ def test_safety_strict_on_a_safe_cluster(database, kafka3):
     database.execute("SELECT outbox.publish('strict-safe', 'k', 'x')")
     status, _, error = run_command(
         ["run", "--drain"],
-        {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_SLOT_SAFETY": "strict",
+        {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_PUBLISHER_SAFETY": "strict",
          "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka3.bootstrap})
     assert status == 0, error
     assert count_records(kafka3.bootstrap, ["strict-safe"]) == 1

@@ -61,7 +61,7 @@ def test_no_dead_tuples_in_message_and_log(
     for leaf in leaves(database):
         database.execute(f"ALTER TABLE {leaf} SET (autovacuum_enabled = false,"
                          " toast.autovacuum_enabled = false)")
-    relay = make_relay(slot_ack_interval="10ms").wait_ready()
+    relay = make_relay(publisher_ack_interval="10ms").wait_ready()
     writers = make_writers(rollback=0, mix=MIX, padding=3000)
     few = make_writers(rollback=0, mix={"one": 1}, prefix="few", connections=4)
 

@@ -154,7 +154,7 @@ def test_the_timestamp_is_the_rows_or_that_of_publication(
     assert publish()[0].timestamp == (1, created)  # 1: given by the producer
     _, created = insert(database, topic)
     began = time.time() * 1000
-    records = publish(slot_timestamp="publish")
+    records = publish(publisher_timestamp="publish")
     kind, published = records[1].timestamp
     assert kind == 1 and began <= published <= time.time() * 1000
     assert published > created
@@ -213,5 +213,5 @@ def test_a_row_of_the_largest_size_arrives(database, publish, topic, memory):
     insert(database, topic, b"k" * 1000, b"x" * (limit - 1000))
     insert(database, topic, None, RAW * (limit // 256))
     insert(database, topic, b"", b"x" * (limit - len('{"h": "v"}')), {"h": "v"})
-    assert sorted(len(record.payload) for record in publish(slot_memory=memory)) == [
+    assert sorted(len(record.payload) for record in publish(publisher_memory=memory)) == [
         limit - 1000, limit // 256 * 256, limit - 10, limit - 1]

@@ -459,9 +459,9 @@ def test_a_configuration_that_only_delivers_has_no_database(tmp_path):
                            {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
 
     assert command("check-config")[:2] == (
-        0, f"{tmp_path / 'relay.ini'}: 0 slots, 1 section that delivers, no error\n")
-    assert "it has no [postgres] section" in command("slot", "list")[2]
-    assert "it has no [slot] section" in command("parked", "list")[2]
+        0, f"{tmp_path / 'relay.ini'}: 0 publishers, 1 section that delivers, no error\n")
+    assert "it has no [postgres] section" in command("publisher", "list")[2]
+    assert "it has no [publisher] section" in command("parked", "list")[2]
     found = command("doctor")[1]
     assert "postgres" not in found
     for word in ("requests are not signed", "no topic for dead letters", "connect_timeout is longer"):

@@ -6,7 +6,7 @@ import pytest
 from support.relay import beside, run_command
 
 CONFIG = 78
-EXACT = {"OUTBOX_RELAY_SLOT_DELIVERY": "exactly-once"}
+EXACT = {"OUTBOX_RELAY_PUBLISHER_DELIVERY": "exactly-once"}
 
 
 @pytest.fixture

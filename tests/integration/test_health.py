@@ -1,5 +1,5 @@
-"""What the relay says about itself: readiness while a slot stands still, and doctor's warnings; and
-that what a slot needs to go on does not wait for anything else."""
+"""What the relay says about itself: readiness while a publisher stands still, and doctor's warnings; and
+that what a publisher needs to go on does not wait for anything else."""
 
 import contextlib
 
@@ -41,19 +41,19 @@ def locked(database, statement):
 
 # --- readiness -----------------------------------------------------------------------------------
 
-def test_a_slot_that_stands_still_behind_a_missing_topic_is_not_ready(
+def test_a_publisher_that_stands_still_behind_a_missing_topic_is_not_ready(
         database, kafka, topic, make_relay):
     absent = f"{topic}.later"
-    relay = make_relay(slot_max_in_flight=20).wait_ready()
+    relay = make_relay(publisher_max_in_flight=20).wait_ready()
     publish(database, absent, 1)
     relay.wait_event("topic_missing", topic=absent)
     publish(database, topic, 10)
     relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10, what="what goes on")
-    until_ready_says(relay, 200, f"[+] slot main/0: owner, waits for topic {absent}\n")
+    until_ready_says(relay, 200, f"[+] publisher main/0: owner, waits for topic {absent}\n")
 
     publish(database, topic, 100)
     until_ready_says(relay, 503,
-                     f"[-] slot main/0: owner, waits for topic {absent} and stands still")
+                     f"[-] publisher main/0: owner, waits for topic {absent} and stands still")
     # With the row that waits these are as many as max_in_flight.
     relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 19, what="what still goes on")
     assert relay.get("/livez")[0] == 200
@@ -62,30 +62,30 @@ def test_a_slot_that_stands_still_behind_a_missing_topic_is_not_ready(
     try:
         relay.wait_for(lambda: count_records(kafka.bootstrap, [topic, absent]) == 111,
                        what="every row")
-        assert "waits for" not in until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+        assert "waits for" not in until_ready_says(relay, 200, "[+] publisher main/0: owner\n")
     finally:
         kafka.delete_topic(absent)
 
 
-def test_a_slot_whose_memory_is_full_of_rows_for_a_missing_topic_is_not_ready(
+def test_a_publisher_whose_memory_is_full_of_rows_for_a_missing_topic_is_not_ready(
         database, kafka, topic, make_relay):
     absent = f"{topic}.later"
-    relay = make_relay(slot_memory="1MiB").wait_ready()
+    relay = make_relay(publisher_memory="1MiB").wait_ready()
     publish(database, absent, 400, size=4096)
     until_ready_says(relay, 503,
-                     f"[-] slot main/0: owner, waits for topic {absent} and stands still")
+                     f"[-] publisher main/0: owner, waits for topic {absent} and stands still")
     publish(database, topic, 10)
     kafka.create_topic(absent)
     try:
         relay.wait_for(lambda: count_records(kafka.bootstrap, [topic, absent]) == 410,
                        what="every row")
-        until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+        until_ready_says(relay, 200, "[+] publisher main/0: owner\n")
     finally:
         kafka.delete_topic(absent)
 
 
 def test_memory_that_a_drain_fills_and_frees_does_not_count(database, kafka, topic, make_relay):
-    relay = make_relay(slot_memory="1MiB", slot_max_in_flight=100_000).wait_ready()
+    relay = make_relay(publisher_memory="1MiB", publisher_max_in_flight=100_000).wait_ready()
     publish(database, f"{topic}.later", 1)
     relay.wait_event("topic_missing")
     publish(database, topic, 30_000)
@@ -96,12 +96,12 @@ def test_memory_that_a_drain_fills_and_frees_does_not_count(database, kafka, top
 
 def test_an_owner_that_cannot_write_the_log_is_not_ready(
         database, kafka, topic, make_relay):
-    relay = make_relay(slot_lease="1s").wait_ready()
-    until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+    relay = make_relay(publisher_lease="1s").wait_ready()
+    until_ready_says(relay, 200, "[+] publisher main/0: owner\n")
     with locked(database, "LOCK TABLE outbox.log IN SHARE MODE"):
         report = until_ready_says(relay, 503, "its lease is over: the log cannot be written")
-        assert "[-] slot main/0: " in report
-    until_ready_says(relay, 200, "[+] slot main/0: owner\n")
+        assert "[-] publisher main/0: " in report
+    until_ready_says(relay, 200, "[+] publisher main/0: owner\n")
     publish(database, topic, 10)
     relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10, what="the rows")
 
@@ -109,9 +109,9 @@ def test_an_owner_that_cannot_write_the_log_is_not_ready(
 # --- the log's partitions ------------------------------------------------------------------------
 
 LAST_BEFORE_DUE = """
-    INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+    INSERT INTO outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
         ticks, destinations, folded, timeline, system_identifier)
-    SELECT slot, shard, 499990, epoch, 1, '', '-infinity', first_tick, acked_id, ticks, '{}',
+    SELECT publisher, shard, 499990, epoch, 1, '', '-infinity', first_tick, acked_id, ticks, '{}',
         folded, timeline, system_identifier FROM outbox.progress"""
 NEXT_IS_THERE = "SELECT exists (SELECT FROM outbox.log_partitions() WHERE from_n = 1000000)"
 NEWEST = "SELECT max(n) FROM outbox.log"
@@ -140,7 +140,7 @@ def test_the_logs_next_partition_does_not_wait_for_the_upkeep_interval(
 
 def test_the_logs_next_partition_does_not_wait_for_the_message_table(
         database, topic, make_relay):
-    relay = make_relay(postgres_upkeep_interval="200ms", slot_lease="1s").wait_ready()
+    relay = make_relay(postgres_upkeep_interval="200ms", publisher_lease="1s").wait_ready()
     with locked(database, "LOCK TABLE ONLY outbox.message_default IN ACCESS EXCLUSIVE MODE"):
         wait_for(lambda: database.execute(UPKEEP_WAITS)[0][0], what="upkeep that waits for a lock")
         database.execute(LAST_BEFORE_DUE.replace("499990", "500000"))
@@ -182,7 +182,7 @@ def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
     database.execute(SLOW_REHOME)
     database.execute("INSERT INTO outbox.message (topic, created_at) VALUES (%s, '2200-01-01')",
                      (topic,))
-    relay = make_relay(slot_lease="1m").wait_ready()
+    relay = make_relay(publisher_lease="1m").wait_ready()
     relay.wait_for(lambda: database.execute(UPKEEP_RUNS)[0][0], what="upkeep under way")
     assert relay.stop(timeout=30) == 0
 
@@ -190,9 +190,9 @@ def test_an_end_does_not_wait_for_upkeep(database, topic, make_relay):
 # --- metrics -------------------------------------------------------------------------------------
 
 STRANGER = """
-    INSERT INTO outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
+    INSERT INTO outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
         ticks, destinations, folded, timeline, system_identifier)
-    SELECT slot, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
+    SELECT publisher, shard, n + 1, epoch, 1, 'stranger', '-infinity', first_tick, acked_id, ticks, '{}',
         folded, timeline, system_identifier FROM outbox.progress
     ON CONFLICT DO NOTHING RETURNING n"""
 
@@ -201,7 +201,7 @@ def test_latency_is_sampled_though_the_shard_was_lost_with_the_sample(
         database, kafka, topic, make_relay):
     """The sample is a row that waits for its topic, and nothing is under way."""
     absent = f"{topic}.later"
-    relay = make_relay(slot_lease="1s").wait_ready()
+    relay = make_relay(publisher_lease="1s").wait_ready()
     publish(database, absent, 1)
     relay.wait_event("topic_missing", topic=absent)
     wait_for(lambda: database.execute(STRANGER), what="another owner", interval=0)
@@ -269,4 +269,4 @@ def test_doctor_warns_of_a_topic_that_may_not_be_read(database):
         assert f"[warn]   topic secret: {said}" in output and output.count(said) == 1
         assert ("cure: allow the relay READ on the topic, or set delivery = at-least-once and resume = "
                 "none\n") in output
-        assert said not in doctor(OUTBOX_RELAY_SLOT_RESUME="none")
+        assert said not in doctor(OUTBOX_RELAY_PUBLISHER_RESUME="none")

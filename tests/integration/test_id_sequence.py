@@ -14,7 +14,7 @@ LIMIT = 60_000  # bytes of a batch
 SEQUENCE = "outbox.message_id_seq"
 KEPT = "SELECT (SELECT count(*) FROM outbox.parked), (SELECT count(*) FROM outbox.scheduled)"
 PENDING = "SELECT EXISTS (SELECT FROM outbox.message_state WHERE state = 'pending')"
-RETRY = {"slot_retry_first": "100ms", "slot_retry_max": "400ms", "slot_max_attempts": 1_000_000}
+RETRY = {"publisher_retry_first": "100ms", "publisher_retry_max": "400ms", "publisher_max_attempts": 1_000_000}
 
 
 def insert(cursor, topic, key, count, large=False, seconds=None, first=1):
@@ -94,7 +94,7 @@ def test_ids_of_parked_and_scheduled_messages_come_again(database, kafka, topic,
 
 def test_one_transaction_has_each_id_many_times(database, kafka, topic, make_relay):
     """It is read by pages, since its rows are too many for the memory."""
-    relay = make_relay(slot_memory="1MiB", slot_max_in_flight=100).wait_ready()
+    relay = make_relay(publisher_memory="1MiB", publisher_max_in_flight=100).wait_ready()
     back = f"SELECT setval('{SEQUENCE}', 1, false)"
     events = in_one(database, *[step for _ in range(7) for step in (back, (topic, "a", 500))])
     wait_for_each_once(relay, database, kafka, topic, events)
@@ -170,9 +170,9 @@ def test_doctor_fails_where_ids_go_down(database, kafka):
 
 @pytest.mark.parametrize("insert_kept", [
     "INSERT INTO outbox.skipped VALUES ('main', 1, '{3, 700}')",
-    "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, deliver_at, tick) VALUES "
+    "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick) VALUES "
     "('main', 0, 700, now(), gen_random_uuid(), 't', now(), 1)",
-    "INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, tick, state, attempts, next_at) "
+    "INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, tick, state, attempts, next_at) "
     "VALUES ('main', 0, 700, now(), gen_random_uuid(), 't', 1, 'dead', 1, now())",
     "INSERT INTO outbox.message (id, topic) OVERRIDING SYSTEM VALUE VALUES (700, 't')",
     ], ids=["skipped", "scheduled", "parked", "message"])

@@ -187,7 +187,7 @@ def test_an_id_that_was_decided_is_shown_with_who_why_and_its_message(database, 
     assert "state        committed\n" in output
     assert "decision     commit by operator at 20" in output and ", postgres: ticket 7\n" in output
     number, = database.execute("select id from outbox.message where key = 'a'")[0]
-    assert f"message id   {number}: pending in slot main\n" in output
+    assert f"message id   {number}: pending in publisher main\n" in output
     assert "request 1    lookback commit by postgres at 20" in output and ": ticket 7\n" in output
     assert "attempts" not in output
     database.execute("truncate outbox.message")
@@ -211,7 +211,7 @@ def test_show_is_json_that_says_the_same(shop, look, configured, database):
     assert (shown["type"], shown["id"], row["state"]) == ("order", "f", "committed")
     assert (row["source_partition"], row["source_offset"], row["source_topic"]) == (0, "6", None)
     assert row["decision"]["source"] == "message" and row["decision"]["source_offset"] == "9"
-    assert row["message"]["slots"] == {"main": "pending"}
+    assert row["message"]["publishers"] == {"main": "pending"}
     assert (row["headers"], row["key"], row["payload"]) == ({"a": "b"}, "f", "payload of f")
     conflict, = shown["conflicts"]
     assert (conflict["kept"], conflict["refused"], conflict["source_offset"]) == (
@@ -394,7 +394,7 @@ def test_a_reader_sees_all_but_payloads_and_decides_nothing(database, shop, logi
     assert status == 0, error
     row, = json.loads(output)["rows"]
     assert (row["payload_form"], row["payload"]) == ("hidden", None)
-    assert row["message"]["slots"] == {"main": "pending"}
+    assert row["message"]["publishers"] == {"main": "pending"}
     for verb in ("commit", "rollback", "retry"):
         status, _, error = run_command(["lookback", verb, "order", "a", "--dry-run"], as_reader)
         assert status == 0, error
@@ -407,7 +407,7 @@ def test_a_reader_sees_all_but_payloads_and_decides_nothing(database, shop, logi
 
 def test_the_configuration_says_which_database_it_is(postgres, database, shop, configured):
     text = (f'[postgres "here"]\ndsn = {database.dsn}\n[postgres "there"]\n'
-            f'dsn = {postgres.dsn("postgres")}\n[slot "main"]\npostgres = here\n'
+            f'dsn = {postgres.dsn("postgres")}\n[publisher "main"]\npostgres = here\n'
             '[lookback "shop"]\npostgres = here\ntypes = order, bill\ndefault = yes\n'
             '[lookback "other"]\npostgres = there\n')
     both = configured(text)

@@ -1,5 +1,5 @@
 """Who may write to the message table cannot use the relay's own Kafka credentials to speak as an application
-of the look-back, as the relay, or to topics that are not a slot's."""
+of the look-back, as the relay, or to topics that are not a publisher's."""
 
 import json
 import zlib
@@ -61,7 +61,7 @@ def test_internal_topics_take_only_what_the_relay_itself_writes(case, kafka, dat
         ("check \"shop\"", case.check), ("lookback \"shop\"", case.settings),
         ("deliver \"bills\"", {"url": "http://127.0.0.1:9/", "topics": case.topics["orders"],
                                "retry_topics": f"{retry}=10s", "dead_letter_topic": last}),
-        ("slot", {"topics": f"{case.topics['orders']}, plain.*"}))
+        ("publisher", {"topics": f"{case.topics['orders']}, plain.*"}))
     relay = case.make_relay(arguments=("run", "--config", path)).wait_ready()
     writer = login("outbox_writer")
     internal = {case.topics["dead"]: "[lookback \"shop\"] dead_letter", retry: "[deliver \"bills\"] retry_topics",
@@ -72,7 +72,7 @@ def test_internal_topics_take_only_what_the_relay_itself_writes(case, kafka, dat
     publish(database, writer, "others", "1")
     relay.wait_for(lambda: len(dead(database)) == 5, what="five dead messages")
     found = dead(database)
-    assert found.pop("others") == "the topic is none of [slot \"main\"] topics"
+    assert found.pop("others") == "the topic is none of [publisher \"main\"] topics"
     assert found == {topic: f"the topic is not for messages of the table: it is that of {setting}"
                      for topic, setting in internal.items()}
     case.application.send((b"order:1", b"no JSON", [("h", b"1")]))
@@ -88,14 +88,14 @@ def test_internal_topics_take_only_what_the_relay_itself_writes(case, kafka, dat
 
 def test_a_replay_sends_nothing_to_internal_topics(case, database, kafka, login):
     path = configuration(
-        ("check \"shop\"", case.check), ("lookback \"shop\"", case.settings), ("slot", {"topics": "ld*"}))
+        ("check \"shop\"", case.check), ("lookback \"shop\"", case.settings), ("publisher", {"topics": "ld*"}))
     forged, writer = message("commit", "order", "1"), login("outbox_writer")
     for topic in (case.topics["said"], case.topics["orders"], "others"):
         publish(database, writer, topic, forged[0].decode(), forged[1].decode())
     settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
     for terms, why in [(["--all", "--yes"], "it is that of [lookback \"shop\"] topic"),
                        (["topic=" + case.topics["orders"], "--to", case.topics["said"]], "[lookback \"shop\"] topic"),
-                       (["topic=others"], "the topic is none of [slot \"main\"] topics")]:
+                       (["topic=others"], "the topic is none of [publisher \"main\"] topics")]:
         status, _, error = run_command(["replay", *terms, "--config", path], settings)
         assert status != 0 and why in error and len(error.strip().splitlines()) == 1, error
     assert not case.records("said") and not case.records("orders")

@@ -53,8 +53,8 @@ def test_doctor_misses_the_topics(doctor, topics, topic):
 def test_doctor_asks_who_publishes_what_is_committed(database, doctor, topics):
     rest = f'[postgres "other"]\ndsn = {database.dsn}\n'
     status, output = doctor(f"postgres = other\n{topics}", rest=rest)
-    assert "[warn]   lookback shop (" in output and "no slot of this configuration publishes" in output
-    assert "no slot of this configuration" not in doctor(topics)[1]
+    assert "[warn]   lookback shop (" in output and "no publisher of this configuration publishes" in output
+    assert "no publisher of this configuration" not in doctor(topics)[1]
 
 
 @pytest.mark.parametrize("check, severity, words", [

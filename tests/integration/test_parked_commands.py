@@ -34,14 +34,14 @@ ROWS = [
 ]
 
 
-def park(database, rows, slot="main"):
+def park(database, rows, publisher="main"):
     for number, topic, key, state, attempts, error in rows:
         database.execute(
-            "INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload,"
+            "INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload,"
             " headers, tick, state, error, attempts, next_at, parked_at) VALUES (%s, 0, %s, now(),"
             " gen_random_uuid(), %s, %s, %s, '{\"a\": 1}', 0, %s, %s, %s, now() + interval '1 hour',"
             " now() - interval '1 minute')",
-            (slot, number, topic, key, b"payload %d" % number, state, error, attempts))
+            (publisher, number, topic, key, b"payload %d" % number, state, error, attempts))
 
 
 @pytest.fixture
@@ -83,23 +83,23 @@ def everything(database):
     """What a request could change."""
     return (database.execute("SELECT p.*::text FROM outbox.parked p ORDER BY id"),
             database.execute("SELECT a.*::text FROM outbox.audit a ORDER BY id"),
-            database.execute("SELECT name, requests FROM outbox.slot ORDER BY name"))
+            database.execute("SELECT name, requests FROM outbox.publisher ORDER BY name"))
 
 
 def requests(database):
     """{id: (request, its number)} of the rows that have one which is yet to come to them."""
     return {number: rest for number, *rest in database.execute(
-        "SELECT p.id, r.verb, r.id FROM outbox.parked p JOIN outbox.parked_request r ON r.slot = p.slot AND r.id ="
-        " outbox.parked_request_of(p.slot, p.shard, p.id, topic, key, p.error, parked_at, state, txid)"
+        "SELECT p.id, r.verb, r.id FROM outbox.parked p JOIN outbox.parked_request r ON r.publisher = p.publisher AND r.id ="
+        " outbox.parked_request_of(p.publisher, p.shard, p.id, topic, key, p.error, parked_at, state, txid)"
         " ORDER BY p.id")}
 
 
 def audit(database):
-    return database.execute("SELECT who, verb, slot, target, reason FROM outbox.audit ORDER BY id")
+    return database.execute("SELECT who, verb, publisher, target, reason FROM outbox.audit ORDER BY id")
 
 
 def bumps(database):
-    return database.execute("SELECT requests FROM outbox.slot WHERE name = 'main'")[0][0]
+    return database.execute("SELECT requests FROM outbox.publisher WHERE name = 'main'")[0][0]
 
 
 # --- list and show --------------------------------------------------------------------------------
@@ -114,20 +114,20 @@ def test_the_list_tells_of_each_row_and_how_many_there_are(parked):
     assert "  next=20" in lines[3] and "key=-" in lines[6]
     # bytes that are no text, and an error that would steer a terminal
     assert r"key=\x00ff" in lines[7] and lines[7].endswith("error=two lines  [31mred")
-    assert totals == "8 parked in slot main: 2 waiting, 2 dead, 0 stalled, 1 free, 3 behind"
+    assert totals == "8 parked in publisher main: 2 waiting, 2 dead, 0 stalled, 1 free, 3 behind"
 
 
 def test_a_limit_is_of_the_rows_and_not_of_the_totals(parked):
     output = parked("list", "--limit", "2")
     assert len(output.splitlines()) == 3
-    assert output.endswith("8 parked in slot main: 2 waiting, 2 dead, 0 stalled, 1 free, 3 behind;"
+    assert output.endswith("8 parked in publisher main: 2 waiting, 2 dead, 0 stalled, 1 free, 3 behind;"
                            " 2 of them are shown\n")
     assert len(json.loads(parked("list", "--json", "--limit", "3"))["rows"]) == 3
 
 
 def test_the_list_is_json_that_says_the_same(parked):
     found = json.loads(parked("list", "--json"))
-    assert found["slot"] == "main"
+    assert found["publisher"] == "main"
     assert found["totals"] == {"waiting": "2", "dead": "2", "stalled": "0", "free": "1", "behind": "3"}
     assert [(int(row["id"]), row["topic"], row["state"], row["attempts"], row["error"])
             for row in found["rows"]] == [(n, topic, state, attempts, error)
@@ -137,7 +137,7 @@ def test_the_list_is_json_that_says_the_same(parked):
 
 
 def test_nothing_parked_is_no_error(database, settings):
-    assert run_command(["parked", "list"], settings) == (0, "nothing is parked in slot main\n", "")
+    assert run_command(["parked", "list"], settings) == (0, "nothing is parked in publisher main\n", "")
     status, output, _ = run_command(["parked", "list", "--json", "state=dead"], settings)
     assert status == 0 and json.loads(output)["rows"] == []
 
@@ -156,19 +156,19 @@ def test_terms_choose_rows(database, parked, terms, wanted):
     assert sum(map(int, found["totals"].values())) == len(wanted)
 
 
-def test_another_slot_has_rows_of_its_own(database, parked, settings):
-    database.execute("SELECT outbox.slot_create('other', 1, 'now')")
-    park(database, ROWS[:1], slot="other")
-    path = os.path.join(database.postgres.folder, "slots.ini")
+def test_another_publisher_has_rows_of_its_own(database, parked, settings):
+    database.execute("SELECT outbox.publisher_create('other', 1, 'now')")
+    park(database, ROWS[:1], publisher="other")
+    path = os.path.join(database.postgres.folder, "publishers.ini")
     with open(path, "w") as file:
-        file.write('[slot "main"]\n[slot "other"]\n')
+        file.write('[publisher "main"]\n[publisher "other"]\n')
     both = {**settings, "OUTBOX_RELAY_CONFIG": path}
-    status, output, error = run_command(["parked", "list", "--slot", "other", "--json"], both)
+    status, output, error = run_command(["parked", "list", "--publisher", "other", "--json"], both)
     assert status == 0, error
     assert json.loads(output)["totals"]["dead"] == "1"
-    status, _, error = run_command(["parked", "skip", "1", "--slot", "other", *WHY], both)
+    status, _, error = run_command(["parked", "skip", "1", "--publisher", "other", *WHY], both)
     assert status == 0, error
-    assert database.execute("SELECT slot FROM outbox.parked_request WHERE verb = 'skip'") == [("other",)]
+    assert database.execute("SELECT publisher FROM outbox.parked_request WHERE verb = 'skip'") == [("other",)]
 
 
 def test_a_row_is_shown_with_what_it_waits_behind_and_what_was_asked(database, parked):
@@ -203,18 +203,18 @@ def test_a_payload_is_text_only_where_a_terminal_shows_it_as_it_is(
     assert (shown or "null: a tombstone") in parked("show", "1")
 
 
-def test_status_counts_the_parked_rows_of_each_slot(parked, settings):
+def test_status_counts_the_parked_rows_of_each_publisher(parked, settings):
     status, output, error = run_command(["status"], settings)
     assert status == 0, error
     assert "parked 8 (2 waiting, 2 dead, 0 stalled, 1 free, 3 behind), the oldest for " in output
     _, output, _ = run_command(["status", "--json"], settings)
     found, = json.loads(output)["postgres"][0]["parked"]
     assert 60_000 <= int(found.pop("oldest_age_ms")) < 600_000
-    assert found == {"slot": "main", "waiting": "2", "dead": "2", "stalled": "0", "free": "1", "behind": "3",
+    assert found == {"publisher": "main", "waiting": "2", "dead": "2", "stalled": "0", "free": "1", "behind": "3",
                      "exact": True}
 
 
-def test_status_is_silent_about_a_slot_with_nothing_parked(database, settings):
+def test_status_is_silent_about_a_publisher_with_nothing_parked(database, settings):
     status, output, error = run_command(["status"], settings)
     assert status == 0 and "main/0" in output and "parked" not in output, error
 
@@ -224,12 +224,12 @@ def test_status_is_silent_about_a_slot_with_nothing_parked(database, settings):
 
 def test_a_retry_of_ids_is_noted_with_who_and_why(database, parked):
     output = parked("retry", "4", "1", "4", *WHY)
-    assert "retry of 2 rows in slot main\n" in output
+    assert "retry of 2 rows in publisher main\n" in output
     assert "request 1: the retry is noted" in output
     assert requests(database) == {1: ["retry", 1], 4: ["retry", 1]}
     assert bumps(database) == 1
-    (who, verb, slot, target, reason), = audit(database)
-    assert (who, verb, slot, reason) == ("postgres", "retry", "main", "ticket 7")
+    (who, verb, publisher, target, reason), = audit(database)
+    assert (who, verb, publisher, reason) == ("postgres", "retry", "main", "ticket 7")
     assert target == {"filter": {"ids": [4, 1], "from_id": 1, "to_id": 4}}
     # state, error and attempts are the owner's to change
     assert database.execute("SELECT state, attempts FROM outbox.parked WHERE id = 1") == [
@@ -243,13 +243,13 @@ def test_a_skip_takes_rows_of_any_state(database, parked):
 
 def test_a_retry_by_terms_leaves_out_what_is_no_head(database, parked):
     output = parked("retry", "topic=orders", *WHY)
-    assert ("retry of 2 rows in slot main; 3 wait behind the first of their key; 1 are free and go"
+    assert ("retry of 2 rows in publisher main; 3 wait behind the first of their key; 1 are free and go"
             " anyway\n") in output
     assert requests(database) == {1: ["retry", 1], 4: ["retry", 1]}
     assert audit(database)[0][3] == {"filter": {"topic": "orders"}}
 
 
-def test_all_is_every_row_of_the_slot(database, parked):
+def test_all_is_every_row_of_the_publisher(database, parked):
     parked("skip", "--all", *WHY)
     assert requests(database) == {row[0]: ["skip", 1] for row in ROWS}
     assert audit(database)[0][3]["filter"] == {}
@@ -258,7 +258,7 @@ def test_all_is_every_row_of_the_slot(database, parked):
 def test_a_dry_run_counts_shows_a_sample_and_changes_nothing(database, parked):
     before = everything(database)
     output = parked("retry", "topic=orders", "--dry-run")
-    assert "retry of 2 rows in slot main; 3 wait behind" in output
+    assert "retry of 2 rows in publisher main; 3 wait behind" in output
     assert "id 1  orders" in output and "id 4  orders" in output and "id 2  orders" not in output
     assert output.endswith("nothing was requested: --dry-run\n")
     parked("skip", "--all", "--dry-run", "--reason", "see what is there")
@@ -279,14 +279,14 @@ BAD_INPUT = [
     (["retry", "--all", "1", *WHY], REFUSED, ["--all does not go with '1'"]),
     (["retry", "1", "topic=orders", *WHY], REFUSED, ["'topic=orders' does not go with '1'"]),
     (["retry", "topic=orders", "1", *WHY], REFUSED, ["'1' does not go with 'topic=orders'"]),
-    (["retry", "99", *WHY], REFUSED, ["id 99 is not parked in slot main", "parked list"]),
-    (["skip", "1", "99", *WHY], REFUSED, ["id 99 is not parked in slot main"]),
+    (["retry", "99", *WHY], REFUSED, ["id 99 is not parked in publisher main", "parked list"]),
+    (["skip", "1", "99", *WHY], REFUSED, ["id 99 is not parked in publisher main"]),
     (["skip", "0", *WHY], REFUSED, ["'0' is no id"]),
     (["skip", "1x", *WHY], REFUSED, ["'1x' is no id"]),
     (["retry", "3", *WHY], REFUSED, ["id 3 waits behind id 1 (dead)", "retry or skip id 1"]),
     (["retry", "1", "6", *WHY], REFUSED, ["id 6 waits behind id 5 (free)"]),
     (["retry", "5", *WHY], REFUSED, ["id 5 is free"]),
-    (["retry", "topic=nobody", *WHY], REFUSED, ["nothing that matches is parked in slot main"]),
+    (["retry", "topic=nobody", *WHY], REFUSED, ["nothing that matches is parked in publisher main"]),
     (["retry", "topic=nobody", "--dry-run"], REFUSED, ["nothing that matches is parked"]),
     (["retry", "state=behind", *WHY], REFUSED,
      ["none of the 3 rows can be asked for", "3 wait behind"]),
@@ -307,9 +307,9 @@ BAD_INPUT = [
     (["list", "parked=2999-01-01.."], REFUSED, ["2999-01-01 lies in the future"]),
     (["list", "parked=2026-01-02"], REFUSED, ["parked=2026-01-02 is no range of moments"]),
     (["list", "--limit", "0"], USAGE, ["--limit wants a number"]),
-    (["list", "--slot", "other"], MISCONFIGURED, ['[slot "other"]']),
+    (["list", "--publisher", "other"], MISCONFIGURED, ['[publisher "other"]']),
     (["show"], USAGE, ["parked show wants ID"]),
-    (["show", "99"], REFUSED, ["id 99 is not parked in slot main"]),
+    (["show", "99"], REFUSED, ["id 99 is not parked in publisher main"]),
     (["show", "x"], REFUSED, ["'x' is no id"]),
 ]
 
@@ -330,15 +330,15 @@ def test_bad_input_is_one_line_and_changes_nothing(database, settings):
 
 def test_nothing_parked_is_refused_by_all(database, settings):
     status, output, error = run_command(["parked", "skip", "--all", *WHY], settings)
-    assert (status, output) == (REFUSED, "") and "nothing is parked in slot main" in error
+    assert (status, output) == (REFUSED, "") and "nothing is parked in publisher main" in error
     assert audit(database) == [] and bumps(database) == 0
 
 
-def test_a_slot_that_the_database_does_not_have_is_named(database, settings):
+def test_a_publisher_that_the_database_does_not_have_is_named(database, settings):
     park(database, ROWS)
-    database.execute("DELETE FROM outbox.slot")
+    database.execute("DELETE FROM outbox.publisher")
     status, _, error = run_command(["parked", "skip", "1", *WHY], settings)
-    assert status == REFUSED and "slot main does not exist" in error
+    assert status == REFUSED and "publisher main does not exist" in error
     assert requests(database) == {} and audit(database) == []
 
 
@@ -357,13 +357,13 @@ def test_a_second_request_is_told_who_asked_for_what_and_when(
 
 
 def test_of_two_at_once_the_second_is_told(database, parked, start):
-    """Both have looked before either notes; a lock on the slot holds them there."""
+    """Both have looked before either notes; a lock on the publisher holds them there."""
     connection = database.connect(autocommit=False)
-    connection.cursor().execute("SELECT FROM outbox.slot WHERE name = 'main' FOR UPDATE")
+    connection.cursor().execute("SELECT FROM outbox.publisher WHERE name = 'main' FOR UPDATE")
     children = [start("retry", "1", "--reason", f"number {n}", "--yes") for n in (1, 2)]
     wait_for(lambda: database.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND wait_event_type = 'Lock'") == [(2,)], 30, "both to wait for the slot")
+        " AND wait_event_type = 'Lock'") == [(2,)], 30, "both to wait for the publisher")
     connection.rollback()
     connection.close()
     ends = sorted((child.wait(timeout=30), child.stderr.read()) for child in children)
@@ -420,7 +420,7 @@ def test_on_a_terminal_the_count_comes_first_and_then_the_question(
     before = everything(database)
     status, shown = on_a_terminal(["parked", "skip", "state=dead", "--reason", "ticket 7"], settings, answer)
     assert status == expected
-    assert shown.index("skip of 2 rows in slot main") < shown.index("Skip 2 rows? Type yes:")
+    assert shown.index("skip of 2 rows in publisher main") < shown.index("Skip 2 rows? Type yes:")
     assert (everything(database) == before) == (expected != 0)
 
 
@@ -514,7 +514,7 @@ LIST_SECONDS = 60  # where a look for each row would take many minutes
 
 def fill(database, count):
     database.execute(
-        "INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload,"
+        "INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload,"
         " tick, state, error, attempts, next_at) SELECT 'main', 0, n, now(), gen_random_uuid(), 'orders',"
         " convert_to('k' || n %% (%(count)s / 10), 'UTF8'), convert_to(repeat('x', 500), 'UTF8'),"
         " 0, CASE WHEN n <= %(count)s / 10 THEN 'dead' ELSE 'behind' END, repeat('e', 100), 0, now()"
@@ -542,7 +542,7 @@ def test_a_hundred_thousand_rows_are_listed_in_little_memory_and_time(
     with open(tmp_path / "text") as file:
         lines = file.read().splitlines()
     assert len(lines) == count + 1
-    assert lines[-1] == "100000 parked in slot main: 0 waiting, 10000 dead, 0 stalled, 0 free, 90000 behind"
+    assert lines[-1] == "100000 parked in publisher main: 0 waiting, 10000 dead, 0 stalled, 0 free, 90000 behind"
     status, seconds = run_bounded(["list", "--json"], settings, tmp_path / "json")
     assert status == 0 and seconds < LIST_SECONDS
     with open(tmp_path / "json") as file:
@@ -556,6 +556,6 @@ def test_a_request_for_very_many_rows_is_noted_in_a_moment(database, settings):
     written = database.execute("SELECT xmin::text, count(*) FROM outbox.parked GROUP BY 1")
     status, output, error = run_command(["parked", "skip", "--all", *WHY], settings)
     assert status == 0 and "request 1: the skip is noted" in output, error
-    assert "skip of at least 100001 rows in slot main; counted among the first 100000 of about 1000" in output
+    assert "skip of at least 100001 rows in publisher main; counted among the first 100000 of about 1000" in output
     assert database.execute("SELECT xmin::text, count(*) FROM outbox.parked GROUP BY 1") == written
     assert database.execute("SELECT count(*), min(about) FROM outbox.parked_request") == [(1, 100_002)]

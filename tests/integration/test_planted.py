@@ -17,10 +17,10 @@ from support.process import wait_for
 from support.relay import run_command
 
 COMMANDS = [
-    ["migrate", "status"], ["doctor"], ["status"], ["status", "--json"], ["verify"], ["slot", "list"],
+    ["migrate", "status"], ["doctor"], ["status"], ["status", "--json"], ["verify"], ["publisher", "list"],
     ["partition", "list"], ["parked", "list"], ["replay", "--list"], ["lookback", "list"],
     ["lookback", "show", "order", "1"],
-    ["slot", "create", "second", "--start", "now"], ["slot", "drop", "second", "--yes"],
+    ["publisher", "create", "second", "--start", "now"], ["publisher", "drop", "second", "--yes"],
     ["replay", "ids=1..2", "--reason", "again", "--yes"]]
 
 

@@ -511,7 +511,7 @@ def test_a_sequence_with_a_cache_inverts_a_key_and_is_refused(database, kafka, s
     for word in ("postgres main", "message.id has CACHE 10",
                  "alter sequence outbox.message_id_seq cache 1"):
         assert word in error
-    assert database.execute("SELECT max(n) FROM outbox.log WHERE slot = 'main'") == [(0,)]
+    assert database.execute("SELECT max(n) FROM outbox.log WHERE publisher = 'main'") == [(0,)]
     status, output, error = run_command(["doctor"], settings)
     assert status == 1
     assert "[fail]" in output and "message.id has CACHE 10" in output

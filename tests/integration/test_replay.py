@@ -23,7 +23,7 @@ AT_ONCE = ["--rate", "1000000"]  # instead of the rate that it began with
 def settings(database, kafka):
     return {"DATABASE_URL": database.dsn,
             "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,
-            "OUTBOX_RELAY_SLOT_LEASE": "2s"}
+            "OUTBOX_RELAY_PUBLISHER_LEASE": "2s"}
 
 
 @pytest.fixture
@@ -249,8 +249,8 @@ def test_a_large_replay_goes_in_pages_through_little_memory(
         database, kafka, topic, replay, scale):
     count = scale(200_000)
     fill(database, [topic], count, padding=500)
-    output = replay("--all", "--yes", OUTBOX_RELAY_SLOT_MEMORY="1MiB",
-                    OUTBOX_RELAY_SLOT_MAX_IN_FLIGHT="500")
+    output = replay("--all", "--yes", OUTBOX_RELAY_PUBLISHER_MEMORY="1MiB",
+                    OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT="500")
     assert f"{count} of {count} rows published" in output
     records = replayed(kafka, [topic])
     assert len(records) == count == len(events(records))
@@ -261,7 +261,7 @@ def test_a_large_replay_goes_in_pages_through_little_memory(
 def test_a_rate_is_kept_within_a_fifth(database, kafka, topic, replay):
     fill(database, [topic], 600)
     began = time.time() * 1000
-    replay(f"topic={topic}", "--rate", "150", OUTBOX_RELAY_SLOT_TIMESTAMP="publish")
+    replay(f"topic={topic}", "--rate", "150", OUTBOX_RELAY_PUBLISHER_TIMESTAMP="publish")
     times = [record.timestamp[1] for record in replayed(kafka, [topic])]
     assert len(times) == 600 and min(times) >= began - 1
     seconds = (max(times) - min(times)) / 1000
@@ -286,7 +286,7 @@ def test_after_a_kill_it_goes_on_with_nothing_missing_and_little_repeated(
     count, in_flight, kills = 6000, 50, scale(10, default=2)  # a slow machine notices late how many there are
     fill(database, [topic, other], count)
     wanted = rows_of(database)
-    limit = {"OUTBOX_RELAY_SLOT_MAX_IN_FLIGHT": in_flight}
+    limit = {"OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT": in_flight}
     arguments = ["--all", "--yes"]
     for kill in range(kills):
         child = start(*arguments, "--rate", "300", **limit)
@@ -489,7 +489,7 @@ BAD_INPUT = [
     (["--resume", "1", "key=k1"], REFUSED, ["--resume does not go with 'key=k1'"]),
     (["--resume", "1", "--to", "t"], REFUSED, ["--resume does not go with --to"]),
     (["--resume", "1", "--list"], REFUSED, ["--list and --resume"]),
-    (["key=k1", "--slot", "other"], 78, ['[slot "other"]']),
+    (["key=k1", "--publisher", "other"], 78, ['[publisher "other"]']),
 ]
 
 
@@ -550,7 +550,7 @@ def test_rows_older_than_the_retention_of_their_topic_are_warned_of(
     assert status == 0
     assert "event=replay_older_than_retention" in error and f"topic={topic}" in error
     status, _, error = run_command(
-        arguments, {**settings, "OUTBOX_RELAY_SLOT_TIMESTAMP": "publish"})
+        arguments, {**settings, "OUTBOX_RELAY_PUBLISHER_TIMESTAMP": "publish"})
     assert (status, error) == (0, "")
 
 
@@ -572,7 +572,7 @@ def test_the_list_shows_what_was_asked_for_by_whom_and_how_far_it_is(
     replay("key=k1", "--to", other, "--reason", "ticket 7")
     first, second, third = replay("--list").splitlines()
     assert re.fullmatch(rf"replay 1: finished, 2 of 2 rows, id (\d+) of \1, to {other}", first)
-    assert second == r'  filter {"key": "\\x6b31"}, slot main'
+    assert second == r'  filter {"key": "\\x6b31"}, publisher main'
     assert re.fullmatch(r"  asked by postgres at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: ticket 7", third)
 
 

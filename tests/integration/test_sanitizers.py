@@ -17,8 +17,8 @@ def test_a_walk_through_every_path(
         each_build, database, kafka, topic, postgres, make_relay, make_writers, tmp_path):
     walk = dict(zip(("program", "wrapper"), each_build))
     ini = tmp_path / "relay.ini"
-    slot = "[slot]\nmemory = 1MiB\nmax_in_flight = 500\nlease = 30s\n"  # long: it is slow
-    ini.write_text(slot)
+    publisher = "[publisher]\nmemory = 1MiB\nmax_in_flight = 500\nlease = 30s\n"  # long: it is slow
+    ini.write_text(publisher)
     relay = make_relay(arguments=("--config", str(ini), "run"), **walk).wait_ready(LONG)
     relay.wait_event("shard_taken", timeout=LONG)
     make_relay(**walk).wait_ready(LONG)  # a standby
@@ -48,7 +48,7 @@ def test_a_walk_through_every_path(
     other = f"{topic}.later"
     database.execute("SELECT outbox.publish(%s::text, 'k', 'x')", (other,))
     relay.wait_event("topic_missing", topic=other, timeout=LONG)
-    ini.write_text(f"{slot}poll_idle = 20ms\n[log]\nlevel = debug\n")
+    ini.write_text(f"{publisher}poll_idle = 20ms\n[log]\nlevel = debug\n")
     relay.process.send(signal.SIGHUP)
     relay.wait_event("reloaded", timeout=LONG)
     ask()
@@ -60,9 +60,9 @@ def test_a_walk_through_every_path(
     # Other shards, while rows come.
     with writers:
         status, output, error = run_command(
-            ["slot", "split", "main", "--shards", 3], {"DATABASE_URL": database.dsn}, timeout=LONG)
+            ["publisher", "split", "main", "--shards", 3], {"DATABASE_URL": database.dsn}, timeout=LONG)
         assert status == 0, output + error
-        relay.wait_event("slot_started", shards="3", timeout=LONG)
+        relay.wait_event("publisher_started", shards="3", timeout=LONG)
         ask()
     all_there()
     assert relay.stop(LONG) == 0

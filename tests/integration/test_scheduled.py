@@ -38,7 +38,7 @@ def waiting(database):
     return database.execute("SELECT count(*) FROM outbox.scheduled")[0][0]
 
 
-DELIVERIES = [{}, {"slot_resume": "none"}, {"slot_delivery": "exactly-once"}]
+DELIVERIES = [{}, {"publisher_resume": "none"}, {"publisher_delivery": "exactly-once"}]
 
 
 @pytest.mark.rotated
@@ -71,7 +71,7 @@ def test_a_message_comes_at_its_time_and_holds_up_nobody(
 def test_what_became_due_while_nobody_looked_comes_in_the_order_of_its_key(
         database, kafka, topic, make_relay, chance, delivery):
     """Their times are random, their partition is gone, and the relay is started anew."""
-    relay = make_relay(slot_memory="2MiB", **delivery).wait_ready()
+    relay = make_relay(publisher_memory="2MiB", **delivery).wait_ready()
     rows = [(f"key-{number % 7}", number // 7 + 1, 3600 + chance.random())
             for number in range(3000)]
     write(database, topic, *rows)
@@ -82,7 +82,7 @@ def test_what_became_due_while_nobody_looked_comes_in_the_order_of_its_key(
     database.execute("UPDATE outbox.scheduled SET deliver_at = deliver_at - interval '2 h'")
     messages = list(committed_messages(database.dsn))
     database.execute("DELETE FROM outbox.message")
-    relay = make_relay(slot_memory="2MiB", **delivery).wait_ready()
+    relay = make_relay(publisher_memory="2MiB", **delivery).wait_ready()
     relay.wait_for(lambda: waiting(database) == 0, what="an empty table")
     assert relay.stop() == 0
     verdict = audit(messages, read_topics(kafka.bootstrap, [topic]))
@@ -96,12 +96,12 @@ def test_commands_tell_of_those_that_wait(database, kafka, topic, make_relay):
     relay = make_relay().wait_ready()
     write(database, topic, ("a", 1, 3600), ("a", 2, 7200), ("a", 3, None))
     relay.wait_for(lambda: waiting(database) == 2 and published(kafka, topic), what="all")
-    relay.wait_for(lambda: relay.metric("relay_scheduled_rows", slot="main") == 2, what="the metric")
+    relay.wait_for(lambda: relay.metric("relay_scheduled_rows", publisher="main") == 2, what="the metric")
     status, output, error = run_command(["status"], settings)
     assert status == 0 and re.search("scheduled 2, the first in 5[5-9] min", output), output + error
     status, output, error = run_command(["status", "--json"], settings)
     found, = json.loads(output)["postgres"][0]["scheduled"]
-    assert (found["slot"], found["rows"], found["exact"], found["late_ms"]) == (
+    assert (found["publisher"], found["rows"], found["exact"], found["late_ms"]) == (
         "main", "2", True, "0")
     assert 3_300_000 < int(found["next_ms"]) <= 3_600_000
     status, output, error = run_command(["verify", "--json"], settings)
@@ -112,18 +112,18 @@ def test_commands_tell_of_those_that_wait(database, kafka, topic, make_relay):
     assert relay.stop() == 0
 
 
-def test_each_slot_has_its_own(database, kafka, topic, make_relay, tmp_path):
+def test_each_publisher_has_its_own(database, kafka, topic, make_relay, tmp_path):
     settings = {"DATABASE_URL": database.dsn}
-    status, output, error = run_command(["slot", "create", "late"], settings)
+    status, output, error = run_command(["publisher", "create", "late"], settings)
     assert status == 0, output + error
     relay = make_relay().wait_ready()
     write(database, topic, ("a", 1, 2))
-    relay.wait_for(lambda: of_key(kafka, topic, "a") == [1], what="it from the one slot")
+    relay.wait_for(lambda: of_key(kafka, topic, "a") == [1], what="it from the one publisher")
     relay.wait_for(lambda: waiting(database) == 0, what="its progress")
     path = tmp_path / "late.ini"
-    path.write_text('[slot "late"]\n')
+    path.write_text('[publisher "late"]\n')
     other = make_relay(config=str(path)).wait_ready()
-    other.wait_for(lambda: of_key(kafka, topic, "a") == [1, 1], what="it from the other slot")
+    other.wait_for(lambda: of_key(kafka, topic, "a") == [1, 1], what="it from the other publisher")
     for each in (relay, other):
         assert each.stop() == 0
 

@@ -103,12 +103,12 @@ def test_the_relay_does_everything_whatever_the_role_sets(database, dsn, kafka, 
     case.application.rollback("2")
     relay.wait_for(lambda: case.ids() == ["1"] and case.overdue() == ["3"], what="the look-back")
 
-    for command in (["doctor"], ["status", "--json"], ["slot", "list"], ["partition", "list"],
+    for command in (["doctor"], ["status", "--json"], ["publisher", "list"], ["partition", "list"],
                     ["parked", "list"], ["lookback", "list"], ["lookback", "show", "order", "3"],
                     ["lookback", "commit", "order", "3", "--reason", "known", "--yes"],
                     ["replay", "topic=" + topic, "state=published", "--reason", "again", "--yes"],
-                    ["slot", "create", "second", "--start", "2026-01-02T03:04:05Z"],
-                    ["slot", "drop", "second", "--yes"]):
+                    ["publisher", "create", "second", "--start", "2026-01-02T03:04:05Z"],
+                    ["publisher", "drop", "second", "--yes"]):
         run(*command, statuses=(0, 1))
     relay.wait_for(lambda: case.ids() == ["1", "3"], what="the operator's commit")
     verdict = json.loads(run("verify", "--json", statuses=(0, 1)))
@@ -160,20 +160,20 @@ CALLS = [
            ('{"a": {"base64": "AAE="}}')) h (headers)""",
     "SELECT name, extract(epoch FROM from_at)::bigint, extract(epoch FROM to_at)::bigint"
     " FROM outbox.partitions('message')",
-    "SELECT name, slot, shard, from_n, to_n FROM outbox.log_partitions()",
+    "SELECT name, publisher, shard, from_n, to_n FROM outbox.log_partitions()",
     "SELECT outbox.partition_make('message', '2020-01-02 03:04:05Z', '2020-01-03Z');"
     "SELECT outbox.partition_empty('message_p20200102T030405'), outbox.partition_drop('message_p20200102T030405')",
     "INSERT INTO outbox.message (topic, created_at) VALUES ('t', '2020-01-01Z');"
     "SELECT outbox.partition_rehome('message', '1 day')",
-    "SELECT outbox.slot_create('second', 2, '2020-01-02T03:04:05Z');"
-    "SELECT name, shards, extract(epoch FROM start_at)::bigint FROM outbox.slot ORDER BY name",
+    "SELECT outbox.publisher_create('second', 2, '2020-01-02T03:04:05Z');"
+    "SELECT name, shards, extract(epoch FROM start_at)::bigint FROM outbox.publisher ORDER BY name",
     "SELECT outcome, n, windows FROM outbox.take('main', 0, 1, 1, 'me', 1000, 1)",
     "SELECT outbox.processed_take('billing', array[decode('005c', 'hex'), 'b'], array[now(), null], '1 day');"
     "SELECT name, encode(id, 'hex'), key FROM outbox.processed ORDER BY id",
     "SELECT outbox.processed_claim('billing', '{a,b}', array[now(), now()], '1 day')",
     "SELECT outbox.claim_take('billing', 'a', '1 hour') > 0",
     "SELECT outbox.lookback_tidy(1000)",
-    "SELECT slot, elsewhere, rows FROM outbox.rebase_plan()",
+    "SELECT publisher, elsewhere, rows FROM outbox.rebase_plan()",
 ]
 
 

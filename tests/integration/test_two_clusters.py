@@ -1,4 +1,4 @@
-"""One table, two slots, two Kafka clusters that know nothing of each other: both get every row in
+"""One table, two publishers, two Kafka clusters that know nothing of each other: both get every row in
 order, neither waits for the other, and rows stay until both have them."""
 
 import json
@@ -20,11 +20,11 @@ retain = 1h
 bootstrap.servers = {second}
 reconnect.backoff.max.ms = 200
 
-[slot "main"]
+[publisher "main"]
 timestamp = publish
 lease = 4s
 
-[slot "copy"]
+[publisher "copy"]
 kafka = second
 timestamp = publish
 lease = 4s
@@ -39,19 +39,19 @@ def second():
 
 @pytest.fixture
 def settings(database, kafka, second, topic, tmp_path):
-    """Of commands; the topic is in both clusters, the slot `copy` begins with the first row."""
+    """Of commands; the topic is in both clusters, the publisher `copy` begins with the first row."""
     second.create_topic(topic)
     path = tmp_path / "relay.ini"
     path.write_text(CONFIG.format(second=second.bootstrap))
     settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_CONFIG": str(path),
                 "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
-    assert run_command(["slot", "create", "copy"], settings)[0] == 0
+    assert run_command(["publisher", "create", "copy"], settings)[0] == 0
     return settings
 
 
 @pytest.fixture
 def make(make_relay, settings):
-    """A relay that publishes both slots."""
+    """A relay that publishes both publishers."""
     return lambda **more: make_relay(config=settings["OUTBOX_RELAY_CONFIG"], **more)
 
 
@@ -62,14 +62,14 @@ def write(database, topic, count, created="clock_timestamp()"):
         " from generate_series(1, %s) n", (topic, count))
 
 
-def pending(database, slot):
+def pending(database, publisher):
     return database.execute("select count(*) from outbox.message_state"
-                            " where slot = %s and state = 'pending'", (slot,))[0][0]
+                            " where publisher = %s and state = 'pending'", (publisher,))[0][0]
 
 
 def assert_clean(settings):
-    for slot in ("main", "copy"):
-        status, output, error = run_command(["verify", "--json", "--slot", slot], settings)
+    for publisher in ("main", "copy"):
+        status, output, error = run_command(["verify", "--json", "--publisher", publisher], settings)
         assert status == 0, output + error
         verdict = json.loads(output)
         assert verdict["committed"] == verdict["published"] == verdict["acknowledged"]
@@ -79,8 +79,8 @@ def test_both_clusters_get_every_row_in_the_order_of_its_key(
         database, kafka, second, topic, settings, make, make_writers):
     relay = make().wait_ready()
     with make_writers(connections=4, rate=300) as writers, writers.held_open():
-        relay.wait_for(lambda: all((relay.metric("relay_published_total", slot=slot) or 0) > 500
-                                   for slot in ("main", "copy")), what="records in both")
+        relay.wait_for(lambda: all((relay.metric("relay_published_total", publisher=publisher) or 0) > 500
+                                   for publisher in ("main", "copy")), what="records in both")
     relay.wait_for(lambda: pending(database, "main") == pending(database, "copy") == 0,
                    what="the last row")
     relay.stop()
@@ -92,7 +92,7 @@ def test_both_clusters_get_every_row_in_the_order_of_its_key(
 
 
 @pytest.mark.rotated("away")
-def test_a_cluster_that_is_away_stops_its_own_slot_only(
+def test_a_cluster_that_is_away_stops_its_own_publisher_only(
         database, kafka, second, topic, settings, make, make_writers):
     def in_the_first():
         return count_records(kafka.bootstrap, [topic]) == count_messages(database.dsn)
@@ -107,12 +107,12 @@ def test_a_cluster_that_is_away_stops_its_own_slot_only(
     relay.wait_for(in_the_first, what="the first cluster's records while the second is away")
     assert pending(database, "copy") == count_messages(database.dsn) - before > 200
     # the same for a relay that begins with the second cluster away
-    relay.wait_for(lambda: pending(database, "main") == 0, what="the first slot's progress")
+    relay.wait_for(lambda: pending(database, "main") == 0, what="the first publisher's progress")
     relay.kill()
     relay.start()
     writers.run(200)
     relay.wait_for(in_the_first, what="records of a relay that never saw the second cluster")
-    relay.wait_for(lambda: pending(database, "main") == 0, what="the first slot's progress")
+    relay.wait_for(lambda: pending(database, "main") == 0, what="the first publisher's progress")
     assert pending(database, "copy") == count_messages(database.dsn) - before
     second.start_node(1)
     relay.wait_for(lambda: pending(database, "copy") == 0, what="the second cluster's records")
@@ -131,7 +131,7 @@ def test_a_partition_stays_until_both_clusters_have_its_rows(
     write(database, topic, 20, "'2020-01-01 12:00Z'")
     second.kill()
     relay = make()
-    relay.wait_for(lambda: pending(database, "main") == 0, what="the first slot's progress")
+    relay.wait_for(lambda: pending(database, "main") == 0, what="the first publisher's progress")
     assert count_records(kafka.bootstrap, [topic]) == 20
     relay.wait_event("partition_held", partition=OLD_LEAF, holder="copy/0")
     assert database.execute("select outbox.partition_holder(%s), outbox.partition_empty(%s)",

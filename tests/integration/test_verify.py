@@ -69,7 +69,7 @@ def produce(kafka, topic, key, payload, event, position, partition, timestamp=0)
 
 def identity_of(database):
     """As in positions."""
-    return database.execute("select left(identity::text, 8) from outbox.slot where name = 'main'")[0][0]
+    return database.execute("select left(identity::text, 8) from outbox.publisher where name = 'main'")[0][0]
 
 
 def produce_row(database, kafka, topic, number, tick, partition=0):
@@ -158,14 +158,14 @@ def test_a_row_that_is_lost_between_many_that_are_skipped_is_found(
     assert (status, found(verdict), verdict["skipped"]) == (FOUND, {"lost": 1}, 102)
 
 
-def test_rows_before_the_start_of_a_slot_are_none_of_its_own(
+def test_rows_before_the_start_of_a_publisher_are_none_of_its_own(
         database, topic, make_relay, settings, verify):
     write(database, topic, 30)
     start = database.execute("select to_char(clock_timestamp() at time zone 'UTC',"
                              " 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")[0][0]
-    database.execute("select outbox.slot_drop('main')")
+    database.execute("select outbox.publisher_drop('main')")
     write(database, topic, 12)
-    assert run_command(["slot", "create", "main", "--start", start], settings)[0] == 0
+    assert run_command(["publisher", "create", "main", "--start", start], settings)[0] == 0
     assert make_relay(arguments=("run", "--drain")).wait() == 0
     status, verdict = verify("--no-duplicates")
     assert status == 0
@@ -195,7 +195,7 @@ def test_a_record_whose_row_was_deleted_and_one_that_never_had_a_row_are_phantom
                             " from outbox.message) returning id")[0][0]
     own = identity_of(database)
     produce(kafka, topic, b"k1", b"x", str(uuid.uuid4()), f"2:main:{own}:0:7:900:900", 0)
-    # what the slot did not write is not looked at
+    # what the publisher did not write is not looked at
     for position in (f"2:other:{own}:0:7:900:901", f"2:main:{own[::-1]}:0:7:900:902",
                      "1:main:0:7:900:903"):
         produce(kafka, topic, b"k1", b"x", str(uuid.uuid4()), position, 0)
@@ -309,8 +309,8 @@ def test_a_row_that_was_published_long_after_its_range_is_looked_for_behind_it(
 
 def test_with_the_time_of_publication_in_records_a_range_is_one_of_rows_all_the_same(
         database, topic, hours, three_hours, drain, verify, settings):
-    settings["OUTBOX_RELAY_SLOT_TIMESTAMP"] = "publish"
-    drain(slot_timestamp="publish")
+    settings["OUTBOX_RELAY_PUBLISHER_TIMESTAMP"] = "publish"
+    drain(publisher_timestamp="publish")
     status, verdict = verify("--from", hours(5), "--to", hours(3), "--no-duplicates")
     assert (status, found(verdict), verdict["published"]) == (0, {}, 100)
 
@@ -355,10 +355,10 @@ def test_the_json_object_has_these_members(database, topic, drain, verify, hours
               "before_start", *KINDS, "records", "records_of_others"}
     for arguments in ((), ("--from", hours(1))):
         verdict = verify(*arguments)[1]
-        assert set(verdict) == counts | {"slot", "from", "to", "clean", "not_judged", "topics",
+        assert set(verdict) == counts | {"publisher", "from", "to", "clean", "not_judged", "topics",
                                          "missing_topics", "samples", "seconds"}
         assert all(isinstance(verdict[name], int) for name in counts)
-        assert verdict["slot"] == "main" and verdict["clean"] is True and verdict["to"] is None
+        assert verdict["publisher"] == "main" and verdict["clean"] is True and verdict["to"] is None
         assert set(verdict["not_judged"]) == {"expired_rows", "older_records", "newer_records",
                                               "sequences"}
         assert verdict["samples"] == {kind: [] for kind in KINDS}
@@ -374,7 +374,7 @@ def test_the_text_names_the_range_and_what_was_found(database, topic, drain, set
     status, output, error = run_command(["verify", "--from", hours(1)], settings)
     assert (status, error) == (FOUND, "")
     lines = output.splitlines()
-    assert lines[0].startswith("slot main: ") and lines[-1] == "NOT CLEAN"
+    assert lines[0].startswith("publisher main: ") and lines[-1] == "NOT CLEAN"
     assert lines[1].startswith("  rows created from 20") and lines[1].endswith("Z")
     assert any(line.split() == ["phantom", "1"] for line in lines)
 
@@ -391,7 +391,7 @@ def test_the_text_names_the_range_and_what_was_found(database, topic, drain, set
     (["--from"], USAGE, ["--from wants a value: TIME"]),
     (["--until", "2026-01-02"], USAGE, ["has no option '--until'"]),
     (["--memory", "0"], USAGE, ["--memory wants a number"]),
-    (["--slot", "none"], MISCONFIGURED, ["none"]),
+    (["--publisher", "none"], MISCONFIGURED, ["none"]),
 ])
 def test_what_cannot_be_read_is_said_in_one_line(settings, arguments, status, words):
     found_status, output, error = run_command(["verify", *arguments], settings)

@@ -77,7 +77,7 @@ def test_a_relay_that_begins_behind_writers_at_work(
     writers.huge_transaction(scale(300_000))
     writers.run(scale(5000))
     with writers:
-        relay = make_relay(slot_memory="2MiB").wait_ready()
+        relay = make_relay(publisher_memory="2MiB").wait_ready()
         backlog = committed_count(database)
         all_arrived(relay, kafka, [topic], backlog)
     all_arrived(relay, kafka, [topic], committed_count(database))
@@ -132,7 +132,7 @@ def test_through_pgbouncer_in_transaction_mode(
 
 @pytest.mark.rotated("shards")
 @pytest.mark.long
-def test_a_slot_is_split_and_joined_again_while_writers_run(
+def test_a_publisher_is_split_and_joined_again_while_writers_run(
         database, kafka, topic, make_relay, make_writers):
     relays = [make_relay().wait_ready(), make_relay().wait_ready()]
     settings = {"DATABASE_URL": database.dsn}
@@ -143,14 +143,14 @@ def test_a_slot_is_split_and_joined_again_while_writers_run(
             relays[0].wait_for(lambda: count_records(kafka.bootstrap, [topic]) > seen, LONG,
                                "progress before the split")
             status, output, error = run_command(
-                ["slot", "split", "main", "--shards", shards], settings, timeout=LONG)
+                ["publisher", "split", "main", "--shards", shards], settings, timeout=LONG)
             assert (status, error) == (0, ""), f"{status}: {output} {error}"
-            assert database.execute("SELECT shards FROM outbox.slot") == [(shards,)]
+            assert database.execute("SELECT shards FROM outbox.publisher") == [(shards,)]
             seen = count_records(kafka.bootstrap, [topic])
             relays[0].wait_for(lambda: count_records(kafka.bootstrap, [topic]) > seen, LONG,
                                f"progress with {shards} shards")
             for relay in relays:
-                relay.wait_event("slot_started", slot="main", shards=str(shards))
+                relay.wait_event("publisher_started", publisher="main", shards=str(shards))
     all_arrived(relays[0], kafka, [topic], committed_count(database))
     for relay in relays:
         assert relay.stop() == 0
@@ -159,10 +159,10 @@ def test_a_slot_is_split_and_joined_again_while_writers_run(
 
 @pytest.mark.rotated("shards")
 def test_three_shards_share_the_work(database, kafka, topic, make_relay, make_writers, scale):
-    for arguments in (["slot", "drop", "main", "--yes", "--force"], ["slot", "create", "main", "--shards", 3]):
+    for arguments in (["publisher", "drop", "main", "--yes", "--force"], ["publisher", "create", "main", "--shards", 3]):
         status, output, error = run_command(arguments, {"DATABASE_URL": database.dsn})
         assert status == 0, output + error
-    relay = make_relay(slot_shards=3).wait_ready()
+    relay = make_relay(publisher_shards=3).wait_ready()
     writers = make_writers()
     with writers.held_open():
         with running(writers.huge_transaction, scale(300_000)):

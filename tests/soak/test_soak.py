@@ -1,6 +1,6 @@
 """Everything at once for as long as it is told: ./run-tests soak [MINUTES].
 
-Writers with roll-backs, transactions held open for long and huge ones; three relays with three slots,
+Writers with roll-backs, transactions held open for long and huge ones; three relays with three publishers,
 one in each way to deliver; three brokers. Faults are drawn from the matrix's. Every few minutes all
 comes to rest and is judged twice, by the auditor of the harness and by `outbox-relay verify`: what
 came since the time before. So neither memory nor the time of a judgement grows with the length; the
@@ -43,21 +43,21 @@ partition_every = 5m
 partitions_ahead = 2
 retain = 20m
 upkeep_interval = 5s
-[slot "at-least-once"]
+[publisher "at-least-once"]
 resume = none
-[slot "tail"]
+[publisher "tail"]
 resume = tail
-[slot "exactly-once"]
+[publisher "exactly-once"]
 delivery = exactly-once
 """
-SLOT = f"""lease = {LEASE:g}s
+PUBLISHER = f"""lease = {LEASE:g}s
 max_in_flight = {MAX_IN_FLIGHT}
 memory = 8MiB
 """
 # What a relay may take in the last quarter of the time over what it took in the first.
 MEMORY_GROWTH = 24 * MIB
 DESCRIPTORS_GROWTH = 20
-MEMORY = 160 * MIB  # at any time: three slots of 8 MiB for rows, and what three producers keep
+MEMORY = 160 * MIB  # at any time: three publishers of 8 MiB for rows, and what three producers keep
 LOG_BYTES = 1500  # for each row of the log, its index included; its partitions go by the million rows
 LOG = """
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
@@ -90,8 +90,8 @@ class Watch:
                 try:
                     resident = relay.process.memory()
                     descriptors = len(os.listdir(f"/proc/{relay.process.pid}/fd"))
-                    ages = [relay.metric("relay_unpublished_age_seconds", slot=slot) or 0
-                            for slot in MODES]
+                    ages = [relay.metric("relay_unpublished_age_seconds", publisher=publisher) or 0
+                            for publisher in MODES]
                 except (OSError, ProcessLookupError):
                     continue  # it has just ended
                 self.samples.append((time.monotonic() - self.began, resident, descriptors))
@@ -110,7 +110,7 @@ class Watch:
 
 
 class Judgement:
-    """What each slot published since the time before, and the sum of it."""
+    """What each publisher published since the time before, and the sum of it."""
 
     def __init__(self, database, kafka, relays, settings):
         self.database, self.kafka, self.relays, self.settings = database, kafka, relays, settings
@@ -118,7 +118,7 @@ class Judgement:
         self.since = self._now()
         self.ranges = topic_ranges(kafka.bootstrap, [TOPIC])
         self.anew = 0
-        self.totals = {slot: Verdict() for slot in MODES}
+        self.totals = {publisher: Verdict() for publisher in MODES}
 
     def judge(self, faults):
         """faults: those that struck since the time before."""
@@ -127,14 +127,14 @@ class Judgement:
         places = {place: (self.ranges[place][1], end) for place, (_, end) in ranges.items()}
         anew = recreations(self.relays)
         until = self._now()
-        for slot in MODES:
+        for publisher in MODES:
             verdict = audit(committed_messages(self.database.dsn, after_id=self.after_id),
-                            self._records(slot, places))
-            self._add(slot, verdict)
-            assert verdict.correct and verdict.committed, f"slot {slot}: {verdict}"
-            assert verdict.duplicates <= self._allowed(slot, faults, anew - self.anew), \
-                f"slot {slot}: {verdict}"
-            self._verify(slot, until)
+                            self._records(publisher, places))
+            self._add(publisher, verdict)
+            assert verdict.correct and verdict.committed, f"publisher {publisher}: {verdict}"
+            assert verdict.duplicates <= self._allowed(publisher, faults, anew - self.anew), \
+                f"publisher {publisher}: {verdict}"
+            self._verify(publisher, until)
         self.after_id = self.database.execute("SELECT max(id) FROM outbox.message")[0][0]
         self.ranges, self.since, self.anew = ranges, until, anew
 
@@ -144,9 +144,9 @@ class Judgement:
 
     def _wait_for_rest(self):
         """All rows published, and nothing more that comes from a queue of a former owner."""
-        for slot in MODES:
-            wait_for(lambda: is_published(self.database, slot), 300,
-                     f"the end of what slot {slot} has to publish", interval=0.5)
+        for publisher in MODES:
+            wait_for(lambda: is_published(self.database, publisher), 300,
+                     f"the end of what publisher {publisher} has to publish", interval=0.5)
         ends = []
 
         def still():
@@ -155,28 +155,28 @@ class Judgement:
 
         wait_for(still, 120, "topics that no longer grow", interval=0.5)
 
-    def _records(self, slot, places):
+    def _records(self, publisher, places):
         for record in read_topics(self.kafka.bootstrap, [TOPIC], "read_committed", places=places):
-            if dict(record.headers)["outbox-position"].startswith(f"2:{slot}:".encode()):
+            if dict(record.headers)["outbox-position"].startswith(f"2:{publisher}:".encode()):
                 yield record
 
     @staticmethod
-    def _allowed(slot, faults, anew):
-        if slot == "exactly-once":
+    def _allowed(publisher, faults, anew):
+        if publisher == "exactly-once":
             return 0
-        late = faults if slot == "tail" else None
+        late = faults if publisher == "tail" else None
         return (anew + (len(faults) if late is None else late_queues(faults))) * MAX_IN_FLIGHT
 
-    def _verify(self, slot, until):
+    def _verify(self, publisher, until):
         status, output, error = run_command(
-            ["verify", "--json", "--slot", slot, "--from", self.since, "--to", until,
-             "--sequence", "seq", *(["--no-duplicates"] if slot == "exactly-once" else [])],
+            ["verify", "--json", "--publisher", publisher, "--from", self.since, "--to", until,
+             "--sequence", "seq", *(["--no-duplicates"] if publisher == "exactly-once" else [])],
             self.settings, timeout=300)
-        assert status == 0, f"verify of slot {slot}: {status}: {output}{error}"
+        assert status == 0, f"verify of publisher {publisher}: {status}: {output}{error}"
         assert json.loads(output)["published"] > 0, output
 
-    def _add(self, slot, verdict):
-        total = self.totals[slot]
+    def _add(self, publisher, verdict):
+        total = self.totals[publisher]
         for name in ("committed", "records", "published", "duplicates", *Verdict.FAULTS):
             setattr(total, name, getattr(total, name) + getattr(verdict, name))
 
@@ -193,11 +193,11 @@ class Soak:
         self.database = Database(self.postgres, "soak").migrate()
         self.database.execute("CREATE EXTENSION pgstattuple")
         path = folder / "relay.ini"
-        path.write_text(CONFIGURATION.replace('"]\n', f'"]\n{SLOT}'))
+        path.write_text(CONFIGURATION.replace('"]\n', f'"]\n{PUBLISHER}'))
         self.settings = {"DATABASE_URL": self.database.dsn, "OUTBOX_RELAY_CONFIG": path,
                          "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap}
-        for verb in (*(["create", slot] for slot in MODES), ["drop", "--yes", "main"]):
-            status, _, error = run_command(["slot", *verb], self.settings)
+        for verb in (*(["create", publisher] for publisher in MODES), ["drop", "--yes", "main"]):
+            status, _, error = run_command(["publisher", *verb], self.settings)
             assert status == 0, error
         networks = [stack.enter_context(Proxy(self.postgres.port)) for _ in range(3)]
         self.relays = [stack.enter_context(Relay({
@@ -209,7 +209,7 @@ class Soak:
             relay.wait_ready()
         self.matrices = [
             Matrix(self.database, self.postgres, self.kafka, self.relays, networks, None, TOPIC,
-                   slot, LEASE) for slot in MODES]
+                   publisher, LEASE) for publisher in MODES]
         kinds = {**FAULTS, **({} if self.disk_refusal else DISK_FAULTS)}
         self.kinds = [(victim, end) for victim, ends in kinds.items() for end in ends]
         self.rounds = 0
@@ -243,7 +243,7 @@ class Soak:
     def _strike(self, matrix):
         victim, end = self.chance.choice(self.kinds)
         began = time.monotonic()
-        print(f"{time.strftime('%H:%M:%S')} slot {matrix.slot}: {victim} {end}", end="", flush=True)
+        print(f"{time.strftime('%H:%M:%S')} publisher {matrix.publisher}: {victim} {end}", end="", flush=True)
         matrix.strike(victim, end)
         print(f", {time.monotonic() - began:.1f} s", flush=True)
         self.struck[f"{victim} {end}"] += 1
@@ -274,8 +274,8 @@ def report(soak, judgement, watch, log, began):
         lines.append(f"     - disk full: {soak.disk_refusal}")
     lines.append(f"transactions held open: {soak.held['committed']} committed, {soak.held['lost']} "
                  f"lost; huge: {soak.huge} and one for each copy reset")
-    for slot, total in judgement.totals.items():
-        lines.append(f"slot {slot}: {total!r}")
+    for publisher, total in judgement.totals.items():
+        lines.append(f"publisher {publisher}: {total!r}")
     lines += [f"peak memory of a relay: {watch.peak / MIB:.1f} MiB; first quarter "
               f"{watch.quarter(1, 1) / MIB:.1f}, last {watch.quarter(4, 1) / MIB:.1f}",
               f"descriptors: first quarter {watch.quarter(1, 2):.0f}, "
@@ -299,8 +299,8 @@ def test_faults_at_random_for_as_long_as_it_is_told(chance, seed, request, tmp_p
                 faults = soak.round(min(ROUND, until - time.monotonic()))
                 judgement.judge(faults)
                 print(f"{time.strftime('%H:%M:%S')} judged: " + ", ".join(
-                    f"{slot} {total.published} published, {total.duplicates} duplicates"
-                    for slot, total in judgement.totals.items()), flush=True)
+                    f"{publisher} {total.published} published, {total.duplicates} duplicates"
+                    for publisher, total in judgement.totals.items()), flush=True)
         log = soak.log_figures()
         print("\n" + report(soak, judgement, watch, log, began), flush=True)
     assert watch.peak < MEMORY

@@ -7,7 +7,7 @@ from support.windows import Ticks
 
 @pytest.fixture
 def reader(database):
-    """A slot of its own, read by hand."""
+    """A publisher of its own, read by hand."""
     ticks = Ticks(database.dsn)
     yield ticks
     ticks.connection.close()

@@ -7,7 +7,7 @@ import pytest
 from support.windows import Ticks
 
 TAKE = """SELECT outcome, deaths, alone_deaths FROM outbox.take('ticks', 0, 1, %s, %s, %s, 1)"""
-NEWEST = "SELECT deaths FROM outbox.log WHERE slot = 'ticks' ORDER BY n DESC LIMIT 1"
+NEWEST = "SELECT deaths FROM outbox.log WHERE publisher = 'ticks' ORDER BY n DESC LIMIT 1"
 
 
 @pytest.fixture

@@ -29,14 +29,14 @@ def sayings(chance, count):
 
 
 def take(database, nonce):
-    database.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE slot = 'ticks'")
+    database.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE publisher = 'ticks'")
     assert database.execute("SELECT outcome FROM outbox.take('ticks', 0, 1, %s, 'x', 1, 1)",
                             (nonce,)) == [("taken",)]
 
 
 def test_a_fold_is_what_the_rows_said(database, chance, scale):
     for round_number in range(scale(100)):
-        database.execute("SELECT outbox.slot_drop(name) FROM outbox.slot WHERE name = 'ticks'")
+        database.execute("SELECT outbox.publisher_drop(name) FROM outbox.publisher WHERE name = 'ticks'")
         reader, known = Ticks(database.dsn), {}
         for _ in range(20):
             text = sayings(chance, chance.randint(0, 4))
@@ -117,11 +117,11 @@ def test_a_take_over_costs_what_is_not_folded_whatever_is_known(many, reader):
         ticks = Ticks(many.dsn, create=False) if nonce else reader
         for at in range(5):
             ticks.tick(must_write=True, touched=touched(41, PARTITIONS, at))
-        many.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE slot = 'ticks'")
+        many.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE publisher = 'ticks'")
         began = time.monotonic()
         Ticks(many.dsn, create=False).close()
         spans.append((time.monotonic() - began) * 1000)
-        many.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE slot = 'ticks'")
+        many.execute("UPDATE outbox.log SET lease_until = '-infinity' WHERE publisher = 'ticks'")
     assert min(spans) <= 100
 
 
@@ -130,7 +130,7 @@ def load(reader, name, *more):
         text = file.read()
     for number in range(9, 0, -1):
         text = text.replace(f"${number}", f"%(p{number})s")
-    values = (reader.slot, reader.shard, reader.n, reader.nonce, *more)
+    values = (reader.publisher, reader.shard, reader.n, reader.nonce, *more)
     reader.cursor.execute(text, {f"p{i}": value for i, value in enumerate(values, 1)})
     return reader.cursor.fetchall()
 
@@ -180,8 +180,8 @@ def test_folds_leave_few_dead_tuples_and_no_new_index_entries(database, reader):
 def test_an_owner_of_before_a_split_folds_nothing_into_the_shards_of_after(database, reader):
     """Its tick began before the split was finished, or comes behind it."""
     reader.tick(must_write=True, touched='{"a": [1, {"0": 5}]}')
-    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
-    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    database.execute("SELECT outbox.publisher_split_begin('ticks', 2)")
+    database.execute("SELECT outbox.publisher_split_bound('ticks')")
     reader.tick(closed=0)
     reader.tick(closed=1, must_write=True, may_open=False)
     waiting = database.connect()
@@ -194,11 +194,11 @@ def test_an_owner_of_before_a_split_folds_nothing_into_the_shards_of_after(datab
         with finish.cursor() as other:
             other.execute("SET lock_timeout = '100ms'")
             with pytest.raises(errors.LockNotAvailable):
-                other.execute("SELECT outbox.slot_split_finish('ticks')")
+                other.execute("SELECT outbox.publisher_split_finish('ticks')")
         finish.close()
     waiting.rollback()
     waiting.close()
-    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
+    assert database.execute("SELECT outbox.publisher_split_finish('ticks')") == [(0,)]
     reader.cursor.execute(statement, values)
     assert reader.cursor.fetchone()[0] == "dropped"
     assert [known_destinations(database, "ticks", shard) for shard in range(2)] == [{}, {}]
@@ -209,14 +209,14 @@ def test_a_split_and_a_drop_leave_no_destination(database, reader):
     reader.tick(must_write=True, touched='{"a": [1, {"0": 5}]}', fold_to=reader.n + 1)
     reader.tick(must_write=True, touched='{"b": [2, {"1": 5}]}', lease_ms=0)
     assert set(known_destinations(database, "ticks")) == {"a", "b"}
-    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
-    database.execute("SELECT outbox.slot_split_bound('ticks')")
-    database.execute("UPDATE outbox.log l SET ticks = array[s.drain_to] FROM outbox.slot s"
-                     " WHERE s.name = 'ticks' AND l.slot = 'ticks'")
-    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
+    database.execute("SELECT outbox.publisher_split_begin('ticks', 2)")
+    database.execute("SELECT outbox.publisher_split_bound('ticks')")
+    database.execute("UPDATE outbox.log l SET ticks = array[s.drain_to] FROM outbox.publisher s"
+                     " WHERE s.name = 'ticks' AND l.publisher = 'ticks'")
+    assert database.execute("SELECT outbox.publisher_split_finish('ticks')") == [(0,)]
     assert [known_destinations(database, "ticks", shard) for shard in range(2)] == [{}, {}]
     ticks = Ticks(database.dsn, create=False, shards=2)
     ticks.tick(must_write=True, touched='{"c": [1, {}]}', fold_to=ticks.n + 1)
     assert set(folded_destinations(database, "ticks")) == {"c"}
-    database.execute("SELECT outbox.slot_drop('ticks')")
+    database.execute("SELECT outbox.publisher_drop('ticks')")
     assert database.execute("SELECT count(*) FROM outbox.destination") == [(0,)]

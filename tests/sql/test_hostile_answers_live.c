@@ -163,7 +163,7 @@ static void renew_schema(struct pg *pg, const char *sql)
 	struct err err;
 	if (!pg_script(pg,
 		"drop schema if exists hostile cascade; create schema hostile; "
-		"create table hostile.log (slot text, shard int, n bigint, nonce bigint, txid "
+		"create table hostile.log (publisher text, shard int, n bigint, nonce bigint, txid "
 		"xid8)",
 		&err) ||
 	    !pg_script(pg, sql, &err))

@@ -49,7 +49,7 @@ def test_a_writer_does_not_choose_what_orders_messages(writer, column, value):
     "select * from outbox.message", "delete from outbox.message",
     "update outbox.message set topic = 'x'", "truncate outbox.message",
     "select outbox.partition_drop('x')", "insert into outbox.log default values",
-    "select outbox.slot_drop('main')", "select outbox.set_max_message_bytes(1)",
+    "select outbox.publisher_drop('main')", "select outbox.set_max_message_bytes(1)",
     "select * from outbox.migration"])
 def test_a_writer_can_do_nothing_else(writer, statement):
     with pytest.raises(errors.InsufficientPrivilege):

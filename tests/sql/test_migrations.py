@@ -6,7 +6,7 @@ import pytest
 
 from support.relay import binary, environment, run_command
 
-NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_slots",
+NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_publishers",
             "0006_replay", "0007_parked", "0008_rebase", "0009_scheduled", "0010_lookback",
             "0011_lookback_flow", "0012_processed", "0013_claim"]
 

@@ -69,9 +69,9 @@ def test_refused_rows_are_full_copies_and_those_behind_them_wait(reader, databas
 def test_what_waits_for_a_partition_that_takes_nothing_keeps_its_shard(reader, database):
     """What was sent to it may be there, and only this shard knows from where on to look."""
     reader.tick(must_write=True, may_open=False)
-    stalls = """INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, tick, state,
+    stalls = """INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, tick, state,
         stalled, attempts, next_at) VALUES ('ticks', 0, 1, now(), gen_random_uuid(), 't', 1, %s, %s, 0, now())"""
-    begin, finish = "SELECT outbox.slot_split_begin('ticks', 2)", "SELECT outbox.slot_split_finish('ticks')"
+    begin, finish = "SELECT outbox.publisher_split_begin('ticks', 2)", "SELECT outbox.publisher_split_finish('ticks')"
     for state, partition in (("stalled", 3), ("free", 3), ("behind", 3)):
         database.execute(stalls, (state, partition))
         with pytest.raises(psycopg2.errors.RaiseException, match="1 parked rows wait for partition 3 of topic t"):
@@ -79,7 +79,7 @@ def test_what_waits_for_a_partition_that_takes_nothing_keeps_its_shard(reader, d
         database.execute("DELETE FROM outbox.parked")
     database.execute(stalls, ("stalled", -1))  # a missing topic has nothing of it
     database.execute(begin)
-    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    database.execute("SELECT outbox.publisher_split_bound('ticks')")
     reader.tick()
     reader.tick(closed=1, must_write=True, may_open=False)
     database.execute("UPDATE outbox.parked SET stalled = 3")  # meanwhile
@@ -95,7 +95,7 @@ def test_a_listed_window_names_due_heads_and_they_go_with_its_end(reader, databa
     heads = [rows[0][0], rows[2][0]]
     assert listed(reader) == heads
     assert database.execute("SELECT listed_tick, listed_ids FROM outbox.progress p "
-                            "JOIN outbox.log l USING (slot, shard, n) WHERE slot = 'ticks'") == [(2, heads)]
+                            "JOIN outbox.log l USING (publisher, shard, n) WHERE publisher = 'ticks'") == [(2, heads)]
     reader.tick(closed=1, must_write=True, may_open=False)
     assert states(database) == [(rows[1][0], "free")]
     assert listed(reader) == [rows[1][0]]
@@ -160,15 +160,15 @@ def test_a_split_waits_for_the_end_of_a_published_list(reader, database):
     park(reader, rows, ["x"] * 8)
     assert len(listed(reader)) == 8
     reader.tick(closed=1, must_write=True, may_open=False, batch=1)
-    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
-    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    database.execute("SELECT outbox.publisher_split_begin('ticks', 2)")
+    database.execute("SELECT outbox.publisher_split_bound('ticks')")
     reader.tick(closed=0, batch=1)
     reader.tick(closed=1, must_write=True, may_open=False, batch=1)
     assert len(states(database)) == 2
-    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(1,)]
+    assert database.execute("SELECT outbox.publisher_split_finish('ticks')") == [(1,)]
     reader.tick(closed=0, may_list=True)
     assert states(database) == []
-    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
+    assert database.execute("SELECT outbox.publisher_split_finish('ticks')") == [(0,)]
 
 
 def test_a_rebase_ends_a_published_list(reader, database):
@@ -309,7 +309,7 @@ def test_the_back_off_doubles_up_to_its_cap(reader, database):
     for _ in range(6):
         waits += database.execute(  # since the row of the log that parked it
             "SELECT extract(epoch FROM next_at - written_at)::float8 "
-            "FROM outbox.parked JOIN outbox.progress USING (slot, shard)")[0]
+            "FROM outbox.parked JOIN outbox.progress USING (publisher, shard)")[0]
         park(reader, rows, ["x"], closed=0, first_ms=1000, max_ms=6000, max_attempts=100)
     for wait, whole in zip(waits, [1, 2, 4, 6, 6, 6]):
         assert whole / 2 - 0.5 < wait <= whole + 0.5, waits
@@ -334,7 +334,7 @@ def test_who_takes_over_is_told_of_the_listed_window(reader, database):
                        "'ticks', 0, 1, 5, 'by hand', 60000, 1)")
         assert cursor.fetchone() == (2, True, 1)
         cursor.execute("SELECT listed FROM outbox.window_bounds('ticks', 0, "
-                       "(SELECT max(n) FROM outbox.log WHERE slot = 'ticks'), 5, 2, NULL, 1, 1)")
+                       "(SELECT max(n) FROM outbox.log WHERE publisher = 'ticks'), 5, 2, NULL, 1, 1)")
         assert cursor.fetchone() == ("{%d}" % rows[0][0],)
 
 
@@ -497,11 +497,11 @@ def test_a_request_follows_its_rows_through_a_split(reader, database):
     assert {state for _, state in states(database)} == {"waiting"}
 
 
-def test_a_slot_goes_with_its_requests(reader, database):
+def test_a_publisher_goes_with_its_requests(reader, database):
     rows = opened(reader, database, "a")
     park(reader, rows, ["x"])
     ask(database, "retry")
-    database.execute("SELECT outbox.slot_drop('ticks')")
+    database.execute("SELECT outbox.publisher_drop('ticks')")
     assert database.execute("SELECT count(*) FROM outbox.parked_request") == [(0,)]
 
 

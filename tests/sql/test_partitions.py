@@ -1,7 +1,7 @@
 """Partitions made, emptied, dropped, detached and moved into, beside writers who must not notice.
 
 What holds for all tables is tested for each: by the fixture `table`, a row of which is needed
-until it is released, which is to say acknowledged by the slot, decided, or out of its window.
+until it is released, which is to say acknowledged by the publisher, decided, or out of its window.
 
 A writer's wait for a lock is not measured by a clock, which a busy machine stretches: the server
 logs every wait that lasts 50 ms (log_lock_waits with deadlock_timeout = 50ms in its session). Those are
@@ -114,14 +114,14 @@ def table(request):
     return request.param
 
 
-def acknowledge(database, slot="main", shard=0):
-    """The slot's newest log row says that everything committed by now is published."""
+def acknowledge(database, publisher="main", shard=0):
+    """The publisher's newest log row says that everything committed by now is published."""
     database.execute(
-        """insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+        """insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick,
                acked_id, ticks, destinations, folded, timeline, system_identifier)
-           select slot, shard, n + 1, epoch, 1, '', '-infinity', first_tick + 1, 0,
+           select publisher, shard, n + 1, epoch, 1, '', '-infinity', first_tick + 1, 0,
                array[pg_current_snapshot()], '{}', folded, timeline, system_identifier
-           from outbox.progress where slot = %s and shard = %s""", (slot, shard))
+           from outbox.progress where publisher = %s and shard = %s""", (publisher, shard))
 
 
 def ids(database, table=Message):
@@ -280,7 +280,7 @@ def test_a_partition_is_made_once_and_overlaps_none(old, table):
     assert call(old, "partition_make", table.name, "2020-01-02", "2020-01-03") == "name_taken"
 
 
-@pytest.mark.parametrize("name", ["log", "slot", "message_default", "precious", None])
+@pytest.mark.parametrize("name", ["log", "publisher", "message_default", "precious", None])
 def test_no_partition_is_made_of_any_other_table(database, name):
     database.execute("create table outbox.precious (n int, created_at timestamptz) "
                      "partition by range (created_at)")
@@ -347,18 +347,18 @@ def test_a_partition_goes_when_no_row_is_needed(old, table):
     assert table.leaf not in leaves(old, table)
 
 
-def test_without_a_slot_nothing_goes(old):
+def test_without_a_publisher_nothing_goes(old):
     with transaction(old) as cursor:
         Message.insert(cursor)
-    old.execute("select outbox.slot_drop('main')")
-    assert call(old, "partition_holder", OLD_LEAF) == "no slot"
+    old.execute("select outbox.publisher_drop('main')")
+    assert call(old, "partition_holder", OLD_LEAF) == "no publisher"
     assert call(old, "partition_empty", OLD_LEAF) == "held"
 
 
-def test_every_slot_must_have_acknowledged(old):
+def test_every_publisher_must_have_acknowledged(old):
     with transaction(old) as cursor:
         Message.insert(cursor)
-    old.execute("select outbox.slot_create('other', 1, 'beginning')")
+    old.execute("select outbox.publisher_create('other', 1, 'beginning')")
     acknowledge(old)
     assert call(old, "partition_holder", OLD_LEAF) == "other/0"
     acknowledge(old, "other")
@@ -366,8 +366,8 @@ def test_every_slot_must_have_acknowledged(old):
 
 
 def test_a_shard_keeps_rows_of_its_own_only(old):
-    old.execute("select outbox.slot_drop('main')")
-    old.execute("select outbox.slot_create('wide', 2, 'beginning')")
+    old.execute("select outbox.publisher_drop('main')")
+    old.execute("select outbox.publisher_create('wide', 2, 'beginning')")
     with transaction(old) as cursor:
         Message.insert(cursor)
     shard = old.execute("select outbox.shard_of(key, 2) from outbox.message")[0][0]
@@ -376,14 +376,14 @@ def test_a_shard_keeps_rows_of_its_own_only(old):
     assert call(old, "partition_empty", OLD_LEAF) == "emptied"
 
 
-def test_a_slot_keeps_no_row_that_is_older_than_its_start(old):
+def test_a_publisher_keeps_no_row_that_is_older_than_its_start(old):
     with transaction(old) as open_writer:
-        Message.insert(open_writer)  # not visible in the snapshot behind which the slot begins
-        old.execute("select outbox.slot_create('since', 1, '2020-01-01 12:00:01Z')")
-        old.execute("select outbox.slot_create('exact', 1, '2020-01-01 12:00:00Z')")
+        Message.insert(open_writer)  # not visible in the snapshot behind which the publisher begins
+        old.execute("select outbox.publisher_create('since', 1, '2020-01-01 12:00:01Z')")
+        old.execute("select outbox.publisher_create('exact', 1, '2020-01-01 12:00:00Z')")
     acknowledge(old)
     assert call(old, "partition_holder", OLD_LEAF) == "exact/0"
-    old.execute("select outbox.slot_drop('exact')")
+    old.execute("select outbox.publisher_drop('exact')")
     assert call(old, "partition_holder", OLD_LEAF) is None
 
 
@@ -879,11 +879,11 @@ def test_the_backlog_is_counted_with_rows_of_infinite_times(lenient, times, olde
 
 # --- the log -----------------------------------------------------------------------------------
 
-LOG_ROW = """insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+LOG_ROW = """insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick,
                  acked_id, ticks, destinations, folded, timeline, system_identifier)
-             select slot, shard, v.n, epoch, 1, '', '-infinity', first_tick, 0, ticks, '{}',
+             select publisher, shard, v.n, epoch, 1, '', '-infinity', first_tick, 0, ticks, '{}',
                  v.n - 1, timeline, system_identifier
-             from outbox.log l, (values (%s::bigint)) v (n) where l.n = 0 and slot = 'main'"""
+             from outbox.log l, (values (%s::bigint)) v (n) where l.n = 0 and publisher = 'main'"""
 
 
 def due(database):
@@ -913,21 +913,21 @@ def test_the_logs_old_partition_goes_when_nothing_looks_back_at_it(database):
     assert database.execute("select n from outbox.log order by n") == [(1_000_999,), (1_001_000,)]
 
 
-def test_the_log_of_a_slot_that_is_no_more_goes(database):
-    database.execute("select outbox.slot_create('gone', 2, 'now')")
-    database.execute("select outbox.slot_drop('gone')")
+def test_the_log_of_a_publisher_that_is_no_more_goes(database):
+    database.execute("select outbox.publisher_create('gone', 2, 'now')")
+    database.execute("select outbox.publisher_drop('gone')")
     assert due(database) == [("drop", "gone", 0, 0), ("drop", "gone", 1, 0)]
-    for _, slot, shard, n in due(database):
-        assert call(database, "log_partition_drop", slot, shard, n) == "dropped"
+    for _, publisher, shard, n in due(database):
+        assert call(database, "log_partition_drop", publisher, shard, n) == "dropped"
     assert due(database) == []
 
 
-@pytest.mark.parametrize("slot", ["a", "a_1", "a-1", "x" * 40, "-", "_"])
-def test_any_slot_name_makes_a_partition_of_its_own(database, slot):
-    database.execute("select outbox.slot_create(%s, 3, 'now')", (slot,))
-    assert database.execute("select slot, shard, from_n, to_n from outbox.log_partitions() "
-                            "where slot = %s", (slot,)) == [
-        (slot, shard, 0, 1_000_000) for shard in range(3)]
+@pytest.mark.parametrize("publisher", ["a", "a_1", "a-1", "x" * 40, "-", "_"])
+def test_any_publisher_name_makes_a_partition_of_its_own(database, publisher):
+    database.execute("select outbox.publisher_create(%s, 3, 'now')", (publisher,))
+    assert database.execute("select publisher, shard, from_n, to_n from outbox.log_partitions() "
+                            "where publisher = %s", (publisher,)) == [
+        (publisher, shard, 0, 1_000_000) for shard in range(3)]
 
 
 @pytest.mark.alone

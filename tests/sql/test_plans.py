@@ -122,8 +122,8 @@ def test_what_status_and_doctor_ask(table, file, values, most):
 def test_what_people_ask_for_is_not_compiled(database, shards):
     """Of tables that were never analyzed, as these small ones are: compiling takes seconds where CPU is
     short, and leases are over by then."""
-    database.execute("SELECT outbox.slot_drop('main')")
-    database.execute("SELECT outbox.slot_create('main', %s, 'beginning')", (shards,))
+    database.execute("SELECT outbox.publisher_drop('main')")
+    database.execute("SELECT outbox.publisher_create('main', %s, 'beginning')", (shards,))
     with open(f"{QUERIES}/status.sql") as text:
         plan = database.execute(f"EXPLAIN (FORMAT JSON) {text.read()}")[0][0][0]["Plan"]
     limit, = database.execute("SELECT current_setting('jit_above_cost')::float")[0]
@@ -168,7 +168,7 @@ def test_the_pages_of_a_window_with_an_old_transaction_that_just_committed(table
 
 def test_a_tick_that_asks_what_is_due_beside_many_parked_rows(table):
     table.cursor.execute(
-        "INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, tick, state,"
+        "INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, tick, state,"
         " attempts, next_at) SELECT 'ticks', 0, i, now(), gen_random_uuid(), 't', 0, 'waiting', 1,"
         " now() + interval '1 day' FROM generate_series(1, 20000) i")
     assert table.touched("SELECT count(*) FROM outbox.parked WHERE attempts = 0") > 200

@@ -1,7 +1,7 @@
 """Buffers that a session touches if it planned its statements while all tables were empty, as an owner does.
 
 A function keeps the plan of each of its statements. On an empty table without statistics, a plan that
-reads all rows of a slot seems as cheap as a plan that finds a few rows by their ids.
+reads all rows of a publisher seems as cheap as a plan that finds a few rows by their ids.
 """
 
 import json
@@ -20,13 +20,13 @@ WARM = 6       # calls on empty tables; PostgreSQL may keep a generic plan from 
 TABLES = ("parked", "parked_request", "scheduled", "message_default", "destination", "skipped")
 
 # Every fifth row is due, every fifth row is stalled, and the others are behind.
-PARKED = """INSERT INTO outbox.parked (slot, shard, id, created_at, event_id, topic, key, payload, tick, state,
+PARKED = """INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state,
         error, stalled, attempts, next_at)
     SELECT 'ticks', 0, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, 0,
         CASE m.id %% 5 WHEN 0 THEN 'waiting' WHEN 1 THEN 'stalled' ELSE 'behind' END,
         CASE m.id %% 5 WHEN 0 THEN 'refused' END, CASE m.id %% 5 WHEN 1 THEN 3 END, 1, now() - interval '1 s'
     FROM outbox.message m WHERE m.id BETWEEN %s AND %s"""
-SCHEDULED = """INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, payload,
+SCHEDULED = """INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, key, payload,
         deliver_at, tick)
     SELECT 'ticks', 0, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
         now() + (m.id %% 3 - 1) * interval '1 hour', 0
@@ -153,7 +153,7 @@ def half(session):
 
 def page(session):
     ids = ",".join(map(str, listed_ids(session)))
-    script = query("page_listed", slot="ticks", shard=0, n=session.ticks.n, nonce=session.ticks.nonce,
+    script = query("page_listed", publisher="ticks", shard=0, n=session.ticks.n, nonce=session.ticks.nonce,
                    listed=f"{{{ids}}}", after=0, rows=FEW, withheld=False, limit=0)
     settings, _, rest = script.partition("copy (")
     session.execute(settings)

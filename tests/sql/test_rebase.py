@@ -1,4 +1,4 @@
-"""Rows that a dump carried into another cluster, and outbox.rebase: what has a slot published there,
+"""Rows that a dump carried into another cluster, and outbox.rebase: what has a publisher published there,
 in which order comes the rest, and what is left of the log. Everything on a real dump and a real,
 fresh cluster; the relay's reader is driven by hand."""
 
@@ -16,9 +16,9 @@ from support.windows import Ticks
 OLD_XIDS = 5 * 2**20  # far beyond what a fresh cluster will ever reach in a test
 REBASE = "SELECT * FROM outbox.rebase('a test', false)"
 NEW_IDENTITY = "SELECT * FROM outbox.rebase('a test', true)"
-IDENTITIES = "SELECT name, identity::text FROM outbox.slot ORDER BY 1"
-EPOCHS = "SELECT slot, shard, epoch FROM outbox.progress ORDER BY 1, 2"
-ELSEWHERE = "SELECT slot, bool_or(written_elsewhere) FROM outbox.progress GROUP BY 1 ORDER BY 1"
+IDENTITIES = "SELECT name, identity::text FROM outbox.publisher ORDER BY 1"
+EPOCHS = "SELECT publisher, shard, epoch FROM outbox.progress ORDER BY 1, 2"
+ELSEWHERE = "SELECT publisher, bool_or(written_elsewhere) FROM outbox.progress GROUP BY 1 ORDER BY 1"
 TAKE = """
 SELECT outcome FROM outbox.take(%s, 0, %s, 1, 'somebody', 60000, 1)"""
 FUTURE = "SELECT outbox.has_rows_of_the_future()"
@@ -60,8 +60,8 @@ def payloads(rows):
     return [row.payload.decode() for row in rows]
 
 
-def reader(database, slot="main", **more):
-    return Ticks(database.dsn, slot=slot, create=False, **more)
+def reader(database, publisher="main", **more):
+    return Ticks(database.dsn, publisher=publisher, create=False, **more)
 
 
 def publish_all(ticks):
@@ -119,10 +119,10 @@ def test_of_a_window_that_was_being_published_the_rest_comes(carried):
 
 
 @at_each_age
-def test_each_slot_goes_on_where_it_was(carried):
-    for slot in ("behind", "sharded"):
-        carried.execute("SELECT outbox.slot_create(%s, %s, 'beginning')",
-                        (slot, 3 if slot == "sharded" else 1))
+def test_each_publisher_goes_on_where_it_was(carried):
+    for publisher in ("behind", "sharded"):
+        carried.execute("SELECT outbox.publisher_create(%s, %s, 'beginning')",
+                        (publisher, 3 if publisher == "sharded" else 1))
     write(carried, "a", "b")
     assert publish_all(reader(carried)) == publish_all(reader(carried, "behind")) == ["a", "b"]
     for number in range(10):
@@ -146,7 +146,7 @@ def test_each_slot_goes_on_where_it_was(carried):
 
 def test_a_database_is_carried_on_again(carried, database):
     """The numbers of the first rebase mean nothing to the second."""
-    carried.execute("SELECT outbox.slot_create('behind', 1, 'beginning')")
+    carried.execute("SELECT outbox.publisher_create('behind', 1, 'beginning')")
     write(carried, "a")
     publish_all(reader(carried))
     write(carried, "b")
@@ -250,30 +250,30 @@ def test_the_partitions_of_what_was_processed_go_after_the_rebase(carried):
 
 
 def test_rows_without_their_log_are_noticed_by_their_transactions(carried):
-    """The log was not carried along, or the slots were dropped and made anew: rows of a far future
+    """The log was not carried along, or the publishers were dropped and made anew: rows of a far future
     would be missed until it comes."""
     write(carried, "a")
     copy = carried.carry()
-    copy.execute("SELECT outbox.slot_drop('main')")
-    with pytest.raises(psycopg2.Error, match="slot rebase"):
-        copy.execute("SELECT outbox.slot_create('main', 1, 'now')")
+    copy.execute("SELECT outbox.publisher_drop('main')")
+    with pytest.raises(psycopg2.Error, match="publisher rebase"):
+        copy.execute("SELECT outbox.publisher_create('main', 1, 'now')")
     copy.execute(REBASE)
-    copy.execute("SELECT outbox.slot_create('main', 1, 'now')")
-    copy.execute("SELECT outbox.slot_create('all', 1, 'beginning')")
+    copy.execute("SELECT outbox.publisher_create('main', 1, 'now')")
+    copy.execute("SELECT outbox.publisher_create('all', 1, 'beginning')")
     write(copy, "b")
     assert publish_all(reader(copy)) == ["b"]
     assert publish_all(reader(copy, "all")) == ["a", "b"]
 
 
 def test_a_split_under_way_is_cancelled_and_a_replay_is_over(carried):
-    carried.execute("SELECT outbox.slot_split_begin('main', 2)")
-    carried.execute("SELECT outbox.slot_split_bound('main')")
+    carried.execute("SELECT outbox.publisher_split_begin('main', 2)")
+    carried.execute("SELECT outbox.publisher_split_bound('main')")
     copy = carried.carry()
     copy.execute(
         "SELECT outbox.replay_create('why', 'main', '{}', null, null, pg_current_snapshot(), null, "
         "null, null, null, 1, 2, 2, 7, 'me', 60000)")
     copy.execute(REBASE)
-    assert copy.execute("SELECT split_to, drain_to FROM outbox.slot") == [(None, None)]
+    assert copy.execute("SELECT split_to, drain_to FROM outbox.publisher") == [(None, None)]
     assert copy.execute("SELECT outcome FROM outbox.replay_take(1, 8, 'me', 1)") == [("elsewhere",)]
 
 
@@ -301,8 +301,8 @@ def test_a_rebase_is_audited_and_refused_where_nothing_was_carried(carried):
 
 def test_a_clock_that_is_behind_is_refused(carried):
     """Rows that were written here are told from others by their time."""
-    carried.execute("SELECT outbox.slot_drop('main')")
-    carried.execute("SELECT outbox.slot_create('main', 1, 'beginning')")
+    carried.execute("SELECT outbox.publisher_drop('main')")
+    carried.execute("SELECT outbox.publisher_create('main', 1, 'beginning')")
     carried.execute("UPDATE outbox.log SET written_at = clock_timestamp() + interval '1 hour'")
     copy = carried.carry()
     with pytest.raises(psycopg2.Error, match="clock"):
@@ -310,18 +310,18 @@ def test_a_clock_that_is_behind_is_refused(carried):
 
 
 def test_a_rebase_keeps_the_identity(carried):
-    """The slot finds what it had sent before the dump, and not noted."""
+    """The publisher finds what it had sent before the dump, and not noted."""
     reader(carried).tick(must_write=True, touched='{"t": [6, {"0": 17}]}')
     copy = carried.carry()
     copy.execute(REBASE)
     assert known_destinations(copy) == {"t": Destination(6, {0: 17}, True)}
     assert copy.execute(IDENTITIES) == carried.execute(IDENTITIES)
-    assert copy.execute("SELECT identity_since, target ? 'identities_from' FROM outbox.slot,"
+    assert copy.execute("SELECT identity_since, target ? 'identities_from' FROM outbox.publisher,"
                         " outbox.audit") == [(None, False)]
 
 
 def test_a_copy_beside_its_living_original_gets_an_identity_of_its_own(carried):
-    carried.execute("SELECT outbox.slot_create('other', 2, 'beginning')")
+    carried.execute("SELECT outbox.publisher_create('other', 2, 'beginning')")
     ticks = reader(carried)
     write(carried, "a")
     assert publish_all(ticks) == ["a"]
@@ -335,7 +335,7 @@ def test_a_copy_beside_its_living_original_gets_an_identity_of_its_own(carried):
     assert len({*before.values(), *after.values()}) == 4
     assert len({*epochs, *copy.execute(EPOCHS)}) == 6
     assert copy.execute("SELECT target -> 'identities_from' FROM outbox.audit") == [(before,)]
-    assert copy.execute("SELECT count(*) FROM outbox.slot WHERE identity_since"
+    assert copy.execute("SELECT count(*) FROM outbox.publisher WHERE identity_since"
                         " BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp()") \
         == [(2,)]
     assert publish_all(reader(copy)) == ["b"]

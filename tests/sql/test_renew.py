@@ -9,7 +9,7 @@ from support.destinations import Destination, known_destinations
 RENEW = "SELECT outbox.renew('ticks', 0, %s, %s, %s, %s, %s)"
 COPIED = """epoch, owner, first_tick, acked_id, ticks::text, listed_tick, listed_ids, timeline,
     system_identifier"""
-ROW = f"SELECT {COPIED} FROM outbox.log WHERE slot = 'ticks' AND n = %s"
+ROW = f"SELECT {COPIED} FROM outbox.log WHERE publisher = 'ticks' AND n = %s"
 
 
 def renew(reader, lease_ms=60_000, deaths=None, n=None, nonce=None):
@@ -27,7 +27,7 @@ def test_the_row_says_what_the_row_before_said(database, reader):
     assert database.execute(
         """SELECT nonce, destinations::text, deaths, txid::xid = xmin,
            lease_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 min'
-           FROM outbox.log WHERE slot = 'ticks' AND n = %s""", (reader.n + 1,)) == [
+           FROM outbox.log WHERE publisher = 'ticks' AND n = %s""", (reader.n + 1,)) == [
                (77, "{}", [4, 1, 0], True, True)]
     assert known_destinations(database, "ticks") == {"t": Destination(3, {1: 7}, True)}
 
@@ -35,9 +35,9 @@ def test_the_row_says_what_the_row_before_said(database, reader):
 def test_it_is_fenced_as_a_tick_is(database, reader):
     assert renew(reader, nonce=12345) == "fenced"
     assert renew(reader, n=reader.n + 1) == "fenced"
-    database.execute("UPDATE outbox.log SET timeline = timeline + 1 WHERE slot = 'ticks'")
+    database.execute("UPDATE outbox.log SET timeline = timeline + 1 WHERE publisher = 'ticks'")
     assert renew(reader) == "fenced"
-    database.execute("UPDATE outbox.log SET timeline = timeline - 1, txid = '3' WHERE slot = 'ticks'")
+    database.execute("UPDATE outbox.log SET timeline = timeline - 1, txid = '3' WHERE publisher = 'ticks'")
     assert renew(reader) == "fenced"  # carried here from another cluster
 
 

@@ -205,5 +205,5 @@ def test_the_state_of_a_message_is_its_own(reader, database):
     begin_again(database)
     new, = opened(reader, database, "b")
     reader.tick(closed=1, must_write=True, may_open=False)
-    state = "SELECT state FROM outbox.message_state WHERE slot = 'ticks'"
+    state = "SELECT state FROM outbox.message_state WHERE publisher = 'ticks'"
     assert database.execute(state) == [("published",)]

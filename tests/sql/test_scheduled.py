@@ -51,11 +51,11 @@ def wait_ms(database, first_tick=100):
     return database.execute(f"SELECT outbox.listed_wait('ticks', 0, {first_tick}, 0, null)")[0][0]
 
 
-def many(database, count, deliver_at, keys=3, slot="ticks", first=1_000_000):
+def many(database, count, deliver_at, keys=3, publisher="ticks", first=1_000_000):
     """Rows of which the messages are gone; deliver_at: of the number i."""
     database.execute(
-        "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, key, deliver_at, "
-        f"tick) SELECT '{slot}', 0, {first} + i, now(), gen_random_uuid(), 't', "
+        "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, key, deliver_at, "
+        f"tick) SELECT '{publisher}', 0, {first} + i, now(), gen_random_uuid(), 't', "
         f"convert_to('k' || i %% {keys}, 'UTF8'), {deliver_at}, 0 "
         "FROM generate_series(1, %s) i; ANALYZE outbox.scheduled", (count,))
 
@@ -183,25 +183,25 @@ def test_a_due_row_that_is_refused_moves_to_the_parked_ones_though_its_message_i
 
 def test_states_of_messages_show_those_that_wait(reader, database):
     scheduled(reader, database, ["a", 100])
-    assert database.execute("SELECT state FROM outbox.message_state WHERE slot = 'ticks'") == [
+    assert database.execute("SELECT state FROM outbox.message_state WHERE publisher = 'ticks'") == [
         ("scheduled",)]
 
 
-def test_a_slot_that_goes_takes_its_rows_with_it(reader, database):
+def test_a_publisher_that_goes_takes_its_rows_with_it(reader, database):
     scheduled(reader, database, ["a", 100])
-    many(database, 1, "now()", slot="other")
-    database.execute("SELECT outbox.slot_drop('ticks')")
-    assert database.execute("SELECT slot FROM outbox.scheduled") == [("other",)]
+    many(database, 1, "now()", publisher="other")
+    database.execute("SELECT outbox.publisher_drop('ticks')")
+    assert database.execute("SELECT publisher FROM outbox.scheduled") == [("other",)]
 
 
-def test_the_shards_of_a_split_slot_share_them(database):
+def test_the_shards_of_a_split_publisher_share_them(database):
     reader = Ticks(database.dsn)
     scheduled(reader, database, *[[f"key-{i}", -1] for i in range(20)])
-    database.execute("SELECT outbox.slot_split_begin('ticks', 3)")
-    database.execute("SELECT outbox.slot_split_bound('ticks')")
+    database.execute("SELECT outbox.publisher_split_begin('ticks', 3)")
+    database.execute("SELECT outbox.publisher_split_bound('ticks')")
     reader.tick()
     is_published(reader)
-    assert database.execute("SELECT outbox.slot_split_finish('ticks')") == [(0,)]
+    assert database.execute("SELECT outbox.publisher_split_finish('ticks')") == [(0,)]
     assert database.execute("SELECT bool_and(shard = outbox.shard_of(key, 3)), count(DISTINCT shard) "
                             "FROM outbox.scheduled") == [(True, 3)]
     reader.close()
@@ -210,7 +210,7 @@ def test_the_shards_of_a_split_slot_share_them(database):
 def list_ends(database):
     """Of each list the log row's `due`: (id, µs since 1970)."""
     return [row for row, in database.execute(
-        "SELECT due[:2] FROM outbox.log WHERE slot = 'ticks' AND listed_tick IS NOT NULL ORDER BY n")]
+        "SELECT due[:2] FROM outbox.log WHERE publisher = 'ticks' AND listed_tick IS NOT NULL ORDER BY n")]
 
 
 def drain(reader, count, **more):
@@ -229,7 +229,7 @@ def test_each_list_has_the_smallest_ids_of_all_that_are_due_at_its_moment(
         reader, database, chance, ids):
     """Rows become due while others are listed; those of the far future stand between them."""
     database.execute(
-        "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, deliver_at, tick) "
+        "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick) "
         f"SELECT 'ticks', 0, {ids}, now(), gen_random_uuid(), 't', clock_timestamp() + CASE "
         "WHEN i % 3 = 0 THEN interval '1 day' ELSE (random() * 4 - 2) * interval '1 s' END, 0 "
         "FROM generate_series(1::bigint, 4000) i")
@@ -278,10 +278,10 @@ def test_what_is_changed_by_hand_is_seen_at_once(reader, database):
     ids = scheduled(reader, database, ["a", 100], ["a", -1], ["a", 200])
     assert listed(reader) == [ids[1]]
     is_published(reader)
-    before, = database.execute("SELECT requests FROM outbox.slot WHERE name = 'ticks'")
+    before, = database.execute("SELECT requests FROM outbox.publisher WHERE name = 'ticks'")
     database.execute("UPDATE outbox.scheduled SET deliver_at = now() - interval '1 day' WHERE id = %s",
                      (ids[0],))
-    after, = database.execute("SELECT requests FROM outbox.slot WHERE name = 'ticks'")
+    after, = database.execute("SELECT requests FROM outbox.publisher WHERE name = 'ticks'")
     assert after > before
     assert listed(reader) == [ids[0]]
 
@@ -360,7 +360,7 @@ LIST_BUFFERS = 10_000  # of 1,000 rows: their index entries, their heap pages, a
 def test_a_list_costs_what_it_has_whatever_waits(reader, database, looks, scale, ids, deliver_at, analyzed):
     count = scale(2_000_000)
     database.execute(
-        "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, deliver_at, tick) "
+        "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick) "
         f"SELECT 'ticks', 0, {ids.format(regions=1600 * 2**22 // count)}, now(), gen_random_uuid(), "
         f"'t', now() + {deliver_at.format(n=count)}, 0 FROM generate_series(1::bigint, {count}) i")
     database.execute("VACUUM ANALYZE outbox.scheduled" if analyzed else "VACUUM outbox.scheduled")
@@ -375,7 +375,7 @@ def test_a_list_costs_what_it_has_whatever_waits(reader, database, looks, scale,
 def test_a_look_goes_on_where_the_one_before_ended_among_regions_without_a_due_row(
         reader, database, looks):
     database.execute(
-        "INSERT INTO outbox.scheduled (slot, shard, id, created_at, event_id, topic, deliver_at, tick) "
+        "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick) "
         "SELECT 'ticks', 0, i << 22, now(), gen_random_uuid(), 't', now() + "
         "CASE WHEN i > 9500 THEN '-1 h' ELSE '1 h' END::interval, 0 FROM generate_series(1::bigint, 20000) i")
     assert looks.of_list() < 2 * LIST_BUFFERS
@@ -391,7 +391,7 @@ def test_rows_that_were_listed_cost_the_next_list_nothing(reader, database, look
     many(database, scale(200_000), "now() - random() * interval '1 h'")
     database.execute("VACUUM ANALYZE outbox.scheduled")
     old = database.connect(autocommit=False)
-    old.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox.slot")
+    old.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox.publisher")
     drain(reader, 1000)
     first = looks.of_list(end_of(database))
     drain(reader, scale(200_000) * 9 // 10)
@@ -410,22 +410,22 @@ def test_many_rows_of_an_open_window_are_not_read_with_every_look(reader, databa
 @pytest.mark.parametrize("deliver_at", ["interval '1 s'", "random() * interval '1 h'"],
                          ids=["at_once", "one_by_one"])
 def test_the_far_future_in_front_of_the_due_ones_slows_no_drain(database, scale, deliver_at):
-    """Rates in turns: one slot has such rows, the other has not."""
+    """Rates in turns: one publisher has such rows, the other has not."""
     count, chunk = scale(20_000_000, 20_000), 5_000
-    slots = {"behind": 20_000, "alone": 0}
+    publishers = {"behind": 20_000, "alone": 0}
     readers = {}
-    for slot, front in slots.items():
-        readers[slot] = Ticks(database.dsn, slot=slot)
-        many(database, front, "now() + interval '30 days' + i * interval '1 s'", slot=slot, first=0)
-        many(database, count, f"now() - {deliver_at}", slot=slot)
+    for publisher, front in publishers.items():
+        readers[publisher] = Ticks(database.dsn, publisher=publisher)
+        many(database, front, "now() + interval '30 days' + i * interval '1 s'", publisher=publisher, first=0)
+        many(database, count, f"now() - {deliver_at}", publisher=publisher)
     database.execute("VACUUM ANALYZE outbox.scheduled")
     ratios = []
     for _ in range(min(count // chunk, 40)):
         seconds = {}
-        for slot in sorted(slots, reverse=len(ratios) % 2):
+        for publisher in sorted(publishers, reverse=len(ratios) % 2):
             began = time.perf_counter()
-            drain(readers[slot], chunk)
-            seconds[slot] = time.perf_counter() - began
+            drain(readers[publisher], chunk)
+            seconds[publisher] = time.perf_counter() - began
         ratios.append(seconds["alone"] / seconds["behind"])
     for reader in readers.values():
         reader.close()

@@ -5,11 +5,11 @@ import pytest
 from support.windows import Ticks
 
 TAKE = """SELECT outcome, n, holder, wait_ms
-    FROM outbox.take(%(slot)s, 0, 1, %(nonce)s, %(owner)s, %(lease_ms)s, 9)"""
+    FROM outbox.take(%(publisher)s, 0, 1, %(nonce)s, %(owner)s, %(lease_ms)s, 9)"""
 
 
-def take(database, owner, lease_ms=60_000, slot="main"):
-    return database.execute(TAKE, {"slot": slot, "nonce": 1, "owner": owner, "lease_ms": lease_ms})[0]
+def take(database, owner, lease_ms=60_000, publisher="main"):
+    return database.execute(TAKE, {"publisher": publisher, "nonce": 1, "owner": owner, "lease_ms": lease_ms})[0]
 
 
 def test_a_running_lease_is_the_owners_alone(database):
@@ -45,7 +45,7 @@ def test_a_log_row_is_committed_durably_where_the_database_does_not_wait(databas
         reader.tick(must_write=True)
         assert reader.verdict == "noted"
     else:
-        reader.cursor.execute(TAKE, {"slot": "ticks", "nonce": 1, "owner": "by hand", "lease_ms": 60_000})
+        reader.cursor.execute(TAKE, {"publisher": "ticks", "nonce": 1, "owner": "by hand", "lease_ms": 60_000})
         assert reader.cursor.fetchone()[0] == "taken"
     reader.cursor.execute("SHOW synchronous_commit")
     assert reader.cursor.fetchone() == ("on",)

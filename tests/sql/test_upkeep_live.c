@@ -48,8 +48,9 @@ static void run(struct stage *stage, const char *script)
 static void acknowledge(struct stage *stage)
 {
 	run(stage,
-	    "insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick, "
-	    "acked_id, ticks, destinations, folded, timeline, system_identifier) select slot, "
+	    "insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, "
+	    "first_tick, "
+	    "acked_id, ticks, destinations, folded, timeline, system_identifier) select publisher, "
 	    "shard, n + "
 	    "1, "
 	    "epoch, 1, '', '-infinity', first_tick + 1, 0, array[pg_current_snapshot()], '{}', "
@@ -181,7 +182,7 @@ static void an_acknowledged_partition_is_dropped_after_its_time(void **state)
 	    ask(stage, "select count(*) from outbox.partitions('message') where to_at < now()"), 0);
 }
 
-static void a_slot_that_is_behind_keeps_it_and_is_named(void **state)
+static void a_publisher_that_is_behind_keeps_it_and_is_named(void **state)
 {
 	struct stage *stage = *state;
 	run(stage,
@@ -457,7 +458,7 @@ static void upkeep_of_the_log_that_fails_keeps_the_message_table_from_nothing(vo
 static void a_log_partition_that_cannot_be_made_keeps_no_other_from_being_made(void **state)
 {
 	struct stage *stage = *state;
-	run(stage, "select outbox.slot_create('wide', 5, 'now');"
+	run(stage, "select outbox.publisher_create('wide', 5, 'now');"
 		   "update outbox.log set n = 600000;"
 		   "create table outbox.log_wide_2_1000000 ()");
 	assert_true(log_step(stage) <= 1200);
@@ -527,9 +528,10 @@ static void a_check_says_what_is_missing(void **state)
 	assert_false(migrate_check(stage->pg, "nobody", &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
 	assert_non_null(strstr(err.message, "the schema nobody is not there; run"));
-	run(stage, "delete from outbox.migration where name = '0005_slots'");
+	run(stage, "delete from outbox.migration where name = '0005_publishers'");
 	assert_false(migrate_check(stage->pg, stage->schema, &err));
-	assert_non_null(strstr(err.message, "it lacks 0005_slots; run `outbox-relay migrate up`"));
+	assert_non_null(
+	    strstr(err.message, "it lacks 0005_publishers; run `outbox-relay migrate up`"));
 }
 
 int main(void)
@@ -540,7 +542,7 @@ int main(void)
 	    TEST(what_no_reader_of_the_look_back_goes_on_from_is_forgotten),
 	    TEST(another_width_begins_where_the_old_one_ended),
 	    TEST(an_acknowledged_partition_is_dropped_after_its_time),
-	    TEST(a_slot_that_is_behind_keeps_it_and_is_named),
+	    TEST(a_publisher_that_is_behind_keeps_it_and_is_named),
 	    TEST(a_partition_that_cannot_be_looked_at_is_still_held),
 	    TEST(an_emptied_partition_is_not_held_while_it_waits_to_be_dropped),
 	    TEST(detached_partitions_stay_as_tables),

@@ -34,7 +34,7 @@ def test_advisory_locks_of_a_stranger_block_nothing(empty_database, stranger):
     assert ask("SELECT outbox.partition_make('message', '2020-01-01Z', '2020-01-02Z')") == [("made",)]
     assert ask("SELECT outbox.log_partition_make('main', 0, 5000000)") == [("made",)]
     assert ask("SELECT outbox.lookback_tidy(1)") == [(True,)]
-    assert ask("SELECT outbox.slot_create('second', 1, 'now')") == [("",)]
+    assert ask("SELECT outbox.publisher_create('second', 1, 'now')") == [("",)]
 
 
 def test_a_login_without_grants_cannot_lock_a_row(empty_database, stranger):

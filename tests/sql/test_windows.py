@@ -129,7 +129,7 @@ def test_a_former_owner_cannot_write_behind_its_successor(database):
     assert [row.payload for row in successor.poll()] == [b"x"]
 
 
-def test_a_dropped_or_split_slot_is_told_so(database):
+def test_a_dropped_or_split_publisher_is_told_so(database):
     ticks = Ticks(database.dsn)
     ticks.cursor.execute(*ticks.tick_call(of_shards=2))
     assert [row[0] for row in ticks.cursor.fetchall()] == ["dropped"]
@@ -206,9 +206,9 @@ def test_every_large_column_makes_a_window_one_for_pages(database, column):
 def test_a_split_under_way_is_not_taken_for_the_end_of_the_rows(database):
     ticks = Ticks(database.dsn)
     fill(database, 1)
-    database.execute("SELECT outbox.slot_split_begin('ticks', 2)")
+    database.execute("SELECT outbox.publisher_split_begin('ticks', 2)")
     assert ticks.poll() == [] and ticks.verdict == "splitting"
-    database.execute("SELECT outbox.slot_split_cancel('ticks')")
+    database.execute("SELECT outbox.publisher_split_cancel('ticks')")
     assert len(ticks.poll()) == 1
 
 
@@ -222,13 +222,13 @@ def blocked_by(database, connection):
 def open_last_window(database, ticks):
     """Of a split that began: the window that all shards end with."""
     wait_for(lambda: database.execute(
-        "SELECT 1 FROM outbox.slot WHERE name = %s AND drain_to IS NOT NULL", (ticks.slot,)),
+        "SELECT 1 FROM outbox.publisher WHERE name = %s AND drain_to IS NOT NULL", (ticks.publisher,)),
         60, "the common end")
     assert ticks.poll() == [] and ticks.verdict == "rows"
 
 
 def split_in_two(database, ticks):
-    return run_command(["slot", "split", ticks.slot, "--shards", 2], {"DATABASE_URL": database.dsn})
+    return run_command(["publisher", "split", ticks.publisher, "--shards", 2], {"DATABASE_URL": database.dsn})
 
 
 def test_a_split_that_meets_a_renewal_looks_again(database):
@@ -237,7 +237,7 @@ def test_a_split_that_meets_a_renewal_looks_again(database):
     with ThreadPoolExecutor() as pool, database.connect(autocommit=False) as holder:
         split = pool.submit(split_in_two, database, ticks)
         open_last_window(database, ticks)
-        holder.cursor().execute("SELECT FROM outbox.slot WHERE name = 'ticks' FOR UPDATE")
+        holder.cursor().execute("SELECT FROM outbox.publisher WHERE name = 'ticks' FOR UPDATE")
         ticks.tick(must_write=True)
         ticks.cursor.execute("BEGIN")
         ticks.tick(must_write=True)
@@ -247,9 +247,9 @@ def test_a_split_that_meets_a_renewal_looks_again(database):
         ticks.cursor.execute("COMMIT")
         status, output, error = split.result()
     assert (status, error) == (0, ""), output
-    assert database.execute("SELECT n, owner FROM outbox.log WHERE slot = 'ticks' AND shard = 0"
+    assert database.execute("SELECT n, owner FROM outbox.log WHERE publisher = 'ticks' AND shard = 0"
                             " ORDER BY n DESC LIMIT 2") == [(ticks.n + 1, ""), (ticks.n, "by hand")]
-    assert database.execute("SELECT shards FROM outbox.slot WHERE name = 'ticks'") == [(2,)]
+    assert database.execute("SELECT shards FROM outbox.publisher WHERE name = 'ticks'") == [(2,)]
 
 
 def test_a_split_that_meets_a_locked_log_looks_again(database):

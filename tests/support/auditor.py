@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from .process import wait_for
 
 SAMPLES = 10  # named of each kind of finding
-# 2:slot:identity:shard:epoch:tick:id
+# 2:publisher:identity:shard:epoch:tick:id
 POSITION = re.compile(r"2:([^:]+:[0-9a-f]{8}:\d+:-?\d+):(\d+):(\d+)")
 UNSETTLED = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
              KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION,
@@ -129,7 +129,7 @@ class _Order:
         self.verdict = verdict
         self.highest_seq = {}       # (topic, key) -> sequence
         self.place = {}             # (topic, key) -> partition
-        self.highest_position = {}  # (topic, partition, slot:identity:shard:epoch) -> (tick, id)
+        self.highest_position = {}  # (topic, partition, publisher:identity:shard:epoch) -> (tick, id)
 
     def judge(self, record, where):
         self._positions(record, where)

@@ -8,11 +8,11 @@ Destination = namedtuple("Destination", "partitions offsets open")
 
 TABLE = """
     SELECT d.topic, d.partitions, d.offsets, d.open FROM outbox.destination d
-    WHERE d.slot = %s AND d.shard = %s"""
+    WHERE d.publisher = %s AND d.shard = %s"""
 ROWS = """
     SELECT l.destinations::text FROM outbox.progress p
-    JOIN outbox.log l ON l.slot = p.slot AND l.shard = p.shard AND l.n > p.folded
-    WHERE p.slot = %s AND p.shard = %s ORDER BY l.n"""
+    JOIN outbox.log l ON l.publisher = p.publisher AND l.shard = p.shard AND l.n > p.folded
+    WHERE p.publisher = %s AND p.shard = %s ORDER BY l.n"""
 
 
 def apply_row(known, text):
@@ -26,23 +26,23 @@ def apply_row(known, text):
         known[topic] = Destination(said[0], {**before, **offsets}, len(said) == 2)
 
 
-def folded_destinations(database, slot="main", shard=0):
+def folded_destinations(database, publisher="main", shard=0):
     """{topic: Destination} of the table alone."""
     return {topic: Destination(partitions, {partition: offset for partition, offset
                                             in enumerate(offsets) if offset > -2}, is_open)
-            for topic, partitions, offsets, is_open in database.execute(TABLE, (slot, shard))}
+            for topic, partitions, offsets, is_open in database.execute(TABLE, (publisher, shard))}
 
 
-def known_destinations(database, slot="main", shard=0):
+def known_destinations(database, publisher="main", shard=0):
     """{topic: Destination}; offsets are {partition: offset}."""
     connection = database.connect(autocommit=False)
     cursor = connection.cursor()
     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    cursor.execute(TABLE, (slot, shard))
+    cursor.execute(TABLE, (publisher, shard))
     known = {topic: Destination(partitions, {partition: offset for partition, offset
                                              in enumerate(offsets) if offset > -2}, is_open)
              for topic, partitions, offsets, is_open in cursor.fetchall()}
-    cursor.execute(ROWS, (slot, shard))
+    cursor.execute(ROWS, (publisher, shard))
     for text, in cursor.fetchall():
         apply_row(known, text)
     connection.close()

@@ -1,6 +1,6 @@
 """The relay's own reader driven by hand, for exact interleavings: each poll() is one tick.
 
-    ticks = Ticks(database.dsn)         # a slot of its own, from the table's first row on
+    ticks = Ticks(database.dsn)         # a publisher of its own, from the table's first row on
     ticks.poll()                        # the rows of the next window, [] when there is none
     ticks.poll(page=2)                  # the same, read by pages of two rows
 
@@ -30,17 +30,17 @@ def query(name, **values):
 
 
 class Ticks:
-    def __init__(self, dsn, slot="ticks", shards=1, shard=0, schema="outbox", create=True):
+    def __init__(self, dsn, publisher="ticks", shards=1, shard=0, schema="outbox", create=True):
         self.connection = psycopg2.connect(dsn)
         self.connection.autocommit = True
         self.cursor = self.connection.cursor()
-        self.slot, self.shard, self.shards, self.schema = slot, shard, shards, schema
+        self.publisher, self.shard, self.shards, self.schema = publisher, shard, shards, schema
         if create:
-            self._one("SELECT {schema}.slot_create(%s, %s, 'beginning')", slot, shards)
+            self._one("SELECT {schema}.publisher_create(%s, %s, 'beginning')", publisher, shards)
         self.nonce = _random()
         taken = self._one(
             "SELECT outcome, n, first_tick, windows FROM {schema}.take("
-            "%s, %s, %s, %s, 'by hand', %s, 1)", slot, shard, shards, self.nonce, LEASE_MS)
+            "%s, %s, %s, %s, 'by hand', %s, 1)", publisher, shard, shards, self.nonce, LEASE_MS)
         assert taken[0] == "taken", taken
         _, self.n, self.first_tick, self.open_windows = taken
         self.verdict = None
@@ -55,7 +55,7 @@ class Ticks:
     def tick_call(self, **more):
         """(statement, values) of the next tick, for EXPLAIN as well."""
         self.next_nonce = _random()
-        given = {"of_slot": self.slot, "of_shard": self.shard, "of_shards": self.shards,
+        given = {"of_publisher": self.publisher, "of_shard": self.shard, "of_shards": self.shards,
                  "of_n": self.n, "of_nonce": self.nonce, "new_nonce": self.next_nonce,
                  "lease_ms": LEASE_MS, "closed": self.open_windows, "new_acked_id": 0,
                  "touched": "{}", "new_epoch": None, "may_open": True, "must_write": False,
@@ -105,12 +105,12 @@ class Ticks:
         columns = ", ".join((*(f"{name}::text" for name in texts), *values))
         return dict(zip((*texts, *values), self._one(
             f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s, %s, %s, %s)",
-            self.slot, self.shard, self.n, self.nonce, self.first_tick + self.open_windows,
+            self.publisher, self.shard, self.n, self.nonce, self.first_tick + self.open_windows,
             from_xid, xids, max_rows)))
 
     def page_script(self, bounds, after, rows, withheld=False, upto_id=2**62):
         name = "page" if bounds["stragglers"] == "{}" else "page_stragglers"
-        text = query(name, **bounds, slot=self.slot, shard=self.shard, shards=self.shards,
+        text = query(name, **bounds, publisher=self.publisher, shard=self.shard, shards=self.shards,
                      n=self.n, nonce=self.nonce, after=after, rows=rows, withheld=withheld,
                      upto_id=upto_id, limit=0)
         return text.replace("outbox.", f"{self.schema}.")

@@ -8,8 +8,8 @@
  * A partition that is sick answers every batch with an error that blames no record, as a broker
  * does that may not be written to, or has come upon something that it does not understand.
  *
- * Records in a transaction are hidden until it is committed. The slot has one transactional id:
- * what comes from a producer that is not the last one to begin is refused.
+ * Records in a transaction are hidden until it is committed. The publisher has one transactional
+ * id: what comes from a producer that is not the last one to begin is refused.
  */
 #include <string.h>
 #include "simulator_world.h"

@@ -1011,7 +1011,7 @@ static bool check_status(struct world *world, struct process *process)
 	if (status.tail_bytes > tail_bound(&world->plan, &status))
 		world_fail(world, "%lld bytes of what tails showed", (long long)status.tail_bytes);
 	if (status.state == STREAM_GONE)
-		world_fail(world, "owner %d says that the slot is gone", process->owner);
+		world_fail(world, "owner %d says that the publisher is gone", process->owner);
 	if (process->was_owner && status.state == STREAM_STANDBY) {
 		world_trace(world, "owner %d lost the shard", process->owner);
 		process->sent_count = 0;

@@ -13,7 +13,7 @@
 
 enum { MOST_WORDS = 16 };
 
-/* "slot create x" as a command line of the real table. */
+/* "publisher create x" as a command line of the real table. */
 static bool parse(const char *line, struct call *call, struct err *err)
 {
 	static char words[256];
@@ -49,11 +49,11 @@ static void a_command_has_one_word_or_two(void **state)
 	(void)state;
 	assert_true(parse("run", &call, &err));
 	assert_string_equal(call.command->name, "run");
-	assert_true(parse("slot create billing", &call, &err));
-	assert_string_equal(call.command->name, "slot create");
+	assert_true(parse("publisher create billing", &call, &err));
+	assert_string_equal(call.command->name, "publisher create");
 	assert_string_equal(call.arguments[0], "billing");
-	expect_refused("slot", "second word");
-	expect_refused("slot paint", "no command 'slot paint'");
+	expect_refused("publisher", "second word");
+	expect_refused("publisher paint", "no command 'publisher paint'");
 	expect_refused("paint", "no command 'paint'");
 	expect_refused("--paint", "no option '--paint'");
 }
@@ -61,9 +61,9 @@ static void a_command_has_one_word_or_two(void **state)
 static void options_stand_before_and_behind_arguments(void **state)
 {
 	static const char *const lines[] = {
-	    "slot create --shards 4 --start now billing",
-	    "slot create billing --shards=4 --start=now",
-	    "slot --config f create billing --shards 4 --start now",
+	    "publisher create --shards 4 --start now billing",
+	    "publisher create billing --shards=4 --start=now",
+	    "publisher --config f create billing --shards 4 --start now",
 	};
 	struct call call;
 	struct err err;
@@ -85,7 +85,7 @@ static void what_is_not_given_has_its_default(void **state)
 	struct err err;
 
 	(void)state;
-	assert_true(parse("slot create billing", &call, &err));
+	assert_true(parse("publisher create billing", &call, &err));
 	assert_int_equal(call_number(&call, "shards", 1), 1);
 	assert_null(call_text(&call, "start", NULL));
 	assert_null(call.config);
@@ -101,10 +101,10 @@ static void values_are_checked_by_the_row(void **state)
 	struct err err;
 
 	(void)state;
-	expect_refused("slot create x --shards 0", "from 1 to 64");
-	expect_refused("slot create x --shards four", "from 1 to 64");
-	expect_refused("slot create x --shards", "wants a value");
-	assert_true(parse("slot create x --start 2026-01-02", &call, &err));
+	expect_refused("publisher create x --shards 0", "from 1 to 64");
+	expect_refused("publisher create x --shards four", "from 1 to 64");
+	expect_refused("publisher create x --shards", "wants a value");
+	assert_true(parse("publisher create x --start 2026-01-02", &call, &err));
 	assert_string_equal(call_text(&call, "start", NULL), "2026-01-02");
 	expect_refused("run --drain=yes", "takes no value");
 	expect_refused("run --dry", "no option '--dry'");
@@ -115,8 +115,8 @@ static void values_are_checked_by_the_row(void **state)
 static void the_number_of_arguments_is_checked(void **state)
 {
 	(void)state;
-	expect_refused("slot create", "wants NAME");
-	expect_refused("slot create a b", "does not expect 'b'");
+	expect_refused("publisher create", "wants NAME");
+	expect_refused("publisher create a b", "does not expect 'b'");
 	expect_refused("run now", "does not expect 'now'");
 }
 
@@ -141,15 +141,15 @@ static void two_dashes_end_the_options(void **state)
 	struct err err;
 
 	(void)state;
-	assert_true(parse("slot drop -- --yes", &call, &err));
+	assert_true(parse("publisher drop -- --yes", &call, &err));
 	assert_string_equal(call.arguments[0], "--yes");
 	assert_false(call_flag(&call, "yes"));
 }
 
 static void help_may_be_asked_anywhere(void **state)
 {
-	static const char *const lines[] = {
-	    "--help", "-h", "slot --help", "slot create --help", "--help slot create", "run -h"};
+	static const char *const lines[] = {"--help", "-h", "publisher --help",
+	    "publisher create --help", "--help publisher create", "run -h"};
 	struct call call;
 	struct err err;
 

@@ -54,15 +54,15 @@ static void write_file(char *pattern, const char *content)
 
 static void assert_is_default(const struct config *config)
 {
-	const struct config_slot *slot = config_find_slot(config, "main");
+	const struct config_publisher *publisher = config_find_publisher(config, "main");
 	const struct config_postgres *postgres = config_find_postgres(config, "main");
 
-	assert_int_equal(config->slot_count, 1);
+	assert_int_equal(config->publisher_count, 1);
 	assert_int_equal(config->postgres_count, 1);
 	assert_int_equal(config->kafka_count, 1);
-	assert_non_null(slot);
-	assert_ptr_equal(slot->postgres, postgres);
-	assert_ptr_equal(slot->kafka, &config->kafka[0]);
+	assert_non_null(publisher);
+	assert_ptr_equal(publisher->postgres, postgres);
+	assert_ptr_equal(publisher->kafka, &config->kafka[0]);
 	assert_string_equal(postgres->dsn, "");
 	assert_string_equal(postgres->schema, "outbox");
 	assert_int_equal(postgres->partition_every_ms, 86400000);
@@ -72,34 +72,34 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(postgres->upkeep_interval_ms, 60000);
 	assert_string_equal(config->kafka[0].name, "main");
 	assert_int_equal(config->kafka[0].property_count, 0);
-	assert_int_equal(slot->shards, 0);
-	assert_int_equal(slot->max_in_flight, 20000);
-	assert_int_equal(slot->memory, 24 << 20);
-	assert_int_equal(slot->lease_ms, 5000);
-	assert_int_equal(slot->poll_busy_ms, 3);
-	assert_int_equal(slot->poll_idle_ms, 70);
-	assert_int_equal(slot->ack_interval_ms, 200);
-	assert_int_equal(slot->stall_after_ms, 60000);
-	assert_int_equal(slot->retry_first_ms, 1000);
-	assert_int_equal(slot->retry_max_ms, 300000);
-	assert_int_equal(slot->max_attempts, 10);
-	assert_int_equal(slot->timestamp, TIMESTAMP_CREATED);
-	assert_int_equal(slot->safety, SAFETY_WARN);
-	assert_ptr_equal(slot->config, config);
+	assert_int_equal(publisher->shards, 0);
+	assert_int_equal(publisher->max_in_flight, 20000);
+	assert_int_equal(publisher->memory, 24 << 20);
+	assert_int_equal(publisher->lease_ms, 5000);
+	assert_int_equal(publisher->poll_busy_ms, 3);
+	assert_int_equal(publisher->poll_idle_ms, 70);
+	assert_int_equal(publisher->ack_interval_ms, 200);
+	assert_int_equal(publisher->stall_after_ms, 60000);
+	assert_int_equal(publisher->retry_first_ms, 1000);
+	assert_int_equal(publisher->retry_max_ms, 300000);
+	assert_int_equal(publisher->max_attempts, 10);
+	assert_int_equal(publisher->timestamp, TIMESTAMP_CREATED);
+	assert_int_equal(publisher->safety, SAFETY_WARN);
+	assert_ptr_equal(publisher->config, config);
 	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_BLOCK);
 	assert_string_equal(config->admin_listen, "");
 	assert_int_equal(config->log_level, LOG_LEVEL_INFO);
 	assert_int_equal(config->log_format, LOG_LOGFMT);
 }
 
-static void nothing_at_all_is_the_default_slot(void **state)
+static void nothing_at_all_is_the_default_publisher(void **state)
 {
 	struct config *config = parse("", no_environ);
 
 	(void)state;
 	assert_is_default(config);
 	assert_int_equal(config->topic_count, 0);
-	assert_string_equal(config->slots[0].origin, "default");
+	assert_string_equal(config->publishers[0].origin, "default");
 	config_destroy(config);
 }
 
@@ -137,7 +137,7 @@ static void every_key_is_read(void **state)
 				      "[kafka]\n"
 				      "bootstrap.servers = a:1,b:2\n"
 				      "  acks = all ; indented, with a comment\n"
-				      "[slot]\n"
+				      "[publisher]\n"
 				      "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
 				      "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
 				      "stall_after = 1d\ntimestamp = publish\nsafety = strict\n"
@@ -152,8 +152,8 @@ static void every_key_is_read(void **state)
 				      "[admin]\nlisten = 9187\n"
 				      "[log]\nlevel = error\nformat = json",
 	    no_environ);
-	const struct config_slot *slot = &config->slots[0];
-	const struct config_postgres *postgres = slot->postgres;
+	const struct config_publisher *publisher = &config->publishers[0];
+	const struct config_postgres *postgres = publisher->postgres;
 
 	(void)state;
 	assert_string_equal(postgres->dsn, "host=/run/x dbname=shop");
@@ -163,21 +163,21 @@ static void every_key_is_read(void **state)
 	assert_int_equal(postgres->retain_ms, 0);
 	assert_int_equal(postgres->retention, RETENTION_DETACH);
 	assert_int_equal(postgres->upkeep_interval_ms, 100);
-	assert_string_equal(property(slot->kafka, "bootstrap.servers"), "a:1,b:2");
-	assert_string_equal(property(slot->kafka, "acks"), "all");
-	assert_string_equal(slot->kafka->properties[1].origin, "relay.ini:12");
-	assert_string_equal(slot->origin, "relay.ini:13");
-	assert_int_equal(slot->shards, 64);
-	assert_int_equal(slot->max_in_flight, 1);
-	assert_true(slot->memory == INT64_C(4) << 30);
-	assert_int_equal(slot->lease_ms, 3600000);
-	assert_int_equal(slot->poll_busy_ms, 0);
-	assert_int_equal(slot->poll_idle_ms, 60000);
-	assert_int_equal(slot->ack_interval_ms, 0);
-	assert_int_equal(slot->stall_after_ms, 86400000);
-	assert_int_equal(slot->retry_first_ms, 10);
-	assert_int_equal(slot->retry_max_ms, 86400000);
-	assert_int_equal(slot->max_attempts, 1000000);
+	assert_string_equal(property(publisher->kafka, "bootstrap.servers"), "a:1,b:2");
+	assert_string_equal(property(publisher->kafka, "acks"), "all");
+	assert_string_equal(publisher->kafka->properties[1].origin, "relay.ini:12");
+	assert_string_equal(publisher->origin, "relay.ini:13");
+	assert_int_equal(publisher->shards, 64);
+	assert_int_equal(publisher->max_in_flight, 1);
+	assert_true(publisher->memory == INT64_C(4) << 30);
+	assert_int_equal(publisher->lease_ms, 3600000);
+	assert_int_equal(publisher->poll_busy_ms, 0);
+	assert_int_equal(publisher->poll_idle_ms, 60000);
+	assert_int_equal(publisher->ack_interval_ms, 0);
+	assert_int_equal(publisher->stall_after_ms, 86400000);
+	assert_int_equal(publisher->retry_first_ms, 10);
+	assert_int_equal(publisher->retry_max_ms, 86400000);
+	assert_int_equal(publisher->max_attempts, 1000000);
 	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_STOP);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
 	assert_string_equal(config->checks[0].origin, "relay.ini:29");
@@ -190,30 +190,30 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->lookbacks[0].check_after_ms, 10);
 	assert_string_equal(config->api.listen, "127.0.0.1:9188");
 	assert_int_equal(config->api.send_tokens.count, 2);
-	assert_int_equal(slot->timestamp, TIMESTAMP_PUBLISH);
-	assert_int_equal(slot->safety, SAFETY_STRICT);
+	assert_int_equal(publisher->timestamp, TIMESTAMP_PUBLISH);
+	assert_int_equal(publisher->safety, SAFETY_STRICT);
 	assert_string_equal(config->admin_listen, "127.0.0.1:9187");
 	assert_int_equal(config->log_level, LOG_LEVEL_ERROR);
 	assert_int_equal(config->log_format, LOG_JSON);
 	config_destroy(config);
 }
 
-static void named_sections_are_found_by_their_slots(void **state)
+static void named_sections_are_found_by_their_publishers(void **state)
 {
-	struct config *config = parse("[slot \"billing\"]\npostgres = b\nkafka = k.2\n"
-				      "[slot \"empty\"]\npostgres=b\nkafka=k.2\n"
+	struct config *config = parse("[publisher \"billing\"]\npostgres = b\nkafka = k.2\n"
+				      "[publisher \"empty\"]\npostgres=b\nkafka=k.2\n"
 				      "[postgres \"b\"]\ndsn = service=b\n"
 				      "[kafka \"k.2\"] ; behind\nacks = all\n",
 	    no_environ);
-	const struct config_slot *slot = config_find_slot(config, "billing");
+	const struct config_publisher *publisher = config_find_publisher(config, "billing");
 
 	(void)state;
-	assert_int_equal(config->slot_count, 2);
+	assert_int_equal(config->publisher_count, 2);
 	assert_int_equal(config->postgres_count, 1);
 	assert_int_equal(config->kafka_count, 1);
-	assert_ptr_equal(slot->postgres, config_find_postgres(config, "b"));
-	assert_string_equal(slot->kafka->name, "k.2");
-	assert_null(config_find_slot(config, "main"));
+	assert_ptr_equal(publisher->postgres, config_find_postgres(config, "b"));
+	assert_string_equal(publisher->kafka->name, "k.2");
+	assert_null(config_find_publisher(config, "main"));
 	assert_null(config_find_postgres(config, "main"));
 	config_destroy(config);
 }
@@ -221,15 +221,15 @@ static void named_sections_are_found_by_their_slots(void **state)
 static void exactly_once_has_its_own_most_in_flight_unless_it_is_said(void **state)
 {
 	struct config *config =
-	    parse("[slot \"a\"]\n"
-		  "[slot \"b\"]\ndelivery = exactly-once\n"
-		  "[slot \"c\"]\ndelivery = exactly-once\nmax_in_flight = 20000\n",
+	    parse("[publisher \"a\"]\n"
+		  "[publisher \"b\"]\ndelivery = exactly-once\n"
+		  "[publisher \"c\"]\ndelivery = exactly-once\nmax_in_flight = 20000\n",
 		no_environ);
 
 	(void)state;
-	assert_int_equal(config_in_flight(config_find_slot(config, "a")), 20000);
-	assert_int_equal(config_in_flight(config_find_slot(config, "b")), 40000);
-	assert_int_equal(config_in_flight(config_find_slot(config, "c")), 20000);
+	assert_int_equal(config_in_flight(config_find_publisher(config, "a")), 20000);
+	assert_int_equal(config_in_flight(config_find_publisher(config, "b")), 40000);
+	assert_int_equal(config_in_flight(config_find_publisher(config, "c")), 20000);
 	config_destroy(config);
 }
 
@@ -241,8 +241,9 @@ static void a_topic_has_the_policy_of_its_section_or_the_default(void **state)
 
 	(void)state;
 	memset(longest, 'x', sizeof longest - 1);
-	text_add(&ini, "[topic \"shop.orders-v2\"]\non_refusal = pass\n[topic \"main\"]\n"
-		       "[topic \"Shop_orders\"]\non_refusal=stop\n[slot \"a\"]\n[slot \"b\"]\n");
+	text_add(&ini,
+	    "[topic \"shop.orders-v2\"]\non_refusal = pass\n[topic \"main\"]\n"
+	    "[topic \"Shop_orders\"]\non_refusal=stop\n[publisher \"a\"]\n[publisher \"b\"]\n");
 	text_addf(&ini, "[topic \"%s\"]\non_refusal = stop\n", longest);
 	config = parse(ini.data, no_environ);
 	assert_int_equal(config->topic_count, 4);
@@ -252,8 +253,8 @@ static void a_topic_has_the_policy_of_its_section_or_the_default(void **state)
 	assert_int_equal(config_topic_policy(config, "main"), REFUSAL_BLOCK);
 	assert_int_equal(config_topic_policy(config, "shop_orders"), REFUSAL_BLOCK);
 	assert_int_equal(config_topic_policy(config, ""), REFUSAL_BLOCK);
-	for (int i = 0; i < config->slot_count; i++)
-		assert_ptr_equal(config->slots[i].config, config);
+	for (int i = 0; i < config->publisher_count; i++)
+		assert_ptr_equal(config->publishers[i].config, config);
 	config_destroy(config);
 	text_finish(&ini);
 }
@@ -384,23 +385,23 @@ static void a_deliver_is_named_and_has_defaults_of_its_own(void **state)
 	config_destroy(config);
 }
 
-static void a_sidecar_has_no_database_and_no_slot_unless_they_are_declared(void **state)
+static void a_sidecar_has_no_database_and_no_publisher_unless_they_are_declared(void **state)
 {
 	struct config *config =
 	    parse("[deliver \"billing\"]\n", ENVIRON("DATABASE_URL=postgres://x"));
 
 	(void)state;
 	assert_int_equal(config->postgres_count, 0);
-	assert_int_equal(config->slot_count, 0);
+	assert_int_equal(config->publisher_count, 0);
 	assert_int_equal(config->kafka_count, 1);
 	config_destroy(config);
 	config = parse("[deliver \"billing\"]\n", ENVIRON("OUTBOX_RELAY_POSTGRES_DSN=host=x"));
 	assert_int_equal(config->postgres_count, 1);
-	assert_int_equal(config->slot_count, 1);
+	assert_int_equal(config->publisher_count, 1);
 	config_destroy(config);
 	config = parse("[deliver \"billing\"]\n[lookback \"orders\"]\n", no_environ);
 	assert_int_equal(config->postgres_count, 1);
-	assert_int_equal(config->slot_count, 1);
+	assert_int_equal(config->publisher_count, 1);
 	config_destroy(config);
 }
 
@@ -528,37 +529,39 @@ static void a_line_may_be_long(void **state)
 static void a_mistake_names_place_and_cure(void **state)
 {
 	static const char *const pairs[][2] = {
-	    {"\n[slot]\nlease = 5x",
-		"relay.ini:3: [slot \"main\"] lease: '5x' is not a duration; write for example 5s"},
-	    {"[slot \"x\"]\nlease = 5",
-		"relay.ini:2: [slot \"x\"] lease: '5' has no unit; write for example 5s"},
-	    {"[slot]\nlease = ",
-		"relay.ini:2: [slot \"main\"] lease: '' is not a duration; write for example 5s"},
-	    {"[slot]\nlease = -5s", "relay.ini:2: [slot \"main\"] lease: '-5s' is not a duration; "
-				    "write for example 5s"},
-	    {"[slot]\nlease = 99ms",
-		"relay.ini:2: [slot \"main\"] lease: '99ms' is out of range; write 100ms to 1h"},
-	    {"[slot]\nlease = 61m",
-		"relay.ini:2: [slot \"main\"] lease: '61m' is out of range; write 100ms to 1h"},
-	    {"[slot]\nlease = 999999999999999999d",
-		"relay.ini:2: [slot \"main\"] lease: '999999999999999999d' is out of range; "
+	    {"\n[publisher]\nlease = 5x", "relay.ini:3: [publisher \"main\"] lease: '5x' is not a "
+					  "duration; write for example 5s"},
+	    {"[publisher \"x\"]\nlease = 5",
+		"relay.ini:2: [publisher \"x\"] lease: '5' has no unit; write for example 5s"},
+	    {"[publisher]\nlease = ", "relay.ini:2: [publisher \"main\"] lease: '' is not a "
+				      "duration; write for example 5s"},
+	    {"[publisher]\nlease = -5s",
+		"relay.ini:2: [publisher \"main\"] lease: '-5s' is not a duration; "
+		"write for example 5s"},
+	    {"[publisher]\nlease = 99ms", "relay.ini:2: [publisher \"main\"] lease: '99ms' is out "
+					  "of range; write 100ms to 1h"},
+	    {"[publisher]\nlease = 61m", "relay.ini:2: [publisher \"main\"] lease: '61m' is out of "
+					 "range; write 100ms to 1h"},
+	    {"[publisher]\nlease = 999999999999999999d",
+		"relay.ini:2: [publisher \"main\"] lease: '999999999999999999d' is out of range; "
 		"write 100ms to 1h"},
-	    {"[slot]\nlease = 99999999999999999999s",
-		"relay.ini:2: [slot \"main\"] lease: '99999999999999999999s' is out of range; "
+	    {"[publisher]\nlease = 99999999999999999999s",
+		"relay.ini:2: [publisher \"main\"] lease: '99999999999999999999s' is out of range; "
 		"write 100ms to 1h"},
-	    {"[slot]\nlease = 0",
-		"relay.ini:2: [slot \"main\"] lease: '0' is out of range; write 100ms to 1h"},
-	    {"[slot]\nmemory = 24M", "relay.ini:2: [slot \"main\"] memory: '24M' is not a size; "
-				     "write for example 24MiB"},
-	    {"[slot]\nmemory = 5GiB",
-		"relay.ini:2: [slot \"main\"] memory: '5GiB' is out of range; write 1MiB to 4GiB"},
-	    {"[slot]\nshards = two",
-		"relay.ini:2: [slot \"main\"] shards: 'two' is not a whole number; "
+	    {"[publisher]\nlease = 0",
+		"relay.ini:2: [publisher \"main\"] lease: '0' is out of range; write 100ms to 1h"},
+	    {"[publisher]\nmemory = 24M",
+		"relay.ini:2: [publisher \"main\"] memory: '24M' is not a size; "
+		"write for example 24MiB"},
+	    {"[publisher]\nmemory = 5GiB", "relay.ini:2: [publisher \"main\"] memory: '5GiB' is "
+					   "out of range; write 1MiB to 4GiB"},
+	    {"[publisher]\nshards = two",
+		"relay.ini:2: [publisher \"main\"] shards: 'two' is not a whole number; "
 		"write for example 0"},
-	    {"[slot]\nshards = 65",
-		"relay.ini:2: [slot \"main\"] shards: '65' is out of range; write 0 to 64"},
-	    {"[slot]\nsafety = Strict",
-		"relay.ini:2: [slot \"main\"] safety: 'Strict' is not a choice; "
+	    {"[publisher]\nshards = 65",
+		"relay.ini:2: [publisher \"main\"] shards: '65' is out of range; write 0 to 64"},
+	    {"[publisher]\nsafety = Strict",
+		"relay.ini:2: [publisher \"main\"] safety: 'Strict' is not a choice; "
 		"write warn | strict"},
 	    {"[postgres]\nschema = Outbox",
 		"relay.ini:2: [postgres \"main\"] schema: 'Outbox' is not a schema name; write up "
@@ -589,9 +592,10 @@ static void a_mistake_names_place_and_cure(void **state)
 		"with: openssl rand -hex 32"},
 	    {"[admin]\nlisten = 0.0.0.0:9187",
 		"relay.ini:2: [admin] listen: other machines could read the metrics and the state "
-		"of every slot without a token; listen on 127.0.0.1, or write remote = yes"},
-	    {"[slots]\n",
-		"relay.ini:1: unknown section [slots]; there are [postgres], [kafka], [slot], "
+		"of every publisher without a token; listen on 127.0.0.1, or write remote = yes"},
+	    {"[publishers]\n",
+		"relay.ini:1: unknown section [publishers]; there are [postgres], [kafka], "
+		"[publisher], "
 		"[topic], [check], [lookback], [deliver], [sender], [api], [admin], [log]"},
 	    {"[topic]\non_refusal = pass",
 		"relay.ini:1: [topic] needs a name; write [topic \"orders\"]"},
@@ -601,44 +605,47 @@ static void a_mistake_names_place_and_cure(void **state)
 	    {"[topic \"a\"]\n[topic \"a\"]", "relay.ini:2: [topic \"a\"]: duplicate section, "
 					     "already at relay.ini:1; keep one of "
 					     "them"},
-	    {"[slot]\nretry_first = 9ms", "relay.ini:2: [slot \"main\"] retry_first: '9ms' is out "
-					  "of range; write 10ms to 1h"},
-	    {"[slot]\nmax_attempts = 0",
-		"relay.ini:2: [slot \"main\"] max_attempts: '0' is out of range; write 1 to "
+	    {"[publisher]\nretry_first = 9ms",
+		"relay.ini:2: [publisher \"main\"] retry_first: '9ms' is out "
+		"of range; write 10ms to 1h"},
+	    {"[publisher]\nmax_attempts = 0",
+		"relay.ini:2: [publisher \"main\"] max_attempts: '0' is out of range; write 1 to "
 		"1000000"},
-	    {"[slot]\n\n[slot \"main\"]",
-		"relay.ini:3: [slot \"main\"]: duplicate section, already at relay.ini:1; "
+	    {"[publisher]\n\n[publisher \"main\"]",
+		"relay.ini:3: [publisher \"main\"]: duplicate section, already at relay.ini:1; "
 		"keep one of them"},
 	    {"[log]\n[log]",
 		"relay.ini:2: [log]: duplicate section, already at relay.ini:1; keep one of them"},
-	    {"[slot]\nlease=5s\nlease=5s",
-		"relay.ini:3: [slot \"main\"] lease: duplicate key, already at relay.ini:2; "
+	    {"[publisher]\nlease=5s\nlease=5s",
+		"relay.ini:3: [publisher \"main\"] lease: duplicate key, already at relay.ini:2; "
 		"keep one of them"},
 	    {"[kafka]\nacks=all\nacks=1",
 		"relay.ini:3: [kafka \"main\"] acks: duplicate key, already at relay.ini:2; "
 		"keep one of them"},
 	    {"lease = 5s",
-		"relay.ini:1: lease: a key before the first section; write [slot] or another "
+		"relay.ini:1: lease: a key before the first section; write [publisher] or another "
 		"section above it"},
-	    {"[slot]\n = 5s", "relay.ini:2: a value without a key; write key = value"},
-	    {"[slot]\nlease", "relay.ini:2: neither a [section] nor key = value"},
-	    {"[slot]\nlease\nlaese = 3", "relay.ini:2: neither a [section] nor key = value"},
-	    {"[slot", "relay.ini:1: write a section as [slot] or [slot \"name\"]"},
-	    {"[slot main]", "relay.ini:1: write a section as [slot] or [slot \"name\"]"},
-	    {"[]", "relay.ini:1: write a section as [slot] or [slot \"name\"]"},
-	    {"[slot \"a b\"]",
+	    {"[publisher]\n = 5s", "relay.ini:2: a value without a key; write key = value"},
+	    {"[publisher]\nlease", "relay.ini:2: neither a [section] nor key = value"},
+	    {"[publisher]\nlease\nlaese = 3", "relay.ini:2: neither a [section] nor key = value"},
+	    {"[publisher", "relay.ini:1: write a section as [publisher] or [publisher \"name\"]"},
+	    {"[publisher main]",
+		"relay.ini:1: write a section as [publisher] or [publisher \"name\"]"},
+	    {"[]", "relay.ini:1: write a section as [publisher] or [publisher \"name\"]"},
+	    {"[publisher \"a b\"]",
 		"relay.ini:1: a section's name is 1 to 63 of a-z, A-Z, 0-9, '_', '.' and '-', in "
 		"double quotes"},
-	    {"[slot \"Orders.v2\"]",
-		"relay.ini:1: a slot's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the "
+	    {"[publisher \"Orders.v2\"]",
+		"relay.ini:1: a publisher's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the "
 		"database"},
 	    {"[log \"x\"]", "relay.ini:1: [log] takes no name; write [log]"},
-	    {"[slot]\nkafka = other",
-		"relay.ini:2: [slot \"main\"] kafka: there is no [kafka \"other\"]; declare it, or "
-		"name one that is declared"},
-	    {"\n[slot]\n[postgres \"x\"]", "relay.ini:2: [slot \"main\"] postgres: there is no "
-					   "[postgres \"main\"]; declare it, "
-					   "or name one that is declared"},
+	    {"[publisher]\nkafka = other", "relay.ini:2: [publisher \"main\"] kafka: there is no "
+					   "[kafka \"other\"]; declare it, or "
+					   "name one that is declared"},
+	    {"\n[publisher]\n[postgres \"x\"]",
+		"relay.ini:2: [publisher \"main\"] postgres: there is no "
+		"[postgres \"main\"]; declare it, "
+		"or name one that is declared"},
 	};
 
 	(void)state;
@@ -674,7 +681,7 @@ static void the_environment_is_enough(void **state)
 	struct config *config =
 	    parse("", ENVIRON("PATH=/bin", "DATABASE_URL=postgres://shop",
 			  "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS=localhost:9092",
-			  "OUTBOX_RELAY_SLOT_POLL_IDLE=10ms", "OUTBOX_RELAY_LOG_FORMAT=json",
+			  "OUTBOX_RELAY_PUBLISHER_POLL_IDLE=10ms", "OUTBOX_RELAY_LOG_FORMAT=json",
 			  "OUTBOX_RELAY_FAULT=x:1", "OUTBOX_RELAY_FAULT_STOP=x",
 			  "OUTBOX_RELAY_FAULT_LIST=/x", "OUTBOX_RELAY_CONFIG=/y"));
 
@@ -683,21 +690,22 @@ static void the_environment_is_enough(void **state)
 	assert_string_equal(property(&config->kafka[0], "bootstrap.servers"), "localhost:9092");
 	assert_string_equal(
 	    config->kafka[0].properties[0].origin, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS");
-	assert_int_equal(config->slots[0].poll_idle_ms, 10);
+	assert_int_equal(config->publishers[0].poll_idle_ms, 10);
 	assert_int_equal(config->log_format, LOG_JSON);
 	config_destroy(config);
 }
 
 static void the_environment_wins_over_the_file(void **state)
 {
-	struct config *config = parse("[slot]\nlease = 5s\n[slot \"bill-ing\"]\nlease = 5s\n"
-				      "[kafka]\nacks = 1\n[kafka \"b\"]\nacks = 1\n",
-	    ENVIRON("OUTBOX_RELAY_SLOT_LEASE=6s", "OUTBOX_RELAY_SLOT_BILL_ING_LEASE=7s",
+	struct config *config = parse(
+	    "[publisher]\nlease = 5s\n[publisher \"bill-ing\"]\nlease = 5s\n"
+	    "[kafka]\nacks = 1\n[kafka \"b\"]\nacks = 1\n",
+	    ENVIRON("OUTBOX_RELAY_PUBLISHER_LEASE=6s", "OUTBOX_RELAY_PUBLISHER_BILL_ING_LEASE=7s",
 		"OUTBOX_RELAY_KAFKA_ACKS=all", "OUTBOX_RELAY_KAFKA_B_ACKS=-1"));
 
 	(void)state;
-	assert_int_equal(config_find_slot(config, "main")->lease_ms, 6000);
-	assert_int_equal(config_find_slot(config, "bill-ing")->lease_ms, 7000);
+	assert_int_equal(config_find_publisher(config, "main")->lease_ms, 6000);
+	assert_int_equal(config_find_publisher(config, "bill-ing")->lease_ms, 7000);
 	assert_string_equal(property(&config->kafka[0], "acks"), "all");
 	assert_string_equal(property(&config->kafka[1], "acks"), "-1");
 	assert_int_equal(config->kafka[1].property_count, 1);
@@ -719,7 +727,8 @@ static void the_dsn_has_its_order_of_sources(void **state)
 	config = parse("[postgres]\ndsn =\n", ENVIRON("DATABASE_URL=url"));
 	assert_string_equal(config->postgres[0].dsn, "url");
 	config_destroy(config);
-	config = parse("[postgres \"x\"]\n[slot]\npostgres = x\n", ENVIRON("DATABASE_URL=url"));
+	config =
+	    parse("[postgres \"x\"]\n[publisher]\npostgres = x\n", ENVIRON("DATABASE_URL=url"));
 	assert_int_equal(config->postgres_count, 1);
 	assert_string_equal(config->postgres[0].dsn, "");
 	config_destroy(config);
@@ -728,23 +737,28 @@ static void the_dsn_has_its_order_of_sources(void **state)
 static void a_variable_that_means_nothing_is_refused_by_name(void **state)
 {
 	(void)state;
-	assert_refused("", ENVIRON("OUTBOX_RELAY_SLOT_LAESE=5s"),
-	    "OUTBOX_RELAY_SLOT_LAESE: no setting has this variable; unset it, or correct it to "
+	assert_refused("", ENVIRON("OUTBOX_RELAY_PUBLISHER_LAESE=5s"),
+	    "OUTBOX_RELAY_PUBLISHER_LAESE: no setting has this variable; unset it, or correct it "
+	    "to "
 	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>");
 	assert_refused("", ENVIRON("OUTBOX_RELAY_LOG_MAIN_LEVEL=info"),
 	    "OUTBOX_RELAY_LOG_MAIN_LEVEL: no setting has this variable; unset it, or correct it to "
 	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>");
-	assert_refused("", ENVIRON("OUTBOX_RELAY_SLOT_LEASE=5"),
-	    "OUTBOX_RELAY_SLOT_LEASE: [slot \"main\"] lease: '5' has no unit; write for example "
+	assert_refused("", ENVIRON("OUTBOX_RELAY_PUBLISHER_LEASE=5"),
+	    "OUTBOX_RELAY_PUBLISHER_LEASE: [publisher \"main\"] lease: '5' has no unit; write for "
+	    "example "
 	    "5s");
-	assert_refused("[slot \"x\"]", ENVIRON("OUTBOX_RELAY_SLOT_LEASE=5s"),
-	    "OUTBOX_RELAY_SLOT_LEASE: the file declares slots, but not [slot \"main\"]; name the "
-	    "slot, as in OUTBOX_RELAY_SLOT_<NAME>_<KEY>");
-	assert_refused("[slot \"a-b\"]\n[slot \"a_b\"]", ENVIRON("OUTBOX_RELAY_SLOT_A_B_LEASE=5s"),
-	    "OUTBOX_RELAY_SLOT_A_B_LEASE: means [slot \"a-b\"] as well as [slot \"a_b\"]; rename "
+	assert_refused("[publisher \"x\"]", ENVIRON("OUTBOX_RELAY_PUBLISHER_LEASE=5s"),
+	    "OUTBOX_RELAY_PUBLISHER_LEASE: the file declares publishers, but not [publisher "
+	    "\"main\"]; name the "
+	    "publisher, as in OUTBOX_RELAY_PUBLISHER_<NAME>_<KEY>");
+	assert_refused("[publisher \"a-b\"]\n[publisher \"a_b\"]",
+	    ENVIRON("OUTBOX_RELAY_PUBLISHER_A_B_LEASE=5s"),
+	    "OUTBOX_RELAY_PUBLISHER_A_B_LEASE: means [publisher \"a-b\"] as well as [publisher "
+	    "\"a_b\"]; rename "
 	    "one of them");
 	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_=1"), NULL));
-	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_SLOT_=1"), NULL));
+	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_PUBLISHER_=1"), NULL));
 	assert_null(config_parse("", "", ENVIRON("OUTBOX_RELAY_KAFKA=1"), NULL));
 }
 
@@ -803,10 +817,10 @@ static void a_file_is_loaded_or_named(void **state)
 	struct config *config;
 
 	(void)state;
-	write_file(path, "[slot \"x\"]\nlease = 9s\n");
+	write_file(path, "[publisher \"x\"]\nlease = 9s\n");
 	config = config_load(path, &err);
 	assert_non_null(config);
-	assert_int_equal(config->slots[0].lease_ms, 9000);
+	assert_int_equal(config->publishers[0].lease_ms, 9000);
 	config_destroy(config);
 	unlink(path);
 	assert_null(config_load("/nonexistent/relay.ini", &err));
@@ -830,12 +844,13 @@ static void assert_fixed(const char *before, const char *after, const char *line
 
 static void a_most_in_flight_that_is_said_or_not_is_told(void **state)
 {
-	static const char silent[] = "[slot \"a\"]\ndelivery = exactly-once\n";
-	static const char said[] = "[slot \"a\"]\ndelivery = exactly-once\nmax_in_flight = 20000\n";
+	static const char silent[] = "[publisher \"a\"]\ndelivery = exactly-once\n";
+	static const char said[] =
+	    "[publisher \"a\"]\ndelivery = exactly-once\nmax_in_flight = 20000\n";
 
 	(void)state;
-	assert_fixed(silent, said, "slot.a.max_in_flight: restart to apply\n");
-	assert_fixed(said, silent, "slot.a.max_in_flight: restart to apply\n");
+	assert_fixed(silent, said, "publisher.a.max_in_flight: restart to apply\n");
+	assert_fixed(said, silent, "publisher.a.max_in_flight: restart to apply\n");
 	assert_fixed(silent, silent, "");
 }
 
@@ -857,7 +872,7 @@ static void what_may_change_changes_silently(void **state)
 	(void)state;
 	assert_fixed("", "", "");
 	assert_fixed("",
-	    "[log]\nlevel = debug\nformat = json\n[slot]\npoll_busy = 1ms\npoll_idle = 9ms\n"
+	    "[log]\nlevel = debug\nformat = json\n[publisher]\npoll_busy = 1ms\npoll_idle = 9ms\n"
 	    "ack_interval = 1s\n[postgres]\nretain = 1d\nretention = detach\npartitions_ahead = 9\n"
 	    "upkeep_interval = 1s\n",
 	    "");
@@ -866,13 +881,13 @@ static void what_may_change_changes_silently(void **state)
 static void what_is_fixed_is_told_without_its_value(void **state)
 {
 	(void)state;
-	assert_fixed("[slot]\n", "[slot]\nshards = 2\nlease = 9s\n",
-	    "slot.main.shards: restart to apply\nslot.main.lease: restart to apply\n");
+	assert_fixed("[publisher]\n", "[publisher]\nshards = 2\nlease = 9s\n",
+	    "publisher.main.shards: restart to apply\npublisher.main.lease: restart to apply\n");
 	assert_fixed("[postgres]\ndsn = a\n", "[postgres]\ndsn = b\n",
 	    "postgres.main.dsn: restart to apply\n");
 	assert_fixed("", "[admin]\nlisten = 1\n", "admin.listen: restart to apply\n");
-	assert_fixed("[slot \"a\"]\n", "[slot \"b\"]\n",
-	    "slot.a: removed, restart to apply\nslot.b: added, restart to apply\n");
+	assert_fixed("[publisher \"a\"]\n", "[publisher \"b\"]\n",
+	    "publisher.a: removed, restart to apply\npublisher.b: added, restart to apply\n");
 	assert_fixed("[kafka]\nacks = all\nlinger.ms = 1\n", "[kafka]\nlinger.ms = 2\nx = y\n",
 	    "kafka.main.acks: removed, restart to apply\n"
 	    "kafka.main.linger.ms: restart to apply\n"
@@ -881,8 +896,9 @@ static void what_is_fixed_is_told_without_its_value(void **state)
 	    "[topic \"c\"]\n[topic \"b\"]\non_refusal = stop\n",
 	    "topic.a: removed, restart to apply\ntopic.b.on_refusal: restart to apply\n"
 	    "topic.c: added, restart to apply\n");
-	assert_fixed("[kafka]\n[kafka \"b\"]\n[slot]\n",
-	    "[kafka]\n[kafka \"b\"]\n[slot]\nkafka=b\n", "slot.main.kafka: restart to apply\n");
+	assert_fixed("[kafka]\n[kafka \"b\"]\n[publisher]\n",
+	    "[kafka]\n[kafka \"b\"]\n[publisher]\nkafka=b\n",
+	    "publisher.main.kafka: restart to apply\n");
 }
 
 static void the_reference_tells_of_every_key(void **state)
@@ -924,10 +940,10 @@ static void the_interface_listens_to_other_machines_only_when_told_to(void **sta
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(nothing_at_all_is_the_default_slot),
+	    cmocka_unit_test(nothing_at_all_is_the_default_publisher),
 	    cmocka_unit_test(the_sample_is_the_defaults_also_without_its_comment_signs),
 	    cmocka_unit_test(every_key_is_read),
-	    cmocka_unit_test(named_sections_are_found_by_their_slots),
+	    cmocka_unit_test(named_sections_are_found_by_their_publishers),
 	    cmocka_unit_test(exactly_once_has_its_own_most_in_flight_unless_it_is_said),
 	    cmocka_unit_test(a_topic_has_the_policy_of_its_section_or_the_default),
 	    cmocka_unit_test(a_topic_may_have_a_variable_once_it_is_declared),
@@ -935,7 +951,7 @@ int main(void)
 	    cmocka_unit_test(a_lookback_is_named_and_has_defaults_of_its_own),
 	    cmocka_unit_test(lookbacks_that_do_not_agree_are_refused),
 	    cmocka_unit_test(a_deliver_is_named_and_has_defaults_of_its_own),
-	    cmocka_unit_test(a_sidecar_has_no_database_and_no_slot_unless_they_are_declared),
+	    cmocka_unit_test(a_sidecar_has_no_database_and_no_publisher_unless_they_are_declared),
 	    cmocka_unit_test(rules_and_retry_topics_of_a_deliver_are_lists),
 	    cmocka_unit_test(rules_of_a_deliver_may_stand_in_a_file),
 	    cmocka_unit_test(delivers_that_cannot_work_or_do_not_agree_are_refused),

@@ -21,9 +21,9 @@ static void a_prefix_names_the_place_and_keeps_the_kind(void **state)
 
 	(void)state;
 	err_set(&err, ERR_RETRY, "connection refused");
-	assert_false(err_prefix(&err, "slot %s", "main"));
+	assert_false(err_prefix(&err, "publisher %s", "main"));
 	assert_int_equal(err.kind, ERR_RETRY);
-	assert_string_equal(err.message, "slot main: connection refused");
+	assert_string_equal(err.message, "publisher main: connection refused");
 }
 
 static void an_error_may_be_made_from_itself(void **state)

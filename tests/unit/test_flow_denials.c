@@ -234,7 +234,7 @@ static void two_partitions_that_fail_are_the_topic_if_none_answers(void **state)
 	stream_destroy(stream);
 }
 
-static void where_the_slot_stops_at_a_refusal_it_is_tried_for_ever(void **state)
+static void where_the_publisher_stops_at_a_refusal_it_is_tried_for_ever(void **state)
 {
 	struct stream *stream = owner(false, false);
 	int64_t now = 1;
@@ -281,7 +281,7 @@ int main(void)
 	    cmocka_unit_test(from_the_fourth_try_on_the_records_of_the_partition_are_parked),
 	    cmocka_unit_test(an_error_of_the_topic_bars_all_its_partitions_and_blames_no_record),
 	    cmocka_unit_test(two_partitions_that_fail_are_the_topic_if_none_answers),
-	    cmocka_unit_test(where_the_slot_stops_at_a_refusal_it_is_tried_for_ever),
+	    cmocka_unit_test(where_the_publisher_stops_at_a_refusal_it_is_tried_for_ever),
 	    cmocka_unit_test(no_pause_is_longer_than_a_minute),
 	};
 

@@ -222,14 +222,14 @@ static void a_transaction_that_is_left_open_ends_soon(void **state)
 	};
 	struct config_kafka plain = section(properties, 1), longer = section(properties, 2);
 	struct err err;
-	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, "a slot's", 1 << 20, 1000, &err);
+	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, "a publisher's", 1 << 20, 1000, &err);
 
 	(void)state;
 	assert_non_null(conf);
-	assert_setting(conf, "transactional.id", "a slot's");
+	assert_setting(conf, "transactional.id", "a publisher's");
 	assert_setting(conf, "transaction.timeout.ms", "10000");
 	rd_kafka_conf_destroy(conf);
-	conf = kafka_conf_producer(&longer, "a slot's", 1 << 20, 1000, &err);
+	conf = kafka_conf_producer(&longer, "a publisher's", 1 << 20, 1000, &err);
 	assert_non_null(conf);
 	assert_setting(conf, "transaction.timeout.ms", "20000");
 	rd_kafka_conf_destroy(conf);

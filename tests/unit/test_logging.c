@@ -64,13 +64,13 @@ static void a_line_is_logfmt_with_time_level_and_event(void **state)
 
 	(void)state;
 	catch_begin();
-	log_warn("publish_refused", {"slot", LOG_TEXT("main")}, {"id", LOG_INT(-7)});
+	log_warn("publish_refused", {"publisher", LOG_TEXT("main")}, {"id", LOG_INT(-7)});
 	line = catch_end();
 	/* ts=2026-01-02T03:04:05.678Z */
 	assert_true(text_starts(line, "ts=20"));
 	assert_int_equal(line[13], 'T');
 	assert_int_equal(line[22], '.');
-	assert_string_equal(line + 26, "Z level=warn event=publish_refused slot=main id=-7\n");
+	assert_string_equal(line + 26, "Z level=warn event=publish_refused publisher=main id=-7\n");
 	free(line);
 }
 

@@ -37,14 +37,14 @@ static void a_counter_without_labels_is_one_line(void **state)
 static void label_values_and_help_are_escaped(void **state)
 {
 	static const struct metric_family family = {"relay_test_escaped", METRIC_GAUGE,
-	    "A \"quoted\" back\\slash\nand line.", {"slot", "topic"}};
+	    "A \"quoted\" back\\slash\nand line.", {"publisher", "topic"}};
 	const char *const values[] = {"a\"b\\c\nd", "\xc3\xa4\xff{}"};
 
 	(void)state;
 	metric_set(metric_series(&family, values), -1);
 	assert_page_has("# HELP relay_test_escaped A \"quoted\" back\\\\slash\\nand line.\n"
 			"# TYPE relay_test_escaped gauge\n"
-			"relay_test_escaped{slot=\"a\\\"b\\\\c\\nd\","
+			"relay_test_escaped{publisher=\"a\\\"b\\\\c\\nd\","
 			"topic=\"\xc3\xa4\xef\xbf\xbd{}\"} -1\n");
 }
 
@@ -89,7 +89,7 @@ static void numbers_read_back_as_they_were(void **state)
 
 static const double bounds[] = {0.005, 0.1, 2.5, INFINITY};
 static const struct metric_family histogram = {
-    "relay_test_seconds", METRIC_HISTOGRAM, "Time.", {"slot"}, bounds};
+    "relay_test_seconds", METRIC_HISTOGRAM, "Time.", {"publisher"}, bounds};
 
 static void a_histogram_is_cumulative_and_bounds_are_included(void **state)
 {
@@ -100,12 +100,12 @@ static void a_histogram_is_cumulative_and_bounds_are_included(void **state)
 	metric_observe(metric, 0.0051, 3);
 	metric_observe(metric, 100, 2);
 	assert_page_has("# TYPE relay_test_seconds histogram\n"
-			"relay_test_seconds_bucket{slot=\"main\",le=\"0.005\"} 1\n"
-			"relay_test_seconds_bucket{slot=\"main\",le=\"0.1\"} 4\n"
-			"relay_test_seconds_bucket{slot=\"main\",le=\"2.5\"} 4\n"
-			"relay_test_seconds_bucket{slot=\"main\",le=\"+Inf\"} 6\n"
-			"relay_test_seconds_sum{slot=\"main\"} 200.0203\n"
-			"relay_test_seconds_count{slot=\"main\"} 6\n");
+			"relay_test_seconds_bucket{publisher=\"main\",le=\"0.005\"} 1\n"
+			"relay_test_seconds_bucket{publisher=\"main\",le=\"0.1\"} 4\n"
+			"relay_test_seconds_bucket{publisher=\"main\",le=\"2.5\"} 4\n"
+			"relay_test_seconds_bucket{publisher=\"main\",le=\"+Inf\"} 6\n"
+			"relay_test_seconds_sum{publisher=\"main\"} 200.0203\n"
+			"relay_test_seconds_count{publisher=\"main\"} 6\n");
 }
 
 static void a_histogram_without_labels_has_le_alone(void **state)
@@ -156,10 +156,10 @@ static void threads_lose_no_count(void **state)
 	for (char digit[] = "0"; *digit <= '9'; ++*digit)
 		sum += metric_value(metric_series(&shared, (const char *[]){digit}));
 	assert_true(sum == THREADS * ROUNDS);
-	assert_page_has("relay_test_seconds_bucket{slot=\"shared\",le=\"2.5\"} 40000\n"
-			"relay_test_seconds_bucket{slot=\"shared\",le=\"+Inf\"} 40000\n"
-			"relay_test_seconds_sum{slot=\"shared\"} 20000\n"
-			"relay_test_seconds_count{slot=\"shared\"} 40000\n");
+	assert_page_has("relay_test_seconds_bucket{publisher=\"shared\",le=\"2.5\"} 40000\n"
+			"relay_test_seconds_bucket{publisher=\"shared\",le=\"+Inf\"} 40000\n"
+			"relay_test_seconds_sum{publisher=\"shared\"} 20000\n"
+			"relay_test_seconds_count{publisher=\"shared\"} 40000\n");
 }
 
 int main(void)

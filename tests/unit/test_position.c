@@ -19,7 +19,7 @@ static void a_position_survives_its_text(void **state)
 	    text, "2:orders_2-eu:00c0ffee:63:9223372036854775807:1:9007199254740993");
 	assert_int_equal(length, strlen(text));
 	assert_true(outbox_position_parse(text, length, &read));
-	assert_string_equal(read.slot, position.slot);
+	assert_string_equal(read.publisher, position.publisher);
 	assert_string_equal(read.identity, position.identity);
 	assert_int_equal(read.shard, position.shard);
 	assert_int_equal(read.epoch, position.epoch);
@@ -33,11 +33,11 @@ static void the_longest_one_has_room(void **state)
 	struct outbox_position position = {
 	    "", "ffffffff", INT32_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
 	char text[OUTBOX_POSITION_SIZE];
-	memset(position.slot, 'x', sizeof position.slot - 1);
+	memset(position.publisher, 'x', sizeof position.publisher - 1);
 	size_t length = outbox_position_format(&position, text);
 	assert_in_range(length, 100, sizeof text - 1);
 	assert_true(outbox_position_parse(text, length, &position));
-	assert_int_equal(strlen(position.slot), 40);
+	assert_int_equal(strlen(position.publisher), 40);
 }
 
 static void one_prefix_does_for_many(void **state)
@@ -85,7 +85,7 @@ static void an_identity_is_eight_digits_in_lower_case(void **state)
 		assert_refused(texts[i], strlen(texts[i]));
 }
 
-static void a_name_is_one_that_a_slot_can_have(void **state)
+static void a_name_is_one_that_a_publisher_can_have(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {"2::1a2b3c4d:0:1:1:1", "2:Main:1a2b3c4d:0:1:1:1",
@@ -97,7 +97,7 @@ static void a_name_is_one_that_a_slot_can_have(void **state)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		assert_refused(texts[i], strlen(texts[i]));
 	assert_true(outbox_position_parse(longest, sizeof longest - 1, &position));
-	assert_int_equal(strlen(position.slot), 40);
+	assert_int_equal(strlen(position.publisher), 40);
 }
 
 static void nul_is_no_part_of_one(void **state)
@@ -161,7 +161,7 @@ int main(void)
 	    cmocka_unit_test(one_prefix_does_for_many),
 	    cmocka_unit_test(what_is_no_position_of_version_2_is_refused),
 	    cmocka_unit_test(an_identity_is_eight_digits_in_lower_case),
-	    cmocka_unit_test(a_name_is_one_that_a_slot_can_have),
+	    cmocka_unit_test(a_name_is_one_that_a_publisher_can_have),
 	    cmocka_unit_test(nul_is_no_part_of_one),
 	    cmocka_unit_test(no_byte_behind_the_length_is_read),
 	    cmocka_unit_test(positions_grow_by_tick_and_then_by_id),

@@ -82,7 +82,7 @@ static void what_can_lose_acknowledged_records_is_unsafe(void **state)
 	expect("unclean.leader.election.enable", "true", PREFLIGHT_UNSAFE, "may become the leader");
 }
 
-static void what_will_stop_a_slot_some_day_is_a_warning(void **state)
+static void what_will_stop_a_publisher_some_day_is_a_warning(void **state)
 {
 	(void)state;
 	expect("min.insync.replicas", "3", PREFLIGHT_WARN, "one broker is away");
@@ -208,7 +208,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_replicated_topic_is_no_cause_for_worry),
 	    cmocka_unit_test(what_can_lose_acknowledged_records_is_unsafe),
-	    cmocka_unit_test(what_will_stop_a_slot_some_day_is_a_warning),
+	    cmocka_unit_test(what_will_stop_a_publisher_some_day_is_a_warning),
 	    cmocka_unit_test(the_sections_own_sizes_are_compared),
 	    cmocka_unit_test(without_a_setting_the_producers_own_sizes_are_compared),
 	    cmocka_unit_test(unlimited_retention_never_warns),

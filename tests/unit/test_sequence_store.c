@@ -119,7 +119,7 @@ static void copies_are_told_from_what_is_new(void **state)
 	outbox_dedup_close(dedup);
 }
 
-static void shards_slots_and_epochs_are_apart(void **state)
+static void shards_publishers_and_epochs_are_apart(void **state)
 {
 	(void)state;
 	struct outbox_dedup *dedup = dedup_walk_open(line);
@@ -132,7 +132,7 @@ static void shards_slots_and_epochs_are_apart(void **state)
 	outbox_dedup_close(dedup);
 }
 
-/* Their slots have one name, and even the epoch and the ids are the same. */
+/* Their publishers have one name, and even the epoch and the ids are the same. */
 static void two_databases_are_apart(void **state)
 {
 	(void)state;
@@ -455,7 +455,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(it_is_as_every_store, begin, end),
 	    cmocka_unit_test_setup_teardown(copies_are_told_from_what_is_new, begin, end),
-	    cmocka_unit_test_setup_teardown(shards_slots_and_epochs_are_apart, begin, end),
+	    cmocka_unit_test_setup_teardown(shards_publishers_and_epochs_are_apart, begin, end),
 	    cmocka_unit_test_setup_teardown(two_databases_are_apart, begin, end),
 	    cmocka_unit_test_setup_teardown(epochs_of_two_databases_are_counted_apart, begin, end),
 	    cmocka_unit_test_setup_teardown(what_comes_behind_a_later_one_is_refused, begin, end),

@@ -11,17 +11,17 @@ static int create(struct pg *pg, const struct config_postgres *postgres, const c
 	const struct pg_param params[] = {{name}, {shards}, {start}};
 	struct err err;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *done = session_query(pg, postgres, sql_slot_create, params, 3, &err);
+	struct pg_result *done = session_query(pg, postgres, sql_publisher_create, params, 3, &err);
 
 	if (!done && text_equal(pg_sqlstate(pg), "23505"))
-		err_set(&err, ERR_REJECT, "slot %s exists already in %s", name, pg_place(pg));
+		err_set(&err, ERR_REJECT, "publisher %s exists already in %s", name, pg_place(pg));
 	if (!done && text_equal(pg_sqlstate(pg), "23514"))
 		err_set(&err, ERR_REJECT,
-		    "'%s' is no name for a slot: use 1 to 40 of a-z, 0-9, - and _", name);
+		    "'%s' is no name for a publisher: use 1 to 40 of a-z, 0-9, - and _", name);
 	if (!done)
 		return session_failed(&err);
-	printf("slot %s made with %s shard%s; publish it with a section [slot \"%s\"]\n", name,
-	    shards, text_equal(shards, "1") ? "" : "s", name);
+	printf("publisher %s made with %s shard%s; publish it with a section [publisher \"%s\"]\n",
+	    name, shards, text_equal(shards, "1") ? "" : "s", name);
 	return 0;
 }
 
@@ -67,16 +67,16 @@ static const struct command_option options[] = {
     {0},
 };
 
-const struct command command_slot_create = {
-    .name = "slot create",
+const struct command command_publisher_create = {
+    .name = "publisher create",
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Makes a slot: a reader with its own progress.",
+    .summary = "Makes a publisher: a reader with its own progress.",
     .description =
-	"The slot \"main\" exists from the first migration on. A slot that nobody "
+	"The publisher \"main\" exists from the first migration on. A publisher that nobody "
 	"publishes keeps partitions from being dropped.\n"
-	"A slot that starts at a time publishes exactly the rows created then or later: "
+	"A publisher that starts at a time publishes exactly the rows created then or later: "
 	"those of transactions that were open at that time, or still are, among them, and "
 	"of a transaction that wrote before and after it only the later ones. created_at "
 	"is the database's clock when the row was written, not when it was committed. "

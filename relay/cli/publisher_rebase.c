@@ -14,34 +14,35 @@ struct rebase {
 };
 
 /*
- * A row has one transaction id, which all slots compare with what they have published: none can be
- * rebased without the others. A name alone will do while there is one slot.
+ * A row has one transaction id, which all publishers compare with what they have published: none
+ * can be rebased without the others. A name alone will do while there is one publisher.
  */
 static bool check_scope(const struct rebase *rebase, struct err *err)
 {
 	const char *name = rebase->call->argument_count ? rebase->call->arguments[0] : NULL;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *slots =
-	    session_query(rebase->pg, rebase->postgres, sql_slots, NULL, 0, err);
+	struct pg_result *publishers =
+	    session_query(rebase->pg, rebase->postgres, sql_publishers, NULL, 0, err);
 	bool known = false;
 
-	if (!slots)
+	if (!publishers)
 		return false;
-	for (int i = 0; i < pg_rows(slots); i++)
-		known |= name && text_equal(pg_value(slots, i, 0), name);
+	for (int i = 0; i < pg_rows(publishers); i++)
+		known |= name && text_equal(pg_value(publishers, i, 0), name);
 	if (name && !known)
 		return err_set(
-		    err, ERR_REJECT, "there is no slot %s in %s", name, pg_place(rebase->pg));
-	if (call_flag(rebase->call, "all") || (name && pg_rows(slots) == 1))
+		    err, ERR_REJECT, "there is no publisher %s in %s", name, pg_place(rebase->pg));
+	if (call_flag(rebase->call, "all") || (name && pg_rows(publishers) == 1))
 		return true;
 	return err_set(err, ERR_REJECT,
-	    "a row has one transaction id for all slots, and %d are there: repeat with --all",
-	    pg_rows(slots));
+	    "a row has one transaction id for all publishers, and %d are there: repeat with --all",
+	    pg_rows(publishers));
 }
 
-static void print_slot(const struct pg_result *plan, int row, bool new_identity)
+static void print_publisher(const struct pg_result *plan, int row, bool new_identity)
 {
-	printf("slot %s: %s, %s rows to be published, identity %s %s\n", pg_value(plan, row, 0),
+	printf("publisher %s: %s, %s rows to be published, identity %s %s\n",
+	    pg_value(plan, row, 0),
 	    text_equal(pg_value(plan, row, 1), "t") ? "carried here" : "written here",
 	    pg_value(plan, row, 2), pg_value(plan, row, 3),
 	    new_identity ? "becomes another" : "stays (its original must publish no more)");
@@ -56,11 +57,12 @@ static bool print_plan(const struct rebase *rebase, struct err *err)
 	plan = session_query(rebase->pg, rebase->postgres, sql_rebase_plan, NULL, 0, err);
 	for (int i = 0; plan && i < pg_rows(plan); i++)
 		if (pg_is_null(plan, i, 0))
-			printf("published by every slot, and only given another transaction id: "
-			       "%s rows\n",
+			printf(
+			    "published by every publisher, and only given another transaction id: "
+			    "%s rows\n",
 			    pg_value(plan, i, 2));
 		else
-			print_slot(plan, i, call_flag(rebase->call, "new-identity"));
+			print_publisher(plan, i, call_flag(rebase->call, "new-identity"));
 	return plan && pg_script(rebase->pg, "commit", err);
 }
 
@@ -82,7 +84,7 @@ static bool carry_out(const struct rebase *rebase, struct err *err)
 		    "done: repeat the call");
 	if (!done || !pg_script(rebase->pg, "commit", err))
 		return false;
-	printf("rebased: %s rows have another transaction id, every slot a new epoch%s "
+	printf("rebased: %s rows have another transaction id, every publisher a new epoch%s "
 	       "(outbox.audit %s)\n",
 	    pg_value(done, 0, 1), new_identity ? " and a new identity" : "", pg_value(done, 0, 0));
 	return true;
@@ -96,7 +98,7 @@ static bool rebase_all(const struct rebase *rebase, struct err *err)
 		return false;
 	if (dry)
 		return print_plan(rebase, err);
-	if (!sure && (!print_plan(rebase, err) || !confirm_ask("Rebase all slots?", err)))
+	if (!sure && (!print_plan(rebase, err) || !confirm_ask("Rebase all publishers?", err)))
 		return false;
 	return carry_out(rebase, err);
 }
@@ -128,9 +130,10 @@ static int run(const struct call *call)
 }
 
 static const struct command_option options[] = {
-    {"all", NULL, "Every slot of the database. Needed where there are several, or none."},
+    {"all", NULL, "Every publisher of the database. Needed where there are several, or none."},
     {"new-identity", NULL,
-	"For a copy whose original goes on publishing: each slot gets an identity of its own."},
+	"For a copy whose original goes on publishing: each publisher gets an identity of its "
+	"own."},
     {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
     {"dry-run", NULL, "Counts the rows and changes nothing."},
     {"yes", NULL, "Do not ask. Needed where no terminal is."},
@@ -138,29 +141,34 @@ static const struct command_option options[] = {
     {0},
 };
 
-const struct command command_slot_rebase = {
-    .name = "slot rebase",
+const struct command command_publisher_rebase = {
+    .name = "publisher rebase",
     .arguments = "[NAME]",
     .most_arguments = 1,
     .summary = "Goes on after a dump was restored, or makes a copy independent of its original.",
     .description =
 	"Rows that a dump or logical replication carried here have transaction ids of another "
 	"database cluster, and the relay publishes nothing of such a database. This gives new ones "
-	"to the rows that a slot has not published, and to those whose own would mean something "
-	"else here, and begins a new epoch for every shard: what no slot had published by its "
+	"to the rows that a publisher has not published, and to those whose own would mean "
+	"something "
+	"else here, and begins a new epoch for every shard: what no publisher had published by its "
 	"log comes next, by id, and nothing else comes again. Parked messages stay parked, a split "
 	"under way is cancelled, replays that had not finished are over.\n"
-	"A row has one transaction id for all slots, so it is done for all of them: a NAME alone "
+	"A row has one transaction id for all publishers, so it is done for all of them: a NAME "
+	"alone "
 	"is "
-	"enough only where there is one slot. It is one transaction that reads the whole "
+	"enough only where there is one publisher. It is one transaction that reads the whole "
 	"message table and rewrites those rows; writers go on meanwhile. A relay may run.\n"
 	"Refused (65) in a database that nothing was carried into, unless --new-identity is given, "
-	"and while a slot is owned. The clock of the server must not be behind the one that the "
+	"and while a publisher is owned. The clock of the server must not be behind the one that "
+	"the "
 	"dump comes from.\n"
-	"A slot's identity is in the position of each of its records, and in its transactional "
-	"ids. A rebase keeps it, so that the slot finds what it had sent and not noted; two "
+	"A publisher's identity is in the position of each of its records, and in its "
+	"transactional "
+	"ids. A rebase keeps it, so that the publisher finds what it had sent and not noted; two "
 	"databases of which one is a copy of the other must not both publish with it. With "
-	"--new-identity the slots of the copy get identities of their own, and a new epoch: to "
+	"--new-identity the publishers of the copy get identities of their own, and a new epoch: "
+	"to "
 	"them all records in Kafka are those of another database. It works for a copy of the disk "
 	"and for one in the same cluster as well, where it changes no row. Rows that the original "
 	"had not published when it was copied come from both.\n",

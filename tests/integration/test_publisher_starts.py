@@ -1,4 +1,4 @@
-"""`slot create --start`: a further slot of a table in use publishes what its start says, by the real
+"""`publisher create --start`: a further publisher of a table in use publishes what its start says, by the real
 command, relay and broker."""
 
 import json
@@ -15,18 +15,18 @@ COUNT = "select count(*) > %s from outbox.message"
 
 @pytest.fixture
 def settings(database, kafka, tmp_path):
-    """Only the slot `late` is published."""
+    """Only the publisher `late` is published."""
     path = tmp_path / "relay.ini"
-    path.write_text('[slot "late"]\n')
+    path.write_text('[publisher "late"]\n')
     return {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_CONFIG": str(path),
             "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
 
 
 @pytest.fixture
 def create(settings):
-    """create(start): the slot `late`; returns the exit status and what stood on stderr."""
+    """create(start): the publisher `late`; returns the exit status and what stood on stderr."""
     def run(start):
-        status, output, error = run_command(["slot", "create", "late", "--start", start], settings)
+        status, output, error = run_command(["publisher", "create", "late", "--start", start], settings)
         assert bool(output) == (status == 0)
         return status, error
 
@@ -43,9 +43,9 @@ def events_since(database, start):
         "select event_id::text from outbox.message where created_at >= %s", (start,))}
 
 
-def test_beside_writers_a_slot_publishes_exactly_what_was_created_at_its_start_or_later(
+def test_beside_writers_a_publisher_publishes_exactly_what_was_created_at_its_start_or_later(
         database, kafka, topic, settings, create, make_relay, make_writers):
-    """A transaction open from before the start until after the slot was made wrote on both sides."""
+    """A transaction open from before the start until after the publisher was made wrote on both sides."""
     with make_writers(connections=4, rate=300) as writers:
         with writers.held_open():
             wait_for(lambda: database.execute(COUNT, (300,)) == [(True,)], 60, "older rows")
@@ -64,7 +64,7 @@ def test_beside_writers_a_slot_publishes_exactly_what_was_created_at_its_start_o
     verdict = audit([message for message in writers.committed if message.event_id in expected],
                     read_topics(kafka.bootstrap, [topic]))
     assert verdict.correct and verdict.published == verdict.committed == len(expected), verdict
-    status, output, error = run_command(["verify", "--json", "--slot", "late"], settings)
+    status, output, error = run_command(["verify", "--json", "--publisher", "late"], settings)
     assert status == 0, error
     verdict = json.loads(output)
     assert verdict["published"] == verdict["acknowledged"] == len(expected)
@@ -72,7 +72,7 @@ def test_beside_writers_a_slot_publishes_exactly_what_was_created_at_its_start_o
 
 
 @pytest.mark.parametrize("start, expected", [("beginning", 40), ("now", 10)])
-def test_a_slot_publishes_everything_or_what_commits_from_here_on(
+def test_a_publisher_publishes_everything_or_what_commits_from_here_on(
         database, kafka, topic, settings, create, make_relay, start, expected):
     publish = "select outbox.publish(%s, 'k', 'x') from generate_series(1, %s)"
     database.execute(publish, (topic, 30))
@@ -87,11 +87,11 @@ def test_a_slot_publishes_everything_or_what_commits_from_here_on(
     ("yesterday", ["--start", "neither now nor beginning", "'yesterday' is no moment"]),
     ("2026-02-30", ["'2026-02-30' is no moment"]),
     ("", ["'' is no moment"]),
-    ("2999-01-01T00:00:00Z", ["a slot cannot start in the future", "the server's clock says 20"]),
+    ("2999-01-01T00:00:00Z", ["a publisher cannot start in the future", "the server's clock says 20"]),
 ])
 def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(database, create, start, words):
     status, error = create(start)
     assert (status, error.count("\n")) == (REFUSED, 1), error
     for word in words:
         assert word in error
-    assert database.execute("select name from outbox.slot") == [("main",)]
+    assert database.execute("select name from outbox.publisher") == [("main",)]

@@ -1,4 +1,4 @@
-"""outbox.slot_create with a start: which rows a slot has that begins now or at a time, in random
+"""outbox.publisher_create with a start: which rows a publisher has that begins now or at a time, in random
 interleavings of transactions. The seed repeats a run exactly."""
 
 import random
@@ -15,7 +15,7 @@ def now(database):
 
 
 def create(database, name, start, shards=1):
-    database.execute("select outbox.slot_create(%s, %s, %s)", (name, shards, str(start)))
+    database.execute("select outbox.publisher_create(%s, %s, %s)", (name, shards, str(start)))
 
 
 def row_of(cursor, name):
@@ -28,12 +28,12 @@ def names(rows):
 
 
 def created_since(database, moment):
-    """(key, number) of the committed rows that a slot of this start must have."""
+    """(key, number) of the committed rows that a publisher of this start must have."""
     return [(bytes(key).decode(), int(bytes(payload))) for key, payload in database.execute(
         "select key, payload from outbox.message where created_at >= %s", (moment,))]
 
 
-def test_a_slot_has_the_rows_created_at_its_start_or_later_and_no_others(database, seed, scale):
+def test_a_publisher_has_the_rows_created_at_its_start_or_later_and_no_others(database, seed, scale):
     """Start and creation fall anywhere into what sessions do; one reader reads by pages only."""
     sessions = [Session(database) for _ in range(SESSIONS)]
     straddled = 0
@@ -65,7 +65,7 @@ def test_a_slot_has_the_rows_created_at_its_start_or_later_and_no_others(databas
             assert sorted(rows) == sorted(created_since(database, start)), f"round {number}"
             assert in_order(rows), f"round {number}: {rows}"
             judge.ticks.close()
-            database.execute("select outbox.slot_drop(%s)", (judge.ticks.slot,))
+            database.execute("select outbox.publisher_drop(%s)", (judge.ticks.publisher,))
     assert straddled
 
 
@@ -87,7 +87,7 @@ def test_a_transaction_that_commits_late_with_older_rows_loses_none_and_waits_fo
     ticks.close()
 
 
-def test_the_row_created_at_the_very_moment_belongs_to_the_slot(database):
+def test_the_row_created_at_the_very_moment_belongs_to_the_publisher(database):
     for name in ("one", "two", "three"):
         database.execute("insert into outbox.message (topic, key, payload) values ('t', 'k', %s)",
                          (name.encode(),))
@@ -99,14 +99,14 @@ def test_the_row_created_at_the_very_moment_belongs_to_the_slot(database):
 
 
 def test_most_older_rows_are_behind_the_start_without_being_looked_at(database):
-    """The first tick of such a slot must not walk through the table."""
+    """The first tick of such a publisher must not walk through the table."""
     database.execute("insert into outbox.message (topic, key, payload) select 't', 'k', 'old'"
                      " from generate_series(1, 1000)")
     start = now(database)
     database.execute("insert into outbox.message (topic, key, payload) values ('t', 'k', 'new')")
     create(database, "tight", start)
     assert database.execute(
-        "select count(*) from outbox.message m join outbox.slot s on s.name = 'tight'"
+        "select count(*) from outbox.message m join outbox.publisher s on s.name = 'tight'"
         " where not pg_visible_in_snapshot(m.txid, s.start)") == [(1,)]
 
 
@@ -121,14 +121,14 @@ def test_a_clock_that_was_set_back_makes_no_long_list_of_transactions(database):
                    " values ('t', 'k', 'old', %s::timestamptz - interval '1 s')", (start,))
     connection.close()
     create(database, "back", start)
-    assert database.execute("select count(*) from outbox.slot, pg_snapshot_xip(start)"
+    assert database.execute("select count(*) from outbox.publisher, pg_snapshot_xip(start)"
                             " where name = 'back'") == [(0,)]
     ticks = Ticks(database.dsn, "back", create=False)
     assert names(ticks.poll(max_rows=2000)) == ["new"] * 1100
     ticks.close()
 
 
-def test_shards_of_a_slot_part_what_came_since_its_start(database):
+def test_shards_of_a_publisher_part_what_came_since_its_start(database):
     insert = ("insert into outbox.message (topic, key, payload) select 't',"
               " convert_to('k' || n, 'UTF8'), %s from generate_series(1, 50) n")
     database.execute(insert, (b"old",))
@@ -150,9 +150,9 @@ def test_the_state_of_an_older_row_is_that_it_lies_before_the_start(database):
     create(database, "now", "now")
     database.execute("select outbox.publish('t', 'k', 'new')")
     create(database, "since", start)
-    states = database.execute("select slot, convert_from(payload, 'UTF8'), state"
+    states = database.execute("select publisher, convert_from(payload, 'UTF8'), state"
                               " from outbox.message_state join outbox.message using (id)"
-                              " order by slot, id")
+                              " order by publisher, id")
     assert states == [("main", "old", "pending"), ("main", "new", "pending"),
                       ("now", "old", "before_start"), ("now", "new", "pending"),
                       ("since", "old", "before_start"), ("since", "new", "pending")]
@@ -163,19 +163,19 @@ def test_a_start_in_the_future_or_that_is_no_time_is_refused(database):
                         ("infinity", "infinity"), ("-infinity", "-infinity"), ("", "not at")):
         with pytest.raises(psycopg2.errors.RaiseException, match=word):
             create(database, "odd", start)
-    assert database.execute("select count(*) from outbox.slot where name = 'odd'") == [(0,)]
+    assert database.execute("select count(*) from outbox.publisher where name = 'odd'") == [(0,)]
 
 
-def test_a_slot_is_not_made_while_a_partition_is_emptied_on_the_word_of_the_others(database):
+def test_a_publisher_is_not_made_while_a_partition_is_emptied_on_the_word_of_the_others(database):
     upkeep, maker = database.connect(autocommit=False), database.connect(autocommit=False)
     upkeep.cursor().execute("select outbox.partition_begin()")
     cursor = maker.cursor()
     cursor.execute("set lock_timeout = '100ms'")
     with pytest.raises(psycopg2.errors.LockNotAvailable):
-        cursor.execute("select outbox.slot_create('new', 1, 'beginning')")
+        cursor.execute("select outbox.publisher_create('new', 1, 'beginning')")
     maker.rollback()
     upkeep.rollback()
-    cursor.execute("select outbox.slot_create('new', 1, 'beginning')")
+    cursor.execute("select outbox.publisher_create('new', 1, 'beginning')")
     assert database.execute("select outbox.partition_begin()") == [(False,)]
     maker.commit()
     assert database.execute("select outbox.partition_begin()") == [(True,)]

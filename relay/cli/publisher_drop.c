@@ -4,7 +4,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
+/* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
 static bool check_unowned(
     struct pg *pg, const struct config_postgres *postgres, const char *name, struct err *err)
 {
@@ -14,30 +14,33 @@ static bool check_unowned(
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		if (text_equal(pg_value(rows, i, 0), name) && pg_int(rows, i, 7) > 0)
 			return err_set(err, ERR_FENCED,
-			    "slot %s shard %s is owned by %s: stop it, or repeat with --force",
+			    "publisher %s shard %s is owned by %s: stop it, or repeat with --force",
 			    name, pg_value(rows, i, 1), pg_value(rows, i, 6));
 	return rows != NULL;
 }
 
-/* Partitions stay for the sake of slots that have not published their rows. */
+/* Partitions stay for the sake of publishers that have not published their rows. */
 static bool check_asked(struct pg *pg, const struct config_postgres *postgres, const char *name,
     bool yes, bool force, struct err *err)
 {
 	const struct pg_param params[] = {{name}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = session_query(pg, postgres, sql_slot_drop_check, params, 1, err);
+	struct pg_result *row =
+	    session_query(pg, postgres, sql_publisher_drop_check, params, 1, err);
 
 	if (!row)
 		return false;
 	if (!pg_int(row, 0, 3))
-		return err_set(err, ERR_REJECT, "slot %s does not exist", name);
+		return err_set(err, ERR_REJECT, "publisher %s does not exist", name);
 	if (pg_int(row, 0, 0) == 0 && !force)
 		return err_set(err, ERR_REJECT,
-		    "slot %s is the last one: without a slot nothing is published, and rows go "
+		    "publisher %s is the last one: without a publisher nothing is published, and "
+		    "rows go "
 		    "with their partitions; create another one first, or repeat with --force",
 		    name);
 	return yes || err_set(err, ERR_REJECT,
-			  "slot drop forgets what slot %s has published, and with it go %s parked "
+			  "publisher drop forgets what publisher %s has published, and with it go "
+			  "%s parked "
 			  "and %s scheduled messages; repeat with --yes to do it",
 			  name, pg_value(row, 0, 1), pg_value(row, 0, 2));
 }
@@ -50,10 +53,10 @@ static int drop(struct pg *pg, const struct config_postgres *postgres, const cha
 
 	if (!force && !check_unowned(pg, postgres, name, &err))
 		return session_failed(&err);
-	done = session_query(pg, postgres, sql_slot_drop, params, 1, &err);
+	done = session_query(pg, postgres, sql_publisher_drop, params, 1, &err);
 	if (!done)
 		return session_failed(&err);
-	printf("slot %s dropped\n", name);
+	printf("publisher %s dropped\n", name);
 	return 0;
 }
 
@@ -78,20 +81,21 @@ static const struct command_option options[] = {
     {"yes", NULL, "Really drop it."},
     {"force", NULL,
 	"Also while a process owns one of its shards, which that process lets go of, and also the "
-	"last slot."},
+	"last publisher."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
 
-const struct command command_slot_drop = {
-    .name = "slot drop",
+const struct command command_publisher_drop = {
+    .name = "publisher drop",
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Drops a slot and its progress.",
+    .summary = "Drops a publisher and its progress.",
     .description =
 	"Rows that it has not published stay in the table until their partition goes, and are not "
-	"published by it any more. A slot made anew under the same name begins where `--start` "
+	"published by it any more. A publisher made anew under the same name begins where "
+	"`--start` "
 	"says.\n",
     .options = options,
     .run = run,

@@ -3,9 +3,9 @@
 #include "session.h"
 #include "sql_files.h"
 
-/* Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms, windows,
- * elsewhere, identity. */
-static int list_slots(struct pg *pg, const struct config_postgres *postgres)
+/* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
+ * windows, elsewhere, identity. */
+static int list_publishers(struct pg *pg, const struct config_postgres *postgres)
 {
 	struct err err;
 	OWNED(owned_pg_result_destroy)
@@ -34,7 +34,7 @@ static int run(const struct call *call)
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
 
-	return pg ? list_slots(pg, postgres) : session_failed(&err);
+	return pg ? list_publishers(pg, postgres) : session_failed(&err);
 }
 
 static const struct command_option options[] = {
@@ -42,10 +42,10 @@ static const struct command_option options[] = {
     {0},
 };
 
-const struct command command_slot_list = {
-    .name = "slot list",
+const struct command command_publisher_list = {
+    .name = "publisher list",
     .arguments = "",
-    .summary = "Lists the slots in the database and who owns their shards.",
+    .summary = "Lists the publishers in the database and who owns their shards.",
     .description = "`status` tells more: lag, partitions, rates.\n",
     .options = options,
     .run = run,

@@ -1,16 +1,16 @@
 -- oldest-program: 0.1.0
--- Making, splitting and dropping slots. The slot "main" exists by default and begins with the first
+-- Making, splitting and dropping publishers. The publisher "main" exists by default and begins with the first
 -- row of the table.
 
--- The snapshot behind which a slot that starts at a time begins: no row created at or after it is visible
+-- The snapshot behind which a publisher that starts at a time begins: no row created at or after it is visible
 -- in it. What is visible may be left out unseen, which is all that matters; older rows that are not are told
--- by their created_at (slot.start_at), since one transaction can have written before and after that time.
+-- by their created_at (publisher.start_at), since one transaction can have written before and after that time.
 --
 -- It is nearly the snapshot that was current then. Its xmax is behind the last transaction that wrote an
 -- older row, and its list of transactions in progress holds those below that wrote a newer one, or are
 -- still in progress and may yet have done so. The list is looked up after `seen` was taken, so that who
 -- commits in between is found in the one or the other.
-create function outbox.slot_base(since timestamptz) returns pg_snapshot language plpgsql volatile
+create function outbox.publisher_base(since timestamptz) returns pg_snapshot language plpgsql volatile
 set jit = off as $$
 declare
 	seen pg_snapshot := pg_current_snapshot();
@@ -38,7 +38,7 @@ $$;
 
 -- start: 'beginning' (every row in the table), 'now' (what commits from here on) or a time, with its zone
 -- (every row created then or later, whenever it commits).
-create function outbox.slot_create(new_slot text, new_shards int, start text) returns void
+create function outbox.publisher_create(new_publisher text, new_shards int, start text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 declare
@@ -46,7 +46,7 @@ declare
 	start_at timestamptz;
 begin
 	perform outbox.require_read_committed();
-	-- No partition is emptied on the word of the slots that were there before; who moves rows has ended.
+	-- No partition is emptied on the word of the publishers that were there before; who moves rows has ended.
 	perform outbox.upkeep_begin('partitions', true);
 	if start = 'beginning' then
 		base := '3:3:'; -- nothing is visible in it
@@ -59,27 +59,27 @@ begin
 			start_at := null;
 		end;
 		if start_at is null or not isfinite(start_at) then
-			raise exception 'a slot starts at ''beginning'', ''now'' or a time, not at ''%''', start;
+			raise exception 'a publisher starts at ''beginning'', ''now'' or a time, not at ''%''', start;
 		elsif start_at > clock_timestamp() then
-			raise exception 'a slot cannot start in the future; the server''s clock says %',
+			raise exception 'a publisher cannot start in the future; the server''s clock says %',
 				to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
 		end if;
-		base := outbox.slot_base(start_at);
+		base := outbox.publisher_base(start_at);
 	end if;
 	if outbox.has_rows_of_the_future()
 		or exists (select from outbox.progress p where p.written_elsewhere) then
-		raise exception 'rows were carried here from another database cluster: a slot would read '
-			'them wrongly; run `outbox-relay slot rebase --all` first';
+		raise exception 'rows were carried here from another database cluster: a publisher would read '
+			'them wrongly; run `outbox-relay publisher rebase --all` first';
 	end if;
-	insert into outbox.slot (name, shards, start, start_at) values (new_slot, new_shards, base, start_at);
-	perform outbox.slot_shards(new_slot, new_shards, base, 0);
+	insert into outbox.publisher (name, shards, start, start_at) values (new_publisher, new_shards, base, start_at);
+	perform outbox.publisher_shards(new_publisher, new_shards, base, 0);
 end
 $$;
 
 -- The first log rows of so many shards, beginning at one snapshot, under a lease that is over.
--- n goes on where an earlier set of shards of this slot ended. Fails with unique_violation when an owner
+-- n goes on where an earlier set of shards of this publisher ended. Fails with unique_violation when an owner
 -- of that set writes its next row at the same time: nothing has happened then, and the next try finds it.
-create function outbox.slot_shards(of_slot text, shards int, base pg_snapshot, first_tick bigint)
+create function outbox.publisher_shards(of_publisher text, shards int, base pg_snapshot, first_tick bigint)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
 	first_n bigint;
@@ -88,59 +88,59 @@ begin
 	-- all partitions before the first row: an owner that meets one of our rows waits for our end
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
-			where l.slot = of_slot and l.shard = s;
-		if outbox.log_partition_make(of_slot, s, first_n) = 'busy' then
+			where l.publisher = of_publisher and l.shard = s;
+		if outbox.log_partition_make(of_publisher, s, first_n) = 'busy' then
 			raise exception 'the log is locked by somebody else; try again'
 				using errcode = 'lock_not_available';
 		end if;
 	end loop;
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
-			where l.slot = of_slot and l.shard = s;
+			where l.publisher = of_publisher and l.shard = s;
 		random_epoch := ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint;
-		insert into outbox.log (slot, shard, n, epoch, nonce, owner, lease_until, first_tick,
+		insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick,
 			acked_id, ticks, destinations, folded, timeline, system_identifier)
-		values (of_slot, s, first_n, random_epoch, 0, '', '-infinity', slot_shards.first_tick, 0,
+		values (of_publisher, s, first_n, random_epoch, 0, '', '-infinity', publisher_shards.first_tick, 0,
 			array[base], '{}', first_n, outbox.timeline(),
 			(select system_identifier from pg_control_system()));
 	end loop;
 	-- Nothing of an earlier set of shards is uncovered: the new ones begin where the partitions end. Behind the
 	-- log rows, since an owner folds behind its own: none folds from here on, and none waits for us half way.
-	delete from outbox.destination d where d.slot = of_slot;
+	delete from outbox.destination d where d.publisher = of_publisher;
 end
 $$;
 
 -- A split in three calls of its own transaction each: begin (no new window opens), bound (every shard
 -- publishes up to one snapshot, taken after the first call is visible to all), and finish (once all
 -- shards have acknowledged that snapshot; until then it says how many have).
-create function outbox.slot_split_begin(of_slot text, shards int) returns void
+create function outbox.publisher_split_begin(of_publisher text, shards int) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 declare
-	slot_row outbox.slot;
+	publisher_row outbox.publisher;
 begin
-	select s.* into slot_row from outbox.slot s where s.name = of_slot for update;
-	if slot_row.name is null then
-		raise exception 'slot % does not exist', of_slot;
-	elsif slot_row.split_to is not null then
-		raise exception 'slot % is being split already', of_slot;
-	elsif slot_row.shards = slot_split_begin.shards then
-		raise exception 'slot % has % shards as it is', of_slot, slot_row.shards;
+	select s.* into publisher_row from outbox.publisher s where s.name = of_publisher for update;
+	if publisher_row.name is null then
+		raise exception 'publisher % does not exist', of_publisher;
+	elsif publisher_row.split_to is not null then
+		raise exception 'publisher % is being split already', of_publisher;
+	elsif publisher_row.shards = publisher_split_begin.shards then
+		raise exception 'publisher % has % shards as it is', of_publisher, publisher_row.shards;
 	end if;
-	perform outbox.slot_split_check(of_slot);
-	update outbox.slot s set split_to = slot_split_begin.shards, drain_to = null
-		where s.name = of_slot;
+	perform outbox.publisher_split_check(of_publisher);
+	update outbox.publisher s set split_to = publisher_split_begin.shards, drain_to = null
+		where s.name = of_publisher;
 end
 $$;
 
 -- A shard knows from where on to look for what it had sent to a partition that takes nothing; the new
 -- ones would not.
-create function outbox.slot_split_check(of_slot text) returns void language plpgsql stable as $$
+create function outbox.publisher_split_check(of_publisher text) returns void language plpgsql stable as $$
 declare
 	place record;
 begin
 	select p.topic, p.stalled, count(*) as rows into place from outbox.parked p
-		where p.slot = of_slot and p.stalled >= 0 group by 1, 2 order by 3 desc limit 1;
+		where p.publisher = of_publisher and p.stalled >= 0 group by 1, 2 order by 3 desc limit 1;
 	if place.topic is not null then
 		raise exception '% parked rows wait for partition % of topic %, which takes nothing, or are '
 			'yet to be sent to it', place.rows, place.stalled, place.topic
@@ -149,83 +149,83 @@ begin
 end
 $$;
 
-create function outbox.slot_split_bound(of_slot text) returns void
+create function outbox.publisher_split_bound(of_publisher text) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
-	update outbox.slot set drain_to = pg_current_snapshot()
-	where name = of_slot and split_to is not null and drain_to is null
+	update outbox.publisher set drain_to = pg_current_snapshot()
+	where name = of_publisher and split_to is not null and drain_to is null
 $$;
 
-create function outbox.slot_split_cancel(of_slot text) returns void
+create function outbox.publisher_split_cancel(of_publisher text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 begin
-	update outbox.slot set split_to = null, drain_to = null where name = of_slot;
+	update outbox.publisher set split_to = null, drain_to = null where name = of_publisher;
 	if not found then
-		raise exception 'slot % does not exist', of_slot;
+		raise exception 'publisher % does not exist', of_publisher;
 	end if;
 end
 $$;
 
 -- Returns the number of shards that are not there yet; 0: the split is done. Fails with
 -- unique_violation or lock_not_available when it met an owner or upkeep: to be called again.
-create function outbox.slot_split_finish(of_slot text) returns int
+create function outbox.publisher_split_finish(of_publisher text) returns int
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 declare
 	behind int;
-	slot_row outbox.slot;
+	publisher_row outbox.publisher;
 	next_tick bigint;
 begin
-	select s.* into slot_row from outbox.slot s where s.name = of_slot for update;
-	if slot_row.split_to is null or slot_row.drain_to is null then
-		raise exception 'slot % is not being split', of_slot;
+	select s.* into publisher_row from outbox.publisher s where s.name = of_publisher for update;
+	if publisher_row.split_to is null or publisher_row.drain_to is null then
+		raise exception 'publisher % is not being split', of_publisher;
 	end if;
 	-- the owners insert their log rows without looking at this lock; a row that comes after this
 	-- look can only renew a lease, since a drained shard has nothing left to write
 	select count(*) into behind from outbox.progress p
-		where p.slot = of_slot and not (cardinality(p.ticks) = 1
-			and p.ticks[1]::text = slot_row.drain_to::text and not exists (select from outbox.log l
-				where l.slot = p.slot and l.shard = p.shard and l.n = p.n and l.listed_tick is not null));
+		where p.publisher = of_publisher and not (cardinality(p.ticks) = 1
+			and p.ticks[1]::text = publisher_row.drain_to::text and not exists (select from outbox.log l
+				where l.publisher = p.publisher and l.shard = p.shard and l.n = p.n and l.listed_tick is not null));
 	if behind = 0 then
-		perform outbox.slot_split_check(of_slot);
-		select max(p.first_tick) into next_tick from outbox.progress p where p.slot = of_slot;
-		update outbox.slot s set shards = slot_row.split_to, split_to = null, drain_to = null
-			where s.name = of_slot;
-		perform outbox.slot_shards(of_slot, slot_row.split_to, slot_row.drain_to, next_tick);
-		update outbox.parked p set shard = outbox.shard_of(p.key, slot_row.split_to)
-			where p.slot = of_slot and p.tick >= 0;
-		perform outbox.parked_requests_split(of_slot, slot_row.split_to);
-		update outbox.scheduled s set shard = outbox.shard_of(s.key, slot_row.split_to)
-			where s.slot = of_slot and s.tick >= 0
-				and s.shard <> outbox.shard_of(s.key, slot_row.split_to);
+		perform outbox.publisher_split_check(of_publisher);
+		select max(p.first_tick) into next_tick from outbox.progress p where p.publisher = of_publisher;
+		update outbox.publisher s set shards = publisher_row.split_to, split_to = null, drain_to = null
+			where s.name = of_publisher;
+		perform outbox.publisher_shards(of_publisher, publisher_row.split_to, publisher_row.drain_to, next_tick);
+		update outbox.parked p set shard = outbox.shard_of(p.key, publisher_row.split_to)
+			where p.publisher = of_publisher and p.tick >= 0;
+		perform outbox.parked_requests_split(of_publisher, publisher_row.split_to);
+		update outbox.scheduled s set shard = outbox.shard_of(s.key, publisher_row.split_to)
+			where s.publisher = of_publisher and s.tick >= 0
+				and s.shard <> outbox.shard_of(s.key, publisher_row.split_to);
 	end if;
 	return behind;
 end
 $$;
 
-create function outbox.slot_drop(of_slot text) returns void
+create function outbox.publisher_drop(of_publisher text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 begin
-	delete from outbox.slot where name = of_slot;
+	delete from outbox.publisher where name = of_publisher;
 	if not found then
-		raise exception 'slot % does not exist', of_slot;
+		raise exception 'publisher % does not exist', of_publisher;
 	end if;
-	delete from outbox.log where slot = of_slot;
-	delete from outbox.destination where slot = of_slot;
-	delete from outbox.parked where slot = of_slot and tick >= 0;
-	delete from outbox.parked_request where slot = of_slot;
-	delete from outbox.skipped where slot = of_slot;
-	delete from outbox.renumbered where slot = of_slot;
-	delete from outbox.scheduled where slot = of_slot and tick >= 0;
+	delete from outbox.log where publisher = of_publisher;
+	delete from outbox.destination where publisher = of_publisher;
+	delete from outbox.parked where publisher = of_publisher and tick >= 0;
+	delete from outbox.parked_request where publisher = of_publisher;
+	delete from outbox.skipped where publisher = of_publisher;
+	delete from outbox.renumbered where publisher = of_publisher;
+	delete from outbox.scheduled where publisher = of_publisher and tick >= 0;
 end
 $$;
 
 -- They run as the schema's owner: only who is granted them (roles.sql) may call them.
 revoke execute on function
-	outbox.slot_create(text, int, text), outbox.slot_split_begin(text, int),
-	outbox.slot_split_bound(text), outbox.slot_split_cancel(text), outbox.slot_split_finish(text),
-	outbox.slot_drop(text) from public;
+	outbox.publisher_create(text, int, text), outbox.publisher_split_begin(text, int),
+	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),
+	outbox.publisher_drop(text) from public;
 
-select outbox.slot_create('main', 1, 'beginning');
+select outbox.publisher_create('main', 1, 'beginning');

@@ -1,13 +1,13 @@
--- What a slot's log says is published: of each shard, in its order, the acknowledged snapshot, the first
--- open window's (or the same again) and the id up to which that one is published. Where the slot starts,
--- the smallest id in the table, the slot's identity, and since when it has that.
--- $1 slot text
+-- What a publisher's log says is published: of each shard, in its order, the acknowledged snapshot, the first
+-- open window's (or the same again) and the id up to which that one is published. Where the publisher starts,
+-- the smallest id in the table, the publisher's identity, and since when it has that.
+-- $1 publisher text
 select min(p.shards) as shards, array_agg(p.ticks[1] order by p.shard)::text as acked,
 	array_agg(coalesce(p.ticks[2], p.ticks[1]) order by p.shard)::text as windows,
 	array_agg(p.acked_id order by p.shard)::text as acked_ids, min(p.start::text) as start,
 	coalesce(min(p.start_at), '-infinity')::text as start_at,
 	coalesce((select min(m.id) from outbox.message m), 9223372036854775807) as first_id,
 	min(s.identity::text) as identity, coalesce(min(s.identity_since), '-infinity')::text as identity_since
-from outbox.progress p join outbox.slot s on s.name = p.slot
-where p.slot = $1::text and p.n is not null
+from outbox.progress p join outbox.publisher s on s.name = p.publisher
+where p.publisher = $1::text and p.n is not null
 having count(*) > 0

@@ -1,7 +1,7 @@
 /*
- * A split drains all shards of a slot to one snapshot and then gives it another number of shards.
- * The three calls are transactions of their own (sql/migrations/0005_slots.sql); whatever ends the
- * waiting early cancels the split, so that the slot goes on as before.
+ * A split drains all shards of a publisher to one snapshot and then gives it another number of
+ * shards. The three calls are transactions of their own (sql/migrations/0005_publishers.sql);
+ * whatever ends the waiting early cancels the split, so that the publisher goes on as before.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -20,13 +20,13 @@ enum { LOOK_MS = 200, TIMEOUT_S = 300, OWNERS_MS = 10000, OWNERS_LOOK_MS = 100 }
 struct split {
 	const struct config_postgres *postgres;
 	struct pg *pg;
-	const char *slot, *shards;
+	const char *publisher, *shards;
 };
 
 static bool call_sql(
     struct split *split, const char *sql, int params, int64_t *ret_value, struct err *err)
 {
-	const struct pg_param values[] = {{split->slot}, {split->shards}};
+	const struct pg_param values[] = {{split->publisher}, {split->shards}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result =
 	    session_query(split->pg, split->postgres, sql, values, params, err);
@@ -66,7 +66,7 @@ static bool pause_or_signal(const sigset_t *ends)
  */
 static bool try_to_finish(struct split *split, int64_t *behind, struct err *err)
 {
-	if (call_sql(split, sql_slot_split_finish, 1, behind, err))
+	if (call_sql(split, sql_publisher_split_finish, 1, behind, err))
 		return true;
 	return err->kind == ERR_FENCED || text_equal(pg_sqlstate(split->pg), "55P03");
 }
@@ -96,21 +96,22 @@ static bool cancel(struct split *split, struct err *err)
 {
 	struct err failed;
 
-	if (call_sql(split, sql_slot_split_cancel, 1, NULL, &failed))
+	if (call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
-		    err, "split of slot %s cancelled, it goes on as before", split->slot);
+		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
 	pg_destroy(split->pg);
 	split->pg = session_connect(split->postgres, &failed);
-	if (split->pg && call_sql(split, sql_slot_split_cancel, 1, NULL, &failed))
+	if (split->pg && call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
-		    err, "split of slot %s cancelled, it goes on as before", split->slot);
+		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
 	return err_prefix(err,
-	    "slot %s opens no new window until `outbox-relay slot split %s --cancel` is run",
-	    split->slot, split->slot);
+	    "publisher %s opens no new window until `outbox-relay publisher split %s --cancel` is "
+	    "run",
+	    split->publisher, split->publisher);
 }
 
 /*
- * Columns of status.sql: slot, shard, shards, split_to, n, epoch, owner, lease_left_ms.
+ * Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms.
  * *ret_unowned: a shard that nobody owns; -1: none.
  */
 static bool find_unowned(struct split *split, int64_t *ret_unowned, struct err *err)
@@ -121,12 +122,13 @@ static bool find_unowned(struct split *split, int64_t *ret_unowned, struct err *
 
 	*ret_unowned = -1;
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (text_equal(pg_value(rows, i, 0), split->slot) && pg_int(rows, i, 7) == 0)
+		if (text_equal(pg_value(rows, i, 0), split->publisher) && pg_int(rows, i, 7) == 0)
 			*ret_unowned = pg_int(rows, i, 1);
 	return rows != NULL;
 }
 
-/* Relays that have just started, or split the slot before, take their shards one after the other.
+/* Relays that have just started, or split the publisher before, take their shards one after the
+ * other.
  */
 static bool check_owned(struct split *split, struct err *err)
 {
@@ -141,12 +143,12 @@ static bool check_owned(struct split *split, struct err *err)
 		poll(NULL, 0, OWNERS_LOOK_MS);
 	} while (clock_ms() < until);
 	return err_set(err, ERR_RETRY,
-	    "nobody owns shard %lld of slot %s: a split needs running relays, which bring all "
+	    "nobody owns shard %lld of publisher %s: a split needs running relays, which bring all "
 	    "shards to one end",
-	    (long long)unowned, split->slot);
+	    (long long)unowned, split->publisher);
 }
 
-static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)
+static bool split_publisher(struct split *split, int64_t timeout_s, struct err *err)
 {
 	sigset_t ends;
 	bool done;
@@ -155,9 +157,9 @@ static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
-	if (!check_owned(split, err) || !call_sql(split, sql_slot_split_begin, 2, NULL, err))
+	if (!check_owned(split, err) || !call_sql(split, sql_publisher_split_begin, 2, NULL, err))
 		return false;
-	done = call_sql(split, sql_slot_split_bound, 1, NULL, err) &&
+	done = call_sql(split, sql_publisher_split_bound, 1, NULL, err) &&
 	       wait_for_end(split, timeout_s, &ends, err);
 	if (isatty(STDOUT_FILENO))
 		printf("\r\033[K");
@@ -167,17 +169,17 @@ static bool split_slot(struct split *split, int64_t timeout_s, struct err *err)
 static bool work(const struct call *call, struct split *split, struct err *err)
 {
 	if (call_flag(call, "cancel")) {
-		if (!call_sql(split, sql_slot_split_cancel, 1, NULL, err))
+		if (!call_sql(split, sql_publisher_split_cancel, 1, NULL, err))
 			return false;
-		printf("slot %s: no split is under way any more\n", split->slot);
+		printf("publisher %s: no split is under way any more\n", split->publisher);
 		return true;
 	}
 	if (!split->shards)
 		return err_set(err, ERR_REJECT, "say into how many: --shards N");
-	if (!split_slot(split, call_number(call, "timeout", TIMEOUT_S), err))
+	if (!split_publisher(split, call_number(call, "timeout", TIMEOUT_S), err))
 		return false;
-	printf("slot %s has %s shard%s now; running relays go on with them\n", split->slot,
-	    split->shards, text_equal(split->shards, "1") ? "" : "s");
+	printf("publisher %s has %s shard%s now; running relays go on with them\n",
+	    split->publisher, split->shards, text_equal(split->shards, "1") ? "" : "s");
 	return true;
 }
 
@@ -186,7 +188,7 @@ static int run(const struct call *call)
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	struct split split = {
-	    .slot = call->arguments[0], .shards = call_text(call, "shards", NULL)};
+	    .publisher = call->arguments[0], .shards = call_text(call, "shards", NULL)};
 	bool done;
 
 	split.postgres = config ? session_postgres(call, config, &err) : NULL;
@@ -197,25 +199,26 @@ static int run(const struct call *call)
 }
 
 static const struct command_option options[] = {
-    {"shards", "N", "How many shards the slot has then.", 1, 64},
+    {"shards", "N", "How many shards the publisher has then.", 1, 64},
     {"timeout", "SECONDS", "Give up and cancel after so long; 300 unless given.", 1, 86400},
-    {"cancel", NULL, "End a split whose command was killed: the slot goes on as before."},
+    {"cancel", NULL, "End a split whose command was killed: the publisher goes on as before."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
 
-const struct command command_slot_split = {
-    .name = "slot split",
+const struct command command_publisher_split = {
+    .name = "publisher split",
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Changes a slot's number of shards while relays run.",
+    .summary = "Changes a publisher's number of shards while relays run.",
     .description =
 	"All shards publish up to one common snapshot and stop there; then the new ones begin. The "
 	"order within each key is kept. While they drain, rows that commit later wait: seconds, "
 	"when "
-	"the slot is not behind.\n"
-	"Ctrl-C and the timeout cancel the split, and the slot goes on as before. A configuration "
+	"the publisher is not behind.\n"
+	"Ctrl-C and the timeout cancel the split, and the publisher goes on as before. A "
+	"configuration "
 	"that names another number of shards is refused at its next start.\n",
     .options = options,
     .run = run,

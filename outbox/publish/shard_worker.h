@@ -1,6 +1,6 @@
 #pragma once
 /*
- * One shard of a slot at work: a thread that drives a stream (stream.h) with two Postgres
+ * One shard of a publisher at work: a thread that drives a stream (stream.h) with two Postgres
  * connections (one for the log, one to read) and a Kafka producer. Made and ended by one thread
  * (the daemon's main one); status and retune may be called from any.
  */
@@ -10,44 +10,47 @@
 #include "stream.h"
 #include "topic_checks.h"
 
-struct publisher;
+struct shard_worker;
 
-struct publisher_options {
-	const struct config_slot *slot; /* must outlive the publisher */
+struct shard_worker_options {
+	const struct config_publisher *publisher; /* must outlive the shard_worker */
 	int shard, shards;
-	struct catalog *catalog;           /* of slot->kafka; shared, outlives the publisher */
+	struct catalog *catalog; /* of publisher->kafka; shared, outlives the shard_worker */
 	struct topic_checks *topic_checks; /* of the same cluster, likewise; NULL: none */
 	struct spread *spread;
-	careful_turn *turn; /* of the process; outlives the publisher */
+	careful_turn *turn; /* of the process; outlives the shard_worker */
 	const char *owner;  /* names the process in the log: host:pid:random */
 	bool drain;         /* end once everything in the table is published */
 };
 
 /* Starts the thread. Only a configuration that cannot work fails here (ERR_CONFIG). */
-struct publisher *publisher_start(const struct publisher_options *options, struct err *err);
+struct shard_worker *shard_worker_start(
+    const struct shard_worker_options *options, struct err *err);
 
 /* Asks it to finish what is in flight, note it and release the shard; returns at once. */
-void publisher_stop(struct publisher *publisher);
+void shard_worker_stop(struct shard_worker *shard_worker);
 /* Waits for the thread and frees everything; NULL is fine. */
-void publisher_join(struct publisher *publisher);
+void shard_worker_join(struct shard_worker *shard_worker);
 
 /* Takes over the reloadable values of a new configuration. */
-void publisher_retune(struct publisher *publisher, const struct config_slot *slot);
+void shard_worker_retune(
+    struct shard_worker *shard_worker, const struct config_publisher *publisher);
 
-enum publisher_end {
-	PUBLISHER_RUNNING,
-	PUBLISHER_STOPPED,   /* after publisher_stop */
-	PUBLISHER_ABANDONED, /* the same, but the lease could not be released: it runs out */
-	PUBLISHER_DRAINED,   /* options.drain: nothing is left */
-	PUBLISHER_REFUSED,   /* options.drain: Kafka refuses a record, or a rebase is needed */
-	PUBLISHER_GONE, /* the slot was dropped or its number of shards changed: start anew or not
-			 */
+enum shard_worker_end {
+	SHARD_WORKER_RUNNING,
+	SHARD_WORKER_STOPPED,   /* after shard_worker_stop */
+	SHARD_WORKER_ABANDONED, /* the same, but the lease could not be released: it runs out */
+	SHARD_WORKER_DRAINED,   /* options.drain: nothing is left */
+	SHARD_WORKER_REFUSED,   /* options.drain: Kafka refuses a record, or a rebase is needed */
+	SHARD_WORKER_GONE, /* the publisher was dropped or its number of shards changed: start anew
+			    * or not
+			    */
 };
 
 /* A copy of what the thread last wrote down; strings are copied. */
-struct publisher_status {
-	enum publisher_end end;
-	const char *slot; /* the options' */
+struct shard_worker_status {
+	enum shard_worker_end end;
+	const char *publisher; /* the options' */
 	int shard;
 	enum stream_state state;
 	int64_t loop_ms; /* clock_ms of the last turn of the loop: old means stalled */
@@ -61,6 +64,6 @@ struct publisher_status {
 	char postgres_error[512], kafka_error[512]; /* "" or why there is no connection now */
 	char holder[128]; /* standby: who owns the shard, as far as known */
 };
-struct publisher_status publisher_status(struct publisher *publisher);
+struct shard_worker_status shard_worker_status(struct shard_worker *shard_worker);
 /* Written (8 bytes) whenever `end` changes: for the daemon's poll. */
-int publisher_event_fd(const struct publisher *publisher);
+int shard_worker_event_fd(const struct shard_worker *shard_worker);

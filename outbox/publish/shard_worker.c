@@ -1,0 +1,967 @@
+/*
+ * The loop around a stream: each turn moves on the two connections and the producer, asks the
+ * stream what to do on whatever is idle, and waits until a file descriptor or the stream's clock
+ * calls. Nothing in it waits for a server, so that the lease is renewed while Kafka is away, a page
+ * is slow or the other connection is being made. What does block is short: a question about a topic
+ * that has grown (delivery_knows), the end of a producer (producer_destroy), and the look-up of a
+ * host by name (pg_start).
+ */
+#include "shard_worker.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "cleanup.h"
+#include "clock.h"
+#include "delivery.h"
+#include "fault.h"
+#include "link.h"
+#include "logging.h"
+#include "publish_metrics.h"
+#include "resume.h"
+#include "statements.h"
+
+enum {
+	ROWS_A_TURN = 512,
+	TOPICS_MAX_AGE_MS = 30000,
+	TOPICS_ASK_MS = 1000,
+	UNREADY_ASK_MS = 5,
+	TOPICS_A_TURN = 256,
+	STATUS_MS = 100,
+	LONGEST_WAIT_MS = 1000,
+	PATIENCE_MS = 5,   /* with reports that nothing waits for */
+	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of it */
+	RELEASE_MS = 2500, /* to end a producer that is given up and to write the last row */
+};
+
+struct shard_worker {
+	struct shard_worker_options options;
+	pthread_t thread;
+	int event_fd, wake_fd, catalog_fd;
+	atomic_bool stop_asked;
+
+	/* of the thread */
+	struct stream *stream;
+	struct statements *statements;
+	struct delivery *delivery;
+	struct resume *resume;
+	struct publish_metrics metrics;
+	struct link log, read;
+	enum stream_call log_call; /* under way on the log connection */
+	int64_t log_call_at;       /* when it was sent */
+	int64_t log_call_by;       /* without an answer by then it is cancelled */
+	int64_t read_by;           /* deadline of the read connection's answer */
+	int64_t read_at;
+	bool reading, copying; /* under way on the read connection: bounds, or a page */
+	bool first_row;        /* the next row is the page's first */
+	struct stream_page page;
+	int64_t page_rows, page_bytes, page_id; /* of its last row */
+	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
+	bool topics_told;  /* the catalog has news */
+	int topics_to_ask; /* left in this round over the topics in use */
+	int64_t lost_seen, refusals_seen;
+	int stalls_seen;
+	bool owned, refusal_logged, elsewhere_logged, careful_logged, drained;
+	char missing_logged[256];
+	char denied_logged[256];
+	char holder[128];
+
+	pthread_mutex_t mutex; /* guards what follows */
+	struct shard_worker_status status;
+	struct stream_settings settings;
+	bool settings_changed;
+};
+
+static enum stream_policy policy_of(const void *context, const char *topic)
+{
+	static const enum stream_policy policies[] = {[REFUSAL_BLOCK] = STREAM_BLOCK,
+	    [REFUSAL_PASS] = STREAM_PASS,
+	    [REFUSAL_STOP] = STREAM_STOP};
+	const struct config_publisher *publisher = context;
+	return policies[config_topic_policy(publisher->config, topic)];
+}
+
+static char *refused_topic(const void *context, const char *topic)
+{
+	return config_topic_refused(context, topic);
+}
+
+static struct stream_settings settings_of(const struct config_publisher *publisher)
+{
+	return (struct stream_settings){
+	    .max_in_flight = config_in_flight(publisher),
+	    .memory = publisher->memory,
+	    .lease_ms = publisher->lease_ms,
+	    .poll_busy_ms = publisher->poll_busy_ms,
+	    .poll_idle_ms = publisher->poll_idle_ms,
+	    .ack_interval_ms = publisher->ack_interval_ms,
+	    .stall_after_ms = publisher->stall_after_ms,
+	    .topic_idle_ms = publisher->topic_idle_ms,
+	    .resumes = publisher->resume == RESUME_TAIL,
+	    .transactions = publisher->delivery == DELIVERY_EXACTLY_ONCE,
+	    .parking = {.retry_first_ms = publisher->retry_first_ms,
+		.retry_max_ms = publisher->retry_max_ms,
+		.max_attempts = publisher->max_attempts,
+		.policy = policy_of,
+		.refused_topic = refused_topic,
+		.context = publisher},
+	    .seed = (uint64_t)clock_random(),
+	};
+}
+
+/* --- the log connection -------------------------------------------------------------------- */
+
+static void log_problem(struct shard_worker *shard_worker, const char *event, const struct err *err)
+{
+	log_warn(event, {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)}, {"error", LOG_TEXT(err->message)});
+}
+
+/* May this process take one more shard now? A take that may not begin is not asked for. */
+static bool may_ask(
+    struct shard_worker *shard_worker, const struct stream_status *status, int64_t now)
+{
+	return status->state != STREAM_STANDBY || spread_begin(shard_worker->options.spread, now);
+}
+
+static void end_take(struct shard_worker *shard_worker, int64_t now)
+{
+	struct stream_status status = stream_status(shard_worker->stream, now);
+	spread_end(shard_worker->options.spread, now, status.state == STREAM_OWNER);
+}
+
+/*
+ * The server ends a statement after the limit. The relay cancels statements that the server does
+ * not end: a COMMIT that waits for a standby, and a statement that a pooler holds. This deadline
+ * leaves time within the lease for the look-up and for a RENEW.
+ */
+static int64_t answer_due(const struct shard_worker *shard_worker, int64_t now)
+{
+	return now + shard_worker->log.limit_ms + shard_worker->log.limit_ms / GRACE_PART + 1;
+}
+
+static void send_log_call(struct shard_worker *shard_worker, int64_t now)
+{
+	struct stream_status status = stream_status(shard_worker->stream, now);
+	struct err err;
+	if (!may_ask(shard_worker, &status, now))
+		return;
+	struct stream_tick call = stream_log_call(shard_worker->stream, now);
+	shard_worker->log_call = call.call;
+	shard_worker->log_call_at = now;
+	shard_worker->log_call_by = answer_due(shard_worker, now);
+	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
+		spread_end(shard_worker->options.spread, now, false);
+	if (call.call == STREAM_NONE)
+		return;
+	fault_point("before_log_call");
+	if (!statements_send_call(shard_worker->statements, &shard_worker->log, &call, &err)) {
+		stream_log_failed(shard_worker->stream, now, true, false);
+		if (call.call == STREAM_TAKE)
+			end_take(shard_worker, now);
+		shard_worker->log_call = STREAM_NONE;
+		link_drop(&shard_worker->log, now, &err);
+	}
+	fault_point("after_log_call");
+}
+
+/* It had its whole time, and ended without success: cut by the server, or given up here. */
+static bool is_late(const struct shard_worker *shard_worker, int64_t now)
+{
+	return now - shard_worker->log_call_at >= shard_worker->log.limit_ms;
+}
+
+static void log_call_failed(struct shard_worker *shard_worker, int64_t now, const struct err *err)
+{
+	if (err && !shard_worker->log.ending)
+		link_failed(&shard_worker->log, now, err);
+	bool lost = !shard_worker->log.pg || shard_worker->log.ending ||
+		    pg_state(shard_worker->log.pg) == PG_LOST;
+	enum stream_call call = shard_worker->log_call;
+	shard_worker->log_call = STREAM_NONE;
+	bool fenced =
+	    err && err->kind == ERR_FENCED; /* nothing is wrong: another owner was first */
+	if (err && !fenced)
+		log_problem(shard_worker, "log_call_failed", err);
+	if (fenced && call == STREAM_TICK)
+		stream_ticked(shard_worker->stream, now, STREAM_FENCED);
+	else if (fenced && call == STREAM_RENEW)
+		stream_renewed(shard_worker->stream, now, false);
+	else
+		stream_log_failed(shard_worker->stream, now, lost, is_late(shard_worker, now));
+	if (call == STREAM_TAKE)
+		end_take(shard_worker, now);
+}
+
+/*
+ * What is under way on the read connection is of the history before, and its server may be the one
+ * that was left: its answer may be wrong here, or never come.
+ */
+static void leave_reading(struct shard_worker *shard_worker, int64_t now)
+{
+	link_cancel(&shard_worker->read, now);
+	statements_forget_bounds(shard_worker->statements);
+	if (shard_worker->reading)
+		stream_read_failed(shard_worker->stream, now);
+	shard_worker->reading = shard_worker->copying = false;
+}
+
+static void take_answer(
+    struct shard_worker *shard_worker, const struct pg_result *result, int64_t now)
+{
+	struct err err;
+	bool done;
+	enum stream_call call = shard_worker->log_call;
+	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
+	uint64_t sequence = stream_next_sequence(shard_worker->stream);
+	/* after a peek the tick needs its whole limit, and the two end with the limit of the call
+	 */
+	bool slow = now - shard_worker->log_call_at >= shard_worker->log.limit_ms / GRACE_PART;
+	bool good = statements_answer(shard_worker->statements, &shard_worker->log, result,
+	    shard_worker->stream, now, slow, shard_worker->holder, sizeof shard_worker->holder,
+	    &done, &err);
+	if (!good)
+		log_problem(shard_worker, "log_answer_unusable", &err);
+	if (!done && good)
+		return;
+	shard_worker->log_call = STREAM_NONE;
+	if (!good) {
+		link_drop(&shard_worker->log, now, &err);
+		stream_log_failed(shard_worker->stream, now, true, false);
+	}
+	if (call == STREAM_TAKE) {
+		leave_reading(shard_worker, now);
+		end_take(shard_worker, now);
+	}
+	const struct message *newest = stream_message(shard_worker->stream, sequence);
+	if (newest)
+		publish_metrics_read(&shard_worker->metrics, sequence, newest->due_us);
+}
+
+/* Gives up a call that is late; a later call looks up whether the server carried it out. */
+static void check_deadline(struct shard_worker *shard_worker, int64_t now)
+{
+	struct err err;
+	if (shard_worker->log_call == STREAM_NONE || now < shard_worker->log_call_by ||
+	    !shard_worker->log.pg)
+		return;
+	err_set(&err, ERR_RETRY, "%s: no answer within a third of the lease; it is cancelled",
+	    pg_place(shard_worker->log.pg));
+	link_cancel(&shard_worker->log, now);
+	log_call_failed(shard_worker, now, &err);
+}
+
+static void step_log(struct shard_worker *shard_worker, int64_t now)
+{
+	check_deadline(shard_worker, now);
+	enum link_event event = link_step(&shard_worker->log, now);
+	if (event == LINK_LOST && shard_worker->log_call != STREAM_NONE)
+		log_call_failed(shard_worker, now, NULL);
+	if (event == LINK_ANSWER) {
+		struct err err;
+		bool done;
+		OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
+		if (!pg_receive(shard_worker->log.pg, &done, &result, &err))
+			log_call_failed(shard_worker, now, &err);
+		else if (done)
+			take_answer(shard_worker, result, now);
+		else
+			return;
+		event = shard_worker->log.pg && pg_state(shard_worker->log.pg) == PG_IDLE
+			    ? LINK_READY
+			    : LINK_NONE;
+	}
+	if (event == LINK_READY && shard_worker->log_call == STREAM_NONE)
+		send_log_call(shard_worker, now);
+}
+
+/* --- the read connection ------------------------------------------------------------------- */
+
+static void read_failed(struct shard_worker *shard_worker, int64_t now, const struct err *err)
+{
+	if (now - shard_worker->read_at >= shard_worker->read.limit_ms)
+		statements_page_late(shard_worker->statements, shard_worker->copying);
+	else
+		statements_forget_bounds(shard_worker->statements);
+	shard_worker->reading = shard_worker->copying = false;
+	stream_read_failed(shard_worker->stream, now);
+	log_problem(shard_worker, "page_failed", err);
+	if (!shard_worker->read.ending)
+		link_failed(&shard_worker->read, now, err);
+}
+
+static void check_read_deadline(struct shard_worker *shard_worker, int64_t now)
+{
+	struct err err;
+	if (!shard_worker->reading || now < shard_worker->read_by || !shard_worker->read.pg)
+		return;
+	err_set(&err, ERR_RETRY, "%s: no page within a third of the lease; it is cancelled",
+	    pg_place(shard_worker->read.pg));
+	link_cancel(&shard_worker->read, now);
+	read_failed(shard_worker, now, &err);
+}
+
+static void send_page(struct shard_worker *shard_worker, int64_t now)
+{
+	struct err err;
+	shard_worker->page = stream_read_call(shard_worker->stream, now);
+	if (!shard_worker->page.wanted)
+		return;
+	shard_worker->read_at = now;
+	shard_worker->read_by = answer_due(shard_worker, now);
+	if (!statements_send_page(shard_worker->statements, &shard_worker->read,
+		&shard_worker->page, now, &shard_worker->copying, &err)) {
+		read_failed(shard_worker, now, &err);
+		link_drop(&shard_worker->read, now, &err);
+		return;
+	}
+	shard_worker->reading = true;
+	shard_worker->first_row = true;
+	shard_worker->page_rows = shard_worker->page_bytes = 0;
+}
+
+static void take_bounds(struct shard_worker *shard_worker, int64_t now)
+{
+	struct err err;
+	bool done;
+	OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
+	if (!pg_receive(shard_worker->read.pg, &done, &result, &err) ||
+	    (done && !statements_bounds(shard_worker->statements, result, &err)))
+		read_failed(shard_worker, now, &err);
+	else if (done)
+		shard_worker->reading = false;
+}
+
+static bool is_too_large(const struct shard_worker *shard_worker)
+{
+	return shard_worker->page_bytes >= shard_worker->page.bytes &&
+	       shard_worker->page_rows < shard_worker->page.rows;
+}
+
+/*
+ * *ret_cut: the page was too large in front of this row, which comes again with the next one. The
+ * next page begins behind the last id, so rows that share it are not cut apart.
+ */
+static bool take_row(
+    struct shard_worker *shard_worker, char *row, int length, bool *ret_cut, struct err *err)
+{
+	struct message message;
+	enum copy_kind kind;
+	if (!message_from_copy(row, length, shard_worker->first_row, &message, &kind, err))
+		return false;
+	shard_worker->first_row = false;
+	if (kind == COPY_TRAILER)
+		return true;
+	if (is_too_large(shard_worker) && message.id != shard_worker->page_id) {
+		message_release(&message);
+		*ret_cut = true;
+		return true;
+	}
+	shard_worker->page_id = message.id;
+	publish_metrics_read(
+	    &shard_worker->metrics, stream_next_sequence(shard_worker->stream), message.due_us);
+	stream_row(shard_worker->stream, &message);
+	shard_worker->page_rows++;
+	shard_worker->page_bytes += length;
+	return true;
+}
+
+/* cut: rows of it are missing. */
+static void page_over(struct shard_worker *shard_worker, int64_t now, bool cut)
+{
+	bool full = cut || shard_worker->page_rows >= shard_worker->page.rows;
+	int64_t upto_id;
+	shard_worker->reading = shard_worker->copying = false;
+	fault_point("after_page");
+	bool last = statements_page_over(
+	    shard_worker->statements, now, shard_worker->read.limit_ms, full, &upto_id);
+	stream_page_end(shard_worker->stream, now, last, upto_id);
+}
+
+/*
+ * Ends a page of unexpectedly large rows early: the received rows count, the next page begins
+ * behind them. Cancels the rest of the page and closes the connection.
+ */
+static void cut_page(struct shard_worker *shard_worker, int64_t now)
+{
+	link_cancel(&shard_worker->read, now);
+	page_over(shard_worker, now, true);
+}
+
+/* True: more rows may be there at once. */
+static bool take_rows(struct shard_worker *shard_worker, int64_t now)
+{
+	struct err err;
+	for (int i = 0; i < ROWS_A_TURN; i++) {
+		enum pg_copy what;
+		char *row;
+		int length;
+		if (!pg_copy_next(shard_worker->read.pg, &what, &row, &length, &err)) {
+			read_failed(shard_worker, now, &err);
+			return false;
+		}
+		if (what == PG_COPY_WAIT)
+			return false;
+		if (what == PG_COPY_END) {
+			page_over(shard_worker, now, false);
+			return true;
+		}
+		bool cut = false;
+		if (!take_row(shard_worker, row, length, &cut, &err)) {
+			link_cancel(&shard_worker->read, now);
+			read_failed(shard_worker, now, &err);
+			return false;
+		}
+		if (cut) {
+			cut_page(shard_worker, now);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool step_read(struct shard_worker *shard_worker, int64_t now)
+{
+	bool more = false;
+	if (!shard_worker->owned && !shard_worker->read.pg)
+		return false;
+	check_read_deadline(shard_worker, now);
+	enum link_event event = link_step(&shard_worker->read, now);
+	if (event == LINK_LOST)
+		leave_reading(shard_worker, now);
+	if (event == LINK_ANSWER && shard_worker->copying)
+		more = take_rows(shard_worker, now);
+	else if (event == LINK_ANSWER)
+		take_bounds(shard_worker, now);
+	bool idle = shard_worker->read.pg && !shard_worker->read.ending &&
+		    shard_worker->read.stage == LINK_KNOWN &&
+		    pg_state(shard_worker->read.pg) == PG_IDLE;
+	if (idle && !shard_worker->reading)
+		send_page(shard_worker, now);
+	return more;
+}
+
+/* --- topics, status, ends --------------------------------------------------------------------- */
+
+/* With safety = strict a topic stays closed until it was found safe. */
+static bool is_safe(struct shard_worker *shard_worker, const char *topic)
+{
+	const struct shard_worker_options *options = &shard_worker->options;
+	return !options->topic_checks ||
+	       topic_checks_allow(options->topic_checks, topic, options->publisher->safety);
+}
+
+/* A producer refuses records for a partition that it has not heard of yet. */
+static bool is_known(struct shard_worker *shard_worker, const char *topic, int32_t logged,
+    int32_t partitions, int64_t now)
+{
+	return logged == 0 || partitions <= logged ||
+	       delivery_knows(shard_worker->delivery, topic, partitions, now);
+}
+
+static void ask_topic(
+    struct shard_worker *shard_worker, const char *name, int32_t logged, int64_t now)
+{
+	struct catalog_topic topic =
+	    catalog_look(shard_worker->options.catalog, name, TOPICS_MAX_AGE_MS);
+	if (topic.state == TOPIC_MISSING) {
+		stream_topic(shard_worker->stream, name, 0);
+		stream_topic_answered(shard_worker->stream, name, topic.answered_ms);
+	} else if (topic.state == TOPIC_THERE && is_safe(shard_worker, name) &&
+		   is_known(shard_worker, name, logged, topic.partitions, now)) {
+		stream_topic(shard_worker->stream, name, topic.partitions);
+	}
+}
+
+/* So many of them as a turn of the loop may ask for; returns how many. */
+static int ask_some(struct shard_worker *shard_worker, bool unready, int count, int64_t now)
+{
+	const char *name;
+	bool ready;
+	int32_t logged;
+	int asked = 0;
+	while (asked < count && asked < TOPICS_A_TURN &&
+	       (name = stream_next_topic(shard_worker->stream, unready, &ready, &logged))) {
+		ask_topic(shard_worker, name, logged, now);
+		asked++;
+	}
+	return asked;
+}
+
+static void close_topics(struct shard_worker *shard_worker)
+{
+	char *name;
+	while (stream_closed_topic(shard_worker->stream, &name)) {
+		delivery_close_topic(shard_worker->delivery, name);
+		free(name);
+	}
+}
+
+/* True: some are yet to be asked for. */
+static bool ask_topics(struct shard_worker *shard_worker, int64_t now)
+{
+	close_topics(shard_worker);
+	if (shard_worker->topics_told || now - shard_worker->topics_asked_at >= TOPICS_ASK_MS) {
+		shard_worker->topics_asked_at = now;
+		shard_worker->topics_told = false;
+		shard_worker->topics_to_ask = stream_topics(shard_worker->stream, false);
+	}
+	if (now - shard_worker->unready_asked_at >= UNREADY_ASK_MS) {
+		shard_worker->unready_asked_at = now;
+		ask_some(shard_worker, true, stream_topics(shard_worker->stream, true), now);
+	}
+	if (shard_worker->topics_to_ask)
+		shard_worker->topics_to_ask -=
+		    ask_some(shard_worker, false, shard_worker->topics_to_ask, now);
+	if (stream_topics(shard_worker->stream, false) == 0)
+		shard_worker->topics_to_ask = 0;
+	return shard_worker->topics_to_ask > 0;
+}
+
+/* A line for those since the last look, with the last of them: they stand in outbox.parked, or will
+ * with the next row of the log. */
+static void log_parked(struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	int64_t count = status->refusals - shard_worker->refusals_seen;
+	if (count == 0)
+		return;
+	shard_worker->refusals_seen = status->refusals;
+	log_error("message_parked", {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)},
+	    {"topic", LOG_TEXT(status->refused_topic)}, {"id", LOG_INT(status->refused_id)},
+	    {"error", LOG_TEXT(status->refused_error)}, {"refusals", LOG_INT(count)},
+	    {"consequence", LOG_TEXT("publish refused, parked; later messages of its key wait "
+				     "behind it (see outbox-relay parked)")});
+}
+
+static void log_deaths(struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	if ((status->deaths > 0) == shard_worker->careful_logged)
+		return;
+	shard_worker->careful_logged = status->deaths > 0;
+	if (status->deaths == 0)
+		return;
+	log_warn("one_at_a_time", {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)}, {"deaths", LOG_INT(status->deaths)},
+	    {"consequence", LOG_TEXT("its owners died without progress: messages go one by one "
+				     "until it is known which of them kills the relay")});
+}
+
+static void log_stalls(struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	if (status->stalls == shard_worker->stalls_seen)
+		return;
+	bool more = status->stalls > shard_worker->stalls_seen;
+	shard_worker->stalls_seen = status->stalls;
+	log_warn(more ? "partition_stalled" : "partition_recovered",
+	    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)}, {"stalled", LOG_INT(status->stalls)},
+	    {"consequence",
+		LOG_TEXT(more ? "it took nothing for stall_after, or answers with errors: its "
+				"records are parked until it takes some (see outbox-relay "
+				"parked list state=stalled)"
+			      : "its parked records follow in order")});
+}
+
+static void log_refusal(struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	if (!status->refused || shard_worker->refusal_logged)
+		return;
+	shard_worker->refusal_logged = true;
+	log_error("publisher_stopped",
+	    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)},
+	    {"topic", LOG_TEXT(status->refused_topic)}, {"id", LOG_INT(status->refused_id)},
+	    {"error", LOG_TEXT(status->refused_error)},
+	    {"consequence", LOG_TEXT("Kafka refuses this row for good; nothing of its key passes "
+				     "it; mend the topic or the row, then restart")});
+}
+
+static void note_elsewhere(struct shard_worker *shard_worker)
+{
+	bool elsewhere = statements_elsewhere(shard_worker->statements);
+	metric_set(shard_worker->metrics.elsewhere, elsewhere);
+	if (elsewhere && !shard_worker->elsewhere_logged)
+		log_error("publisher_elsewhere",
+		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+		    {"shard", LOG_INT(shard_worker->options.shard)},
+		    {"consequence",
+			LOG_TEXT("its rows were carried here from another database cluster (a "
+				 "dump, logical replication), and their transaction ids mean "
+				 "nothing here; nothing is published")},
+		    {"cure", LOG_TEXT("`outbox-relay publisher rebase --all --reason TEXT`")});
+	shard_worker->elsewhere_logged = elsewhere;
+}
+
+/* Rows also wait while Kafka has not said whether their topic is there. */
+static const char *missing_topic(struct shard_worker *shard_worker, const char *waited_for)
+{
+	if (!waited_for)
+		return NULL;
+	struct catalog_topic topic =
+	    catalog_look(shard_worker->options.catalog, waited_for, TOPICS_MAX_AGE_MS);
+	return topic.state == TOPIC_MISSING ? waited_for : NULL;
+}
+
+static void log_missing(struct shard_worker *shard_worker, const char *topic)
+{
+	if (text_equal(topic ? topic : "", shard_worker->missing_logged))
+		return;
+	text_copy(shard_worker->missing_logged, sizeof shard_worker->missing_logged, topic);
+	if (topic)
+		log_warn("topic_missing",
+		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+		    {"shard", LOG_INT(shard_worker->options.shard)}, {"topic", LOG_TEXT(topic)},
+		    {"consequence", LOG_TEXT("its rows wait until the topic exists")});
+}
+
+static void log_denied(struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	const char *topic = status->denied_topic;
+	if (text_equal(topic ? topic : "", shard_worker->denied_logged))
+		return;
+	text_copy(shard_worker->denied_logged, sizeof shard_worker->denied_logged, topic);
+	if (topic)
+		log_warn("topic_denied",
+		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+		    {"shard", LOG_INT(shard_worker->options.shard)}, {"topic", LOG_TEXT(topic)},
+		    {"error", LOG_TEXT(status->denied_error)},
+		    {"consequence",
+			LOG_TEXT("its rows wait, and are parked from the fourth try on; it is "
+				 "tried again after 1, 2, 4 … 60 seconds, other topics go on")},
+		    {"cure", LOG_TEXT("without permission: allow the relay WRITE on the topic; "
+				      "else the brokers' logs tell why they refuse")});
+}
+
+static void log_ownership(struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	bool owns = status->state == STREAM_OWNER || status->state == STREAM_UNSURE;
+	if (owns == shard_worker->owned)
+		return;
+	shard_worker->owned = owns;
+	if (!owns) {
+		spread_lost(shard_worker->options.spread);
+		publish_metrics_forget(&shard_worker->metrics);
+		resume_forget(shard_worker->resume);
+		delivery_forget(shard_worker->delivery);
+	}
+	log_info(owns ? "shard_taken" : "shard_left",
+	    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)},
+	    {"state", LOG_TEXT(stream_state_names[status->state])}, {"n", LOG_INT(status->n)});
+}
+
+static enum shard_worker_end end_of(
+    const struct shard_worker *shard_worker, const struct stream_status *status)
+{
+	switch (status->state) {
+	case STREAM_GONE:
+		return SHARD_WORKER_GONE;
+	case STREAM_RELEASED:
+		if (shard_worker->drained)
+			return SHARD_WORKER_DRAINED;
+		return shard_worker->options.drain &&
+			       (status->refused || statements_elsewhere(shard_worker->statements))
+			   ? SHARD_WORKER_REFUSED
+			   : SHARD_WORKER_STOPPED;
+	default:
+		return SHARD_WORKER_RUNNING;
+	}
+}
+
+static void write_status(struct shard_worker *shard_worker, const struct stream_status *status,
+    int64_t now, enum shard_worker_end end)
+{
+	struct shard_worker_status *out = &shard_worker->status;
+	pthread_mutex_lock(&shard_worker->mutex);
+	out->end = end;
+	out->state = status->state;
+	out->loop_ms = now;
+	out->lease_over = status->lease_over;
+	out->full = status->full;
+	out->elsewhere = statements_elsewhere(shard_worker->statements);
+	out->refused = status->refused;
+	out->refused_id = status->refused_id;
+	text_copy(out->refused_topic, sizeof out->refused_topic, status->refused_topic);
+	text_copy(out->refused_error, sizeof out->refused_error, status->refused_error);
+	text_copy(out->missing_topic, sizeof out->missing_topic,
+	    status->missing_topic ? status->missing_topic : status->denied_topic);
+	text_copy(out->postgres_error, sizeof out->postgres_error,
+	    shard_worker->log.error[0] ? shard_worker->log.error : shard_worker->read.error);
+	text_copy(
+	    out->kafka_error, sizeof out->kafka_error, delivery_error(shard_worker->delivery));
+	text_copy(out->holder, sizeof out->holder, shard_worker->holder);
+	pthread_mutex_unlock(&shard_worker->mutex);
+}
+
+/* What shard_worker_retune left for the thread. */
+static void take_settings(struct shard_worker *shard_worker)
+{
+	pthread_mutex_lock(&shard_worker->mutex);
+	if (shard_worker->settings_changed)
+		stream_retune(shard_worker->stream, &shard_worker->settings);
+	shard_worker->settings_changed = false;
+	pthread_mutex_unlock(&shard_worker->mutex);
+}
+
+static void note_links(struct shard_worker *shard_worker)
+{
+	int64_t lost = shard_worker->log.lost_count + shard_worker->read.lost_count;
+	if (lost == shard_worker->lost_seen)
+		return;
+	metric_add(
+	    shard_worker->metrics.postgres_reconnects, (double)(lost - shard_worker->lost_seen));
+	shard_worker->lost_seen = lost;
+	const char *why =
+	    shard_worker->log.error[0] ? shard_worker->log.error : shard_worker->read.error;
+	log_warn("postgres_lost", {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+	    {"shard", LOG_INT(shard_worker->options.shard)}, {"error", LOG_TEXT(why)});
+}
+
+/* Returns what the loop ends with; SHARD_WORKER_RUNNING: it goes on. */
+static enum shard_worker_end note_status(struct shard_worker *shard_worker, int64_t now)
+{
+	struct stream_status status = stream_status(shard_worker->stream, now);
+	enum shard_worker_end end = end_of(shard_worker, &status);
+	log_ownership(shard_worker, &status);
+	log_deaths(shard_worker, &status);
+	if (now < shard_worker->status_at && end == SHARD_WORKER_RUNNING)
+		return end;
+	shard_worker->status_at = now + STATUS_MS;
+	status.missing_topic = missing_topic(shard_worker, status.missing_topic);
+	log_parked(shard_worker, &status);
+	log_stalls(shard_worker, &status);
+	log_refusal(shard_worker, &status);
+	note_elsewhere(shard_worker);
+	log_missing(shard_worker, status.missing_topic);
+	log_denied(shard_worker, &status);
+	note_links(shard_worker);
+	publish_metrics_note(&shard_worker->metrics, &status);
+	delivery_note(shard_worker->delivery);
+	take_settings(shard_worker);
+	write_status(shard_worker, &status, now, end);
+	return end;
+}
+
+static void begin_stop(struct shard_worker *shard_worker, int64_t now)
+{
+	fault_point("before_release");
+	stream_stop(shard_worker->stream);
+	if (!shard_worker->stop_at)
+		shard_worker->stop_at =
+		    now + shard_worker->options.publisher->lease_ms + RELEASE_MS;
+}
+
+static void check_stop(struct shard_worker *shard_worker, int64_t now)
+{
+	struct stream_status status = stream_status(shard_worker->stream, now);
+	bool in_vain = shard_worker->options.drain &&
+		       (status.refused || statements_elsewhere(shard_worker->statements));
+	if (atomic_load(&shard_worker->stop_asked) || in_vain)
+		begin_stop(shard_worker, now);
+	if (shard_worker->options.drain && status.caught_up && !shard_worker->drained) {
+		shard_worker->drained = true;
+		begin_stop(shard_worker, now);
+	}
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+static int64_t stream_clock(struct shard_worker *shard_worker, int64_t now)
+{
+	const struct link *log = &shard_worker->log;
+	if (shard_worker->log_call != STREAM_NONE || !log->pg || pg_state(log->pg) != PG_IDLE) {
+		int64_t wait = stream_wait_offline(shard_worker->stream, now);
+		bool asked = shard_worker->log_call != STREAM_NONE;
+		return asked && shard_worker->log_call_by < wait ? shard_worker->log_call_by : wait;
+	}
+	int64_t wait = stream_wait(shard_worker->stream, now);
+	if (stream_status(shard_worker->stream, now).state != STREAM_STANDBY)
+		return wait;
+	int64_t may_take = spread_wait(shard_worker->options.spread, now);
+	return wait < may_take ? may_take : wait;
+}
+
+/* An eventfd that poll says has something to say. */
+static bool took(const struct pollfd *fd)
+{
+	eventfd_t count;
+	return fd->revents && eventfd_read(fd->fd, &count) == 0;
+}
+
+static struct pollfd wanted(const struct link *link)
+{
+	return link->pg ? (struct pollfd){.fd = pg_fd(link->pg), .events = pg_events(link->pg)}
+			: (struct pollfd){.fd = -1};
+}
+
+static void wait_for_events(struct shard_worker *shard_worker, int64_t now)
+{
+	struct pollfd fds[6] = {0};
+	int count = 0;
+	bool patient = stream_is_patient(shard_worker->stream) &&
+		       delivery_wait(shard_worker->delivery) == INT64_MAX;
+	int64_t wait = now + (patient ? PATIENCE_MS : LONGEST_WAIT_MS);
+	const int64_t clocks[] = {stream_clock(shard_worker, now), link_wait(&shard_worker->log),
+	    shard_worker->reading ? shard_worker->read_by : INT64_MAX,
+	    shard_worker->owned ? link_wait(&shard_worker->read) : INT64_MAX,
+	    delivery_wait(shard_worker->delivery), resume_wait(shard_worker->resume)};
+	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
+		wait = clocks[i] < wait ? clocks[i] : wait;
+	struct link *links[] = {&shard_worker->log, &shard_worker->read};
+	for (int i = 0; i < 2; i++)
+		fds[count++] = wanted(links[i]);
+	struct pollfd *told = &fds[count++], *woken = &fds[count++];
+	*told = (struct pollfd){.fd = shard_worker->catalog_fd, .events = POLLIN};
+	*woken = (struct pollfd){.fd = shard_worker->wake_fd, .events = POLLIN};
+	fds[count++] = (struct pollfd){.fd = resume_fd(shard_worker->resume), .events = POLLIN};
+	if (!patient)
+		fds[count++] =
+		    (struct pollfd){.fd = delivery_fd(shard_worker->delivery), .events = POLLIN};
+	bool polled = wait > now && poll(fds, (nfds_t)count, (int)(wait - now)) >= 0;
+	for (int i = 0; i < 2; i++)
+		links[i]->quiet = polled && !fds[i].revents;
+	shard_worker->topics_told |= took(told);
+	took(woken);
+}
+
+static void *run(void *context)
+{
+	struct shard_worker *shard_worker = context;
+	enum shard_worker_end end = SHARD_WORKER_RUNNING;
+	while (end == SHARD_WORKER_RUNNING) {
+		int64_t now = clock_ms();
+		check_stop(shard_worker, now);
+		step_log(shard_worker, now);
+		bool more = step_read(shard_worker, now);
+		more |= resume_step(shard_worker->resume, now);
+		more |= delivery_step(shard_worker->delivery, clock_ms());
+		more |= ask_topics(shard_worker, now);
+		end = note_status(shard_worker, now);
+		if (shard_worker->stop_at && now >= shard_worker->stop_at &&
+		    end == SHARD_WORKER_RUNNING)
+			end = SHARD_WORKER_ABANDONED;
+		if (!more && end == SHARD_WORKER_RUNNING)
+			wait_for_events(shard_worker, clock_ms());
+	}
+	fault_point("after_release");
+	/* not in join, which may come long after: what it holds must not go out any more */
+	delivery_destroy(shard_worker->delivery);
+	shard_worker->delivery = NULL;
+	pthread_mutex_lock(&shard_worker->mutex);
+	shard_worker->status.end = end;
+	pthread_mutex_unlock(&shard_worker->mutex);
+	if (shard_worker->log_call == STREAM_TAKE)
+		end_take(shard_worker, clock_ms());
+	if (shard_worker->owned)
+		spread_lost(shard_worker->options.spread);
+	uint64_t one = 1;
+	if (write(shard_worker->event_fd, &one, sizeof one) < 0)
+		log_error("event_not_written",
+		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)});
+	return NULL;
+}
+
+static void shard_worker_free(struct shard_worker *shard_worker)
+{
+	delivery_destroy(shard_worker->delivery);
+	resume_destroy(shard_worker->resume);
+	stream_destroy(shard_worker->stream);
+	statements_destroy(shard_worker->statements);
+	link_finish(&shard_worker->log);
+	link_finish(&shard_worker->read);
+	close(shard_worker->event_fd);
+	close(shard_worker->wake_fd);
+	close(shard_worker->catalog_fd);
+	pthread_mutex_destroy(&shard_worker->mutex);
+	free(shard_worker);
+}
+
+struct shard_worker *shard_worker_start(const struct shard_worker_options *options, struct err *err)
+{
+	const struct config_publisher *publisher = options->publisher;
+	struct shard_worker *shard_worker = xcalloc(1, sizeof *shard_worker);
+	char name[96];
+	shard_worker->options = *options;
+	shard_worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	shard_worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	shard_worker->catalog_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	pthread_mutex_init(&shard_worker->mutex, NULL);
+	shard_worker->status.publisher = publisher->name;
+	shard_worker->status.shard = options->shard;
+	shard_worker->status.loop_ms = clock_ms();
+	struct stream_settings settings = settings_of(publisher);
+	settings.turn = options->turn;
+	shard_worker->stream = stream_create(&settings);
+	shard_worker->statements = statements_create(publisher->postgres->schema, publisher->name,
+	    options->shard, options->shards, options->owner);
+	publish_metrics_init(&shard_worker->metrics, publisher->name, options->shard);
+	snprintf(name, sizeof name, "outbox-relay %s/%d", publisher->name, options->shard);
+	link_init(&shard_worker->log, publisher->postgres->dsn, name,
+	    statements_repeated(shard_worker->statements));
+	link_init(&shard_worker->read, publisher->postgres->dsn, name, NULL);
+	link_limit(&shard_worker->log, publisher->lease_ms / 3);
+	link_limit(&shard_worker->read, publisher->lease_ms / 3);
+	shard_worker->resume =
+	    resume_create(publisher, options->shard, statements_identity(shard_worker->statements),
+		shard_worker->stream, &shard_worker->metrics);
+	shard_worker->delivery = delivery_create(publisher, options->shard,
+	    statements_identity(shard_worker->statements), shard_worker->stream,
+	    &shard_worker->metrics, err);
+	if (!shard_worker->delivery) {
+		shard_worker_free(shard_worker);
+		return NULL;
+	}
+	catalog_watch(options->catalog, shard_worker->catalog_fd);
+	if (pthread_create(&shard_worker->thread, NULL, run, shard_worker) == 0)
+		return shard_worker;
+	err_set(err, ERR_FATAL, "publisher %s: no thread can be started", publisher->name);
+	catalog_unwatch(options->catalog, shard_worker->catalog_fd);
+	shard_worker_free(shard_worker);
+	return NULL;
+}
+
+void shard_worker_stop(struct shard_worker *shard_worker)
+{
+	uint64_t one = 1;
+	atomic_store(&shard_worker->stop_asked, true);
+	if (write(shard_worker->wake_fd, &one, sizeof one) < 0)
+		log_debug("already_woken",
+		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)});
+}
+
+void shard_worker_join(struct shard_worker *shard_worker)
+{
+	if (!shard_worker)
+		return;
+	pthread_join(shard_worker->thread, NULL);
+	catalog_unwatch(shard_worker->options.catalog, shard_worker->catalog_fd);
+	shard_worker_free(shard_worker);
+}
+
+void shard_worker_retune(
+    struct shard_worker *shard_worker, const struct config_publisher *publisher)
+{
+	pthread_mutex_lock(&shard_worker->mutex);
+	shard_worker->settings = settings_of(publisher);
+	shard_worker->settings_changed = true;
+	pthread_mutex_unlock(&shard_worker->mutex);
+}
+
+struct shard_worker_status shard_worker_status(struct shard_worker *shard_worker)
+{
+	pthread_mutex_lock(&shard_worker->mutex);
+	struct shard_worker_status status = shard_worker->status;
+	pthread_mutex_unlock(&shard_worker->mutex);
+	return status;
+}
+
+int shard_worker_event_fd(const struct shard_worker *shard_worker)
+{
+	return shard_worker->event_fd;
+}

@@ -1,0 +1,2 @@
+-- $1 name text
+select outbox.publisher_drop($1::text)

@@ -1,0 +1,9 @@
+-- What goes with a publisher, counted up to 100,000 each; how many other publishers there are, and whether it is there.
+-- $1 publisher text
+select (select count(*) from outbox.publisher s where s.name <> $1::text) as others,
+	(select count(*) from (select from outbox.parked p where p.publisher = $1::text
+		and p.tick >= 0 limit 100000) l) as parked,
+	(select count(*) from (select from outbox.scheduled p where p.publisher = $1::text
+		and p.tick >= 0 limit 100000) l)
+		as scheduled,
+	exists (select from outbox.publisher s where s.name = $1::text)::int as there

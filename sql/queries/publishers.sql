@@ -1,0 +1,1 @@
+select name, shards from outbox.publisher order by name

@@ -1,2 +1,0 @@
--- $1 name text
-select outbox.slot_drop($1::text)

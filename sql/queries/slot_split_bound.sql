@@ -1,2 +1,0 @@
--- $1 name text
-select outbox.slot_split_bound($1::text)

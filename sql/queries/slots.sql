@@ -1,1 +1,0 @@
-select name, shards from outbox.slot order by name
