@@ -126,13 +126,14 @@ static void log_problem(struct shard_worker *shard_worker, const char *event, co
 static bool may_ask(
     struct shard_worker *shard_worker, const struct stream_status *status, int64_t now)
 {
-	return status->state != STREAM_STANDBY || spread_begin(shard_worker->options.spread, now);
+	return status->state != STREAM_STANDBY ||
+	       take_limiter_begin(shard_worker->options.take_limiter, now);
 }
 
 static void end_take(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
-	spread_end(shard_worker->options.spread, now, status.state == STREAM_OWNER);
+	take_limiter_end(shard_worker->options.take_limiter, now, status.state == STREAM_OWNER);
 }
 
 /*
@@ -156,7 +157,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 	shard_worker->log_call_at = now;
 	shard_worker->log_call_by = answer_due(shard_worker, now);
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
-		spread_end(shard_worker->options.spread, now, false);
+		take_limiter_end(shard_worker->options.take_limiter, now, false);
 	if (call.call == STREAM_NONE)
 		return;
 	fault_point("before_log_call");
@@ -645,7 +646,7 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 		return;
 	shard_worker->owned = owns;
 	if (!owns) {
-		spread_lost(shard_worker->options.spread);
+		take_limiter_lost(shard_worker->options.take_limiter);
 		publish_metrics_forget(&shard_worker->metrics);
 		resume_forget(shard_worker->resume);
 		delivery_forget(shard_worker->delivery);
@@ -783,7 +784,7 @@ static int64_t stream_clock(struct shard_worker *shard_worker, int64_t now)
 	int64_t wait = stream_wait(shard_worker->stream, now);
 	if (stream_status(shard_worker->stream, now).state != STREAM_STANDBY)
 		return wait;
-	int64_t may_take = spread_wait(shard_worker->options.spread, now);
+	int64_t may_take = take_limiter_wait(shard_worker->options.take_limiter, now);
 	return wait < may_take ? may_take : wait;
 }
 
@@ -859,7 +860,7 @@ static void *run(void *context)
 	if (shard_worker->log_call == STREAM_TAKE)
 		end_take(shard_worker, clock_ms());
 	if (shard_worker->owned)
-		spread_lost(shard_worker->options.spread);
+		take_limiter_lost(shard_worker->options.take_limiter);
 	uint64_t one = 1;
 	if (write(shard_worker->event_fd, &one, sizeof one) < 0)
 		log_error("event_not_written",

@@ -6,8 +6,8 @@
  */
 #include "catalog.h"
 #include "config.h"
-#include "spread.h"
 #include "stream.h"
+#include "take_limiter.h"
 #include "topic_checks.h"
 
 struct shard_worker;
@@ -17,7 +17,7 @@ struct shard_worker_options {
 	int shard, shards;
 	struct catalog *catalog; /* of publisher->kafka; shared, outlives the shard_worker */
 	struct topic_checks *topic_checks; /* of the same cluster, likewise; NULL: none */
-	struct spread *spread;
+	struct take_limiter *take_limiter;
 	careful_turn *turn; /* of the process; outlives the shard_worker */
 	const char *owner;  /* names the process in the log: host:pid:random */
 	bool drain;         /* end once everything in the table is published */

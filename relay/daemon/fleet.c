@@ -40,7 +40,7 @@ struct fleet_publisher {
 
 struct fleet {
 	struct fleet_options options;
-	struct spread *spread;
+	struct take_limiter *take_limiter;
 	careful_turn turn;
 	const struct config *fresh; /* reloaded; NULL: never */
 	pthread_mutex_t mutex;      /* guards publishers against the readers of other threads */
@@ -59,7 +59,7 @@ struct fleet *fleet_create(const struct fleet_options *options)
 	struct fleet *fleet = xcalloc(1, sizeof *fleet);
 
 	fleet->options = *options;
-	fleet->spread = spread_create(options->drain);
+	fleet->take_limiter = take_limiter_create(options->drain);
 	pthread_mutex_init(&fleet->mutex, NULL);
 	fleet->publishers = xcalloc((size_t)config->publisher_count, sizeof *fleet->publishers);
 	for (int i = 0; i < config->publisher_count; i++) {
@@ -81,7 +81,7 @@ void fleet_destroy(struct fleet *fleet)
 	for (int i = 0; i < fleet->options.config->publisher_count; i++)
 		for (int j = 0; j < fleet->publishers[i].shards; j++)
 			shard_worker_join(fleet->publishers[i].publishers[j]);
-	spread_destroy(fleet->spread);
+	take_limiter_destroy(fleet->take_limiter);
 	pthread_mutex_destroy(&fleet->mutex);
 	free(fleet->publishers);
 	free(fleet);
@@ -120,7 +120,7 @@ static bool start_publisher(
 	    .shards = shards,
 	    .catalog = publisher->catalog,
 	    .topic_checks = publisher->topic_checks,
-	    .spread = fleet->spread,
+	    .take_limiter = fleet->take_limiter,
 	    .turn = &fleet->turn,
 	    .owner = fleet->options.owner,
 	    .drain = fleet->options.drain};
