@@ -14,8 +14,8 @@
  * An acknowledgement ends all of that. If two partitions of a topic fail and neither has
  * acknowledged a record since, or if the error names the topic, the whole topic is denied: its
  * partitions are tried together, and no record is blamed. If the publisher stops at refused
- * records, nothing is parked and the tries go on. While messages crash the relay (careful.h), the
- * first try decides: the owner may not live until the second.
+ * records, nothing is parked and the tries go on. While messages crash the relay (poison_guard.h),
+ * the first try decides: the owner may not live until the second.
  */
 #include <stdlib.h>
 #include <utlist.h>

@@ -66,7 +66,7 @@ struct shard_worker {
 	int topics_to_ask; /* left in this round over the topics in use */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
-	bool owned, refusal_logged, elsewhere_logged, careful_logged, drained;
+	bool owned, refusal_logged, elsewhere_logged, guard_logged, drained;
 	char missing_logged[256];
 	char denied_logged[256];
 	char holder[128];
@@ -542,9 +542,9 @@ static void log_parked(struct shard_worker *shard_worker, const struct stream_st
 
 static void log_deaths(struct shard_worker *shard_worker, const struct stream_status *status)
 {
-	if ((status->deaths > 0) == shard_worker->careful_logged)
+	if ((status->deaths > 0) == shard_worker->guard_logged)
 		return;
-	shard_worker->careful_logged = status->deaths > 0;
+	shard_worker->guard_logged = status->deaths > 0;
 	if (status->deaths == 0)
 		return;
 	log_warn("one_at_a_time", {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},

@@ -18,9 +18,9 @@ struct shard_worker_options {
 	struct catalog *catalog; /* of publisher->kafka; shared, outlives the shard_worker */
 	struct topic_checks *topic_checks; /* of the same cluster, likewise; NULL: none */
 	struct take_limiter *take_limiter;
-	careful_turn *turn; /* of the process; outlives the shard_worker */
-	const char *owner;  /* names the process in the log: host:pid:random */
-	bool drain;         /* end once everything in the table is published */
+	poison_guard_turn *turn; /* of the process; outlives the shard_worker */
+	const char *owner;       /* names the process in the log: host:pid:random */
+	bool drain;              /* end once everything in the table is published */
 };
 
 /* Starts the thread. Only a configuration that cannot work fails here (ERR_CONFIG). */

@@ -42,7 +42,8 @@
  * when it leaves no room in memory for a page of the next. After one that failed the next is half
  * as large, so that what fails now and then does not fail for ever.
  *
- * After owners that died the shard may be careful: rows are read one at a time (careful.h).
+ * After the deaths of owners the poison guard may be active: rows are read one at a time
+ * (poison_guard.h).
  *
  * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call
  * (then it was written), or the one before (then it was not), or a stranger's: then the shard is
@@ -76,7 +77,7 @@ enum {
 	TRANSACTION_MS = 200,
 	OPEN_WINDOW_MS =
 	    60,       /* outbox.listed_wait of a row whose window is open, and the way back */
-	TURN_MS = 20, /* another shard of the process is careful */
+	TURN_MS = 20, /* the poison guard of another shard of the process has the turn */
 	/*
 	 * The database answers with this time when rows are due whose windows are still open. Rows
 	 * of closed windows may be behind them, so the records found in tails are kept.
@@ -110,7 +111,7 @@ struct call {
 	uint64_t acked;
 	bool renews;   /* the new epoch is ours at once */
 	bool confirms; /* sent after the producer had fenced all others */
-	struct careful_row careful;
+	struct poison_guard_row guard_row;
 };
 
 struct stream {
@@ -176,7 +177,7 @@ struct stream {
 	bool stopping;
 	int64_t stop_by;
 	int64_t published, published_bytes;
-	struct careful careful;
+	struct poison_guard guard;
 	int64_t marked_at;
 };
 
@@ -206,7 +207,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	stream->random = settings->seed;
 	stream->flow = flow_create(settings);
 	stream->ready = stream->confirmed = !settings->transactions;
-	stream->careful.turn = settings->turn;
+	stream->guard.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
 	stream->page_cost = 1024;
 	stream->batch = most_batch(stream);
@@ -219,7 +220,7 @@ void stream_destroy(struct stream *stream)
 	if (!stream)
 		return;
 	flow_destroy(stream->flow);
-	careful_end(&stream->careful);
+	poison_guard_end(&stream->guard);
 	text_finish(&stream->destinations);
 	text_finish(&stream->open_after);
 	text_finish(&stream->check_after);
@@ -318,7 +319,7 @@ static void forget(struct stream *stream, int64_t now, enum stream_state state)
 	} else {
 		flow_forget(stream->flow);
 	}
-	careful_end(&stream->careful);
+	poison_guard_end(&stream->guard);
 	stream->window_count = 0;
 	stream->call = (struct call){0};
 	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
@@ -357,7 +358,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	flow_keys_taken(stream->flow, taken->parked, stream->inherited_tick);
 	int64_t most = stream_most_uncovered(&stream->settings); /* or a page that was read */
-	careful_begin(&stream->careful, &taken->deaths, stream->inherited_tick,
+	poison_guard_begin(&stream->guard, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
 	stream->strange_until = now + stream->settings.stall_after_ms;
 	for (int i = 0; i < taken->windows; i++)
@@ -495,15 +496,15 @@ static bool renews_epoch(const struct stream *stream)
 }
 
 /*
- * Careful: what was read is published, Kafka has answered, and the log row is to be marked before
- * the next row is read.
+ * The poison guard is active, what was read is published, and Kafka has answered: the log row is to
+ * be marked before the next row is read.
  */
 static bool may_mark(struct stream *stream)
 {
-	return stream->careful.active && reading_window(stream) && !flow_records(stream->flow) &&
-	       !careful_reads(&stream->careful) && !stream->rows_expected &&
+	return stream->guard.active && reading_window(stream) && !flow_records(stream->flow) &&
+	       !poison_guard_reads(&stream->guard) && !stream->rows_expected &&
 	       !stream->strange_until && stream->confirmed && !stream->stopping &&
-	       !flow_refused(stream->flow) && careful_has_turn(&stream->careful);
+	       !flow_refused(stream->flow) && poison_guard_has_turn(&stream->guard);
 }
 
 static bool must_write(struct stream *stream, int64_t now)
@@ -538,9 +539,9 @@ static bool may_list(const struct stream *stream)
 }
 
 /* notes: the row does more than to renew the lease. */
-static struct careful_row careful_row(struct stream *stream, int64_t now, bool notes)
+static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now, bool notes)
 {
-	const struct careful_step step = {
+	const struct poison_guard_step step = {
 	    .marks = notes && may_mark(stream),
 	    .published = flow_records(stream->flow) == 0 || flow_notes_all(stream->flow),
 	    .progress = notes && has_progress(stream),
@@ -551,7 +552,7 @@ static struct careful_row careful_row(struct stream *stream, int64_t now, bool n
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + (notes ? published_windows(stream) : 0),
 	};
-	return careful_next(&stream->careful, &step);
+	return poison_guard_next(&stream->guard, &step);
 }
 
 /* How much one TICK does: less after late ones, but at least one row. */
@@ -604,7 +605,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
 	int64_t rows = page_budget(stream) / stream->page_cost;
 	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
-	tick.max_rows = stream->careful.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
+	tick.max_rows = stream->guard.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
 	tick.max_bytes = piece_of(stream, page_budget(stream) / 2);
 	tick.blind = stream->blind;
 	tick.batch = piece_of(stream, stream->batch);
@@ -750,9 +751,9 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	if (tick.call == STREAM_NONE)
 		return tick;
 	/* once: the turn may become free at any time */
-	const struct careful_row row = writes_row(tick.call)
-					   ? careful_row(stream, now, tick.call == STREAM_TICK)
-					   : (struct careful_row){0};
+	const struct poison_guard_row row =
+	    writes_row(tick.call) ? next_guard_row(stream, now, tick.call == STREAM_TICK)
+				  : (struct poison_guard_row){0};
 	tick.deaths = row.deaths;
 	bool renews_epoch_too = tick.call != STREAM_RENEW && renews_epoch(stream);
 	stream->call = (struct call){
@@ -769,7 +770,7 @@ static void lease_renewed(struct stream *stream)
 	stream->lease_over_at = call->issued + stream->settings.lease_ms;
 	stream->confirmed |= call->confirms;
 	stream->renews_alone = false;
-	careful_written(&stream->careful, &call->careful);
+	poison_guard_written(&stream->guard, &call->guard_row);
 }
 
 /* The row of the call under way is written: its contents are the truth from here on. */
@@ -791,12 +792,12 @@ static void call_written(struct stream *stream)
 	/* due rows of the windows that closed just now may be listed from here on */
 	if (call->tick.closed && stream->list_at < call->issued + OPEN_WINDOW_MS)
 		stream->list_at = call->issued;
-	if (call->careful.marks)
+	if (call->guard_row.marks)
 		stream->marked_at = call->issued;
 	pass_acked(stream); /* rows that it notes */
 	if (call->tick.lease_ms == 0) {
 		stream->state = STREAM_RELEASED;
-		careful_end(&stream->careful);
+		poison_guard_end(&stream->guard);
 	}
 }
 
@@ -1094,7 +1095,7 @@ static bool wants_page(const struct stream *stream, int64_t now)
 {
 	return stream->state == STREAM_OWNER && !stream->stopping && !flow_refused(stream->flow) &&
 	       has_room(stream) && !lease_is_over(stream, now) && reading_window(stream) &&
-	       (!stream->careful.active || careful_reads(&stream->careful));
+	       (!stream->guard.active || poison_guard_reads(&stream->guard));
 }
 
 struct stream_page stream_read_call(struct stream *stream, int64_t now)
@@ -1112,10 +1113,10 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	page.after_id = window->last_id - window->again;
 	if (rows > PAGE_ROWS_MAX)
 		rows = PAGE_ROWS_MAX;
-	if (stream->careful.active && rows > stream->careful.batch)
-		rows = stream->careful.batch;
+	if (stream->guard.active && rows > stream->guard.batch)
+		rows = stream->guard.batch;
 	page.rows = rows < 1 ? 1 : rows;
-	page.withheld = stream->withheld = careful_convicts(&stream->careful);
+	page.withheld = stream->withheld = poison_guard_convicts(&stream->guard);
 	page.bytes = page_budget(stream);
 	return page;
 }
@@ -1152,7 +1153,7 @@ void stream_row(struct stream *stream, const struct message *message)
 	int64_t before = flow_bytes(stream->flow);
 	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick, stream->withheld,
 	    message);
-	stream->careful.read = true;
+	stream->guard.read = true;
 	window->last_id = message->id;
 	/* a moving average, so that a page of larger rows makes the next page shorter */
 	stream->page_cost += (flow_bytes(stream->flow) - before - stream->page_cost) / 16;
@@ -1174,7 +1175,7 @@ void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto
 		reading_window(stream)->last_id = upto_id;
 	if (stream->rows_expected && last) {
 		window_complete(stream);
-		stream->careful.read = true; /* there was none */
+		stream->guard.read = true; /* there was none */
 		poll_at(stream, now, now);
 	}
 	stream->rows_expected = false;
@@ -1265,7 +1266,7 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
 	    !takes_records(stream, now))
 		return false;
-	flow_denials_hurry(stream->flow, stream->careful.active);
+	flow_denials_hurry(stream->flow, stream->guard.active);
 	flow_denials_step(stream->flow, now);
 	if (flow_watch_stalls(stream->flow, now, stream->settings.stall_after_ms)) {
 		stream->producer_verdict = stream_partition_stalled;
@@ -1345,7 +1346,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 	int64_t before = flow_bytes(stream->flow);
 	if (stream->forgetting)
 		return;
-	flow_denials_hurry(stream->flow, stream->careful.active);
+	flow_denials_hurry(stream->flow, stream->guard.active);
 	if (!flow_report(stream->flow, now, sequence, delivery, offset, error, &wants_producer))
 		return;
 	if (wants_producer)
@@ -1507,7 +1508,7 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 	if (has_progress(stream))
 		due = earlier(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
-	if (stream->careful.active && reading_window(stream))
+	if (stream->guard.active && reading_window(stream))
 		due = earlier(due, stream->strange_until ? stream->strange_until : now + TURN_MS);
 	if (stream->stopping && !flow_under_way(stream->flow))
 		due = earlier(due, stream->stop_by);
@@ -1582,7 +1583,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !has_progress(stream) &&
 			 stream->list_at > now,
-	    .deaths = stream->careful.active ? stream->careful.deaths.owners : 0,
+	    .deaths = stream->guard.active ? stream->guard.deaths.owners : 0,
 	    .refused = flow_refused(flow),
 	    .refusals = flow_refusals(flow),
 	    .refused_id = refusal->id,

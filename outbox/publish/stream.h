@@ -9,9 +9,9 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
-#include "careful.h"
 #include "errors.h"
 #include "message.h"
+#include "poison_guard.h"
 #include "position.h"
 #include "text.h"
 
@@ -53,8 +53,8 @@ struct stream_settings {
 	bool resumes;          /* reads tails */
 	bool transactions;     /* and records go out in transactions of Kafka */
 	struct stream_parking parking;
-	careful_turn *turn; /* NULL: no other shard is in the process */
-	uint64_t seed;      /* of nonces and epochs; random in production */
+	poison_guard_turn *turn; /* NULL: no other shard is in the process */
+	uint64_t seed;           /* of nonces and epochs; random in production */
 };
 
 /* The most records that were given to the producer and are not covered by a row of the log. */

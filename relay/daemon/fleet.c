@@ -41,7 +41,7 @@ struct fleet_publisher {
 struct fleet {
 	struct fleet_options options;
 	struct take_limiter *take_limiter;
-	careful_turn turn;
+	poison_guard_turn turn;
 	const struct config *fresh; /* reloaded; NULL: never */
 	pthread_mutex_t mutex;      /* guards publishers against the readers of other threads */
 	struct fleet_publisher *publishers;

@@ -1160,7 +1160,7 @@ static void publish_alone(struct stream *stream, int64_t now)
 }
 
 /* Two shards of a process, both after deaths. */
-static void two_that_take_turns(careful_turn *turn, struct stream *ret_streams[2])
+static void two_that_take_turns(poison_guard_turn *turn, struct stream *ret_streams[2])
 {
 	struct stream_settings with = settings;
 	with.turn = turn;
@@ -1171,7 +1171,7 @@ static void two_that_take_turns(careful_turn *turn, struct stream *ret_streams[2
 static void the_turn_is_not_kept_for_windows_that_may_never_come(void **state)
 {
 	(void)state;
-	careful_turn turn = NULL;
+	poison_guard_turn turn = NULL;
 	struct stream *streams[2];
 	two_that_take_turns(&turn, streams);
 	struct stream *first = streams[0], *second = streams[1];
@@ -1187,7 +1187,7 @@ static void the_turn_is_not_kept_for_windows_that_may_never_come(void **state)
 static void who_released_the_shard_does_not_keep_the_turn(void **state)
 {
 	(void)state;
-	careful_turn turn = NULL;
+	poison_guard_turn turn = NULL;
 	struct stream *streams[2];
 	two_that_take_turns(&turn, streams);
 	struct stream *first = streams[0], *second = streams[1];
