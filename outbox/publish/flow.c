@@ -1,24 +1,29 @@
 /*
  * Records are numbered as they are read, in the order of publication. A ring holds those from the
- * first unacknowledged one on. A record travels on the lane of its (topic, partition):
+ * first unacknowledged one on. A record goes through the partition queue of its topic and
+ * partition:
  *
  *   PENDING -> SENT -> ACKED            the plain way
  *   PENDING -> SENT -> WRITTEN -> ACKED with transactions, all that were written at once
- *   PENDING -> HELD -> SENT             the lane is careful or not read yet, its topic not ready
+ *   PENDING -> HELD -> SENT             a record goes alone, the tail is not read yet, or the topic
+ *                                       is not ready
  *   PENDING -> ACKED                    Kafka has it already (flow_tails.c)
  *   SENT, WRITTEN -> PENDING            the producer was lost: everything again, in order
- *   SENT -> PARKING -> PARKED           refused while alone on its lane; later ones of its key
- * follow (flow_parks.c), or the publisher stops: REFUSED, others BLOCKED
+ *   SENT -> PARKING -> PARKED           refused while alone on its partition; later records of its
+ *                                       key follow (flow_parks.c)
+ *   SENT -> REFUSED                     the same, and the publisher stops; later records of its
+ *                                       key are BLOCKED
  *   PENDING -> PARKING -> PARKED        it has a time of its own
  *
- * Careful lanes. Nothing of a key may pass a refused record. The producer is gapless, so that the
- * followers of a refused batch fail with it; but a broker accepts any first sequence number from a
- * producer it does not know, so on a fresh producer followers of a refused first batch could be
- * written. Hence the first record of each lane goes alone until it is acknowledged, and again after
- * a long silence, when the broker may have forgotten the producer. And a refused
- * batch is not a refused record: every record of it is a suspect, and suspects go alone. Only what
- * is refused alone is at fault. In a transaction alone means that nothing of its lane is in it:
- * with the refusal it would be lost, and come behind what it was in front of.
+ * Records that go alone. Nothing of a key may pass a refused record. The producer is gapless, so
+ * that the followers of a refused batch fail with it; but a broker accepts any first sequence
+ * number from a producer it does not know, so on a fresh producer followers of a refused first
+ * batch could be written. Hence the first record of each partition goes alone until it is
+ * acknowledged, and again after a long silence, when the broker may have forgotten the producer.
+ * And a refused batch is not a refused record: every record of it is a suspect, and suspects go
+ * alone. Only what is refused alone is at fault. In a transaction, alone means that no other record
+ * of its partition is in it: with the refusal it would be lost, and come behind what it was in
+ * front of.
  */
 #include "flow.h"
 
@@ -69,64 +74,64 @@ void flow_release(struct flow *flow, struct record *record)
 	message_release(&record->message);
 }
 
-static void forget_lane(struct lane *lane)
+static void reset_partition(struct partition_queue *partition)
 {
-	lane->under_way = lane->written = 0;
-	lane->solo = lane->listed = false;
-	lane->fresh = true;
-	lane->careful_until = 0;
-	lane->held = (struct queue){0};
-	lane->next_ready = NULL;
+	partition->under_way = partition->written = 0;
+	partition->solo = partition->listed = false;
+	partition->fresh = true;
+	partition->alone_until = 0;
+	partition->held = (struct record_list){0};
+	partition->next_ready = NULL;
 }
 
-void flow_forget_lanes(struct flow *flow)
+void flow_reset_partitions(struct flow *flow)
 {
 	for (struct topic *topic = flow->topics; topic; topic = topic->hh.next) {
-		topic->held = (struct queue){0};
-		for (int32_t p = 0; p < topic->lane_count; p++)
-			forget_lane(topic->lanes[p]);
+		topic->held = (struct record_list){0};
+		for (int32_t p = 0; p < topic->partition_queue_count; p++)
+			reset_partition(topic->partition_queues[p]);
 	}
 	flow->ready_first = flow->ready_last = NULL;
 	flow->under_way = flow->held = flow->unreported = flow->written = 0;
 }
 
-/* --- lanes ---------------------------------------------------------------------------------- */
+/* --- partition queues ----------------------------------------------------------------------- */
 
-static struct queue take_queue(struct queue *queue)
+static struct record_list take_list(struct record_list *list)
 {
-	struct queue taken = *queue;
-	*queue = (struct queue){0};
+	struct record_list taken = *list;
+	*list = (struct record_list){0};
 	return taken;
 }
 
-static void queue_push(struct flow *flow, struct queue *queue, uint64_t sequence)
+static void push_record(struct flow *flow, struct record_list *list, uint64_t sequence)
 {
 	flow_record(flow, sequence)->next_held = 0;
-	if (queue->head)
-		flow_record(flow, queue->tail)->next_held = sequence;
+	if (list->head)
+		flow_record(flow, list->tail)->next_held = sequence;
 	else
-		queue->head = sequence;
-	queue->tail = sequence;
+		list->head = sequence;
+	list->tail = sequence;
 }
 
-static uint64_t queue_pop(struct flow *flow, struct queue *queue)
+static uint64_t pop_record(struct flow *flow, struct record_list *list)
 {
-	uint64_t sequence = queue->head;
-	queue->head = flow_record(flow, sequence)->next_held;
+	uint64_t sequence = list->head;
+	list->head = flow_record(flow, sequence)->next_held;
 	return sequence;
 }
 
-void flow_list_ready(struct flow *flow, struct lane *lane)
+void flow_list_ready(struct flow *flow, struct partition_queue *partition)
 {
-	if (lane->listed || !lane->held.head)
+	if (partition->listed || !partition->held.head)
 		return;
-	lane->listed = true;
-	lane->next_ready = NULL;
+	partition->listed = true;
+	partition->next_ready = NULL;
 	if (flow->ready_first)
-		flow->ready_last->next_ready = lane;
+		flow->ready_last->next_ready = partition;
 	else
-		flow->ready_first = lane;
-	flow->ready_last = lane;
+		flow->ready_first = partition;
+	flow->ready_last = partition;
 }
 
 /* A null key has no order: any partition, but the same one whenever the row is read again. */
@@ -139,41 +144,41 @@ static int32_t place(const struct message *message, int32_t count)
 	return partitioner_of_key(&message->id, sizeof message->id, count);
 }
 
-/* The record's lane; NULL when it names a partition that its topic has not. */
-static struct lane *lane_of(struct flow *flow, uint64_t sequence)
+/* The record's partition queue; NULL when it names a partition that its topic does not have. */
+static struct partition_queue *partition_queue_of(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
 	struct topic *topic = record->topic;
 	record->partition = place(&record->message, topic->count);
-	return record->partition < topic->count ? topic->lanes[record->partition] : NULL;
+	return record->partition < topic->count ? topic->partition_queues[record->partition] : NULL;
 }
 
-static void hold_on(struct flow *flow, struct lane *lane, uint64_t sequence)
+static void hold_on(struct flow *flow, struct partition_queue *partition, uint64_t sequence)
 {
 	flow_record(flow, sequence)->state = HELD;
-	queue_push(flow, &lane->held, sequence);
+	push_record(flow, &partition->held, sequence);
 	flow->held++;
-	flow_lane_waits(flow, lane);
+	flow_partition_waits(flow, partition);
 }
 
-static void hold_on_lane(struct flow *flow, uint64_t sequence)
+static void move_to_partition_queue(struct flow *flow, uint64_t sequence)
 {
-	struct lane *lane = lane_of(flow, sequence);
-	if (!lane) {
+	struct partition_queue *partition = partition_queue_of(flow, sequence);
+	if (!partition) {
 		flow_record(flow, sequence)->state = PENDING;
 		if (flow->next > sequence)
 			flow->next = sequence;
 		return;
 	}
-	hold_on(flow, lane, sequence);
-	flow_list_ready(flow, lane);
+	hold_on(flow, partition, sequence);
+	flow_list_ready(flow, partition);
 }
 
 /* Up to one of which it is not known whether its key is parked. */
 static void park_held(struct flow *flow, struct topic *topic)
 {
 	while (topic->held.head && flow_record(flow, topic->held.head)->known) {
-		uint64_t sequence = queue_pop(flow, &topic->held);
+		uint64_t sequence = pop_record(flow, &topic->held);
 		if (flow_record(flow, sequence)->stands)
 			flow_stands(flow, sequence);
 		else
@@ -187,12 +192,12 @@ void flow_release_held(struct flow *flow, struct topic *topic)
 		park_held(flow, topic);
 		return;
 	}
-	/* records on its lanes may have become known while it was away */
-	for (int32_t p = 0; p < topic->lane_count; p++)
-		flow_list_ready(flow, topic->lanes[p]);
-	struct queue held = take_queue(&topic->held);
+	/* records on its partitions may have become known while it was away */
+	for (int32_t p = 0; p < topic->partition_queue_count; p++)
+		flow_list_ready(flow, topic->partition_queues[p]);
+	struct record_list held = take_list(&topic->held);
 	while (held.head)
-		hold_on_lane(flow, queue_pop(flow, &held));
+		move_to_partition_queue(flow, pop_record(flow, &held));
 }
 
 void flow_becomes_known(struct flow *flow, uint64_t sequence)
@@ -202,7 +207,7 @@ void flow_becomes_known(struct flow *flow, uint64_t sequence)
 	if (record->state != HELD)
 		return;
 	if (topic->state == TOPIC_READY)
-		flow_list_ready(flow, topic->lanes[record->partition]);
+		flow_list_ready(flow, topic->partition_queues[record->partition]);
 	else if (topic->wait.stalled)
 		park_held(flow, topic);
 }
@@ -218,7 +223,7 @@ void flow_forget(struct flow *flow)
 	flow->last_topic = NULL;
 	flow->covered = flow->acked = flow->next = flow->highest_sent = flow->looked = flow->end;
 	flow_parks_forget(flow);
-	flow_forget_lanes(flow);
+	flow_reset_partitions(flow);
 	flow_topics_forget(flow);
 }
 
@@ -300,16 +305,16 @@ void flow_cover(struct flow *flow, uint64_t sequence)
 	flow->covered = sequence;
 }
 
-static void pass_lane(struct flow *flow, const struct record *record)
+static void pass_on_partition(struct flow *flow, const struct record *record)
 {
-	struct lane *lane = record->topic->lanes[record->partition];
-	if (lane->unpassed > 0)
-		lane->unpassed--;
-	if (record->offset > lane->offset)
-		lane->offset = record->offset;
+	struct partition_queue *partition = record->topic->partition_queues[record->partition];
+	if (partition->unpassed > 0)
+		partition->unpassed--;
+	if (record->offset > partition->offset)
+		partition->offset = record->offset;
 	if (record->found)
-		flow_tail_passed(flow, lane, record->found);
-	flow_lane_changes(flow, lane);
+		flow_tail_passed(flow, partition, record->found);
+	flow_partition_changes(flow, partition);
 }
 
 /*
@@ -334,7 +339,7 @@ bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id)
 	*ret_tick = record->tick;
 	*ret_id = record->message.id - meets_next(flow);
 	if (record->state == ACKED)
-		pass_lane(flow, record);
+		pass_on_partition(flow, record);
 	record->topic->uses--;
 	flow->acked++;
 	if (flow->next < flow->acked)
@@ -401,38 +406,41 @@ const struct message *flow_oldest(const struct flow *flow)
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-static bool is_careful(const struct lane *lane, uint64_t sequence)
+static bool goes_alone(const struct partition_queue *partition, uint64_t sequence)
 {
-	return lane->fresh || sequence <= lane->careful_until;
+	return partition->fresh || sequence <= partition->alone_until;
 }
 
-static bool is_open(const struct flow *flow, const struct lane *lane, uint64_t sequence)
+static bool is_open(
+    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence)
 {
-	return flow_tail_lets(flow, lane, sequence) && !lane->solo && !lane->barred &&
-	       !lane->unnoted && !lane->topic->unnoted &&
-	       (!is_careful(lane, sequence) || lane->under_way + lane->written == 0);
+	return flow_tail_lets(flow, partition, sequence) && !partition->solo &&
+	       !partition->barred && !partition->unnoted && !partition->topic->unnoted &&
+	       (!goes_alone(partition, sequence) || partition->under_way + partition->written == 0);
 }
 
-static void acknowledge(struct flow *flow, struct record *record, struct lane *lane, int64_t offset)
+static void acknowledge(
+    struct flow *flow, struct record *record, struct partition_queue *partition, int64_t offset)
 {
 	record->state = ACKED;
 	record->offset = offset;
-	lane->unpassed++;
-	lane->wait.since = 0;
-	if (offset > lane->known)
-		lane->known = offset;
+	partition->unpassed++;
+	partition->wait.since = 0;
+	if (offset > partition->known)
+		partition->known = offset;
 	flow_release(flow, record);
 }
 
-static void write_down(struct flow *flow, struct record *record, struct lane *lane, int64_t offset)
+static void write_down(
+    struct flow *flow, struct record *record, struct partition_queue *partition, int64_t offset)
 {
 	if (!flow->transactions) {
-		acknowledge(flow, record, lane, offset);
+		acknowledge(flow, record, partition, offset);
 		return;
 	}
 	record->state = WRITTEN;
 	record->offset = offset;
-	lane->written++;
+	partition->written++;
 	flow->written++;
 }
 
@@ -442,40 +450,42 @@ void flow_committed(struct flow *flow)
 		struct record *record = flow_record(flow, s);
 		if (record->state != WRITTEN)
 			continue;
-		struct lane *lane = record->topic->lanes[record->partition];
-		lane->written--;
+		struct partition_queue *partition =
+		    record->topic->partition_queues[record->partition];
+		partition->written--;
 		flow->written--;
-		acknowledge(flow, record, lane, record->offset);
-		flow_list_ready(flow, lane);
+		acknowledge(flow, record, partition, record->offset);
+		flow_list_ready(flow, partition);
 	}
 }
 
 /* What a tail showed is not sent again. */
-static bool is_there_already(struct flow *flow, struct lane *lane, uint64_t sequence)
+static bool is_there_already(
+    struct flow *flow, struct partition_queue *partition, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
-	record->found = flow_tail_found(flow, lane, sequence);
+	record->found = flow_tail_found(flow, partition, sequence);
 	if (!record->found)
 		return false;
-	acknowledge(flow, record, lane, record->found->offset);
+	acknowledge(flow, record, partition, record->found->offset);
 	if (flow->highest_sent <= sequence)
 		flow->highest_sent = sequence + 1;
 	return true;
 }
 
-static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint64_t sequence,
-    struct stream_record *ret_record)
+static void send_on_partition(struct flow *flow, int64_t now, struct partition_queue *partition,
+    uint64_t sequence, struct stream_record *ret_record)
 {
 	struct record *record = flow_record(flow, sequence);
-	if (lane->under_way == 0 && now - lane->acked_at > REMEMBERED_MS)
-		lane->fresh = true;
+	if (partition->under_way == 0 && now - partition->acked_at > REMEMBERED_MS)
+		partition->fresh = true;
 	record->state = SENT;
-	lane->used = true;
-	if (!lane->wait.since)
-		lane->wait.since = now;
-	flow_lane_waits(flow, lane);
-	lane->solo = is_careful(lane, sequence);
-	lane->under_way++;
+	partition->used = true;
+	if (!partition->wait.since)
+		partition->wait.since = now;
+	flow_partition_waits(flow, partition);
+	partition->solo = goes_alone(partition, sequence);
+	partition->under_way++;
 	flow->under_way++;
 	flow->unreported++;
 	if (flow->highest_sent <= sequence)
@@ -491,54 +501,54 @@ static void put_on_lane(struct flow *flow, int64_t now, struct lane *lane, uint6
 }
 
 /* The owner that died last may have sent the record. If Kafka has it, it is not parked. */
-static void convict(struct flow *flow, struct lane *lane, uint64_t sequence)
+static void convict(struct flow *flow, struct partition_queue *partition, uint64_t sequence)
 {
-	if (!lane || !is_there_already(flow, lane, sequence))
+	if (!partition || !is_there_already(flow, partition, sequence))
 		flow_park_convicted(flow, sequence);
 }
 
-/* The lane's first record, if it is known; false: it goes, or waits, like any other. */
-static bool settle_held(struct flow *flow, struct lane *lane, uint64_t sequence)
+/* The partition's first record, if it is known; false: it goes, or waits, like any other. */
+static bool settle_held(struct flow *flow, struct partition_queue *partition, uint64_t sequence)
 {
 	const struct record *record = flow_record(flow, sequence);
-	bool convicted =
-	    record->convicted && (lane->wait.stalled || flow_found_decides(flow, lane, sequence));
-	if (!lane->wait.stalled && !record->stands && !convicted)
+	bool convicted = record->convicted &&
+			 (partition->wait.stalled || flow_found_decides(flow, partition, sequence));
+	if (!partition->wait.stalled && !record->stands && !convicted)
 		return false;
-	queue_pop(flow, &lane->held);
+	pop_record(flow, &partition->held);
 	flow->held--;
 	if (record->stands)
 		flow_stands(flow, sequence);
 	else if (convicted)
-		convict(flow, lane, sequence);
+		convict(flow, partition, sequence);
 	else
 		flow_park_stalled(flow, sequence);
 	return true;
 }
 
-/* From the lanes whose held records may go now. */
+/* From the partitions whose held records may go now. */
 static bool send_held(
     struct flow *flow, int64_t now, uint64_t end, struct stream_record *ret_record)
 {
 	while (flow->ready_first) {
-		struct lane *lane = flow->ready_first;
-		uint64_t sequence = lane->held.head;
+		struct partition_queue *partition = flow->ready_first;
+		uint64_t sequence = partition->held.head;
 		bool known = sequence && flow_record(flow, sequence)->known;
-		if (known && settle_held(flow, lane, sequence))
+		if (known && settle_held(flow, partition, sequence))
 			continue;
-		if (known && sequence < end && is_open(flow, lane, sequence)) {
-			queue_pop(flow, &lane->held);
+		if (known && sequence < end && is_open(flow, partition, sequence)) {
+			pop_record(flow, &partition->held);
 			flow->held--;
-			if (is_there_already(flow, lane, sequence) ||
+			if (is_there_already(flow, partition, sequence) ||
 			    flow_park_behind(flow, sequence))
 				continue;
-			put_on_lane(flow, now, lane, sequence, ret_record);
+			send_on_partition(flow, now, partition, sequence, ret_record);
 			return true;
 		}
-		flow->ready_first = lane->next_ready;
-		lane->listed = false;
-		if (known && sequence < end && lane->under_way + lane->written == 0)
-			flow_tail_seek(flow, lane, sequence);
+		flow->ready_first = partition->next_ready;
+		partition->listed = false;
+		if (known && sequence < end && partition->under_way + partition->written == 0)
+			flow_tail_seek(flow, partition, sequence);
 	}
 	return false;
 }
@@ -555,8 +565,8 @@ static void refuse_place(struct flow *flow, uint64_t sequence)
 }
 
 /*
- * It has no lane to wait on, and records of its key may be under way on any. Or it has none while
- * it is not known whether its key is parked.
+ * It has no partition to wait on, and records of its key may be under way on any. Or it has none
+ * while it is not known whether its key is parked.
  */
 static bool must_wait(const struct flow *flow, uint64_t sequence)
 {
@@ -569,20 +579,20 @@ static bool must_wait(const struct flow *flow, uint64_t sequence)
 	       (!record->known && (astray || record->convicted));
 }
 
-/* It waits on its lane only until it is known whether Kafka has it. */
+/* It waits on its partition only until it is known whether Kafka has it. */
 static void convict_or_hold(struct flow *flow, uint64_t sequence)
 {
-	struct lane *lane =
-	    flow_record(flow, sequence)->topic->count ? lane_of(flow, sequence) : NULL;
-	if (!lane || flow_found_decides(flow, lane, sequence)) {
-		convict(flow, lane, sequence);
+	struct partition_queue *partition =
+	    flow_record(flow, sequence)->topic->count ? partition_queue_of(flow, sequence) : NULL;
+	if (!partition || flow_found_decides(flow, partition, sequence)) {
+		convict(flow, partition, sequence);
 		return;
 	}
-	hold_on(flow, lane, sequence);
-	flow_list_ready(flow, lane);
+	hold_on(flow, partition, sequence);
+	flow_list_ready(flow, partition);
 }
 
-/* Decided without a look at its lane; false: it is not. */
+/* Decided without a look at its partition; false: it is not. */
 static bool settle(struct flow *flow, uint64_t sequence)
 {
 	const struct record *record = flow_record(flow, sequence);
@@ -602,7 +612,7 @@ static void wait_for_topic(struct flow *flow, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
 	record->state = HELD;
-	queue_push(flow, &record->topic->held, sequence);
+	push_record(flow, &record->topic->held, sequence);
 	flow_topic_waits(flow, record->topic);
 	if (record->topic->wait.stalled)
 		park_held(flow, record->topic);
@@ -622,28 +632,29 @@ static bool consider(
 		wait_for_topic(flow, sequence);
 		return false;
 	}
-	struct lane *lane = lane_of(flow, sequence);
-	if (!lane) {
+	struct partition_queue *partition = partition_queue_of(flow, sequence);
+	if (!partition) {
 		refuse_place(flow, sequence);
 		return false;
 	}
-	bool waits = lane->held.head || !record->known;
-	bool stalled = lane->wait.stalled || (lane->barred && flow_denial_parks(flow, lane));
+	bool waits = partition->held.head || !record->known;
+	bool stalled =
+	    partition->wait.stalled || (partition->barred && flow_denial_parks(flow, partition));
 	if (stalled && !waits) {
 		flow_park_stalled(flow, sequence);
 		return false;
 	}
-	if (waits || stalled || !is_open(flow, lane, sequence)) {
-		if (!lane->wait.since && record->known)
-			lane->wait.since = now;
-		hold_on(flow, lane, sequence);
-		if (stalled || lane->tail == LANE_CUT)
-			flow_list_ready(flow, lane);
+	if (waits || stalled || !is_open(flow, partition, sequence)) {
+		if (!partition->wait.since && record->known)
+			partition->wait.since = now;
+		hold_on(flow, partition, sequence);
+		if (stalled || partition->tail == TAIL_CUT)
+			flow_list_ready(flow, partition);
 		return false;
 	}
-	if (is_there_already(flow, lane, sequence) || flow_park_behind(flow, sequence))
+	if (is_there_already(flow, partition, sequence) || flow_park_behind(flow, sequence))
 		return false;
-	put_on_lane(flow, now, lane, sequence, ret_record);
+	send_on_partition(flow, now, partition, sequence, ret_record);
 	return true;
 }
 
@@ -664,8 +675,8 @@ bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_rec
 static bool is_barred(const struct record *record)
 {
 	const struct topic *topic = record->topic;
-	return record->partition >= 0 && record->partition < topic->lane_count &&
-	       topic->lanes[record->partition]->barred;
+	return record->partition >= 0 && record->partition < topic->partition_queue_count &&
+	       topic->partition_queues[record->partition]->barred;
 }
 
 bool flow_has_gap(const struct flow *flow)
@@ -679,16 +690,16 @@ bool flow_has_gap(const struct flow *flow)
 	return false;
 }
 
-/* Refused before it was sent: looked at again when nothing is under way on its lane. */
-static void wait_alone(struct flow *flow, struct lane *lane, uint64_t sequence)
+/* Refused before it was sent: looked at again when nothing is under way on its partition. */
+static void wait_alone(struct flow *flow, struct partition_queue *partition, uint64_t sequence)
 {
 	struct record *record = flow_record(flow, sequence);
 	record->state = HELD;
-	record->next_held = lane->held.head;
-	if (!lane->held.head)
-		lane->held.tail = sequence;
-	lane->held.head = sequence;
-	lane->careful_until = sequence;
+	record->next_held = partition->held.head;
+	if (!partition->held.head)
+		partition->held.tail = sequence;
+	partition->held.head = sequence;
+	partition->alone_until = sequence;
 	flow->held++;
 }
 
@@ -700,35 +711,35 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 	    flow_record(flow, sequence)->state != SENT)
 		return false;
 	struct record *record = flow_record(flow, sequence);
-	struct lane *lane = record->topic->lanes[record->partition];
+	struct partition_queue *partition = record->topic->partition_queues[record->partition];
 	flow->unreported--;
 	if (delivery == STREAM_WRITTEN)
 		flow_hear(flow, now);
 	bool denied = delivery == STREAM_DENIED || delivery == STREAM_FAILED;
 	bool convicts = denied && flow_deny(flow, now, sequence, delivery == STREAM_DENIED, error);
 	if (delivery == STREAM_AGAIN || (denied && !convicts) ||
-	    (delivery == STREAM_REFUSED && !lane->solo)) {
+	    (delivery == STREAM_REFUSED && !partition->solo)) {
 		/* stays SENT and under way until flow_producer_lost makes it go again */
 		record->suspect |= delivery == STREAM_REFUSED || delivery == STREAM_FAILED;
 		*ret_wants_producer = true;
 		return true;
 	}
 	if (delivery == STREAM_WRITTEN) {
-		write_down(flow, record, lane, offset);
-		lane->fresh = false;
-		lane->acked_at = now;
+		write_down(flow, record, partition, offset);
+		partition->fresh = false;
+		partition->acked_at = now;
 		if (record->topic->denial)
-			flow_admit(flow, lane);
-	} else if (lane->solo || lane->under_way + lane->written == 1) {
+			flow_admit(flow, partition);
+	} else if (partition->solo || partition->under_way + partition->written == 1) {
 		flow_park_refused(flow, sequence, error);
 	} else {
-		wait_alone(flow, lane, sequence);
+		wait_alone(flow, partition, sequence);
 	}
 	*ret_wants_producer = delivery == STREAM_REFUSED || denied;
-	lane->solo = false;
-	lane->under_way--;
+	partition->solo = false;
+	partition->under_way--;
 	flow->under_way--;
-	flow_list_ready(flow, lane);
+	flow_list_ready(flow, partition);
 	return true;
 }
 
@@ -736,14 +747,14 @@ bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_
 void flow_producer_lost(struct flow *flow)
 {
 	flow_tails_lost(flow);
-	flow_forget_lanes(flow);
+	flow_reset_partitions(flow);
 	for (uint64_t s = flow->acked; s < flow->end; s++) {
 		struct record *record = flow_record(flow, s);
 		if (record->state > WRITTEN)
 			continue;
 		record->state = PENDING;
 		if (record->suspect && record->partition < record->topic->count)
-			record->topic->lanes[record->partition]->careful_until = s;
+			record->topic->partition_queues[record->partition]->alone_until = s;
 	}
 	flow->next = flow->acked;
 }

@@ -1,6 +1,7 @@
 #pragma once
 /*
- * The records of a stream between the read and the acknowledgement, and the lanes they travel on.
+ * The records of a stream between the read and the acknowledgement, and the queues of the
+ * partitions that they go to.
  * Internal to outbox/publish; one thread; no I/O. flow.c opens with the rules.
  */
 #include "pg_array.h"
@@ -22,34 +23,44 @@ void flow_add(
     struct flow *flow, int64_t tick, bool listed, bool convicted, const struct message *message);
 
 /* --- numbers: acked <= next <= end; covered <= acked ---------------------------------------- */
-uint64_t flow_end(const struct flow *flow);   /* the number the next record gets */
-uint64_t flow_acked(const struct flow *flow); /* all before are acknowledged */
+/* The number that the next record gets. */
+uint64_t flow_end(const struct flow *flow);
+/* All records before this number are acknowledged or parked. */
+uint64_t flow_acked(const struct flow *flow);
 /* Passes over the next acknowledged record at the front; false: there is none. */
 bool flow_pass(struct flow *flow, int64_t *ret_tick, int64_t *ret_id);
 /* All before `sequence` stand in a committed log row. */
 void flow_cover(struct flow *flow, uint64_t sequence);
 uint64_t flow_covered(const struct flow *flow);
-bool flow_is_full(const struct flow *flow); /* max_in_flight keeps records from going out */
+/* max_in_flight keeps records from going out. */
+bool flow_is_full(const struct flow *flow);
 int64_t flow_records(const struct flow *flow);
-int64_t flow_bytes(const struct flow *flow);      /* memory of the records */
-int64_t flow_kept_bytes(const struct flow *flow); /* memory of the filter and the exact keys */
-int64_t flow_under_way(const struct flow *flow);  /* given to the producer, no report yet */
+/* Memory of the records. */
+int64_t flow_bytes(const struct flow *flow);
+/* Memory of the filter and the exact keys. */
+int64_t flow_kept_bytes(const struct flow *flow);
+/* Records that the producer has, without a report yet. */
+int64_t flow_under_way(const struct flow *flow);
 /* Under way, and the producer has said nothing of them: not that they must go again either. */
 int64_t flow_unreported(const struct flow *flow);
-int64_t flow_in_flight(const struct flow *flow); /* given once and not covered */
-int64_t flow_written(const struct flow *flow);   /* in the transaction that is open */
+/* Records that were sent and are not covered by a log row. */
+int64_t flow_in_flight(const struct flow *flow);
+/* Records in the transaction that is open. */
+int64_t flow_written(const struct flow *flow);
 /* Records are kept back that reports may set free. */
 bool flow_waits_for_reports(const struct flow *flow);
 /* NULL: not in memory, or acknowledged. */
 const struct message *flow_message(const struct flow *flow, uint64_t sequence);
-const struct message *flow_oldest(const struct flow *flow); /* NULL: no record */
+/* NULL: there is no record. */
+const struct message *flow_oldest(const struct flow *flow);
 
 /* --- destinations --------------------------------------------------------------------------- */
 /* The shard was taken with that row, which folded all that was known. */
 void flow_taken(struct flow *flow, int64_t now, int64_t n);
 /* Topics whose records wait until it is known what the log says of them. */
 bool flow_wants_destinations(const struct flow *flow);
-void flow_load(struct flow *flow, struct pg_array *ret_names); /* some of them, to be asked for */
+/* Names some of them, to be looked up in the log. */
+void flow_load(struct flow *flow, struct pg_array *ret_names);
 /* From the log. It knows no topic that was asked for and is not reported before flow_load_ended. */
 void flow_destination(struct flow *flow, const struct stream_destination *destination);
 void flow_load_ended(struct flow *flow, bool answered);
@@ -65,9 +76,11 @@ const char *flow_next_topic(
     struct flow *flow, bool unready, bool *ret_ready, int32_t *ret_partitions);
 int flow_topics(const struct flow *flow, bool unready);
 const char *flow_missing_topic(const struct flow *flow);
-bool flow_has_new_topics(const struct flow *flow);     /* they must be opened in the log first */
-bool flow_has_changed_topics(const struct flow *flow); /* another count: a new epoch, once idle */
-/* Moves offsets of silent lanes up, and closes unused topics; each call visits some topics. */
+/* They must be opened in the log first. */
+bool flow_has_new_topics(const struct flow *flow);
+/* They have another count: a new epoch begins, once nothing is under way. */
+bool flow_has_changed_topics(const struct flow *flow);
+/* Moves offsets of silent partitions up, and closes unused topics; each call visits some topics. */
 void flow_visit_topics(struct flow *flow, int64_t now);
 /* Topics that were closed, to be freed; NULL: no more. */
 struct closed_topic {
@@ -103,21 +116,28 @@ void flow_tail_end(
 bool flow_tail_failed(struct flow *flow, const struct stream_question *question);
 /* A partition of an open topic that is not missing was not read yet. */
 bool flow_awaits_first_tails(const struct flow *flow);
-bool flow_must_log_tails(const struct flow *flow); /* lanes wait for a row with their offsets */
-void flow_forget_found(struct flow *flow);         /* what was found and did not come by so far */
-int64_t flow_found_bytes(const struct flow *flow); /* memory of all found records */
-int64_t flow_skipped(const struct flow *flow);     /* records that were found, ever */
-bool flow_recreated(const struct flow *flow);      /* a topic was, since flow_epoch_begins */
+/* Partitions wait for a log row with their offsets. */
+bool flow_must_log_tails(const struct flow *flow);
+/* Forgets found records whose rows did not come by so far. */
+void flow_forget_found(struct flow *flow);
+/* Memory of all found records. */
+int64_t flow_found_bytes(const struct flow *flow);
+/* Rows that were not sent since their records were found, ever. */
+int64_t flow_skipped(const struct flow *flow);
+/* A topic was recreated since flow_epoch_begins. */
+bool flow_recreated(const struct flow *flow);
 void flow_epoch_begins(struct flow *flow);
 
 /* --- sending -------------------------------------------------------------------------------- */
 /* gaps_only: for good only what is in front of a record that was sent. */
 bool flow_send(struct flow *flow, int64_t now, bool gaps_only, struct stream_record *ret_record);
-bool flow_has_gap(const struct flow *flow); /* and flow_send will close it */
+/* True: flow_send closes the gap. */
+bool flow_has_gap(const struct flow *flow);
 /* True: the record was known. Sets *ret_wants_producer when only a new producer helps. */
 bool flow_report(struct flow *flow, int64_t now, uint64_t sequence, enum stream_delivery delivery,
     int64_t offset, const char *error, bool *ret_wants_producer);
-void flow_committed(struct flow *flow); /* what was written is acknowledged */
+/* The transaction is committed: what was written is acknowledged. */
+void flow_committed(struct flow *flow);
 void flow_producer_lost(struct flow *flow);
 
 /* --- parking -------------------------------------------------------------------------------- */
@@ -161,7 +181,8 @@ void flow_denials_hurry(struct flow *flow, bool hurries);
 void flow_denials_step(struct flow *flow, int64_t now);
 /* When the next such pause is over; INT64_MAX: none is, or one is over now. */
 int64_t flow_denials_due(const struct flow *flow, int64_t now);
-int flow_denied(const struct flow *flow); /* partitions that are left alone now */
+/* Partitions to which nothing is sent before the next try. */
+int flow_denied(const struct flow *flow);
 /* A topic of which records wait for a try, and the last error; NULL: none. */
 const char *flow_denied_topic(const struct flow *flow, const char **ret_error);
 /* --- stalls --------------------------------------------------------------------------------- */
@@ -180,22 +201,28 @@ void flow_stalled(struct flow *flow, const char *topic, size_t length, int32_t p
  */
 void flow_recovered(
     struct flow *flow, const char *topic, size_t length, int32_t partition, int64_t last_id);
-int flow_stalls(const struct flow *flow); /* of both */
+/* Stalled partitions and topics. */
+int flow_stalls(const struct flow *flow);
 /* The partition has parked rows: they count as passed, and its tail may have their records. */
-bool flow_lane_keeps_passed(struct flow *flow, const char *topic, int32_t partition);
+bool flow_partition_keeps_passed(struct flow *flow, const char *topic, int32_t partition);
 /* Some are stalled, or were and their rows do not know it. */
 bool flow_awaits_stalled(const struct flow *flow);
 
-void flow_listed_closed(struct flow *flow);      /* the listed window is published to its end */
-int64_t flow_parked(const struct flow *flow);    /* records that were parked, once each */
-int64_t flow_scheduled(const struct flow *flow); /* that went to outbox.scheduled */
+/* The listed window is published to its end. */
+void flow_listed_closed(struct flow *flow);
+/* Records that were parked, once each. */
+int64_t flow_parked(const struct flow *flow);
+/* Records that went to outbox.scheduled. */
+int64_t flow_scheduled(const struct flow *flow);
 
 struct flow_refusal {
 	int64_t tick, id;
 	char topic[256];
 	char error[512];
 };
-bool flow_refused(const struct flow *flow);     /* the publisher stops at a record */
-int64_t flow_refusals(const struct flow *flow); /* parked records that Kafka refused */
+/* The publisher stops at a record. */
+bool flow_refused(const struct flow *flow);
+/* Parked records that Kafka refused. */
+int64_t flow_refusals(const struct flow *flow);
 /* The record it stops at, or else the last that was parked. */
 const struct flow_refusal *flow_refusal(const struct flow *flow);

@@ -28,9 +28,9 @@ enum { FIRST_MS = 1000, CAP_MS = 60000, TRIES = 3 };
 struct denial {
 	struct topic *topic;
 	int64_t until; /* the end of the newest pause */
-	int failing;   /* lanes without an acknowledgement since they failed */
-	bool answered; /* some lane took a record since the first one failed */
-	int tries;     /* of the whole topic; 0: its lanes are tried one by one */
+	int failing;   /* partitions without an acknowledgement since they failed */
+	bool answered; /* some partition took a record since the first one failed */
+	int tries;     /* of the whole topic; 0: its partitions are tried one by one */
 	uint64_t seed;
 	char error[256];
 	struct denial *prev, *next;
@@ -46,8 +46,8 @@ static struct denial *denial_of(struct flow *flow, struct topic *topic)
 	return topic->denial;
 }
 
-/* Lanes whose pauses end at about the same time are tried together: each try may cost a producer.
- */
+/* Partitions whose pauses end at about the same time are tried together, since a try may cost a
+ * producer. */
 static void choose_until(struct denial *denial, int64_t now, int tries)
 {
 	struct backoff backoff = {.first_ms = FIRST_MS,
@@ -61,65 +61,65 @@ static void choose_until(struct denial *denial, int64_t now, int tries)
 		denial->until = now + pause;
 }
 
-static void bar_lane(struct flow *flow, struct lane *lane, int64_t until)
+static void bar_partition(struct flow *flow, struct partition_queue *partition, int64_t until)
 {
 	if (flow->barred == 0 || until < flow->bars_end_at)
 		flow->bars_end_at = until;
-	flow->barred += !lane->barred;
-	lane->barred = true;
-	lane->barred_until = until;
+	flow->barred += !partition->barred;
+	partition->barred = true;
+	partition->barred_until = until;
 }
 
-static void open_lane(struct flow *flow, struct lane *lane)
+static void unbar_partition(struct flow *flow, struct partition_queue *partition)
 {
-	if (!lane->barred)
+	if (!partition->barred)
 		return;
 	flow->barred--;
-	lane->barred = false;
-	if (!lane->wait.stalled)
-		lane->wait.since = 0; /* it did not wait for an answer */
-	if (flow_tail_is_known(lane))
-		flow_lane_recovers(flow, lane);
-	flow_list_ready(flow, lane);
+	partition->barred = false;
+	if (!partition->wait.stalled)
+		partition->wait.since = 0; /* it did not wait for an answer */
+	if (flow_tail_is_known(partition))
+		flow_partition_recovers(flow, partition);
+	flow_list_ready(flow, partition);
 }
 
 /* A parked record was tried before, and is not to delay its partition again. */
 static bool is_at_fault(
-    const struct flow *flow, const struct lane *lane, const struct record *record)
+    const struct flow *flow, const struct partition_queue *partition, const struct record *record)
 {
-	bool suspect = flow->hurries || lane->failures % TRIES == 0 ||
-		       (record->listed && lane->failures < TRIES);
+	bool suspect = flow->hurries || partition->failures % TRIES == 0 ||
+		       (record->listed && partition->failures < TRIES);
 
-	return suspect && lane->solo && !lane->topic->denial->tries &&
-	       lane->topic->policy != STREAM_STOP;
+	return suspect && partition->solo && !partition->topic->denial->tries &&
+	       partition->topic->policy != STREAM_STOP;
 }
 
 static void deny_topic(struct flow *flow, int64_t now, struct topic *topic)
 {
 	choose_until(topic->denial, now, ++topic->denial->tries);
-	for (int32_t p = 0; p < topic->lane_count; p++)
-		bar_lane(flow, topic->lanes[p], topic->denial->until);
+	for (int32_t p = 0; p < topic->partition_queue_count; p++)
+		bar_partition(flow, topic->partition_queues[p], topic->denial->until);
 }
 
 bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic, const char *error)
 {
 	const struct record *record = flow_record(flow, sequence);
 	struct topic *topic = record->topic;
-	struct lane *lane = topic->lanes[record->partition];
+	struct partition_queue *partition = topic->partition_queues[record->partition];
 	struct denial *denial = denial_of(flow, topic);
 
 	text_copy(denial->error, sizeof denial->error, error);
-	if (lane->barred) /* another record, or another lane, told it before */
+	if (partition->barred) /* another record, or another partition, told it before */
 		return false;
 
-	denial->failing += lane->failures++ == 0;
+	denial->failing += partition->failures++ == 0;
 	if (of_topic || denial->tries || (denial->failing > 1 && !denial->answered)) {
 		deny_topic(flow, now, topic);
 		return false;
 	}
-	choose_until(denial, now, lane->failures);
-	bar_lane(flow, lane, denial->until);
-	return is_at_fault(flow, lane, record);
+	choose_until(denial, now, partition->failures);
+	bar_partition(flow, partition, denial->until);
+	return is_at_fault(flow, partition, record);
 }
 
 void flow_denials_hurry(struct flow *flow, bool hurries)
@@ -127,15 +127,15 @@ void flow_denials_hurry(struct flow *flow, bool hurries)
 	flow->hurries = hurries;
 }
 
-bool flow_denial_parks(struct flow *flow, struct lane *lane)
+bool flow_denial_parks(struct flow *flow, struct partition_queue *partition)
 {
-	const struct denial *denial = lane->topic->denial;
-	int tries = denial->tries ? denial->tries : lane->failures;
+	const struct denial *denial = partition->topic->denial;
+	int tries = denial->tries ? denial->tries : partition->failures;
 
-	if ((tries <= TRIES && !flow->hurries) || lane->topic->policy == STREAM_STOP)
+	if ((tries <= TRIES && !flow->hurries) || partition->topic->policy == STREAM_STOP)
 		return false;
-	if (!lane->wait.stalled)
-		flow_lane_stalls(flow, lane);
+	if (!partition->wait.stalled)
+		flow_partition_stalls(flow, partition);
 	return true;
 }
 
@@ -146,21 +146,21 @@ static void drop_denial(struct flow *flow, struct topic *topic)
 	topic->denial = NULL;
 }
 
-void flow_admit(struct flow *flow, struct lane *lane)
+void flow_admit(struct flow *flow, struct partition_queue *partition)
 {
-	struct topic *topic = lane->topic;
+	struct topic *topic = partition->topic;
 	struct denial *denial = topic->denial;
 
 	denial->answered = true;
-	denial->failing -= lane->failures > 0;
-	lane->failures = 0;
-	if (denial->failing && !denial->tries && !lane->barred)
+	denial->failing -= partition->failures > 0;
+	partition->failures = 0;
+	if (denial->failing && !denial->tries && !partition->barred)
 		return;
 
 	denial->tries = 0;
-	for (int32_t p = 0; p < topic->lane_count; p++)
-		if (!topic->lanes[p]->failures)
-			open_lane(flow, topic->lanes[p]);
+	for (int32_t p = 0; p < topic->partition_queue_count; p++)
+		if (!topic->partition_queues[p]->failures)
+			unbar_partition(flow, topic->partition_queues[p]);
 	if (!denial->failing)
 		drop_denial(flow, topic);
 }
@@ -174,13 +174,13 @@ void flow_denials_step(struct flow *flow, int64_t now)
 	flow->bars_end_at = INT64_MAX;
 	DL_FOREACH(flow->denials, denial)
 	{
-		for (int32_t p = 0; p < denial->topic->lane_count; p++) {
-			struct lane *lane = denial->topic->lanes[p];
+		for (int32_t p = 0; p < denial->topic->partition_queue_count; p++) {
+			struct partition_queue *partition = denial->topic->partition_queues[p];
 
-			if (lane->barred && now >= lane->barred_until)
-				open_lane(flow, lane);
-			else if (lane->barred && lane->barred_until < flow->bars_end_at)
-				flow->bars_end_at = lane->barred_until;
+			if (partition->barred && now >= partition->barred_until)
+				unbar_partition(flow, partition);
+			else if (partition->barred && partition->barred_until < flow->bars_end_at)
+				flow->bars_end_at = partition->barred_until;
 		}
 	}
 }
@@ -195,11 +195,11 @@ const char *flow_denial_error(const struct topic *topic)
 	return topic->denial ? topic->denial->error : NULL;
 }
 
-static bool keeps_records(const struct lane *lane)
+static bool keeps_records(const struct partition_queue *partition)
 {
-	bool denied = lane->failures || lane->topic->denial->tries;
+	bool denied = partition->failures || partition->topic->denial->tries;
 
-	return denied && (lane->held.head || lane->wait.owed || lane->under_way);
+	return denied && (partition->held.head || partition->wait.owed || partition->under_way);
 }
 
 const char *flow_denied_topic(const struct flow *flow, const char **ret_error)
@@ -208,8 +208,8 @@ const char *flow_denied_topic(const struct flow *flow, const char **ret_error)
 
 	DL_FOREACH(flow->denials, denial)
 	{
-		for (int32_t p = 0; p < denial->topic->lane_count; p++) {
-			if (!keeps_records(denial->topic->lanes[p]))
+		for (int32_t p = 0; p < denial->topic->partition_queue_count; p++) {
+			if (!keeps_records(denial->topic->partition_queues[p]))
 				continue;
 			*ret_error = denial->error;
 			return denial->topic->name;
@@ -227,12 +227,12 @@ void flow_denial_forget(struct flow *flow, struct topic *topic)
 {
 	if (!topic->denial)
 		return;
-	for (int32_t p = 0; p < topic->lane_count; p++) {
-		struct lane *lane = topic->lanes[p];
+	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
+		struct partition_queue *partition = topic->partition_queues[p];
 
-		flow->barred -= lane->barred;
-		lane->barred = false;
-		lane->failures = 0;
+		flow->barred -= partition->barred;
+		partition->barred = false;
+		partition->failures = 0;
 	}
 	drop_denial(flow, topic);
 }

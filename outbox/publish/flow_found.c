@@ -1,25 +1,28 @@
 /*
  * Found records, and tails that have more records of the shard than memory holds.
  *
- * Found records take at most a quarter of `memory`, all lanes together. When this is used up at an
- * offset, the lane gets a cut there. The reading goes on, and keeps only records of rows that wait
- * on the lane at that moment: these rows are sought. At the end of the reading a row is decided if
+ * Found records take at most a quarter of `memory`, all partitions together. When this is used up
+ * at an offset, the partition gets a cut there. The reading goes on, and keeps only records of rows
+ * that wait on the partition at that moment: these rows are sought. At the end of the reading a row
+ * is decided if
  *
  *   - its record was kept: Kafka has the row;
  *   - it waited when the cut was made, and its record was not found: Kafka does not have the row;
  *   - its id is outside the range of the ids that were not kept: the same.
  *
- * Any other row waits. When it is the first on its lane, a pass begins (flow_tails.c): the lane is
- * read again from the cut on. By then rows with kept records have come by, so there is memory for
- * further records, and the new cut lies farther behind. A pass ends as soon as memory is full and
- * no row is sought. A pass that reads to the end decides all rows that waited when its cut was
- * made. So each pass decides all rows that waited when it began, however little memory there is.
+ * Any other row waits. When it is the first on its partition, a pass begins (flow_tails.c): the
+ * partition is read again from the cut on. By then rows with kept records have come by, so there is
+ * memory for further records, and the new cut lies farther behind. A pass ends as soon as memory is
+ * full and no row is sought. A pass that reads to the end decides all rows that waited when its cut
+ * was made. So each pass decides all rows that waited when it began, however little memory there
+ * is.
  *
- * A pass begins when nothing is under way on the lane. Behind the end of the previous reading the
- * partition has records that this owner wrote and that were acknowledged: the pass skips them.
- * After the loss of a producer the lane is read from the cut to the end like a first tail.
+ * A pass begins when nothing is under way on the partition. Behind the end of the previous reading
+ * the partition has records that this owner wrote and that were acknowledged: the pass skips them.
+ * After the loss of a producer the partition is read from the cut to the end like a first tail.
  *
- * The logged offset of the lane stays in front of the cut: the next owner begins to read there.
+ * The logged offset of the partition stays in front of the cut: the next owner begins to read
+ * there.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -61,31 +64,32 @@ static struct seen *make_seen(const struct seen_name *name)
 }
 
 /* A reading goes forward, and may begin in front of records that an earlier reading found. */
-static void add_found(struct flow *flow, struct lane *lane, struct seen *seen, int64_t offset)
+static void add_found(
+    struct flow *flow, struct partition_queue *partition, struct seen *seen, int64_t offset)
 {
-	struct seen *before = lane->newest;
-	struct seen *next = before ? before->next : lane->first;
+	struct seen *before = partition->newest;
+	struct seen *next = before ? before->next : partition->first;
 	while (next && next->offset < offset) {
 		before = next;
 		next = next->next;
 	}
 	seen->offset = offset;
 	if (before)
-		DL_APPEND_ELEM(lane->first, before, seen);
+		DL_APPEND_ELEM(partition->first, before, seen);
 	else
-		DL_PREPEND(lane->first, seen);
-	lane->newest = seen;
-	HASH_ADD(hh, lane->found, name, sizeof seen->name, seen);
+		DL_PREPEND(partition->first, seen);
+	partition->newest = seen;
+	HASH_ADD(hh, partition->found, name, sizeof seen->name, seen);
 	flow->found++;
 	flow->seen++;
 }
 
-void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
+void flow_tail_passed(struct flow *flow, struct partition_queue *partition, struct seen *seen)
 {
-	if (lane->newest == seen)
-		lane->newest = seen == lane->first ? NULL : seen->prev;
-	DL_DELETE(lane->first, seen);
-	HASH_DEL(lane->found, seen);
+	if (partition->newest == seen)
+		partition->newest = seen == partition->first ? NULL : seen->prev;
+	DL_DELETE(partition->first, seen);
+	HASH_DEL(partition->found, seen);
 	if (seen->matched)
 		flow_record(flow, seen->matched)->found = NULL;
 	else
@@ -94,20 +98,21 @@ void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen)
 	free(seen);
 }
 
-void flow_found_forget(struct flow *flow, struct lane *lane)
+void flow_found_forget(struct flow *flow, struct partition_queue *partition)
 {
-	while (lane->first)
-		flow_tail_passed(flow, lane, lane->first);
+	while (partition->first)
+		flow_tail_passed(flow, partition, partition->first);
 }
 
-struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence)
+struct seen *flow_tail_found(
+    struct flow *flow, struct partition_queue *partition, uint64_t sequence)
 {
 	struct seen_name name;
 	struct seen *seen;
-	if (!lane->found)
+	if (!partition->found)
 		return NULL;
 	name = name_of(flow_record(flow, sequence));
-	seen = find_seen(lane->found, &name);
+	seen = find_seen(partition->found, &name);
 	if (!seen || seen->matched)
 		return NULL;
 	seen->matched = sequence;
@@ -134,14 +139,14 @@ static bool is_full(const struct flow *flow)
 
 static const struct pass no_pass = {.from = OFFSET_NONE};
 
-bool flow_lane_is_cut(const struct lane *lane)
+bool flow_partition_is_cut(const struct partition_queue *partition)
 {
-	return lane->cut && lane->cut->made.from != OFFSET_NONE;
+	return partition->cut && partition->cut->made.from != OFFSET_NONE;
 }
 
-int64_t flow_cut_offset(const struct lane *lane)
+int64_t flow_cut_offset(const struct partition_queue *partition)
 {
-	return flow_lane_is_cut(lane) ? lane->cut->made.from : OFFSET_NONE;
+	return flow_partition_is_cut(partition) ? partition->cut->made.from : OFFSET_NONE;
 }
 
 static void seek_none(struct cut *cut)
@@ -154,79 +159,79 @@ static void seek_none(struct cut *cut)
 	}
 }
 
-void flow_cut_drop(struct flow *flow, struct lane *lane)
+void flow_cut_drop(struct flow *flow, struct partition_queue *partition)
 {
-	if (!lane->cut)
+	if (!partition->cut)
 		return;
-	seek_none(lane->cut);
-	free(lane->cut);
-	lane->cut = NULL;
+	seek_none(partition->cut);
+	free(partition->cut);
+	partition->cut = NULL;
 	flow->cuts--;
 }
 
-void flow_cut_unsettle(struct flow *flow, struct lane *lane)
+void flow_cut_unsettle(struct flow *flow, struct partition_queue *partition)
 {
-	if (!lane->cut)
+	if (!partition->cut)
 		return;
-	seek_none(lane->cut);
-	lane->cut->under_way = no_pass;
-	lane->cut->made.settled = 0;
-	if (!flow_lane_is_cut(lane))
-		flow_cut_drop(flow, lane);
+	seek_none(partition->cut);
+	partition->cut->under_way = no_pass;
+	partition->cut->made.settled = 0;
+	if (!flow_partition_is_cut(partition))
+		flow_cut_drop(flow, partition);
 }
 
-void flow_found_begin(struct flow *flow, struct lane *lane)
+void flow_found_begin(struct flow *flow, struct partition_queue *partition)
 {
-	lane->newest = NULL;
-	if (!lane->cut)
+	partition->newest = NULL;
+	if (!partition->cut)
 		return;
-	seek_none(lane->cut);
-	lane->cut->under_way = no_pass;
-	if (!flow_lane_is_cut(lane))
-		flow_cut_drop(flow, lane);
+	seek_none(partition->cut);
+	partition->cut->under_way = no_pass;
+	if (!flow_partition_is_cut(partition))
+		flow_cut_drop(flow, partition);
 }
 
-static void seek(struct lane *lane, const struct record *record)
+static void seek(struct partition_queue *partition, const struct record *record)
 {
-	struct cut *cut = lane->cut;
+	struct cut *cut = partition->cut;
 	struct seen_name name = name_of(record);
 	struct seen *seen;
-	if (find_seen(lane->found, &name) || find_seen(cut->sought, &name))
+	if (find_seen(partition->found, &name) || find_seen(cut->sought, &name))
 		return;
 	seen = make_seen(&name);
 	HASH_ADD(hh, cut->sought, name, sizeof seen->name, seen);
 }
 
 /* Memory is full: from this offset on only records of rows that wait are kept. */
-static void cut_off(struct flow *flow, struct lane *lane, int64_t offset)
+static void cut_off(struct flow *flow, struct partition_queue *partition, int64_t offset)
 {
-	struct cut *cut = lane->cut;
+	struct cut *cut = partition->cut;
 	if (!cut) {
-		cut = lane->cut = xcalloc(1, sizeof *cut);
+		cut = partition->cut = xcalloc(1, sizeof *cut);
 		cut->made = no_pass;
 		flow->cuts++;
 	}
 	cut->under_way = (struct pass){.from = offset, .least_id = INT64_MAX, .most_id = INT64_MIN};
-	for (uint64_t s = lane->held.head; s; s = flow_record(flow, s)->next_held) {
-		seek(lane, flow_record(flow, s));
+	for (uint64_t s = partition->held.head; s; s = flow_record(flow, s)->next_held) {
+		seek(partition, flow_record(flow, s));
 		cut->under_way.settled = s;
 	}
 }
 
-static bool is_cut_off(const struct lane *lane)
+static bool is_cut_off(const struct partition_queue *partition)
 {
-	return lane->cut && lane->cut->under_way.from != OFFSET_NONE;
+	return partition->cut && partition->cut->under_way.from != OFFSET_NONE;
 }
 
-static void keep_sought(
-    struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset)
+static void keep_sought(struct flow *flow, struct partition_queue *partition,
+    const struct seen_name *name, int64_t offset)
 {
-	struct cut *cut = lane->cut;
+	struct cut *cut = partition->cut;
 	struct pass *pass = &cut->under_way;
 	struct seen *seen = find_seen(cut->sought, name);
 	if (seen) {
 		HASH_DEL(cut->sought, seen);
-		add_found(flow, lane, seen, offset);
+		add_found(flow, partition, seen, offset);
 		return;
 	}
 	if (name->id < pass->least_id)
@@ -236,32 +241,33 @@ static void keep_sought(
 }
 
 /* A record that comes twice is kept once, with the offset that holds the noted one back longer. */
-static void keep(struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset)
+static void keep(struct flow *flow, struct partition_queue *partition, const struct seen_name *name,
+    int64_t offset)
 {
-	if (find_seen(lane->found, name))
+	if (find_seen(partition->found, name))
 		return;
-	if (!is_cut_off(lane) && !is_full(flow)) {
-		add_found(flow, lane, make_seen(name), offset);
+	if (!is_cut_off(partition) && !is_full(flow)) {
+		add_found(flow, partition, make_seen(name), offset);
 		return;
 	}
-	if (!is_cut_off(lane))
-		cut_off(flow, lane, offset);
-	keep_sought(flow, lane, name, offset);
+	if (!is_cut_off(partition))
+		cut_off(flow, partition, offset);
+	keep_sought(flow, partition, name, offset);
 }
 
-enum flow_found flow_found_take(
-    struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset)
+enum flow_found flow_found_take(struct flow *flow, struct partition_queue *partition,
+    const struct seen_name *name, int64_t offset)
 {
-	bool again = flow_lane_is_cut(lane) && offset < lane->cut->end;
+	bool again = flow_partition_is_cut(partition) && offset < partition->cut->end;
 	/* acknowledged by this owner since the reading before */
-	if (flow_lane_is_cut(lane) && !again && offset <= lane->known)
+	if (flow_partition_is_cut(partition) && !again && offset <= partition->known)
 		return FLOW_FOUND_AGAIN;
-	keep(flow, lane, name, offset);
-	if (lane->tail == LANE_SEEKING && is_cut_off(lane) && !lane->cut->sought)
+	keep(flow, partition, name, offset);
+	if (partition->tail == TAIL_SEEKING && is_cut_off(partition) && !partition->cut->sought)
 		return FLOW_FOUND_ENOUGH;
 	if (again)
 		return FLOW_FOUND_AGAIN;
-	return lane->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
+	return partition->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
 }
 
 /* Rows that were decided stay so. */
@@ -273,34 +279,35 @@ static void pass_ends(struct cut *cut, struct pass made)
 	cut->under_way = no_pass;
 }
 
-void flow_cut_enough(struct lane *lane)
+void flow_cut_enough(struct partition_queue *partition)
 {
-	struct pass made = lane->cut->under_way;
+	struct pass made = partition->cut->under_way;
 	/* the range of the previous reading, which went to the end, covers this part too */
-	made.least_id = lane->cut->made.least_id;
-	made.most_id = lane->cut->made.most_id;
-	pass_ends(lane->cut, made);
+	made.least_id = partition->cut->made.least_id;
+	made.most_id = partition->cut->made.most_id;
+	pass_ends(partition->cut, made);
 }
 
-bool flow_cut_end(struct flow *flow, struct lane *lane, int64_t end)
+bool flow_cut_end(struct flow *flow, struct partition_queue *partition, int64_t end)
 {
-	if (!is_cut_off(lane)) {
-		flow_cut_drop(flow, lane);
+	if (!is_cut_off(partition)) {
+		flow_cut_drop(flow, partition);
 		return false;
 	}
-	pass_ends(lane->cut, lane->cut->under_way);
-	lane->cut->end = end;
-	seek_none(lane->cut);
+	pass_ends(partition->cut, partition->cut->under_way);
+	partition->cut->end = end;
+	seek_none(partition->cut);
 	return true;
 }
 
-bool flow_found_decides(const struct flow *flow, const struct lane *lane, uint64_t sequence)
+bool flow_found_decides(
+    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence)
 {
-	const struct cut *cut = lane->cut;
+	const struct cut *cut = partition->cut;
 	struct seen_name name;
-	if (!flow_lane_is_cut(lane) || sequence <= cut->made.settled)
+	if (!flow_partition_is_cut(partition) || sequence <= cut->made.settled)
 		return true;
 	name = name_of(flow_record(flow, sequence));
 	return name.id < cut->made.least_id || name.id > cut->made.most_id ||
-	       find_seen(lane->found, &name);
+	       find_seen(partition->found, &name);
 }

@@ -21,7 +21,7 @@
  *    only when no record in memory relies on a look-up made before the key was parked. Therefore
  *    every waiting record becomes unknown again when keys are dropped. A key stays while records
  *    of it are to be noted, and while records in front of its refused record are in memory.
- *  - An unknown record keeps its lane: later records of the partition wait behind it, so that
+ *  - An unknown record keeps its place: later records of the partition wait behind it, so that
  *    positions grow along the partition. It is neither sent, nor parked, nor matched with a tail.
  *  - Rows of windows that a former owner opened may be parked already. They are looked up by id and
  *    event id as well, with and without a key. A row that is parked already needs nothing more.
@@ -269,8 +269,8 @@ void flow_key_added(struct flow *flow, struct record *record)
 
 /*
  * The answers of look-ups no longer count. All records are judged anew before the first one goes
- * on: a record that goes on may take others of its topic or lane along, and reads whether they are
- * known.
+ * on: a record that goes on may take others of its topic or partition along, and reads whether they
+ * are known.
  */
 static void forget_lookups(struct flow *flow)
 {
@@ -282,7 +282,8 @@ static void forget_lookups(struct flow *flow)
 		record->looked_up = false;
 		flow_key_added(flow, record);
 	}
-	/* an exact key may have come meanwhile: no look-up will set the lane of its records free */
+	/* an exact key may have come meanwhile: no look-up will set the partition of its records
+	 * free */
 	for (uint64_t s = flow->acked; s < flow->end; s++)
 		if (flow_record(flow, s)->known)
 			flow_becomes_known(flow, s);

@@ -4,10 +4,10 @@
  * published. From there they come back as records of listed windows. Those with a time of their own
  * go to outbox.scheduled (0009_scheduled.sql) in the same way.
  *
- *   SENT -> PARKING -> PARKED      refused while alone on its lane
+ *   SENT -> PARKING -> PARKED      refused while alone on its partition
  *   PENDING, HELD -> PARKING …     a record of its key is parked and not gone yet
  *
- * A record is parked only when all records of its lane before it are acknowledged, so that who
+ * A record is parked only when all records of its partition before it are acknowledged, so that who
  * takes the shard next cannot find one of them unpublished and queue it up behind. And nothing goes
  * out before a refused record is noted, nor to a partition before all records that were parked for
  * its sake are noted. The cause may be mended meanwhile, and the next owner would send such a
@@ -54,37 +54,39 @@ void flow_schedule(struct flow *flow, uint64_t sequence)
 	keep_back(flow, sequence, NULL);
 }
 
-/* The lane for whose sake a record is parked; NULL: for the sake of its topic, which was missing.
+/* The partition for whose sake a record is parked; NULL: for the sake of its topic, which was
+ * missing.
  */
-static struct lane *stalled_lane(const struct record *record)
+static struct partition_queue *stalled_partition(const struct record *record)
 {
 	const struct topic *topic = record->topic;
-	bool has_lane = record->partition >= 0 && record->partition < topic->lane_count;
-	return has_lane ? topic->lanes[record->partition] : NULL;
+	bool has_queue = record->partition >= 0 && record->partition < topic->partition_queue_count;
+	return has_queue ? topic->partition_queues[record->partition] : NULL;
 }
 
 static void is_unnoted(struct record *record)
 {
-	struct lane *lane = stalled_lane(record);
-	if (lane)
-		lane->unnoted++;
+	struct partition_queue *partition = stalled_partition(record);
+	if (partition)
+		partition->unnoted++;
 	else
 		record->topic->unnoted++;
 }
 
-/* Records may flow again. A topic that was loaded again meanwhile has new lanes, which count none.
+/* Records may flow again. A topic that was loaded again meanwhile has new partition queues, which
+ * count none.
  */
 static void stall_is_noted(struct flow *flow, const struct record *record)
 {
 	struct topic *topic = record->topic;
-	struct lane *lane = stalled_lane(record);
-	int64_t *unnoted = lane ? &lane->unnoted : &topic->unnoted;
+	struct partition_queue *partition = stalled_partition(record);
+	int64_t *unnoted = partition ? &partition->unnoted : &topic->unnoted;
 	if (*unnoted == 0 || --*unnoted > 0)
 		return;
-	if (lane)
-		flow_list_ready(flow, lane);
-	for (int32_t p = 0; p < topic->lane_count && !lane; p++)
-		flow_list_ready(flow, topic->lanes[p]);
+	if (partition)
+		flow_list_ready(flow, partition);
+	for (int32_t p = 0; p < topic->partition_queue_count && !partition; p++)
+		flow_list_ready(flow, topic->partition_queues[p]);
 }
 
 static void park(struct flow *flow, uint64_t sequence, const char *error, bool stalled)

@@ -5,7 +5,7 @@
  * flow_stalls.c, flow_denials.c.
  *
  * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
- * or over their lanes. Hence the lists; each says which objects are on it.
+ * or over their partition queues. Hence the lists; each says which objects are on it.
  */
 #include <uthash.h>
 #include <utlist.h>
@@ -46,20 +46,20 @@ struct record {
 	struct seen *found; /* the record in Kafka that was found for it; NULL: it was sent */
 };
 
-struct queue {
+struct record_list {
 	uint64_t head, tail; /* sequence numbers; 0: empty */
 };
 
 /* How much of the partition's tail this owner has read. */
-enum lane_tail {
-	LANE_UNREAD,
-	LANE_READING,
-	LANE_UNLOGGED, /* read; where its end was must stand in the log before records flow */
-	LANE_OPEN,
+enum tail_state {
+	TAIL_UNREAD,
+	TAIL_READING,
+	TAIL_UNLOGGED, /* read; where its end was must stand in the log before records flow */
+	TAIL_OPEN,
 	/* read, but not all that was found is kept: only rows that this decides are sent */
-	LANE_CUT,
-	LANE_UNSOUGHT, /* a row waits that is to be looked for behind the cut, */
-	LANE_SEEKING,  /* and is */
+	TAIL_CUT,
+	TAIL_UNSOUGHT, /* a row waits that is to be looked for behind the cut, */
+	TAIL_SEEKING,  /* and is */
 };
 
 enum { OFFSET_NONE = -2 /* not known; -1: in front of the first record */ };
@@ -102,23 +102,23 @@ struct hearing {
 	int64_t at, since, gap;
 };
 
-struct lane {
+struct partition_queue {
 	struct topic *topic;
-	int32_t partition;
+	int32_t number;
 	int32_t under_way;
-	int32_t written;        /* in the transaction that is open */
-	int32_t unpassed;       /* acknowledged behind a record that is not */
-	bool fresh;             /* this producer has no acknowledgement on it yet */
-	int64_t acked_at;       /* the last one, unless fresh */
-	bool solo;              /* a record is alone on it */
-	bool listed;            /* is in flow.ready */
-	uint64_t careful_until; /* records up to here go alone */
+	int32_t written;      /* in the transaction that is open */
+	int32_t unpassed;     /* acknowledged behind a record that is not */
+	bool fresh;           /* this producer has no acknowledgement on it yet */
+	int64_t acked_at;     /* the last one, unless fresh */
+	bool solo;            /* a record is alone on it */
+	bool listed;          /* is in flow.ready */
+	uint64_t alone_until; /* records up to here go alone */
 	/*
 	 * Every record of ours on the partition that progress in the log does not cover lies behind
 	 * `offset`; every one that this owner does not know of behind `known`.
 	 */
 	int64_t offset, logging_offset, logged_offset, known;
-	enum lane_tail tail;
+	enum tail_state tail;
 	uint64_t question; /* the number of the newest one; answers to any other do not count */
 	bool keeps_passed; /* rows that were parked unread of its tail came to count as passed */
 	bool first_tail;   /* none was read since its topic was loaded */
@@ -139,11 +139,11 @@ struct lane {
 	struct seen *first;   /* the same, by offset */
 	struct seen *newest;  /* the last one before the position of the reading */
 	struct cut *cut;      /* NULL: all that was found is kept */
-	struct queue held;
-	struct lane *next_ready;
-	struct lane *next_changed;
-	struct lane *prev_wanted, *next_wanted;
-	struct lane *prev_watched, *next_watched;
+	struct record_list held;
+	struct partition_queue *next_ready;
+	struct partition_queue *next_changed;
+	struct partition_queue *prev_wanted, *next_wanted;
+	struct partition_queue *prev_watched, *next_watched;
 };
 
 enum topic_state {
@@ -177,29 +177,30 @@ struct topic {
 	int64_t cost_n;  /* the fold behind which rows say something of it; see unfolded_cost */
 	int32_t count;   /* logged; 0: none yet */
 	int32_t known;   /* what the broker says; 0: missing */
-	struct lane **lanes;
-	int32_t lane_count; /* at least count: brokers may tell an older count for a while */
-	struct queue held;
+	struct partition_queue **partition_queues;
+	/* at least count: brokers may report an older count for a while */
+	int32_t partition_queue_count;
+	struct record_list held;
 	bool missing;           /* the broker says so */
 	struct wait wait;       /* while it is missing */
-	int64_t unnoted;        /* rows parked because it was, as in its lanes */
+	int64_t unnoted;        /* rows parked because it was, as in its partitions */
 	struct hearing answers; /* the cluster repeats that the topic is missing */
 	struct denial *denial;  /* NULL: no partition of it failed */
 	int64_t uses; /* by records that are not passed, parked keys, stalls to be noted */
-	int awaited;  /* lanes */
+	int awaited;  /* partitions */
 	int64_t used_at, moved_at, visit_at;
 	bool used;       /* since the last visit */
 	bool closes;     /* it is to be closed, or to go, with the next row */
 	bool ends_asked; /* so that its offsets move up before that */
 	enum stream_policy policy;
 	char *refused; /* why it takes no message of an application; NULL: it does */
-	struct lane *changed, *changed_last; /* lanes with offsets to be logged */
-	struct topic_links in_changed;       /* those with such lanes, NEW, CHANGED or closing */
-	struct topic_links in_round;         /* in use */
-	struct topic_links in_unready;       /* in use, and the broker is to be asked soon */
-	struct topic_links in_visits;        /* in use, by the time of the next visit */
-	struct topic_links in_waiting;       /* ASKED, with records held or parked for its sake */
-	struct topic_links in_unloaded;      /* LOG_WANTED */
+	struct partition_queue *changed, *changed_last; /* partitions with offsets to be logged */
+	struct topic_links in_changed;  /* those with such partitions, NEW, CHANGED or closing */
+	struct topic_links in_round;    /* in use */
+	struct topic_links in_unready;  /* in use, and the broker is to be asked soon */
+	struct topic_links in_visits;   /* in use, by the time of the next visit */
+	struct topic_links in_waiting;  /* ASKED, with records held or parked for its sake */
+	struct topic_links in_unloaded; /* LOG_WANTED */
 	struct topic *next_in_row;
 	UT_hash_handle hh;
 };
@@ -250,53 +251,54 @@ struct flow {
 	struct record *ring;
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
-	int64_t bytes, under_way, held; /* held: on lanes */
+	int64_t bytes, under_way, held; /* held: on partitions */
 	int64_t unreported;             /* of those under way, by the producer of now */
-	int64_t written;                /* on all lanes */
+	int64_t written;                /* on all partitions */
 	int64_t skipped, parked, scheduled;
 	struct topic *topics;     /* by name */
 	struct topic *last_topic; /* the one of the record before: most tables have few */
 	int64_t now;              /* of the last turn */
 	int64_t idle_ms;          /* an unused topic is closed after so long; 0: never */
-	int64_t move_ms;          /* offsets of silent lanes move up so often */
+	int64_t move_ms;          /* offsets of silent partitions move up so often */
 	int round_count, unready_count;
 	struct topic *round, *unready, *visits, *waiting, *unloaded, *changed;
 	struct topic *row_topics; /* in the row under way */
-	struct lane *row_lanes;
+	struct partition_queue *row_partition_queues;
 	int row_partitions;
-	int64_t taken_n, folded_n; /* log row of the take-over, and of the last fold */
-	int64_t unfolded;          /* partitions in the rows behind it */
-	int news, changes;         /* topics NEW, and CHANGED */
-	int awaited;               /* lanes of topics that are not missing */
-	struct lane *wanted;       /* UNREAD or with wants_end */
-	struct lane *watched;      /* records wait on them, or did lately */
-	int64_t asked_at, asked;   /* questions for tails lately, without an answer */
-	uint64_t questions;        /* ever */
-	int unlogged;              /* lanes UNLOGGED */
+	int64_t taken_n, folded_n;       /* log row of the take-over, and of the last fold */
+	int64_t unfolded;                /* partitions in the rows behind it */
+	int news, changes;               /* topics NEW, and CHANGED */
+	int awaited;                     /* partitions of topics that are not missing */
+	struct partition_queue *wanted;  /* UNREAD or with wants_end */
+	struct partition_queue *watched; /* records wait on them, or did lately */
+	int64_t asked_at, asked;         /* questions for tails lately, without an answer */
+	uint64_t questions;              /* ever */
+	int unlogged;                    /* partitions UNLOGGED */
 	bool row_closes;
 	struct closed_topic *closed;
-	int64_t found;           /* records in all lanes' `found`, but for the matched ones */
+	int64_t found;           /* records in all partitions' `found`, but for the matched ones */
 	int64_t seen;            /* with them */
-	int cuts;                /* lanes that have one */
+	int cuts;                /* partitions that have one */
 	int64_t tail_memory;     /* for found records; 0: a share of memory */
-	int owed;                /* lanes and topics */
+	int owed;                /* partitions and topics */
 	struct stall *recovered; /* those that are so no more, while rows of them are stalled */
 	int recovered_count, recovered_capacity;
 	struct hearing hearing; /* of partitions */
 	int64_t stall_after;
-	struct denial *denials;                /* of all topics */
-	int barred;                            /* lanes */
-	bool hurries;                          /* no record waits for a second try */
-	int64_t bars_end_at;                   /* of the first; when there are any */
-	int64_t watched_at, watch_at;          /* stalls were looked for; when to do so again */
-	bool recreated;                        /* a topic was: positions in it begin anew */
-	bool changing;                         /* the row under way carries a changed count */
-	struct lane *ready_first, *ready_last; /* lanes whose held records may go now */
-	struct parked_key *keys;               /* by digest: those known exactly */
-	struct parked_filter filter;           /* in force: it holds all parked keys */
-	struct parked_filter loading;          /* replaces it once all pages are loaded */
-	struct parked_digester *digester;      /* NULL: nothing was hashed yet */
-	int64_t memory;                        /* the limit; includes the filter and the keys */
+	struct denial *denials;       /* of all topics */
+	int barred;                   /* partitions */
+	bool hurries;                 /* no record waits for a second try */
+	int64_t bars_end_at;          /* of the first; when there are any */
+	int64_t watched_at, watch_at; /* stalls were looked for; when to do so again */
+	bool recreated;               /* a topic was: positions in it begin anew */
+	bool changing;                /* the row under way carries a changed count */
+	/* partitions whose held records may go now */
+	struct partition_queue *ready_first, *ready_last;
+	struct parked_key *keys;          /* by digest: those known exactly */
+	struct parked_filter filter;      /* in force: it holds all parked keys */
+	struct parked_filter loading;     /* replaces it once all pages are loaded */
+	struct parked_digester *digester; /* NULL: nothing was hashed yet */
+	int64_t memory;                   /* the limit; includes the filter and the keys */
 	int64_t inherited_tick; /* rows of windows up to here may be parked themselves; 0: none */
 	int64_t unknown;        /* records that are not known */
 	uint64_t looked;        /* those of them before it are looked up now */
@@ -320,20 +322,20 @@ struct flow {
 struct record *flow_record(const struct flow *flow, uint64_t sequence);
 
 /* --- flow.c --------------------------------------------------------------------------------- */
-/* What waited for the topic goes to its lanes. */
+/* What waited for the topic goes to its partition queues. */
 void flow_release_held(struct flow *flow, struct topic *topic);
 /* Its look-up was answered: it may be at the head of where it is held. */
 void flow_becomes_known(struct flow *flow, uint64_t sequence);
-/* The lane's held records may go now. */
-void flow_list_ready(struct flow *flow, struct lane *lane);
-/* Every lane as a fresh producer finds it; no record is held anywhere. */
-void flow_forget_lanes(struct flow *flow);
+/* The partition's held records may go now. */
+void flow_list_ready(struct flow *flow, struct partition_queue *partition);
+/* Every partition queue as a fresh producer finds it; no record is held anywhere. */
+void flow_reset_partitions(struct flow *flow);
 
 /* Its memory goes; what is known of it stays until it is passed. */
 void flow_release(struct flow *flow, struct record *record);
 
 /* --- flow_parks.c --------------------------------------------------------------------------- */
-/* Refused, for good, alone on its lane. */
+/* Refused, for good, alone on its partition. */
 void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error);
 /* Behind a refused record of its key: parked, or blocked where the publisher stops. */
 bool flow_park_behind(struct flow *flow, uint64_t sequence);
@@ -342,7 +344,7 @@ void flow_schedule(struct flow *flow, uint64_t sequence);
 void flow_stands(struct flow *flow, uint64_t sequence);
 /* It kills who sends it. */
 void flow_park_convicted(struct flow *flow, uint64_t sequence);
-/* Its lane, or its topic, is stalled. */
+/* Its partition, or its topic, is stalled. */
 void flow_park_stalled(struct flow *flow, uint64_t sequence);
 void flow_parks_logged(struct flow *flow, bool written);
 void flow_parks_forget(struct flow *flow);
@@ -353,12 +355,14 @@ void flow_parks_forget(struct flow *flow);
  * partitions of the topic. True: the record failed so often that it may be the cause.
  */
 bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic, const char *error);
-/* The lane took a record, and its topic has a denial. */
-void flow_admit(struct flow *flow, struct lane *lane);
-/* The lane is barred: are its records parked meanwhile? It is stalled then. */
-bool flow_denial_parks(struct flow *flow, struct lane *lane);
-const char *flow_denial_error(const struct topic *topic);        /* NULL: it has none */
-void flow_denial_forget(struct flow *flow, struct topic *topic); /* before its lanes go */
+/* The partition took a record, and its topic has a denial. */
+void flow_admit(struct flow *flow, struct partition_queue *partition);
+/* The partition is barred: are its records parked meanwhile? It is stalled then. */
+bool flow_denial_parks(struct flow *flow, struct partition_queue *partition);
+/* NULL: the topic has no denial. */
+const char *flow_denial_error(const struct topic *topic);
+/* Called before the partition queues of the topic go. */
+void flow_denial_forget(struct flow *flow, struct topic *topic);
 /* --- flow_keys.c ---------------------------------------------------------------------------- */
 /* The exact key of the record, or, if `adds`, a new one; NULL: there is none. */
 struct parked_key *flow_key_of(struct flow *flow, struct record *record, bool adds);
@@ -371,12 +375,12 @@ void flow_keys_forget(struct flow *flow);
 
 /* --- flow_stalls.c -------------------------------------------------------------------------- */
 /* Its records are parked from here on. True: some are under way, and their producer must go. */
-bool flow_lane_stalls(struct flow *flow, struct lane *lane);
-/* Records wait on the lane; or it goes. */
-void flow_lane_waits(struct flow *flow, struct lane *lane);
-void flow_lane_unwatch(struct flow *flow, struct lane *lane);
+bool flow_partition_stalls(struct flow *flow, struct partition_queue *partition);
+/* Records wait on the partition; or it goes. */
+void flow_partition_waits(struct flow *flow, struct partition_queue *partition);
+void flow_partition_unwatch(struct flow *flow, struct partition_queue *partition);
 /* Its tail was read; or the topic is there. */
-void flow_lane_recovers(struct flow *flow, struct lane *lane);
+void flow_partition_recovers(struct flow *flow, struct partition_queue *partition);
 void flow_topic_recovers(struct flow *flow, struct topic *topic);
 /* A partition answered: a record, or a question for its end. */
 void flow_hear(struct flow *flow, int64_t now);
@@ -385,19 +389,21 @@ void flow_stalls_forget(struct flow *flow);
 /* --- flow_topics.c -------------------------------------------------------------------------- */
 struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length);
 /* NULL: the topic has no such partition in the log. */
-struct lane *flow_lane(struct flow *flow, const char *topic, int32_t partition);
+struct partition_queue *flow_partition(struct flow *flow, const char *topic, int32_t partition);
 /* A record of the topic comes: asks the log for the destination, unless it was read. */
 void flow_topic_use(struct flow *flow, struct topic *topic);
 /* The log says that it is closed or gone. */
 void flow_topic_drop(struct flow *flow, struct topic *topic);
-void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count); /* is logged */
+/* The count is in the log now. */
+void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count);
 /* Is it still to be closed with the row that is being made? */
 bool flow_topic_closes(struct topic *topic);
 /* Derives the topic's state from the answers of the log and the broker. */
 void flow_topic_settle(struct flow *flow, struct topic *topic);
 /* Records are held, or parked, for its sake. */
 void flow_topic_waits(struct flow *flow, struct topic *topic);
-void flow_topics_forget(struct flow *flow); /* what the log said of them */
+/* Forgets what the log said of the topics. */
+void flow_topics_forget(struct flow *flow);
 void flow_topics_destroy(struct flow *flow);
 #define TOPIC_LIST(flow, topic, list)                                                              \
 	do {                                                                                       \
@@ -414,48 +420,64 @@ void flow_topics_destroy(struct flow *flow);
 
 /* --- flow_rows.c ---------------------------------------------------------------------------- */
 /* Its offset is not, or may not be, what the log says. */
-void flow_lane_changes(struct flow *flow, struct lane *lane);
-void flow_rows_forget(struct flow *flow); /* drops the row under way and all unlogged changes */
+void flow_partition_changes(struct flow *flow, struct partition_queue *partition);
+/* Drops the row under way and all unlogged changes. */
+void flow_rows_forget(struct flow *flow);
 
 /* --- flow_tails.c --------------------------------------------------------------------------- */
-/* The lanes from `from` on are new to this owner, or their topic is there again: to be read. */
+/* Reads the partitions from `from` on: they are new to this owner, or their topic is there again.
+ */
 void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from);
-/* The producer goes: what is under way on a lane may be there or not. */
+/* The producer goes: what is under way on a partition may be there or not. */
 void flow_tails_lost(struct flow *flow);
-/* A row was written; what it says of the lane is in logged_offset. */
-void flow_tail_logged(struct flow *flow, struct lane *lane);
+/* A row was written; what it says of the partition is in logged_offset. */
+void flow_tail_logged(struct flow *flow, struct partition_queue *partition);
 /* The offset to log: in front of the cut and of each found record whose row is not passed. */
-int64_t flow_tail_offset(const struct lane *lane);
-/* The lane is read, and it is known whether Kafka has the row. */
-bool flow_tail_lets(const struct flow *flow, const struct lane *lane, uint64_t sequence);
-/* The row waits at the head of the lane, with nothing under way: it is looked for if need be. */
-void flow_tail_seek(struct flow *flow, struct lane *lane, uint64_t sequence);
-bool flow_tail_is_known(const struct lane *lane);           /* up to its end, once */
-void flow_tail_close(struct flow *flow, struct lane *lane); /* the lane goes */
-void flow_tails_ask(struct flow *flow);                     /* open lanes, where their end is */
-void flow_tail_again(struct flow *flow, struct lane *lane); /* it is to be read once more */
-void flow_tail_want(struct flow *flow, struct lane *lane);  /* is UNREAD, and may be asked for */
+int64_t flow_tail_offset(const struct partition_queue *partition);
+/* The partition is read, and it is known whether Kafka has the row. */
+bool flow_tail_lets(
+    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence);
+/* The row waits at the head of the queue, with nothing under way: it is looked for if need be. */
+void flow_tail_seek(struct flow *flow, struct partition_queue *partition, uint64_t sequence);
+/* The partition was read up to its end once. */
+bool flow_tail_is_known(const struct partition_queue *partition);
+/* The partition queue goes. */
+void flow_tail_close(struct flow *flow, struct partition_queue *partition);
+/* Asks open partitions where their ends are. */
+void flow_tails_ask(struct flow *flow);
+/* The partition is to be read once more. */
+void flow_tail_again(struct flow *flow, struct partition_queue *partition);
+/* The partition is UNREAD, and may be asked for. */
+void flow_tail_want(struct flow *flow, struct partition_queue *partition);
 /* Asks where the partition ends, and moves the offset up to there, if it may. */
-void flow_tail_move(struct flow *flow, struct lane *lane);
-/* The lane waits for no answer, and nothing that was found on it waits for its row. */
-bool flow_tail_rests(const struct lane *lane, bool away); /* away: nothing can be read */
+void flow_tail_move(struct flow *flow, struct partition_queue *partition);
+/*
+ * The partition waits for no answer, and nothing that was found on it waits for its row. away:
+ * nothing can be read.
+ */
+bool flow_tail_rests(const struct partition_queue *partition, bool away);
 
 /* --- flow_found.c --------------------------------------------------------------------------- */
 /* The row for which `seen` was found is passed. */
-void flow_tail_passed(struct flow *flow, struct lane *lane, struct seen *seen);
+void flow_tail_passed(struct flow *flow, struct partition_queue *partition, struct seen *seen);
 /* The row's record, if a tail had it; NULL: none was found. Each record is returned once. */
-struct seen *flow_tail_found(struct flow *flow, struct lane *lane, uint64_t sequence);
+struct seen *flow_tail_found(
+    struct flow *flow, struct partition_queue *partition, uint64_t sequence);
 /* False: Kafka may have the row behind the cut. */
-bool flow_found_decides(const struct flow *flow, const struct lane *lane, uint64_t sequence);
-void flow_found_forget(struct flow *flow, struct lane *lane);
-/* A reading of the lane begins; a record is read; nothing more is to be read; it is at the end. */
-void flow_found_begin(struct flow *flow, struct lane *lane);
-enum flow_found flow_found_take(
-    struct flow *flow, struct lane *lane, const struct seen_name *name, int64_t offset);
-void flow_cut_enough(struct lane *lane);
-bool flow_cut_end(struct flow *flow, struct lane *lane, int64_t end); /* true: it has a cut */
-bool flow_lane_is_cut(const struct lane *lane);   /* not all found records are kept */
-int64_t flow_cut_offset(const struct lane *lane); /* from here on; OFFSET_NONE: it has no cut */
+bool flow_found_decides(
+    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence);
+void flow_found_forget(struct flow *flow, struct partition_queue *partition);
+/* A reading of the partition begins, reads a record, needs no more records, or is at the end. */
+void flow_found_begin(struct flow *flow, struct partition_queue *partition);
+enum flow_found flow_found_take(struct flow *flow, struct partition_queue *partition,
+    const struct seen_name *name, int64_t offset);
+void flow_cut_enough(struct partition_queue *partition);
+/* True: the partition has a cut. */
+bool flow_cut_end(struct flow *flow, struct partition_queue *partition, int64_t end);
+/* Not all found records are kept. */
+bool flow_partition_is_cut(const struct partition_queue *partition);
+/* The tail is read again from this offset on; OFFSET_NONE: there is no cut. */
+int64_t flow_cut_offset(const struct partition_queue *partition);
 /* Rows that waited when the cut was made are undecided again. */
-void flow_cut_unsettle(struct flow *flow, struct lane *lane);
-void flow_cut_drop(struct flow *flow, struct lane *lane);
+void flow_cut_unsettle(struct flow *flow, struct partition_queue *partition);
+void flow_cut_drop(struct flow *flow, struct partition_queue *partition);

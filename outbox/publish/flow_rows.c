@@ -28,27 +28,27 @@ static int64_t most_of_fold(const struct flow *flow)
 	return most < 1 ? 1 : most;
 }
 
-void flow_lane_changes(struct flow *flow, struct lane *lane)
+void flow_partition_changes(struct flow *flow, struct partition_queue *partition)
 {
-	struct topic *topic = lane->topic;
-	if (lane->changed)
+	struct topic *topic = partition->topic;
+	if (partition->changed)
 		return;
-	lane->changed = true;
-	lane->next_changed = NULL;
+	partition->changed = true;
+	partition->next_changed = NULL;
 	if (topic->changed)
-		topic->changed_last->next_changed = lane;
+		topic->changed_last->next_changed = partition;
 	else
-		topic->changed = lane;
-	topic->changed_last = lane;
+		topic->changed = partition;
+	topic->changed_last = partition;
 	TOPIC_LIST(flow, topic, changed);
 }
 
-static struct lane *pop_changed(struct topic *topic)
+static struct partition_queue *pop_changed(struct topic *topic)
 {
-	struct lane *lane = topic->changed;
-	topic->changed = lane->next_changed;
-	lane->changed = false;
-	return lane;
+	struct partition_queue *partition = topic->changed;
+	topic->changed = partition->next_changed;
+	partition->changed = false;
+	return partition;
 }
 
 /* Topic names hold only letters, digits, dots, dashes and underscores: nothing to escape. */
@@ -64,17 +64,17 @@ static void add_offsets(struct flow *flow, struct topic *topic, struct text *jso
 {
 	bool first = true;
 	while (topic->changed && flow->row_partitions < PARTITIONS_A_ROW) {
-		struct lane *lane = pop_changed(topic);
-		int64_t offset = flow_tail_offset(lane);
-		if (offset == lane->logged_offset || lane->partition >= topic->count)
+		struct partition_queue *partition = pop_changed(topic);
+		int64_t offset = flow_tail_offset(partition);
+		if (offset == partition->logged_offset || partition->number >= topic->count)
 			continue;
 		begin_topic(topic, json, begun);
 		text_addf(
-		    json, "%s\"%d\":%lld", first ? "" : ",", lane->partition, (long long)offset);
+		    json, "%s\"%d\":%lld", first ? "" : ",", partition->number, (long long)offset);
 		first = false;
-		lane->logging_offset = offset;
-		lane->changed = true;
-		LL_PREPEND2(flow->row_lanes, lane, next_changed);
+		partition->logging_offset = offset;
+		partition->changed = true;
+		LL_PREPEND2(flow->row_partition_queues, partition, next_changed);
 		flow->row_partitions++;
 	}
 }
@@ -166,18 +166,18 @@ int64_t flow_fold_to(const struct flow *flow, int64_t n)
 	return !folds ? 0 : flow->row_closes ? n : flow->folded_n + part;
 }
 
-static void log_lanes(struct flow *flow, bool written)
+static void log_partitions(struct flow *flow, bool written)
 {
-	struct lane *lane;
-	while ((lane = flow->row_lanes)) {
-		LL_DELETE2(flow->row_lanes, lane, next_changed);
-		lane->changed = false;
+	struct partition_queue *partition;
+	while ((partition = flow->row_partition_queues)) {
+		LL_DELETE2(flow->row_partition_queues, partition, next_changed);
+		partition->changed = false;
 		if (written)
-			lane->logged_offset = lane->logging_offset;
-		if (flow_tail_offset(lane) != lane->logged_offset)
-			flow_lane_changes(flow, lane);
+			partition->logged_offset = partition->logging_offset;
+		if (flow_tail_offset(partition) != partition->logged_offset)
+			flow_partition_changes(flow, partition);
 		if (written)
-			flow_tail_logged(flow, lane);
+			flow_tail_logged(flow, partition);
 	}
 }
 
@@ -206,7 +206,7 @@ void flow_logged(struct flow *flow, int64_t n, int64_t folded_to, bool written)
 	bool changing = flow->changing && written;
 	flow->changing = flow->row_closes = false;
 	flow_parks_logged(flow, written);
-	if (changing) /* nothing is under way: held records move to their new lanes */
+	if (changing) /* nothing is under way: held records move to their new queues */
 		flow_producer_lost(flow);
 	if (written) {
 		flow->unfolded += flow->row_partitions;
@@ -219,7 +219,7 @@ void flow_logged(struct flow *flow, int64_t n, int64_t folded_to, bool written)
 		flow->unfolded_cost = folded_to == n ? 0 : flow->unfolded_cost;
 	}
 	flow->row_partitions = flow->row_cost = 0;
-	log_lanes(flow, written);
+	log_partitions(flow, written);
 	while ((topic = flow->row_topics)) {
 		LL_DELETE2(flow->row_topics, topic, next_in_row);
 		log_topic(flow, topic, written);
@@ -229,7 +229,7 @@ void flow_logged(struct flow *flow, int64_t n, int64_t folded_to, bool written)
 void flow_rows_forget(struct flow *flow)
 {
 	flow->row_topics = NULL;
-	flow->row_lanes = NULL;
+	flow->row_partition_queues = NULL;
 	flow->row_partitions = flow->row_cost = 0;
 	flow->row_closes = false;
 	flow->unfolded = flow->unfolded_cost = 0;

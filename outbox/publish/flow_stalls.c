@@ -36,7 +36,7 @@ static bool is_stalled(struct flow *flow, int64_t now, bool waits, struct wait *
     const struct hearing *hearing, bool *ret_asks)
 {
 	int64_t stall_after = flow->stall_after;
-	/* after the loss of a producer records are pending, and on no lane for a moment */
+	/* after the loss of a producer records are pending, and on no partition for a moment */
 	if (!waits && flow->next == flow->end)
 		wait->since = 0;
 	else if (waits && !wait->since)
@@ -90,15 +90,15 @@ static void owe(struct flow *flow, struct wait *wait)
 	wait->owed = true;
 }
 
-bool flow_lane_stalls(struct flow *flow, struct lane *lane)
+bool flow_partition_stalls(struct flow *flow, struct partition_queue *partition)
 {
-	owe(flow, &lane->wait);
-	recovers_no_more(flow, lane->topic, lane->partition);
-	lane->wait.stalled = true;
-	if (lane->under_way)
+	owe(flow, &partition->wait);
+	recovers_no_more(flow, partition->topic, partition->number);
+	partition->wait.stalled = true;
+	if (partition->under_way)
 		return true; /* its producer goes, and then its tail is read */
-	flow_tail_again(flow, lane);
-	flow_list_ready(flow, lane);
+	flow_tail_again(flow, partition);
+	flow_list_ready(flow, partition);
 	return false;
 }
 
@@ -110,37 +110,38 @@ static void topic_stalls(struct flow *flow, struct topic *topic)
 	flow_release_held(flow, topic);
 }
 
-void flow_lane_unwatch(struct flow *flow, struct lane *lane)
+void flow_partition_unwatch(struct flow *flow, struct partition_queue *partition)
 {
-	if (lane->watched)
-		DL_DELETE2(flow->watched, lane, prev_watched, next_watched);
-	lane->watched = false;
+	if (partition->watched)
+		DL_DELETE2(flow->watched, partition, prev_watched, next_watched);
+	partition->watched = false;
 }
 
-void flow_lane_waits(struct flow *flow, struct lane *lane)
+void flow_partition_waits(struct flow *flow, struct partition_queue *partition)
 {
-	if (!lane->watched)
-		DL_APPEND2(flow->watched, lane, prev_watched, next_watched);
-	lane->watched = true;
+	if (!partition->watched)
+		DL_APPEND2(flow->watched, partition, prev_watched, next_watched);
+	partition->watched = true;
 }
 
-static bool watch_lanes(struct flow *flow, int64_t now, bool *ret_asks)
+static bool watch_partitions(struct flow *flow, int64_t now, bool *ret_asks)
 {
 	bool wants_producer = false;
-	struct lane *lane, *next;
-	DL_FOREACH_SAFE2(flow->watched, lane, next, next_watched)
+	struct partition_queue *partition, *next;
+	DL_FOREACH_SAFE2(flow->watched, partition, next, next_watched)
 	{
-		const struct topic *topic = lane->topic;
+		const struct topic *topic = partition->topic;
 		/* one that waits for the database does not tell of the partition */
-		bool held = lane->held.head && flow_record(flow, lane->held.head)->known;
-		bool waits = !lane->wait.stalled && !lane->barred && (lane->under_way || held);
-		if (topic->state != TOPIC_READY || lane->partition >= topic->count ||
+		bool held = partition->held.head && flow_record(flow, partition->held.head)->known;
+		bool waits = !partition->wait.stalled && !partition->barred &&
+			     (partition->under_way || held);
+		if (topic->state != TOPIC_READY || partition->number >= topic->count ||
 		    topic->policy == STREAM_STOP)
 			continue;
-		if (is_stalled(flow, now, waits, &lane->wait, &flow->hearing, ret_asks))
-			wants_producer |= flow_lane_stalls(flow, lane);
-		if (!waits && !lane->wait.since)
-			flow_lane_unwatch(flow, lane);
+		if (is_stalled(flow, now, waits, &partition->wait, &flow->hearing, ret_asks))
+			wants_producer |= flow_partition_stalls(flow, partition);
+		if (!waits && !partition->wait.since)
+			flow_partition_unwatch(flow, partition);
 	}
 	return wants_producer;
 }
@@ -169,7 +170,7 @@ bool flow_watch_stalls(struct flow *flow, int64_t now, int64_t stall_after)
 	flow->stall_after = stall_after;
 	flow->watch_at = now + stall_after / LOOKS;
 	watch_topics(flow, now);
-	wants_producer = watch_lanes(flow, now, &asks);
+	wants_producer = watch_partitions(flow, now, &asks);
 	if (asks)
 		flow_tails_ask(flow);
 	return wants_producer;
@@ -203,13 +204,13 @@ static bool ends_stall(struct flow *flow, struct wait *wait)
 	return true;
 }
 
-void flow_lane_recovers(struct flow *flow, struct lane *lane)
+void flow_partition_recovers(struct flow *flow, struct partition_queue *partition)
 {
-	if (lane->barred || !ends_stall(flow, &lane->wait))
+	if (partition->barred || !ends_stall(flow, &partition->wait))
 		return;
 	/* its parked rows come by once more, and then some may be looked for behind the cut */
-	lane->keeps_passed |= flow_lane_is_cut(lane);
-	recovers(flow, lane->topic, lane->partition);
+	partition->keeps_passed |= flow_partition_is_cut(partition);
+	recovers(flow, partition->topic, partition->number);
 }
 
 void flow_topic_recovers(struct flow *flow, struct topic *topic)
@@ -221,17 +222,19 @@ void flow_topic_recovers(struct flow *flow, struct topic *topic)
 void flow_stalled(struct flow *flow, const char *name, size_t length, int32_t partition)
 {
 	struct topic *topic = flow_topic_find(flow, name, length);
-	struct lane *lane =
-	    partition >= 0 && partition < topic->lane_count ? topic->lanes[partition] : NULL;
+	struct partition_queue *affected =
+	    partition >= 0 && partition < topic->partition_queue_count
+		? topic->partition_queues[partition]
+		: NULL;
 	flow_topic_use(flow, topic);
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
 		owe(flow, &topic->wait);
 		flow_topic_waits(flow, topic);
-	} else if (lane && !flow_tail_is_known(lane)) {
-		owe(flow, &lane->wait);
+	} else if (affected && !flow_tail_is_known(affected)) {
+		owe(flow, &affected->wait);
 	} else {
-		if (lane)
-			lane->keeps_passed |= flow_lane_is_cut(lane);
+		if (affected)
+			affected->keeps_passed |= flow_partition_is_cut(affected);
 		recovers(flow, topic, partition);
 	}
 }
@@ -241,10 +244,10 @@ int flow_stalls(const struct flow *flow)
 	return flow->owed;
 }
 
-bool flow_lane_keeps_passed(struct flow *flow, const char *topic, int32_t partition)
+bool flow_partition_keeps_passed(struct flow *flow, const char *topic, int32_t partition)
 {
-	const struct lane *lane = flow_lane(flow, topic, partition);
-	return lane && (lane->wait.owed || lane->keeps_passed);
+	const struct partition_queue *affected = flow_partition(flow, topic, partition);
+	return affected && (affected->wait.owed || affected->keeps_passed);
 }
 
 bool flow_awaits_stalled(const struct flow *flow)
@@ -269,8 +272,8 @@ void flow_stalls_forget(struct flow *flow)
 {
 	for (struct topic *topic = flow->topics; topic; topic = topic->hh.next) {
 		topic->wait = (struct wait){0};
-		for (int32_t p = 0; p < topic->lane_count; p++)
-			topic->lanes[p]->wait = (struct wait){0};
+		for (int32_t p = 0; p < topic->partition_queue_count; p++)
+			topic->partition_queues[p]->wait = (struct wait){0};
 	}
 	free(flow->recovered);
 	flow->recovered = NULL;

@@ -56,30 +56,32 @@ struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length
 	return topic;
 }
 
-struct lane *flow_lane(struct flow *flow, const char *name, int32_t partition)
+struct partition_queue *flow_partition(struct flow *flow, const char *name, int32_t partition)
 {
 	struct topic *topic = known_topic(flow, name, strlen(name));
-	return topic && partition >= 0 && partition < topic->lane_count ? topic->lanes[partition]
-									: NULL;
+	return topic && partition >= 0 && partition < topic->partition_queue_count
+		   ? topic->partition_queues[partition]
+		   : NULL;
 }
 
-static void make_lanes(struct flow *flow, struct topic *topic, int32_t count)
+static void make_partition_queues(struct flow *flow, struct topic *topic, int32_t count)
 {
-	int32_t before = topic->lane_count;
+	int32_t before = topic->partition_queue_count;
 	if (count <= before)
 		return;
-	topic->lanes = xrealloc(topic->lanes, (size_t)count * sizeof *topic->lanes);
-	topic->lane_count = count;
+	topic->partition_queues =
+	    xrealloc(topic->partition_queues, (size_t)count * sizeof *topic->partition_queues);
+	topic->partition_queue_count = count;
 	for (int32_t p = before; p < count; p++) {
-		topic->lanes[p] = xcalloc(1, sizeof **topic->lanes);
-		*topic->lanes[p] = (struct lane){.topic = topic,
-		    .partition = p,
+		topic->partition_queues[p] = xcalloc(1, sizeof **topic->partition_queues);
+		*topic->partition_queues[p] = (struct partition_queue){.topic = topic,
+		    .number = p,
 		    .fresh = true,
 		    .offset = OFFSET_NONE,
 		    .logging_offset = OFFSET_NONE,
 		    .logged_offset = OFFSET_NONE,
 		    .known = OFFSET_NONE,
-		    .tail = LANE_OPEN,
+		    .tail = TAIL_OPEN,
 		    .first_tail = true};
 	}
 	flow_tails_begin(flow, topic, before);
@@ -89,12 +91,12 @@ static void make_lanes(struct flow *flow, struct topic *topic, int32_t count)
 void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count)
 {
 	topic->count = count;
-	make_lanes(flow, topic, count);
+	make_partition_queues(flow, topic, count);
 	/* no row says anything of those beyond: they begin anew when there is another count */
 	flow_tails_begin(flow, topic, count);
 	for (int32_t p = 0; p < count; p++) {
-		flow_tail_want(flow, topic->lanes[p]);
-		flow_lane_changes(flow, topic->lanes[p]);
+		flow_tail_want(flow, topic->partition_queues[p]);
+		flow_partition_changes(flow, topic->partition_queues[p]);
 	}
 }
 
@@ -181,14 +183,14 @@ void flow_topic_use(struct flow *flow, struct topic *topic)
 static void unload(struct flow *flow, struct topic *topic)
 {
 	flow_denial_forget(flow, topic);
-	for (int32_t p = 0; p < topic->lane_count; p++) {
-		flow_tail_close(flow, topic->lanes[p]);
-		free(topic->lanes[p]);
+	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
+		flow_tail_close(flow, topic->partition_queues[p]);
+		free(topic->partition_queues[p]);
 	}
-	free(topic->lanes);
-	topic->lanes = NULL;
+	free(topic->partition_queues);
+	topic->partition_queues = NULL;
 	topic->changed = topic->changed_last = NULL;
-	topic->lane_count = topic->count = topic->logging = 0;
+	topic->partition_queue_count = topic->count = topic->logging = 0;
 	topic->log = LOG_UNASKED;
 	topic->open = topic->closes = topic->ends_asked = false;
 	TOPIC_UNLIST(flow, topic, unloaded);
@@ -274,19 +276,20 @@ static void load_offsets(
     struct flow *flow, struct topic *topic, const struct stream_destination *destination)
 {
 	int32_t count = destination->count < PARTITIONS_MAX ? destination->count : PARTITIONS_MAX;
-	make_lanes(flow, topic, count);
+	make_partition_queues(flow, topic, count);
 	for (int32_t p = 0; p < count; p++) {
-		struct lane *lane = topic->lanes[p];
+		struct partition_queue *partition = topic->partition_queues[p];
 		int64_t offset = destination->offsets[p];
 		if (offset < -1)
 			continue;
-		lane->offset = lane->logging_offset = lane->logged_offset = lane->known = offset;
+		partition->offset = partition->logging_offset = partition->logged_offset =
+		    partition->known = offset;
 		/* this owner closed it, and so knows all records that other owners wrote before */
-		lane->first_tail = destination->n <= flow->taken_n;
-		lane->awaited = flow->resumes && lane->first_tail && destination->open &&
-				p < destination->partitions;
-		topic->awaited += lane->awaited;
-		flow->awaited += lane->awaited && !topic->missing;
+		partition->first_tail = destination->n <= flow->taken_n;
+		partition->awaited = flow->resumes && partition->first_tail && destination->open &&
+				     p < destination->partitions;
+		topic->awaited += partition->awaited;
+		flow->awaited += partition->awaited && !topic->missing;
 	}
 }
 
@@ -426,8 +429,8 @@ static bool is_settled(const struct topic *topic)
 	if (topic->uses || topic->used || topic->held.head || topic->wait.owed ||
 	    topic->log == LOG_WANTED || topic->log == LOG_LOADING)
 		return false;
-	for (int32_t p = 0; p < topic->lane_count; p++)
-		if (!flow_tail_rests(topic->lanes[p], away))
+	for (int32_t p = 0; p < topic->partition_queue_count; p++)
+		if (!flow_tail_rests(topic->partition_queues[p], away))
 			return false;
 	return away || topic->state == TOPIC_READY;
 }
@@ -436,10 +439,10 @@ static void move_offsets(struct flow *flow, struct topic *topic, bool all)
 {
 	topic->moved_at = flow->now;
 	for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
-		struct lane *lane = topic->lanes[p];
-		if (!lane->used || all)
-			flow_tail_move(flow, lane);
-		lane->used = false;
+		struct partition_queue *partition = topic->partition_queues[p];
+		if (!partition->used || all)
+			flow_tail_move(flow, partition);
+		partition->used = false;
 	}
 }
 

@@ -1435,7 +1435,7 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
 	int64_t newest = stream->first_tick + stream->window_count;
 	/* rows of a stalled partition are parked and not published */
 	if (ours && is_passed(stream, position) &&
-	    !flow_lane_keeps_passed(stream->flow, question->topic, question->partition))
+	    !flow_partition_keeps_passed(stream->flow, question->topic, question->partition))
 		return STREAM_FOUND;
 	enum flow_found found =
 	    flow_tail_record(stream->flow, question, offset, position->id, event_id);

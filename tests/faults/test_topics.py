@@ -101,13 +101,13 @@ def test_more_partitions_begin_a_new_epoch_and_lose_no_order(
 def assert_order_within_epochs(records):
     """A key stays in one partition for an epoch, and its epochs do not mix: all windows of the
     first lie before those of the second."""
-    places, lanes = {}, {}
+    partitions, orders = {}, {}
     for record in records:
         epoch, *position = position_of(record)
         if record.key is not None:
-            assert places.setdefault((record.key, epoch), record.partition) == record.partition
-        lanes.setdefault((record.key, epoch), []).append(position)
-    for (key, _), positions in lanes.items():
+            assert partitions.setdefault((record.key, epoch), record.partition) == record.partition
+        orders.setdefault((record.key, epoch), []).append(position)
+    for (key, _), positions in orders.items():
         assert key is None or positions == sorted(positions)
     spans = {}
     for record in records:

@@ -1,9 +1,9 @@
 /*
- * The brokers of the simulator and an idempotent, gapless producer. Each lane (a producer on a
- * partition) has a connection of its own: requests arrive in order; when it breaks, a first part of
- * those under way still arrives, answers to it are lost, and the batches without an answer are sent
- * again. A broker takes any first sequence number from a producer that it does not know, the next
- * one from one that it knows, and answers an older one as a duplicate.
+ * The brokers of the simulator and an idempotent, gapless producer. Each sender (of a producer, to
+ * a partition) has a connection of its own: requests arrive in order; when it breaks, a first part
+ * of those under way still arrives, answers to it are lost, and the batches without an answer are
+ * sent again. A broker takes any first sequence number from a producer that it does not know, the
+ * next one from one that it knows, and answers an older one as a duplicate.
  *
  * A partition that is sick answers every batch with an error that blames no record, as a broker
  * does that may not be written to, or has come upon something that it does not understand.
@@ -27,13 +27,13 @@ struct batch {
 /* One sending of a batch. */
 struct flight {
 	struct batch *batch;
-	struct lane *lane;
+	struct sender *sender;
 	int64_t connection;
 	bool dropped, arrived;
 	struct flight *next;
 };
 
-struct lane {
+struct sender {
 	struct wire_producer *producer;
 	int topic, partition;
 	struct wire_record *queue; /* not in a batch yet */
@@ -53,7 +53,7 @@ struct wire_producer {
 	bool fatal;
 	bool stale; /* it fenced the owner, and its own has no log row since */
 	int64_t outstanding;
-	struct lane lanes[TOPICS][PARTITIONS];
+	struct sender senders[TOPICS][PARTITIONS];
 };
 
 /* --- the broker ------------------------------------------------------------------------------ */
@@ -285,21 +285,21 @@ static enum answer broker_takes(struct world *world, struct partition *partition
 
 /* --- the producer ---------------------------------------------------------------------------- */
 
-static void lane_flush(struct world *world, void *object, int64_t number);
+static void sender_flush(struct world *world, void *object, int64_t number);
 
-static void flush_later(struct world *world, struct lane *lane, int64_t delay)
+static void flush_later(struct world *world, struct sender *sender, int64_t delay)
 {
-	if (lane->flushing)
+	if (sender->flushing)
 		return;
-	lane->flushing = true;
-	world_after(world, delay, lane_flush, lane, 0);
+	sender->flushing = true;
+	world_after(world, delay, sender_flush, sender, 0);
 }
 
 /* offset: of the first; -1: none */
-static void report_records(struct world *world, struct lane *lane,
+static void report_records(struct world *world, struct sender *sender,
     const struct wire_record *records, int count, enum stream_delivery delivery, int64_t offset)
 {
-	struct wire_producer *producer = lane->producer;
+	struct wire_producer *producer = sender->producer;
 	producer->outstanding -= count;
 	for (int i = 0; i < count && producer->process; i++) {
 		struct report report = {
@@ -315,32 +315,32 @@ static void go_fatal(struct world *world, struct wire_producer *producer)
 	producer->fatal = true;
 	for (int t = 0; t < TOPICS; t++) {
 		for (int p = 0; p < PARTITIONS; p++) {
-			struct lane *lane = &producer->lanes[t][p];
-			if (tells && lane->queue_count > 0)
-				report_records(world, lane, lane->queue + lane->queue_first,
-				    lane->queue_count, STREAM_AGAIN, -1);
-			lane->queue_count = 0;
+			struct sender *sender = &producer->senders[t][p];
+			if (tells && sender->queue_count > 0)
+				report_records(world, sender, sender->queue + sender->queue_first,
+				    sender->queue_count, STREAM_AGAIN, -1);
+			sender->queue_count = 0;
 		}
 	}
 	if (producer->process)
 		relay_wake(world, producer->process);
 }
 
-static void drop_first_batch(struct lane *lane)
+static void drop_first_batch(struct sender *sender)
 {
-	for (int i = 1; i < lane->batch_count; i++)
-		lane->batches[i - 1] = lane->batches[i];
-	lane->batch_count--;
-	lane->sent_count--;
+	for (int i = 1; i < sender->batch_count; i++)
+		sender->batches[i - 1] = sender->batches[i];
+	sender->batch_count--;
+	sender->sent_count--;
 }
 
 static void answer_arrives(struct world *world, void *object, int64_t number)
 {
 	struct flight *flight = object;
-	struct lane *lane = flight->lane;
+	struct sender *sender = flight->sender;
 	struct batch *batch = flight->batch;
-	struct wire_producer *producer = lane->producer;
-	if (!producer->process || flight->connection != lane->connection)
+	struct wire_producer *producer = sender->producer;
+	if (!producer->process || flight->connection != sender->connection)
 		return;
 	if (relay_is_paused(world, producer->process)) {
 		world_after(world,
@@ -348,138 +348,141 @@ static void answer_arrives(struct world *world, void *object, int64_t number)
 		    answer_arrives, flight, number);
 		return;
 	}
-	if (lane->batches[0] != batch) { /* an older answer was held up by a pause */
+	if (sender->batches[0] != batch) { /* an older answer was held up by a pause */
 		world_after(world, 100, answer_arrives, flight, number);
 		return;
 	}
-	drop_first_batch(lane);
+	drop_first_batch(sender);
 	switch ((enum answer)number) {
 	case ACCEPTED:
 	case KNOWN:
 		report_records(
-		    world, lane, batch->records, batch->count, STREAM_WRITTEN, batch->offset);
+		    world, sender, batch->records, batch->count, STREAM_WRITTEN, batch->offset);
 		break;
 	case REFUSED:
-		report_records(world, lane, batch->records, batch->count, STREAM_REFUSED, -1);
+		report_records(world, sender, batch->records, batch->count, STREAM_REFUSED, -1);
 		go_fatal(world, producer);
 		break;
 	case UNCLEAR:
-		report_records(world, lane, batch->records, batch->count, STREAM_FAILED, -1);
+		report_records(world, sender, batch->records, batch->count, STREAM_FAILED, -1);
 		go_fatal(world, producer);
 		break;
 	case DENIED:
-		report_records(world, lane, batch->records, batch->count, STREAM_DENIED, -1);
+		report_records(world, sender, batch->records, batch->count, STREAM_DENIED, -1);
 		go_fatal(world, producer);
 		break;
 	case OUT_OF_ORDER:
-		report_records(world, lane, batch->records, batch->count, STREAM_AGAIN, -1);
+		report_records(world, sender, batch->records, batch->count, STREAM_AGAIN, -1);
 		go_fatal(world, producer);
 		break;
 	}
-	flush_later(world, lane, world_below(world, 200));
+	flush_later(world, sender, world_below(world, 200));
 }
 
-static void lane_breaks(struct world *world, struct lane *lane);
+static void sender_breaks(struct world *world, struct sender *sender);
 
 static void flight_arrives(struct world *world, void *object, int64_t number)
 {
 	struct flight *flight = object;
-	struct lane *lane = flight->lane;
-	struct partition *partition = &world->kafka.topics[lane->topic].partitions[lane->partition];
+	struct sender *sender = flight->sender;
+	struct partition *partition =
+	    &world->kafka.topics[sender->topic].partitions[sender->partition];
 	(void)number;
 	if (flight->dropped)
 		return;
 	flight->arrived = true;
 	if (world->now < partition->down_until) {
-		if (flight->connection == lane->connection)
-			lane_breaks(world, lane);
+		if (flight->connection == sender->connection)
+			sender_breaks(world, sender);
 		return;
 	}
-	enum answer answer = broker_takes(world, partition, lane->producer, flight->batch);
+	enum answer answer = broker_takes(world, partition, sender->producer, flight->batch);
 	int64_t at = world->now + world_delay(world, world->plan.kafka_us / 2);
-	if (at <= lane->last_answer)
-		at = lane->last_answer + 1;
-	lane->last_answer = at;
+	if (at <= sender->last_answer)
+		at = sender->last_answer + 1;
+	sender->last_answer = at;
 	world_after(world, at - world->now, answer_arrives, flight, answer);
 }
 
-static void send_batch(struct world *world, struct lane *lane, struct batch *batch)
+static void send_batch(struct world *world, struct sender *sender, struct batch *batch)
 {
 	struct flight *flight = world_allocate(world, sizeof *flight);
 	int64_t at = world->now + world_delay(world, world->plan.kafka_us / 2);
-	if (at <= lane->last_arrival)
-		at = lane->last_arrival + 1;
-	lane->last_arrival = at;
-	*flight = (struct flight){
-	    .batch = batch, .lane = lane, .connection = lane->connection, .next = lane->flights};
-	lane->flights = flight;
-	lane->sent_count++;
+	if (at <= sender->last_arrival)
+		at = sender->last_arrival + 1;
+	sender->last_arrival = at;
+	*flight = (struct flight){.batch = batch,
+	    .sender = sender,
+	    .connection = sender->connection,
+	    .next = sender->flights};
+	sender->flights = flight;
+	sender->sent_count++;
 	world_after(world, at - world->now, flight_arrives, flight, 0);
 }
 
 /* Of the requests under way, which are the newest, some never arrive. */
-static void cut_flights(struct world *world, struct lane *lane)
+static void cut_flights(struct world *world, struct sender *sender)
 {
 	int under_way = 0;
-	for (struct flight *flight = lane->flights; flight && !flight->arrived;
+	for (struct flight *flight = sender->flights; flight && !flight->arrived;
 	     flight = flight->next)
 		under_way++;
 	int64_t lost = under_way ? world_between(world, 0, under_way) : 0;
-	struct flight *flight = lane->flights;
+	struct flight *flight = sender->flights;
 	for (; lost > 0; lost--, flight = flight->next)
 		flight->dropped = true;
-	lane->flights = NULL;
+	sender->flights = NULL;
 }
 
-static void lane_breaks(struct world *world, struct lane *lane)
+static void sender_breaks(struct world *world, struct sender *sender)
 {
-	cut_flights(world, lane);
-	lane->connection++;
-	lane->sent_count = 0;
-	lane->last_arrival = lane->last_answer = 0;
-	lane->broken = true;
-	lane->flushing = false;
-	flush_later(world, lane, world_delay(world, 20 * MS));
+	cut_flights(world, sender);
+	sender->connection++;
+	sender->sent_count = 0;
+	sender->last_arrival = sender->last_answer = 0;
+	sender->broken = true;
+	sender->flushing = false;
+	flush_later(world, sender, world_delay(world, 20 * MS));
 }
 
 /* The batch is written into a request: from here on the record's memory is not needed. */
-static struct batch *make_batch(struct world *world, struct lane *lane)
+static struct batch *make_batch(struct world *world, struct sender *sender)
 {
 	struct batch *batch = world_allocate(world, sizeof *batch);
-	batch->base = lane->next_sequence;
-	while (batch->count < world->plan.batch_records && lane->queue_count) {
-		struct wire_record *record = &lane->queue[lane->queue_first++];
+	batch->base = sender->next_sequence;
+	while (batch->count < world->plan.batch_records && sender->queue_count) {
+		struct wire_record *record = &sender->queue[sender->queue_first++];
 		if (record->payload[0] != record->id || record->payload[1] != ~record->id)
 			world_fail(world, "the memory of row %lld was freed under the producer",
 			    (long long)record->id);
 		batch->records[batch->count++] = *record;
-		lane->queue_count--;
+		sender->queue_count--;
 	}
-	if (!lane->queue_count)
-		lane->queue_first = 0;
-	lane->next_sequence += batch->count;
-	lane->batches[lane->batch_count++] = batch;
+	if (!sender->queue_count)
+		sender->queue_first = 0;
+	sender->next_sequence += batch->count;
+	sender->batches[sender->batch_count++] = batch;
 	return batch;
 }
 
-static void lane_flush(struct world *world, void *object, int64_t number)
+static void sender_flush(struct world *world, void *object, int64_t number)
 {
-	struct lane *lane = object;
-	struct process *process = lane->producer->process;
+	struct sender *sender = object;
+	struct process *process = sender->producer->process;
 	(void)number;
-	lane->flushing = false;
-	if (!process || lane->producer->fatal)
+	sender->flushing = false;
+	if (!process || sender->producer->fatal)
 		return;
 	if (relay_is_paused(world, process)) {
 		flush_later(
-		    world, lane, process->paused_until - world->now + world_below(world, 2 * MS));
+		    world, sender, process->paused_until - world->now + world_below(world, 2 * MS));
 		return;
 	}
-	lane->broken = false;
-	while (lane->sent_count < lane->batch_count)
-		send_batch(world, lane, lane->batches[lane->sent_count]);
-	while (lane->queue_count && lane->batch_count < world->plan.requests)
-		send_batch(world, lane, make_batch(world, lane));
+	sender->broken = false;
+	while (sender->sent_count < sender->batch_count)
+		send_batch(world, sender, sender->batches[sender->sent_count]);
+	while (sender->queue_count && sender->batch_count < world->plan.requests)
+		send_batch(world, sender, make_batch(world, sender));
 }
 
 struct wire_producer *producer_open(struct world *world, struct process *process)
@@ -489,8 +492,8 @@ struct wire_producer *producer_open(struct world *world, struct process *process
 	producer->owner = process->owner;
 	for (int t = 0; t < TOPICS; t++)
 		for (int p = 0; p < PARTITIONS; p++)
-			producer->lanes[t][p] =
-			    (struct lane){.producer = producer, .topic = t, .partition = p};
+			producer->senders[t][p] =
+			    (struct sender){.producer = producer, .topic = t, .partition = p};
 	return producer;
 }
 
@@ -499,7 +502,7 @@ void producer_close(struct world *world, struct wire_producer *producer)
 	producer->process = NULL;
 	for (int t = 0; t < TOPICS; t++)
 		for (int p = 0; p < PARTITIONS; p++)
-			cut_flights(world, &producer->lanes[t][p]);
+			cut_flights(world, &producer->senders[t][p]);
 }
 
 bool producer_has_room(const struct world *world, const struct wire_producer *producer)
@@ -510,18 +513,19 @@ bool producer_has_room(const struct world *world, const struct wire_producer *pr
 void producer_send(struct world *world, struct wire_producer *producer, int topic, int partition,
     const struct wire_record *record)
 {
-	struct lane *lane = &producer->lanes[topic][partition];
-	if (lane->queue_first && lane->queue_first + lane->queue_count >= lane->queue_capacity) {
-		memmove(lane->queue, lane->queue + lane->queue_first,
-		    (size_t)lane->queue_count * sizeof *lane->queue);
-		lane->queue_first = 0;
+	struct sender *sender = &producer->senders[topic][partition];
+	if (sender->queue_first &&
+	    sender->queue_first + sender->queue_count >= sender->queue_capacity) {
+		memmove(sender->queue, sender->queue + sender->queue_first,
+		    (size_t)sender->queue_count * sizeof *sender->queue);
+		sender->queue_first = 0;
 	}
-	lane->queue = world_grow(world, lane->queue, &lane->queue_capacity,
-	    lane->queue_first + lane->queue_count + 1, sizeof *lane->queue);
-	lane->queue[lane->queue_first + lane->queue_count++] = *record;
+	sender->queue = world_grow(world, sender->queue, &sender->queue_capacity,
+	    sender->queue_first + sender->queue_count + 1, sizeof *sender->queue);
+	sender->queue[sender->queue_first + sender->queue_count++] = *record;
 	producer->outstanding++;
-	if (!lane->broken)
-		flush_later(world, lane, world_below(world, world->plan.kafka_us / 2 + 1));
+	if (!sender->broken)
+		flush_later(world, sender, world_below(world, world->plan.kafka_us / 2 + 1));
 }
 
 bool producer_is_broken(const struct wire_producer *producer)
@@ -684,9 +688,9 @@ void kafka_break(struct world *world)
 		return;
 	for (int t = 0; t < TOPICS; t++) {
 		for (int p = 0; p < PARTITIONS; p++) {
-			struct lane *lane = &process->producer->lanes[t][p];
-			if (lane->batch_count && world_chance(world, 600000))
-				lane_breaks(world, lane);
+			struct sender *sender = &process->producer->senders[t][p];
+			if (sender->batch_count && world_chance(world, 600000))
+				sender_breaks(world, sender);
 		}
 	}
 }

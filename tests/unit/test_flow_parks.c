@@ -332,7 +332,7 @@ static void what_the_filter_does_not_hold_flows_without_a_look_up(void **state)
 	struct stream *stream = owner(true);
 	load(stream, "a");
 	open_window(stream, 1, STREAM_ROWS, "orders", 1, abab, 4);
-	expect_none_sent(stream); /* the first one keeps the lane */
+	expect_none_sent(stream); /* the first one holds the partition up */
 	look_up(stream, "aa", "a");
 	written(stream, expect_sent(stream, 2));
 	written(stream, expect_sent(stream, 4));

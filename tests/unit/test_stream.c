@@ -129,7 +129,7 @@ static void refused(struct stream *stream, int64_t now, uint64_t sequence)
 	stream_report(stream, now, sequence, STREAM_REFUSED, -1, "too large");
 }
 
-/* An established lane: its first record is acknowledged. */
+/* A partition whose first record is acknowledged. */
 static struct stream *owner_with_rows(int count)
 {
 	struct stream *stream = owner_of(0);
@@ -199,7 +199,7 @@ static void rows_go_out_once_their_window_is_written(void **state)
 	stream_destroy(stream);
 }
 
-static void the_first_record_of_a_lane_goes_alone(void **state)
+static void the_first_record_of_a_partition_goes_alone(void **state)
 {
 	(void)state;
 	struct stream *stream = owner_of(0);
@@ -261,7 +261,7 @@ static void what_came_before_a_refused_record_still_goes(void **state)
 	assert_false(stream_status(stream, 1).refused);
 	stream_producer_lost(stream);
 	written(stream, 3, expect_sent(stream, 3, 2));
-	/* alone on its lane it is looked at again */
+	/* alone on its partition it is looked at again */
 	stream_report(stream, 3, expect_sent(stream, 3, 3), STREAM_UNSENDABLE, -1, "too large");
 	expect_none_sent(stream, 3);
 	assert_int_equal(stream_status(stream, 3).refused_id, 3);
@@ -1011,7 +1011,7 @@ static void progress_is_noted_though_nothing_else_is_due(void **state)
 }
 
 /* Brokers forget a silent producer, and would take the followers of what they refuse then. */
-static void a_lane_that_was_silent_for_an_hour_is_careful_again(void **state)
+static void after_an_hour_of_silence_the_first_record_of_a_partition_goes_alone_again(void **state)
 {
 	(void)state;
 	const int64_t later = 2 * 3600 * 1000;
@@ -1362,7 +1362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_work_with_parked_rows_is_bounded_by_its_time),
 	    cmocka_unit_test(rows_go_out_once_their_window_is_written),
-	    cmocka_unit_test(the_first_record_of_a_lane_goes_alone),
+	    cmocka_unit_test(the_first_record_of_a_partition_goes_alone),
 	    cmocka_unit_test(only_what_is_refused_alone_is_at_fault),
 	    cmocka_unit_test(nothing_of_a_key_passes_a_refused_record),
 	    cmocka_unit_test(what_came_before_a_refused_record_still_goes),
@@ -1397,7 +1397,8 @@ int main(void)
 	    cmocka_unit_test(a_standby_takes_when_it_is_told_to),
 	    cmocka_unit_test(waiting_ends_when_something_is_due),
 	    cmocka_unit_test(progress_is_noted_though_nothing_else_is_due),
-	    cmocka_unit_test(a_lane_that_was_silent_for_an_hour_is_careful_again),
+	    cmocka_unit_test(
+		after_an_hour_of_silence_the_first_record_of_a_partition_goes_alone_again),
 	    cmocka_unit_test(a_failed_page_is_asked_again_after_a_while),
 	    cmocka_unit_test(a_look_during_a_split_says_nothing_of_the_end),
 	    cmocka_unit_test(what_was_read_without_contents_is_never_sent),
