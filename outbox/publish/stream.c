@@ -20,9 +20,9 @@
  * `max_in_flight`. With transactions that is the most in one, and as many more may go out while the
  * row that covers it is being written.
  *
- * Parked and scheduled rows (flow_parks.c) come back as a listed window, one at a time, opened by
- * TICK when one is due: the number of requests of operators and the time of the next one come with
- * each answer.
+ * Parked and scheduled rows (record_queue_parks.c) come back as a listed window, one at a time,
+ * opened by TICK when one is due: the number of requests of operators and the time of the next one
+ * come with each answer.
  *
  * Stop: what was sent is waited for and noted, for as long as the lease of the moment runs. Then
  * the producer goes with what it still holds, and only then the shard is released.
@@ -54,7 +54,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "flow.h"
+#include "record_queue.h"
 
 enum {
 	MANY_WINDOWS = 16,
@@ -116,7 +116,7 @@ struct call {
 
 struct stream {
 	struct stream_settings settings;
-	struct flow *flow;
+	struct record_queue *queue;
 	enum stream_state state;
 	uint64_t random;
 	int64_t n, nonce;
@@ -162,7 +162,7 @@ struct stream {
 	int read_failures; /* of pages in a row */
 	int64_t read_at;   /* the next page not before */
 	int64_t page_cost; /* average of a row, for the size of the next page */
-	int64_t moved_at;  /* last acknowledgement, or begin of flow */
+	int64_t moved_at;  /* last acknowledgement, or when records began to go out */
 	const char *producer_verdict;
 	bool ready;     /* the producer has fenced all others */
 	bool confirmed; /* and a log row was written since, with an answer */
@@ -205,7 +205,7 @@ struct stream *stream_create(const struct stream_settings *settings)
 	struct stream *stream = xcalloc(1, sizeof *stream);
 	stream->settings = *settings;
 	stream->random = settings->seed;
-	stream->flow = flow_create(settings);
+	stream->queue = record_queue_create(settings);
 	stream->ready = stream->confirmed = !settings->transactions;
 	stream->guard.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
@@ -219,7 +219,7 @@ void stream_destroy(struct stream *stream)
 {
 	if (!stream)
 		return;
-	flow_destroy(stream->flow);
+	record_queue_destroy(stream->queue);
 	poison_guard_end(&stream->guard);
 	text_finish(&stream->destinations);
 	text_finish(&stream->open_after);
@@ -271,7 +271,7 @@ static void pass_acked(struct stream *stream)
 {
 	int64_t tick, id;
 	int i = 0;
-	while (flow_pass(stream->flow, &tick, &id)) {
+	while (record_queue_pass(stream->queue, &tick, &id)) {
 		while (stream->windows[i].tick != tick)
 			i++;
 		stream->windows[i].acked_id = id;
@@ -282,7 +282,7 @@ static int published_windows(const struct stream *stream)
 {
 	int count = 0;
 	while (count < stream->window_count && stream->windows[count].complete &&
-	       stream->windows[count].end <= flow_acked(stream->flow))
+	       stream->windows[count].end <= record_queue_acked(stream->queue))
 		count++;
 	return count;
 }
@@ -295,7 +295,7 @@ static void close_windows(struct stream *stream, int count)
 		stream->windows[i] = stream->windows[i + count];
 	stream->first_tick += count;
 	if (stream->listed_tick && stream->first_tick >= stream->listed_tick) {
-		flow_listed_closed(stream->flow);
+		record_queue_listed_closed(stream->queue);
 		stream->listed_tick = 0;
 	}
 }
@@ -313,11 +313,12 @@ static bool lease_is_over(const struct stream *stream, int64_t now)
  */
 static void forget(struct stream *stream, int64_t now, enum stream_state state)
 {
-	if (flow_under_way(stream->flow) || (stream->settings.transactions && stream->ready)) {
+	if (record_queue_under_way(stream->queue) ||
+	    (stream->settings.transactions && stream->ready)) {
 		stream->producer_verdict = "the shard has another owner";
 		stream->forgetting = true;
 	} else {
-		flow_forget(stream->flow);
+		record_queue_forget(stream->queue);
 	}
 	poison_guard_end(&stream->guard);
 	stream->window_count = 0;
@@ -352,11 +353,11 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	text_clear(&stream->open_after);
 	stream->load_at = now;
 	stream->check_at = now + stream->settings.topic_idle_ms;
-	flow_taken(stream->flow, now, taken->n);
+	record_queue_taken(stream->queue, now, taken->n);
 	stream->requests = taken->requests;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
-	flow_keys_taken(stream->flow, taken->parked, stream->inherited_tick);
+	record_queue_keys_taken(stream->queue, taken->parked, stream->inherited_tick);
 	int64_t most = stream_most_uncovered(&stream->settings); /* or a page that was read */
 	poison_guard_begin(&stream->guard, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
@@ -390,8 +391,8 @@ static int64_t page_budget(const struct stream *stream)
 
 static bool has_room(const struct stream *stream)
 {
-	return flow_bytes(stream->flow) + flow_kept_bytes(stream->flow) +
-		   flow_found_bytes(stream->flow) + page_budget(stream) <=
+	return record_queue_bytes(stream->queue) + record_queue_kept_bytes(stream->queue) +
+		   record_queue_found_bytes(stream->queue) + page_budget(stream) <=
 	       stream->settings.memory;
 }
 
@@ -401,7 +402,7 @@ static bool has_room(const struct stream *stream)
  */
 static bool is_strange(struct stream *stream, int64_t now)
 {
-	bool awaits = stream->open_unknown || flow_awaits_first_tails(stream->flow);
+	bool awaits = stream->open_unknown || record_queue_awaits_first_tails(stream->queue);
 	if (stream->strange_until && (now >= stream->strange_until || !awaits))
 		stream->strange_until = 0;
 	return stream->strange_until;
@@ -409,14 +410,16 @@ static bool is_strange(struct stream *stream, int64_t now)
 
 static bool may_open(const struct stream *stream)
 {
-	return !stream->stopping && !flow_refused(stream->flow) && !reading_window(stream) &&
-	       stream->window_count < MAX_WINDOWS && has_room(stream) &&
-	       !flow_has_changed_topics(stream->flow) && !flow_is_full(stream->flow);
+	return !stream->stopping && !record_queue_refused(stream->queue) &&
+	       !reading_window(stream) && stream->window_count < MAX_WINDOWS && has_room(stream) &&
+	       !record_queue_has_changed_topics(stream->queue) &&
+	       !record_queue_is_full(stream->queue);
 }
 
 static bool has_progress(const struct stream *stream)
 {
-	return flow_acked(stream->flow) > flow_covered(stream->flow) || published_windows(stream);
+	return record_queue_acked(stream->queue) > record_queue_covered(stream->queue) ||
+	       published_windows(stream);
 }
 
 static void watch_progress(struct stream *stream, int64_t now)
@@ -436,11 +439,12 @@ static bool listed_is_published(const struct stream *stream)
 
 static bool must_note_progress(const struct stream *stream, int64_t now)
 {
-	int64_t unnoted = (int64_t)(flow_acked(stream->flow) - flow_covered(stream->flow));
+	int64_t unnoted =
+	    (int64_t)(record_queue_acked(stream->queue) - record_queue_covered(stream->queue));
 	return has_progress(stream) &&
 	       (listed_is_published(stream) ||
 		   unnoted >= (stream->settings.max_in_flight + 3) / 4 ||
-		   flow_is_full(stream->flow) || stream->window_count >= MANY_WINDOWS ||
+		   record_queue_is_full(stream->queue) || stream->window_count >= MANY_WINDOWS ||
 		   (stream->progress_at &&
 		       now - stream->progress_at >= stream->settings.ack_interval_ms));
 }
@@ -457,10 +461,10 @@ static bool must_end(const struct stream *stream, int64_t now)
  */
 static bool wants_release(const struct stream *stream, int64_t now)
 {
-	return stream->stopping && !flow_under_way(stream->flow) &&
+	return stream->stopping && !record_queue_under_way(stream->queue) &&
 	       (must_end(stream, now) ||
-		   (!flow_has_gap(stream->flow) && !flow_written(stream->flow) &&
-		       !flow_keeps_back(stream->flow)));
+		   (!record_queue_has_gap(stream->queue) && !record_queue_written(stream->queue) &&
+		       !record_queue_keeps_back(stream->queue)));
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
@@ -471,12 +475,12 @@ static bool renewal_is_due(const struct stream *stream, int64_t now)
 /* Kafka has nothing of ours that does not count yet. */
 static bool is_settled(const struct stream *stream)
 {
-	return !flow_under_way(stream->flow) && !flow_written(stream->flow);
+	return !record_queue_under_way(stream->queue) && !record_queue_written(stream->queue);
 }
 
 static bool changes_counts(const struct stream *stream)
 {
-	return flow_has_changed_topics(stream->flow) && is_settled(stream);
+	return record_queue_has_changed_topics(stream->queue) && is_settled(stream);
 }
 
 /*
@@ -485,14 +489,14 @@ static bool changes_counts(const struct stream *stream)
  */
 static bool must_leave_epoch(const struct stream *stream)
 {
-	return flow_refused(stream->flow) && stream->logged_epoch == stream->epoch;
+	return record_queue_refused(stream->queue) && stream->logged_epoch == stream->epoch;
 }
 
 /* What is sent from here on must not carry positions that Kafka has, or had, with other contents.
  */
 static bool renews_epoch(const struct stream *stream)
 {
-	return changes_counts(stream) || stream->rewound || flow_recreated(stream->flow);
+	return changes_counts(stream) || stream->rewound || record_queue_recreated(stream->queue);
 }
 
 /*
@@ -501,17 +505,20 @@ static bool renews_epoch(const struct stream *stream)
  */
 static bool may_mark(struct stream *stream)
 {
-	return stream->guard.active && reading_window(stream) && !flow_records(stream->flow) &&
-	       !poison_guard_reads(&stream->guard) && !stream->rows_expected &&
-	       !stream->strange_until && stream->confirmed && !stream->stopping &&
-	       !flow_refused(stream->flow) && poison_guard_has_turn(&stream->guard);
+	return stream->guard.active && reading_window(stream) &&
+	       !record_queue_count(stream->queue) && !poison_guard_reads(&stream->guard) &&
+	       !stream->rows_expected && !stream->strange_until && stream->confirmed &&
+	       !stream->stopping && !record_queue_refused(stream->queue) &&
+	       poison_guard_has_turn(&stream->guard);
 }
 
 static bool must_write(struct stream *stream, int64_t now)
 {
 	return must_note_progress(stream, now) || wants_release(stream, now) ||
-	       renews_epoch(stream) || must_leave_epoch(stream) || flow_has_parks(stream->flow) ||
-	       flow_has_new_topics(stream->flow) || flow_must_log_tails(stream->flow) ||
+	       renews_epoch(stream) || must_leave_epoch(stream) ||
+	       record_queue_has_parks(stream->queue) ||
+	       record_queue_has_new_topics(stream->queue) ||
+	       record_queue_must_log_tails(stream->queue) ||
 	       (stream->ready && !stream->confirmed) || renewal_is_due(stream, now) ||
 	       may_mark(stream);
 }
@@ -524,7 +531,7 @@ static bool must_write(struct stream *stream, int64_t now)
 static bool has_left_found_windows(const struct stream *stream)
 {
 	return stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick &&
-	       !flow_awaits_stalled(stream->flow);
+	       !record_queue_awaits_stalled(stream->queue);
 }
 
 /*
@@ -543,12 +550,13 @@ static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now
 {
 	const struct poison_guard_step step = {
 	    .marks = notes && may_mark(stream),
-	    .published = flow_records(stream->flow) == 0 || flow_notes_all(stream->flow),
+	    .published =
+		record_queue_count(stream->queue) == 0 || record_queue_notes_all(stream->queue),
 	    .progress = notes && has_progress(stream),
 	    .renews = renewal_is_due(stream, now),
 	    .renews_alone = !notes,
 	    .reading = stream->rows_expected,
-	    .stuck = flow_records(stream->flow) &&
+	    .stuck = record_queue_count(stream->queue) &&
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + (notes ? published_windows(stream) : 0),
 	};
@@ -610,13 +618,13 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.blind = stream->blind;
 	tick.batch = piece_of(stream, stream->batch);
 	text_clear(&stream->destinations);
-	flow_destinations(stream->flow, stream->n + 1, changes_counts(stream), stream->halves,
-	    &stream->destinations);
+	record_queue_destinations(stream->queue, stream->n + 1, changes_counts(stream),
+	    stream->halves, &stream->destinations);
 	tick.destinations = text_string(&stream->destinations);
-	tick.fold_to = flow_fold_to(stream->flow, stream->n + 1);
+	tick.fold_to = record_queue_fold_to(stream->queue, stream->n + 1);
 	free(stream->parks);
 	tick.parks = stream->parks =
-	    flow_parks(stream->flow, (int)piece_of(stream, parks_of(stream)));
+	    record_queue_parks(stream->queue, (int)piece_of(stream, parks_of(stream)));
 	return tick;
 }
 
@@ -625,7 +633,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
  */
 static bool wants_destinations(const struct stream *stream, int64_t now)
 {
-	return (stream->open_unknown || flow_wants_destinations(stream->flow)) &&
+	return (stream->open_unknown || record_queue_wants_destinations(stream->queue)) &&
 	       now >= stream->load_at && !renewal_is_due(stream, now);
 }
 
@@ -653,7 +661,7 @@ static struct stream_tick destinations_call(struct stream *stream)
 	if (stream->open_unknown)
 		return tick;
 	pg_array_clear(&stream->topics);
-	flow_load(stream->flow, &stream->topics);
+	record_queue_load(stream->queue, &stream->topics);
 	tick.topics = pg_array_end(&stream->topics);
 	return tick;
 }
@@ -678,12 +686,12 @@ static struct stream_tick places_call(const struct stream *stream)
 static struct stream_tick keys_call(struct stream *stream)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
-	if (flow_wants_lookup(stream->flow)) {
+	if (record_queue_wants_lookup(stream->queue)) {
 		tick.call = STREAM_LOOKUP;
-		tick.most = flow_lookup_call(stream->flow, &tick.lookups);
-	} else if (flow_wants_digests(stream->flow)) {
+		tick.most = record_queue_lookup_call(stream->queue, &tick.lookups);
+	} else if (record_queue_wants_digests(stream->queue)) {
 		tick.call = STREAM_DIGESTS;
-		tick.most = flow_digests_call(stream->flow, &tick.from_digest);
+		tick.most = record_queue_digests_call(stream->queue, &tick.from_digest);
 	}
 	return tick;
 }
@@ -757,7 +765,7 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	tick.deaths = row.deaths;
 	bool renews_epoch_too = tick.call != STREAM_RENEW && renews_epoch(stream);
 	stream->call = (struct call){
-	    tick, now, flow_acked(stream->flow), renews_epoch_too, stream->ready, row};
+	    tick, now, record_queue_acked(stream->queue), renews_epoch_too, stream->ready, row};
 	return tick;
 }
 
@@ -783,11 +791,11 @@ static void call_written(struct stream *stream)
 		stream->epoch = stream->logged_epoch;
 		stream->rewinds += stream->rewound;
 		stream->rewound = false;
-		flow_epoch_begins(stream->flow);
+		record_queue_epoch_begins(stream->queue);
 	}
 	stream->progress_at = 0;
-	flow_cover(stream->flow, call->acked);
-	flow_logged(stream->flow, stream->n, call->tick.fold_to, true);
+	record_queue_cover(stream->queue, call->acked);
+	record_queue_logged(stream->queue, stream->n, call->tick.fold_to, true);
 	close_windows(stream, call->tick.closed);
 	/* due rows of the windows that closed just now may be listed from here on */
 	if (call->tick.closed && stream->list_at < call->issued + OPEN_WINDOW_MS)
@@ -837,7 +845,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	bool wrote = found || verdict == STREAM_NOTED;
 	if (stream->call.tick.may_list && has_left_found_windows(stream) &&
 	    verdict != STREAM_LISTED && stream->list_at > now + BLOCKED_LOOK_MS) {
-		flow_forget_found(stream->flow);
+		record_queue_forget_found(stream->queue);
 		stream->tail_tick = 0;
 	}
 	stream->state = STREAM_OWNER;
@@ -849,7 +857,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	if (wrote)
 		call_written(stream);
 	else
-		flow_logged(stream->flow, 0, 0, false);
+		record_queue_logged(stream->queue, 0, 0, false);
 	stream->call = (struct call){0};
 	if (looked) {
 		schedule_poll(stream, now, found);
@@ -882,13 +890,13 @@ void stream_renewed(struct stream *stream, int64_t now, bool written)
 
 void stream_unparked(struct stream *stream, int64_t digest)
 {
-	flow_unparked(stream->flow, digest);
+	record_queue_unparked(stream->queue, digest);
 }
 
 void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
     int32_t partition, int64_t last_id)
 {
-	flow_recovered(stream->flow, topic, topic_length, partition, last_id);
+	record_queue_recovered(stream->queue, topic, topic_length, partition, last_id);
 }
 
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms)
@@ -928,7 +936,7 @@ void stream_worked(struct stream *stream, int64_t now, int64_t took_ms)
 void stream_stalled_place(
     struct stream *stream, const char *topic, size_t topic_length, int32_t partition)
 {
-	flow_stalled(stream->flow, topic, topic_length, partition);
+	record_queue_stalled(stream->queue, topic, topic_length, partition);
 	free(stream->after_topic);
 	stream->after_topic = xformat("%.*s", (int)topic_length, topic);
 	stream->after_partition = partition;
@@ -946,7 +954,7 @@ static void call_answered(struct stream *stream, enum stream_call call)
 void stream_destination(struct stream *stream, const struct stream_destination *destination)
 {
 	assert(stream->call.tick.call == STREAM_DESTINATIONS);
-	flow_destination(stream->flow, destination);
+	record_queue_destination(stream->queue, destination);
 	if (stream->call.tick.topics)
 		return;
 	text_clear(&stream->open_after);
@@ -956,7 +964,7 @@ void stream_destination(struct stream *stream, const struct stream_destination *
 void stream_closed_destination(struct stream *stream, const char *topic)
 {
 	assert(stream->call.tick.call == STREAM_CLOSED);
-	flow_check_topic(stream->flow, topic);
+	record_queue_check_topic(stream->queue, topic);
 	text_clear(&stream->check_after);
 	text_add(&stream->check_after, topic);
 }
@@ -975,7 +983,7 @@ void stream_destinations_end(struct stream *stream, bool last)
 {
 	assert(stream->call.tick.call == STREAM_DESTINATIONS);
 	if (stream->call.tick.topics)
-		flow_load_ended(stream->flow, true);
+		record_queue_load_ended(stream->queue, true);
 	else
 		stream->open_unknown = !last;
 	stream->call = (struct call){0};
@@ -990,24 +998,24 @@ void stream_places_end(struct stream *stream, int64_t rows)
 
 void stream_looked_up(struct stream *stream, int place, bool itself)
 {
-	flow_looked_up(stream->flow, place, itself);
+	record_queue_looked_up(stream->queue, place, itself);
 }
 
 void stream_lookup_end(struct stream *stream)
 {
-	flow_lookup_end(stream->flow);
+	record_queue_lookup_end(stream->queue);
 	call_answered(stream, STREAM_LOOKUP);
 	pass_acked(stream); /* rows that are parked already */
 }
 
 void stream_digest(struct stream *stream, int64_t digest)
 {
-	flow_digest(stream->flow, digest);
+	record_queue_digest(stream->queue, digest);
 }
 
 void stream_digests_end(struct stream *stream, int64_t rows)
 {
-	flow_digests_end(stream->flow, rows);
+	record_queue_digests_end(stream->queue, rows);
 	call_answered(stream, STREAM_DIGESTS);
 }
 
@@ -1043,15 +1051,15 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 		return;
 	}
 	if (call == STREAM_TICK)
-		flow_logged(stream->flow, 0, 0, false);
+		record_queue_logged(stream->queue, 0, 0, false);
 	if (call == STREAM_CLOSED)
 		stream->check_at = now + stream->settings.topic_idle_ms;
 	if (call == STREAM_DESTINATIONS) {
-		flow_load_ended(stream->flow, false);
+		record_queue_load_ended(stream->queue, false);
 		stream->load_at = now + delay;
 	}
 	if (call == STREAM_LOOKUP)
-		flow_lookup_failed(stream->flow);
+		record_queue_lookup_failed(stream->queue);
 	stream->call = (struct call){0};
 	stream->next_take = now + delay;
 }
@@ -1082,7 +1090,7 @@ void stream_newest(
 		stream->state = STREAM_OWNER;
 		stream->renew_at = now;
 		if (stream->call.tick.call == STREAM_TICK)
-			flow_logged(stream->flow, 0, 0, false);
+			record_queue_logged(stream->queue, 0, 0, false);
 		stream->call = (struct call){0};
 	} else {
 		forget(stream, now, STREAM_STANDBY);
@@ -1093,8 +1101,9 @@ void stream_newest(
 
 static bool wants_page(const struct stream *stream, int64_t now)
 {
-	return stream->state == STREAM_OWNER && !stream->stopping && !flow_refused(stream->flow) &&
-	       has_room(stream) && !lease_is_over(stream, now) && reading_window(stream) &&
+	return stream->state == STREAM_OWNER && !stream->stopping &&
+	       !record_queue_refused(stream->queue) && has_room(stream) &&
+	       !lease_is_over(stream, now) && reading_window(stream) &&
 	       (!stream->guard.active || poison_guard_reads(&stream->guard));
 }
 
@@ -1150,20 +1159,20 @@ void stream_row(struct stream *stream, const struct message *message)
 		message_release(&unwanted);
 		return;
 	}
-	int64_t before = flow_bytes(stream->flow);
-	flow_add(stream->flow, window->tick, window->tick == stream->listed_tick, stream->withheld,
-	    message);
+	int64_t before = record_queue_bytes(stream->queue);
+	record_queue_add(stream->queue, window->tick, window->tick == stream->listed_tick,
+	    stream->withheld, message);
 	stream->guard.read = true;
 	window->last_id = message->id;
 	/* a moving average, so that a page of larger rows makes the next page shorter */
-	stream->page_cost += (flow_bytes(stream->flow) - before - stream->page_cost) / 16;
+	stream->page_cost += (record_queue_bytes(stream->queue) - before - stream->page_cost) / 16;
 }
 
 static void window_complete(struct stream *stream)
 {
 	struct window *window = reading_window(stream);
 	window->complete = true;
-	window->end = flow_end(stream->flow);
+	window->end = record_queue_end(stream->queue);
 }
 
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id)
@@ -1202,28 +1211,29 @@ void stream_rows_end(struct stream *stream)
 
 void stream_topic(struct stream *stream, const char *topic, int32_t partitions)
 {
-	flow_topic(stream->flow, topic, partitions);
+	record_queue_topic(stream->queue, topic, partitions);
 }
 
 void stream_topic_answered(struct stream *stream, const char *topic, int64_t answered_at)
 {
-	flow_topic_answered(stream->flow, topic, answered_at, stream->settings.stall_after_ms);
+	record_queue_topic_answered(
+	    stream->queue, topic, answered_at, stream->settings.stall_after_ms);
 }
 
 const char *stream_next_topic(
     struct stream *stream, bool unready, bool *ret_ready, int32_t *ret_partitions)
 {
-	return flow_next_topic(stream->flow, unready, ret_ready, ret_partitions);
+	return record_queue_next_topic(stream->queue, unready, ret_ready, ret_partitions);
 }
 
 int stream_topics(const struct stream *stream, bool unready)
 {
-	return flow_topics(stream->flow, unready);
+	return record_queue_topics(stream->queue, unready);
 }
 
 bool stream_closed_topic(struct stream *stream, char **ret_name)
 {
-	struct closed_topic *closed = flow_closed_topic(stream->flow);
+	struct closed_topic *closed = record_queue_closed_topic(stream->queue);
 	*ret_name = closed ? xstrdup(closed->name) : NULL;
 	free(closed);
 	return *ret_name;
@@ -1263,19 +1273,19 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 {
 	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
 	    must_end(stream, now) || is_releasing(stream) || must_leave_epoch(stream) ||
-	    stream->rewound || flow_recreated(stream->flow) || flow_has_refusals(stream->flow) ||
-	    !takes_records(stream, now))
+	    stream->rewound || record_queue_recreated(stream->queue) ||
+	    record_queue_has_refusals(stream->queue) || !takes_records(stream, now))
 		return false;
-	flow_denials_hurry(stream->flow, stream->guard.active);
-	flow_denials_step(stream->flow, now);
-	if (flow_watch_stalls(stream->flow, now, stream->settings.stall_after_ms)) {
+	record_queue_denials_hurry(stream->queue, stream->guard.active);
+	record_queue_denials_step(stream->queue, now);
+	if (record_queue_watch_stalls(stream->queue, now, stream->settings.stall_after_ms)) {
 		stream->producer_verdict = stream_partition_stalled;
 		return false;
 	}
-	bool idle = flow_under_way(stream->flow) == 0;
+	bool idle = record_queue_under_way(stream->queue) == 0;
 	if (is_settled(stream))
 		stream->transaction_records = stream->transaction_bytes = 0;
-	bool sends = flow_send(stream->flow, now, stream->stopping, ret_record);
+	bool sends = record_queue_send(stream->queue, now, stream->stopping, ret_record);
 	pass_acked(stream); /* rows that Kafka has already */
 	if (sends && idle)
 		stream->moved_at = now;
@@ -1299,8 +1309,8 @@ void stream_producer_ready(struct stream *stream)
 
 bool stream_commits(struct stream *stream)
 {
-	if (stream->committing || stream->producer_verdict || !flow_written(stream->flow) ||
-	    flow_under_way(stream->flow))
+	if (stream->committing || stream->producer_verdict ||
+	    !record_queue_written(stream->queue) || record_queue_under_way(stream->queue))
 		return false;
 	return stream->committing = true;
 }
@@ -1315,12 +1325,13 @@ static void count_published(struct stream *stream, int64_t now, int64_t records,
 
 void stream_committed(struct stream *stream, int64_t now)
 {
-	int64_t bytes = flow_bytes(stream->flow), records = flow_written(stream->flow);
+	int64_t bytes = record_queue_bytes(stream->queue),
+		records = record_queue_written(stream->queue);
 	transaction_ends(stream, stream->transaction_limit * 2);
 	if (stream->forgetting)
 		return;
-	flow_committed(stream->flow);
-	count_published(stream, now, records, bytes - flow_bytes(stream->flow));
+	record_queue_committed(stream->queue);
+	count_published(stream, now, records, bytes - record_queue_bytes(stream->queue));
 }
 
 const char stream_refusal[] = "a record was refused";
@@ -1343,18 +1354,19 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error)
 {
 	bool wants_producer;
-	int64_t before = flow_bytes(stream->flow);
+	int64_t before = record_queue_bytes(stream->queue);
 	if (stream->forgetting)
 		return;
-	flow_denials_hurry(stream->flow, stream->guard.active);
-	if (!flow_report(stream->flow, now, sequence, delivery, offset, error, &wants_producer))
+	record_queue_denials_hurry(stream->queue, stream->guard.active);
+	if (!record_queue_report(
+		stream->queue, now, sequence, delivery, offset, error, &wants_producer))
 		return;
 	if (wants_producer)
 		stream->producer_verdict = verdict_of(delivery);
 	if (delivery != STREAM_WRITTEN)
 		return;
-	count_published(
-	    stream, now, stream->settings.transactions ? 0 : 1, before - flow_bytes(stream->flow));
+	count_published(stream, now, stream->settings.transactions ? 0 : 1,
+	    before - record_queue_bytes(stream->queue));
 }
 
 const char stream_stalled[] = "no acknowledgement within stall_after";
@@ -1363,7 +1375,7 @@ const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 {
 	if (stream->producer_verdict)
 		return stream->producer_verdict;
-	if (!flow_under_way(stream->flow))
+	if (!record_queue_under_way(stream->queue))
 		return NULL;
 	if (lease_is_over(stream, now))
 		return "the lease is over";
@@ -1381,7 +1393,7 @@ bool stream_is_settled(const struct stream *stream)
 
 bool stream_awaits_reports(const struct stream *stream)
 {
-	return flow_unreported(stream->flow) > 0;
+	return record_queue_unreported(stream->queue) > 0;
 }
 
 void stream_producer_lost(struct stream *stream)
@@ -1392,9 +1404,9 @@ void stream_producer_lost(struct stream *stream)
 	transaction_ends(stream, stream->transaction_records ? stream->transaction_records / 2
 							     : stream->transaction_limit);
 	if (stream->forgetting)
-		flow_forget(stream->flow);
+		record_queue_forget(stream->queue);
 	else
-		flow_producer_lost(stream->flow);
+		record_queue_producer_lost(stream->queue);
 	stream->forgetting = false;
 }
 
@@ -1403,7 +1415,7 @@ void stream_producer_lost(struct stream *stream)
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail)
 {
 	if (owns(stream))
-		flow_visit_topics(stream->flow, now);
+		record_queue_visit_topics(stream->queue, now);
 	/* what a producer that is given up still writes is to be seen */
 	if (!owns(stream) || stream->producer_verdict || !stream->ready ||
 	    now < stream->tails_again_at)
@@ -1411,7 +1423,7 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 	/* a tail that is read too early leaves out the records of rows that are parked for it */
 	if (stream->places_unknown)
 		return false;
-	return flow_tail_call(stream->flow, now, ret_tail);
+	return record_queue_tail_call(stream->queue, now, ret_tail);
 }
 
 /*
@@ -1435,18 +1447,19 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
 	int64_t newest = stream->first_tick + stream->window_count;
 	/* rows of a stalled partition are parked and not published */
 	if (ours && is_passed(stream, position) &&
-	    !flow_partition_keeps_passed(stream->flow, question->topic, question->partition))
+	    !record_queue_partition_keeps_passed(
+		stream->queue, question->topic, question->partition))
 		return STREAM_FOUND;
-	enum flow_found found =
-	    flow_tail_record(stream->flow, question, offset, position->id, event_id);
-	if (found == FLOW_FOUND_STALE || found == FLOW_FOUND_ENOUGH)
+	enum record_found found =
+	    record_queue_tail_record(stream->queue, question, offset, position->id, event_id);
+	if (found == RECORD_FOUND_STALE || found == RECORD_FOUND_ENOUGH)
 		return STREAM_FOUND_ENOUGH;
-	if (found == FLOW_FOUND_AGAIN)
+	if (found == RECORD_FOUND_AGAIN)
 		return STREAM_FOUND;
 	stream->tail_tick = newest;
 	stream->tail_open = true;
 	if (ours &&
-	    position->tick > (found == FLOW_FOUND_FIRST ? stream->inherited_tick : newest)) {
+	    position->tick > (found == RECORD_FOUND_FIRST ? stream->inherited_tick : newest)) {
 		stream->rewound = true;
 		return STREAM_FOUND_UNKNOWN;
 	}
@@ -1461,12 +1474,12 @@ int64_t stream_rewinds(const struct stream *stream)
 void stream_tail_end(
     struct stream *stream, const struct stream_question *question, int64_t end, bool beyond)
 {
-	flow_tail_end(stream->flow, question, end, beyond);
+	record_queue_tail_end(stream->queue, question, end, beyond);
 }
 
 void stream_tail_failed(struct stream *stream, int64_t now, const struct stream_question *question)
 {
-	if (flow_tail_failed(stream->flow, question) && stream->settings.transactions)
+	if (record_queue_tail_failed(stream->queue, question) && stream->settings.transactions)
 		stream->tails_again_at = now + TAILS_AGAIN_MS;
 }
 
@@ -1474,9 +1487,9 @@ void stream_tail_failed(struct stream *stream, int64_t now, const struct stream_
 
 bool stream_is_patient(const struct stream *stream)
 {
-	const struct flow *flow = stream->flow;
-	return flow_under_way(flow) && !flow_waits_for_reports(flow) &&
-	       !stream->settings.transactions && !flow_has_changed_topics(flow) &&
+	const struct record_queue *queue = stream->queue;
+	return record_queue_under_way(queue) && !record_queue_waits_for_reports(queue) &&
+	       !stream->settings.transactions && !record_queue_has_changed_topics(queue) &&
 	       has_room(stream) && !stream->stopping;
 }
 
@@ -1494,11 +1507,11 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 		return INT64_MAX;
 	if (must_renew_alone(stream, now))
 		return stream->renew_at;
-	bool asks = wants_places(stream) || flow_wants_lookup(stream->flow) ||
-		    flow_wants_digests(stream->flow);
+	bool asks = wants_places(stream) || record_queue_wants_lookup(stream->queue) ||
+		    record_queue_wants_digests(stream->queue);
 	int64_t due =
 	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
-	if (stream->open_unknown || flow_wants_destinations(stream->flow))
+	if (stream->open_unknown || record_queue_wants_destinations(stream->queue))
 		due = earlier(due, stream->load_at);
 	if (may_open(stream) && may_list(stream) && stream->list_at >= stream->strange_until)
 		due = earlier(due, stream->list_at);
@@ -1510,7 +1523,7 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
 	if (stream->guard.active && reading_window(stream))
 		due = earlier(due, stream->strange_until ? stream->strange_until : now + TURN_MS);
-	if (stream->stopping && !flow_under_way(stream->flow))
+	if (stream->stopping && !record_queue_under_way(stream->queue))
 		due = earlier(due, stream->stop_by);
 	return due < stream->retry_at ? stream->retry_at : due;
 }
@@ -1518,10 +1531,10 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 {
 	bool reads_later = now < stream->read_at && wants_page(stream, now);
-	int64_t due =
-	    earlier(reads_later ? stream->read_at : INT64_MAX, flow_watch_due(stream->flow, now));
-	due = earlier(due, flow_denials_due(stream->flow, now));
-	if (!flow_under_way(stream->flow) || stream_producer_verdict(stream, now))
+	int64_t due = earlier(
+	    reads_later ? stream->read_at : INT64_MAX, record_queue_watch_due(stream->queue, now));
+	due = earlier(due, record_queue_denials_due(stream->queue, now));
+	if (!record_queue_under_way(stream->queue) || stream_producer_verdict(stream, now))
 		return due;
 	due = earlier(due, stream->lease_over_at);
 	if (stream->stopping)
@@ -1549,61 +1562,61 @@ void stream_stop(struct stream *stream)
 /* A drain fills the memory and frees it again: only what stays full counts. */
 static bool is_full(const struct stream *stream, int64_t now)
 {
-	bool moves = flow_under_way(stream->flow) || now - stream->moved_at < STILL_MS ||
+	bool moves = record_queue_under_way(stream->queue) || now - stream->moved_at < STILL_MS ||
 		     now - stream->rows_at < STILL_MS;
-	return flow_is_full(stream->flow) || stream->window_count >= MAX_WINDOWS ||
+	return record_queue_is_full(stream->queue) || stream->window_count >= MAX_WINDOWS ||
 	       (!has_room(stream) && !moves);
 }
 
 struct stream_status stream_status(const struct stream *stream, int64_t now)
 {
-	const struct flow *flow = stream->flow;
-	const struct flow_refusal *refusal = flow_refusal(flow);
-	const struct message *oldest = flow_oldest(flow);
+	const struct record_queue *queue = stream->queue;
+	const struct record_queue_refusal *refusal = record_queue_refusal(queue);
+	const struct message *oldest = record_queue_oldest(queue);
 	const char *denied_error = NULL;
-	const char *denied_topic = flow_denied_topic(flow, &denied_error);
+	const char *denied_topic = record_queue_denied_topic(queue, &denied_error);
 	return (struct stream_status){
 	    .state = stream->state,
 	    .n = stream->n,
 	    .epoch = stream->epoch,
 	    .lease_over = owns(stream) && lease_is_over(stream, now),
 	    .windows = stream->window_count,
-	    .records = flow_records(flow),
-	    .bytes = flow_bytes(flow),
-	    .tail_bytes = flow_found_bytes(flow),
-	    .in_flight = flow_in_flight(flow),
+	    .records = record_queue_count(queue),
+	    .bytes = record_queue_bytes(queue),
+	    .tail_bytes = record_queue_found_bytes(queue),
+	    .in_flight = record_queue_in_flight(queue),
 	    .full = is_full(stream, now),
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
-	    .skipped = flow_skipped(flow),
-	    .parked = flow_parked(flow),
-	    .scheduled = flow_scheduled(flow),
-	    .stalls = flow_stalls(flow),
+	    .skipped = record_queue_skipped(queue),
+	    .parked = record_queue_parked(queue),
+	    .scheduled = record_queue_scheduled(queue),
+	    .stalls = record_queue_stalls(queue),
 	    .oldest_due_us = oldest ? oldest->due_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !has_progress(stream) &&
 			 stream->list_at > now,
 	    .deaths = stream->guard.active ? stream->guard.deaths.owners : 0,
-	    .refused = flow_refused(flow),
-	    .refusals = flow_refusals(flow),
+	    .refused = record_queue_refused(queue),
+	    .refusals = record_queue_refusals(queue),
 	    .refused_id = refusal->id,
 	    .refused_topic = refusal->topic,
 	    .refused_error = refusal->error,
-	    .missing_topic = flow_missing_topic(flow),
+	    .missing_topic = record_queue_missing_topic(queue),
 	    .denied_topic = denied_topic,
 	    .denied_error = denied_error,
-	    .denied = flow_denied(flow),
+	    .denied = record_queue_denied(queue),
 	};
 }
 
 uint64_t stream_next_sequence(const struct stream *stream)
 {
-	return flow_end(stream->flow);
+	return record_queue_end(stream->queue);
 }
 
 const struct message *stream_message(const struct stream *stream, uint64_t sequence)
 {
-	return flow_message(stream->flow, sequence);
+	return record_queue_message(stream->queue, sequence);
 }
 
 int64_t stream_epoch(const struct stream *stream)

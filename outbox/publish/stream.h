@@ -36,7 +36,7 @@ struct stream_parking {
 	const void *context;
 	/* For tests, 0 or NULL: what suits a server. */
 	int64_t batch;               /* of stream_tick */
-	int64_t lookups, page, keys; /* of flow_keys.c: in a look-up; digests; exact keys */
+	int64_t lookups, page, keys; /* of record_queue_keys.c: in a look-up; digests; exact keys */
 	int64_t (*digest)(const void *context, const char *topic, size_t topic_length,
 	    const char *key, size_t key_length);
 };
@@ -73,7 +73,7 @@ enum stream_call {
 	STREAM_RENEW,        /* outbox.renew: renew the lease, and nothing else */
 	STREAM_NEWEST,       /* read the newest log row: was the last TICK or RENEW written? */
 	STREAM_PLACES,       /* read of which partitions and missing topics rows are parked */
-	STREAM_LOOKUP,       /* are these records, or their keys, parked? (flow_keys.c) */
+	STREAM_LOOKUP,       /* are these records, or their keys, parked? (record_queue_keys.c) */
 	STREAM_DIGESTS,      /* read a page of the digests of all parked keys */
 	STREAM_DESTINATIONS, /* read what the log says of topics */
 	STREAM_CLOSED,       /* read names of closed topics: the cluster may not have them */
@@ -255,7 +255,8 @@ int stream_topics(const struct stream *stream, bool unready); /* how many there 
  */
 bool stream_closed_topic(struct stream *stream, char **ret_name);
 
-/* --- tails: what stands in Kafka and nobody noted (flow_tails.c) ---------------------------- */
+/* --- tails: what stands in Kafka and nobody noted (record_queue_tails.c)
+ * ---------------------------- */
 
 enum { STREAM_TAIL_END = -1 };
 struct stream_tail {

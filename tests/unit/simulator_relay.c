@@ -218,7 +218,8 @@ static int topic_index(const char *name, size_t length)
 	return -1;
 }
 
-/* {"topic":[count,{"partition":offset,…},false],"topic":null,…} as flow_rows.c writes it. */
+/* {"topic":[count,{"partition":offset,…},false],"topic":null,…} as record_queue_rows.c writes it.
+ */
 static struct destinations parse_destinations(struct world *world, const char *text)
 {
 	struct destinations found = {0};
@@ -269,7 +270,7 @@ static void parse_kept(struct world *world, struct request *request, json_t *row
 	}
 }
 
-/* What flow_parks.c writes for outbox.park and outbox.schedule. */
+/* What record_queue_parks.c writes for outbox.park and outbox.schedule. */
 static void parse_parks(struct world *world, struct request *request, const char *text)
 {
 	json_t *parks = json_loads(text, 0, NULL), *rows = json_object_get(parks, "rows");

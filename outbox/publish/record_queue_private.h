@@ -1,16 +1,17 @@
 #pragma once
 /*
- * Declarations that the files of a flow share: flow.c (records), flow_topics.c (destinations),
- * flow_rows.c (destinations in log rows), flow_tails.c, flow_parks.c, flow_keys.c,
- * flow_stalls.c, flow_denials.c.
+ * Declarations that the files of the record queue share: record_queue.c (records),
+ * record_queue_topics.c (destinations), record_queue_rows.c (destinations in log rows),
+ * record_queue_tails.c, record_queue_parks.c, record_queue_keys.c, record_queue_stalls.c,
+ * record_queue_denials.c.
  *
  * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
  * or over their partition queues. Hence the lists; each says which objects are on it.
  */
 #include <uthash.h>
 #include <utlist.h>
-#include "flow.h"
 #include "parked_digest.h"
+#include "record_queue.h"
 
 enum record_state {
 	PENDING,
@@ -37,7 +38,7 @@ struct record {
 	bool later;     /* its time has not come: outbox.scheduled is where it goes */
 	bool convicted; /* parked as dead, unsent: it kills who sends it, or its topic is refused */
 	bool topic_refused;
-	/* flow_keys.c */
+	/* record_queue_keys.c */
 	bool known;     /* whether its key is parked, and whether it is itself */
 	bool looked_up; /* in the database */
 	bool stands;    /* it is parked itself */
@@ -76,7 +77,7 @@ struct seen {
 	UT_hash_handle hh;
 };
 
-/* A reading that did not keep everything that it found (flow_found.c). */
+/* A reading that did not keep everything that it found (record_queue_found.c). */
 struct pass {
 	int64_t from;              /* from here on; OFFSET_NONE: there is none */
 	uint64_t settled;          /* rows up to this number are decided all the same */
@@ -111,7 +112,7 @@ struct partition_queue {
 	bool fresh;           /* this producer has no acknowledgement on it yet */
 	int64_t acked_at;     /* the last one, unless fresh */
 	bool solo;            /* a record is alone on it */
-	bool listed;          /* is in flow.ready */
+	bool listed;          /* is in queue.ready */
 	uint64_t alone_until; /* records up to here go alone */
 	/*
 	 * Every record of ours on the partition that progress in the log does not cover lies behind
@@ -126,9 +127,9 @@ struct partition_queue {
 	bool wants_end;    /* open and silent: its offset is to move up to the end */
 	bool asked_end;    /* which is being looked for */
 	bool used;         /* records flowed since its topic was visited */
-	bool wanted;       /* is in flow.wanted */
+	bool wanted;       /* is in queue.wanted */
 	bool changed;      /* is in topic.changed, or in the row under way */
-	bool watched;      /* is in flow.watched */
+	bool watched;      /* is in queue.watched */
 	struct wait wait;
 	int64_t unnoted; /* rows parked for its sake that are to be noted; nothing is sent before */
 	/* tries in a row that failed with an error that blames no record */
@@ -157,7 +158,7 @@ enum topic_state {
 /* How far the topic's destination has been read from the log. */
 enum topic_log {
 	LOG_UNASKED,
-	LOG_WANTED,  /* is in flow.unloaded */
+	LOG_WANTED,  /* is in queue.unloaded */
 	LOG_LOADING, /* asked for by the call under way */
 	LOG_LOADED,
 };
@@ -243,7 +244,7 @@ struct stall {
 	int64_t freed_id; /* rows up to here are free */
 };
 
-struct flow {
+struct record_queue {
 	int64_t max_in_flight;
 	bool resumes; /* reads tails */
 	bool transactions;
@@ -306,10 +307,11 @@ struct flow {
 	int lookup_count, lookup_capacity;
 	struct park *parks; /* in the order in which they came */
 	int park_count, park_capacity, parks_logging;
-	int parks_refused;           /* of them, not those behind */
-	int64_t refusals;            /* that were parked */
-	bool refused;                /* and the publisher stops */
-	struct flow_refusal refusal; /* the one it stops at, or else the last that was parked */
+	int parks_refused; /* of them, not those behind */
+	int64_t refusals;  /* that were parked */
+	bool refused;      /* and the publisher stops */
+	/* of the record it stops at, or else of the last that was parked */
+	struct record_queue_refusal refusal;
 	/*
 	 * A fold writes whole topics: the partitions that the rows behind the last fold make it
 	 * write, those of a topic once; and those that the row under way adds to them.
@@ -319,165 +321,170 @@ struct flow {
 	bool closes_later; /* the fold of the row under way is a part: it closes no topic */
 };
 
-struct record *flow_record(const struct flow *flow, uint64_t sequence);
+struct record *record_queue_at(const struct record_queue *queue, uint64_t sequence);
 
-/* --- flow.c --------------------------------------------------------------------------------- */
+/* --- record_queue.c ------------------------------------------------------------------------- */
 /* What waited for the topic goes to its partition queues. */
-void flow_release_held(struct flow *flow, struct topic *topic);
+void record_queue_release_held(struct record_queue *queue, struct topic *topic);
 /* Its look-up was answered: it may be at the head of where it is held. */
-void flow_becomes_known(struct flow *flow, uint64_t sequence);
+void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence);
 /* The partition's held records may go now. */
-void flow_list_ready(struct flow *flow, struct partition_queue *partition);
+void record_queue_list_ready(struct record_queue *queue, struct partition_queue *partition);
 /* Every partition queue as a fresh producer finds it; no record is held anywhere. */
-void flow_reset_partitions(struct flow *flow);
+void record_queue_reset_partitions(struct record_queue *queue);
 
 /* Its memory goes; what is known of it stays until it is passed. */
-void flow_release(struct flow *flow, struct record *record);
+void record_queue_release(struct record_queue *queue, struct record *record);
 
-/* --- flow_parks.c --------------------------------------------------------------------------- */
+/* --- record_queue_parks.c ------------------------------------------------------------------- */
 /* Refused, for good, alone on its partition. */
-void flow_park_refused(struct flow *flow, uint64_t sequence, const char *error);
+void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, const char *error);
 /* Behind a refused record of its key: parked, or blocked where the publisher stops. */
-bool flow_park_behind(struct flow *flow, uint64_t sequence);
-void flow_schedule(struct flow *flow, uint64_t sequence);
+bool record_queue_park_behind(struct record_queue *queue, uint64_t sequence);
+void record_queue_schedule(struct record_queue *queue, uint64_t sequence);
 /* It stood there when the shard was taken: nothing is left to do. */
-void flow_stands(struct flow *flow, uint64_t sequence);
+void record_queue_stands(struct record_queue *queue, uint64_t sequence);
 /* It kills who sends it. */
-void flow_park_convicted(struct flow *flow, uint64_t sequence);
+void record_queue_park_convicted(struct record_queue *queue, uint64_t sequence);
 /* Its partition, or its topic, is stalled. */
-void flow_park_stalled(struct flow *flow, uint64_t sequence);
-void flow_parks_logged(struct flow *flow, bool written);
-void flow_parks_forget(struct flow *flow);
+void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence);
+void record_queue_parks_logged(struct record_queue *queue, bool written);
+void record_queue_parks_forget(struct record_queue *queue);
 
-/* --- flow_denials.c ------------------------------------------------------------------------- */
+/* --- record_queue_denials.c ----------------------------------------------------------------- */
 /*
  * The record's partition answered with an error that blames no record; of_topic: it concerns all
  * partitions of the topic. True: the record failed so often that it may be the cause.
  */
-bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic, const char *error);
+bool record_queue_deny(
+    struct record_queue *queue, int64_t now, uint64_t sequence, bool of_topic, const char *error);
 /* The partition took a record, and its topic has a denial. */
-void flow_admit(struct flow *flow, struct partition_queue *partition);
+void record_queue_admit(struct record_queue *queue, struct partition_queue *partition);
 /* The partition is barred: are its records parked meanwhile? It is stalled then. */
-bool flow_denial_parks(struct flow *flow, struct partition_queue *partition);
+bool record_queue_denial_parks(struct record_queue *queue, struct partition_queue *partition);
 /* NULL: the topic has no denial. */
-const char *flow_denial_error(const struct topic *topic);
+const char *record_queue_denial_error(const struct topic *topic);
 /* Called before the partition queues of the topic go. */
-void flow_denial_forget(struct flow *flow, struct topic *topic);
-/* --- flow_keys.c ---------------------------------------------------------------------------- */
+void record_queue_denial_forget(struct record_queue *queue, struct topic *topic);
+/* --- record_queue_keys.c -------------------------------------------------------------------- */
 /* The exact key of the record, or, if `adds`, a new one; NULL: there is none. */
-struct parked_key *flow_key_of(struct flow *flow, struct record *record, bool adds);
+struct parked_key *record_queue_key_of(
+    struct record_queue *queue, struct record *record, bool adds);
 /* The record was read: must it be looked up? */
-void flow_key_added(struct flow *flow, struct record *record);
+void record_queue_key_added(struct record_queue *queue, struct record *record);
 /* A record of its key is in outbox.parked now; and all of the row of the log are. */
-void flow_key_noted(struct flow *flow, struct record *record);
-void flow_keys_noted(struct flow *flow);
-void flow_keys_forget(struct flow *flow);
+void record_queue_key_noted(struct record_queue *queue, struct record *record);
+void record_queue_keys_noted(struct record_queue *queue);
+void record_queue_keys_forget(struct record_queue *queue);
 
-/* --- flow_stalls.c -------------------------------------------------------------------------- */
+/* --- record_queue_stalls.c ------------------------------------------------------------------ */
 /* Its records are parked from here on. True: some are under way, and their producer must go. */
-bool flow_partition_stalls(struct flow *flow, struct partition_queue *partition);
+bool record_queue_partition_stalls(struct record_queue *queue, struct partition_queue *partition);
 /* Records wait on the partition; or it goes. */
-void flow_partition_waits(struct flow *flow, struct partition_queue *partition);
-void flow_partition_unwatch(struct flow *flow, struct partition_queue *partition);
+void record_queue_partition_waits(struct record_queue *queue, struct partition_queue *partition);
+void record_queue_partition_unwatch(struct record_queue *queue, struct partition_queue *partition);
 /* Its tail was read; or the topic is there. */
-void flow_partition_recovers(struct flow *flow, struct partition_queue *partition);
-void flow_topic_recovers(struct flow *flow, struct topic *topic);
+void record_queue_partition_recovers(struct record_queue *queue, struct partition_queue *partition);
+void record_queue_topic_recovers(struct record_queue *queue, struct topic *topic);
 /* A partition answered: a record, or a question for its end. */
-void flow_hear(struct flow *flow, int64_t now);
-void flow_stalls_forget(struct flow *flow);
+void record_queue_hear(struct record_queue *queue, int64_t now);
+void record_queue_stalls_forget(struct record_queue *queue);
 
-/* --- flow_topics.c -------------------------------------------------------------------------- */
-struct topic *flow_topic_find(struct flow *flow, const char *name, size_t length);
+/* --- record_queue_topics.c ------------------------------------------------------------------ */
+struct topic *record_queue_topic_find(struct record_queue *queue, const char *name, size_t length);
 /* NULL: the topic has no such partition in the log. */
-struct partition_queue *flow_partition(struct flow *flow, const char *topic, int32_t partition);
+struct partition_queue *record_queue_partition(
+    struct record_queue *queue, const char *topic, int32_t partition);
 /* A record of the topic comes: asks the log for the destination, unless it was read. */
-void flow_topic_use(struct flow *flow, struct topic *topic);
+void record_queue_topic_use(struct record_queue *queue, struct topic *topic);
 /* The log says that it is closed or gone. */
-void flow_topic_drop(struct flow *flow, struct topic *topic);
+void record_queue_topic_drop(struct record_queue *queue, struct topic *topic);
 /* The count is in the log now. */
-void flow_topic_count(struct flow *flow, struct topic *topic, int32_t count);
+void record_queue_topic_count(struct record_queue *queue, struct topic *topic, int32_t count);
 /* Is it still to be closed with the row that is being made? */
-bool flow_topic_closes(struct topic *topic);
+bool record_queue_topic_closes(struct topic *topic);
 /* Derives the topic's state from the answers of the log and the broker. */
-void flow_topic_settle(struct flow *flow, struct topic *topic);
+void record_queue_topic_settle(struct record_queue *queue, struct topic *topic);
 /* Records are held, or parked, for its sake. */
-void flow_topic_waits(struct flow *flow, struct topic *topic);
+void record_queue_topic_waits(struct record_queue *queue, struct topic *topic);
 /* Forgets what the log said of the topics. */
-void flow_topics_forget(struct flow *flow);
-void flow_topics_destroy(struct flow *flow);
-#define TOPIC_LIST(flow, topic, list)                                                              \
+void record_queue_topics_forget(struct record_queue *queue);
+void record_queue_topics_destroy(struct record_queue *queue);
+#define TOPIC_LIST(queue, topic, list)                                                             \
 	do {                                                                                       \
 		if (!(topic)->in_##list.listed)                                                    \
-			DL_APPEND2((flow)->list, topic, in_##list.prev, in_##list.next);           \
+			DL_APPEND2((queue)->list, topic, in_##list.prev, in_##list.next);          \
 		(topic)->in_##list.listed = true;                                                  \
 	} while (0)
-#define TOPIC_UNLIST(flow, topic, list)                                                            \
+#define TOPIC_UNLIST(queue, topic, list)                                                           \
 	do {                                                                                       \
 		if ((topic)->in_##list.listed)                                                     \
-			DL_DELETE2((flow)->list, topic, in_##list.prev, in_##list.next);           \
+			DL_DELETE2((queue)->list, topic, in_##list.prev, in_##list.next);          \
 		(topic)->in_##list.listed = false;                                                 \
 	} while (0)
 
-/* --- flow_rows.c ---------------------------------------------------------------------------- */
+/* --- record_queue_rows.c -------------------------------------------------------------------- */
 /* Its offset is not, or may not be, what the log says. */
-void flow_partition_changes(struct flow *flow, struct partition_queue *partition);
+void record_queue_partition_changes(struct record_queue *queue, struct partition_queue *partition);
 /* Drops the row under way and all unlogged changes. */
-void flow_rows_forget(struct flow *flow);
+void record_queue_rows_forget(struct record_queue *queue);
 
-/* --- flow_tails.c --------------------------------------------------------------------------- */
-/* Reads the partitions from `from` on: they are new to this owner, or their topic is there again.
- */
-void flow_tails_begin(struct flow *flow, struct topic *topic, int32_t from);
+/* --- record_queue_tails.c ------------------------------------------------------------------- */
+/* Partitions from `from` on are to be read: new to this owner, or their topic is there again. */
+void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, int32_t from);
 /* The producer goes: what is under way on a partition may be there or not. */
-void flow_tails_lost(struct flow *flow);
+void record_queue_tails_lost(struct record_queue *queue);
 /* A row was written; what it says of the partition is in logged_offset. */
-void flow_tail_logged(struct flow *flow, struct partition_queue *partition);
+void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition);
 /* The offset to log: in front of the cut and of each found record whose row is not passed. */
-int64_t flow_tail_offset(const struct partition_queue *partition);
+int64_t record_queue_tail_offset(const struct partition_queue *partition);
 /* The partition is read, and it is known whether Kafka has the row. */
-bool flow_tail_lets(
-    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence);
+bool record_queue_tail_lets(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence);
 /* The row waits at the head of the queue, with nothing under way: it is looked for if need be. */
-void flow_tail_seek(struct flow *flow, struct partition_queue *partition, uint64_t sequence);
+void record_queue_tail_seek(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence);
 /* The partition was read up to its end once. */
-bool flow_tail_is_known(const struct partition_queue *partition);
+bool record_queue_tail_is_known(const struct partition_queue *partition);
 /* The partition queue goes. */
-void flow_tail_close(struct flow *flow, struct partition_queue *partition);
+void record_queue_tail_close(struct record_queue *queue, struct partition_queue *partition);
 /* Asks open partitions where their ends are. */
-void flow_tails_ask(struct flow *flow);
+void record_queue_tails_ask(struct record_queue *queue);
 /* The partition is to be read once more. */
-void flow_tail_again(struct flow *flow, struct partition_queue *partition);
+void record_queue_tail_again(struct record_queue *queue, struct partition_queue *partition);
 /* The partition is UNREAD, and may be asked for. */
-void flow_tail_want(struct flow *flow, struct partition_queue *partition);
+void record_queue_tail_want(struct record_queue *queue, struct partition_queue *partition);
 /* Asks where the partition ends, and moves the offset up to there, if it may. */
-void flow_tail_move(struct flow *flow, struct partition_queue *partition);
+void record_queue_tail_move(struct record_queue *queue, struct partition_queue *partition);
 /*
  * The partition waits for no answer, and nothing that was found on it waits for its row. away:
  * nothing can be read.
  */
-bool flow_tail_rests(const struct partition_queue *partition, bool away);
+bool record_queue_tail_rests(const struct partition_queue *partition, bool away);
 
-/* --- flow_found.c --------------------------------------------------------------------------- */
+/* --- record_queue_found.c ------------------------------------------------------------------- */
 /* The row for which `seen` was found is passed. */
-void flow_tail_passed(struct flow *flow, struct partition_queue *partition, struct seen *seen);
+void record_queue_tail_passed(
+    struct record_queue *queue, struct partition_queue *partition, struct seen *seen);
 /* The row's record, if a tail had it; NULL: none was found. Each record is returned once. */
-struct seen *flow_tail_found(
-    struct flow *flow, struct partition_queue *partition, uint64_t sequence);
+struct seen *record_queue_tail_found(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence);
 /* False: Kafka may have the row behind the cut. */
-bool flow_found_decides(
-    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence);
-void flow_found_forget(struct flow *flow, struct partition_queue *partition);
+bool record_queue_found_decides(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence);
+void record_queue_found_forget(struct record_queue *queue, struct partition_queue *partition);
 /* A reading of the partition begins, reads a record, needs no more records, or is at the end. */
-void flow_found_begin(struct flow *flow, struct partition_queue *partition);
-enum flow_found flow_found_take(struct flow *flow, struct partition_queue *partition,
-    const struct seen_name *name, int64_t offset);
-void flow_cut_enough(struct partition_queue *partition);
+void record_queue_found_begin(struct record_queue *queue, struct partition_queue *partition);
+enum record_found record_queue_found_take(struct record_queue *queue,
+    struct partition_queue *partition, const struct seen_name *name, int64_t offset);
+void record_queue_cut_enough(struct partition_queue *partition);
 /* True: the partition has a cut. */
-bool flow_cut_end(struct flow *flow, struct partition_queue *partition, int64_t end);
+bool record_queue_cut_end(
+    struct record_queue *queue, struct partition_queue *partition, int64_t end);
 /* Not all found records are kept. */
-bool flow_partition_is_cut(const struct partition_queue *partition);
+bool record_queue_partition_is_cut(const struct partition_queue *partition);
 /* The tail is read again from this offset on; OFFSET_NONE: there is no cut. */
-int64_t flow_cut_offset(const struct partition_queue *partition);
+int64_t record_queue_cut_offset(const struct partition_queue *partition);
 /* Rows that waited when the cut was made are undecided again. */
-void flow_cut_unsettle(struct flow *flow, struct partition_queue *partition);
-void flow_cut_drop(struct flow *flow, struct partition_queue *partition);
+void record_queue_cut_unsettle(struct record_queue *queue, struct partition_queue *partition);
+void record_queue_cut_drop(struct record_queue *queue, struct partition_queue *partition);

@@ -1,4 +1,4 @@
-/* When a missing topic is given up for a while (flow_stalls.c). */
+/* When a missing topic is given up for a while (record_queue_stalls.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,12 +10,12 @@
  *   - it waited when the cut was made, and its record was not found: Kafka does not have the row;
  *   - its id is outside the range of the ids that were not kept: the same.
  *
- * Any other row waits. When it is the first on its partition, a pass begins (flow_tails.c): the
- * partition is read again from the cut on. By then rows with kept records have come by, so there is
- * memory for further records, and the new cut lies farther behind. A pass ends as soon as memory is
- * full and no row is sought. A pass that reads to the end decides all rows that waited when its cut
- * was made. So each pass decides all rows that waited when it began, however little memory there
- * is.
+ * Any other row waits. When it is the first on its partition, a pass begins (record_queue_tails.c):
+ * the partition is read again from the cut on. By then rows with kept records have come by, so
+ * there is memory for further records, and the new cut lies farther behind. A pass ends as soon as
+ * memory is full and no row is sought. A pass that reads to the end decides all rows that waited
+ * when its cut was made. So each pass decides all rows that waited when it began, however little
+ * memory there is.
  *
  * A pass begins when nothing is under way on the partition. Behind the end of the previous reading
  * the partition has records that this owner wrote and that were acknowledged: the pass skips them.
@@ -28,14 +28,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow_private.h"
+#include "record_queue_private.h"
 
 enum {
 	TAIL_SHARE = 4, /* a quarter of `memory` is for found records */
 	ROWS_SHARE = 4, /* a quarter of that if rows fill the rest */
 	/*
-	 * Sought rows are not counted: flow->bytes has RECORD_OVERHEAD for each row, and librdkafka
-	 * does not use it for a row that waits.
+	 * Sought rows are not counted: queue->bytes has RECORD_OVERHEAD for each row, and
+	 * librdkafka does not use it for a row that waits.
 	 */
 	SEEN_BYTES = sizeof(struct seen) + 32,
 };
@@ -64,8 +64,8 @@ static struct seen *make_seen(const struct seen_name *name)
 }
 
 /* A reading goes forward, and may begin in front of records that an earlier reading found. */
-static void add_found(
-    struct flow *flow, struct partition_queue *partition, struct seen *seen, int64_t offset)
+static void add_found(struct record_queue *queue, struct partition_queue *partition,
+    struct seen *seen, int64_t offset)
 {
 	struct seen *before = partition->newest;
 	struct seen *next = before ? before->next : partition->first;
@@ -80,73 +80,74 @@ static void add_found(
 		DL_PREPEND(partition->first, seen);
 	partition->newest = seen;
 	HASH_ADD(hh, partition->found, name, sizeof seen->name, seen);
-	flow->found++;
-	flow->seen++;
+	queue->found++;
+	queue->seen++;
 }
 
-void flow_tail_passed(struct flow *flow, struct partition_queue *partition, struct seen *seen)
+void record_queue_tail_passed(
+    struct record_queue *queue, struct partition_queue *partition, struct seen *seen)
 {
 	if (partition->newest == seen)
 		partition->newest = seen == partition->first ? NULL : seen->prev;
 	DL_DELETE(partition->first, seen);
 	HASH_DEL(partition->found, seen);
 	if (seen->matched)
-		flow_record(flow, seen->matched)->found = NULL;
+		record_queue_at(queue, seen->matched)->found = NULL;
 	else
-		flow->found--;
-	flow->seen--;
+		queue->found--;
+	queue->seen--;
 	free(seen);
 }
 
-void flow_found_forget(struct flow *flow, struct partition_queue *partition)
+void record_queue_found_forget(struct record_queue *queue, struct partition_queue *partition)
 {
 	while (partition->first)
-		flow_tail_passed(flow, partition, partition->first);
+		record_queue_tail_passed(queue, partition, partition->first);
 }
 
-struct seen *flow_tail_found(
-    struct flow *flow, struct partition_queue *partition, uint64_t sequence)
+struct seen *record_queue_tail_found(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
 	struct seen_name name;
 	struct seen *seen;
 	if (!partition->found)
 		return NULL;
-	name = name_of(flow_record(flow, sequence));
+	name = name_of(record_queue_at(queue, sequence));
 	seen = find_seen(partition->found, &name);
 	if (!seen || seen->matched)
 		return NULL;
 	seen->matched = sequence;
-	flow->found--;
-	flow->skipped++;
+	queue->found--;
+	queue->skipped++;
 	return seen;
 }
 
-int64_t flow_found_bytes(const struct flow *flow)
+int64_t record_queue_found_bytes(const struct record_queue *queue)
 {
-	return flow->seen * SEEN_BYTES;
+	return queue->seen * SEEN_BYTES;
 }
 
-static bool is_full(const struct flow *flow)
+static bool is_full(const struct record_queue *queue)
 {
-	int64_t most = flow->tail_memory ? flow->tail_memory : flow->memory / TAIL_SHARE;
-	int64_t room = flow->memory - flow->bytes - flow_kept_bytes(flow);
+	int64_t most = queue->tail_memory ? queue->tail_memory : queue->memory / TAIL_SHARE;
+	int64_t room = queue->memory - queue->bytes - record_queue_kept_bytes(queue);
 	if (room < most / ROWS_SHARE)
 		room = most / ROWS_SHARE;
-	return flow_found_bytes(flow) + SEEN_BYTES > (room < most ? room : most);
+	return record_queue_found_bytes(queue) + SEEN_BYTES > (room < most ? room : most);
 }
 
 /* --- cuts ----------------------------------------------------------------------------------- */
 
 static const struct pass no_pass = {.from = OFFSET_NONE};
 
-bool flow_partition_is_cut(const struct partition_queue *partition)
+bool record_queue_partition_is_cut(const struct partition_queue *partition)
 {
 	return partition->cut && partition->cut->made.from != OFFSET_NONE;
 }
 
-int64_t flow_cut_offset(const struct partition_queue *partition)
+int64_t record_queue_cut_offset(const struct partition_queue *partition)
 {
-	return flow_partition_is_cut(partition) ? partition->cut->made.from : OFFSET_NONE;
+	return record_queue_partition_is_cut(partition) ? partition->cut->made.from : OFFSET_NONE;
 }
 
 static void seek_none(struct cut *cut)
@@ -159,36 +160,36 @@ static void seek_none(struct cut *cut)
 	}
 }
 
-void flow_cut_drop(struct flow *flow, struct partition_queue *partition)
+void record_queue_cut_drop(struct record_queue *queue, struct partition_queue *partition)
 {
 	if (!partition->cut)
 		return;
 	seek_none(partition->cut);
 	free(partition->cut);
 	partition->cut = NULL;
-	flow->cuts--;
+	queue->cuts--;
 }
 
-void flow_cut_unsettle(struct flow *flow, struct partition_queue *partition)
+void record_queue_cut_unsettle(struct record_queue *queue, struct partition_queue *partition)
 {
 	if (!partition->cut)
 		return;
 	seek_none(partition->cut);
 	partition->cut->under_way = no_pass;
 	partition->cut->made.settled = 0;
-	if (!flow_partition_is_cut(partition))
-		flow_cut_drop(flow, partition);
+	if (!record_queue_partition_is_cut(partition))
+		record_queue_cut_drop(queue, partition);
 }
 
-void flow_found_begin(struct flow *flow, struct partition_queue *partition)
+void record_queue_found_begin(struct record_queue *queue, struct partition_queue *partition)
 {
 	partition->newest = NULL;
 	if (!partition->cut)
 		return;
 	seek_none(partition->cut);
 	partition->cut->under_way = no_pass;
-	if (!flow_partition_is_cut(partition))
-		flow_cut_drop(flow, partition);
+	if (!record_queue_partition_is_cut(partition))
+		record_queue_cut_drop(queue, partition);
 }
 
 static void seek(struct partition_queue *partition, const struct record *record)
@@ -203,17 +204,17 @@ static void seek(struct partition_queue *partition, const struct record *record)
 }
 
 /* Memory is full: from this offset on only records of rows that wait are kept. */
-static void cut_off(struct flow *flow, struct partition_queue *partition, int64_t offset)
+static void cut_off(struct record_queue *queue, struct partition_queue *partition, int64_t offset)
 {
 	struct cut *cut = partition->cut;
 	if (!cut) {
 		cut = partition->cut = xcalloc(1, sizeof *cut);
 		cut->made = no_pass;
-		flow->cuts++;
+		queue->cuts++;
 	}
 	cut->under_way = (struct pass){.from = offset, .least_id = INT64_MAX, .most_id = INT64_MIN};
-	for (uint64_t s = partition->held.head; s; s = flow_record(flow, s)->next_held) {
-		seek(partition, flow_record(flow, s));
+	for (uint64_t s = partition->held.head; s; s = record_queue_at(queue, s)->next_held) {
+		seek(partition, record_queue_at(queue, s));
 		cut->under_way.settled = s;
 	}
 }
@@ -223,7 +224,7 @@ static bool is_cut_off(const struct partition_queue *partition)
 	return partition->cut && partition->cut->under_way.from != OFFSET_NONE;
 }
 
-static void keep_sought(struct flow *flow, struct partition_queue *partition,
+static void keep_sought(struct record_queue *queue, struct partition_queue *partition,
     const struct seen_name *name, int64_t offset)
 {
 	struct cut *cut = partition->cut;
@@ -231,7 +232,7 @@ static void keep_sought(struct flow *flow, struct partition_queue *partition,
 	struct seen *seen = find_seen(cut->sought, name);
 	if (seen) {
 		HASH_DEL(cut->sought, seen);
-		add_found(flow, partition, seen, offset);
+		add_found(queue, partition, seen, offset);
 		return;
 	}
 	if (name->id < pass->least_id)
@@ -241,33 +242,33 @@ static void keep_sought(struct flow *flow, struct partition_queue *partition,
 }
 
 /* A record that comes twice is kept once, with the offset that holds the noted one back longer. */
-static void keep(struct flow *flow, struct partition_queue *partition, const struct seen_name *name,
-    int64_t offset)
+static void keep(struct record_queue *queue, struct partition_queue *partition,
+    const struct seen_name *name, int64_t offset)
 {
 	if (find_seen(partition->found, name))
 		return;
-	if (!is_cut_off(partition) && !is_full(flow)) {
-		add_found(flow, partition, make_seen(name), offset);
+	if (!is_cut_off(partition) && !is_full(queue)) {
+		add_found(queue, partition, make_seen(name), offset);
 		return;
 	}
 	if (!is_cut_off(partition))
-		cut_off(flow, partition, offset);
-	keep_sought(flow, partition, name, offset);
+		cut_off(queue, partition, offset);
+	keep_sought(queue, partition, name, offset);
 }
 
-enum flow_found flow_found_take(struct flow *flow, struct partition_queue *partition,
-    const struct seen_name *name, int64_t offset)
+enum record_found record_queue_found_take(struct record_queue *queue,
+    struct partition_queue *partition, const struct seen_name *name, int64_t offset)
 {
-	bool again = flow_partition_is_cut(partition) && offset < partition->cut->end;
+	bool again = record_queue_partition_is_cut(partition) && offset < partition->cut->end;
 	/* acknowledged by this owner since the reading before */
-	if (flow_partition_is_cut(partition) && !again && offset <= partition->known)
-		return FLOW_FOUND_AGAIN;
-	keep(flow, partition, name, offset);
+	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known)
+		return RECORD_FOUND_AGAIN;
+	keep(queue, partition, name, offset);
 	if (partition->tail == TAIL_SEEKING && is_cut_off(partition) && !partition->cut->sought)
-		return FLOW_FOUND_ENOUGH;
+		return RECORD_FOUND_ENOUGH;
 	if (again)
-		return FLOW_FOUND_AGAIN;
-	return partition->first_tail ? FLOW_FOUND_FIRST : FLOW_FOUND;
+		return RECORD_FOUND_AGAIN;
+	return partition->first_tail ? RECORD_FOUND_FIRST : RECORD_FOUND;
 }
 
 /* Rows that were decided stay so. */
@@ -279,7 +280,7 @@ static void pass_ends(struct cut *cut, struct pass made)
 	cut->under_way = no_pass;
 }
 
-void flow_cut_enough(struct partition_queue *partition)
+void record_queue_cut_enough(struct partition_queue *partition)
 {
 	struct pass made = partition->cut->under_way;
 	/* the range of the previous reading, which went to the end, covers this part too */
@@ -288,10 +289,11 @@ void flow_cut_enough(struct partition_queue *partition)
 	pass_ends(partition->cut, made);
 }
 
-bool flow_cut_end(struct flow *flow, struct partition_queue *partition, int64_t end)
+bool record_queue_cut_end(
+    struct record_queue *queue, struct partition_queue *partition, int64_t end)
 {
 	if (!is_cut_off(partition)) {
-		flow_cut_drop(flow, partition);
+		record_queue_cut_drop(queue, partition);
 		return false;
 	}
 	pass_ends(partition->cut, partition->cut->under_way);
@@ -300,14 +302,14 @@ bool flow_cut_end(struct flow *flow, struct partition_queue *partition, int64_t 
 	return true;
 }
 
-bool flow_found_decides(
-    const struct flow *flow, const struct partition_queue *partition, uint64_t sequence)
+bool record_queue_found_decides(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
 {
 	const struct cut *cut = partition->cut;
 	struct seen_name name;
-	if (!flow_partition_is_cut(partition) || sequence <= cut->made.settled)
+	if (!record_queue_partition_is_cut(partition) || sequence <= cut->made.settled)
 		return true;
-	name = name_of(flow_record(flow, sequence));
+	name = name_of(record_queue_at(queue, sequence));
 	return name.id < cut->made.least_id || name.id > cut->made.most_id ||
 	       find_seen(partition->found, &name);
 }

@@ -17,10 +17,10 @@
  *    until the filter is loaded. When a filter is loaded again the former one stays in force until
  *    the new one has all pages: it holds every parked key, and some that are parked no longer. A
  *    key that this owner parks enters the exact keys and both filters at once.
- *  - Later records of an exact key are parked behind it (flow_parks.c). An exact key may be dropped
- *    only when no record in memory relies on a look-up made before the key was parked. Therefore
- *    every waiting record becomes unknown again when keys are dropped. A key stays while records
- *    of it are to be noted, and while records in front of its refused record are in memory.
+ *  - Later records of an exact key are parked behind it (record_queue_parks.c). An exact key may be
+ * dropped only when no record in memory relies on a look-up made before the key was parked.
+ * Therefore every waiting record becomes unknown again when keys are dropped. A key stays while
+ * records of it are to be noted, and while records in front of its refused record are in memory.
  *  - An unknown record keeps its place: later records of the partition wait behind it, so that
  *    positions grow along the partition. It is neither sent, nor parked, nor matched with a tail.
  *  - Rows of windows that a former owner opened may be parked already. They are looked up by id and
@@ -40,7 +40,7 @@
 #include <string.h>
 
 #include "bloom_filter.h"
-#include "flow_private.h"
+#include "record_queue_private.h"
 
 enum {
 	LOOKUPS = 500,       /* records in one look-up */
@@ -60,21 +60,21 @@ static int64_t or_else(int64_t number, int64_t otherwise)
 
 /* --- digests -------------------------------------------------------------------------------- */
 
-static int64_t digest_of(struct flow *flow, struct record *record)
+static int64_t digest_of(struct record_queue *queue, struct record *record)
 {
 	const struct message *message = &record->message;
 	const char *topic = record->topic->name;
 	if (record->has_digest)
 		return record->digest;
 	record->has_digest = true;
-	if (flow->parking.digest) {
-		record->digest = flow->parking.digest(flow->parking.context, topic,
+	if (queue->parking.digest) {
+		record->digest = queue->parking.digest(queue->parking.context, topic,
 		    (size_t)message->topic_length, message->key, (size_t)message->key_length);
 		return record->digest;
 	}
-	if (!flow->digester)
-		flow->digester = parked_digester_create();
-	record->digest = parked_digest(flow->digester, topic, (size_t)message->topic_length,
+	if (!queue->digester)
+		queue->digester = parked_digester_create();
+	record->digest = parked_digest(queue->digester, topic, (size_t)message->topic_length,
 	    message->key, (size_t)message->key_length);
 	return record->digest;
 }
@@ -101,54 +101,54 @@ static bool holds(const struct parked_filter *filter, int64_t digest)
 
 /* --- exact keys ----------------------------------------------------------------------------- */
 
-static struct parked_key *find_key(const struct flow *flow, int64_t digest)
+static struct parked_key *find_key(const struct record_queue *queue, int64_t digest)
 {
 	struct parked_key *key;
-	HASH_FIND(hh, flow->keys, &digest, sizeof digest, key);
+	HASH_FIND(hh, queue->keys, &digest, sizeof digest, key);
 	return key;
 }
 
-static struct parked_key *find_or_add_key(struct flow *flow, int64_t digest)
+static struct parked_key *find_or_add_key(struct record_queue *queue, int64_t digest)
 {
-	struct parked_key *key = find_key(flow, digest);
+	struct parked_key *key = find_key(queue, digest);
 	if (key)
 		return key;
 	key = xcalloc(1, sizeof *key);
 	key->digest = digest;
-	HASH_ADD(hh, flow->keys, digest, sizeof key->digest, key);
+	HASH_ADD(hh, queue->keys, digest, sizeof key->digest, key);
 	return key;
 }
 
-static void drop_key(struct flow *flow, struct parked_key *key)
+static void drop_key(struct record_queue *queue, struct parked_key *key)
 {
-	HASH_DEL(flow->keys, key);
+	HASH_DEL(queue->keys, key);
 	free(key);
 }
 
-struct parked_key *flow_key_of(struct flow *flow, struct record *record, bool adds)
+struct parked_key *record_queue_key_of(struct record_queue *queue, struct record *record, bool adds)
 {
-	if (!record->message.key || (!flow->keys && !adds))
+	if (!record->message.key || (!queue->keys && !adds))
 		return NULL;
-	int64_t digest = digest_of(flow, record);
-	return adds ? find_or_add_key(flow, digest) : find_key(flow, digest);
+	int64_t digest = digest_of(queue, record);
+	return adds ? find_or_add_key(queue, digest) : find_key(queue, digest);
 }
 
-void flow_unparked(struct flow *flow, int64_t digest)
+void record_queue_unparked(struct record_queue *queue, int64_t digest)
 {
-	struct parked_key *key = find_key(flow, digest);
-	flow->filter.emptied++;
-	flow->loading.emptied += holds(&flow->loading, digest);
+	struct parked_key *key = find_key(queue, digest);
+	queue->filter.emptied++;
+	queue->loading.emptied += holds(&queue->loading, digest);
 	if (!key)
 		return;
 	key->stands = false;
 	if (!key->parking)
-		drop_key(flow, key);
+		drop_key(queue, key);
 }
 
-void flow_listed_closed(struct flow *flow)
+void record_queue_listed_closed(struct record_queue *queue)
 {
 	struct parked_key *key, *next;
-	HASH_ITER(hh, flow->keys, key, next)
+	HASH_ITER(hh, queue->keys, key, next)
 	{
 		key->refused_again = 0;
 	}
@@ -162,9 +162,9 @@ static void drop_filter(struct parked_filter *filter)
 	*filter = (struct parked_filter){0};
 }
 
-static uint64_t most_lines(const struct flow *flow)
+static uint64_t most_lines(const struct record_queue *queue)
 {
-	int64_t lines = flow->memory / FILTER_SHARE / BLOOM_LINE;
+	int64_t lines = queue->memory / FILTER_SHARE / BLOOM_LINE;
 	return lines < 1 ? 1 : (uint64_t)lines;
 }
 
@@ -189,43 +189,43 @@ static void add_to_filter(struct parked_filter *filter, int64_t digest)
 }
 
 /* No row has a parked key, and nothing is hashed. */
-static bool has_no_filter(const struct flow *flow)
+static bool has_no_filter(const struct record_queue *queue)
 {
-	return !flow->filter.words && !flow->loading.words;
+	return !queue->filter.words && !queue->loading.words;
 }
 
 /* Not in the filter: not parked. Without one in force the first one is still being loaded. */
-static bool may_be_parked(const struct flow *flow, int64_t digest)
+static bool may_be_parked(const struct record_queue *queue, int64_t digest)
 {
-	return !flow->filter.words || holds(&flow->filter, digest);
+	return !queue->filter.words || holds(&queue->filter, digest);
 }
 
 /* Loads the filter anew when it is too small, or when half of its keys are no longer parked. */
-static void renew_filter(struct flow *flow)
+static void renew_filter(struct record_queue *queue)
 {
-	const struct parked_filter *filter = &flow->filter;
-	uint64_t most = most_lines(flow);
-	if (!filter->words || flow->loading.words)
+	const struct parked_filter *filter = &queue->filter;
+	uint64_t most = most_lines(queue);
+	if (!filter->words || queue->loading.words)
 		return;
 	bool small = filter->lines < most && filter->count > (int64_t)filter->lines * LINE_DIGESTS;
 	if (small || filter->emptied * 2 > filter->count)
-		begin_filter(&flow->loading, most);
+		begin_filter(&queue->loading, most);
 }
 
-bool flow_wants_digests(const struct flow *flow)
+bool record_queue_wants_digests(const struct record_queue *queue)
 {
-	return flow->loading.words;
+	return queue->loading.words;
 }
 
-int64_t flow_digests_call(const struct flow *flow, int64_t *ret_from)
+int64_t record_queue_digests_call(const struct record_queue *queue, int64_t *ret_from)
 {
-	*ret_from = flow->loading.next;
-	return or_else(flow->parking.page, PAGE_DIGESTS);
+	*ret_from = queue->loading.next;
+	return or_else(queue->parking.page, PAGE_DIGESTS);
 }
 
-void flow_digest(struct flow *flow, int64_t digest)
+void record_queue_digest(struct record_queue *queue, int64_t digest)
 {
-	struct parked_filter *filter = &flow->loading;
+	struct parked_filter *filter = &queue->loading;
 	if (digest != filter->last || !filter->found)
 		add_to_filter(filter, digest);
 	filter->found++;
@@ -233,38 +233,39 @@ void flow_digest(struct flow *flow, int64_t digest)
 }
 
 /* The last page is not full. An empty filter goes, and nothing is hashed from there on. */
-void flow_digests_end(struct flow *flow, int64_t rows)
+void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 {
-	struct parked_filter *filter = &flow->loading;
-	bool last = rows < or_else(flow->parking.page, PAGE_DIGESTS) || filter->last == INT64_MAX;
+	struct parked_filter *filter = &queue->loading;
+	bool last = rows < or_else(queue->parking.page, PAGE_DIGESTS) || filter->last == INT64_MAX;
 	if (rows && !last)
 		filter->next = filter->last + 1;
 	if (!last)
 		return;
-	drop_filter(&flow->filter);
-	flow->filter = *filter;
+	drop_filter(&queue->filter);
+	queue->filter = *filter;
 	*filter = (struct parked_filter){0};
-	if (!flow->filter.count && !flow->keys)
-		drop_filter(&flow->filter);
+	if (!queue->filter.count && !queue->keys)
+		drop_filter(&queue->filter);
 }
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static bool is_known(struct flow *flow, struct record *record)
+static bool is_known(struct record_queue *queue, struct record *record)
 {
 	if (record->listed || record->later || record->stands)
 		return true;
-	if (record->tick <= flow->inherited_tick)
+	if (record->tick <= queue->inherited_tick)
 		return record->looked_up;
-	if (has_no_filter(flow) || !record->message.key || record->topic->policy != STREAM_BLOCK)
+	if (has_no_filter(queue) || !record->message.key || record->topic->policy != STREAM_BLOCK)
 		return true;
-	return flow_key_of(flow, record, false) || !may_be_parked(flow, digest_of(flow, record));
+	return record_queue_key_of(queue, record, false) ||
+	       !may_be_parked(queue, digest_of(queue, record));
 }
 
-void flow_key_added(struct flow *flow, struct record *record)
+void record_queue_key_added(struct record_queue *queue, struct record *record)
 {
-	record->known = is_known(flow, record);
-	flow->unknown += !record->known;
+	record->known = is_known(queue, record);
+	queue->unknown += !record->known;
 }
 
 /*
@@ -272,170 +273,170 @@ void flow_key_added(struct flow *flow, struct record *record)
  * on: a record that goes on may take others of its topic or partition along, and reads whether they
  * are known.
  */
-static void forget_lookups(struct flow *flow)
+static void forget_lookups(struct record_queue *queue)
 {
-	for (uint64_t s = flow->acked; s < flow->end; s++) {
-		struct record *record = flow_record(flow, s);
+	for (uint64_t s = queue->acked; s < queue->end; s++) {
+		struct record *record = record_queue_at(queue, s);
 		if (record->state != PENDING && record->state != HELD)
 			continue;
-		flow->unknown -= !record->known;
+		queue->unknown -= !record->known;
 		record->looked_up = false;
-		flow_key_added(flow, record);
+		record_queue_key_added(queue, record);
 	}
 	/* an exact key may have come meanwhile: no look-up will set the partition of its records
 	 * free */
-	for (uint64_t s = flow->acked; s < flow->end; s++)
-		if (flow_record(flow, s)->known)
-			flow_becomes_known(flow, s);
-	flow->looked = flow->acked;
+	for (uint64_t s = queue->acked; s < queue->end; s++)
+		if (record_queue_at(queue, s)->known)
+			record_queue_becomes_known(queue, s);
+	queue->looked = queue->acked;
 }
 
-static bool is_needed(const struct flow *flow, const struct parked_key *key)
+static bool is_needed(const struct record_queue *queue, const struct parked_key *key)
 {
-	return key->parking || key->refused_again || key->refused >= flow->acked;
+	return key->parking || key->refused_again || key->refused >= queue->acked;
 }
 
-static int64_t most_keys(const struct flow *flow)
+static int64_t most_keys(const struct record_queue *queue)
 {
-	int64_t keys = flow->memory / KEYS_SHARE / KEY_BYTES;
-	return or_else(flow->parking.keys, keys < KEYS_LEAST ? KEYS_LEAST : keys);
+	int64_t keys = queue->memory / KEYS_SHARE / KEY_BYTES;
+	return or_else(queue->parking.keys, keys < KEYS_LEAST ? KEYS_LEAST : keys);
 }
 
-static void drop_keys(struct flow *flow)
+static void drop_keys(struct record_queue *queue)
 {
 	struct parked_key *key, *next;
-	HASH_ITER(hh, flow->keys, key, next)
+	HASH_ITER(hh, queue->keys, key, next)
 	{
-		if (!is_needed(flow, key))
-			drop_key(flow, key);
+		if (!is_needed(queue, key))
+			drop_key(queue, key);
 	}
-	forget_lookups(flow);
+	forget_lookups(queue);
 }
 
-void flow_key_noted(struct flow *flow, struct record *record)
+void record_queue_key_noted(struct record_queue *queue, struct record *record)
 {
-	struct parked_key *key = flow_key_of(flow, record, false);
+	struct parked_key *key = record_queue_key_of(queue, record, false);
 	if (!key)
 		return;
-	uint64_t most = most_lines(flow);
-	if (has_no_filter(flow))
-		begin_filter(&flow->filter, most < FIRST_LINES ? most : FIRST_LINES);
+	uint64_t most = most_lines(queue);
+	if (has_no_filter(queue))
+		begin_filter(&queue->filter, most < FIRST_LINES ? most : FIRST_LINES);
 	/* also if it stands already: that may be out of date, where the answer of a call was lost,
 	   and the filter may have been loaded since */
-	add_to_filter(&flow->filter, key->digest);
-	add_to_filter(&flow->loading, key->digest);
+	add_to_filter(&queue->filter, key->digest);
+	add_to_filter(&queue->loading, key->digest);
 	key->parking--;
 	key->stands = true;
 }
 
-void flow_keys_noted(struct flow *flow)
+void record_queue_keys_noted(struct record_queue *queue)
 {
-	renew_filter(flow);
-	if ((int64_t)HASH_COUNT(flow->keys) > most_keys(flow))
-		drop_keys(flow);
+	renew_filter(queue);
+	if ((int64_t)HASH_COUNT(queue->keys) > most_keys(queue))
+		drop_keys(queue);
 }
 
-void flow_keys_taken(struct flow *flow, bool parked, int64_t inherited_tick)
+void record_queue_keys_taken(struct record_queue *queue, bool parked, int64_t inherited_tick)
 {
-	flow->looked = flow->acked;
+	queue->looked = queue->acked;
 	if (!parked)
 		return;
-	flow->inherited_tick = inherited_tick;
-	begin_filter(&flow->loading, most_lines(flow));
+	queue->inherited_tick = inherited_tick;
+	begin_filter(&queue->loading, most_lines(queue));
 }
 
-int64_t flow_kept_bytes(const struct flow *flow)
+int64_t record_queue_kept_bytes(const struct record_queue *queue)
 {
-	return (int64_t)(flow->filter.lines + flow->loading.lines) * BLOOM_LINE +
-	       (int64_t)HASH_COUNT(flow->keys) * KEY_BYTES;
+	return (int64_t)(queue->filter.lines + queue->loading.lines) * BLOOM_LINE +
+	       (int64_t)HASH_COUNT(queue->keys) * KEY_BYTES;
 }
 
-void flow_keys_forget(struct flow *flow)
+void record_queue_keys_forget(struct record_queue *queue)
 {
 	struct parked_key *key, *next;
-	HASH_ITER(hh, flow->keys, key, next)
+	HASH_ITER(hh, queue->keys, key, next)
 	{
-		drop_key(flow, key);
+		drop_key(queue, key);
 	}
-	drop_filter(&flow->filter);
-	drop_filter(&flow->loading);
-	parked_digester_destroy(flow->digester);
-	free(flow->lookups);
-	flow->digester = NULL;
-	flow->lookups = NULL;
-	flow->lookup_count = flow->lookup_capacity = 0;
-	flow->unknown = flow->inherited_tick = 0;
+	drop_filter(&queue->filter);
+	drop_filter(&queue->loading);
+	parked_digester_destroy(queue->digester);
+	free(queue->lookups);
+	queue->digester = NULL;
+	queue->lookups = NULL;
+	queue->lookup_count = queue->lookup_capacity = 0;
+	queue->unknown = queue->inherited_tick = 0;
 }
 
 /* --- look-ups ------------------------------------------------------------------------------- */
 
-bool flow_wants_lookup(const struct flow *flow)
+bool record_queue_wants_lookup(const struct record_queue *queue)
 {
-	return flow->unknown > 0;
+	return queue->unknown > 0;
 }
 
-static void ask_for(struct flow *flow, uint64_t sequence)
+static void ask_for(struct record_queue *queue, uint64_t sequence)
 {
-	struct record *record = flow_record(flow, sequence);
-	if (flow->lookup_count == flow->lookup_capacity) {
-		flow->lookup_capacity = flow->lookup_capacity ? flow->lookup_capacity * 2 : 64;
-		flow->lookups =
-		    xrealloc(flow->lookups, (size_t)flow->lookup_capacity * sizeof *flow->lookups);
+	struct record *record = record_queue_at(queue, sequence);
+	if (queue->lookup_count == queue->lookup_capacity) {
+		queue->lookup_capacity = queue->lookup_capacity ? queue->lookup_capacity * 2 : 64;
+		queue->lookups = xrealloc(
+		    queue->lookups, (size_t)queue->lookup_capacity * sizeof *queue->lookups);
 	}
-	struct stream_lookup *asked = &flow->lookups[flow->lookup_count++];
+	struct stream_lookup *asked = &queue->lookups[queue->lookup_count++];
 	*asked = (struct stream_lookup){.sequence = sequence};
-	if (record->tick <= flow->inherited_tick) {
+	if (record->tick <= queue->inherited_tick) {
 		asked->id = record->message.id;
 		asked->event_id = record->message.event_id;
 	}
 	if (!record->message.key || record->topic->policy != STREAM_BLOCK)
 		return;
 	asked->has_digest = true;
-	asked->digest = digest_of(flow, record);
+	asked->digest = digest_of(queue, record);
 }
 
-int flow_lookup_call(struct flow *flow, const struct stream_lookup **ret_asked)
+int record_queue_lookup_call(struct record_queue *queue, const struct stream_lookup **ret_asked)
 {
-	int most = (int)or_else(flow->parking.lookups, LOOKUPS);
-	flow->lookup_count = 0;
-	if (flow->looked < flow->acked)
-		flow->looked = flow->acked;
-	for (; flow->looked < flow->end && flow->lookup_count < most; flow->looked++)
-		if (!flow_record(flow, flow->looked)->known)
-			ask_for(flow, flow->looked);
-	*ret_asked = flow->lookups;
-	return flow->lookup_count;
+	int most = (int)or_else(queue->parking.lookups, LOOKUPS);
+	queue->lookup_count = 0;
+	if (queue->looked < queue->acked)
+		queue->looked = queue->acked;
+	for (; queue->looked < queue->end && queue->lookup_count < most; queue->looked++)
+		if (!record_queue_at(queue, queue->looked)->known)
+			ask_for(queue, queue->looked);
+	*ret_asked = queue->lookups;
+	return queue->lookup_count;
 }
 
-void flow_lookup_failed(struct flow *flow)
+void record_queue_lookup_failed(struct record_queue *queue)
 {
-	flow->lookup_count = 0;
-	flow->looked = flow->acked;
+	queue->lookup_count = 0;
+	queue->looked = queue->acked;
 }
 
-void flow_looked_up(struct flow *flow, int place, bool itself)
+void record_queue_looked_up(struct record_queue *queue, int place, bool itself)
 {
-	if (place < 0 || place >= flow->lookup_count)
+	if (place < 0 || place >= queue->lookup_count)
 		return;
-	const struct stream_lookup *asked = &flow->lookups[place];
-	flow_record(flow, asked->sequence)->stands = itself;
+	const struct stream_lookup *asked = &queue->lookups[place];
+	record_queue_at(queue, asked->sequence)->stands = itself;
 	if (itself || !asked->has_digest)
 		return;
 	/* an earlier owner parked rows of the key: all records in memory are behind those,
 	 * whichever was refused first */
-	struct parked_key *key = find_or_add_key(flow, asked->digest);
+	struct parked_key *key = find_or_add_key(queue, asked->digest);
 	key->stands = true;
 	key->refused = 0;
 }
 
-void flow_lookup_end(struct flow *flow)
+void record_queue_lookup_end(struct record_queue *queue)
 {
-	for (int i = 0; i < flow->lookup_count; i++) {
-		struct record *record = flow_record(flow, flow->lookups[i].sequence);
+	for (int i = 0; i < queue->lookup_count; i++) {
+		struct record *record = record_queue_at(queue, queue->lookups[i].sequence);
 		record->known = record->looked_up = true;
-		flow->unknown--;
+		queue->unknown--;
 	}
-	for (int i = 0; i < flow->lookup_count; i++)
-		flow_becomes_known(flow, flow->lookups[i].sequence);
-	flow->lookup_count = 0;
+	for (int i = 0; i < queue->lookup_count; i++)
+		record_queue_becomes_known(queue, queue->lookups[i].sequence);
+	queue->lookup_count = 0;
 }

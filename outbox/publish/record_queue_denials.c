@@ -8,8 +8,8 @@
  *   try 1, 2      its records are held
  *   try 3         the record that failed alone is parked with the error, like a refused one: the
  *                 record may be the cause
- *   from try 4 on the partition is stalled (flow_stalls.c): its records are parked, so that other
- *                 partitions do not wait for them, and come back for the next try
+ *   from try 4 on the partition is stalled (record_queue_stalls.c): its records are parked, so that
+ * other partitions do not wait for them, and come back for the next try
  *
  * An acknowledgement ends all of that. If two partitions of a topic fail and neither has
  * acknowledged a record since, or if the error names the topic, the whole topic is denied: its
@@ -21,7 +21,7 @@
 #include <utlist.h>
 
 #include "backoff.h"
-#include "flow_private.h"
+#include "record_queue_private.h"
 
 enum { FIRST_MS = 1000, CAP_MS = 60000, TRIES = 3 };
 
@@ -36,13 +36,13 @@ struct denial {
 	struct denial *prev, *next;
 };
 
-static struct denial *denial_of(struct flow *flow, struct topic *topic)
+static struct denial *denial_of(struct record_queue *queue, struct topic *topic)
 {
 	if (topic->denial)
 		return topic->denial;
 	topic->denial = xcalloc(1, sizeof *topic->denial);
 	topic->denial->topic = topic;
-	DL_APPEND(flow->denials, topic->denial);
+	DL_APPEND(queue->denials, topic->denial);
 	return topic->denial;
 }
 
@@ -61,52 +61,54 @@ static void choose_until(struct denial *denial, int64_t now, int tries)
 		denial->until = now + pause;
 }
 
-static void bar_partition(struct flow *flow, struct partition_queue *partition, int64_t until)
+static void bar_partition(
+    struct record_queue *queue, struct partition_queue *partition, int64_t until)
 {
-	if (flow->barred == 0 || until < flow->bars_end_at)
-		flow->bars_end_at = until;
-	flow->barred += !partition->barred;
+	if (queue->barred == 0 || until < queue->bars_end_at)
+		queue->bars_end_at = until;
+	queue->barred += !partition->barred;
 	partition->barred = true;
 	partition->barred_until = until;
 }
 
-static void unbar_partition(struct flow *flow, struct partition_queue *partition)
+static void unbar_partition(struct record_queue *queue, struct partition_queue *partition)
 {
 	if (!partition->barred)
 		return;
-	flow->barred--;
+	queue->barred--;
 	partition->barred = false;
 	if (!partition->wait.stalled)
 		partition->wait.since = 0; /* it did not wait for an answer */
-	if (flow_tail_is_known(partition))
-		flow_partition_recovers(flow, partition);
-	flow_list_ready(flow, partition);
+	if (record_queue_tail_is_known(partition))
+		record_queue_partition_recovers(queue, partition);
+	record_queue_list_ready(queue, partition);
 }
 
 /* A parked record was tried before, and is not to delay its partition again. */
-static bool is_at_fault(
-    const struct flow *flow, const struct partition_queue *partition, const struct record *record)
+static bool is_at_fault(const struct record_queue *queue, const struct partition_queue *partition,
+    const struct record *record)
 {
-	bool suspect = flow->hurries || partition->failures % TRIES == 0 ||
+	bool suspect = queue->hurries || partition->failures % TRIES == 0 ||
 		       (record->listed && partition->failures < TRIES);
 
 	return suspect && partition->solo && !partition->topic->denial->tries &&
 	       partition->topic->policy != STREAM_STOP;
 }
 
-static void deny_topic(struct flow *flow, int64_t now, struct topic *topic)
+static void deny_topic(struct record_queue *queue, int64_t now, struct topic *topic)
 {
 	choose_until(topic->denial, now, ++topic->denial->tries);
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
-		bar_partition(flow, topic->partition_queues[p], topic->denial->until);
+		bar_partition(queue, topic->partition_queues[p], topic->denial->until);
 }
 
-bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic, const char *error)
+bool record_queue_deny(
+    struct record_queue *queue, int64_t now, uint64_t sequence, bool of_topic, const char *error)
 {
-	const struct record *record = flow_record(flow, sequence);
+	const struct record *record = record_queue_at(queue, sequence);
 	struct topic *topic = record->topic;
 	struct partition_queue *partition = topic->partition_queues[record->partition];
-	struct denial *denial = denial_of(flow, topic);
+	struct denial *denial = denial_of(queue, topic);
 
 	text_copy(denial->error, sizeof denial->error, error);
 	if (partition->barred) /* another record, or another partition, told it before */
@@ -114,39 +116,39 @@ bool flow_deny(struct flow *flow, int64_t now, uint64_t sequence, bool of_topic,
 
 	denial->failing += partition->failures++ == 0;
 	if (of_topic || denial->tries || (denial->failing > 1 && !denial->answered)) {
-		deny_topic(flow, now, topic);
+		deny_topic(queue, now, topic);
 		return false;
 	}
 	choose_until(denial, now, partition->failures);
-	bar_partition(flow, partition, denial->until);
-	return is_at_fault(flow, partition, record);
+	bar_partition(queue, partition, denial->until);
+	return is_at_fault(queue, partition, record);
 }
 
-void flow_denials_hurry(struct flow *flow, bool hurries)
+void record_queue_denials_hurry(struct record_queue *queue, bool hurries)
 {
-	flow->hurries = hurries;
+	queue->hurries = hurries;
 }
 
-bool flow_denial_parks(struct flow *flow, struct partition_queue *partition)
+bool record_queue_denial_parks(struct record_queue *queue, struct partition_queue *partition)
 {
 	const struct denial *denial = partition->topic->denial;
 	int tries = denial->tries ? denial->tries : partition->failures;
 
-	if ((tries <= TRIES && !flow->hurries) || partition->topic->policy == STREAM_STOP)
+	if ((tries <= TRIES && !queue->hurries) || partition->topic->policy == STREAM_STOP)
 		return false;
 	if (!partition->wait.stalled)
-		flow_partition_stalls(flow, partition);
+		record_queue_partition_stalls(queue, partition);
 	return true;
 }
 
-static void drop_denial(struct flow *flow, struct topic *topic)
+static void drop_denial(struct record_queue *queue, struct topic *topic)
 {
-	DL_DELETE(flow->denials, topic->denial);
+	DL_DELETE(queue->denials, topic->denial);
 	free(topic->denial);
 	topic->denial = NULL;
 }
 
-void flow_admit(struct flow *flow, struct partition_queue *partition)
+void record_queue_admit(struct record_queue *queue, struct partition_queue *partition)
 {
 	struct topic *topic = partition->topic;
 	struct denial *denial = topic->denial;
@@ -160,37 +162,37 @@ void flow_admit(struct flow *flow, struct partition_queue *partition)
 	denial->tries = 0;
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
 		if (!topic->partition_queues[p]->failures)
-			unbar_partition(flow, topic->partition_queues[p]);
+			unbar_partition(queue, topic->partition_queues[p]);
 	if (!denial->failing)
-		drop_denial(flow, topic);
+		drop_denial(queue, topic);
 }
 
-void flow_denials_step(struct flow *flow, int64_t now)
+void record_queue_denials_step(struct record_queue *queue, int64_t now)
 {
 	const struct denial *denial;
 
-	if (!flow->barred || now < flow->bars_end_at)
+	if (!queue->barred || now < queue->bars_end_at)
 		return;
-	flow->bars_end_at = INT64_MAX;
-	DL_FOREACH(flow->denials, denial)
+	queue->bars_end_at = INT64_MAX;
+	DL_FOREACH(queue->denials, denial)
 	{
 		for (int32_t p = 0; p < denial->topic->partition_queue_count; p++) {
 			struct partition_queue *partition = denial->topic->partition_queues[p];
 
 			if (partition->barred && now >= partition->barred_until)
-				unbar_partition(flow, partition);
-			else if (partition->barred && partition->barred_until < flow->bars_end_at)
-				flow->bars_end_at = partition->barred_until;
+				unbar_partition(queue, partition);
+			else if (partition->barred && partition->barred_until < queue->bars_end_at)
+				queue->bars_end_at = partition->barred_until;
 		}
 	}
 }
 
-int64_t flow_denials_due(const struct flow *flow, int64_t now)
+int64_t record_queue_denials_due(const struct record_queue *queue, int64_t now)
 {
-	return flow->barred && now < flow->bars_end_at ? flow->bars_end_at : INT64_MAX;
+	return queue->barred && now < queue->bars_end_at ? queue->bars_end_at : INT64_MAX;
 }
 
-const char *flow_denial_error(const struct topic *topic)
+const char *record_queue_denial_error(const struct topic *topic)
 {
 	return topic->denial ? topic->denial->error : NULL;
 }
@@ -202,11 +204,11 @@ static bool keeps_records(const struct partition_queue *partition)
 	return denied && (partition->held.head || partition->wait.owed || partition->under_way);
 }
 
-const char *flow_denied_topic(const struct flow *flow, const char **ret_error)
+const char *record_queue_denied_topic(const struct record_queue *queue, const char **ret_error)
 {
 	const struct denial *denial;
 
-	DL_FOREACH(flow->denials, denial)
+	DL_FOREACH(queue->denials, denial)
 	{
 		for (int32_t p = 0; p < denial->topic->partition_queue_count; p++) {
 			if (!keeps_records(denial->topic->partition_queues[p]))
@@ -218,21 +220,21 @@ const char *flow_denied_topic(const struct flow *flow, const char **ret_error)
 	return NULL;
 }
 
-int flow_denied(const struct flow *flow)
+int record_queue_denied(const struct record_queue *queue)
 {
-	return flow->barred;
+	return queue->barred;
 }
 
-void flow_denial_forget(struct flow *flow, struct topic *topic)
+void record_queue_denial_forget(struct record_queue *queue, struct topic *topic)
 {
 	if (!topic->denial)
 		return;
 	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
 		struct partition_queue *partition = topic->partition_queues[p];
 
-		flow->barred -= partition->barred;
+		queue->barred -= partition->barred;
 		partition->barred = false;
 		partition->failures = 0;
 	}
-	drop_denial(flow, topic);
+	drop_denial(queue, topic);
 }

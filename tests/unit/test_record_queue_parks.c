@@ -1,4 +1,4 @@
-/* What a stream makes of records that Kafka refuses for good (flow_parks.c). */
+/* What a stream makes of records that Kafka refuses for good (record_queue_parks.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What a stream makes of the records that stand in Kafka already (flow_tails.c). */
+/* What a stream makes of the records that stand in Kafka already (record_queue_tails.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* What a stream makes of partitions that answer with errors which blame no record (flow_denials.c).
+/* What a stream makes of partitions that answer with errors which blame no record
+ * (record_queue_denials.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>

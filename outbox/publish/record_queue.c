@@ -1,0 +1,771 @@
+/*
+ * Records are numbered as they are read, in the order of publication. A ring holds those from the
+ * first unacknowledged one on. A record goes through the partition queue of its topic and
+ * partition:
+ *
+ *   PENDING -> SENT -> ACKED            the plain way
+ *   PENDING -> SENT -> WRITTEN -> ACKED with transactions, all that were written at once
+ *   PENDING -> HELD -> SENT             a record goes alone, the tail is not read yet, or the topic
+ *                                       is not ready
+ *   PENDING -> ACKED                    Kafka has it already (record_queue_tails.c)
+ *   SENT, WRITTEN -> PENDING            the producer was lost: everything again, in order
+ *   SENT -> PARKING -> PARKED           refused while alone on its partition; later records of its
+ *                                       key follow (record_queue_parks.c)
+ *   SENT -> REFUSED                     the same, and the publisher stops; later records of its
+ *                                       key are BLOCKED
+ *   PENDING -> PARKING -> PARKED        it has a time of its own
+ *
+ * Records that go alone. Nothing of a key may pass a refused record. The producer is gapless, so
+ * that the followers of a refused batch fail with it; but a broker accepts any first sequence
+ * number from a producer it does not know, so on a fresh producer followers of a refused first
+ * batch could be written. Hence the first record of each partition goes alone until it is
+ * acknowledged, and again after a long silence, when the broker may have forgotten the producer.
+ * And a refused batch is not a refused record: every record of it is a suspect, and suspects go
+ * alone. Only what is refused alone is at fault. In a transaction, alone means that no other record
+ * of its partition is in it: with the refusal it would be lost, and come behind what it was in
+ * front of.
+ */
+#include "record_queue.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "record_queue_private.h"
+#include "partitioner.h"
+
+/* What librdkafka and we need for a record beside its bytes: message struct, headers, queue links.
+ */
+enum { RECORD_OVERHEAD = 640 };
+
+/* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
+enum { REMEMBERED_MS = 3600 * 1000 };
+
+/* Partitions that nothing was sent to move their noted offsets up so often. */
+enum { MOVE_LEASES = 12 };
+
+struct record_queue *record_queue_create(const struct stream_settings *settings)
+{
+	struct record_queue *queue = xcalloc(1, sizeof *queue);
+	queue->max_in_flight = stream_most_uncovered(settings);
+	queue->resumes = settings->resumes;
+	queue->transactions = settings->transactions;
+	queue->parking = settings->parking;
+	queue->idle_ms = settings->topic_idle_ms;
+	queue->move_ms = MOVE_LEASES * settings->lease_ms;
+	queue->memory = settings->memory;
+	queue->tail_memory = settings->tail_memory;
+	queue->capacity = 1024;
+	queue->ring = xcalloc(queue->capacity, sizeof *queue->ring);
+	queue->covered = queue->acked = queue->next = queue->end = queue->highest_sent = 1;
+	queue->looked = 1;
+	return queue;
+}
+
+struct record *record_queue_at(const struct record_queue *queue, uint64_t sequence)
+{
+	return &queue->ring[sequence & (queue->capacity - 1)];
+}
+
+void record_queue_release(struct record_queue *queue, struct record *record)
+{
+	queue->bytes -= record->message.bytes + RECORD_OVERHEAD;
+	message_release(&record->message);
+}
+
+static void reset_partition(struct partition_queue *partition)
+{
+	partition->under_way = partition->written = 0;
+	partition->solo = partition->listed = false;
+	partition->fresh = true;
+	partition->alone_until = 0;
+	partition->held = (struct record_list){0};
+	partition->next_ready = NULL;
+}
+
+void record_queue_reset_partitions(struct record_queue *queue)
+{
+	for (struct topic *topic = queue->topics; topic; topic = topic->hh.next) {
+		topic->held = (struct record_list){0};
+		for (int32_t p = 0; p < topic->partition_queue_count; p++)
+			reset_partition(topic->partition_queues[p]);
+	}
+	queue->ready_first = queue->ready_last = NULL;
+	queue->under_way = queue->held = queue->unreported = queue->written = 0;
+}
+
+/* --- partition queues ----------------------------------------------------------------------- */
+
+static struct record_list take_list(struct record_list *list)
+{
+	struct record_list taken = *list;
+	*list = (struct record_list){0};
+	return taken;
+}
+
+static void push_record(struct record_queue *queue, struct record_list *list, uint64_t sequence)
+{
+	record_queue_at(queue, sequence)->next_held = 0;
+	if (list->head)
+		record_queue_at(queue, list->tail)->next_held = sequence;
+	else
+		list->head = sequence;
+	list->tail = sequence;
+}
+
+static uint64_t pop_record(struct record_queue *queue, struct record_list *list)
+{
+	uint64_t sequence = list->head;
+	list->head = record_queue_at(queue, sequence)->next_held;
+	return sequence;
+}
+
+void record_queue_list_ready(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (partition->listed || !partition->held.head)
+		return;
+	partition->listed = true;
+	partition->next_ready = NULL;
+	if (queue->ready_first)
+		queue->ready_last->next_ready = partition;
+	else
+		queue->ready_first = partition;
+	queue->ready_last = partition;
+}
+
+/* A null key has no order: any partition, but the same one whenever the row is read again. */
+static int32_t place(const struct message *message, int32_t count)
+{
+	if (message->partition >= 0)
+		return message->partition;
+	if (message->key)
+		return partitioner_of_key(message->key, (size_t)message->key_length, count);
+	return partitioner_of_key(&message->id, sizeof message->id, count);
+}
+
+/* The record's partition queue; NULL when it names a partition that its topic does not have. */
+static struct partition_queue *partition_queue_of(struct record_queue *queue, uint64_t sequence)
+{
+	struct record *record = record_queue_at(queue, sequence);
+	struct topic *topic = record->topic;
+	record->partition = place(&record->message, topic->count);
+	return record->partition < topic->count ? topic->partition_queues[record->partition] : NULL;
+}
+
+static void hold_on(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	record_queue_at(queue, sequence)->state = HELD;
+	push_record(queue, &partition->held, sequence);
+	queue->held++;
+	record_queue_partition_waits(queue, partition);
+}
+
+static void move_to_partition_queue(struct record_queue *queue, uint64_t sequence)
+{
+	struct partition_queue *partition = partition_queue_of(queue, sequence);
+	if (!partition) {
+		record_queue_at(queue, sequence)->state = PENDING;
+		if (queue->next > sequence)
+			queue->next = sequence;
+		return;
+	}
+	hold_on(queue, partition, sequence);
+	record_queue_list_ready(queue, partition);
+}
+
+/* Up to one of which it is not known whether its key is parked. */
+static void park_held(struct record_queue *queue, struct topic *topic)
+{
+	while (topic->held.head && record_queue_at(queue, topic->held.head)->known) {
+		uint64_t sequence = pop_record(queue, &topic->held);
+		if (record_queue_at(queue, sequence)->stands)
+			record_queue_stands(queue, sequence);
+		else
+			record_queue_park_stalled(queue, sequence);
+	}
+}
+
+void record_queue_release_held(struct record_queue *queue, struct topic *topic)
+{
+	if (topic->wait.stalled) {
+		park_held(queue, topic);
+		return;
+	}
+	/* records on its partitions may have become known while it was away */
+	for (int32_t p = 0; p < topic->partition_queue_count; p++)
+		record_queue_list_ready(queue, topic->partition_queues[p]);
+	struct record_list held = take_list(&topic->held);
+	while (held.head)
+		move_to_partition_queue(queue, pop_record(queue, &held));
+}
+
+void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence)
+{
+	const struct record *record = record_queue_at(queue, sequence);
+	struct topic *topic = record->topic;
+	if (record->state != HELD)
+		return;
+	if (topic->state == TOPIC_READY)
+		record_queue_list_ready(queue, topic->partition_queues[record->partition]);
+	else if (topic->wait.stalled)
+		park_held(queue, topic);
+}
+
+void record_queue_forget(struct record_queue *queue)
+{
+	for (uint64_t s = queue->acked; s < queue->end; s++) {
+		struct record *record = record_queue_at(queue, s);
+		if (record->state != ACKED && record->state != PARKED)
+			record_queue_release(queue, record);
+	}
+	assert(queue->bytes == 0);
+	queue->last_topic = NULL;
+	queue->covered = queue->acked = queue->next = queue->highest_sent = queue->looked =
+	    queue->end;
+	record_queue_parks_forget(queue);
+	record_queue_reset_partitions(queue);
+	record_queue_topics_forget(queue);
+}
+
+void record_queue_destroy(struct record_queue *queue)
+{
+	if (!queue)
+		return;
+	record_queue_forget(queue);
+	record_queue_topics_destroy(queue);
+	free(queue->ring);
+	free(queue);
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+static void grow(struct record_queue *queue)
+{
+	uint64_t capacity = queue->capacity * 2;
+	struct record *ring = xcalloc(capacity, sizeof *ring);
+	for (uint64_t s = queue->acked; s < queue->end; s++)
+		ring[s & (capacity - 1)] = *record_queue_at(queue, s);
+	free(queue->ring);
+	queue->ring = ring;
+	queue->capacity = capacity;
+}
+
+/*
+ * Written by the look-back itself: the constraint of the headers lets nobody else begin them so,
+ * and this is how jsonb prints them (outbox.headers_valid).
+ */
+static bool is_of_lookback(const struct message *message)
+{
+	static const char mark[] = "[[\"outbox-lookback\", ";
+
+	return message->headers && (size_t)message->headers_length >= strlen(mark) &&
+	       memcmp(message->headers, mark, strlen(mark)) == 0;
+}
+
+void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, bool convicted,
+    const struct message *message)
+{
+	struct topic *topic =
+	    record_queue_topic_find(queue, message->topic, (size_t)message->topic_length);
+	bool refused = topic->refused && !is_of_lookback(message);
+	if (queue->end - queue->acked == queue->capacity)
+		grow(queue);
+	topic->uses++;
+	*record_queue_at(queue, queue->end) = (struct record){
+	    .message = *message,
+	    .topic = topic,
+	    .tick = tick,
+	    .state = PENDING,
+	    .listed = listed && !message->scheduled,
+	    .later = !listed && message->scheduled,
+	    .convicted = convicted || refused,
+	    .topic_refused = refused && !convicted,
+	};
+	record_queue_key_added(queue, record_queue_at(queue, queue->end));
+	queue->end++;
+	queue->bytes += message->bytes + RECORD_OVERHEAD;
+}
+
+uint64_t record_queue_end(const struct record_queue *queue)
+{
+	return queue->end;
+}
+
+uint64_t record_queue_acked(const struct record_queue *queue)
+{
+	return queue->acked;
+}
+
+uint64_t record_queue_covered(const struct record_queue *queue)
+{
+	return queue->covered;
+}
+
+void record_queue_cover(struct record_queue *queue, uint64_t sequence)
+{
+	queue->covered = sequence;
+}
+
+static void pass_on_partition(struct record_queue *queue, const struct record *record)
+{
+	struct partition_queue *partition = record->topic->partition_queues[record->partition];
+	if (partition->unpassed > 0)
+		partition->unpassed--;
+	if (record->offset > partition->offset)
+		partition->offset = record->offset;
+	if (record->found)
+		record_queue_tail_passed(queue, partition, record->found);
+	record_queue_partition_changes(queue, partition);
+}
+
+/*
+ * A sequence that went back gives one id to two rows, and both may lie in one window. Progress is
+ * noted by id: it says nothing of the first of them before the last is published as well. They come
+ * with one page (page.sql), so the next row is in memory.
+ */
+static bool meets_next(const struct record_queue *queue)
+{
+	const struct record *record = record_queue_at(queue, queue->acked), *next;
+	if (queue->acked + 1 >= queue->end)
+		return false;
+	next = record_queue_at(queue, queue->acked + 1);
+	return next->tick == record->tick && next->message.id == record->message.id;
+}
+
+bool record_queue_pass(struct record_queue *queue, int64_t *ret_tick, int64_t *ret_id)
+{
+	const struct record *record = record_queue_at(queue, queue->acked);
+	if (queue->acked == queue->end || (record->state != ACKED && record->state != PARKED))
+		return false;
+	*ret_tick = record->tick;
+	*ret_id = record->message.id - meets_next(queue);
+	if (record->state == ACKED)
+		pass_on_partition(queue, record);
+	record->topic->uses--;
+	queue->acked++;
+	if (queue->next < queue->acked)
+		queue->next = queue->acked;
+	return true;
+}
+
+bool record_queue_is_full(const struct record_queue *queue)
+{
+	return (int64_t)(queue->next - queue->covered) >= queue->max_in_flight;
+}
+
+int64_t record_queue_count(const struct record_queue *queue)
+{
+	return (int64_t)(queue->end - queue->acked);
+}
+
+int64_t record_queue_bytes(const struct record_queue *queue)
+{
+	return queue->bytes;
+}
+
+int64_t record_queue_under_way(const struct record_queue *queue)
+{
+	return queue->under_way;
+}
+
+bool record_queue_waits_for_reports(const struct record_queue *queue)
+{
+	return queue->held > 0 || queue->next < queue->end;
+}
+
+int64_t record_queue_unreported(const struct record_queue *queue)
+{
+	return queue->unreported;
+}
+
+int64_t record_queue_written(const struct record_queue *queue)
+{
+	return queue->written;
+}
+
+int64_t record_queue_in_flight(const struct record_queue *queue)
+{
+	return (int64_t)(queue->highest_sent - queue->covered);
+}
+
+const struct message *record_queue_message(const struct record_queue *queue, uint64_t sequence)
+{
+	if (sequence < queue->acked || sequence >= queue->end ||
+	    record_queue_at(queue, sequence)->state == ACKED ||
+	    record_queue_at(queue, sequence)->state == PARKED)
+		return NULL;
+	return &record_queue_at(queue, sequence)->message;
+}
+
+const struct message *record_queue_oldest(const struct record_queue *queue)
+{
+	for (uint64_t s = queue->acked; s < queue->end; s++)
+		if (record_queue_message(queue, s))
+			return record_queue_message(queue, s);
+	return NULL;
+}
+
+/* --- sending -------------------------------------------------------------------------------- */
+
+static bool goes_alone(const struct partition_queue *partition, uint64_t sequence)
+{
+	return partition->fresh || sequence <= partition->alone_until;
+}
+
+static bool is_open(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
+{
+	return record_queue_tail_lets(queue, partition, sequence) && !partition->solo &&
+	       !partition->barred && !partition->unnoted && !partition->topic->unnoted &&
+	       (!goes_alone(partition, sequence) || partition->under_way + partition->written == 0);
+}
+
+static void acknowledge(struct record_queue *queue, struct record *record,
+    struct partition_queue *partition, int64_t offset)
+{
+	record->state = ACKED;
+	record->offset = offset;
+	partition->unpassed++;
+	partition->wait.since = 0;
+	if (offset > partition->known)
+		partition->known = offset;
+	record_queue_release(queue, record);
+}
+
+static void write_down(struct record_queue *queue, struct record *record,
+    struct partition_queue *partition, int64_t offset)
+{
+	if (!queue->transactions) {
+		acknowledge(queue, record, partition, offset);
+		return;
+	}
+	record->state = WRITTEN;
+	record->offset = offset;
+	partition->written++;
+	queue->written++;
+}
+
+void record_queue_committed(struct record_queue *queue)
+{
+	for (uint64_t s = queue->acked; queue->written; s++) {
+		struct record *record = record_queue_at(queue, s);
+		if (record->state != WRITTEN)
+			continue;
+		struct partition_queue *partition =
+		    record->topic->partition_queues[record->partition];
+		partition->written--;
+		queue->written--;
+		acknowledge(queue, record, partition, record->offset);
+		record_queue_list_ready(queue, partition);
+	}
+}
+
+/* What a tail showed is not sent again. */
+static bool is_there_already(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	struct record *record = record_queue_at(queue, sequence);
+	record->found = record_queue_tail_found(queue, partition, sequence);
+	if (!record->found)
+		return false;
+	acknowledge(queue, record, partition, record->found->offset);
+	if (queue->highest_sent <= sequence)
+		queue->highest_sent = sequence + 1;
+	return true;
+}
+
+static void send_on_partition(struct record_queue *queue, int64_t now,
+    struct partition_queue *partition, uint64_t sequence, struct stream_record *ret_record)
+{
+	struct record *record = record_queue_at(queue, sequence);
+	if (partition->under_way == 0 && now - partition->acked_at > REMEMBERED_MS)
+		partition->fresh = true;
+	record->state = SENT;
+	partition->used = true;
+	if (!partition->wait.since)
+		partition->wait.since = now;
+	record_queue_partition_waits(queue, partition);
+	partition->solo = goes_alone(partition, sequence);
+	partition->under_way++;
+	queue->under_way++;
+	queue->unreported++;
+	if (queue->highest_sent <= sequence)
+		queue->highest_sent = sequence + 1;
+	*ret_record = (struct stream_record){
+	    .sequence = sequence,
+	    .tick = record->tick,
+	    .id = record->message.id,
+	    .message = &record->message,
+	    .topic = record->topic->name,
+	    .partition = record->partition,
+	};
+}
+
+/* The owner that died last may have sent the record. If Kafka has it, it is not parked. */
+static void convict(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	if (!partition || !is_there_already(queue, partition, sequence))
+		record_queue_park_convicted(queue, sequence);
+}
+
+/* The partition's first record, if it is known; false: it goes, or waits, like any other. */
+static bool settle_held(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	const struct record *record = record_queue_at(queue, sequence);
+	bool convicted =
+	    record->convicted &&
+	    (partition->wait.stalled || record_queue_found_decides(queue, partition, sequence));
+	if (!partition->wait.stalled && !record->stands && !convicted)
+		return false;
+	pop_record(queue, &partition->held);
+	queue->held--;
+	if (record->stands)
+		record_queue_stands(queue, sequence);
+	else if (convicted)
+		convict(queue, partition, sequence);
+	else
+		record_queue_park_stalled(queue, sequence);
+	return true;
+}
+
+/* From the partitions whose held records may go now. */
+static bool send_held(
+    struct record_queue *queue, int64_t now, uint64_t end, struct stream_record *ret_record)
+{
+	while (queue->ready_first) {
+		struct partition_queue *partition = queue->ready_first;
+		uint64_t sequence = partition->held.head;
+		bool known = sequence && record_queue_at(queue, sequence)->known;
+		if (known && settle_held(queue, partition, sequence))
+			continue;
+		if (known && sequence < end && is_open(queue, partition, sequence)) {
+			pop_record(queue, &partition->held);
+			queue->held--;
+			if (is_there_already(queue, partition, sequence) ||
+			    record_queue_park_behind(queue, sequence))
+				continue;
+			send_on_partition(queue, now, partition, sequence, ret_record);
+			return true;
+		}
+		queue->ready_first = partition->next_ready;
+		partition->listed = false;
+		if (known && sequence < end && partition->under_way + partition->written == 0)
+			record_queue_tail_seek(queue, partition, sequence);
+	}
+	return false;
+}
+
+static void refuse_place(struct record_queue *queue, uint64_t sequence)
+{
+	const struct record *record = record_queue_at(queue, sequence);
+	char error[128];
+	if (record_queue_park_behind(queue, sequence))
+		return;
+	snprintf(error, sizeof error, "the row wants partition %d, the topic has %d",
+	    record->partition, record->topic->count);
+	record_queue_park_refused(queue, sequence, error);
+}
+
+/*
+ * It has no partition to wait on, and records of its key may be under way on any. Or it has none
+ * while it is not known whether its key is parked.
+ */
+static bool must_wait(const struct record_queue *queue, uint64_t sequence)
+{
+	const struct record *record = record_queue_at(queue, sequence);
+	if (record->state != PENDING)
+		return false;
+	bool astray = record->message.partition >= record->topic->count &&
+		      record->topic->state == TOPIC_READY;
+	return (astray && sequence > queue->acked) ||
+	       (!record->known && (astray || record->convicted));
+}
+
+/* It waits on its partition only until it is known whether Kafka has it. */
+static void convict_or_hold(struct record_queue *queue, uint64_t sequence)
+{
+	struct partition_queue *partition = record_queue_at(queue, sequence)->topic->count
+						? partition_queue_of(queue, sequence)
+						: NULL;
+	if (!partition || record_queue_found_decides(queue, partition, sequence)) {
+		convict(queue, partition, sequence);
+		return;
+	}
+	hold_on(queue, partition, sequence);
+	record_queue_list_ready(queue, partition);
+}
+
+/* Decided without a look at its partition; false: it is not. */
+static bool settle(struct record_queue *queue, uint64_t sequence)
+{
+	const struct record *record = record_queue_at(queue, sequence);
+	if (record->later)
+		record_queue_schedule(queue, sequence);
+	else if (record->stands)
+		record_queue_stands(queue, sequence);
+	else if (record->convicted)
+		convict_or_hold(queue, sequence);
+	else
+		return false;
+	return true;
+}
+
+/* It waits for its topic; where that is missing for too long, only for its look-up. */
+static void wait_for_topic(struct record_queue *queue, uint64_t sequence)
+{
+	struct record *record = record_queue_at(queue, sequence);
+	record->state = HELD;
+	push_record(queue, &record->topic->held, sequence);
+	record_queue_topic_waits(queue, record->topic);
+	if (record->topic->wait.stalled)
+		park_held(queue, record->topic);
+}
+
+/* The next record in order: true when it goes out now. */
+static bool consider(
+    struct record_queue *queue, int64_t now, uint64_t sequence, struct stream_record *ret_record)
+{
+	struct record *record = record_queue_at(queue, sequence);
+	if (record->state != PENDING)
+		return false;
+	if (settle(queue, sequence))
+		return false;
+	record_queue_topic_use(queue, record->topic);
+	if (record->topic->wait.stalled || record->topic->state != TOPIC_READY) {
+		wait_for_topic(queue, sequence);
+		return false;
+	}
+	struct partition_queue *partition = partition_queue_of(queue, sequence);
+	if (!partition) {
+		refuse_place(queue, sequence);
+		return false;
+	}
+	bool waits = partition->held.head || !record->known;
+	bool stalled = partition->wait.stalled ||
+		       (partition->barred && record_queue_denial_parks(queue, partition));
+	if (stalled && !waits) {
+		record_queue_park_stalled(queue, sequence);
+		return false;
+	}
+	if (waits || stalled || !is_open(queue, partition, sequence)) {
+		if (!partition->wait.since && record->known)
+			partition->wait.since = now;
+		hold_on(queue, partition, sequence);
+		if (stalled || partition->tail == TAIL_CUT)
+			record_queue_list_ready(queue, partition);
+		return false;
+	}
+	if (is_there_already(queue, partition, sequence) ||
+	    record_queue_park_behind(queue, sequence))
+		return false;
+	send_on_partition(queue, now, partition, sequence, ret_record);
+	return true;
+}
+
+bool record_queue_send(
+    struct record_queue *queue, int64_t now, bool gaps_only, struct stream_record *ret_record)
+{
+	uint64_t end = gaps_only ? queue->highest_sent : queue->end;
+	if (queue->changing || record_queue_has_changed_topics(queue))
+		return false;
+	if (send_held(queue, now, end, ret_record))
+		return true;
+	while (queue->next < end && !record_queue_is_full(queue) && !must_wait(queue, queue->next))
+		if (consider(queue, now, queue->next++, ret_record))
+			return true;
+	/* records that were held just now: some are parked, or looked for in a tail */
+	return send_held(queue, now, end, ret_record);
+}
+
+static bool is_barred(const struct record *record)
+{
+	const struct topic *topic = record->topic;
+	return record->partition >= 0 && record->partition < topic->partition_queue_count &&
+	       topic->partition_queues[record->partition]->barred;
+}
+
+bool record_queue_has_gap(const struct record_queue *queue)
+{
+	for (uint64_t s = queue->acked; s < queue->highest_sent; s++) {
+		const struct record *record = record_queue_at(queue, s);
+		bool waits = record->state == PENDING || record->state == HELD;
+		if (waits && record->topic->state != TOPIC_ASKED && !is_barred(record))
+			return true;
+	}
+	return false;
+}
+
+/* Refused before it was sent: looked at again when nothing is under way on its partition. */
+static void wait_alone(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	struct record *record = record_queue_at(queue, sequence);
+	record->state = HELD;
+	record->next_held = partition->held.head;
+	if (!partition->held.head)
+		partition->held.tail = sequence;
+	partition->held.head = sequence;
+	partition->alone_until = sequence;
+	queue->held++;
+}
+
+bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t sequence,
+    enum stream_delivery delivery, int64_t offset, const char *error, bool *ret_wants_producer)
+{
+	*ret_wants_producer = false;
+	if (sequence < queue->acked || sequence >= queue->end ||
+	    record_queue_at(queue, sequence)->state != SENT)
+		return false;
+	struct record *record = record_queue_at(queue, sequence);
+	struct partition_queue *partition = record->topic->partition_queues[record->partition];
+	queue->unreported--;
+	if (delivery == STREAM_WRITTEN)
+		record_queue_hear(queue, now);
+	bool denied = delivery == STREAM_DENIED || delivery == STREAM_FAILED;
+	bool convicts =
+	    denied && record_queue_deny(queue, now, sequence, delivery == STREAM_DENIED, error);
+	if (delivery == STREAM_AGAIN || (denied && !convicts) ||
+	    (delivery == STREAM_REFUSED && !partition->solo)) {
+		/* stays SENT and under way until record_queue_producer_lost makes it go again */
+		record->suspect |= delivery == STREAM_REFUSED || delivery == STREAM_FAILED;
+		*ret_wants_producer = true;
+		return true;
+	}
+	if (delivery == STREAM_WRITTEN) {
+		write_down(queue, record, partition, offset);
+		partition->fresh = false;
+		partition->acked_at = now;
+		if (record->topic->denial)
+			record_queue_admit(queue, partition);
+	} else if (partition->solo || partition->under_way + partition->written == 1) {
+		record_queue_park_refused(queue, sequence, error);
+	} else {
+		wait_alone(queue, partition, sequence);
+	}
+	*ret_wants_producer = delivery == STREAM_REFUSED || denied;
+	partition->solo = false;
+	partition->under_way--;
+	queue->under_way--;
+	record_queue_list_ready(queue, partition);
+	return true;
+}
+
+/* Everything that is not acknowledged goes again, in order; suspects alone. */
+void record_queue_producer_lost(struct record_queue *queue)
+{
+	record_queue_tails_lost(queue);
+	record_queue_reset_partitions(queue);
+	for (uint64_t s = queue->acked; s < queue->end; s++) {
+		struct record *record = record_queue_at(queue, s);
+		if (record->state > WRITTEN)
+			continue;
+		record->state = PENDING;
+		if (record->suspect && record->partition < record->topic->count)
+			record->topic->partition_queues[record->partition]->alone_until = s;
+	}
+	queue->next = queue->acked;
+}

@@ -1,0 +1,285 @@
+/*
+ * Stalls. A partition that acknowledges nothing for stall_after while others do must not stop them
+ * for ever, nor a topic that is missing for so long. Its records, those under way among them, are
+ * parked in their order (record_queue_parks.c), and so is what comes for it later. Its tail is
+ * tried to be read all the while. Once that is done the parked rows are free, and what was written
+ * after all, though it was given up, is found in the tail and not sent again. Until they have gone,
+ * what was found is kept (stream.c).
+ *
+ * Rows become free in batches, one with each row of the log, however many there are: a place stays
+ * in the list of recovered places until the answer says that none of its rows is left. After a
+ * crash the next owner receives every place that has rows, and begins with its tail.
+ *
+ * Where nothing of others is in memory that could come through, silent partitions are asked for
+ * their ends: when none answers, the whole cluster is away and is waited for. For a missing
+ * topic the answer of the cluster is the witness, as long as it is repeated: no other partition has
+ * to be known, and for the first rows of a shard none is.
+ *
+ * That needs the tails: without them, as with transactions, a partition that gives no answer is
+ * waited for. One that answers with an error is not: see record_queue_denials.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "record_queue_private.h"
+
+enum {
+	LOOKS = 8,            /* in the time after which something is stalled */
+	ANSWERS_GAP_MS = 3000 /* missing topics are asked for each second, one after the other */
+};
+
+/*
+ * What has waited so long, and others were heard all the while: a cluster that was away as a whole
+ * is given the same time once it is heard again.
+ */
+static bool is_stalled(struct record_queue *queue, int64_t now, bool waits, struct wait *wait,
+    const struct hearing *hearing, bool *ret_asks)
+{
+	int64_t stall_after = queue->stall_after;
+	/* after the loss of a producer records are pending, and on no partition for a moment */
+	if (!waits && queue->next == queue->end)
+		wait->since = 0;
+	else if (waits && !wait->since)
+		wait->since = now;
+	if (!waits || now - wait->since < stall_after / 2)
+		return false;
+	*ret_asks |= now - hearing->at >= stall_after / LOOKS;
+	int64_t begun = wait->since > hearing->since ? wait->since : hearing->since;
+	return now - begun >= stall_after && now - hearing->at < hearing->gap;
+}
+
+static void hear(struct hearing *hearing, int64_t now, int64_t gap)
+{
+	hearing->gap = gap;
+	if (now - hearing->at >= gap)
+		hearing->since = now;
+	hearing->at = now;
+}
+
+void record_queue_hear(struct record_queue *queue, int64_t now)
+{
+	hear(&queue->hearing, now, queue->stall_after / 2);
+}
+
+void record_queue_topic_answered(
+    struct record_queue *queue, const char *name, int64_t answered_at, int64_t stall_after)
+{
+	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
+	int64_t gap = stall_after / 2 > ANSWERS_GAP_MS ? stall_after / 2 : ANSWERS_GAP_MS;
+	if (answered_at > topic->answers.at)
+		hear(&topic->answers, answered_at, gap);
+}
+
+/* It stalls again: rows that are parked for it from now on must not be freed before it recovers. */
+static void recovers_no_more(struct record_queue *queue, struct topic *topic, int32_t partition)
+{
+	int kept = 0;
+	for (int i = 0; i < queue->recovered_count; i++) {
+		const struct stall *place = &queue->recovered[i];
+		if (place->topic != topic || place->partition != partition)
+			queue->recovered[kept++] = *place;
+		else
+			topic->uses--;
+	}
+	queue->recovered_count = kept;
+}
+
+static void owe(struct record_queue *queue, struct wait *wait)
+{
+	queue->owed += !wait->owed;
+	wait->owed = true;
+}
+
+bool record_queue_partition_stalls(struct record_queue *queue, struct partition_queue *partition)
+{
+	owe(queue, &partition->wait);
+	recovers_no_more(queue, partition->topic, partition->number);
+	partition->wait.stalled = true;
+	if (partition->under_way)
+		return true; /* its producer goes, and then its tail is read */
+	record_queue_tail_again(queue, partition);
+	record_queue_list_ready(queue, partition);
+	return false;
+}
+
+static void topic_stalls(struct record_queue *queue, struct topic *topic)
+{
+	owe(queue, &topic->wait);
+	recovers_no_more(queue, topic, -1);
+	topic->wait.stalled = true;
+	record_queue_release_held(queue, topic);
+}
+
+void record_queue_partition_unwatch(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (partition->watched)
+		DL_DELETE2(queue->watched, partition, prev_watched, next_watched);
+	partition->watched = false;
+}
+
+void record_queue_partition_waits(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (!partition->watched)
+		DL_APPEND2(queue->watched, partition, prev_watched, next_watched);
+	partition->watched = true;
+}
+
+static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_asks)
+{
+	bool wants_producer = false;
+	struct partition_queue *partition, *next;
+	DL_FOREACH_SAFE2(queue->watched, partition, next, next_watched)
+	{
+		const struct topic *topic = partition->topic;
+		/* one that waits for the database does not tell of the partition */
+		bool held =
+		    partition->held.head && record_queue_at(queue, partition->held.head)->known;
+		bool waits = !partition->wait.stalled && !partition->barred &&
+			     (partition->under_way || held);
+		if (topic->state != TOPIC_READY || partition->number >= topic->count ||
+		    topic->policy == STREAM_STOP)
+			continue;
+		if (is_stalled(queue, now, waits, &partition->wait, &queue->hearing, ret_asks))
+			wants_producer |= record_queue_partition_stalls(queue, partition);
+		if (!waits && !partition->wait.since)
+			record_queue_partition_unwatch(queue, partition);
+	}
+	return wants_producer;
+}
+
+static void watch_topics(struct record_queue *queue, int64_t now)
+{
+	bool ignored = false;
+	struct topic *topic, *next;
+	DL_FOREACH_SAFE2(queue->waiting, topic, next, in_waiting.next)
+	{
+		bool waits = topic->missing && !topic->wait.stalled && topic->held.head;
+		if (topic->policy != STREAM_STOP &&
+		    is_stalled(queue, now, waits, &topic->wait, &topic->answers, &ignored))
+			topic_stalls(queue, topic);
+		if (!topic->held.head && !topic->wait.owed && !topic->wait.since)
+			TOPIC_UNLIST(queue, topic, waiting);
+	}
+}
+
+bool record_queue_watch_stalls(struct record_queue *queue, int64_t now, int64_t stall_after)
+{
+	bool wants_producer = false, asks = false;
+	if (!queue->resumes || queue->transactions || now < queue->watch_at)
+		return false;
+	queue->watched_at = now;
+	queue->stall_after = stall_after;
+	queue->watch_at = now + stall_after / LOOKS;
+	watch_topics(queue, now);
+	wants_producer = watch_partitions(queue, now, &asks);
+	if (asks)
+		record_queue_tails_ask(queue);
+	return wants_producer;
+}
+
+int64_t record_queue_watch_due(const struct record_queue *queue, int64_t now)
+{
+	bool waits = queue->resumes && !queue->transactions && queue->acked != queue->end;
+	return waits && now < queue->watch_at ? queue->watch_at : INT64_MAX;
+}
+
+static void recovers(struct record_queue *queue, struct topic *topic, int32_t partition)
+{
+	if (queue->recovered_count == queue->recovered_capacity) {
+		queue->recovered_capacity =
+		    queue->recovered_capacity ? queue->recovered_capacity * 2 : 8;
+		queue->recovered = xrealloc(
+		    queue->recovered, (size_t)queue->recovered_capacity * sizeof *queue->recovered);
+	}
+	topic->uses++;
+	queue->recovered[queue->recovered_count++] = (struct stall){topic, partition, 0};
+}
+
+/* True: rows are parked for its sake. */
+static bool ends_stall(struct record_queue *queue, struct wait *wait)
+{
+	if (!wait->owed)
+		return false;
+	*wait = (struct wait){0};
+	queue->owed--;
+	return true;
+}
+
+void record_queue_partition_recovers(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (partition->barred || !ends_stall(queue, &partition->wait))
+		return;
+	/* its parked rows come by once more, and then some may be looked for behind the cut */
+	partition->keeps_passed |= record_queue_partition_is_cut(partition);
+	recovers(queue, partition->topic, partition->number);
+}
+
+void record_queue_topic_recovers(struct record_queue *queue, struct topic *topic)
+{
+	if (ends_stall(queue, &topic->wait))
+		recovers(queue, topic, -1);
+}
+
+void record_queue_stalled(
+    struct record_queue *queue, const char *name, size_t length, int32_t partition)
+{
+	struct topic *topic = record_queue_topic_find(queue, name, length);
+	struct partition_queue *affected =
+	    partition >= 0 && partition < topic->partition_queue_count
+		? topic->partition_queues[partition]
+		: NULL;
+	record_queue_topic_use(queue, topic);
+	if (partition < 0 && topic->state == TOPIC_ASKED) {
+		owe(queue, &topic->wait);
+		record_queue_topic_waits(queue, topic);
+	} else if (affected && !record_queue_tail_is_known(affected)) {
+		owe(queue, &affected->wait);
+	} else {
+		if (affected)
+			affected->keeps_passed |= record_queue_partition_is_cut(affected);
+		recovers(queue, topic, partition);
+	}
+}
+
+int record_queue_stalls(const struct record_queue *queue)
+{
+	return queue->owed;
+}
+
+bool record_queue_partition_keeps_passed(
+    struct record_queue *queue, const char *topic, int32_t partition)
+{
+	const struct partition_queue *affected = record_queue_partition(queue, topic, partition);
+	return affected && (affected->wait.owed || affected->keeps_passed);
+}
+
+bool record_queue_awaits_stalled(const struct record_queue *queue)
+{
+	return queue->owed || queue->recovered_count;
+}
+
+void record_queue_recovered(
+    struct record_queue *queue, const char *name, size_t length, int32_t partition, int64_t last_id)
+{
+	struct topic *topic = record_queue_topic_find(queue, name, length);
+	for (int i = 0; i < queue->recovered_count; i++) {
+		struct stall *place = &queue->recovered[i];
+		if (place->topic == topic && place->partition == partition)
+			place->freed_id = last_id;
+	}
+	if (last_id == 0)
+		recovers_no_more(queue, topic, partition);
+}
+
+void record_queue_stalls_forget(struct record_queue *queue)
+{
+	for (struct topic *topic = queue->topics; topic; topic = topic->hh.next) {
+		topic->wait = (struct wait){0};
+		for (int32_t p = 0; p < topic->partition_queue_count; p++)
+			topic->partition_queues[p]->wait = (struct wait){0};
+	}
+	free(queue->recovered);
+	queue->recovered = NULL;
+	queue->recovered_count = queue->recovered_capacity = 0;
+	queue->owed = 0;
+}

@@ -1,0 +1,408 @@
+/*
+ * Tails: what a former owner, or a producer that is gone, wrote and nobody noted. A partition queue
+ * opens once its partition was read from the logged offset (or the last acknowledgement) to the
+ * end; rows that were found there count as acknowledged when they come by, and are not sent again.
+ *
+ *   UNREAD -> READING -> OPEN                  an offset was known
+ *   UNREAD -> READING -> UNLOGGED -> OPEN      none was: the end that was found is the first, and
+ *                                              must stand in the log before a record flows
+ *   OPEN -> UNREAD                             the producer was lost with records under way, or the
+ *                                              topic was away and may have been made anew
+ *   READING -> CUT                             memory holds only some of what was found
+ *   CUT -> UNSOUGHT -> SEEKING -> CUT, OPEN    a row waits that may be among the rest: one more
+ *                                              pass reads from the cut on (record_queue_found.c)
+ *   CUT, UNSOUGHT, SEEKING -> UNREAD           as from OPEN; then it is read from the cut on
+ *
+ * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
+ * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
+ *
+ * With transactions a lost producer leaves every partition UNREAD: it may have been fenced by an
+ * owner that published since. The tails are read once the next producer has fenced all others.
+ *
+ * What was found is not passed by the logged offset before its row is: it would not be found again.
+ *
+ * The offset of a silent partition moves up to the partition's end now and then, so that what
+ * others write to it in the meantime is not read at the next take-over.
+ *
+ * A take-over may want thousands of tails: so many are asked for at a time. One that does not
+ * answer within a second does not count, so that partitions that are away keep no other ones
+ * waiting.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "record_queue_private.h"
+
+enum {
+	TAILS_AT_ONCE = 256,
+	ANSWER_MS = 1000,
+};
+
+int64_t record_queue_tail_offset(const struct partition_queue *partition)
+{
+	int64_t offset = partition->offset, cut = record_queue_cut_offset(partition);
+	if (partition->first && partition->first->offset <= offset)
+		offset = partition->first->offset - 1;
+	if (cut != OFFSET_NONE && cut <= offset)
+		offset = cut - 1;
+	return offset;
+}
+
+bool record_queue_tail_is_known(const struct partition_queue *partition)
+{
+	return partition->tail == TAIL_OPEN || partition->tail == TAIL_CUT ||
+	       partition->tail == TAIL_UNSOUGHT || partition->tail == TAIL_SEEKING;
+}
+
+static bool is_reading(const struct partition_queue *partition)
+{
+	return partition->tail == TAIL_READING || partition->tail == TAIL_SEEKING;
+}
+
+static void want_question(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (!partition->wanted)
+		DL_APPEND2(queue->wanted, partition, prev_wanted, next_wanted);
+	partition->wanted = true;
+}
+
+static void unwant_question(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (partition->wanted)
+		DL_DELETE2(queue->wanted, partition, prev_wanted, next_wanted);
+	partition->wanted = false;
+}
+
+static void await_no_more(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (!partition->awaited)
+		return;
+	partition->awaited = false;
+	partition->topic->awaited--;
+	queue->awaited -= !partition->topic->missing;
+}
+
+/* The partition was read to its end: records flow, with a cut only decided ones. */
+static void partition_flows(struct record_queue *queue, struct partition_queue *partition)
+{
+	partition->first_tail = false;
+	await_no_more(queue, partition);
+	record_queue_partition_recovers(queue, partition);
+	record_queue_list_ready(queue, partition);
+}
+
+/* One place moves, so that the counters stay right. */
+static void set_tail_state(
+    struct record_queue *queue, struct partition_queue *partition, enum tail_state tail)
+{
+	bool asked = is_reading(partition) || partition->asked_end;
+	if (asked && queue->asked > 0)
+		queue->asked--;
+	queue->unlogged += (tail == TAIL_UNLOGGED) - (partition->tail == TAIL_UNLOGGED);
+	partition->tail = tail;
+	partition->wants_end = partition->asked_end = false;
+	if (tail == TAIL_UNREAD || tail == TAIL_UNSOUGHT)
+		want_question(queue, partition);
+	else
+		unwant_question(queue, partition);
+	if (tail == TAIL_UNREAD)
+		record_queue_cut_unsettle(queue, partition);
+	if (tail == TAIL_UNLOGGED || partition->cut)
+		record_queue_partition_changes(queue, partition);
+	if (tail == TAIL_OPEN) {
+		record_queue_cut_drop(queue, partition);
+		partition->keeps_passed = false;
+	}
+	if (tail == TAIL_OPEN || tail == TAIL_CUT)
+		partition_flows(queue, partition);
+}
+
+bool record_queue_tail_lets(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
+{
+	return partition->tail == TAIL_OPEN ||
+	       (partition->tail == TAIL_CUT &&
+		   record_queue_found_decides(queue, partition, sequence));
+}
+
+void record_queue_tail_seek(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	if (partition->tail == TAIL_CUT && !partition->barred &&
+	    !record_queue_found_decides(queue, partition, sequence))
+		set_tail_state(queue, partition, TAIL_UNSOUGHT);
+}
+
+void record_queue_tail_again(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (queue->resumes && record_queue_tail_is_known(partition))
+		set_tail_state(queue, partition, TAIL_UNREAD);
+}
+
+void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, int32_t from)
+{
+	for (int32_t p = from; p < topic->partition_queue_count && queue->resumes; p++) {
+		/* rows that were under way when the topic went were parked without a look */
+		topic->partition_queues[p]->keeps_passed |= topic->wait.owed;
+		set_tail_state(queue, topic->partition_queues[p], TAIL_UNREAD);
+	}
+}
+
+void record_queue_tail_want(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (partition->tail == TAIL_UNREAD || partition->tail == TAIL_UNSOUGHT)
+		want_question(queue, partition);
+}
+
+void record_queue_tail_close(struct record_queue *queue, struct partition_queue *partition)
+{
+	record_queue_found_forget(queue, partition);
+	record_queue_cut_drop(queue, partition);
+	set_tail_state(queue, partition, TAIL_OPEN);
+	record_queue_partition_unwatch(queue, partition);
+}
+
+static void partition_lost(struct record_queue *queue, struct partition_queue *partition)
+{
+	bool read = record_queue_tail_is_known(partition);
+	if (partition->under_way || queue->transactions || (partition->wait.stalled && read)) {
+		set_tail_state(queue, partition, TAIL_UNREAD);
+	} else if (read && partition->cut) {
+		/* other rows may wait on it from here on, with another count of partitions */
+		record_queue_cut_unsettle(queue, partition);
+		set_tail_state(queue, partition, TAIL_CUT);
+	}
+}
+
+void record_queue_tails_lost(struct record_queue *queue)
+{
+	for (struct topic *topic = queue->topics; queue->resumes && topic; topic = topic->hh.next)
+		for (int32_t p = 0; p < topic->partition_queue_count; p++)
+			partition_lost(queue, topic->partition_queues[p]);
+}
+
+/* Who takes the shard next must not look behind what is sent from here on. */
+static bool must_be_logged(const struct partition_queue *partition)
+{
+	return partition->logged_offset == OFFSET_NONE ||
+	       partition->logged_offset > partition->offset;
+}
+
+void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition)
+{
+	if (partition->tail == TAIL_UNLOGGED && !must_be_logged(partition))
+		set_tail_state(queue, partition, partition->cut ? TAIL_CUT : TAIL_OPEN);
+}
+
+/* --- questions and answers ------------------------------------------------------------------ */
+
+static void put_question(
+    struct record_queue *queue, struct partition_queue *partition, struct stream_tail *ret_tail)
+{
+	partition->question = ++queue->questions;
+	*ret_tail = (struct stream_tail){.topic = partition->topic->name,
+	    .partition = partition->number,
+	    .number = partition->question,
+	    .offset = STREAM_TAIL_END};
+	queue->asked++;
+	if (partition->wants_end) {
+		partition->wants_end = false;
+		partition->asked_end = true;
+		return;
+	}
+	record_queue_found_begin(queue, partition);
+	if (partition->known != OFFSET_NONE)
+		ret_tail->offset = ret_tail->least = partition->known + 1;
+	if (partition->cut)
+		ret_tail->offset = record_queue_cut_offset(partition);
+	set_tail_state(
+	    queue, partition, partition->tail == TAIL_UNSOUGHT ? TAIL_SEEKING : TAIL_READING);
+}
+
+static bool may_ask(struct record_queue *queue, int64_t now)
+{
+	if (queue->asked < TAILS_AT_ONCE)
+		return true;
+	if (now - queue->asked_at < ANSWER_MS)
+		return false;
+	queue->asked_at = now;
+	queue->asked = 0;
+	return true;
+}
+
+/* A queue that leaves `wanted` without a question returns when its topic or count is known. */
+bool record_queue_tail_call(struct record_queue *queue, int64_t now, struct stream_tail *ret_tail)
+{
+	while (queue->wanted && may_ask(queue, now)) {
+		struct partition_queue *partition = queue->wanted;
+		const struct topic *topic = partition->topic;
+		unwant_question(queue, partition);
+		if (topic->state == TOPIC_ASKED || partition->number >= topic->count) {
+			partition->wants_end = false;
+			continue;
+		}
+		if (queue->asked == 0)
+			queue->asked_at = now;
+		put_question(queue, partition, ret_tail);
+		return true;
+	}
+	return false;
+}
+
+/* NULL: the question is not the newest one of its partition, or the partition is forgotten. */
+static struct partition_queue *asked_partition(
+    struct record_queue *queue, const struct stream_question *question)
+{
+	struct partition_queue *partition =
+	    record_queue_partition(queue, question->topic, question->partition);
+	return partition && partition->question == question->number ? partition : NULL;
+}
+
+enum record_found record_queue_tail_record(struct record_queue *queue,
+    const struct stream_question *question, int64_t offset, int64_t id, const char event_id[16])
+{
+	struct partition_queue *partition = asked_partition(queue, question);
+	struct seen_name name = {.id = id};
+	if (!partition || !is_reading(partition))
+		return RECORD_FOUND_STALE;
+	partition->wait.since = 0;
+	memcpy(name.event_id, event_id, sizeof name.event_id);
+	enum record_found found = record_queue_found_take(queue, partition, &name, offset);
+	if (found == RECORD_FOUND_ENOUGH) {
+		record_queue_cut_enough(partition);
+		set_tail_state(queue, partition, TAIL_CUT);
+	}
+	return found;
+}
+
+/* Not while something was found that has not come by: who takes the shard next must find it too. */
+static void end_moves(struct record_queue *queue, struct partition_queue *partition, int64_t end)
+{
+	partition->asked_end = false;
+	queue->asked -= queue->asked > 0;
+	if (queue->found || queue->cuts || partition->under_way || partition->written ||
+	    partition->unpassed || end - 1 <= partition->offset)
+		return;
+	partition->offset = partition->known = end - 1;
+	record_queue_partition_changes(queue, partition);
+}
+
+void record_queue_tail_end(
+    struct record_queue *queue, const struct stream_question *question, int64_t end, bool beyond)
+{
+	struct partition_queue *partition = asked_partition(queue, question);
+	if (!partition)
+		return;
+	partition->wait.since = 0;
+	record_queue_hear(queue, queue->watched_at);
+	if (partition->asked_end && !is_reading(partition))
+		end_moves(queue, partition, end);
+	if (!is_reading(partition))
+		return;
+	queue->recreated |= beyond;
+	if (beyond || partition->offset == OFFSET_NONE)
+		partition->offset = end - 1;
+	if (beyond || end - 1 > partition->known)
+		partition->known = end - 1;
+	if (beyond)
+		record_queue_cut_drop(queue, partition);
+	bool cut = record_queue_cut_end(queue, partition, end);
+	set_tail_state(queue, partition,
+	    must_be_logged(partition) ? TAIL_UNLOGGED
+	    : cut                     ? TAIL_CUT
+				      : TAIL_OPEN);
+}
+
+bool record_queue_tail_failed(struct record_queue *queue, const struct stream_question *question)
+{
+	struct partition_queue *partition = asked_partition(queue, question);
+	if (!partition || (!is_reading(partition) && !partition->asked_end))
+		return false;
+	if (partition->asked_end)
+		set_tail_state(queue, partition, partition->tail);
+	else
+		set_tail_state(queue, partition, queue->transactions ? TAIL_UNREAD : TAIL_OPEN);
+	return true;
+}
+
+bool record_queue_awaits_first_tails(const struct record_queue *queue)
+{
+	return queue->awaited > 0;
+}
+
+bool record_queue_must_log_tails(const struct record_queue *queue)
+{
+	return queue->unlogged > 0;
+}
+
+void record_queue_tail_move(struct record_queue *queue, struct partition_queue *partition)
+{
+	bool may = partition->tail == TAIL_OPEN || partition->tail == TAIL_CUT;
+	if (!queue->resumes || !may || partition->wants_end || partition->asked_end ||
+	    partition->known == OFFSET_NONE)
+		return;
+	partition->wants_end = true;
+	want_question(queue, partition);
+}
+
+bool record_queue_tail_rests(const struct partition_queue *partition, bool away)
+{
+	if (partition->under_way || partition->written || partition->unpassed ||
+	    partition->held.head || partition->listed || partition->found || partition->cut ||
+	    partition->wait.owed)
+		return false;
+	return away ||
+	       (partition->tail == TAIL_OPEN && !partition->wants_end && !partition->asked_end);
+}
+
+/* Asks for the tails of some topics; each call continues behind the topics of the call before. */
+void record_queue_tails_ask(struct record_queue *queue)
+{
+	int partitions = 0;
+	for (int i = 0; i < queue->round_count && partitions < TAILS_AT_ONCE; i++) {
+		struct topic *topic = queue->round;
+		TOPIC_UNLIST(queue, topic, round);
+		TOPIC_LIST(queue, topic, round);
+		for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++)
+			record_queue_tail_move(queue, topic->partition_queues[p]);
+		partitions += topic->count;
+	}
+}
+
+/* A reading that began at a cut begins again, behind the last known offset. */
+static void forget_partition_found(struct record_queue *queue, struct partition_queue *partition)
+{
+	bool cut = partition->cut;
+	record_queue_found_forget(queue, partition);
+	record_queue_cut_drop(queue, partition);
+	record_queue_partition_changes(queue, partition);
+	if (cut && record_queue_tail_is_known(partition))
+		set_tail_state(queue, partition, TAIL_OPEN);
+	else if (cut && partition->tail == TAIL_READING)
+		set_tail_state(queue, partition, TAIL_UNREAD);
+}
+
+void record_queue_forget_found(struct record_queue *queue)
+{
+	for (struct topic *topic = queue->topics; topic && (queue->found || queue->cuts);
+	     topic = topic->hh.next)
+		for (int32_t p = 0; p < topic->partition_queue_count; p++)
+			if (topic->partition_queues[p]->found || topic->partition_queues[p]->cut)
+				forget_partition_found(queue, topic->partition_queues[p]);
+}
+
+int64_t record_queue_skipped(const struct record_queue *queue)
+{
+	return queue->skipped;
+}
+
+bool record_queue_recreated(const struct record_queue *queue)
+{
+	return queue->recreated;
+}
+
+void record_queue_epoch_begins(struct record_queue *queue)
+{
+	queue->recreated = false;
+}

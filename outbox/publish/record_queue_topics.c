@@ -1,0 +1,507 @@
+/*
+ * Destinations: the states of topics by the log, the broker and the records. Memory holds only
+ * topics in use: those that are open in the log, and those with records. The first record of any
+ * other topic makes the owner ask the log (LOG_WANTED), and the topic's records wait for the
+ * answer.
+ *
+ * A topic is opened by a committed log row, which carries its partition count, before the first
+ * record flows to it; a changed count takes effect with a new epoch once nothing is under way:
+ * until then no record goes out. A topic that is not used for a while is closed by a log row, once
+ * nothing of it is uncovered, and forgotten; one that the broker does not have for so long leaves
+ * the log.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "record_queue_private.h"
+
+enum {
+	PARTITIONS_MAX = 1 << 20, /* maximum in a log row; Kafka's own limit is far lower */
+	LOAD_NAMES = 200,
+	VISITS_A_TURN = 64,
+	VISITS = 4, /* while a topic is idle, until it is closed */
+};
+
+/* --- the table ------------------------------------------------------------------------------ */
+
+static struct topic *known_topic(struct record_queue *queue, const char *name, size_t length)
+{
+	struct topic *topic;
+	if (queue->last_topic && strlen(queue->last_topic->name) == length &&
+	    memcmp(queue->last_topic->name, name, length) == 0)
+		return queue->last_topic;
+	HASH_FIND(hh, queue->topics, name, length, topic);
+	return topic;
+}
+
+struct topic *record_queue_topic_find(struct record_queue *queue, const char *name, size_t length)
+{
+	struct topic *topic = known_topic(queue, name, length);
+	if (!topic) {
+		topic = xcalloc(1, sizeof *topic);
+		topic->name = xmalloc(length + 1);
+		memcpy(topic->name, name, length); /* the hash compares so many bytes of it */
+		topic->name[length] = '\0';
+		if (queue->parking.policy)
+			topic->policy = queue->parking.policy(queue->parking.context, topic->name);
+		if (queue->parking.refused_topic)
+			topic->refused =
+			    queue->parking.refused_topic(queue->parking.context, topic->name);
+		/* a strange message of a key must not hold back those of the look-back behind it */
+		if (topic->refused)
+			topic->policy = STREAM_PASS;
+		HASH_ADD_KEYPTR(hh, queue->topics, topic->name, length, topic);
+	}
+	queue->last_topic = topic;
+	return topic;
+}
+
+struct partition_queue *record_queue_partition(
+    struct record_queue *queue, const char *name, int32_t partition)
+{
+	struct topic *topic = known_topic(queue, name, strlen(name));
+	return topic && partition >= 0 && partition < topic->partition_queue_count
+		   ? topic->partition_queues[partition]
+		   : NULL;
+}
+
+static void make_partition_queues(struct record_queue *queue, struct topic *topic, int32_t count)
+{
+	int32_t before = topic->partition_queue_count;
+	if (count <= before)
+		return;
+	topic->partition_queues =
+	    xrealloc(topic->partition_queues, (size_t)count * sizeof *topic->partition_queues);
+	topic->partition_queue_count = count;
+	for (int32_t p = before; p < count; p++) {
+		topic->partition_queues[p] = xcalloc(1, sizeof **topic->partition_queues);
+		*topic->partition_queues[p] = (struct partition_queue){.topic = topic,
+		    .number = p,
+		    .fresh = true,
+		    .offset = OFFSET_NONE,
+		    .logging_offset = OFFSET_NONE,
+		    .logged_offset = OFFSET_NONE,
+		    .known = OFFSET_NONE,
+		    .tail = TAIL_OPEN,
+		    .first_tail = true};
+	}
+	record_queue_tails_begin(queue, topic, before);
+}
+
+/* What is known of the partitions that were there before stays. */
+void record_queue_topic_count(struct record_queue *queue, struct topic *topic, int32_t count)
+{
+	topic->count = count;
+	make_partition_queues(queue, topic, count);
+	/* no row says anything of those beyond: they begin anew when there is another count */
+	record_queue_tails_begin(queue, topic, count);
+	for (int32_t p = 0; p < count; p++) {
+		record_queue_tail_want(queue, topic->partition_queues[p]);
+		record_queue_partition_changes(queue, topic->partition_queues[p]);
+	}
+}
+
+/* --- states --------------------------------------------------------------------------------- */
+
+static void topic_becomes(struct record_queue *queue, struct topic *topic, enum topic_state state)
+{
+	bool was_away = topic->state == TOPIC_ASKED;
+	queue->news += (state == TOPIC_NEW) - (topic->state == TOPIC_NEW);
+	queue->changes += (state == TOPIC_CHANGED) - (topic->state == TOPIC_CHANGED);
+	topic->state = state;
+	if (was_away && state != TOPIC_ASKED) {
+		topic->wait.since = 0;
+		TOPIC_UNLIST(queue, topic, waiting);
+		record_queue_tails_begin(queue, topic, 0);
+	}
+	if (state == TOPIC_NEW || state == TOPIC_CHANGED)
+		TOPIC_LIST(queue, topic, changed);
+	if (topic->in_round.listed && !topic->checks && state != TOPIC_READY &&
+	    state != TOPIC_CLOSING) {
+		queue->unready_count += !topic->in_unready.listed;
+		TOPIC_LIST(queue, topic, unready);
+	} else {
+		queue->unready_count -= topic->in_unready.listed;
+		TOPIC_UNLIST(queue, topic, unready);
+	}
+	if (state == TOPIC_READY) {
+		record_queue_topic_recovers(queue, topic);
+		record_queue_release_held(queue, topic);
+	}
+}
+
+void record_queue_topic_settle(struct record_queue *queue, struct topic *topic)
+{
+	if (topic->known == 0 || topic->log != LOG_LOADED)
+		topic_becomes(queue, topic, TOPIC_ASKED);
+	else if (topic->count && topic->count != topic->known)
+		topic_becomes(queue, topic, TOPIC_CHANGED);
+	else if (!topic->open)
+		topic_becomes(queue, topic, TOPIC_NEW);
+	else
+		topic_becomes(queue, topic, TOPIC_READY);
+}
+
+void record_queue_topic_waits(struct record_queue *queue, struct topic *topic)
+{
+	if (topic->state == TOPIC_ASKED)
+		TOPIC_LIST(queue, topic, waiting);
+}
+
+static int64_t visit_interval(const struct record_queue *queue)
+{
+	int64_t idle = queue->idle_ms / VISITS;
+	return idle && idle < queue->move_ms ? idle : queue->move_ms;
+}
+
+/* From here on the broker is asked for it. */
+static void topic_begins(struct record_queue *queue, struct topic *topic)
+{
+	if (topic->in_round.listed)
+		return;
+	queue->round_count++;
+	TOPIC_LIST(queue, topic, round);
+	topic->used_at = topic->moved_at = queue->now;
+	topic->visit_at = queue->now + visit_interval(queue);
+	TOPIC_LIST(queue, topic, visits);
+}
+
+void record_queue_topic_use(struct record_queue *queue, struct topic *topic)
+{
+	topic->used = true;
+	if (topic->log != LOG_UNASKED)
+		return;
+	topic->log = LOG_WANTED;
+	topic->checks = false;
+	TOPIC_LIST(queue, topic, unloaded);
+	topic_begins(queue, topic);
+	record_queue_topic_settle(queue, topic);
+}
+
+/* --- what goes ------------------------------------------------------------------------------ */
+
+/* Forgets the topic's destination, so that it is read from the log again. */
+static void unload(struct record_queue *queue, struct topic *topic)
+{
+	record_queue_denial_forget(queue, topic);
+	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
+		record_queue_tail_close(queue, topic->partition_queues[p]);
+		free(topic->partition_queues[p]);
+	}
+	free(topic->partition_queues);
+	topic->partition_queues = NULL;
+	topic->changed = topic->changed_last = NULL;
+	topic->partition_queue_count = topic->count = topic->logging = 0;
+	topic->log = LOG_UNASKED;
+	topic->open = topic->closes = topic->ends_asked = false;
+	TOPIC_UNLIST(queue, topic, unloaded);
+	record_queue_topic_settle(queue, topic);
+	TOPIC_UNLIST(queue, topic, changed);
+}
+
+static void leave_lists(struct record_queue *queue, struct topic *topic)
+{
+	queue->round_count -= topic->in_round.listed;
+	queue->unready_count -= topic->in_unready.listed;
+	TOPIC_UNLIST(queue, topic, round);
+	TOPIC_UNLIST(queue, topic, unready);
+	TOPIC_UNLIST(queue, topic, visits);
+	TOPIC_UNLIST(queue, topic, waiting);
+}
+
+static void forget_topic(struct record_queue *queue, struct topic *topic)
+{
+	leave_lists(queue, topic);
+	unload(queue, topic);
+	leave_lists(queue, topic);
+	if (queue->last_topic == topic)
+		queue->last_topic = NULL;
+	HASH_DEL(queue->topics, topic);
+	free(topic->refused);
+	free(topic->name);
+	free(topic);
+}
+
+void record_queue_topic_drop(struct record_queue *queue, struct topic *topic)
+{
+	struct closed_topic *closed;
+	bool used = topic->uses || topic->held.head;
+	if (used) {
+		unload(queue, topic);
+		record_queue_topic_use(queue, topic);
+		return;
+	}
+	closed = xcalloc(1, sizeof *closed + strlen(topic->name) + 1);
+	memcpy(closed->name, topic->name, strlen(topic->name));
+	LL_PREPEND(queue->closed, closed);
+	forget_topic(queue, topic);
+}
+
+struct closed_topic *record_queue_closed_topic(struct record_queue *queue)
+{
+	struct closed_topic *closed = queue->closed;
+	if (closed)
+		LL_DELETE(queue->closed, closed);
+	return closed;
+}
+
+void record_queue_topics_forget(struct record_queue *queue)
+{
+	struct topic *topic, *next;
+	struct closed_topic *closed;
+	record_queue_rows_forget(queue);
+	queue->changing = queue->recreated = false;
+	HASH_ITER(hh, queue->topics, topic, next)
+	{
+		forget_topic(queue, topic);
+	}
+	while ((closed = record_queue_closed_topic(queue)))
+		free(closed);
+}
+
+void record_queue_topics_destroy(struct record_queue *queue)
+{
+	record_queue_topics_forget(queue);
+}
+
+/* --- what the log says ---------------------------------------------------------------------- */
+
+void record_queue_taken(struct record_queue *queue, int64_t now, int64_t n)
+{
+	queue->now = now;
+	queue->taken_n = queue->folded_n = n;
+	queue->unfolded = queue->unfolded_cost = 0;
+}
+
+static void load_offsets(
+    struct record_queue *queue, struct topic *topic, const struct stream_destination *destination)
+{
+	int32_t count = destination->count < PARTITIONS_MAX ? destination->count : PARTITIONS_MAX;
+	make_partition_queues(queue, topic, count);
+	for (int32_t p = 0; p < count; p++) {
+		struct partition_queue *partition = topic->partition_queues[p];
+		int64_t offset = destination->offsets[p];
+		if (offset < -1)
+			continue;
+		partition->offset = partition->logging_offset = partition->logged_offset =
+		    partition->known = offset;
+		/* this owner closed it, and so knows all records that other owners wrote before */
+		partition->first_tail = destination->n <= queue->taken_n;
+		partition->awaited = queue->resumes && partition->first_tail && destination->open &&
+				     p < destination->partitions;
+		topic->awaited += partition->awaited;
+		queue->awaited += partition->awaited && !topic->missing;
+	}
+}
+
+static void topic_loaded(struct record_queue *queue, struct topic *topic)
+{
+	topic->log = LOG_LOADED;
+	TOPIC_UNLIST(queue, topic, unloaded);
+	topic_begins(queue, topic);
+	record_queue_topic_settle(queue, topic);
+}
+
+void record_queue_destination(
+    struct record_queue *queue, const struct stream_destination *destination)
+{
+	const char *name = destination->topic;
+	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
+	if (topic->log == LOG_LOADED)
+		return;
+	topic->open = destination->open;
+	load_offsets(queue, topic, destination);
+	if (destination->partitions > 0 && destination->partitions <= PARTITIONS_MAX)
+		record_queue_topic_count(queue, topic, destination->partitions);
+	topic_loaded(queue, topic);
+}
+
+void record_queue_check_topic(struct record_queue *queue, const char *name)
+{
+	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
+	if (topic->in_round.listed || topic->log != LOG_UNASKED)
+		return;
+	topic->checks = true;
+	topic_begins(queue, topic);
+}
+
+bool record_queue_wants_destinations(const struct record_queue *queue)
+{
+	return queue->unloaded != NULL;
+}
+
+void record_queue_load(struct record_queue *queue, struct pg_array *ret_names)
+{
+	int count = 0;
+	struct topic *topic;
+	DL_FOREACH2(queue->unloaded, topic, in_unloaded.next)
+	{
+		if (count++ == LOAD_NAMES)
+			return;
+		topic->log = LOG_LOADING;
+		pg_array_add_text(ret_names, topic->name);
+	}
+}
+
+/* Those without an answer are in no row of the table. */
+void record_queue_load_ended(struct record_queue *queue, bool answered)
+{
+	struct topic *topic, *next;
+	DL_FOREACH_SAFE2(queue->unloaded, topic, next, in_unloaded.next)
+	{
+		if (topic->log != LOG_LOADING)
+			return;
+		if (answered)
+			topic_loaded(queue, topic);
+		else
+			topic->log = LOG_WANTED;
+	}
+}
+
+/* --- what the broker says ------------------------------------------------------------------- */
+
+void record_queue_topic(struct record_queue *queue, const char *name, int32_t partitions)
+{
+	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
+	if (topic->known == partitions && (topic->missing || partitions))
+		return;
+	bool missing = partitions == 0;
+	queue->awaited += (topic->missing - missing) * topic->awaited;
+	topic->known = partitions;
+	topic->missing = missing;
+	if (topic->state != TOPIC_CLOSING)
+		record_queue_topic_settle(queue, topic);
+}
+
+static const char *tell_topic(struct topic *topic, bool *ret_ready, int32_t *ret_partitions)
+{
+	*ret_ready = topic->state == TOPIC_READY;
+	*ret_partitions = topic->count;
+	return topic->name;
+}
+
+const char *record_queue_next_topic(
+    struct record_queue *queue, bool unready, bool *ret_ready, int32_t *ret_partitions)
+{
+	struct topic *topic = unready ? queue->unready : queue->round;
+	if (!topic)
+		return NULL;
+	if (unready) {
+		TOPIC_UNLIST(queue, topic, unready);
+		TOPIC_LIST(queue, topic, unready);
+	} else {
+		TOPIC_UNLIST(queue, topic, round);
+		TOPIC_LIST(queue, topic, round);
+	}
+	return tell_topic(topic, ret_ready, ret_partitions);
+}
+
+int record_queue_topics(const struct record_queue *queue, bool unready)
+{
+	return unready ? queue->unready_count : queue->round_count;
+}
+
+const char *record_queue_missing_topic(const struct record_queue *queue)
+{
+	const struct topic *topic;
+	DL_FOREACH2(queue->waiting, topic, in_waiting.next)
+	{
+		if (topic->held.head || topic->wait.owed)
+			return topic->name;
+	}
+	return NULL;
+}
+
+bool record_queue_has_new_topics(const struct record_queue *queue)
+{
+	return queue->news > 0;
+}
+
+bool record_queue_has_changed_topics(const struct record_queue *queue)
+{
+	return queue->changes > 0;
+}
+
+/* --- unused topics -------------------------------------------------------------------------- */
+
+/* Nothing of it is uncovered, and nothing waits for it. */
+static bool is_settled(const struct topic *topic)
+{
+	bool away = topic->missing || !topic->open;
+	if (topic->uses || topic->used || topic->held.head || topic->wait.owed ||
+	    topic->log == LOG_WANTED || topic->log == LOG_LOADING)
+		return false;
+	for (int32_t p = 0; p < topic->partition_queue_count; p++)
+		if (!record_queue_tail_rests(topic->partition_queues[p], away))
+			return false;
+	return away || topic->state == TOPIC_READY;
+}
+
+static void move_offsets(struct record_queue *queue, struct topic *topic, bool all)
+{
+	topic->moved_at = queue->now;
+	for (int32_t p = 0; p < topic->count && topic->state != TOPIC_ASKED; p++) {
+		struct partition_queue *partition = topic->partition_queues[p];
+		if (!partition->used || all)
+			record_queue_tail_move(queue, partition);
+		partition->used = false;
+	}
+}
+
+/* True: it is forgotten. */
+static bool close_topic(struct record_queue *queue, struct topic *topic)
+{
+	bool logged = topic->open || (topic->missing && (topic->count || topic->checks));
+	if (!is_settled(topic)) {
+		topic->ends_asked = false;
+		return false;
+	}
+	if (!logged) {
+		record_queue_topic_drop(queue, topic);
+		return true;
+	}
+	/* other programs wrote to it meanwhile: the next owner need not read those records */
+	if (!topic->ends_asked && !topic->missing) {
+		topic->ends_asked = true;
+		move_offsets(queue, topic, true);
+	} else {
+		topic->closes = true;
+		TOPIC_LIST(queue, topic, changed);
+	}
+	return false;
+}
+
+bool record_queue_topic_closes(struct topic *topic)
+{
+	topic->closes &= is_settled(topic);
+	return topic->closes;
+}
+
+static bool visit(struct record_queue *queue, struct topic *topic)
+{
+	if (topic->used) {
+		topic->used_at = queue->now;
+		topic->ends_asked = false;
+	}
+	topic->used = false;
+	if (queue->now - topic->moved_at >= queue->move_ms)
+		move_offsets(queue, topic, false);
+	return queue->idle_ms && queue->now - topic->used_at >= queue->idle_ms &&
+	       topic->state != TOPIC_CLOSING && close_topic(queue, topic);
+}
+
+void record_queue_visit_topics(struct record_queue *queue, int64_t now)
+{
+	struct topic *topic;
+	queue->now = now;
+	for (int i = 0; i < VISITS_A_TURN; i++) {
+		topic = queue->visits;
+		if (!topic || topic->visit_at > now)
+			return;
+		if (visit(queue, topic))
+			continue;
+		TOPIC_UNLIST(queue, topic, visits);
+		topic->visit_at = now + visit_interval(queue);
+		TOPIC_LIST(queue, topic, visits);
+	}
+}
