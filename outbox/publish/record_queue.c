@@ -77,7 +77,7 @@ void record_queue_release(struct record_queue *queue, struct record *record)
 static void reset_partition(struct partition_queue *partition)
 {
 	partition->under_way = partition->written = 0;
-	partition->solo = partition->listed = false;
+	partition->solo = partition->in_ready = false;
 	partition->fresh = true;
 	partition->alone_until = 0;
 	partition->held = (struct record_list){0};
@@ -123,9 +123,9 @@ static uint64_t pop_record(struct record_queue *queue, struct record_list *list)
 
 void record_queue_list_ready(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->listed || !partition->held.head)
+	if (partition->in_ready || !partition->held.head)
 		return;
-	partition->listed = true;
+	partition->in_ready = true;
 	partition->next_ready = NULL;
 	if (queue->ready_first)
 		queue->ready_last->next_ready = partition;
@@ -178,7 +178,7 @@ static void move_to_partition_queue(struct record_queue *queue, uint64_t sequenc
 /* Up to one of which it is not known whether its key is parked. */
 static void park_held(struct record_queue *queue, struct topic *topic)
 {
-	while (topic->held.head && record_queue_at(queue, topic->held.head)->known) {
+	while (topic->held.head && record_queue_at(queue, topic->held.head)->key_known) {
 		uint64_t sequence = pop_record(queue, &topic->held);
 		if (record_queue_at(queue, sequence)->stands)
 			record_queue_stands(queue, sequence);
@@ -269,7 +269,7 @@ void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, boo
 {
 	struct topic *topic =
 	    record_queue_topic_find(queue, message->topic, (size_t)message->topic_length);
-	bool refused = topic->refused && !is_of_lookback(message);
+	bool refused = topic->refusal_reason && !is_of_lookback(message);
 	if (queue->end - queue->acked == queue->capacity)
 		grow(queue);
 	topic->uses++;
@@ -278,7 +278,7 @@ void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, boo
 	    .topic = topic,
 	    .tick = tick,
 	    .state = PENDING,
-	    .listed = listed && !message->scheduled,
+	    .from_parked = listed && !message->scheduled,
 	    .later = !listed && message->scheduled,
 	    .convicted = convicted || refused,
 	    .topic_refused = refused && !convicted,
@@ -429,8 +429,8 @@ static void acknowledge(struct record_queue *queue, struct record *record,
 	record->offset = offset;
 	partition->unpassed++;
 	partition->wait.since = 0;
-	if (offset > partition->known)
-		partition->known = offset;
+	if (offset > partition->known_offset)
+		partition->known_offset = offset;
 	record_queue_release(queue, record);
 }
 
@@ -539,7 +539,7 @@ static bool send_held(
 	while (queue->ready_first) {
 		struct partition_queue *partition = queue->ready_first;
 		uint64_t sequence = partition->held.head;
-		bool known = sequence && record_queue_at(queue, sequence)->known;
+		bool known = sequence && record_queue_at(queue, sequence)->key_known;
 		if (known && settle_held(queue, partition, sequence))
 			continue;
 		if (known && sequence < end && is_open(queue, partition, sequence)) {
@@ -552,7 +552,7 @@ static bool send_held(
 			return true;
 		}
 		queue->ready_first = partition->next_ready;
-		partition->listed = false;
+		partition->in_ready = false;
 		if (known && sequence < end && partition->under_way + partition->written == 0)
 			record_queue_tail_seek(queue, partition, sequence);
 	}
@@ -582,7 +582,7 @@ static bool must_wait(const struct record_queue *queue, uint64_t sequence)
 	bool astray = record->message.partition >= record->topic->count &&
 		      record->topic->state == TOPIC_READY;
 	return (astray && sequence > queue->acked) ||
-	       (!record->known && (astray || record->convicted));
+	       (!record->key_known && (astray || record->convicted));
 }
 
 /* It waits on its partition only until it is known whether Kafka has it. */
@@ -644,7 +644,7 @@ static bool consider(
 		refuse_place(queue, sequence);
 		return false;
 	}
-	bool waits = partition->held.head || !record->known;
+	bool waits = partition->held.head || !record->key_known;
 	bool stalled = partition->wait.stalled ||
 		       (partition->barred && record_queue_denial_parks(queue, partition));
 	if (stalled && !waits) {
@@ -652,7 +652,7 @@ static bool consider(
 		return false;
 	}
 	if (waits || stalled || !is_open(queue, partition, sequence)) {
-		if (!partition->wait.since && record->known)
+		if (!partition->wait.since && record->key_known)
 			partition->wait.since = now;
 		hold_on(queue, partition, sequence);
 		if (stalled || partition->tail == TAIL_CUT)

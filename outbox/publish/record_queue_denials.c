@@ -89,7 +89,7 @@ static bool is_at_fault(const struct record_queue *queue, const struct partition
     const struct record *record)
 {
 	bool suspect = queue->hurries || partition->failures % TRIES == 0 ||
-		       (record->listed && partition->failures < TRIES);
+		       (record->from_parked && partition->failures < TRIES);
 
 	return suspect && partition->solo && !partition->topic->denial->tries &&
 	       partition->topic->policy != STREAM_STOP;

@@ -261,7 +261,7 @@ enum record_found record_queue_found_take(struct record_queue *queue,
 {
 	bool again = record_queue_partition_is_cut(partition) && offset < partition->cut->end;
 	/* acknowledged by this owner since the reading before */
-	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known)
+	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known_offset)
 		return RECORD_FOUND_AGAIN;
 	keep(queue, partition, name, offset);
 	if (partition->tail == TAIL_SEEKING && is_cut_off(partition) && !partition->cut->sought)

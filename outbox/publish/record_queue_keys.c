@@ -252,7 +252,7 @@ void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 
 static bool is_known(struct record_queue *queue, struct record *record)
 {
-	if (record->listed || record->later || record->stands)
+	if (record->from_parked || record->later || record->stands)
 		return true;
 	if (record->tick <= queue->inherited_tick)
 		return record->looked_up;
@@ -264,8 +264,8 @@ static bool is_known(struct record_queue *queue, struct record *record)
 
 void record_queue_key_added(struct record_queue *queue, struct record *record)
 {
-	record->known = is_known(queue, record);
-	queue->unknown += !record->known;
+	record->key_known = is_known(queue, record);
+	queue->unknown += !record->key_known;
 }
 
 /*
@@ -279,21 +279,21 @@ static void forget_lookups(struct record_queue *queue)
 		struct record *record = record_queue_at(queue, s);
 		if (record->state != PENDING && record->state != HELD)
 			continue;
-		queue->unknown -= !record->known;
+		queue->unknown -= !record->key_known;
 		record->looked_up = false;
 		record_queue_key_added(queue, record);
 	}
 	/* an exact key may have come meanwhile: no look-up will set the partition of its records
 	 * free */
 	for (uint64_t s = queue->acked; s < queue->end; s++)
-		if (record_queue_at(queue, s)->known)
+		if (record_queue_at(queue, s)->key_known)
 			record_queue_becomes_known(queue, s);
 	queue->looked = queue->acked;
 }
 
 static bool is_needed(const struct record_queue *queue, const struct parked_key *key)
 {
-	return key->parking || key->refused_again || key->refused >= queue->acked;
+	return key->parking || key->refused_again || key->refused_sequence >= queue->acked;
 }
 
 static int64_t most_keys(const struct record_queue *queue)
@@ -402,7 +402,7 @@ int record_queue_lookup_call(struct record_queue *queue, const struct stream_loo
 	if (queue->looked < queue->acked)
 		queue->looked = queue->acked;
 	for (; queue->looked < queue->end && queue->lookup_count < most; queue->looked++)
-		if (!record_queue_at(queue, queue->looked)->known)
+		if (!record_queue_at(queue, queue->looked)->key_known)
 			ask_for(queue, queue->looked);
 	*ret_asked = queue->lookups;
 	return queue->lookup_count;
@@ -426,14 +426,14 @@ void record_queue_looked_up(struct record_queue *queue, int place, bool itself)
 	 * whichever was refused first */
 	struct parked_key *key = find_or_add_key(queue, asked->digest);
 	key->stands = true;
-	key->refused = 0;
+	key->refused_sequence = 0;
 }
 
 void record_queue_lookup_end(struct record_queue *queue)
 {
 	for (int i = 0; i < queue->lookup_count; i++) {
 		struct record *record = record_queue_at(queue, queue->lookups[i].sequence);
-		record->known = record->looked_up = true;
+		record->key_known = record->looked_up = true;
 		queue->unknown--;
 	}
 	for (int i = 0; i < queue->lookup_count; i++)

@@ -127,10 +127,10 @@ static void becomes_head(struct record_queue *queue, uint64_t sequence)
 	struct record *record = record_queue_at(queue, sequence);
 	struct parked_key *key =
 	    record_queue_key_of(queue, record, record->topic->policy != STREAM_PASS);
-	if (key && record->listed)
+	if (key && record->from_parked)
 		key->refused_again = first_refused(key->refused_again, sequence);
-	else if (key && (key->refused || (!key->stands && !key->parking)))
-		key->refused = first_refused(key->refused, sequence);
+	else if (key && (key->refused_sequence || (!key->stands && !key->parking)))
+		key->refused_sequence = first_refused(key->refused_sequence, sequence);
 }
 
 void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, const char *error)
@@ -138,13 +138,13 @@ void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, co
 	struct record *record = record_queue_at(queue, sequence);
 	enum stream_policy policy = record->topic->policy;
 	becomes_head(queue, sequence);
-	if (!queue->refused && (!record->listed || record->convicted))
+	if (!queue->refused && (!record->from_parked || record->convicted))
 		note_refusal(queue, sequence, error);
-	if (policy == STREAM_STOP && !record->listed) {
+	if (policy == STREAM_STOP && !record->from_parked) {
 		queue->refused = true;
 		record->state = REFUSED;
 	} else {
-		queue->refusals += !record->listed || record->convicted;
+		queue->refusals += !record->from_parked || record->convicted;
 		park(queue, sequence, error, false);
 	}
 }
@@ -155,10 +155,10 @@ static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stal
 	struct parked_key *key = record_queue_key_of(queue, record, false);
 	if (!key)
 		return false;
-	uint64_t refused = record->listed ? key->refused_again : key->refused;
-	if (refused > sequence || (record->listed && !refused))
+	uint64_t refused = record->from_parked ? key->refused_again : key->refused_sequence;
+	if (refused > sequence || (record->from_parked && !refused))
 		return false;
-	if (record->topic->policy == STREAM_STOP && !record->listed)
+	if (record->topic->policy == STREAM_STOP && !record->from_parked)
 		record->state = BLOCKED;
 	else
 		park(queue, sequence, NULL, stalled);
@@ -175,7 +175,7 @@ void record_queue_park_convicted(struct record_queue *queue, uint64_t sequence)
 	const struct record *record = record_queue_at(queue, sequence);
 	char error[512];
 	if (record->topic_refused)
-		text_copy(error, sizeof error, record->topic->refused);
+		text_copy(error, sizeof error, record->topic->refusal_reason);
 	else
 		snprintf(error, sizeof error,
 		    "the relay died %d times with this message alone in flight", DEATHS_CONVICT);
@@ -287,7 +287,7 @@ static void park_is_noted(struct record_queue *queue, struct park *park)
 	record->state = PARKED;
 	if (park->stalled)
 		stall_is_noted(queue, record);
-	queue->parked += !record->listed && !record->later;
+	queue->parked += !record->from_parked && !record->later;
 	queue->scheduled += record->later;
 	record_queue_release(queue, record);
 	queue->parks_refused -= park->error && !park->stalled;

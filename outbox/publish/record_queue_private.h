@@ -33,13 +33,13 @@ struct record {
 	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
 	int32_t partition;
 	uint8_t state;
-	bool suspect;   /* was in a refused batch */
-	bool listed;    /* of the listed window: it stands in outbox.parked */
-	bool later;     /* its time has not come: outbox.scheduled is where it goes */
+	bool suspect;     /* was in a refused batch */
+	bool from_parked; /* it came from outbox.parked, with the listed window */
+	bool later;       /* its time has not come: outbox.scheduled is where it goes */
 	bool convicted; /* parked as dead, unsent: it kills who sends it, or its topic is refused */
 	bool topic_refused;
 	/* record_queue_keys.c */
-	bool known;     /* whether its key is parked, and whether it is itself */
+	bool key_known; /* whether its key is parked, and whether it is itself */
 	bool looked_up; /* in the database */
 	bool stands;    /* it is parked itself */
 	bool has_digest;
@@ -112,13 +112,13 @@ struct partition_queue {
 	bool fresh;           /* this producer has no acknowledgement on it yet */
 	int64_t acked_at;     /* the last one, unless fresh */
 	bool solo;            /* a record is alone on it */
-	bool listed;          /* is in queue.ready */
+	bool in_ready;        /* is in the list from queue.ready_first on */
 	uint64_t alone_until; /* records up to here go alone */
 	/*
 	 * Every record of ours on the partition that progress in the log does not cover lies behind
-	 * `offset`; every one that this owner does not know of behind `known`.
+	 * `offset`; every one that this owner does not know of behind `known_offset`.
 	 */
-	int64_t offset, logging_offset, logged_offset, known;
+	int64_t offset, logging_offset, logged_offset, known_offset;
 	enum tail_state tail;
 	uint64_t question; /* the number of the newest one; answers to any other do not count */
 	bool keeps_passed; /* rows that were parked unread of its tail came to count as passed */
@@ -165,7 +165,7 @@ enum topic_log {
 
 struct topic_links {
 	struct topic *prev, *next;
-	bool listed;
+	bool linked; /* is in that list */
 };
 
 struct topic {
@@ -177,7 +177,7 @@ struct topic {
 	int32_t logging; /* the count that the row under way carries; 0: none */
 	int64_t cost_n;  /* the fold behind which rows say something of it; see unfolded_cost */
 	int32_t count;   /* logged; 0: none yet */
-	int32_t known;   /* what the broker says; 0: missing */
+	int32_t reported_count; /* by the broker; 0: missing */
 	struct partition_queue **partition_queues;
 	/* at least count: brokers may report an older count for a while */
 	int32_t partition_queue_count;
@@ -194,7 +194,7 @@ struct topic {
 	bool closes;     /* it is to be closed, or to go, with the next row */
 	bool ends_asked; /* so that its offsets move up before that */
 	enum stream_policy policy;
-	char *refused; /* why it takes no message of an application; NULL: it does */
+	char *refusal_reason; /* why it takes no message of an application; NULL: it does */
 	struct partition_queue *changed, *changed_last; /* partitions with offsets to be logged */
 	struct topic_links in_changed;  /* those with such partitions, NEW, CHANGED or closing */
 	struct topic_links in_round;    /* in use */
@@ -211,11 +211,11 @@ struct topic {
  * refused record goes no further, what came before it still does.
  */
 struct parked_key {
-	uint64_t refused;       /* of the stream; 0: it was before our time */
-	uint64_t refused_again; /* of the open listed window; 0: none */
-	int64_t parking;        /* records to be noted */
-	bool stands;            /* in outbox.parked */
-	int64_t digest;         /* parked_digest of topic and key */
+	uint64_t refused_sequence; /* of the stream; 0: it was before our time */
+	uint64_t refused_again;    /* of the open listed window; 0: none */
+	int64_t parking;           /* records to be noted */
+	bool stands;               /* in outbox.parked */
+	int64_t digest;            /* parked_digest of topic and key */
 	UT_hash_handle hh;
 };
 
@@ -412,15 +412,15 @@ void record_queue_topics_forget(struct record_queue *queue);
 void record_queue_topics_destroy(struct record_queue *queue);
 #define TOPIC_LIST(queue, topic, list)                                                             \
 	do {                                                                                       \
-		if (!(topic)->in_##list.listed)                                                    \
+		if (!(topic)->in_##list.linked)                                                    \
 			DL_APPEND2((queue)->list, topic, in_##list.prev, in_##list.next);          \
-		(topic)->in_##list.listed = true;                                                  \
+		(topic)->in_##list.linked = true;                                                  \
 	} while (0)
 #define TOPIC_UNLIST(queue, topic, list)                                                           \
 	do {                                                                                       \
-		if ((topic)->in_##list.listed)                                                     \
+		if ((topic)->in_##list.linked)                                                     \
 			DL_DELETE2((queue)->list, topic, in_##list.prev, in_##list.next);          \
-		(topic)->in_##list.listed = false;                                                 \
+		(topic)->in_##list.linked = false;                                                 \
 	} while (0)
 
 /* --- record_queue_rows.c -------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ static bool add_topic(
 	bool known = topic->log == LOG_LOADED ? topic->open || counts || closes : closes;
 	if ((topic->state == TOPIC_CHANGED && !changed) || !known)
 		return false;
-	topic->logging = counts ? topic->known : 0;
+	topic->logging = counts ? topic->reported_count : 0;
 	queue->changing |= topic->logging && topic->count != topic->logging && topic->count;
 	queue->row_partitions += counts || closes;
 	if (gone) {

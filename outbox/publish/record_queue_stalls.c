@@ -133,7 +133,7 @@ static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_
 		const struct topic *topic = partition->topic;
 		/* one that waits for the database does not tell of the partition */
 		bool held =
-		    partition->held.head && record_queue_at(queue, partition->held.head)->known;
+		    partition->held.head && record_queue_at(queue, partition->held.head)->key_known;
 		bool waits = !partition->wait.stalled && !partition->barred &&
 			     (partition->under_way || held);
 		if (topic->state != TOPIC_READY || partition->number >= topic->count ||

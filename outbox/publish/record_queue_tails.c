@@ -212,8 +212,8 @@ static void put_question(
 		return;
 	}
 	record_queue_found_begin(queue, partition);
-	if (partition->known != OFFSET_NONE)
-		ret_tail->offset = ret_tail->least = partition->known + 1;
+	if (partition->known_offset != OFFSET_NONE)
+		ret_tail->offset = ret_tail->least = partition->known_offset + 1;
 	if (partition->cut)
 		ret_tail->offset = record_queue_cut_offset(partition);
 	set_tail_state(
@@ -284,7 +284,7 @@ static void end_moves(struct record_queue *queue, struct partition_queue *partit
 	if (queue->found || queue->cuts || partition->under_way || partition->written ||
 	    partition->unpassed || end - 1 <= partition->offset)
 		return;
-	partition->offset = partition->known = end - 1;
+	partition->offset = partition->known_offset = end - 1;
 	record_queue_partition_changes(queue, partition);
 }
 
@@ -303,8 +303,8 @@ void record_queue_tail_end(
 	queue->recreated |= beyond;
 	if (beyond || partition->offset == OFFSET_NONE)
 		partition->offset = end - 1;
-	if (beyond || end - 1 > partition->known)
-		partition->known = end - 1;
+	if (beyond || end - 1 > partition->known_offset)
+		partition->known_offset = end - 1;
 	if (beyond)
 		record_queue_cut_drop(queue, partition);
 	bool cut = record_queue_cut_end(queue, partition, end);
@@ -340,7 +340,7 @@ void record_queue_tail_move(struct record_queue *queue, struct partition_queue *
 {
 	bool may = partition->tail == TAIL_OPEN || partition->tail == TAIL_CUT;
 	if (!queue->resumes || !may || partition->wants_end || partition->asked_end ||
-	    partition->known == OFFSET_NONE)
+	    partition->known_offset == OFFSET_NONE)
 		return;
 	partition->wants_end = true;
 	want_question(queue, partition);
@@ -349,7 +349,7 @@ void record_queue_tail_move(struct record_queue *queue, struct partition_queue *
 bool record_queue_tail_rests(const struct partition_queue *partition, bool away)
 {
 	if (partition->under_way || partition->written || partition->unpassed ||
-	    partition->held.head || partition->listed || partition->found || partition->cut ||
+	    partition->held.head || partition->in_ready || partition->found || partition->cut ||
 	    partition->wait.owed)
 		return false;
 	return away ||

@@ -45,10 +45,10 @@ struct topic *record_queue_topic_find(struct record_queue *queue, const char *na
 		if (queue->parking.policy)
 			topic->policy = queue->parking.policy(queue->parking.context, topic->name);
 		if (queue->parking.refused_topic)
-			topic->refused =
+			topic->refusal_reason =
 			    queue->parking.refused_topic(queue->parking.context, topic->name);
 		/* a strange message of a key must not hold back those of the look-back behind it */
-		if (topic->refused)
+		if (topic->refusal_reason)
 			topic->policy = STREAM_PASS;
 		HASH_ADD_KEYPTR(hh, queue->topics, topic->name, length, topic);
 	}
@@ -81,7 +81,7 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 		    .offset = OFFSET_NONE,
 		    .logging_offset = OFFSET_NONE,
 		    .logged_offset = OFFSET_NONE,
-		    .known = OFFSET_NONE,
+		    .known_offset = OFFSET_NONE,
 		    .tail = TAIL_OPEN,
 		    .first_tail = true};
 	}
@@ -116,12 +116,12 @@ static void topic_becomes(struct record_queue *queue, struct topic *topic, enum 
 	}
 	if (state == TOPIC_NEW || state == TOPIC_CHANGED)
 		TOPIC_LIST(queue, topic, changed);
-	if (topic->in_round.listed && !topic->checks && state != TOPIC_READY &&
+	if (topic->in_round.linked && !topic->checks && state != TOPIC_READY &&
 	    state != TOPIC_CLOSING) {
-		queue->unready_count += !topic->in_unready.listed;
+		queue->unready_count += !topic->in_unready.linked;
 		TOPIC_LIST(queue, topic, unready);
 	} else {
-		queue->unready_count -= topic->in_unready.listed;
+		queue->unready_count -= topic->in_unready.linked;
 		TOPIC_UNLIST(queue, topic, unready);
 	}
 	if (state == TOPIC_READY) {
@@ -132,9 +132,9 @@ static void topic_becomes(struct record_queue *queue, struct topic *topic, enum 
 
 void record_queue_topic_settle(struct record_queue *queue, struct topic *topic)
 {
-	if (topic->known == 0 || topic->log != LOG_LOADED)
+	if (topic->reported_count == 0 || topic->log != LOG_LOADED)
 		topic_becomes(queue, topic, TOPIC_ASKED);
-	else if (topic->count && topic->count != topic->known)
+	else if (topic->count && topic->count != topic->reported_count)
 		topic_becomes(queue, topic, TOPIC_CHANGED);
 	else if (!topic->open)
 		topic_becomes(queue, topic, TOPIC_NEW);
@@ -157,7 +157,7 @@ static int64_t visit_interval(const struct record_queue *queue)
 /* From here on the broker is asked for it. */
 static void topic_begins(struct record_queue *queue, struct topic *topic)
 {
-	if (topic->in_round.listed)
+	if (topic->in_round.linked)
 		return;
 	queue->round_count++;
 	TOPIC_LIST(queue, topic, round);
@@ -201,8 +201,8 @@ static void unload(struct record_queue *queue, struct topic *topic)
 
 static void leave_lists(struct record_queue *queue, struct topic *topic)
 {
-	queue->round_count -= topic->in_round.listed;
-	queue->unready_count -= topic->in_unready.listed;
+	queue->round_count -= topic->in_round.linked;
+	queue->unready_count -= topic->in_unready.linked;
 	TOPIC_UNLIST(queue, topic, round);
 	TOPIC_UNLIST(queue, topic, unready);
 	TOPIC_UNLIST(queue, topic, visits);
@@ -217,7 +217,7 @@ static void forget_topic(struct record_queue *queue, struct topic *topic)
 	if (queue->last_topic == topic)
 		queue->last_topic = NULL;
 	HASH_DEL(queue->topics, topic);
-	free(topic->refused);
+	free(topic->refusal_reason);
 	free(topic->name);
 	free(topic);
 }
@@ -284,7 +284,7 @@ static void load_offsets(
 		if (offset < -1)
 			continue;
 		partition->offset = partition->logging_offset = partition->logged_offset =
-		    partition->known = offset;
+		    partition->known_offset = offset;
 		/* this owner closed it, and so knows all records that other owners wrote before */
 		partition->first_tail = destination->n <= queue->taken_n;
 		partition->awaited = queue->resumes && partition->first_tail && destination->open &&
@@ -319,7 +319,7 @@ void record_queue_destination(
 void record_queue_check_topic(struct record_queue *queue, const char *name)
 {
 	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
-	if (topic->in_round.listed || topic->log != LOG_UNASKED)
+	if (topic->in_round.linked || topic->log != LOG_UNASKED)
 		return;
 	topic->checks = true;
 	topic_begins(queue, topic);
@@ -363,11 +363,11 @@ void record_queue_load_ended(struct record_queue *queue, bool answered)
 void record_queue_topic(struct record_queue *queue, const char *name, int32_t partitions)
 {
 	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
-	if (topic->known == partitions && (topic->missing || partitions))
+	if (topic->reported_count == partitions && (topic->missing || partitions))
 		return;
 	bool missing = partitions == 0;
 	queue->awaited += (topic->missing - missing) * topic->awaited;
-	topic->known = partitions;
+	topic->reported_count = partitions;
 	topic->missing = missing;
 	if (topic->state != TOPIC_CLOSING)
 		record_queue_topic_settle(queue, topic);
