@@ -47,15 +47,15 @@ struct delivery {
 	char error[512];
 };
 
-static bool is_exact(const struct delivery *delivery)
+static bool delivers_exactly_once(const struct delivery *delivery)
 {
 	return delivery->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
-static bool make_producer(struct delivery *delivery, struct err *err)
+static bool make_delivery_producer(struct delivery *delivery, struct err *err)
 {
 	const struct config_publisher *publisher = delivery->publisher;
-	bool exact = is_exact(delivery);
+	bool exact = delivers_exactly_once(delivery);
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", publisher->name, delivery->shard,
 	    delivery->identity);
@@ -66,7 +66,7 @@ static bool make_producer(struct delivery *delivery, struct err *err)
 	return delivery->producer != NULL;
 }
 
-static void drop_producer(struct delivery *delivery, int64_t create_at)
+static void drop_delivery_producer(struct delivery *delivery, int64_t create_at)
 {
 	producer_destroy(delivery->producer, PRODUCER_END_MS);
 	delivery->producer = NULL;
@@ -85,12 +85,12 @@ struct delivery *delivery_create(const struct config_publisher *publisher, int s
 	delivery->metrics = metrics;
 	delivery->backoff = (struct backoff){
 	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
-	if (!make_producer(delivery, err)) {
+	if (!make_delivery_producer(delivery, err)) {
 		delivery_destroy(delivery);
 		return NULL;
 	}
-	if (is_exact(delivery)) /* this one's id has no identity yet */
-		drop_producer(delivery, 0);
+	if (delivers_exactly_once(delivery)) /* this one's id has no identity yet */
+		drop_delivery_producer(delivery, 0);
 	return delivery;
 }
 
@@ -177,14 +177,14 @@ static bool send_record(
 	return producer_send(delivery->producer, &out, err);
 }
 
-static enum stream_delivery refused_before(enum err_kind kind)
+static enum stream_delivery delivery_of_send_error(enum err_kind kind)
 {
 	if (kind == ERR_REJECT)
 		return STREAM_UNSENDABLE;
 	return kind == ERR_DENIED ? STREAM_DENIED : STREAM_AGAIN;
 }
 
-static bool send_records(struct delivery *delivery, int64_t now)
+static bool send_stream_records(struct delivery *delivery, int64_t now)
 {
 	struct stream_record record;
 	int count = 0;
@@ -195,7 +195,7 @@ static bool send_records(struct delivery *delivery, int64_t now)
 		publish_metrics_sent(delivery->metrics, record.sequence);
 		if (!send_record(delivery, &record, &err))
 			stream_report(delivery->stream, now, record.sequence,
-			    refused_before(err.kind), -1, err.message);
+			    delivery_of_send_error(err.kind), -1, err.message);
 		count++;
 	}
 	if (count && delivery->fenced)
@@ -214,7 +214,7 @@ static const enum stream_delivery deliveries[] = {
     [PRODUCE_FAULT_UNKNOWN] = STREAM_FAILED,
 };
 
-static void take_report(
+static void take_delivery_report(
     struct delivery *delivery, const struct producer_report *report, int64_t now)
 {
 	uint64_t sequence = (uint64_t)(uintptr_t)report->opaque;
@@ -230,13 +230,13 @@ static void take_report(
 	    producer_error_text(report->error));
 }
 
-static bool take_reports(struct delivery *delivery, int64_t now)
+static bool take_delivery_reports(struct delivery *delivery, int64_t now)
 {
 	int count = producer_poll(delivery->producer, delivery->reports, REPORTS_A_TURN);
 	bool written = false;
 	for (int i = 0; i < count; i++) {
 		written |= delivery->reports[i].error == 0;
-		take_report(delivery, &delivery->reports[i], now);
+		take_delivery_report(delivery, &delivery->reports[i], now);
 	}
 	if (written) {
 		backoff_reset(&delivery->backoff);
@@ -257,7 +257,7 @@ static void abandon_producer(struct delivery *delivery, const char *why, int64_t
 	    {"shard", LOG_INT(delivery->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});
 	metric_add(delivery->metrics->producer_recreations, 1);
-	drop_producer(delivery, now + wait);
+	drop_delivery_producer(delivery, now + wait);
 	publish_metrics_forget(delivery->metrics);
 	stream_producer_lost(delivery->stream);
 	fault_point("after_producer_lost");
@@ -309,7 +309,7 @@ static bool slims_producer(struct delivery *delivery, int64_t now)
 	log_info("producer_slimmed", {"publisher", LOG_TEXT(delivery->publisher->name)},
 	    {"shard", LOG_INT(delivery->shard)},
 	    {"topics", LOG_INT(stream_topics(delivery->stream, false))});
-	drop_producer(delivery, now);
+	drop_delivery_producer(delivery, now);
 	stream_producer_lost(delivery->stream);
 	return true;
 }
@@ -320,10 +320,11 @@ static bool has_producer(struct delivery *delivery, int64_t now)
 	if (delivery->producer)
 		return true;
 	/* one with transactions fences that of the owner: only an owner may make it */
-	delivery->unwanted = is_exact(delivery) && !stream_wants_producer(delivery->stream, now);
+	delivery->unwanted =
+	    delivers_exactly_once(delivery) && !stream_wants_producer(delivery->stream, now);
 	if (now < delivery->create_at || delivery->unwanted)
 		return false;
-	if (make_producer(delivery, &err))
+	if (make_delivery_producer(delivery, &err))
 		return true;
 	text_copy(delivery->error, sizeof delivery->error, err.message);
 	delivery->create_at = now + backoff_next_ms(&delivery->backoff);
@@ -343,7 +344,7 @@ static int64_t next_transaction(const struct delivery *delivery, int64_t now)
 	return now + (wait < CONCURRENT_MS ? wait : CONCURRENT_MS);
 }
 
-static void call_is_done(struct delivery *delivery, int64_t now)
+static void finish_transaction_call(struct delivery *delivery, int64_t now)
 {
 	bool fenced = delivery->transactions == FENCING;
 	fault_point(fenced ? "after_init_transactions" : "after_commit_transaction");
@@ -354,7 +355,7 @@ static void call_is_done(struct delivery *delivery, int64_t now)
 	} else if (stream_wants_producer(delivery->stream, now))
 		stream_producer_ready(delivery->stream);
 	else /* it may be fenced by now */
-		drop_producer(delivery, now);
+		drop_delivery_producer(delivery, now);
 }
 
 /* True: the producer is there, and no call is under way. */
@@ -377,7 +378,7 @@ static bool step_transactions(struct delivery *delivery, int64_t now)
 	}
 	switch (producer_work(delivery->producer, &why)) {
 	case PRODUCER_DONE:
-		call_is_done(delivery, now);
+		finish_transaction_call(delivery, now);
 		break;
 	case PRODUCER_FAILED:
 		note_fence(delivery, &why);
@@ -404,7 +405,7 @@ bool delivery_step(struct delivery *delivery, int64_t now)
 {
 	if (!has_producer(delivery, now))
 		return false;
-	bool more = take_reports(delivery, now);
+	bool more = take_delivery_reports(delivery, now);
 	bool free = step_transactions(delivery, now);
 	if (!delivery->producer || give_up_if_wanted(delivery, now) || !free ||
 	    now < delivery->send_at)
@@ -413,7 +414,7 @@ bool delivery_step(struct delivery *delivery, int64_t now)
 	bool sends = !slims_producer(delivery, now);
 	if (!delivery->producer)
 		return true;
-	if (sends && send_records(delivery, now))
+	if (sends && send_stream_records(delivery, now))
 		return true;
 	commit_if_wanted(delivery, now);
 	return more;

@@ -46,7 +46,7 @@ void link_limit(struct link *link, int64_t limit_ms)
 	write_settings(link->passing, sizeof link->passing, link->limit_ms, "true");
 }
 
-static void close_connection(struct link *link)
+static void close_link_connection(struct link *link)
 {
 	pg_destroy(link->pg);
 	link->pg = NULL;
@@ -55,7 +55,7 @@ static void close_connection(struct link *link)
 
 void link_finish(struct link *link)
 {
-	close_connection(link);
+	close_link_connection(link);
 	pg_cancel_release(link->cancel);
 	link->cancel = NULL;
 }
@@ -72,7 +72,7 @@ void link_drop(struct link *link, int64_t now, const struct err *err)
 {
 	if (err)
 		text_copy(link->error, sizeof link->error, err->message);
-	close_connection(link);
+	close_link_connection(link);
 	link->connect_at = now + backoff_next_ms(&link->backoff);
 	link->lost_count += !link->hangs;
 }
@@ -89,7 +89,7 @@ void link_failed(struct link *link, int64_t now, const struct err *err)
 		link_drop(link, now, err);
 }
 
-static void begin(struct link *link, int64_t now)
+static void begin_connection(struct link *link, int64_t now)
 {
 	struct err err;
 	bool unknown = (link->statements || link->limit_ms) && !link->pooled;
@@ -104,14 +104,14 @@ static void begin(struct link *link, int64_t now)
 		link_drop(link, now, &err);
 }
 
-static enum link_event lose(struct link *link, int64_t now, const struct err *err)
+static enum link_event lose_connection(struct link *link, int64_t now, const struct err *err)
 {
 	link_drop(link, now, err);
 	return LINK_LOST;
 }
 
 /* The first answer is the process that serves; a pooler gave another one when it let us in. */
-static void hear(struct link *link, const struct pg_result *result)
+static void note_introduction(struct link *link, const struct pg_result *result)
 {
 	if (link->stage == LINK_ASKS)
 		link->own = pg_int4(result, 0, 0) == pg_backend(link->pg);
@@ -150,13 +150,13 @@ static enum link_event introduction_failed(struct link *link, int64_t now, const
 {
 	bool needed = link->limit_ms && link->stage < LINK_SETTLES;
 	if (needed || pg_state(link->pg) == PG_LOST)
-		return lose(link, now, err);
+		return lose_connection(link, now, err);
 	link->stage = link->stage == LINK_SETTLES && link->statements ? LINK_PREPARES : LINK_KNOWN;
 	return LINK_NONE;
 }
 
 /* Asks whose session it is, sets it up and prepares the statements in it, one a step. */
-static enum link_event introduce(struct link *link, int64_t now)
+static enum link_event introduce_session(struct link *link, int64_t now)
 {
 	struct err err;
 	if (pg_state(link->pg) == PG_BUSY) {
@@ -166,13 +166,13 @@ static enum link_event introduce(struct link *link, int64_t now)
 		if (!done)
 			return LINK_NONE;
 		if (good)
-			hear(link, result);
+			note_introduction(link, result);
 		else if (introduction_failed(link, now, &err) == LINK_LOST)
 			return LINK_LOST;
 	}
 	if (link->stage == LINK_KNOWN)
 		return LINK_READY;
-	return send_introduction(link, &err) ? LINK_NONE : lose(link, now, &err);
+	return send_introduction(link, &err) ? LINK_NONE : lose_connection(link, now, &err);
 }
 
 /* --- the end of a statement that was cancelled ----------------------------------------------- */
@@ -197,7 +197,7 @@ void link_cancel(struct link *link, int64_t now)
 {
 	link->connect_at = now;
 	if (!link->pg || !link->limit_ms || pg_state(link->pg) != PG_BUSY) {
-		close_connection(link);
+		close_link_connection(link);
 		return;
 	}
 	if (link->ending)
@@ -229,7 +229,7 @@ static bool is_unheard(const struct link *link, int64_t now)
 	return now >= link->end_by || (!link->heard && now >= link->asked_by);
 }
 
-static void step_ending(struct link *link, int64_t now)
+static void step_cancelled_statement(struct link *link, int64_t now)
 {
 	struct err err;
 	bool over = !pg_step(link->pg, &err);
@@ -238,12 +238,12 @@ static void step_ending(struct link *link, int64_t now)
 	if (!over && pg_state(link->pg) == PG_BUSY)
 		drop_answer(link);
 	if (over || pg_state(link->pg) != PG_BUSY || is_unheard(link, now))
-		close_connection(link);
+		close_link_connection(link);
 	else if (now >= link->cancel_at)
 		ask_for_end(link, now);
 }
 
-static bool is_made(const struct link *link)
+static bool is_introduced(const struct link *link)
 {
 	return pg_state(link->pg) != PG_CONNECTING && link->stage == LINK_KNOWN;
 }
@@ -276,27 +276,27 @@ enum link_event link_step(struct link *link, int64_t now)
 {
 	struct err err;
 	if (link->pg && link->ending)
-		step_ending(link, now);
+		step_cancelled_statement(link, now);
 	if (link->pg && link->ending)
 		return LINK_NONE;
 	if (!link->pg && now >= link->connect_at)
-		begin(link, now);
+		begin_connection(link, now);
 	if (!link->pg)
 		return LINK_NONE;
 	bool spares = link->quiet && pg_state(link->pg) == PG_IDLE;
 	if (!spares && !pg_step(link->pg, &err))
-		return lose(link, now, &err);
+		return lose_connection(link, now, &err);
 	enum pg_state state = pg_state(link->pg);
 	if (state == PG_LOST)
-		return lose(link, now, NULL);
-	bool made = is_made(link);
+		return lose_connection(link, now, NULL);
+	bool made = is_introduced(link);
 	if (!made && is_hopeless(link, now, &err))
-		return lose(link, now, &err);
+		return lose_connection(link, now, &err);
 	if (state == PG_CONNECTING)
 		return LINK_NONE;
 	enum link_event event = state == PG_BUSY ? LINK_ANSWER : LINK_READY;
 	if (!made)
-		event = introduce(link, now);
+		event = introduce_session(link, now);
 	if (event == LINK_READY) {
 		link->hangs = false;
 		link->error[0] = '\0';
@@ -311,5 +311,5 @@ int64_t link_wait(const struct link *link)
 		return link->connect_at;
 	if (link->ending)
 		return link->cancel_at;
-	return is_made(link) ? INT64_MAX : link->connect_by;
+	return is_introduced(link) ? INT64_MAX : link->connect_by;
 }

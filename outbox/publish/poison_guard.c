@@ -15,7 +15,7 @@ void poison_guard_begin(
 	guard->most = rows;
 }
 
-static void give_turn(struct poison_guard *guard)
+static void give_guard_turn(struct poison_guard *guard)
 {
 	const void *self = guard;
 	if (guard->turn)
@@ -24,7 +24,7 @@ static void give_turn(struct poison_guard *guard)
 
 void poison_guard_end(struct poison_guard *guard)
 {
-	give_turn(guard);
+	give_guard_turn(guard);
 	guard->active = false;
 	guard->deaths = (struct deaths){0};
 }
@@ -89,5 +89,5 @@ void poison_guard_written(struct poison_guard *guard, const struct poison_guard_
 		guard->active = false;
 	/* the next row may be long in coming; and one that outlived a renewal does not kill */
 	if (!row->out)
-		give_turn(guard);
+		give_guard_turn(guard);
 }

@@ -24,7 +24,7 @@ struct topic {
 	int64_t oldest_age_ms;
 };
 
-static const char *setting(const struct topic *topic, const char *name)
+static const char *topic_setting(const struct topic *topic, const char *name)
 {
 	for (int i = 0; i < topic->count; i++)
 		if (text_equal(topic->settings[i].name, name))
@@ -33,15 +33,16 @@ static const char *setting(const struct topic *topic, const char *name)
 }
 
 /* `missing` also when it is no number. */
-static int64_t number(const struct topic *topic, const char *name, int64_t missing)
+static int64_t topic_setting_number(const struct topic *topic, const char *name, int64_t missing)
 {
-	const char *value = setting(topic, name);
+	const char *value = topic_setting(topic, name);
 	int64_t result;
 
 	return value && text_to_int64(value, INT64_MIN, INT64_MAX, &result) ? result : missing;
 }
 
-static int64_t property(const struct config_kafka *kafka, const char *name, int64_t missing)
+static int64_t kafka_property_number(
+    const struct config_kafka *kafka, const char *name, int64_t missing)
 {
 	int64_t result;
 
@@ -54,8 +55,8 @@ static int64_t property(const struct config_kafka *kafka, const char *name, int6
 
 static void check_replication(const struct topic *topic)
 {
-	int64_t factor = number(topic, "replication.factor", 0);
-	int64_t in_sync = number(topic, "min.insync.replicas", 1);
+	int64_t factor = topic_setting_number(topic, "replication.factor", 0);
+	int64_t in_sync = topic_setting_number(topic, "min.insync.replicas", 1);
 
 	if (factor < 2)
 		preflight_add(topic->report, PREFLIGHT_UNSAFE, topic->place,
@@ -82,7 +83,7 @@ static void check_replication(const struct topic *topic)
 
 static void check_election(const struct topic *topic)
 {
-	const char *unclean = setting(topic, "unclean.leader.election.enable");
+	const char *unclean = topic_setting(topic, "unclean.leader.election.enable");
 
 	if (unclean && text_equal(unclean, "true"))
 		preflight_add(topic->report, PREFLIGHT_UNSAFE, topic->place,
@@ -93,12 +94,12 @@ static void check_election(const struct topic *topic)
 /* The defaults of both are Long.MAX_VALUE: never. */
 static void check_flush(const struct topic *topic)
 {
-	if (number(topic, "flush.messages", INT64_MAX) < INT64_MAX ||
-	    number(topic, "flush.ms", INT64_MAX) < INT64_MAX)
+	if (topic_setting_number(topic, "flush.messages", INT64_MAX) < INT64_MAX ||
+	    topic_setting_number(topic, "flush.ms", INT64_MAX) < INT64_MAX)
 		preflight_add(topic->report, PREFLIGHT_INFO, topic->place, NULL,
 		    "flush.messages = %s, flush.ms = %s: the brokers flush by themselves, which "
 		    "costs throughput",
-		    setting(topic, "flush.messages"), setting(topic, "flush.ms"));
+		    topic_setting(topic, "flush.messages"), topic_setting(topic, "flush.ms"));
 	else
 		preflight_add(topic->report, PREFLIGHT_INFO, topic->place, NULL,
 		    "the brokers leave flushing to the operating system: replicas that lose power "
@@ -107,7 +108,7 @@ static void check_flush(const struct topic *topic)
 
 static void check_compaction(const struct topic *topic)
 {
-	const char *policy = setting(topic, "cleanup.policy");
+	const char *policy = topic_setting(topic, "cleanup.policy");
 
 	if (policy && strstr(policy, "compact"))
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,
@@ -117,9 +118,10 @@ static void check_compaction(const struct topic *topic)
 
 static void check_sizes(const struct topic *topic)
 {
-	int64_t limit = number(topic, "max.message.bytes", INT64_MAX);
-	int64_t batch = property(topic->kafka, "batch.size", BATCH_SIZE);
-	int64_t message = property(topic->kafka, "message.max.bytes", MESSAGE_MAX_BYTES);
+	int64_t limit = topic_setting_number(topic, "max.message.bytes", INT64_MAX);
+	int64_t batch = kafka_property_number(topic->kafka, "batch.size", BATCH_SIZE);
+	int64_t message =
+	    kafka_property_number(topic->kafka, "message.max.bytes", MESSAGE_MAX_BYTES);
 	owned_text char *cure =
 	    xformat("raise max.message.bytes on the topic, or set batch.size "
 		    "and message.max.bytes in [kafka \"%s\"] to %" PRId64 " at most",
@@ -140,9 +142,9 @@ static void check_sizes(const struct topic *topic)
 /* A negative retention is none; timestamps of the past are refused beyond the difference. */
 static void check_age(const struct topic *topic)
 {
-	int64_t retention = number(topic, "retention.ms", -1);
-	int64_t past = number(topic, "message.timestamp.before.max.ms",
-	    number(topic, "message.timestamp.difference.max.ms", INT64_MAX));
+	int64_t retention = topic_setting_number(topic, "retention.ms", -1);
+	int64_t past = topic_setting_number(topic, "message.timestamp.before.max.ms",
+	    topic_setting_number(topic, "message.timestamp.difference.max.ms", INT64_MAX));
 
 	if (retention >= 0 && topic->oldest_age_ms > retention)
 		preflight_add(topic->report, PREFLIGHT_WARN, topic->place,

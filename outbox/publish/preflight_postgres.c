@@ -18,7 +18,7 @@ struct subject {
 	char *place;
 };
 
-static struct pg_result *ask(const struct subject *subject, const char *sql,
+static struct pg_result *query_preflight(const struct subject *subject, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
 	owned_text char *text = schema_text(sql, subject->postgres->schema);
@@ -26,7 +26,7 @@ static struct pg_result *ask(const struct subject *subject, const char *sql,
 	return pg_query(subject->pg, text, params, count, err);
 }
 
-static void check_version(const struct subject *subject, const char *version)
+static void check_server_version(const struct subject *subject, const char *version)
 {
 	if (pg_server_version(subject->pg) < OLDEST_SERVER)
 		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
@@ -108,10 +108,10 @@ static void check_sequence(const struct subject *subject, const struct pg_result
 }
 
 /* Columns of message_ids.sql: last_id, kept_id. */
-static bool check_ids(const struct subject *subject, struct err *err)
+static bool check_message_ids(const struct subject *subject, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *ids = ask(subject, sql_message_ids, NULL, 0, err);
+	struct pg_result *ids = query_preflight(subject, sql_message_ids, NULL, 0, err);
 
 	if (!ids)
 		return false;
@@ -129,7 +129,7 @@ static bool check_grants(const struct subject *subject, const char *role, bool h
     int *ret_lacking, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *lacking = ask(subject, sql_preflight_grants, NULL, 0, err);
+	struct pg_result *lacking = query_preflight(subject, sql_preflight_grants, NULL, 0, err);
 
 	if (!lacking)
 		return false;
@@ -155,7 +155,7 @@ static bool check_policies(
     const struct subject *subject, const char *role, int *faults, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *tables = ask(subject, sql_preflight_policies, NULL, 0, err);
+	struct pg_result *tables = query_preflight(subject, sql_preflight_policies, NULL, 0, err);
 
 	for (int i = 0; tables && i < pg_rows(tables); i++) {
 		bool applies = text_equal(pg_value(tables, i, 2), "t");
@@ -216,13 +216,13 @@ static bool check_partitions(const struct subject *subject, const char *table, s
 	owned_text char *width = xformat("%" PRId64, subject->postgres->partition_every_ms);
 	const struct pg_param params[] = {{table}, {width}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *leaves = ask(subject, sql_partitions, params, 2, err);
+	struct pg_result *leaves = query_preflight(subject, sql_partitions, params, 2, err);
 	OWNED(owned_pg_result_destroy) struct pg_result *strays = NULL;
 
 	if (!leaves)
 		return false;
 	judge_partitions(subject, table, leaves);
-	strays = ask(subject, sql_partition_default, params, 1, err);
+	strays = query_preflight(subject, sql_partition_default, params, 1, err);
 	if (!strays)
 		return false;
 	if (pg_int(strays, 0, 0) > 0)
@@ -233,7 +233,7 @@ static bool check_partitions(const struct subject *subject, const char *table, s
 	return true;
 }
 
-static bool check_schema(
+static bool check_outbox_schema(
     const struct subject *subject, const struct pg_result *facts, bool *ret_usable, struct err *err)
 {
 	int lacking = 0;
@@ -252,7 +252,7 @@ static bool check_schema(
 		return false;
 	*ret_usable = lacking == 0;
 	return lacking > 0 ||
-	       (check_ids(subject, err) && check_partitions(subject, "message", err) &&
+	       (check_message_ids(subject, err) && check_partitions(subject, "message", err) &&
 		   check_partitions(subject, "lookback", err) &&
 		   check_partitions(subject, "processed", err));
 }
@@ -266,15 +266,15 @@ bool preflight_postgres(struct preflight *report, struct pg *pg,
 
 	*ret_usable = false;
 	if (pg_server_version(pg) < OLDEST_SERVER) {
-		check_version(&subject, "older than 13");
+		check_server_version(&subject, "older than 13");
 		return true;
 	}
-	facts = ask(&subject, sql_preflight, NULL, 0, err);
+	facts = query_preflight(&subject, sql_preflight, NULL, 0, err);
 	if (!facts)
 		return false;
-	check_version(&subject, pg_value(facts, 0, 0));
+	check_server_version(&subject, pg_value(facts, 0, 0));
 	check_mode(&subject, facts);
 	check_hosts(&subject);
 	check_pooling(&subject, facts);
-	return check_schema(&subject, facts, ret_usable, err);
+	return check_outbox_schema(&subject, facts, ret_usable, err);
 }

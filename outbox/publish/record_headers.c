@@ -10,7 +10,7 @@ void record_headers_finish(struct record_headers *headers)
 	*headers = (struct record_headers){0};
 }
 
-static void add(struct record_headers *headers, const char *name, size_t name_length,
+static void append_header(struct record_headers *headers, const char *name, size_t name_length,
     const void *value, size_t length)
 {
 	if (headers->count == headers->capacity) {
@@ -25,7 +25,7 @@ static void add(struct record_headers *headers, const char *name, size_t name_le
 void record_headers_add(
     struct record_headers *headers, const char *name, const void *value, size_t length)
 {
-	add(headers, name, strlen(name), value, length);
+	append_header(headers, name, strlen(name), value, length);
 }
 
 /* Names and values live in one buffer that may move: offsets until all are there. */
@@ -65,7 +65,7 @@ static bool add_application_headers(
 	for (int i = 0; i < places.count; i++) {
 		const struct header_place *place = &places.list[i];
 		const char *bytes = headers->bytes.data;
-		add(headers, bytes + place->name, place->name_length,
+		append_header(headers, bytes + place->name, place->name_length,
 		    place->null ? NULL : bytes + place->value, place->length);
 	}
 	free(places.list);

@@ -97,7 +97,7 @@ void record_queue_reset_partitions(struct record_queue *queue)
 
 /* --- partition queues ----------------------------------------------------------------------- */
 
-static struct record_list take_list(struct record_list *list)
+static struct record_list take_record_list(struct record_list *list)
 {
 	struct record_list taken = *list;
 	*list = (struct record_list){0};
@@ -135,7 +135,7 @@ void record_queue_list_ready(struct record_queue *queue, struct partition_queue 
 }
 
 /* A null key has no order: any partition, but the same one whenever the row is read again. */
-static int32_t place(const struct message *message, int32_t count)
+static int32_t choose_partition(const struct message *message, int32_t count)
 {
 	if (message->partition >= 0)
 		return message->partition;
@@ -149,11 +149,11 @@ static struct partition_queue *partition_queue_of(struct record_queue *queue, ui
 {
 	struct record *record = record_queue_at(queue, sequence);
 	struct topic *topic = record->topic;
-	record->partition = place(&record->message, topic->count);
+	record->partition = choose_partition(&record->message, topic->count);
 	return record->partition < topic->count ? topic->partition_queues[record->partition] : NULL;
 }
 
-static void hold_on(
+static void hold_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
 	record_queue_at(queue, sequence)->state = HELD;
@@ -171,12 +171,12 @@ static void move_to_partition_queue(struct record_queue *queue, uint64_t sequenc
 			queue->next = sequence;
 		return;
 	}
-	hold_on(queue, partition, sequence);
+	hold_record(queue, partition, sequence);
 	record_queue_list_ready(queue, partition);
 }
 
 /* Up to one of which it is not known whether its key is parked. */
-static void park_held(struct record_queue *queue, struct topic *topic)
+static void park_topic_held(struct record_queue *queue, struct topic *topic)
 {
 	while (topic->held.head && record_queue_at(queue, topic->held.head)->key_known) {
 		uint64_t sequence = pop_record(queue, &topic->held);
@@ -190,13 +190,13 @@ static void park_held(struct record_queue *queue, struct topic *topic)
 void record_queue_release_held(struct record_queue *queue, struct topic *topic)
 {
 	if (topic->wait.stalled) {
-		park_held(queue, topic);
+		park_topic_held(queue, topic);
 		return;
 	}
 	/* records on its partitions may have become known while it was away */
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
 		record_queue_list_ready(queue, topic->partition_queues[p]);
-	struct record_list held = take_list(&topic->held);
+	struct record_list held = take_record_list(&topic->held);
 	while (held.head)
 		move_to_partition_queue(queue, pop_record(queue, &held));
 }
@@ -210,7 +210,7 @@ void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence)
 	if (topic->state == TOPIC_READY)
 		record_queue_list_ready(queue, topic->partition_queues[record->partition]);
 	else if (topic->wait.stalled)
-		park_held(queue, topic);
+		park_topic_held(queue, topic);
 }
 
 void record_queue_forget(struct record_queue *queue)
@@ -241,7 +241,7 @@ void record_queue_destroy(struct record_queue *queue)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static void grow(struct record_queue *queue)
+static void grow_record_ring(struct record_queue *queue)
 {
 	uint64_t capacity = queue->capacity * 2;
 	struct record *ring = xcalloc(capacity, sizeof *ring);
@@ -271,7 +271,7 @@ void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, boo
 	    record_queue_topic_find(queue, message->topic, (size_t)message->topic_length);
 	bool refused = topic->refusal_reason && !is_of_lookback(message);
 	if (queue->end - queue->acked == queue->capacity)
-		grow(queue);
+		grow_record_ring(queue);
 	topic->uses++;
 	*record_queue_at(queue, queue->end) = (struct record){
 	    .message = *message,
@@ -308,7 +308,7 @@ void record_queue_cover(struct record_queue *queue, uint64_t sequence)
 	queue->covered = sequence;
 }
 
-static void pass_on_partition(struct record_queue *queue, const struct record *record)
+static void pass_partition_record(struct record_queue *queue, const struct record *record)
 {
 	struct partition_queue *partition = record->topic->partition_queues[record->partition];
 	if (partition->unpassed > 0)
@@ -325,7 +325,7 @@ static void pass_on_partition(struct record_queue *queue, const struct record *r
  * noted by id: it says nothing of the first of them before the last is published as well. They come
  * with one page (page.sql), so the next row is in memory.
  */
-static bool meets_next(const struct record_queue *queue)
+static bool shares_next_id(const struct record_queue *queue)
 {
 	const struct record *record = record_queue_at(queue, queue->acked), *next;
 	if (queue->acked + 1 >= queue->end)
@@ -340,9 +340,9 @@ bool record_queue_pass(struct record_queue *queue, int64_t *ret_tick, int64_t *r
 	if (queue->acked == queue->end || (record->state != ACKED && record->state != PARKED))
 		return false;
 	*ret_tick = record->tick;
-	*ret_id = record->message.id - meets_next(queue);
+	*ret_id = record->message.id - shares_next_id(queue);
 	if (record->state == ACKED)
-		pass_on_partition(queue, record);
+		pass_partition_record(queue, record);
 	record->topic->uses--;
 	queue->acked++;
 	if (queue->next < queue->acked)
@@ -414,7 +414,7 @@ static bool goes_alone(const struct partition_queue *partition, uint64_t sequenc
 	return partition->fresh || sequence <= partition->alone_until;
 }
 
-static bool is_open(
+static bool may_send_record(
     const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
 {
 	return record_queue_tail_lets(queue, partition, sequence) && !partition->solo &&
@@ -422,7 +422,7 @@ static bool is_open(
 	       (!goes_alone(partition, sequence) || partition->under_way + partition->written == 0);
 }
 
-static void acknowledge(struct record_queue *queue, struct record *record,
+static void acknowledge_record(struct record_queue *queue, struct record *record,
     struct partition_queue *partition, int64_t offset)
 {
 	record->state = ACKED;
@@ -434,11 +434,11 @@ static void acknowledge(struct record_queue *queue, struct record *record,
 	record_queue_release(queue, record);
 }
 
-static void write_down(struct record_queue *queue, struct record *record,
+static void note_written_record(struct record_queue *queue, struct record *record,
     struct partition_queue *partition, int64_t offset)
 {
 	if (!queue->transactions) {
-		acknowledge(queue, record, partition, offset);
+		acknowledge_record(queue, record, partition, offset);
 		return;
 	}
 	record->state = WRITTEN;
@@ -457,20 +457,20 @@ void record_queue_committed(struct record_queue *queue)
 		    record->topic->partition_queues[record->partition];
 		partition->written--;
 		queue->written--;
-		acknowledge(queue, record, partition, record->offset);
+		acknowledge_record(queue, record, partition, record->offset);
 		record_queue_list_ready(queue, partition);
 	}
 }
 
 /* What a tail showed is not sent again. */
-static bool is_there_already(
+static bool skip_found_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
 	record->found = record_queue_tail_found(queue, partition, sequence);
 	if (!record->found)
 		return false;
-	acknowledge(queue, record, partition, record->found->offset);
+	acknowledge_record(queue, record, partition, record->found->offset);
 	if (queue->highest_sent <= sequence)
 		queue->highest_sent = sequence + 1;
 	return true;
@@ -504,10 +504,10 @@ static void send_on_partition(struct record_queue *queue, int64_t now,
 }
 
 /* The owner that died last may have sent the record. If Kafka has it, it is not parked. */
-static void convict(
+static void convict_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
-	if (!partition || !is_there_already(queue, partition, sequence))
+	if (!partition || !skip_found_record(queue, partition, sequence))
 		record_queue_park_convicted(queue, sequence);
 }
 
@@ -526,7 +526,7 @@ static bool settle_held(
 	if (record->stands)
 		record_queue_stands(queue, sequence);
 	else if (convicted)
-		convict(queue, partition, sequence);
+		convict_record(queue, partition, sequence);
 	else
 		record_queue_park_stalled(queue, sequence);
 	return true;
@@ -542,10 +542,10 @@ static bool send_held(
 		bool known = sequence && record_queue_at(queue, sequence)->key_known;
 		if (known && settle_held(queue, partition, sequence))
 			continue;
-		if (known && sequence < end && is_open(queue, partition, sequence)) {
+		if (known && sequence < end && may_send_record(queue, partition, sequence)) {
 			pop_record(queue, &partition->held);
 			queue->held--;
-			if (is_there_already(queue, partition, sequence) ||
+			if (skip_found_record(queue, partition, sequence) ||
 			    record_queue_park_behind(queue, sequence))
 				continue;
 			send_on_partition(queue, now, partition, sequence, ret_record);
@@ -559,7 +559,7 @@ static bool send_held(
 	return false;
 }
 
-static void refuse_place(struct record_queue *queue, uint64_t sequence)
+static void refuse_partition(struct record_queue *queue, uint64_t sequence)
 {
 	const struct record *record = record_queue_at(queue, sequence);
 	char error[128];
@@ -592,15 +592,15 @@ static void convict_or_hold(struct record_queue *queue, uint64_t sequence)
 						? partition_queue_of(queue, sequence)
 						: NULL;
 	if (!partition || record_queue_found_decides(queue, partition, sequence)) {
-		convict(queue, partition, sequence);
+		convict_record(queue, partition, sequence);
 		return;
 	}
-	hold_on(queue, partition, sequence);
+	hold_record(queue, partition, sequence);
 	record_queue_list_ready(queue, partition);
 }
 
 /* Decided without a look at its partition; false: it is not. */
-static bool settle(struct record_queue *queue, uint64_t sequence)
+static bool settle_record(struct record_queue *queue, uint64_t sequence)
 {
 	const struct record *record = record_queue_at(queue, sequence);
 	if (record->later)
@@ -622,17 +622,17 @@ static void wait_for_topic(struct record_queue *queue, uint64_t sequence)
 	push_record(queue, &record->topic->held, sequence);
 	record_queue_topic_waits(queue, record->topic);
 	if (record->topic->wait.stalled)
-		park_held(queue, record->topic);
+		park_topic_held(queue, record->topic);
 }
 
 /* The next record in order: true when it goes out now. */
-static bool consider(
+static bool consider_record(
     struct record_queue *queue, int64_t now, uint64_t sequence, struct stream_record *ret_record)
 {
 	struct record *record = record_queue_at(queue, sequence);
 	if (record->state != PENDING)
 		return false;
-	if (settle(queue, sequence))
+	if (settle_record(queue, sequence))
 		return false;
 	record_queue_topic_use(queue, record->topic);
 	if (record->topic->wait.stalled || record->topic->state != TOPIC_READY) {
@@ -641,7 +641,7 @@ static bool consider(
 	}
 	struct partition_queue *partition = partition_queue_of(queue, sequence);
 	if (!partition) {
-		refuse_place(queue, sequence);
+		refuse_partition(queue, sequence);
 		return false;
 	}
 	bool waits = partition->held.head || !record->key_known;
@@ -651,15 +651,15 @@ static bool consider(
 		record_queue_park_stalled(queue, sequence);
 		return false;
 	}
-	if (waits || stalled || !is_open(queue, partition, sequence)) {
+	if (waits || stalled || !may_send_record(queue, partition, sequence)) {
 		if (!partition->wait.since && record->key_known)
 			partition->wait.since = now;
-		hold_on(queue, partition, sequence);
+		hold_record(queue, partition, sequence);
 		if (stalled || partition->tail == TAIL_CUT)
 			record_queue_list_ready(queue, partition);
 		return false;
 	}
-	if (is_there_already(queue, partition, sequence) ||
+	if (skip_found_record(queue, partition, sequence) ||
 	    record_queue_park_behind(queue, sequence))
 		return false;
 	send_on_partition(queue, now, partition, sequence, ret_record);
@@ -675,13 +675,13 @@ bool record_queue_send(
 	if (send_held(queue, now, end, ret_record))
 		return true;
 	while (queue->next < end && !record_queue_is_full(queue) && !must_wait(queue, queue->next))
-		if (consider(queue, now, queue->next++, ret_record))
+		if (consider_record(queue, now, queue->next++, ret_record))
 			return true;
 	/* records that were held just now: some are parked, or looked for in a tail */
 	return send_held(queue, now, end, ret_record);
 }
 
-static bool is_barred(const struct record *record)
+static bool is_partition_barred(const struct record *record)
 {
 	const struct topic *topic = record->topic;
 	return record->partition >= 0 && record->partition < topic->partition_queue_count &&
@@ -693,14 +693,14 @@ bool record_queue_has_gap(const struct record_queue *queue)
 	for (uint64_t s = queue->acked; s < queue->highest_sent; s++) {
 		const struct record *record = record_queue_at(queue, s);
 		bool waits = record->state == PENDING || record->state == HELD;
-		if (waits && record->topic->state != TOPIC_ASKED && !is_barred(record))
+		if (waits && record->topic->state != TOPIC_ASKED && !is_partition_barred(record))
 			return true;
 	}
 	return false;
 }
 
 /* Refused before it was sent: looked at again when nothing is under way on its partition. */
-static void wait_alone(
+static void hold_first_alone(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
@@ -736,7 +736,7 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 		return true;
 	}
 	if (delivery == STREAM_WRITTEN) {
-		write_down(queue, record, partition, offset);
+		note_written_record(queue, record, partition, offset);
 		partition->fresh = false;
 		partition->acked_at = now;
 		if (record->topic->denial)
@@ -744,7 +744,7 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 	} else if (partition->solo || partition->under_way + partition->written == 1) {
 		record_queue_park_refused(queue, sequence, error);
 	} else {
-		wait_alone(queue, partition, sequence);
+		hold_first_alone(queue, partition, sequence);
 	}
 	*ret_wants_producer = delivery == STREAM_REFUSED || denied;
 	partition->solo = false;

@@ -48,7 +48,7 @@ static struct denial *denial_of(struct record_queue *queue, struct topic *topic)
 
 /* Partitions whose pauses end at about the same time are tried together, since a try may cost a
  * producer. */
-static void choose_until(struct denial *denial, int64_t now, int tries)
+static void choose_pause_end(struct denial *denial, int64_t now, int tries)
 {
 	struct backoff backoff = {.first_ms = FIRST_MS,
 	    .cap_ms = CAP_MS,
@@ -85,8 +85,8 @@ static void unbar_partition(struct record_queue *queue, struct partition_queue *
 }
 
 /* A parked record was tried before, and is not to delay its partition again. */
-static bool is_at_fault(const struct record_queue *queue, const struct partition_queue *partition,
-    const struct record *record)
+static bool may_be_the_cause(const struct record_queue *queue,
+    const struct partition_queue *partition, const struct record *record)
 {
 	bool suspect = queue->hurries || partition->failures % TRIES == 0 ||
 		       (record->from_parked && partition->failures < TRIES);
@@ -97,7 +97,7 @@ static bool is_at_fault(const struct record_queue *queue, const struct partition
 
 static void deny_topic(struct record_queue *queue, int64_t now, struct topic *topic)
 {
-	choose_until(topic->denial, now, ++topic->denial->tries);
+	choose_pause_end(topic->denial, now, ++topic->denial->tries);
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
 		bar_partition(queue, topic->partition_queues[p], topic->denial->until);
 }
@@ -119,9 +119,9 @@ bool record_queue_deny(
 		deny_topic(queue, now, topic);
 		return false;
 	}
-	choose_until(denial, now, partition->failures);
+	choose_pause_end(denial, now, partition->failures);
 	bar_partition(queue, partition, denial->until);
-	return is_at_fault(queue, partition, record);
+	return may_be_the_cause(queue, partition, record);
 }
 
 void record_queue_denials_hurry(struct record_queue *queue, bool hurries)
@@ -197,7 +197,7 @@ const char *record_queue_denial_error(const struct topic *topic)
 	return topic->denial ? topic->denial->error : NULL;
 }
 
-static bool keeps_records(const struct partition_queue *partition)
+static bool has_waiting_records(const struct partition_queue *partition)
 {
 	bool denied = partition->failures || partition->topic->denial->tries;
 
@@ -211,7 +211,7 @@ const char *record_queue_denied_topic(const struct record_queue *queue, const ch
 	DL_FOREACH(queue->denials, denial)
 	{
 		for (int32_t p = 0; p < denial->topic->partition_queue_count; p++) {
-			if (!keeps_records(denial->topic->partition_queues[p]))
+			if (!has_waiting_records(denial->topic->partition_queues[p]))
 				continue;
 			*ret_error = denial->error;
 			return denial->topic->name;

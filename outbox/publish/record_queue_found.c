@@ -49,7 +49,7 @@ static struct seen *find_seen(struct seen *table, const struct seen_name *name)
 	return seen;
 }
 
-static struct seen_name name_of(const struct record *record)
+static struct seen_name seen_name_of(const struct record *record)
 {
 	struct seen_name name = {.id = record->message.id};
 	memcpy(name.event_id, record->message.event_id, sizeof name.event_id);
@@ -112,7 +112,7 @@ struct seen *record_queue_tail_found(
 	struct seen *seen;
 	if (!partition->found)
 		return NULL;
-	name = name_of(record_queue_at(queue, sequence));
+	name = seen_name_of(record_queue_at(queue, sequence));
 	seen = find_seen(partition->found, &name);
 	if (!seen || seen->matched)
 		return NULL;
@@ -127,7 +127,7 @@ int64_t record_queue_found_bytes(const struct record_queue *queue)
 	return queue->seen * SEEN_BYTES;
 }
 
-static bool is_full(const struct record_queue *queue)
+static bool is_found_memory_full(const struct record_queue *queue)
 {
 	int64_t most = queue->tail_memory ? queue->tail_memory : queue->memory / TAIL_SHARE;
 	int64_t room = queue->memory - queue->bytes - record_queue_kept_bytes(queue);
@@ -150,7 +150,7 @@ int64_t record_queue_cut_offset(const struct partition_queue *partition)
 	return record_queue_partition_is_cut(partition) ? partition->cut->made.from : OFFSET_NONE;
 }
 
-static void seek_none(struct cut *cut)
+static void forget_sought(struct cut *cut)
 {
 	struct seen *seen, *next;
 	HASH_ITER(hh, cut->sought, seen, next)
@@ -164,7 +164,7 @@ void record_queue_cut_drop(struct record_queue *queue, struct partition_queue *p
 {
 	if (!partition->cut)
 		return;
-	seek_none(partition->cut);
+	forget_sought(partition->cut);
 	free(partition->cut);
 	partition->cut = NULL;
 	queue->cuts--;
@@ -174,7 +174,7 @@ void record_queue_cut_unsettle(struct record_queue *queue, struct partition_queu
 {
 	if (!partition->cut)
 		return;
-	seek_none(partition->cut);
+	forget_sought(partition->cut);
 	partition->cut->under_way = no_pass;
 	partition->cut->made.settled = 0;
 	if (!record_queue_partition_is_cut(partition))
@@ -186,16 +186,16 @@ void record_queue_found_begin(struct record_queue *queue, struct partition_queue
 	partition->newest = NULL;
 	if (!partition->cut)
 		return;
-	seek_none(partition->cut);
+	forget_sought(partition->cut);
 	partition->cut->under_way = no_pass;
 	if (!record_queue_partition_is_cut(partition))
 		record_queue_cut_drop(queue, partition);
 }
 
-static void seek(struct partition_queue *partition, const struct record *record)
+static void seek_record(struct partition_queue *partition, const struct record *record)
 {
 	struct cut *cut = partition->cut;
-	struct seen_name name = name_of(record);
+	struct seen_name name = seen_name_of(record);
 	struct seen *seen;
 	if (find_seen(partition->found, &name) || find_seen(cut->sought, &name))
 		return;
@@ -204,7 +204,7 @@ static void seek(struct partition_queue *partition, const struct record *record)
 }
 
 /* Memory is full: from this offset on only records of rows that wait are kept. */
-static void cut_off(struct record_queue *queue, struct partition_queue *partition, int64_t offset)
+static void begin_cut(struct record_queue *queue, struct partition_queue *partition, int64_t offset)
 {
 	struct cut *cut = partition->cut;
 	if (!cut) {
@@ -214,12 +214,12 @@ static void cut_off(struct record_queue *queue, struct partition_queue *partitio
 	}
 	cut->under_way = (struct pass){.from = offset, .least_id = INT64_MAX, .most_id = INT64_MIN};
 	for (uint64_t s = partition->held.head; s; s = record_queue_at(queue, s)->next_held) {
-		seek(partition, record_queue_at(queue, s));
+		seek_record(partition, record_queue_at(queue, s));
 		cut->under_way.settled = s;
 	}
 }
 
-static bool is_cut_off(const struct partition_queue *partition)
+static bool is_cutting(const struct partition_queue *partition)
 {
 	return partition->cut && partition->cut->under_way.from != OFFSET_NONE;
 }
@@ -242,17 +242,17 @@ static void keep_sought(struct record_queue *queue, struct partition_queue *part
 }
 
 /* A record that comes twice is kept once, with the offset that holds the noted one back longer. */
-static void keep(struct record_queue *queue, struct partition_queue *partition,
+static void keep_found(struct record_queue *queue, struct partition_queue *partition,
     const struct seen_name *name, int64_t offset)
 {
 	if (find_seen(partition->found, name))
 		return;
-	if (!is_cut_off(partition) && !is_full(queue)) {
+	if (!is_cutting(partition) && !is_found_memory_full(queue)) {
 		add_found(queue, partition, make_seen(name), offset);
 		return;
 	}
-	if (!is_cut_off(partition))
-		cut_off(queue, partition, offset);
+	if (!is_cutting(partition))
+		begin_cut(queue, partition, offset);
 	keep_sought(queue, partition, name, offset);
 }
 
@@ -263,8 +263,8 @@ enum record_found record_queue_found_take(struct record_queue *queue,
 	/* acknowledged by this owner since the reading before */
 	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known_offset)
 		return RECORD_FOUND_AGAIN;
-	keep(queue, partition, name, offset);
-	if (partition->tail == TAIL_SEEKING && is_cut_off(partition) && !partition->cut->sought)
+	keep_found(queue, partition, name, offset);
+	if (partition->tail == TAIL_SEEKING && is_cutting(partition) && !partition->cut->sought)
 		return RECORD_FOUND_ENOUGH;
 	if (again)
 		return RECORD_FOUND_AGAIN;
@@ -272,7 +272,7 @@ enum record_found record_queue_found_take(struct record_queue *queue,
 }
 
 /* Rows that were decided stay so. */
-static void pass_ends(struct cut *cut, struct pass made)
+static void end_pass(struct cut *cut, struct pass made)
 {
 	if (made.settled < cut->made.settled)
 		made.settled = cut->made.settled;
@@ -286,19 +286,19 @@ void record_queue_cut_enough(struct partition_queue *partition)
 	/* the range of the previous reading, which went to the end, covers this part too */
 	made.least_id = partition->cut->made.least_id;
 	made.most_id = partition->cut->made.most_id;
-	pass_ends(partition->cut, made);
+	end_pass(partition->cut, made);
 }
 
 bool record_queue_cut_end(
     struct record_queue *queue, struct partition_queue *partition, int64_t end)
 {
-	if (!is_cut_off(partition)) {
+	if (!is_cutting(partition)) {
 		record_queue_cut_drop(queue, partition);
 		return false;
 	}
-	pass_ends(partition->cut, partition->cut->under_way);
+	end_pass(partition->cut, partition->cut->under_way);
 	partition->cut->end = end;
-	seek_none(partition->cut);
+	forget_sought(partition->cut);
 	return true;
 }
 
@@ -309,7 +309,7 @@ bool record_queue_found_decides(
 	struct seen_name name;
 	if (!record_queue_partition_is_cut(partition) || sequence <= cut->made.settled)
 		return true;
-	name = name_of(record_queue_at(queue, sequence));
+	name = seen_name_of(record_queue_at(queue, sequence));
 	return name.id < cut->made.least_id || name.id > cut->made.most_id ||
 	       find_seen(partition->found, &name);
 }

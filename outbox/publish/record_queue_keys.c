@@ -60,7 +60,7 @@ static int64_t or_else(int64_t number, int64_t otherwise)
 
 /* --- digests -------------------------------------------------------------------------------- */
 
-static int64_t digest_of(struct record_queue *queue, struct record *record)
+static int64_t record_digest(struct record_queue *queue, struct record *record)
 {
 	const struct message *message = &record->message;
 	const char *topic = record->topic->name;
@@ -79,13 +79,13 @@ static int64_t digest_of(struct record_queue *queue, struct record *record)
 	return record->digest;
 }
 
-static const struct bloom_code *bloom(void)
+static const struct bloom_code *filter_code(void)
 {
 	return bloom_codes()[0];
 }
 
 /* The digests of tests are small numbers: the bits of the filter need a hash. */
-static struct dedup_hash spread(int64_t digest)
+static struct dedup_hash hash_digest(int64_t digest)
 {
 	uint64_t low = (uint64_t)digest * 0x9e3779b97f4a7c15u, high;
 	low = (low ^ (low >> 32)) * 0xbf58476d1ce4e5b9u;
@@ -93,24 +93,24 @@ static struct dedup_hash spread(int64_t digest)
 	return (struct dedup_hash){low ^ (low >> 32), high ^ (high >> 31)};
 }
 
-static bool holds(const struct parked_filter *filter, int64_t digest)
+static bool filter_holds(const struct parked_filter *filter, int64_t digest)
 {
 	const struct bloom_filter all = {filter->words, filter->lines};
-	return all.words && bloom()->look(&all, 1, spread(digest));
+	return all.words && filter_code()->look(&all, 1, hash_digest(digest));
 }
 
 /* --- exact keys ----------------------------------------------------------------------------- */
 
-static struct parked_key *find_key(const struct record_queue *queue, int64_t digest)
+static struct parked_key *find_parked_key(const struct record_queue *queue, int64_t digest)
 {
 	struct parked_key *key;
 	HASH_FIND(hh, queue->keys, &digest, sizeof digest, key);
 	return key;
 }
 
-static struct parked_key *find_or_add_key(struct record_queue *queue, int64_t digest)
+static struct parked_key *find_or_add_parked_key(struct record_queue *queue, int64_t digest)
 {
-	struct parked_key *key = find_key(queue, digest);
+	struct parked_key *key = find_parked_key(queue, digest);
 	if (key)
 		return key;
 	key = xcalloc(1, sizeof *key);
@@ -119,7 +119,7 @@ static struct parked_key *find_or_add_key(struct record_queue *queue, int64_t di
 	return key;
 }
 
-static void drop_key(struct record_queue *queue, struct parked_key *key)
+static void drop_parked_key(struct record_queue *queue, struct parked_key *key)
 {
 	HASH_DEL(queue->keys, key);
 	free(key);
@@ -129,20 +129,20 @@ struct parked_key *record_queue_key_of(struct record_queue *queue, struct record
 {
 	if (!record->message.key || (!queue->keys && !adds))
 		return NULL;
-	int64_t digest = digest_of(queue, record);
-	return adds ? find_or_add_key(queue, digest) : find_key(queue, digest);
+	int64_t digest = record_digest(queue, record);
+	return adds ? find_or_add_parked_key(queue, digest) : find_parked_key(queue, digest);
 }
 
 void record_queue_unparked(struct record_queue *queue, int64_t digest)
 {
-	struct parked_key *key = find_key(queue, digest);
+	struct parked_key *key = find_parked_key(queue, digest);
 	queue->filter.emptied++;
-	queue->loading.emptied += holds(&queue->loading, digest);
+	queue->loading.emptied += filter_holds(&queue->loading, digest);
 	if (!key)
 		return;
 	key->stands = false;
 	if (!key->parking)
-		drop_key(queue, key);
+		drop_parked_key(queue, key);
 }
 
 void record_queue_listed_closed(struct record_queue *queue)
@@ -182,9 +182,9 @@ static void begin_filter(struct parked_filter *filter, uint64_t lines)
 static void add_to_filter(struct parked_filter *filter, int64_t digest)
 {
 	const struct bloom_filter all = {filter->words, filter->lines};
-	if (!all.words || holds(filter, digest))
+	if (!all.words || filter_holds(filter, digest))
 		return;
-	bloom()->add(&all, spread(digest));
+	filter_code()->add(&all, hash_digest(digest));
 	filter->count++;
 }
 
@@ -197,7 +197,7 @@ static bool has_no_filter(const struct record_queue *queue)
 /* Not in the filter: not parked. Without one in force the first one is still being loaded. */
 static bool may_be_parked(const struct record_queue *queue, int64_t digest)
 {
-	return !queue->filter.words || holds(&queue->filter, digest);
+	return !queue->filter.words || filter_holds(&queue->filter, digest);
 }
 
 /* Loads the filter anew when it is too small, or when half of its keys are no longer parked. */
@@ -250,7 +250,7 @@ void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static bool is_known(struct record_queue *queue, struct record *record)
+static bool is_key_known(struct record_queue *queue, struct record *record)
 {
 	if (record->from_parked || record->later || record->stands)
 		return true;
@@ -259,12 +259,12 @@ static bool is_known(struct record_queue *queue, struct record *record)
 	if (has_no_filter(queue) || !record->message.key || record->topic->policy != STREAM_BLOCK)
 		return true;
 	return record_queue_key_of(queue, record, false) ||
-	       !may_be_parked(queue, digest_of(queue, record));
+	       !may_be_parked(queue, record_digest(queue, record));
 }
 
 void record_queue_key_added(struct record_queue *queue, struct record *record)
 {
-	record->key_known = is_known(queue, record);
+	record->key_known = is_key_known(queue, record);
 	queue->unknown += !record->key_known;
 }
 
@@ -291,7 +291,7 @@ static void forget_lookups(struct record_queue *queue)
 	queue->looked = queue->acked;
 }
 
-static bool is_needed(const struct record_queue *queue, const struct parked_key *key)
+static bool is_key_needed(const struct record_queue *queue, const struct parked_key *key)
 {
 	return key->parking || key->refused_again || key->refused_sequence >= queue->acked;
 }
@@ -302,13 +302,13 @@ static int64_t most_keys(const struct record_queue *queue)
 	return or_else(queue->parking.keys, keys < KEYS_LEAST ? KEYS_LEAST : keys);
 }
 
-static void drop_keys(struct record_queue *queue)
+static void drop_unneeded_keys(struct record_queue *queue)
 {
 	struct parked_key *key, *next;
 	HASH_ITER(hh, queue->keys, key, next)
 	{
-		if (!is_needed(queue, key))
-			drop_key(queue, key);
+		if (!is_key_needed(queue, key))
+			drop_parked_key(queue, key);
 	}
 	forget_lookups(queue);
 }
@@ -333,7 +333,7 @@ void record_queue_keys_noted(struct record_queue *queue)
 {
 	renew_filter(queue);
 	if ((int64_t)HASH_COUNT(queue->keys) > most_keys(queue))
-		drop_keys(queue);
+		drop_unneeded_keys(queue);
 }
 
 void record_queue_keys_taken(struct record_queue *queue, bool parked, int64_t inherited_tick)
@@ -356,7 +356,7 @@ void record_queue_keys_forget(struct record_queue *queue)
 	struct parked_key *key, *next;
 	HASH_ITER(hh, queue->keys, key, next)
 	{
-		drop_key(queue, key);
+		drop_parked_key(queue, key);
 	}
 	drop_filter(&queue->filter);
 	drop_filter(&queue->loading);
@@ -375,7 +375,7 @@ bool record_queue_wants_lookup(const struct record_queue *queue)
 	return queue->unknown > 0;
 }
 
-static void ask_for(struct record_queue *queue, uint64_t sequence)
+static void add_lookup(struct record_queue *queue, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
 	if (queue->lookup_count == queue->lookup_capacity) {
@@ -392,7 +392,7 @@ static void ask_for(struct record_queue *queue, uint64_t sequence)
 	if (!record->message.key || record->topic->policy != STREAM_BLOCK)
 		return;
 	asked->has_digest = true;
-	asked->digest = digest_of(queue, record);
+	asked->digest = record_digest(queue, record);
 }
 
 int record_queue_lookup_call(struct record_queue *queue, const struct stream_lookup **ret_asked)
@@ -403,7 +403,7 @@ int record_queue_lookup_call(struct record_queue *queue, const struct stream_loo
 		queue->looked = queue->acked;
 	for (; queue->looked < queue->end && queue->lookup_count < most; queue->looked++)
 		if (!record_queue_at(queue, queue->looked)->key_known)
-			ask_for(queue, queue->looked);
+			add_lookup(queue, queue->looked);
 	*ret_asked = queue->lookups;
 	return queue->lookup_count;
 }
@@ -424,7 +424,7 @@ void record_queue_looked_up(struct record_queue *queue, int place, bool itself)
 		return;
 	/* an earlier owner parked rows of the key: all records in memory are behind those,
 	 * whichever was refused first */
-	struct parked_key *key = find_or_add_key(queue, asked->digest);
+	struct parked_key *key = find_or_add_parked_key(queue, asked->digest);
 	key->stands = true;
 	key->refused_sequence = 0;
 }

@@ -34,7 +34,8 @@ void record_queue_stands(struct record_queue *queue, uint64_t sequence)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static struct park *keep_back(struct record_queue *queue, uint64_t sequence, const char *error)
+static struct park *keep_record_back(
+    struct record_queue *queue, uint64_t sequence, const char *error)
 {
 	if (queue->park_count == queue->park_capacity) {
 		queue->park_capacity = queue->park_capacity ? queue->park_capacity * 2 : 64;
@@ -51,7 +52,7 @@ static struct park *keep_back(struct record_queue *queue, uint64_t sequence, con
 
 void record_queue_schedule(struct record_queue *queue, uint64_t sequence)
 {
-	keep_back(queue, sequence, NULL);
+	keep_record_back(queue, sequence, NULL);
 }
 
 /* The partition for whose sake a record is parked; NULL: for the sake of its topic, which was
@@ -64,7 +65,7 @@ static struct partition_queue *stalled_partition(const struct record *record)
 	return has_queue ? topic->partition_queues[record->partition] : NULL;
 }
 
-static void is_unnoted(struct record *record)
+static void count_unnoted_row(struct record *record)
 {
 	struct partition_queue *partition = stalled_partition(record);
 	if (partition)
@@ -76,7 +77,7 @@ static void is_unnoted(struct record *record)
 /* Records may flow again. A topic that was loaded again meanwhile has new partition queues, which
  * count none.
  */
-static void stall_is_noted(struct record_queue *queue, const struct record *record)
+static void note_stalled_row(struct record_queue *queue, const struct record *record)
 {
 	struct topic *topic = record->topic;
 	struct partition_queue *partition = stalled_partition(record);
@@ -89,14 +90,15 @@ static void stall_is_noted(struct record_queue *queue, const struct record *reco
 		record_queue_list_ready(queue, topic->partition_queues[p]);
 }
 
-static void park(struct record_queue *queue, uint64_t sequence, const char *error, bool stalled)
+static void park_record(
+    struct record_queue *queue, uint64_t sequence, const char *error, bool stalled)
 {
 	struct record *record = record_queue_at(queue, sequence);
 	struct parked_key *key = record_queue_key_of(queue, record, false);
-	struct park *park = keep_back(queue, sequence, error);
+	struct park *park = keep_record_back(queue, sequence, error);
 	park->stalled = stalled;
 	if (stalled)
-		is_unnoted(record);
+		count_unnoted_row(record);
 	park->dead = error && record->convicted;
 	queue->parks_refused += error && !stalled;
 	if (key)
@@ -145,7 +147,7 @@ void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, co
 		record->state = REFUSED;
 	} else {
 		queue->refusals += !record->from_parked || record->convicted;
-		park(queue, sequence, error, false);
+		park_record(queue, sequence, error, false);
 	}
 }
 
@@ -161,7 +163,7 @@ static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stal
 	if (record->topic->policy == STREAM_STOP && !record->from_parked)
 		record->state = BLOCKED;
 	else
-		park(queue, sequence, NULL, stalled);
+		park_record(queue, sequence, NULL, stalled);
 	return true;
 }
 
@@ -199,7 +201,7 @@ void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence)
 	if (park_behind(queue, sequence, true))
 		return;
 	becomes_head(queue, sequence);
-	park(queue, sequence, error, true);
+	park_record(queue, sequence, error, true);
 }
 
 /* --- the row -------------------------------------------------------------------------------- */
@@ -224,7 +226,7 @@ bool record_queue_has_refusals(const struct record_queue *queue)
 	return queue->parks_refused > 0;
 }
 
-static json_t *parks_row(const struct park *park, const struct record *record)
+static json_t *parked_row_json(const struct park *park, const struct record *record)
 {
 	json_t *row = json_pack(
 	    "[I,I]", (json_int_t)record->message.id, (json_int_t)record->message.created_us);
@@ -264,7 +266,7 @@ char *record_queue_parks(struct record_queue *queue, int most)
 	for (int i = 0; i < count; i++) {
 		const struct record *record = record_queue_at(queue, queue->parks[i].sequence);
 		json_array_append_new(
-		    record->later ? scheduled : rows, parks_row(&queue->parks[i], record));
+		    record->later ? scheduled : rows, parked_row_json(&queue->parks[i], record));
 	}
 	/* not before the last of their rows is noted */
 	json_t *recovered = recovered_json(queue, count == queue->park_count);
@@ -278,7 +280,7 @@ char *record_queue_parks(struct record_queue *queue, int most)
 	return text;
 }
 
-static void park_is_noted(struct record_queue *queue, struct park *park)
+static void note_parked_row(struct record_queue *queue, struct park *park)
 {
 	struct record *record = record_queue_at(queue, park->sequence);
 	assert(record->state == PARKING);
@@ -286,7 +288,7 @@ static void park_is_noted(struct record_queue *queue, struct park *park)
 		record_queue_key_noted(queue, record);
 	record->state = PARKED;
 	if (park->stalled)
-		stall_is_noted(queue, record);
+		note_stalled_row(queue, record);
 	queue->parked += !record->from_parked && !record->later;
 	queue->scheduled += record->later;
 	record_queue_release(queue, record);
@@ -299,7 +301,7 @@ void record_queue_parks_logged(struct record_queue *queue, bool written)
 	int count = written ? queue->parks_logging : 0;
 	queue->parks_logging = 0;
 	for (int i = 0; i < count; i++)
-		park_is_noted(queue, &queue->parks[i]);
+		note_parked_row(queue, &queue->parks[i]);
 	if (written)
 		record_queue_keys_noted(queue);
 	queue->park_count -= count;

@@ -22,7 +22,7 @@ enum {
 	LEAST_A_FOLD = 4, /* rows: more than are written between two folds */
 };
 
-static int64_t most_of_fold(const struct record_queue *queue)
+static int64_t most_fold_partitions(const struct record_queue *queue)
 {
 	int64_t most = PARTITIONS_A_FOLD >> queue->fold_halves;
 	return most < 1 ? 1 : most;
@@ -52,7 +52,7 @@ static struct partition_queue *pop_changed(struct topic *topic)
 }
 
 /* Topic names hold only letters, digits, dots, dashes and underscores: nothing to escape. */
-static void begin_topic(struct topic *topic, struct text *json, bool *begun)
+static void begin_topic_json(struct topic *topic, struct text *json, bool *begun)
 {
 	int32_t count = topic->logging ? topic->logging : topic->count;
 	if (!*begun)
@@ -69,7 +69,7 @@ static void add_offsets(
 		int64_t offset = record_queue_tail_offset(partition);
 		if (offset == partition->logged_offset || partition->number >= topic->count)
 			continue;
-		begin_topic(topic, json, begun);
+		begin_topic_json(topic, json, begun);
 		text_addf(
 		    json, "%s\"%d\":%lld", first ? "" : ",", partition->number, (long long)offset);
 		first = false;
@@ -81,7 +81,7 @@ static void add_offsets(
 }
 
 /* False: the row says nothing of it. */
-static bool add_topic(
+static bool add_topic_changes(
     struct record_queue *queue, bool changed, struct topic *topic, struct text *json)
 {
 	bool counts = topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
@@ -98,7 +98,7 @@ static bool add_topic(
 		return true;
 	}
 	if (counts || closes)
-		begin_topic(topic, json, &begun);
+		begin_topic_json(topic, json, &begun);
 	if (!topic->logging || topic->count == topic->logging)
 		add_offsets(queue, topic, json, &begun);
 	if (begun)
@@ -126,7 +126,7 @@ static void add_cost(struct record_queue *queue, const struct topic *topic)
 		queue->row_cost += count < 1 ? 1 : count;
 }
 
-static bool has_room(const struct record_queue *queue)
+static bool row_has_room(const struct record_queue *queue)
 {
 	return queue->row_partitions < PARTITIONS_A_ROW >> queue->fold_halves ||
 	       (!queue->row_partitions && !queue->row_topics);
@@ -141,10 +141,10 @@ void record_queue_destinations(
 	text_add(ret_json, "{");
 	DL_FOREACH_SAFE2(queue->changed, topic, next, in_changed.next)
 	{
-		if (!has_room(queue) ||
-		    queue->unfolded_cost + queue->row_cost >= most_of_fold(queue))
+		if (!row_has_room(queue) ||
+		    queue->unfolded_cost + queue->row_cost >= most_fold_partitions(queue))
 			break;
-		if (!add_topic(queue, changed, topic, ret_json)) {
+		if (!add_topic_changes(queue, changed, topic, ret_json)) {
 			if (topic->state != TOPIC_CHANGED &&
 			    !(queue->closes_later && topic->closes))
 				TOPIC_UNLIST(queue, topic, changed);
@@ -164,13 +164,13 @@ int64_t record_queue_fold_to(const struct record_queue *queue, int64_t n)
 	int64_t rows = n - queue->folded_n, part = rows >> queue->fold_halves;
 	bool folds = queue->row_closes || rows >= ROWS_A_FOLD || (queue->fold_halves && rows > 1) ||
 		     queue->unfolded + queue->row_partitions >= PARTITIONS_A_FOLD ||
-		     queue->unfolded_cost + queue->row_cost >= most_of_fold(queue);
+		     queue->unfolded_cost + queue->row_cost >= most_fold_partitions(queue);
 	if (part < LEAST_A_FOLD)
 		part = rows < LEAST_A_FOLD ? rows : LEAST_A_FOLD;
 	return !folds ? 0 : queue->row_closes ? n : queue->folded_n + part;
 }
 
-static void log_partitions(struct record_queue *queue, bool written)
+static void note_logged_partitions(struct record_queue *queue, bool written)
 {
 	struct partition_queue *partition;
 	while ((partition = queue->row_partition_queues)) {
@@ -185,7 +185,7 @@ static void log_partitions(struct record_queue *queue, bool written)
 	}
 }
 
-static void log_topic(struct record_queue *queue, struct topic *topic, bool written)
+static void note_logged_topic(struct record_queue *queue, struct topic *topic, bool written)
 {
 	int32_t count = written ? topic->logging : 0;
 	if (written)
@@ -223,10 +223,10 @@ void record_queue_logged(struct record_queue *queue, int64_t n, int64_t folded_t
 		queue->unfolded_cost = folded_to == n ? 0 : queue->unfolded_cost;
 	}
 	queue->row_partitions = queue->row_cost = 0;
-	log_partitions(queue, written);
+	note_logged_partitions(queue, written);
 	while ((topic = queue->row_topics)) {
 		LL_DELETE2(queue->row_topics, topic, next_in_row);
-		log_topic(queue, topic, written);
+		note_logged_topic(queue, topic, written);
 	}
 }
 

@@ -48,7 +48,7 @@ static bool is_stalled(struct record_queue *queue, int64_t now, bool waits, stru
 	return now - begun >= stall_after && now - hearing->at < hearing->gap;
 }
 
-static void hear(struct hearing *hearing, int64_t now, int64_t gap)
+static void note_heard(struct hearing *hearing, int64_t now, int64_t gap)
 {
 	hearing->gap = gap;
 	if (now - hearing->at >= gap)
@@ -58,7 +58,7 @@ static void hear(struct hearing *hearing, int64_t now, int64_t gap)
 
 void record_queue_hear(struct record_queue *queue, int64_t now)
 {
-	hear(&queue->hearing, now, queue->stall_after / 2);
+	note_heard(&queue->hearing, now, queue->stall_after / 2);
 }
 
 void record_queue_topic_answered(
@@ -67,11 +67,11 @@ void record_queue_topic_answered(
 	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
 	int64_t gap = stall_after / 2 > ANSWERS_GAP_MS ? stall_after / 2 : ANSWERS_GAP_MS;
 	if (answered_at > topic->answers.at)
-		hear(&topic->answers, answered_at, gap);
+		note_heard(&topic->answers, answered_at, gap);
 }
 
 /* It stalls again: rows that are parked for it from now on must not be freed before it recovers. */
-static void recovers_no_more(struct record_queue *queue, struct topic *topic, int32_t partition)
+static void drop_recovered_place(struct record_queue *queue, struct topic *topic, int32_t partition)
 {
 	int kept = 0;
 	for (int i = 0; i < queue->recovered_count; i++) {
@@ -84,7 +84,7 @@ static void recovers_no_more(struct record_queue *queue, struct topic *topic, in
 	queue->recovered_count = kept;
 }
 
-static void owe(struct record_queue *queue, struct wait *wait)
+static void mark_owed(struct record_queue *queue, struct wait *wait)
 {
 	queue->owed += !wait->owed;
 	wait->owed = true;
@@ -92,8 +92,8 @@ static void owe(struct record_queue *queue, struct wait *wait)
 
 bool record_queue_partition_stalls(struct record_queue *queue, struct partition_queue *partition)
 {
-	owe(queue, &partition->wait);
-	recovers_no_more(queue, partition->topic, partition->number);
+	mark_owed(queue, &partition->wait);
+	drop_recovered_place(queue, partition->topic, partition->number);
 	partition->wait.stalled = true;
 	if (partition->under_way)
 		return true; /* its producer goes, and then its tail is read */
@@ -102,10 +102,10 @@ bool record_queue_partition_stalls(struct record_queue *queue, struct partition_
 	return false;
 }
 
-static void topic_stalls(struct record_queue *queue, struct topic *topic)
+static void stall_topic(struct record_queue *queue, struct topic *topic)
 {
-	owe(queue, &topic->wait);
-	recovers_no_more(queue, topic, -1);
+	mark_owed(queue, &topic->wait);
+	drop_recovered_place(queue, topic, -1);
 	topic->wait.stalled = true;
 	record_queue_release_held(queue, topic);
 }
@@ -156,7 +156,7 @@ static void watch_topics(struct record_queue *queue, int64_t now)
 		bool waits = topic->missing && !topic->wait.stalled && topic->held.head;
 		if (topic->policy != STREAM_STOP &&
 		    is_stalled(queue, now, waits, &topic->wait, &topic->answers, &ignored))
-			topic_stalls(queue, topic);
+			stall_topic(queue, topic);
 		if (!topic->held.head && !topic->wait.owed && !topic->wait.since)
 			TOPIC_UNLIST(queue, topic, waiting);
 	}
@@ -183,7 +183,7 @@ int64_t record_queue_watch_due(const struct record_queue *queue, int64_t now)
 	return waits && now < queue->watch_at ? queue->watch_at : INT64_MAX;
 }
 
-static void recovers(struct record_queue *queue, struct topic *topic, int32_t partition)
+static void add_recovered_place(struct record_queue *queue, struct topic *topic, int32_t partition)
 {
 	if (queue->recovered_count == queue->recovered_capacity) {
 		queue->recovered_capacity =
@@ -196,7 +196,7 @@ static void recovers(struct record_queue *queue, struct topic *topic, int32_t pa
 }
 
 /* True: rows are parked for its sake. */
-static bool ends_stall(struct record_queue *queue, struct wait *wait)
+static bool end_stall(struct record_queue *queue, struct wait *wait)
 {
 	if (!wait->owed)
 		return false;
@@ -207,17 +207,17 @@ static bool ends_stall(struct record_queue *queue, struct wait *wait)
 
 void record_queue_partition_recovers(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->barred || !ends_stall(queue, &partition->wait))
+	if (partition->barred || !end_stall(queue, &partition->wait))
 		return;
 	/* its parked rows come by once more, and then some may be looked for behind the cut */
 	partition->keeps_passed |= record_queue_partition_is_cut(partition);
-	recovers(queue, partition->topic, partition->number);
+	add_recovered_place(queue, partition->topic, partition->number);
 }
 
 void record_queue_topic_recovers(struct record_queue *queue, struct topic *topic)
 {
-	if (ends_stall(queue, &topic->wait))
-		recovers(queue, topic, -1);
+	if (end_stall(queue, &topic->wait))
+		add_recovered_place(queue, topic, -1);
 }
 
 void record_queue_stalled(
@@ -230,14 +230,14 @@ void record_queue_stalled(
 		: NULL;
 	record_queue_topic_use(queue, topic);
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
-		owe(queue, &topic->wait);
+		mark_owed(queue, &topic->wait);
 		record_queue_topic_waits(queue, topic);
 	} else if (affected && !record_queue_tail_is_known(affected)) {
-		owe(queue, &affected->wait);
+		mark_owed(queue, &affected->wait);
 	} else {
 		if (affected)
 			affected->keeps_passed |= record_queue_partition_is_cut(affected);
-		recovers(queue, topic, partition);
+		add_recovered_place(queue, topic, partition);
 	}
 }
 
@@ -268,7 +268,7 @@ void record_queue_recovered(
 			place->freed_id = last_id;
 	}
 	if (last_id == 0)
-		recovers_no_more(queue, topic, partition);
+		drop_recovered_place(queue, topic, partition);
 }
 
 void record_queue_stalls_forget(struct record_queue *queue)

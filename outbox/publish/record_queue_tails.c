@@ -55,7 +55,7 @@ bool record_queue_tail_is_known(const struct partition_queue *partition)
 	       partition->tail == TAIL_UNSOUGHT || partition->tail == TAIL_SEEKING;
 }
 
-static bool is_reading(const struct partition_queue *partition)
+static bool is_reading_tail(const struct partition_queue *partition)
 {
 	return partition->tail == TAIL_READING || partition->tail == TAIL_SEEKING;
 }
@@ -74,7 +74,7 @@ static void unwant_question(struct record_queue *queue, struct partition_queue *
 	partition->wanted = false;
 }
 
-static void await_no_more(struct record_queue *queue, struct partition_queue *partition)
+static void stop_awaiting_tail(struct record_queue *queue, struct partition_queue *partition)
 {
 	if (!partition->awaited)
 		return;
@@ -84,10 +84,10 @@ static void await_no_more(struct record_queue *queue, struct partition_queue *pa
 }
 
 /* The partition was read to its end: records flow, with a cut only decided ones. */
-static void partition_flows(struct record_queue *queue, struct partition_queue *partition)
+static void let_records_out(struct record_queue *queue, struct partition_queue *partition)
 {
 	partition->first_tail = false;
-	await_no_more(queue, partition);
+	stop_awaiting_tail(queue, partition);
 	record_queue_partition_recovers(queue, partition);
 	record_queue_list_ready(queue, partition);
 }
@@ -96,7 +96,7 @@ static void partition_flows(struct record_queue *queue, struct partition_queue *
 static void set_tail_state(
     struct record_queue *queue, struct partition_queue *partition, enum tail_state tail)
 {
-	bool asked = is_reading(partition) || partition->asked_end;
+	bool asked = is_reading_tail(partition) || partition->asked_end;
 	if (asked && queue->asked > 0)
 		queue->asked--;
 	queue->unlogged += (tail == TAIL_UNLOGGED) - (partition->tail == TAIL_UNLOGGED);
@@ -115,7 +115,7 @@ static void set_tail_state(
 		partition->keeps_passed = false;
 	}
 	if (tail == TAIL_OPEN || tail == TAIL_CUT)
-		partition_flows(queue, partition);
+		let_records_out(queue, partition);
 }
 
 bool record_queue_tail_lets(
@@ -163,7 +163,7 @@ void record_queue_tail_close(struct record_queue *queue, struct partition_queue 
 	record_queue_partition_unwatch(queue, partition);
 }
 
-static void partition_lost(struct record_queue *queue, struct partition_queue *partition)
+static void reread_after_loss(struct record_queue *queue, struct partition_queue *partition)
 {
 	bool read = record_queue_tail_is_known(partition);
 	if (partition->under_way || queue->transactions || (partition->wait.stalled && read)) {
@@ -179,11 +179,11 @@ void record_queue_tails_lost(struct record_queue *queue)
 {
 	for (struct topic *topic = queue->topics; queue->resumes && topic; topic = topic->hh.next)
 		for (int32_t p = 0; p < topic->partition_queue_count; p++)
-			partition_lost(queue, topic->partition_queues[p]);
+			reread_after_loss(queue, topic->partition_queues[p]);
 }
 
 /* Who takes the shard next must not look behind what is sent from here on. */
-static bool must_be_logged(const struct partition_queue *partition)
+static bool must_log_offset(const struct partition_queue *partition)
 {
 	return partition->logged_offset == OFFSET_NONE ||
 	       partition->logged_offset > partition->offset;
@@ -191,7 +191,7 @@ static bool must_be_logged(const struct partition_queue *partition)
 
 void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->tail == TAIL_UNLOGGED && !must_be_logged(partition))
+	if (partition->tail == TAIL_UNLOGGED && !must_log_offset(partition))
 		set_tail_state(queue, partition, partition->cut ? TAIL_CUT : TAIL_OPEN);
 }
 
@@ -220,7 +220,7 @@ static void put_question(
 	    queue, partition, partition->tail == TAIL_UNSOUGHT ? TAIL_SEEKING : TAIL_READING);
 }
 
-static bool may_ask(struct record_queue *queue, int64_t now)
+static bool may_ask_tail(struct record_queue *queue, int64_t now)
 {
 	if (queue->asked < TAILS_AT_ONCE)
 		return true;
@@ -234,7 +234,7 @@ static bool may_ask(struct record_queue *queue, int64_t now)
 /* A queue that leaves `wanted` without a question returns when its topic or count is known. */
 bool record_queue_tail_call(struct record_queue *queue, int64_t now, struct stream_tail *ret_tail)
 {
-	while (queue->wanted && may_ask(queue, now)) {
+	while (queue->wanted && may_ask_tail(queue, now)) {
 		struct partition_queue *partition = queue->wanted;
 		const struct topic *topic = partition->topic;
 		unwant_question(queue, partition);
@@ -264,7 +264,7 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 {
 	struct partition_queue *partition = asked_partition(queue, question);
 	struct seen_name name = {.id = id};
-	if (!partition || !is_reading(partition))
+	if (!partition || !is_reading_tail(partition))
 		return RECORD_FOUND_STALE;
 	partition->wait.since = 0;
 	memcpy(name.event_id, event_id, sizeof name.event_id);
@@ -277,7 +277,8 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 }
 
 /* Not while something was found that has not come by: who takes the shard next must find it too. */
-static void end_moves(struct record_queue *queue, struct partition_queue *partition, int64_t end)
+static void move_offset_to_end(
+    struct record_queue *queue, struct partition_queue *partition, int64_t end)
 {
 	partition->asked_end = false;
 	queue->asked -= queue->asked > 0;
@@ -296,9 +297,9 @@ void record_queue_tail_end(
 		return;
 	partition->wait.since = 0;
 	record_queue_hear(queue, queue->watched_at);
-	if (partition->asked_end && !is_reading(partition))
-		end_moves(queue, partition, end);
-	if (!is_reading(partition))
+	if (partition->asked_end && !is_reading_tail(partition))
+		move_offset_to_end(queue, partition, end);
+	if (!is_reading_tail(partition))
 		return;
 	queue->recreated |= beyond;
 	if (beyond || partition->offset == OFFSET_NONE)
@@ -309,15 +310,15 @@ void record_queue_tail_end(
 		record_queue_cut_drop(queue, partition);
 	bool cut = record_queue_cut_end(queue, partition, end);
 	set_tail_state(queue, partition,
-	    must_be_logged(partition) ? TAIL_UNLOGGED
-	    : cut                     ? TAIL_CUT
-				      : TAIL_OPEN);
+	    must_log_offset(partition) ? TAIL_UNLOGGED
+	    : cut                      ? TAIL_CUT
+				       : TAIL_OPEN);
 }
 
 bool record_queue_tail_failed(struct record_queue *queue, const struct stream_question *question)
 {
 	struct partition_queue *partition = asked_partition(queue, question);
-	if (!partition || (!is_reading(partition) && !partition->asked_end))
+	if (!partition || (!is_reading_tail(partition) && !partition->asked_end))
 		return false;
 	if (partition->asked_end)
 		set_tail_state(queue, partition, partition->tail);

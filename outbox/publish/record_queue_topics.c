@@ -103,7 +103,7 @@ void record_queue_topic_count(struct record_queue *queue, struct topic *topic, i
 
 /* --- states --------------------------------------------------------------------------------- */
 
-static void topic_becomes(struct record_queue *queue, struct topic *topic, enum topic_state state)
+static void set_topic_state(struct record_queue *queue, struct topic *topic, enum topic_state state)
 {
 	bool was_away = topic->state == TOPIC_ASKED;
 	queue->news += (state == TOPIC_NEW) - (topic->state == TOPIC_NEW);
@@ -133,13 +133,13 @@ static void topic_becomes(struct record_queue *queue, struct topic *topic, enum 
 void record_queue_topic_settle(struct record_queue *queue, struct topic *topic)
 {
 	if (topic->reported_count == 0 || topic->log != LOG_LOADED)
-		topic_becomes(queue, topic, TOPIC_ASKED);
+		set_topic_state(queue, topic, TOPIC_ASKED);
 	else if (topic->count && topic->count != topic->reported_count)
-		topic_becomes(queue, topic, TOPIC_CHANGED);
+		set_topic_state(queue, topic, TOPIC_CHANGED);
 	else if (!topic->open)
-		topic_becomes(queue, topic, TOPIC_NEW);
+		set_topic_state(queue, topic, TOPIC_NEW);
 	else
-		topic_becomes(queue, topic, TOPIC_READY);
+		set_topic_state(queue, topic, TOPIC_READY);
 }
 
 void record_queue_topic_waits(struct record_queue *queue, struct topic *topic)
@@ -155,7 +155,7 @@ static int64_t visit_interval(const struct record_queue *queue)
 }
 
 /* From here on the broker is asked for it. */
-static void topic_begins(struct record_queue *queue, struct topic *topic)
+static void begin_topic_rounds(struct record_queue *queue, struct topic *topic)
 {
 	if (topic->in_round.linked)
 		return;
@@ -174,14 +174,14 @@ void record_queue_topic_use(struct record_queue *queue, struct topic *topic)
 	topic->log = LOG_WANTED;
 	topic->checks = false;
 	TOPIC_LIST(queue, topic, unloaded);
-	topic_begins(queue, topic);
+	begin_topic_rounds(queue, topic);
 	record_queue_topic_settle(queue, topic);
 }
 
 /* --- what goes ------------------------------------------------------------------------------ */
 
 /* Forgets the topic's destination, so that it is read from the log again. */
-static void unload(struct record_queue *queue, struct topic *topic)
+static void unload_topic(struct record_queue *queue, struct topic *topic)
 {
 	record_queue_denial_forget(queue, topic);
 	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
@@ -199,7 +199,7 @@ static void unload(struct record_queue *queue, struct topic *topic)
 	TOPIC_UNLIST(queue, topic, changed);
 }
 
-static void leave_lists(struct record_queue *queue, struct topic *topic)
+static void leave_topic_lists(struct record_queue *queue, struct topic *topic)
 {
 	queue->round_count -= topic->in_round.linked;
 	queue->unready_count -= topic->in_unready.linked;
@@ -211,9 +211,9 @@ static void leave_lists(struct record_queue *queue, struct topic *topic)
 
 static void forget_topic(struct record_queue *queue, struct topic *topic)
 {
-	leave_lists(queue, topic);
-	unload(queue, topic);
-	leave_lists(queue, topic);
+	leave_topic_lists(queue, topic);
+	unload_topic(queue, topic);
+	leave_topic_lists(queue, topic);
 	if (queue->last_topic == topic)
 		queue->last_topic = NULL;
 	HASH_DEL(queue->topics, topic);
@@ -227,7 +227,7 @@ void record_queue_topic_drop(struct record_queue *queue, struct topic *topic)
 	struct closed_topic *closed;
 	bool used = topic->uses || topic->held.head;
 	if (used) {
-		unload(queue, topic);
+		unload_topic(queue, topic);
 		record_queue_topic_use(queue, topic);
 		return;
 	}
@@ -294,11 +294,11 @@ static void load_offsets(
 	}
 }
 
-static void topic_loaded(struct record_queue *queue, struct topic *topic)
+static void set_topic_loaded(struct record_queue *queue, struct topic *topic)
 {
 	topic->log = LOG_LOADED;
 	TOPIC_UNLIST(queue, topic, unloaded);
-	topic_begins(queue, topic);
+	begin_topic_rounds(queue, topic);
 	record_queue_topic_settle(queue, topic);
 }
 
@@ -313,7 +313,7 @@ void record_queue_destination(
 	load_offsets(queue, topic, destination);
 	if (destination->partitions > 0 && destination->partitions <= PARTITIONS_MAX)
 		record_queue_topic_count(queue, topic, destination->partitions);
-	topic_loaded(queue, topic);
+	set_topic_loaded(queue, topic);
 }
 
 void record_queue_check_topic(struct record_queue *queue, const char *name)
@@ -322,7 +322,7 @@ void record_queue_check_topic(struct record_queue *queue, const char *name)
 	if (topic->in_round.linked || topic->log != LOG_UNASKED)
 		return;
 	topic->checks = true;
-	topic_begins(queue, topic);
+	begin_topic_rounds(queue, topic);
 }
 
 bool record_queue_wants_destinations(const struct record_queue *queue)
@@ -352,7 +352,7 @@ void record_queue_load_ended(struct record_queue *queue, bool answered)
 		if (topic->log != LOG_LOADING)
 			return;
 		if (answered)
-			topic_loaded(queue, topic);
+			set_topic_loaded(queue, topic);
 		else
 			topic->log = LOG_WANTED;
 	}
@@ -373,7 +373,7 @@ void record_queue_topic(struct record_queue *queue, const char *name, int32_t pa
 		record_queue_topic_settle(queue, topic);
 }
 
-static const char *tell_topic(struct topic *topic, bool *ret_ready, int32_t *ret_partitions)
+static const char *answer_topic(struct topic *topic, bool *ret_ready, int32_t *ret_partitions)
 {
 	*ret_ready = topic->state == TOPIC_READY;
 	*ret_partitions = topic->count;
@@ -393,7 +393,7 @@ const char *record_queue_next_topic(
 		TOPIC_UNLIST(queue, topic, round);
 		TOPIC_LIST(queue, topic, round);
 	}
-	return tell_topic(topic, ret_ready, ret_partitions);
+	return answer_topic(topic, ret_ready, ret_partitions);
 }
 
 int record_queue_topics(const struct record_queue *queue, bool unready)
@@ -425,7 +425,7 @@ bool record_queue_has_changed_topics(const struct record_queue *queue)
 /* --- unused topics -------------------------------------------------------------------------- */
 
 /* Nothing of it is uncovered, and nothing waits for it. */
-static bool is_settled(const struct topic *topic)
+static bool is_topic_settled(const struct topic *topic)
 {
 	bool away = topic->missing || !topic->open;
 	if (topic->uses || topic->used || topic->held.head || topic->wait.owed ||
@@ -452,7 +452,7 @@ static void move_offsets(struct record_queue *queue, struct topic *topic, bool a
 static bool close_topic(struct record_queue *queue, struct topic *topic)
 {
 	bool logged = topic->open || (topic->missing && (topic->count || topic->checks));
-	if (!is_settled(topic)) {
+	if (!is_topic_settled(topic)) {
 		topic->ends_asked = false;
 		return false;
 	}
@@ -473,11 +473,11 @@ static bool close_topic(struct record_queue *queue, struct topic *topic)
 
 bool record_queue_topic_closes(struct topic *topic)
 {
-	topic->closes &= is_settled(topic);
+	topic->closes &= is_topic_settled(topic);
 	return topic->closes;
 }
 
-static bool visit(struct record_queue *queue, struct topic *topic)
+static bool visit_topic(struct record_queue *queue, struct topic *topic)
 {
 	if (topic->used) {
 		topic->used_at = queue->now;
@@ -498,7 +498,7 @@ void record_queue_visit_topics(struct record_queue *queue, int64_t now)
 		topic = queue->visits;
 		if (!topic || topic->visit_at > now)
 			return;
-		if (visit(queue, topic))
+		if (visit_topic(queue, topic))
 			continue;
 		TOPIC_UNLIST(queue, topic, visits);
 		topic->visit_at = now + visit_interval(queue);

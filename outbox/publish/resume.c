@@ -44,7 +44,7 @@ struct resume {
 	struct lost *lost; /* one for each partition; until it is reported */
 };
 
-static bool is_exact(const struct resume *resume)
+static bool reads_committed_only(const struct resume *resume)
 {
 	return resume->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
@@ -58,8 +58,8 @@ struct resume *resume_create(const struct config_publisher *publisher, int shard
 	resume->identity = identity;
 	resume->stream = stream;
 	resume->metrics = metrics;
-	resume->tail = tail_create(
-	    publisher->kafka, is_exact(resume) ? "read_committed" : "read_uncommitted", IDLE_MS);
+	resume->tail = tail_create(publisher->kafka,
+	    reads_committed_only(resume) ? "read_committed" : "read_uncommitted", IDLE_MS);
 	return resume;
 }
 
@@ -103,7 +103,7 @@ static bool read_names(const struct consumer_record *record, struct outbox_posit
 }
 
 /* Another database's publisher may have the same name, and publish to the same topic. */
-static bool is_own(const struct resume *resume, const struct outbox_position *position)
+static bool is_own_position(const struct resume *resume, const struct outbox_position *position)
 {
 	return position->shard == resume->shard &&
 	       text_starts(resume->identity, position->identity) &&
@@ -190,18 +190,18 @@ static void end_lost(struct resume *resume, const char *topic, int32_t partition
 		log_lost(resume, lost);
 }
 
-static struct stream_question question_of(const struct tail_event *event)
+static struct stream_question stream_question_of(const struct tail_event *event)
 {
 	return (struct stream_question){event->topic, event->partition, event->number};
 }
 
-static void take_record(struct resume *resume, const struct tail_event *event)
+static void take_found_record(struct resume *resume, const struct tail_event *event)
 {
 	const struct consumer_record *record = &event->record;
-	const struct stream_question question = question_of(event);
+	const struct stream_question question = stream_question_of(event);
 	struct outbox_position position;
 	char event_id[16];
-	if (!read_names(record, &position, event_id) || !is_own(resume, &position))
+	if (!read_names(record, &position, event_id) || !is_own_position(resume, &position))
 		return;
 	enum stream_found found =
 	    stream_tail_record(resume->stream, &question, record->offset, &position, event_id);
@@ -224,7 +224,7 @@ static void log_failure(struct resume *resume, const struct tail_event *event, i
 	    {"topic", LOG_TEXT(event->topic ? event->topic : "")},
 	    {"partition", LOG_INT(event->topic ? event->partition : -1)},
 	    {"error", LOG_TEXT(event->failure.message)},
-	    {"consequence", LOG_TEXT(for_good && !is_exact(resume)
+	    {"consequence", LOG_TEXT(for_good && !reads_committed_only(resume)
 					 ? "what stands there already may be published again"
 					 : "its records wait until it is")});
 }
@@ -251,12 +251,12 @@ static void log_cut(struct resume *resume, const struct tail_event *event)
 			 "that the log does not have are published again")});
 }
 
-static void take_event(struct resume *resume, const struct tail_event *event, int64_t now)
+static void take_resume_event(struct resume *resume, const struct tail_event *event, int64_t now)
 {
-	const struct stream_question question = question_of(event);
+	const struct stream_question question = stream_question_of(event);
 	switch (event->kind) {
 	case TAIL_RECORD:
-		take_record(resume, event);
+		take_found_record(resume, event);
 		break;
 	case TAIL_BEYOND:
 		log_recreated(resume, event);
@@ -277,7 +277,7 @@ static void take_event(struct resume *resume, const struct tail_event *event, in
 	}
 }
 
-static void ask(struct resume *resume, int64_t now)
+static void ask_for_tails(struct resume *resume, int64_t now)
 {
 	struct stream_tail tail;
 	while (stream_tail_call(resume->stream, now, &tail)) {
@@ -291,7 +291,7 @@ static void ask(struct resume *resume, int64_t now)
 		    .partition = tail.partition,
 		    .number = tail.number};
 		if (!tail_ask(resume->tail, &question, &refused.failure))
-			take_event(resume, &refused, now);
+			take_resume_event(resume, &refused, now);
 	}
 }
 
@@ -300,9 +300,9 @@ bool resume_step(struct resume *resume, int64_t now)
 	struct tail_event event;
 	int count = 0;
 	confirm_rewound(resume);
-	ask(resume, now);
+	ask_for_tails(resume, now);
 	while (count < EVENTS_A_TURN && tail_next(resume->tail, now, &event)) {
-		take_event(resume, &event, now);
+		take_resume_event(resume, &event, now);
 		count++;
 	}
 	return count == EVENTS_A_TURN;

@@ -91,7 +91,7 @@ static char *refused_topic(const void *context, const char *topic)
 	return config_topic_refused(context, topic);
 }
 
-static struct stream_settings settings_of(const struct config_publisher *publisher)
+static struct stream_settings stream_settings_of(const struct config_publisher *publisher)
 {
 	return (struct stream_settings){
 	    .max_in_flight = config_in_flight(publisher),
@@ -123,7 +123,7 @@ static void log_problem(struct shard_worker *shard_worker, const char *event, co
 }
 
 /* May this process take one more shard now? A take that may not begin is not asked for. */
-static bool may_ask(
+static bool may_send_log_call(
     struct shard_worker *shard_worker, const struct stream_status *status, int64_t now)
 {
 	return status->state != STREAM_STANDBY ||
@@ -141,7 +141,7 @@ static void end_take(struct shard_worker *shard_worker, int64_t now)
  * not end: a COMMIT that waits for a standby, and a statement that a pooler holds. This deadline
  * leaves time within the lease for the look-up and for a RENEW.
  */
-static int64_t answer_due(const struct shard_worker *shard_worker, int64_t now)
+static int64_t statement_deadline(const struct shard_worker *shard_worker, int64_t now)
 {
 	return now + shard_worker->log.limit_ms + shard_worker->log.limit_ms / GRACE_PART + 1;
 }
@@ -150,12 +150,12 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
 	struct err err;
-	if (!may_ask(shard_worker, &status, now))
+	if (!may_send_log_call(shard_worker, &status, now))
 		return;
 	struct stream_tick call = stream_log_call(shard_worker->stream, now);
 	shard_worker->log_call = call.call;
 	shard_worker->log_call_at = now;
-	shard_worker->log_call_by = answer_due(shard_worker, now);
+	shard_worker->log_call_by = statement_deadline(shard_worker, now);
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
 		take_limiter_end(shard_worker->options.take_limiter, now, false);
 	if (call.call == STREAM_NONE)
@@ -172,7 +172,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 }
 
 /* It had its whole time, and ended without success: cut by the server, or given up here. */
-static bool is_late(const struct shard_worker *shard_worker, int64_t now)
+static bool is_log_call_late(const struct shard_worker *shard_worker, int64_t now)
 {
 	return now - shard_worker->log_call_at >= shard_worker->log.limit_ms;
 }
@@ -194,7 +194,8 @@ static void log_call_failed(struct shard_worker *shard_worker, int64_t now, cons
 	else if (fenced && call == STREAM_RENEW)
 		stream_renewed(shard_worker->stream, now, false);
 	else
-		stream_log_failed(shard_worker->stream, now, lost, is_late(shard_worker, now));
+		stream_log_failed(
+		    shard_worker->stream, now, lost, is_log_call_late(shard_worker, now));
 	if (call == STREAM_TAKE)
 		end_take(shard_worker, now);
 }
@@ -212,7 +213,7 @@ static void leave_reading(struct shard_worker *shard_worker, int64_t now)
 	shard_worker->reading = shard_worker->copying = false;
 }
 
-static void take_answer(
+static void take_log_answer(
     struct shard_worker *shard_worker, const struct pg_result *result, int64_t now)
 {
 	struct err err;
@@ -257,7 +258,7 @@ static void check_deadline(struct shard_worker *shard_worker, int64_t now)
 	log_call_failed(shard_worker, now, &err);
 }
 
-static void step_log(struct shard_worker *shard_worker, int64_t now)
+static void step_log_link(struct shard_worker *shard_worker, int64_t now)
 {
 	check_deadline(shard_worker, now);
 	enum link_event event = link_step(&shard_worker->log, now);
@@ -270,7 +271,7 @@ static void step_log(struct shard_worker *shard_worker, int64_t now)
 		if (!pg_receive(shard_worker->log.pg, &done, &result, &err))
 			log_call_failed(shard_worker, now, &err);
 		else if (done)
-			take_answer(shard_worker, result, now);
+			take_log_answer(shard_worker, result, now);
 		else
 			return;
 		event = shard_worker->log.pg && pg_state(shard_worker->log.pg) == PG_IDLE
@@ -307,14 +308,14 @@ static void check_read_deadline(struct shard_worker *shard_worker, int64_t now)
 	read_failed(shard_worker, now, &err);
 }
 
-static void send_page(struct shard_worker *shard_worker, int64_t now)
+static void request_page(struct shard_worker *shard_worker, int64_t now)
 {
 	struct err err;
 	shard_worker->page = stream_read_call(shard_worker->stream, now);
 	if (!shard_worker->page.wanted)
 		return;
 	shard_worker->read_at = now;
-	shard_worker->read_by = answer_due(shard_worker, now);
+	shard_worker->read_by = statement_deadline(shard_worker, now);
 	if (!statements_send_page(shard_worker->statements, &shard_worker->read,
 		&shard_worker->page, now, &shard_worker->copying, &err)) {
 		read_failed(shard_worker, now, &err);
@@ -348,7 +349,7 @@ static bool is_too_large(const struct shard_worker *shard_worker)
  * *ret_cut: the page was too large in front of this row, which comes again with the next one. The
  * next page begins behind the last id, so rows that share it are not cut apart.
  */
-static bool take_row(
+static bool take_copied_row(
     struct shard_worker *shard_worker, char *row, int length, bool *ret_cut, struct err *err)
 {
 	struct message message;
@@ -373,7 +374,7 @@ static bool take_row(
 }
 
 /* cut: rows of it are missing. */
-static void page_over(struct shard_worker *shard_worker, int64_t now, bool cut)
+static void end_row_page(struct shard_worker *shard_worker, int64_t now, bool cut)
 {
 	bool full = cut || shard_worker->page_rows >= shard_worker->page.rows;
 	int64_t upto_id;
@@ -391,11 +392,11 @@ static void page_over(struct shard_worker *shard_worker, int64_t now, bool cut)
 static void cut_page(struct shard_worker *shard_worker, int64_t now)
 {
 	link_cancel(&shard_worker->read, now);
-	page_over(shard_worker, now, true);
+	end_row_page(shard_worker, now, true);
 }
 
 /* True: more rows may be there at once. */
-static bool take_rows(struct shard_worker *shard_worker, int64_t now)
+static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 {
 	struct err err;
 	for (int i = 0; i < ROWS_A_TURN; i++) {
@@ -409,11 +410,11 @@ static bool take_rows(struct shard_worker *shard_worker, int64_t now)
 		if (what == PG_COPY_WAIT)
 			return false;
 		if (what == PG_COPY_END) {
-			page_over(shard_worker, now, false);
+			end_row_page(shard_worker, now, false);
 			return true;
 		}
 		bool cut = false;
-		if (!take_row(shard_worker, row, length, &cut, &err)) {
+		if (!take_copied_row(shard_worker, row, length, &cut, &err)) {
 			link_cancel(&shard_worker->read, now);
 			read_failed(shard_worker, now, &err);
 			return false;
@@ -426,7 +427,7 @@ static bool take_rows(struct shard_worker *shard_worker, int64_t now)
 	return true;
 }
 
-static bool step_read(struct shard_worker *shard_worker, int64_t now)
+static bool step_read_link(struct shard_worker *shard_worker, int64_t now)
 {
 	bool more = false;
 	if (!shard_worker->owned && !shard_worker->read.pg)
@@ -436,21 +437,21 @@ static bool step_read(struct shard_worker *shard_worker, int64_t now)
 	if (event == LINK_LOST)
 		leave_reading(shard_worker, now);
 	if (event == LINK_ANSWER && shard_worker->copying)
-		more = take_rows(shard_worker, now);
+		more = take_copied_rows(shard_worker, now);
 	else if (event == LINK_ANSWER)
 		take_bounds(shard_worker, now);
 	bool idle = shard_worker->read.pg && !shard_worker->read.ending &&
 		    shard_worker->read.stage == LINK_KNOWN &&
 		    pg_state(shard_worker->read.pg) == PG_IDLE;
 	if (idle && !shard_worker->reading)
-		send_page(shard_worker, now);
+		request_page(shard_worker, now);
 	return more;
 }
 
 /* --- topics, status, ends --------------------------------------------------------------------- */
 
 /* With safety = strict a topic stays closed until it was found safe. */
-static bool is_safe(struct shard_worker *shard_worker, const char *topic)
+static bool is_topic_safe(struct shard_worker *shard_worker, const char *topic)
 {
 	const struct shard_worker_options *options = &shard_worker->options;
 	return !options->topic_checks ||
@@ -458,7 +459,7 @@ static bool is_safe(struct shard_worker *shard_worker, const char *topic)
 }
 
 /* A producer refuses records for a partition that it has not heard of yet. */
-static bool is_known(struct shard_worker *shard_worker, const char *topic, int32_t logged,
+static bool is_partition_known(struct shard_worker *shard_worker, const char *topic, int32_t logged,
     int32_t partitions, int64_t now)
 {
 	return logged == 0 || partitions <= logged ||
@@ -473,14 +474,14 @@ static void ask_topic(
 	if (topic.state == TOPIC_MISSING) {
 		stream_topic(shard_worker->stream, name, 0);
 		stream_topic_answered(shard_worker->stream, name, topic.answered_ms);
-	} else if (topic.state == TOPIC_THERE && is_safe(shard_worker, name) &&
-		   is_known(shard_worker, name, logged, topic.partitions, now)) {
+	} else if (topic.state == TOPIC_THERE && is_topic_safe(shard_worker, name) &&
+		   is_partition_known(shard_worker, name, logged, topic.partitions, now)) {
 		stream_topic(shard_worker->stream, name, topic.partitions);
 	}
 }
 
 /* So many of them as a turn of the loop may ask for; returns how many. */
-static int ask_some(struct shard_worker *shard_worker, bool unready, int count, int64_t now)
+static int ask_some_topics(struct shard_worker *shard_worker, bool unready, int count, int64_t now)
 {
 	const char *name;
 	bool ready;
@@ -494,7 +495,7 @@ static int ask_some(struct shard_worker *shard_worker, bool unready, int count, 
 	return asked;
 }
 
-static void close_topics(struct shard_worker *shard_worker)
+static void close_idle_topics(struct shard_worker *shard_worker)
 {
 	char *name;
 	while (stream_closed_topic(shard_worker->stream, &name)) {
@@ -506,7 +507,7 @@ static void close_topics(struct shard_worker *shard_worker)
 /* True: some are yet to be asked for. */
 static bool ask_topics(struct shard_worker *shard_worker, int64_t now)
 {
-	close_topics(shard_worker);
+	close_idle_topics(shard_worker);
 	if (shard_worker->topics_told || now - shard_worker->topics_asked_at >= TOPICS_ASK_MS) {
 		shard_worker->topics_asked_at = now;
 		shard_worker->topics_told = false;
@@ -514,11 +515,11 @@ static bool ask_topics(struct shard_worker *shard_worker, int64_t now)
 	}
 	if (now - shard_worker->unready_asked_at >= UNREADY_ASK_MS) {
 		shard_worker->unready_asked_at = now;
-		ask_some(shard_worker, true, stream_topics(shard_worker->stream, true), now);
+		ask_some_topics(shard_worker, true, stream_topics(shard_worker->stream, true), now);
 	}
 	if (shard_worker->topics_to_ask)
 		shard_worker->topics_to_ask -=
-		    ask_some(shard_worker, false, shard_worker->topics_to_ask, now);
+		    ask_some_topics(shard_worker, false, shard_worker->topics_to_ask, now);
 	if (stream_topics(shard_worker->stream, false) == 0)
 		shard_worker->topics_to_ask = 0;
 	return shard_worker->topics_to_ask > 0;
@@ -526,7 +527,8 @@ static bool ask_topics(struct shard_worker *shard_worker, int64_t now)
 
 /* A line for those since the last look, with the last of them: they stand in outbox.parked, or will
  * with the next row of the log. */
-static void log_parked(struct shard_worker *shard_worker, const struct stream_status *status)
+static void log_parked_messages(
+    struct shard_worker *shard_worker, const struct stream_status *status)
 {
 	int64_t count = status->refusals - shard_worker->refusals_seen;
 	if (count == 0)
@@ -657,7 +659,7 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 	    {"state", LOG_TEXT(stream_state_names[status->state])}, {"n", LOG_INT(status->n)});
 }
 
-static enum shard_worker_end end_of(
+static enum shard_worker_end worker_end_of(
     const struct shard_worker *shard_worker, const struct stream_status *status)
 {
 	switch (status->state) {
@@ -725,17 +727,17 @@ static void note_links(struct shard_worker *shard_worker)
 }
 
 /* Returns what the loop ends with; SHARD_WORKER_RUNNING: it goes on. */
-static enum shard_worker_end note_status(struct shard_worker *shard_worker, int64_t now)
+static enum shard_worker_end note_stream_status(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
-	enum shard_worker_end end = end_of(shard_worker, &status);
+	enum shard_worker_end end = worker_end_of(shard_worker, &status);
 	log_ownership(shard_worker, &status);
 	log_deaths(shard_worker, &status);
 	if (now < shard_worker->status_at && end == SHARD_WORKER_RUNNING)
 		return end;
 	shard_worker->status_at = now + STATUS_MS;
 	status.missing_topic = missing_topic(shard_worker, status.missing_topic);
-	log_parked(shard_worker, &status);
+	log_parked_messages(shard_worker, &status);
 	log_stalls(shard_worker, &status);
 	log_refusal(shard_worker, &status);
 	note_elsewhere(shard_worker);
@@ -749,7 +751,7 @@ static enum shard_worker_end note_status(struct shard_worker *shard_worker, int6
 	return end;
 }
 
-static void begin_stop(struct shard_worker *shard_worker, int64_t now)
+static void begin_worker_stop(struct shard_worker *shard_worker, int64_t now)
 {
 	fault_point("before_release");
 	stream_stop(shard_worker->stream);
@@ -758,16 +760,16 @@ static void begin_stop(struct shard_worker *shard_worker, int64_t now)
 		    now + shard_worker->options.publisher->lease_ms + RELEASE_MS;
 }
 
-static void check_stop(struct shard_worker *shard_worker, int64_t now)
+static void check_worker_stop(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
 	bool in_vain = shard_worker->options.drain &&
 		       (status.refused || statements_elsewhere(shard_worker->statements));
 	if (atomic_load(&shard_worker->stop_asked) || in_vain)
-		begin_stop(shard_worker, now);
+		begin_worker_stop(shard_worker, now);
 	if (shard_worker->options.drain && status.caught_up && !shard_worker->drained) {
 		shard_worker->drained = true;
-		begin_stop(shard_worker, now);
+		begin_worker_stop(shard_worker, now);
 	}
 }
 
@@ -788,20 +790,20 @@ static int64_t stream_clock(struct shard_worker *shard_worker, int64_t now)
 	return wait < may_take ? may_take : wait;
 }
 
-/* An eventfd that poll says has something to say. */
-static bool took(const struct pollfd *fd)
+/* Empties an eventfd that poll reports as readable; true: it was. */
+static bool drain_eventfd(const struct pollfd *fd)
 {
 	eventfd_t count;
 	return fd->revents && eventfd_read(fd->fd, &count) == 0;
 }
 
-static struct pollfd wanted(const struct link *link)
+static struct pollfd link_pollfd(const struct link *link)
 {
 	return link->pg ? (struct pollfd){.fd = pg_fd(link->pg), .events = pg_events(link->pg)}
 			: (struct pollfd){.fd = -1};
 }
 
-static void wait_for_events(struct shard_worker *shard_worker, int64_t now)
+static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t now)
 {
 	struct pollfd fds[6] = {0};
 	int count = 0;
@@ -816,7 +818,7 @@ static void wait_for_events(struct shard_worker *shard_worker, int64_t now)
 		wait = clocks[i] < wait ? clocks[i] : wait;
 	struct link *links[] = {&shard_worker->log, &shard_worker->read};
 	for (int i = 0; i < 2; i++)
-		fds[count++] = wanted(links[i]);
+		fds[count++] = link_pollfd(links[i]);
 	struct pollfd *told = &fds[count++], *woken = &fds[count++];
 	*told = (struct pollfd){.fd = shard_worker->catalog_fd, .events = POLLIN};
 	*woken = (struct pollfd){.fd = shard_worker->wake_fd, .events = POLLIN};
@@ -827,28 +829,28 @@ static void wait_for_events(struct shard_worker *shard_worker, int64_t now)
 	bool polled = wait > now && poll(fds, (nfds_t)count, (int)(wait - now)) >= 0;
 	for (int i = 0; i < 2; i++)
 		links[i]->quiet = polled && !fds[i].revents;
-	shard_worker->topics_told |= took(told);
-	took(woken);
+	shard_worker->topics_told |= drain_eventfd(told);
+	drain_eventfd(woken);
 }
 
-static void *run(void *context)
+static void *run_shard_worker(void *context)
 {
 	struct shard_worker *shard_worker = context;
 	enum shard_worker_end end = SHARD_WORKER_RUNNING;
 	while (end == SHARD_WORKER_RUNNING) {
 		int64_t now = clock_ms();
-		check_stop(shard_worker, now);
-		step_log(shard_worker, now);
-		bool more = step_read(shard_worker, now);
+		check_worker_stop(shard_worker, now);
+		step_log_link(shard_worker, now);
+		bool more = step_read_link(shard_worker, now);
 		more |= resume_step(shard_worker->resume, now);
 		more |= delivery_step(shard_worker->delivery, clock_ms());
 		more |= ask_topics(shard_worker, now);
-		end = note_status(shard_worker, now);
+		end = note_stream_status(shard_worker, now);
 		if (shard_worker->stop_at && now >= shard_worker->stop_at &&
 		    end == SHARD_WORKER_RUNNING)
 			end = SHARD_WORKER_ABANDONED;
 		if (!more && end == SHARD_WORKER_RUNNING)
-			wait_for_events(shard_worker, clock_ms());
+			wait_for_worker_events(shard_worker, clock_ms());
 	}
 	fault_point("after_release");
 	/* not in join, which may come long after: what it holds must not go out any more */
@@ -896,7 +898,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	shard_worker->status.publisher = publisher->name;
 	shard_worker->status.shard = options->shard;
 	shard_worker->status.loop_ms = clock_ms();
-	struct stream_settings settings = settings_of(publisher);
+	struct stream_settings settings = stream_settings_of(publisher);
 	settings.turn = options->turn;
 	shard_worker->stream = stream_create(&settings);
 	shard_worker->statements = statements_create(publisher->postgres->schema, publisher->name,
@@ -919,7 +921,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 		return NULL;
 	}
 	catalog_watch(options->catalog, shard_worker->catalog_fd);
-	if (pthread_create(&shard_worker->thread, NULL, run, shard_worker) == 0)
+	if (pthread_create(&shard_worker->thread, NULL, run_shard_worker, shard_worker) == 0)
 		return shard_worker;
 	err_set(err, ERR_FATAL, "publisher %s: no thread can be started", publisher->name);
 	catalog_unwatch(options->catalog, shard_worker->catalog_fd);
@@ -949,7 +951,7 @@ void shard_worker_retune(
     struct shard_worker *shard_worker, const struct config_publisher *publisher)
 {
 	pthread_mutex_lock(&shard_worker->mutex);
-	shard_worker->settings = settings_of(publisher);
+	shard_worker->settings = stream_settings_of(publisher);
 	shard_worker->settings_changed = true;
 	pthread_mutex_unlock(&shard_worker->mutex);
 }

@@ -157,48 +157,48 @@ struct parameters {
 	int count;
 };
 
-static void add_text(struct parameters *parameters, const char *text)
+static void add_text_parameter(struct parameters *parameters, const char *text)
 {
 	parameters->list[parameters->count++] = (struct pg_param){text};
 }
 
-static void add_number(struct parameters *parameters, int64_t number)
+static void add_number_parameter(struct parameters *parameters, int64_t number)
 {
 	char *text = parameters->numbers[parameters->count];
 	*text_write_int64(text, number) = '\0';
-	add_text(parameters, text);
+	add_text_parameter(parameters, text);
 }
 
-static void add_boolean(struct parameters *parameters, bool value)
+static void add_boolean_parameter(struct parameters *parameters, bool value)
 {
-	add_text(parameters, value ? "t" : "f");
+	add_text_parameter(parameters, value ? "t" : "f");
 }
 
-static void add_shard(struct parameters *parameters, const struct statements *statements)
+static void add_shard_parameters(struct parameters *parameters, const struct statements *statements)
 {
-	add_text(parameters, statements->publisher);
-	add_number(parameters, statements->shard);
+	add_text_parameter(parameters, statements->publisher);
+	add_number_parameter(parameters, statements->shard);
 }
 
 /* The row that the shard's owner wrote last. */
-static void add_row(struct parameters *parameters, const struct statements *statements,
+static void add_row_parameters(struct parameters *parameters, const struct statements *statements,
     const struct stream_tick *call)
 {
-	add_shard(parameters, statements);
-	add_number(parameters, call->n);
-	add_number(parameters, call->nonce);
+	add_shard_parameters(parameters, statements);
+	add_number_parameter(parameters, call->n);
+	add_number_parameter(parameters, call->nonce);
 }
 
 static bool send_take(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_shard(&parameters, statements);
-	add_number(&parameters, statements->shards);
-	add_number(&parameters, call->new_nonce);
-	add_text(&parameters, statements->owner);
-	add_number(&parameters, call->lease_ms);
-	add_number(&parameters, call->fresh_epoch);
+	add_shard_parameters(&parameters, statements);
+	add_number_parameter(&parameters, statements->shards);
+	add_number_parameter(&parameters, call->new_nonce);
+	add_text_parameter(&parameters, statements->owner);
+	add_number_parameter(&parameters, call->lease_ms);
+	add_number_parameter(&parameters, call->fresh_epoch);
 	return link_send(log, statements->take, parameters.list, parameters.count, err);
 }
 
@@ -216,7 +216,7 @@ static bool send_repeated(struct statements *statements, const struct link *log,
  * A server that is exchanged for another one has a new session; behind a pooler that is not seen,
  * and each tick looks.
  */
-static bool is_checked(const struct statements *statements, const struct link *log)
+static bool is_session_checked(const struct statements *statements, const struct link *log)
 {
 	return log->prepared && statements->checked == log->made;
 }
@@ -234,32 +234,32 @@ static bool send_tick(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_row(&parameters, statements, call);
-	add_number(&parameters, statements->shards);
-	add_number(&parameters, call->new_nonce);
-	add_number(&parameters, call->lease_ms);
-	add_number(&parameters, call->closed);
-	add_number(&parameters, call->acked_id);
-	add_text(&parameters, call->destinations);
+	add_row_parameters(&parameters, statements, call);
+	add_number_parameter(&parameters, statements->shards);
+	add_number_parameter(&parameters, call->new_nonce);
+	add_number_parameter(&parameters, call->lease_ms);
+	add_number_parameter(&parameters, call->closed);
+	add_number_parameter(&parameters, call->acked_id);
+	add_text_parameter(&parameters, call->destinations);
 	if (call->new_epoch)
-		add_number(&parameters, call->fresh_epoch);
+		add_number_parameter(&parameters, call->fresh_epoch);
 	else
-		add_text(&parameters, NULL);
-	add_boolean(&parameters, call->may_open);
-	add_boolean(&parameters, call->must_write);
-	add_number(&parameters, call->max_rows);
-	add_number(&parameters, call->max_bytes);
-	add_text(&parameters, statements->seen);
-	add_text(&parameters, call->parks);
-	add_boolean(&parameters, call->may_list);
-	add_number(&parameters, call->batch);
-	add_text(&parameters, deaths_text(statements, &call->deaths));
-	add_boolean(&parameters, call->blind);
+		add_text_parameter(&parameters, NULL);
+	add_boolean_parameter(&parameters, call->may_open);
+	add_boolean_parameter(&parameters, call->must_write);
+	add_number_parameter(&parameters, call->max_rows);
+	add_number_parameter(&parameters, call->max_bytes);
+	add_text_parameter(&parameters, statements->seen);
+	add_text_parameter(&parameters, call->parks);
+	add_boolean_parameter(&parameters, call->may_list);
+	add_number_parameter(&parameters, call->batch);
+	add_text_parameter(&parameters, deaths_text(statements, &call->deaths));
+	add_boolean_parameter(&parameters, call->blind);
 	if (call->fold_to)
-		add_number(&parameters, call->fold_to);
+		add_number_parameter(&parameters, call->fold_to);
 	else
-		add_text(&parameters, NULL);
-	if (!is_checked(statements, log))
+		add_text_parameter(&parameters, NULL);
+	if (!is_session_checked(statements, log))
 		return link_send(
 		    log, statements->tick_checked, parameters.list, parameters.count, err);
 	return send_repeated(statements, log, TICK, &parameters, err);
@@ -269,10 +269,10 @@ static bool send_renew(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_row(&parameters, statements, call);
-	add_number(&parameters, call->new_nonce);
-	add_number(&parameters, call->lease_ms);
-	add_text(&parameters, deaths_text(statements, &call->deaths));
+	add_row_parameters(&parameters, statements, call);
+	add_number_parameter(&parameters, call->new_nonce);
+	add_number_parameter(&parameters, call->lease_ms);
+	add_text_parameter(&parameters, deaths_text(statements, &call->deaths));
 	return link_send(log, statements->renew, parameters.list, parameters.count, err);
 }
 
@@ -282,11 +282,11 @@ static bool send_destinations(struct statements *statements, const struct link *
 	struct parameters parameters = {0};
 	const char *sql =
 	    call->topics ? statements->destinations_named : statements->destinations_open;
-	add_row(&parameters, statements, call);
-	add_text(&parameters, call->topics ? call->topics : call->after);
+	add_row_parameters(&parameters, statements, call);
+	add_text_parameter(&parameters, call->topics ? call->topics : call->after);
 	if (!call->topics) {
-		add_number(&parameters, call->max_topics);
-		add_number(&parameters, call->max_partitions);
+		add_number_parameter(&parameters, call->max_topics);
+		add_number_parameter(&parameters, call->max_partitions);
 	}
 	return link_send(log, sql, parameters.list, parameters.count, err);
 }
@@ -323,9 +323,9 @@ static bool send_lookup(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct parameters *parameters, struct err *err)
 {
 	write_lookups(statements, call);
-	add_text(parameters, statements->ids.data);
-	add_text(parameters, statements->numbers.data);
-	add_text(parameters, statements->events.data);
+	add_text_parameter(parameters, statements->ids.data);
+	add_text_parameter(parameters, statements->numbers.data);
+	add_text_parameter(parameters, statements->events.data);
 	return send_repeated(statements, log, LOOKUP, parameters, err);
 }
 
@@ -334,16 +334,16 @@ static bool send_keys(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	struct parameters parameters = {0};
-	add_row(&parameters, statements, call);
+	add_row_parameters(&parameters, statements, call);
 	if (call->call == STREAM_LOOKUP)
 		return send_lookup(statements, log, call, &parameters, err);
 	if (call->call == STREAM_DIGESTS) {
-		add_number(&parameters, call->from_digest);
+		add_number_parameter(&parameters, call->from_digest);
 	} else {
-		add_text(&parameters, call->after_topic);
-		add_number(&parameters, call->after_partition);
+		add_text_parameter(&parameters, call->after_topic);
+		add_number_parameter(&parameters, call->after_partition);
 	}
-	add_number(&parameters, call->most);
+	add_number_parameter(&parameters, call->most);
 	const char *sql = call->call == STREAM_DIGESTS ? statements->digests : statements->places;
 	return link_send(log, sql, parameters.list, parameters.count, err);
 }
@@ -377,10 +377,10 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 	if (asks_of_keys(call->call))
 		return send_keys(statements, log, call, err);
 	struct parameters parameters = {0};
-	add_shard(&parameters, statements);
+	add_shard_parameters(&parameters, statements);
 	if (call->call == STREAM_CLOSED) {
-		add_text(&parameters, call->after);
-		add_number(&parameters, call->max_topics);
+		add_text_parameter(&parameters, call->after);
+		add_number_parameter(&parameters, call->max_topics);
 		return link_send(
 		    log, statements->destinations_closed, parameters.list, parameters.count, err);
 	}
@@ -711,12 +711,12 @@ bool statements_elsewhere(const struct statements *statements)
 
 /* --- pages --------------------------------------------------------------------------------- */
 
-static int64_t lower(int64_t a, int64_t b)
+static int64_t lower_of(int64_t a, int64_t b)
 {
 	return !a || (b && b < a) ? b : a;
 }
 
-static int64_t higher(int64_t a, int64_t b)
+static int64_t higher_of(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
 }
@@ -761,36 +761,36 @@ bool statements_bounds(
 	struct bounds *bounds = &statements->bounds;
 	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
 	if (too_many) {
-		statements->chunk_xids = higher(1, statements->chunk_xids / 4);
+		statements->chunk_xids = higher_of(1, statements->chunk_xids / 4);
 		return true;
 	}
 	if (bounds->tick != statements->asked_tick)
 		begin_bounds(statements, result);
 	free(bounds->next_xid);
 	bounds->next_xid = copy_at(result, BOUNDS_NEXT);
-	bounds->low_id = lower(bounds->low_id, pg_int8(result, 0, BOUNDS_LOW));
-	bounds->high_id = higher(bounds->high_id, pg_int8(result, 0, BOUNDS_HIGH));
+	bounds->low_id = lower_of(bounds->low_id, pg_int8(result, 0, BOUNDS_LOW));
+	bounds->high_id = higher_of(bounds->high_id, pg_int8(result, 0, BOUNDS_HIGH));
 	bounds->whole = *pg_value(result, 0, BOUNDS_OVER) != 0;
-	bounds->first_id = lower(bounds->first_id, bounds->low_id);
-	bounds->last_id = higher(bounds->last_id, bounds->high_id);
+	bounds->first_id = lower_of(bounds->first_id, bounds->low_id);
+	bounds->last_id = higher_of(bounds->last_id, bounds->high_id);
 	if (statements->chunk_xids < CHUNK_XIDS_MAX)
 		statements->chunk_xids *= 2;
 	return true;
 }
 
-static bool send_bounds(struct statements *statements, const struct link *read,
+static bool send_bounds_query(struct statements *statements, const struct link *read,
     const struct stream_page *page, struct err *err)
 {
 	struct parameters parameters = {0};
 	bool begun = statements->bounds.tick == page->tick;
-	add_text(&parameters, statements->publisher);
-	add_number(&parameters, statements->shard);
-	add_number(&parameters, page->n);
-	add_number(&parameters, page->nonce);
-	add_number(&parameters, page->tick);
-	add_text(&parameters, begun ? statements->bounds.next_xid : NULL);
-	add_number(&parameters, statements->chunk_xids);
-	add_number(&parameters, CHUNK_ROWS);
+	add_text_parameter(&parameters, statements->publisher);
+	add_number_parameter(&parameters, statements->shard);
+	add_number_parameter(&parameters, page->n);
+	add_number_parameter(&parameters, page->nonce);
+	add_number_parameter(&parameters, page->tick);
+	add_text_parameter(&parameters, begun ? statements->bounds.next_xid : NULL);
+	add_number_parameter(&parameters, statements->chunk_xids);
+	add_number_parameter(&parameters, CHUNK_ROWS);
 	statements->asked_tick = page->tick;
 	return link_send(read, statements->bounds_sql, parameters.list, parameters.count, err);
 }
@@ -799,9 +799,9 @@ static bool send_bounds(struct statements *statements, const struct link *read,
 static int64_t page_end(const struct statements *statements, int64_t after_id)
 {
 	const struct bounds *bounds = &statements->bounds;
-	int64_t from = higher(after_id, bounds->first_id - 1);
+	int64_t from = higher_of(after_id, bounds->first_id - 1);
 	return bounds->listed || bounds->last_id - from <= statements->span_ids
-		   ? higher(bounds->last_id, after_id)
+		   ? higher_of(bounds->last_id, after_id)
 		   : from + statements->span_ids;
 }
 
@@ -819,12 +819,12 @@ bool statements_page_over(
 void statements_page_late(struct statements *statements, bool copying)
 {
 	if (copying)
-		statements->span_ids = higher(SPAN_IDS_MIN, statements->span_ids / LATE_PARTS);
+		statements->span_ids = higher_of(SPAN_IDS_MIN, statements->span_ids / LATE_PARTS);
 	else
-		statements->chunk_xids = higher(1, statements->chunk_xids / LATE_PARTS);
+		statements->chunk_xids = higher_of(1, statements->chunk_xids / LATE_PARTS);
 }
 
-static bool send_page(struct statements *statements, const struct link *read,
+static bool send_page_query(struct statements *statements, const struct link *read,
     const struct stream_page *page, struct err *err)
 {
 	const struct bounds *bounds = &statements->bounds;
@@ -866,8 +866,8 @@ bool statements_send_page(struct statements *statements, const struct link *read
 {
 	*ret_copying = statements->bounds.tick == page->tick && statements->bounds.whole;
 	if (!*ret_copying)
-		return send_bounds(statements, read, page, err);
+		return send_bounds_query(statements, read, page, err);
 	statements->upto_id = page_end(statements, page->after_id);
 	statements->upto_at = now;
-	return send_page(statements, read, page, err);
+	return send_page_query(statements, read, page, err);
 }

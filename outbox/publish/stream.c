@@ -182,7 +182,7 @@ struct stream {
 };
 
 /* splitmix64: nonces and epochs are drawn from it; positive. */
-static int64_t draw(struct stream *stream)
+static int64_t draw_stream_number(struct stream *stream)
 {
 	uint64_t z = (stream->random += 0x9e3779b97f4a7c15u);
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -239,7 +239,7 @@ void stream_retune(struct stream *stream, const struct stream_settings *settings
 	stream->poll_interval = settings->poll_busy_ms;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_of(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -311,7 +311,7 @@ static bool lease_is_over(const struct stream *stream, int64_t now)
  * Memory is forgotten at once, but for the records: the producer may hold their payloads, so they
  * go when it is gone (stream_producer_lost). Until then nothing is taken, sent or believed.
  */
-static void forget(struct stream *stream, int64_t now, enum stream_state state)
+static void forget_shard(struct stream *stream, int64_t now, enum stream_state state)
 {
 	if (record_queue_under_way(stream->queue) ||
 	    (stream->settings.transactions && stream->ready)) {
@@ -379,7 +379,7 @@ void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms)
 
 void stream_absent(struct stream *stream, int64_t now)
 {
-	forget(stream, now, STREAM_GONE);
+	forget_shard(stream, now, STREAM_GONE);
 }
 
 /* --- the log connection ------------------------------------------------------------------- */
@@ -389,7 +389,7 @@ static int64_t page_budget(const struct stream *stream)
 	return stream->settings.memory / 4;
 }
 
-static bool has_room(const struct stream *stream)
+static bool has_page_room(const struct stream *stream)
 {
 	return record_queue_bytes(stream->queue) + record_queue_kept_bytes(stream->queue) +
 		   record_queue_found_bytes(stream->queue) + page_budget(stream) <=
@@ -411,8 +411,8 @@ static bool is_strange(struct stream *stream, int64_t now)
 static bool may_open(const struct stream *stream)
 {
 	return !stream->stopping && !record_queue_refused(stream->queue) &&
-	       !reading_window(stream) && stream->window_count < MAX_WINDOWS && has_room(stream) &&
-	       !record_queue_has_changed_topics(stream->queue) &&
+	       !reading_window(stream) && stream->window_count < MAX_WINDOWS &&
+	       has_page_room(stream) && !record_queue_has_changed_topics(stream->queue) &&
 	       !record_queue_is_full(stream->queue);
 }
 
@@ -473,14 +473,14 @@ static bool renewal_is_due(const struct stream *stream, int64_t now)
 }
 
 /* Kafka has nothing of ours that does not count yet. */
-static bool is_settled(const struct stream *stream)
+static bool is_producer_settled(const struct stream *stream)
 {
 	return !record_queue_under_way(stream->queue) && !record_queue_written(stream->queue);
 }
 
 static bool changes_counts(const struct stream *stream)
 {
-	return record_queue_has_changed_topics(stream->queue) && is_settled(stream);
+	return record_queue_has_changed_topics(stream->queue) && is_producer_settled(stream);
 }
 
 /*
@@ -587,7 +587,7 @@ static struct stream_tick renew_call(struct stream *stream)
 	return (struct stream_tick){.call = STREAM_RENEW,
 	    .n = stream->n,
 	    .nonce = stream->nonce,
-	    .new_nonce = draw(stream),
+	    .new_nonce = draw_stream_number(stream),
 	    .fresh_epoch = stream->logged_epoch,
 	    .lease_ms = stream->settings.lease_ms};
 }
@@ -604,9 +604,9 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 	tick.call = STREAM_TICK;
-	tick.new_nonce = draw(stream);
+	tick.new_nonce = draw_stream_number(stream);
 	tick.new_epoch = renews_epoch(stream) || must_leave_epoch(stream);
-	tick.fresh_epoch = tick.new_epoch ? draw(stream) : stream->logged_epoch;
+	tick.fresh_epoch = tick.new_epoch ? draw_stream_number(stream) : stream->logged_epoch;
 	tick.lease_ms = wants_release(stream, now) ? 0 : stream->settings.lease_ms;
 	tick.closed = published_windows(stream);
 	tick.acked_id =
@@ -723,8 +723,8 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 		if (now < stream->next_take)
 			return (struct stream_tick){0};
 		return (struct stream_tick){.call = STREAM_TAKE,
-		    .new_nonce = draw(stream),
-		    .fresh_epoch = draw(stream),
+		    .new_nonce = draw_stream_number(stream),
+		    .fresh_epoch = draw_stream_number(stream),
 		    .lease_ms = stream->settings.lease_ms};
 	case STREAM_OWNER:
 		if (must_renew_alone(stream, now))
@@ -835,7 +835,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 {
 	assert(stream->call.tick.call == STREAM_TICK);
 	if (verdict == STREAM_FENCED || verdict == STREAM_DROPPED) {
-		forget(stream, now, verdict == STREAM_FENCED ? STREAM_STANDBY : STREAM_GONE);
+		forget_shard(stream, now, verdict == STREAM_FENCED ? STREAM_STANDBY : STREAM_GONE);
 		return;
 	}
 	bool looked = stream->call.tick.may_open;
@@ -880,7 +880,7 @@ void stream_renewed(struct stream *stream, int64_t now, bool written)
 {
 	assert(stream->call.tick.call == STREAM_RENEW);
 	if (!written) {
-		forget(stream, now, STREAM_STANDBY);
+		forget_shard(stream, now, STREAM_STANDBY);
 		return;
 	}
 	stream->state = STREAM_OWNER;
@@ -919,18 +919,18 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
  */
 void stream_worked(struct stream *stream, int64_t now, int64_t took_ms)
 {
-	int64_t most = most_batch(stream), least = earlier(BATCH_ROWS_LEAST, most);
+	int64_t most = most_batch(stream), least = earlier_of(BATCH_ROWS_LEAST, most);
 	took_ms = took_ms < 0 ? 0 : took_ms; /* whatever a server says */
 	int64_t rest = now - stream->call.issued - took_ms;
 	stream->rest_us += ((rest > 0 ? rest : 0) * 1000 - stream->rest_us) / 8;
 	int64_t allowed = stream->rest_us / 1000 > BATCH_MS ? stream->rest_us / 1000 : BATCH_MS;
 	if (took_ms > allowed)
-		stream->batch = stream->batch * allowed / earlier(took_ms, 4 * allowed);
+		stream->batch = stream->batch * allowed / earlier_of(took_ms, 4 * allowed);
 	else
 		stream->batch += stream->batch / 16 + 1; /* slowly: it may have had little to do */
 	if (stream->batch < least)
 		stream->batch = least;
-	stream->batch = earlier(stream->batch, most);
+	stream->batch = earlier_of(stream->batch, most);
 }
 
 void stream_stalled_place(
@@ -1025,7 +1025,7 @@ static int64_t retry_delay(int failures)
 }
 
 /* The next TICK has half as much to do, and looks at no row. */
-static void lighten(struct stream *stream)
+static void lighten_next_tick(struct stream *stream)
 {
 	if (stream->call.tick.call != STREAM_TICK)
 		return;
@@ -1039,13 +1039,13 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 	int64_t delay = retry_delay(stream->failures++), lease = stream->settings.lease_ms;
 	/* a call that the lease depends on is repeated before the lease ends */
 	bool urgent = stream->state == STREAM_UNSURE || (writes_row(call) && unknown);
-	stream->retry_at = now + earlier(delay, urgent ? lease / 16 : lease / 3);
+	stream->retry_at = now + earlier_of(delay, urgent ? lease / 16 : lease / 3);
 	if (stream->state == STREAM_UNSURE)
 		return;
 	if (late)
-		lighten(stream);
+		lighten_next_tick(stream);
 	stream->renews_alone = stream->state == STREAM_OWNER;
-	stream->renew_at = call == STREAM_RENEW ? now + earlier(delay, lease / 16) : now;
+	stream->renew_at = call == STREAM_RENEW ? now + earlier_of(delay, lease / 16) : now;
 	if (writes_row(call) && unknown) {
 		stream->state = STREAM_UNSURE;
 		return;
@@ -1093,7 +1093,7 @@ void stream_newest(
 			record_queue_logged(stream->queue, 0, 0, false);
 		stream->call = (struct call){0};
 	} else {
-		forget(stream, now, STREAM_STANDBY);
+		forget_shard(stream, now, STREAM_STANDBY);
 	}
 }
 
@@ -1102,7 +1102,7 @@ void stream_newest(
 static bool wants_page(const struct stream *stream, int64_t now)
 {
 	return stream->state == STREAM_OWNER && !stream->stopping &&
-	       !record_queue_refused(stream->queue) && has_room(stream) &&
+	       !record_queue_refused(stream->queue) && has_page_room(stream) &&
 	       !lease_is_over(stream, now) && reading_window(stream) &&
 	       (!stream->guard.active || poison_guard_reads(&stream->guard));
 }
@@ -1239,14 +1239,14 @@ bool stream_closed_topic(struct stream *stream, char **ret_name)
 	return *ret_name;
 }
 
-static bool owns(const struct stream *stream)
+static bool owns_shard(const struct stream *stream)
 {
 	return stream->state == STREAM_OWNER || stream->state == STREAM_UNSURE;
 }
 
 static bool takes_records(const struct stream *stream, int64_t now)
 {
-	bool over = stream->settings.transactions && !is_settled(stream) &&
+	bool over = stream->settings.transactions && !is_producer_settled(stream) &&
 		    (now - stream->transaction_at >= TRANSACTION_MS ||
 			stream->transaction_records >= stream->transaction_limit ||
 			stream->transaction_bytes + page_budget(stream) > stream->settings.memory);
@@ -1271,7 +1271,7 @@ static bool is_releasing(const struct stream *stream)
 
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
-	if (!owns(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
+	if (!owns_shard(stream) || stream->producer_verdict || lease_is_over(stream, now) ||
 	    must_end(stream, now) || is_releasing(stream) || must_leave_epoch(stream) ||
 	    stream->rewound || record_queue_recreated(stream->queue) ||
 	    record_queue_has_refusals(stream->queue) || !takes_records(stream, now))
@@ -1283,7 +1283,7 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 		return false;
 	}
 	bool idle = record_queue_under_way(stream->queue) == 0;
-	if (is_settled(stream))
+	if (is_producer_settled(stream))
 		stream->transaction_records = stream->transaction_bytes = 0;
 	bool sends = record_queue_send(stream->queue, now, stream->stopping, ret_record);
 	pass_acked(stream); /* rows that Kafka has already */
@@ -1337,7 +1337,7 @@ void stream_committed(struct stream *stream, int64_t now)
 const char stream_refusal[] = "a record was refused";
 const char stream_denial[] = "a partition takes no records";
 
-static const char *verdict_of(enum stream_delivery delivery)
+static const char *producer_verdict_of(enum stream_delivery delivery)
 {
 	switch (delivery) {
 	case STREAM_REFUSED:
@@ -1362,7 +1362,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 		stream->queue, now, sequence, delivery, offset, error, &wants_producer))
 		return;
 	if (wants_producer)
-		stream->producer_verdict = verdict_of(delivery);
+		stream->producer_verdict = producer_verdict_of(delivery);
 	if (delivery != STREAM_WRITTEN)
 		return;
 	count_published(stream, now, stream->settings.transactions ? 0 : 1,
@@ -1388,7 +1388,7 @@ const char *stream_producer_verdict(const struct stream *stream, int64_t now)
 
 bool stream_is_settled(const struct stream *stream)
 {
-	return is_settled(stream) && !stream->committing;
+	return is_producer_settled(stream) && !stream->committing;
 }
 
 bool stream_awaits_reports(const struct stream *stream)
@@ -1414,10 +1414,10 @@ void stream_producer_lost(struct stream *stream)
 
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail)
 {
-	if (owns(stream))
+	if (owns_shard(stream))
 		record_queue_visit_topics(stream->queue, now);
 	/* what a producer that is given up still writes is to be seen */
-	if (!owns(stream) || stream->producer_verdict || !stream->ready ||
+	if (!owns_shard(stream) || stream->producer_verdict || !stream->ready ||
 	    now < stream->tails_again_at)
 		return false;
 	/* a tail that is read too early leaves out the records of rows that are parked for it */
@@ -1490,7 +1490,7 @@ bool stream_is_patient(const struct stream *stream)
 	const struct record_queue *queue = stream->queue;
 	return record_queue_under_way(queue) && !record_queue_waits_for_reports(queue) &&
 	       !stream->settings.transactions && !record_queue_has_changed_topics(queue) &&
-	       has_room(stream) && !stream->stopping;
+	       has_page_room(stream) && !stream->stopping;
 }
 
 /* When the idle log connection has something to carry; INT64_MAX: an event comes first. */
@@ -1512,39 +1512,41 @@ static int64_t log_call_due(struct stream *stream, int64_t now)
 	int64_t due =
 	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
 	if (stream->open_unknown || record_queue_wants_destinations(stream->queue))
-		due = earlier(due, stream->load_at);
+		due = earlier_of(due, stream->load_at);
 	if (may_open(stream) && may_list(stream) && stream->list_at >= stream->strange_until)
-		due = earlier(due, stream->list_at);
+		due = earlier_of(due, stream->list_at);
 	if (may_open(stream))
-		due = earlier(due, stream->next_poll < stream->strange_until ? stream->strange_until
-									     : stream->next_poll);
+		due = earlier_of(due, stream->next_poll < stream->strange_until
+					  ? stream->strange_until
+					  : stream->next_poll);
 	if (has_progress(stream))
-		due = earlier(due,
+		due = earlier_of(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
 	if (stream->guard.active && reading_window(stream))
-		due = earlier(due, stream->strange_until ? stream->strange_until : now + TURN_MS);
+		due =
+		    earlier_of(due, stream->strange_until ? stream->strange_until : now + TURN_MS);
 	if (stream->stopping && !record_queue_under_way(stream->queue))
-		due = earlier(due, stream->stop_by);
+		due = earlier_of(due, stream->stop_by);
 	return due < stream->retry_at ? stream->retry_at : due;
 }
 
 int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 {
 	bool reads_later = now < stream->read_at && wants_page(stream, now);
-	int64_t due = earlier(
+	int64_t due = earlier_of(
 	    reads_later ? stream->read_at : INT64_MAX, record_queue_watch_due(stream->queue, now));
-	due = earlier(due, record_queue_denials_due(stream->queue, now));
+	due = earlier_of(due, record_queue_denials_due(stream->queue, now));
 	if (!record_queue_under_way(stream->queue) || stream_producer_verdict(stream, now))
 		return due;
-	due = earlier(due, stream->lease_over_at);
+	due = earlier_of(due, stream->lease_over_at);
 	if (stream->stopping)
-		due = earlier(due, stream->stop_by);
-	return earlier(due, stream->moved_at + stream->settings.stall_after_ms + 1);
+		due = earlier_of(due, stream->stop_by);
+	return earlier_of(due, stream->moved_at + stream->settings.stall_after_ms + 1);
 }
 
 int64_t stream_wait(struct stream *stream, int64_t now)
 {
-	return earlier(log_call_due(stream, now), stream_wait_offline(stream, now));
+	return earlier_of(log_call_due(stream, now), stream_wait_offline(stream, now));
 }
 
 void stream_stop(struct stream *stream)
@@ -1560,12 +1562,12 @@ void stream_stop(struct stream *stream)
 }
 
 /* A drain fills the memory and frees it again: only what stays full counts. */
-static bool is_full(const struct stream *stream, int64_t now)
+static bool stays_full(const struct stream *stream, int64_t now)
 {
 	bool moves = record_queue_under_way(stream->queue) || now - stream->moved_at < STILL_MS ||
 		     now - stream->rows_at < STILL_MS;
 	return record_queue_is_full(stream->queue) || stream->window_count >= MAX_WINDOWS ||
-	       (!has_room(stream) && !moves);
+	       (!has_page_room(stream) && !moves);
 }
 
 struct stream_status stream_status(const struct stream *stream, int64_t now)
@@ -1579,13 +1581,13 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .state = stream->state,
 	    .n = stream->n,
 	    .epoch = stream->epoch,
-	    .lease_over = owns(stream) && lease_is_over(stream, now),
+	    .lease_over = owns_shard(stream) && lease_is_over(stream, now),
 	    .windows = stream->window_count,
 	    .records = record_queue_count(queue),
 	    .bytes = record_queue_bytes(queue),
 	    .tail_bytes = record_queue_found_bytes(queue),
 	    .in_flight = record_queue_in_flight(queue),
-	    .full = is_full(stream, now),
+	    .full = stays_full(stream, now),
 	    .published = stream->published,
 	    .published_bytes = stream->published_bytes,
 	    .skipped = record_queue_skipped(queue),

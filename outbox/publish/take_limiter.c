@@ -48,7 +48,7 @@ int take_limiter_held(struct take_limiter *limiter)
 	return held;
 }
 
-static bool is_taking(const struct take_limiter *limiter, int64_t now)
+static bool is_take_under_way(const struct take_limiter *limiter, int64_t now)
 {
 	return limiter->taking && now < limiter->taking_until;
 }
@@ -56,7 +56,7 @@ static bool is_taking(const struct take_limiter *limiter, int64_t now)
 bool take_limiter_begin(struct take_limiter *limiter, int64_t now)
 {
 	pthread_mutex_lock(&limiter->mutex);
-	bool may = !is_taking(limiter, now) && now >= limiter->next_take;
+	bool may = !is_take_under_way(limiter, now) && now >= limiter->next_take;
 	if (may) {
 		limiter->taking = true;
 		limiter->taking_until = now + PATIENCE_MS;
@@ -68,7 +68,7 @@ bool take_limiter_begin(struct take_limiter *limiter, int64_t now)
 int64_t take_limiter_wait(struct take_limiter *limiter, int64_t now)
 {
 	pthread_mutex_lock(&limiter->mutex);
-	int64_t at = is_taking(limiter, now) ? now + TAKING_MS : limiter->next_take;
+	int64_t at = is_take_under_way(limiter, now) ? now + TAKING_MS : limiter->next_take;
 	pthread_mutex_unlock(&limiter->mutex);
 	return at;
 }

@@ -51,7 +51,7 @@ static const struct preflight_finding *first_unsafe(const struct preflight *repo
 	return NULL;
 }
 
-static void put_off(struct entry *entry)
+static void put_off_check(struct entry *entry)
 {
 	int64_t doubled = entry->again_ms > 0 ? 2 * entry->again_ms : AGAIN_MS;
 
@@ -59,14 +59,14 @@ static void put_off(struct entry *entry)
 	entry->due_ms = clock_ms() + entry->again_ms;
 }
 
-static void settle(struct entry *entry)
+static void settle_check(struct entry *entry)
 {
 	entry->again_ms = 0;
 	entry->due_ms = !entry->safe && entry->strict ? clock_ms() + AGAIN_UNSAFE_MS : INT64_MAX;
 }
 
 /* Notes an answer; what was said before is not logged again. */
-static void note(struct entry *entry, const struct preflight *report)
+static void note_findings(struct entry *entry, const struct preflight *report)
 {
 	const struct preflight_finding *unsafe = first_unsafe(report);
 	bool known = unsafe && text_equal(unsafe->what, entry->why);
@@ -76,9 +76,9 @@ static void note(struct entry *entry, const struct preflight *report)
 	entry->missing = unsafe && unsafe->severity == PREFLIGHT_FAIL;
 	entry->why = unsafe ? xstrdup(unsafe->what) : NULL;
 	if (entry->missing)
-		put_off(entry);
+		put_off_check(entry);
 	else
-		settle(entry);
+		settle_check(entry);
 	if (known)
 		return;
 	preflight_log(report);
@@ -90,7 +90,7 @@ static void note(struct entry *entry, const struct preflight *report)
 }
 
 /* Called with the mutex held; lets it go while it asks. */
-static void ask(struct topic_checks *checks, struct entry *entry)
+static void check_entry_topic(struct topic_checks *checks, struct entry *entry)
 {
 	OWNED(preflight_finish) struct preflight report = {0};
 	struct err err;
@@ -101,12 +101,12 @@ static void ask(struct topic_checks *checks, struct entry *entry)
 	    preflight_topic(&report, checks->catalog, checks->kafka, entry->topic, 0, ASK_MS, &err);
 	pthread_mutex_lock(&checks->mutex);
 	if (answered)
-		note(entry, &report);
+		note_findings(entry, &report);
 	else
-		put_off(entry);
+		put_off_check(entry);
 }
 
-static struct entry *most_due(const struct topic_checks *checks)
+static struct entry *most_due_check(const struct topic_checks *checks)
 {
 	struct entry *most = NULL;
 
@@ -116,7 +116,7 @@ static struct entry *most_due(const struct topic_checks *checks)
 	return most;
 }
 
-static void wait_ms(struct topic_checks *checks, int64_t ms)
+static void wait_for_changes(struct topic_checks *checks, int64_t ms)
 {
 	struct timespec at;
 
@@ -126,27 +126,27 @@ static void wait_ms(struct topic_checks *checks, int64_t ms)
 	pthread_cond_timedwait(&checks->changed, &checks->mutex, &at);
 }
 
-static void *run(void *context)
+static void *run_topic_checks(void *context)
 {
 	struct topic_checks *checks = context;
 
 	pthread_mutex_lock(&checks->mutex);
 	while (!checks->stop) {
-		struct entry *entry = most_due(checks);
+		struct entry *entry = most_due_check(checks);
 		int64_t now = clock_ms();
 
 		if (!entry)
 			pthread_cond_wait(&checks->changed, &checks->mutex);
 		else if (entry->due_ms <= now)
-			ask(checks, entry);
+			check_entry_topic(checks, entry);
 		else
-			wait_ms(checks, entry->due_ms - now);
+			wait_for_changes(checks, entry->due_ms - now);
 	}
 	pthread_mutex_unlock(&checks->mutex);
 	return NULL;
 }
 
-static void init_locks(struct topic_checks *checks)
+static void init_checks_locks(struct topic_checks *checks)
 {
 	pthread_condattr_t attributes;
 
@@ -165,8 +165,8 @@ struct topic_checks *topic_checks_create(
 
 	checks->catalog = catalog;
 	checks->kafka = kafka;
-	init_locks(checks);
-	error = pthread_create(&checks->thread, NULL, run, checks);
+	init_checks_locks(checks);
+	error = pthread_create(&checks->thread, NULL, run_topic_checks, checks);
 	if (error == 0) {
 		checks->started = true;
 		return checks;
@@ -176,7 +176,7 @@ struct topic_checks *topic_checks_create(
 	return NULL;
 }
 
-static void stop_thread(struct topic_checks *checks)
+static void stop_checks_thread(struct topic_checks *checks)
 {
 	pthread_mutex_lock(&checks->mutex);
 	checks->stop = true;
@@ -190,7 +190,7 @@ void topic_checks_destroy(struct topic_checks *checks)
 	if (!checks)
 		return;
 	if (checks->started)
-		stop_thread(checks);
+		stop_checks_thread(checks);
 	HASH_CLEAR(hh, checks->by_topic);
 	for (int i = 0; i < checks->count; i++) {
 		free(checks->entries[i]->topic);
@@ -203,7 +203,7 @@ void topic_checks_destroy(struct topic_checks *checks)
 	free(checks);
 }
 
-static struct entry *entry_of(struct topic_checks *checks, const char *topic)
+static struct entry *find_or_add_check(struct topic_checks *checks, const char *topic)
 {
 	struct entry *entry;
 
@@ -249,7 +249,7 @@ bool topic_checks_allow(struct topic_checks *checks, const char *topic, enum saf
 	bool allowed;
 
 	pthread_mutex_lock(&checks->mutex);
-	entry = entry_of(checks, topic);
+	entry = find_or_add_check(checks, topic);
 	if (safety == SAFETY_STRICT)
 		mark_strict(checks, entry);
 	if (entry->missing)
