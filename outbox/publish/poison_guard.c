@@ -62,7 +62,8 @@ struct poison_guard_row poison_guard_next(
 	}
 	bool waits = guard->out && !judged && !(guard->read && step->published);
 	bool survived = waits && step->renews && guard->read;
-	/* what is still to come has done nothing yet, and what was not asked for never will */
+	/* a row that is still being read has done nothing yet, and one that was not asked for does
+	 * nothing */
 	bool unasked = waits && step->renews && !guard->read && !step->reading;
 	/* judged: where the topic's policy is to stop, a restart tries it again */
 	if (judged || survived || unasked || step->progress)

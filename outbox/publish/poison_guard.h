@@ -61,7 +61,7 @@ bool poison_guard_has_turn(struct poison_guard *guard);
 bool poison_guard_reads(const struct poison_guard *guard);
 bool poison_guard_convicts(const struct poison_guard *guard);
 
-/* What the next log row says, and what is so once it is written. */
+/* The contents of the next log row, and the guard's state once it is written. */
 struct poison_guard_row {
 	struct deaths deaths;
 	bool marks;    /* the next ones may be read */

@@ -21,9 +21,9 @@
  * batch could be written. Hence the first record of each partition goes alone until it is
  * acknowledged, and again after a long silence, when the broker may have forgotten the producer.
  * And a refused batch is not a refused record: every record of it is a suspect, and suspects go
- * alone. Only what is refused alone is at fault. In a transaction, alone means that no other record
- * of its partition is in it: with the refusal it would be lost, and come behind what it was in
- * front of.
+ * alone. Only a record that is refused alone is the cause. In a transaction, alone means that no
+ * other record of its partition is in it: the refusal would abort that record as well, and it would
+ * come again behind records that it was in front of.
  */
 #include "record_queue.h"
 
@@ -32,11 +32,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record_queue_private.h"
 #include "partitioner.h"
+#include "record_queue_private.h"
 
-/* What librdkafka and we need for a record beside its bytes: message struct, headers, queue links.
- */
+/* Memory per record besides its bytes: librdkafka's message, headers, links of queues. */
 enum { RECORD_OVERHEAD = 640 };
 
 /* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
@@ -462,7 +461,7 @@ void record_queue_committed(struct record_queue *queue)
 	}
 }
 
-/* What a tail showed is not sent again. */
+/* True: a tail has the record, which is acknowledged and not sent again. */
 static bool skip_found_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {

@@ -10,8 +10,8 @@
 struct record_queue;
 
 /*
- * resumes: tails are read (record_queue_tails.c). transactions: what is written counts with
- * record_queue_committed only, and after the loss of a producer every tail is read again.
+ * resumes: tails are read (record_queue_tails.c). transactions: written records count from
+ * record_queue_committed on, and after the loss of a producer every tail is read again.
  */
 struct record_queue *record_queue_create(const struct stream_settings *settings);
 void record_queue_destroy(struct record_queue *queue);
@@ -142,7 +142,7 @@ bool record_queue_has_gap(const struct record_queue *queue);
 /* True: the record was known. Sets *ret_wants_producer when only a new producer helps. */
 bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error, bool *ret_wants_producer);
-/* The transaction is committed: what was written is acknowledged. */
+/* The transaction is committed: its records are acknowledged. */
 void record_queue_committed(struct record_queue *queue);
 void record_queue_producer_lost(struct record_queue *queue);
 
@@ -202,7 +202,7 @@ const char *record_queue_denied_topic(const struct record_queue *queue, const ch
 bool record_queue_watch_stalls(struct record_queue *queue, int64_t now, int64_t stall_after);
 /* When it looks again; INT64_MAX: there is nothing to look for, or it may look now. */
 int64_t record_queue_watch_due(const struct record_queue *queue, int64_t now);
-/* Of a partition, or with -1 a topic, such rows are parked since before our time. */
+/* A former owner parked rows of this partition, or with -1 of this topic, because of a stall. */
 void record_queue_stalled(
     struct record_queue *queue, const char *topic, size_t length, int32_t partition);
 /*

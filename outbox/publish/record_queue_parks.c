@@ -7,10 +7,10 @@
  *   SENT -> PARKING -> PARKED      refused while alone on its partition
  *   PENDING, HELD -> PARKING …     a record of its key is parked and not gone yet
  *
- * A record is parked only when all records of its partition before it are acknowledged, so that who
- * takes the shard next cannot find one of them unpublished and queue it up behind. And nothing goes
- * out before a refused record is noted, nor to a partition before all records that were parked for
- * its sake are noted. The cause may be mended meanwhile, and the next owner would send such a
+ * A record is parked only when all records of its partition before it are acknowledged, so that the
+ * next owner cannot find one of them unpublished and queue it behind the parked one. And nothing
+ * goes out before a refused record is noted, nor to a partition before all records that were parked
+ * for its sake are noted. The cause may be mended meanwhile, and the next owner would send such a
  * record behind records of larger positions.
  */
 #include <assert.h>

@@ -55,7 +55,7 @@ struct record_list {
 enum tail_state {
 	TAIL_UNREAD,
 	TAIL_READING,
-	TAIL_UNLOGGED, /* read; where its end was must stand in the log before records flow */
+	TAIL_UNLOGGED, /* read; its end must be in the log before records are sent */
 	TAIL_OPEN,
 	/* read, but not all that was found is kept: only rows that this decides are sent */
 	TAIL_CUT,
@@ -95,7 +95,7 @@ struct wait {
 	int64_t since; /* and none came through; 0: none waits, or not known */
 	bool stalled; /* for too long: they are parked until its tail was read again, or it is there
 		       */
-	bool owed;    /* rows are parked since it was so, and some may stand in its tail */
+	bool owed;    /* rows were parked meanwhile, and some may be in its tail */
 };
 
 /* Answers came up to `at`, and since `since` with none `gap` or more later than the one before. */
@@ -207,15 +207,16 @@ struct topic {
 };
 
 /*
- * A key of which records are parked, or one on which the publisher stops. What comes behind the
- * refused record goes no further, what came before it still does.
+ * A key of which records are parked, or one on which the publisher stops. Records behind the
+ * refused one go no further, records in front of it still do.
  */
 struct parked_key {
-	uint64_t refused_sequence; /* of the stream; 0: it was before our time */
-	uint64_t refused_again;    /* of the open listed window; 0: none */
-	int64_t parking;           /* records to be noted */
-	bool stands;               /* in outbox.parked */
-	int64_t digest;            /* parked_digest of topic and key */
+	/* the first refused record in the stream; 0: of a former owner */
+	uint64_t refused_sequence;
+	uint64_t refused_again; /* the same in the open listed window; 0: none */
+	int64_t parking;        /* records to be noted */
+	bool stands;            /* in outbox.parked */
+	int64_t digest;         /* parked_digest of topic and key */
 	UT_hash_handle hh;
 };
 
@@ -253,8 +254,8 @@ struct record_queue {
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
 	int64_t bytes, under_way, held; /* held: on partitions */
-	int64_t unreported;             /* of those under way, by the producer of now */
-	int64_t written;                /* on all partitions */
+	int64_t unreported; /* under way, and the producer has reported nothing of them */
+	int64_t written;    /* on all partitions */
 	int64_t skipped, parked, scheduled;
 	struct topic *topics;     /* by name */
 	struct topic *last_topic; /* the one of the record before: most tables have few */
@@ -307,10 +308,10 @@ struct record_queue {
 	int lookup_count, lookup_capacity;
 	struct park *parks; /* in the order in which they came */
 	int park_count, park_capacity, parks_logging;
-	int parks_refused; /* of them, not those behind */
+	int parks_refused; /* those of refused records, not those behind */
 	int64_t refusals;  /* that were parked */
 	bool refused;      /* and the publisher stops */
-	/* of the record it stops at, or else of the last that was parked */
+	/* the record at which the publisher stops, or else the last one that was parked */
 	struct record_queue_refusal refusal;
 	/*
 	 * A fold writes whole topics: the partitions that the rows behind the last fold make it
@@ -324,7 +325,7 @@ struct record_queue {
 struct record *record_queue_at(const struct record_queue *queue, uint64_t sequence);
 
 /* --- record_queue.c ------------------------------------------------------------------------- */
-/* What waited for the topic goes to its partition queues. */
+/* Records that waited for the topic go to its partition queues. */
 void record_queue_release_held(struct record_queue *queue, struct topic *topic);
 /* Its look-up was answered: it may be at the head of where it is held. */
 void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence);
@@ -333,7 +334,7 @@ void record_queue_list_ready(struct record_queue *queue, struct partition_queue 
 /* Every partition queue as a fresh producer finds it; no record is held anywhere. */
 void record_queue_reset_partitions(struct record_queue *queue);
 
-/* Its memory goes; what is known of it stays until it is passed. */
+/* Frees the record's message; its state stays until it is passed. */
 void record_queue_release(struct record_queue *queue, struct record *record);
 
 /* --- record_queue_parks.c ------------------------------------------------------------------- */
@@ -432,9 +433,9 @@ void record_queue_rows_forget(struct record_queue *queue);
 /* --- record_queue_tails.c ------------------------------------------------------------------- */
 /* Partitions from `from` on are to be read: new to this owner, or their topic is there again. */
 void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, int32_t from);
-/* The producer goes: what is under way on a partition may be there or not. */
+/* The producer is lost: Kafka may have records that are under way, or not. */
 void record_queue_tails_lost(struct record_queue *queue);
-/* A row was written; what it says of the partition is in logged_offset. */
+/* A log row was written; logged_offset is its offset of the partition. */
 void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition);
 /* The offset to log: in front of the cut and of each found record whose row is not passed. */
 int64_t record_queue_tail_offset(const struct partition_queue *partition);

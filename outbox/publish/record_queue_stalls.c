@@ -1,9 +1,9 @@
 /*
  * Stalls. A partition that acknowledges nothing for stall_after while others do must not stop them
  * for ever, nor a topic that is missing for so long. Its records, those under way among them, are
- * parked in their order (record_queue_parks.c), and so is what comes for it later. Its tail is
- * tried to be read all the while. Once that is done the parked rows are free, and what was written
- * after all, though it was given up, is found in the tail and not sent again. Until they have gone,
+ * parked in their order (record_queue_parks.c), and so is what comes for it later. All the while
+ * the owner tries to read its tail. Once it has, the parked rows are free. Records that were given
+ * up, but written all the same, are found in the tail and not sent again. Until they have gone,
  * what was found is kept (stream.c).
  *
  * Rows become free in batches, one with each row of the log, however many there are: a place stays
@@ -29,8 +29,8 @@ enum {
 };
 
 /*
- * What has waited so long, and others were heard all the while: a cluster that was away as a whole
- * is given the same time once it is heard again.
+ * True: records waited for stall_after, and others were answered all the while. A cluster that was
+ * away as a whole is given the same time once it answers again.
  */
 static bool is_stalled(struct record_queue *queue, int64_t now, bool waits, struct wait *wait,
     const struct hearing *hearing, bool *ret_asks)

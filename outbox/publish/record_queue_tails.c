@@ -1,13 +1,14 @@
 /*
- * Tails: what a former owner, or a producer that is gone, wrote and nobody noted. A partition queue
- * opens once its partition was read from the logged offset (or the last acknowledgement) to the
- * end; rows that were found there count as acknowledged when they come by, and are not sent again.
+ * Tails: records that a former owner, or a lost producer, wrote and that no log row covers. A
+ * partition queue opens once its partition was read from the logged offset (or the last
+ * acknowledgement) to the end; rows that were found there count as acknowledged when they come by,
+ * and are not sent again.
  *
  *   UNREAD -> READING -> OPEN                  an offset was known
- *   UNREAD -> READING -> UNLOGGED -> OPEN      none was: the end that was found is the first, and
- *                                              must stand in the log before a record flows
+ *   UNREAD -> READING -> UNLOGGED -> OPEN      none was: the end that was found must be in the log
+ *                                              before a record is sent
  *   OPEN -> UNREAD                             the producer was lost with records under way, or the
- *                                              topic was away and may have been made anew
+ *                                              topic was away and may be another one
  *   READING -> CUT                             memory holds only some of what was found
  *   CUT -> UNSOUGHT -> SEEKING -> CUT, OPEN    a row waits that may be among the rest: one more
  *                                              pass reads from the cut on (record_queue_found.c)
@@ -19,7 +20,8 @@
  * With transactions a lost producer leaves every partition UNREAD: it may have been fenced by an
  * owner that published since. The tails are read once the next producer has fenced all others.
  *
- * What was found is not passed by the logged offset before its row is: it would not be found again.
+ * The logged offset stays in front of a found record until its row is passed. Otherwise the next
+ * owner would not find the record.
  *
  * The offset of a silent partition moves up to the partition's end now and then, so that what
  * others write to it in the meantime is not read at the next take-over.
@@ -182,7 +184,7 @@ void record_queue_tails_lost(struct record_queue *queue)
 			reread_after_loss(queue, topic->partition_queues[p]);
 }
 
-/* Who takes the shard next must not look behind what is sent from here on. */
+/* The next owner must not begin to read behind records that are sent from here on. */
 static bool must_log_offset(const struct partition_queue *partition)
 {
 	return partition->logged_offset == OFFSET_NONE ||
@@ -276,7 +278,7 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 	return found;
 }
 
-/* Not while something was found that has not come by: who takes the shard next must find it too. */
+/* Not while the row of a found record has not come by: the next owner must find the record, too. */
 static void move_offset_to_end(
     struct record_queue *queue, struct partition_queue *partition, int64_t end)
 {

@@ -88,7 +88,7 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 	record_queue_tails_begin(queue, topic, before);
 }
 
-/* What is known of the partitions that were there before stays. */
+/* Keeps the state of the partitions that were there before. */
 void record_queue_topic_count(struct record_queue *queue, struct topic *topic, int32_t count)
 {
 	topic->count = count;

@@ -255,8 +255,7 @@ int stream_topics(const struct stream *stream, bool unready); /* how many there 
  */
 bool stream_closed_topic(struct stream *stream, char **ret_name);
 
-/* --- tails: what stands in Kafka and nobody noted (record_queue_tails.c)
- * ---------------------------- */
+/* --- tails: records in Kafka that no log row covers (record_queue_tails.c) ------------------ */
 
 enum { STREAM_TAIL_END = -1 };
 struct stream_tail {
