@@ -654,7 +654,7 @@ static bool consider_record(
 		if (!partition->wait.since && record->key_known)
 			partition->wait.since = now;
 		hold_record(queue, partition, sequence);
-		if (stalled || partition->tail == TAIL_CUT)
+		if (stalled || partition->tail_state == TAIL_CUT)
 			record_queue_list_ready(queue, partition);
 		return false;
 	}

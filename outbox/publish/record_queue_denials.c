@@ -64,9 +64,9 @@ static void choose_pause_end(struct denial *denial, int64_t now, int tries)
 static void bar_partition(
     struct record_queue *queue, struct partition_queue *partition, int64_t until)
 {
-	if (queue->barred == 0 || until < queue->bars_end_at)
+	if (queue->barred_count == 0 || until < queue->bars_end_at)
 		queue->bars_end_at = until;
-	queue->barred += !partition->barred;
+	queue->barred_count += !partition->barred;
 	partition->barred = true;
 	partition->barred_until = until;
 }
@@ -75,7 +75,7 @@ static void unbar_partition(struct record_queue *queue, struct partition_queue *
 {
 	if (!partition->barred)
 		return;
-	queue->barred--;
+	queue->barred_count--;
 	partition->barred = false;
 	if (!partition->wait.stalled)
 		partition->wait.since = 0; /* it did not wait for an answer */
@@ -171,7 +171,7 @@ void record_queue_denials_step(struct record_queue *queue, int64_t now)
 {
 	const struct denial *denial;
 
-	if (!queue->barred || now < queue->bars_end_at)
+	if (!queue->barred_count || now < queue->bars_end_at)
 		return;
 	queue->bars_end_at = INT64_MAX;
 	DL_FOREACH(queue->denials, denial)
@@ -189,7 +189,7 @@ void record_queue_denials_step(struct record_queue *queue, int64_t now)
 
 int64_t record_queue_denials_due(const struct record_queue *queue, int64_t now)
 {
-	return queue->barred && now < queue->bars_end_at ? queue->bars_end_at : INT64_MAX;
+	return queue->barred_count && now < queue->bars_end_at ? queue->bars_end_at : INT64_MAX;
 }
 
 const char *record_queue_denial_error(const struct topic *topic)
@@ -222,7 +222,7 @@ const char *record_queue_denied_topic(const struct record_queue *queue, const ch
 
 int record_queue_denied(const struct record_queue *queue)
 {
-	return queue->barred;
+	return queue->barred_count;
 }
 
 void record_queue_denial_forget(struct record_queue *queue, struct topic *topic)
@@ -232,7 +232,7 @@ void record_queue_denial_forget(struct record_queue *queue, struct topic *topic)
 	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
 		struct partition_queue *partition = topic->partition_queues[p];
 
-		queue->barred -= partition->barred;
+		queue->barred_count -= partition->barred;
 		partition->barred = false;
 		partition->failures = 0;
 	}

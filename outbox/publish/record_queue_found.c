@@ -80,8 +80,8 @@ static void add_found(struct record_queue *queue, struct partition_queue *partit
 		DL_PREPEND(partition->first, seen);
 	partition->newest = seen;
 	HASH_ADD(hh, partition->found, name, sizeof seen->name, seen);
-	queue->found++;
-	queue->seen++;
+	queue->found_count++;
+	queue->seen_count++;
 }
 
 void record_queue_tail_passed(
@@ -94,8 +94,8 @@ void record_queue_tail_passed(
 	if (seen->matched)
 		record_queue_at(queue, seen->matched)->found = NULL;
 	else
-		queue->found--;
-	queue->seen--;
+		queue->found_count--;
+	queue->seen_count--;
 	free(seen);
 }
 
@@ -117,14 +117,14 @@ struct seen *record_queue_tail_found(
 	if (!seen || seen->matched)
 		return NULL;
 	seen->matched = sequence;
-	queue->found--;
+	queue->found_count--;
 	queue->skipped++;
 	return seen;
 }
 
 int64_t record_queue_found_bytes(const struct record_queue *queue)
 {
-	return queue->seen * SEEN_BYTES;
+	return queue->seen_count * SEEN_BYTES;
 }
 
 static bool is_found_memory_full(const struct record_queue *queue)
@@ -264,7 +264,8 @@ enum record_found record_queue_found_take(struct record_queue *queue,
 	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known_offset)
 		return RECORD_FOUND_AGAIN;
 	keep_found(queue, partition, name, offset);
-	if (partition->tail == TAIL_SEEKING && is_cutting(partition) && !partition->cut->sought)
+	if (partition->tail_state == TAIL_SEEKING && is_cutting(partition) &&
+	    !partition->cut->sought)
 		return RECORD_FOUND_ENOUGH;
 	if (again)
 		return RECORD_FOUND_AGAIN;

@@ -141,7 +141,7 @@ void record_queue_unparked(struct record_queue *queue, int64_t digest)
 	if (!key)
 		return;
 	key->stands = false;
-	if (!key->parking)
+	if (!key->parking_count)
 		drop_parked_key(queue, key);
 }
 
@@ -226,9 +226,9 @@ int64_t record_queue_digests_call(const struct record_queue *queue, int64_t *ret
 void record_queue_digest(struct record_queue *queue, int64_t digest)
 {
 	struct parked_filter *filter = &queue->loading;
-	if (digest != filter->last || !filter->found)
+	if (digest != filter->last || !filter->loaded)
 		add_to_filter(filter, digest);
-	filter->found++;
+	filter->loaded++;
 	filter->last = digest;
 }
 
@@ -293,7 +293,7 @@ static void forget_lookups(struct record_queue *queue)
 
 static bool is_key_needed(const struct record_queue *queue, const struct parked_key *key)
 {
-	return key->parking || key->refused_again || key->refused_sequence >= queue->acked;
+	return key->parking_count || key->refused_again || key->refused_sequence >= queue->acked;
 }
 
 static int64_t most_keys(const struct record_queue *queue)
@@ -325,7 +325,7 @@ void record_queue_key_noted(struct record_queue *queue, struct record *record)
 	   and the filter may have been loaded since */
 	add_to_filter(&queue->filter, key->digest);
 	add_to_filter(&queue->loading, key->digest);
-	key->parking--;
+	key->parking_count--;
 	key->stands = true;
 }
 

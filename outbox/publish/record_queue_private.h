@@ -119,17 +119,17 @@ struct partition_queue {
 	 * `offset`; every one that this owner does not know of behind `known_offset`.
 	 */
 	int64_t offset, logging_offset, logged_offset, known_offset;
-	enum tail_state tail;
-	uint64_t question; /* the number of the newest one; answers to any other do not count */
-	bool keeps_passed; /* rows that were parked unread of its tail came to count as passed */
-	bool first_tail;   /* none was read since its topic was loaded */
-	bool awaited;      /* it is read before windows open */
-	bool wants_end;    /* open and silent: its offset is to move up to the end */
-	bool asked_end;    /* which is being looked for */
-	bool used;         /* records flowed since its topic was visited */
-	bool wanted;       /* is in queue.wanted */
-	bool changed;      /* is in topic.changed, or in the row under way */
-	bool watched;      /* is in queue.watched */
+	enum tail_state tail_state;
+	uint64_t question;   /* the number of the newest one; answers to any other do not count */
+	bool keeps_passed;   /* rows that were parked unread of its tail came to count as passed */
+	bool first_tail;     /* none was read since its topic was loaded */
+	bool awaited;        /* it is read before windows open */
+	bool wants_end;      /* open and silent: its offset is to move up to the end */
+	bool asked_end;      /* which is being looked for */
+	bool used;           /* records flowed since its topic was visited */
+	bool in_wanted;      /* is in queue.wanted */
+	bool offset_changed; /* is in topic.changed, or in the row under way */
+	bool in_watched;     /* is in queue.watched */
 	struct wait wait;
 	int64_t unnoted; /* rows parked for its sake that are to be noted; nothing is sent before */
 	/* tries in a row that failed with an error that blames no record */
@@ -187,8 +187,8 @@ struct topic {
 	int64_t unnoted;        /* rows parked because it was, as in its partitions */
 	struct hearing answers; /* the cluster repeats that the topic is missing */
 	struct denial *denial;  /* NULL: no partition of it failed */
-	int64_t uses; /* by records that are not passed, parked keys, stalls to be noted */
-	int awaited;  /* partitions */
+	int64_t uses;      /* by records that are not passed, parked keys, stalls to be noted */
+	int awaited_count; /* partitions */
 	int64_t used_at, moved_at, visit_at;
 	bool used;       /* since the last visit */
 	bool closes;     /* it is to be closed, or to go, with the next row */
@@ -214,7 +214,7 @@ struct parked_key {
 	/* the first refused record in the stream; 0: of a former owner */
 	uint64_t refused_sequence;
 	uint64_t refused_again; /* the same in the open listed window; 0: none */
-	int64_t parking;        /* records to be noted */
+	int64_t parking_count;  /* records to be noted */
 	bool stands;            /* in outbox.parked */
 	int64_t digest;         /* parked_digest of topic and key */
 	UT_hash_handle hh;
@@ -226,8 +226,9 @@ struct parked_filter {
 	uint64_t *words; /* in memory, at the beginning of a line */
 	uint64_t lines;
 	int64_t count, emptied; /* digests added; digests without a parked row since then */
-	int64_t next, last,
-	    found; /* the next page begins there; the last digest of the one before */
+	int64_t next;           /* the next page begins there */
+	int64_t last;           /* the last digest of the page before */
+	int64_t loaded;         /* digests of all pages so far */
 };
 
 /* A record to be noted; error NULL: it is behind a refused one, or scheduled. */
@@ -270,7 +271,7 @@ struct record_queue {
 	int64_t taken_n, folded_n;       /* log row of the take-over, and of the last fold */
 	int64_t unfolded;                /* partitions in the rows behind it */
 	int news, changes;               /* topics NEW, and CHANGED */
-	int awaited;                     /* partitions of topics that are not missing */
+	int awaited_count;               /* partitions of topics that are not missing */
 	struct partition_queue *wanted;  /* UNREAD or with wants_end */
 	struct partition_queue *watched; /* records wait on them, or did lately */
 	int64_t asked_at, asked;         /* questions for tails lately, without an answer */
@@ -278,17 +279,17 @@ struct record_queue {
 	int unlogged;                    /* partitions UNLOGGED */
 	bool row_closes;
 	struct closed_topic *closed;
-	int64_t found;           /* records in all partitions' `found`, but for the matched ones */
-	int64_t seen;            /* with them */
+	int64_t found_count;     /* records in all partitions' `found`, but for the matched ones */
+	int64_t seen_count;      /* with them */
 	int cuts;                /* partitions that have one */
 	int64_t tail_memory;     /* for found records; 0: a share of memory */
-	int owed;                /* partitions and topics */
+	int owed_count;          /* partitions and topics */
 	struct stall *recovered; /* those that are so no more, while rows of them are stalled */
 	int recovered_count, recovered_capacity;
 	struct hearing hearing; /* of partitions */
 	int64_t stall_after;
 	struct denial *denials;       /* of all topics */
-	int barred;                   /* partitions */
+	int barred_count;             /* partitions */
 	bool hurries;                 /* no record waits for a second try */
 	int64_t bars_end_at;          /* of the first; when there are any */
 	int64_t watched_at, watch_at; /* stalls were looked for; when to do so again */

@@ -31,9 +31,9 @@ static int64_t most_fold_partitions(const struct record_queue *queue)
 void record_queue_partition_changes(struct record_queue *queue, struct partition_queue *partition)
 {
 	struct topic *topic = partition->topic;
-	if (partition->changed)
+	if (partition->offset_changed)
 		return;
-	partition->changed = true;
+	partition->offset_changed = true;
 	partition->next_changed = NULL;
 	if (topic->changed)
 		topic->changed_last->next_changed = partition;
@@ -47,7 +47,7 @@ static struct partition_queue *pop_changed(struct topic *topic)
 {
 	struct partition_queue *partition = topic->changed;
 	topic->changed = partition->next_changed;
-	partition->changed = false;
+	partition->offset_changed = false;
 	return partition;
 }
 
@@ -74,7 +74,7 @@ static void add_offsets(
 		    json, "%s\"%d\":%lld", first ? "" : ",", partition->number, (long long)offset);
 		first = false;
 		partition->logging_offset = offset;
-		partition->changed = true;
+		partition->offset_changed = true;
 		LL_PREPEND2(queue->row_partition_queues, partition, next_changed);
 		queue->row_partitions++;
 	}
@@ -175,7 +175,7 @@ static void note_logged_partitions(struct record_queue *queue, bool written)
 	struct partition_queue *partition;
 	while ((partition = queue->row_partition_queues)) {
 		LL_DELETE2(queue->row_partition_queues, partition, next_changed);
-		partition->changed = false;
+		partition->offset_changed = false;
 		if (written)
 			partition->logged_offset = partition->logging_offset;
 		if (record_queue_tail_offset(partition) != partition->logged_offset)

@@ -86,7 +86,7 @@ static void drop_recovered_place(struct record_queue *queue, struct topic *topic
 
 static void mark_owed(struct record_queue *queue, struct wait *wait)
 {
-	queue->owed += !wait->owed;
+	queue->owed_count += !wait->owed;
 	wait->owed = true;
 }
 
@@ -112,16 +112,16 @@ static void stall_topic(struct record_queue *queue, struct topic *topic)
 
 void record_queue_partition_unwatch(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->watched)
+	if (partition->in_watched)
 		DL_DELETE2(queue->watched, partition, prev_watched, next_watched);
-	partition->watched = false;
+	partition->in_watched = false;
 }
 
 void record_queue_partition_waits(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (!partition->watched)
+	if (!partition->in_watched)
 		DL_APPEND2(queue->watched, partition, prev_watched, next_watched);
-	partition->watched = true;
+	partition->in_watched = true;
 }
 
 static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_asks)
@@ -201,7 +201,7 @@ static bool end_stall(struct record_queue *queue, struct wait *wait)
 	if (!wait->owed)
 		return false;
 	*wait = (struct wait){0};
-	queue->owed--;
+	queue->owed_count--;
 	return true;
 }
 
@@ -243,7 +243,7 @@ void record_queue_stalled(
 
 int record_queue_stalls(const struct record_queue *queue)
 {
-	return queue->owed;
+	return queue->owed_count;
 }
 
 bool record_queue_partition_keeps_passed(
@@ -255,7 +255,7 @@ bool record_queue_partition_keeps_passed(
 
 bool record_queue_awaits_stalled(const struct record_queue *queue)
 {
-	return queue->owed || queue->recovered_count;
+	return queue->owed_count || queue->recovered_count;
 }
 
 void record_queue_recovered(
@@ -281,5 +281,5 @@ void record_queue_stalls_forget(struct record_queue *queue)
 	free(queue->recovered);
 	queue->recovered = NULL;
 	queue->recovered_count = queue->recovered_capacity = 0;
-	queue->owed = 0;
+	queue->owed_count = 0;
 }

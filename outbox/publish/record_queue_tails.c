@@ -53,27 +53,27 @@ int64_t record_queue_tail_offset(const struct partition_queue *partition)
 
 bool record_queue_tail_is_known(const struct partition_queue *partition)
 {
-	return partition->tail == TAIL_OPEN || partition->tail == TAIL_CUT ||
-	       partition->tail == TAIL_UNSOUGHT || partition->tail == TAIL_SEEKING;
+	return partition->tail_state == TAIL_OPEN || partition->tail_state == TAIL_CUT ||
+	       partition->tail_state == TAIL_UNSOUGHT || partition->tail_state == TAIL_SEEKING;
 }
 
 static bool is_reading_tail(const struct partition_queue *partition)
 {
-	return partition->tail == TAIL_READING || partition->tail == TAIL_SEEKING;
+	return partition->tail_state == TAIL_READING || partition->tail_state == TAIL_SEEKING;
 }
 
 static void want_question(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (!partition->wanted)
+	if (!partition->in_wanted)
 		DL_APPEND2(queue->wanted, partition, prev_wanted, next_wanted);
-	partition->wanted = true;
+	partition->in_wanted = true;
 }
 
 static void unwant_question(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->wanted)
+	if (partition->in_wanted)
 		DL_DELETE2(queue->wanted, partition, prev_wanted, next_wanted);
-	partition->wanted = false;
+	partition->in_wanted = false;
 }
 
 static void stop_awaiting_tail(struct record_queue *queue, struct partition_queue *partition)
@@ -81,8 +81,8 @@ static void stop_awaiting_tail(struct record_queue *queue, struct partition_queu
 	if (!partition->awaited)
 		return;
 	partition->awaited = false;
-	partition->topic->awaited--;
-	queue->awaited -= !partition->topic->missing;
+	partition->topic->awaited_count--;
+	queue->awaited_count -= !partition->topic->missing;
 }
 
 /* The partition was read to its end: records flow, with a cut only decided ones. */
@@ -101,8 +101,8 @@ static void set_tail_state(
 	bool asked = is_reading_tail(partition) || partition->asked_end;
 	if (asked && queue->asked > 0)
 		queue->asked--;
-	queue->unlogged += (tail == TAIL_UNLOGGED) - (partition->tail == TAIL_UNLOGGED);
-	partition->tail = tail;
+	queue->unlogged += (tail == TAIL_UNLOGGED) - (partition->tail_state == TAIL_UNLOGGED);
+	partition->tail_state = tail;
 	partition->wants_end = partition->asked_end = false;
 	if (tail == TAIL_UNREAD || tail == TAIL_UNSOUGHT)
 		want_question(queue, partition);
@@ -123,15 +123,15 @@ static void set_tail_state(
 bool record_queue_tail_lets(
     const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
 {
-	return partition->tail == TAIL_OPEN ||
-	       (partition->tail == TAIL_CUT &&
+	return partition->tail_state == TAIL_OPEN ||
+	       (partition->tail_state == TAIL_CUT &&
 		   record_queue_found_decides(queue, partition, sequence));
 }
 
 void record_queue_tail_seek(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
-	if (partition->tail == TAIL_CUT && !partition->barred &&
+	if (partition->tail_state == TAIL_CUT && !partition->barred &&
 	    !record_queue_found_decides(queue, partition, sequence))
 		set_tail_state(queue, partition, TAIL_UNSOUGHT);
 }
@@ -153,7 +153,7 @@ void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, i
 
 void record_queue_tail_want(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->tail == TAIL_UNREAD || partition->tail == TAIL_UNSOUGHT)
+	if (partition->tail_state == TAIL_UNREAD || partition->tail_state == TAIL_UNSOUGHT)
 		want_question(queue, partition);
 }
 
@@ -193,7 +193,7 @@ static bool must_log_offset(const struct partition_queue *partition)
 
 void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->tail == TAIL_UNLOGGED && !must_log_offset(partition))
+	if (partition->tail_state == TAIL_UNLOGGED && !must_log_offset(partition))
 		set_tail_state(queue, partition, partition->cut ? TAIL_CUT : TAIL_OPEN);
 }
 
@@ -219,7 +219,7 @@ static void put_question(
 	if (partition->cut)
 		ret_tail->offset = record_queue_cut_offset(partition);
 	set_tail_state(
-	    queue, partition, partition->tail == TAIL_UNSOUGHT ? TAIL_SEEKING : TAIL_READING);
+	    queue, partition, partition->tail_state == TAIL_UNSOUGHT ? TAIL_SEEKING : TAIL_READING);
 }
 
 static bool may_ask_tail(struct record_queue *queue, int64_t now)
@@ -284,7 +284,7 @@ static void move_offset_to_end(
 {
 	partition->asked_end = false;
 	queue->asked -= queue->asked > 0;
-	if (queue->found || queue->cuts || partition->under_way || partition->written ||
+	if (queue->found_count || queue->cuts || partition->under_way || partition->written ||
 	    partition->unpassed || end - 1 <= partition->offset)
 		return;
 	partition->offset = partition->known_offset = end - 1;
@@ -323,7 +323,7 @@ bool record_queue_tail_failed(struct record_queue *queue, const struct stream_qu
 	if (!partition || (!is_reading_tail(partition) && !partition->asked_end))
 		return false;
 	if (partition->asked_end)
-		set_tail_state(queue, partition, partition->tail);
+		set_tail_state(queue, partition, partition->tail_state);
 	else
 		set_tail_state(queue, partition, queue->transactions ? TAIL_UNREAD : TAIL_OPEN);
 	return true;
@@ -331,7 +331,7 @@ bool record_queue_tail_failed(struct record_queue *queue, const struct stream_qu
 
 bool record_queue_awaits_first_tails(const struct record_queue *queue)
 {
-	return queue->awaited > 0;
+	return queue->awaited_count > 0;
 }
 
 bool record_queue_must_log_tails(const struct record_queue *queue)
@@ -341,7 +341,7 @@ bool record_queue_must_log_tails(const struct record_queue *queue)
 
 void record_queue_tail_move(struct record_queue *queue, struct partition_queue *partition)
 {
-	bool may = partition->tail == TAIL_OPEN || partition->tail == TAIL_CUT;
+	bool may = partition->tail_state == TAIL_OPEN || partition->tail_state == TAIL_CUT;
 	if (!queue->resumes || !may || partition->wants_end || partition->asked_end ||
 	    partition->known_offset == OFFSET_NONE)
 		return;
@@ -355,8 +355,8 @@ bool record_queue_tail_rests(const struct partition_queue *partition, bool away)
 	    partition->held.head || partition->in_ready || partition->found || partition->cut ||
 	    partition->wait.owed)
 		return false;
-	return away ||
-	       (partition->tail == TAIL_OPEN && !partition->wants_end && !partition->asked_end);
+	return away || (partition->tail_state == TAIL_OPEN && !partition->wants_end &&
+			   !partition->asked_end);
 }
 
 /* Asks for the tails of some topics; each call continues behind the topics of the call before. */
@@ -382,13 +382,13 @@ static void forget_partition_found(struct record_queue *queue, struct partition_
 	record_queue_partition_changes(queue, partition);
 	if (cut && record_queue_tail_is_known(partition))
 		set_tail_state(queue, partition, TAIL_OPEN);
-	else if (cut && partition->tail == TAIL_READING)
+	else if (cut && partition->tail_state == TAIL_READING)
 		set_tail_state(queue, partition, TAIL_UNREAD);
 }
 
 void record_queue_forget_found(struct record_queue *queue)
 {
-	for (struct topic *topic = queue->topics; topic && (queue->found || queue->cuts);
+	for (struct topic *topic = queue->topics; topic && (queue->found_count || queue->cuts);
 	     topic = topic->hh.next)
 		for (int32_t p = 0; p < topic->partition_queue_count; p++)
 			if (topic->partition_queues[p]->found || topic->partition_queues[p]->cut)

@@ -82,7 +82,7 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 		    .logging_offset = OFFSET_NONE,
 		    .logged_offset = OFFSET_NONE,
 		    .known_offset = OFFSET_NONE,
-		    .tail = TAIL_OPEN,
+		    .tail_state = TAIL_OPEN,
 		    .first_tail = true};
 	}
 	record_queue_tails_begin(queue, topic, before);
@@ -289,8 +289,8 @@ static void load_offsets(
 		partition->first_tail = destination->n <= queue->taken_n;
 		partition->awaited = queue->resumes && partition->first_tail && destination->open &&
 				     p < destination->partitions;
-		topic->awaited += partition->awaited;
-		queue->awaited += partition->awaited && !topic->missing;
+		topic->awaited_count += partition->awaited;
+		queue->awaited_count += partition->awaited && !topic->missing;
 	}
 }
 
@@ -366,7 +366,7 @@ void record_queue_topic(struct record_queue *queue, const char *name, int32_t pa
 	if (topic->reported_count == partitions && (topic->missing || partitions))
 		return;
 	bool missing = partitions == 0;
-	queue->awaited += (topic->missing - missing) * topic->awaited;
+	queue->awaited_count += (topic->missing - missing) * topic->awaited_count;
 	topic->reported_count = partitions;
 	topic->missing = missing;
 	if (topic->state != TOPIC_CLOSING)
