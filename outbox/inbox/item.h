@@ -46,7 +46,7 @@ struct item {
 	char *reason;                    /* why it did so, or is to */
 	int64_t after_ms;
 
-	/* its lane: messages of a key, in order; lanes.h */
+	/* its lane: messages of a key, in order; key_queues.h */
 	uint64_t lane;
 	struct item *behind, *last, *chain; /* the latter two: of the first one only */
 

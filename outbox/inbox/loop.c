@@ -7,8 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
-#include "hands.h"
-#include "letters.h"
+#include "worker_pool.h"
+#include "redelivery.h"
 #include "logging.h"
 #include "loop_private.h"
 #include "subscription.h"

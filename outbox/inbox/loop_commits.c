@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "clock.h"
 #include "fault.h"
-#include "hands.h"
+#include "worker_pool.h"
 #include "subscription.h"
 #include "text.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include "backoff.h"
 #include "clock.h"
-#include "hands.h"
-#include "letters.h"
+#include "worker_pool.h"
+#include "redelivery.h"
 #include "logging.h"
 #include "text.h"
 

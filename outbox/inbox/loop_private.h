@@ -1,16 +1,16 @@
 #pragma once
 /*
  * What the files of a loop share: loop.c (the thread), loop_items.c, loop_reading.c,
- * loop_commits.c, loop_shares.c.
+ * loop_commits.c, loop_partitions.c.
  *
  * All of it is for the loop's thread, but for what the mutex guards. Stores are waited for, and
  * other things only where it says so. What fails without an error to return has been judged: it
  * ends in loop_tell, loop_trouble or loop_fail.
  */
 #include <pthread.h>
-#include "lanes.h"
+#include "key_queues.h"
 #include "loop.h"
-#include "share.h"
+#include "inbox_partition.h"
 #include "timers.h"
 
 enum { AGAIN_MS = 500 /* after a store, a disk or a broker was away */ };
@@ -121,7 +121,7 @@ void loop_show_figures(struct loop *loop); /* to loop_stats */
 /* Of subscription_callbacks; context: the loop. */
 void loop_on_not_committed(void *context, const struct err *err);
 
-/* --- loop_shares.c -------------------------------------------------------------------------- */
+/* --- loop_partitions.c ---------------------------------------------------------------------- */
 /* Of subscription_callbacks; context: the loop. The first two block: they open stores, or drain. */
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err);
 void loop_on_revoked(void *context, bool lost);

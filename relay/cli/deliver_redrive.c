@@ -12,7 +12,7 @@
 #include "consumer.h"
 #include "deliver_event.h"
 #include "field.h"
-#include "letters.h"
+#include "redelivery.h"
 #include "rule_key.h"
 #include "session.h"
 

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
-#include "courier.h"
+#include "http_sender.h"
 #include "deliver_check.h"
 #include "deliver_inbox.h"
 #include "logging.h"

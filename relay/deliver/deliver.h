@@ -1,6 +1,6 @@
 #pragma once
 /*
- * A [deliver] section at work: an inbox (inbox.h) whose messages a courier (courier.h) posts to
+ * A [deliver] section at work: an inbox (inbox.h) whose messages a courier (http_sender.h) posts to
  * the application, and a thread that looks after both. It opens the inbox, tells each second what
  * it says, makes one that cannot go on anew, and closes it in the end.
  *

@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include "cleanup.h"
-#include "courier.h"
+#include "http_sender.h"
 #include "dedup_spec.h"
 #include "pg.h"
 #include "rule_key.h"

@@ -18,7 +18,7 @@
 
 #include "backoff.h"
 #include "dispatch.h"
-#include "lanes.h"
+#include "key_queues.h"
 #include "timers.h"
 
 enum {

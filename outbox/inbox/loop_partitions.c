@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "hands.h"
-#include "letters.h"
+#include "worker_pool.h"
+#include "redelivery.h"
 #include "logging.h"
 #include "outbox_error.h"
 #include "subscription.h"
@@ -290,7 +290,7 @@ void loop_begin_again(struct loop *loop)
 		loop_fail(loop, &err);
 }
 
-/* --- offsets and topics that are not there --------------------------------------------------- */
+/* --- offsets and topics that are not there -------------------------------------------------- */
 
 /* Records were deleted before they were read: a gap. */
 static void skip_deleted(struct share *share, int64_t to)

@@ -2,7 +2,7 @@
  * A partition from where it begins to its commits, on a model of the broker: what subscription.h
  * and a record's headers say comes from this file.
  */
-#include "share.h"
+#include "inbox_partition.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "courier.h"
+#include "http_sender.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "hands.h"
+#include "worker_pool.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "lanes.h"
+#include "key_queues.h"
 #include "timers.h"
 
 enum { ITEMS = 2000, KEYS = 37 };

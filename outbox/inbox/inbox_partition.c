@@ -1,4 +1,4 @@
-#include "share.h"
+#include "inbox_partition.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "clock.h"
 #include "dedup_disk.h"
 #include "fault.h"
-#include "letters.h"
+#include "redelivery.h"
 #include "logging.h"
 #include "outbox_error.h"
 #include "position.h"

@@ -1,4 +1,4 @@
-#include "lanes.h"
+#include "key_queues.h"
 
 #include <stdlib.h>
 #include <string.h>

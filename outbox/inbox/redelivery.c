@@ -1,4 +1,4 @@
-#include "letters.h"
+#include "redelivery.h"
 
 #include <inttypes.h>
 #include <stdio.h>

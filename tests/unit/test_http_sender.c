@@ -1,5 +1,5 @@
 /* The courier with a server of the test's own; there is no inbox, as it knows of none. */
-#include "courier.h"
+#include "http_sender.h"
 
 #include <pthread.h>
 #include <setjmp.h>

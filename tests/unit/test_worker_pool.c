@@ -1,4 +1,4 @@
-#include "hands.h"
+#include "worker_pool.h"
 
 #include <poll.h>
 #include <setjmp.h>
