@@ -33,14 +33,14 @@ enum item_fate {
 	FATE_STAND, /* nobody knows */
 };
 
-struct share;
+struct inbox_partition;
 
 /* Fields that the hands change stand together, and those that only the loop does. */
 struct item {
 	struct outbox_inbox_message public; /* first */
 
-	struct item *link;   /* the next one in the list that its state says */
-	struct share *share; /* NULL: its partition was taken away */
+	struct item *link;                /* the next one in the list that its state says */
+	struct inbox_partition *assigned; /* NULL: its partition was taken away */
 	enum item_state state;
 	enum outbox_inbox_result result; /* how it ended */
 	char *reason;                    /* why it did so, or is to */

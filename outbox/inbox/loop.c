@@ -41,7 +41,7 @@ void loop_fail(struct loop *loop, const struct err *err)
 	    {"error", LOG_TEXT(err->message)});
 }
 
-void loop_trouble(struct loop *loop, struct share_store *store, const struct err *err)
+void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
 {
 	store->trouble_until = clock_ms() + AGAIN_MS;
 	if (err->kind == ERR_CONFIG)
@@ -55,9 +55,9 @@ void loop_trouble(struct loop *loop, struct share_store *store, const struct err
 	}
 }
 
-bool loop_is_in_trouble(const struct share *share)
+bool loop_is_in_trouble(const struct inbox_partition *assigned)
 {
-	return share->store->trouble_until && clock_ms() < share->store->trouble_until;
+	return assigned->store->trouble_until && clock_ms() < assigned->store->trouble_until;
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */

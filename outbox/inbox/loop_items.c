@@ -20,16 +20,16 @@ static void go(struct loop *loop, struct item *item);
 /* It is done with, and its memory is free. */
 static void complete(struct loop *loop, struct item *item)
 {
-	struct share *share = item->share;
+	struct inbox_partition *assigned = item->assigned;
 	bool in_lane = !item->known;
 	loop->items--;
 	loop->bytes -= (int64_t)item->bytes;
-	share->items--;
-	share->bytes -= (int64_t)item->bytes;
-	share->known -= item->known;
+	assigned->items--;
+	assigned->bytes -= (int64_t)item->bytes;
+	assigned->known -= item->known;
 	if (in_lane) {
-		offsets_finished(&share->offsets, item->public.offset);
-		share->changed = true;
+		offsets_finished(&assigned->offsets, item->public.offset);
+		assigned->changed = true;
 		struct item *next = lanes_leave(&loop->lanes, item);
 		if (next)
 			go(loop, next);
@@ -45,7 +45,7 @@ static void finish(struct loop *loop, struct item *item)
 		return;
 	}
 	item_move(item, ITEM_LOGGING);
-	item_list_add(&item->share->logging, item);
+	item_list_add(&item->assigned->logging, item);
 }
 
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms)
@@ -57,12 +57,12 @@ void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms)
 
 static void stand(struct loop *loop, struct item *item)
 {
-	struct share *share = item->share;
+	struct inbox_partition *assigned = item->assigned;
 	(void)loop;
 	item_move(item, ITEM_STANDING);
-	share->stops |= STOP_STANDING;
-	log_error("inbox_stands_still", {"topic", LOG_TEXT(share->topic)},
-	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(item->public.offset)},
+	assigned->stops |= STOP_STANDING;
+	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
+	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(item->public.offset)},
 	    {"reason", LOG_TEXT(item->reason)},
 	    {"consequence", LOG_TEXT("nothing new of the partition is handled, until it is "
 				     "resumed or its consumer begins anew")});
@@ -75,8 +75,8 @@ static void send_dead(struct loop *loop, struct item *item)
 		stand(loop, item);
 		return;
 	}
-	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->share->topic)},
-	    {"partition", LOG_INT(item->share->partition)},
+	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->assigned->topic)},
+	    {"partition", LOG_INT(item->assigned->partition)},
 	    {"offset", LOG_INT(item->public.offset)}, {"reason", LOG_TEXT(item->reason)});
 	item_move(item, ITEM_SENDING);
 	item->fate = FATE_DEAD;
@@ -87,7 +87,7 @@ static void send_dead(struct loop *loop, struct item *item)
 static void send_on(struct loop *loop, struct item *item)
 {
 	const struct inbox_settings *settings = loop->settings;
-	int next = item->share->retry + 1;
+	int next = item->assigned->retry + 1;
 	if (next >= settings->retry_count) {
 		send_dead(loop, item);
 		return;
@@ -100,8 +100,8 @@ static void send_on(struct loop *loop, struct item *item)
 static void ask_again(struct loop *loop, struct item *item)
 {
 	struct err err;
-	if (!share_ask_again(item->share, item, &err)) {
-		loop_trouble(loop, item->share->store, &err);
+	if (!inbox_partition_ask_again(item->assigned, item, &err)) {
+		loop_trouble(loop, item->assigned->store, &err);
 		loop_rest(loop, item, AGAIN_MS);
 	} else if (item->fate == FATE_ASK)
 		loop_rest(loop, item, COPY_MS);
@@ -115,7 +115,7 @@ static int64_t wait_of(const struct item *item)
 	const struct outbox_rules_header *header;
 	char text[24];
 	int64_t at;
-	if (item->share->retry < 0 || item->tries > 0)
+	if (item->assigned->retry < 0 || item->tries > 0)
 		return -1;
 	header = item_header(item, "outbox-retry-at");
 	if (!header || header->length >= sizeof text)
@@ -131,7 +131,7 @@ static void handle(struct loop *loop, struct item *item)
 {
 	int64_t wait = wait_of(item);
 	if (wait > 0) {
-		item->share->stops |= STOP_DUE;
+		item->assigned->stops |= STOP_DUE;
 		loop_rest(loop, item, wait);
 		return;
 	}
@@ -267,7 +267,7 @@ void loop_take_timers(struct loop *loop)
 	int64_t now = clock_ms();
 	for (struct item *item; (item = timers_take(&loop->timers, now));) {
 		loop->busy = true;
-		item->share->stops &= ~(unsigned)STOP_DUE;
+		item->assigned->stops &= ~(unsigned)STOP_DUE;
 		go(loop, item);
 	}
 }
@@ -275,12 +275,12 @@ void loop_take_timers(struct loop *loop)
 void loop_log_done(struct loop *loop)
 {
 	struct err err;
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		while (share->logging.first && !loop_is_in_trouble(share)) {
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		while (assigned->logging.first && !loop_is_in_trouble(assigned)) {
 			struct item_list logged = {0};
-			if (!share_log(share, &logged, &err)) {
-				loop_trouble(loop, share->store, &err);
+			if (!inbox_partition_log(assigned, &logged, &err)) {
+				loop_trouble(loop, assigned->store, &err);
 				break;
 			}
 			loop->busy = true;
@@ -292,8 +292,8 @@ void loop_log_done(struct loop *loop)
 
 bool loop_is_logging(const struct loop *loop)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		if (loop->shares[i]->logging.first)
+	for (int i = 0; i < loop->partition_count; i++)
+		if (loop->partitions[i]->logging.first)
 			return true;
 	return false;
 }

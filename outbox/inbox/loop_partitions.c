@@ -24,7 +24,7 @@ enum {
 	 * Between looks for partitions whose leader is away as many times what the last one took,
 	 * at least.
 	 */
-	LATE_SHARE = 4,
+	LATE_PACE = 4,
 };
 
 /* --- rebalances ----------------------------------------------------------------------------- */
@@ -35,21 +35,21 @@ static void free_late(struct late *late)
 	free(late->text);
 }
 
-static void close_shares(struct loop *loop)
+static void close_partitions(struct loop *loop)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		share_close(loop->shares[i]);
-	free(loop->shares);
-	loop->shares = NULL;
+	for (int i = 0; i < loop->partition_count; i++)
+		inbox_partition_close(loop->partitions[i]);
+	free(loop->partitions);
+	loop->partitions = NULL;
 	loop->recent = NULL;
-	loop->share_count = 0;
+	loop->partition_count = 0;
 	for (int i = 0; i < loop->late_count; i++)
 		free_late(&loop->late[i]);
 	free(loop->late);
 	loop->late = NULL;
 	loop->late_count = 0;
 	outbox_dedup_close(loop->common.dedup);
-	loop->common = (struct share_store){0};
+	loop->common = (struct inbox_partition_store){0};
 }
 
 static bool open_common(struct loop *loop, struct err *err)
@@ -64,13 +64,14 @@ static bool open_common(struct loop *loop, struct err *err)
 	return loop->common.dedup || outbox_error_take(&error, err);
 }
 
-static struct share *open_one(struct loop *loop, struct subscription_place *place, struct err *err)
+static struct inbox_partition *open_one(
+    struct loop *loop, struct subscription_place *place, struct err *err)
 {
-	struct share *share = share_open(loop->settings, loop->common.dedup ? &loop->common : NULL,
-	    loop->subscription, place, err);
-	if (share)
-		loop->shares[loop->share_count++] = share;
-	return share;
+	struct inbox_partition *assigned = inbox_partition_open(loop->settings,
+	    loop->common.dedup ? &loop->common : NULL, loop->subscription, place, err);
+	if (assigned)
+		loop->partitions[loop->partition_count++] = assigned;
+	return assigned;
 }
 
 /* As when its leader is away: it is read later, and others meanwhile. */
@@ -84,10 +85,10 @@ static void put_off(struct loop *loop, struct subscription_place *place)
 	place->offset = SUBSCRIPTION_NONE;
 }
 
-static bool open_shares(
+static bool open_partitions(
     struct loop *loop, struct subscription_place *places, int count, struct err *err)
 {
-	loop->shares = xcalloc((size_t)count + 1, sizeof *loop->shares);
+	loop->partitions = xcalloc((size_t)count + 1, sizeof *loop->partitions);
 	loop->late = xcalloc((size_t)count + 1, sizeof *loop->late);
 	loop->late_at = 0;
 	if (!open_common(loop, err))
@@ -114,7 +115,7 @@ static bool open_shares(
 /* When they are tried again: most of the time is for the others. */
 static void pace_late(struct loop *loop, int64_t began_ms)
 {
-	int64_t now = clock_ms(), took = LATE_SHARE * (now - began_ms);
+	int64_t now = clock_ms(), took = LATE_PACE * (now - began_ms);
 	loop->late_at = now + (took > AGAIN_MS ? took : AGAIN_MS);
 }
 
@@ -137,9 +138,9 @@ static bool open_late(struct loop *loop, struct err *err)
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err)
 {
 	struct loop *loop = context;
-	close_shares(loop);
-	if (!open_shares(loop, places, count, err)) {
-		close_shares(loop);
+	close_partitions(loop);
+	if (!open_partitions(loop, places, count, err)) {
+		close_partitions(loop);
 		return false;
 	}
 	loop->stats.rebalances++;
@@ -188,7 +189,7 @@ static bool give_back_lanes(struct loop *loop, struct err *err)
 		for (struct item *item = first; item; item = item->behind) {
 			if (!item->pending || item->out || item->state == ITEM_LOGGING)
 				continue;
-			ids[count++] = share_id(item);
+			ids[count++] = inbox_partition_id(item);
 			if (count < GIVEN_BACK)
 				continue;
 			if (!release(loop, ids, count, err))
@@ -250,7 +251,7 @@ void loop_forget(struct loop *loop)
 	struct item_list ended = hands_ended(loop->hands, false);
 	free_list(&ended);
 	hands_forget(loop->hands);
-	close_shares(loop);
+	close_partitions(loop);
 	loop->items = loop->bytes = 0;
 }
 
@@ -275,7 +276,7 @@ void loop_on_revoked(void *context, bool lost)
 {
 	struct loop *loop = context;
 	log_info("inbox_revoked", {"group", LOG_TEXT(loop->settings->given.group)},
-	    {"partitions", LOG_INT(loop->share_count)}, {"lost", LOG_INT(lost)});
+	    {"partitions", LOG_INT(loop->partition_count)}, {"lost", LOG_INT(lost)});
 	let_go(loop, lost);
 }
 
@@ -293,58 +294,60 @@ void loop_begin_again(struct loop *loop)
 /* --- offsets and topics that are not there -------------------------------------------------- */
 
 /* Records were deleted before they were read: a gap. */
-static void skip_deleted(struct share *share, int64_t to)
+static void skip_deleted(struct inbox_partition *assigned, int64_t to)
 {
-	share->read = to;
-	if (!offsets_reaches(&share->offsets, to)) /* the record there waits until it is */
+	assigned->read = to;
+	if (!offsets_reaches(&assigned->offsets, to)) /* the record there waits until it is */
 		return;
-	offsets_skip(&share->offsets, to);
-	share->changed = true;
+	offsets_skip(&assigned->offsets, to);
+	assigned->changed = true;
 }
 
 /* Its log is another one: what is committed is set, so that it holds. Of the text only the mark of
  * `sequence` goes along. */
-static bool begin_anew(struct loop *loop, struct share *share, int64_t at, struct err *err)
+static bool begin_anew(
+    struct loop *loop, struct inbox_partition *assigned, int64_t at, struct err *err)
 {
 	char text[COMMIT_TEXT_SIZE];
-	owned_text char *copy = xstrdup(share->text);
+	owned_text char *copy = xstrdup(assigned->text);
 	const char *finished, *mark;
 	struct offsets none;
 	(void)commit_text_parse(copy, &finished, &mark);
 	offsets_init(&none, at, "");
 	commit_text_write(&none, mark, text);
-	const struct subscription_place place = {share->topic, share->partition, at, text};
-	share->missing = true;
+	const struct subscription_place place = {assigned->topic, assigned->partition, at, text};
+	assigned->missing = true;
 	loop->again_at = clock_ms();
 	return subscription_commit(loop->subscription, &place, 1, true, err);
 }
 
 /* To where the settings say. */
-static bool move_on(struct loop *loop, struct share *share, struct err *err)
+static bool move_on(struct loop *loop, struct inbox_partition *assigned, struct err *err)
 {
 	int64_t low, high;
 	if (!subscription_range(
-		loop->subscription, share->topic, share->partition, &low, &high, err))
+		loop->subscription, assigned->topic, assigned->partition, &low, &high, err))
 		return false;
 	int64_t at = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
-	share->gone = false;
-	if (share->read >= low)
-		return begin_anew(loop, share, at, err);
-	skip_deleted(share, at);
+	assigned->gone = false;
+	if (assigned->read >= low)
+		return begin_anew(loop, assigned, at, err);
+	skip_deleted(assigned, at);
 	return true;
 }
 
-/* Of all shares, from where each is. */
+/* All assigned partitions, each from its own offset. */
 static bool begin_reading(struct loop *loop, struct err *err)
 {
-	struct subscription_place *places = xcalloc((size_t)loop->share_count + 1, sizeof *places);
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		share->paused = false;
-		places[i] =
-		    (struct subscription_place){share->topic, share->partition, share->read, NULL};
+	struct subscription_place *places =
+	    xcalloc((size_t)loop->partition_count + 1, sizeof *places);
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		assigned->paused = false;
+		places[i] = (struct subscription_place){
+		    assigned->topic, assigned->partition, assigned->read, NULL};
 	}
-	bool begun = subscription_begin(loop->subscription, places, loop->share_count, err);
+	bool begun = subscription_begin(loop->subscription, places, loop->partition_count, err);
 	free(places);
 	return begun;
 }
@@ -352,14 +355,14 @@ static bool begin_reading(struct loop *loop, struct err *err)
 void loop_on_out_of_range(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;
-	struct share *share = loop_find_share(loop, topic, partition);
-	if (!share || share->missing || share->gone)
+	struct inbox_partition *assigned = loop_find_partition(loop, topic, partition);
+	if (!assigned || assigned->missing || assigned->gone)
 		return;
-	share_tell_gone(share, share->read);
+	inbox_partition_log_gone(assigned, assigned->read);
 	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL)
-		share_stand_unset(share);
+		inbox_partition_stop_unset(assigned);
 	else
-		share->gone = true;
+		assigned->gone = true;
 }
 
 void loop_see_to_late(struct loop *loop)
@@ -369,9 +372,9 @@ void loop_see_to_late(struct loop *loop)
 	bool well = true, moved = false;
 	if (began_ms < loop->late_at || loop->again_at)
 		return;
-	for (int i = 0; well && i < loop->share_count; i++)
-		if (loop->shares[i]->gone) {
-			well = move_on(loop, loop->shares[i], &err);
+	for (int i = 0; well && i < loop->partition_count; i++)
+		if (loop->partitions[i]->gone) {
+			well = move_on(loop, loop->partitions[i], &err);
 			moved |= well;
 		}
 	while (well && loop->late_count) {
@@ -390,18 +393,18 @@ void loop_see_to_late(struct loop *loop)
 void loop_on_missing(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;
-	struct share *share = loop_find_share(loop, topic, partition);
+	struct inbox_partition *assigned = loop_find_partition(loop, topic, partition);
 	struct err err;
 	err_set(&err, ERR_RETRY, "topic %s does not exist: make it, or leave it out", topic);
-	if (!share)
+	if (!assigned)
 		loop_tell(loop, "inbox_waits", &err);
-	if (!share || share->missing)
+	if (!assigned || assigned->missing)
 		return;
 	log_error("inbox_topic_missing", {"topic", LOG_TEXT(topic)},
-	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(share->offsets.done)},
+	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(assigned->offsets.done)},
 	    {"consequence",
 		LOG_TEXT("handlers end what they have of it; when it is made anew, it is "
 			 "read as the settings say for a group without an offset")});
-	share->missing = true;
+	assigned->missing = true;
 	loop->again_at = clock_ms() + MISSING_MS;
 }

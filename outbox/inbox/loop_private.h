@@ -30,19 +30,19 @@ struct loop {
 	struct hands *hands;
 	struct letters *letters;
 
-	struct share_store common;
-	struct share **shares;
-	int share_count;
+	struct inbox_partition_store common;
+	struct inbox_partition **partitions;
+	int partition_count;
 	struct late *late; /* of what was given, what could not be opened yet */
 	int late_count;
-	int64_t late_at;      /* then it is tried again */
-	struct share *recent; /* of the last record; NULL: none */
-	int to_read;          /* records in this turn */
+	int64_t late_at;                /* then it is tried again */
+	struct inbox_partition *recent; /* of the last record; NULL: none */
+	int to_read;                    /* records in this turn */
 	struct item_pool pool;
 	struct lanes lanes;
 	struct timers timers;
 	struct item_list ready;
-	int64_t items, bytes; /* that are in memory, of all shares */
+	int64_t items, bytes; /* in memory, of all assigned partitions */
 	bool closing;         /* partitions go: nothing is begun */
 	bool busy;            /* this turn did something */
 	int64_t full_since;   /* 0: there is room */
@@ -72,9 +72,9 @@ void loop_fail(struct loop *loop, const struct err *err);
  * A store that does not answer is asked again; what it has lost is judged by opening it anew. A
  * wrong configuration is a failure.
  */
-void loop_trouble(struct loop *loop, struct share_store *store, const struct err *err);
+void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err);
 /* Its store did not answer, and is not asked yet. */
-bool loop_is_in_trouble(const struct share *share);
+bool loop_is_in_trouble(const struct inbox_partition *assigned);
 
 /* --- loop_items.c --------------------------------------------------------------------------- */
 /* It is admitted: into its lane, and on if it is first there; what was finished before ends. */
@@ -93,7 +93,8 @@ bool loop_is_logging(const struct loop *loop); /* some are to go there */
 
 /* --- loop_reading.c ------------------------------------------------------------------------- */
 /* NULL: it is not this consumer's, or not open yet. */
-struct share *loop_find_share(const struct loop *loop, const char *topic, int32_t partition);
+struct inbox_partition *loop_find_partition(
+    const struct loop *loop, const char *topic, int32_t partition);
 /* What a reading that went badly means: it is told and tried again, or the loop fails. */
 void loop_judge_reading(struct loop *loop, bool well, const struct err *err);
 /* There is room. Partitions that have had none for long rest from now on, or do so no more. */

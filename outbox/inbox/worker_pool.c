@@ -155,8 +155,8 @@ int hands_abandon(struct hands *hands)
 	pthread_mutex_lock(&hands->mutex);
 	hands->keeps = true;
 	for (int i = 0; i < hands->settings.most; i++)
-		if (hands->slots[i].item && hands->slots[i].item->share) {
-			hands->slots[i].item->share = NULL;
+		if (hands->slots[i].item && hands->slots[i].item->assigned) {
+			hands->slots[i].item->assigned = NULL;
 			count++;
 		}
 	pthread_mutex_unlock(&hands->mutex);
@@ -198,7 +198,7 @@ static void end(struct hands *hands, struct item *item, const struct outbox_inbo
 	item->after_ms = end->after_ms;
 	free(item->reason);
 	item->reason = end->reason ? xstrdup(end->reason) : NULL;
-	if (item->share) {
+	if (item->assigned) {
 		item_move(item, ITEM_ENDED);
 		item_list_add(&hands->ended, item);
 	} else if (hands->keeps)
@@ -219,7 +219,7 @@ static void end_one(struct hands *hands, const struct outbox_inbox_end *one, str
 	else if (one->result < 0 || one->result >= OUTBOX_INBOX_RESULTS)
 		counts->wrong++;
 	else {
-		counts->gone += !item->share;
+		counts->gone += !item->assigned;
 		end(hands, item, one);
 	}
 }
@@ -246,7 +246,7 @@ bool hands_holds(struct hands *hands, uint64_t ticket)
 {
 	pthread_mutex_lock(&hands->mutex);
 	const struct item *item = find(hands, ticket);
-	bool holds = item && item->share && clock_ms() < hands->until_ms;
+	bool holds = item && item->assigned && clock_ms() < hands->until_ms;
 	pthread_mutex_unlock(&hands->mutex);
 	return holds;
 }

@@ -32,9 +32,9 @@ struct item_list hands_ended(struct hands *hands, bool rest);
 /* What is ready and was not handed out. */
 struct item_list hands_withdraw(struct hands *hands);
 /*
- * What is in hand belongs to no share any more; returns how many that are. Who finishes one leaves
- * it where it is until hands_forget, since the loop may still meet it in its lane; after that it
- * goes.
+ * What is in hand no longer belongs to an assigned partition; returns the number of these messages.
+ * Who finishes one leaves it where it is until hands_forget, since the loop may still meet it in
+ * its lane; after that it goes.
  */
 int hands_abandon(struct hands *hands);
 void hands_forget(struct hands *hands);

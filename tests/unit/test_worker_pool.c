@@ -13,8 +13,9 @@
 #include "clock.h"
 #include "text.h"
 
-static struct share *const some_share = (struct share *)&some_share; /* is not looked into */
-static _Atomic uint64_t handed;                                      /* the ticket; 0: none yet */
+static struct inbox_partition *const some_partition =
+    (struct inbox_partition *)&some_partition; /* is not looked into */
+static _Atomic uint64_t handed;                /* the ticket; 0: none yet */
 
 static void handle(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count)
@@ -40,7 +41,7 @@ static struct item *offer(struct hands *hands)
 {
 	struct item *item = xcalloc(1, sizeof *item);
 	struct item_list list = {0};
-	item->share = some_share;
+	item->assigned = some_partition;
 	item_move(item, ITEM_READY);
 	item_list_add(&list, item);
 	hands_offer(hands, &list);
