@@ -516,7 +516,7 @@ static void miss_id(
 
 /* --- arrival -------------------------------------------------------------------------------- */
 
-static uint64_t lane_of(const struct inbox_partition *assigned, const struct item *item)
+static uint64_t key_hash_of(const struct inbox_partition *assigned, const struct item *item)
 {
 	const struct outbox_inbox_message *message = &item->public;
 	if (!message->key) /* alone */
@@ -557,7 +557,7 @@ bool inbox_partition_arrive(
 	item->public.topic = assigned->topic;
 	if (assigned->retry < 0)
 		item_drop_claims(item);
-	item->lane = lane_of(assigned, item);
+	item->key_hash = key_hash_of(assigned, item);
 	if (item->letter)
 		item->public.attempt += number_of(item_header(item, "outbox-attempts"));
 	identify(settings, item);

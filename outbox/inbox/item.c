@@ -20,7 +20,7 @@ static const struct {
 } states[ITEM_STATES] = {
     [ITEM_ARRIVED] = {"the store to say whether it is new",
 	MAY(QUEUED) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_QUEUED] = {"the one before it in its lane",
+    [ITEM_QUEUED] = {"the one before it in its key queue",
 	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
     [ITEM_READY] = {"a handler", MAY(IN_HAND)},
     [ITEM_IN_HAND] = {"its handler to finish it", MAY(ENDED)},

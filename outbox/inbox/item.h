@@ -23,7 +23,7 @@ enum item_state {
 	ITEM_STATES
 };
 
-/* What is to be done with it when it is the first of its lane. */
+/* What happens to the message when it is the first of its key queue. */
 enum item_fate {
 	FATE_HANDLE,
 	FATE_ASK,  /* another one with its id is being handled: once more, then */
@@ -46,8 +46,8 @@ struct item {
 	char *reason;                    /* why it did so, or is to */
 	int64_t after_ms;
 
-	/* its lane: messages of a key, in order; key_queues.h */
-	uint64_t lane;
+	/* its key queue: the messages of a key, in order; key_queues.h */
+	uint64_t key_hash;
 	struct item *behind, *last, *chain; /* the latter two: of the first one only */
 
 	size_t bytes;

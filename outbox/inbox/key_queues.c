@@ -4,30 +4,30 @@
 #include <string.h>
 #include "text.h"
 
-void lanes_init(struct lanes *lanes, int64_t most)
+void key_queues_init(struct key_queues *queues, int64_t most)
 {
-	lanes->count = 1024;
-	while ((int64_t)lanes->count < most)
-		lanes->count *= 2;
-	lanes->buckets = xcalloc(lanes->count, sizeof *lanes->buckets);
+	queues->count = 1024;
+	while ((int64_t)queues->count < most)
+		queues->count *= 2;
+	queues->buckets = xcalloc(queues->count, sizeof *queues->buckets);
 }
 
-void lanes_finish(struct lanes *lanes)
+void key_queues_finish(struct key_queues *queues)
 {
-	free(lanes->buckets);
-	*lanes = (struct lanes){0};
+	free(queues->buckets);
+	*queues = (struct key_queues){0};
 }
 
-static size_t bucket_of(const struct lanes *lanes, const struct item *item)
+static size_t bucket_of(const struct key_queues *queues, const struct item *item)
 {
-	return item->lane & (lanes->count - 1);
+	return item->key_hash & (queues->count - 1);
 }
 
-bool lanes_add(struct lanes *lanes, struct item *item)
+bool key_queues_add(struct key_queues *queues, struct item *item)
 {
-	struct item **place = &lanes->buckets[bucket_of(lanes, item)];
+	struct item **place = &queues->buckets[bucket_of(queues, item)];
 	item->behind = NULL;
-	while (*place && (*place)->lane != item->lane)
+	while (*place && (*place)->key_hash != item->key_hash)
 		place = &(*place)->chain;
 	struct item *first = *place;
 	if (first) {
@@ -41,9 +41,9 @@ bool lanes_add(struct lanes *lanes, struct item *item)
 	return true;
 }
 
-struct item *lanes_leave(struct lanes *lanes, struct item *item)
+struct item *key_queues_leave(struct key_queues *queues, struct item *item)
 {
-	struct item **place = &lanes->buckets[bucket_of(lanes, item)], *next = item->behind;
+	struct item **place = &queues->buckets[bucket_of(queues, item)], *next = item->behind;
 	while (*place != item)
 		place = &(*place)->chain;
 	if (!next) {
@@ -56,32 +56,32 @@ struct item *lanes_leave(struct lanes *lanes, struct item *item)
 	return next;
 }
 
-static struct item *first_from(const struct lanes *lanes, size_t bucket)
+static struct item *first_from(const struct key_queues *queues, size_t bucket)
 {
-	for (; bucket < lanes->count; bucket++)
-		if (lanes->buckets[bucket])
-			return lanes->buckets[bucket];
+	for (; bucket < queues->count; bucket++)
+		if (queues->buckets[bucket])
+			return queues->buckets[bucket];
 	return NULL;
 }
 
-struct item *lanes_first(const struct lanes *lanes)
+struct item *key_queues_first(const struct key_queues *queues)
 {
-	return first_from(lanes, 0);
+	return first_from(queues, 0);
 }
 
-struct item *lanes_after(const struct lanes *lanes, const struct item *item)
+struct item *key_queues_after(const struct key_queues *queues, const struct item *item)
 {
-	return item->chain ? item->chain : first_from(lanes, bucket_of(lanes, item) + 1);
+	return item->chain ? item->chain : first_from(queues, bucket_of(queues, item) + 1);
 }
 
-struct item *lanes_clear(struct lanes *lanes)
+struct item *key_queues_clear(struct key_queues *queues)
 {
 	struct item *firsts = NULL, *next;
-	for (struct item *item = lanes_first(lanes); item; item = next) {
-		next = lanes_after(lanes, item);
+	for (struct item *item = key_queues_first(queues); item; item = next) {
+		next = key_queues_after(queues, item);
 		item->chain = firsts;
 		firsts = item;
 	}
-	memset(lanes->buckets, 0, lanes->count * sizeof *lanes->buckets);
+	memset(queues->buckets, 0, queues->count * sizeof *queues->buckets);
 	return firsts;
 }

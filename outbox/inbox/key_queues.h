@@ -1,32 +1,33 @@
 #pragma once
 /*
- * Lanes: messages with the same key, of which only the first may be handled. A lane is known by 64
- * bits; two keys that share them wait for each other in vain, and nothing worse.
+ * Key queues: the messages of one key, of which only the first may be handled. A queue is known by
+ * the 64-bit hash of its key: two keys with the same hash share a queue and wait for each other,
+ * which costs time and nothing else.
  *
- * A hash table of the lanes' first messages, chained by themselves: it is looked at twice a
- * message, and its size is known, since the messages in memory are limited.
+ * The queues' first messages are in a hash table, chained through the messages themselves. Every
+ * message needs two look-ups. The table never grows, because messages in memory are limited.
  *
  * Owned by one thread.
  */
 #include "item.h"
 
-struct lanes {
+struct key_queues {
 	struct item **buckets;
 	size_t count; /* of them, a power of two */
 };
 
-/* most: so many lanes are quick to find; there may be more. */
-void lanes_init(struct lanes *lanes, int64_t most);
-void lanes_finish(struct lanes *lanes);
+/* most: the number of queues that the table is sized for; there may be more. */
+void key_queues_init(struct key_queues *queues, int64_t most);
+void key_queues_finish(struct key_queues *queues);
 
-/* Behind those of its lane. True: it is the first. */
-bool lanes_add(struct lanes *lanes, struct item *item);
-/* The first of its lane leaves it; returns the next one, NULL: none. */
-struct item *lanes_leave(struct lanes *lanes, struct item *item);
-/* Lets go of all lanes but for what is in them; returns their firsts, linked by `chain`. */
-struct item *lanes_clear(struct lanes *lanes);
+/* Adds the message at the end of its queue. True: it is the first. */
+bool key_queues_add(struct key_queues *queues, struct item *item);
+/* Removes the first message of a queue; returns the next one, NULL: none. */
+struct item *key_queues_leave(struct key_queues *queues, struct item *item);
+/* Empties the table and frees no message; returns the first of each queue, linked by `chain`. */
+struct item *key_queues_clear(struct key_queues *queues);
 
 /* Some first; NULL: there is none. */
-struct item *lanes_first(const struct lanes *lanes);
+struct item *key_queues_first(const struct key_queues *queues);
 /* All others in turn, while none is added or leaves; NULL: it was the last one. */
-struct item *lanes_after(const struct lanes *lanes, const struct item *item);
+struct item *key_queues_after(const struct key_queues *queues, const struct item *item);

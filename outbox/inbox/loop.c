@@ -151,7 +151,7 @@ static void destroy(struct loop *loop)
 	for (size_t i = 0; i < loop->paused_count; i++)
 		free(loop->paused[i]);
 	free(loop->paused);
-	lanes_finish(&loop->lanes);
+	key_queues_finish(&loop->key_queues);
 	item_pool_finish(&loop->pool);
 	pthread_mutex_destroy(&loop->mutex);
 	free(loop);
@@ -187,7 +187,7 @@ struct loop *loop_create(
 	struct loop *loop = xcalloc(1, sizeof *loop);
 	loop->settings = settings;
 	loop->seed = (uint64_t)clock_random();
-	lanes_init(&loop->lanes, settings->given.most_messages);
+	key_queues_init(&loop->key_queues, settings->given.most_messages);
 	pthread_mutex_init(&loop->mutex, NULL);
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0)

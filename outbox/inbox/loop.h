@@ -3,7 +3,7 @@
  * The loop of an inbox: one thread that reads, admits, hands out, takes back, and commits. All
  * state of the partitions is its own.
  *
- *   record -> arrived -> admitted (store, rules) -> its lane -> ready -> a hand -> ended
+ *   record -> arrived -> admitted (store, rules) -> its key queue -> ready -> a hand -> ended
  *          -> another try, a letter, or the store's log -> finished -> commit
  *
  * loop_create, _start and _destroy are for the thread that made it, the others for any.

@@ -105,8 +105,8 @@ static void add_dedup(const struct outbox_dedup *dedup, struct outbox_inbox_stat
 static int64_t oldest_of(const struct loop *loop)
 {
 	int64_t oldest = INT64_MAX;
-	for (const struct item *item = lanes_first(&loop->lanes); item;
-	     item = lanes_after(&loop->lanes, item))
+	for (const struct item *item = key_queues_first(&loop->key_queues); item;
+	     item = key_queues_after(&loop->key_queues, item))
 		oldest = item->arrived_ms < oldest ? item->arrived_ms : oldest;
 	return oldest == INT64_MAX ? 0 : clock_ms() - oldest;
 }

@@ -1,4 +1,5 @@
-/* The way of an item, from its lane to the end of it, and what comes back from hands and letters.
+/* The way of an item, from its key queue to the end of it, and what comes back from hands and
+ * letters.
  */
 #include "loop_private.h"
 
@@ -21,16 +22,16 @@ static void go(struct loop *loop, struct item *item);
 static void complete(struct loop *loop, struct item *item)
 {
 	struct inbox_partition *assigned = item->assigned;
-	bool in_lane = !item->known;
+	bool in_queue = !item->known;
 	loop->items--;
 	loop->bytes -= (int64_t)item->bytes;
 	assigned->items--;
 	assigned->bytes -= (int64_t)item->bytes;
 	assigned->known -= item->known;
-	if (in_lane) {
+	if (in_queue) {
 		offsets_finished(&assigned->offsets, item->public.offset);
 		assigned->changed = true;
-		struct item *next = lanes_leave(&loop->lanes, item);
+		struct item *next = key_queues_leave(&loop->key_queues, item);
 		if (next)
 			go(loop, next);
 	}
@@ -140,7 +141,7 @@ static void handle(struct loop *loop, struct item *item)
 	item_list_add(&loop->ready, item);
 }
 
-/* It is the first of its lane. */
+/* The message is the first of its key queue. */
 static void go(struct loop *loop, struct item *item)
 {
 	if (loop->closing)
@@ -175,7 +176,7 @@ void loop_enter(struct loop *loop, struct item *item)
 			finish(loop, item);
 		else
 			complete(loop, item);
-	} else if (lanes_add(&loop->lanes, item))
+	} else if (key_queues_add(&loop->key_queues, item))
 		go(loop, item);
 	else
 		item_move(item, ITEM_QUEUED);

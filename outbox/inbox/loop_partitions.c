@@ -180,12 +180,12 @@ static bool release(
 }
 
 /* What nobody has begun. */
-static bool give_back_lanes(struct loop *loop, struct err *err)
+static bool give_back_queued(struct loop *loop, struct err *err)
 {
 	struct outbox_dedup_id ids[GIVEN_BACK];
 	size_t count = 0;
-	for (struct item *first = lanes_first(&loop->lanes); first;
-	     first = lanes_after(&loop->lanes, first))
+	for (struct item *first = key_queues_first(&loop->key_queues); first;
+	     first = key_queues_after(&loop->key_queues, first))
 		for (struct item *item = first; item; item = item->behind) {
 			if (!item->pending || item->out || item->state == ITEM_LOGGING)
 				continue;
@@ -206,15 +206,15 @@ static bool give_back_lanes(struct loop *loop, struct err *err)
 static void give_back(struct loop *loop)
 {
 	struct err err;
-	if (loop->common.dedup && !give_back_lanes(loop, &err))
+	if (loop->common.dedup && !give_back_queued(loop, &err))
 		loop_tell(loop, "inbox_not_given_back", &err);
 }
 
-/* Everything that is in a lane, but for what the hands have and what is to be logged. */
-static void forget_lanes(struct loop *loop)
+/* Frees all queued messages, except those that the hands have and those that are to be logged. */
+static void forget_queued(struct loop *loop)
 {
 	struct item *next, *behind;
-	for (struct item *first = lanes_clear(&loop->lanes); first; first = next) {
+	for (struct item *first = key_queues_clear(&loop->key_queues); first; first = next) {
 		next = first->chain;
 		for (struct item *item = first; item; item = behind) {
 			behind = item->behind;
@@ -246,7 +246,7 @@ void loop_forget(struct loop *loop)
 	letters_drop(loop->letters);
 	timers_finish(&loop->timers);
 	give_back(loop);
-	forget_lanes(loop);
+	forget_queued(loop);
 	abandon(loop);
 	struct item_list ended = hands_ended(loop->hands, false);
 	free_list(&ended);

@@ -39,7 +39,7 @@ struct loop {
 	struct inbox_partition *recent; /* of the last record; NULL: none */
 	int to_read;                    /* records in this turn */
 	struct item_pool pool;
-	struct lanes lanes;
+	struct key_queues key_queues;
 	struct timers timers;
 	struct item_list ready;
 	int64_t items, bytes; /* in memory, of all assigned partitions */
@@ -77,9 +77,12 @@ void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const 
 bool loop_is_in_trouble(const struct inbox_partition *assigned);
 
 /* --- loop_items.c --------------------------------------------------------------------------- */
-/* It is admitted: into its lane, and on if it is first there; what was finished before ends. */
+/*
+ * Puts an admitted message into its key queue and handles it if it is the first there. A message
+ * that was finished before ends here.
+ */
 void loop_enter(struct loop *loop, struct item *item);
-/* The first of its lane goes on after that time. */
+/* Continues with the first message of a key queue after that time. */
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms);
 /* A hand is done with it. */
 void loop_take_end(struct loop *loop, struct item *item);
@@ -102,7 +105,7 @@ bool loop_may_read(struct loop *loop);
 /* What is there, as far as there is room; what else there is to say. Both call loop_on_…: block. */
 void loop_read_records(struct loop *loop);
 void loop_read_events(struct loop *loop);
-/* What has arrived gets its fate, and goes to its lane. */
+/* Gives each message that has arrived its fate, and puts it into its key queue. */
 void loop_admit(struct loop *loop);
 /* Partitions with a stop are paused in librdkafka, the others are not. */
 void loop_apply_stops(struct loop *loop);

@@ -1,4 +1,4 @@
-/* Records come in while there is room for them, and go to their lanes; pauses. */
+/* Reads records while there is room for them, and puts them into their key queues; pauses. */
 #include "loop_private.h"
 
 #include "clock.h"
@@ -183,8 +183,8 @@ static void wake_standing(struct loop *loop, struct inbox_partition *assigned)
 	if (assigned->stops & STOP_UNSET && !loop->again_at)
 		loop->again_at = clock_ms();
 	assigned->stops &= ~(unsigned)STOP_STANDING;
-	for (struct item *item = lanes_first(&loop->lanes); item;
-	     item = lanes_after(&loop->lanes, item))
+	for (struct item *item = key_queues_first(&loop->key_queues); item;
+	     item = key_queues_after(&loop->key_queues, item))
 		if (item->assigned == assigned && item->state == ITEM_STANDING) {
 			item->tries = 0;
 			item->public.attempt++;

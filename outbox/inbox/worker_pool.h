@@ -34,7 +34,7 @@ struct item_list hands_withdraw(struct hands *hands);
 /*
  * What is in hand no longer belongs to an assigned partition; returns the number of these messages.
  * Who finishes one leaves it where it is until hands_forget, since the loop may still meet it in
- * its lane; after that it goes.
+ * its key queue; after that it goes.
  */
 int hands_abandon(struct hands *hands);
 void hands_forget(struct hands *hands);

@@ -100,7 +100,7 @@ static void what_was_taken_away_is_not_held_and_counted_once(void **state)
 	end(hands, fd);
 }
 
-/* The loop may still meet it in its lane. */
+/* The loop may still meet the message in its key queue. */
 static void what_was_taken_away_stays_where_it_is_until_it_is_forgotten(void **state)
 {
 	(void)state;
