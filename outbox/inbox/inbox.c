@@ -74,7 +74,7 @@ bool outbox_inbox_works(struct outbox_inbox *inbox, struct outbox_error *error)
 	return loop_works(inbox->loop, &err) || fail(error, &err);
 }
 
-/* --- what the hands do ---------------------------------------------------------------------- */
+/* --- what handlers call --------------------------------------------------------------------- */
 
 bool outbox_inbox_finish(struct outbox_inbox *inbox, const struct outbox_inbox_end *ends,
     size_t count, struct outbox_error *error)

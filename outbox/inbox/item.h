@@ -14,7 +14,7 @@ enum item_state {
 	ITEM_ARRIVED,
 	ITEM_QUEUED,
 	ITEM_READY,
-	ITEM_IN_HAND,
+	ITEM_IN_PROGRESS,
 	ITEM_ENDED,
 	ITEM_RESTING,
 	ITEM_SENDING,
@@ -35,7 +35,7 @@ enum item_fate {
 
 struct inbox_partition;
 
-/* Fields that the hands change stand together, and those that only the loop does. */
+/* Fields that the worker pool changes stand together, and so do those of the loop alone. */
 struct item {
 	struct outbox_inbox_message public; /* first */
 
@@ -53,7 +53,7 @@ struct item {
 	size_t bytes;
 	int64_t arrived_ms, due_ms; /* clock_ms */
 	int tries;                  /* here */
-	bool out; /* it was offered to the hands, and has not come back: the loop's */
+	bool out;                   /* the worker pool has it; a field of the loop */
 	/*
 	 * By which the store knows it: public.id, and of a letter the way it took, so that it is
 	 * not taken for a copy of its message. NULL: none.

@@ -81,7 +81,7 @@ static void wait_for_work(struct loop *loop)
 {
 	struct pollfd fds[] = {{subscription_fd(loop->subscription), POLLIN, 0},
 	    {loop->wake_fd, POLLIN, 0}, {letters_fd(loop->letters), POLLIN, 0}};
-	struct item_list ended = hands_ended(loop->hands, true);
+	struct item_list ended = worker_pool_ended(loop->workers, true);
 	bool some = ended.first;
 	for (struct item *item; (item = item_list_take(&ended));)
 		loop_take_end(loop, item);
@@ -109,9 +109,9 @@ static void turn(struct loop *loop)
 	loop_log_done(loop);
 	loop_apply_stops(loop);
 	loop_ask_coordinator(loop);
-	hands_hold_until(loop->hands, subscription_held_until(loop->subscription));
+	worker_pool_hold_until(loop->workers, subscription_held_until(loop->subscription));
 	if (loop->ready.first)
-		hands_offer(loop->hands, &loop->ready);
+		worker_pool_offer(loop->workers, &loop->ready);
 	loop_flush_in_time(loop);
 	loop_commit_in_time(loop);
 	loop_show_figures(loop);
@@ -143,7 +143,7 @@ static void *run(void *context)
 
 static void destroy(struct loop *loop)
 {
-	hands_destroy(loop->hands);
+	worker_pool_destroy(loop->workers);
 	letters_destroy(loop->letters);
 	subscription_destroy(loop->subscription, CLOSE_MS);
 	if (loop->wake_fd >= 0)
@@ -160,7 +160,7 @@ static void destroy(struct loop *loop)
 static bool make_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
-	const struct hands_settings hands = {.handle = given->handle,
+	const struct worker_pool_settings workers = {.handle = given->handle,
 	    .context = given->context,
 	    .inbox = inbox,
 	    .threads = given->threads,
@@ -176,8 +176,8 @@ static bool make_parts(struct loop *loop, struct outbox_inbox *inbox, struct err
 	    .not_committed = loop_on_not_committed,
 	    .context = loop};
 	loop->letters = letters_create(&loop->settings->kafka, given->group);
-	loop->hands = hands_create(&hands, err);
-	loop->subscription = loop->hands ? subscription_create(&settings, &callbacks, err) : NULL;
+	loop->workers = worker_pool_create(&workers, err);
+	loop->subscription = loop->workers ? subscription_create(&settings, &callbacks, err) : NULL;
 	return loop->subscription;
 }
 
@@ -225,12 +225,12 @@ void loop_destroy(struct loop *loop)
 bool loop_finish(
     struct loop *loop, const struct outbox_inbox_end *ends, size_t count, struct err *err)
 {
-	return hands_finish(loop->hands, ends, count, err);
+	return worker_pool_finish(loop->workers, ends, count, err);
 }
 
 bool loop_holds(struct loop *loop, uint64_t ticket)
 {
-	return hands_holds(loop->hands, ticket);
+	return worker_pool_holds(loop->workers, ticket);
 }
 
 /* The list has a topic once; "" takes all others with it. */

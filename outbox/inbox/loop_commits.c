@@ -133,7 +133,7 @@ void loop_show_figures(struct loop *loop)
 	struct outbox_inbox_stats *stats = &loop->stats;
 	stats->messages = (uint64_t)loop->items;
 	stats->bytes = (uint64_t)loop->bytes;
-	stats->in_hand = (uint64_t)hands_in_hand(loop->hands);
+	stats->in_progress = (uint64_t)worker_pool_in_progress(loop->workers);
 	pthread_mutex_lock(&loop->mutex);
 	stats->paused = loop->paused_count > 0;
 	loop->shown = *stats;

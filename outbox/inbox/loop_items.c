@@ -1,5 +1,5 @@
-/* The way of an item, from its key queue to the end of it, and what comes back from hands and
- * letters.
+/* The way of an item, from its key queue to the end of it, and what comes back from the worker pool
+ * and letters.
  */
 #include "loop_private.h"
 
@@ -235,7 +235,7 @@ void loop_take_end(struct loop *loop, struct item *item)
 
 void loop_take_ends(struct loop *loop)
 {
-	struct item_list ended = hands_ended(loop->hands, false);
+	struct item_list ended = worker_pool_ended(loop->workers, false);
 	for (struct item *item; (item = item_list_take(&ended));) {
 		loop->busy = true;
 		loop_take_end(loop, item);

@@ -150,20 +150,21 @@ bool loop_on_assigned(void *context, struct subscription_place *places, int coun
 	return true;
 }
 
-/* What is in hand ends, and what ended is recorded; nothing is begun. */
+/* Waits for the messages in progress, and records those that ended; starts no message. */
 static void drain(struct loop *loop, int64_t until_ms)
 {
 	struct pollfd fd = {loop->wake_fd, POLLIN, 0};
 	for (;;) {
 		uint64_t count;
-		bool in_hand = hands_in_hand(loop->hands) > 0; /* else all that ended is there */
+		bool in_progress =
+		    worker_pool_in_progress(loop->workers) > 0; /* else all that ended is there */
 		loop_take_ends(loop);
 		loop_take_letters(loop);
 		loop_log_done(loop);
 		if (clock_ms() >= until_ms ||
-		    (!in_hand && letters_count(loop->letters) == 0 && !loop_is_logging(loop)))
+		    (!in_progress && letters_count(loop->letters) == 0 && !loop_is_logging(loop)))
 			return;
-		struct item_list ended = hands_ended(loop->hands, true);
+		struct item_list ended = worker_pool_ended(loop->workers, true);
 		for (struct item *item; (item = item_list_take(&ended));)
 			loop_take_end(loop, item);
 		poll(&fd, 1, 20);
@@ -210,7 +211,7 @@ static void give_back(struct loop *loop)
 		loop_tell(loop, "inbox_not_given_back", &err);
 }
 
-/* Frees all queued messages, except those that the hands have and those that are to be logged. */
+/* Frees all queued messages, except those of the worker pool and those that are to be logged. */
 static void forget_queued(struct loop *loop)
 {
 	struct item *next, *behind;
@@ -238,7 +239,7 @@ static void take_back(struct item_list *list)
 
 static void abandon(struct loop *loop)
 {
-	loop->stats.abandoned += (uint64_t)hands_abandon(loop->hands);
+	loop->stats.abandoned += (uint64_t)worker_pool_abandon(loop->workers);
 }
 
 void loop_forget(struct loop *loop)
@@ -248,20 +249,20 @@ void loop_forget(struct loop *loop)
 	give_back(loop);
 	forget_queued(loop);
 	abandon(loop);
-	struct item_list ended = hands_ended(loop->hands, false);
+	struct item_list ended = worker_pool_ended(loop->workers, false);
 	free_list(&ended);
-	hands_forget(loop->hands);
+	worker_pool_forget(loop->workers);
 	close_partitions(loop);
 	loop->items = loop->bytes = 0;
 }
 
 static void let_go(struct loop *loop, bool lost)
 {
-	struct item_list ready = hands_withdraw(loop->hands);
+	struct item_list ready = worker_pool_withdraw(loop->workers);
 	loop->closing = true;
 	take_back(&ready);
 	take_back(&loop->ready);
-	hands_hold_until(loop->hands, 0);
+	worker_pool_hold_until(loop->workers, 0);
 	drain(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
 	abandon(loop);
 	loop_take_ends(loop); /* no more come after that */

@@ -27,7 +27,7 @@ struct loop {
 	bool runs;
 	int wake_fd;
 	struct subscription *subscription;
-	struct hands *hands;
+	struct worker_pool *workers;
 	struct letters *letters;
 
 	struct inbox_partition_store common;
@@ -84,9 +84,9 @@ bool loop_is_in_trouble(const struct inbox_partition *assigned);
 void loop_enter(struct loop *loop, struct item *item);
 /* Continues with the first message of a key queue after that time. */
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms);
-/* A hand is done with it. */
+/* A handler has finished the message. */
 void loop_take_end(struct loop *loop, struct item *item);
-/* Those that came back since: from the hands, as letters, as their time has come. */
+/* Messages that came back since: from handlers, as acknowledged letters, from timers. */
 void loop_take_ends(struct loop *loop);
 void loop_take_letters(struct loop *loop);
 void loop_take_timers(struct loop *loop);
@@ -135,5 +135,8 @@ void loop_on_missing(void *context, const char *topic, int32_t partition);
 void loop_begin_again(struct loop *loop);
 /* What could not be begun where it was given, or has to go on elsewhere, is tried again. Blocks. */
 void loop_see_to_late(struct loop *loop);
-/* Forgets all that is in memory; what the hands have is theirs until it is finished. */
+/*
+ * Forgets all messages in memory, except those in progress: the worker pool keeps them until they
+ * are finished.
+ */
 void loop_forget(struct loop *loop);

@@ -9,7 +9,7 @@
 #include "fault.h"
 #include "text.h"
 
-/* A ticket is the number of a try, and below it the slot in which it is in hand. */
+/* A ticket is the number of a try, and in its lowest bits the slot of the message. */
 enum { SLOT_BITS = 20 };
 
 struct slot {
@@ -17,10 +17,10 @@ struct slot {
 	int next_free;
 };
 
-struct hands {
-	struct hands_settings settings;
+struct worker_pool {
+	struct worker_pool_settings settings;
 	pthread_mutex_t mutex;
-	pthread_cond_t work; /* something may be handed out, or it is over */
+	pthread_cond_t work; /* a handler may start, or the pool ends */
 	pthread_t *threads;
 	int thread_count, idle; /* idle: those that wait */
 	bool over, resting;
@@ -29,43 +29,43 @@ struct hands {
 	struct item_list gone; /* finished though abandoned, while `keeps` */
 	bool keeps;
 	struct slot *slots;
-	int first_free, in_hand;
+	int first_free, in_progress;
 	uint64_t tries;
 };
 
-/* --- handing out ---------------------------------------------------------------------------- */
+/* --- starting handlers ---------------------------------------------------------------------- */
 
 /* An id of its own, in place of one that is free. */
-static uint64_t take_slot(struct hands *hands, struct item *item)
+static uint64_t take_slot(struct worker_pool *pool, struct item *item)
 {
-	int number = hands->first_free;
-	hands->first_free = hands->slots[number].next_free;
-	hands->slots[number].item = item;
-	hands->in_hand++;
-	return ++hands->tries << SLOT_BITS | (uint64_t)number;
+	int number = pool->first_free;
+	pool->first_free = pool->slots[number].next_free;
+	pool->slots[number].item = item;
+	pool->in_progress++;
+	return ++pool->tries << SLOT_BITS | (uint64_t)number;
 }
 
-static void free_slot(struct hands *hands, int number)
+static void free_slot(struct worker_pool *pool, int number)
 {
-	hands->slots[number] = (struct slot){NULL, hands->first_free};
-	hands->first_free = number;
-	hands->in_hand--;
+	pool->slots[number] = (struct slot){NULL, pool->first_free};
+	pool->first_free = number;
+	pool->in_progress--;
 }
 
-static bool may_hand_out(const struct hands *hands)
+static bool may_start_handler(const struct worker_pool *pool)
 {
-	return hands->ready.first && hands->in_hand < hands->settings.most &&
-	       clock_ms() < hands->until_ms;
+	return pool->ready.first && pool->in_progress < pool->settings.most &&
+	       clock_ms() < pool->until_ms;
 }
 
-static size_t hand_out(struct hands *hands, const struct outbox_inbox_message **ret_messages)
+static size_t take_batch(struct worker_pool *pool, const struct outbox_inbox_message **ret_messages)
 {
 	size_t count = 0;
-	while (hands->ready.first && hands->in_hand < hands->settings.most &&
-	       count < (size_t)hands->settings.batch) {
-		struct item *item = item_list_take(&hands->ready);
-		item_move(item, ITEM_IN_HAND);
-		item->public.ticket = take_slot(hands, item);
+	while (pool->ready.first && pool->in_progress < pool->settings.most &&
+	       count < (size_t)pool->settings.batch) {
+		struct item *item = item_list_take(&pool->ready);
+		item_move(item, ITEM_IN_PROGRESS);
+		item->public.ticket = take_slot(pool, item);
 		ret_messages[count++] = &item->public;
 	}
 	return count;
@@ -73,56 +73,56 @@ static size_t hand_out(struct hands *hands, const struct outbox_inbox_message **
 
 static void *run(void *context)
 {
-	struct hands *hands = context;
+	struct worker_pool *pool = context;
 	const struct outbox_inbox_message **messages =
-	    xcalloc((size_t)hands->settings.batch, sizeof *messages);
+	    xcalloc((size_t)pool->settings.batch, sizeof *messages);
 	pthread_setname_np(pthread_self(), "inbox-handler");
-	pthread_mutex_lock(&hands->mutex);
-	while (!hands->over) {
-		if (!may_hand_out(hands)) {
-			hands->idle++;
-			pthread_cond_wait(&hands->work, &hands->mutex);
-			hands->idle--;
+	pthread_mutex_lock(&pool->mutex);
+	while (!pool->over) {
+		if (!may_start_handler(pool)) {
+			pool->idle++;
+			pthread_cond_wait(&pool->work, &pool->mutex);
+			pool->idle--;
 			continue;
 		}
-		size_t count = hand_out(hands, messages);
-		pthread_mutex_unlock(&hands->mutex);
-		hands->settings.handle(
-		    hands->settings.context, hands->settings.inbox, messages, count);
-		pthread_mutex_lock(&hands->mutex);
+		size_t count = take_batch(pool, messages);
+		pthread_mutex_unlock(&pool->mutex);
+		pool->settings.handle(
+		    pool->settings.context, pool->settings.inbox, messages, count);
+		pthread_mutex_lock(&pool->mutex);
 	}
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_unlock(&pool->mutex);
 	free(messages);
 	return NULL;
 }
 
 /* As many as there is work for. */
-static void call(struct hands *hands)
+static void call(struct worker_pool *pool)
 {
-	size_t batch = (size_t)hands->settings.batch;
-	size_t wanted = (hands->ready.count + batch - 1) / batch;
-	for (size_t i = 0; i < wanted && i < (size_t)hands->idle; i++)
-		pthread_cond_signal(&hands->work);
+	size_t batch = (size_t)pool->settings.batch;
+	size_t wanted = (pool->ready.count + batch - 1) / batch;
+	for (size_t i = 0; i < wanted && i < (size_t)pool->idle; i++)
+		pthread_cond_signal(&pool->work);
 }
 
 /* --- the loop's side ------------------------------------------------------------------------ */
 
-void hands_offer(struct hands *hands, struct item_list *ready)
+void worker_pool_offer(struct worker_pool *pool, struct item_list *ready)
 {
-	pthread_mutex_lock(&hands->mutex);
-	item_list_join(&hands->ready, ready);
-	call(hands);
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
+	item_list_join(&pool->ready, ready);
+	call(pool);
+	pthread_mutex_unlock(&pool->mutex);
 }
 
-void hands_hold_until(struct hands *hands, int64_t until_ms)
+void worker_pool_hold_until(struct worker_pool *pool, int64_t until_ms)
 {
-	pthread_mutex_lock(&hands->mutex);
-	bool held = clock_ms() >= hands->until_ms;
-	hands->until_ms = until_ms;
+	pthread_mutex_lock(&pool->mutex);
+	bool held = clock_ms() >= pool->until_ms;
+	pool->until_ms = until_ms;
 	if (held)
-		call(hands);
-	pthread_mutex_unlock(&hands->mutex);
+		call(pool);
+	pthread_mutex_unlock(&pool->mutex);
 }
 
 static struct item_list move_list(struct item_list *list)
@@ -132,77 +132,77 @@ static struct item_list move_list(struct item_list *list)
 	return taken;
 }
 
-struct item_list hands_ended(struct hands *hands, bool rest)
+struct item_list worker_pool_ended(struct worker_pool *pool, bool rest)
 {
-	pthread_mutex_lock(&hands->mutex);
-	struct item_list ended = move_list(&hands->ended);
-	hands->resting = rest && !ended.first;
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
+	struct item_list ended = move_list(&pool->ended);
+	pool->resting = rest && !ended.first;
+	pthread_mutex_unlock(&pool->mutex);
 	return ended;
 }
 
-struct item_list hands_withdraw(struct hands *hands)
+struct item_list worker_pool_withdraw(struct worker_pool *pool)
 {
-	pthread_mutex_lock(&hands->mutex);
-	struct item_list ready = move_list(&hands->ready);
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
+	struct item_list ready = move_list(&pool->ready);
+	pthread_mutex_unlock(&pool->mutex);
 	return ready;
 }
 
-int hands_abandon(struct hands *hands)
+int worker_pool_abandon(struct worker_pool *pool)
 {
 	int count = 0;
-	pthread_mutex_lock(&hands->mutex);
-	hands->keeps = true;
-	for (int i = 0; i < hands->settings.most; i++)
-		if (hands->slots[i].item && hands->slots[i].item->assigned) {
-			hands->slots[i].item->assigned = NULL;
+	pthread_mutex_lock(&pool->mutex);
+	pool->keeps = true;
+	for (int i = 0; i < pool->settings.most; i++)
+		if (pool->slots[i].item && pool->slots[i].item->assigned) {
+			pool->slots[i].item->assigned = NULL;
 			count++;
 		}
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_unlock(&pool->mutex);
 	return count;
 }
 
-void hands_forget(struct hands *hands)
+void worker_pool_forget(struct worker_pool *pool)
 {
-	pthread_mutex_lock(&hands->mutex);
-	struct item_list gone = move_list(&hands->gone);
-	hands->keeps = false;
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
+	struct item_list gone = move_list(&pool->gone);
+	pool->keeps = false;
+	pthread_mutex_unlock(&pool->mutex);
 	for (struct item *item; (item = item_list_take(&gone));)
 		item_destroy(item);
 }
 
-int hands_in_hand(struct hands *hands)
+int worker_pool_in_progress(struct worker_pool *pool)
 {
-	pthread_mutex_lock(&hands->mutex);
-	int count = hands->in_hand;
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
+	int count = pool->in_progress;
+	pthread_mutex_unlock(&pool->mutex);
 	return count;
 }
 
 /* --- ends ----------------------------------------------------------------------------------- */
 
-static struct item *find(const struct hands *hands, uint64_t ticket)
+static struct item *find(const struct worker_pool *pool, uint64_t ticket)
 {
 	uint64_t number = ticket & ((1U << SLOT_BITS) - 1);
 	struct item *item =
-	    number < (uint64_t)hands->settings.most ? hands->slots[number].item : NULL;
+	    number < (uint64_t)pool->settings.most ? pool->slots[number].item : NULL;
 	return item && item->public.ticket == ticket ? item : NULL;
 }
 
-static void end(struct hands *hands, struct item *item, const struct outbox_inbox_end *end)
+static void end(struct worker_pool *pool, struct item *item, const struct outbox_inbox_end *end)
 {
-	free_slot(hands, (int)(item->public.ticket & ((1U << SLOT_BITS) - 1)));
+	free_slot(pool, (int)(item->public.ticket & ((1U << SLOT_BITS) - 1)));
 	item->result = end->result;
 	item->after_ms = end->after_ms;
 	free(item->reason);
 	item->reason = end->reason ? xstrdup(end->reason) : NULL;
 	if (item->assigned) {
 		item_move(item, ITEM_ENDED);
-		item_list_add(&hands->ended, item);
-	} else if (hands->keeps)
-		item_list_add(&hands->gone, item);
+		item_list_add(&pool->ended, item);
+	} else if (pool->keeps)
+		item_list_add(&pool->gone, item);
 	else
 		item_destroy(item);
 }
@@ -211,16 +211,17 @@ struct counts {
 	size_t strange, wrong, gone;
 };
 
-static void end_one(struct hands *hands, const struct outbox_inbox_end *one, struct counts *counts)
+static void end_one(
+    struct worker_pool *pool, const struct outbox_inbox_end *one, struct counts *counts)
 {
-	struct item *item = find(hands, one->ticket);
+	struct item *item = find(pool, one->ticket);
 	if (!item)
 		counts->strange++;
 	else if (one->result < 0 || one->result >= OUTBOX_INBOX_RESULTS)
 		counts->wrong++;
 	else {
 		counts->gone += !item->assigned;
-		end(hands, item, one);
+		end(pool, item, one);
 	}
 }
 
@@ -242,59 +243,59 @@ static bool judge(const struct counts *counts, size_t count, struct err *err)
 		   counts->gone, count);
 }
 
-bool hands_holds(struct hands *hands, uint64_t ticket)
+bool worker_pool_holds(struct worker_pool *pool, uint64_t ticket)
 {
-	pthread_mutex_lock(&hands->mutex);
-	const struct item *item = find(hands, ticket);
-	bool holds = item && item->assigned && clock_ms() < hands->until_ms;
-	pthread_mutex_unlock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
+	const struct item *item = find(pool, ticket);
+	bool holds = item && item->assigned && clock_ms() < pool->until_ms;
+	pthread_mutex_unlock(&pool->mutex);
 	return holds;
 }
 
-bool hands_finish(
-    struct hands *hands, const struct outbox_inbox_end *ends, size_t count, struct err *err)
+bool worker_pool_finish(
+    struct worker_pool *pool, const struct outbox_inbox_end *ends, size_t count, struct err *err)
 {
 	struct counts counts = {0};
-	pthread_mutex_lock(&hands->mutex);
+	pthread_mutex_lock(&pool->mutex);
 	for (size_t i = 0; i < count; i++)
-		end_one(hands, &ends[i], &counts);
-	bool wake = hands->resting;
-	hands->resting = false;
-	if (hands->in_hand + (int)count >= hands->settings.most)
-		call(hands);
-	pthread_mutex_unlock(&hands->mutex);
+		end_one(pool, &ends[i], &counts);
+	bool wake = pool->resting;
+	pool->resting = false;
+	if (pool->in_progress + (int)count >= pool->settings.most)
+		call(pool);
+	pthread_mutex_unlock(&pool->mutex);
 	if (wake)
-		(void)!write(hands->settings.wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+		(void)!write(pool->settings.wake_fd, &(uint64_t){1}, sizeof(uint64_t));
 	return judge(&counts, count, err);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static bool start_threads(struct hands *hands, struct err *err)
+static bool start_threads(struct worker_pool *pool, struct err *err)
 {
-	hands->threads = xcalloc((size_t)hands->settings.threads, sizeof *hands->threads);
-	for (; hands->thread_count < hands->settings.threads; hands->thread_count++) {
-		int code = pthread_create(&hands->threads[hands->thread_count], NULL, run, hands);
+	pool->threads = xcalloc((size_t)pool->settings.threads, sizeof *pool->threads);
+	for (; pool->thread_count < pool->settings.threads; pool->thread_count++) {
+		int code = pthread_create(&pool->threads[pool->thread_count], NULL, run, pool);
 		if (code)
 			return err_set(err, ERR_RETRY,
 			    "the system gives %d of %d threads (%s): ask for less concurrency",
-			    hands->thread_count, hands->settings.threads, strerror(code));
+			    pool->thread_count, pool->settings.threads, strerror(code));
 	}
 	return true;
 }
 
-struct hands *hands_create(const struct hands_settings *settings, struct err *err)
+struct worker_pool *worker_pool_create(const struct worker_pool_settings *settings, struct err *err)
 {
-	struct hands *hands = xcalloc(1, sizeof *hands);
-	hands->settings = *settings;
-	pthread_mutex_init(&hands->mutex, NULL);
-	pthread_cond_init(&hands->work, NULL);
-	hands->slots = xcalloc((size_t)settings->most, sizeof *hands->slots);
+	struct worker_pool *pool = xcalloc(1, sizeof *pool);
+	pool->settings = *settings;
+	pthread_mutex_init(&pool->mutex, NULL);
+	pthread_cond_init(&pool->work, NULL);
+	pool->slots = xcalloc((size_t)settings->most, sizeof *pool->slots);
 	for (int i = 0; i < settings->most; i++)
-		hands->slots[i].next_free = i + 1;
-	if (start_threads(hands, err))
-		return hands;
-	hands_destroy(hands);
+		pool->slots[i].next_free = i + 1;
+	if (start_threads(pool, err))
+		return pool;
+	worker_pool_destroy(pool);
 	return NULL;
 }
 
@@ -304,25 +305,25 @@ static void free_all(struct item_list *list)
 		item_destroy(item);
 }
 
-void hands_destroy(struct hands *hands)
+void worker_pool_destroy(struct worker_pool *pool)
 {
-	if (!hands)
+	if (!pool)
 		return;
-	pthread_mutex_lock(&hands->mutex);
-	hands->over = true;
-	pthread_cond_broadcast(&hands->work);
-	pthread_mutex_unlock(&hands->mutex);
-	for (int i = 0; i < hands->thread_count; i++)
-		pthread_join(hands->threads[i], NULL);
-	for (int i = 0; i < hands->settings.most; i++)
-		if (hands->slots[i].item)
-			item_destroy(hands->slots[i].item);
-	free_all(&hands->ready);
-	free_all(&hands->ended);
-	free_all(&hands->gone);
-	pthread_cond_destroy(&hands->work);
-	pthread_mutex_destroy(&hands->mutex);
-	free(hands->slots);
-	free(hands->threads);
-	free(hands);
+	pthread_mutex_lock(&pool->mutex);
+	pool->over = true;
+	pthread_cond_broadcast(&pool->work);
+	pthread_mutex_unlock(&pool->mutex);
+	for (int i = 0; i < pool->thread_count; i++)
+		pthread_join(pool->threads[i], NULL);
+	for (int i = 0; i < pool->settings.most; i++)
+		if (pool->slots[i].item)
+			item_destroy(pool->slots[i].item);
+	free_all(&pool->ready);
+	free_all(&pool->ended);
+	free_all(&pool->gone);
+	pthread_cond_destroy(&pool->work);
+	pthread_mutex_destroy(&pool->mutex);
+	free(pool->slots);
+	free(pool->threads);
+	free(pool);
 }

@@ -79,7 +79,7 @@ static void note_stats(struct deliver *deliver)
 	status->partitions = stats.partitions;
 	status->standing = stats.standing;
 	status->messages = stats.messages;
-	status->in_hand = stats.in_hand;
+	status->in_progress = stats.in_progress;
 	status->handled = deliver->handled_before + stats.handled;
 	status->dead_letters = deliver->dead_before + stats.dead_letters;
 	pthread_mutex_unlock(&deliver->mutex);
@@ -94,7 +94,7 @@ static void note_closed(struct deliver *deliver)
 	deliver->handled_before = status->handled;
 	deliver->dead_before = status->dead_letters;
 	status->partitions = status->standing = 0;
-	status->messages = status->in_hand = 0;
+	status->messages = status->in_progress = 0;
 	pthread_mutex_unlock(&deliver->mutex);
 }
 

@@ -37,7 +37,7 @@ struct deliver_status {
 	int64_t turn_ms; /* clock_ms of the last turn of the one that turns least often */
 	int partitions, standing;
 	uint64_t messages; /* in memory */
-	uint64_t in_hand;
+	uint64_t in_progress;
 	uint64_t handled, dead_letters; /* since the process began */
 	struct dispatch_figures sends;
 };

@@ -36,7 +36,7 @@ enum shown {
 	ABANDONED,
 	COMMITS,
 	FAILED_COMMITS,
-	IN_HAND,
+	IN_PROGRESS,
 	MESSAGES,
 	BYTES,
 	OLDEST,
@@ -91,7 +91,7 @@ static const struct metric_family families[SHOWN] = {
 	.type = METRIC_COUNTER,
 	.help = "Commits of offsets that failed, and are repeated.",
 	.labels = {"section"}},
-    [IN_HAND] = {.name = "relay_deliver_in_hand",
+    [IN_PROGRESS] = {.name = "relay_deliver_in_progress",
 	.type = METRIC_GAUGE,
 	.help = "Messages that are being delivered.",
 	.labels = {"section"}},
@@ -150,7 +150,7 @@ static void read_stats(const struct outbox_inbox_stats *stats, double *values)
 	values[ABANDONED] = (double)stats->abandoned;
 	values[COMMITS] = (double)stats->commits;
 	values[FAILED_COMMITS] = (double)stats->failed_commits;
-	values[IN_HAND] = (double)stats->in_hand;
+	values[IN_PROGRESS] = (double)stats->in_progress;
 	values[MESSAGES] = (double)stats->messages;
 	values[BYTES] = (double)stats->bytes;
 	values[OLDEST] = (double)stats->oldest_ms / 1000;

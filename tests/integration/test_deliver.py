@@ -305,7 +305,7 @@ def test_status_shows_what_became_of_messages(make_sidecar, kafka, topic, tmp_pa
         name, value = line.split(" ")
         figures[name.removeprefix("relay_deliver_").removesuffix('{section="billing"}')] = float(value)
     assert figures.pop("rebalances_total") >= 1
-    assert figures == {"handled_total": 5, "duplicates_total": 1, "false_positive_rate": 0, "in_hand": 0,
+    assert figures == {"handled_total": 5, "duplicates_total": 1, "false_positive_rate": 0, "in_progress": 0,
                        "oldest_seconds": 0, "retries_total": 0, "dead_letters_total": 1, "breaker": 0}
 
 
