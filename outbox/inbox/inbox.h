@@ -201,11 +201,11 @@ struct outbox_inbox_stats {
 	int64_t oldest_ms;    /* since the oldest of them came; 0: none */
 	bool paused;          /* some of it, by outbox_inbox_pause */
 	/* since it was opened */
-	uint64_t handled;                     /* done by a handler */
-	uint64_t duplicates;                  /* dropped as copies, or called so by the handler */
-	uint64_t refused;                     /* dropped by a rule, or a letter of another group */
-	uint64_t retries;                     /* tries that failed, or waited, and are repeated */
-	uint64_t retry_letters, dead_letters; /* that stand in their topics */
+	uint64_t handled;    /* done by a handler */
+	uint64_t duplicates; /* dropped as copies, or called so by the handler */
+	uint64_t refused;    /* dropped by a rule, or redelivered for another group */
+	uint64_t retries;    /* tries that failed, or waited, and are repeated */
+	uint64_t retry_records, dead_letters; /* written to their topics */
 	uint64_t rebalances;                  /* how often partitions were given */
 	uint64_t abandoned;                   /* in progress when their partition went */
 	uint64_t commits, failed_commits;

@@ -444,7 +444,7 @@ static void set_store_id(struct item *item, const void *id, size_t length)
 static void add_leg(struct item *item)
 {
 	const struct outbox_rules_header *leg =
-	    item->letter ? item_header(item, "outbox-leg") : NULL;
+	    item->redelivered ? item_header(item, "outbox-leg") : NULL;
 	struct text text = {0};
 	if (!leg || !item->public.id) {
 		set_store_id(item, item->public.id, item->public.id_length);
@@ -539,7 +539,7 @@ static int number_of(const struct outbox_rules_header *header)
 static bool is_for_others(const struct inbox_settings *settings, const struct item *item)
 {
 	const struct outbox_rules_header *group =
-	    item->letter ? item_header(item, "outbox-group") : NULL;
+	    item->redelivered ? item_header(item, "outbox-group") : NULL;
 	return group && (group->length != strlen(settings->given.group) ||
 			    memcmp(group->value, settings->given.group, group->length) != 0);
 }
@@ -558,7 +558,7 @@ bool inbox_partition_arrive(
 	if (assigned->retry < 0)
 		item_drop_claims(item);
 	item->key_hash = key_hash_of(assigned, item);
-	if (item->letter)
+	if (item->redelivered)
 		item->public.attempt += number_of(item_header(item, "outbox-attempts"));
 	identify(settings, item);
 	if (is_for_others(settings, item))

@@ -28,7 +28,8 @@ static const struct {
 	MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
     [ITEM_RESTING] = {"its time",
 	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_SENDING] = {"the broker to acknowledge its letter", MAY(LOGGING) | MAY(STANDING)},
+    [ITEM_SENDING] = {"the broker to acknowledge the record that was sent on",
+	MAY(LOGGING) | MAY(STANDING)},
     [ITEM_STANDING] = {"somebody to help", MAY(RESTING)},
     [ITEM_LOGGING] = {"its id to be in the store", 0},
 };
@@ -150,7 +151,7 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	item->public.key = put(&at, record->key, record->key_length);
 	item->public.payload = put(&at, record->payload, record->payload_length);
 	copy_headers(&found, headers, (uint32_t *)(headers + found.count), &at);
-	item->letter = item_header(item, "outbox-group") != NULL;
+	item->redelivered = item_header(item, "outbox-group") != NULL;
 	return item;
 }
 

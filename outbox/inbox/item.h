@@ -55,19 +55,19 @@ struct item {
 	int tries;                  /* here */
 	bool out;                   /* the worker pool has it; a field of the loop */
 	/*
-	 * By which the store knows it: public.id, and of a letter the way it took, so that it is
-	 * not taken for a copy of its message. NULL: none.
+	 * By which the store knows it: public.id, and of a redelivered one the way it took, so that
+	 * it is not taken for a copy of its message. NULL: none.
 	 */
 	const void *id;
 	size_t id_length;
 	char *owned_id, *owned_leg; /* the two, where they are no part of the record */
 	enum item_fate fate;
-	bool met;     /* it was taken of its partition, and waits for the store */
-	bool checked; /* the store was asked */
-	bool pending; /* its id is pending in the store */
-	bool judged;  /* the rules were asked */
-	bool known;   /* it was finished before, and only its id is to be remembered */
-	bool letter;  /* it has the header outbox-group */
+	bool met;         /* it was taken of its partition, and waits for the store */
+	bool checked;     /* the store was asked */
+	bool pending;     /* its id is pending in the store */
+	bool judged;      /* the rules were asked */
+	bool known;       /* it was finished before, and only its id is to be remembered */
+	bool redelivered; /* it has the header outbox-group */
 };
 
 /* Memory of items that were, by its size, for those that come. Owned by one thread. */
@@ -81,10 +81,10 @@ void item_pool_finish(struct item_pool *pool);
 /* The record is copied. pool: NULL: none. */
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record);
 /*
- * Removes the headers with which a letter says where its message was first, how often it was tried
- * and why it failed. They are the relay's own only in the topics of letters: a record of another
- * topic has them from its producer, who may write anything. outbox-group and outbox-leg stay, since
- * a dead letter that goes back has them, and they say nothing of another record.
+ * Removes the headers with which redelivery says where a message was first, how often it was tried
+ * and why it failed. They are the relay's own only in retry and dead-letter topics: a record of
+ * another topic has them from its producer, who may write anything. outbox-group and outbox-leg
+ * stay, since a dead letter that goes back has them, and they say nothing of another record.
  */
 void item_drop_claims(struct item *item);
 void item_destroy(struct item *item); /* by any thread */

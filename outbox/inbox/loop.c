@@ -68,11 +68,11 @@ static void empty(int fd)
 	(void)!read(fd, &count, sizeof count);
 }
 
-static int64_t next_time(const struct loop *loop, int64_t letters_at)
+static int64_t next_time(const struct loop *loop, int64_t redelivery_at)
 {
 	int64_t at = timers_next(&loop->timers);
 	at = loop->commit_at < at ? loop->commit_at : at;
-	at = letters_at < at ? letters_at : at;
+	at = redelivery_at < at ? redelivery_at : at;
 	int64_t wait = at - clock_ms();
 	return wait < 0 ? 0 : wait > LONGEST_WAIT_MS ? LONGEST_WAIT_MS : wait;
 }
@@ -80,14 +80,14 @@ static int64_t next_time(const struct loop *loop, int64_t letters_at)
 static void wait_for_work(struct loop *loop)
 {
 	struct pollfd fds[] = {{subscription_fd(loop->subscription), POLLIN, 0},
-	    {loop->wake_fd, POLLIN, 0}, {letters_fd(loop->letters), POLLIN, 0}};
+	    {loop->wake_fd, POLLIN, 0}, {redelivery_fd(loop->redelivery), POLLIN, 0}};
 	struct item_list ended = worker_pool_ended(loop->workers, true);
 	bool some = ended.first;
 	for (struct item *item; (item = item_list_take(&ended));)
 		loop_take_end(loop, item);
 	if (some)
 		return;
-	poll(fds, 3, (int)next_time(loop, letters_step(loop->letters, clock_ms())));
+	poll(fds, 3, (int)next_time(loop, redelivery_step(loop->redelivery, clock_ms())));
 	empty(loop->wake_fd);
 	empty(fds[0].fd);
 }
@@ -97,7 +97,7 @@ static void turn(struct loop *loop)
 	loop->busy = false;
 	loop->now_ms = clock_ms();
 	loop_take_ends(loop);
-	loop_take_letters(loop);
+	loop_take_redelivered(loop);
 	loop_take_timers(loop);
 	loop_apply_pauses(loop);
 	loop_read_events(loop);
@@ -144,7 +144,7 @@ static void *run(void *context)
 static void destroy(struct loop *loop)
 {
 	worker_pool_destroy(loop->workers);
-	letters_destroy(loop->letters);
+	redelivery_destroy(loop->redelivery);
 	subscription_destroy(loop->subscription, CLOSE_MS);
 	if (loop->wake_fd >= 0)
 		close(loop->wake_fd);
@@ -175,7 +175,7 @@ static bool make_parts(struct loop *loop, struct outbox_inbox *inbox, struct err
 	    .missing = loop_on_missing,
 	    .not_committed = loop_on_not_committed,
 	    .context = loop};
-	loop->letters = letters_create(&loop->settings->kafka, given->group);
+	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
 	loop->workers = worker_pool_create(&workers, err);
 	loop->subscription = loop->workers ? subscription_create(&settings, &callbacks, err) : NULL;
 	return loop->subscription;

@@ -5,7 +5,7 @@
  * state of the partitions is its own.
  *
  *   record -> arrived -> admitted (store, rules) -> its key queue -> ready -> a worker -> ended
- *          -> another try, a letter, or the store's log -> finished -> commit
+ *          -> another try, redelivery, or the store's log -> finished -> commit
  *
  * loop_create, _start and _destroy are for the thread that made it, the others for any.
  */

@@ -1,6 +1,4 @@
-/* The way of an item, from its key queue to the end of it, and what comes back from the worker pool
- * and letters.
- */
+/* The way of a message from its key queue to its end, with its handlers and its redelivery. */
 #include "loop_private.h"
 
 #include <stdlib.h>
@@ -81,7 +79,7 @@ static void send_dead(struct loop *loop, struct item *item)
 	    {"offset", LOG_INT(item->public.offset)}, {"reason", LOG_TEXT(item->reason)});
 	item_move(item, ITEM_SENDING);
 	item->fate = FATE_DEAD;
-	letters_send(loop->letters, item, topic, LETTER_DEAD);
+	redelivery_send(loop->redelivery, item, topic, REDELIVERY_DEAD_LETTER);
 }
 
 /* In place it has been tried often enough. */
@@ -95,7 +93,7 @@ static void send_on(struct loop *loop, struct item *item)
 	}
 	const struct outbox_inbox_retry_topic *retry = &settings->given.retry_topics[next];
 	item_move(item, ITEM_SENDING);
-	letters_send(loop->letters, item, retry->topic, retry->delay_ms);
+	redelivery_send(loop->redelivery, item, retry->topic, retry->delay_ms);
 }
 
 static void ask_again(struct loop *loop, struct item *item)
@@ -242,23 +240,25 @@ void loop_take_ends(struct loop *loop)
 	}
 }
 
-void loop_take_letters(struct loop *loop)
+void loop_take_redelivered(struct loop *loop)
 {
 	struct err why;
 	bool refused;
-	letters_step(loop->letters, clock_ms());
-	for (struct item *item; (item = letters_take(loop->letters, &refused, &why));) {
+	redelivery_step(loop->redelivery, clock_ms());
+	for (struct item *item; (item = redelivery_take(loop->redelivery, &refused, &why));) {
 		loop->busy = true;
 		if (refused) {
 			free(item->reason);
-			item->reason = xformat("its letter is refused: %s", why.message);
+			item->reason = xformat(
+			    "Kafka refuses its record for the retry or dead-letter topic: %s",
+			    why.message);
 			stand(loop, item);
 			continue;
 		}
 		if (item->fate == FATE_DEAD)
 			loop->stats.dead_letters++;
 		else
-			loop->stats.retry_letters++;
+			loop->stats.retry_records++;
 		finish(loop, item);
 	}
 }

@@ -159,10 +159,11 @@ static void drain(struct loop *loop, int64_t until_ms)
 		bool in_progress =
 		    worker_pool_in_progress(loop->workers) > 0; /* else all that ended is there */
 		loop_take_ends(loop);
-		loop_take_letters(loop);
+		loop_take_redelivered(loop);
 		loop_log_done(loop);
 		if (clock_ms() >= until_ms ||
-		    (!in_progress && letters_count(loop->letters) == 0 && !loop_is_logging(loop)))
+		    (!in_progress && redelivery_count(loop->redelivery) == 0 &&
+			!loop_is_logging(loop)))
 			return;
 		struct item_list ended = worker_pool_ended(loop->workers, true);
 		for (struct item *item; (item = item_list_take(&ended));)
@@ -244,7 +245,7 @@ static void abandon(struct loop *loop)
 
 void loop_forget(struct loop *loop)
 {
-	letters_drop(loop->letters);
+	redelivery_drop(loop->redelivery);
 	timers_finish(&loop->timers);
 	give_back(loop);
 	forget_queued(loop);

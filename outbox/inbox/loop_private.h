@@ -28,7 +28,7 @@ struct loop {
 	int wake_fd;
 	struct subscription *subscription;
 	struct worker_pool *workers;
-	struct letters *letters;
+	struct redelivery *redelivery;
 
 	struct inbox_partition_store common;
 	struct inbox_partition **partitions;
@@ -86,9 +86,9 @@ void loop_enter(struct loop *loop, struct item *item);
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms);
 /* A handler has finished the message. */
 void loop_take_end(struct loop *loop, struct item *item);
-/* Messages that came back since: from handlers, as acknowledged letters, from timers. */
+/* Messages that came back since: from handlers, from redelivery, from timers. */
 void loop_take_ends(struct loop *loop);
-void loop_take_letters(struct loop *loop);
+void loop_take_redelivered(struct loop *loop);
 void loop_take_timers(struct loop *loop);
 /* The ids of what is done go to the stores' logs; then it is finished. */
 void loop_log_done(struct loop *loop);

@@ -24,8 +24,8 @@ enum {
 	LATE_MS = 10000, /* between two lines of the log about one topic */
 };
 
-struct letter {
-	struct letter *next, *before; /* of the queue, or of those under way */
+struct redelivery_record {
+	struct redelivery_record *next, *before; /* of the queue, or of those under way */
 	struct item *item;
 	const char *topic;
 	struct producer_header *headers;
@@ -36,17 +36,17 @@ struct letter {
 	struct err why;
 };
 
-struct letter_list {
-	struct letter *first, *last;
+struct redelivery_list {
+	struct redelivery_record *first, *last;
 	size_t count;
 };
 
-struct letters {
+struct redelivery {
 	const struct config_kafka *kafka;
 	const char *group;
 	struct catalog *catalog;
 	struct producer *producer;
-	struct letter_list queue, sent, over;
+	struct redelivery_list queue, sent, over;
 	int64_t broken_until; /* 0: the producer works */
 	size_t alone;         /* so many go one at a time: one of them was refused in a batch */
 	int64_t try_at, told_at;
@@ -56,7 +56,7 @@ static const char *const own_headers[] = {"outbox-group", "outbox-origin-topic",
     "outbox-origin-partition", "outbox-origin-offset", "outbox-origin-time",
     "outbox-origin-position", "outbox-attempts", "outbox-reason", "outbox-leg", "outbox-retry-at"};
 
-bool letters_is_own_header(const char *name)
+bool redelivery_is_own_header(const char *name)
 {
 	for (size_t i = 0; i < sizeof own_headers / sizeof *own_headers; i++)
 		if (text_equal(own_headers[i], name))
@@ -66,146 +66,148 @@ bool letters_is_own_header(const char *name)
 
 /* --- lists ---------------------------------------------------------------------------------- */
 
-static void add(struct letter_list *list, struct letter *letter)
+static void add(struct redelivery_list *list, struct redelivery_record *record)
 {
-	letter->next = NULL;
-	letter->before = list->last;
+	record->next = NULL;
+	record->before = list->last;
 	if (list->last)
-		list->last->next = letter;
+		list->last->next = record;
 	else
-		list->first = letter;
-	list->last = letter;
+		list->first = record;
+	list->last = record;
 	list->count++;
 }
 
-static void remove_from(struct letter_list *list, struct letter *letter)
+static void remove_from(struct redelivery_list *list, struct redelivery_record *record)
 {
-	*(letter->before ? &letter->before->next : &list->first) = letter->next;
-	*(letter->next ? &letter->next->before : &list->last) = letter->before;
+	*(record->before ? &record->before->next : &list->first) = record->next;
+	*(record->next ? &record->next->before : &list->last) = record->before;
 	list->count--;
 }
 
-static void free_letter(struct letter *letter)
+static void free_record(struct redelivery_record *record)
 {
-	free(letter->headers);
-	free(letter->leg);
-	free(letter);
+	free(record->headers);
+	free(record->leg);
+	free(record);
 }
 
-static void free_list(struct letter_list *list)
+static void free_list(struct redelivery_list *list)
 {
-	for (struct letter *letter; (letter = list->first);) {
-		remove_from(list, letter);
-		free_letter(letter);
+	for (struct redelivery_record *record; (record = list->first);) {
+		remove_from(list, record);
+		free_record(record);
 	}
 }
 
 /* --- headers -------------------------------------------------------------------------------- */
 
-static void put(struct letter *letter, const char *name, const void *value, size_t length)
+static void put(
+    struct redelivery_record *record, const char *name, const void *value, size_t length)
 {
-	letter->headers[letter->header_count++] =
+	record->headers[record->header_count++] =
 	    (struct producer_header){name, (int32_t)strlen(name), value, (int32_t)length};
 }
 
-/* What a letter before this one said of it, else this. */
-static void put_origin(struct letter *letter, const char *name, const char *value)
+/* What the record before this one said of it, else this. */
+static void put_origin(struct redelivery_record *record, const char *name, const char *value)
 {
-	const struct outbox_rules_header *said = item_header(letter->item, name);
+	const struct outbox_rules_header *said = item_header(record->item, name);
 	if (said)
-		put(letter, name, said->value, said->length);
+		put(record, name, said->value, said->length);
 	else
-		put(letter, name, value, strlen(value));
+		put(record, name, value, strlen(value));
 }
 
-static void put_position(struct letter *letter)
+static void put_position(struct redelivery_record *record)
 {
 	static const char name[] = "outbox-origin-position";
-	const struct outbox_rules_header *position = item_header(letter->item, "outbox-position");
+	const struct outbox_rules_header *position = item_header(record->item, "outbox-position");
 	if (!position)
-		position = item_header(letter->item, name);
+		position = item_header(record->item, name);
 	if (position)
-		put(letter, name, position->value, position->length);
+		put(record, name, position->value, position->length);
 }
 
 /* The way so far, and this step of it: the same each time this message comes to be sent on. */
-static char *leg_of(const struct letter *letter)
+static char *leg_of(const struct redelivery_record *record)
 {
-	const struct outbox_rules_header *before = item_header(letter->item, "outbox-leg");
+	const struct outbox_rules_header *before = item_header(record->item, "outbox-leg");
 	return xformat("%.*s/%s", before ? (int)before->length : 0,
-	    before ? (const char *)before->value : "", letter->topic);
+	    before ? (const char *)before->value : "", record->topic);
 }
 
 /* A dead letter that goes back begins a way of its own, known by its place among dead letters. */
-static void put_back(struct letter *letter, const char *group)
+static void put_back(struct redelivery_record *record, const char *group)
 {
-	const struct outbox_inbox_message *message = &letter->item->public;
-	letter->leg =
+	const struct outbox_inbox_message *message = &record->item->public;
+	record->leg =
 	    xformat("%s/%" PRId32 "/%" PRId64, message->topic, message->partition, message->offset);
-	put(letter, "outbox-group", group, strlen(group));
-	put(letter, "outbox-leg", letter->leg, strlen(letter->leg));
+	put(record, "outbox-group", group, strlen(group));
+	put(record, "outbox-leg", record->leg, strlen(record->leg));
 }
 
-static void put_own(struct letter *letter, const char *group, int64_t wait_ms)
+static void put_own(struct redelivery_record *record, const char *group, int64_t wait_ms)
 {
-	const struct outbox_inbox_message *message = &letter->item->public;
-	const char *reason = letter->item->reason ? letter->item->reason : "";
-	snprintf(letter->partition, NUMBER, "%" PRId32, message->partition);
-	snprintf(letter->offset, NUMBER, "%" PRId64, message->offset);
-	snprintf(letter->time, NUMBER, "%" PRId64, message->time_ms);
-	snprintf(letter->attempts, NUMBER, "%d", message->attempt);
-	letter->leg = leg_of(letter);
-	put(letter, "outbox-group", group, strlen(group));
-	put_origin(letter, "outbox-origin-topic", message->topic);
-	put_origin(letter, "outbox-origin-partition", letter->partition);
-	put_origin(letter, "outbox-origin-offset", letter->offset);
-	put_origin(letter, "outbox-origin-time", letter->time);
-	put_position(letter);
-	put(letter, "outbox-attempts", letter->attempts, strlen(letter->attempts));
-	put(letter, "outbox-reason", reason, strlen(reason));
-	put(letter, "outbox-leg", letter->leg, strlen(letter->leg));
+	const struct outbox_inbox_message *message = &record->item->public;
+	const char *reason = record->item->reason ? record->item->reason : "";
+	snprintf(record->partition, NUMBER, "%" PRId32, message->partition);
+	snprintf(record->offset, NUMBER, "%" PRId64, message->offset);
+	snprintf(record->time, NUMBER, "%" PRId64, message->time_ms);
+	snprintf(record->attempts, NUMBER, "%d", message->attempt);
+	record->leg = leg_of(record);
+	put(record, "outbox-group", group, strlen(group));
+	put_origin(record, "outbox-origin-topic", message->topic);
+	put_origin(record, "outbox-origin-partition", record->partition);
+	put_origin(record, "outbox-origin-offset", record->offset);
+	put_origin(record, "outbox-origin-time", record->time);
+	put_position(record);
+	put(record, "outbox-attempts", record->attempts, strlen(record->attempts));
+	put(record, "outbox-reason", reason, strlen(reason));
+	put(record, "outbox-leg", record->leg, strlen(record->leg));
 	if (wait_ms < 0)
 		return;
-	snprintf(letter->at, NUMBER, "%" PRId64, clock_wall_us() / 1000 + wait_ms);
-	put(letter, "outbox-retry-at", letter->at, strlen(letter->at));
+	snprintf(record->at, NUMBER, "%" PRId64, clock_wall_us() / 1000 + wait_ms);
+	put(record, "outbox-retry-at", record->at, strlen(record->at));
 }
 
-static void put_all(struct letter *letter, const char *group, int64_t wait_ms)
+static void put_all(struct redelivery_record *record, const char *group, int64_t wait_ms)
 {
-	const struct outbox_inbox_message *message = &letter->item->public;
-	letter->headers = xcalloc(message->header_count + OWN_HEADERS, sizeof *letter->headers);
+	const struct outbox_inbox_message *message = &record->item->public;
+	record->headers = xcalloc(message->header_count + OWN_HEADERS, sizeof *record->headers);
 	for (size_t i = 0; i < message->header_count; i++) {
 		const struct outbox_rules_header *header = &message->headers[i];
-		if (!letters_is_own_header(header->name))
-			put(letter, header->name, header->value, header->length);
+		if (!redelivery_is_own_header(header->name))
+			put(record, header->name, header->value, header->length);
 	}
-	if (wait_ms == LETTER_BACK)
-		put_back(letter, group);
+	if (wait_ms == REDELIVERY_TO_ORIGIN)
+		put_back(record, group);
 	else
-		put_own(letter, group, wait_ms);
+		put_own(record, group, wait_ms);
 }
 
-void letters_send(struct letters *letters, struct item *item, const char *topic, int64_t wait_ms)
+void redelivery_send(
+    struct redelivery *redelivery, struct item *item, const char *topic, int64_t wait_ms)
 {
-	struct letter *letter = xcalloc(1, sizeof *letter);
-	letter->item = item;
-	letter->topic = topic;
-	put_all(letter, letters->group, wait_ms);
-	add(&letters->queue, letter);
-	letters->try_at = 0;
+	struct redelivery_record *record = xcalloc(1, sizeof *record);
+	record->item = item;
+	record->topic = topic;
+	put_all(record, redelivery->group, wait_ms);
+	add(&redelivery->queue, record);
+	redelivery->try_at = 0;
 }
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-/* Of the letter's key; -1: any, for one without. False: nobody knows the topic (yet). */
-static bool find_partition(
-    struct letters *letters, const struct letter *letter, int32_t *ret_partition, struct err *err)
+/* The partition of the key; -1: any, for a record without a key. False: the topic is unknown. */
+static bool find_partition(struct redelivery *redelivery, const struct redelivery_record *record,
+    int32_t *ret_partition, struct err *err)
 {
-	const struct outbox_inbox_message *message = &letter->item->public;
-	struct catalog_topic topic = catalog_look(letters->catalog, letter->topic, TOPIC_AGE_MS);
+	const struct outbox_inbox_message *message = &record->item->public;
+	struct catalog_topic topic = catalog_look(redelivery->catalog, record->topic, TOPIC_AGE_MS);
 	if (topic.state != TOPIC_THERE || topic.partitions <= 0)
 		return err_set(err, ERR_RETRY, "%s%s%s",
-		    topic.state == TOPIC_MISSING || topic.error[0] ? letter->topic : "",
+		    topic.state == TOPIC_MISSING || topic.error[0] ? record->topic : "",
 		    topic.state == TOPIC_MISSING ? " does not exist: make the topic" : "",
 		    topic.error);
 	*ret_partition =
@@ -214,67 +216,68 @@ static bool find_partition(
 	return true;
 }
 
-static bool send_one(struct letters *letters, struct letter *letter, struct err *err)
+static bool send_one(
+    struct redelivery *redelivery, struct redelivery_record *record, struct err *err)
 {
-	const struct outbox_inbox_message *message = &letter->item->public;
-	struct producer_record record = {
+	const struct outbox_inbox_message *message = &record->item->public;
+	struct producer_record produced = {
 	    .key = message->key,
 	    .key_length = message->key_length,
 	    .payload = message->payload,
 	    .payload_length = message->payload_length,
 	    .timestamp_ms = message->time_ms,
-	    .headers = letter->headers,
-	    .header_count = letter->header_count,
-	    .opaque = letter,
+	    .headers = record->headers,
+	    .header_count = record->header_count,
+	    .opaque = record,
 	};
-	if (!find_partition(letters, letter, &record.partition, err))
+	if (!find_partition(redelivery, record, &produced.partition, err))
 		return false;
-	record.topic = producer_topic(letters->producer, letter->topic, err);
-	return record.topic && producer_send(letters->producer, &record, err);
+	produced.topic = producer_topic(redelivery->producer, record->topic, err);
+	return produced.topic && producer_send(redelivery->producer, &produced, err);
 }
 
-static void refuse(
-    struct letters *letters, struct letter_list *list, struct letter *letter, const struct err *why)
+static void refuse(struct redelivery *redelivery, struct redelivery_list *list,
+    struct redelivery_record *record, const struct err *why)
 {
-	letter->refused = true;
-	letter->why = *why;
-	remove_from(list, letter);
-	add(&letters->over, letter);
+	record->refused = true;
+	record->why = *why;
+	remove_from(list, record);
+	add(&redelivery->over, record);
 }
 
-static bool make_clients(struct letters *letters, struct err *err)
+static bool make_clients(struct redelivery *redelivery, struct err *err)
 {
-	if (!letters->catalog)
-		letters->catalog = catalog_create(letters->kafka, err);
-	if (letters->catalog && !letters->producer)
-		letters->producer =
-		    producer_create(letters->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
-	return letters->producer;
+	if (!redelivery->catalog)
+		redelivery->catalog = catalog_create(redelivery->kafka, err);
+	if (redelivery->catalog && !redelivery->producer)
+		redelivery->producer =
+		    producer_create(redelivery->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
+	return redelivery->producer;
 }
 
-static void tell(struct letters *letters, const struct err *err, int64_t now_ms)
+static void tell(struct redelivery *redelivery, const struct err *err, int64_t now_ms)
 {
 	bool asks = !err->message[0]; /* for a topic, for the first time */
-	if (asks || (letters->told_at && now_ms - letters->told_at < LATE_MS))
+	if (asks || (redelivery->told_at && now_ms - redelivery->told_at < LATE_MS))
 		return;
-	letters->told_at = now_ms;
-	log_warn("inbox_letter_waits", {"group", LOG_TEXT(letters->group)},
+	redelivery->told_at = now_ms;
+	log_warn("inbox_redelivery_waits", {"group", LOG_TEXT(redelivery->group)},
 	    {"error", LOG_TEXT(err->message)});
 }
 
-static void send_queue(struct letters *letters, int64_t now_ms)
+static void send_queue(struct redelivery *redelivery, int64_t now_ms)
 {
 	struct err err;
-	while (letters->queue.first && !(letters->alone && letters->sent.first)) {
-		struct letter *letter = letters->queue.first;
-		if (make_clients(letters, &err) && send_one(letters, letter, &err)) {
-			remove_from(&letters->queue, letter);
-			add(&letters->sent, letter);
+	while (redelivery->queue.first && !(redelivery->alone && redelivery->sent.first)) {
+		struct redelivery_record *record = redelivery->queue.first;
+		if (make_clients(redelivery, &err) && send_one(redelivery, record, &err)) {
+			remove_from(&redelivery->queue, record);
+			add(&redelivery->sent, record);
 		} else if (err.kind == ERR_REJECT) {
-			refuse(letters, &letters->queue, letter, &err);
+			refuse(redelivery, &redelivery->queue, record, &err);
 		} else {
-			letters->try_at = now_ms + AGAIN_MS;
-			tell(letters, &err, now_ms);
+			redelivery->try_at = now_ms + AGAIN_MS;
+			tell(redelivery, &err, now_ms);
 			return;
 		}
 	}
@@ -282,136 +285,136 @@ static void send_queue(struct letters *letters, int64_t now_ms)
 
 /* --- reports -------------------------------------------------------------------------------- */
 
-/* Kafka refuses a batch as a whole: only a letter that was alone is the one that is meant. */
-static void take_refusal(
-    struct letters *letters, struct letter *letter, const struct producer_report *report)
+/* Kafka refuses a batch as a whole: only a record that was alone is surely the refused one. */
+static void take_refusal(struct redelivery *redelivery, struct redelivery_record *record,
+    const struct producer_report *report)
 {
 	struct err err;
 	if (report->purged || producer_error_kind(report->error) != ERR_REJECT)
 		return;
-	if (!letters->alone) {
-		letters->alone = letters->sent.count;
+	if (!redelivery->alone) {
+		redelivery->alone = redelivery->sent.count;
 		return;
 	}
 	err_set(
-	    &err, ERR_REJECT, "topic %s: %s", letter->topic, producer_error_text(report->error));
-	refuse(letters, &letters->sent, letter, &err);
-	letters->alone--;
+	    &err, ERR_REJECT, "topic %s: %s", record->topic, producer_error_text(report->error));
+	refuse(redelivery, &redelivery->sent, record, &err);
+	redelivery->alone--;
 }
 
-static void take_report(struct letters *letters, const struct producer_report *report)
+static void take_report(struct redelivery *redelivery, const struct producer_report *report)
 {
-	struct letter *letter = report->opaque;
+	struct redelivery_record *record = report->opaque;
 	if (report->error) {
-		take_refusal(letters, letter, report);
+		take_refusal(redelivery, record, report);
 		return;
 	}
-	remove_from(&letters->sent, letter);
-	add(&letters->over, letter);
-	letters->alone -= letters->alone > 0;
+	remove_from(&redelivery->sent, record);
+	add(&redelivery->over, record);
+	redelivery->alone -= redelivery->alone > 0;
 }
 
-static void take_reports(struct letters *letters)
+static void take_reports(struct redelivery *redelivery)
 {
 	struct producer_report reports[REPORTS];
 	int count;
 	do {
-		count = producer_poll(letters->producer, reports, REPORTS);
+		count = producer_poll(redelivery->producer, reports, REPORTS);
 		for (int i = 0; i < count; i++)
-			take_report(letters, &reports[i]);
+			take_report(redelivery, &reports[i]);
 	} while (count == REPORTS);
 }
 
 /* All that were sent and not acknowledged come first again. */
-static void begin_anew(struct letters *letters)
+static void begin_anew(struct redelivery *redelivery)
 {
-	struct letter_list queue = letters->sent;
-	producer_destroy(letters->producer, CLOSE_MS);
-	letters->producer = NULL;
-	letters->broken_until = 0;
-	letters->sent = (struct letter_list){0};
-	for (struct letter *letter; (letter = letters->queue.first);) {
-		remove_from(&letters->queue, letter);
-		add(&queue, letter);
+	struct redelivery_list queue = redelivery->sent;
+	producer_destroy(redelivery->producer, CLOSE_MS);
+	redelivery->producer = NULL;
+	redelivery->broken_until = 0;
+	redelivery->sent = (struct redelivery_list){0};
+	for (struct redelivery_record *record; (record = redelivery->queue.first);) {
+		remove_from(&redelivery->queue, record);
+		add(&queue, record);
 	}
-	letters->queue = queue;
+	redelivery->queue = queue;
 }
 
-static void mend(struct letters *letters, int64_t now_ms)
+static void mend(struct redelivery *redelivery, int64_t now_ms)
 {
 	struct err why;
-	if (!producer_is_fatal(letters->producer, &why))
+	if (!producer_is_fatal(redelivery->producer, &why))
 		return;
-	if (!letters->broken_until) {
-		letters->broken_until = now_ms + PATIENCE_MS;
-		log_warn("inbox_letters_anew", {"group", LOG_TEXT(letters->group)},
+	if (!redelivery->broken_until) {
+		redelivery->broken_until = now_ms + PATIENCE_MS;
+		log_warn("inbox_redelivery_restarts", {"group", LOG_TEXT(redelivery->group)},
 		    {"error", LOG_TEXT(why.message)});
 	}
-	if (letters->sent.count == 0 || now_ms >= letters->broken_until)
-		begin_anew(letters);
+	if (redelivery->sent.count == 0 || now_ms >= redelivery->broken_until)
+		begin_anew(redelivery);
 }
 
-int64_t letters_step(struct letters *letters, int64_t now_ms)
+int64_t redelivery_step(struct redelivery *redelivery, int64_t now_ms)
 {
-	if (letters->producer) {
-		take_reports(letters);
-		mend(letters, now_ms);
+	if (redelivery->producer) {
+		take_reports(redelivery);
+		mend(redelivery, now_ms);
 	}
-	if (letters->queue.first && !letters->broken_until && now_ms >= letters->try_at)
-		send_queue(letters, now_ms);
-	if (letters->broken_until)
+	if (redelivery->queue.first && !redelivery->broken_until && now_ms >= redelivery->try_at)
+		send_queue(redelivery, now_ms);
+	if (redelivery->broken_until)
 		return now_ms + 20;
-	return letters->queue.first && !letters->sent.first ? letters->try_at : INT64_MAX;
+	return redelivery->queue.first && !redelivery->sent.first ? redelivery->try_at : INT64_MAX;
 }
 
-int letters_fd(const struct letters *letters)
+int redelivery_fd(const struct redelivery *redelivery)
 {
-	return letters->producer ? producer_fd(letters->producer) : -1;
+	return redelivery->producer ? producer_fd(redelivery->producer) : -1;
 }
 
-struct item *letters_take(struct letters *letters, bool *ret_refused, struct err *ret_why)
+struct item *redelivery_take(struct redelivery *redelivery, bool *ret_refused, struct err *ret_why)
 {
-	struct letter *letter = letters->over.first;
-	if (!letter)
+	struct redelivery_record *record = redelivery->over.first;
+	if (!record)
 		return NULL;
-	struct item *item = letter->item;
-	*ret_refused = letter->refused;
-	*ret_why = letter->why;
-	remove_from(&letters->over, letter);
-	free_letter(letter);
+	struct item *item = record->item;
+	*ret_refused = record->refused;
+	*ret_why = record->why;
+	remove_from(&redelivery->over, record);
+	free_record(record);
 	return item;
 }
 
-size_t letters_count(const struct letters *letters)
+size_t redelivery_count(const struct redelivery *redelivery)
 {
-	return letters->queue.count + letters->sent.count + letters->over.count;
+	return redelivery->queue.count + redelivery->sent.count + redelivery->over.count;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-struct letters *letters_create(const struct config_kafka *kafka, const char *group)
+struct redelivery *redelivery_create(const struct config_kafka *kafka, const char *group)
 {
-	struct letters *letters = xcalloc(1, sizeof *letters);
-	letters->kafka = kafka;
-	letters->group = group;
-	return letters;
+	struct redelivery *redelivery = xcalloc(1, sizeof *redelivery);
+	redelivery->kafka = kafka;
+	redelivery->group = group;
+	return redelivery;
 }
 
-void letters_drop(struct letters *letters)
+void redelivery_drop(struct redelivery *redelivery)
 {
-	producer_destroy(letters->producer, CLOSE_MS);
-	letters->producer = NULL;
-	letters->broken_until = 0;
-	free_list(&letters->queue);
-	free_list(&letters->sent);
-	free_list(&letters->over);
+	producer_destroy(redelivery->producer, CLOSE_MS);
+	redelivery->producer = NULL;
+	redelivery->broken_until = 0;
+	free_list(&redelivery->queue);
+	free_list(&redelivery->sent);
+	free_list(&redelivery->over);
 }
 
-void letters_destroy(struct letters *letters)
+void redelivery_destroy(struct redelivery *redelivery)
 {
-	if (!letters)
+	if (!redelivery)
 		return;
-	letters_drop(letters);
-	catalog_destroy(letters->catalog);
-	free(letters);
+	redelivery_drop(redelivery);
+	catalog_destroy(redelivery->catalog);
+	free(redelivery);
 }

@@ -1,55 +1,55 @@
 #pragma once
 /*
- * Letters: copies of messages that are sent on, to a topic of dead letters or to one where they
- * wait for another try. A letter has the key, the payload, the headers and the partitioning of its
- * message, and headers of its own:
+ * Redelivery: sends messages on, to a retry topic, where they wait for another try, or to the
+ * dead-letter topic. The record that is sent has the key, the payload, the headers and the
+ * partitioning of its message, and headers of its own:
  *
- *   outbox-group             the group that it is for; other groups' inboxes skip it
- *   outbox-origin-topic, -partition, -offset, -time      of the first record, with all its letters
+ *   outbox-group             the group that it is for; inboxes of other groups skip it
+ *   outbox-origin-topic, -partition, -offset, -time      of the first record of the message
  *   outbox-origin-position   its outbox-position, which holds in its own partition only
- *   outbox-attempts          how often it was tried, all together
- *   outbox-reason            why it is one
- *   outbox-leg               distinguishes this letter from its message where ids are compared
- *   outbox-retry-at          when to try it again, in milliseconds since 1970; no dead letter has
- * it
+ *   outbox-attempts          number of tries, in all topics
+ *   outbox-reason            why the message was sent on
+ *   outbox-leg               distinguishes this record from its message where ids are compared
+ *   outbox-retry-at          when to try again, in milliseconds since 1970; not in dead letters
  *
- * A letter is sent until it is acknowledged, and may stand twice in its topic after a crash.
- * Owned by one thread; nothing blocks but letters_destroy.
+ * A record is sent until it is acknowledged. After a crash its topic may have it twice.
+ * Owned by one thread; nothing blocks but redelivery_destroy.
  */
 #include "config.h"
 #include "item.h"
 
-struct letters;
+struct redelivery;
 
-/* group, kafka: outlive it. Nothing is connected until the first letter. */
-struct letters *letters_create(const struct config_kafka *kafka, const char *group);
-/* NULL is fine. What is under way may have been written. */
-void letters_destroy(struct letters *letters);
+/* group, kafka: outlive it. Nothing is connected until the first record. */
+struct redelivery *redelivery_create(const struct config_kafka *kafka, const char *group);
+/* NULL is fine. Records in flight may have been written. */
+void redelivery_destroy(struct redelivery *redelivery);
 
 enum {
-	LETTER_DEAD = -1,
-	/* Of a dead letter: back to where its message was first, as a message for this group. */
-	LETTER_BACK = -2,
+	REDELIVERY_DEAD_LETTER = -1,
+	/* Sends a dead letter back to the topic of its message, for this group alone. */
+	REDELIVERY_TO_ORIGIN = -2,
 };
 
 /*
- * The message stays where it is, and valid, until letters_take gives it back. topic outlives it.
+ * The message stays where it is, and valid, until redelivery_take gives it back. topic outlives it.
  * wait_ms: until the next try; or one of the above.
  */
-void letters_send(struct letters *letters, struct item *item, const char *topic, int64_t wait_ms);
+void redelivery_send(
+    struct redelivery *redelivery, struct item *item, const char *topic, int64_t wait_ms);
 
 /* Moves on what can be; returns when to come again at the latest (clock_ms). */
-int64_t letters_step(struct letters *letters, int64_t now_ms);
+int64_t redelivery_step(struct redelivery *redelivery, int64_t now_ms);
 /* Readable when there is something to do; -1: not now. */
-int letters_fd(const struct letters *letters);
+int redelivery_fd(const struct redelivery *redelivery);
 /*
  * One that is acknowledged; *ret_refused false. Or that Kafka refuses for good, and why: *ret_why.
  * NULL: none.
  */
-struct item *letters_take(struct letters *letters, bool *ret_refused, struct err *ret_why);
-size_t letters_count(const struct letters *letters); /* not given back */
+struct item *redelivery_take(struct redelivery *redelivery, bool *ret_refused, struct err *ret_why);
+size_t redelivery_count(const struct redelivery *redelivery); /* not given back */
 /* Forgets all of them. */
-void letters_drop(struct letters *letters);
+void redelivery_drop(struct redelivery *redelivery);
 
-/* Is the header one of a letter, so that the message's own is not what the application gave? */
-bool letters_is_own_header(const char *name);
+/* Is it a header of redelivery, which the application did not give to the message? */
+bool redelivery_is_own_header(const char *name);

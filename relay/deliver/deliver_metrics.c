@@ -30,7 +30,7 @@ enum shown {
 	DUPLICATES,
 	REFUSED,
 	RETRIES,
-	RETRY_LETTERS,
+	RETRY_RECORDS,
 	DEAD_LETTERS,
 	REBALANCES,
 	ABANDONED,
@@ -67,7 +67,7 @@ static const struct metric_family families[SHOWN] = {
 	.type = METRIC_COUNTER,
 	.help = "Tries that failed, or waited, and are repeated.",
 	.labels = {"section"}},
-    [RETRY_LETTERS] = {.name = "relay_deliver_retry_letters_total",
+    [RETRY_RECORDS] = {.name = "relay_deliver_retry_records_total",
 	.type = METRIC_COUNTER,
 	.help = "Messages that were sent to a retry topic.",
 	.labels = {"section"}},
@@ -144,7 +144,7 @@ static void read_stats(const struct outbox_inbox_stats *stats, double *values)
 	values[DUPLICATES] = (double)stats->duplicates;
 	values[REFUSED] = (double)stats->refused;
 	values[RETRIES] = (double)stats->retries;
-	values[RETRY_LETTERS] = (double)stats->retry_letters;
+	values[RETRY_RECORDS] = (double)stats->retry_records;
 	values[DEAD_LETTERS] = (double)stats->dead_letters;
 	values[REBALANCES] = (double)stats->rebalances;
 	values[ABANDONED] = (double)stats->abandoned;

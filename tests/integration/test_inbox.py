@@ -58,7 +58,7 @@ def test_each_message_is_handled_once_in_the_order_of_its_key(make_inbox, kafka,
     wait_committed(kafka.bootstrap, topic, topic, ends(kafka, topic))
 
 
-def letters(kafka, topic):
+def topic_records(kafka, topic):
     return list(read_topics(kafka.bootstrap, [topic]))
 
 
@@ -134,7 +134,7 @@ def test_what_can_never_be_handled_is_a_dead_letter_with_its_origin(
     inbox = make_inbox(dead_letters=dead, attempts=3, retry_first_ms=10)
     effects.wait_ids("c")
     inbox.wait_stats(dead_letters=2)
-    first, second = sorted(letters(kafka, dead), key=lambda record: header(record, "outbox-id"))
+    first, second = sorted(topic_records(kafka, dead), key=lambda record: header(record, "outbox-id"))
     assert first.key == b"k" and first.payload == b"seq=1 dead"
     assert {name: header(first, name) for name, _ in first.headers} == {
         "outbox-id": "a", "trace": "t1", "outbox-group": topic, "outbox-origin-topic": topic,
@@ -152,10 +152,10 @@ def test_retry_topics_come_in_turn_and_then_the_dead_letters(
     produce(kafka.bootstrap, topic, [("a", "k", "seq=1 retry=3"), ("b", "k", "seq=2"),
                                      ("c", "k", "seq=3 retry=99"), ("a", "k", "seq=1 retry=3")])
     inbox = make_inbox(dead_letters=dead, attempts=1, retry_topics=f"{soon}=200,{late}=400")
-    inbox.wait_stats(dead_letters=2, retry_letters=4)
+    inbox.wait_stats(dead_letters=2, retry_records=4)
     # "a" is tried three times in all, and is a letter then; its copy was none.
     ended = [(header(record, "outbox-id"), header(record, "outbox-attempts"),
-              header(record, "outbox-origin-topic")) for record in letters(kafka, dead)]
+              header(record, "outbox-origin-topic")) for record in topic_records(kafka, dead)]
     assert sorted(ended) == [("a", "3", topic), ("c", "3", topic)]
     assert [effect.id for effect in effects.all()] == ["b"]
     assert inbox.stats()["duplicates"] == 1
@@ -167,7 +167,7 @@ def test_a_retry_topic_waits_as_long_as_it_says(make_inbox, kafka, topic, other_
     inbox = make_inbox(attempts=1, retry_topics=f"{late}=3000")
     effects.wait_ids("ab")
     assert [(effect.id, effect.topic) for effect in effects.all()] == [("b", topic), ("a", late)]
-    record, = letters(kafka, late)
+    record, = topic_records(kafka, late)
     assert int(header(record, "outbox-retry-at")) - int(header(record, "outbox-origin-time")) >= 3000
     assert inbox.stats()["handled"] == 2
 
@@ -237,7 +237,7 @@ def test_without_an_id_the_policy_decides(make_inbox, kafka, topic, other_topic,
                                      (None, "k", "seq=3", 0)])
     inbox = make_inbox(group=f"{topic}-dead", dead_letters=dead, without_id=0)
     inbox.wait_stats(handled=1, dead_letters=2)
-    assert "header:outbox-id finds nothing" in header(letters(kafka, dead)[0], "outbox-reason")
+    assert "header:outbox-id finds nothing" in header(topic_records(kafka, dead)[0], "outbox-reason")
     assert len(inbox.events("inbox_without_id")) == 1
     inbox.close()
     inbox = make_inbox(group=f"{topic}-process", without_id=1)
@@ -682,7 +682,7 @@ def test_rules_drop_and_send_to_the_dead_letters(make_inbox, kafka, topic, other
         "sliding name=few most=4 within=1h key=key action=dead-letter"])
     stats = inbox.wait_stats(handled=4, dead_letters=6)
     assert stats["refused"] == 0
-    assert header(letters(kafka, dead)[0], "outbox-reason") == "rule few"
+    assert header(topic_records(kafka, dead)[0], "outbox-reason") == "rule few"
 
 
 def test_memory_stays_bounded_behind_a_slow_handler(make_inbox, kafka, topic):

@@ -451,7 +451,7 @@ static const struct outbox_rules_header *header_of(const struct item *item, cons
 }
 
 /* A producer may write any header. Only what the relay itself wrote, into a retry topic, counts. */
-static void headers_of_letters_count_in_retry_topics_alone(void **state)
+static void headers_of_redelivery_count_in_retry_topics_alone(void **state)
 {
 	(void)state;
 	static const char *const claims[] = {"outbox-origin-topic", "outbox-origin-partition",
@@ -507,7 +507,7 @@ int main(void)
 	    TEST(a_message_without_an_id_is_told_once_a_topic),
 	    TEST(what_is_too_far_behind_an_unfinished_one_waits_for_it),
 	    TEST(a_partition_leaves_room_in_the_store_of_all),
-	    TEST(headers_of_letters_count_in_retry_topics_alone),
+	    TEST(headers_of_redelivery_count_in_retry_topics_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
