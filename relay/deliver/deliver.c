@@ -18,12 +18,12 @@ enum { TURN_MS = 1000, OPEN_AGAIN_MS = 10000 };
 
 struct deliver {
 	const struct config_deliver *section;
-	struct courier *courier;
+	struct http_sender *sender;
 	struct deliver_metrics *metrics;
 	pthread_t thread;
 	int wake_fd, event_fd;
-	/* That hands messages out, and takes their ends. Set while the courier has any. */
-	_Atomic(struct outbox_inbox *) handing;
+	/* The inbox that messages come from and go back to. Set while the HTTP sender has any. */
+	_Atomic(struct outbox_inbox *) source;
 
 	/* of the thread */
 	struct outbox_inbox *inbox; /* NULL: it is to be opened again */
@@ -45,36 +45,36 @@ static void hand(void *context, struct outbox_inbox *inbox,
 {
 	struct deliver *deliver = context;
 
-	atomic_store(&deliver->handing, inbox);
-	courier_hand(deliver->courier, messages, count);
+	atomic_store(&deliver->source, inbox);
+	http_sender_submit(deliver->sender, messages, count);
 }
 
 static bool holds(void *context, uint64_t ticket)
 {
 	struct deliver *deliver = context;
 
-	return outbox_inbox_holds(atomic_load(&deliver->handing), ticket);
+	return outbox_inbox_holds(atomic_load(&deliver->source), ticket);
 }
 
-/* Whose partition went is handled again by who has it, and that is counted there. */
+/* If the partition was revoked, its new owner handles the message again and counts it. */
 static void finish(void *context, const struct outbox_inbox_end *ends, size_t count)
 {
 	struct deliver *deliver = context;
 	struct outbox_error error;
 
-	if (!outbox_inbox_finish(atomic_load(&deliver->handing), ends, count, &error))
+	if (!outbox_inbox_finish(atomic_load(&deliver->source), ends, count, &error))
 		log_debug("deliver_ended_in_vain", {"section", LOG_TEXT(deliver->section->name)},
 		    {"error", LOG_TEXT(error.message)});
 }
 
 static void note_stats(struct deliver *deliver)
 {
-	struct courier_status courier = courier_status(deliver->courier);
+	struct http_sender_status sender = http_sender_status(deliver->sender);
 	struct deliver_status *status = &deliver->status;
 	struct outbox_inbox_stats stats;
 
 	outbox_inbox_stats(deliver->inbox, &stats);
-	deliver_metrics_note(deliver->metrics, &stats, courier.figures.breaker);
+	deliver_metrics_note(deliver->metrics, &stats, sender.figures.breaker);
 	pthread_mutex_lock(&deliver->mutex);
 	status->partitions = stats.partitions;
 	status->standing = stats.standing;
@@ -98,11 +98,11 @@ static void note_closed(struct deliver *deliver)
 	pthread_mutex_unlock(&deliver->mutex);
 }
 
-/* Nobody tells it an end once it is closed: by then the courier rests. */
+/* No end reaches the inbox after it is closed: by then the HTTP sender rests. */
 static void close_inbox(struct deliver *deliver)
 {
 	outbox_inbox_pause(deliver->inbox, NULL, true);
-	courier_rest(deliver->courier, deliver->section->drain_ms);
+	http_sender_rest(deliver->sender, deliver->section->drain_ms);
 	note_stats(deliver);
 	outbox_inbox_close(deliver->inbox);
 	deliver->inbox = NULL;
@@ -134,7 +134,7 @@ static void try_open(struct deliver *deliver, int64_t now)
 	struct err err;
 	bool first;
 
-	courier_work(deliver->courier);
+	http_sender_work(deliver->sender);
 	deliver->pausing = false;
 	deliver->inbox = deliver_inbox_open(deliver->section, hand, deliver, &err);
 	deliver->open_at = now + OPEN_AGAIN_MS;
@@ -238,7 +238,7 @@ static void *run(void *context)
 
 static void deliver_free(struct deliver *deliver)
 {
-	courier_stop(deliver->courier);
+	http_sender_stop(deliver->sender);
 	deliver_metrics_destroy(deliver->metrics);
 	if (deliver->wake_fd >= 0)
 		close(deliver->wake_fd);
@@ -287,9 +287,9 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	pthread_mutex_init(&deliver->mutex, NULL);
 	pthread_cond_init(&deliver->opened, NULL);
 	deliver->metrics = deliver_metrics_create(section->name);
-	deliver->courier = courier_start(
-	    &(struct courier_options){section, deliver->metrics, holds, finish, deliver}, err);
-	if (!deliver->courier || !start_thread(deliver, err)) {
+	deliver->sender = http_sender_start(
+	    &(struct http_sender_options){section, deliver->metrics, holds, finish, deliver}, err);
+	if (!deliver->sender || !start_thread(deliver, err)) {
 		deliver_free(deliver);
 		return NULL;
 	}
@@ -332,7 +332,7 @@ void deliver_pause(struct deliver *deliver, bool pause)
 
 struct deliver_status deliver_status(struct deliver *deliver)
 {
-	struct courier_status courier = courier_status(deliver->courier);
+	struct http_sender_status sender = http_sender_status(deliver->sender);
 	struct deliver_status status;
 	bool stops;
 
@@ -340,8 +340,8 @@ struct deliver_status deliver_status(struct deliver *deliver)
 	status = deliver->status;
 	stops = deliver->stop_asked;
 	pthread_mutex_unlock(&deliver->mutex);
-	status.sends = courier.figures;
-	if (stops || courier.loop_ms < status.turn_ms) /* its own thread waits for the end */
-		status.turn_ms = courier.loop_ms;
+	status.sends = sender.figures;
+	if (stops || sender.loop_ms < status.turn_ms) /* its own thread waits for the end */
+		status.turn_ms = sender.loop_ms;
 	return status;
 }

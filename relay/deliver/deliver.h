@@ -1,8 +1,8 @@
 #pragma once
 /*
- * A [deliver] section at work: an inbox (inbox.h) whose messages a courier (http_sender.h) posts to
- * the application, and a thread that looks after both. It opens the inbox, tells each second what
- * it says, makes one that cannot go on anew, and closes it in the end.
+ * A [deliver] section at work: an inbox (inbox.h) whose messages an HTTP sender (http_sender.h)
+ * posts to the application, and a thread that looks after both. It opens the inbox, tells each
+ * second what it says, makes one that cannot go on anew, and closes it in the end.
  *
  *   deliver = deliver_start(section, event_fd, &err);
  *   … deliver_stop(deliver), until deliver_status says that it has ended; deliver_join(deliver);

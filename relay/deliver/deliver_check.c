@@ -89,6 +89,6 @@ static bool check_path(const struct config_deliver *section, struct err *err)
 
 bool deliver_check(const struct config_deliver *section, struct err *err)
 {
-	return courier_check(section, err) && check_id(section, err) && check_dedup(section, err) &&
-	       check_rules(section, err) && check_path(section, err);
+	return http_sender_check(section, err) && check_id(section, err) &&
+	       check_dedup(section, err) && check_rules(section, err) && check_path(section, err);
 }

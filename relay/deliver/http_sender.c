@@ -18,15 +18,15 @@ enum {
 	REST_MS = 1000, /* what comes while it rests comes again after that */
 };
 
-/* Messages on their way from courier_hand to the thread. */
+/* Messages on their way from http_sender_submit to the thread. */
 struct arrival {
 	struct arrival *next;
 	size_t count;
 	const struct outbox_inbox_message *messages[];
 };
 
-struct courier {
-	struct courier_options options;
+struct http_sender {
+	struct http_sender_options options;
 	pthread_t thread;
 	int wake_fd;
 
@@ -41,7 +41,7 @@ struct courier {
 	struct arrival *first, *last;
 	bool resting, idle, ending;
 	int64_t abandon_at; /* resting */
-	struct courier_status status;
+	struct http_sender_status status;
 };
 
 /* --- settings ------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static bool set_peer(struct http_peer *peer, const struct config_deliver *delive
 	       refuse(deliver, err, "url", "it is empty; say where messages are posted to");
 }
 
-bool courier_check(const struct config_deliver *deliver, struct err *err)
+bool http_sender_check(const struct config_deliver *deliver, struct err *err)
 {
 	struct http_peer peer;
 	bool good = set_peer(&peer, deliver, err);
@@ -81,21 +81,21 @@ bool courier_check(const struct config_deliver *deliver, struct err *err)
 	return good;
 }
 
-static struct http_client *new_client(const struct courier *courier, struct err *err)
+static struct http_client *new_client(const struct http_sender *sender, struct err *err)
 {
-	int most = (int)courier->options.deliver->connections;
+	int most = (int)sender->options.deliver->connections;
 	const struct http_client_settings settings = {.max_in_flight = most,
 	    .max_connections = most,
 	    .max_host_connections = most,
 	    .user_agent = "outbox-relay/" RELAY_VERSION,
-	    .networks = &courier->peer.networks};
+	    .networks = &sender->peer.networks};
 
 	return http_client_create(&settings, err);
 }
 
-static struct dispatch *new_dispatch(const struct courier *courier)
+static struct dispatch *new_dispatch(const struct http_sender *sender)
 {
-	const struct config_deliver *deliver = courier->options.deliver;
+	const struct config_deliver *deliver = sender->options.deliver;
 	const struct dispatch_settings settings = {
 	    .wire = {deliver->form, deliver->mode, {deliver->event_source, deliver->event_type}},
 	    .judge = {deliver->form, deliver->retry_after_max_ms},
@@ -103,9 +103,9 @@ static struct dispatch *new_dispatch(const struct courier *courier)
 	    .rate = deliver->rate,
 	    .breaker_failures = deliver->breaker_failures,
 	    .breaker_pause_ms = deliver->breaker_pause_ms,
-	    .holds = courier->options.holds,
-	    .finish = courier->options.finish,
-	    .context = courier->options.context};
+	    .holds = sender->options.holds,
+	    .finish = sender->options.finish,
+	    .context = sender->options.context};
 
 	return dispatch_create(&settings, clock_ms());
 }
@@ -121,16 +121,16 @@ static struct http_limits limits_of(const struct config_deliver *deliver)
 }
 
 /* The signature's headers stand behind those of the request, and are not counted there. */
-static bool send_parcel(struct courier *courier, struct parcel *parcel, struct err *err)
+static bool send_parcel(struct http_sender *sender, struct parcel *parcel, struct err *err)
 {
-	const struct config_deliver *deliver = courier->options.deliver;
+	const struct config_deliver *deliver = sender->options.deliver;
 	struct deliver_request *request = &parcel->request;
 	struct http_signature signature = {0};
 	size_t count = request->header_count;
 	bool sent =
-	    http_peer_sign(&courier->peer, request->name, clock_wall_us() / 1000000, request->body,
+	    http_peer_sign(&sender->peer, request->name, clock_wall_us() / 1000000, request->body,
 		request->body_length, &signature, request->headers, &count, err) &&
-	    http_client_send(courier->client,
+	    http_client_send(sender->client,
 		&(struct http_request){.method = HTTP_POST,
 		    .protocol = HTTP_1_1,
 		    .url = deliver->url,
@@ -138,7 +138,7 @@ static bool send_parcel(struct courier *courier, struct parcel *parcel, struct e
 		    .header_count = count,
 		    .body = request->body,
 		    .body_length = request->body_length,
-		    .tls = &courier->peer.tls,
+		    .tls = &sender->peer.tls,
 		    .limits = limits_of(deliver),
 		    .opaque = parcel},
 		err);
@@ -147,28 +147,28 @@ static bool send_parcel(struct courier *courier, struct parcel *parcel, struct e
 	return sent;
 }
 
-static void send_all(struct courier *courier, int64_t now)
+static void send_all(struct http_sender *sender, int64_t now)
 {
 	struct parcel *parcel;
 	struct err err;
 
-	while ((parcel = dispatch_next(courier->dispatch, now))) {
-		if (send_parcel(courier, parcel, &err))
+	while ((parcel = dispatch_next(sender->dispatch, now))) {
+		if (send_parcel(sender, parcel, &err))
 			continue;
 		if (err.kind == ERR_RETRY) {
-			dispatch_put_back(courier->dispatch, parcel, now);
+			dispatch_put_back(sender->dispatch, parcel, now);
 			return;
 		}
-		dispatch_refused(courier->dispatch, parcel, now, err.message);
+		dispatch_refused(sender->dispatch, parcel, now, err.message);
 	}
 }
 
-static void take_answers(struct courier *courier, int64_t now)
+static void take_answers(struct http_sender *sender, int64_t now)
 {
 	struct http_response *response;
 
-	http_client_step(courier->client, now);
-	while ((response = http_client_take(courier->client))) {
+	http_client_step(sender->client, now);
+	while ((response = http_client_take(sender->client))) {
 		const struct deliver_response said = {.failure = response->failure,
 		    .error = response->error,
 		    .tried = response->sent,
@@ -177,52 +177,52 @@ static void take_answers(struct courier *courier, int64_t now)
 		    .body = response->body,
 		    .length = response->body_length};
 		const char *label =
-		    dispatch_answered(courier->dispatch, now, response->opaque, &said);
+		    dispatch_answered(sender->dispatch, now, response->opaque, &said);
 
 		deliver_metrics_answer(
-		    courier->options.metrics, label, response->sent, response->total_us);
-		http_client_release(courier->client, response);
+		    sender->options.metrics, label, response->sent, response->total_us);
+		http_client_release(sender->client, response);
 	}
 }
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-static void add_arrivals(struct courier *courier, struct arrival *arrival)
+static void add_arrivals(struct http_sender *sender, struct arrival *arrival)
 {
 	while (arrival) {
 		struct arrival *next = arrival->next;
 
-		dispatch_add(courier->dispatch, arrival->messages, arrival->count);
+		dispatch_add(sender->dispatch, arrival->messages, arrival->count);
 		free(arrival);
 		arrival = next;
 	}
 }
 
 /* What is under way when the time to rest has come; its connections go with it. */
-static void abandon(struct courier *courier, int64_t now)
+static void abandon(struct http_sender *sender, int64_t now)
 {
 	struct err err;
-	struct http_client *client = new_client(courier, &err);
+	struct http_client *client = new_client(sender, &err);
 
 	if (!client) {
 		log_error("deliver_cannot_abandon",
-		    {"section", LOG_TEXT(courier->options.deliver->name)},
+		    {"section", LOG_TEXT(sender->options.deliver->name)},
 		    {"error", LOG_TEXT(err.message)},
 		    {"consequence", LOG_TEXT("requests under way are waited for")});
 		return;
 	}
-	http_client_destroy(courier->client);
-	courier->client = client;
-	dispatch_abandon(courier->dispatch, now, "no answer came before the end");
+	http_client_destroy(sender->client);
+	sender->client = client;
+	dispatch_abandon(sender->dispatch, now, "no answer came before the end");
 }
 
 /* Half-open is open as far as people are concerned. */
-static void tell_breaker(struct courier *courier, enum breaker_state state)
+static void tell_breaker(struct http_sender *sender, enum breaker_state state)
 {
-	const char *name = courier->options.deliver->name;
-	bool was_closed = courier->told == BREAKER_CLOSED;
+	const char *name = sender->options.deliver->name;
+	bool was_closed = sender->told == BREAKER_CLOSED;
 
-	courier->told = state;
+	sender->told = state;
 	if (was_closed == (state == BREAKER_CLOSED))
 		return;
 	if (state == BREAKER_CLOSED)
@@ -242,42 +242,41 @@ struct turn {
 	int64_t abandon_at;
 };
 
-static struct turn begin_turn(struct courier *courier, int64_t now)
+static struct turn begin_turn(struct http_sender *sender, int64_t now)
 {
 	struct turn turn;
 	eventfd_t ignored;
 
-	(void)eventfd_read(courier->wake_fd, &ignored); /* fails when nobody called */
-	pthread_mutex_lock(&courier->mutex);
-	turn =
-	    (struct turn){courier->first, courier->resting, courier->ending, courier->abandon_at};
-	courier->first = courier->last = NULL;
-	courier->status.loop_ms = now;
-	pthread_mutex_unlock(&courier->mutex);
+	(void)eventfd_read(sender->wake_fd, &ignored); /* fails when nobody called */
+	pthread_mutex_lock(&sender->mutex);
+	turn = (struct turn){sender->first, sender->resting, sender->ending, sender->abandon_at};
+	sender->first = sender->last = NULL;
+	sender->status.loop_ms = now;
+	pthread_mutex_unlock(&sender->mutex);
 	return turn;
 }
 
-static void end_turn(struct courier *courier, const struct turn *turn, int64_t now)
+static void end_turn(struct http_sender *sender, const struct turn *turn, int64_t now)
 {
-	struct dispatch_figures figures = dispatch_figures(courier->dispatch, now);
+	struct dispatch_figures figures = dispatch_figures(sender->dispatch, now);
 
-	tell_breaker(courier, figures.breaker);
-	pthread_mutex_lock(&courier->mutex);
-	courier->status.figures = figures;
-	if (turn->resting && courier->resting && figures.messages == 0 && !courier->first) {
-		courier->idle = true;
-		pthread_cond_broadcast(&courier->rested);
+	tell_breaker(sender, figures.breaker);
+	pthread_mutex_lock(&sender->mutex);
+	sender->status.figures = figures;
+	if (turn->resting && sender->resting && figures.messages == 0 && !sender->first) {
+		sender->idle = true;
+		pthread_cond_broadcast(&sender->rested);
 	}
-	pthread_mutex_unlock(&courier->mutex);
+	pthread_mutex_unlock(&sender->mutex);
 }
 
-static void wait_for_events(const struct courier *courier, const struct turn *turn)
+static void wait_for_events(const struct http_sender *sender, const struct turn *turn)
 {
-	struct pollfd polled[] = {{.fd = courier->wake_fd, .events = POLLIN},
-	    {.fd = http_client_fd(courier->client), .events = POLLIN}};
+	struct pollfd polled[] = {{.fd = sender->wake_fd, .events = POLLIN},
+	    {.fd = http_client_fd(sender->client), .events = POLLIN}};
 	int64_t now = clock_ms(), due = now + LONGEST_WAIT_MS;
-	int64_t deadlines[] = {http_client_deadline(courier->client),
-	    dispatch_deadline(courier->dispatch, now),
+	int64_t deadlines[] = {http_client_deadline(sender->client),
+	    dispatch_deadline(sender->dispatch, now),
 	    turn->resting && turn->abandon_at > now ? turn->abandon_at : INT64_MAX};
 
 	for (size_t i = 0; i < sizeof deadlines / sizeof *deadlines; i++)
@@ -288,35 +287,35 @@ static void wait_for_events(const struct courier *courier, const struct turn *tu
 
 static void *run(void *context)
 {
-	struct courier *courier = context;
+	struct http_sender *sender = context;
 
-	pthread_setname_np(pthread_self(), "courier");
+	pthread_setname_np(pthread_self(), "http-sender");
 	for (;;) {
 		int64_t now = clock_ms();
-		struct turn turn = begin_turn(courier, now);
+		struct turn turn = begin_turn(sender, now);
 
-		add_arrivals(courier, turn.arrivals);
-		take_answers(courier, now);
+		add_arrivals(sender, turn.arrivals);
+		take_answers(sender, now);
 		if (turn.resting)
-			dispatch_drain(courier->dispatch, REST_MS);
+			dispatch_drain(sender->dispatch, REST_MS);
 		else
-			send_all(courier, now);
+			send_all(sender, now);
 		if (turn.resting && now >= turn.abandon_at &&
-		    dispatch_figures(courier->dispatch, now).in_flight > 0)
-			abandon(courier, now);
-		end_turn(courier, &turn, now);
+		    dispatch_figures(sender->dispatch, now).in_flight > 0)
+			abandon(sender, now);
+		end_turn(sender, &turn, now);
 		if (turn.ending)
 			return NULL;
-		wait_for_events(courier, &turn);
+		wait_for_events(sender, &turn);
 	}
 }
 
 /* --- from other threads --------------------------------------------------------------------- */
 
-static void wake(struct courier *courier)
+static void wake(struct http_sender *sender)
 {
-	if (eventfd_write(courier->wake_fd, 1) != 0)
-		log_debug("already_told", {"section", LOG_TEXT(courier->options.deliver->name)});
+	if (eventfd_write(sender->wake_fd, 1) != 0)
+		log_debug("already_told", {"section", LOG_TEXT(sender->options.deliver->name)});
 }
 
 static struct arrival *new_arrival(const struct outbox_inbox_message *const *messages, size_t count)
@@ -329,122 +328,122 @@ static struct arrival *new_arrival(const struct outbox_inbox_message *const *mes
 }
 
 static void end_at_once(
-    struct courier *courier, const struct outbox_inbox_message *const *messages, size_t count)
+    struct http_sender *sender, const struct outbox_inbox_message *const *messages, size_t count)
 {
 	owned_text struct outbox_inbox_end *ends = xcalloc(count, sizeof *ends);
 
 	for (size_t i = 0; i < count; i++)
 		ends[i] = (struct outbox_inbox_end){
 		    messages[i]->ticket, OUTBOX_INBOX_WAIT, "nothing is sent any more", REST_MS};
-	courier->options.finish(courier->options.context, ends, count);
+	sender->options.finish(sender->options.context, ends, count);
 }
 
-void courier_hand(
-    struct courier *courier, const struct outbox_inbox_message *const *messages, size_t count)
+void http_sender_submit(
+    struct http_sender *sender, const struct outbox_inbox_message *const *messages, size_t count)
 {
 	struct arrival *arrival = new_arrival(messages, count);
 	bool resting, first;
 
-	pthread_mutex_lock(&courier->mutex);
-	resting = courier->resting;
-	first = !courier->first;
+	pthread_mutex_lock(&sender->mutex);
+	resting = sender->resting;
+	first = !sender->first;
 	if (!resting && first)
-		courier->first = arrival;
+		sender->first = arrival;
 	else if (!resting)
-		courier->last->next = arrival;
+		sender->last->next = arrival;
 	if (!resting)
-		courier->last = arrival;
-	pthread_mutex_unlock(&courier->mutex);
+		sender->last = arrival;
+	pthread_mutex_unlock(&sender->mutex);
 	if (resting) {
-		end_at_once(courier, messages, count);
+		end_at_once(sender, messages, count);
 		free(arrival);
 	} else if (first) {
-		wake(courier);
+		wake(sender);
 	}
 }
 
-void courier_rest(struct courier *courier, int64_t drain_ms)
+void http_sender_rest(struct http_sender *sender, int64_t drain_ms)
 {
-	pthread_mutex_lock(&courier->mutex);
-	courier->resting = true;
-	courier->idle = false;
-	courier->abandon_at = clock_ms() + drain_ms;
-	wake(courier);
-	while (!courier->idle)
-		pthread_cond_wait(&courier->rested, &courier->mutex);
-	pthread_mutex_unlock(&courier->mutex);
+	pthread_mutex_lock(&sender->mutex);
+	sender->resting = true;
+	sender->idle = false;
+	sender->abandon_at = clock_ms() + drain_ms;
+	wake(sender);
+	while (!sender->idle)
+		pthread_cond_wait(&sender->rested, &sender->mutex);
+	pthread_mutex_unlock(&sender->mutex);
 }
 
-void courier_work(struct courier *courier)
+void http_sender_work(struct http_sender *sender)
 {
-	pthread_mutex_lock(&courier->mutex);
-	courier->resting = false;
-	pthread_mutex_unlock(&courier->mutex);
+	pthread_mutex_lock(&sender->mutex);
+	sender->resting = false;
+	pthread_mutex_unlock(&sender->mutex);
 }
 
-struct courier_status courier_status(struct courier *courier)
+struct http_sender_status http_sender_status(struct http_sender *sender)
 {
-	struct courier_status status;
+	struct http_sender_status status;
 
-	pthread_mutex_lock(&courier->mutex);
-	status = courier->status;
-	pthread_mutex_unlock(&courier->mutex);
+	pthread_mutex_lock(&sender->mutex);
+	status = sender->status;
+	pthread_mutex_unlock(&sender->mutex);
 	return status;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void courier_free(struct courier *courier)
+static void free_http_sender(struct http_sender *sender)
 {
-	http_client_destroy(courier->client);
-	dispatch_destroy(courier->dispatch);
-	http_peer_finish(&courier->peer);
-	if (courier->wake_fd >= 0)
-		close(courier->wake_fd);
-	pthread_cond_destroy(&courier->rested);
-	pthread_mutex_destroy(&courier->mutex);
-	free(courier);
+	http_client_destroy(sender->client);
+	dispatch_destroy(sender->dispatch);
+	http_peer_finish(&sender->peer);
+	if (sender->wake_fd >= 0)
+		close(sender->wake_fd);
+	pthread_cond_destroy(&sender->rested);
+	pthread_mutex_destroy(&sender->mutex);
+	free(sender);
 }
 
-static bool start_thread(struct courier *courier, struct err *err)
+static bool start_thread(struct http_sender *sender, struct err *err)
 {
 	int error;
 
-	courier->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (courier->wake_fd < 0)
+	sender->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (sender->wake_fd < 0)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	courier->status.loop_ms = clock_ms();
-	error = pthread_create(&courier->thread, NULL, run, courier);
+	sender->status.loop_ms = clock_ms();
+	error = pthread_create(&sender->thread, NULL, run, sender);
 	return error == 0 || err_set(err, ERR_RETRY, "no thread for [deliver \"%s\"]: %s",
-				 courier->options.deliver->name, strerror(error));
+				 sender->options.deliver->name, strerror(error));
 }
 
-struct courier *courier_start(const struct courier_options *options, struct err *err)
+struct http_sender *http_sender_start(const struct http_sender_options *options, struct err *err)
 {
-	struct courier *courier = xcalloc(1, sizeof *courier);
+	struct http_sender *sender = xcalloc(1, sizeof *sender);
 
-	courier->options = *options;
-	courier->wake_fd = -1;
-	pthread_mutex_init(&courier->mutex, NULL);
-	pthread_cond_init(&courier->rested, NULL);
-	courier->dispatch = new_dispatch(courier);
-	if (set_peer(&courier->peer, options->deliver, err)) {
-		courier->client = new_client(courier, err);
-		if (courier->client && start_thread(courier, err))
-			return courier;
+	sender->options = *options;
+	sender->wake_fd = -1;
+	pthread_mutex_init(&sender->mutex, NULL);
+	pthread_cond_init(&sender->rested, NULL);
+	sender->dispatch = new_dispatch(sender);
+	if (set_peer(&sender->peer, options->deliver, err)) {
+		sender->client = new_client(sender, err);
+		if (sender->client && start_thread(sender, err))
+			return sender;
 	}
-	courier_free(courier);
+	free_http_sender(sender);
 	return NULL;
 }
 
-void courier_stop(struct courier *courier)
+void http_sender_stop(struct http_sender *sender)
 {
-	if (!courier)
+	if (!sender)
 		return;
-	pthread_mutex_lock(&courier->mutex);
-	courier->ending = true;
-	pthread_mutex_unlock(&courier->mutex);
-	wake(courier);
-	pthread_join(courier->thread, NULL);
-	courier_free(courier);
+	pthread_mutex_lock(&sender->mutex);
+	sender->ending = true;
+	pthread_mutex_unlock(&sender->mutex);
+	wake(sender);
+	pthread_join(sender->thread, NULL);
+	free_http_sender(sender);
 }
