@@ -78,8 +78,8 @@ static char *folder_of(const char *group, const struct inbox_partition *assigned
 	return other;
 }
 
-static bool open_store(const struct inbox_settings *settings, struct inbox_partition *assigned,
-    const char *folder, struct err *err)
+static bool open_partition_store(const struct inbox_settings *settings,
+    struct inbox_partition *assigned, const char *folder, struct err *err)
 {
 	struct outbox_error error;
 	if (!settings->local)
@@ -115,7 +115,7 @@ static bool open_in(const struct inbox_settings *settings, struct inbox_partitio
 	owned_text char *group = group_folder(settings);
 	owned_text char *folder = folder_of(group, assigned, number);
 	if (make_folder(settings->given.path, err) && make_folder(group, err) &&
-	    make_folder(folder, err) && open_store(settings, assigned, folder, err) &&
+	    make_folder(folder, err) && open_partition_store(settings, assigned, folder, err) &&
 	    open_rules(settings, assigned, folder, err))
 		return true;
 	close_state(assigned);
@@ -336,7 +336,7 @@ static void set_offsets(struct inbox_partition *assigned, const struct subscript
 	commit_text_write(&assigned->offsets, commit->mark, assigned->text);
 }
 
-static bool begin(const struct inbox_settings *settings, struct inbox_partition *assigned,
+static bool begin_partition(const struct inbox_settings *settings, struct inbox_partition *assigned,
     struct subscription *subscription, struct subscription_place *place, struct err *err)
 {
 	owned_text char *text = xstrdup(place->text);
@@ -371,14 +371,14 @@ struct inbox_partition *inbox_partition_open(const struct inbox_settings *settin
 	assigned->store = common ? common : &assigned->own;
 	assigned->store->partitions++;
 	if (is_subscribed(settings, assigned, place->topic, err) &&
-	    begin(settings, assigned, subscription, place, err))
+	    begin_partition(settings, assigned, subscription, place, err))
 		return assigned;
 	err_prefix(err, "%s-%" PRId32, place->topic, assigned->partition);
 	inbox_partition_close(assigned);
 	return NULL;
 }
 
-static void free_list(struct item_list *list)
+static void destroy_items(struct item_list *list)
 {
 	for (struct item *item; (item = item_list_take(list));)
 		item_destroy(item);
@@ -386,8 +386,8 @@ static void free_list(struct item_list *list)
 
 void inbox_partition_close(struct inbox_partition *assigned)
 {
-	free_list(&assigned->arrived);
-	free_list(&assigned->logging);
+	destroy_items(&assigned->arrived);
+	destroy_items(&assigned->logging);
 	close_state(assigned);
 	assigned->store->partitions--;
 	offsets_finish(&assigned->offsets);
@@ -465,7 +465,7 @@ static void take_position(struct item *item)
 		set_store_id(item, header->value, header->length);
 }
 
-static void identify(const struct inbox_settings *settings, struct item *item)
+static void identify_item(const struct inbox_settings *settings, struct item *item)
 {
 	const struct outbox_inbox_message *message = &item->public;
 	const struct outbox_rules_header *header;
@@ -489,7 +489,7 @@ static void identify(const struct inbox_settings *settings, struct item *item)
 		add_leg(item);
 }
 
-static void say(struct item *item, enum item_fate fate, const char *format, const char *detail)
+static void set_fate(struct item *item, enum item_fate fate, const char *format, const char *detail)
 {
 	item->fate = fate;
 	free(item->reason);
@@ -510,7 +510,7 @@ static void miss_id(
 		    {"consequence", LOG_TEXT(consequences[policy])});
 	settings->told[assigned->topic_number] = true;
 	if (policy != OUTBOX_INBOX_PROCESS)
-		say(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
+		set_fate(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
 		    "there is no id in it: %s finds nothing", settings->given.id);
 }
 
@@ -525,7 +525,7 @@ static uint64_t key_hash_of(const struct inbox_partition *assigned, const struct
 	return XXH3_64bits_withSeed(message->key, message->key_length, assigned->salt);
 }
 
-static int number_of(const struct outbox_rules_header *header)
+static int header_number(const struct outbox_rules_header *header)
 {
 	char text[16];
 	int64_t number = 0;
@@ -559,8 +559,8 @@ bool inbox_partition_arrive(
 		item_drop_claims(item);
 	item->key_hash = key_hash_of(assigned, item);
 	if (item->redelivered)
-		item->public.attempt += number_of(item_header(item, "outbox-attempts"));
-	identify(settings, item);
+		item->public.attempt += header_number(item_header(item, "outbox-attempts"));
+	identify_item(settings, item);
 	if (is_for_others(settings, item))
 		item->fate = FATE_DROP;
 	assigned->items++;
@@ -583,7 +583,7 @@ static bool is_asked(const struct inbox_partition *assigned, const struct item *
 	       (!item->known || assigned->own.dedup);
 }
 
-static void answer(
+static void apply_state(
     struct inbox_partition *assigned, struct item *item, enum outbox_dedup_state state)
 {
 	item->checked = true;
@@ -602,7 +602,7 @@ bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *it
 	struct outbox_error error;
 	if (!outbox_dedup_check(assigned->store->dedup, &id, 1, &state, &error))
 		return outbox_error_take(&error, err);
-	answer(assigned, item, state);
+	apply_state(assigned, item, state);
 	return true;
 }
 
@@ -618,13 +618,13 @@ static bool check_one_by_one(
 			*err = why;
 			return false;
 		}
-		say(asked[i], FATE_DEAD, "its id is refused: %s", why.message);
+		set_fate(asked[i], FATE_DEAD, "its id is refused: %s", why.message);
 	}
 	return true;
 }
 
 /* The first `count` that have arrived. */
-static bool check(struct inbox_partition *assigned, size_t count, struct err *err)
+static bool check_arrived(struct inbox_partition *assigned, size_t count, struct err *err)
 {
 	struct outbox_dedup_id ids[BATCH];
 	struct item *asked[BATCH], *item = assigned->arrived.first;
@@ -642,7 +642,7 @@ static bool check(struct inbox_partition *assigned, size_t count, struct err *er
 		return outbox_error_take(&error, err);
 	}
 	for (size_t i = 0; i < asking; i++)
-		answer(assigned, asked[i], states[i]);
+		apply_state(assigned, asked[i], states[i]);
 	return true;
 }
 
@@ -681,16 +681,16 @@ static bool is_judged(const struct item *item)
 	return item->fate == FATE_HANDLE && !item->judged;
 }
 
-static void sentence(struct item *item, const struct outbox_rules_verdict *verdict)
+static void apply_verdict(struct item *item, const struct outbox_rules_verdict *verdict)
 {
 	item->judged = true;
 	if (verdict->action == OUTBOX_RULES_DROP)
-		say(item, FATE_DROP, "rule %s", verdict->name);
+		set_fate(item, FATE_DROP, "rule %s", verdict->name);
 	else if (verdict->action == OUTBOX_RULES_DEAD_LETTER)
-		say(item, FATE_DEAD, "rule %s", verdict->name);
+		set_fate(item, FATE_DEAD, "rule %s", verdict->name);
 }
 
-static bool judge(struct inbox_partition *assigned, size_t count, struct err *err)
+static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct err *err)
 {
 	struct outbox_rules_message messages[BATCH];
 	struct outbox_rules_verdict verdicts[BATCH];
@@ -705,14 +705,14 @@ static bool judge(struct inbox_partition *assigned, size_t count, struct err *er
 	if (judging && !outbox_rules_check(assigned->rules, messages, judging, verdicts, &error))
 		return outbox_error_take(&error, err);
 	for (size_t i = 0; i < judging; i++)
-		sentence(judged[i], &verdicts[i]);
+		apply_verdict(judged[i], &verdicts[i]);
 	return true;
 }
 
 /* --- admission ------------------------------------------------------------------------------ */
 
 /* Also what was finished beyond the committed offset. */
-static bool is_known(struct inbox_partition *assigned, int64_t offset)
+static bool offset_is_known(struct inbox_partition *assigned, int64_t offset)
 {
 	if (offset < assigned->offsets.done)
 		return true;
@@ -733,11 +733,11 @@ static void look_at_text(struct inbox_partition *assigned)
 		assigned->stops |= STOP_TEXT;
 }
 
-static void meet(
+static void meet_item(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	item->met = true;
-	item->known = is_known(assigned, item->public.offset);
+	item->known = offset_is_known(assigned, item->public.offset);
 	assigned->known += item->known;
 	if (!item->known)
 		look_at_text(assigned);
@@ -757,14 +757,15 @@ static size_t meet_first(
 		if (!item->met && !offsets_reaches(&assigned->offsets, item->public.offset))
 			break;
 		if (!item->met)
-			meet(assigned, settings, item);
+			meet_item(assigned, settings, item);
 	}
 	return count;
 }
 
 /* How many more may be pending. Of a store of several, a partition leaves as much as it has: so
  * that others go on beside those that are stuck. */
-static size_t room(const struct inbox_partition *assigned, const struct inbox_settings *settings)
+static size_t pending_room(
+    const struct inbox_partition *assigned, const struct inbox_settings *settings)
 {
 	int64_t left = settings->spec.pending - assigned->store->pending;
 	if (!assigned->store->dedup)
@@ -778,9 +779,9 @@ bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_
     struct item_list *ret_items, struct err *err)
 {
 	for (size_t count;
-	     (count = meet_first(assigned, settings, room(assigned, settings))) > 0;) {
-		if (!check(assigned, count, err) ||
-		    (assigned->rules && !judge(assigned, count, err)))
+	     (count = meet_first(assigned, settings, pending_room(assigned, settings))) > 0;) {
+		if (!check_arrived(assigned, count, err) ||
+		    (assigned->rules && !judge_arrived(assigned, count, err)))
 			return false;
 		while (count-- > 0)
 			item_list_add(ret_items, item_list_take(&assigned->arrived));
@@ -809,7 +810,7 @@ static int64_t known_to(const struct inbox_partition *assigned)
 
 /* Of rules first: what they recorded of messages that are not done passes again. The marks of
  * `sequence` are those of the offset that is committed. */
-static bool make_durable(
+static bool make_partition_durable(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err)
 {
 	struct outbox_error error;
@@ -829,7 +830,7 @@ bool inbox_partition_checkpoint(
 {
 	char mark[COMMIT_TEXT_MARK + 1] = "";
 	fault_point("inbox_handled");
-	if (!make_durable(assigned, settings, err))
+	if (!make_partition_durable(assigned, settings, err))
 		return false;
 	fault_point("inbox_durable");
 	size_t length =

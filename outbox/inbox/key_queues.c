@@ -18,14 +18,14 @@ void key_queues_finish(struct key_queues *queues)
 	*queues = (struct key_queues){0};
 }
 
-static size_t bucket_of(const struct key_queues *queues, const struct item *item)
+static size_t bucket_of_item(const struct key_queues *queues, const struct item *item)
 {
 	return item->key_hash & (queues->count - 1);
 }
 
 bool key_queues_add(struct key_queues *queues, struct item *item)
 {
-	struct item **place = &queues->buckets[bucket_of(queues, item)];
+	struct item **place = &queues->buckets[bucket_of_item(queues, item)];
 	item->behind = NULL;
 	while (*place && (*place)->key_hash != item->key_hash)
 		place = &(*place)->chain;
@@ -43,7 +43,7 @@ bool key_queues_add(struct key_queues *queues, struct item *item)
 
 struct item *key_queues_leave(struct key_queues *queues, struct item *item)
 {
-	struct item **place = &queues->buckets[bucket_of(queues, item)], *next = item->behind;
+	struct item **place = &queues->buckets[bucket_of_item(queues, item)], *next = item->behind;
 	while (*place != item)
 		place = &(*place)->chain;
 	if (!next) {
@@ -71,7 +71,7 @@ struct item *key_queues_first(const struct key_queues *queues)
 
 struct item *key_queues_after(const struct key_queues *queues, const struct item *item)
 {
-	return item->chain ? item->chain : first_from(queues, bucket_of(queues, item) + 1);
+	return item->chain ? item->chain : first_from(queues, bucket_of_item(queues, item) + 1);
 }
 
 struct item *key_queues_clear(struct key_queues *queues)

@@ -62,7 +62,7 @@ bool loop_is_in_trouble(const struct inbox_partition *assigned)
 
 /* --- the thread ----------------------------------------------------------------------------- */
 
-static void empty(int fd)
+static void empty_eventfd(int fd)
 {
 	uint64_t count;
 	(void)!read(fd, &count, sizeof count);
@@ -77,7 +77,7 @@ static int64_t next_time(const struct loop *loop, int64_t redelivery_at)
 	return wait < 0 ? 0 : wait > LONGEST_WAIT_MS ? LONGEST_WAIT_MS : wait;
 }
 
-static void wait_for_work(struct loop *loop)
+static void wait_for_loop_work(struct loop *loop)
 {
 	struct pollfd fds[] = {{subscription_fd(loop->subscription), POLLIN, 0},
 	    {loop->wake_fd, POLLIN, 0}, {redelivery_fd(loop->redelivery), POLLIN, 0}};
@@ -88,11 +88,11 @@ static void wait_for_work(struct loop *loop)
 	if (some)
 		return;
 	poll(fds, 3, (int)next_time(loop, redelivery_step(loop->redelivery, clock_ms())));
-	empty(loop->wake_fd);
-	empty(fds[0].fd);
+	empty_eventfd(loop->wake_fd);
+	empty_eventfd(fds[0].fd);
 }
 
-static void turn(struct loop *loop)
+static void run_turn(struct loop *loop)
 {
 	loop->busy = false;
 	loop->now_ms = clock_ms();
@@ -116,10 +116,10 @@ static void turn(struct loop *loop)
 	loop_commit_in_time(loop);
 	loop_show_figures(loop);
 	if (!loop->busy)
-		wait_for_work(loop);
+		wait_for_loop_work(loop);
 }
 
-static bool is_over(struct loop *loop)
+static bool is_loop_over(struct loop *loop)
 {
 	pthread_mutex_lock(&loop->mutex);
 	bool over = loop->over || loop->ended;
@@ -127,12 +127,12 @@ static bool is_over(struct loop *loop)
 	return over;
 }
 
-static void *run(void *context)
+static void *run_inbox_loop(void *context)
 {
 	struct loop *loop = context;
 	pthread_setname_np(pthread_self(), "inbox");
-	while (!is_over(loop))
-		turn(loop);
+	while (!is_loop_over(loop))
+		run_turn(loop);
 	subscription_close(loop->subscription);
 	loop_forget(loop);
 	loop_show_figures(loop);
@@ -141,7 +141,7 @@ static void *run(void *context)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void destroy(struct loop *loop)
+static void free_loop(struct loop *loop)
 {
 	worker_pool_destroy(loop->workers);
 	redelivery_destroy(loop->redelivery);
@@ -157,7 +157,7 @@ static void destroy(struct loop *loop)
 	free(loop);
 }
 
-static bool make_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
+static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
 	const struct worker_pool_settings workers = {.handle = given->handle,
@@ -192,19 +192,19 @@ struct loop *loop_create(
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0)
 		err_set(err, ERR_RETRY, "no eventfd for an inbox: %s", strerror(errno));
-	else if (make_parts(loop, inbox, err))
+	else if (make_loop_parts(loop, inbox, err))
 		return loop;
-	destroy(loop);
+	free_loop(loop);
 	return NULL;
 }
 
 bool loop_start(struct loop *loop, struct err *err)
 {
-	loop->runs = pthread_create(&loop->thread, NULL, run, loop) == 0;
+	loop->runs = pthread_create(&loop->thread, NULL, run_inbox_loop, loop) == 0;
 	return loop->runs || err_set(err, ERR_RETRY, "no thread for an inbox");
 }
 
-static void wake(struct loop *loop)
+static void wake_loop(struct loop *loop)
 {
 	(void)!write(loop->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
@@ -216,10 +216,10 @@ void loop_destroy(struct loop *loop)
 	pthread_mutex_lock(&loop->mutex);
 	loop->over = true;
 	pthread_mutex_unlock(&loop->mutex);
-	wake(loop);
+	wake_loop(loop);
 	if (loop->runs)
 		pthread_join(loop->thread, NULL);
-	destroy(loop);
+	free_loop(loop);
 }
 
 bool loop_finish(
@@ -255,7 +255,7 @@ void loop_pause(struct loop *loop, const char *topic, bool pause)
 	pthread_mutex_lock(&loop->mutex);
 	set_paused(loop, topic ? topic : "", pause);
 	pthread_mutex_unlock(&loop->mutex);
-	wake(loop);
+	wake_loop(loop);
 }
 
 void loop_stats(struct loop *loop, struct outbox_inbox_stats *ret_stats)

@@ -102,7 +102,7 @@ static void add_dedup(const struct outbox_dedup *dedup, struct outbox_inbox_stat
 		stats->observed_rate = one.observed_rate;
 }
 
-static int64_t oldest_of(const struct loop *loop)
+static int64_t oldest_item_age(const struct loop *loop)
 {
 	int64_t oldest = INT64_MAX;
 	for (const struct item *item = key_queues_first(&loop->key_queues); item;
@@ -125,7 +125,7 @@ static void note_figures(struct loop *loop)
 		add_dedup(loop->partitions[i]->own.dedup, stats);
 	}
 	add_dedup(loop->common.dedup, stats);
-	stats->oldest_ms = oldest_of(loop);
+	stats->oldest_ms = oldest_item_age(loop);
 }
 
 void loop_show_figures(struct loop *loop)

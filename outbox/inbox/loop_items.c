@@ -14,10 +14,10 @@ enum { COPY_MS = 100 /* a copy asks again whether the first one is done */ };
 
 /* --- the way of an item --------------------------------------------------------------------- */
 
-static void go(struct loop *loop, struct item *item);
+static void advance_item(struct loop *loop, struct item *item);
 
 /* It is done with, and its memory is free. */
-static void complete(struct loop *loop, struct item *item)
+static void complete_item(struct loop *loop, struct item *item)
 {
 	struct inbox_partition *assigned = item->assigned;
 	bool in_queue = !item->known;
@@ -31,16 +31,16 @@ static void complete(struct loop *loop, struct item *item)
 		assigned->changed = true;
 		struct item *next = key_queues_leave(&loop->key_queues, item);
 		if (next)
-			go(loop, next);
+			advance_item(loop, next);
 	}
 	item_recycle(&loop->pool, item);
 }
 
 /* Its id is remembered first, if it is to be. */
-static void finish(struct loop *loop, struct item *item)
+static void finish_item(struct loop *loop, struct item *item)
 {
 	if (!item->pending) {
-		complete(loop, item);
+		complete_item(loop, item);
 		return;
 	}
 	item_move(item, ITEM_LOGGING);
@@ -54,7 +54,7 @@ void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms)
 	timers_add(&loop->timers, item);
 }
 
-static void stand(struct loop *loop, struct item *item)
+static void stop_at_item(struct loop *loop, struct item *item)
 {
 	struct inbox_partition *assigned = item->assigned;
 	(void)loop;
@@ -71,7 +71,7 @@ static void send_dead(struct loop *loop, struct item *item)
 {
 	const char *topic = loop->settings->given.dead_letters;
 	if (!topic) {
-		stand(loop, item);
+		stop_at_item(loop, item);
 		return;
 	}
 	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->assigned->topic)},
@@ -96,7 +96,7 @@ static void send_on(struct loop *loop, struct item *item)
 	redelivery_send(loop->redelivery, item, retry->topic, retry->delay_ms);
 }
 
-static void ask_again(struct loop *loop, struct item *item)
+static void ask_store_again(struct loop *loop, struct item *item)
 {
 	struct err err;
 	if (!inbox_partition_ask_again(item->assigned, item, &err)) {
@@ -105,7 +105,7 @@ static void ask_again(struct loop *loop, struct item *item)
 	} else if (item->fate == FATE_ASK)
 		loop_rest(loop, item, COPY_MS);
 	else
-		go(loop, item);
+		advance_item(loop, item);
 }
 
 /* Of a retry topic: until it is due nothing more is taken of the partition. -1: it is due. */
@@ -126,7 +126,7 @@ static int64_t wait_of(const struct item *item)
 	return at - clock_wall_us() / 1000;
 }
 
-static void handle(struct loop *loop, struct item *item)
+static void make_item_ready(struct loop *loop, struct item *item)
 {
 	int64_t wait = wait_of(item);
 	if (wait > 0) {
@@ -140,30 +140,30 @@ static void handle(struct loop *loop, struct item *item)
 }
 
 /* The message is the first of its key queue. */
-static void go(struct loop *loop, struct item *item)
+static void advance_item(struct loop *loop, struct item *item)
 {
 	if (loop->closing)
 		return;
 	switch (item->fate) {
 	case FATE_HANDLE:
-		handle(loop, item);
+		make_item_ready(loop, item);
 		break;
 	case FATE_ASK:
-		ask_again(loop, item);
+		ask_store_again(loop, item);
 		break;
 	case FATE_COPY:
 		loop->stats.duplicates++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case FATE_DROP:
 		loop->stats.refused++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case FATE_DEAD:
 		send_dead(loop, item);
 		break;
 	case FATE_STAND:
-		stand(loop, item);
+		stop_at_item(loop, item);
 	}
 }
 
@@ -171,11 +171,11 @@ void loop_enter(struct loop *loop, struct item *item)
 {
 	if (item->known) {
 		if (item->pending)
-			finish(loop, item);
+			finish_item(loop, item);
 		else
-			complete(loop, item);
+			complete_item(loop, item);
 	} else if (key_queues_add(&loop->key_queues, item))
-		go(loop, item);
+		advance_item(loop, item);
 	else
 		item_move(item, ITEM_QUEUED);
 }
@@ -213,11 +213,11 @@ void loop_take_end(struct loop *loop, struct item *item)
 	switch (item->result) {
 	case OUTBOX_INBOX_DONE:
 		loop->stats.handled++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case OUTBOX_INBOX_DUPLICATE:
 		loop->stats.duplicates++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case OUTBOX_INBOX_WAIT:
 		loop->stats.retries++;
@@ -252,14 +252,14 @@ void loop_take_redelivered(struct loop *loop)
 			item->reason = xformat(
 			    "Kafka refuses its record for the retry or dead-letter topic: %s",
 			    why.message);
-			stand(loop, item);
+			stop_at_item(loop, item);
 			continue;
 		}
 		if (item->fate == FATE_DEAD)
 			loop->stats.dead_letters++;
 		else
 			loop->stats.retry_records++;
-		finish(loop, item);
+		finish_item(loop, item);
 	}
 }
 
@@ -269,7 +269,7 @@ void loop_take_timers(struct loop *loop)
 	for (struct item *item; (item = timers_take(&loop->timers, now));) {
 		loop->busy = true;
 		item->assigned->stops &= ~(unsigned)STOP_DUE;
-		go(loop, item);
+		advance_item(loop, item);
 	}
 }
 
@@ -286,7 +286,7 @@ void loop_log_done(struct loop *loop)
 			}
 			loop->busy = true;
 			for (struct item *item; (item = item_list_take(&logged));)
-				complete(loop, item);
+				complete_item(loop, item);
 		}
 	}
 }

@@ -75,7 +75,7 @@ static struct inbox_partition *open_one(
 }
 
 /* As when its leader is away: it is read later, and others meanwhile. */
-static void put_off(struct loop *loop, struct subscription_place *place)
+static void put_off_partition(struct loop *loop, struct subscription_place *place)
 {
 	struct late *late = &loop->late[loop->late_count++];
 	late->topic = xstrdup(place->topic);
@@ -97,7 +97,7 @@ static bool open_partitions(
 	for (int i = 0; i < count; i++) {
 		struct subscription_place place = places[i];
 		if (away >= 0)
-			put_off(loop, &places[i]);
+			put_off_partition(loop, &places[i]);
 		else if (open_one(loop, &place, err))
 			places[i].offset = place.offset;
 		else if (err->kind == ERR_CONFIG || err->kind == ERR_FATAL)
@@ -108,7 +108,7 @@ static bool open_partitions(
 	if (away < 0)
 		return true;
 	loop_tell(loop, "inbox_waits", err);
-	put_off(loop, &places[away]);
+	put_off_partition(loop, &places[away]);
 	return true;
 }
 
@@ -151,7 +151,7 @@ bool loop_on_assigned(void *context, struct subscription_place *places, int coun
 }
 
 /* Waits for the messages in progress, and records those that ended; starts no message. */
-static void drain(struct loop *loop, int64_t until_ms)
+static void drain_handlers(struct loop *loop, int64_t until_ms)
 {
 	struct pollfd fd = {loop->wake_fd, POLLIN, 0};
 	for (;;) {
@@ -173,7 +173,7 @@ static void drain(struct loop *loop, int64_t until_ms)
 	}
 }
 
-static bool release(
+static bool release_ids(
     struct loop *loop, const struct outbox_dedup_id *ids, size_t count, struct err *err)
 {
 	struct outbox_error error;
@@ -194,18 +194,18 @@ static bool give_back_queued(struct loop *loop, struct err *err)
 			ids[count++] = inbox_partition_id(item);
 			if (count < GIVEN_BACK)
 				continue;
-			if (!release(loop, ids, count, err))
+			if (!release_ids(loop, ids, count, err))
 				return false;
 			count = 0;
 		}
-	return count == 0 || release(loop, ids, count, err);
+	return count == 0 || release_ids(loop, ids, count, err);
 }
 
 /*
  * In a store of several consumers it would be pending for whoever has the partition next, until its
  * lease is over. What cannot be given back waits for that.
  */
-static void give_back(struct loop *loop)
+static void give_back_ids(struct loop *loop)
 {
 	struct err err;
 	if (loop->common.dedup && !give_back_queued(loop, &err))
@@ -226,19 +226,19 @@ static void forget_queued(struct loop *loop)
 	}
 }
 
-static void free_list(struct item_list *list)
+static void destroy_listed_items(struct item_list *list)
 {
 	for (struct item *item; (item = item_list_take(list));)
 		item_destroy(item);
 }
 
-static void take_back(struct item_list *list)
+static void take_back_ready(struct item_list *list)
 {
 	for (struct item *item; (item = item_list_take(list));)
 		item->out = false;
 }
 
-static void abandon(struct loop *loop)
+static void abandon_in_progress(struct loop *loop)
 {
 	loop->stats.abandoned += (uint64_t)worker_pool_abandon(loop->workers);
 }
@@ -247,25 +247,25 @@ void loop_forget(struct loop *loop)
 {
 	redelivery_drop(loop->redelivery);
 	timers_finish(&loop->timers);
-	give_back(loop);
+	give_back_ids(loop);
 	forget_queued(loop);
-	abandon(loop);
+	abandon_in_progress(loop);
 	struct item_list ended = worker_pool_ended(loop->workers, false);
-	free_list(&ended);
+	destroy_listed_items(&ended);
 	worker_pool_forget(loop->workers);
 	close_partitions(loop);
 	loop->items = loop->bytes = 0;
 }
 
-static void let_go(struct loop *loop, bool lost)
+static void let_partitions_go(struct loop *loop, bool lost)
 {
 	struct item_list ready = worker_pool_withdraw(loop->workers);
 	loop->closing = true;
-	take_back(&ready);
-	take_back(&loop->ready);
+	take_back_ready(&ready);
+	take_back_ready(&loop->ready);
 	worker_pool_hold_until(loop->workers, 0);
-	drain(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
-	abandon(loop);
+	drain_handlers(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
+	abandon_in_progress(loop);
 	loop_take_ends(loop); /* no more come after that */
 	loop_log_done(loop);
 	if (!lost)
@@ -279,7 +279,7 @@ void loop_on_revoked(void *context, bool lost)
 	struct loop *loop = context;
 	log_info("inbox_revoked", {"group", LOG_TEXT(loop->settings->given.group)},
 	    {"partitions", LOG_INT(loop->partition_count)}, {"lost", LOG_INT(lost)});
-	let_go(loop, lost);
+	let_partitions_go(loop, lost);
 }
 
 void loop_begin_again(struct loop *loop)
@@ -288,7 +288,7 @@ void loop_begin_again(struct loop *loop)
 	if (!loop->again_at || clock_ms() < loop->again_at)
 		return;
 	loop->again_at = 0;
-	let_go(loop, false);
+	let_partitions_go(loop, false);
 	if (!subscription_again(loop->subscription, &err))
 		loop_fail(loop, &err);
 }
@@ -307,7 +307,7 @@ static void skip_deleted(struct inbox_partition *assigned, int64_t to)
 
 /* Its log is another one: what is committed is set, so that it holds. Of the text only the mark of
  * `sequence` goes along. */
-static bool begin_anew(
+static bool commit_new_log(
     struct loop *loop, struct inbox_partition *assigned, int64_t at, struct err *err)
 {
 	char text[COMMIT_TEXT_SIZE];
@@ -333,7 +333,7 @@ static bool move_on(struct loop *loop, struct inbox_partition *assigned, struct 
 	int64_t at = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
 	assigned->gone = false;
 	if (assigned->read >= low)
-		return begin_anew(loop, assigned, at, err);
+		return commit_new_log(loop, assigned, at, err);
 	skip_deleted(assigned, at);
 	return true;
 }

@@ -22,7 +22,7 @@ struct inbox_partition *loop_find_partition(
 	return NULL;
 }
 
-static bool is_full(const struct loop *loop)
+static bool memory_is_full(const struct loop *loop)
 {
 	return loop->items >= loop->settings->given.most_messages ||
 	       loop->bytes >= loop->settings->given.most_bytes;
@@ -70,10 +70,10 @@ void loop_apply_stops(struct loop *loop)
 
 static bool may_take(const struct loop *loop)
 {
-	return !is_full(loop) && !(loop->recent && has_part(loop, loop->recent, 1));
+	return !memory_is_full(loop) && !(loop->recent && has_part(loop, loop->recent, 1));
 }
 
-static void arrive(struct loop *loop, const struct consumer_record *record)
+static void take_inbox_record(struct loop *loop, const struct consumer_record *record)
 {
 	struct inbox_partition *assigned = loop->recent;
 	if (!assigned || assigned->partition != record->partition ||
@@ -91,10 +91,10 @@ static void arrive(struct loop *loop, const struct consumer_record *record)
 	loop->bytes += bytes;
 }
 
-static bool see(void *context, const struct consumer_record *record)
+static bool see_inbox_record(void *context, const struct consumer_record *record)
 {
 	struct loop *loop = context;
-	arrive(loop, record);
+	take_inbox_record(loop, record);
 	return --loop->to_read > 0 && may_take(loop);
 }
 
@@ -113,8 +113,8 @@ void loop_read_records(struct loop *loop)
 	struct err err;
 	int count;
 	loop->to_read = READS;
-	loop_judge_reading(
-	    loop, subscription_read(loop->subscription, see, loop, &count, &err), &err);
+	loop_judge_reading(loop,
+	    subscription_read(loop->subscription, see_inbox_record, loop, &count, &err), &err);
 	loop->busy = loop->busy || count > 0;
 }
 
@@ -131,7 +131,7 @@ void loop_read_events(struct loop *loop)
  */
 bool loop_may_read(struct loop *loop)
 {
-	bool full = is_full(loop), stuck = full;
+	bool full = memory_is_full(loop), stuck = full;
 	for (int i = 0; i < loop->partition_count; i++)
 		stuck |= !loop->partitions[i]->paused && is_crowded(loop, loop->partitions[i]);
 	if (!stuck)

@@ -66,7 +66,7 @@ bool redelivery_is_own_header(const char *name)
 
 /* --- lists ---------------------------------------------------------------------------------- */
 
-static void add(struct redelivery_list *list, struct redelivery_record *record)
+static void append_record(struct redelivery_list *list, struct redelivery_record *record)
 {
 	record->next = NULL;
 	record->before = list->last;
@@ -78,7 +78,7 @@ static void add(struct redelivery_list *list, struct redelivery_record *record)
 	list->count++;
 }
 
-static void remove_from(struct redelivery_list *list, struct redelivery_record *record)
+static void remove_record(struct redelivery_list *list, struct redelivery_record *record)
 {
 	*(record->before ? &record->before->next : &list->first) = record->next;
 	*(record->next ? &record->next->before : &list->last) = record->before;
@@ -92,17 +92,17 @@ static void free_record(struct redelivery_record *record)
 	free(record);
 }
 
-static void free_list(struct redelivery_list *list)
+static void free_records(struct redelivery_list *list)
 {
 	for (struct redelivery_record *record; (record = list->first);) {
-		remove_from(list, record);
+		remove_record(list, record);
 		free_record(record);
 	}
 }
 
 /* --- headers -------------------------------------------------------------------------------- */
 
-static void put(
+static void put_header(
     struct redelivery_record *record, const char *name, const void *value, size_t length)
 {
 	record->headers[record->header_count++] =
@@ -114,9 +114,9 @@ static void put_origin(struct redelivery_record *record, const char *name, const
 {
 	const struct outbox_rules_header *said = item_header(record->item, name);
 	if (said)
-		put(record, name, said->value, said->length);
+		put_header(record, name, said->value, said->length);
 	else
-		put(record, name, value, strlen(value));
+		put_header(record, name, value, strlen(value));
 }
 
 static void put_position(struct redelivery_record *record)
@@ -126,7 +126,7 @@ static void put_position(struct redelivery_record *record)
 	if (!position)
 		position = item_header(record->item, name);
 	if (position)
-		put(record, name, position->value, position->length);
+		put_header(record, name, position->value, position->length);
 }
 
 /* The way so far, and this step of it: the same each time this message comes to be sent on. */
@@ -138,16 +138,16 @@ static char *leg_of(const struct redelivery_record *record)
 }
 
 /* A dead letter that goes back begins a way of its own, known by its place among dead letters. */
-static void put_back(struct redelivery_record *record, const char *group)
+static void put_return_headers(struct redelivery_record *record, const char *group)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
 	record->leg =
 	    xformat("%s/%" PRId32 "/%" PRId64, message->topic, message->partition, message->offset);
-	put(record, "outbox-group", group, strlen(group));
-	put(record, "outbox-leg", record->leg, strlen(record->leg));
+	put_header(record, "outbox-group", group, strlen(group));
+	put_header(record, "outbox-leg", record->leg, strlen(record->leg));
 }
 
-static void put_own(struct redelivery_record *record, const char *group, int64_t wait_ms)
+static void put_own_headers(struct redelivery_record *record, const char *group, int64_t wait_ms)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
 	const char *reason = record->item->reason ? record->item->reason : "";
@@ -156,34 +156,34 @@ static void put_own(struct redelivery_record *record, const char *group, int64_t
 	snprintf(record->time, NUMBER, "%" PRId64, message->time_ms);
 	snprintf(record->attempts, NUMBER, "%d", message->attempt);
 	record->leg = leg_of(record);
-	put(record, "outbox-group", group, strlen(group));
+	put_header(record, "outbox-group", group, strlen(group));
 	put_origin(record, "outbox-origin-topic", message->topic);
 	put_origin(record, "outbox-origin-partition", record->partition);
 	put_origin(record, "outbox-origin-offset", record->offset);
 	put_origin(record, "outbox-origin-time", record->time);
 	put_position(record);
-	put(record, "outbox-attempts", record->attempts, strlen(record->attempts));
-	put(record, "outbox-reason", reason, strlen(reason));
-	put(record, "outbox-leg", record->leg, strlen(record->leg));
+	put_header(record, "outbox-attempts", record->attempts, strlen(record->attempts));
+	put_header(record, "outbox-reason", reason, strlen(reason));
+	put_header(record, "outbox-leg", record->leg, strlen(record->leg));
 	if (wait_ms < 0)
 		return;
 	snprintf(record->at, NUMBER, "%" PRId64, clock_wall_us() / 1000 + wait_ms);
-	put(record, "outbox-retry-at", record->at, strlen(record->at));
+	put_header(record, "outbox-retry-at", record->at, strlen(record->at));
 }
 
-static void put_all(struct redelivery_record *record, const char *group, int64_t wait_ms)
+static void put_headers(struct redelivery_record *record, const char *group, int64_t wait_ms)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
 	record->headers = xcalloc(message->header_count + OWN_HEADERS, sizeof *record->headers);
 	for (size_t i = 0; i < message->header_count; i++) {
 		const struct outbox_rules_header *header = &message->headers[i];
 		if (!redelivery_is_own_header(header->name))
-			put(record, header->name, header->value, header->length);
+			put_header(record, header->name, header->value, header->length);
 	}
 	if (wait_ms == REDELIVERY_TO_ORIGIN)
-		put_back(record, group);
+		put_return_headers(record, group);
 	else
-		put_own(record, group, wait_ms);
+		put_own_headers(record, group, wait_ms);
 }
 
 void redelivery_send(
@@ -192,16 +192,16 @@ void redelivery_send(
 	struct redelivery_record *record = xcalloc(1, sizeof *record);
 	record->item = item;
 	record->topic = topic;
-	put_all(record, redelivery->group, wait_ms);
-	add(&redelivery->queue, record);
+	put_headers(record, redelivery->group, wait_ms);
+	append_record(&redelivery->queue, record);
 	redelivery->try_at = 0;
 }
 
 /* --- sending -------------------------------------------------------------------------------- */
 
 /* The partition of the key; -1: any, for a record without a key. False: the topic is unknown. */
-static bool find_partition(struct redelivery *redelivery, const struct redelivery_record *record,
-    int32_t *ret_partition, struct err *err)
+static bool find_record_partition(struct redelivery *redelivery,
+    const struct redelivery_record *record, int32_t *ret_partition, struct err *err)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
 	struct catalog_topic topic = catalog_look(redelivery->catalog, record->topic, TOPIC_AGE_MS);
@@ -216,7 +216,7 @@ static bool find_partition(struct redelivery *redelivery, const struct redeliver
 	return true;
 }
 
-static bool send_one(
+static bool send_redelivery(
     struct redelivery *redelivery, struct redelivery_record *record, struct err *err)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
@@ -230,19 +230,19 @@ static bool send_one(
 	    .header_count = record->header_count,
 	    .opaque = record,
 	};
-	if (!find_partition(redelivery, record, &produced.partition, err))
+	if (!find_record_partition(redelivery, record, &produced.partition, err))
 		return false;
 	produced.topic = producer_topic(redelivery->producer, record->topic, err);
 	return produced.topic && producer_send(redelivery->producer, &produced, err);
 }
 
-static void refuse(struct redelivery *redelivery, struct redelivery_list *list,
+static void refuse_record(struct redelivery *redelivery, struct redelivery_list *list,
     struct redelivery_record *record, const struct err *why)
 {
 	record->refused = true;
 	record->why = *why;
-	remove_from(list, record);
-	add(&redelivery->over, record);
+	remove_record(list, record);
+	append_record(&redelivery->over, record);
 }
 
 static bool make_clients(struct redelivery *redelivery, struct err *err)
@@ -255,7 +255,7 @@ static bool make_clients(struct redelivery *redelivery, struct err *err)
 	return redelivery->producer;
 }
 
-static void tell(struct redelivery *redelivery, const struct err *err, int64_t now_ms)
+static void report_waiting(struct redelivery *redelivery, const struct err *err, int64_t now_ms)
 {
 	bool asks = !err->message[0]; /* for a topic, for the first time */
 	if (asks || (redelivery->told_at && now_ms - redelivery->told_at < LATE_MS))
@@ -270,14 +270,14 @@ static void send_queue(struct redelivery *redelivery, int64_t now_ms)
 	struct err err;
 	while (redelivery->queue.first && !(redelivery->alone && redelivery->sent.first)) {
 		struct redelivery_record *record = redelivery->queue.first;
-		if (make_clients(redelivery, &err) && send_one(redelivery, record, &err)) {
-			remove_from(&redelivery->queue, record);
-			add(&redelivery->sent, record);
+		if (make_clients(redelivery, &err) && send_redelivery(redelivery, record, &err)) {
+			remove_record(&redelivery->queue, record);
+			append_record(&redelivery->sent, record);
 		} else if (err.kind == ERR_REJECT) {
-			refuse(redelivery, &redelivery->queue, record, &err);
+			refuse_record(redelivery, &redelivery->queue, record, &err);
 		} else {
 			redelivery->try_at = now_ms + AGAIN_MS;
-			tell(redelivery, &err, now_ms);
+			report_waiting(redelivery, &err, now_ms);
 			return;
 		}
 	}
@@ -286,7 +286,7 @@ static void send_queue(struct redelivery *redelivery, int64_t now_ms)
 /* --- reports -------------------------------------------------------------------------------- */
 
 /* Kafka refuses a batch as a whole: only a record that was alone is surely the refused one. */
-static void take_refusal(struct redelivery *redelivery, struct redelivery_record *record,
+static void take_record_refusal(struct redelivery *redelivery, struct redelivery_record *record,
     const struct producer_report *report)
 {
 	struct err err;
@@ -298,35 +298,35 @@ static void take_refusal(struct redelivery *redelivery, struct redelivery_record
 	}
 	err_set(
 	    &err, ERR_REJECT, "topic %s: %s", record->topic, producer_error_text(report->error));
-	refuse(redelivery, &redelivery->sent, record, &err);
+	refuse_record(redelivery, &redelivery->sent, record, &err);
 	redelivery->alone--;
 }
 
-static void take_report(struct redelivery *redelivery, const struct producer_report *report)
+static void take_record_report(struct redelivery *redelivery, const struct producer_report *report)
 {
 	struct redelivery_record *record = report->opaque;
 	if (report->error) {
-		take_refusal(redelivery, record, report);
+		take_record_refusal(redelivery, record, report);
 		return;
 	}
-	remove_from(&redelivery->sent, record);
-	add(&redelivery->over, record);
+	remove_record(&redelivery->sent, record);
+	append_record(&redelivery->over, record);
 	redelivery->alone -= redelivery->alone > 0;
 }
 
-static void take_reports(struct redelivery *redelivery)
+static void take_record_reports(struct redelivery *redelivery)
 {
 	struct producer_report reports[REPORTS];
 	int count;
 	do {
 		count = producer_poll(redelivery->producer, reports, REPORTS);
 		for (int i = 0; i < count; i++)
-			take_report(redelivery, &reports[i]);
+			take_record_report(redelivery, &reports[i]);
 	} while (count == REPORTS);
 }
 
 /* All that were sent and not acknowledged come first again. */
-static void begin_anew(struct redelivery *redelivery)
+static void replace_producer(struct redelivery *redelivery)
 {
 	struct redelivery_list queue = redelivery->sent;
 	producer_destroy(redelivery->producer, CLOSE_MS);
@@ -334,13 +334,13 @@ static void begin_anew(struct redelivery *redelivery)
 	redelivery->broken_until = 0;
 	redelivery->sent = (struct redelivery_list){0};
 	for (struct redelivery_record *record; (record = redelivery->queue.first);) {
-		remove_from(&redelivery->queue, record);
-		add(&queue, record);
+		remove_record(&redelivery->queue, record);
+		append_record(&queue, record);
 	}
 	redelivery->queue = queue;
 }
 
-static void mend(struct redelivery *redelivery, int64_t now_ms)
+static void mend_producer(struct redelivery *redelivery, int64_t now_ms)
 {
 	struct err why;
 	if (!producer_is_fatal(redelivery->producer, &why))
@@ -351,14 +351,14 @@ static void mend(struct redelivery *redelivery, int64_t now_ms)
 		    {"error", LOG_TEXT(why.message)});
 	}
 	if (redelivery->sent.count == 0 || now_ms >= redelivery->broken_until)
-		begin_anew(redelivery);
+		replace_producer(redelivery);
 }
 
 int64_t redelivery_step(struct redelivery *redelivery, int64_t now_ms)
 {
 	if (redelivery->producer) {
-		take_reports(redelivery);
-		mend(redelivery, now_ms);
+		take_record_reports(redelivery);
+		mend_producer(redelivery, now_ms);
 	}
 	if (redelivery->queue.first && !redelivery->broken_until && now_ms >= redelivery->try_at)
 		send_queue(redelivery, now_ms);
@@ -380,7 +380,7 @@ struct item *redelivery_take(struct redelivery *redelivery, bool *ret_refused, s
 	struct item *item = record->item;
 	*ret_refused = record->refused;
 	*ret_why = record->why;
-	remove_from(&redelivery->over, record);
+	remove_record(&redelivery->over, record);
 	free_record(record);
 	return item;
 }
@@ -405,9 +405,9 @@ void redelivery_drop(struct redelivery *redelivery)
 	producer_destroy(redelivery->producer, CLOSE_MS);
 	redelivery->producer = NULL;
 	redelivery->broken_until = 0;
-	free_list(&redelivery->queue);
-	free_list(&redelivery->sent);
-	free_list(&redelivery->over);
+	free_records(&redelivery->queue);
+	free_records(&redelivery->sent);
+	free_records(&redelivery->over);
 }
 
 void redelivery_destroy(struct redelivery *redelivery)

@@ -71,7 +71,7 @@ static size_t take_batch(struct worker_pool *pool, const struct outbox_inbox_mes
 	return count;
 }
 
-static void *run(void *context)
+static void *run_handler(void *context)
 {
 	struct worker_pool *pool = context;
 	const struct outbox_inbox_message **messages =
@@ -97,7 +97,7 @@ static void *run(void *context)
 }
 
 /* As many as there is work for. */
-static void call(struct worker_pool *pool)
+static void signal_idle_threads(struct worker_pool *pool)
 {
 	size_t batch = (size_t)pool->settings.batch;
 	size_t wanted = (pool->ready.count + batch - 1) / batch;
@@ -111,7 +111,7 @@ void worker_pool_offer(struct worker_pool *pool, struct item_list *ready)
 {
 	pthread_mutex_lock(&pool->mutex);
 	item_list_join(&pool->ready, ready);
-	call(pool);
+	signal_idle_threads(pool);
 	pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -121,7 +121,7 @@ void worker_pool_hold_until(struct worker_pool *pool, int64_t until_ms)
 	bool held = clock_ms() >= pool->until_ms;
 	pool->until_ms = until_ms;
 	if (held)
-		call(pool);
+		signal_idle_threads(pool);
 	pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -183,7 +183,7 @@ int worker_pool_in_progress(struct worker_pool *pool)
 
 /* --- ends ----------------------------------------------------------------------------------- */
 
-static struct item *find(const struct worker_pool *pool, uint64_t ticket)
+static struct item *find_ticket(const struct worker_pool *pool, uint64_t ticket)
 {
 	uint64_t number = ticket & ((1U << SLOT_BITS) - 1);
 	struct item *item =
@@ -191,7 +191,8 @@ static struct item *find(const struct worker_pool *pool, uint64_t ticket)
 	return item && item->public.ticket == ticket ? item : NULL;
 }
 
-static void end(struct worker_pool *pool, struct item *item, const struct outbox_inbox_end *end)
+static void end_item(
+    struct worker_pool *pool, struct item *item, const struct outbox_inbox_end *end)
 {
 	free_slot(pool, (int)(item->public.ticket & ((1U << SLOT_BITS) - 1)));
 	item->result = end->result;
@@ -211,21 +212,21 @@ struct counts {
 	size_t strange, wrong, gone;
 };
 
-static void end_one(
+static void end_ticket(
     struct worker_pool *pool, const struct outbox_inbox_end *one, struct counts *counts)
 {
-	struct item *item = find(pool, one->ticket);
+	struct item *item = find_ticket(pool, one->ticket);
 	if (!item)
 		counts->strange++;
 	else if (one->result < 0 || one->result >= OUTBOX_INBOX_RESULTS)
 		counts->wrong++;
 	else {
 		counts->gone += !item->assigned;
-		end(pool, item, one);
+		end_item(pool, item, one);
 	}
 }
 
-static bool judge(const struct counts *counts, size_t count, struct err *err)
+static bool judge_ends(const struct counts *counts, size_t count, struct err *err)
 {
 	if (counts->strange)
 		return err_set(err, ERR_REJECT,
@@ -246,7 +247,7 @@ static bool judge(const struct counts *counts, size_t count, struct err *err)
 bool worker_pool_holds(struct worker_pool *pool, uint64_t ticket)
 {
 	pthread_mutex_lock(&pool->mutex);
-	const struct item *item = find(pool, ticket);
+	const struct item *item = find_ticket(pool, ticket);
 	bool holds = item && item->assigned && clock_ms() < pool->until_ms;
 	pthread_mutex_unlock(&pool->mutex);
 	return holds;
@@ -258,24 +259,25 @@ bool worker_pool_finish(
 	struct counts counts = {0};
 	pthread_mutex_lock(&pool->mutex);
 	for (size_t i = 0; i < count; i++)
-		end_one(pool, &ends[i], &counts);
+		end_ticket(pool, &ends[i], &counts);
 	bool wake = pool->resting;
 	pool->resting = false;
 	if (pool->in_progress + (int)count >= pool->settings.most)
-		call(pool);
+		signal_idle_threads(pool);
 	pthread_mutex_unlock(&pool->mutex);
 	if (wake)
 		(void)!write(pool->settings.wake_fd, &(uint64_t){1}, sizeof(uint64_t));
-	return judge(&counts, count, err);
+	return judge_ends(&counts, count, err);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static bool start_threads(struct worker_pool *pool, struct err *err)
+static bool start_handler_threads(struct worker_pool *pool, struct err *err)
 {
 	pool->threads = xcalloc((size_t)pool->settings.threads, sizeof *pool->threads);
 	for (; pool->thread_count < pool->settings.threads; pool->thread_count++) {
-		int code = pthread_create(&pool->threads[pool->thread_count], NULL, run, pool);
+		int code =
+		    pthread_create(&pool->threads[pool->thread_count], NULL, run_handler, pool);
 		if (code)
 			return err_set(err, ERR_RETRY,
 			    "the system gives %d of %d threads (%s): ask for less concurrency",
@@ -293,7 +295,7 @@ struct worker_pool *worker_pool_create(const struct worker_pool_settings *settin
 	pool->slots = xcalloc((size_t)settings->most, sizeof *pool->slots);
 	for (int i = 0; i < settings->most; i++)
 		pool->slots[i].next_free = i + 1;
-	if (start_threads(pool, err))
+	if (start_handler_threads(pool, err))
 		return pool;
 	worker_pool_destroy(pool);
 	return NULL;
