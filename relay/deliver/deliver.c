@@ -40,7 +40,7 @@ struct deliver {
 
 /* --- the inbox ------------------------------------------------------------------------------ */
 
-static void hand(void *context, struct outbox_inbox *inbox,
+static void submit_messages(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count)
 {
 	struct deliver *deliver = context;
@@ -49,7 +49,7 @@ static void hand(void *context, struct outbox_inbox *inbox,
 	http_sender_submit(deliver->sender, messages, count);
 }
 
-static bool holds(void *context, uint64_t ticket)
+static bool holds_ticket(void *context, uint64_t ticket)
 {
 	struct deliver *deliver = context;
 
@@ -57,7 +57,7 @@ static bool holds(void *context, uint64_t ticket)
 }
 
 /* If the partition was revoked, its new owner handles the message again and counts it. */
-static void finish(void *context, const struct outbox_inbox_end *ends, size_t count)
+static void finish_messages(void *context, const struct outbox_inbox_end *ends, size_t count)
 {
 	struct deliver *deliver = context;
 	struct outbox_error error;
@@ -136,7 +136,7 @@ static void try_open(struct deliver *deliver, int64_t now)
 
 	http_sender_work(deliver->sender);
 	deliver->pausing = false;
-	deliver->inbox = deliver_inbox_open(deliver->section, hand, deliver, &err);
+	deliver->inbox = deliver_inbox_open(deliver->section, submit_messages, deliver, &err);
 	deliver->open_at = now + OPEN_AGAIN_MS;
 	first = note_open(deliver, deliver->inbox ? NULL : &err);
 	if (!deliver->inbox && !first)
@@ -186,7 +186,7 @@ static void look_after(struct deliver *deliver, int64_t now)
 }
 
 /* Returns whether it is to end. */
-static bool begin_turn(struct deliver *deliver, int64_t now)
+static bool begin_deliver_turn(struct deliver *deliver, int64_t now)
 {
 	eventfd_t ignored;
 	bool ends;
@@ -206,7 +206,7 @@ static void wait_for_turn(const struct deliver *deliver)
 	poll(&polled, 1, TURN_MS);
 }
 
-static void end(struct deliver *deliver)
+static void end_deliver(struct deliver *deliver)
 {
 	if (deliver->inbox)
 		close_inbox(deliver);
@@ -218,19 +218,19 @@ static void end(struct deliver *deliver)
 		log_debug("already_told", {"section", LOG_TEXT(deliver->section->name)});
 }
 
-static void *run(void *context)
+static void *run_deliver(void *context)
 {
 	struct deliver *deliver = context;
 
 	for (;;) {
 		int64_t now = clock_ms();
 
-		if (begin_turn(deliver, now))
+		if (begin_deliver_turn(deliver, now))
 			break;
 		look_after(deliver, now);
 		wait_for_turn(deliver);
 	}
-	end(deliver);
+	end_deliver(deliver);
 	return NULL;
 }
 
@@ -247,14 +247,14 @@ static void deliver_free(struct deliver *deliver)
 	free(deliver);
 }
 
-static bool start_thread(struct deliver *deliver, struct err *err)
+static bool start_deliver_thread(struct deliver *deliver, struct err *err)
 {
 	int error;
 
 	deliver->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (deliver->wake_fd < 0)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	error = pthread_create(&deliver->thread, NULL, run, deliver);
+	error = pthread_create(&deliver->thread, NULL, run_deliver, deliver);
 	return error == 0 || err_set(err, ERR_RETRY, "no thread for [deliver \"%s\"]: %s",
 				 deliver->section->name, strerror(error));
 }
@@ -287,9 +287,10 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	pthread_mutex_init(&deliver->mutex, NULL);
 	pthread_cond_init(&deliver->opened, NULL);
 	deliver->metrics = deliver_metrics_create(section->name);
-	deliver->sender = http_sender_start(
-	    &(struct http_sender_options){section, deliver->metrics, holds, finish, deliver}, err);
-	if (!deliver->sender || !start_thread(deliver, err)) {
+	deliver->sender = http_sender_start(&(struct http_sender_options){section, deliver->metrics,
+						holds_ticket, finish_messages, deliver},
+	    err);
+	if (!deliver->sender || !start_deliver_thread(deliver, err)) {
 		deliver_free(deliver);
 		return NULL;
 	}
@@ -300,7 +301,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	return NULL;
 }
 
-static void wake(struct deliver *deliver)
+static void wake_deliver(struct deliver *deliver)
 {
 	if (eventfd_write(deliver->wake_fd, 1) != 0)
 		log_debug("already_told", {"section", LOG_TEXT(deliver->section->name)});
@@ -311,7 +312,7 @@ void deliver_stop(struct deliver *deliver)
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->stop_asked = true;
 	pthread_mutex_unlock(&deliver->mutex);
-	wake(deliver);
+	wake_deliver(deliver);
 }
 
 void deliver_join(struct deliver *deliver)
@@ -327,7 +328,7 @@ void deliver_pause(struct deliver *deliver, bool pause)
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->pause_asked = pause;
 	pthread_mutex_unlock(&deliver->mutex);
-	wake(deliver);
+	wake_deliver(deliver);
 }
 
 struct deliver_status deliver_status(struct deliver *deliver)

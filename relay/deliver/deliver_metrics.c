@@ -169,7 +169,7 @@ struct deliver_metrics {
 	double seen[SHOWN]; /* of counters */
 };
 
-static struct metric *series(
+static struct metric *labelled_series(
     const struct deliver_metrics *metrics, const struct metric_family *family, const char *label)
 {
 	const char *const labels[] = {metrics->section, label};
@@ -183,11 +183,11 @@ struct deliver_metrics *deliver_metrics_create(const char *section)
 
 	metrics->section = xstrdup(section);
 	for (int i = 0; i < SHOWN; i++)
-		metrics->metrics[i] = series(metrics, &families[i], NULL);
-	metrics->breaker = series(metrics, &breaker, NULL);
-	metrics->latency = series(metrics, &latency, NULL);
+		metrics->metrics[i] = labelled_series(metrics, &families[i], NULL);
+	metrics->breaker = labelled_series(metrics, &breaker, NULL);
+	metrics->latency = labelled_series(metrics, &latency, NULL);
 	metric_observe(metrics->latency, 0, 0);
-	metric_add(series(metrics, &answers, "2xx"), 0);
+	metric_add(labelled_series(metrics, &answers, "2xx"), 0);
 	return metrics;
 }
 
@@ -219,7 +219,7 @@ void deliver_metrics_note(struct deliver_metrics *metrics, const struct outbox_i
 void deliver_metrics_answer(
     struct deliver_metrics *metrics, const char *label, bool sent, int64_t total_us)
 {
-	metric_add(series(metrics, &answers, label), 1);
+	metric_add(labelled_series(metrics, &answers, label), 1);
 	if (sent)
 		metric_observe(metrics->latency, (double)total_us / 1e6, 1);
 }

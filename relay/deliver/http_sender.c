@@ -46,7 +46,7 @@ struct http_sender {
 
 /* --- settings ------------------------------------------------------------------------------- */
 
-static bool refuse(
+static bool refuse_sender_key(
     const struct config_deliver *deliver, struct err *err, const char *key, const char *why)
 {
 	return err_set(err, ERR_CONFIG, "%s: [deliver \"%s\"] %s: %s", deliver->origin,
@@ -54,7 +54,8 @@ static bool refuse(
 }
 
 /* To be finished in any case. */
-static bool set_peer(struct http_peer *peer, const struct config_deliver *deliver, struct err *err)
+static bool set_sender_peer(
+    struct http_peer *peer, const struct config_deliver *deliver, struct err *err)
 {
 	const struct http_peer_texts texts = {.url = deliver->url,
 	    .networks = deliver->networks,
@@ -67,15 +68,15 @@ static bool set_peer(struct http_peer *peer, const struct config_deliver *delive
 	struct err why;
 
 	if (!http_peer_init(peer, &texts, &key, &why))
-		return refuse(deliver, err, key, why.message);
-	return deliver->url[0] ||
-	       refuse(deliver, err, "url", "it is empty; say where messages are posted to");
+		return refuse_sender_key(deliver, err, key, why.message);
+	return deliver->url[0] || refuse_sender_key(deliver, err, "url",
+				      "it is empty; say where messages are posted to");
 }
 
 bool http_sender_check(const struct config_deliver *deliver, struct err *err)
 {
 	struct http_peer peer;
-	bool good = set_peer(&peer, deliver, err);
+	bool good = set_sender_peer(&peer, deliver, err);
 
 	http_peer_finish(&peer);
 	return good;
@@ -147,7 +148,7 @@ static bool send_parcel(struct http_sender *sender, struct parcel *parcel, struc
 	return sent;
 }
 
-static void send_all(struct http_sender *sender, int64_t now)
+static void send_due_parcels(struct http_sender *sender, int64_t now)
 {
 	struct parcel *parcel;
 	struct err err;
@@ -163,7 +164,7 @@ static void send_all(struct http_sender *sender, int64_t now)
 	}
 }
 
-static void take_answers(struct http_sender *sender, int64_t now)
+static void take_http_answers(struct http_sender *sender, int64_t now)
 {
 	struct http_response *response;
 
@@ -199,7 +200,7 @@ static void add_arrivals(struct http_sender *sender, struct arrival *arrival)
 }
 
 /* What is under way when the time to rest has come; its connections go with it. */
-static void abandon(struct http_sender *sender, int64_t now)
+static void abandon_requests(struct http_sender *sender, int64_t now)
 {
 	struct err err;
 	struct http_client *client = new_client(sender, &err);
@@ -242,7 +243,7 @@ struct turn {
 	int64_t abandon_at;
 };
 
-static struct turn begin_turn(struct http_sender *sender, int64_t now)
+static struct turn begin_sender_turn(struct http_sender *sender, int64_t now)
 {
 	struct turn turn;
 	eventfd_t ignored;
@@ -256,7 +257,7 @@ static struct turn begin_turn(struct http_sender *sender, int64_t now)
 	return turn;
 }
 
-static void end_turn(struct http_sender *sender, const struct turn *turn, int64_t now)
+static void end_sender_turn(struct http_sender *sender, const struct turn *turn, int64_t now)
 {
 	struct dispatch_figures figures = dispatch_figures(sender->dispatch, now);
 
@@ -270,7 +271,7 @@ static void end_turn(struct http_sender *sender, const struct turn *turn, int64_
 	pthread_mutex_unlock(&sender->mutex);
 }
 
-static void wait_for_events(const struct http_sender *sender, const struct turn *turn)
+static void wait_for_http_events(const struct http_sender *sender, const struct turn *turn)
 {
 	struct pollfd polled[] = {{.fd = sender->wake_fd, .events = POLLIN},
 	    {.fd = http_client_fd(sender->client), .events = POLLIN}};
@@ -285,34 +286,34 @@ static void wait_for_events(const struct http_sender *sender, const struct turn 
 	poll(polled, 2, due > now ? (int)(due - now) : 0);
 }
 
-static void *run(void *context)
+static void *run_http_sender(void *context)
 {
 	struct http_sender *sender = context;
 
 	pthread_setname_np(pthread_self(), "http-sender");
 	for (;;) {
 		int64_t now = clock_ms();
-		struct turn turn = begin_turn(sender, now);
+		struct turn turn = begin_sender_turn(sender, now);
 
 		add_arrivals(sender, turn.arrivals);
-		take_answers(sender, now);
+		take_http_answers(sender, now);
 		if (turn.resting)
 			dispatch_drain(sender->dispatch, REST_MS);
 		else
-			send_all(sender, now);
+			send_due_parcels(sender, now);
 		if (turn.resting && now >= turn.abandon_at &&
 		    dispatch_figures(sender->dispatch, now).in_flight > 0)
-			abandon(sender, now);
-		end_turn(sender, &turn, now);
+			abandon_requests(sender, now);
+		end_sender_turn(sender, &turn, now);
 		if (turn.ending)
 			return NULL;
-		wait_for_events(sender, &turn);
+		wait_for_http_events(sender, &turn);
 	}
 }
 
 /* --- from other threads --------------------------------------------------------------------- */
 
-static void wake(struct http_sender *sender)
+static void wake_sender(struct http_sender *sender)
 {
 	if (eventfd_write(sender->wake_fd, 1) != 0)
 		log_debug("already_told", {"section", LOG_TEXT(sender->options.deliver->name)});
@@ -327,7 +328,7 @@ static struct arrival *new_arrival(const struct outbox_inbox_message *const *mes
 	return arrival;
 }
 
-static void end_at_once(
+static void end_unsent(
     struct http_sender *sender, const struct outbox_inbox_message *const *messages, size_t count)
 {
 	owned_text struct outbox_inbox_end *ends = xcalloc(count, sizeof *ends);
@@ -355,10 +356,10 @@ void http_sender_submit(
 		sender->last = arrival;
 	pthread_mutex_unlock(&sender->mutex);
 	if (resting) {
-		end_at_once(sender, messages, count);
+		end_unsent(sender, messages, count);
 		free(arrival);
 	} else if (first) {
-		wake(sender);
+		wake_sender(sender);
 	}
 }
 
@@ -368,7 +369,7 @@ void http_sender_rest(struct http_sender *sender, int64_t drain_ms)
 	sender->resting = true;
 	sender->idle = false;
 	sender->abandon_at = clock_ms() + drain_ms;
-	wake(sender);
+	wake_sender(sender);
 	while (!sender->idle)
 		pthread_cond_wait(&sender->rested, &sender->mutex);
 	pthread_mutex_unlock(&sender->mutex);
@@ -405,7 +406,7 @@ static void free_http_sender(struct http_sender *sender)
 	free(sender);
 }
 
-static bool start_thread(struct http_sender *sender, struct err *err)
+static bool start_sender_thread(struct http_sender *sender, struct err *err)
 {
 	int error;
 
@@ -413,7 +414,7 @@ static bool start_thread(struct http_sender *sender, struct err *err)
 	if (sender->wake_fd < 0)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
 	sender->status.loop_ms = clock_ms();
-	error = pthread_create(&sender->thread, NULL, run, sender);
+	error = pthread_create(&sender->thread, NULL, run_http_sender, sender);
 	return error == 0 || err_set(err, ERR_RETRY, "no thread for [deliver \"%s\"]: %s",
 				 sender->options.deliver->name, strerror(error));
 }
@@ -427,9 +428,9 @@ struct http_sender *http_sender_start(const struct http_sender_options *options,
 	pthread_mutex_init(&sender->mutex, NULL);
 	pthread_cond_init(&sender->rested, NULL);
 	sender->dispatch = new_dispatch(sender);
-	if (set_peer(&sender->peer, options->deliver, err)) {
+	if (set_sender_peer(&sender->peer, options->deliver, err)) {
 		sender->client = new_client(sender, err);
-		if (sender->client && start_thread(sender, err))
+		if (sender->client && start_sender_thread(sender, err))
 			return sender;
 	}
 	free_http_sender(sender);
@@ -443,7 +444,7 @@ void http_sender_stop(struct http_sender *sender)
 	pthread_mutex_lock(&sender->mutex);
 	sender->ending = true;
 	pthread_mutex_unlock(&sender->mutex);
-	wake(sender);
+	wake_sender(sender);
 	pthread_join(sender->thread, NULL);
 	free_http_sender(sender);
 }
