@@ -194,7 +194,7 @@ OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *to
 struct outbox_inbox_stats {
 	/* now */
 	int partitions;       /* that are this consumer's */
-	int standing;         /* of them, those that stand still until somebody helps */
+	int standing;         /* partitions that are blocked until an operator helps */
 	uint64_t messages;    /* in memory: waiting, being handled, waiting for another try */
 	uint64_t bytes;       /* of them */
 	uint64_t in_progress; /* that a handler has */

@@ -14,10 +14,10 @@
 #include "clock.h"
 #include "dedup_disk.h"
 #include "fault.h"
-#include "redelivery.h"
 #include "logging.h"
 #include "outbox_error.h"
 #include "position.h"
+#include "redelivery.h"
 #include "text.h"
 
 enum {
@@ -25,7 +25,7 @@ enum {
 	FOLDERS = 100,
 	GROUP_NAME = 128,   /* a longer one is known by its digest */
 	LOOK_EVERY = 1000,  /* records of a partition between two looks at the text's length */
-	LEAST_LAG_MS = 1000 /* of a partition, as far as it is to be known */
+	LEAST_LAG_MS = 1000 /* the shortest lag that find_window assumes */
 };
 
 /* --- folders -------------------------------------------------------------------------------- */
@@ -49,7 +49,9 @@ static bool make_folder(const char *path, struct err *err)
 	    "path: %s cannot be made: %s", path, strerror(errno));
 }
 
-/* The group's name, as one of a folder: what others have done is no copy of what this one is to do.
+/*
+ * The folder of the group. Groups do not share a store: each group handles every message, also one
+ * that another group has handled.
  */
 static char *group_folder(const struct inbox_settings *settings)
 {
@@ -202,9 +204,9 @@ struct range {
 };
 
 /*
- * Where what the window holds begins. Its time is that of the stream, the largest of what is before
- * the committed offset, and not the clock's, from which a consumer that lags is far. It is found
- * by doubling, so that rather too much is read.
+ * Finds the first offset that the window holds. The end of the window is the largest time before
+ * the committed offset, and not the clock, because a consumer may lag. The lag is found by
+ * doubling, so that too much is read rather than too little.
  */
 static bool find_window(const struct inbox_settings *settings, struct subscription *subscription,
     const struct subscription_place *place, int64_t *ret_offset, struct err *err)
@@ -222,8 +224,8 @@ static bool find_window(const struct inbox_settings *settings, struct subscripti
 
 /*
  * The place's offset, which is committed, becomes one before, if the state does not reach so far:
- * the partition was with somebody else, or the state is lost. What is older than the window is not
- * needed.
+ * another consumer had the partition, or the state is lost. Records older than the window are not
+ * read.
  */
 static bool go_back(const struct inbox_settings *settings, struct subscription *subscription,
     int64_t known, int64_t low, struct subscription_place *place, struct err *err)
@@ -257,9 +259,9 @@ void inbox_partition_stop_unset(struct inbox_partition *assigned)
 }
 
 /*
- * Of a group that has committed nothing, or something that is not there. What was deleted from the
- * partition's front is a gap, with the rest of the text beyond it; beyond the end it is another
- * log.
+ * Begins where the settings say: the group has committed no offset, or one that does not exist. An
+ * offset before the first record is a gap, and the text of the commit still holds behind the gap.
+ * An offset behind the last record belongs to another log.
  */
 static void begin_as_set(const struct inbox_settings *settings, struct inbox_partition *assigned,
     const struct range *range, struct subscription_place *place, struct commit *commit)
@@ -456,7 +458,7 @@ static void add_leg(struct item *item)
 	set_store_id(item, text.data, text.length);
 }
 
-/* What has none that we know is no message of a relay's, or a replay: it is new. */
+/* A message without a known position is not from a relay, or is a replay: it counts as new. */
 static void take_position(struct item *item)
 {
 	const struct outbox_rules_header *header = item_header(item, "outbox-position");
@@ -746,8 +748,10 @@ static void meet_item(
 		miss_id(assigned, settings, item);
 }
 
-/* The first that have arrived, as far as they are in reach of what is not finished; at most so
- * many. */
+/*
+ * Meets the first messages that have arrived, at most so many. Stops at the first that is too far
+ * behind an unfinished one. Returns their number.
+ */
 static size_t meet_first(
     struct inbox_partition *assigned, const struct inbox_settings *settings, size_t most)
 {
@@ -762,8 +766,10 @@ static size_t meet_first(
 	return count;
 }
 
-/* How many more may be pending. Of a store of several, a partition leaves as much as it has: so
- * that others go on beside those that are stuck. */
+/*
+ * How many more ids may be pending. In a store of several partitions each partition leaves as much
+ * room as it uses, so that a stuck partition does not block the others.
+ */
 static size_t pending_room(
     const struct inbox_partition *assigned, const struct inbox_settings *settings)
 {
@@ -802,14 +808,16 @@ bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err)
 
 /* --- commits -------------------------------------------------------------------------------- */
 
-/* Up to which offset the state knows all that is done. -1: what was before is still being read. */
+/* Up to which offset the state knows all finished messages. -1: older records are still read. */
 static int64_t known_to(const struct inbox_partition *assigned)
 {
 	return assigned->behind || assigned->known ? -1 : assigned->offsets.done;
 }
 
-/* Of rules first: what they recorded of messages that are not done passes again. The marks of
- * `sequence` are those of the offset that is committed. */
+/*
+ * The rules come first: a message that they recorded passes them again if it is not finished. The
+ * marks of `sequence` are those of the committed offset.
+ */
 static bool make_partition_durable(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err)
 {

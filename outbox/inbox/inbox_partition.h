@@ -1,6 +1,6 @@
 #pragma once
 /*
- * A partition while it is this consumer's: what is finished of it, its store of dedup, its rules.
+ * An assigned partition: its finished offsets, its store of dedup, its rules.
  *
  * Records come in by the order of their offsets, also those from before the committed one that a
  * store needs to be whole again ("known": they were finished, here or elsewhere).
@@ -52,13 +52,13 @@ struct inbox_partition {
 	struct item_list arrived; /* not yet admitted */
 	struct item_list logging; /* done, and their ids not yet in the store */
 	int64_t items, bytes;     /* in memory */
-	int64_t known;            /* of them, those that were finished before */
-	int64_t pending;          /* of them, those that are so in the store */
+	int64_t known;            /* items that were finished before */
+	int64_t pending;          /* items whose ids are pending in the store */
 	unsigned stops;
 	bool unflushed; /* ids were logged since inbox_partition_flush */
 	bool paused;    /* in librdkafka */
 	bool missing;   /* its topic was deleted, or its offset is not there: it commits nothing */
-	bool gone;      /* what comes next was deleted: it is to be read from elsewhere */
+	bool gone;      /* the next record was deleted: reading goes on elsewhere */
 };
 
 /*
@@ -83,20 +83,20 @@ bool inbox_partition_arrive(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item);
 
 /*
- * Asks the store and the rules about what has arrived, as far as the store has room and what is not
- * finished allows, and gives each item its fate. Items leave in order. ERR_RETRY: some may have
- * left.
+ * Asks the store and the rules about the items that have arrived and gives each its fate. Stops
+ * where the store has no room, or where an item is too far behind an unfinished one. Items leave in
+ * order. ERR_RETRY: some may have left.
  */
 bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_settings *settings,
     struct item_list *ret_items, struct err *err);
-/* Of one that waits for the end of another one (FATE_ASK): asks again. */
+/* Asks the store again about an item that waits for a copy to end (FATE_ASK). */
 bool inbox_partition_ask_again(
     struct inbox_partition *assigned, struct item *item, struct err *err);
 /* Records what is in `logging`. True: those in ret_items are. */
 bool inbox_partition_log(
     struct inbox_partition *assigned, struct item_list *ret_items, struct err *err);
 
-/* What is in the store's memory alone goes to the kernel, and outlives a killed process. */
+/* Writes the ids of the store to the kernel, so that they outlive a killed process. */
 bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err);
 /* Makes durable what is done, and writes the text of a commit of offsets.done. False: not now. */
 bool inbox_partition_checkpoint(

@@ -23,7 +23,7 @@ enum item_state {
 	ITEM_STATES
 };
 
-/* What happens to the message when it is the first of its key queue. */
+/* The fate of a message that is the first of its key queue. */
 enum item_fate {
 	FATE_HANDLE,
 	FATE_ASK,  /* another one with its id is being handled: once more, then */

@@ -13,7 +13,7 @@
 
 struct key_queues {
 	struct item **buckets;
-	size_t count; /* of them, a power of two */
+	size_t count; /* number of buckets, a power of two */
 };
 
 /* most: the number of queues that the table is sized for; there may be more. */

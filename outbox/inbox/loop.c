@@ -7,12 +7,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
-#include "worker_pool.h"
-#include "redelivery.h"
 #include "logging.h"
 #include "loop_private.h"
+#include "redelivery.h"
 #include "subscription.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum {
 	LONGEST_WAIT_MS = 100,

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include "clock.h"
 #include "fault.h"
-#include "worker_pool.h"
 #include "subscription.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum {
 	FLUSH_MS = 10,   /* between two writes of the stores' logs */

@@ -5,10 +5,10 @@
 #include <string.h>
 #include "backoff.h"
 #include "clock.h"
-#include "worker_pool.h"
-#include "redelivery.h"
 #include "logging.h"
+#include "redelivery.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum { COPY_MS = 100 /* a copy asks again whether the first one is done */ };
 

@@ -1,6 +1,7 @@
 /*
- * Partitions come and go: opened from what is committed, put off while their leader is away,
- * drained and let go, all taken anew; and what is done where an offset or a topic is not there.
+ * Partitions come and go. A partition is opened from its commit, put off while its leader is away,
+ * drained and released. After a failure all partitions are opened again. The last part handles
+ * offsets and topics that do not exist.
  */
 #include "loop_private.h"
 
@@ -10,12 +11,12 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "worker_pool.h"
-#include "redelivery.h"
 #include "logging.h"
 #include "outbox_error.h"
+#include "redelivery.h"
 #include "subscription.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum {
 	GIVEN_BACK = 256,  /* ids at once */
@@ -202,8 +203,8 @@ static bool give_back_queued(struct loop *loop, struct err *err)
 }
 
 /*
- * In a store of several consumers it would be pending for whoever has the partition next, until its
- * lease is over. What cannot be given back waits for that.
+ * In a store of several consumers an id stays pending for the next owner of the partition until its
+ * lease ends. An id that cannot be given back waits for that end.
  */
 static void give_back_ids(struct loop *loop)
 {
@@ -305,8 +306,10 @@ static void skip_deleted(struct inbox_partition *assigned, int64_t to)
 	assigned->changed = true;
 }
 
-/* Its log is another one: what is committed is set, so that it holds. Of the text only the mark of
- * `sequence` goes along. */
+/*
+ * The topic was made anew: commits the offset where reading of the new log begins, so that the old
+ * commit no longer holds. Of its text only the mark of `sequence` is kept.
+ */
 static bool commit_new_log(
     struct loop *loop, struct inbox_partition *assigned, int64_t at, struct err *err)
 {
@@ -391,7 +394,7 @@ void loop_see_to_late(struct loop *loop)
 		loop->again_at = clock_ms() + AGAIN_MS;
 }
 
-/* Deleted under way: what is committed of it is gone with it, and must not come back. */
+/* The topic was deleted: Kafka forgot its commits, and none of them may be written again. */
 void loop_on_missing(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;

@@ -8,9 +8,9 @@
  * ends in loop_tell, loop_trouble or loop_fail.
  */
 #include <pthread.h>
+#include "inbox_partition.h"
 #include "key_queues.h"
 #include "loop.h"
-#include "inbox_partition.h"
 #include "timers.h"
 
 enum { AGAIN_MS = 500 /* after a store, a disk or a broker was away */ };

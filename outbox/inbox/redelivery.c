@@ -25,7 +25,7 @@ enum {
 };
 
 struct redelivery_record {
-	struct redelivery_record *next, *before; /* of the queue, or of those under way */
+	struct redelivery_record *next, *before; /* in `queue`, `sent` or `over` */
 	struct item *item;
 	const char *topic;
 	struct producer_header *headers;
@@ -109,7 +109,7 @@ static void put_header(
 	    (struct producer_header){name, (int32_t)strlen(name), value, (int32_t)length};
 }
 
-/* What the record before this one said of it, else this. */
+/* Copies the header of an earlier redelivery; without one, the value. */
 static void put_origin(struct redelivery_record *record, const char *name, const char *value)
 {
 	const struct outbox_rules_header *said = item_header(record->item, name);

@@ -38,7 +38,7 @@ enum {
 void redelivery_send(
     struct redelivery *redelivery, struct item *item, const char *topic, int64_t wait_ms);
 
-/* Moves on what can be; returns when to come again at the latest (clock_ms). */
+/* Sends records and reads acknowledgements; returns when to call it again (clock_ms). */
 int64_t redelivery_step(struct redelivery *redelivery, int64_t now_ms);
 /* Readable when there is something to do; -1: not now. */
 int redelivery_fd(const struct redelivery *redelivery);

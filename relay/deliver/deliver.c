@@ -9,9 +9,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
-#include "http_sender.h"
 #include "deliver_check.h"
 #include "deliver_inbox.h"
+#include "http_sender.h"
 #include "logging.h"
 
 enum { TURN_MS = 1000, OPEN_AGAIN_MS = 10000 };

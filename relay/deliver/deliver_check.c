@@ -2,8 +2,8 @@
 
 #include <string.h>
 #include "cleanup.h"
-#include "http_sender.h"
 #include "dedup_spec.h"
+#include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
 #include "rules_spec.h"

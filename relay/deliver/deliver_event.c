@@ -46,7 +46,7 @@ static const char *clean_copy(struct deliver_event *event, const void *bytes, si
 	return made;
 }
 
-/* What headers of redelivery and other headers of the relay say of it; NULL: nothing. */
+/* The value of a header of redelivery or of the relay, as clean text; NULL: there is none. */
 static const char *header_copy(
     struct deliver_event *event, const struct outbox_inbox_message *message, const char *name)
 {

@@ -15,7 +15,7 @@
 enum {
 	MOST_HEADER_BYTES = 32 << 10,
 	LONGEST_WAIT_MS = 1000,
-	REST_MS = 1000, /* what comes while it rests comes again after that */
+	REST_MS = 1000, /* a message that is submitted at rest comes again after that */
 };
 
 /* Messages on their way from http_sender_submit to the thread. */
@@ -30,7 +30,7 @@ struct http_sender {
 	pthread_t thread;
 	int wake_fd;
 
-	/* of the thread, once it runs */
+	/* used by the thread alone, once it runs */
 	struct http_peer peer;
 	struct http_client *client;
 	struct dispatch *dispatch;
@@ -121,7 +121,7 @@ static struct http_limits limits_of(const struct config_deliver *deliver)
 	    .max_headers = MOST_HEADER_BYTES};
 }
 
-/* The signature's headers stand behind those of the request, and are not counted there. */
+/* The headers of the signature follow those of the request, which does not count them. */
 static bool send_parcel(struct http_sender *sender, struct parcel *parcel, struct err *err)
 {
 	const struct config_deliver *deliver = sender->options.deliver;
@@ -199,7 +199,7 @@ static void add_arrivals(struct http_sender *sender, struct arrival *arrival)
 	}
 }
 
-/* What is under way when the time to rest has come; its connections go with it. */
+/* Abandons the requests in flight, and closes their connections. */
 static void abandon_requests(struct http_sender *sender, int64_t now)
 {
 	struct err err;
@@ -236,7 +236,7 @@ static void tell_breaker(struct http_sender *sender, enum breaker_state state)
 				 "when it answers again, and no other attempt is spent")});
 }
 
-/* What the mutex guards, as a turn begins. */
+/* The fields that the mutex guards, copied at the beginning of a turn. */
 struct turn {
 	struct arrival *arrivals;
 	bool resting, ending;

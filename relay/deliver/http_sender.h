@@ -45,7 +45,7 @@ void http_sender_submit(
 void http_sender_rest(struct http_sender *sender, int64_t drain_ms);
 void http_sender_work(struct http_sender *sender);
 
-/* A copy of what the thread last wrote down. */
+/* A copy of the status that the thread wrote last. */
 struct http_sender_status {
 	int64_t loop_ms; /* clock_ms of the last turn of the loop: old means stalled */
 	struct dispatch_figures figures;
