@@ -40,14 +40,14 @@ struct bitmap_store {
 	struct mapped_file offset;
 };
 
-static struct bitmap_store *of(struct dedup_store *store)
+static struct bitmap_store *bitmap_of(struct dedup_store *store)
 {
 	return (struct bitmap_store *)store;
 }
 
 /* --- partitions ----------------------------------------------------------------------------- */
 
-static bool open_part(struct bitmap_store *bitmap, uint64_t number, struct err *err)
+static bool open_bitmap_part(struct bitmap_store *bitmap, uint64_t number, struct err *err)
 {
 	char name[NAME];
 	const struct mapped_head wanted = {.kind = KIND_BITS,
@@ -62,15 +62,15 @@ static bool open_part(struct bitmap_store *bitmap, uint64_t number, struct err *
 	return true;
 }
 
-static uint64_t *word_of(const struct part *part, uint64_t bit)
+static uint64_t *word_of_bit(const struct part *part, uint64_t bit)
 {
 	return (uint64_t *)part->file.bytes + (bit & (PARTITION_BITS - 1)) / 64;
 }
 
-static bool is_set(const struct bitmap_store *bitmap, uint64_t bit)
+static bool bit_is_set(const struct bitmap_store *bitmap, uint64_t bit)
 {
 	const struct part *part = &bitmap->parts[bit >> OFFSET_BITS];
-	return part->file.head && *word_of(part, bit) >> bit % 64 & 1;
+	return part->file.head && *word_of_bit(part, bit) >> bit % 64 & 1;
 }
 
 /* After a loss of power the head may know of bits that are not there, and the other way round. */
@@ -85,7 +85,7 @@ static void count_bits(struct bitmap_store *bitmap, struct part *part)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static bool open_file(struct bitmap_store *bitmap, const char *name, struct err *err)
+static bool open_bitmap_file(struct bitmap_store *bitmap, const char *name, struct err *err)
 {
 	unsigned long long number;
 	int end = 0;
@@ -95,13 +95,13 @@ static bool open_file(struct bitmap_store *bitmap, const char *name, struct err 
 		return err_set(err, ERR_CONFIG,
 		    "path=%s has ids up to %llu: raise ids, or use a new folder",
 		    bitmap->folder.path, (number + 1) * PARTITION_BITS);
-	if (!open_part(bitmap, number, err))
+	if (!open_bitmap_part(bitmap, number, err))
 		return false;
 	count_bits(bitmap, &bitmap->parts[number]);
 	return true;
 }
 
-static bool open_files(struct bitmap_store *bitmap, struct err *err)
+static bool open_bitmap_files(struct bitmap_store *bitmap, struct err *err)
 {
 	const struct mapped_head wanted = {.kind = KIND_OFFSET, .seed = bitmap->store.seed};
 	if (!mapped_file_open(&bitmap->offset, bitmap->folder.fd, "offset", &wanted, false, err))
@@ -111,15 +111,15 @@ static bool open_files(struct bitmap_store *bitmap, struct err *err)
 	const struct dirent *entry;
 	bool good = list || dedup_folder_fail(&bitmap->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list)))
-		good = open_file(bitmap, entry->d_name, err);
+		good = open_bitmap_file(bitmap, entry->d_name, err);
 	if (list)
 		closedir(list);
 	return good;
 }
 
-static void close_store(struct dedup_store *store)
+static void close_bitmap_store(struct dedup_store *store)
 {
-	struct bitmap_store *bitmap = of(store);
+	struct bitmap_store *bitmap = bitmap_of(store);
 	for (uint64_t i = 0; i < bitmap->part_count; i++)
 		mapped_file_close(&bitmap->parts[i].file);
 	mapped_file_close(&bitmap->offset);
@@ -128,7 +128,7 @@ static void close_store(struct dedup_store *store)
 	free(bitmap);
 }
 
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_bitmap_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct bitmap_store *bitmap = xcalloc(1, sizeof *bitmap);
 	bitmap->hashes = spec->form == DEDUP_FORM_HASH;
@@ -139,15 +139,15 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	bool good = dedup_folder_open(
 	    &bitmap->folder, spec->path, bitmap->hashes ? "bithash" : "bitmap", 0, 0, 0, err);
 	bitmap->store.seed = bitmap->folder.head.seed;
-	if (good && open_files(bitmap, err))
+	if (good && open_bitmap_files(bitmap, err))
 		return &bitmap->store;
-	close_store(&bitmap->store);
+	close_bitmap_store(&bitmap->store);
 	return NULL;
 }
 
 /* --- ids ------------------------------------------------------------------------------------ */
 
-static bool refuse(
+static bool refuse_bitmap_id(
     const struct bitmap_store *bitmap, const struct dedup_item *item, struct err *err)
 {
 	int shown = item->length < 40 ? (int)item->length : 40;
@@ -159,7 +159,7 @@ static bool refuse(
 }
 
 /* One way to write a number: 007 and +7 would be other ids than 7. */
-static bool read_number(
+static bool read_bitmap_number(
     const struct bitmap_store *bitmap, const struct dedup_item *item, uint64_t *ret_bit)
 {
 	const char *text = item->id;
@@ -175,64 +175,65 @@ static bool read_number(
 	return number < bitmap->size;
 }
 
-static bool bit_of(const struct bitmap_store *bitmap, const struct dedup_item *item,
+static bool find_bit(const struct bitmap_store *bitmap, const struct dedup_item *item,
     uint64_t *ret_bit, struct err *err)
 {
 	if (!bitmap->hashes)
-		return read_number(bitmap, item, ret_bit) || refuse(bitmap, item, err);
+		return read_bitmap_number(bitmap, item, ret_bit) ||
+		       refuse_bitmap_id(bitmap, item, err);
 	*ret_bit = crc32(0, item->id, (uInt)item->length);
 	return true;
 }
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+static bool look_up_bits(struct dedup_store *store, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
-	const struct bitmap_store *bitmap = of(store);
+	const struct bitmap_store *bitmap = bitmap_of(store);
 	uint64_t bit = 0;
 	for (size_t i = 0; i < count; i++) {
-		if (!bit_of(bitmap, &items[i], &bit, err))
+		if (!find_bit(bitmap, &items[i], &bit, err))
 			return false;
-		ret_states[i] = is_set(bitmap, bit) ? OUTBOX_DEDUP_DONE : OUTBOX_DEDUP_NEW;
+		ret_states[i] = bit_is_set(bitmap, bit) ? OUTBOX_DEDUP_DONE : OUTBOX_DEDUP_NEW;
 	}
 	return true;
 }
 
-static bool set(struct bitmap_store *bitmap, uint64_t bit, bool on, struct err *err)
+static bool set_bit(struct bitmap_store *bitmap, uint64_t bit, bool on, struct err *err)
 {
 	struct part *part = &bitmap->parts[bit >> OFFSET_BITS];
-	if (is_set(bitmap, bit) == on)
+	if (bit_is_set(bitmap, bit) == on)
 		return true;
-	if (!part->file.head && !open_part(bitmap, bit >> OFFSET_BITS, err))
+	if (!part->file.head && !open_bitmap_part(bitmap, bit >> OFFSET_BITS, err))
 		return false;
-	*word_of(part, bit) ^= UINT64_C(1) << bit % 64;
+	*word_of_bit(part, bit) ^= UINT64_C(1) << bit % 64;
 	part->file.head->count += on ? 1 : (uint64_t)-1;
 	bitmap->count += on ? 1 : (uint64_t)-1;
 	part->dirty = true;
 	return true;
 }
 
-static bool set_all(struct bitmap_store *bitmap, const struct dedup_item *items, size_t count,
+static bool set_bits(struct bitmap_store *bitmap, const struct dedup_item *items, size_t count,
     bool on, struct err *err)
 {
 	uint64_t bit = 0;
 	for (size_t i = 0; i < count; i++)
-		if (!bit_of(bitmap, &items[i], &bit, err) || !set(bitmap, bit, on, err))
+		if (!find_bit(bitmap, &items[i], &bit, err) || !set_bit(bitmap, bit, on, err))
 			return false;
 	return true;
 }
 
-static bool add(
+static bool add_bits(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	return set_all(of(store), items, count, true, err);
+	return set_bits(bitmap_of(store), items, count, true, err);
 }
 
-static bool remove_items(
+static bool remove_bits(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	return set_all(of(store), items, count, false, err);
+	return set_bits(bitmap_of(store), items, count, false, err);
 }
 
 static bool sync_parts(struct bitmap_store *bitmap, struct err *err)
@@ -246,9 +247,9 @@ static bool sync_parts(struct bitmap_store *bitmap, struct err *err)
 	return true;
 }
 
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool checkpoint_bitmap(struct dedup_store *store, int64_t offset, struct err *err)
 {
-	struct bitmap_store *bitmap = of(store);
+	struct bitmap_store *bitmap = bitmap_of(store);
 	if (!dedup_folder_check(&bitmap->folder, err))
 		return false;
 	if (sync_parts(bitmap, err) && dedup_folder_sync(&bitmap->folder, err) &&
@@ -257,7 +258,7 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 	return err_prefix(err, "path=%s", bitmap->folder.path);
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_bitmap_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct bitmap_store *bitmap = (const struct bitmap_store *)store;
 	stats->ids = bitmap->count;
@@ -282,13 +283,13 @@ const struct dedup_store_type bitmap_store = {
 	.scope = BITMAP_SCOPE,
 	.memory = "1 bit for each integer of the range, in pieces of 512 KiB as they are needed",
 	.disk = "the same"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .remove = remove_items,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_bitmap_store,
+    .close = close_bitmap_store,
+    .look = look_up_bits,
+    .add = add_bits,
+    .remove = remove_bits,
+    .checkpoint = checkpoint_bitmap,
+    .stats = read_bitmap_stats,
 };
 
 const struct dedup_store_type bitmap_hash_store = {
@@ -301,10 +302,10 @@ const struct dedup_store_type bitmap_hash_store = {
 	.scope = BITMAP_SCOPE,
 	.memory = "up to 512 MiB, whatever the number of ids, in pieces of 512 KiB",
 	.disk = "the same"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_bitmap_store,
+    .close = close_bitmap_store,
+    .look = look_up_bits,
+    .add = add_bits,
+    .checkpoint = checkpoint_bitmap,
+    .stats = read_bitmap_stats,
 };

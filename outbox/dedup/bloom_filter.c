@@ -4,7 +4,7 @@
 #error "the filter's words are little-endian on disk; this machine needs code that turns them"
 #endif
 
-static inline uint64_t bit_of(uint64_t low, int word)
+static inline uint64_t bit_in_word(uint64_t low, int word)
 {
 	return UINT64_C(1) << (low >> (6 * word) & 63);
 }
@@ -13,14 +13,14 @@ static void portable_add(const struct bloom_filter *filter, struct dedup_hash ha
 {
 	uint64_t *line = bloom_line(filter, hash);
 	for (int i = 0; i < BLOOM_BITS; i++)
-		line[i] |= bit_of(hash.low, i);
+		line[i] |= bit_in_word(hash.low, i);
 }
 
 static uint64_t portable_look(const struct bloom_filter *filters, int count, struct dedup_hash hash)
 {
 	uint64_t bits[BLOOM_BITS], found = 0;
 	for (int i = 0; i < BLOOM_BITS; i++)
-		bits[i] = bit_of(hash.low, i);
+		bits[i] = bit_in_word(hash.low, i);
 	for (int i = 0; i < count; i++) {
 		const uint64_t *line = bloom_line(&filters[i], hash);
 		uint64_t missing = 0;

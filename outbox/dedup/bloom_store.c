@@ -20,14 +20,14 @@ struct bloom_store {
 	bool *there;
 };
 
-static struct bloom_store *of(struct dedup_store *store)
+static struct bloom_store *bloom_of(struct dedup_store *store)
 {
 	return (struct bloom_store *)store;
 }
 
-static void close_store(struct dedup_store *store)
+static void close_bloom_store(struct dedup_store *store)
 {
-	struct bloom_store *bloom = of(store);
+	struct bloom_store *bloom = bloom_of(store);
 	dedup_window_close(bloom->window);
 	dedup_confirm_close(bloom->confirm);
 	free(bloom->places);
@@ -36,7 +36,7 @@ static void close_store(struct dedup_store *store)
 	free(bloom);
 }
 
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_bloom_store(const struct dedup_spec *spec, struct err *err)
 {
 	bool sql = spec->confirm == DEDUP_CONFIRM_SQL;
 	struct bloom_store *bloom = xcalloc(1, sizeof *bloom);
@@ -44,21 +44,21 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	bloom->confirm = sql ? dedup_confirm_open(spec, err) : NULL;
 	bloom->window = bloom->confirm || !sql ? dedup_window_open(spec, err) : NULL;
 	if (!bloom->window) {
-		close_store(&bloom->store);
+		close_bloom_store(&bloom->store);
 		return NULL;
 	}
 	bloom->store.seed = dedup_window_seed(bloom->window);
 	return &bloom->store;
 }
 
-static void prefetch(
+static void prefetch_window(
     struct dedup_window *window, const struct dedup_item *items, size_t count, size_t place)
 {
 	for (size_t i = place ? place + AHEAD : 0; i <= place + AHEAD && i < count; i++)
 		dedup_window_prefetch(window, items[i].hash);
 }
 
-static enum outbox_dedup_state state_of(bool done)
+static enum outbox_dedup_state state_from_done(bool done)
 {
 	return done ? OUTBOX_DEDUP_DONE : OUTBOX_DEDUP_NEW;
 }
@@ -68,15 +68,15 @@ static bool look_by_log(struct dedup_window *window, const struct dedup_item *it
 {
 	for (size_t i = 0; i < count; i++) {
 		bool there;
-		prefetch(window, items, count, i);
+		prefetch_window(window, items, count, i);
 		if (!dedup_window_has(window, items[i].hash, &there, err))
 			return false;
-		ret_states[i] = state_of(there);
+		ret_states[i] = state_from_done(there);
 	}
 	return true;
 }
 
-static void reserve(struct bloom_store *bloom, size_t count)
+static void reserve_bloom_places(struct bloom_store *bloom, size_t count)
 {
 	if (count <= bloom->capacity)
 		return;
@@ -91,11 +91,11 @@ static bool look_by_filter(struct bloom_store *bloom, const struct dedup_item *i
     enum outbox_dedup_state *ret_states, size_t *ret_hits, struct err *err)
 {
 	size_t hits = 0;
-	reserve(bloom, count);
+	reserve_bloom_places(bloom, count);
 	for (size_t i = 0; i < count; i++) {
 		struct dedup_hash hash = items[i].hash;
-		prefetch(bloom->window, items, count, i);
-		ret_states[i] = state_of(dedup_window_is_hot(bloom->window, hash));
+		prefetch_window(bloom->window, items, count, i);
+		ret_states[i] = state_from_done(dedup_window_is_hot(bloom->window, hash));
 		if (ret_states[i] == OUTBOX_DEDUP_DONE)
 			continue;
 		if (!dedup_window_may_have(bloom->window, hash, &bloom->found[hits], err))
@@ -129,44 +129,44 @@ static bool look_by_query(struct bloom_store *bloom, const struct dedup_item *it
 		size_t place = bloom->places[i];
 		dedup_window_judge(
 		    bloom->window, items[place].hash, bloom->found[i], bloom->there[i]);
-		ret_states[place] = state_of(bloom->there[i]);
+		ret_states[place] = state_from_done(bloom->there[i]);
 	}
 	return true;
 }
 
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+static bool look_up_bloom(struct dedup_store *store, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
-	if (of(store)->confirm)
-		return look_by_query(of(store), items, count, ret_states, err);
-	return look_by_log(of(store)->window, items, count, ret_states, err);
+	if (bloom_of(store)->confirm)
+		return look_by_query(bloom_of(store), items, count, ret_states, err);
+	return look_by_log(bloom_of(store)->window, items, count, ret_states, err);
 }
 
 /* What was added before one failed is added once more by the next call: a log may say it twice. */
-static bool add(
+static bool add_to_bloom(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
 	int64_t now_ms = clock_wall_us() / 1000;
 	for (size_t i = 0; i < count; i++)
-		dedup_window_prefetch(of(store)->window, items[i].hash);
+		dedup_window_prefetch(bloom_of(store)->window, items[i].hash);
 	for (size_t i = 0; i < count; i++)
-		if (!dedup_window_add(of(store)->window, items[i].hash, items[i].offset,
+		if (!dedup_window_add(bloom_of(store)->window, items[i].hash, items[i].offset,
 			items[i].time_ms, now_ms, err))
 			return false;
 	return true;
 }
 
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool checkpoint_bloom(struct dedup_store *store, int64_t offset, struct err *err)
 {
-	return dedup_window_checkpoint(of(store)->window, offset, err);
+	return dedup_window_checkpoint(bloom_of(store)->window, offset, err);
 }
 
-static bool flush(struct dedup_store *store, struct err *err)
+static bool flush_bloom(struct dedup_store *store, struct err *err)
 {
-	return dedup_window_flush(of(store)->window, err);
+	return dedup_window_flush(bloom_of(store)->window, err);
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_bloom_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct bloom_store *bloom = (const struct bloom_store *)store;
 	struct dedup_window_figures figures;
@@ -197,11 +197,11 @@ const struct dedup_store_type bloom_store = {
 	    "the filter: 18 bits an id at 1 %, 27 at 0.1 %; a hit reads the index; 70 bytes for "
 	    "each id that is not written yet",
 	.disk = "32 bytes an id in the log, 8 in the index, and the filter"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .flush = flush,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_bloom_store,
+    .close = close_bloom_store,
+    .look = look_up_bloom,
+    .add = add_to_bloom,
+    .flush = flush_bloom,
+    .checkpoint = checkpoint_bloom,
+    .stats = read_bloom_stats,
 };

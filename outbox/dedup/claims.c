@@ -40,20 +40,20 @@ struct outbox_claims {
 
 /* --- the list ------------------------------------------------------------------------------- */
 
-static int compare(const void *number, const void *held)
+static int compare_held_number(const void *number, const void *held)
 {
 	uint64_t wanted = *(const uint64_t *)number, found = ((const struct held *)held)->number;
 	return (wanted > found) - (wanted < found);
 }
 
-static struct held *find(struct outbox_claims *claims, uint64_t number)
+static struct held *find_held(struct outbox_claims *claims, uint64_t number)
 {
-	return claims->count == 0
-		   ? NULL
-		   : bsearch(&number, claims->held, claims->count, sizeof *claims->held, compare);
+	return claims->count == 0 ? NULL
+				  : bsearch(&number, claims->held, claims->count,
+					sizeof *claims->held, compare_held_number);
 }
 
-static uint64_t keep(
+static uint64_t keep_claim(
     struct outbox_claims *claims, const void *id, size_t length, int64_t token, int64_t ends_ms)
 {
 	pthread_mutex_lock(&claims->lock);
@@ -73,7 +73,7 @@ static uint64_t keep(
 static bool remove_held(struct outbox_claims *claims, uint64_t number, struct held *ret_held)
 {
 	pthread_mutex_lock(&claims->lock);
-	struct held *held = find(claims, number);
+	struct held *held = find_held(claims, number);
 	if (held) {
 		*ret_held = *held;
 		size_t behind = (size_t)(claims->held + --claims->count - held);
@@ -120,7 +120,7 @@ static void end_round(
 {
 	pthread_mutex_lock(&claims->lock);
 	for (size_t i = 0; i < round->count; i++) {
-		struct held *held = find(claims, round->numbers[i]);
+		struct held *held = find_held(claims, round->numbers[i]);
 		free((void *)round->ids[i].id);
 		if (!held || !answered)
 			continue; /* released meanwhile; or it is to be tried again */
@@ -151,7 +151,7 @@ static bool renew_all(struct outbox_claims *claims, struct round *round)
 }
 
 /* False: it is to end. */
-static bool rest(struct outbox_claims *claims, int64_t ms)
+static bool wait_until_renewal(struct outbox_claims *claims, int64_t ms)
 {
 	struct timespec until;
 	int64_t ns = (ms > 0 ? ms : 1) * 1000000;
@@ -168,12 +168,12 @@ static bool rest(struct outbox_claims *claims, int64_t ms)
 	return goes_on;
 }
 
-static void *watch(void *context)
+static void *run_renewals(void *context)
 {
 	struct outbox_claims *claims = context;
 	struct round *round = xmalloc(sizeof *round);
 	bool answered = true;
-	while (rest(claims, claims->lease_ms / (answered ? 3 : 12)))
+	while (wait_until_renewal(claims, claims->lease_ms / (answered ? 3 : 12)))
 		answered = renew_all(claims, round);
 	free(round);
 	return NULL;
@@ -181,7 +181,7 @@ static void *watch(void *context)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void init_locks(struct outbox_claims *claims)
+static void init_claim_locks(struct outbox_claims *claims)
 {
 	pthread_condattr_t monotonic;
 	pthread_mutex_init(&claims->calling, NULL);
@@ -192,7 +192,7 @@ static void init_locks(struct outbox_claims *claims)
 	pthread_condattr_destroy(&monotonic);
 }
 
-static void destroy(struct outbox_claims *claims)
+static void destroy_claims(struct outbox_claims *claims)
 {
 	if (claims->store)
 		claims->type->close(claims->store);
@@ -211,15 +211,15 @@ struct outbox_claims *claims_open(
 	struct outbox_claims *claims = xcalloc(1, sizeof *claims);
 	claims->type = type;
 	claims->lease_ms = spec->lease_ms;
-	init_locks(claims);
+	init_claim_locks(claims);
 	claims->store = type->open(spec, err);
 	claims->renewer = claims->store ? type->open(spec, err) : NULL;
-	if (claims->renewer && pthread_create(&claims->watchdog, NULL, watch, claims) == 0)
+	if (claims->renewer && pthread_create(&claims->watchdog, NULL, run_renewals, claims) == 0)
 		return claims;
 	if (claims->renewer)
 		err_set(
 		    err, ERR_RETRY, "no thread can be made to renew claims: lower their number");
-	destroy(claims);
+	destroy_claims(claims);
 	return NULL;
 }
 
@@ -236,7 +236,7 @@ void outbox_claims_close(struct outbox_claims *claims)
 		const struct outbox_claim claim = {.number = claims->held[0].number};
 		outbox_claims_release(claims, &claim, NULL); /* else the lease ends it */
 	}
-	destroy(claims);
+	destroy_claims(claims);
 }
 
 static const struct claims_store_type *const types[DEDUP_ALL_KINDS] = {
@@ -258,13 +258,13 @@ struct outbox_claims *outbox_claims_open(const char *line, struct outbox_error *
 
 /* --- calls ---------------------------------------------------------------------------------- */
 
-static bool fail(struct outbox_error *error, const struct err *err)
+static bool fail_claim(struct outbox_error *error, const struct err *err)
 {
 	outbox_error_of(err, error);
 	return false;
 }
 
-static bool check_length(size_t length, struct err *err)
+static bool check_claim_length(size_t length, struct err *err)
 {
 	return (length > 0 && length <= OUTBOX_DEDUP_ID_MAX) ||
 	       err_set(err, ERR_REJECT,
@@ -278,17 +278,18 @@ bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t len
 {
 	struct err err;
 	int64_t token;
-	if (!check_length(length, &err))
-		return fail(error, &err);
+	if (!check_claim_length(length, &err))
+		return fail_claim(error, &err);
 	pthread_mutex_lock(&claims->calling);
 	int64_t ends_ms = clock_ms() + claims->lease_ms;
 	bool good = claims->type->take(claims->store, id, length, &token, &err);
 	pthread_mutex_unlock(&claims->calling);
 	if (!good)
-		return fail(error, &err);
+		return fail_claim(error, &err);
 	*ret_taken = token != 0;
 	if (token)
-		*ret_claim = (struct outbox_claim){token, keep(claims, id, length, token, ends_ms)};
+		*ret_claim =
+		    (struct outbox_claim){token, keep_claim(claims, id, length, token, ends_ms)};
 	return true;
 }
 
@@ -310,12 +311,12 @@ bool outbox_claims_check(
 {
 	struct err err;
 	pthread_mutex_lock(&claims->lock);
-	struct held *held = find(claims, claim->number);
+	struct held *held = find_held(claims, claim->number);
 	if (held)
 		held->lost = is_lost(held);
 	bool good = held ? !held->lost || tell_lost(claims, &err) : tell_unknown(&err);
 	pthread_mutex_unlock(&claims->lock);
-	return good || fail(error, &err);
+	return good || fail_claim(error, &err);
 }
 
 bool outbox_claims_release(
@@ -326,7 +327,7 @@ bool outbox_claims_release(
 	bool had = false;
 	if (!remove_held(claims, claim->number, &held)) {
 		tell_unknown(&err);
-		return fail(error, &err);
+		return fail_claim(error, &err);
 	}
 	const struct claims_id id = {held.id, held.length, held.token};
 	pthread_mutex_lock(&claims->calling);
@@ -335,5 +336,5 @@ bool outbox_claims_release(
 	free(held.id);
 	if (is_lost(&held) || (good && !had))
 		good = tell_lost(claims, &err);
-	return good || fail(error, &err);
+	return good || fail_claim(error, &err);
 }

@@ -23,7 +23,7 @@ struct claims_store {
 	struct pg_column ids, tokens;
 };
 
-static void close_store(struct claims_store *claims)
+static void close_postgres_claims(struct claims_store *claims)
 {
 	dedup_server_finish(&claims->server);
 	pg_column_finish(&claims->ids);
@@ -35,7 +35,7 @@ static void close_store(struct claims_store *claims)
 	free(claims);
 }
 
-static struct claims_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct claims_store *open_postgres_claims(const struct dedup_spec *spec, struct err *err)
 {
 	const char *schema = spec->schema ? spec->schema : "outbox";
 	if (!schema_text_check(schema, err))
@@ -50,11 +50,11 @@ static struct claims_store *open_store(const struct dedup_spec *spec, struct err
 	dedup_server_init(&claims->server, spec, DEDUP_SESSION_ANY);
 	if (dedup_server_connect(&claims->server, err))
 		return claims;
-	close_store(claims);
+	close_postgres_claims(claims);
 	return NULL;
 }
 
-static bool take(
+static bool take_postgres_claim(
     struct claims_store *claims, const void *id, size_t length, int64_t *ret_token, struct err *err)
 {
 	pg_column_clear(&claims->ids);
@@ -69,8 +69,8 @@ static bool take(
 	return token;
 }
 
-static bool renew(struct claims_store *claims, const struct claims_id *ids, size_t count,
-    bool *ret_held, struct err *err)
+static bool renew_postgres_claims(struct claims_store *claims, const struct claims_id *ids,
+    size_t count, bool *ret_held, struct err *err)
 {
 	pg_column_clear(&claims->ids);
 	pg_column_clear(&claims->tokens);
@@ -88,7 +88,7 @@ static bool renew(struct claims_store *claims, const struct claims_id *ids, size
 	return held;
 }
 
-static bool release(
+static bool release_postgres_claim(
     struct claims_store *claims, const struct claims_id *id, bool *ret_held, struct err *err)
 {
 	owned_text char *token = xformat("%" PRId64, id->token);
@@ -104,9 +104,9 @@ static bool release(
 }
 
 const struct claims_store_type postgres_claims = {
-    .open = open_store,
-    .close = close_store,
-    .take = take,
-    .renew = renew,
-    .release = release,
+    .open = open_postgres_claims,
+    .close = close_postgres_claims,
+    .take = take_postgres_claim,
+    .renew = renew_postgres_claims,
+    .release = release_postgres_claim,
 };

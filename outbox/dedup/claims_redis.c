@@ -15,7 +15,7 @@ struct claims_store {
 	struct text key;
 };
 
-static void close_store(struct claims_store *claims)
+static void close_redis_claims(struct claims_store *claims)
 {
 	dedup_redis_finish(&claims->server);
 	text_finish(&claims->key);
@@ -24,7 +24,7 @@ static void close_store(struct claims_store *claims)
 	free(claims);
 }
 
-static struct claims_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct claims_store *open_redis_claims(const struct dedup_spec *spec, struct err *err)
 {
 	struct claims_store *claims = xcalloc(1, sizeof *claims);
 	claims->name = xstrdup(spec->name);
@@ -32,12 +32,12 @@ static struct claims_store *open_store(const struct dedup_spec *spec, struct err
 	if (dedup_redis_init(&claims->server, spec, false, err) &&
 	    dedup_redis_begin(&claims->server, err))
 		return claims;
-	close_store(claims);
+	close_redis_claims(claims);
 	return NULL;
 }
 
 /* Until the next one is made. */
-static struct redis_word claim_key(struct claims_store *claims, const void *id, size_t length)
+static struct redis_word redis_claim_key(struct claims_store *claims, const void *id, size_t length)
 {
 	text_clear(&claims->key);
 	text_addf(&claims->key, "%s:claim:", claims->name);
@@ -45,12 +45,12 @@ static struct redis_word claim_key(struct claims_store *claims, const void *id, 
 	return (struct redis_word){claims->key.data, claims->key.length};
 }
 
-static void see_number(void *context, size_t number, const struct redis_answer *answer)
+static void store_claim_number(void *context, size_t number, const struct redis_answer *answer)
 {
 	((int64_t *)context)[number] = answer->number;
 }
 
-static bool take(
+static bool take_redis_claim(
     struct claims_store *claims, const void *id, size_t length, int64_t *ret_token, struct err *err)
 {
 	static const char script[] =
@@ -63,29 +63,31 @@ static bool take(
 	if (!dedup_redis_begin(&claims->server, err))
 		return false;
 	const struct redis_word words[] = {redis_word("EVAL"), redis_word(script), redis_word("2"),
-	    claim_key(claims, id, length), redis_word(token_key), redis_word(claims->lease_ms)};
+	    redis_claim_key(claims, id, length), redis_word(token_key),
+	    redis_word(claims->lease_ms)};
 	redis_say(claims->server.redis, words, 6);
-	return dedup_redis_hear(&claims->server, see_number, ret_token, err);
+	return dedup_redis_hear(&claims->server, store_claim_number, ret_token, err);
 }
 
-static bool renew(struct claims_store *claims, const struct claims_id *ids, size_t count,
-    bool *ret_held, struct err *err)
+static bool renew_redis_claims(struct claims_store *claims, const struct claims_id *ids,
+    size_t count, bool *ret_held, struct err *err)
 {
 	int64_t *held = xcalloc(count, sizeof *held);
 	bool good = dedup_redis_begin(&claims->server, err);
 	for (size_t i = 0; good && i < count; i++) {
 		owned_text char *token = xformat("%lld", (long long)ids[i].token);
-		dedup_redis_say_renew(&claims->server, claim_key(claims, ids[i].id, ids[i].length),
-		    redis_word(token), redis_word(claims->lease_ms));
+		dedup_redis_say_renew(&claims->server,
+		    redis_claim_key(claims, ids[i].id, ids[i].length), redis_word(token),
+		    redis_word(claims->lease_ms));
 	}
-	good = good && dedup_redis_hear(&claims->server, see_number, held, err);
+	good = good && dedup_redis_hear(&claims->server, store_claim_number, held, err);
 	for (size_t i = 0; good && i < count; i++)
 		ret_held[i] = held[i] == 1;
 	free(held);
 	return good;
 }
 
-static bool release(
+static bool release_redis_claim(
     struct claims_store *claims, const struct claims_id *id, bool *ret_held, struct err *err)
 {
 	int64_t removed = 0;
@@ -93,17 +95,17 @@ static bool release(
 	if (!dedup_redis_begin(&claims->server, err))
 		return false;
 	dedup_redis_say_remove(
-	    &claims->server, claim_key(claims, id->id, id->length), redis_word(token));
-	if (!dedup_redis_hear(&claims->server, see_number, &removed, err))
+	    &claims->server, redis_claim_key(claims, id->id, id->length), redis_word(token));
+	if (!dedup_redis_hear(&claims->server, store_claim_number, &removed, err))
 		return false;
 	*ret_held = removed == 1;
 	return true;
 }
 
 const struct claims_store_type redis_claims = {
-    .open = open_store,
-    .close = close_store,
-    .take = take,
-    .renew = renew,
-    .release = release,
+    .open = open_redis_claims,
+    .close = close_redis_claims,
+    .take = take_redis_claim,
+    .renew = renew_redis_claims,
+    .release = release_redis_claim,
 };

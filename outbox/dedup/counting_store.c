@@ -38,19 +38,19 @@ struct counting_store {
 };
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
-static struct counting_store *of(struct dedup_store *store)
+static struct counting_store *counting_of(struct dedup_store *store)
 {
 	return (struct counting_store *)store;
 }
 
-static void name_file(int64_t number, int sub, char name[NAME])
+static void name_count_file(int64_t number, int sub, char name[NAME])
 {
 	snprintf(name, NAME, "%lld.%d.counts", (long long)number, sub);
 }
 
 /* --- slices --------------------------------------------------------------------------------- */
 
-static int place_of(const struct counting_store *counting, int64_t number, int sub)
+static int place_of_part(const struct counting_store *counting, int64_t number, int sub)
 {
 	int place = 0;
 	while (place < counting->count &&
@@ -60,9 +60,10 @@ static int place_of(const struct counting_store *counting, int64_t number, int s
 	return place;
 }
 
-static int insert(struct counting_store *counting, const struct part *part)
+static int insert_part(struct counting_store *counting, const struct part *part)
 {
-	int place = place_of(counting, part->number, part->sub), behind = counting->count++ - place;
+	int place = place_of_part(counting, part->number, part->sub),
+	    behind = counting->count++ - place;
 	memmove(
 	    &counting->parts[place + 1], &counting->parts[place], (size_t)behind * sizeof *part);
 	memmove(&counting->filters[place + 1], &counting->filters[place],
@@ -84,7 +85,7 @@ static uint64_t lines_of(const struct counting_store *counting, int sub)
 }
 
 /* One that is there keeps its size, whatever the plan is now, and has room for what that allows. */
-static bool open_part(
+static bool open_count_part(
     struct counting_store *counting, int64_t number, int sub, int *ret_place, struct err *err)
 {
 	char name[NAME];
@@ -97,16 +98,16 @@ static bool open_part(
 		return err_set(err, ERR_RETRY,
 		    "path=%s has %d slices and sub-slices, which is all it can have: raise ids",
 		    counting->folder.path, BLOOM_FILTERS);
-	name_file(number, sub, name);
+	name_count_file(number, sub, name);
 	if (!mapped_file_open(&part.file, counting->folder.fd, name, &wanted, true, err))
 		return err_prefix(err, "path=%s", counting->folder.path);
 	part.ids = bloom_room(&counting->plan, sub, part.file.head->bytes / BLOOM_LINE);
-	*ret_place = insert(counting, &part);
+	*ret_place = insert_part(counting, &part);
 	counting->folder_dirty = true;
 	return true;
 }
 
-static void remove_old(struct counting_store *counting)
+static void remove_old_parts(struct counting_store *counting)
 {
 	char name[NAME];
 	int gone = 0;
@@ -114,7 +115,7 @@ static void remove_old(struct counting_store *counting)
 	       counting->parts[gone].number < counting->newest - counting->plan.slices) {
 		struct part *part = &counting->parts[gone++];
 		mapped_file_close(&part->file);
-		name_file(part->number, part->sub, name);
+		name_count_file(part->number, part->sub, name);
 		unlinkat(counting->folder.fd, name, 0);
 	}
 	counting->count -= gone;
@@ -126,20 +127,20 @@ static void remove_old(struct counting_store *counting)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static bool open_file(struct counting_store *counting, const char *name, struct err *err)
+static bool open_count_file(struct counting_store *counting, const char *name, struct err *err)
 {
 	long long number;
 	int sub, end = 0, place;
 	if (sscanf(name, "%lld.%d.counts%n", &number, &sub, &end) != 2 || !end || name[end])
 		return true;
-	if (!open_part(counting, number, sub, &place, err))
+	if (!open_count_part(counting, number, sub, &place, err))
 		return false;
 	if (counting->parts[place].file.head->offset > counting->offset)
 		counting->offset = counting->parts[place].file.head->offset;
 	return true;
 }
 
-static struct file_list list_of(const struct counting_store *counting)
+static struct file_list list_count_files(const struct counting_store *counting)
 {
 	struct file_list list = {0};
 	for (int i = 0; i < counting->count; i++)
@@ -147,31 +148,31 @@ static struct file_list list_of(const struct counting_store *counting)
 	return list;
 }
 
-static bool open_files(struct counting_store *counting, struct err *err)
+static bool open_count_files(struct counting_store *counting, struct err *err)
 {
 	int copy = openat(counting->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
 	bool good = list || dedup_folder_fail(&counting->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list)))
-		good = open_file(counting, entry->d_name, err);
+		good = open_count_file(counting, entry->d_name, err);
 	if (list)
 		closedir(list);
-	remove_old(counting);
-	const struct file_list there = list_of(counting);
+	remove_old_parts(counting);
+	const struct file_list there = list_count_files(counting);
 	return good && file_list_check(&counting->folder, &there, counting->newest, "counts", err);
 }
 
-static void close_store(struct dedup_store *store)
+static void close_counting_store(struct dedup_store *store)
 {
-	struct counting_store *counting = of(store);
+	struct counting_store *counting = counting_of(store);
 	for (int i = 0; i < counting->count; i++)
 		mapped_file_close(&counting->parts[i].file);
 	dedup_folder_close(&counting->folder);
 	free(counting);
 }
 
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_counting_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct counting_store *counting = xcalloc(1, sizeof *counting);
 	counting->store.type = &counting_store;
@@ -182,16 +183,16 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	bool good = dedup_folder_open(&counting->folder, spec->path, "counting", (int)spec->slices,
 	    dedup_spec_slice_ms(spec), 0, err);
 	counting->store.seed = counting->folder.head.seed;
-	if (good && open_files(counting, err))
+	if (good && open_count_files(counting, err))
 		return &counting->store;
-	close_store(&counting->store);
+	close_counting_store(&counting->store);
 	return NULL;
 }
 
 /* --- use ------------------------------------------------------------------------------------ */
 
 /* The newest that may have it; -1: none. */
-static int find(const struct counting_store *counting, struct dedup_hash hash)
+static int find_counted_part(const struct counting_store *counting, struct dedup_hash hash)
 {
 	int place = counting->count - 1;
 	while (place >= 0 && !counting_has(&counting->filters[place], hash))
@@ -199,35 +200,35 @@ static int find(const struct counting_store *counting, struct dedup_hash hash)
 	return place;
 }
 
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+static bool look_up_counts(struct dedup_store *store, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
-	const struct counting_store *counting = of(store);
+	const struct counting_store *counting = counting_of(store);
 	(void)err;
 	for (size_t i = 0; i < count && i < AHEAD; i++)
 		bloom_prefetch(counting->filters, counting->count, items[i].hash);
 	for (size_t i = 0; i < count; i++) {
 		if (i + AHEAD < count)
 			bloom_prefetch(counting->filters, counting->count, items[i + AHEAD].hash);
-		ret_states[i] =
-		    find(counting, items[i].hash) < 0 ? OUTBOX_DEDUP_NEW : OUTBOX_DEDUP_DONE;
+		ret_states[i] = find_counted_part(counting, items[i].hash) < 0 ? OUTBOX_DEDUP_NEW
+									       : OUTBOX_DEDUP_DONE;
 	}
 	return true;
 }
 
 /* The last sub-slice of the slice, a new one if it is full. */
-static bool find_room(
+static bool find_part_with_room(
     struct counting_store *counting, int64_t number, int *ret_place, struct err *err)
 {
-	int place = place_of(counting, number + 1, 0) - 1;
+	int place = place_of_part(counting, number + 1, 0) - 1;
 	const struct part *last = place < 0 ? NULL : &counting->parts[place];
 	bool there = last && last->number == number;
 	*ret_place = place;
 	return (there && last->file.head->count < last->ids) ||
-	       open_part(counting, number, there ? last->sub + 1 : 0, ret_place, err);
+	       open_count_part(counting, number, there ? last->sub + 1 : 0, ret_place, err);
 }
 
-static int64_t number_of(const struct counting_store *counting, int64_t time_ms)
+static int64_t part_number_of(const struct counting_store *counting, int64_t time_ms)
 {
 	int64_t width = counting->folder.head.slice_ms;
 	int64_t number = time_ms / width - (time_ms % width < 0);
@@ -237,19 +238,20 @@ static int64_t number_of(const struct counting_store *counting, int64_t time_ms)
 	return number < oldest ? oldest : number;
 }
 
-static bool add(
+static bool add_counts(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct counting_store *counting = of(store);
+	struct counting_store *counting = counting_of(store);
 	for (size_t i = 0; i < count; i++) {
 		int place;
 		int64_t before = counting->newest;
-		if (!find_room(counting, number_of(counting, items[i].time_ms), &place, err))
+		if (!find_part_with_room(
+			counting, part_number_of(counting, items[i].time_ms), &place, err))
 			return false; /* those before are counted twice then: they stay longer */
 		counting_add(&counting->filters[place], items[i].hash);
 		counting->parts[place].file.head->count++;
 		if (counting->newest > before)
-			remove_old(counting);
+			remove_old_parts(counting);
 	}
 	return true;
 }
@@ -260,7 +262,7 @@ static bool add(
  */
 static int find_only(const struct counting_store *counting, const struct dedup_item *item)
 {
-	int64_t number = number_of(counting, item->time_ms);
+	int64_t number = part_number_of(counting, item->time_ms);
 	int any = -1, of_time = -1, found = 0, found_of_time = 0;
 	for (int i = 0; i < counting->count; i++) {
 		if (!counting_has(&counting->filters[i], item->hash))
@@ -275,10 +277,10 @@ static int find_only(const struct counting_store *counting, const struct dedup_i
 	return found == 1 ? any : found_of_time == 1 ? of_time : -1;
 }
 
-static bool remove_items(
+static bool remove_counts(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct counting_store *counting = of(store);
+	struct counting_store *counting = counting_of(store);
 	(void)err;
 	for (size_t i = 0; i < count; i++) {
 		int place = find_only(counting, &items[i]);
@@ -291,9 +293,9 @@ static bool remove_items(
 	return true;
 }
 
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool checkpoint_counts(struct dedup_store *store, int64_t offset, struct err *err)
 {
-	struct counting_store *counting = of(store);
+	struct counting_store *counting = counting_of(store);
 	if (!dedup_folder_check(&counting->folder, err))
 		return false;
 	for (int i = 0; i < counting->count; i++)
@@ -301,7 +303,7 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 			return err_prefix(err, "path=%s", counting->folder.path);
 	if (counting->count == 0)
 		return true;
-	const struct file_list there = list_of(counting);
+	const struct file_list there = list_count_files(counting);
 	if (counting->folder_dirty && !file_list_write(&counting->folder, &there, err))
 		return false;
 	counting->folder_dirty = false;
@@ -312,7 +314,7 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 	return true;
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_counting_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct counting_store *counting = (const struct counting_store *)store;
 	double none = 1;
@@ -349,11 +351,11 @@ const struct dedup_store_type counting_store = {
 		 "and machine",
 	.memory = "86 bits an id at 1 %, 144 at 0.1 %",
 	.disk = "the same"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .remove = remove_items,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_counting_store,
+    .close = close_counting_store,
+    .look = look_up_counts,
+    .add = add_counts,
+    .remove = remove_counts,
+    .checkpoint = checkpoint_counts,
+    .stats = read_counting_stats,
 };

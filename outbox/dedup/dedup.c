@@ -43,7 +43,7 @@ struct outbox_dedup {
 	uint64_t found[3]; /* by state */
 };
 
-static bool fail(struct outbox_error *error, const struct err *err)
+static bool fail_dedup(struct outbox_error *error, const struct err *err)
 {
 	outbox_error_of(err, error);
 	return false;
@@ -51,7 +51,8 @@ static bool fail(struct outbox_error *error, const struct err *err)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static struct dedup_store *open_store(const char *line, int64_t *ret_pending, struct err *err)
+static struct dedup_store *open_store_of_line(
+    const char *line, int64_t *ret_pending, struct err *err)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
 	if (!dedup_spec_parse(line, &spec, err))
@@ -67,9 +68,9 @@ struct outbox_dedup *outbox_dedup_open(const char *line, struct outbox_error *er
 {
 	struct err err;
 	int64_t most_pending;
-	struct dedup_store *store = open_store(line, &most_pending, &err);
+	struct dedup_store *store = open_store_of_line(line, &most_pending, &err);
 	if (!store) {
-		fail(error, &err);
+		fail_dedup(error, &err);
 		return NULL;
 	}
 	struct outbox_dedup *dedup = xcalloc(1, sizeof *dedup);
@@ -93,7 +94,7 @@ void outbox_dedup_close(struct outbox_dedup *dedup)
 
 /* --- ids ------------------------------------------------------------------------------------ */
 
-static void reserve(struct turn *turn, size_t count)
+static void reserve_turn(struct turn *turn, size_t count)
 {
 	if (count <= turn->capacity)
 		return;
@@ -104,7 +105,7 @@ static void reserve(struct turn *turn, size_t count)
 	turn->places = xrealloc(turn->places, count * sizeof *turn->places);
 }
 
-static bool check_length(const struct outbox_dedup_id *id, size_t place, struct err *err)
+static bool check_dedup_length(const struct outbox_dedup_id *id, size_t place, struct err *err)
 {
 	if (id->length == 0)
 		return err_set(err, ERR_REJECT,
@@ -118,14 +119,14 @@ static bool check_length(const struct outbox_dedup_id *id, size_t place, struct 
 	return true;
 }
 
-static bool take_in(
+static bool fill_turn(
     struct outbox_dedup *dedup, const struct outbox_dedup_id *ids, size_t count, struct err *err)
 {
 	int64_t now_ms = clock_wall_us() / 1000;
-	reserve(&dedup->turn, count);
+	reserve_turn(&dedup->turn, count);
 	for (size_t i = 0; i < count; i++) {
 		const struct outbox_dedup_id *id = &ids[i];
-		if (!check_length(id, i, err))
+		if (!check_dedup_length(id, i, err))
 			return false;
 		dedup->turn.items[i] = (struct dedup_item){
 		    .hash = dedup_hash(id->id, id->length, dedup->store->seed),
@@ -195,7 +196,7 @@ static enum outbox_dedup_state state_of_copy(
 	return OUTBOX_DEDUP_PENDING;
 }
 
-static void tell(
+static void report_states(
     struct outbox_dedup *dedup, size_t count, size_t asked, enum outbox_dedup_state *ret_states)
 {
 	const struct turn *turn = &dedup->turn;
@@ -213,7 +214,7 @@ static void tell(
 	}
 }
 
-static bool has_room(const struct outbox_dedup *dedup, size_t count, struct err *err)
+static bool has_pending_room(const struct outbox_dedup *dedup, size_t count, struct err *err)
 {
 	return dedup->pending.count + count <= (uint64_t)dedup->most_pending ||
 	       err_set(err, ERR_RETRY,
@@ -226,14 +227,14 @@ bool outbox_dedup_check(struct outbox_dedup *dedup, const struct outbox_dedup_id
 {
 	struct err err;
 	struct turn *turn = &dedup->turn;
-	if (!has_room(dedup, count, &err) || !take_in(dedup, ids, count, &err))
-		return fail(error, &err);
+	if (!has_pending_room(dedup, count, &err) || !fill_turn(dedup, ids, count, &err))
+		return fail_dedup(error, &err);
 	size_t asked = make_pending(dedup, count);
 	if (!dedup->store->type->look(dedup->store, turn->asked, asked, turn->answers, &err)) {
 		end_pending(dedup, turn->asked, asked);
-		return fail(error, &err);
+		return fail_dedup(error, &err);
 	}
-	tell(dedup, count, asked, ret_states);
+	report_states(dedup, count, asked, ret_states);
 	return true;
 }
 
@@ -243,19 +244,19 @@ bool outbox_dedup_done(struct outbox_dedup *dedup, const struct outbox_dedup_id 
     struct outbox_error *error)
 {
 	struct err err;
-	if (!take_in(dedup, ids, count, &err))
-		return fail(error, &err);
+	if (!fill_turn(dedup, ids, count, &err))
+		return fail_dedup(error, &err);
 	for (size_t i = 0; i < count; i++)
 		if (!hash_set_has(&dedup->pending, dedup->turn.items[i].hash)) {
 			err_set(&err, ERR_REJECT,
 			    "id %zu of the call is not pending: check it first, and end it once",
 			    i + 1);
-			return fail(error, &err);
+			return fail_dedup(error, &err);
 		}
 	if (!dedup->store->type->add(dedup->store, dedup->turn.items, count, &err)) {
 		if (err.kind == ERR_FENCED)
 			end_pending(dedup, dedup->turn.items, count);
-		return fail(error, &err);
+		return fail_dedup(error, &err);
 	}
 	end_pending(dedup, dedup->turn.items, count);
 	return true;
@@ -275,7 +276,7 @@ static size_t part_pending(struct outbox_dedup *dedup, size_t count)
 	return pending;
 }
 
-static bool release(struct outbox_dedup *dedup, size_t count, struct err *err)
+static bool release_turn(struct outbox_dedup *dedup, size_t count, struct err *err)
 {
 	const struct dedup_store_type *type = dedup->store->type;
 	const struct dedup_item *items = dedup->turn.items;
@@ -296,9 +297,9 @@ bool outbox_dedup_release(struct outbox_dedup *dedup, const struct outbox_dedup_
     size_t count, struct outbox_error *error)
 {
 	struct err err;
-	if (take_in(dedup, ids, count, &err) && release(dedup, count, &err))
+	if (fill_turn(dedup, ids, count, &err) && release_turn(dedup, count, &err))
 		return true;
-	return fail(error, &err);
+	return fail_dedup(error, &err);
 }
 
 /* --- in a transaction ----------------------------------------------------------------------- */
@@ -315,7 +316,7 @@ static bool check_not_pending(const struct outbox_dedup *dedup, size_t count, st
 	return true;
 }
 
-static bool take(struct outbox_dedup *dedup, struct pg_conn *connection, size_t count,
+static bool take_turn_ids(struct outbox_dedup *dedup, struct pg_conn *connection, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
 	const struct dedup_store_type *type = dedup->store->type;
@@ -333,8 +334,9 @@ bool outbox_dedup_take(struct outbox_dedup *dedup, struct pg_conn *connection,
     struct outbox_error *error)
 {
 	struct err err;
-	if (!take_in(dedup, ids, count, &err) || !take(dedup, connection, count, ret_states, &err))
-		return fail(error, &err);
+	if (!fill_turn(dedup, ids, count, &err) ||
+	    !take_turn_ids(dedup, connection, count, ret_states, &err))
+		return fail_dedup(error, &err);
 	for (size_t i = 0; i < count; i++)
 		dedup->found[ret_states[i]]++;
 	return true;
@@ -345,14 +347,15 @@ bool outbox_dedup_take(struct outbox_dedup *dedup, struct pg_conn *connection,
 bool outbox_dedup_checkpoint(struct outbox_dedup *dedup, int64_t offset, struct outbox_error *error)
 {
 	struct err err;
-	return dedup->store->type->checkpoint(dedup->store, offset, &err) || fail(error, &err);
+	return dedup->store->type->checkpoint(dedup->store, offset, &err) ||
+	       fail_dedup(error, &err);
 }
 
 bool outbox_dedup_flush(struct outbox_dedup *dedup, struct outbox_error *error)
 {
 	struct err err;
 	const struct dedup_store_type *type = dedup->store->type;
-	return !type->flush || type->flush(dedup->store, &err) || fail(error, &err);
+	return !type->flush || type->flush(dedup->store, &err) || fail_dedup(error, &err);
 }
 
 size_t outbox_dedup_mark(const struct outbox_dedup *dedup, char *ret_text, size_t size)
@@ -366,10 +369,10 @@ bool outbox_dedup_resume(struct outbox_dedup *dedup, const char *text, struct ou
 	struct err err;
 	const struct dedup_store_type *type = dedup->store->type;
 	if (type->resume)
-		return type->resume(dedup->store, text, &err) || fail(error, &err);
+		return type->resume(dedup->store, text, &err) || fail_dedup(error, &err);
 	err_set(&err, ERR_CONFIG, "'%s' does not fit into a line: only 'sequence' does",
 	    type->promise.store);
-	return fail(error, &err);
+	return fail_dedup(error, &err);
 }
 
 void outbox_dedup_stats(const struct outbox_dedup *dedup, struct outbox_dedup_stats *ret_stats)

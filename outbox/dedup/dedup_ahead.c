@@ -1,6 +1,6 @@
 #include "dedup_ahead.h"
 
-static void *work(void *context)
+static void *prepare_slice(void *context)
 {
 	struct dedup_ahead *ahead = context;
 	struct err err; /* the caller's own attempt tells it */
@@ -14,7 +14,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-static void wait_for_end(struct dedup_ahead *ahead)
+static void join_ahead_thread(struct dedup_ahead *ahead)
 {
 	if (ahead->running)
 		pthread_join(ahead->thread, NULL);
@@ -28,7 +28,7 @@ void dedup_ahead_init(struct dedup_ahead *ahead, int folder)
 
 void dedup_ahead_finish(struct dedup_ahead *ahead)
 {
-	wait_for_end(ahead);
+	join_ahead_thread(ahead);
 	if (ahead->slice.log)
 		dedup_slice_remove(&ahead->slice, ahead->folder);
 }
@@ -36,16 +36,16 @@ void dedup_ahead_finish(struct dedup_ahead *ahead)
 void dedup_ahead_begin(struct dedup_ahead *ahead, const struct dedup_slice_plan *plan,
     const struct dedup_slice *gone, int count)
 {
-	wait_for_end(ahead);
+	join_ahead_thread(ahead);
 	for (int i = 0; i < count; i++)
 		ahead->gone[ahead->gone_count++] = gone[i];
 	if (ahead->slice.log)
 		ahead->gone[ahead->gone_count++] = ahead->slice;
 	ahead->slice = (struct dedup_slice){0};
 	ahead->plan = *plan;
-	ahead->running = pthread_create(&ahead->thread, NULL, work, ahead) == 0;
+	ahead->running = pthread_create(&ahead->thread, NULL, prepare_slice, ahead) == 0;
 	if (!ahead->running)
-		work(ahead);
+		prepare_slice(ahead);
 }
 
 bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub)
@@ -65,7 +65,7 @@ bool dedup_ahead_take(
 {
 	struct err err; /* the caller's own attempt tells it */
 	bool wanted = dedup_ahead_has(ahead, number, sub), other = !wanted && is_other(ahead, sub);
-	wait_for_end(ahead);
+	join_ahead_thread(ahead);
 	if ((!wanted && !other) || !ahead->slice.log)
 		return false;
 	*ret_slice = ahead->slice;

@@ -25,7 +25,7 @@ static void cut_advice(char *message)
  * Of the classes of SQLSTATE, 42 is what is written wrongly, 22 what a value cannot be. 08P01 of a
  * connection that goes on: it wants another number of parameters.
  */
-static void judge(const char *sqlstate, struct err *err)
+static void judge_sqlstate(const char *sqlstate, struct err *err)
 {
 	bool wrong = (text_starts(sqlstate, "42") && !text_equal(sqlstate, "42501")) ||
 		     text_equal(sqlstate, "08P01");
@@ -40,21 +40,21 @@ static void judge(const char *sqlstate, struct err *err)
 		  : "compare as text what may be asked for: where id::text = any($1)");
 }
 
-static struct pg_result *ask(struct dedup_confirmer *confirm, struct err *err)
+static struct pg_result *ask_confirm_query(struct dedup_confirmer *confirm, struct err *err)
 {
 	char sqlstate[6];
 	const struct pg_param params[] = {{pg_array_end(&confirm->ids)}};
 	struct pg_result *rows =
 	    dedup_server_ask(&confirm->server, confirm->query, params, 1, sqlstate, err);
 	if (!rows)
-		judge(sqlstate, err);
+		judge_sqlstate(sqlstate, err);
 	return rows;
 }
 
 static bool try_query(struct dedup_confirmer *confirm, struct err *err)
 {
 	pg_array_clear(&confirm->ids);
-	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask(confirm, err);
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask_confirm_query(confirm, err);
 	if (!rows)
 		return false;
 	return (pg_columns(rows) == 1 && pg_rows(rows) == 0) ||
@@ -87,7 +87,7 @@ void dedup_confirm_close(struct dedup_confirmer *confirm)
 	free(confirm);
 }
 
-static bool is_text(const char *at, size_t length)
+static bool is_valid_id_text(const char *at, size_t length)
 {
 	const char *end = at + length;
 	uint32_t code;
@@ -98,7 +98,7 @@ static bool is_text(const char *at, size_t length)
 }
 
 /* With a NUL behind it. */
-static const char *text_of(struct dedup_confirmer *confirm, const struct dedup_item *item)
+static const char *id_text_of(struct dedup_confirmer *confirm, const struct dedup_item *item)
 {
 	text_clear(&confirm->id);
 	text_append(&confirm->id, item->id, item->length);
@@ -108,7 +108,7 @@ static const char *text_of(struct dedup_confirmer *confirm, const struct dedup_i
 bool dedup_confirm_takes(
     struct dedup_confirmer *confirm, const struct dedup_item *item, struct err *err)
 {
-	return is_text(text_of(confirm, item), item->length) ||
+	return is_valid_id_text(id_text_of(confirm, item), item->length) ||
 	       err_set(err, ERR_REJECT,
 		   "id %zu of the call is no text in UTF-8, or holds a NUL, and confirm=sql asks "
 		   "by "
@@ -116,7 +116,7 @@ bool dedup_confirm_takes(
 		   item->place + 1);
 }
 
-static bool refuse_row(const char *id, struct err *err)
+static bool refuse_unasked_row(const char *id, struct err *err)
 {
 	return err_set(err, ERR_CONFIG,
 	    "query: it returned '%.60s', which was not asked for: it is to return ids as they "
@@ -125,14 +125,14 @@ static bool refuse_row(const char *id, struct err *err)
 }
 
 /* Which rows came: as hashes of their text, with a seed that does not matter. */
-static bool gather(const struct pg_result *rows, const struct hash_set *asked,
+static bool gather_confirmed_ids(const struct pg_result *rows, const struct hash_set *asked,
     struct hash_set *ret_there, struct err *err)
 {
 	for (int i = 0; i < pg_rows(rows); i++) {
 		const char *id = pg_is_null(rows, i, 0) ? NULL : pg_value(rows, i, 0);
 		struct dedup_hash hash = dedup_hash(id, id ? strlen(id) : 0, 0);
 		if (!id || !hash_set_has(asked, hash))
-			return refuse_row(id, err);
+			return refuse_unasked_row(id, err);
 		hash_set_add(ret_there, hash);
 	}
 	return true;
@@ -149,11 +149,11 @@ bool dedup_confirm_ask(struct dedup_confirmer *confirm, const struct dedup_item 
 	OWNED(hash_set_finish) struct hash_set asked = {0}, there = {0};
 	pg_array_clear(&confirm->ids);
 	for (size_t i = 0; i < count; i++) {
-		pg_array_add_text(&confirm->ids, text_of(confirm, &items[places[i]]));
+		pg_array_add_text(&confirm->ids, id_text_of(confirm, &items[places[i]]));
 		hash_set_add(&asked, hash_of(&items[places[i]]));
 	}
-	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask(confirm, err);
-	if (!rows || !gather(rows, &asked, &there, err))
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask_confirm_query(confirm, err);
+	if (!rows || !gather_confirmed_ids(rows, &asked, &there, err))
 		return false;
 	for (size_t i = 0; i < count; i++)
 		ret_there[i] = hash_set_has(&there, hash_of(&items[places[i]]));

@@ -27,7 +27,7 @@ static const struct row {
     {ENOMEM, ERR_RETRY, "; give the process more memory, or lower ids or window"},
 };
 
-static const struct row *row_of(int error)
+static const struct row *row_of_errno(int error)
 {
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (rows[i].error == error)
@@ -37,13 +37,13 @@ static const struct row *row_of(int error)
 
 enum err_kind dedup_disk_kind(int error)
 {
-	const struct row *row = row_of(error);
+	const struct row *row = row_of_errno(error);
 	return row ? row->kind : ERR_RETRY;
 }
 
 const char *dedup_disk_cure(int error)
 {
-	const struct row *row = row_of(error);
+	const struct row *row = row_of_errno(error);
 	return row ? row->cure : "";
 }
 

@@ -55,7 +55,7 @@ static bool fail_path(const struct dedup_folder *folder, const char *what, struc
 }
 
 /* One that is new is to be there after a loss of power, too. */
-static bool make(struct dedup_folder *folder, struct err *err)
+static bool make_state_folder(struct dedup_folder *folder, struct err *err)
 {
 	bool made = mkdir(folder->path, 0700) == 0;
 	if (!made && errno != EEXIST)
@@ -72,9 +72,9 @@ static bool make(struct dedup_folder *folder, struct err *err)
 	       dedup_folder_fail(folder, "the folder cannot be made durable", err);
 }
 
-static bool take(struct dedup_folder *folder, struct err *err)
+static bool lock_state_folder(struct dedup_folder *folder, struct err *err)
 {
-	if (!make(folder, err))
+	if (!make_state_folder(folder, err))
 		return false;
 	folder->lock = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (folder->lock < 0)
@@ -87,19 +87,20 @@ static bool take(struct dedup_folder *folder, struct err *err)
 	    "path=%s is open in another process; give each its own folder", folder->path);
 }
 
-static uint64_t sum_of(const struct dedup_folder_head *head)
+static uint64_t folder_head_sum(const struct dedup_folder_head *head)
 {
 	return XXH3_64bits(head, offsetof(struct dedup_folder_head, checksum));
 }
 
 const char *dedup_folder_head_fault(const struct dedup_folder_head *head)
 {
-	if (memcmp(head->magic, magic, sizeof magic) != 0 || head->checksum != sum_of(head))
+	if (memcmp(head->magic, magic, sizeof magic) != 0 ||
+	    head->checksum != folder_head_sum(head))
 		return "its file 'window' is damaged or of something else";
 	return head->version == VERSION ? NULL : "it is of another version of the format";
 }
 
-static bool refuse(const struct dedup_folder *folder, const char *why, struct err *err)
+static bool refuse_folder(const struct dedup_folder *folder, const char *why, struct err *err)
 {
 	return err_set(err, ERR_CONFIG, "path=%s: %s; use a new folder, and load the ids again",
 	    folder->path, why);
@@ -119,13 +120,13 @@ static bool refuse_window(const struct dedup_folder *folder, struct err *err)
 	    folder->path, window, slices);
 }
 
-static bool check_head(
+static bool check_folder_head(
     const struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
 {
 	const struct dedup_folder_head *head = &folder->head;
 	const char *fault = dedup_folder_head_fault(head);
 	if (fault)
-		return refuse(folder, fault, err);
+		return refuse_folder(folder, fault, err);
 	if (memcmp(head->store, wanted->store, sizeof head->store) != 0)
 		return err_set(err, ERR_CONFIG,
 		    "path=%s is of the store '%.8s', not of '%.8s': give each its own folder",
@@ -133,7 +134,7 @@ static bool check_head(
 	if (head->slices != wanted->slices || head->slice_ms != wanted->slice_ms)
 		return refuse_window(folder, err);
 	return head->size == wanted->size ||
-	       refuse(folder, "it was made for another number of ids, or another rate", err);
+	       refuse_folder(folder, "it was made for another number of ids, or another rate", err);
 }
 
 /* The file appears whole or not at all. */
@@ -166,7 +167,7 @@ static bool open_head(
 		dedup_folder_fail(folder, "its file 'window' cannot be read", err);
 	if (fd >= 0)
 		close(fd);
-	return length >= 0 && check_head(folder, wanted, err);
+	return length >= 0 && check_folder_head(folder, wanted, err);
 }
 
 bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const char *store,
@@ -183,9 +184,9 @@ bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const 
 	    .size = size};
 	memcpy(wanted.magic, magic, sizeof magic);
 	memcpy(wanted.store, store, strnlen(store, sizeof wanted.store));
-	wanted.checksum = sum_of(&wanted);
+	wanted.checksum = folder_head_sum(&wanted);
 	ret_folder->path = xstrdup(path);
-	return take(ret_folder, err) && open_head(ret_folder, &wanted, err);
+	return lock_state_folder(ret_folder, err) && open_head(ret_folder, &wanted, err);
 }
 
 void dedup_folder_close(struct dedup_folder *folder)

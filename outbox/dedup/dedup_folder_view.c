@@ -12,7 +12,7 @@
 #include "cleanup.h"
 #include "text.h"
 
-static bool fail(const char *path, const char *what, struct err *err)
+static bool fail_folder_view(const char *path, const char *what, struct err *err)
 {
 	enum err_kind kind = errno == EACCES || errno == EPERM     ? ERR_DENIED
 			     : errno == ENOENT || errno == ENOTDIR ? ERR_CONFIG
@@ -75,7 +75,7 @@ static void judge_name(struct dedup_file *file)
 							   : DEDUP_FILE_OTHER;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_dedup_files(const void *a, const void *b)
 {
 	const struct dedup_file *one = a, *other = b;
 	if (one->number != other->number)
@@ -86,7 +86,7 @@ static int compare(const void *a, const void *b)
 					: strcmp(one->name, other->name);
 }
 
-static bool is_own(const char *name)
+static bool is_folder_own_file(const char *name)
 {
 	static const char *const names[] = {
 	    ".", "..", "window", "window.new", "lock", "positions.new", "files", "files.new", NULL};
@@ -96,14 +96,14 @@ static bool is_own(const char *name)
 	return false;
 }
 
-static bool list(struct dedup_folder_view *view, const char *path, struct err *err)
+static bool list_folder_files(struct dedup_folder_view *view, const char *path, struct err *err)
 {
 	const struct dirent *entry;
 	DIR *names = opendir(path);
 	if (!names)
-		return fail(path, "the folder cannot be read", err);
+		return fail_folder_view(path, "the folder cannot be read", err);
 	while ((entry = readdir(names))) {
-		if (is_own(entry->d_name))
+		if (is_folder_own_file(entry->d_name))
 			continue;
 		view->files = xrealloc(view->files, (view->count + 1) * sizeof *view->files);
 		struct dedup_file *file = &view->files[view->count++];
@@ -112,7 +112,7 @@ static bool list(struct dedup_folder_view *view, const char *path, struct err *e
 	}
 	closedir(names);
 	if (view->count)
-		qsort(view->files, view->count, sizeof *view->files, compare);
+		qsort(view->files, view->count, sizeof *view->files, compare_dedup_files);
 	return true;
 }
 
@@ -126,11 +126,11 @@ static bool has_state(const struct dedup_folder_view *view)
 	return false;
 }
 
-static bool read_head(struct dedup_folder_view *view, const char *path, struct err *err)
+static bool read_folder_head(struct dedup_folder_view *view, const char *path, struct err *err)
 {
 	owned_fd int fd = openat(view->fd, "window", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno != ENOENT)
-		return fail(path, "its file 'window' cannot be read", err);
+		return fail_folder_view(path, "its file 'window' cannot be read", err);
 	if (fd < 0 && !has_state(view))
 		return err_set(err, ERR_CONFIG,
 		    "path=%s: no store of dedup has its state in this folder", path);
@@ -138,7 +138,7 @@ static bool read_head(struct dedup_folder_view *view, const char *path, struct e
 		view->fault =
 		    "its file 'window' is missing: the folder would be taken for a new one";
 	else if (read(fd, &view->head, sizeof view->head) < 0)
-		return fail(path, "its file 'window' cannot be read", err);
+		return fail_folder_view(path, "its file 'window' cannot be read", err);
 	else
 		view->fault = dedup_folder_head_fault(&view->head);
 	memcpy(view->store, view->head.store, sizeof view->head.store);
@@ -150,9 +150,9 @@ bool dedup_folder_view_open(struct dedup_folder_view *ret_view, const char *path
 	*ret_view = (struct dedup_folder_view){
 	    .fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
 	if (ret_view->fd < 0)
-		return fail(path, "the folder cannot be opened", err);
+		return fail_folder_view(path, "the folder cannot be opened", err);
 	ret_view->holder = find_holder(ret_view->fd);
-	return list(ret_view, path, err) && read_head(ret_view, path, err);
+	return list_folder_files(ret_view, path, err) && read_folder_head(ret_view, path, err);
 }
 
 void dedup_folder_view_close(struct dedup_folder_view *view)

@@ -25,11 +25,11 @@ struct inspection {
 	struct dedup_part part;
 };
 
-static void found(struct inspection *inspection, const char *file, int64_t byte, bool harmless,
-    const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void report_finding(struct inspection *inspection, const char *file, int64_t byte,
+    bool harmless, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-static void found(struct inspection *inspection, const char *file, int64_t byte, bool harmless,
-    const char *format, ...)
+static void report_finding(struct inspection *inspection, const char *file, int64_t byte,
+    bool harmless, const char *format, ...)
 {
 	char what[300];
 	va_list arguments;
@@ -43,7 +43,7 @@ static void found(struct inspection *inspection, const char *file, int64_t byte,
 }
 
 /* A file that is gone was removed when its slice was over. */
-static bool fail(const char *name, struct err *err)
+static bool fail_unless_gone(const char *name, struct err *err)
 {
 	bool denied = errno == EACCES || errno == EPERM;
 	return errno == ENOENT || err_set(err, denied ? ERR_DENIED : ERR_RETRY,
@@ -89,11 +89,11 @@ static bool check_start(struct slice *slice)
 	if (!why && !folder->fault && start->slice_ms != folder->head.slice_ms)
 		why = "is of a window that is cut otherwise";
 	if (why)
-		found(inspection, file->name, 0, false, "%s: the store is refused", why);
+		report_finding(inspection, file->name, 0, false, "%s: the store is refused", why);
 	return !why;
 }
 
-static void miss(struct missing *missing, uint64_t byte)
+static void note_missing_byte(struct missing *missing, uint64_t byte)
 {
 	if (!missing->count++)
 		missing->byte = (int64_t)byte;
@@ -105,9 +105,11 @@ static void compare_entry(struct slice *slice, const struct key_entry *entry, ui
 		return;
 	slice->from_filter.ids++;
 	if (!dedup_map_view_in_filter(&slice->map, entry->hash))
-		miss(&slice->from_filter, dedup_map_view_line(&slice->map, entry->hash));
+		note_missing_byte(
+		    &slice->from_filter, dedup_map_view_line(&slice->map, entry->hash));
 	if (!dedup_map_view_in_index(&slice->map, entry->hash, unit))
-		miss(&slice->from_index, dedup_map_view_bucket(&slice->map, entry->hash));
+		note_missing_byte(
+		    &slice->from_index, dedup_map_view_bucket(&slice->map, entry->hash));
 }
 
 static void count_entry(struct slice *slice, const struct key_entry *entry)
@@ -158,17 +160,17 @@ static void judge_gap(struct slice *slice, uint64_t unit, uint64_t end)
 	int64_t at = (int64_t)(unit * KEY_UNIT);
 	const char *name = inspection->part.file->name;
 	if (end == slice->log.units && end < whole_units(slice))
-		found(inspection, name, (int64_t)slice->log.bytes, false,
+		report_finding(inspection, name, (int64_t)slice->log.bytes, false,
 		    "it is shorter than the %" PRIu64
 		    " bytes that were written: ids are lost; use a new folder, and load them again",
 		    whole_units(slice) * KEY_UNIT);
 	else if (unit < whole_units(slice))
-		found(inspection, name, at, false,
+		report_finding(inspection, name, at, false,
 		    "%" PRIu64 " bytes are damaged, which were whole: ids are lost; use a new "
 		    "folder, and load them again",
 		    (end - unit) * KEY_UNIT);
 	else if (bytes)
-		found(inspection, name, at, true,
+		report_finding(inspection, name, at, true,
 		    inspection->live ? "%" PRIu64 " bytes at the end are being written"
 				     : "torn tail of %" PRIu64
 				       " bytes: it was never said to be durable, and will be cut",
@@ -176,7 +178,7 @@ static void judge_gap(struct slice *slice, uint64_t unit, uint64_t end)
 }
 
 /* Up to what will be cut. */
-static void read_log(struct slice *slice)
+static void inspect_slice_log(struct slice *slice)
 {
 	struct key_view_batch batch;
 	uint64_t unit = KEY_FIRST_UNIT;
@@ -196,7 +198,7 @@ static void read_log(struct slice *slice)
 static void judge_missing(struct slice *slice, const struct missing *missing, const char *what)
 {
 	if (missing->count)
-		found(slice->inspection, slice->map_file->name, missing->byte, false,
+		report_finding(slice->inspection, slice->map_file->name, missing->byte, false,
 		    "the %s lacks %" PRIu64 " of the %" PRIu64
 		    " ids of its log: end who has the folder open and remove this file, it is made "
 		    "anew from the log",
@@ -226,21 +228,22 @@ static const char *why_rebuilt(const struct slice *slice)
 	return "does not fit its log";
 }
 
-static void judge_map(struct slice *slice)
+static void inspect_slice_map(struct slice *slice)
 {
 	struct inspection *inspection = slice->inspection;
 	bool rebuilt = slice->map.use == DEDUP_MAP_REBUILT;
 	if (rebuilt && inspection->live)
 		return; /* it is being made */
 	if (!slice->map_file || !slice->map.bytes)
-		found(inspection, inspection->part.file->name, WHOLE_FILE, true,
+		report_finding(inspection, inspection->part.file->name, WHOLE_FILE, true,
 		    "it has no map: one will be made from it");
 	else if (rebuilt)
-		found(inspection, slice->map_file->name, WHOLE_FILE, true,
+		report_finding(inspection, slice->map_file->name, WHOLE_FILE, true,
 		    "%s: it will be made anew from the log", why_rebuilt(slice));
 	else if (slice->map.use == DEDUP_MAP_REFUSED &&
 		 slice->map.known.units > slice->log.start.durable)
-		found(inspection, inspection->part.file->name, (int64_t)slice->log.bytes, false,
+		report_finding(inspection, inspection->part.file->name, (int64_t)slice->log.bytes,
+		    false,
 		    "it is shorter than the %" PRIu64
 		    " bytes that its map knows: ids are lost; use a new folder, and load them "
 		    "again",
@@ -264,21 +267,21 @@ static bool inspect_slice(
 	struct slice slice = {.inspection = inspection, .map_file = map_file, .exact = exact};
 	int folder = inspection->folder->fd;
 	if (!key_view_open(&slice.log, folder, part->file->name))
-		return fail(part->file->name, err);
+		return fail_unless_gone(part->file->name, err);
 	if (slice.log.units < KEY_FIRST_UNIT)
 		slice.log.seed = inspection->folder->head.seed;
 	if (map_file &&
 	    !dedup_map_view_open(&slice.map, folder, map_file->name, &slice.log, inspection->live))
-		return fail(map_file->name, err);
+		return fail_unless_gone(map_file->name, err);
 	part->bytes = slice.log.bytes;
 	part->map_bytes = slice.map.bytes;
 	part->slice_ms = slice.log.start.slice_ms;
 	part->has_map = !exact;
 	part->use = slice.map.use;
 	if (check_start(&slice)) {
-		read_log(&slice);
+		inspect_slice_log(&slice);
 		if (!exact)
-			judge_map(&slice);
+			inspect_slice_map(&slice);
 	}
 	if (inspection->to->part)
 		inspection->to->part(inspection->to->context, part);
@@ -312,12 +315,13 @@ static uint64_t count_body(FILE *file, bool counters, bool *ret_sure)
 }
 
 /* Between an id and its count a process may have been killed. */
-static void judge_body(struct inspection *inspection, FILE *file, uint64_t ids, bool counters)
+static void inspect_mapped_body(
+    struct inspection *inspection, FILE *file, uint64_t ids, bool counters)
 {
 	bool sure;
 	uint64_t count = count_body(file, counters, &sure);
 	if (sure && !inspection->live && count + 1 < ids)
-		found(inspection, inspection->part.file->name, MAPPED_HEAD, false,
+		report_finding(inspection, inspection->part.file->name, MAPPED_HEAD, false,
 		    "it counts %" PRIu64 " ids, and has %" PRIu64
 		    " of them: damaged, or cut off by a loss of power before a checkpoint",
 		    ids, count);
@@ -333,7 +337,7 @@ static bool check_mapped(
 	if (!why && head->number != file->number)
 		why = "is of another slice than its name says";
 	if (why)
-		found(inspection, file->name, 0, false, "%s: the store is refused", why);
+		report_finding(inspection, file->name, 0, false, "%s: the store is refused", why);
 	return !why;
 }
 
@@ -346,11 +350,11 @@ static bool inspect_mapped(struct inspection *inspection, struct err *err)
 	    openat(inspection->folder->fd, part->file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	owned_file FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
 	if (!file || fstat(fd, &state))
-		return fail(part->file->name, err);
+		return fail_unless_gone(part->file->name, err);
 	part->bytes = (uint64_t)state.st_size;
 	bool whole = fread(&head, sizeof head, 1, file) == 1 && part->bytes >= MAPPED_HEAD;
 	if (mapped_file_is_blank(fd, part->bytes))
-		found(inspection, part->file->name, WHOLE_FILE, true,
+		report_finding(inspection, part->file->name, WHOLE_FILE, true,
 		    inspection->live ? "it is being made"
 				     : "it was being made: it will be made anew");
 	else if (check_mapped(inspection, &head, whole ? part->bytes - MAPPED_HEAD : 0)) {
@@ -358,7 +362,7 @@ static bool inspect_mapped(struct inspection *inspection, struct err *err)
 		part->offset = head.offset;
 		fseek(file, MAPPED_HEAD, SEEK_SET);
 		if (inspection->compare && part->file->kind != DEDUP_FILE_OFFSET)
-			judge_body(
+			inspect_mapped_body(
 			    inspection, file, head.count, part->file->kind == DEDUP_FILE_COUNTS);
 	}
 	if (part->file->kind == DEDUP_FILE_COUNTS && !inspection->folder->fault)
@@ -376,9 +380,9 @@ static bool inspect_positions(struct inspection *inspection, struct err *err)
 	struct stat state;
 	owned_text char *marks = sequence_file_read(inspection->folder->fd, &part->offset);
 	if (!marks && errno != EBADMSG)
-		return fail(part->file->name, err);
+		return fail_unless_gone(part->file->name, err);
 	if (!marks)
-		found(inspection, part->file->name, WHOLE_FILE, false,
+		report_finding(inspection, part->file->name, WHOLE_FILE, false,
 		    "it is not as it was written: the store is refused; remove it, and what came "
 		    "since the offset that is committed may come twice");
 	if (fstatat(inspection->folder->fd, part->file->name, &state, 0) == 0)
@@ -431,13 +435,13 @@ static void inspect_list(struct inspection *inspection)
 			newest = file->number;
 	}
 	if (!file_list_read(folder->fd, folder->head.seed, &listed, &why)) {
-		found(inspection, "files", 0, false, "%s", why.message);
+		report_finding(inspection, "files", 0, false, "%s", why.message);
 		return;
 	}
 	const struct file_name *missing =
 	    file_list_missing(&listed, &there, newest, (int)folder->head.slices);
 	if (missing && !inspection->live)
-		found(inspection, "files", WHOLE_FILE, false,
+		report_finding(inspection, "files", WHOLE_FILE, false,
 		    "of slice %" PRId64 ", sub-slice %" PRId64
 		    " it knows a file that is missing, or empty: ids are lost; use a new folder, "
 		    "and load them again",
@@ -458,7 +462,7 @@ static bool inspect_lone_map(struct inspection *inspection, struct err *err)
 	if (fstatat(inspection->folder->fd, name, &state, 0) == 0 &&
 	    fstatat(inspection->folder->fd, log, &state, 0) != 0 &&
 	    !dedup_map_is_empty(inspection->folder->fd, name, inspection->folder->head.seed))
-		found(inspection, name, WHOLE_FILE, false,
+		report_finding(inspection, name, WHOLE_FILE, false,
 		    "it is there without its key log: ids are lost; use a new folder, and load "
 		    "them again");
 	return true;
@@ -472,7 +476,7 @@ static bool inspect_file(struct inspection *inspection, size_t *at, struct err *
 	inspection->part = (struct dedup_part){
 	    .file = file, .offset = -1, .first_ms = INT64_MAX, .last_ms = INT64_MIN};
 	if (!is_of_store(folder, file)) {
-		found(inspection, file->name, WHOLE_FILE, true,
+		report_finding(inspection, file->name, WHOLE_FILE, true,
 		    "it is no file of this store, and is left alone");
 		return true;
 	}
@@ -499,7 +503,7 @@ bool dedup_inspect(
 	if (inspector->folder)
 		inspector->folder(inspector->context, &folder);
 	if (folder.fault)
-		found(&inspection, "window", 0, false,
+		report_finding(&inspection, "window", 0, false,
 		    "%s: use a new folder, and load the ids again", folder.fault);
 	if (!folder.fault)
 		inspect_list(&inspection);

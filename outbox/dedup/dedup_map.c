@@ -32,14 +32,14 @@ struct map_pieces dedup_map_pieces(void *map, uint64_t seed)
 
 /* --- what is known -------------------------------------------------------------------------- */
 
-static uint64_t sum_of(const struct dedup_map_known *known, uint64_t seed)
+static uint64_t sum_of_known(const struct dedup_map_known *known, uint64_t seed)
 {
 	return XXH3_64bits_withSeed(known, offsetof(struct dedup_map_known, checksum), seed);
 }
 
-static bool is_whole(const struct dedup_map_known *known, uint64_t seed)
+static bool known_is_whole(const struct dedup_map_known *known, uint64_t seed)
 {
-	return known->units >= KEY_FIRST_UNIT && known->checksum == sum_of(known, seed) &&
+	return known->units >= KEY_FIRST_UNIT && known->checksum == sum_of_known(known, seed) &&
 	       known->ids <= known->units - KEY_FIRST_UNIT;
 }
 
@@ -47,7 +47,7 @@ const struct dedup_map_known *dedup_map_known(const struct dedup_map_head *head,
 {
 	const struct dedup_map_known *newest = NULL;
 	for (int i = 0; i < 2; i++)
-		if (is_whole(&head->known[i], seed) &&
+		if (known_is_whole(&head->known[i], seed) &&
 		    (!newest || head->known[i].units > newest->units))
 			newest = &head->known[i];
 	return newest;
@@ -57,7 +57,7 @@ const struct dedup_map_known *dedup_map_known(const struct dedup_map_head *head,
 void dedup_map_note(struct dedup_map_head *head, struct dedup_map_known known, uint64_t seed)
 {
 	const struct dedup_map_known *newest = dedup_map_known(head, seed);
-	known.checksum = sum_of(&known, seed);
+	known.checksum = sum_of_known(&known, seed);
 	head->known[newest == &head->known[0]] = known;
 }
 

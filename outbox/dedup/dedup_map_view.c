@@ -9,7 +9,7 @@
 #include "cleanup.h"
 #include "text.h"
 
-static bool read_all(struct dedup_map_view *view, int fd)
+static bool read_map_bytes(struct dedup_map_view *view, int fd)
 {
 	size_t at = 0;
 	/* filters are looked at by the line */
@@ -27,7 +27,7 @@ static bool read_all(struct dedup_map_view *view, int fd)
 }
 
 /* Are its parts where the head says? */
-static bool fits(const struct dedup_map_view *view)
+static bool head_fits_map(const struct dedup_map_view *view)
 {
 	const struct dedup_map_head *head = &view->head;
 	uint64_t most = view->bytes / BLOOM_LINE;
@@ -45,7 +45,7 @@ static bool is_sealed(const struct dedup_map_view *view, uint64_t seed)
 	return good;
 }
 
-static bool begins(struct key_view *log, uint64_t unit, uint64_t end)
+static bool unit_begins_batch(struct key_view *log, uint64_t unit, uint64_t end)
 {
 	struct key_view_batch batch;
 	const union key_unit *at = unit < log->units ? key_view_at(log, unit) : NULL;
@@ -54,7 +54,8 @@ static bool begins(struct key_view *log, uint64_t unit, uint64_t end)
 }
 
 /* As dedup_slice.c does. */
-static enum dedup_map_use judge(struct dedup_map_view *view, struct key_view *log, bool live)
+static enum dedup_map_use judge_map_use(
+    struct dedup_map_view *view, struct key_view *log, bool live)
 {
 	const struct dedup_map_head *head = &view->head;
 	/* a shorter one was being made */
@@ -67,7 +68,7 @@ static enum dedup_map_use judge(struct dedup_map_view *view, struct key_view *lo
 		return DEDUP_MAP_REBUILT;
 	if (view->known.units > end)
 		return DEDUP_MAP_REFUSED;
-	if (!begins(log, view->known.units, end))
+	if (!unit_begins_batch(log, view->known.units, end))
 		return DEDUP_MAP_REBUILT;
 	return of_this_boot ? DEDUP_MAP_USED : DEDUP_MAP_LOADED;
 }
@@ -89,14 +90,14 @@ bool dedup_map_view_open(
 	if (fd < 0 || fstat(fd, &state))
 		return fd < 0 && errno == ENOENT;
 	ret_view->bytes = (uint64_t)state.st_size;
-	if (!read_all(ret_view, fd) || ret_view->bytes < DEDUP_MAP_HEAD)
+	if (!read_map_bytes(ret_view, fd) || ret_view->bytes < DEDUP_MAP_HEAD)
 		return ret_view->memory;
 	memcpy(&ret_view->head, ret_view->memory, sizeof ret_view->head);
-	if (dedup_map_fault(&ret_view->head, log->seed) || !fits(ret_view))
+	if (dedup_map_fault(&ret_view->head, log->seed) || !head_fits_map(ret_view))
 		return true;
 	ret_view->known = *dedup_map_known(&ret_view->head, log->seed);
 	lay_out(ret_view);
-	ret_view->use = judge(ret_view, log, live);
+	ret_view->use = judge_map_use(ret_view, log, live);
 	return true;
 }
 
@@ -111,7 +112,7 @@ bool dedup_map_view_in_filter(const struct dedup_map_view *view, struct dedup_ha
 	return (*bloom_codes())->look(&view->filter, 1, hash) != 0;
 }
 
-static bool is_unit(void *context, uint32_t unit)
+static bool is_viewed_unit(void *context, uint32_t unit)
 {
 	return unit == *(const uint32_t *)context;
 }
@@ -120,7 +121,7 @@ bool dedup_map_view_in_index(
     const struct dedup_map_view *view, struct dedup_hash hash, uint64_t unit)
 {
 	uint32_t wanted = (uint32_t)unit;
-	return key_index_find(&view->index, hash, is_unit, &wanted);
+	return key_index_find(&view->index, hash, is_viewed_unit, &wanted);
 }
 
 uint64_t dedup_map_view_line(const struct dedup_map_view *view, struct dedup_hash hash)

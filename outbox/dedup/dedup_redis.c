@@ -13,7 +13,7 @@ bool dedup_redis_init(
 	return redis_address_parse(spec->url, &server->address, err);
 }
 
-static void leave(struct dedup_redis *server)
+static void close_redis_session(struct dedup_redis *server)
 {
 	redis_destroy(server->redis);
 	server->redis = NULL;
@@ -21,7 +21,7 @@ static void leave(struct dedup_redis *server)
 
 void dedup_redis_finish(struct dedup_redis *server)
 {
-	leave(server);
+	close_redis_session(server);
 	redis_address_finish(&server->address);
 	free(server->mark_key);
 	free(server->mark);
@@ -50,7 +50,7 @@ static bool info_is(const char *info, const char *name, const char *value)
 }
 
 /* A server that has no INFO has no replicas, and drops nothing. */
-static bool judge(const struct dedup_redis *server, const char *info, struct err *err)
+static bool judge_redis_info(const struct dedup_redis *server, const char *info, struct err *err)
 {
 	const char *place = server->address.place;
 	if (info_is(info, "role", "slave"))
@@ -70,11 +70,11 @@ static bool look_around(struct dedup_redis *server, struct err *err)
 	owned_text char *info = NULL;
 	redis_sayf(server->redis, "INFO");
 	if (redis_hear(server->redis, (int)(server->end - clock_ms()), keep_text, &info, err))
-		return judge(server, info ? info : "", err);
+		return judge_redis_info(server, info ? info : "", err);
 	const char *refusal = redis_refusal(server->redis);
 	if (!refusal || !text_starts(refusal, "ERR unknown command"))
 		return false;
-	leave(server);
+	close_redis_session(server);
 	server->redis = redis_connect(&server->address, (int)(server->end - clock_ms()), err);
 	return server->redis;
 }
@@ -103,14 +103,14 @@ bool dedup_redis_begin(struct dedup_redis *server, struct err *err)
 {
 	server->end = clock_ms() + server->timeout_ms;
 	if (server->redis && !redis_is_open(server->redis))
-		leave(server);
+		close_redis_session(server);
 	if (server->redis)
 		return true;
 	server->redis = redis_connect(&server->address, server->timeout_ms, err);
 	if (server->redis && look_around(server, err) &&
 	    (!server->mark_key || check_mark(server, err)))
 		return true;
-	leave(server);
+	close_redis_session(server);
 	return false;
 }
 
@@ -119,7 +119,7 @@ bool dedup_redis_hear(struct dedup_redis *server, redis_see *see, void *context,
 	int64_t left = server->end - clock_ms();
 	if (redis_hear(server->redis, left > 0 ? (int)left : 0, see, context, err))
 		return true;
-	leave(server);
+	close_redis_session(server);
 	return false;
 }
 

@@ -34,7 +34,7 @@ static int left_until(int64_t end)
 }
 
 /* What a standby shows is older than what the primary has promised. */
-static bool judge(
+static bool judge_postgres_session(
     const struct dedup_server *server, const struct pg_result *session, struct err *err)
 {
 	const char *place = pg_place(server->pg);
@@ -52,7 +52,7 @@ static bool judge(
 	return true;
 }
 
-static bool greet(struct dedup_server *server, int64_t end, struct err *err)
+static bool begin_postgres_session(struct dedup_server *server, int64_t end, struct err *err)
 {
 	owned_text char *process = xformat("%d", pg_backend(server->pg));
 	owned_text char *timeout = xformat("%d", server->timeout_ms);
@@ -60,7 +60,7 @@ static bool greet(struct dedup_server *server, int64_t end, struct err *err)
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *session =
 	    pg_query_within(server->pg, sql_dedup_session, params, 2, left_until(end), err);
-	return session && judge(server, session, err);
+	return session && judge_postgres_session(server, session, err);
 }
 
 static bool connect_until(struct dedup_server *server, int64_t end, struct err *err)
@@ -73,7 +73,7 @@ static bool connect_until(struct dedup_server *server, int64_t end, struct err *
 	server->pg = server->session == DEDUP_SESSION_PLAIN
 			 ? pg_connect_plain(server->dsn, "outbox dedup", left_until(end), err)
 			 : pg_connect(server->dsn, "outbox dedup", left_until(end), err);
-	if (server->pg && greet(server, end, err)) {
+	if (server->pg && begin_postgres_session(server, end, err)) {
 		server->sessions++;
 		return true;
 	}

@@ -14,12 +14,12 @@
 
 enum { NAME = 64, AHEAD = 16 };
 
-static struct dedup_map_head *head_of(const struct dedup_slice *slice)
+static struct dedup_map_head *slice_map_head(const struct dedup_slice *slice)
 {
 	return slice->map;
 }
 
-static void name_file(const struct dedup_slice_plan *plan, const char *end, char name[NAME])
+static void name_slice_file(const struct dedup_slice_plan *plan, const char *end, char name[NAME])
 {
 	snprintf(name, NAME, "%lld.%d.%s", (long long)plan->head.slice, plan->head.sub, end);
 }
@@ -57,15 +57,15 @@ static bool open_map(struct dedup_slice *slice, const char *name, int folder, st
 
 static bool is_of_plan(const struct dedup_slice *slice)
 {
-	const struct dedup_map_head *head = head_of(slice);
+	const struct dedup_map_head *head = slice_map_head(slice);
 	return !dedup_map_fault(head, seed_of(slice)) && head->lines == slice->filter.lines &&
 	       head->buckets == slice->index.count;
 }
 
 /* What was sealed is proved at once after another start; else piece by piece, as it is read. */
-static enum dedup_slice_origin judge_map(struct dedup_slice *slice)
+static enum dedup_slice_origin judge_slice_map(struct dedup_slice *slice)
 {
-	const struct dedup_map_head *head = head_of(slice);
+	const struct dedup_map_head *head = slice_map_head(slice);
 	bool same_boot = dedup_map_is_of_this_boot(head);
 	slice->pieces = dedup_map_pieces(slice->map, seed_of(slice));
 	if (head->sealed == 0)
@@ -81,27 +81,27 @@ static enum dedup_slice_origin judge_map(struct dedup_slice *slice)
 static enum dedup_slice_origin judge_files(struct dedup_slice *slice)
 {
 	if (is_of_plan(slice))
-		return judge_map(slice);
+		return judge_slice_map(slice);
 	return key_log_written(slice->log) == KEY_FIRST_UNIT ? SLICE_NEW : SLICE_REBUILT;
 }
 
-static void note(struct dedup_slice *slice, struct dedup_map_known known)
+static void note_slice_known(struct dedup_slice *slice, struct dedup_map_known known)
 {
 	slice->known = known;
-	dedup_map_note(head_of(slice), known, seed_of(slice));
+	dedup_map_note(slice_map_head(slice), known, seed_of(slice));
 }
 
 /* Of zeroes. Believed by nobody yet: one that is half filled is made again. */
 static void begin_map(struct dedup_slice *slice)
 {
-	struct dedup_map_head *head = head_of(slice);
+	struct dedup_map_head *head = slice_map_head(slice);
 	map_pieces_finish(&slice->pieces);
 	head->version = DEDUP_MAP_VERSION;
 	head->lines = slice->filter.lines;
 	head->buckets = slice->index.count;
 	memcpy(head->magic, DEDUP_MAP_MAGIC, sizeof head->magic);
 	slice->pieces = dedup_map_pieces(slice->map, seed_of(slice));
-	note(slice, (struct dedup_map_known){.units = KEY_FIRST_UNIT, .offset = -1});
+	note_slice_known(slice, (struct dedup_map_known){.units = KEY_FIRST_UNIT, .offset = -1});
 }
 
 /* Without touching each page; there must be nobody who looks at it. */
@@ -114,14 +114,14 @@ static bool make_map(struct dedup_slice *slice, const char *name, struct err *er
 	return true;
 }
 
-static void disbelieve(struct dedup_slice *slice)
+static void wipe_map_magic(struct dedup_slice *slice)
 {
-	memset(head_of(slice)->magic, 0, sizeof head_of(slice)->magic);
+	memset(slice_map_head(slice)->magic, 0, sizeof slice_map_head(slice)->magic);
 }
 
-static void believe(struct dedup_slice *slice)
+static void stamp_map_boot(struct dedup_slice *slice)
 {
-	struct dedup_map_head *head = head_of(slice);
+	struct dedup_map_head *head = slice_map_head(slice);
 	if (!dedup_map_boot(head->boot))
 		memset(head->boot, 0, sizeof head->boot);
 }
@@ -172,7 +172,7 @@ static bool prove_line(struct dedup_slice *slice, struct dedup_hash hash)
 	return map_pieces_prove(&slice->pieces, bloom_line(&slice->filter, hash));
 }
 
-static bool is_unit(void *context, uint32_t unit)
+static bool is_wanted_unit(void *context, uint32_t unit)
 {
 	return unit == *(const uint32_t *)context;
 }
@@ -188,7 +188,7 @@ static void fill_one(struct filling *filling)
 		return;
 	}
 	filling->code->add(&slice->filter, hash);
-	if (filling->again && key_index_find(&slice->index, hash, is_unit, &unit))
+	if (filling->again && key_index_find(&slice->index, hash, is_wanted_unit, &unit))
 		return;
 	/* it has half as much again as ids are planned: only one that is damaged is full */
 	if (!key_index_add(&slice->index, hash, unit))
@@ -214,9 +214,10 @@ static void end_filling(struct filling *filling)
 	while (filling->done < filling->seen)
 		fill_one(filling);
 	if (!filling->wrong)
-		note(slice, (struct dedup_map_known){.units = key_log_written(slice->log),
-				.ids = slice->known.ids + filling->seen,
-				.offset = key_log_offset(slice->log)});
+		note_slice_known(
+		    slice, (struct dedup_map_known){.units = key_log_written(slice->log),
+			       .ids = slice->known.ids + filling->seen,
+			       .offset = key_log_offset(slice->log)});
 }
 
 static bool fail_full(const struct dedup_slice *slice, struct err *err)
@@ -228,7 +229,7 @@ static bool fail_full(const struct dedup_slice *slice, struct err *err)
 }
 
 /* The map is damaged; what it was made from is not. */
-static bool rebuild(struct dedup_slice *slice, struct err *err)
+static bool rebuild_slice_map(struct dedup_slice *slice, struct err *err)
 {
 	struct filling filling = {.slice = slice, .code = *bloom_codes()};
 	memset(slice->map, 0, slice->map_bytes);
@@ -238,14 +239,14 @@ static bool rebuild(struct dedup_slice *slice, struct err *err)
 	if (good)
 		end_filling(&filling);
 	if (good && !filling.wrong) {
-		believe(slice);
+		stamp_map_boot(slice);
 		return true;
 	}
-	disbelieve(slice);
+	wipe_map_magic(slice);
 	return good && fail_full(slice, err);
 }
 
-static bool read_log(struct dedup_slice *slice, struct err *err)
+static bool read_slice_log(struct dedup_slice *slice, struct err *err)
 {
 	struct filling filling = {
 	    .slice = slice, .code = *bloom_codes(), .again = slice->origin == SLICE_MAPPED};
@@ -253,7 +254,7 @@ static bool read_log(struct dedup_slice *slice, struct err *err)
 		slice->log, slice->known.units, slice->known.offset, see_entry, &filling, err))
 		return false;
 	end_filling(&filling);
-	return !filling.wrong || rebuild(slice, err);
+	return !filling.wrong || rebuild_slice_map(slice, err);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -263,7 +264,7 @@ static bool use_map(struct dedup_slice *slice, const char *name, struct err *err
 	slice->origin = judge_files(slice);
 	if (slice->origin == SLICE_NEW || slice->origin == SLICE_REBUILT)
 		return make_map(slice, name, err);
-	slice->known = *dedup_map_known(head_of(slice), seed_of(slice));
+	slice->known = *dedup_map_known(slice_map_head(slice), seed_of(slice));
 	if (!check_log(slice, name, err))
 		return false;
 	if (key_log_begins(slice->log, slice->known.units))
@@ -272,18 +273,18 @@ static bool use_map(struct dedup_slice *slice, const char *name, struct err *err
 	return make_map(slice, name, err);
 }
 
-static bool open_files(struct dedup_slice *slice, int folder, struct err *err)
+static bool open_slice_files(struct dedup_slice *slice, int folder, struct err *err)
 {
 	char log[NAME], map[NAME];
-	name_file(&slice->plan, "log", log);
-	name_file(&slice->plan, "map", map);
+	name_slice_file(&slice->plan, "log", log);
+	name_slice_file(&slice->plan, "map", map);
 	slice->log = key_log_open(folder, log, &slice->plan.head, slice->plan.ids, err);
 	if (!slice->log || !open_map(slice, map, folder, err) || !use_map(slice, map, err))
 		return false;
-	head_of(slice)->sealed = 0;
-	if (!read_log(slice, err))
+	slice_map_head(slice)->sealed = 0;
+	if (!read_slice_log(slice, err))
 		return false;
-	believe(slice); /* not before: one that was half filled is made again */
+	stamp_map_boot(slice); /* not before: one that was half filled is made again */
 	return true;
 }
 
@@ -294,7 +295,7 @@ bool dedup_slice_open(
 	ret_slice->filter.lines = plan->lines;
 	ret_slice->index.count = key_index_buckets(plan->ids);
 	ret_slice->map_bytes = dedup_map_bytes(plan->lines, ret_slice->index.count);
-	if (open_files(ret_slice, folder, err))
+	if (open_slice_files(ret_slice, folder, err))
 		return true;
 	dedup_slice_close(ret_slice);
 	return false;
@@ -323,10 +324,10 @@ void dedup_slice_touch(const struct dedup_slice *slice)
 bool dedup_slice_rename(struct dedup_slice *slice, int folder, int64_t number, struct err *err)
 {
 	char log[NAME], map[NAME], old_map[NAME];
-	name_file(&slice->plan, "map", old_map);
+	name_slice_file(&slice->plan, "map", old_map);
 	slice->plan.head.slice = number;
-	name_file(&slice->plan, "log", log);
-	name_file(&slice->plan, "map", map);
+	name_slice_file(&slice->plan, "log", log);
+	name_slice_file(&slice->plan, "map", map);
 	if (renameat(folder, old_map, folder, map))
 		dedup_disk_fail(old_map, "renamed", err);
 	else if (key_log_rename(slice->log, folder, log, &slice->plan.head, err))
@@ -338,8 +339,8 @@ bool dedup_slice_rename(struct dedup_slice *slice, int folder, int64_t number, s
 void dedup_slice_remove(struct dedup_slice *slice, int folder)
 {
 	char log[NAME], map[NAME];
-	name_file(&slice->plan, "log", log);
-	name_file(&slice->plan, "map", map);
+	name_slice_file(&slice->plan, "log", log);
+	name_slice_file(&slice->plan, "map", map);
 	dedup_slice_close(slice);
 	unlinkat(folder, map, 0);
 	unlinkat(folder, log, 0);
@@ -354,7 +355,7 @@ void dedup_slice_add(struct dedup_slice *slice, const struct key_entry *entry)
 
 bool dedup_slice_prove(struct dedup_slice *slice, struct dedup_hash hash, struct err *err)
 {
-	return prove_line(slice, hash) || rebuild(slice, err);
+	return prove_line(slice, hash) || rebuild_slice_map(slice, err);
 }
 
 struct question {
@@ -382,32 +383,32 @@ static bool is_wrong(void *context, uint32_t unit)
 	return question->damaged_log || key_index_tag(entry->hash) != key_index_tag(question->hash);
 }
 
-static bool find(struct dedup_slice *slice, struct dedup_hash hash)
+static bool find_in_slice(struct dedup_slice *slice, struct dedup_hash hash)
 {
 	struct question question = {slice->log, hash, false};
 	return key_index_find(&slice->index, hash, is_it, &question);
 }
 
 /* What was not found: is it as it should be? Looks that come to this are few. */
-static bool doubt(
+static bool recheck_missing_id(
     struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err)
 {
 	struct question question = {slice->log, hash, false};
 	if (!key_index_find(&slice->index, hash, is_wrong, &question))
 		return true;
-	if (!rebuild(slice, err))
+	if (!rebuild_slice_map(slice, err))
 		return false;
-	*ret_there = find(slice, hash);
+	*ret_there = find_in_slice(slice, hash);
 	return true;
 }
 
 bool dedup_slice_has(
     struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err)
 {
-	if (!prove_buckets(slice, hash) && !rebuild(slice, err))
+	if (!prove_buckets(slice, hash) && !rebuild_slice_map(slice, err))
 		return false;
-	*ret_there = find(slice, hash);
-	return *ret_there || doubt(slice, hash, ret_there, err);
+	*ret_there = find_in_slice(slice, hash);
+	return *ret_there || recheck_missing_id(slice, hash, ret_there, err);
 }
 
 bool dedup_slice_is_full(const struct dedup_slice *slice)
@@ -441,7 +442,7 @@ bool dedup_slice_write(struct dedup_slice *slice, int64_t offset, struct err *er
 	if (!key_log_show(slice->log, from, see_entry, &filling, err))
 		return false;
 	end_filling(&filling);
-	return !filling.wrong || rebuild(slice, err);
+	return !filling.wrong || rebuild_slice_map(slice, err);
 }
 
 bool dedup_slice_sync(struct dedup_slice *slice, struct err *err)
@@ -449,13 +450,13 @@ bool dedup_slice_sync(struct dedup_slice *slice, struct err *err)
 	if (key_log_sync(slice->log, err))
 		return true;
 	if (err->kind == ERR_FATAL) /* the log is read whole, and written again */
-		disbelieve(slice);
+		wipe_map_magic(slice);
 	return false;
 }
 
 bool dedup_slice_seal(struct dedup_slice *slice, struct err *err)
 {
-	struct dedup_map_head *head = head_of(slice);
+	struct dedup_map_head *head = slice_map_head(slice);
 	if (!dedup_slice_sync(slice, err))
 		return false;
 	map_pieces_seal(&slice->pieces);

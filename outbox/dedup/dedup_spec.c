@@ -55,7 +55,7 @@ struct setting {
 	size_t offset;
 };
 
-static bool set_number(
+static bool set_spec_number(
     void *place, const char *value, const struct unit *units, int64_t low, int64_t high)
 {
 	int64_t number;
@@ -67,17 +67,17 @@ static bool set_number(
 
 static bool set_ids(void *place, const char *value)
 {
-	return set_number(place, value, units_count, 1, most_ids);
+	return set_spec_number(place, value, units_count, 1, most_ids);
 }
 
 static bool set_window(void *place, const char *value)
 {
-	return set_number(place, value, units_duration, 1, most_window);
+	return set_spec_number(place, value, units_duration, 1, most_window);
 }
 
 static bool set_slices(void *place, const char *value)
 {
-	return set_number(place, value, units_none, 1, MOST_SLICES);
+	return set_spec_number(place, value, units_none, 1, MOST_SLICES);
 }
 
 /* 0.1% or 0.001 */
@@ -105,22 +105,22 @@ static bool set_alarm(void *place, const char *value)
 
 static bool set_hot(void *place, const char *value)
 {
-	return set_number(place, value, units_count, 1, 16 << 20);
+	return set_spec_number(place, value, units_count, 1, 16 << 20);
 }
 
 static bool set_pending(void *place, const char *value)
 {
-	return set_number(place, value, units_count, 1, 16 << 20);
+	return set_spec_number(place, value, units_count, 1, 16 << 20);
 }
 
 static bool set_lease(void *place, const char *value)
 {
-	return set_number(place, value, units_duration, 100, MOST_LEASE);
+	return set_spec_number(place, value, units_duration, 100, MOST_LEASE);
 }
 
 static bool set_timeout(void *place, const char *value)
 {
-	return set_number(place, value, units_duration, 10, MOST_TIMEOUT);
+	return set_spec_number(place, value, units_duration, 10, MOST_TIMEOUT);
 }
 
 static bool set_word(void *place, const char *value, const char *const *words)
@@ -143,7 +143,7 @@ static bool set_confirm(void *place, const char *value)
 	return set_word(place, value, confirm_names);
 }
 
-static bool set_text(void *place, const char *value)
+static bool set_spec_text(void *place, const char *value)
 {
 	char **text = place;
 	if (!value[0])
@@ -154,11 +154,11 @@ static bool set_text(void *place, const char *value)
 }
 
 /* It goes into keys of servers, where others read it. */
-static bool set_name(void *place, const char *value)
+static bool set_spec_name(void *place, const char *value)
 {
 	size_t length =
 	    strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-	return length <= 100 && !value[length] && set_text(place, value);
+	return length <= 100 && !value[length] && set_spec_text(place, value);
 }
 
 #define AT(member) offsetof(struct dedup_spec, member)
@@ -174,20 +174,20 @@ static const struct setting settings[] = {
     {"hot", "a number of ids from 1 to 16M, as hot=4096", BLOOM | REDIS, set_hot, AT(hot)},
     {"pending", "a number of ids from 1 to 16M, as pending=100k", ALL, set_pending, AT(pending)},
     {"path", "a folder, as path=/var/lib/billing/dedup",
-	BLOOM | EXACT | COUNTING | BITMAP | SEQUENCE, set_text, AT(path)},
+	BLOOM | EXACT | COUNTING | BITMAP | SEQUENCE, set_spec_text, AT(path)},
     {"form", "plain or hash of a bitmap, key, bitmap or bloom of redis", BITMAP | REDIS, set_form,
 	AT(form)},
     {"confirm", "log, or sql with a query", BLOOM, set_confirm, AT(confirm)},
-    {"query", "a statement, as query=\"select id from orders where id = any($1)\"", BLOOM, set_text,
-	AT(query)},
+    {"query", "a statement, as query=\"select id from orders where id = any($1)\"", BLOOM,
+	set_spec_text, AT(query)},
     {"dsn", "a connection string, as dsn=\"host=/run/postgresql dbname=billing\"",
-	BLOOM | POSTGRES | CLAIMS_POSTGRES, set_text, AT(dsn)},
-    {"schema", "a schema of the database, as schema=outbox", POSTGRES | CLAIMS_POSTGRES, set_text,
-	AT(schema)},
-    {"url", "the server's address, as url=redis://127.0.0.1:6379/0", REDIS | CLAIMS_REDIS, set_text,
-	AT(url)},
+	BLOOM | POSTGRES | CLAIMS_POSTGRES, set_spec_text, AT(dsn)},
+    {"schema", "a schema of the database, as schema=outbox", POSTGRES | CLAIMS_POSTGRES,
+	set_spec_text, AT(schema)},
+    {"url", "the server's address, as url=redis://127.0.0.1:6379/0", REDIS | CLAIMS_REDIS,
+	set_spec_text, AT(url)},
     {"name", "up to 100 letters, digits, dots, dashes and underscores, as name=billing",
-	REDIS | POSTGRES | CLAIMS, set_name, AT(name)},
+	REDIS | POSTGRES | CLAIMS, set_spec_name, AT(name)},
     {"lease", "a time from 100ms to 1d, as lease=30s", REDIS | CLAIMS, set_lease, AT(lease_ms)},
     {"timeout", "a time from 10ms to 10m, as timeout=2s", BLOOM | REDIS | POSTGRES | CLAIMS,
 	set_timeout, AT(timeout_ms)},
@@ -220,7 +220,7 @@ static void list_settings(enum dedup_kind kind, char *known, size_t size)
 			    known[0] ? ", " : "", settings[i].name);
 }
 
-static bool refuse_name(const struct dedup_spec *spec, const char *name, struct err *err)
+static bool refuse_dedup_setting(const struct dedup_spec *spec, const char *name, struct err *err)
 {
 	char known[200];
 	list_settings(spec->kind, known, sizeof known);
@@ -245,7 +245,7 @@ bool dedup_spec_set(struct dedup_spec *spec, const char *name, const char *value
 		       err_set(err, ERR_CONFIG, "%s '%.40s' is refused; it is %s", name,
 			   spec_word_shown(value), setting->example);
 	}
-	return refuse_name(spec, name, err);
+	return refuse_dedup_setting(spec, name, err);
 }
 
 /* What it has in memory when it is as full as planned; 0: as much as the kernel likes. */
@@ -416,7 +416,7 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 
 /* --- the line ------------------------------------------------------------------------------- */
 
-static bool parse_word(struct dedup_spec *spec, char *word, struct err *err)
+static bool parse_dedup_word(struct dedup_spec *spec, char *word, struct err *err)
 {
 	char *value = strchr(word, '=');
 	if (value)
@@ -440,7 +440,7 @@ static bool parse_kind(
 	    word ? spec_word_shown(word) : "", first == 0 ? "dedup" : "claims", known);
 }
 
-static bool parse(
+static bool parse_dedup_line(
     const char *line, int first, int last, struct dedup_spec *ret_spec, struct err *err)
 {
 	owned_text char *copy = xstrdup(line);
@@ -451,19 +451,19 @@ static bool parse(
 	while (spec_word_next(&rest, &word, err))
 		if (!word)
 			return dedup_spec_check(ret_spec, err);
-		else if (!parse_word(ret_spec, word, err))
+		else if (!parse_dedup_word(ret_spec, word, err))
 			return false;
 	return false;
 }
 
 bool dedup_spec_parse(const char *line, struct dedup_spec *ret_spec, struct err *err)
 {
-	return parse(line, 0, DEDUP_KINDS - 1, ret_spec, err);
+	return parse_dedup_line(line, 0, DEDUP_KINDS - 1, ret_spec, err);
 }
 
 bool dedup_spec_parse_claims(const char *line, struct dedup_spec *ret_spec, struct err *err)
 {
-	if (!parse(line, DEDUP_CLAIMS_REDIS, DEDUP_ALL_KINDS - 1, ret_spec, err))
+	if (!parse_dedup_line(line, DEDUP_CLAIMS_REDIS, DEDUP_ALL_KINDS - 1, ret_spec, err))
 		return false;
 	if (ret_spec->timeout_ms > ret_spec->lease_ms / 3)
 		ret_spec->timeout_ms = ret_spec->lease_ms / 3;

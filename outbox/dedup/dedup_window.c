@@ -54,7 +54,7 @@ static int64_t slice_of(const struct dedup_window *window, int64_t time_ms)
 	return time_ms / width - (time_ms % width < 0);
 }
 
-static int place_of(const struct dedup_window *window, int64_t number, int sub)
+static int place_of_slice(const struct dedup_window *window, int64_t number, int sub)
 {
 	int place = 0;
 	while (place < window->count && (window->slices[place].plan.head.slice < number ||
@@ -90,7 +90,7 @@ static struct dedup_slice_plan plan_of(
 
 /* What is made ready for the slice that comes next is for a later one as well, when none of that
  * time came; not for an older one, behind which that is needed still. */
-static bool is_ready(
+static bool take_ready_slice(
     struct dedup_window *window, const struct dedup_slice_plan *plan, struct dedup_slice *ret_slice)
 {
 	const struct key_log_head *head = &plan->head;
@@ -103,16 +103,16 @@ static bool is_ready(
 static bool get_slice(struct dedup_window *window, const struct dedup_slice_plan *plan,
     struct dedup_slice *ret_slice, struct err *err)
 {
-	return is_ready(window, plan, ret_slice) ||
+	return take_ready_slice(window, plan, ret_slice) ||
 	       dedup_slice_open(ret_slice, window->folder.fd, plan, err) ||
 	       err_prefix(err, "path=%s", window->folder.path);
 }
 
 /* Returns its place. */
-static int insert(struct dedup_window *window, const struct dedup_slice *slice)
+static int insert_slice(struct dedup_window *window, const struct dedup_slice *slice)
 {
 	int64_t number = slice->plan.head.slice;
-	int place = place_of(window, number, slice->plan.head.sub);
+	int place = place_of_slice(window, number, slice->plan.head.sub);
 	int behind = window->count++ - place;
 	memmove(&window->slices[place + 1], &window->slices[place], (size_t)behind * sizeof *slice);
 	memmove(&window->filters[place + 1], &window->filters[place],
@@ -140,7 +140,7 @@ static bool begin_slice(
 	if (!check_room(window, err) || !get_slice(window, &plan, &slice, err))
 		return false;
 	window->folder_dirty = true;
-	*ret_place = insert(window, &slice);
+	*ret_place = insert_slice(window, &slice);
 	return true;
 }
 
@@ -155,7 +155,7 @@ static void forget_unwritten(struct dedup_window *window, int gone)
 }
 
 /* The slice that comes next is made ready, and those that are over are removed. */
-static void turn(struct dedup_window *window)
+static void advance_window(struct dedup_window *window)
 {
 	int gone = 0;
 	uint64_t unwritten = 0;
@@ -183,7 +183,7 @@ static void count_origin(struct dedup_window *window, enum dedup_slice_origin or
 }
 
 /* One with an empty log was made ready, and the process was killed before it was needed. */
-static bool open_file(
+static bool open_window_file(
     struct dedup_window *window, const char *name, int64_t *newest, struct err *err)
 {
 	long long number;
@@ -207,11 +207,11 @@ static bool open_file(
 	}
 	count_origin(window, slice.origin);
 	window->proving |= slice.pieces.left > 0;
-	insert(window, &slice);
+	insert_slice(window, &slice);
 	return true;
 }
 
-static bool is_there(const struct dedup_window *window, const char *name)
+static bool window_file_exists(const struct dedup_window *window, const char *name)
 {
 	struct stat state;
 	return fstatat(window->folder.fd, name, &state, 0) == 0;
@@ -220,7 +220,7 @@ static bool is_there(const struct dedup_window *window, const char *name)
 static bool check_map(const struct dedup_window *window, const char *name, struct err *err)
 {
 	owned_text char *log = xformat("%.*slog", (int)strlen(name) - 3, name);
-	if (is_there(window, log) || !is_there(window, name))
+	if (window_file_exists(window, log) || !window_file_exists(window, name))
 		return true;
 	if (dedup_map_is_empty(window->folder.fd, name, window->folder.head.seed)) {
 		unlinkat(window->folder.fd, name, 0);
@@ -233,7 +233,7 @@ static bool check_map(const struct dedup_window *window, const char *name, struc
 }
 
 /* ret_newest: of all files, empty ones as well. */
-static bool open_files(struct dedup_window *window, int64_t *ret_newest, struct err *err)
+static bool open_window_files(struct dedup_window *window, int64_t *ret_newest, struct err *err)
 {
 	*ret_newest = INT64_MIN;
 	int copy = openat(window->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -244,14 +244,14 @@ static bool open_files(struct dedup_window *window, int64_t *ret_newest, struct 
 		size_t length = strlen(entry->d_name);
 		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
 		good = map ? check_map(window, entry->d_name, err)
-			   : open_file(window, entry->d_name, ret_newest, err);
+			   : open_window_file(window, entry->d_name, ret_newest, err);
 	}
 	if (list)
 		closedir(list);
 	return good;
 }
 
-static struct file_list list_of(const struct dedup_window *window)
+static struct file_list list_window_files(const struct dedup_window *window)
 {
 	struct file_list list = {0};
 	for (int i = 0; i < window->count; i++) {
@@ -264,7 +264,7 @@ static struct file_list list_of(const struct dedup_window *window)
 
 static bool check_list(const struct dedup_window *window, int64_t newest, struct err *err)
 {
-	const struct file_list there = list_of(window);
+	const struct file_list there = list_window_files(window);
 	return file_list_check(&window->folder, &there, newest, "log", err);
 }
 
@@ -282,13 +282,13 @@ struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err
 	    dedup_spec_slice_ms(spec), 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
 	dedup_ahead_init(&window->next_sub, window->folder.fd);
-	if (!good || !open_files(window, &newest, err) || !check_list(window, newest, err)) {
+	if (!good || !open_window_files(window, &newest, err) || !check_list(window, newest, err)) {
 		dedup_window_close(window);
 		return NULL;
 	}
 	if (!window->count) /* as the next, the present one: most records are of now */
 		window->newest = slice_of(window, clock_wall_us() / 1000) - 1;
-	turn(window);
+	advance_window(window);
 	if (!window->count)
 		window->newest = INT64_MIN;
 	for (int i = 0; i < window->count; i++)
@@ -334,13 +334,13 @@ void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash 
 	bloom_prefetch(window->filters, window->count, hash);
 }
 
-static void make_hot(struct dedup_window *window, struct dedup_hash hash, int64_t number)
+static void note_hot_hash(struct dedup_window *window, struct dedup_hash hash, int64_t number)
 {
 	dedup_hot_put(&window->hot, hash, number + (int64_t)window->folder.head.slices);
 }
 
 /* What a slice failed with, all fail with from then on: its filter may be empty. */
-static bool fail(struct dedup_window *window, struct err *err)
+static bool fail_window(struct dedup_window *window, struct err *err)
 {
 	err_prefix(err, "path=%s", window->folder.path);
 	if (err->kind == ERR_FATAL)
@@ -368,7 +368,7 @@ static bool prove_lines(struct dedup_window *window, struct dedup_hash hash, str
 		struct dedup_slice *slice = &window->slices[i];
 		enum dedup_slice_origin before = slice->origin;
 		if (!dedup_slice_prove(slice, hash, err))
-			return fail(window, err);
+			return fail_window(window, err);
 		note_rebuilt(window, slice, before);
 		window->proving |= slice->pieces.left > 0;
 	}
@@ -409,7 +409,7 @@ void dedup_window_judge(
     struct dedup_window *window, struct dedup_hash hash, uint64_t found, bool there)
 {
 	if (found && there) {
-		make_hot(window, hash, window->slices[__builtin_ctzll(found)].plan.head.slice);
+		note_hot_hash(window, hash, window->slices[__builtin_ctzll(found)].plan.head.slice);
 		return;
 	}
 	window->figures.false_hits += (uint64_t)__builtin_popcountll(found);
@@ -422,7 +422,7 @@ static bool slice_has(struct dedup_window *window, struct dedup_slice *slice,
 {
 	enum dedup_slice_origin before = slice->origin;
 	return dedup_slice_has(slice, hash, ret_there, err) ? note_rebuilt(window, slice, before)
-							    : fail(window, err);
+							    : fail_window(window, err);
 }
 
 bool dedup_window_has(
@@ -439,7 +439,7 @@ bool dedup_window_has(
 		if (!slice_has(window, slice, hash, ret_there, err))
 			return false;
 		if (*ret_there) {
-			make_hot(window, hash, slice->plan.head.slice);
+			note_hot_hash(window, hash, slice->plan.head.slice);
 			return true;
 		}
 		window->figures.false_hits++;
@@ -450,10 +450,10 @@ bool dedup_window_has(
 }
 
 /* The last sub-slice of the slice, a new one if it is full. */
-static bool find_room(
+static bool find_slice_with_room(
     struct dedup_window *window, int64_t number, struct dedup_slice **ret_slice, struct err *err)
 {
-	int place = place_of(window, number + 1, 0) - 1, sub = 0;
+	int place = place_of_slice(window, number + 1, 0) - 1, sub = 0;
 	struct dedup_slice *last = place < 0 ? NULL : &window->slices[place];
 	if (last && last->plan.head.slice == number) {
 		*ret_slice = last;
@@ -491,24 +491,24 @@ bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64
 	    number < window->newest - (int64_t)window->folder.head.slices)
 		number = window->newest - (int64_t)window->folder.head.slices;
 	bool later = number > window->newest;
-	if (!check_whole(window, err) || !find_room(window, number, &slice, err))
+	if (!check_whole(window, err) || !find_slice_with_room(window, number, &slice, err))
 		return false;
 	const struct key_entry entry = {hash, offset, time_ms};
 	dedup_slice_add(slice, &entry);
 	hash_set_add(&window->unwritten, hash);
-	make_hot(window, hash, number);
+	note_hot_hash(window, hash, number);
 	if (later)
-		turn(window);
+		advance_window(window);
 	else if (number == window->newest && is_nearly_full(slice))
 		prepare_sub(window, slice);
 	return true;
 }
 
-static bool make_durable(
+static bool make_slice_durable(
     struct dedup_window *window, struct dedup_slice *slice, int64_t offset, struct err *err)
 {
 	return (dedup_slice_write(slice, offset, err) && dedup_slice_sync(slice, err)) ||
-	       fail(window, err);
+	       fail_window(window, err);
 }
 
 bool dedup_window_flush(struct dedup_window *window, struct err *err)
@@ -517,30 +517,30 @@ bool dedup_window_flush(struct dedup_window *window, struct err *err)
 		return false;
 	for (int i = 0; i < window->count; i++)
 		if (!dedup_slice_write(&window->slices[i], -1, err))
-			return fail(window, err);
+			return fail_window(window, err);
 	hash_set_clear(&window->unwritten);
 	return true;
 }
 
 /* The offset comes last: it speaks for all slices. */
-static bool write_all(struct dedup_window *window, int64_t offset, struct err *err)
+static bool write_window_slices(struct dedup_window *window, int64_t offset, struct err *err)
 {
 	for (int i = 0; i < window->count - 1; i++)
-		if (!make_durable(window, &window->slices[i], -1, err))
+		if (!make_slice_durable(window, &window->slices[i], -1, err))
 			return false;
 	if (window->folder_dirty && !dedup_folder_sync(&window->folder, err))
 		return false;
 	fault_point("before_dedup_offset");
 	return !window->count ||
-	       make_durable(window, &window->slices[window->count - 1], offset, err);
+	       make_slice_durable(window, &window->slices[window->count - 1], offset, err);
 }
 
 bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
 {
 	if (!check_whole(window, err) || !dedup_folder_check(&window->folder, err) ||
-	    !write_all(window, offset, err))
+	    !write_window_slices(window, offset, err))
 		return false;
-	const struct file_list there = list_of(window);
+	const struct file_list there = list_window_files(window);
 	if (window->folder_dirty && !file_list_write(&window->folder, &there, err))
 		return false;
 	window->folder_dirty = false;

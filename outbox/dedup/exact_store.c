@@ -19,14 +19,14 @@ struct exact_store {
 	int64_t newest_ms, offset;
 };
 
-static struct exact_store *of(struct dedup_store *store)
+static struct exact_store *exact_of(struct dedup_store *store)
 {
 	return (struct exact_store *)store;
 }
 
-static void close_store(struct dedup_store *store)
+static void close_exact_store(struct dedup_store *store)
 {
-	struct exact_store *exact = of(store);
+	struct exact_store *exact = exact_of(store);
 	wheel_table_finish(&exact->table);
 	if (exact->spans)
 		key_spans_close(exact->spans);
@@ -34,16 +34,16 @@ static void close_store(struct dedup_store *store)
 	free(exact);
 }
 
-static void remember(struct exact_store *exact, const struct key_entry *entry)
+static void remember_entry(struct exact_store *exact, const struct key_entry *entry)
 {
 	wheel_table_add(&exact->table, entry->hash, entry->time_ms);
 	if (entry->time_ms > exact->newest_ms)
 		exact->newest_ms = entry->time_ms;
 }
 
-static void see(void *context, const struct key_entry *entry)
+static void restore_entry(void *context, const struct key_entry *entry)
 {
-	remember(context, entry);
+	remember_entry(context, entry);
 }
 
 static bool open_spans(struct exact_store *exact, const struct dedup_spec *spec, struct err *err)
@@ -54,13 +54,14 @@ static bool open_spans(struct exact_store *exact, const struct dedup_spec *spec,
 	if (!dedup_folder_open(&exact->folder, spec->path, "exact", SPANS, span_ms, 0, err))
 		return false;
 	exact->store.seed = exact->folder.head.seed;
-	exact->spans = key_spans_open(&exact->folder, (uint64_t)spec->ids, see, exact, err);
+	exact->spans =
+	    key_spans_open(&exact->folder, (uint64_t)spec->ids, restore_entry, exact, err);
 	if (exact->spans)
 		exact->offset = key_spans_offset(exact->spans);
 	return exact->spans;
 }
 
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_exact_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct exact_store *exact = xcalloc(1, sizeof *exact);
 	exact->store = (struct dedup_store){&exact_store, (uint64_t)clock_random()};
@@ -69,14 +70,14 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	wheel_table_init(&exact->table, (uint64_t)spec->ids, spec->window_ms);
 	if (open_spans(exact, spec, err))
 		return &exact->store;
-	close_store(&exact->store);
+	close_exact_store(&exact->store);
 	return NULL;
 }
 
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+static bool look_up_exact(struct dedup_store *store, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
-	const struct wheel_table *table = &of(store)->table;
+	const struct wheel_table *table = &exact_of(store)->table;
 	(void)err;
 	for (size_t i = 0; i < count && i < AHEAD; i++)
 		wheel_table_prefetch(table, items[i].hash);
@@ -90,23 +91,23 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 }
 
 /* What was added before one failed is added once more by the next call: a log may say it twice. */
-static bool add(
+static bool add_exact_ids(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct exact_store *exact = of(store);
+	struct exact_store *exact = exact_of(store);
 	for (size_t i = 0; i < count; i++) {
 		const struct key_entry entry = {items[i].hash, items[i].offset, items[i].time_ms};
 		if (exact->spans && !key_spans_add(exact->spans, &entry, err))
 			return false;
-		remember(exact, &entry);
+		remember_entry(exact, &entry);
 	}
 	return true;
 }
 
-static bool remove_items(
+static bool remove_exact_ids(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct exact_store *exact = of(store);
+	struct exact_store *exact = exact_of(store);
 	(void)err;
 	for (size_t i = 0; i < count; i++)
 		if (wheel_table_remove(&exact->table, items[i].hash) && exact->spans)
@@ -114,9 +115,9 @@ static bool remove_items(
 	return true;
 }
 
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool checkpoint_exact(struct dedup_store *store, int64_t offset, struct err *err)
 {
-	struct exact_store *exact = of(store);
+	struct exact_store *exact = exact_of(store);
 	if (exact->spans && !key_spans_checkpoint(exact->spans, offset, err))
 		return false;
 	if (exact->spans && offset > exact->offset)
@@ -124,13 +125,13 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 	return true;
 }
 
-static bool flush(struct dedup_store *store, struct err *err)
+static bool flush_exact(struct dedup_store *store, struct err *err)
 {
-	struct exact_store *exact = of(store);
+	struct exact_store *exact = exact_of(store);
 	return !exact->spans || key_spans_flush(exact->spans, err);
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_exact_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct exact_store *exact = (const struct exact_store *)store;
 	stats->ids = exact->table.count;
@@ -151,12 +152,12 @@ const struct dedup_store_type exact_store = {
 		 "and machine",
 	.memory = "24 bytes an id, and 4 to 8 for the planned ones",
 	.disk = "32 bytes an id, and 32 for each span when it is released; none without a path"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .remove = remove_items,
-    .flush = flush,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_exact_store,
+    .close = close_exact_store,
+    .look = look_up_exact,
+    .add = add_exact_ids,
+    .remove = remove_exact_ids,
+    .flush = flush_exact,
+    .checkpoint = checkpoint_exact,
+    .stats = read_exact_stats,
 };

@@ -19,7 +19,8 @@ void file_list_add(struct file_list *list, int64_t number, int64_t sub)
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-static bool is_whole(const char *bytes, size_t length, uint64_t seed, struct file_list *ret_list)
+static bool parse_list_bytes(
+    const char *bytes, size_t length, uint64_t seed, struct file_list *ret_list)
 {
 	uint32_t version, count;
 	uint64_t sum;
@@ -47,7 +48,7 @@ bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struc
 	if (length < 0)
 		return err_set(
 		    err, ERR_RETRY, "its file 'files' cannot be read: %s", strerror(errno));
-	return is_whole(bytes, (size_t)length, seed, ret_list) ||
+	return parse_list_bytes(bytes, (size_t)length, seed, ret_list) ||
 	       err_set(err, ERR_CONFIG,
 		   "its file 'files' is damaged or of something else: use a new folder, and load "
 		   "the ids again");
@@ -55,7 +56,7 @@ bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struc
 
 /* --- judging -------------------------------------------------------------------------------- */
 
-static bool has(const struct file_list *list, const struct file_name *name)
+static bool list_has_file(const struct file_list *list, const struct file_name *name)
 {
 	for (int i = 0; i < list->count; i++)
 		if (list->names[i].number == name->number && list->names[i].sub == name->sub)
@@ -70,7 +71,8 @@ const struct file_name *file_list_missing(
 		if (listed->names[i].number > newest)
 			newest = listed->names[i].number;
 	for (int i = 0; i < listed->count; i++)
-		if (listed->names[i].number >= newest - slices && !has(there, &listed->names[i]))
+		if (listed->names[i].number >= newest - slices &&
+		    !list_has_file(there, &listed->names[i]))
 			return &listed->names[i];
 	return NULL;
 }

@@ -6,28 +6,28 @@
 
 enum { FIRST = 64 };
 
-static bool is_free(struct dedup_hash hash)
+static bool hash_is_free(struct dedup_hash hash)
 {
 	return (hash.low | hash.high) == 0;
 }
 
 /* Where it is, or the free place where it would be. */
-static size_t place_of(const struct hash_set *set, struct dedup_hash hash)
+static size_t place_of_hash(const struct hash_set *set, struct dedup_hash hash)
 {
 	size_t place = (size_t)hash.high & (set->capacity - 1);
-	while (!is_free(set->places[place]) &&
+	while (!hash_is_free(set->places[place]) &&
 	       (set->places[place].low != hash.low || set->places[place].high != hash.high))
 		place = (place + 1) & (set->capacity - 1);
 	return place;
 }
 
-static void grow(struct hash_set *set)
+static void grow_hash_set(struct hash_set *set)
 {
 	struct hash_set larger = {.capacity = set->capacity ? set->capacity * 2 : FIRST};
 	larger.places = xcalloc(larger.capacity, sizeof *larger.places);
 	for (size_t i = 0; i < set->capacity; i++)
-		if (!is_free(set->places[i]))
-			larger.places[place_of(&larger, set->places[i])] = set->places[i];
+		if (!hash_is_free(set->places[i]))
+			larger.places[place_of_hash(&larger, set->places[i])] = set->places[i];
 	larger.count = set->count;
 	free(set->places);
 	*set = larger;
@@ -51,15 +51,15 @@ void hash_set_clear(struct hash_set *set)
 
 bool hash_set_has(const struct hash_set *set, struct dedup_hash hash)
 {
-	return set->count && !is_free(set->places[place_of(set, hash)]);
+	return set->count && !hash_is_free(set->places[place_of_hash(set, hash)]);
 }
 
 bool hash_set_add(struct hash_set *set, struct dedup_hash hash)
 {
 	if (set->count >= set->capacity / 2)
-		grow(set);
-	size_t place = place_of(set, hash);
-	if (!is_free(set->places[place]))
+		grow_hash_set(set);
+	size_t place = place_of_hash(set, hash);
+	if (!hash_is_free(set->places[place]))
 		return false;
 	set->places[place] = hash;
 	set->count++;
@@ -71,10 +71,10 @@ bool hash_set_remove(struct hash_set *set, struct dedup_hash hash)
 {
 	if (!set->count)
 		return false;
-	size_t mask = set->capacity - 1, hole = place_of(set, hash);
-	if (is_free(set->places[hole]))
+	size_t mask = set->capacity - 1, hole = place_of_hash(set, hash);
+	if (hash_is_free(set->places[hole]))
 		return false;
-	for (size_t next = (hole + 1) & mask; !is_free(set->places[next]);
+	for (size_t next = (hole + 1) & mask; !hash_is_free(set->places[next]);
 	     next = (next + 1) & mask) {
 		size_t wanted = (size_t)set->places[next].high & mask;
 		if (((next - wanted) & mask) < ((next - hole) & mask))

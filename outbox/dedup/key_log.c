@@ -37,14 +37,14 @@ struct key_log {
 	uint64_t proved_bytes;
 };
 
-static bool fail(const struct key_log *log, const char *what, struct err *err)
+static bool fail_key_log(const struct key_log *log, const char *what, struct err *err)
 {
 	return dedup_disk_fail(log->name, what, err);
 }
 
 /* --- the head ------------------------------------------------------------------------------- */
 
-static struct key_log_start head_of(const struct key_log_head *wanted)
+static struct key_log_start log_start_of(const struct key_log_head *wanted)
 {
 	struct key_log_start head = {.version = KEY_LOG_VERSION,
 	    .sub = wanted->sub,
@@ -58,7 +58,7 @@ static struct key_log_start head_of(const struct key_log_head *wanted)
 	return head;
 }
 
-static bool check_head(const struct key_log *log, const struct key_log_start *there,
+static bool check_log_start(const struct key_log *log, const struct key_log_start *there,
     const struct key_log_start *wanted, struct err *err)
 {
 	const char *why = key_log_start_fault(there);
@@ -71,7 +71,7 @@ static bool check_head(const struct key_log *log, const struct key_log_start *th
 }
 
 /* write(), to its end. */
-static bool write_all(int fd, const void *bytes, size_t length, uint64_t at)
+static bool write_log_bytes(int fd, const void *bytes, size_t length, uint64_t at)
 {
 	while (length) {
 		ssize_t done = pwrite(fd, bytes, length, (off_t)at);
@@ -88,8 +88,8 @@ static bool write_all(int fd, const void *bytes, size_t length, uint64_t at)
 
 static bool begin_file(struct key_log *log, const struct key_log_start *head, struct err *err)
 {
-	if (ftruncate(log->fd, 0) || !write_all(log->fd, head, sizeof *head, 0))
-		return fail(log, "written", err);
+	if (ftruncate(log->fd, 0) || !write_log_bytes(log->fd, head, sizeof *head, 0))
+		return fail_key_log(log, "written", err);
 	log->units = log->durable = KEY_FIRST_UNIT;
 	log->dirty = true;
 	return true;
@@ -108,16 +108,16 @@ static bool look_at_file(struct key_log *log, const struct key_log_start *wanted
 	struct key_log_start there;
 	struct stat state;
 	if (fstat(log->fd, &state))
-		return fail(log, "looked at", err);
+		return fail_key_log(log, "looked at", err);
 	if (state.st_size < KEY_LOG_HEAD)
 		return begin_file(log, wanted, err);
 	log->units = (uint64_t)state.st_size / KEY_UNIT;
 	if (pread(log->fd, &there, sizeof there, 0) != sizeof there)
-		return fail(log, "read", err);
+		return fail_key_log(log, "read", err);
 	log->durable = there.durable;
 	if (is_empty(log, &there))
 		return begin_file(log, wanted, err);
-	return check_head(log, &there, wanted, err) &&
+	return check_log_start(log, &there, wanted, err) &&
 	       (log->durable <= log->units ||
 		   err_set(err, ERR_CONFIG,
 		       "%s is shorter than it was: ids are lost; use a new folder, and load them "
@@ -134,7 +134,7 @@ static bool map_units(struct key_log *log, uint64_t units, struct err *err)
 			? mremap(log->map, log->mapped * KEY_UNIT, units * KEY_UNIT, MREMAP_MAYMOVE)
 			: mmap(NULL, units * KEY_UNIT, PROT_READ, MAP_SHARED, log->fd, 0);
 	if (map == MAP_FAILED)
-		return fail(log, "mapped", err);
+		return fail_key_log(log, "mapped", err);
 	log->map = map;
 	log->mapped = units;
 	return true;
@@ -160,14 +160,14 @@ struct key_log *key_log_open(int folder, const char *name, const struct key_log_
     uint64_t expected, struct err *err)
 {
 	struct key_log *log = xcalloc(1, sizeof *log);
-	const struct key_log_start wanted = head_of(head);
+	const struct key_log_start wanted = log_start_of(head);
 	log->name = xstrdup(name);
 	log->seed = head->seed;
 	log->offset = -1;
 	log->fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	begin_batch(log);
 	if (log->fd < 0)
-		fail(log, "opened", err);
+		fail_key_log(log, "opened", err);
 	else if (look_at_file(log, &wanted, err) &&
 		 map_units(log, expected + expected / 8 + SPARE_UNITS, err) &&
 		 map_for(log, log->units, err))
@@ -179,10 +179,10 @@ struct key_log *key_log_open(int folder, const char *name, const struct key_log_
 bool key_log_rename(struct key_log *log, int folder, const char *name,
     const struct key_log_head *head, struct err *err)
 {
-	const struct key_log_start wanted = head_of(head);
+	const struct key_log_start wanted = log_start_of(head);
 	assert(log->units == KEY_FIRST_UNIT);
 	if (renameat(folder, log->name, folder, name))
-		return fail(log, "renamed", err);
+		return fail_key_log(log, "renamed", err);
 	free(log->name);
 	log->name = xstrdup(name);
 	return begin_file(log, &wanted, err);
@@ -204,36 +204,36 @@ void key_log_close(struct key_log *log)
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-static uint64_t sum_of(const struct key_log *log, const union key_unit *batch, uint64_t count)
+static uint64_t batch_sum(const struct key_log *log, const union key_unit *batch, uint64_t count)
 {
 	const char *rest = (const char *)batch + sizeof batch->lead.checksum;
 	return XXH3_64bits_withSeed(
 	    rest, (count + 1) * KEY_UNIT - sizeof batch->lead.checksum, log->seed);
 }
 
-static bool is_whole(const struct key_log *log, uint64_t unit)
+static bool batch_is_whole(const struct key_log *log, uint64_t unit)
 {
 	const union key_unit *batch = &log->map[unit];
 	uint64_t room = log->units - unit - 1;
 	return batch->lead.unit == unit && batch->lead.count <= room &&
-	       sum_of(log, batch, batch->lead.count) == batch->lead.checksum;
+	       batch_sum(log, batch, batch->lead.count) == batch->lead.checksum;
 }
 
 bool key_log_begins(const struct key_log *log, uint64_t unit)
 {
-	return unit == log->units || (unit < log->units && is_whole(log, unit));
+	return unit == log->units || (unit < log->units && batch_is_whole(log, unit));
 }
 
-static bool cut(struct key_log *log, uint64_t units, struct err *err)
+static bool cut_log(struct key_log *log, uint64_t units, struct err *err)
 {
 	struct stat state;
 	if (fstat(log->fd, &state))
-		return fail(log, "looked at", err);
+		return fail_key_log(log, "looked at", err);
 	log->units = units;
 	if ((uint64_t)state.st_size == units * KEY_UNIT)
 		return true;
 	log->dirty = true;
-	return ftruncate(log->fd, (off_t)(units * KEY_UNIT)) == 0 || fail(log, "cut", err);
+	return ftruncate(log->fd, (off_t)(units * KEY_UNIT)) == 0 || fail_key_log(log, "cut", err);
 }
 
 static bool fail_damaged(
@@ -245,7 +245,7 @@ static bool fail_damaged(
 	    log->name, (unsigned long long)(unit * KEY_UNIT));
 }
 
-static void see_nothing(void *context, uint64_t unit, const struct key_entry *entry)
+static void ignore_log_entry(void *context, uint64_t unit, const struct key_entry *entry)
 {
 	(void)context;
 	(void)unit;
@@ -253,11 +253,11 @@ static void see_nothing(void *context, uint64_t unit, const struct key_entry *en
 }
 
 /* Whole batches up to `end` or more; returns where the last of them ends. */
-static uint64_t show(const struct key_log *log, uint64_t from, uint64_t end, int64_t *offset,
-    key_log_see *see, void *context)
+static uint64_t show_batches(const struct key_log *log, uint64_t from, uint64_t end,
+    int64_t *offset, key_log_see *see, void *context)
 {
 	uint64_t unit = from;
-	while (unit < end && is_whole(log, unit)) {
+	while (unit < end && batch_is_whole(log, unit)) {
 		const struct key_lead *lead = &log->map[unit].lead;
 		for (uint64_t i = 1; i <= lead->count; i++)
 			see(context, unit + i, &log->map[unit + i].entry);
@@ -270,14 +270,14 @@ static uint64_t show(const struct key_log *log, uint64_t from, uint64_t end, int
 
 /* A sync that failed may have left pages that are on no disk, and that the kernel would not write
  * any more. */
-static bool write_again(const struct key_log *log, struct err *err)
+static bool rewrite_log_tail(const struct key_log *log, struct err *err)
 {
 	for (uint64_t unit = log->durable; unit < log->units; unit += PIECE) {
 		union key_unit piece[PIECE];
 		uint64_t left = log->units - unit, count = left < PIECE ? left : PIECE;
 		memcpy(piece, &log->map[unit], count * KEY_UNIT);
-		if (!write_all(log->fd, piece, count * KEY_UNIT, unit * KEY_UNIT))
-			return fail(log, "written", err);
+		if (!write_log_bytes(log->fd, piece, count * KEY_UNIT, unit * KEY_UNIT))
+			return fail_key_log(log, "written", err);
 	}
 	return true;
 }
@@ -289,21 +289,21 @@ bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see
 	log->offset = known;
 	/* between what was synced and what the caller knows of */
 	if (unit < from)
-		unit = show(log, unit, from, &log->offset, see_nothing, NULL);
+		unit = show_batches(log, unit, from, &log->offset, ignore_log_entry, NULL);
 	if (unit >= from)
-		unit = show(log, from, log->units, &log->offset, see, context);
+		unit = show_batches(log, from, log->units, &log->offset, see, context);
 	if (unit < whole)
 		return fail_damaged(log, unit, ERR_CONFIG, err);
 	/* what a killed process wrote and did not sync must not be behind what comes next */
 	log->dirty |= log->durable != unit;
-	return cut(log, unit, err) && write_again(log, err) && key_log_sync(log, err);
+	return cut_log(log, unit, err) && rewrite_log_tail(log, err) && key_log_sync(log, err);
 }
 
 bool key_log_show(
     const struct key_log *log, uint64_t from, key_log_see *see, void *context, struct err *err)
 {
 	int64_t offset = -1;
-	uint64_t unit = show(log, from, log->units, &offset, see, context);
+	uint64_t unit = show_batches(log, from, log->units, &offset, see, context);
 	return unit == log->units || fail_damaged(log, unit, ERR_FATAL, err);
 }
 
@@ -340,7 +340,7 @@ bool key_log_is_whole_at(struct key_log *log, uint64_t unit)
 		return true;
 	uint64_t from = lead_before(log, first > KEY_FIRST_UNIT ? first : KEY_FIRST_UNIT);
 	end = end < log->units ? end : log->units;
-	uint64_t reached = show(log, from, end, &offset, see_nothing, NULL);
+	uint64_t reached = show_batches(log, from, end, &offset, ignore_log_entry, NULL);
 	if (reached >= end)
 		note_proved(log, from == KEY_FIRST_UNIT ? 0 : from, reached);
 	return reached >= end;
@@ -396,10 +396,11 @@ bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 	struct key_lead *lead = &log->added->lead;
 	*lead =
 	    (struct key_lead){.unit = log->units, .count = log->added_count - 1, .offset = offset};
-	lead->checksum = sum_of(log, log->added, lead->count);
+	lead->checksum = batch_sum(log, log->added, lead->count);
 	fault_point("before_key_log_write");
-	if (!write_all(log->fd, log->added, log->added_count * KEY_UNIT, log->units * KEY_UNIT))
-		return fail(log, "written", err);
+	if (!write_log_bytes(
+		log->fd, log->added, log->added_count * KEY_UNIT, log->units * KEY_UNIT))
+		return fail_key_log(log, "written", err);
 	fault_point("after_key_log_write");
 	log->dirty = true;
 	log->units += log->added_count;
@@ -413,9 +414,9 @@ static bool note_durable(struct key_log *log, struct err *err)
 {
 	struct key_log_start head = {.seed = log->seed, .durable = log->units};
 	head.durable_sum = key_log_durable_sum(&head);
-	if (!write_all(log->fd, &head.durable, sizeof head.durable + sizeof head.durable_sum,
+	if (!write_log_bytes(log->fd, &head.durable, sizeof head.durable + sizeof head.durable_sum,
 		offsetof(struct key_log_start, durable)))
-		return fail(log, "written", err);
+		return fail_key_log(log, "written", err);
 	log->durable = log->units;
 	return true;
 }

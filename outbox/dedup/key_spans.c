@@ -28,12 +28,12 @@ struct key_spans {
 	int64_t offset;
 };
 
-static int64_t oldest_of(const struct key_spans *spans)
+static int64_t oldest_span_number(const struct key_spans *spans)
 {
 	return spans->spans[spans->count - 1].number - (int64_t)spans->folder->head.slices;
 }
 
-static void name_file(int64_t number, char name[NAME])
+static void name_span_file(int64_t number, char name[NAME])
 {
 	snprintf(name, NAME, "%lld.0.log", (long long)number);
 }
@@ -45,7 +45,7 @@ static struct span *open_span(struct key_spans *spans, int64_t number, struct er
 	const struct dedup_folder_head *head = &spans->folder->head;
 	const struct key_log_head wanted = {
 	    .seed = head->seed, .slice = number, .slice_ms = head->slice_ms};
-	name_file(number, name);
+	name_span_file(number, name);
 	struct key_log *log = key_log_open(spans->folder->fd, name, &wanted, spans->ids, err);
 	if (!log) {
 		err_prefix(err, "path=%s", spans->folder->path);
@@ -59,13 +59,13 @@ static struct span *open_span(struct key_spans *spans, int64_t number, struct er
 	return &spans->spans[place];
 }
 
-static void remove_old(struct key_spans *spans)
+static void remove_old_spans(struct key_spans *spans)
 {
 	int gone = 0;
 	char name[NAME];
-	while (gone < spans->count && spans->spans[gone].number < oldest_of(spans)) {
+	while (gone < spans->count && spans->spans[gone].number < oldest_span_number(spans)) {
 		key_log_close(spans->spans[gone].log);
-		name_file(spans->spans[gone++].number, name);
+		name_span_file(spans->spans[gone++].number, name);
 		unlinkat(spans->folder->fd, name, 0);
 	}
 	spans->count -= gone;
@@ -92,7 +92,7 @@ static void note_unit(void *context, uint64_t unit, const struct key_entry *entr
 }
 
 /* From the last to the first: what was released behind an entry is known when it comes. */
-static void show(const struct key_log *log, const struct reading *reading,
+static void show_span_entries(const struct key_log *log, const struct reading *reading,
     void (*see)(void *context, const struct key_entry *entry), void *context)
 {
 	OWNED(hash_set_finish) struct hash_set released = {0};
@@ -111,7 +111,7 @@ static bool read_span(struct key_spans *spans, struct span *span,
 	struct reading reading = {0};
 	bool good = key_log_read(span->log, KEY_FIRST_UNIT, -1, note_unit, &reading, err);
 	if (good)
-		show(span->log, &reading, see, context);
+		show_span_entries(span->log, &reading, see, context);
 	else
 		err_prefix(err, "path=%s", spans->folder->path);
 	free(reading.units);
@@ -120,7 +120,7 @@ static bool read_span(struct key_spans *spans, struct span *span,
 	return good;
 }
 
-static bool open_file(struct key_spans *spans, const char *name, struct err *err)
+static bool open_span_file(struct key_spans *spans, const char *name, struct err *err)
 {
 	long long number;
 	int end = 0;
@@ -133,20 +133,20 @@ static bool open_file(struct key_spans *spans, const char *name, struct err *err
 					       spans->folder->path);
 }
 
-static bool open_files(struct key_spans *spans, struct err *err)
+static bool open_span_files(struct key_spans *spans, struct err *err)
 {
 	int copy = openat(spans->folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
 	bool good = list || dedup_folder_fail(spans->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list)))
-		good = open_file(spans, entry->d_name, err);
+		good = open_span_file(spans, entry->d_name, err);
 	if (list)
 		closedir(list);
 	return good;
 }
 
-static struct file_list list_of(const struct key_spans *spans)
+static struct file_list list_span_files(const struct key_spans *spans)
 {
 	struct file_list list = {0};
 	for (int i = 0; i < spans->count; i++)
@@ -162,12 +162,12 @@ struct key_spans *key_spans_open(const struct dedup_folder *folder, uint64_t ids
 	spans->folder = folder;
 	spans->ids = ids / folder->head.slices + 1;
 	spans->offset = -1;
-	bool good = open_files(spans, err);
+	bool good = open_span_files(spans, err);
 	if (good && spans->count)
-		remove_old(spans);
+		remove_old_spans(spans);
 	for (int i = 0; good && i < spans->count; i++)
 		good = read_span(spans, &spans->spans[i], see, context, err);
-	const struct file_list there = list_of(spans);
+	const struct file_list there = list_span_files(spans);
 	int64_t newest = spans->count ? spans->spans[spans->count - 1].number : INT64_MIN;
 	if (good && file_list_check(folder, &there, newest, "log", err))
 		return spans;
@@ -184,14 +184,15 @@ void key_spans_close(struct key_spans *spans)
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-static int64_t number_of(const struct key_spans *spans, int64_t time_ms)
+static int64_t span_number_of(const struct key_spans *spans, int64_t time_ms)
 {
 	int64_t width = spans->folder->head.slice_ms;
 	int64_t number = time_ms / width - (time_ms % width < 0);
-	return spans->count && number < oldest_of(spans) ? oldest_of(spans) : number;
+	return spans->count && number < oldest_span_number(spans) ? oldest_span_number(spans)
+								  : number;
 }
 
-static struct span *find(struct key_spans *spans, int64_t number)
+static struct span *find_span(struct key_spans *spans, int64_t number)
 {
 	for (int i = spans->count; i-- > 0;)
 		if (spans->spans[i].number == number)
@@ -201,14 +202,14 @@ static struct span *find(struct key_spans *spans, int64_t number)
 
 bool key_spans_add(struct key_spans *spans, const struct key_entry *entry, struct err *err)
 {
-	int64_t number = number_of(spans, entry->time_ms);
-	struct span *span = find(spans, number);
+	int64_t number = span_number_of(spans, entry->time_ms);
+	struct span *span = find_span(spans, number);
 	if (!span) {
 		span = open_span(spans, number, err);
 		if (!span)
 			return false;
 		key_log_add(span->log, entry);
-		remove_old(spans);
+		remove_old_spans(spans);
 		return true;
 	}
 	key_log_add(span->log, entry);
@@ -222,7 +223,7 @@ void key_spans_release(struct key_spans *spans, struct dedup_hash hash, int64_t 
 		key_log_add(spans->spans[i].log, &gone);
 }
 
-static bool make_durable(
+static bool make_span_durable(
     struct key_spans *spans, struct key_log *log, int64_t offset, struct err *err)
 {
 	return (key_log_write(log, offset, err) && key_log_sync(log, err)) ||
@@ -238,23 +239,23 @@ bool key_spans_flush(struct key_spans *spans, struct err *err)
 }
 
 /* The offset comes last: it speaks for all. */
-static bool write_all(struct key_spans *spans, int64_t offset, struct err *err)
+static bool write_spans(struct key_spans *spans, int64_t offset, struct err *err)
 {
 	for (int i = 0; i < spans->count - 1; i++)
-		if (!make_durable(spans, spans->spans[i].log, -1, err))
+		if (!make_span_durable(spans, spans->spans[i].log, -1, err))
 			return false;
 	if (spans->folder_dirty && !dedup_folder_sync(spans->folder, err))
 		return false;
 	fault_point("before_dedup_offset");
 	return !spans->count ||
-	       make_durable(spans, spans->spans[spans->count - 1].log, offset, err);
+	       make_span_durable(spans, spans->spans[spans->count - 1].log, offset, err);
 }
 
 bool key_spans_checkpoint(struct key_spans *spans, int64_t offset, struct err *err)
 {
-	if (!dedup_folder_check(spans->folder, err) || !write_all(spans, offset, err))
+	if (!dedup_folder_check(spans->folder, err) || !write_spans(spans, offset, err))
 		return false;
-	const struct file_list there = list_of(spans);
+	const struct file_list there = list_span_files(spans);
 	if (spans->folder_dirty && !file_list_write(spans->folder, &there, err))
 		return false;
 	spans->folder_dirty = false;

@@ -67,7 +67,7 @@ static bool has_sum(struct key_view *view, uint64_t unit, const struct key_lead 
 	return XXH3_64bits_digest(&state) == lead->checksum;
 }
 
-static bool is_whole(struct key_view *view, uint64_t unit, struct key_lead *ret_lead)
+static bool viewed_batch_is_whole(struct key_view *view, uint64_t unit, struct key_lead *ret_lead)
 {
 	const union key_unit *at = key_view_at(view, unit);
 	if (!at || at->lead.unit != unit || at->lead.count > view->units - unit - 1)
@@ -80,7 +80,7 @@ bool key_view_next(struct key_view *view, uint64_t from, struct key_view_batch *
 {
 	struct key_lead lead;
 	for (uint64_t unit = from; unit < view->units; unit++)
-		if (is_whole(view, unit, &lead)) {
+		if (viewed_batch_is_whole(view, unit, &lead)) {
 			*ret_batch = (struct key_view_batch){unit, lead.count, lead.offset};
 			return true;
 		}

@@ -26,18 +26,18 @@ void map_pieces_finish(struct map_pieces *pieces)
 	pieces->left = 0;
 }
 
-static uint64_t sum_of(const struct map_pieces *pieces, uint64_t number)
+static uint64_t piece_sum(const struct map_pieces *pieces, uint64_t number)
 {
 	uint64_t begin = number * PIECE, left = pieces->bytes - begin;
 	return XXH3_64bits_withSeed(
 	    pieces->body + begin, left < PIECE ? left : PIECE, pieces->seed);
 }
 
-static bool prove(struct map_pieces *pieces, uint64_t number)
+static bool prove_piece(struct map_pieces *pieces, uint64_t number)
 {
 	if (!pieces->unproved[number])
 		return true;
-	if (sum_of(pieces, number) != pieces->sums[number])
+	if (piece_sum(pieces, number) != pieces->sums[number])
 		return false;
 	pieces->unproved[number] = 0;
 	if (--pieces->left == 0)
@@ -47,13 +47,13 @@ static bool prove(struct map_pieces *pieces, uint64_t number)
 
 bool map_pieces_prove_at(struct map_pieces *pieces, const void *place)
 {
-	return prove(pieces, (uint64_t)((const char *)place - pieces->body) / PIECE);
+	return prove_piece(pieces, (uint64_t)((const char *)place - pieces->body) / PIECE);
 }
 
 bool map_pieces_prove_all(struct map_pieces *pieces)
 {
 	for (uint64_t i = 0; pieces->left && i < map_pieces_count(pieces->bytes); i++)
-		if (!prove(pieces, i))
+		if (!prove_piece(pieces, i))
 			return false;
 	return true;
 }
@@ -62,5 +62,5 @@ void map_pieces_seal(const struct map_pieces *pieces)
 {
 	for (uint64_t i = 0; i < map_pieces_count(pieces->bytes); i++)
 		if (!pieces->unproved || !pieces->unproved[i])
-			pieces->sums[i] = sum_of(pieces, i);
+			pieces->sums[i] = piece_sum(pieces, i);
 }

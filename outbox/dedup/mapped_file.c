@@ -14,7 +14,7 @@
 enum { VERSION = 1 };
 static const char magic[8] = "obmapped";
 
-static uint64_t sum_of(const struct mapped_head *head)
+static uint64_t mapped_head_sum(const struct mapped_head *head)
 {
 	return XXH3_64bits(head, offsetof(struct mapped_head, count));
 }
@@ -25,12 +25,12 @@ const char *mapped_head_fault(const struct mapped_head *head, uint64_t bytes)
 		return "is of something else";
 	if (head->version != VERSION)
 		return "is of another version of the format than this program's";
-	if (head->checksum != sum_of(head))
+	if (head->checksum != mapped_head_sum(head))
 		return "has a damaged head";
 	return head->bytes == bytes ? NULL : "is shorter or longer than it was";
 }
 
-static bool check_head(const struct mapped_head *head, const struct mapped_head *wanted,
+static bool check_mapped_head(const struct mapped_head *head, const struct mapped_head *wanted,
     bool any_size, uint64_t bytes, const char *name, struct err *err)
 {
 	const char *why = mapped_head_fault(head, bytes);
@@ -45,13 +45,14 @@ static bool check_head(const struct mapped_head *head, const struct mapped_head 
 }
 
 /* One without a head was being made when the process was killed. */
-static bool make(int fd, const char *name, const struct mapped_head *wanted, struct err *err)
+static bool make_mapped_file(
+    int fd, const char *name, const struct mapped_head *wanted, struct err *err)
 {
 	struct mapped_head head = *wanted;
 	memcpy(head.magic, magic, sizeof magic);
 	head.version = VERSION;
 	head.offset = -1;
-	head.checksum = sum_of(&head);
+	head.checksum = mapped_head_sum(&head);
 	if (ftruncate(fd, 0) ||
 	    (errno = posix_fallocate(fd, 0, (off_t)(MAPPED_HEAD + head.bytes))) ||
 	    pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
@@ -71,7 +72,7 @@ bool mapped_file_is_blank(int fd, uint64_t length)
 	return true;
 }
 
-static bool map(
+static bool map_into_memory(
     struct mapped_file *file, int fd, const char *name, uint64_t length, struct err *err)
 {
 	void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -93,13 +94,13 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 		return err_set(err, ERR_CONFIG,
 		    "%s is of something else: use a new folder, and load the ids again", name);
 	if (mapped_file_is_blank(fd, (uint64_t)state.st_size))
-		return make(fd, name, wanted, err) &&
-		       map(file, fd, name, MAPPED_HEAD + wanted->bytes, err);
+		return make_mapped_file(fd, name, wanted, err) &&
+		       map_into_memory(file, fd, name, MAPPED_HEAD + wanted->bytes, err);
 	if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
 		return dedup_disk_fail(name, "read", err);
-	return check_head(
+	return check_mapped_head(
 		   &head, wanted, any_size, (uint64_t)state.st_size - MAPPED_HEAD, name, err) &&
-	       map(file, fd, name, (uint64_t)state.st_size, err);
+	       map_into_memory(file, fd, name, (uint64_t)state.st_size, err);
 }
 
 /* --- syncs ---------------------------------------------------------------------------------- */
@@ -133,7 +134,7 @@ bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, str
 }
 
 /* Each page is changed into what it is, so that the kernel writes it. */
-static bool write_again(const struct mapped_file *file, struct err *err)
+static bool dirty_mapped_pages(const struct mapped_file *file, struct err *err)
 {
 	uint64_t bytes = MAPPED_HEAD + file->head->bytes;
 	if (!file->head->failed)
@@ -158,7 +159,7 @@ bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name
 	*ret_file = (struct mapped_file){0};
 	if (fd < 0)
 		return dedup_disk_fail(name, "opened", err);
-	if (open_it(ret_file, fd, name, wanted, any_size, err) && write_again(ret_file, err))
+	if (open_it(ret_file, fd, name, wanted, any_size, err) && dirty_mapped_pages(ret_file, err))
 		return true;
 	mapped_file_close(ret_file);
 	return false;

@@ -6,29 +6,31 @@
 
 enum { FIRST = 64, SWEEP = 4 /* places a call */ };
 
-static bool is_free(const struct occurrences_key *key)
+static bool key_place_is_free(const struct occurrences_key *key)
 {
 	return (key->hash.low | key->hash.high) == 0;
 }
 
 /* Where it is, or the free place where it would be. */
-static size_t place_of(const struct occurrences *known, struct dedup_hash hash)
+static size_t place_of_key(const struct occurrences *known, struct dedup_hash hash)
 {
 	size_t mask = known->capacity - 1, place = (size_t)hash.high & mask;
-	while (!is_free(&known->places[place]) && (known->places[place].hash.low != hash.low ||
-						      known->places[place].hash.high != hash.high))
+	while (!key_place_is_free(&known->places[place]) &&
+	       (known->places[place].hash.low != hash.low ||
+		   known->places[place].hash.high != hash.high))
 		place = (place + 1) & mask;
 	return place;
 }
 
-static void grow(struct occurrences *known)
+static void grow_key_places(struct occurrences *known)
 {
 	struct occurrences larger = *known;
 	larger.capacity = known->capacity ? known->capacity * 2 : FIRST;
 	larger.places = xcalloc(larger.capacity, sizeof *larger.places);
 	for (size_t i = 0; i < known->capacity; i++)
-		if (!is_free(&known->places[i]))
-			larger.places[place_of(&larger, known->places[i].hash)] = known->places[i];
+		if (!key_place_is_free(&known->places[i]))
+			larger.places[place_of_key(&larger, known->places[i].hash)] =
+			    known->places[i];
 	free(known->places);
 	*known = larger;
 }
@@ -47,8 +49,8 @@ const struct occurrences_key *occurrences_of(
 {
 	if (known->keys == 0)
 		return NULL;
-	const struct occurrences_key *key = &known->places[place_of(known, hash)];
-	return is_free(key) ? NULL : key;
+	const struct occurrences_key *key = &known->places[place_of_key(known, hash)];
+	return key_place_is_free(key) ? NULL : key;
 }
 
 size_t occurrences_before(const struct occurrences_key *key, int64_t time_ms)
@@ -96,9 +98,9 @@ bool occurrences_have(
 static struct occurrences_key *key_for(struct occurrences *known, struct dedup_hash hash)
 {
 	if (known->keys >= known->capacity / 4 * 3)
-		grow(known);
-	struct occurrences_key *key = &known->places[place_of(known, hash)];
-	if (is_free(key)) {
+		grow_key_places(known);
+	struct occurrences_key *key = &known->places[place_of_key(known, hash)];
+	if (key_place_is_free(key)) {
 		key->hash = hash;
 		known->keys++;
 	}
@@ -111,7 +113,7 @@ static struct occurrences_key *key_for(struct occurrences *known, struct dedup_h
 	return key;
 }
 
-static void insert(struct occurrences *known, struct occurrences_key *key, size_t place,
+static void insert_occurrence(struct occurrences *known, struct occurrences_key *key, size_t place,
     const struct occurrence *occurrence)
 {
 	memmove(
@@ -131,7 +133,7 @@ void occurrences_add(
     struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence)
 {
 	struct occurrences_key *key = key_for(known, hash);
-	insert(known, key, occurrences_before(key, occurrence->time_ms + 1), occurrence);
+	insert_occurrence(known, key, occurrences_before(key, occurrence->time_ms + 1), occurrence);
 	note_early(known, hash, occurrence);
 }
 
@@ -139,10 +141,10 @@ void occurrences_load(
     struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence)
 {
 	struct occurrences_key *key = key_for(known, hash);
-	insert(known, key, key->count, occurrence);
+	insert_occurrence(known, key, key->count, occurrence);
 }
 
-static int compare(const void *left, const void *right)
+static int compare_occurrences(const void *left, const void *right)
 {
 	const struct occurrence *a = left, *b = right;
 	if (a->time_ms != b->time_ms)
@@ -153,11 +155,11 @@ static int compare(const void *left, const void *right)
 static void settle_key(struct occurrences *known, struct occurrences_key *key, int64_t oldest_ms)
 {
 	uint32_t kept = 0;
-	qsort(key->list, key->count, sizeof *key->list, compare);
+	qsort(key->list, key->count, sizeof *key->list, compare_occurrences);
 	for (uint32_t i = 0; i < key->count; i++) {
 		const struct occurrence next = key->list[i];
 		if (next.time_ms < oldest_ms ||
-		    (kept > 0 && compare(&key->list[kept - 1], &next) == 0))
+		    (kept > 0 && compare_occurrences(&key->list[kept - 1], &next) == 0))
 			continue;
 		key->list[kept++] = next;
 		note_early(known, key->hash, &next);
@@ -170,7 +172,7 @@ void occurrences_settle(struct occurrences *known, int64_t oldest_ms)
 {
 	known->count = 0;
 	for (size_t i = 0; i < known->capacity; i++)
-		if (!is_free(&known->places[i]))
+		if (!key_place_is_free(&known->places[i]))
 			settle_key(known, &known->places[i], oldest_ms);
 }
 
@@ -186,12 +188,12 @@ void occurrences_each(const struct occurrences *known,
 /* --- forgetting ----------------------------------------------------------------------------- */
 
 /* What stands behind it moves up, so that no look stops before it. */
-static void remove_place(struct occurrences *known, size_t hole)
+static void remove_key_place(struct occurrences *known, size_t hole)
 {
 	size_t mask = known->capacity - 1;
 	free(known->places[hole].list);
 	known->list_bytes -= known->places[hole].capacity * sizeof(struct occurrence);
-	for (size_t next = (hole + 1) & mask; !is_free(&known->places[next]);
+	for (size_t next = (hole + 1) & mask; !key_place_is_free(&known->places[next]);
 	     next = (next + 1) & mask) {
 		size_t wanted = (size_t)known->places[next].hash.high & mask;
 		if (((next - wanted) & mask) < ((next - hole) & mask))
@@ -203,7 +205,7 @@ static void remove_place(struct occurrences *known, size_t hole)
 	known->keys--;
 }
 
-static void shrink(struct occurrences *known, struct occurrences_key *key)
+static void shrink_key_list(struct occurrences *known, struct occurrences_key *key)
 {
 	if (key->count == 0 || key->count > key->capacity / 4)
 		return;
@@ -213,7 +215,8 @@ static void shrink(struct occurrences *known, struct occurrences_key *key)
 }
 
 /* Half of it at least, so that what stays is not moved for each that goes. */
-static void forget(struct occurrences *known, struct occurrences_key *key, int64_t oldest_ms)
+static void forget_old_occurrences(
+    struct occurrences *known, struct occurrences_key *key, int64_t oldest_ms)
 {
 	uint32_t old = (uint32_t)occurrences_before(key, oldest_ms);
 	if (old == 0 || old < key->count - old)
@@ -224,7 +227,7 @@ static void forget(struct occurrences *known, struct occurrences_key *key, int64
 	key->count -= old;
 	known->count -= old;
 	memmove(key->list, key->list + old, key->count * sizeof *key->list);
-	shrink(known, key);
+	shrink_key_list(known, key);
 }
 
 void occurrences_sweep(struct occurrences *known, int64_t oldest_ms)
@@ -232,10 +235,10 @@ void occurrences_sweep(struct occurrences *known, int64_t oldest_ms)
 	for (int i = 0; i < SWEEP && known->keys > 0; i++) {
 		size_t place = known->swept & (known->capacity - 1);
 		struct occurrences_key *key = &known->places[place];
-		if (!is_free(key))
-			forget(known, key, oldest_ms);
-		if (!is_free(key) && key->count == 0)
-			remove_place(known, place); /* and another may be there now */
+		if (!key_place_is_free(key))
+			forget_old_occurrences(known, key, oldest_ms);
+		if (!key_place_is_free(key) && key->count == 0)
+			remove_key_place(known, place); /* and another may be there now */
 		else
 			known->swept++;
 	}

@@ -7,7 +7,7 @@ enum { HOUR = 3600, DAY = 24 * HOUR, MOST_HOURS = 167 };
 
 /* --- the text ------------------------------------------------------------------------------- */
 
-static bool parse_name(const char **at)
+static bool parse_zone_name(const char **at)
 {
 	const char *begin = *at;
 	if (**at == '<') {
@@ -52,40 +52,40 @@ static bool parse_offset(const char **at, int32_t *ret_offset)
 	return *ret_offset > -25 * HOUR && *ret_offset < 25 * HOUR;
 }
 
-static bool skip(const char **at, char sign)
+static bool skip_sign(const char **at, char sign)
 {
 	return **at == sign && ++*at;
 }
 
 static bool parse_day(const char **at, struct posix_change *change)
 {
-	if (skip(at, 'M')) {
+	if (skip_sign(at, 'M')) {
 		change->form = 'M';
-		return parse_number(at, 12, &change->month) && change->month > 0 && skip(at, '.') &&
-		       parse_number(at, 5, &change->week) && change->week > 0 && skip(at, '.') &&
-		       parse_number(at, 6, &change->day);
+		return parse_number(at, 12, &change->month) && change->month > 0 &&
+		       skip_sign(at, '.') && parse_number(at, 5, &change->week) &&
+		       change->week > 0 && skip_sign(at, '.') && parse_number(at, 6, &change->day);
 	}
-	change->form = skip(at, 'J') ? 'J' : 'D';
+	change->form = skip_sign(at, 'J') ? 'J' : 'D';
 	return parse_number(at, 365, &change->day) && (change->form == 'D' || change->day > 0);
 }
 
 static bool parse_change(const char **at, struct posix_change *change)
 {
 	change->second = 2 * HOUR;
-	return skip(at, ',') && parse_day(at, change) &&
-	       (!skip(at, '/') || parse_time(at, &change->second));
+	return skip_sign(at, ',') && parse_day(at, change) &&
+	       (!skip_sign(at, '/') || parse_time(at, &change->second));
 }
 
 bool posix_zone_parse(const char *text, struct posix_zone *ret_zone)
 {
 	*ret_zone = (struct posix_zone){0};
-	if (!parse_name(&text) || !parse_offset(&text, &ret_zone->standard))
+	if (!parse_zone_name(&text) || !parse_offset(&text, &ret_zone->standard))
 		return false;
 	if (!*text)
 		return true;
 	ret_zone->changes = true;
 	ret_zone->daylight = ret_zone->standard + HOUR;
-	if (!parse_name(&text) || (*text != ',' && !parse_offset(&text, &ret_zone->daylight)))
+	if (!parse_zone_name(&text) || (*text != ',' && !parse_offset(&text, &ret_zone->daylight)))
 		return false;
 	return parse_change(&text, &ret_zone->begins) && parse_change(&text, &ret_zone->ends) &&
 	       !*text;
@@ -93,7 +93,7 @@ bool posix_zone_parse(const char *text, struct posix_zone *ret_zone)
 
 /* --- the calendar --------------------------------------------------------------------------- */
 
-static int64_t floor_of(int64_t number, int64_t divisor)
+static int64_t divide_floor(int64_t number, int64_t divisor)
 {
 	return number / divisor - (number % divisor < 0);
 }
@@ -107,12 +107,13 @@ static bool is_leap(int64_t year)
 static int64_t days_before(int64_t year)
 {
 	int64_t past = year - 1;
-	return past * 365 + floor_of(past, 4) - floor_of(past, 100) + floor_of(past, 400) - 719162;
+	return past * 365 + divide_floor(past, 4) - divide_floor(past, 100) +
+	       divide_floor(past, 400) - 719162;
 }
 
 static int64_t year_of(int64_t second)
 {
-	int64_t day = floor_of(second, DAY), year = 1970 + floor_of(day * 400, 146097);
+	int64_t day = divide_floor(second, DAY), year = 1970 + divide_floor(day * 400, 146097);
 	while (days_before(year) > day)
 		year--;
 	while (days_before(year + 1) <= day)

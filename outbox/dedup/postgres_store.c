@@ -47,7 +47,7 @@ struct postgres_store {
 	int64_t offset;
 };
 
-static struct postgres_store *of(struct dedup_store *store)
+static struct postgres_store *postgres_of(struct dedup_store *store)
 {
 	return (struct postgres_store *)store;
 }
@@ -55,7 +55,7 @@ static struct postgres_store *of(struct dedup_store *store)
 /* --- asking --------------------------------------------------------------------------------- */
 
 /* Fills what statements are called with; all of them take two or four of the four. */
-static int fill(struct postgres_store *postgres, enum statement what,
+static int fill_parameters(struct postgres_store *postgres, enum statement what,
     const struct dedup_item *items, size_t count, struct pg_param ret_params[4])
 {
 	pg_column_clear(&postgres->ids);
@@ -80,11 +80,11 @@ static void forget_lost_locks(struct postgres_store *postgres)
 	postgres->session = postgres->server.sessions;
 }
 
-static struct pg_result *ask(struct postgres_store *postgres, enum statement what,
+static struct pg_result *ask_postgres(struct postgres_store *postgres, enum statement what,
     const struct dedup_item *items, size_t count, struct err *err)
 {
 	struct pg_param params[4];
-	int used = fill(postgres, what, items, count, params);
+	int used = fill_parameters(postgres, what, items, count, params);
 	struct pg_result *result =
 	    dedup_server_ask(&postgres->server, postgres->sql[what], params, used, NULL, err);
 	forget_lost_locks(postgres);
@@ -107,24 +107,24 @@ static bool has_states(const struct pg_result *rows, size_t count, int most, str
 	return true;
 }
 
-static bool tell(struct postgres_store *postgres, enum statement what,
+static bool execute_statement(struct postgres_store *postgres, enum statement what,
     const struct dedup_item *items, size_t count, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = count ? ask(postgres, what, items, count, err) : NULL;
+	struct pg_result *result = count ? ask_postgres(postgres, what, items, count, err) : NULL;
 	return result || count == 0;
 }
 
 /* --- look ----------------------------------------------------------------------------------- */
 
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
-    enum outbox_dedup_state *ret_states, struct err *err)
+static bool claim_in_postgres(struct dedup_store *store, const struct dedup_item *items,
+    size_t count, enum outbox_dedup_state *ret_states, struct err *err)
 {
-	struct postgres_store *postgres = of(store);
+	struct postgres_store *postgres = postgres_of(store);
 	if (count == 0)
 		return true;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *states = ask(postgres, CLAIM, items, count, err);
+	struct pg_result *states = ask_postgres(postgres, CLAIM, items, count, err);
 	if (states && !has_states(states, count, OUTBOX_DEDUP_DONE, err))
 		return false;
 	for (size_t i = 0; states && i < count; i++) {
@@ -137,7 +137,8 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 
 /* --- add ------------------------------------------------------------------------------------ */
 
-static void forget(struct postgres_store *postgres, const struct dedup_item *items, size_t count)
+static void forget_claims(
+    struct postgres_store *postgres, const struct dedup_item *items, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		hash_set_remove(&postgres->held, items[i].hash);
@@ -149,7 +150,7 @@ static void forget(struct postgres_store *postgres, const struct dedup_item *ite
  * Of the items those that are in the set, or those that are not, each once, into the row. All of
  * them are pending, so that there is room.
  */
-static size_t choose(struct postgres_store *postgres, const struct hash_set *set, bool in,
+static size_t choose_items(struct postgres_store *postgres, const struct hash_set *set, bool in,
     const struct dedup_item *items, size_t count)
 {
 	OWNED(hash_set_finish) struct hash_set chosen = {0};
@@ -173,15 +174,15 @@ static bool wait_for_holder(size_t held, size_t count, struct err *err)
  * Claims anew what is not locked any more. ret_lost: how many somebody else has done. Those that
  * are locked afterwards are to be recorded.
  */
-static bool reclaim(struct postgres_store *postgres, const struct dedup_item *items, size_t count,
-    size_t *ret_lost, struct err *err)
+static bool reclaim_lost(struct postgres_store *postgres, const struct dedup_item *items,
+    size_t count, size_t *ret_lost, struct err *err)
 {
 	enum outbox_dedup_state states[MOST_IDS];
 	const struct dedup_item *again = postgres->row;
-	size_t open = choose(postgres, &postgres->held, false, items, count), elsewhere = 0;
+	size_t open = choose_items(postgres, &postgres->held, false, items, count), elsewhere = 0;
 	int session = postgres->session;
 	*ret_lost = 0;
-	if (!look(&postgres->store, again, open, states, err))
+	if (!claim_in_postgres(&postgres->store, again, open, states, err))
 		return false;
 	if (postgres->session != session) /* what was locked before is not any more */
 		return err_set(err, ERR_RETRY, "the connection was lost once more meanwhile");
@@ -193,11 +194,11 @@ static bool reclaim(struct postgres_store *postgres, const struct dedup_item *it
 	return wait_for_holder(elsewhere, count, err);
 }
 
-static bool record(
+static bool record_held(
     struct postgres_store *postgres, const struct dedup_item *items, size_t count, struct err *err)
 {
-	size_t held = choose(postgres, &postgres->held, true, items, count);
-	if (tell(postgres, ADD, postgres->row, held, err))
+	size_t held = choose_items(postgres, &postgres->held, true, items, count);
+	if (execute_statement(postgres, ADD, postgres->row, held, err))
 		return true;
 	for (size_t i = 0; i < held; i++)
 		hash_set_add(&postgres->doubtful, postgres->row[i].hash);
@@ -205,19 +206,20 @@ static bool record(
 }
 
 /* What is ours is recorded even when the rest is not: it was done. */
-static bool add(
+static bool record_in_postgres(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct postgres_store *postgres = of(store);
+	struct postgres_store *postgres = postgres_of(store);
 	size_t lost;
 	if (count == 0)
 		return true;
 	if (!dedup_server_connect(&postgres->server, err))
 		return false;
 	forget_lost_locks(postgres);
-	if (!reclaim(postgres, items, count, &lost, err) || !record(postgres, items, count, err))
+	if (!reclaim_lost(postgres, items, count, &lost, err) ||
+	    !record_held(postgres, items, count, err))
 		return false;
-	forget(postgres, items, count);
+	forget_claims(postgres, items, count);
 	return lost == 0 ||
 	       err_set(err, ERR_FENCED,
 		   "the connection was lost meanwhile, and somebody else has done %zu of %zu ids: "
@@ -231,32 +233,32 @@ static bool add(
 static bool remove_doubtful(
     struct postgres_store *postgres, const struct dedup_item *items, size_t count, struct err *err)
 {
-	size_t doubtful = choose(postgres, &postgres->doubtful, true, items, count);
-	return tell(postgres, REMOVE, postgres->row, doubtful, err);
+	size_t doubtful = choose_items(postgres, &postgres->doubtful, true, items, count);
+	return execute_statement(postgres, REMOVE, postgres->row, doubtful, err);
 }
 
 /* What cannot be unlocked is unlocked by the end of the session. */
-static bool give_back(
+static bool release_in_postgres(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct postgres_store *postgres = of(store);
+	struct postgres_store *postgres = postgres_of(store);
 	struct err ended;
 	if (!remove_doubtful(postgres, items, count, err))
 		return false;
 	forget_lost_locks(postgres);
-	size_t held = choose(postgres, &postgres->held, true, items, count);
-	(void)!tell(postgres, GIVE_BACK, postgres->row, held, &ended);
-	forget(postgres, items, count);
+	size_t held = choose_items(postgres, &postgres->held, true, items, count);
+	(void)!execute_statement(postgres, GIVE_BACK, postgres->row, held, &ended);
+	forget_claims(postgres, items, count);
 	return true;
 }
 
-static bool remove_done(
+static bool remove_from_postgres(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct postgres_store *postgres = of(store);
+	struct postgres_store *postgres = postgres_of(store);
 	for (size_t i = 0; i < count; i += MOST_IDS)
-		if (!tell(postgres, REMOVE, items + i, count - i < MOST_IDS ? count - i : MOST_IDS,
-			err))
+		if (!execute_statement(postgres, REMOVE, items + i,
+			count - i < MOST_IDS ? count - i : MOST_IDS, err))
 			return false;
 	return true;
 }
@@ -264,7 +266,7 @@ static bool remove_done(
 /* --- in the caller's transaction ------------------------------------------------------------ */
 
 /* What the functions of the schema refuse is the caller's to change. */
-static bool refuse(struct pg *pg, struct err *err)
+static bool classify_take_error(struct pg *pg, struct err *err)
 {
 	const char *sqlstate = pg_sqlstate(pg);
 	if (text_equal(sqlstate, "25000") || text_equal(sqlstate, "54000"))
@@ -272,11 +274,11 @@ static bool refuse(struct pg *pg, struct err *err)
 	return false;
 }
 
-static bool take(struct dedup_store *store, struct pg_conn *connection,
+static bool take_in_transaction(struct dedup_store *store, struct pg_conn *connection,
     const struct dedup_item *items, size_t count, enum outbox_dedup_state *ret_states,
     struct err *err)
 {
-	struct postgres_store *postgres = of(store);
+	struct postgres_store *postgres = postgres_of(store);
 	struct pg_param params[4];
 	if (count > MOST_IDS)
 		return err_set(err, ERR_REJECT,
@@ -286,11 +288,11 @@ static bool take(struct dedup_store *store, struct pg_conn *connection,
 	OWNED(owned_pg_destroy) struct pg *pg = pg_borrow(connection, err);
 	if (!pg)
 		return false;
-	int used = fill(postgres, TAKE, items, count, params);
+	int used = fill_parameters(postgres, TAKE, items, count, params);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *fresh = pg_query(pg, postgres->sql[TAKE], params, used, err);
 	if (!fresh)
-		return refuse(pg, err);
+		return classify_take_error(pg, err);
 	if (!has_states(fresh, count, 1, err))
 		return false;
 	for (size_t i = 0; i < count; i++)
@@ -300,9 +302,9 @@ static bool take(struct dedup_store *store, struct pg_conn *connection,
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void close_store(struct dedup_store *store)
+static void close_postgres_store(struct dedup_store *store)
 {
-	struct postgres_store *postgres = of(store);
+	struct postgres_store *postgres = postgres_of(store);
 	dedup_server_finish(&postgres->server);
 	hash_set_finish(&postgres->held);
 	hash_set_finish(&postgres->doubtful);
@@ -317,7 +319,7 @@ static void close_store(struct dedup_store *store)
 }
 
 /* Without a dsn nobody may want a session: PG* variables say where, when the first check comes. */
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, struct err *err)
 {
 	const char *schema = spec->schema ? spec->schema : "outbox";
 	if (!schema_text_check(schema, err))
@@ -335,20 +337,20 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	dedup_server_init(&postgres->server, spec, DEDUP_SESSION_OWN);
 	if (!spec->dsn || dedup_server_connect(&postgres->server, err))
 		return &postgres->store;
-	close_store(&postgres->store);
+	close_postgres_store(&postgres->store);
 	return NULL;
 }
 
 /* What was added is committed. */
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool note_postgres_offset(struct dedup_store *store, int64_t offset, struct err *err)
 {
 	(void)err;
-	if (offset > of(store)->offset)
-		of(store)->offset = offset;
+	if (offset > postgres_of(store)->offset)
+		postgres_of(store)->offset = offset;
 	return true;
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_postgres_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct postgres_store *postgres = (const struct postgres_store *)store;
 	stats->offset = postgres->offset;
@@ -369,13 +371,13 @@ const struct dedup_store_type postgres_store = {
 		 "effect, which is then exactly once",
 	.memory = "less than 200 KiB; a lock of the server for each pending id",
 	.disk = "of the server: about 150 bytes an id, with indexes"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .give_back = give_back,
-    .remove = remove_done,
-    .take = take,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_postgres_store,
+    .close = close_postgres_store,
+    .look = claim_in_postgres,
+    .add = record_in_postgres,
+    .give_back = release_in_postgres,
+    .remove = remove_from_postgres,
+    .take = take_in_transaction,
+    .checkpoint = note_postgres_offset,
+    .stats = read_postgres_stats,
 };

@@ -48,7 +48,7 @@ struct redis_store {
 	int64_t offset;
 };
 
-static struct redis_store *of(struct dedup_store *store)
+static struct redis_store *redis_of(struct dedup_store *store)
 {
 	return (struct redis_store *)store;
 }
@@ -64,7 +64,7 @@ static bool is_uuid(const struct dedup_item *item, char ret_bytes[UUID_BYTES])
 }
 
 /* NAME:id:ID, and NAME:id=BYTES of a UUID. Until the next one is made. */
-static struct redis_word claim_key(struct redis_store *redis, const struct dedup_item *item)
+static struct redis_word redis_id_key(struct redis_store *redis, const struct dedup_item *item)
 {
 	char uuid[UUID_BYTES];
 	bool short_one = is_uuid(item, uuid);
@@ -75,7 +75,7 @@ static struct redis_word claim_key(struct redis_store *redis, const struct dedup
 	return (struct redis_word){redis->key.data, redis->key.length};
 }
 
-static void make_hot(struct redis_store *redis, const struct dedup_item *item)
+static void note_hot_item(struct redis_store *redis, const struct dedup_item *item)
 {
 	if (redis->hot_ms)
 		dedup_hot_put(&redis->hot, item->hash, clock_ms() + redis->hot_ms);
@@ -123,23 +123,24 @@ static void say_filter_add(struct redis_store *redis, const struct dedup_item *i
 	redis_say(redis->server.redis, words, 2 + count);
 }
 
-static void see_number(void *context, size_t number, const struct redis_answer *answer)
+static void store_number(void *context, size_t number, const struct redis_answer *answer)
 {
 	(void)number;
 	*(int64_t *)context = answer->number;
 }
 
 /* Another process may be as fast: its filter is as good. */
-static bool reserve(struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
+static bool reserve_redis_filter(
+    struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
 {
 	int64_t exists = 0;
 	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
-	if (!dedup_redis_hear(&redis->server, see_number, &exists, err) || exists)
+	if (!dedup_redis_hear(&redis->server, store_number, &exists, err) || exists)
 		return exists;
 	owned_text char *rate = xformat("%.9g", spec->rate);
 	redis_sayf(redis->server.redis, "BF.RESERVE %s:bloom %s %lld EXPANSION 2", redis->name,
 	    rate, (long long)spec->ids);
-	if (dedup_redis_hear(&redis->server, see_number, &exists, err))
+	if (dedup_redis_hear(&redis->server, store_number, &exists, err))
 		return true;
 	if (strstr(err->message, "item exists"))
 		return dedup_redis_begin(&redis->server, err);
@@ -154,7 +155,8 @@ static bool reserve(struct redis_store *redis, const struct dedup_spec *spec, st
 static const struct form forms[DEDUP_FORMS] = {
     [DEDUP_FORM_KEY] = {&redis_store, "id", NULL, NULL, NULL},
     [DEDUP_FORM_BITMAP] = {&redis_bitmap_store, "pending", say_get_bit, say_set_bits, NULL},
-    [DEDUP_FORM_BLOOM] = {&redis_bloom_store, "pending", say_filter_has, say_filter_add, reserve},
+    [DEDUP_FORM_BLOOM] = {&redis_bloom_store, "pending", say_filter_has, say_filter_add,
+	reserve_redis_filter},
 };
 
 /* --- look ----------------------------------------------------------------------------------- */
@@ -184,8 +186,8 @@ static void say_claims(struct round *round)
 	struct redis_store *redis = round->redis;
 	for (size_t i = 0; i < round->count; i++) {
 		const struct redis_word words[] = {redis_word("SET"),
-		    claim_key(redis, round->items[i]), redis_word(redis->pending), redis_word("NX"),
-		    redis_word("PX"), redis_word(redis->lease_ms)};
+		    redis_id_key(redis, round->items[i]), redis_word(redis->pending),
+		    redis_word("NX"), redis_word("PX"), redis_word(redis->lease_ms)};
 		redis_say(redis->server.redis, words, 6);
 		round->done[i] = round->old[i] = false;
 		if (redis->form->say_look)
@@ -217,7 +219,7 @@ static bool ask_doubts(struct round *round, struct err *err)
 	for (size_t i = 0; i < round->count; i++) {
 		if (round->claimed[i] != round->done[i])
 			continue;
-		struct redis_word key = claim_key(redis, round->items[i]);
+		struct redis_word key = redis_id_key(redis, round->items[i]);
 		const struct redis_word words[] = {redis_word("GET"), key};
 		if (round->claimed[i])
 			dedup_redis_say_remove(&redis->server, key, redis_word(redis->pending));
@@ -243,14 +245,14 @@ static bool renew_old(struct round *round, struct err *err)
 	for (size_t i = 0; i < round->count; i++) {
 		if (!round->old[i] || !round->claimed[i])
 			continue;
-		dedup_redis_say_renew(&redis->server, claim_key(redis, round->items[i]),
+		dedup_redis_say_renew(&redis->server, redis_id_key(redis, round->items[i]),
 		    redis_word(redis->pending), redis_word(redis->lease_ms));
 		ask_once_more(round, i);
 	}
 	return dedup_redis_hear(&redis->server, see_renewed, round, err);
 }
 
-static void tell(struct round *round)
+static void report_round(struct round *round)
 {
 	struct redis_store *redis = round->redis;
 	for (size_t i = 0; i < round->count; i++) {
@@ -258,11 +260,11 @@ static void tell(struct round *round)
 				    : round->claimed[i] ? OUTBOX_DEDUP_NEW
 							: OUTBOX_DEDUP_PENDING;
 		if (round->done[i])
-			make_hot(redis, round->items[i]);
+			note_hot_item(redis, round->items[i]);
 	}
 }
 
-static bool ask(struct round *round, struct err *err)
+static bool ask_round(struct round *round, struct err *err)
 {
 	struct dedup_redis *server = &round->redis->server;
 	if (round->count == 0)
@@ -273,15 +275,15 @@ static bool ask(struct round *round, struct err *err)
 	if (!dedup_redis_hear(server, see_claim, round, err) || !ask_doubts(round, err) ||
 	    !renew_old(round, err))
 		return false;
-	tell(round);
+	report_round(round);
 	return true;
 }
 
 /* What a look that failed has claimed is found to be ours by the next, or free after the lease. */
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
+static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
-	struct redis_store *redis = of(store);
+	struct redis_store *redis = redis_of(store);
 	struct round round = {.redis = redis};
 	for (size_t i = 0; i < count; i++) {
 		if (redis->hot_ms && dedup_hot_has(&redis->hot, items[i].hash, clock_ms())) {
@@ -292,11 +294,11 @@ static bool look(struct dedup_store *store, const struct dedup_item *items, size
 		round.states[round.count++] = &ret_states[i];
 		if (round.count < CHUNK)
 			continue;
-		if (!ask(&round, err))
+		if (!ask_round(&round, err))
 			return false;
 		round.count = 0;
 	}
-	return ask(&round, err);
+	return ask_round(&round, err);
 }
 
 /* --- add ------------------------------------------------------------------------------------ */
@@ -325,9 +327,9 @@ static void see_removed(void *context, size_t number, const struct redis_answer 
 static void say_done(struct redis_store *redis, const struct dedup_item *items, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		const struct redis_word words[] = {redis_word("SET"), claim_key(redis, &items[i]),
-		    redis_word(redis->done), redis_word("PX"), redis_word(redis->window_ms),
-		    redis_word("GET")};
+		const struct redis_word words[] = {redis_word("SET"),
+		    redis_id_key(redis, &items[i]), redis_word(redis->done), redis_word("PX"),
+		    redis_word(redis->window_ms), redis_word("GET")};
 		redis_say(redis->server.redis, words, 6);
 	}
 }
@@ -336,7 +338,7 @@ static void say_remove(struct redis_store *redis, const struct dedup_item *items
 {
 	for (size_t i = 0; i < count; i++)
 		dedup_redis_say_remove(
-		    &redis->server, claim_key(redis, &items[i]), redis_word(redis->pending));
+		    &redis->server, redis_id_key(redis, &items[i]), redis_word(redis->pending));
 }
 
 /* The claim ends when the server has said that it knows: one that is full would take that and
@@ -348,7 +350,7 @@ static bool tell_filter(
 	if (!redis->form->say_add)
 		return true;
 	redis->form->say_add(redis, items, count);
-	return dedup_redis_hear(&redis->server, see_number, &last, err);
+	return dedup_redis_hear(&redis->server, store_number, &last, err);
 }
 
 static bool add_chunk(struct redis_store *redis, const struct dedup_item *items, size_t count,
@@ -363,14 +365,14 @@ static bool add_chunk(struct redis_store *redis, const struct dedup_item *items,
 		return false;
 	*lost += sum.lost;
 	for (size_t i = 0; i < count; i++)
-		make_hot(redis, &items[i]);
+		note_hot_item(redis, &items[i]);
 	return true;
 }
 
-static bool add(
+static bool add_to_redis(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	struct redis_store *redis = of(store);
+	struct redis_store *redis = redis_of(store);
 	size_t lost = 0;
 	for (size_t i = 0; i < count; i += CHUNK)
 		if (!add_chunk(redis, items + i, count - i < CHUNK ? count - i : CHUNK, &lost, err))
@@ -393,16 +395,16 @@ static bool run_each(struct redis_store *redis, const struct dedup_item *items, 
 		if (!dedup_redis_begin(&redis->server, err))
 			return false;
 		say(redis, items + i, count - i < CHUNK ? count - i : CHUNK);
-		if (!dedup_redis_hear(&redis->server, see_number, &last, err))
+		if (!dedup_redis_hear(&redis->server, store_number, &last, err))
 			return false;
 	}
 	return true;
 }
 
-static bool give_back(
+static bool release_in_redis(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	return run_each(of(store), items, count, say_remove, err);
+	return run_each(redis_of(store), items, count, say_remove, err);
 }
 
 /* What is pending with somebody stays so. */
@@ -413,24 +415,24 @@ static void say_forget(struct redis_store *redis, const struct dedup_item *items
 				     "redis.call('DEL', KEYS[1]) return 1";
 	for (size_t i = 0; i < count; i++) {
 		const struct redis_word words[] = {redis_word("EVAL"), redis_word(script),
-		    redis_word("1"), claim_key(redis, &items[i])};
+		    redis_word("1"), redis_id_key(redis, &items[i])};
 		redis_say(redis->server.redis, words, 4);
 		if (redis->hot_ms)
 			dedup_hot_drop(&redis->hot, items[i].hash);
 	}
 }
 
-static bool remove_done(
+static bool remove_from_redis(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	return run_each(of(store), items, count, say_forget, err);
+	return run_each(redis_of(store), items, count, say_forget, err);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void close_store(struct dedup_store *store)
+static void close_redis_store(struct dedup_store *store)
 {
-	struct redis_store *redis = of(store);
+	struct redis_store *redis = redis_of(store);
 	dedup_redis_finish(&redis->server);
 	dedup_hot_finish(&redis->hot);
 	text_finish(&redis->key);
@@ -442,7 +444,7 @@ static void close_store(struct dedup_store *store)
 	free(redis);
 }
 
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct redis_store *redis = xcalloc(1, sizeof *redis);
 	long long us = clock_random();
@@ -464,20 +466,20 @@ static struct dedup_store *open_store(const struct dedup_spec *spec, struct err 
 	    dedup_redis_begin(&redis->server, err) &&
 	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
 		return &redis->store;
-	close_store(&redis->store);
+	close_redis_store(&redis->store);
 	return NULL;
 }
 
 /* What was added is there, as durable as the server keeps it. */
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool note_redis_offset(struct dedup_store *store, int64_t offset, struct err *err)
 {
 	(void)err;
-	if (offset > of(store)->offset)
-		of(store)->offset = offset;
+	if (offset > redis_of(store)->offset)
+		redis_of(store)->offset = offset;
 	return true;
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_redis_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct redis_store *redis = (const struct redis_store *)store;
 	stats->offset = redis->offset;
@@ -486,8 +488,9 @@ static void stats(const struct dedup_store *store, struct outbox_dedup_stats *st
 }
 
 #define REDIS_LIFE                                                                                 \
-	.open = open_store, .close = close_store, .look = look, .add = add,                        \
-	.give_back = give_back, .checkpoint = checkpoint, .stats = stats
+	.open = open_redis_store, .close = close_redis_store, .look = claim_in_redis,              \
+	.add = add_to_redis, .give_back = release_in_redis, .checkpoint = note_redis_offset,       \
+	.stats = read_redis_stats
 #define REDIS_RESTART                                                                              \
 	"of a consumer: forgets nothing, what was pending is free after its lease; of the "        \
 	"server: "                                                                                 \
@@ -510,7 +513,7 @@ const struct dedup_store_type redis_store = {
 	.memory = "of the server: about 130 bytes an id that is a UUID, 160 of 36 other "
 		  "bytes; here 24 bytes for each of hot",
 	.disk = REDIS_DISK},
-    .remove = remove_done,
+    .remove = remove_from_redis,
     REDIS_LIFE,
 };
 

@@ -33,7 +33,7 @@ static bool set_zone(struct rule *rule, const char *value, struct err *err)
 	return daily->zone;
 }
 
-static bool check(struct rule *rule, struct err *err)
+static bool check_daily(struct rule *rule, struct err *err)
 {
 	struct daily *daily = (struct daily *)rule;
 	if (!daily->zone)
@@ -42,29 +42,29 @@ static bool check(struct rule *rule, struct err *err)
 	return daily->zone;
 }
 
-static void finish(struct rule *rule)
+static void finish_daily(struct rule *rule)
 {
 	time_zone_destroy(((struct daily *)rule)->zone);
 }
 
 /* --- days ----------------------------------------------------------------------------------- */
 
-static int64_t floor_of(int64_t number, int64_t divisor)
+static int64_t floor_quotient(int64_t number, int64_t divisor)
 {
 	return number / divisor - (number % divisor < 0);
 }
 
-static int64_t number_of(const struct time_zone *zone, int64_t second)
+static int64_t day_number_of(const struct time_zone *zone, int64_t second)
 {
-	return floor_of(second + time_zone_span(zone, second).offset, DAY);
+	return floor_quotient(second + time_zone_span(zone, second).offset, DAY);
 }
 
-static int64_t latest(int64_t a, int64_t b)
+static int64_t later_bound(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
 }
 
-static int64_t earliest(int64_t a, int64_t b)
+static int64_t earlier_bound(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -75,8 +75,8 @@ static void find_day(const struct time_zone *zone, int64_t number, struct day *r
 	*ret_day = (struct day){.number = number};
 	for (int64_t at = number * DAY - FURTHEST; at < (number + 1) * DAY + FURTHEST;) {
 		struct zone_span span = time_zone_span(zone, at);
-		int64_t begin = latest(span.begin, number * DAY - span.offset);
-		int64_t end = earliest(span.end, (number + 1) * DAY - span.offset);
+		int64_t begin = later_bound(span.begin, number * DAY - span.offset);
+		int64_t end = earlier_bound(span.end, (number + 1) * DAY - span.offset);
 		if (begin < end && ret_day->count < MOST_PIECES) {
 			ret_day->pieces[ret_day->count].begin_ms = begin * SECOND;
 			ret_day->pieces[ret_day->count++].end_ms = end * SECOND;
@@ -91,13 +91,14 @@ static const struct day *day_of(struct daily *daily, int64_t time_ms)
 	for (int i = 0; i < day->count; i++)
 		if (time_ms >= day->pieces[i].begin_ms && time_ms < day->pieces[i].end_ms)
 			return day;
-	find_day(daily->zone, number_of(daily->zone, floor_of(time_ms, SECOND)), &daily->day);
+	find_day(
+	    daily->zone, day_number_of(daily->zone, floor_quotient(time_ms, SECOND)), &daily->day);
 	return day;
 }
 
 /* --- the rule ------------------------------------------------------------------------------- */
 
-static bool exceeds(struct rule *rule, const struct occurrences_key *known, int64_t time_ms)
+static bool exceeds_day(struct rule *rule, const struct occurrences_key *known, int64_t time_ms)
 {
 	const struct day *day = day_of((struct daily *)rule, time_ms);
 	size_t count = 0;
@@ -108,15 +109,15 @@ static bool exceeds(struct rule *rule, const struct occurrences_key *known, int6
 }
 
 /* The begin of its day; or of the day before, if the clock is about to go back to that. */
-static int64_t oldest(const struct rule *rule, int64_t time_ms)
+static int64_t oldest_of_day(const struct rule *rule, int64_t time_ms)
 {
 	const struct time_zone *zone = ((const struct daily *)rule)->zone;
-	int64_t second = floor_of(time_ms, SECOND);
+	int64_t second = floor_quotient(time_ms, SECOND);
 	struct zone_span span = time_zone_span(zone, second);
-	int64_t number = floor_of(second + span.offset, DAY);
+	int64_t number = floor_quotient(second + span.offset, DAY);
 	struct day day;
 	if (span.end < second + DAY)
-		number = earliest(number, number_of(zone, span.end));
+		number = earlier_bound(number, day_number_of(zone, span.end));
 	find_day(zone, number, &day);
 	return day.count ? day.pieces[0].begin_ms : time_ms;
 }
@@ -125,8 +126,8 @@ const struct rule_type rule_daily = {
     .name = "daily",
     .size = sizeof(struct daily),
     .settings = {{"zone", "a time zone of this system, as zone=Europe/Berlin", set_zone}},
-    .check = check,
-    .finish = finish,
-    .exceeds = exceeds,
-    .oldest = oldest,
+    .check = check_daily,
+    .finish = finish_daily,
+    .exceeds = exceeds_day,
+    .oldest = oldest_of_day,
 };

@@ -47,7 +47,7 @@ static bool add_value(struct text *text, char kind, const void *bytes, size_t le
 	return true;
 }
 
-static bool add_topic(const struct part *part, struct rule_message *message, struct text *text)
+static bool add_key_topic(const struct part *part, struct rule_message *message, struct text *text)
 {
 	const char *topic = message->message->topic;
 	(void)part;
@@ -71,7 +71,7 @@ static bool add_payload(const struct part *part, struct rule_message *message, s
 	return add_value(text, 'h', &hash, sizeof hash);
 }
 
-static bool add_header(const struct part *part, struct rule_message *message, struct text *text)
+static bool add_key_header(const struct part *part, struct rule_message *message, struct text *text)
 {
 	const struct outbox_rules_message *from = message->message;
 	for (size_t i = from->header_count; i-- > 0;)
@@ -81,7 +81,7 @@ static bool add_header(const struct part *part, struct rule_message *message, st
 	return false;
 }
 
-static const json_t *json_of(struct rule_message *message)
+static const json_t *payload_json(struct rule_message *message)
 {
 	if (!message->parsed && message->message->payload)
 		message->json = json_loadb(message->message->payload,
@@ -101,7 +101,7 @@ static bool add_json_value(const json_t *value, struct text *text)
 
 static bool add_json(const struct part *part, struct rule_message *message, struct text *text)
 {
-	const json_t *value = json_of(message);
+	const json_t *value = payload_json(message);
 	for (size_t i = 0; value && i < part->step_count; i++) {
 		const struct step *step = &part->steps[i];
 		value = step->member ? json_object_get(value, step->member)
@@ -135,7 +135,7 @@ void rule_message_finish(struct rule_message *message)
 
 /* --- the expression ------------------------------------------------------------------------- */
 
-static bool refuse(const char *at, const char *why, struct err *err)
+static bool refuse_rule_key(const char *at, const char *why, struct err *err)
 {
 	return err_set(err, ERR_CONFIG,
 	    "key is refused at '%.40s': %s; it is a list of topic, key, header:NAME, json:$.PATH "
@@ -151,13 +151,13 @@ static bool parse_quoted(const char **at, struct text *name, struct err *err)
 		text_append(name, *at, 1);
 	}
 	if (!**at)
-		return refuse(begin, "the quote has no end", err);
+		return refuse_rule_key(begin, "the quote has no end", err);
 	++*at;
 	return true;
 }
 
 /* NULL: there is none. ends: what ends a name without quotes. */
-static char *parse_name(const char **at, const char *ends, struct err *err)
+static char *parse_key_name(const char **at, const char *ends, struct err *err)
 {
 	OWNED(text_finish) struct text name = {0};
 	const char *begin = *at;
@@ -171,13 +171,13 @@ static char *parse_name(const char **at, const char *ends, struct err *err)
 	}
 	if (name.length)
 		return xstrdup(name.data);
-	refuse(begin, "a name is missing", err);
+	refuse_rule_key(begin, "a name is missing", err);
 	return NULL;
 }
 
 static bool parse_header(struct part *part, const char **at, struct err *err)
 {
-	part->name = parse_name(at, ",\"", err);
+	part->name = parse_key_name(at, ",\"", err);
 	return part->name;
 }
 
@@ -188,7 +188,7 @@ static bool parse_index(struct step *step, const char **at, struct err *err)
 	owned_text char *number = xformat("%.*s", (int)digits, *at);
 	int64_t index;
 	if (!text_to_int64(number, 0, MOST_INDEX, &index) || (*at)[digits] != ']')
-		return refuse(begin, "an index is a number in brackets, as [0]", err);
+		return refuse_rule_key(begin, "an index is a number in brackets, as [0]", err);
 	*at += digits + 1;
 	step->index = (size_t)index;
 	return true;
@@ -197,19 +197,19 @@ static bool parse_index(struct step *step, const char **at, struct err *err)
 static bool parse_step(struct part *part, const char **at, struct err *err)
 {
 	if (part->step_count == MOST_STEPS)
-		return refuse(*at, "a path has at most 32 steps", err);
+		return refuse_rule_key(*at, "a path has at most 32 steps", err);
 	struct step *step = &part->steps[part->step_count++];
 	if (**at == '[')
 		return parse_index(step, at, err);
 	++*at;
-	step->member = parse_name(at, ".,[]\" \t", err);
+	step->member = parse_key_name(at, ".,[]\" \t", err);
 	return step->member;
 }
 
 static bool parse_path(struct part *part, const char **at, struct err *err)
 {
 	if (**at != '$')
-		return refuse(*at, "a path begins with $, as json:$.user.id", err);
+		return refuse_rule_key(*at, "a path begins with $, as json:$.user.id", err);
 	++*at;
 	while (**at == '.' || **at == '[')
 		if (!parse_step(part, at, err))
@@ -224,10 +224,10 @@ static bool parse_nothing(struct part *part, const char **at, struct err *err)
 }
 
 static const struct source sources[] = {
-    {"topic", parse_nothing, add_topic},
+    {"topic", parse_nothing, add_key_topic},
     {"key", parse_nothing, add_key},
     {"payload", parse_nothing, add_payload},
-    {"header:", parse_header, add_header},
+    {"header:", parse_header, add_key_header},
     {"json:", parse_path, add_json},
 };
 enum { SOURCES = sizeof sources / sizeof *sources };
@@ -241,16 +241,16 @@ static bool parse_part(struct part *part, const char **at, struct err *err)
 		part->source = &sources[i];
 		*at += strlen(sources[i].word);
 		return part->source->parse(part, at, err) &&
-		       (!**at || **at == ',' || refuse(*at, "a comma is missing", err));
+		       (!**at || **at == ',' || refuse_rule_key(*at, "a comma is missing", err));
 	}
-	return refuse(begin, "it is nothing that a message has", err);
+	return refuse_rule_key(begin, "it is nothing that a message has", err);
 }
 
-static bool parse(struct rule_key *key, const char *at, struct err *err)
+static bool parse_key_parts(struct rule_key *key, const char *at, struct err *err)
 {
 	for (;; at++) {
 		if (key->count == MOST_PARTS)
-			return refuse(at, "a key has at most 16 parts", err);
+			return refuse_rule_key(at, "a key has at most 16 parts", err);
 		if (!parse_part(&key->parts[key->count++], &at, err))
 			return false;
 		if (!*at)
@@ -261,7 +261,7 @@ static bool parse(struct rule_key *key, const char *at, struct err *err)
 struct rule_key *rule_key_parse(const char *expression, struct err *err)
 {
 	struct rule_key *key = xcalloc(1, sizeof *key);
-	if (parse(key, expression, err))
+	if (parse_key_parts(key, expression, err))
 		return key;
 	rule_key_destroy(key);
 	return NULL;

@@ -30,7 +30,7 @@ static bool set_within(struct rule *rule, const char *value, struct err *err)
 	       *within_ms <= most_within;
 }
 
-static bool check(struct rule *rule, struct err *err)
+static bool check_sliding(struct rule *rule, struct err *err)
 {
 	rule->reach_ms = within_of(rule);
 	return rule->reach_ms > 0 ||
@@ -48,7 +48,7 @@ static bool are_together(const struct rule *rule, const struct occurrence *row, 
 	return last - first < within_of(rule);
 }
 
-static bool exceeds(struct rule *rule, const struct occurrences_key *known, int64_t time_ms)
+static bool exceeds_stretch(struct rule *rule, const struct occurrences_key *known, int64_t time_ms)
 {
 	int64_t count = known->count, most = rule->most;
 	int64_t behind = (int64_t)occurrences_before(known, time_ms + 1);
@@ -58,7 +58,7 @@ static bool exceeds(struct rule *rule, const struct occurrences_key *known, int6
 	return false;
 }
 
-static int64_t oldest(const struct rule *rule, int64_t time_ms)
+static int64_t oldest_of_stretch(const struct rule *rule, int64_t time_ms)
 {
 	return time_ms - within_of(rule) + 1;
 }
@@ -67,7 +67,7 @@ const struct rule_type rule_sliding = {
     .name = "sliding",
     .size = sizeof(struct sliding),
     .settings = {{"within", "a time from 1ms to 3650d, as within=10s", set_within}},
-    .check = check,
-    .exceeds = exceeds,
-    .oldest = oldest,
+    .check = check_sliding,
+    .exceeds = exceeds_stretch,
+    .oldest = oldest_of_stretch,
 };

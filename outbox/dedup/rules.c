@@ -26,7 +26,7 @@ struct outbox_rules {
 	uint64_t verdicts[3], again; /* by action */
 };
 
-static bool fail(struct outbox_error *error, const struct err *err)
+static bool fail_rules(struct outbox_error *error, const struct err *err)
 {
 	outbox_error_of(err, error);
 	return false;
@@ -34,7 +34,8 @@ static bool fail(struct outbox_error *error, const struct err *err)
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
-static bool check_name(const struct outbox_rules *rules, const struct rule *rule, struct err *err)
+static bool check_rule_name(
+    const struct outbox_rules *rules, const struct rule *rule, struct err *err)
 {
 	for (size_t i = 0; i < rules->count; i++)
 		if (text_equal(rules->rules[i]->name, rule->name))
@@ -48,7 +49,7 @@ static bool check_name(const struct outbox_rules *rules, const struct rule *rule
 static bool add_rule(struct outbox_rules *rules, const char *line, struct err *err)
 {
 	struct rule *rule = rules_spec_parse(line, err);
-	if (!rule || !check_name(rules, rule, err)) {
+	if (!rule || !check_rule_name(rules, rule, err)) {
 		rules_spec_destroy(rule);
 		return err_prefix(err, "rule %zu", rules->count + 1);
 	}
@@ -73,13 +74,13 @@ static bool add_rules(
  * The upper half of `low` is the rule's tag, by which an entry of a log finds its rule. Should two
  * rules have the same tag, both take it, and one of them never asks for it.
  */
-static struct dedup_hash tagged(const struct rule *rule, struct dedup_hash hash)
+static struct dedup_hash tag_hash(const struct rule *rule, struct dedup_hash hash)
 {
 	hash.low = (hash.low & UINT32_MAX) | (uint64_t)rule->tag << 32;
 	return hash;
 }
 
-static void prepare(struct rule *rule, uint64_t seed)
+static void prepare_rule(struct rule *rule, uint64_t seed)
 {
 	seed = XXH3_64bits_withSeed(rule->name, strlen(rule->name), seed);
 	rule->tag = (uint32_t)seed;
@@ -94,7 +95,7 @@ static bool has_key(struct outbox_rules *rules, const struct rule *rule,
 	text_clear(&rules->key);
 	if (!rule_key_add(rule->key, message, &rules->key))
 		return false;
-	*ret_hash = tagged(rule, dedup_hash(rules->key.data, rules->key.length, rule->seed));
+	*ret_hash = tag_hash(rule, dedup_hash(rules->key.data, rules->key.length, rule->seed));
 	return true;
 }
 
@@ -105,7 +106,7 @@ struct reading {
 	int width;
 };
 
-static void see(void *context, const struct key_entry *entry)
+static void restore_occurrence(void *context, const struct key_entry *entry)
 {
 	const struct reading *reading = context;
 	const struct occurrence occurrence = {entry->time_ms, entry->offset};
@@ -121,7 +122,7 @@ static void see(void *context, const struct key_entry *entry)
 	}
 }
 
-static bool uses(const struct outbox_rules *rules, int width)
+static bool uses_width(const struct outbox_rules *rules, int width)
 {
 	for (size_t i = 0; i < rules->count; i++)
 		if (rules->rules[i]->width == width)
@@ -129,19 +130,19 @@ static bool uses(const struct outbox_rules *rules, int width)
 	return false;
 }
 
-static bool read_log(struct outbox_rules *rules, struct err *err)
+static bool restore_rules(struct outbox_rules *rules, struct err *err)
 {
 	for (int i = 0; i < RULES_LOG_WIDTHS; i++) {
 		struct reading reading = {rules, i};
-		bool used = uses(rules, i);
+		bool used = uses_width(rules, i);
 		if ((used || rules_log_has(rules->log, i)) &&
-		    !rules_log_read(rules->log, i, used, see, &reading, err))
+		    !rules_log_read(rules->log, i, used, restore_occurrence, &reading, err))
 			return false;
 	}
 	return true;
 }
 
-static bool record(struct outbox_rules *rules, struct rule *rule, struct dedup_hash hash,
+static bool record_occurrence(struct outbox_rules *rules, struct rule *rule, struct dedup_hash hash,
     const struct occurrence *occurrence, struct err *err)
 {
 	const struct key_entry entry = {hash, occurrence->mark, occurrence->time_ms};
@@ -158,27 +159,29 @@ struct moving {
 	bool good;
 };
 
-static void move(void *context, struct dedup_hash hash, const struct occurrence *occurrence)
+static void move_occurrence(
+    void *context, struct dedup_hash hash, const struct occurrence *occurrence)
 {
 	struct moving *moving = context;
 	if (moving->good && !occurrences_have(&moving->rule->known, hash, occurrence))
-		moving->good = record(moving->rules, moving->rule, hash, occurrence, moving->err);
+		moving->good =
+		    record_occurrence(moving->rules, moving->rule, hash, occurrence, moving->err);
 }
 
-static void age(struct outbox_rules *rules, struct rule *rule)
+static void age_rule(struct outbox_rules *rules, struct rule *rule)
 {
 	if (rules->newest_ms >= 0)
 		rule->oldest_ms = rule->type->oldest(rule, rules->newest_ms - rule->late_ms);
 }
 
 /* A rule that needs another width than before takes what is known of it there. */
-static bool settle(struct outbox_rules *rules, struct rule *rule, struct err *err)
+static bool settle_rule(struct outbox_rules *rules, struct rule *rule, struct err *err)
 {
 	struct moving moving = {rules, rule, err, true};
-	age(rules, rule);
+	age_rule(rules, rule);
 	occurrences_settle(&rule->known, rule->oldest_ms);
 	occurrences_settle(&rule->moved, rule->oldest_ms);
-	occurrences_each(&rule->moved, move, &moving);
+	occurrences_each(&rule->moved, move_occurrence, &moving);
 	occurrences_finish(&rule->moved);
 	return moving.good;
 }
@@ -186,7 +189,7 @@ static bool settle(struct outbox_rules *rules, struct rule *rule, struct err *er
 static bool remove_unused(struct outbox_rules *rules, struct err *err)
 {
 	for (int i = 0; i < RULES_LOG_WIDTHS; i++)
-		if (!uses(rules, i) && rules_log_has(rules->log, i) &&
+		if (!uses_width(rules, i) && rules_log_has(rules->log, i) &&
 		    !rules_log_remove(rules->log, i, err))
 			return false;
 	return true;
@@ -198,11 +201,11 @@ static bool open_log(struct outbox_rules *rules, const char *path, struct err *e
 	if (!rules->log)
 		return false;
 	for (size_t i = 0; i < rules->count; i++)
-		prepare(rules->rules[i], rules_log_seed(rules->log));
-	if (!read_log(rules, err))
+		prepare_rule(rules->rules[i], rules_log_seed(rules->log));
+	if (!restore_rules(rules, err))
 		return false;
 	for (size_t i = 0; i < rules->count; i++)
-		if (!settle(rules, rules->rules[i], err))
+		if (!settle_rule(rules, rules->rules[i], err))
 			return false;
 	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err) &&
 	       remove_unused(rules, err);
@@ -217,7 +220,7 @@ struct outbox_rules *outbox_rules_open(
 	if (add_rules(rules, lines, count, &err) && open_log(rules, path, &err))
 		return rules;
 	outbox_rules_close(rules);
-	fail(error, &err);
+	fail_rules(error, &err);
 	return NULL;
 }
 
@@ -267,7 +270,7 @@ static struct occurrence occurrence_of(
 }
 
 /* Was it recorded by one of the rules? Then all of them let it pass. */
-static bool look(
+static bool look_up_message(
     struct outbox_rules *rules, struct rule_message *message, const struct occurrence *occurrence)
 {
 	bool again = false;
@@ -306,19 +309,19 @@ static bool record_all(
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct look *look = &rules->looks[i];
 		if (look->has_key && !look->known &&
-		    !record(rules, rules->rules[i], look->hash, occurrence, err))
+		    !record_occurrence(rules, rules->rules[i], look->hash, occurrence, err))
 			return false;
 	}
 	return true;
 }
 
-static bool judge(struct outbox_rules *rules, const struct outbox_rules_message *from,
+static bool judge_message(struct outbox_rules *rules, const struct outbox_rules_message *from,
     int64_t now_ms, struct outbox_rules_verdict *verdict, struct err *err)
 {
 	OWNED(rule_message_finish) struct rule_message message = {from};
 	const struct occurrence occurrence = occurrence_of(rules, from, now_ms);
 	*verdict = (struct outbox_rules_verdict){.rule = -1};
-	verdict->again = look(rules, &message, &occurrence);
+	verdict->again = look_up_message(rules, &message, &occurrence);
 	for (size_t i = 0; i < rules->count && !verdict->again; i++)
 		judge_by(rules, i, occurrence.time_ms, verdict);
 	if (verdict->action == OUTBOX_RULES_PASS && !record_all(rules, &occurrence, err))
@@ -332,9 +335,9 @@ bool rules_check_at(struct outbox_rules *rules, const struct outbox_rules_messag
     size_t count, int64_t now_ms, struct outbox_rules_verdict *ret_verdicts, struct err *err)
 {
 	for (size_t i = 0; i < rules->count; i++)
-		age(rules, rules->rules[i]);
+		age_rule(rules, rules->rules[i]);
 	for (size_t i = 0; i < count; i++)
-		if (!judge(rules, &messages[i], now_ms, &ret_verdicts[i], err))
+		if (!judge_message(rules, &messages[i], now_ms, &ret_verdicts[i], err))
 			return false;
 	return true;
 }
@@ -344,7 +347,7 @@ bool outbox_rules_check(struct outbox_rules *rules, const struct outbox_rules_me
 {
 	struct err err;
 	return rules_check_at(rules, messages, count, clock_wall_us() / 1000, ret_verdicts, &err) ||
-	       fail(error, &err);
+	       fail_rules(error, &err);
 }
 
 /* --- the rest ------------------------------------------------------------------------------- */
@@ -352,7 +355,7 @@ bool outbox_rules_check(struct outbox_rules *rules, const struct outbox_rules_me
 bool outbox_rules_checkpoint(struct outbox_rules *rules, int64_t offset, struct outbox_error *error)
 {
 	struct err err;
-	return rules_log_checkpoint(rules->log, offset, &err) || fail(error, &err);
+	return rules_log_checkpoint(rules->log, offset, &err) || fail_rules(error, &err);
 }
 
 void outbox_rules_stats(const struct outbox_rules *rules, struct outbox_rules_stats *ret_stats)

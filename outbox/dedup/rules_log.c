@@ -68,14 +68,14 @@ uint64_t rules_log_seed(const struct rules_log *log)
 	return log->folder.head.seed;
 }
 
-static char *name_of(int width)
+static char *width_folder_name(int width)
 {
 	return xformat("%lldm", (long long)minutes_of(width));
 }
 
 bool rules_log_has(const struct rules_log *log, int width)
 {
-	owned_text char *name = name_of(width);
+	owned_text char *name = width_folder_name(width);
 	return log->widths[width].spans || faccessat(log->folder.fd, name, F_OK, 0) == 0;
 }
 
@@ -83,7 +83,7 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
     void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err)
 {
 	struct width *place = &log->widths[width];
-	owned_text char *name = name_of(width);
+	owned_text char *name = width_folder_name(width);
 	owned_text char *path = xformat("%s/%s", log->folder.path, name);
 	int64_t span_ms = minutes_of(width) * MINUTE / SPANS;
 	if (!dedup_folder_open(&place->folder, path, "rules", SPANS, span_ms, 0, err))
@@ -95,7 +95,7 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 
 /* The logs before the head: without it, of which they have the seed, they would be refused; and
  * before them the list of what has to be there. */
-static void empty(int folder)
+static void empty_log_folder(int folder)
 {
 	unlinkat(folder, "files", 0);
 	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -116,8 +116,8 @@ static void empty(int folder)
 
 bool rules_log_remove(struct rules_log *log, int width, struct err *err)
 {
-	owned_text char *name = name_of(width);
-	empty(log->widths[width].folder.fd);
+	owned_text char *name = width_folder_name(width);
+	empty_log_folder(log->widths[width].folder.fd);
 	close_width(&log->widths[width]);
 	return unlinkat(log->folder.fd, name, AT_REMOVEDIR) == 0 ||
 	       dedup_folder_fail(&log->folder, "a folder in it cannot be removed", err);

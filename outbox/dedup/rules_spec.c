@@ -21,7 +21,7 @@ static const int64_t most_late = INT64_C(365) * 86400 * 1000, default_late = 600
 
 /* --- settings of every rule ----------------------------------------------------------------- */
 
-static bool set_name(struct rule *rule, const char *value, struct err *err)
+static bool set_rule_name(struct rule *rule, const char *value, struct err *err)
 {
 	size_t length =
 	    strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -67,7 +67,8 @@ static bool set_key(struct rule *rule, const char *value, struct err *err)
 }
 
 static const struct rule_setting settings[] = {
-    {"name", "up to 100 letters, digits, dots, dashes and underscores, as name=burst", set_name},
+    {"name", "up to 100 letters, digits, dots, dashes and underscores, as name=burst",
+	set_rule_name},
     {"most", "a number of messages from 1 to 1G, as most=5", set_most},
     {"key", "what is counted together, as key=topic,key", set_key},
     {"action", "drop, dead-letter or count, as action=drop", set_action},
@@ -77,63 +78,64 @@ static const struct rule_setting settings[] = {
 
 /* --- the line ------------------------------------------------------------------------------- */
 
-static const struct rule_setting *find(const struct rule_setting *row, const char *name)
+static const struct rule_setting *find_rule_setting(
+    const struct rule_setting *row, const char *name)
 {
 	while (row->name && !text_equal(row->name, name))
 		row++;
 	return row->name ? row : NULL;
 }
 
-static void list(const struct rule_setting *row, struct text *names)
+static void list_rule_settings(const struct rule_setting *row, struct text *names)
 {
 	for (; row->name; row++)
 		text_addf(names, "%s%s", names->length ? ", " : "", row->name);
 }
 
-static bool refuse_name(const struct rule *rule, const char *name, struct err *err)
+static bool refuse_rule_setting(const struct rule *rule, const char *name, struct err *err)
 {
 	OWNED(text_finish) struct text names = {0};
-	list(settings, &names);
-	list(rule->type->settings, &names);
+	list_rule_settings(settings, &names);
+	list_rule_settings(rule->type->settings, &names);
 	return err_set(err, ERR_CONFIG, "'%.40s' is no setting of '%s'; there are: %s", name,
 	    rule->type->name, names.data);
 }
 
-static bool parse_word(struct rule *rule, char *word, struct err *err)
+static bool parse_rule_word(struct rule *rule, char *word, struct err *err)
 {
 	char *value = strchr(word, '=');
 	if (value)
 		*value++ = '\0';
-	const struct rule_setting *setting = find(settings, word);
+	const struct rule_setting *setting = find_rule_setting(settings, word);
 	if (!setting)
-		setting = find(rule->type->settings, word);
+		setting = find_rule_setting(rule->type->settings, word);
 	if (!setting)
-		return refuse_name(rule, word, err);
+		return refuse_rule_setting(rule, word, err);
 	err_set(err, ERR_CONFIG, "%s '%.40s' is refused; it is %s", word, value ? value : "",
 	    setting->example);
 	return value && setting->set(rule, value, err);
 }
 
-static bool miss(const char *name, struct err *err)
+static bool miss_rule_setting(const char *name, struct err *err)
 {
-	const struct rule_setting *setting = find(settings, name);
+	const struct rule_setting *setting = find_rule_setting(settings, name);
 	return err_set(err, ERR_CONFIG, "%s is missing: %s", name, setting->example);
 }
 
-static bool check(struct rule *rule, struct err *err)
+static bool check_parsed_rule(struct rule *rule, struct err *err)
 {
 	if (!rule->name)
-		return miss("name", err);
+		return miss_rule_setting("name", err);
 	if (!rule->most)
-		return miss("most", err);
+		return miss_rule_setting("most", err);
 	if (!rule->key)
-		return miss("key", err);
+		return miss_rule_setting("key", err);
 	if (!rule->acts)
-		return miss("action", err);
+		return miss_rule_setting("action", err);
 	return rule->type->check(rule, err);
 }
 
-static struct rule *create(const char *word, struct err *err)
+static struct rule *create_rule(const char *word, struct err *err)
 {
 	OWNED(text_finish) struct text known = {0};
 	for (int i = 0; i < TYPES; i++) {
@@ -155,8 +157,8 @@ static bool parse_words(struct rule *rule, char *rest, struct err *err)
 	char *word;
 	while (spec_word_next(&rest, &word, err))
 		if (!word)
-			return check(rule, err);
-		else if (!parse_word(rule, word, err))
+			return check_parsed_rule(rule, err);
+		else if (!parse_rule_word(rule, word, err))
 			return false;
 	return false;
 }
@@ -165,7 +167,7 @@ struct rule *rules_spec_parse(const char *line, struct err *err)
 {
 	owned_text char *copy = xstrdup(line);
 	char *rest = copy, *word;
-	struct rule *rule = spec_word_next(&rest, &word, err) ? create(word, err) : NULL;
+	struct rule *rule = spec_word_next(&rest, &word, err) ? create_rule(word, err) : NULL;
 	if (rule && parse_words(rule, rest, err))
 		return rule;
 	rules_spec_destroy(rule);

@@ -14,16 +14,16 @@
 enum { MOST = 1 << 24 };
 
 /* The last line, behind these. */
-static char *seal(const char *text, size_t length)
+static char *seal_line(const char *text, size_t length)
 {
 	return xformat("%016" PRIx64 "\n", (uint64_t)XXH3_64bits(text, length));
 }
 
 /* Cuts the text behind the marks. */
-static bool is_whole(char *text, int64_t *ret_offset)
+static bool verify_seal(char *text, int64_t *ret_offset)
 {
 	char *offset = strchr(text, '\n'), *end = offset ? strchr(offset + 1, '\n') : NULL;
-	owned_text char *expected = end ? seal(text, (size_t)(end + 1 - text)) : NULL;
+	owned_text char *expected = end ? seal_line(text, (size_t)(end + 1 - text)) : NULL;
 	if (!end || !text_equal(end + 1, expected))
 		return false;
 	*offset = *end = '\0';
@@ -38,7 +38,7 @@ char *sequence_file_read(int folder, int64_t *ret_offset)
 		return NULL;
 	char *text = xcalloc(1, size >= 0 && size <= MOST ? (size_t)size + 1 : 1);
 	if (size >= 0 && size <= MOST && pread(fd, text, (size_t)size, 0) == size &&
-	    strlen(text) == (size_t)size && is_whole(text, ret_offset))
+	    strlen(text) == (size_t)size && verify_seal(text, ret_offset))
 		return text;
 	free(text);
 	errno = EBADMSG;
@@ -49,7 +49,7 @@ bool sequence_file_write(int folder, const char *marks, int64_t offset)
 {
 	OWNED(text_finish) struct text text = {0};
 	text_addf(&text, "%s\n%" PRId64 "\n", marks, offset);
-	owned_text char *sealed = seal(text.data, text.length);
+	owned_text char *sealed = seal_line(text.data, text.length);
 	text_add(&text, sealed);
 	owned_fd int fd = openat(
 	    folder, "positions.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -50,7 +50,7 @@ struct sequence_store {
 	struct text text; /* the marks, as of the last checkpoint */
 };
 
-static struct sequence_store *of(struct dedup_store *store)
+static struct sequence_store *sequence_of(struct dedup_store *store)
 {
 	return (struct sequence_store *)store;
 }
@@ -65,7 +65,7 @@ static bool is_of_shard(const struct line *line, const struct outbox_position *p
 	       strcmp(line->mark.publisher, position->publisher) == 0;
 }
 
-static struct line *find_line(
+static struct line *find_shard_line(
     const struct sequence_store *sequence, const struct outbox_position *position)
 {
 	for (size_t i = 0; i < sequence->count; i++)
@@ -109,27 +109,28 @@ static struct line *make_line(
 	return line;
 }
 
-static int compare(const struct place *place, const struct outbox_position *position)
+static int compare_place(const struct place *place, const struct outbox_position *position)
 {
 	return outbox_position_compare(
 	    &(struct outbox_position){.tick = place->tick, .id = place->id}, position);
 }
 
-static struct place *find_place(const struct line *line, const struct outbox_position *position)
+static struct place *find_line_place(
+    const struct line *line, const struct outbox_position *position)
 {
 	size_t low = line->first, high = line->count;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		if (compare(&line->places[middle], position) < 0)
+		if (compare_place(&line->places[middle], position) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	bool found = low < line->count && compare(&line->places[low], position) == 0;
+	bool found = low < line->count && compare_place(&line->places[low], position) == 0;
 	return found ? &line->places[low] : NULL;
 }
 
-static void add_place(struct sequence_store *sequence, struct line *line,
+static void add_line_place(struct sequence_store *sequence, struct line *line,
     const struct outbox_position *position, const struct dedup_item *item)
 {
 	if (line->first == line->count)
@@ -181,11 +182,11 @@ static bool is_later(const struct line *line, const struct outbox_position *posi
 {
 	const struct place *last =
 	    line->first < line->count ? &line->places[line->count - 1] : NULL;
-	return last ? compare(last, position) < 0
+	return last ? compare_place(last, position) < 0
 		    : outbox_position_compare(&line->mark, position) < 0;
 }
 
-static bool take_in(struct sequence_store *sequence, struct line *line,
+static bool admit_position(struct sequence_store *sequence, struct line *line,
     const struct outbox_position *position, const struct dedup_item *item, struct err *err)
 {
 	if (sequence->open >= MOST_OPEN)
@@ -195,7 +196,7 @@ static bool take_in(struct sequence_store *sequence, struct line *line,
 		    MOST_OPEN);
 	line->used = ++sequence->uses;
 	line->offset = item->offset;
-	add_place(sequence, line, position, item);
+	add_line_place(sequence, line, position, item);
 	return true;
 }
 
@@ -205,13 +206,13 @@ static bool look_at(struct sequence_store *sequence, const struct dedup_item *it
 	struct outbox_position position;
 	if (!read_position(item, &position, err))
 		return false;
-	struct line *line = find_line(sequence, &position);
+	struct line *line = find_shard_line(sequence, &position);
 	if (!line)
 		line = make_line(sequence, &position);
 	*ret_state = OUTBOX_DEDUP_NEW;
 	if (is_later(line, &position))
-		return take_in(sequence, line, &position, item, err);
-	const struct place *place = find_place(line, &position);
+		return admit_position(sequence, line, &position, item, err);
+	const struct place *place = find_line_place(line, &position);
 	if (!place || !place->open)
 		*ret_state = OUTBOX_DEDUP_DONE;
 	return place || item->offset > line->offset ||
@@ -222,11 +223,11 @@ static bool look_at(struct sequence_store *sequence, const struct dedup_item *it
 		   (int)item->length, (const char *)item->id);
 }
 
-static bool look(struct dedup_store *store, const struct dedup_item *items, size_t count,
-    enum outbox_dedup_state *ret_states, struct err *err)
+static bool look_up_positions(struct dedup_store *store, const struct dedup_item *items,
+    size_t count, enum outbox_dedup_state *ret_states, struct err *err)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!look_at(of(store), &items[i], &ret_states[i], err))
+		if (!look_at(sequence_of(store), &items[i], &ret_states[i], err))
 			return false;
 	return true;
 }
@@ -248,8 +249,8 @@ static bool make_done(
 	if (!line || !is_next(line, item)) {
 		if (!read_position(item, &position, err))
 			return false;
-		line = find_line(sequence, &position);
-		struct place *place = line ? find_place(line, &position) : NULL;
+		line = find_shard_line(sequence, &position);
+		struct place *place = line ? find_line_place(line, &position) : NULL;
 		if (!place)
 			return true;
 		line->next = (size_t)(place - line->places);
@@ -261,11 +262,11 @@ static bool make_done(
 	return true;
 }
 
-static bool add(
+static bool finish_positions(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!make_done(of(store), &items[i], err))
+		if (!make_done(sequence_of(store), &items[i], err))
 			return false;
 	return true;
 }
@@ -284,16 +285,16 @@ static void write_marks(struct sequence_store *sequence)
 	}
 }
 
-static size_t mark(const struct dedup_store *store, char *ret_text, size_t size)
+static size_t copy_mark_text(const struct dedup_store *store, char *ret_text, size_t size)
 {
 	const struct sequence_store *sequence = (const struct sequence_store *)store;
 	text_copy(ret_text, size, text_string(&sequence->text));
 	return sequence->text.length;
 }
 
-static bool resume(struct dedup_store *store, const char *text, struct err *err)
+static bool resume_marks(struct dedup_store *store, const char *text, struct err *err)
 {
-	struct sequence_store *sequence = of(store);
+	struct sequence_store *sequence = sequence_of(store);
 	for (const char *at = text; *at;) {
 		struct outbox_position position;
 		size_t length = strcspn(at, " ");
@@ -302,7 +303,7 @@ static bool resume(struct dedup_store *store, const char *text, struct err *err)
 			    "'%.60s' is no mark of 'sequence': it has positions, with blanks "
 			    "between",
 			    at);
-		struct line *line = find_line(sequence, &position);
+		struct line *line = find_shard_line(sequence, &position);
 		if (!line)
 			line = make_line(sequence, &position);
 		if (outbox_position_compare(&line->mark, &position) < 0)
@@ -315,13 +316,13 @@ static bool resume(struct dedup_store *store, const char *text, struct err *err)
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-static bool read_file(struct sequence_store *sequence, struct err *err)
+static bool read_marks_file(struct sequence_store *sequence, struct err *err)
 {
 	owned_text char *marks = sequence_file_read(sequence->folder.fd, &sequence->offset);
 	if (!marks && errno != EBADMSG)
 		return errno == ENOENT ||
 		       dedup_folder_fail(&sequence->folder, "positions cannot be read", err);
-	return (marks && resume(&sequence->store, marks, err)) ||
+	return (marks && resume_marks(&sequence->store, marks, err)) ||
 	       err_set(err, ERR_CONFIG,
 		   "path=%s: the file positions is damaged: remove it, and what came since the "
 		   "offset that is committed may come twice",
@@ -337,9 +338,9 @@ static bool write_file(const struct sequence_store *sequence, struct err *err)
 	       dedup_folder_sync(folder, err);
 }
 
-static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *err)
+static bool checkpoint_sequence(struct dedup_store *store, int64_t offset, struct err *err)
 {
-	struct sequence_store *sequence = of(store);
+	struct sequence_store *sequence = sequence_of(store);
 	for (size_t i = 0; i < sequence->count; i++)
 		while (advance_one(sequence, &sequence->lines[i], offset))
 			;
@@ -351,9 +352,9 @@ static bool checkpoint(struct dedup_store *store, int64_t offset, struct err *er
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void close_store(struct dedup_store *store)
+static void close_sequence_store(struct dedup_store *store)
 {
-	struct sequence_store *sequence = of(store);
+	struct sequence_store *sequence = sequence_of(store);
 	for (size_t i = 0; i < sequence->count; i++)
 		free(sequence->lines[i].places);
 	if (sequence->folder.path)
@@ -363,20 +364,20 @@ static void close_store(struct dedup_store *store)
 	free(sequence);
 }
 
-static struct dedup_store *open_store(const struct dedup_spec *spec, struct err *err)
+static struct dedup_store *open_sequence_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct sequence_store *sequence = xcalloc(1, sizeof *sequence);
 	sequence->store = (struct dedup_store){&sequence_store, (uint64_t)clock_random()};
 	sequence->offset = -1;
 	if (!spec->path ||
 	    (dedup_folder_open(&sequence->folder, spec->path, "sequence", 0, 0, 0, err) &&
-		read_file(sequence, err)))
+		read_marks_file(sequence, err)))
 		return &sequence->store;
-	close_store(&sequence->store);
+	close_sequence_store(&sequence->store);
 	return NULL;
 }
 
-static void stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
+static void read_sequence_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct sequence_store *sequence = (const struct sequence_store *)store;
 	stats->offset = sequence->offset;
@@ -401,12 +402,12 @@ const struct dedup_store_type sequence_store = {
 	    "the "
 	    "first that is not done, and for at most 4,096 of those that are not checkpointed",
 	.disk = "about 70 bytes for each (publisher, identity, shard, epoch)"},
-    .open = open_store,
-    .close = close_store,
-    .look = look,
-    .add = add,
-    .mark = mark,
-    .resume = resume,
-    .checkpoint = checkpoint,
-    .stats = stats,
+    .open = open_sequence_store,
+    .close = close_sequence_store,
+    .look = look_up_positions,
+    .add = finish_positions,
+    .mark = copy_mark_text,
+    .resume = resume_marks,
+    .checkpoint = checkpoint_sequence,
+    .stats = read_sequence_stats,
 };

@@ -48,7 +48,7 @@ struct block {
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-static int64_t number(const unsigned char *at, int width)
+static int64_t read_big_endian(const unsigned char *at, int width)
 {
 	uint64_t value = at[0] & 0x80 ? UINT64_MAX : 0;
 	for (int i = 0; i < width; i++)
@@ -56,7 +56,7 @@ static int64_t number(const unsigned char *at, int width)
 	return (int64_t)value;
 }
 
-static bool take(struct bytes *bytes, size_t length, const unsigned char **ret_at)
+static bool take_bytes(struct bytes *bytes, size_t length, const unsigned char **ret_at)
 {
 	if (length > bytes->length)
 		return false;
@@ -77,16 +77,16 @@ static bool take_block(struct bytes *bytes, int width, struct block *ret_block)
 {
 	const unsigned char *head;
 	uint32_t counts[6];
-	if (!take(bytes, HEAD, &head) || memcmp(head, "TZif", 4) != 0)
+	if (!take_bytes(bytes, HEAD, &head) || memcmp(head, "TZif", 4) != 0)
 		return false;
 	for (int i = 0; i < 6; i++) {
-		counts[i] = (uint32_t)number(head + 20 + 4 * i, 4);
+		counts[i] = (uint32_t)read_big_endian(head + 20 + 4 * i, 4);
 		if (counts[i] > MOST_FILE)
 			return false;
 	}
 	*ret_block = (struct block){
 	    counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], head[4], width, NULL};
-	return take(bytes, length_of(ret_block), &ret_block->tables);
+	return take_bytes(bytes, length_of(ret_block), &ret_block->tables);
 }
 
 static bool read_type(const struct block *block, size_t type, int32_t *ret_offset)
@@ -94,7 +94,7 @@ static bool read_type(const struct block *block, size_t type, int32_t *ret_offse
 	const unsigned char *types = block->tables + block->changes * ((size_t)block->width + 1);
 	if (type >= block->types)
 		return false;
-	*ret_offset = (int32_t)number(types + type * TYPE, 4);
+	*ret_offset = (int32_t)read_big_endian(types + type * TYPE, 4);
 	return *ret_offset > -MOST_OFFSET && *ret_offset < MOST_OFFSET;
 }
 
@@ -105,7 +105,7 @@ static bool read_changes(struct time_zone *zone, const struct block *block)
 	zone->changes = xcalloc(block->changes, sizeof *zone->changes);
 	for (zone->count = 0; zone->count < block->changes; zone->count++) {
 		struct change *change = &zone->changes[zone->count];
-		change->second = number(block->tables + zone->count * width, block->width);
+		change->second = read_big_endian(block->tables + zone->count * width, block->width);
 		if (zone->count > 0 && change->second <= change[-1].second)
 			return false;
 		if (!read_type(block, types[zone->count], &change->offset))
@@ -127,7 +127,7 @@ static bool read_rule(struct time_zone *zone, const struct bytes *bytes)
 	return !text[0] || posix_zone_parse(text, &zone->rule);
 }
 
-static bool read_zone(struct time_zone *zone, struct bytes bytes)
+static bool parse_zone_file(struct time_zone *zone, struct bytes bytes)
 {
 	struct block block;
 	if (bytes.length > MOST_FILE || !take_block(&bytes, 4, &block))
@@ -141,7 +141,7 @@ static bool read_zone(struct time_zone *zone, struct bytes bytes)
 struct time_zone *time_zone_read(const void *bytes, size_t length)
 {
 	struct time_zone *zone = xcalloc(1, sizeof *zone);
-	if (read_zone(zone, (struct bytes){bytes, length}))
+	if (parse_zone_file(zone, (struct bytes){bytes, length}))
 		return zone;
 	time_zone_destroy(zone);
 	return NULL;
@@ -157,12 +157,12 @@ void time_zone_destroy(struct time_zone *zone)
 /* --- by name -------------------------------------------------------------------------------- */
 
 /* One that stays below the folder. */
-static bool is_name(const char *name)
+static bool is_zone_name(const char *name)
 {
 	return name[0] && name[0] != '/' && !strstr(name, "..");
 }
 
-static struct time_zone *read_file(const char *name)
+static struct time_zone *read_zone_file(const char *name)
 {
 	const char *folder = getenv("TZDIR");
 	owned_text char *path =
@@ -176,7 +176,7 @@ struct time_zone *time_zone_open(const char *name, struct err *err)
 {
 	if (text_equal(name, "UTC"))
 		return xcalloc(1, sizeof(struct time_zone));
-	struct time_zone *zone = is_name(name) ? read_file(name) : NULL;
+	struct time_zone *zone = is_zone_name(name) ? read_zone_file(name) : NULL;
 	if (!zone)
 		err_set(err, ERR_CONFIG,
 		    "zone=%.60s is no time zone of this system; write one that "

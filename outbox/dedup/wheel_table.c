@@ -13,7 +13,7 @@ static bool is_none(struct dedup_hash hash)
 }
 
 /* Memory that is used only where it is touched. */
-static void *reserve(uint64_t bytes)
+static void *reserve_memory(uint64_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -26,10 +26,10 @@ void wheel_table_init(struct wheel_table *table, uint64_t ids, int64_t window_ms
 {
 	*table = (struct wheel_table){.used = 1, .newest = INT64_MIN};
 	table->reserved = (ids < LEAST ? LEAST : ids) + 1;
-	table->entries = reserve(table->reserved * sizeof *table->entries);
+	table->entries = reserve_memory(table->reserved * sizeof *table->entries);
 	for (table->bucket_count = LEAST; table->bucket_count < ids;)
 		table->bucket_count *= 2;
-	table->buckets = reserve(table->bucket_count * sizeof *table->buckets);
+	table->buckets = reserve_memory(table->bucket_count * sizeof *table->buckets);
 	table->tick_ms = (window_ms + WHEEL_TICKS - 1) / WHEEL_TICKS;
 }
 
@@ -42,15 +42,15 @@ void wheel_table_finish(struct wheel_table *table)
 
 /* --- the table ------------------------------------------------------------------------------ */
 
-static uint32_t *bucket_of(const struct wheel_table *table, struct dedup_hash hash)
+static uint32_t *bucket_of_hash(const struct wheel_table *table, struct dedup_hash hash)
 {
 	return &table->buckets[hash.high & (table->bucket_count - 1)];
 }
 
 /* What points to it, or to the end of its chain. */
-static uint32_t *find(const struct wheel_table *table, struct dedup_hash hash)
+static uint32_t *find_link(const struct wheel_table *table, struct dedup_hash hash)
 {
-	uint32_t *at = bucket_of(table, hash);
+	uint32_t *at = bucket_of_hash(table, hash);
 	while (*at && (table->entries[*at].hash.low != hash.low ||
 			  table->entries[*at].hash.high != hash.high))
 		at = &table->entries[*at].next;
@@ -61,12 +61,12 @@ static void grow_buckets(struct wheel_table *table)
 {
 	munmap(table->buckets, table->bucket_count * sizeof *table->buckets);
 	table->bucket_count *= 2;
-	table->buckets = reserve(table->bucket_count * sizeof *table->buckets);
+	table->buckets = reserve_memory(table->bucket_count * sizeof *table->buckets);
 	for (uint64_t i = 1; i < table->used; i++) {
 		struct wheel_entry *entry = &table->entries[i];
 		if (is_none(entry->hash))
 			continue;
-		uint32_t *bucket = bucket_of(table, entry->hash);
+		uint32_t *bucket = bucket_of_hash(table, entry->hash);
 		entry->next = *bucket;
 		*bucket = (uint32_t)i;
 	}
@@ -97,7 +97,7 @@ static void give_entry(struct wheel_table *table, uint32_t place)
 }
 
 /* at: what points to it. Its tick's list has it still. */
-static void take_out(struct wheel_table *table, uint32_t *at)
+static void unlink_entry(struct wheel_table *table, uint32_t *at)
 {
 	struct wheel_entry *entry = &table->entries[*at];
 	*at = entry->next;
@@ -108,8 +108,8 @@ static void take_out(struct wheel_table *table, uint32_t *at)
 bool wheel_table_remove(struct wheel_table *table, struct dedup_hash hash)
 {
 	bool there = false;
-	for (uint32_t *at = find(table, hash); *at; at = find(table, hash)) {
-		take_out(table, at);
+	for (uint32_t *at = find_link(table, hash); *at; at = find_link(table, hash)) {
+		unlink_entry(table, at);
 		there = true;
 	}
 	return there;
@@ -124,12 +124,12 @@ static uint32_t *tick_at(struct wheel_table *table, int64_t tick)
 }
 
 /* This entry: another of the same id may be of a later tick. */
-static void remove_place(struct wheel_table *table, uint32_t place)
+static void remove_wheel_entry(struct wheel_table *table, uint32_t place)
 {
-	uint32_t *at = bucket_of(table, table->entries[place].hash);
+	uint32_t *at = bucket_of_hash(table, table->entries[place].hash);
 	while (*at != place)
 		at = &table->entries[*at].next;
-	take_out(table, at);
+	unlink_entry(table, at);
 }
 
 static void remove_some(struct wheel_table *table)
@@ -139,7 +139,7 @@ static void remove_some(struct wheel_table *table)
 		struct wheel_entry *entry = &table->entries[place];
 		table->going = entry->next_of_tick;
 		if (!is_none(entry->hash))
-			remove_place(table, place);
+			remove_wheel_entry(table, place);
 		give_entry(table, place);
 	}
 }
@@ -154,7 +154,7 @@ static void put_behind_going(struct wheel_table *table, uint32_t *tick)
 }
 
 /* Those that are over then make room for the next. */
-static void turn(struct wheel_table *table, int64_t tick)
+static void turn_wheel(struct wheel_table *table, int64_t tick)
 {
 	int64_t first = table->newest == INT64_MIN ? tick : table->newest + 1;
 	if (first < tick - WHEEL_TICKS)
@@ -168,7 +168,7 @@ static int64_t tick_of(struct wheel_table *table, int64_t time_ms)
 {
 	int64_t tick = time_ms / table->tick_ms - (time_ms % table->tick_ms < 0);
 	if (table->newest == INT64_MIN || tick > table->newest)
-		turn(table, tick);
+		turn_wheel(table, tick);
 	return tick < table->newest - WHEEL_TICKS ? table->newest - WHEEL_TICKS : tick;
 }
 
@@ -176,12 +176,12 @@ static int64_t tick_of(struct wheel_table *table, int64_t time_ms)
 
 void wheel_table_prefetch(const struct wheel_table *table, struct dedup_hash hash)
 {
-	__builtin_prefetch(bucket_of(table, hash));
+	__builtin_prefetch(bucket_of_hash(table, hash));
 }
 
 bool wheel_table_has(const struct wheel_table *table, struct dedup_hash hash)
 {
-	return *find(table, hash) != 0;
+	return *find_link(table, hash) != 0;
 }
 
 bool wheel_table_add(struct wheel_table *table, struct dedup_hash hash, int64_t time_ms)
@@ -193,7 +193,7 @@ bool wheel_table_add(struct wheel_table *table, struct dedup_hash hash, int64_t 
 	if (table->count >= table->bucket_count * 2)
 		grow_buckets(table);
 	uint32_t place = take_entry(table), *list = tick_at(table, tick),
-		 *bucket = bucket_of(table, hash);
+		 *bucket = bucket_of_hash(table, hash);
 	table->entries[place] = (struct wheel_entry){hash, *bucket, *list};
 	*bucket = *list = place;
 	table->count++;

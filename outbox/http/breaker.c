@@ -33,7 +33,7 @@ bool breaker_begin(struct breaker *breaker, int64_t now)
 	return probe;
 }
 
-static void trip(struct breaker *breaker, int64_t until)
+static void trip_breaker(struct breaker *breaker, int64_t until)
 {
 	breaker->tripped = true;
 	breaker->failures = 0;
@@ -52,5 +52,5 @@ void breaker_end(struct breaker *breaker, int64_t now, bool probe, enum breaker_
 	if (outcome == BREAKER_SUCCESS)
 		breaker->failures = 0;
 	else if (outcome == BREAKER_FAILURE && (++breaker->failures >= most_failures || probe))
-		trip(breaker, now + pause_ms);
+		trip_breaker(breaker, now + pause_ms);
 }

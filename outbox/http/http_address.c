@@ -55,7 +55,7 @@ static const struct special special_v6[] = {
 
 static const struct http_network nat64 = {AF_INET6, {0, 0x64, 0xff, 0x9b}, 96};
 
-static bool within(const unsigned char *address, const unsigned char *network, int bits)
+static bool is_in_network(const unsigned char *address, const unsigned char *network, int bits)
 {
 	int whole = bits / 8, rest = bits % 8;
 
@@ -70,18 +70,18 @@ static const char *special_code(
 	for (size_t i = 0; i < count; i++) {
 		unsigned char network[16];
 		if (inet_pton(family, rows[i].network, network) == 1 &&
-		    within(address, network, rows[i].bits))
+		    is_in_network(address, network, rows[i].bits))
 			return rows[i].code;
 	}
 	return "reserved";
 }
 
-static bool is_allowed(
+static bool address_is_allowed(
     int family, const unsigned char *address, const struct http_networks *allowed)
 {
 	for (size_t i = 0; allowed && i < allowed->count; i++) {
 		const struct http_network *row = &allowed->rows[i];
-		if (row->family == family && within(address, row->address, row->bits))
+		if (row->family == family && is_in_network(address, row->address, row->bits))
 			return true;
 	}
 	return false;
@@ -89,16 +89,16 @@ static bool is_allowed(
 
 static const char *check_v4(const unsigned char *address, const struct http_networks *allowed)
 {
-	if (is_allowed(AF_INET, address, allowed))
+	if (address_is_allowed(AF_INET, address, allowed))
 		return NULL;
 	return special_code(AF_INET, address, special_v4, sizeof special_v4 / sizeof *special_v4);
 }
 
 static const char *check_v6(const unsigned char *address, const struct http_networks *allowed)
 {
-	if (is_allowed(AF_INET6, address, allowed))
+	if (address_is_allowed(AF_INET6, address, allowed))
 		return NULL;
-	if (within(address, nat64.address, nat64.bits))
+	if (is_in_network(address, nat64.address, nat64.bits))
 		return check_v4(address + 12, allowed);
 	return special_code(AF_INET6, address, special_v6, sizeof special_v6 / sizeof *special_v6);
 }
@@ -117,7 +117,7 @@ const char *http_guard_address(const struct sockaddr *address, const struct http
 }
 
 /* Clears the bits behind the prefix; false: there were some. */
-static bool mask(unsigned char *address, int length, int bits)
+static bool mask_host_bits(unsigned char *address, int length, int bits)
 {
 	bool clean = true;
 
@@ -149,7 +149,7 @@ static bool network_parse(char *entry, struct http_network *ret_row, struct err 
 		return err_set(
 		    err, ERR_CONFIG, "behind \"/\" comes a number from 0 to %d", longest);
 	row.bits = (int)bits;
-	if (!mask(row.address, longest / 8, row.bits))
+	if (!mask_host_bits(row.address, longest / 8, row.bits))
 		return err_set(err, ERR_CONFIG,
 		    "the address has bits behind its prefix: write %s/%d",
 		    inet_ntop(row.family, row.address, plain, sizeof plain), row.bits);

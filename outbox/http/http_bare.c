@@ -14,7 +14,7 @@ struct posting {
 	int64_t to_send, to_come;
 };
 
-static size_t ignore(char *bytes, size_t size, size_t count, void *context)
+static size_t ignore_body(char *bytes, size_t size, size_t count, void *context)
 {
 	(void)bytes;
 	(void)context;
@@ -30,7 +30,7 @@ static CURL *make_handle(
 	curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body);
 	curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)length);
 	curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, ignore);
+	curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, ignore_body);
 	curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
 	return handle;
 }
@@ -41,7 +41,7 @@ static void send_by(struct posting *posting, CURL *handle)
 		curl_multi_add_handle(posting->multi, handle);
 }
 
-static bool take_answers(struct posting *posting, struct err *err)
+static bool take_posted_answers(struct posting *posting, struct err *err)
 {
 	const CURLMsg *message;
 	int left;
@@ -67,7 +67,7 @@ static bool post_all(struct posting *posting, struct err *err)
 		send_by(posting, posting->handles[i]);
 	while (posting->to_come > 0) {
 		curl_multi_perform(posting->multi, &running);
-		if (!take_answers(posting, err))
+		if (!take_posted_answers(posting, err))
 			return false;
 		if (posting->to_come > 0)
 			curl_multi_poll(posting->multi, NULL, 0, WAIT_MS, NULL);

@@ -28,7 +28,7 @@ static void set_cork(int fd, int on)
 	setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
 }
 
-static void cork(struct http_client *client, bool on)
+static void cork_connections(struct http_client *client, bool on)
 {
 	client->corked = on;
 	for (int i = 0; i < client->shared_count; i++)
@@ -173,7 +173,7 @@ bool http_client_send(
 /* --- what became of it ------------------------------------------------------------------- */
 
 /* Once, and nothing was sent before. */
-static bool begin_anew(struct exchange *exchange)
+static bool restart_exchange(struct exchange *exchange)
 {
 	CURLM *multi = exchange->client->multi;
 
@@ -184,7 +184,7 @@ static bool begin_anew(struct exchange *exchange)
 	       curl_multi_add_handle(multi, exchange->easy) == CURLM_OK;
 }
 
-static void finish(struct exchange *exchange, CURLcode code)
+static void finish_exchange(struct exchange *exchange, CURLcode code)
 {
 	struct http_client *client = exchange->client;
 	struct http_response *response = &exchange->response;
@@ -209,10 +209,10 @@ static void finish(struct exchange *exchange, CURLcode code)
 	client->done_end = &exchange->next;
 }
 
-static void end(struct exchange *exchange, CURLcode code)
+static void end_exchange(struct exchange *exchange, CURLcode code)
 {
-	if (!exchange->none_kept || !begin_anew(exchange))
-		finish(exchange, code);
+	if (!exchange->none_kept || !restart_exchange(exchange))
+		finish_exchange(exchange, code);
 }
 
 /* --- the loop ---------------------------------------------------------------------------- */
@@ -251,7 +251,7 @@ static void serve_timer(struct http_client *client, int64_t now_ms)
 		on_timer(client->multi, timeout_ms, client);
 }
 
-static void collect(struct http_client *client)
+static void collect_ended(struct http_client *client)
 {
 	CURLMsg *message;
 	int left;
@@ -262,7 +262,7 @@ static void collect(struct http_client *client)
 		CURLcode code = message->data.result;
 		if (message->msg == CURLMSG_DONE &&
 		    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange) == 0)
-			end((struct exchange *)(void *)exchange, code);
+			end_exchange((struct exchange *)(void *)exchange, code);
 	}
 }
 
@@ -284,7 +284,7 @@ static bool is_slow(struct exchange *exchange, int64_t now_ms)
  * Why we give it up now, or NULL and when to look again. libcurl looks at the time of those that
  * have a connection only.
  */
-static const char *is_late(struct exchange *exchange, int64_t now_ms, int64_t *ret_next)
+static const char *why_late(struct exchange *exchange, int64_t now_ms, int64_t *ret_next)
 {
 	if (exchange->stage == STAGE_QUEUED) {
 		*ret_next = exchange->expires_at;
@@ -296,7 +296,7 @@ static const char *is_late(struct exchange *exchange, int64_t now_ms, int64_t *r
 	return NULL;
 }
 
-static void stop_the_late(struct http_client *client, int64_t now_ms)
+static void stop_late_exchanges(struct http_client *client, int64_t now_ms)
 {
 	if (now_ms < client->own_deadline)
 		return;
@@ -307,10 +307,10 @@ static void stop_the_late(struct http_client *client, int64_t now_ms)
 		int64_t next;
 		if (!exchange->running)
 			continue;
-		why = is_late(exchange, now_ms, &next);
+		why = why_late(exchange, now_ms, &next);
 		if (why) {
 			exchange->given_up = why;
-			finish(exchange, CURLE_OPERATION_TIMEDOUT);
+			finish_exchange(exchange, CURLE_OPERATION_TIMEDOUT);
 		} else if (next < client->own_deadline) {
 			client->own_deadline = next;
 		}
@@ -319,12 +319,12 @@ static void stop_the_late(struct http_client *client, int64_t now_ms)
 
 void http_client_step(struct http_client *client, int64_t now_ms)
 {
-	cork(client, true);
+	cork_connections(client, true);
 	serve_sockets(client);
 	serve_timer(client, now_ms);
-	cork(client, false);
-	collect(client);
-	stop_the_late(client, now_ms);
+	cork_connections(client, false);
+	collect_ended(client);
+	stop_late_exchanges(client, now_ms);
 }
 
 struct http_response *http_client_take(struct http_client *client)
@@ -371,7 +371,7 @@ int64_t http_response_retry_after_ms(const struct http_response *response, int64
 
 /* --- life -------------------------------------------------------------------------------- */
 
-static bool set_up(struct http_client *client)
+static bool set_up_multi(struct http_client *client)
 {
 	const struct http_client_settings *settings = &client->settings;
 	CURLM *multi = client->multi;
@@ -415,7 +415,7 @@ struct http_client *http_client_create(const struct http_client_settings *settin
 	client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	client->multi = curl_multi_init();
-	if (client->epoll_fd < 0 || !client->multi || !set_up(client)) {
+	if (client->epoll_fd < 0 || !client->multi || !set_up_multi(client)) {
 		err_set(err, ERR_FATAL, "an HTTP client cannot be made: %s",
 		    client->epoll_fd < 0 ? strerror(errno) : "libcurl has no memory");
 		http_client_destroy(client);

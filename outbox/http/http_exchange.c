@@ -58,7 +58,7 @@ static int on_connected(void *context, char *peer, char *own, int peer_port, int
 	return CURL_PREREQFUNC_OK;
 }
 
-static size_t give_up(struct exchange *exchange, const char *why)
+static size_t give_up_exchange(struct exchange *exchange, const char *why)
 {
 	exchange->given_up = why;
 	return 0;
@@ -93,7 +93,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
 	answer_began(exchange);
 	exchange->header_bytes += length;
 	if (exchange->header_bytes > exchange->limits.max_headers)
-		return give_up(exchange, "headers_too_large");
+		return give_up_exchange(exchange, "headers_too_large");
 	if (length <= 2 && line[0] != ' ' && !exchange->head_ended) {
 		exchange->head_ended = true;
 		exchange->trailers_at = exchange->answer_headers.length;
@@ -114,7 +114,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *context)
 
 	answer_began(exchange);
 	if (length > exchange->limits.max_body - exchange->body.length)
-		return give_up(exchange, "too_large");
+		return give_up_exchange(exchange, "too_large");
 	text_append(&exchange->body, bytes, length);
 	return length;
 }

@@ -43,7 +43,7 @@ static const char *timeout_meaning(const struct exchange *exchange)
 	return exchange->response.sent ? "timeout" : unsent[exchange->stage];
 }
 
-static const char *meaning(const struct exchange *exchange, CURLcode code)
+static const char *failure_meaning(const struct exchange *exchange, CURLcode code)
 {
 	bool sent = exchange->response.sent;
 
@@ -61,7 +61,7 @@ static const char *meaning(const struct exchange *exchange, CURLcode code)
 }
 
 /* "https://host:port", without path and query, which may hold a secret. The caller frees. */
-static char *place_of(CURL *easy)
+static char *place_of_url(CURL *easy)
 {
 	char *url = NULL, *scheme = NULL, *host = NULL, *port = NULL, *place;
 	CURLU *parsed = curl_url();
@@ -84,10 +84,10 @@ static char *place_of(CURL *easy)
 void http_failure_tell(struct exchange *exchange, CURLcode code)
 {
 	struct http_response *response = &exchange->response;
-	owned_text char *place = place_of(exchange->easy);
+	owned_text char *place = place_of_url(exchange->easy);
 	const char *what = *exchange->error ? exchange->error : curl_easy_strerror(code);
 
-	response->failure = meaning(exchange, code);
+	response->failure = failure_meaning(exchange, code);
 	if (text_equal(response->failure, "address_refused"))
 		snprintf(response->error, sizeof response->error,
 		    "%s: its address is refused (%s); where that is wanted, list its network",

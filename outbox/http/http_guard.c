@@ -116,7 +116,7 @@ static bool parse_failed(CURLUcode code, struct refusal *ret_refusal)
 	return refusal_set(ret_refusal, "malformed", "not a URL: %s", curl_url_strerror(code));
 }
 
-static CURLUcode take_apart(const char *url, struct parts *ret_parts)
+static CURLUcode split_url(const char *url, struct parts *ret_parts)
 {
 	const unsigned flags = CURLU_DISALLOW_USER | CURLU_PATH_AS_IS | CURLU_NON_SUPPORT_SCHEME;
 	OWNED(owned_curl_url_cleanup) CURLU *parsed = curl_url();
@@ -150,7 +150,7 @@ static bool read_url(const char *url, struct parts *ret_parts, struct refusal *r
 
 	if (!characters_are_good(url, ret_refusal))
 		return false;
-	code = take_apart(url, ret_parts);
+	code = split_url(url, ret_parts);
 	if (code)
 		return parse_failed(code, ret_refusal);
 	return authority_is_good(url, ret_parts, ret_refusal) &&

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool refuse(struct err *err, const char **ret_key, const char *key, const char *why)
+static bool refuse_peer_key(struct err *err, const char **ret_key, const char *key, const char *why)
 {
 	*ret_key = key;
 	return err_set(err, ERR_CONFIG, "%s", why);
 }
 
 /* An empty list refuses every URL; one that is well formed for being none of it alone. */
-static bool check_url(const char *url, const char **ret_key, struct err *err)
+static bool check_peer_url(const char *url, const char **ret_key, struct err *err)
 {
 	static const struct http_destinations nowhere;
 	struct refusal refusal;
@@ -20,7 +20,7 @@ static bool check_url(const char *url, const char **ret_key, struct err *err)
 	if (!url[0] || http_guard_url(&nowhere, url, &refusal) ||
 	    text_equal(refusal.code, "not_listed"))
 		return true;
-	return refuse(err, ret_key, "url", refusal.text);
+	return refuse_peer_key(err, ret_key, "url", refusal.text);
 }
 
 static bool set_networks(
@@ -46,7 +46,7 @@ static bool set_secrets(struct http_peer *peer, const struct http_peer_texts *te
     const char **ret_key, struct err *err)
 {
 	if (texts->old_secret[0] && !texts->secret[0])
-		return refuse(err, ret_key, "old_secret", "there is no secret beside it");
+		return refuse_peer_key(err, ret_key, "old_secret", "there is no secret beside it");
 	return add_secret(peer, "secret", texts->secret, ret_key, err) &&
 	       add_secret(peer, "old_secret", texts->old_secret, ret_key, err);
 }
@@ -66,15 +66,17 @@ static bool set_file(
 	    file && !ferror(file) ? "it is empty" : strerror(errno));
 }
 
-static bool set_tls(struct http_peer *peer, const struct http_peer_texts *texts,
+static bool set_peer_tls(struct http_peer *peer, const struct http_peer_texts *texts,
     const char **ret_key, struct err *err)
 {
 	struct http_tls *tls = &peer->tls;
 
 	if (texts->tls_key[0] && !texts->tls_certificate[0])
-		return refuse(err, ret_key, "tls_key", "there is no tls_certificate for it");
+		return refuse_peer_key(
+		    err, ret_key, "tls_key", "there is no tls_certificate for it");
 	if (texts->tls_certificate[0] && !texts->tls_key[0])
-		return refuse(err, ret_key, "tls_certificate", "there is no tls_key for it");
+		return refuse_peer_key(
+		    err, ret_key, "tls_certificate", "there is no tls_key for it");
 	return set_file(texts->tls_ca, "tls_ca", &tls->ca_file, ret_key, err) &&
 	       set_file(texts->tls_certificate, "tls_certificate", &tls->certificate_file, ret_key,
 		   err) &&
@@ -85,9 +87,9 @@ bool http_peer_init(struct http_peer *peer, const struct http_peer_texts *texts,
     const char **ret_key, struct err *err)
 {
 	*peer = (struct http_peer){0};
-	return check_url(texts->url, ret_key, err) &&
+	return check_peer_url(texts->url, ret_key, err) &&
 	       set_networks(peer, texts->networks, ret_key, err) &&
-	       set_secrets(peer, texts, ret_key, err) && set_tls(peer, texts, ret_key, err);
+	       set_secrets(peer, texts, ret_key, err) && set_peer_tls(peer, texts, ret_key, err);
 }
 
 void http_peer_finish(struct http_peer *peer)

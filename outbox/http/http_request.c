@@ -56,7 +56,7 @@ bool http_request_check(const struct http_request *request, struct err *err)
 }
 
 /* "Name;" is how libcurl is told to send an empty header, "Name:" to send none. */
-static void add_line(
+static void add_header_line(
     struct exchange *exchange, size_t number, const char *name, const char *mark, const char *value)
 {
 	struct text *text = &exchange->line_text;
@@ -71,7 +71,7 @@ static void add_line(
 }
 
 /* Room for all of them, so that none moves, and for two of our own. */
-static void make_room(struct exchange *exchange, const struct http_request *request)
+static void reserve_header_lines(struct exchange *exchange, const struct http_request *request)
 {
 	enum { OWN = 2, OWN_BYTES = 64, MARK_BYTES = 3 };
 	size_t count = request->header_count + OWN, bytes = OWN_BYTES;
@@ -88,23 +88,23 @@ static void make_room(struct exchange *exchange, const struct http_request *requ
 }
 
 /* A list of libcurl's in memory of the exchange's, which is used again and again. */
-static bool set_headers(struct exchange *exchange, const struct http_request *request)
+static bool set_request_headers(struct exchange *exchange, const struct http_request *request)
 {
 	bool typed = false;
 	size_t count = 0;
 
-	make_room(exchange, request);
+	reserve_header_lines(exchange, request);
 	for (; count < request->header_count; count++) {
 		const struct http_header *header = &request->headers[count];
 		bool blank = !header->value[strspn(header->value, " \t")];
 
-		add_line(
+		add_header_line(
 		    exchange, count, header->name, blank ? ";" : ": ", blank ? "" : header->value);
 		typed |= strcasecmp(header->name, "content-type") == 0;
 	}
-	add_line(exchange, count++, "Expect", ":", "");
+	add_header_line(exchange, count++, "Expect", ":", "");
 	if (!typed)
-		add_line(exchange, count, "Content-Type", ":", "");
+		add_header_line(exchange, count, "Content-Type", ":", "");
 	return curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, exchange->lines) == CURLE_OK;
 }
 
@@ -114,7 +114,7 @@ static bool set_headers(struct exchange *exchange, const struct http_request *re
  * A file of authorities of one's own takes the place of the system's. Without a folder libcurl
  * keeps what it read: the system's hundreds are not to be read for every connection.
  */
-static bool set_tls(struct exchange *exchange, const struct http_tls *tls)
+static bool set_request_tls(struct exchange *exchange, const struct http_tls *tls)
 {
 	static const struct http_tls none;
 	const struct http_client *client = exchange->client;
@@ -191,8 +191,8 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 	SET(CURLOPT_FRESH_CONNECT, 0L);
 	SET(CURLOPT_PIPEWAIT, 1L);
 	SET(CURLOPT_HTTP_VERSION, exchange->only_kept ? (long)CURL_HTTP_VERSION_2 : version);
-	return good && set_method(easy, request) && set_headers(exchange, request) &&
-	       (is_plain(request) || set_tls(exchange, request->tls)) &&
+	return good && set_method(easy, request) && set_request_headers(exchange, request) &&
+	       (is_plain(request) || set_request_tls(exchange, request->tls)) &&
 	       set_limits(easy, &request->limits);
 }
 

@@ -71,8 +71,8 @@ struct content {
 };
 
 /* The base64 of the HMAC, NUL-terminated. False: OpenSSL has no memory or no SHA-256. */
-static bool digest(EVP_MAC *mac, const struct http_secret *secret, const struct content *content,
-    char ret_encoded[ENCODED_LENGTH + 1])
+static bool encode_hmac(EVP_MAC *mac, const struct http_secret *secret,
+    const struct content *content, char ret_encoded[ENCODED_LENGTH + 1])
 {
 	char name[] = "SHA256";
 	const OSSL_PARAM params[] = {
@@ -114,7 +114,7 @@ bool http_sign(const struct http_secret *secrets, size_t count, const char *id, 
 	for (size_t i = 0; i < count; i++) {
 		const struct content content = {head, body, length};
 		char encoded[ENCODED_LENGTH + 1];
-		if (!digest(mac, &secrets[i], &content, encoded))
+		if (!encode_hmac(mac, &secrets[i], &content, encoded))
 			return no_hmac(err);
 		text_addf(ret_signature, "%s%s%s", i ? " " : "", version, encoded);
 	}
@@ -123,7 +123,7 @@ bool http_sign(const struct http_secret *secrets, size_t count, const char *id, 
 
 /* Does one of the signatures in the list equal this one? Every one of the right form is compared.
  */
-static bool among(const char *list, const char *encoded)
+static bool signature_is_listed(const char *list, const char *encoded)
 {
 	const size_t length = sizeof version - 1 + ENCODED_LENGTH;
 	int found = 0;
@@ -183,9 +183,9 @@ bool http_verify(const struct http_secret *secrets, size_t count, const struct h
 	for (size_t i = 0; i < count; i++) {
 		const struct content content = {head, what->body, what->length};
 		char encoded[ENCODED_LENGTH + 1];
-		if (!digest(mac, &secrets[i], &content, encoded))
+		if (!encode_hmac(mac, &secrets[i], &content, encoded))
 			return no_hmac(err);
-		found |= among(what->signature, encoded);
+		found |= signature_is_listed(what->signature, encoded);
 	}
 	return found || err_set(err, ERR_DENIED, "no %s fits: another key, or another body",
 			    HTTP_SIGN_SIGNATURE);

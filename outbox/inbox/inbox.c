@@ -24,7 +24,7 @@ struct outbox_inbox {
 	struct taker *takers; /* that nobody uses */
 };
 
-static bool fail(struct outbox_error *error, const struct err *err)
+static bool fail_inbox(struct outbox_error *error, const struct err *err)
 {
 	outbox_error_of(err, error);
 	return false;
@@ -32,7 +32,7 @@ static bool fail(struct outbox_error *error, const struct err *err)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void destroy(struct outbox_inbox *inbox)
+static void destroy_inbox(struct outbox_inbox *inbox)
 {
 	struct taker *next;
 	for (struct taker *taker = inbox->takers; taker; taker = next) {
@@ -56,7 +56,7 @@ struct outbox_inbox *outbox_inbox_open(
 	if (inbox->loop && loop_start(inbox->loop, &err))
 		return inbox;
 	outbox_inbox_close(inbox);
-	fail(error, &err);
+	fail_inbox(error, &err);
 	return NULL;
 }
 
@@ -65,22 +65,22 @@ void outbox_inbox_close(struct outbox_inbox *inbox)
 	if (!inbox)
 		return;
 	loop_destroy(inbox->loop);
-	destroy(inbox);
+	destroy_inbox(inbox);
 }
 
 bool outbox_inbox_works(struct outbox_inbox *inbox, struct outbox_error *error)
 {
 	struct err err;
-	return loop_works(inbox->loop, &err) || fail(error, &err);
+	return loop_works(inbox->loop, &err) || fail_inbox(error, &err);
 }
 
-/* --- what the hands do ---------------------------------------------------------------------- */
+/* --- what handlers call --------------------------------------------------------------------- */
 
 bool outbox_inbox_finish(struct outbox_inbox *inbox, const struct outbox_inbox_end *ends,
     size_t count, struct outbox_error *error)
 {
 	struct err err;
-	return loop_finish(inbox->loop, ends, count, &err) || fail(error, &err);
+	return loop_finish(inbox->loop, ends, count, &err) || fail_inbox(error, &err);
 }
 
 bool outbox_inbox_holds(struct outbox_inbox *inbox, uint64_t ticket)
@@ -88,7 +88,7 @@ bool outbox_inbox_holds(struct outbox_inbox *inbox, uint64_t ticket)
 	return loop_holds(inbox->loop, ticket);
 }
 
-static struct taker *borrow(struct outbox_inbox *inbox, struct outbox_error *error)
+static struct taker *borrow_taker(struct outbox_inbox *inbox, struct outbox_error *error)
 {
 	pthread_mutex_lock(&inbox->mutex);
 	struct taker *taker = inbox->takers;
@@ -105,7 +105,7 @@ static struct taker *borrow(struct outbox_inbox *inbox, struct outbox_error *err
 	return taker;
 }
 
-static void give_back(struct outbox_inbox *inbox, struct taker *taker)
+static void give_back_taker(struct outbox_inbox *inbox, struct taker *taker)
 {
 	pthread_mutex_lock(&inbox->mutex);
 	taker->next = inbox->takers;
@@ -123,7 +123,7 @@ struct taking {
 };
 
 /* Of those with an id. */
-static void collect(
+static void collect_ids(
     struct taking *taking, const struct outbox_inbox_message *const *messages, size_t count)
 {
 	taking->count = 0;
@@ -159,14 +159,14 @@ bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn *connection,
 	struct taking taking;
 	struct err err;
 	if (!check_take(inbox, count, &err))
-		return fail(error, &err);
-	struct taker *taker = borrow(inbox, error);
+		return fail_inbox(error, &err);
+	struct taker *taker = borrow_taker(inbox, error);
 	if (!taker)
 		return false;
-	collect(&taking, messages, count);
+	collect_ids(&taking, messages, count);
 	bool taken = taking.count == 0 || outbox_dedup_take(taker->dedup, connection, taking.ids,
 					      taking.count, taking.states, error);
-	give_back(inbox, taker);
+	give_back_taker(inbox, taker);
 	for (size_t i = 0; taken && i < count; i++)
 		ret_states[i] = OUTBOX_DEDUP_NEW;
 	for (size_t i = 0; taken && i < taking.count; i++)

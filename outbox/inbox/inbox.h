@@ -193,21 +193,21 @@ OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *to
 
 struct outbox_inbox_stats {
 	/* now */
-	int partitions;    /* that are this consumer's */
-	int standing;      /* of them, those that stand still until somebody helps */
-	uint64_t messages; /* in memory: waiting, being handled, waiting for another try */
-	uint64_t bytes;    /* of them */
-	uint64_t in_hand;  /* that a handler has */
-	int64_t oldest_ms; /* since the oldest of them came; 0: none */
-	bool paused;       /* some of it, by outbox_inbox_pause */
+	int partitions;       /* that are this consumer's */
+	int standing;         /* partitions that are blocked until an operator helps */
+	uint64_t messages;    /* in memory: waiting, being handled, waiting for another try */
+	uint64_t bytes;       /* of them */
+	uint64_t in_progress; /* that a handler has */
+	int64_t oldest_ms;    /* since the oldest of them came; 0: none */
+	bool paused;          /* some of it, by outbox_inbox_pause */
 	/* since it was opened */
-	uint64_t handled;                     /* done by a handler */
-	uint64_t duplicates;                  /* dropped as copies, or called so by the handler */
-	uint64_t refused;                     /* dropped by a rule, or a letter of another group */
-	uint64_t retries;                     /* tries that failed, or waited, and are repeated */
-	uint64_t retry_letters, dead_letters; /* that stand in their topics */
+	uint64_t handled;    /* done by a handler */
+	uint64_t duplicates; /* dropped as copies, or called so by the handler */
+	uint64_t refused;    /* dropped by a rule, or redelivered for another group */
+	uint64_t retries;    /* tries that failed, or waited, and are repeated */
+	uint64_t retry_records, dead_letters; /* written to their topics */
 	uint64_t rebalances;                  /* how often partitions were given */
-	uint64_t abandoned;                   /* in hand when their partition went */
+	uint64_t abandoned;                   /* in progress when their partition went */
 	uint64_t commits, failed_commits;
 	/* of all stores of dedup that are open; 0 where none has a filter */
 	uint64_t filter_hits, false_hits;

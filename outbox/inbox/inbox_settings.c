@@ -205,7 +205,7 @@ static bool parse_id(struct inbox_settings *settings, struct err *err)
 	return true;
 }
 
-static bool is_local(enum dedup_kind kind)
+static bool kind_is_local(enum dedup_kind kind)
 {
 	return kind == DEDUP_BLOOM || kind == DEDUP_EXACT || kind == DEDUP_COUNTING ||
 	       kind == DEDUP_BITMAP;
@@ -222,7 +222,7 @@ static bool parse_spec(struct inbox_settings *settings, struct err *err)
 	free(whole);
 	if (!parsed)
 		return err_prefix(err, "dedup = %s", line);
-	settings->local = is_local(settings->spec.kind);
+	settings->local = kind_is_local(settings->spec.kind);
 	return !strstr(line, "path=") ||
 	       err_set(err, ERR_CONFIG,
 		   "dedup = %s: leave path= out, each partition has a folder of its own below "
@@ -230,7 +230,7 @@ static bool parse_spec(struct inbox_settings *settings, struct err *err)
 		   line);
 }
 
-static bool check_dedup(struct inbox_settings *settings, struct err *err)
+static bool check_inbox_dedup(struct inbox_settings *settings, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &settings->given;
 	if (!parse_id(settings, err))
@@ -248,7 +248,7 @@ static bool check_dedup(struct inbox_settings *settings, struct err *err)
 	return true;
 }
 
-static bool check_rules(const struct inbox_settings *settings, struct err *err)
+static bool check_inbox_rules(const struct inbox_settings *settings, struct err *err)
 {
 	for (size_t i = 0; i < settings->rule_count; i++) {
 		struct rule *rule = rules_spec_parse(settings->given.rules[i], err);
@@ -259,7 +259,7 @@ static bool check_rules(const struct inbox_settings *settings, struct err *err)
 	return true;
 }
 
-static bool check_path(const struct inbox_settings *settings, struct err *err)
+static bool check_inbox_path(const struct inbox_settings *settings, struct err *err)
 {
 	if (settings->given.path || (!settings->local && settings->rule_count == 0))
 		return true;
@@ -278,8 +278,8 @@ struct inbox_settings *inbox_settings_create(
 	dedup_spec_init(&settings->spec);
 	copy_all(settings);
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
-	    check_retries(settings, err) && check_dedup(settings, err) &&
-	    check_rules(settings, err) && check_path(settings, err) &&
+	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&
+	    check_inbox_rules(settings, err) && check_inbox_path(settings, err) &&
 	    kafka_conf_check(&settings->kafka, false, err))
 		return settings;
 	inbox_settings_destroy(settings);

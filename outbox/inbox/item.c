@@ -20,15 +20,16 @@ static const struct {
 } states[ITEM_STATES] = {
     [ITEM_ARRIVED] = {"the store to say whether it is new",
 	MAY(QUEUED) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_QUEUED] = {"the one before it in its lane",
+    [ITEM_QUEUED] = {"the one before it in its key queue",
 	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_READY] = {"a handler", MAY(IN_HAND)},
-    [ITEM_IN_HAND] = {"its handler to finish it", MAY(ENDED)},
+    [ITEM_READY] = {"a handler", MAY(IN_PROGRESS)},
+    [ITEM_IN_PROGRESS] = {"its handler to finish it", MAY(ENDED)},
     [ITEM_ENDED] = {"the loop to see it",
 	MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
     [ITEM_RESTING] = {"its time",
 	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_SENDING] = {"the broker to acknowledge its letter", MAY(LOGGING) | MAY(STANDING)},
+    [ITEM_SENDING] = {"the broker to acknowledge the record that was sent on",
+	MAY(LOGGING) | MAY(STANDING)},
     [ITEM_STANDING] = {"somebody to help", MAY(RESTING)},
     [ITEM_LOGGING] = {"its id to be in the store", 0},
 };
@@ -83,7 +84,7 @@ static bool read_header(const void *from, size_t index, struct header *ret_heade
 	return true;
 }
 
-static void read_headers(struct headers *headers, const struct consumer_record *record)
+static void read_item_headers(struct headers *headers, const struct consumer_record *record)
 {
 	struct header header;
 	headers->from = consumer_headers(record);
@@ -97,7 +98,7 @@ static void read_headers(struct headers *headers, const struct consumer_record *
 }
 
 /* Returns where the copy stands; NULL stays NULL. */
-static const void *put(char **at, const void *bytes, size_t length)
+static const void *put_bytes(char **at, const void *bytes, size_t length)
 {
 	char *place = *at;
 	if (!bytes)
@@ -118,8 +119,8 @@ static void copy_headers(const struct headers *headers, struct outbox_rules_head
 			break;
 		name_sizes[i] = (uint32_t)header.name_size;
 		copies[i] = (struct outbox_rules_header){
-		    .name = put(at, header.name, header.name_size),
-		    .value = put(at, header.value, header.length),
+		    .name = put_bytes(at, header.name, header.name_size),
+		    .value = put_bytes(at, header.value, header.length),
 		    .length = header.length,
 		};
 	}
@@ -128,7 +129,7 @@ static void copy_headers(const struct headers *headers, struct outbox_rules_head
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record)
 {
 	struct headers found;
-	read_headers(&found, record);
+	read_item_headers(&found, record);
 	size_t headers_bytes =
 	    found.count * (sizeof(struct outbox_rules_header) + sizeof(uint32_t));
 	size_t bytes = sizeof(struct item) + headers_bytes + found.bytes + record->key_length +
@@ -147,10 +148,10 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 		.attempt = 1},
 	    .bytes = bytes,
 	};
-	item->public.key = put(&at, record->key, record->key_length);
-	item->public.payload = put(&at, record->payload, record->payload_length);
+	item->public.key = put_bytes(&at, record->key, record->key_length);
+	item->public.payload = put_bytes(&at, record->payload, record->payload_length);
 	copy_headers(&found, headers, (uint32_t *)(headers + found.count), &at);
-	item->letter = item_header(item, "outbox-group") != NULL;
+	item->redelivered = item_header(item, "outbox-group") != NULL;
 	return item;
 }
 

@@ -14,7 +14,7 @@ enum item_state {
 	ITEM_ARRIVED,
 	ITEM_QUEUED,
 	ITEM_READY,
-	ITEM_IN_HAND,
+	ITEM_IN_PROGRESS,
 	ITEM_ENDED,
 	ITEM_RESTING,
 	ITEM_SENDING,
@@ -23,7 +23,7 @@ enum item_state {
 	ITEM_STATES
 };
 
-/* What is to be done with it when it is the first of its lane. */
+/* The fate of a message that is the first of its key queue. */
 enum item_fate {
 	FATE_HANDLE,
 	FATE_ASK,  /* another one with its id is being handled: once more, then */
@@ -33,41 +33,41 @@ enum item_fate {
 	FATE_STAND, /* nobody knows */
 };
 
-struct share;
+struct inbox_partition;
 
-/* Fields that the hands change stand together, and those that only the loop does. */
+/* Fields that the worker pool changes stand together, and so do those of the loop alone. */
 struct item {
 	struct outbox_inbox_message public; /* first */
 
-	struct item *link;   /* the next one in the list that its state says */
-	struct share *share; /* NULL: its partition was taken away */
+	struct item *link;                /* the next one in the list that its state says */
+	struct inbox_partition *assigned; /* NULL: its partition was taken away */
 	enum item_state state;
 	enum outbox_inbox_result result; /* how it ended */
 	char *reason;                    /* why it did so, or is to */
 	int64_t after_ms;
 
-	/* its lane: messages of a key, in order; lanes.h */
-	uint64_t lane;
+	/* its key queue: the messages of a key, in order; key_queues.h */
+	uint64_t key_hash;
 	struct item *behind, *last, *chain; /* the latter two: of the first one only */
 
 	size_t bytes;
 	int64_t arrived_ms, due_ms; /* clock_ms */
 	int tries;                  /* here */
-	bool out; /* it was offered to the hands, and has not come back: the loop's */
+	bool out;                   /* the worker pool has it; a field of the loop */
 	/*
-	 * By which the store knows it: public.id, and of a letter the way it took, so that it is
-	 * not taken for a copy of its message. NULL: none.
+	 * By which the store knows it: public.id, and of a redelivered one the way it took, so that
+	 * it is not taken for a copy of its message. NULL: none.
 	 */
 	const void *id;
 	size_t id_length;
 	char *owned_id, *owned_leg; /* the two, where they are no part of the record */
 	enum item_fate fate;
-	bool met;     /* it was taken of its partition, and waits for the store */
-	bool checked; /* the store was asked */
-	bool pending; /* its id is pending in the store */
-	bool judged;  /* the rules were asked */
-	bool known;   /* it was finished before, and only its id is to be remembered */
-	bool letter;  /* it has the header outbox-group */
+	bool met;         /* it was taken of its partition, and waits for the store */
+	bool checked;     /* the store was asked */
+	bool pending;     /* its id is pending in the store */
+	bool judged;      /* the rules were asked */
+	bool known;       /* it was finished before, and only its id is to be remembered */
+	bool redelivered; /* it has the header outbox-group */
 };
 
 /* Memory of items that were, by its size, for those that come. Owned by one thread. */
@@ -81,10 +81,10 @@ void item_pool_finish(struct item_pool *pool);
 /* The record is copied. pool: NULL: none. */
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record);
 /*
- * Removes the headers with which a letter says where its message was first, how often it was tried
- * and why it failed. They are the relay's own only in the topics of letters: a record of another
- * topic has them from its producer, who may write anything. outbox-group and outbox-leg stay, since
- * a dead letter that goes back has them, and they say nothing of another record.
+ * Removes the headers with which redelivery says where a message was first, how often it was tried
+ * and why it failed. They are the relay's own only in retry and dead-letter topics: a record of
+ * another topic has them from its producer, who may write anything. outbox-group and outbox-leg
+ * stay, since a dead letter that goes back has them, and they say nothing of another record.
  */
 void item_drop_claims(struct item *item);
 void item_destroy(struct item *item); /* by any thread */

@@ -7,12 +7,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
-#include "hands.h"
-#include "letters.h"
 #include "logging.h"
 #include "loop_private.h"
+#include "redelivery.h"
 #include "subscription.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum {
 	LONGEST_WAIT_MS = 100,
@@ -41,7 +41,7 @@ void loop_fail(struct loop *loop, const struct err *err)
 	    {"error", LOG_TEXT(err->message)});
 }
 
-void loop_trouble(struct loop *loop, struct share_store *store, const struct err *err)
+void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
 {
 	store->trouble_until = clock_ms() + AGAIN_MS;
 	if (err->kind == ERR_CONFIG)
@@ -55,49 +55,49 @@ void loop_trouble(struct loop *loop, struct share_store *store, const struct err
 	}
 }
 
-bool loop_is_in_trouble(const struct share *share)
+bool loop_is_in_trouble(const struct inbox_partition *assigned)
 {
-	return share->store->trouble_until && clock_ms() < share->store->trouble_until;
+	return assigned->store->trouble_until && clock_ms() < assigned->store->trouble_until;
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */
 
-static void empty(int fd)
+static void empty_eventfd(int fd)
 {
 	uint64_t count;
 	(void)!read(fd, &count, sizeof count);
 }
 
-static int64_t next_time(const struct loop *loop, int64_t letters_at)
+static int64_t next_time(const struct loop *loop, int64_t redelivery_at)
 {
 	int64_t at = timers_next(&loop->timers);
 	at = loop->commit_at < at ? loop->commit_at : at;
-	at = letters_at < at ? letters_at : at;
+	at = redelivery_at < at ? redelivery_at : at;
 	int64_t wait = at - clock_ms();
 	return wait < 0 ? 0 : wait > LONGEST_WAIT_MS ? LONGEST_WAIT_MS : wait;
 }
 
-static void wait_for_work(struct loop *loop)
+static void wait_for_loop_work(struct loop *loop)
 {
 	struct pollfd fds[] = {{subscription_fd(loop->subscription), POLLIN, 0},
-	    {loop->wake_fd, POLLIN, 0}, {letters_fd(loop->letters), POLLIN, 0}};
-	struct item_list ended = hands_ended(loop->hands, true);
+	    {loop->wake_fd, POLLIN, 0}, {redelivery_fd(loop->redelivery), POLLIN, 0}};
+	struct item_list ended = worker_pool_ended(loop->workers, true);
 	bool some = ended.first;
 	for (struct item *item; (item = item_list_take(&ended));)
 		loop_take_end(loop, item);
 	if (some)
 		return;
-	poll(fds, 3, (int)next_time(loop, letters_step(loop->letters, clock_ms())));
-	empty(loop->wake_fd);
-	empty(fds[0].fd);
+	poll(fds, 3, (int)next_time(loop, redelivery_step(loop->redelivery, clock_ms())));
+	empty_eventfd(loop->wake_fd);
+	empty_eventfd(fds[0].fd);
 }
 
-static void turn(struct loop *loop)
+static void run_turn(struct loop *loop)
 {
 	loop->busy = false;
 	loop->now_ms = clock_ms();
 	loop_take_ends(loop);
-	loop_take_letters(loop);
+	loop_take_redelivered(loop);
 	loop_take_timers(loop);
 	loop_apply_pauses(loop);
 	loop_read_events(loop);
@@ -109,17 +109,17 @@ static void turn(struct loop *loop)
 	loop_log_done(loop);
 	loop_apply_stops(loop);
 	loop_ask_coordinator(loop);
-	hands_hold_until(loop->hands, subscription_held_until(loop->subscription));
+	worker_pool_hold_until(loop->workers, subscription_held_until(loop->subscription));
 	if (loop->ready.first)
-		hands_offer(loop->hands, &loop->ready);
+		worker_pool_offer(loop->workers, &loop->ready);
 	loop_flush_in_time(loop);
 	loop_commit_in_time(loop);
 	loop_show_figures(loop);
 	if (!loop->busy)
-		wait_for_work(loop);
+		wait_for_loop_work(loop);
 }
 
-static bool is_over(struct loop *loop)
+static bool is_loop_over(struct loop *loop)
 {
 	pthread_mutex_lock(&loop->mutex);
 	bool over = loop->over || loop->ended;
@@ -127,12 +127,12 @@ static bool is_over(struct loop *loop)
 	return over;
 }
 
-static void *run(void *context)
+static void *run_inbox_loop(void *context)
 {
 	struct loop *loop = context;
 	pthread_setname_np(pthread_self(), "inbox");
-	while (!is_over(loop))
-		turn(loop);
+	while (!is_loop_over(loop))
+		run_turn(loop);
 	subscription_close(loop->subscription);
 	loop_forget(loop);
 	loop_show_figures(loop);
@@ -141,26 +141,26 @@ static void *run(void *context)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void destroy(struct loop *loop)
+static void free_loop(struct loop *loop)
 {
-	hands_destroy(loop->hands);
-	letters_destroy(loop->letters);
+	worker_pool_destroy(loop->workers);
+	redelivery_destroy(loop->redelivery);
 	subscription_destroy(loop->subscription, CLOSE_MS);
 	if (loop->wake_fd >= 0)
 		close(loop->wake_fd);
 	for (size_t i = 0; i < loop->paused_count; i++)
 		free(loop->paused[i]);
 	free(loop->paused);
-	lanes_finish(&loop->lanes);
+	key_queues_finish(&loop->key_queues);
 	item_pool_finish(&loop->pool);
 	pthread_mutex_destroy(&loop->mutex);
 	free(loop);
 }
 
-static bool make_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
+static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
-	const struct hands_settings hands = {.handle = given->handle,
+	const struct worker_pool_settings workers = {.handle = given->handle,
 	    .context = given->context,
 	    .inbox = inbox,
 	    .threads = given->threads,
@@ -175,9 +175,9 @@ static bool make_parts(struct loop *loop, struct outbox_inbox *inbox, struct err
 	    .missing = loop_on_missing,
 	    .not_committed = loop_on_not_committed,
 	    .context = loop};
-	loop->letters = letters_create(&loop->settings->kafka, given->group);
-	loop->hands = hands_create(&hands, err);
-	loop->subscription = loop->hands ? subscription_create(&settings, &callbacks, err) : NULL;
+	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
+	loop->workers = worker_pool_create(&workers, err);
+	loop->subscription = loop->workers ? subscription_create(&settings, &callbacks, err) : NULL;
 	return loop->subscription;
 }
 
@@ -187,24 +187,24 @@ struct loop *loop_create(
 	struct loop *loop = xcalloc(1, sizeof *loop);
 	loop->settings = settings;
 	loop->seed = (uint64_t)clock_random();
-	lanes_init(&loop->lanes, settings->given.most_messages);
+	key_queues_init(&loop->key_queues, settings->given.most_messages);
 	pthread_mutex_init(&loop->mutex, NULL);
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0)
 		err_set(err, ERR_RETRY, "no eventfd for an inbox: %s", strerror(errno));
-	else if (make_parts(loop, inbox, err))
+	else if (make_loop_parts(loop, inbox, err))
 		return loop;
-	destroy(loop);
+	free_loop(loop);
 	return NULL;
 }
 
 bool loop_start(struct loop *loop, struct err *err)
 {
-	loop->runs = pthread_create(&loop->thread, NULL, run, loop) == 0;
+	loop->runs = pthread_create(&loop->thread, NULL, run_inbox_loop, loop) == 0;
 	return loop->runs || err_set(err, ERR_RETRY, "no thread for an inbox");
 }
 
-static void wake(struct loop *loop)
+static void wake_loop(struct loop *loop)
 {
 	(void)!write(loop->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
@@ -216,21 +216,21 @@ void loop_destroy(struct loop *loop)
 	pthread_mutex_lock(&loop->mutex);
 	loop->over = true;
 	pthread_mutex_unlock(&loop->mutex);
-	wake(loop);
+	wake_loop(loop);
 	if (loop->runs)
 		pthread_join(loop->thread, NULL);
-	destroy(loop);
+	free_loop(loop);
 }
 
 bool loop_finish(
     struct loop *loop, const struct outbox_inbox_end *ends, size_t count, struct err *err)
 {
-	return hands_finish(loop->hands, ends, count, err);
+	return worker_pool_finish(loop->workers, ends, count, err);
 }
 
 bool loop_holds(struct loop *loop, uint64_t ticket)
 {
-	return hands_holds(loop->hands, ticket);
+	return worker_pool_holds(loop->workers, ticket);
 }
 
 /* The list has a topic once; "" takes all others with it. */
@@ -255,7 +255,7 @@ void loop_pause(struct loop *loop, const char *topic, bool pause)
 	pthread_mutex_lock(&loop->mutex);
 	set_paused(loop, topic ? topic : "", pause);
 	pthread_mutex_unlock(&loop->mutex);
-	wake(loop);
+	wake_loop(loop);
 }
 
 void loop_stats(struct loop *loop, struct outbox_inbox_stats *ret_stats)

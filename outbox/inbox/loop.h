@@ -1,10 +1,11 @@
 #pragma once
 /*
- * The loop of an inbox: one thread that reads, admits, hands out, takes back, and commits. All
+ * The loop of an inbox: one thread that reads, admits, gives messages to the worker pool, takes
+ * them back, and commits. All
  * state of the partitions is its own.
  *
- *   record -> arrived -> admitted (store, rules) -> its lane -> ready -> a hand -> ended
- *          -> another try, a letter, or the store's log -> finished -> commit
+ *   record -> arrived -> admitted (store, rules) -> its key queue -> ready -> a worker -> ended
+ *          -> another try, redelivery, or the store's log -> finished -> commit
  *
  * loop_create, _start and _destroy are for the thread that made it, the others for any.
  */

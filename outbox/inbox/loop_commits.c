@@ -4,21 +4,21 @@
 #include <stdlib.h>
 #include "clock.h"
 #include "fault.h"
-#include "hands.h"
 #include "subscription.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum {
-	FLUSH_MS = 10, /* between two writes of the stores' logs */
-	SHARE = 5,     /* between commits as many times what the last one took, at least */
+	FLUSH_MS = 10,   /* between two writes of the stores' logs */
+	COMMIT_PACE = 5, /* between commits as many times what the last one took, at least */
 };
 
 /* --- commits -------------------------------------------------------------------------------- */
 
 static void change_all(struct loop *loop)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		loop->shares[i]->changed = true;
+	for (int i = 0; i < loop->partition_count; i++)
+		loop->partitions[i]->changed = true;
 }
 
 static void send_commit(
@@ -38,20 +38,21 @@ static void send_commit(
 
 void loop_commit(struct loop *loop, bool wait)
 {
-	struct subscription_place *places = xcalloc((size_t)loop->share_count + 1, sizeof *places);
+	struct subscription_place *places =
+	    xcalloc((size_t)loop->partition_count + 1, sizeof *places);
 	int count = 0;
 	struct err err;
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		if (!share->changed || share->missing)
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		if (!assigned->changed || assigned->missing)
 			continue;
-		if (!share_checkpoint(share, loop->settings, &err)) {
-			loop_trouble(loop, share->store, &err);
+		if (!inbox_partition_checkpoint(assigned, loop->settings, &err)) {
+			loop_trouble(loop, assigned->store, &err);
 			continue;
 		}
-		share->changed = false;
+		assigned->changed = false;
 		places[count++] = (struct subscription_place){
-		    share->topic, share->partition, share->offsets.done, share->text};
+		    assigned->topic, assigned->partition, assigned->offsets.done, assigned->text};
 	}
 	if (count)
 		send_commit(loop, places, count, wait);
@@ -64,11 +65,11 @@ void loop_ask_coordinator(struct loop *loop)
 	struct err err;
 	if (!subscription_is_to_ask(loop->subscription))
 		return;
-	for (int i = 0; i < loop->share_count; i++) {
-		const struct share *share = loop->shares[i];
+	for (int i = 0; i < loop->partition_count; i++) {
+		const struct inbox_partition *assigned = loop->partitions[i];
 		const struct subscription_place place = {
-		    share->topic, share->partition, share->committed, share->text};
-		if (share->missing)
+		    assigned->topic, assigned->partition, assigned->committed, assigned->text};
+		if (assigned->missing)
 			continue;
 		if (!subscription_commit(loop->subscription, &place, 1, false, &err))
 			loop_tell(loop, "inbox_not_committed", &err);
@@ -101,11 +102,11 @@ static void add_dedup(const struct outbox_dedup *dedup, struct outbox_inbox_stat
 		stats->observed_rate = one.observed_rate;
 }
 
-static int64_t oldest_of(const struct loop *loop)
+static int64_t oldest_item_age(const struct loop *loop)
 {
 	int64_t oldest = INT64_MAX;
-	for (const struct item *item = lanes_first(&loop->lanes); item;
-	     item = lanes_after(&loop->lanes, item))
+	for (const struct item *item = key_queues_first(&loop->key_queues); item;
+	     item = key_queues_after(&loop->key_queues, item))
 		oldest = item->arrived_ms < oldest ? item->arrived_ms : oldest;
 	return oldest == INT64_MAX ? 0 : clock_ms() - oldest;
 }
@@ -113,18 +114,18 @@ static int64_t oldest_of(const struct loop *loop)
 static void note_figures(struct loop *loop)
 {
 	struct outbox_inbox_stats *stats = &loop->stats;
-	stats->partitions = loop->share_count + loop->late_count;
+	stats->partitions = loop->partition_count + loop->late_count;
 	stats->standing = 0;
 	stats->filter_hits = stats->false_hits = 0;
 	stats->dedup_memory_bytes = stats->dedup_disk_bytes = 0;
 	stats->observed_rate = 0;
 	stats->sub_slices = 0;
-	for (int i = 0; i < loop->share_count; i++) {
-		stats->standing += (loop->shares[i]->stops & (STOP_STANDING | STOP_UNSET)) != 0;
-		add_dedup(loop->shares[i]->own.dedup, stats);
+	for (int i = 0; i < loop->partition_count; i++) {
+		stats->standing += (loop->partitions[i]->stops & (STOP_STANDING | STOP_UNSET)) != 0;
+		add_dedup(loop->partitions[i]->own.dedup, stats);
 	}
 	add_dedup(loop->common.dedup, stats);
-	stats->oldest_ms = oldest_of(loop);
+	stats->oldest_ms = oldest_item_age(loop);
 }
 
 void loop_show_figures(struct loop *loop)
@@ -132,7 +133,7 @@ void loop_show_figures(struct loop *loop)
 	struct outbox_inbox_stats *stats = &loop->stats;
 	stats->messages = (uint64_t)loop->items;
 	stats->bytes = (uint64_t)loop->bytes;
-	stats->in_hand = (uint64_t)hands_in_hand(loop->hands);
+	stats->in_progress = (uint64_t)worker_pool_in_progress(loop->workers);
 	pthread_mutex_lock(&loop->mutex);
 	stats->paused = loop->paused_count > 0;
 	loop->shown = *stats;
@@ -148,9 +149,10 @@ void loop_flush_in_time(struct loop *loop)
 	if (loop->now_ms < loop->flush_at)
 		return;
 	loop->flush_at = loop->now_ms + FLUSH_MS;
-	for (int i = 0; i < loop->share_count; i++)
-		if (!loop_is_in_trouble(loop->shares[i]) && !share_flush(loop->shares[i], &err))
-			loop_trouble(loop, loop->shares[i]->store, &err);
+	for (int i = 0; i < loop->partition_count; i++)
+		if (!loop_is_in_trouble(loop->partitions[i]) &&
+		    !inbox_partition_flush(loop->partitions[i], &err))
+			loop_trouble(loop, loop->partitions[i]->store, &err);
 }
 
 void loop_commit_in_time(struct loop *loop)
@@ -162,5 +164,5 @@ void loop_commit_in_time(struct loop *loop)
 	note_figures(loop);
 	int64_t end = clock_ms(), took = end - begin;
 	int64_t every = loop->settings->given.commit_every_ms;
-	loop->commit_at = end + (every > SHARE * took ? every : SHARE * took);
+	loop->commit_at = end + (every > COMMIT_PACE * took ? every : COMMIT_PACE * took);
 }

@@ -1,51 +1,50 @@
-/* The way of an item, from its lane to the end of it, and what comes back from hands and letters.
- */
+/* The way of a message from its key queue to its end, with its handlers and its redelivery. */
 #include "loop_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "backoff.h"
 #include "clock.h"
-#include "hands.h"
-#include "letters.h"
 #include "logging.h"
+#include "redelivery.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum { COPY_MS = 100 /* a copy asks again whether the first one is done */ };
 
 /* --- the way of an item --------------------------------------------------------------------- */
 
-static void go(struct loop *loop, struct item *item);
+static void advance_item(struct loop *loop, struct item *item);
 
 /* It is done with, and its memory is free. */
-static void complete(struct loop *loop, struct item *item)
+static void complete_item(struct loop *loop, struct item *item)
 {
-	struct share *share = item->share;
-	bool in_lane = !item->known;
+	struct inbox_partition *assigned = item->assigned;
+	bool in_queue = !item->known;
 	loop->items--;
 	loop->bytes -= (int64_t)item->bytes;
-	share->items--;
-	share->bytes -= (int64_t)item->bytes;
-	share->known -= item->known;
-	if (in_lane) {
-		offsets_finished(&share->offsets, item->public.offset);
-		share->changed = true;
-		struct item *next = lanes_leave(&loop->lanes, item);
+	assigned->items--;
+	assigned->bytes -= (int64_t)item->bytes;
+	assigned->known -= item->known;
+	if (in_queue) {
+		offsets_finished(&assigned->offsets, item->public.offset);
+		assigned->changed = true;
+		struct item *next = key_queues_leave(&loop->key_queues, item);
 		if (next)
-			go(loop, next);
+			advance_item(loop, next);
 	}
 	item_recycle(&loop->pool, item);
 }
 
 /* Its id is remembered first, if it is to be. */
-static void finish(struct loop *loop, struct item *item)
+static void finish_item(struct loop *loop, struct item *item)
 {
 	if (!item->pending) {
-		complete(loop, item);
+		complete_item(loop, item);
 		return;
 	}
 	item_move(item, ITEM_LOGGING);
-	item_list_add(&item->share->logging, item);
+	item_list_add(&item->assigned->logging, item);
 }
 
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms)
@@ -55,14 +54,14 @@ void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms)
 	timers_add(&loop->timers, item);
 }
 
-static void stand(struct loop *loop, struct item *item)
+static void stop_at_item(struct loop *loop, struct item *item)
 {
-	struct share *share = item->share;
+	struct inbox_partition *assigned = item->assigned;
 	(void)loop;
 	item_move(item, ITEM_STANDING);
-	share->stops |= STOP_STANDING;
-	log_error("inbox_stands_still", {"topic", LOG_TEXT(share->topic)},
-	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(item->public.offset)},
+	assigned->stops |= STOP_STANDING;
+	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
+	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(item->public.offset)},
 	    {"reason", LOG_TEXT(item->reason)},
 	    {"consequence", LOG_TEXT("nothing new of the partition is handled, until it is "
 				     "resumed or its consumer begins anew")});
@@ -72,41 +71,41 @@ static void send_dead(struct loop *loop, struct item *item)
 {
 	const char *topic = loop->settings->given.dead_letters;
 	if (!topic) {
-		stand(loop, item);
+		stop_at_item(loop, item);
 		return;
 	}
-	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->share->topic)},
-	    {"partition", LOG_INT(item->share->partition)},
+	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->assigned->topic)},
+	    {"partition", LOG_INT(item->assigned->partition)},
 	    {"offset", LOG_INT(item->public.offset)}, {"reason", LOG_TEXT(item->reason)});
 	item_move(item, ITEM_SENDING);
 	item->fate = FATE_DEAD;
-	letters_send(loop->letters, item, topic, LETTER_DEAD);
+	redelivery_send(loop->redelivery, item, topic, REDELIVERY_DEAD_LETTER);
 }
 
 /* In place it has been tried often enough. */
 static void send_on(struct loop *loop, struct item *item)
 {
 	const struct inbox_settings *settings = loop->settings;
-	int next = item->share->retry + 1;
+	int next = item->assigned->retry + 1;
 	if (next >= settings->retry_count) {
 		send_dead(loop, item);
 		return;
 	}
 	const struct outbox_inbox_retry_topic *retry = &settings->given.retry_topics[next];
 	item_move(item, ITEM_SENDING);
-	letters_send(loop->letters, item, retry->topic, retry->delay_ms);
+	redelivery_send(loop->redelivery, item, retry->topic, retry->delay_ms);
 }
 
-static void ask_again(struct loop *loop, struct item *item)
+static void ask_store_again(struct loop *loop, struct item *item)
 {
 	struct err err;
-	if (!share_ask_again(item->share, item, &err)) {
-		loop_trouble(loop, item->share->store, &err);
+	if (!inbox_partition_ask_again(item->assigned, item, &err)) {
+		loop_trouble(loop, item->assigned->store, &err);
 		loop_rest(loop, item, AGAIN_MS);
 	} else if (item->fate == FATE_ASK)
 		loop_rest(loop, item, COPY_MS);
 	else
-		go(loop, item);
+		advance_item(loop, item);
 }
 
 /* Of a retry topic: until it is due nothing more is taken of the partition. -1: it is due. */
@@ -115,7 +114,7 @@ static int64_t wait_of(const struct item *item)
 	const struct outbox_rules_header *header;
 	char text[24];
 	int64_t at;
-	if (item->share->retry < 0 || item->tries > 0)
+	if (item->assigned->retry < 0 || item->tries > 0)
 		return -1;
 	header = item_header(item, "outbox-retry-at");
 	if (!header || header->length >= sizeof text)
@@ -127,11 +126,11 @@ static int64_t wait_of(const struct item *item)
 	return at - clock_wall_us() / 1000;
 }
 
-static void handle(struct loop *loop, struct item *item)
+static void make_item_ready(struct loop *loop, struct item *item)
 {
 	int64_t wait = wait_of(item);
 	if (wait > 0) {
-		item->share->stops |= STOP_DUE;
+		item->assigned->stops |= STOP_DUE;
 		loop_rest(loop, item, wait);
 		return;
 	}
@@ -140,31 +139,31 @@ static void handle(struct loop *loop, struct item *item)
 	item_list_add(&loop->ready, item);
 }
 
-/* It is the first of its lane. */
-static void go(struct loop *loop, struct item *item)
+/* The message is the first of its key queue. */
+static void advance_item(struct loop *loop, struct item *item)
 {
 	if (loop->closing)
 		return;
 	switch (item->fate) {
 	case FATE_HANDLE:
-		handle(loop, item);
+		make_item_ready(loop, item);
 		break;
 	case FATE_ASK:
-		ask_again(loop, item);
+		ask_store_again(loop, item);
 		break;
 	case FATE_COPY:
 		loop->stats.duplicates++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case FATE_DROP:
 		loop->stats.refused++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case FATE_DEAD:
 		send_dead(loop, item);
 		break;
 	case FATE_STAND:
-		stand(loop, item);
+		stop_at_item(loop, item);
 	}
 }
 
@@ -172,11 +171,11 @@ void loop_enter(struct loop *loop, struct item *item)
 {
 	if (item->known) {
 		if (item->pending)
-			finish(loop, item);
+			finish_item(loop, item);
 		else
-			complete(loop, item);
-	} else if (lanes_add(&loop->lanes, item))
-		go(loop, item);
+			complete_item(loop, item);
+	} else if (key_queues_add(&loop->key_queues, item))
+		advance_item(loop, item);
 	else
 		item_move(item, ITEM_QUEUED);
 }
@@ -214,11 +213,11 @@ void loop_take_end(struct loop *loop, struct item *item)
 	switch (item->result) {
 	case OUTBOX_INBOX_DONE:
 		loop->stats.handled++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case OUTBOX_INBOX_DUPLICATE:
 		loop->stats.duplicates++;
-		finish(loop, item);
+		finish_item(loop, item);
 		break;
 	case OUTBOX_INBOX_WAIT:
 		loop->stats.retries++;
@@ -234,31 +233,33 @@ void loop_take_end(struct loop *loop, struct item *item)
 
 void loop_take_ends(struct loop *loop)
 {
-	struct item_list ended = hands_ended(loop->hands, false);
+	struct item_list ended = worker_pool_ended(loop->workers, false);
 	for (struct item *item; (item = item_list_take(&ended));) {
 		loop->busy = true;
 		loop_take_end(loop, item);
 	}
 }
 
-void loop_take_letters(struct loop *loop)
+void loop_take_redelivered(struct loop *loop)
 {
 	struct err why;
 	bool refused;
-	letters_step(loop->letters, clock_ms());
-	for (struct item *item; (item = letters_take(loop->letters, &refused, &why));) {
+	redelivery_step(loop->redelivery, clock_ms());
+	for (struct item *item; (item = redelivery_take(loop->redelivery, &refused, &why));) {
 		loop->busy = true;
 		if (refused) {
 			free(item->reason);
-			item->reason = xformat("its letter is refused: %s", why.message);
-			stand(loop, item);
+			item->reason = xformat(
+			    "Kafka refuses its record for the retry or dead-letter topic: %s",
+			    why.message);
+			stop_at_item(loop, item);
 			continue;
 		}
 		if (item->fate == FATE_DEAD)
 			loop->stats.dead_letters++;
 		else
-			loop->stats.retry_letters++;
-		finish(loop, item);
+			loop->stats.retry_records++;
+		finish_item(loop, item);
 	}
 }
 
@@ -267,33 +268,33 @@ void loop_take_timers(struct loop *loop)
 	int64_t now = clock_ms();
 	for (struct item *item; (item = timers_take(&loop->timers, now));) {
 		loop->busy = true;
-		item->share->stops &= ~(unsigned)STOP_DUE;
-		go(loop, item);
+		item->assigned->stops &= ~(unsigned)STOP_DUE;
+		advance_item(loop, item);
 	}
 }
 
 void loop_log_done(struct loop *loop)
 {
 	struct err err;
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		while (share->logging.first && !loop_is_in_trouble(share)) {
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		while (assigned->logging.first && !loop_is_in_trouble(assigned)) {
 			struct item_list logged = {0};
-			if (!share_log(share, &logged, &err)) {
-				loop_trouble(loop, share->store, &err);
+			if (!inbox_partition_log(assigned, &logged, &err)) {
+				loop_trouble(loop, assigned->store, &err);
 				break;
 			}
 			loop->busy = true;
 			for (struct item *item; (item = item_list_take(&logged));)
-				complete(loop, item);
+				complete_item(loop, item);
 		}
 	}
 }
 
 bool loop_is_logging(const struct loop *loop)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		if (loop->shares[i]->logging.first)
+	for (int i = 0; i < loop->partition_count; i++)
+		if (loop->partitions[i]->logging.first)
 			return true;
 	return false;
 }

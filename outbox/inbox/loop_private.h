@@ -1,16 +1,16 @@
 #pragma once
 /*
  * What the files of a loop share: loop.c (the thread), loop_items.c, loop_reading.c,
- * loop_commits.c, loop_shares.c.
+ * loop_commits.c, loop_partitions.c.
  *
  * All of it is for the loop's thread, but for what the mutex guards. Stores are waited for, and
  * other things only where it says so. What fails without an error to return has been judged: it
  * ends in loop_tell, loop_trouble or loop_fail.
  */
 #include <pthread.h>
-#include "lanes.h"
+#include "inbox_partition.h"
+#include "key_queues.h"
 #include "loop.h"
-#include "share.h"
 #include "timers.h"
 
 enum { AGAIN_MS = 500 /* after a store, a disk or a broker was away */ };
@@ -27,22 +27,22 @@ struct loop {
 	bool runs;
 	int wake_fd;
 	struct subscription *subscription;
-	struct hands *hands;
-	struct letters *letters;
+	struct worker_pool *workers;
+	struct redelivery *redelivery;
 
-	struct share_store common;
-	struct share **shares;
-	int share_count;
+	struct inbox_partition_store common;
+	struct inbox_partition **partitions;
+	int partition_count;
 	struct late *late; /* of what was given, what could not be opened yet */
 	int late_count;
-	int64_t late_at;      /* then it is tried again */
-	struct share *recent; /* of the last record; NULL: none */
-	int to_read;          /* records in this turn */
+	int64_t late_at;                /* then it is tried again */
+	struct inbox_partition *recent; /* of the last record; NULL: none */
+	int to_read;                    /* records in this turn */
 	struct item_pool pool;
-	struct lanes lanes;
+	struct key_queues key_queues;
 	struct timers timers;
 	struct item_list ready;
-	int64_t items, bytes; /* that are in memory, of all shares */
+	int64_t items, bytes; /* in memory, of all assigned partitions */
 	bool closing;         /* partitions go: nothing is begun */
 	bool busy;            /* this turn did something */
 	int64_t full_since;   /* 0: there is room */
@@ -72,20 +72,23 @@ void loop_fail(struct loop *loop, const struct err *err);
  * A store that does not answer is asked again; what it has lost is judged by opening it anew. A
  * wrong configuration is a failure.
  */
-void loop_trouble(struct loop *loop, struct share_store *store, const struct err *err);
+void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err);
 /* Its store did not answer, and is not asked yet. */
-bool loop_is_in_trouble(const struct share *share);
+bool loop_is_in_trouble(const struct inbox_partition *assigned);
 
 /* --- loop_items.c --------------------------------------------------------------------------- */
-/* It is admitted: into its lane, and on if it is first there; what was finished before ends. */
+/*
+ * Puts an admitted message into its key queue and handles it if it is the first there. A message
+ * that was finished before ends here.
+ */
 void loop_enter(struct loop *loop, struct item *item);
-/* The first of its lane goes on after that time. */
+/* Continues with the first message of a key queue after that time. */
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms);
-/* A hand is done with it. */
+/* A handler has finished the message. */
 void loop_take_end(struct loop *loop, struct item *item);
-/* Those that came back since: from the hands, as letters, as their time has come. */
+/* Messages that came back since: from handlers, from redelivery, from timers. */
 void loop_take_ends(struct loop *loop);
-void loop_take_letters(struct loop *loop);
+void loop_take_redelivered(struct loop *loop);
 void loop_take_timers(struct loop *loop);
 /* The ids of what is done go to the stores' logs; then it is finished. */
 void loop_log_done(struct loop *loop);
@@ -93,7 +96,8 @@ bool loop_is_logging(const struct loop *loop); /* some are to go there */
 
 /* --- loop_reading.c ------------------------------------------------------------------------- */
 /* NULL: it is not this consumer's, or not open yet. */
-struct share *loop_find_share(const struct loop *loop, const char *topic, int32_t partition);
+struct inbox_partition *loop_find_partition(
+    const struct loop *loop, const char *topic, int32_t partition);
 /* What a reading that went badly means: it is told and tried again, or the loop fails. */
 void loop_judge_reading(struct loop *loop, bool well, const struct err *err);
 /* There is room. Partitions that have had none for long rest from now on, or do so no more. */
@@ -101,7 +105,7 @@ bool loop_may_read(struct loop *loop);
 /* What is there, as far as there is room; what else there is to say. Both call loop_on_…: block. */
 void loop_read_records(struct loop *loop);
 void loop_read_events(struct loop *loop);
-/* What has arrived gets its fate, and goes to its lane. */
+/* Gives each message that has arrived its fate, and puts it into its key queue. */
 void loop_admit(struct loop *loop);
 /* Partitions with a stop are paused in librdkafka, the others are not. */
 void loop_apply_stops(struct loop *loop);
@@ -121,7 +125,7 @@ void loop_show_figures(struct loop *loop); /* to loop_stats */
 /* Of subscription_callbacks; context: the loop. */
 void loop_on_not_committed(void *context, const struct err *err);
 
-/* --- loop_shares.c -------------------------------------------------------------------------- */
+/* --- loop_partitions.c ---------------------------------------------------------------------- */
 /* Of subscription_callbacks; context: the loop. The first two block: they open stores, or drain. */
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err);
 void loop_on_revoked(void *context, bool lost);
@@ -131,5 +135,8 @@ void loop_on_missing(void *context, const char *topic, int32_t partition);
 void loop_begin_again(struct loop *loop);
 /* What could not be begun where it was given, or has to go on elsewhere, is tried again. Blocks. */
 void loop_see_to_late(struct loop *loop);
-/* Forgets all that is in memory; what the hands have is theirs until it is finished. */
+/*
+ * Forgets all messages in memory, except those in progress: the worker pool keeps them until they
+ * are finished.
+ */
 void loop_forget(struct loop *loop);

@@ -1,4 +1,4 @@
-/* Records come in while there is room for them, and go to their lanes; pauses. */
+/* Reads records while there is room for them, and puts them into their key queues; pauses. */
 #include "loop_private.h"
 
 #include "clock.h"
@@ -12,16 +12,17 @@ enum {
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-struct share *loop_find_share(const struct loop *loop, const char *topic, int32_t partition)
+struct inbox_partition *loop_find_partition(
+    const struct loop *loop, const char *topic, int32_t partition)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		if (loop->shares[i]->partition == partition &&
-		    text_equal(loop->shares[i]->topic, topic))
-			return loop->shares[i];
+	for (int i = 0; i < loop->partition_count; i++)
+		if (loop->partitions[i]->partition == partition &&
+		    text_equal(loop->partitions[i]->topic, topic))
+			return loop->partitions[i];
 	return NULL;
 }
 
-static bool is_full(const struct loop *loop)
+static bool memory_is_full(const struct loop *loop)
 {
 	return loop->items >= loop->settings->given.most_messages ||
 	       loop->bytes >= loop->settings->given.most_bytes;
@@ -31,36 +32,37 @@ static bool is_full(const struct loop *loop)
  * It has its part of the memory. One of several partitions leaves as much as it has, however many
  * do not get on: so that others go on beside them.
  */
-static bool has_part(const struct loop *loop, const struct share *share, int64_t parts)
+static bool has_part(const struct loop *loop, const struct inbox_partition *assigned, int64_t parts)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
-	return loop->share_count > 1 &&
-	       (share->items * parts >= given->most_messages - loop->items ||
-		   share->bytes * parts >= given->most_bytes - loop->bytes);
+	return loop->partition_count > 1 &&
+	       (assigned->items * parts >= given->most_messages - loop->items ||
+		   assigned->bytes * parts >= given->most_bytes - loop->bytes);
 }
 
 /* Nothing more of it has room, or it waits for its store, or for one that is not finished. */
-static bool is_crowded(const struct loop *loop, const struct share *share)
+static bool is_crowded(const struct loop *loop, const struct inbox_partition *assigned)
 {
-	return has_part(loop, share, 1) || share->arrived.first;
+	return has_part(loop, assigned, 1) || assigned->arrived.first;
 }
 
-static void set_stop(struct share *share, enum share_stop stop, bool on)
+static void set_stop(struct inbox_partition *assigned, enum inbox_partition_stop stop, bool on)
 {
-	share->stops = on ? share->stops | stop : share->stops & ~(unsigned)stop;
+	assigned->stops = on ? assigned->stops | stop : assigned->stops & ~(unsigned)stop;
 }
 
 void loop_apply_stops(struct loop *loop)
 {
 	struct err err;
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		const struct subscription_place place = {share->topic, share->partition, 0, NULL};
-		bool pause = share->stops != 0;
-		if (pause == share->paused)
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		const struct subscription_place place = {
+		    assigned->topic, assigned->partition, 0, NULL};
+		bool pause = assigned->stops != 0;
+		if (pause == assigned->paused)
 			continue;
 		if (subscription_pause(loop->subscription, &place, pause, &err))
-			share->paused = pause;
+			assigned->paused = pause;
 		else
 			loop_tell(loop, "inbox_waits", &err);
 	}
@@ -68,30 +70,31 @@ void loop_apply_stops(struct loop *loop)
 
 static bool may_take(const struct loop *loop)
 {
-	return !is_full(loop) && !(loop->recent && has_part(loop, loop->recent, 1));
+	return !memory_is_full(loop) && !(loop->recent && has_part(loop, loop->recent, 1));
 }
 
-static void arrive(struct loop *loop, const struct consumer_record *record)
+static void take_inbox_record(struct loop *loop, const struct consumer_record *record)
 {
-	struct share *share = loop->recent;
-	if (!share || share->partition != record->partition ||
-	    !text_equal(share->topic, record->topic))
-		share = loop->recent = loop_find_share(loop, record->topic, record->partition);
-	if (!share)
+	struct inbox_partition *assigned = loop->recent;
+	if (!assigned || assigned->partition != record->partition ||
+	    !text_equal(assigned->topic, record->topic))
+		assigned = loop->recent =
+		    loop_find_partition(loop, record->topic, record->partition);
+	if (!assigned)
 		return;
 	struct item *item = item_create(&loop->pool, record);
 	item->arrived_ms = loop->now_ms;
 	int64_t bytes = (int64_t)item->bytes;
-	if (!share_arrive(share, loop->settings, item))
+	if (!inbox_partition_arrive(assigned, loop->settings, item))
 		return;
 	loop->items++;
 	loop->bytes += bytes;
 }
 
-static bool see(void *context, const struct consumer_record *record)
+static bool see_inbox_record(void *context, const struct consumer_record *record)
 {
 	struct loop *loop = context;
-	arrive(loop, record);
+	take_inbox_record(loop, record);
 	return --loop->to_read > 0 && may_take(loop);
 }
 
@@ -110,8 +113,8 @@ void loop_read_records(struct loop *loop)
 	struct err err;
 	int count;
 	loop->to_read = READS;
-	loop_judge_reading(
-	    loop, subscription_read(loop->subscription, see, loop, &count, &err), &err);
+	loop_judge_reading(loop,
+	    subscription_read(loop->subscription, see_inbox_record, loop, &count, &err), &err);
 	loop->busy = loop->busy || count > 0;
 }
 
@@ -128,21 +131,21 @@ void loop_read_events(struct loop *loop)
  */
 bool loop_may_read(struct loop *loop)
 {
-	bool full = is_full(loop), stuck = full;
-	for (int i = 0; i < loop->share_count; i++)
-		stuck |= !loop->shares[i]->paused && is_crowded(loop, loop->shares[i]);
+	bool full = memory_is_full(loop), stuck = full;
+	for (int i = 0; i < loop->partition_count; i++)
+		stuck |= !loop->partitions[i]->paused && is_crowded(loop, loop->partitions[i]);
 	if (!stuck)
 		loop->full_since = 0;
 	else if (!loop->full_since)
 		loop->full_since = loop->now_ms;
 	bool rests = stuck && loop->now_ms - loop->full_since > FULL_MS;
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		set_stop(share, STOP_FULL, full && rests);
-		if (rests && is_crowded(loop, share))
-			share->stops |= STOP_ITEMS;
-		else if (!has_part(loop, share, 2) && !share->arrived.first)
-			share->stops &= ~(unsigned)STOP_ITEMS;
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		set_stop(assigned, STOP_FULL, full && rests);
+		if (rests && is_crowded(loop, assigned))
+			assigned->stops |= STOP_ITEMS;
+		else if (!has_part(loop, assigned, 2) && !assigned->arrived.first)
+			assigned->stops &= ~(unsigned)STOP_ITEMS;
 	}
 	return !stuck;
 }
@@ -150,16 +153,16 @@ bool loop_may_read(struct loop *loop)
 void loop_admit(struct loop *loop)
 {
 	struct err err;
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
 		struct item_list admitted = {0};
-		if (!share->arrived.first || loop_is_in_trouble(share))
+		if (!assigned->arrived.first || loop_is_in_trouble(assigned))
 			continue;
-		bool well = share_admit(share, loop->settings, &admitted, &err);
+		bool well = inbox_partition_admit(assigned, loop->settings, &admitted, &err);
 		for (struct item *item; (item = item_list_take(&admitted));)
 			loop_enter(loop, item);
 		if (!well)
-			loop_trouble(loop, share->store, &err);
+			loop_trouble(loop, assigned->store, &err);
 	}
 }
 
@@ -175,14 +178,14 @@ static bool is_paused(const struct loop *loop, const char *topic)
 
 /* What stands still is tried once more when its topic goes on; where there was no offset it is
  * asked for. */
-static void wake_standing(struct loop *loop, struct share *share)
+static void wake_standing(struct loop *loop, struct inbox_partition *assigned)
 {
-	if (share->stops & STOP_UNSET && !loop->again_at)
+	if (assigned->stops & STOP_UNSET && !loop->again_at)
 		loop->again_at = clock_ms();
-	share->stops &= ~(unsigned)STOP_STANDING;
-	for (struct item *item = lanes_first(&loop->lanes); item;
-	     item = lanes_after(&loop->lanes, item))
-		if (item->share == share && item->state == ITEM_STANDING) {
+	assigned->stops &= ~(unsigned)STOP_STANDING;
+	for (struct item *item = key_queues_first(&loop->key_queues); item;
+	     item = key_queues_after(&loop->key_queues, item))
+		if (item->assigned == assigned && item->state == ITEM_STANDING) {
 			item->tries = 0;
 			item->public.attempt++;
 			loop_rest(loop, item, 0);
@@ -193,15 +196,15 @@ void loop_apply_pauses(struct loop *loop)
 {
 	pthread_mutex_lock(&loop->mutex);
 	bool resumed = loop->resumed;
-	for (int i = 0; loop->pauses_changed && i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		set_stop(share, STOP_PAUSED, is_paused(loop, share->topic));
+	for (int i = 0; loop->pauses_changed && i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		set_stop(assigned, STOP_PAUSED, is_paused(loop, assigned->topic));
 	}
 	loop->pauses_changed = loop->resumed = false;
 	pthread_mutex_unlock(&loop->mutex);
-	for (int i = 0; resumed && i < loop->share_count; i++)
-		if (!(loop->shares[i]->stops & STOP_PAUSED))
-			wake_standing(loop, loop->shares[i]);
+	for (int i = 0; resumed && i < loop->partition_count; i++)
+		if (!(loop->partitions[i]->stops & STOP_PAUSED))
+			wake_standing(loop, loop->partitions[i]);
 }
 
 void loop_look_at_pauses(struct loop *loop)

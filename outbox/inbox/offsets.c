@@ -15,19 +15,19 @@ static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 /* --- bits ----------------------------------------------------------------------------------- */
 
-static uint64_t *word_of(const struct offsets *offsets, int64_t offset)
+static uint64_t *word_of_offset(const struct offsets *offsets, int64_t offset)
 {
 	return &offsets->words[(offset - offsets->origin) / WORD];
 }
 
-static bool is_set(const struct offsets *offsets, int64_t offset)
+static bool offset_is_set(const struct offsets *offsets, int64_t offset)
 {
 	int64_t end = offsets->origin + (int64_t)offsets->capacity * WORD;
-	return offset < end && *word_of(offsets, offset) >> (offset & (WORD - 1)) & 1;
+	return offset < end && *word_of_offset(offsets, offset) >> (offset & (WORD - 1)) & 1;
 }
 
 /* What is done needs no bits: those that are left move to the front. */
-static void reserve(struct offsets *offsets, int64_t offset)
+static void reserve_words(struct offsets *offsets, int64_t offset)
 {
 	size_t gone = (size_t)((offsets->done - offsets->origin) / WORD);
 	size_t needed = (size_t)((offset - offsets->origin) / WORD) + 1;
@@ -48,26 +48,27 @@ static void reserve(struct offsets *offsets, int64_t offset)
 }
 
 /* All of [from, to). */
-static void set_all(struct offsets *offsets, int64_t from, int64_t to)
+static void set_range(struct offsets *offsets, int64_t from, int64_t to)
 {
 	if (from >= to)
 		return;
-	reserve(offsets, to - 1);
+	reserve_words(offsets, to - 1);
 	offsets->end = to > offsets->end ? to : offsets->end;
 	while (from < to) {
 		int64_t end = (from | (WORD - 1)) + 1;
 		int64_t count = (end < to ? end : to) - from;
 		uint64_t ones = count == WORD ? UINT64_MAX : (UINT64_C(1) << count) - 1;
-		*word_of(offsets, from) |= ones << (from & (WORD - 1));
+		*word_of_offset(offsets, from) |= ones << (from & (WORD - 1));
 		from += count;
 	}
 }
 
 /* The first of [from, to) that is set, or not; to if there is none. */
-static int64_t find(const struct offsets *offsets, int64_t from, int64_t to, bool set)
+static int64_t find_offset(const struct offsets *offsets, int64_t from, int64_t to, bool set)
 {
 	while (from < to) {
-		uint64_t word = set ? *word_of(offsets, from) : ~*word_of(offsets, from);
+		uint64_t word =
+		    set ? *word_of_offset(offsets, from) : ~*word_of_offset(offsets, from);
 		word >>= from & (WORD - 1);
 		if (word) {
 			from += __builtin_ctzll(word);
@@ -111,7 +112,7 @@ static bool read_runs(struct offsets *offsets, const char *at)
 		if (!read_length(&at, &length) || offset + length - offsets->done > OFFSETS_REACH)
 			return false;
 		if (finished)
-			set_all(offsets, offset, offset + length);
+			set_range(offsets, offset, offset + length);
 	}
 	return true;
 }
@@ -125,7 +126,7 @@ static bool read_bits(struct offsets *offsets, const char *at)
 			return false;
 		for (int i = 0; i < DIGIT_BITS; i++)
 			if (value >> i & 1)
-				set_all(offsets, offset + i, offset + i + 1);
+				set_range(offsets, offset + i, offset + i + 1);
 	}
 	return true;
 }
@@ -153,9 +154,9 @@ void offsets_finish(struct offsets *offsets)
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-static void advance(struct offsets *offsets)
+static void advance_done(struct offsets *offsets)
 {
-	offsets->done = find(offsets, offsets->done, offsets->next, false);
+	offsets->done = find_offset(offsets, offsets->done, offsets->next, false);
 	offsets->end = offsets->done > offsets->end ? offsets->done : offsets->end;
 }
 
@@ -165,7 +166,7 @@ bool offsets_reaches(const struct offsets *offsets, int64_t offset)
 }
 
 /* Nothing before it is unfinished, nothing from it on finished: no bits are needed. */
-static void jump(struct offsets *offsets, int64_t offset)
+static void jump_to(struct offsets *offsets, int64_t offset)
 {
 	offsets_finish(offsets);
 	offsets_init(offsets, offset, "");
@@ -176,33 +177,33 @@ void offsets_skip(struct offsets *offsets, int64_t offset)
 	if (offset <= offsets->next)
 		return;
 	if (offsets->unfinished == 0 && offset >= offsets->end && offset - offsets->done > LONG_GAP)
-		jump(offsets, offset);
-	set_all(offsets, offsets->next, offset);
+		jump_to(offsets, offset);
+	set_range(offsets, offsets->next, offset);
 	offsets->next = offset;
-	advance(offsets);
+	advance_done(offsets);
 }
 
 bool offsets_take(struct offsets *offsets, int64_t offset)
 {
 	offsets_skip(offsets, offset);
-	reserve(offsets, offset);
-	bool fresh = !is_set(offsets, offset);
+	reserve_words(offsets, offset);
+	bool fresh = !offset_is_set(offsets, offset);
 	offsets->unfinished += fresh;
 	offsets->next = offset + 1;
-	advance(offsets);
+	advance_done(offsets);
 	return fresh;
 }
 
 void offsets_finished(struct offsets *offsets, int64_t offset)
 {
-	set_all(offsets, offset, offset + 1);
+	set_range(offsets, offset, offset + 1);
 	offsets->unfinished--;
-	advance(offsets);
+	advance_done(offsets);
 }
 
 bool offsets_is_finished(const struct offsets *offsets, int64_t offset)
 {
-	return offset < offsets->done || is_set(offsets, offset);
+	return offset < offsets->done || offset_is_set(offsets, offset);
 }
 
 /* --- writing the text ----------------------------------------------------------------------- */
@@ -220,8 +221,8 @@ static char *write_runs(const struct offsets *offsets, char *at, const char *end
 {
 	char pair[2 * 16];
 	for (int64_t from = offsets->done, behind; from < offsets->end; from = behind) {
-		int64_t finished = find(offsets, from, offsets->end, true);
-		behind = find(offsets, finished, offsets->end, false);
+		int64_t finished = find_offset(offsets, from, offsets->end, true);
+		behind = find_offset(offsets, finished, offsets->end, false);
 		size_t length =
 		    (size_t)(write_length(write_length(pair, finished - from), behind - finished) -
 			     pair);
@@ -239,7 +240,7 @@ static char *write_bits(const struct offsets *offsets, char *at)
 	for (int64_t from = offsets->done; from < offsets->end; from += DIGIT_BITS) {
 		int value = 0;
 		for (int i = 0; i < DIGIT_BITS && from + i < offsets->end; i++)
-			value |= is_set(offsets, from + i) << i;
+			value |= offset_is_set(offsets, from + i) << i;
 		*at++ = digits[value];
 	}
 	return at;

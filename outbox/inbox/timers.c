@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "text.h"
 
-static void rise(struct timers *timers, size_t place, struct item *item)
+static void sift_up(struct timers *timers, size_t place, struct item *item)
 {
 	for (size_t above; place > 0; place = above) {
 		above = (place - 1) / 2;
@@ -14,7 +14,7 @@ static void rise(struct timers *timers, size_t place, struct item *item)
 	timers->places[place] = item;
 }
 
-static void sink(struct timers *timers, struct item *item)
+static void sift_down(struct timers *timers, struct item *item)
 {
 	size_t place = 0;
 	for (size_t below = 1; below < timers->count; below = 2 * place + 1) {
@@ -36,7 +36,7 @@ void timers_add(struct timers *timers, struct item *item)
 		timers->places = xrealloc(timers->places, timers->capacity * sizeof(struct item *));
 	}
 	timers->count++;
-	rise(timers, timers->count - 1, item);
+	sift_up(timers, timers->count - 1, item);
 }
 
 struct item *timers_take(struct timers *timers, int64_t now_ms)
@@ -46,7 +46,7 @@ struct item *timers_take(struct timers *timers, int64_t now_ms)
 	struct item *item = timers->places[0];
 	struct item *last = timers->places[--timers->count];
 	if (timers->count > 0)
-		sink(timers, last);
+		sift_down(timers, last);
 	return item;
 }
 

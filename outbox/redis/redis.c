@@ -46,7 +46,7 @@ static const struct meaning {
     {"ERR invalid DB", ERR_CONFIG, "correct the database in url"},
 };
 
-static bool refuse(struct redis *redis, const char *said, struct err *err)
+static bool refuse_redis_reply(struct redis *redis, const char *said, struct err *err)
 {
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
 		if (text_starts(said, meanings[i].begin))
@@ -55,21 +55,21 @@ static bool refuse(struct redis *redis, const char *said, struct err *err)
 	return err_set(err, ERR_RETRY, "%s: %s", redis->place, said);
 }
 
-static bool lose(const struct redis *redis, const char *why, struct err *err)
+static bool fail_link(const struct redis *redis, const char *why, struct err *err)
 {
 	return err_set(err, ERR_RETRY, "%s: %s; does the server run?", redis->place, why);
 }
 
 static bool lose_link(const struct redis *redis, struct err *err)
 {
-	return lose(
+	return fail_link(
 	    redis, redis->link->err == REDIS_ERR_IO ? strerror(errno) : redis->link->errstr, err);
 }
 
 /* --- the link ------------------------------------------------------------------------------- */
 
 /* Until one of the events comes. */
-static bool wait_for(struct redis *redis, short events, int64_t end, struct err *err)
+static bool wait_for_link(struct redis *redis, short events, int64_t end, struct err *err)
 {
 	struct pollfd wanted = {.fd = redis->link->fd, .events = events};
 	for (;;) {
@@ -81,7 +81,7 @@ static bool wait_for(struct redis *redis, short events, int64_t end, struct err 
 			return err_set(
 			    err, ERR_RETRY, "%s: no answer within the timeout", redis->place);
 		if (errno != EINTR)
-			return lose(redis, strerror(errno), err);
+			return fail_link(redis, strerror(errno), err);
 	}
 }
 
@@ -109,21 +109,21 @@ static bool finish_connect(struct redis *redis, int64_t end, struct err *err)
 	int failure = 0;
 	socklen_t size = sizeof failure;
 	if (!redis->link || redis->link->err)
-		return lose(redis, redis->link ? redis->link->errstr : "no memory", err);
-	if (!wait_for(redis, POLLOUT, end, err))
+		return fail_link(redis, redis->link ? redis->link->errstr : "no memory", err);
+	if (!wait_for_link(redis, POLLOUT, end, err))
 		return false;
 	getsockopt(redis->link->fd, SOL_SOCKET, SO_ERROR, &failure, &size);
-	return failure == 0 || lose(redis, strerror(failure), err);
+	return failure == 0 || fail_link(redis, strerror(failure), err);
 }
 
-static void see_nothing(void *context, size_t number, const struct redis_answer *answer)
+static void ignore_answer(void *context, size_t number, const struct redis_answer *answer)
 {
 	(void)context;
 	(void)number;
 	(void)answer;
 }
 
-static bool greet(
+static bool greet_server(
     struct redis *redis, const struct redis_address *address, int64_t end, struct err *err)
 {
 	if (address->user)
@@ -133,7 +133,7 @@ static bool greet(
 	if (address->database)
 		redis_sayf(redis, "%s %d", "SELECT", address->database);
 	return redis->said == 0 ||
-	       redis_hear(redis, (int)(end - clock_ms()), see_nothing, NULL, err);
+	       redis_hear(redis, (int)(end - clock_ms()), ignore_answer, NULL, err);
 }
 
 struct redis *redis_connect(const struct redis_address *address, int timeout_ms, struct err *err)
@@ -143,7 +143,7 @@ struct redis *redis_connect(const struct redis_address *address, int timeout_ms,
 	redis->place = xstrdup(address->place);
 	redis->link = address->path ? redisConnectUnixNonBlock(address->path)
 				    : redisConnectNonBlock(address->host, address->port);
-	if (finish_connect(redis, end, err) && greet(redis, address, end, err))
+	if (finish_connect(redis, end, err) && greet_server(redis, address, end, err))
 		return redis;
 	redis_destroy(redis);
 	return NULL;
@@ -202,7 +202,7 @@ static char *put_size(char *at, char kind, size_t size)
 	return at;
 }
 
-static char *reserve(struct redis *redis, const struct redis_word *words, size_t count)
+static char *reserve_command(struct redis *redis, const struct redis_word *words, size_t count)
 {
 	size_t room = SIZE_ROOM;
 	for (size_t i = 0; i < count; i++)
@@ -217,7 +217,7 @@ static char *reserve(struct redis *redis, const struct redis_word *words, size_t
 /* By hand: hiredis takes as long to write a command as a server to carry it out. */
 void redis_say(struct redis *redis, const struct redis_word *words, size_t count)
 {
-	char *at = put_size(reserve(redis, words, count), '*', count);
+	char *at = put_size(reserve_command(redis, words, count), '*', count);
 	for (size_t i = 0; i < count; i++) {
 		at = put_size(at, '$', words[i].length);
 		memcpy(at, words[i].bytes, words[i].length);
@@ -264,7 +264,7 @@ static const char *error_of(const redisReply *reply)
 }
 
 /* What was received already. False: the stream is not of the protocol. */
-static bool take_answers(
+static bool take_redis_answers(
     struct redis *redis, size_t *heard, redis_see *see, void *context, struct err *err)
 {
 	void *reply;
@@ -286,14 +286,14 @@ static bool take_answers(
 }
 
 /* Sends and receives what can be, so that neither side waits for the other to read. */
-static bool exchange(struct redis *redis, bool *sent, int64_t end, struct err *err)
+static bool exchange_bytes(struct redis *redis, bool *sent, int64_t end, struct err *err)
 {
 	int done = *sent;
 	if (redis->link->err || (!*sent && !send_some(redis, &done)))
 		return lose_link(redis, err);
 	*sent = done;
 	short events = (short)(POLLIN | (*sent ? 0 : POLLOUT));
-	if (!wait_for(redis, events, end, err))
+	if (!wait_for_link(redis, events, end, err))
 		return false;
 	return redisBufferRead(redis->link) == REDIS_OK || lose_link(redis, err);
 }
@@ -304,11 +304,11 @@ bool redis_hear(struct redis *redis, int timeout_ms, redis_see *see, void *conte
 	size_t heard = 0;
 	bool sent = false;
 	while (heard < redis->said)
-		if (!exchange(redis, &sent, end, err) ||
-		    !take_answers(redis, &heard, see, context, err))
+		if (!exchange_bytes(redis, &sent, end, err) ||
+		    !take_redis_answers(redis, &heard, see, context, err))
 			return false;
 	redis->said = 0;
-	return !redis->refusal || refuse(redis, redis->refusal, err);
+	return !redis->refusal || refuse_redis_reply(redis, redis->refusal, err);
 }
 
 const char *redis_refusal(const struct redis *redis)

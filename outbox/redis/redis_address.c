@@ -8,7 +8,7 @@
 
 enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20 };
 
-static bool refuse(struct err *err, const char *what)
+static bool refuse_redis_url(struct err *err, const char *what)
 {
 	return err_set(err, ERR_CONFIG,
 	    "url has %s; write it as redis://:password@127.0.0.1:6379/0 or "
@@ -17,7 +17,7 @@ static bool refuse(struct err *err, const char *what)
 }
 
 /* In place. */
-static bool decode(char *text)
+static bool decode_percents(char *text)
 {
 	char *to = text;
 	for (const char *from = text; *from; from++) {
@@ -41,11 +41,12 @@ static bool read_login(char *login, struct redis_address *address, struct err *e
 		*colon = '\0';
 	address->password = xstrdup(colon ? colon + 1 : login);
 	address->user = colon && login[0] ? xstrdup(login) : NULL;
-	return (decode(address->password) && (!address->user || decode(address->user))) ||
-	       refuse(err, "a percent sign that encodes nothing in its password or user");
+	return (decode_percents(address->password) &&
+		   (!address->user || decode_percents(address->user))) ||
+	       refuse_redis_url(err, "a percent sign that encodes nothing in its password or user");
 }
 
-static bool read_number(const char *text, int64_t low, int64_t high, int *ret_number)
+static bool read_url_number(const char *text, int64_t low, int64_t high, int *ret_number)
 {
 	int64_t number;
 	if (!text_to_int64(text, low, high, &number))
@@ -56,12 +57,12 @@ static bool read_number(const char *text, int64_t low, int64_t high, int *ret_nu
 
 static bool read_database(const char *text, struct redis_address *address, struct err *err)
 {
-	return !text || !text[0] || read_number(text, 0, MOST_DATABASES, &address->database) ||
-	       refuse(err, "a database that is no number");
+	return !text || !text[0] || read_url_number(text, 0, MOST_DATABASES, &address->database) ||
+	       refuse_redis_url(err, "a database that is no number");
 }
 
 /* What stands before the mark is cut off there; NULL: it is not there. */
-static char *cut(char *text, const char *mark)
+static char *cut_at_mark(char *text, const char *mark)
 {
 	char *at = strstr(text, mark);
 	if (at)
@@ -71,9 +72,9 @@ static char *cut(char *text, const char *mark)
 
 static bool read_path(char *rest, struct redis_address *address, struct err *err)
 {
-	const char *database = cut(rest, "?db=");
+	const char *database = cut_at_mark(rest, "?db=");
 	if (rest[0] != '/')
-		return refuse(err, "no path of a socket");
+		return refuse_redis_url(err, "no path of a socket");
 	address->path = xstrdup(rest);
 	address->place = xformat("redis at %s", rest);
 	return read_database(database, address, err);
@@ -81,20 +82,20 @@ static bool read_path(char *rest, struct redis_address *address, struct err *err
 
 static bool read_host(char *rest, struct redis_address *address, struct err *err)
 {
-	const char *database = cut(rest, "/"), *port = NULL;
+	const char *database = cut_at_mark(rest, "/"), *port = NULL;
 	char *host = rest;
 	if (rest[0] == '[') {
 		host++;
-		char *behind = cut(host, "]");
+		char *behind = cut_at_mark(host, "]");
 		if (!behind || (behind[0] && behind[0] != ':'))
-			return refuse(err, "a bracket without its end");
+			return refuse_redis_url(err, "a bracket without its end");
 		port = behind[0] ? behind + 1 : NULL;
 	} else
-		port = cut(rest, ":");
+		port = cut_at_mark(rest, ":");
 	if (!host[0])
-		return refuse(err, "no host");
-	if (port && !read_number(port, 1, 65535, &address->port))
-		return refuse(err, "a port that is none");
+		return refuse_redis_url(err, "no host");
+	if (port && !read_url_number(port, 1, 65535, &address->port))
+		return refuse_redis_url(err, "a port that is none");
 	address->host = xstrdup(host);
 	address->place = xformat("redis at %s:%d", host, address->port);
 	return read_database(database, address, err);
@@ -104,14 +105,14 @@ bool redis_address_parse(const char *url, struct redis_address *ret_address, str
 {
 	*ret_address = (struct redis_address){.port = DEFAULT_PORT};
 	owned_text char *copy = xstrdup(url);
-	char *rest = cut(copy, "://");
+	char *rest = cut_at_mark(copy, "://");
 	if (text_equal(copy, "rediss"))
 		return err_set(err, ERR_CONFIG,
 		    "url begins with rediss://, and TLS is not spoken here: let a proxy on this "
 		    "machine speak it (stunnel), and name that as redis://127.0.0.1:port");
 	bool path = text_equal(copy, "unix");
 	if (!rest || (!path && !text_equal(copy, "redis")))
-		return refuse(err, "no redis:// or unix:// at its beginning");
+		return refuse_redis_url(err, "no redis:// or unix:// at its beginning");
 	char *at = strrchr(rest, '@');
 	if (at) {
 		*at = '\0';

@@ -27,8 +27,8 @@ static void print_section(const json_t *section)
 	printf("%s: %s, %lld partitions (%lld stand still), %lld of %lld messages under way, "
 	       "%lld handled, %lld dead letters, breaker %s\n",
 	    json_string_value(json_object_get(section, "section")), word_of(section),
-	    number(section, "partitions"), number(section, "standing"), number(section, "in_hand"),
-	    number(section, "messages"), number(section, "handled"),
+	    number(section, "partitions"), number(section, "standing"),
+	    number(section, "in_progress"), number(section, "messages"), number(section, "handled"),
 	    number(section, "dead_letters"), breaker ? breaker : "-");
 	if (!error || !error[0])
 		return;

@@ -12,7 +12,7 @@
 #include "consumer.h"
 #include "deliver_event.h"
 #include "field.h"
-#include "letters.h"
+#include "redelivery.h"
 #include "rule_key.h"
 #include "session.h"
 
@@ -26,7 +26,7 @@
 enum { WAIT_MS = 500, UNDER_WAY = 1000, SHOWN = 20, STEP_MS = 100, GIVE_UP_MS = 60000 };
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
-DEFINE_OWNED(struct letters, letters_destroy)
+DEFINE_OWNED(struct redelivery, redelivery_destroy)
 DEFINE_OWNED(struct item, item_destroy)
 DEFINE_OWNED(struct rule_key, rule_key_destroy)
 
@@ -39,7 +39,7 @@ struct redrive {
 	const struct call *call;
 	const struct config_deliver *section;
 	struct committed *committed;
-	struct letters *letters;
+	struct redelivery *redelivery;
 	const struct rule_key *id_key; /* what identifies a message of the section */
 	struct part *parts; /* by partition; those that are added later wait for the next call */
 	int part_count;
@@ -151,7 +151,7 @@ static void take_back(struct redrive *redrive)
 {
 	struct err why;
 	bool refused;
-	for (struct item *item; (item = letters_take(redrive->letters, &refused, &why));) {
+	for (struct item *item; (item = redelivery_take(redrive->redelivery, &refused, &why));) {
 		if (refused)
 			fail(redrive, &why);
 		else {
@@ -168,12 +168,12 @@ static bool pump(struct redrive *redrive, size_t most)
 {
 	struct err err;
 	int64_t until = clock_ms() + GIVE_UP_MS;
-	size_t before = letters_count(redrive->letters);
-	while (!redrive->failed && letters_count(redrive->letters) > most) {
-		struct pollfd fd = {letters_fd(redrive->letters), POLLIN, 0};
-		letters_step(redrive->letters, clock_ms());
+	size_t before = redelivery_count(redrive->redelivery);
+	while (!redrive->failed && redelivery_count(redrive->redelivery) > most) {
+		struct pollfd fd = {redelivery_fd(redrive->redelivery), POLLIN, 0};
+		redelivery_step(redrive->redelivery, clock_ms());
 		take_back(redrive);
-		size_t now = letters_count(redrive->letters);
+		size_t now = redelivery_count(redrive->redelivery);
 		if (now < before)
 			until = clock_ms() + GIVE_UP_MS;
 		else if (clock_ms() > until) {
@@ -202,7 +202,7 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 	struct item *item = item_create(NULL, record);
 	item->public.topic = redrive->section->dead_letter_topic;
 	item->owned_id = topic; /* as long as the letter */
-	letters_send(redrive->letters, item, topic, LETTER_BACK);
+	redelivery_send(redrive->redelivery, item, topic, REDELIVERY_TO_ORIGIN);
 	return pump(redrive, UNDER_WAY);
 }
 
@@ -369,10 +369,11 @@ static bool redrive_all(const struct call *call, struct err *err)
 	owned_text char *group = xformat("%s.redriven", redrive.section->group);
 	OWNED(owned_committed_close)
 	struct committed *committed = committed_open(redrive.section->kafka, group, err);
-	OWNED(owned_letters_destroy)
-	struct letters *letters = letters_create(redrive.section->kafka, redrive.section->group);
+	OWNED(owned_redelivery_destroy)
+	struct redelivery *redelivery =
+	    redelivery_create(redrive.section->kafka, redrive.section->group);
 	redrive.committed = committed;
-	redrive.letters = letters;
+	redrive.redelivery = redelivery;
 	redrive.id_key = id_key;
 	bool done = committed && work(&redrive, err);
 	for (int i = 0; i < redrive.part_count; i++)

@@ -224,7 +224,7 @@ static const char *const of_lookbacks[] = {"relay_lookback_decisions_total{",
 /* What became of messages, and what is under way. */
 static const char *const of_delivers[] = {"relay_deliver_handled_total{",
     "relay_deliver_duplicates_total{", "relay_deliver_false_positive_rate{",
-    "relay_deliver_in_hand{", "relay_deliver_oldest_seconds{", "relay_deliver_retries_total{",
+    "relay_deliver_in_progress{", "relay_deliver_oldest_seconds{", "relay_deliver_retries_total{",
     "relay_deliver_dead_letters_total{", "relay_deliver_rebalances_total{",
     "relay_deliver_breaker{", NULL};
 

@@ -62,7 +62,7 @@ struct deliver *const *delivers_sections(const struct delivers *delivers)
 static void add_state(const struct deliver_status *status, struct text *report)
 {
 	text_addf(report, "reads %d partitions, delivers %" PRIu64 " of %" PRIu64 " messages",
-	    status->partitions, status->in_hand, status->messages);
+	    status->partitions, status->in_progress, status->messages);
 	if (status->standing > 0)
 		text_addf(report, ", %d partitions stand still", status->standing);
 	if (status->sends.breaker != BREAKER_CLOSED)

@@ -9,21 +9,21 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "clock.h"
-#include "courier.h"
 #include "deliver_check.h"
 #include "deliver_inbox.h"
+#include "http_sender.h"
 #include "logging.h"
 
 enum { TURN_MS = 1000, OPEN_AGAIN_MS = 10000 };
 
 struct deliver {
 	const struct config_deliver *section;
-	struct courier *courier;
+	struct http_sender *sender;
 	struct deliver_metrics *metrics;
 	pthread_t thread;
 	int wake_fd, event_fd;
-	/* That hands messages out, and takes their ends. Set while the courier has any. */
-	_Atomic(struct outbox_inbox *) handing;
+	/* The inbox that messages come from and go back to. Set while the HTTP sender has any. */
+	_Atomic(struct outbox_inbox *) source;
 
 	/* of the thread */
 	struct outbox_inbox *inbox; /* NULL: it is to be opened again */
@@ -40,46 +40,46 @@ struct deliver {
 
 /* --- the inbox ------------------------------------------------------------------------------ */
 
-static void hand(void *context, struct outbox_inbox *inbox,
+static void submit_messages(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count)
 {
 	struct deliver *deliver = context;
 
-	atomic_store(&deliver->handing, inbox);
-	courier_hand(deliver->courier, messages, count);
+	atomic_store(&deliver->source, inbox);
+	http_sender_submit(deliver->sender, messages, count);
 }
 
-static bool holds(void *context, uint64_t ticket)
+static bool holds_ticket(void *context, uint64_t ticket)
 {
 	struct deliver *deliver = context;
 
-	return outbox_inbox_holds(atomic_load(&deliver->handing), ticket);
+	return outbox_inbox_holds(atomic_load(&deliver->source), ticket);
 }
 
-/* Whose partition went is handled again by who has it, and that is counted there. */
-static void finish(void *context, const struct outbox_inbox_end *ends, size_t count)
+/* If the partition was revoked, its new owner handles the message again and counts it. */
+static void finish_messages(void *context, const struct outbox_inbox_end *ends, size_t count)
 {
 	struct deliver *deliver = context;
 	struct outbox_error error;
 
-	if (!outbox_inbox_finish(atomic_load(&deliver->handing), ends, count, &error))
+	if (!outbox_inbox_finish(atomic_load(&deliver->source), ends, count, &error))
 		log_debug("deliver_ended_in_vain", {"section", LOG_TEXT(deliver->section->name)},
 		    {"error", LOG_TEXT(error.message)});
 }
 
 static void note_stats(struct deliver *deliver)
 {
-	struct courier_status courier = courier_status(deliver->courier);
+	struct http_sender_status sender = http_sender_status(deliver->sender);
 	struct deliver_status *status = &deliver->status;
 	struct outbox_inbox_stats stats;
 
 	outbox_inbox_stats(deliver->inbox, &stats);
-	deliver_metrics_note(deliver->metrics, &stats, courier.figures.breaker);
+	deliver_metrics_note(deliver->metrics, &stats, sender.figures.breaker);
 	pthread_mutex_lock(&deliver->mutex);
 	status->partitions = stats.partitions;
 	status->standing = stats.standing;
 	status->messages = stats.messages;
-	status->in_hand = stats.in_hand;
+	status->in_progress = stats.in_progress;
 	status->handled = deliver->handled_before + stats.handled;
 	status->dead_letters = deliver->dead_before + stats.dead_letters;
 	pthread_mutex_unlock(&deliver->mutex);
@@ -94,15 +94,15 @@ static void note_closed(struct deliver *deliver)
 	deliver->handled_before = status->handled;
 	deliver->dead_before = status->dead_letters;
 	status->partitions = status->standing = 0;
-	status->messages = status->in_hand = 0;
+	status->messages = status->in_progress = 0;
 	pthread_mutex_unlock(&deliver->mutex);
 }
 
-/* Nobody tells it an end once it is closed: by then the courier rests. */
+/* No end reaches the inbox after it is closed: by then the HTTP sender rests. */
 static void close_inbox(struct deliver *deliver)
 {
 	outbox_inbox_pause(deliver->inbox, NULL, true);
-	courier_rest(deliver->courier, deliver->section->drain_ms);
+	http_sender_rest(deliver->sender, deliver->section->drain_ms);
 	note_stats(deliver);
 	outbox_inbox_close(deliver->inbox);
 	deliver->inbox = NULL;
@@ -134,9 +134,9 @@ static void try_open(struct deliver *deliver, int64_t now)
 	struct err err;
 	bool first;
 
-	courier_work(deliver->courier);
+	http_sender_work(deliver->sender);
 	deliver->pausing = false;
-	deliver->inbox = deliver_inbox_open(deliver->section, hand, deliver, &err);
+	deliver->inbox = deliver_inbox_open(deliver->section, submit_messages, deliver, &err);
 	deliver->open_at = now + OPEN_AGAIN_MS;
 	first = note_open(deliver, deliver->inbox ? NULL : &err);
 	if (!deliver->inbox && !first)
@@ -186,7 +186,7 @@ static void look_after(struct deliver *deliver, int64_t now)
 }
 
 /* Returns whether it is to end. */
-static bool begin_turn(struct deliver *deliver, int64_t now)
+static bool begin_deliver_turn(struct deliver *deliver, int64_t now)
 {
 	eventfd_t ignored;
 	bool ends;
@@ -206,7 +206,7 @@ static void wait_for_turn(const struct deliver *deliver)
 	poll(&polled, 1, TURN_MS);
 }
 
-static void end(struct deliver *deliver)
+static void end_deliver(struct deliver *deliver)
 {
 	if (deliver->inbox)
 		close_inbox(deliver);
@@ -218,19 +218,19 @@ static void end(struct deliver *deliver)
 		log_debug("already_told", {"section", LOG_TEXT(deliver->section->name)});
 }
 
-static void *run(void *context)
+static void *run_deliver(void *context)
 {
 	struct deliver *deliver = context;
 
 	for (;;) {
 		int64_t now = clock_ms();
 
-		if (begin_turn(deliver, now))
+		if (begin_deliver_turn(deliver, now))
 			break;
 		look_after(deliver, now);
 		wait_for_turn(deliver);
 	}
-	end(deliver);
+	end_deliver(deliver);
 	return NULL;
 }
 
@@ -238,7 +238,7 @@ static void *run(void *context)
 
 static void deliver_free(struct deliver *deliver)
 {
-	courier_stop(deliver->courier);
+	http_sender_stop(deliver->sender);
 	deliver_metrics_destroy(deliver->metrics);
 	if (deliver->wake_fd >= 0)
 		close(deliver->wake_fd);
@@ -247,14 +247,14 @@ static void deliver_free(struct deliver *deliver)
 	free(deliver);
 }
 
-static bool start_thread(struct deliver *deliver, struct err *err)
+static bool start_deliver_thread(struct deliver *deliver, struct err *err)
 {
 	int error;
 
 	deliver->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (deliver->wake_fd < 0)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	error = pthread_create(&deliver->thread, NULL, run, deliver);
+	error = pthread_create(&deliver->thread, NULL, run_deliver, deliver);
 	return error == 0 || err_set(err, ERR_RETRY, "no thread for [deliver \"%s\"]: %s",
 				 deliver->section->name, strerror(error));
 }
@@ -287,9 +287,10 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	pthread_mutex_init(&deliver->mutex, NULL);
 	pthread_cond_init(&deliver->opened, NULL);
 	deliver->metrics = deliver_metrics_create(section->name);
-	deliver->courier = courier_start(
-	    &(struct courier_options){section, deliver->metrics, holds, finish, deliver}, err);
-	if (!deliver->courier || !start_thread(deliver, err)) {
+	deliver->sender = http_sender_start(&(struct http_sender_options){section, deliver->metrics,
+						holds_ticket, finish_messages, deliver},
+	    err);
+	if (!deliver->sender || !start_deliver_thread(deliver, err)) {
 		deliver_free(deliver);
 		return NULL;
 	}
@@ -300,7 +301,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	return NULL;
 }
 
-static void wake(struct deliver *deliver)
+static void wake_deliver(struct deliver *deliver)
 {
 	if (eventfd_write(deliver->wake_fd, 1) != 0)
 		log_debug("already_told", {"section", LOG_TEXT(deliver->section->name)});
@@ -311,7 +312,7 @@ void deliver_stop(struct deliver *deliver)
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->stop_asked = true;
 	pthread_mutex_unlock(&deliver->mutex);
-	wake(deliver);
+	wake_deliver(deliver);
 }
 
 void deliver_join(struct deliver *deliver)
@@ -327,12 +328,12 @@ void deliver_pause(struct deliver *deliver, bool pause)
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->pause_asked = pause;
 	pthread_mutex_unlock(&deliver->mutex);
-	wake(deliver);
+	wake_deliver(deliver);
 }
 
 struct deliver_status deliver_status(struct deliver *deliver)
 {
-	struct courier_status courier = courier_status(deliver->courier);
+	struct http_sender_status sender = http_sender_status(deliver->sender);
 	struct deliver_status status;
 	bool stops;
 
@@ -340,8 +341,8 @@ struct deliver_status deliver_status(struct deliver *deliver)
 	status = deliver->status;
 	stops = deliver->stop_asked;
 	pthread_mutex_unlock(&deliver->mutex);
-	status.sends = courier.figures;
-	if (stops || courier.loop_ms < status.turn_ms) /* its own thread waits for the end */
-		status.turn_ms = courier.loop_ms;
+	status.sends = sender.figures;
+	if (stops || sender.loop_ms < status.turn_ms) /* its own thread waits for the end */
+		status.turn_ms = sender.loop_ms;
 	return status;
 }

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * A [deliver] section at work: an inbox (inbox.h) whose messages a courier (courier.h) posts to
- * the application, and a thread that looks after both. It opens the inbox, tells each second what
- * it says, makes one that cannot go on anew, and closes it in the end.
+ * A [deliver] section at work: an inbox (inbox.h) whose messages an HTTP sender (http_sender.h)
+ * posts to the application, and a thread that looks after both. It opens the inbox, tells each
+ * second what it says, makes one that cannot go on anew, and closes it in the end.
  *
  *   deliver = deliver_start(section, event_fd, &err);
  *   … deliver_stop(deliver), until deliver_status says that it has ended; deliver_join(deliver);
@@ -37,7 +37,7 @@ struct deliver_status {
 	int64_t turn_ms; /* clock_ms of the last turn of the one that turns least often */
 	int partitions, standing;
 	uint64_t messages; /* in memory */
-	uint64_t in_hand;
+	uint64_t in_progress;
 	uint64_t handled, dead_letters; /* since the process began */
 	struct dispatch_figures sends;
 };

@@ -16,7 +16,7 @@ enum {
 /* --- reasons -------------------------------------------------------------------------------- */
 
 /* It may quote others and be cut within a character. */
-static void make_clean(char *text)
+static void clean_reason(char *text)
 {
 	uint32_t code;
 
@@ -42,7 +42,7 @@ __attribute__((format(printf, 2, 3))) static void set_reason(
 	va_start(args, format);
 	vsnprintf(verdict->reason, sizeof verdict->reason, format, args);
 	va_end(args);
-	make_clean(verdict->reason);
+	clean_reason(verdict->reason);
 }
 
 static void give_reason(
@@ -68,7 +68,7 @@ static bool is_passing(int status)
 }
 
 /* retry_after_ms: -1: not said. */
-static struct deliver_verdict verdict_of(
+static struct deliver_verdict verdict_of_status(
     const struct deliver_judge *judge, int status, int64_t retry_after_ms)
 {
 	int64_t most = judge->retry_after_max_ms;
@@ -85,7 +85,7 @@ static struct deliver_verdict verdict_of(
 	    is_passing(status) ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_DEAD};
 }
 
-static enum breaker_outcome outcome_of(int status)
+static enum breaker_outcome outcome_of_status(int status)
 {
 	return is_between(status, 5) || status == 429 || status == 408 ? BREAKER_FAILURE
 								       : BREAKER_SUCCESS;
@@ -100,7 +100,7 @@ static const char *label_of(int status)
 
 /* --- all of them alike ---------------------------------------------------------------------- */
 
-static void set_all(struct deliver_answer *answer, const struct deliver_verdict *verdict)
+static void set_verdicts(struct deliver_answer *answer, const struct deliver_verdict *verdict)
 {
 	for (size_t i = 0; i < answer->count; i++)
 		answer->verdicts[i] = *verdict;
@@ -112,12 +112,12 @@ static void worth_nothing(struct deliver_answer *answer, const char *why)
 	struct deliver_verdict verdict = {OUTBOX_INBOX_RETRY};
 
 	set_reason(&verdict, "%s", why);
-	set_all(answer, &verdict);
+	set_verdicts(answer, &verdict);
 	answer->outcome = BREAKER_FAILURE;
 	answer->label = "answer";
 }
 
-static bool is_ours(const char *failure)
+static bool is_own_failure(const char *failure)
 {
 	return text_equal(failure, "internal") || text_equal(failure, "queue_timeout");
 }
@@ -126,25 +126,25 @@ static bool is_ours(const char *failure)
  * away for long. */
 static void read_failure(struct deliver_answer *answer, const struct deliver_response *response)
 {
-	bool ours = is_ours(response->failure), tried = response->tried && !ours;
+	bool ours = is_own_failure(response->failure), tried = response->tried && !ours;
 	struct deliver_verdict verdict = {
 	    tried ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_WAIT, tried ? 0 : PAUSE_MS};
 
 	set_reason(&verdict, "%s: %s", response->failure, response->error);
-	set_all(answer, &verdict);
+	set_verdicts(answer, &verdict);
 	answer->outcome = ours ? BREAKER_NEITHER : BREAKER_FAILURE;
 	answer->label = response->failure;
 }
 
-static void read_status(struct deliver_answer *answer, const struct deliver_judge *judge,
+static void read_status_answer(struct deliver_answer *answer, const struct deliver_judge *judge,
     const struct deliver_response *response)
 {
 	struct deliver_verdict verdict =
-	    verdict_of(judge, response->status, response->retry_after_ms);
+	    verdict_of_status(judge, response->status, response->retry_after_ms);
 
 	give_reason(&verdict, response->status, response->body, response->length);
-	set_all(answer, &verdict);
-	answer->outcome = outcome_of(response->status);
+	set_verdicts(answer, &verdict);
+	answer->outcome = outcome_of_status(response->status);
 	answer->label = label_of(response->status);
 	answer->apart = verdict.result == OUTBOX_INBOX_DEAD && answer->count > 1;
 }
@@ -173,14 +173,14 @@ static bool read_seconds(const json_t *value, int64_t *ret_ms)
 	return true;
 }
 
-static bool is_text(const json_t *value)
+static bool is_json_text(const json_t *value)
 {
 	return json_is_string(value) &&
 	       strlen(json_string_value(value)) == json_string_length(value);
 }
 
 /* {"id", "status", and as it needs them "retry_after" and "reason"}; nothing else. */
-static bool read_item(const json_t *object, struct item *ret_item)
+static bool read_answer_item(const json_t *object, struct item *ret_item)
 {
 	const json_t *id = json_object_get(object, "id");
 	const json_t *status = json_object_get(object, "status");
@@ -188,8 +188,8 @@ static bool read_item(const json_t *object, struct item *ret_item)
 	const json_t *retry_after = json_object_get(object, "retry_after");
 	json_int_t number = json_integer_value(status);
 
-	if (!is_text(id) || !json_is_integer(status) || number < 200 || number > 599 ||
-	    (reason && !is_text(reason)) ||
+	if (!is_json_text(id) || !json_is_integer(status) || number < 200 || number > 599 ||
+	    (reason && !is_json_text(reason)) ||
 	    json_object_size(object) !=
 		2 + (size_t)(reason != NULL) + (size_t)(retry_after != NULL))
 		return false;
@@ -200,7 +200,7 @@ static bool read_item(const json_t *object, struct item *ret_item)
 }
 
 /* Most answer in the order of the request. `count`: it was not sent. */
-static size_t find_id(const char *const *ids, size_t count, size_t from, const char *id)
+static size_t find_event_id(const char *const *ids, size_t count, size_t from, const char *id)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(ids[(from + i) % count], id) == 0)
@@ -222,9 +222,9 @@ static bool read_items(struct deliver_answer *answer, const struct deliver_judge
 	{
 		struct item item;
 
-		if (!read_item(object, &item))
+		if (!read_answer_item(object, &item))
 			return false;
-		at = find_id(ids, answer->count, at, item.id);
+		at = find_event_id(ids, answer->count, at, item.id);
 		if (at == answer->count || said[at]) {
 			*ret_why = at == answer->count
 				       ? "it answers about an id that it was not sent"
@@ -232,13 +232,13 @@ static bool read_items(struct deliver_answer *answer, const struct deliver_judge
 			return false;
 		}
 		said[at] = true;
-		answer->verdicts[at] = verdict_of(judge, item.status, item.retry_after_ms);
+		answer->verdicts[at] = verdict_of_status(judge, item.status, item.retry_after_ms);
 		give_reason(&answer->verdicts[at], item.status, item.reason, strlen(item.reason));
 	}
 	return true;
 }
 
-static void read_batch(struct deliver_answer *answer, const struct deliver_judge *judge,
+static void read_batch_answer(struct deliver_answer *answer, const struct deliver_judge *judge,
     const char *const *ids, const struct deliver_response *response)
 {
 	json_t *array = json_loadb(response->body, response->length, JSON_REJECT_DUPLICATES, NULL);
@@ -277,13 +277,13 @@ void deliver_answer_read(struct deliver_answer *answer, const struct deliver_jud
 	if (!has_status(response))
 		read_failure(answer, response);
 	else if (judge->form == DELIVER_SINGLE || !is_between(response->status, 2))
-		read_status(answer, judge, response);
+		read_status_answer(answer, judge, response);
 	else if (response->failure)
 		worth_nothing(answer, "it answers a batch with more than max_answer");
 	else if (response->length == 0)
-		read_status(answer, judge, response);
+		read_status_answer(answer, judge, response);
 	else
-		read_batch(answer, judge, ids, response);
+		read_batch_answer(answer, judge, ids, response);
 }
 
 void deliver_answer_finish(struct deliver_answer *answer)

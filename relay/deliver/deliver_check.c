@@ -2,14 +2,14 @@
 
 #include <string.h>
 #include "cleanup.h"
-#include "courier.h"
 #include "dedup_spec.h"
+#include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
 #include "rules_spec.h"
 #include "text.h"
 
-static bool refuse(
+static bool refuse_deliver_key(
     const struct config_deliver *section, struct err *err, const char *key, const char *why)
 {
 	owned_text char *copy = xstrdup(why); /* it may stand in *err */
@@ -24,10 +24,10 @@ static bool check_id(const struct config_deliver *section, struct err *err)
 	struct rule_key *key = rule_key_parse(section->id, &why);
 
 	rule_key_destroy(key);
-	return key || refuse(section, err, "id", why.message);
+	return key || refuse_deliver_key(section, err, "id", why.message);
 }
 
-static bool is_local(const char *dedup)
+static bool dedup_is_local(const char *dedup)
 {
 	return dedup[0] && !text_starts(dedup, "redis") && !text_starts(dedup, "postgres") &&
 	       !text_starts(dedup, "sequence");
@@ -38,12 +38,12 @@ static bool parse_dedup(
     const struct config_deliver *section, struct dedup_spec *ret_spec, struct err *err)
 {
 	owned_text char *line =
-	    xformat("%s%s", section->dedup, is_local(section->dedup) ? " path=." : "");
+	    xformat("%s%s", section->dedup, dedup_is_local(section->dedup) ? " path=." : "");
 
 	return dedup_spec_parse(line, ret_spec, err);
 }
 
-static bool check_dedup(const struct config_deliver *section, struct err *err)
+static bool check_deliver_dedup(const struct config_deliver *section, struct err *err)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
 	struct err why;
@@ -51,9 +51,10 @@ static bool check_dedup(const struct config_deliver *section, struct err *err)
 	if (!section->dedup[0])
 		return true;
 	if (strstr(section->dedup, "path="))
-		return refuse(section, err, "dedup",
+		return refuse_deliver_key(section, err, "dedup",
 		    "leave path= out: each partition has a folder of its own below the key path");
-	return parse_dedup(section, &spec, &why) || refuse(section, err, "dedup", why.message);
+	return parse_dedup(section, &spec, &why) ||
+	       refuse_deliver_key(section, err, "dedup", why.message);
 }
 
 bool deliver_dedup_is_exposed(const struct config_deliver *section)
@@ -65,7 +66,7 @@ bool deliver_dedup_is_exposed(const struct config_deliver *section)
 	       pg_dsn_is_exposed(spec.dsn);
 }
 
-static bool check_rules(const struct config_deliver *section, struct err *err)
+static bool check_deliver_rules(const struct config_deliver *section, struct err *err)
 {
 	struct err why;
 
@@ -74,21 +75,22 @@ static bool check_rules(const struct config_deliver *section, struct err *err)
 
 		rules_spec_destroy(rule);
 		if (!rule)
-			return refuse(section, err, "rules", why.message);
+			return refuse_deliver_key(section, err, "rules", why.message);
 	}
 	return true;
 }
 
-static bool check_path(const struct config_deliver *section, struct err *err)
+static bool check_deliver_path(const struct config_deliver *section, struct err *err)
 {
-	if (section->path[0] || (!is_local(section->dedup) && section->rules.count == 0))
+	if (section->path[0] || (!dedup_is_local(section->dedup) && section->rules.count == 0))
 		return true;
-	return refuse(section, err, "path",
+	return refuse_deliver_key(section, err, "path",
 	    "it is empty; say in which folder the state of dedup and rules is kept");
 }
 
 bool deliver_check(const struct config_deliver *section, struct err *err)
 {
-	return courier_check(section, err) && check_id(section, err) && check_dedup(section, err) &&
-	       check_rules(section, err) && check_path(section, err);
+	return http_sender_check(section, err) && check_id(section, err) &&
+	       check_deliver_dedup(section, err) && check_deliver_rules(section, err) &&
+	       check_deliver_path(section, err);
 }

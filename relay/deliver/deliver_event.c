@@ -22,7 +22,7 @@ static const char type_of_json[] = "application/json", type_of_bytes[] = "applic
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-static const char *copy(struct deliver_event *event, const char *text)
+static const char *copy_event_text(struct deliver_event *event, const char *text)
 {
 	return arena_text(&event->memory, text);
 }
@@ -46,7 +46,7 @@ static const char *clean_copy(struct deliver_event *event, const void *bytes, si
 	return made;
 }
 
-/* What letters and other headers of the relay say of it; NULL: nothing. */
+/* The value of a header of redelivery or of the relay, as clean text; NULL: there is none. */
 static const char *header_copy(
     struct deliver_event *event, const struct outbox_inbox_message *message, const char *name)
 {
@@ -94,18 +94,19 @@ const char *deliver_event_attribute(const struct deliver_event *event, const cha
 }
 
 /* NULL adds nothing. */
-static void add(struct deliver_event *event, const char *name, const char *value, bool bare)
+static void add_event_attribute(
+    struct deliver_event *event, const char *name, const char *value, bool bare)
 {
 	if (value)
 		event->attributes[event->count++] = (struct deliver_attribute){name, value, bare};
 }
 
-static bool has(const struct deliver_event *event, const char *name)
+static bool has_attribute(const struct deliver_event *event, const char *name)
 {
 	return deliver_event_attribute(event, name) != NULL;
 }
 
-static bool is_ours(const char *name)
+static bool is_outbox_attribute(const char *name)
 {
 	return text_starts(name, "outbox");
 }
@@ -116,7 +117,7 @@ static bool may_be_taken(const char *name)
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
 	return *name && !name[strspn(name, letters)] && strlen(name) <= MOST_NAME &&
-	       !is_ours(name) && !text_equal(name, "data") &&
+	       !is_outbox_attribute(name) && !text_equal(name, "data") &&
 	       !text_equal(name, "datacontenttype") && !text_equal(name, "specversion");
 }
 
@@ -127,8 +128,8 @@ static void take_headers(struct deliver_event *event, const struct outbox_inbox_
 		const struct outbox_rules_header *header = &message->headers[i - 1];
 
 		if (text_starts(header->name, "ce_") && may_be_taken(header->name + 3) &&
-		    !has(event, header->name + 3))
-			add(event, header->name + 3,
+		    !has_attribute(event, header->name + 3))
+			add_event_attribute(event, header->name + 3,
 			    clean_copy(event, header->value, header->length), false);
 	}
 }
@@ -151,7 +152,7 @@ static const char *integer_text(struct deliver_event *event, int64_t number)
 	char digits[24];
 
 	*text_write_int64(digits, number) = '\0';
-	return copy(event, digits);
+	return copy_event_text(event, digits);
 }
 
 static const char *origin_integer(struct deliver_event *event,
@@ -168,7 +169,7 @@ static struct origin find_origin(
 	const char *topic = header_copy(event, message, "outbox-origin-topic");
 
 	return (struct origin){
-	    .topic = topic ? topic : copy(event, message->topic),
+	    .topic = topic ? topic : copy_event_text(event, message->topic),
 	    .partition =
 		origin_integer(event, message, "outbox-origin-partition", message->partition),
 	    .offset = origin_integer(event, message, "outbox-origin-offset", message->offset),
@@ -191,7 +192,7 @@ static const char *id_of(struct deliver_event *event, const struct outbox_inbox_
 		    origin->offset, NULL);
 		digest_name(place, strlen(place), name);
 	}
-	return id ? id : copy(event, name);
+	return id ? id : copy_event_text(event, name);
 }
 
 /* RFC 3339. NULL: it is none, or none of our calendar. */
@@ -209,7 +210,7 @@ static const char *time_of(struct deliver_event *event, const struct origin *ori
 	size_t length =
 	    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &parts));
 	snprintf(text + length, sizeof text - length, ".%03dZ", (int)(ms % 1000));
-	return copy(event, text);
+	return copy_event_text(event, text);
 }
 
 static bool is_integer(const char *text)
@@ -219,36 +220,38 @@ static bool is_integer(const char *text)
 	return text_to_int64(text, INT64_MIN, INT64_MAX, &ignored);
 }
 
-static void add_own(struct deliver_event *event, const struct outbox_inbox_message *message,
-    const struct origin *origin)
+static void add_outbox_attributes(struct deliver_event *event,
+    const struct outbox_inbox_message *message, const struct origin *origin)
 {
-	add(event, "outboxtopic", origin->topic, false);
+	add_event_attribute(event, "outboxtopic", origin->topic, false);
 	if (is_integer(origin->partition))
-		add(event, "outboxpartition", origin->partition, true);
+		add_event_attribute(event, "outboxpartition", origin->partition, true);
 	/* integers of CloudEvents have 32 bits */
-	add(event, "outboxoffset", origin->offset, false);
-	add(event, "outboxattempt", integer_text(event, message->attempt), true);
+	add_event_attribute(event, "outboxoffset", origin->offset, false);
+	add_event_attribute(event, "outboxattempt", integer_text(event, message->attempt), true);
 	if (!message->payload)
-		add(event, "outboxtombstone", "true", true);
+		add_event_attribute(event, "outboxtombstone", "true", true);
 }
 
 static void add_missing_attributes(struct deliver_event *event,
     const struct outbox_inbox_message *message, const struct origin *origin,
     const struct deliver_event_defaults *defaults)
 {
-	if (!has(event, "id"))
-		add(event, "id", id_of(event, message, origin), false);
-	if (!has(event, "source"))
-		add(event, "source",
+	if (!has_attribute(event, "id"))
+		add_event_attribute(event, "id", id_of(event, message, origin), false);
+	if (!has_attribute(event, "source"))
+		add_event_attribute(event, "source",
 		    *defaults->source ? defaults->source
 				      : arena_join(&event->memory, "/topics/", origin->topic, NULL),
 		    false);
-	if (!has(event, "type"))
-		add(event, "type", *defaults->type ? defaults->type : origin->topic, false);
-	if (!has(event, "subject"))
-		add(event, "subject", clean_copy(event, message->key, message->key_length), false);
-	if (!has(event, "time"))
-		add(event, "time", time_of(event, origin), false);
+	if (!has_attribute(event, "type"))
+		add_event_attribute(
+		    event, "type", *defaults->type ? defaults->type : origin->topic, false);
+	if (!has_attribute(event, "subject"))
+		add_event_attribute(
+		    event, "subject", clean_copy(event, message->key, message->key_length), false);
+	if (!has_attribute(event, "time"))
+		add_event_attribute(event, "time", time_of(event, origin), false);
 }
 
 /* --- the payload ---------------------------------------------------------------------------- */
@@ -309,11 +312,11 @@ void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_m
 	event->known_json = false;
 	event->memory = (struct arena){0};
 	origin = find_origin(event, message);
-	add(event, "specversion", "1.0", false);
+	add_event_attribute(event, "specversion", "1.0", false);
 	if (!is_other_version(event, message))
 		take_headers(event, message);
 	add_missing_attributes(event, message, &origin, defaults);
-	add_own(event, message, &origin);
+	add_outbox_attributes(event, message, &origin);
 	event->id = deliver_event_attribute(event, "id");
 	take_content_type(event, message);
 }
@@ -349,7 +352,7 @@ const char *deliver_event_encode(struct arena *memory, const char *value)
 }
 
 /* Of text without control characters. */
-static void add_quoted(struct text *text, const char *value)
+static void add_quoted_attribute(struct text *text, const char *value)
 {
 	text_append(text, "\"", 1);
 	for (size_t plain; *value; value += plain) {
@@ -370,7 +373,7 @@ static void add_member(struct text *text, const char *name, const char *value, b
 	if (bare)
 		text_add(text, value);
 	else
-		add_quoted(text, value);
+		add_quoted_attribute(text, value);
 }
 
 static void add_base64(struct text *text, const void *bytes, size_t length)

@@ -16,7 +16,7 @@
  *
  * and these extensions are always ours: outboxtopic, outboxpartition and outboxoffset, where the
  * message was first; outboxattempt, from 1; outboxtombstone, true: it has no payload, which is
- * something else than an empty one. A letter from a retry topic says where its message was first.
+ * something else than an empty one. A record of a retry topic says where its message was first.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@ struct settings {
 	struct outbox_inbox_retry_topic *retries;
 };
 
-static const char **list_of(const struct config_list *list)
+static const char **texts_of_list(const struct config_list *list)
 {
 	const char **texts = xcalloc((size_t)list->count + 1, sizeof *texts);
 
@@ -18,7 +18,7 @@ static const char **list_of(const struct config_list *list)
 	return texts;
 }
 
-static const char **properties_of(const struct config_kafka *kafka)
+static const char **kafka_property_texts(const struct config_kafka *kafka)
 {
 	const char **texts = xcalloc(2 * (size_t)kafka->property_count + 1, sizeof *texts);
 
@@ -45,7 +45,7 @@ static const char *text_or_none(const char *text)
 	return text[0] ? text : NULL;
 }
 
-static struct outbox_inbox_settings settings_of(
+static struct outbox_inbox_settings make_inbox_settings(
     const struct config_deliver *section, const struct settings *made)
 {
 	static const enum outbox_inbox_policy policies[] = {
@@ -95,9 +95,9 @@ bool deliver_inbox_error(
 struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
     outbox_inbox_handler *handle, void *context, struct err *err)
 {
-	struct settings made = {properties_of(section->kafka), list_of(&section->topics),
-	    list_of(&section->rules), retries_of(section)};
-	struct outbox_inbox_settings settings = settings_of(section, &made);
+	struct settings made = {kafka_property_texts(section->kafka),
+	    texts_of_list(&section->topics), texts_of_list(&section->rules), retries_of(section)};
+	struct outbox_inbox_settings settings = make_inbox_settings(section, &made);
 	struct outbox_inbox *inbox;
 	struct outbox_error error;
 

@@ -30,13 +30,13 @@ enum shown {
 	DUPLICATES,
 	REFUSED,
 	RETRIES,
-	RETRY_LETTERS,
+	RETRY_RECORDS,
 	DEAD_LETTERS,
 	REBALANCES,
 	ABANDONED,
 	COMMITS,
 	FAILED_COMMITS,
-	IN_HAND,
+	IN_PROGRESS,
 	MESSAGES,
 	BYTES,
 	OLDEST,
@@ -67,7 +67,7 @@ static const struct metric_family families[SHOWN] = {
 	.type = METRIC_COUNTER,
 	.help = "Tries that failed, or waited, and are repeated.",
 	.labels = {"section"}},
-    [RETRY_LETTERS] = {.name = "relay_deliver_retry_letters_total",
+    [RETRY_RECORDS] = {.name = "relay_deliver_retry_records_total",
 	.type = METRIC_COUNTER,
 	.help = "Messages that were sent to a retry topic.",
 	.labels = {"section"}},
@@ -91,7 +91,7 @@ static const struct metric_family families[SHOWN] = {
 	.type = METRIC_COUNTER,
 	.help = "Commits of offsets that failed, and are repeated.",
 	.labels = {"section"}},
-    [IN_HAND] = {.name = "relay_deliver_in_hand",
+    [IN_PROGRESS] = {.name = "relay_deliver_in_progress",
 	.type = METRIC_GAUGE,
 	.help = "Messages that are being delivered.",
 	.labels = {"section"}},
@@ -144,13 +144,13 @@ static void read_stats(const struct outbox_inbox_stats *stats, double *values)
 	values[DUPLICATES] = (double)stats->duplicates;
 	values[REFUSED] = (double)stats->refused;
 	values[RETRIES] = (double)stats->retries;
-	values[RETRY_LETTERS] = (double)stats->retry_letters;
+	values[RETRY_RECORDS] = (double)stats->retry_records;
 	values[DEAD_LETTERS] = (double)stats->dead_letters;
 	values[REBALANCES] = (double)stats->rebalances;
 	values[ABANDONED] = (double)stats->abandoned;
 	values[COMMITS] = (double)stats->commits;
 	values[FAILED_COMMITS] = (double)stats->failed_commits;
-	values[IN_HAND] = (double)stats->in_hand;
+	values[IN_PROGRESS] = (double)stats->in_progress;
 	values[MESSAGES] = (double)stats->messages;
 	values[BYTES] = (double)stats->bytes;
 	values[OLDEST] = (double)stats->oldest_ms / 1000;
@@ -169,7 +169,7 @@ struct deliver_metrics {
 	double seen[SHOWN]; /* of counters */
 };
 
-static struct metric *series(
+static struct metric *labelled_series(
     const struct deliver_metrics *metrics, const struct metric_family *family, const char *label)
 {
 	const char *const labels[] = {metrics->section, label};
@@ -183,11 +183,11 @@ struct deliver_metrics *deliver_metrics_create(const char *section)
 
 	metrics->section = xstrdup(section);
 	for (int i = 0; i < SHOWN; i++)
-		metrics->metrics[i] = series(metrics, &families[i], NULL);
-	metrics->breaker = series(metrics, &breaker, NULL);
-	metrics->latency = series(metrics, &latency, NULL);
+		metrics->metrics[i] = labelled_series(metrics, &families[i], NULL);
+	metrics->breaker = labelled_series(metrics, &breaker, NULL);
+	metrics->latency = labelled_series(metrics, &latency, NULL);
 	metric_observe(metrics->latency, 0, 0);
-	metric_add(series(metrics, &answers, "2xx"), 0);
+	metric_add(labelled_series(metrics, &answers, "2xx"), 0);
 	return metrics;
 }
 
@@ -219,7 +219,7 @@ void deliver_metrics_note(struct deliver_metrics *metrics, const struct outbox_i
 void deliver_metrics_answer(
     struct deliver_metrics *metrics, const char *label, bool sent, int64_t total_us)
 {
-	metric_add(series(metrics, &answers, label), 1);
+	metric_add(labelled_series(metrics, &answers, label), 1);
 	if (sent)
 		metric_observe(metrics->latency, (double)total_us / 1e6, 1);
 }

@@ -6,26 +6,26 @@
 
 enum { OWN_HEADERS = 2 };
 
-static const char *copy(struct deliver_request *request, const char *text)
+static const char *copy_request_text(struct deliver_request *request, const char *text)
 {
 	return arena_text(&request->memory, text);
 }
 
-static void make_room(struct deliver_request *request, size_t attributes)
+static void reserve_headers(struct deliver_request *request, size_t attributes)
 {
 	size_t most = attributes + OWN_HEADERS + HTTP_PEER_HEADERS;
 
 	request->headers = arena_take(&request->memory, most * sizeof *request->headers);
 }
 
-static void add_header(struct deliver_request *request, const char *name, const char *value)
+static void add_request_header(struct deliver_request *request, const char *name, const char *value)
 {
 	request->headers[request->header_count++] = (struct http_header){name, value};
 }
 
-static void add_id(struct deliver_request *request, const struct deliver_event *event)
+static void add_event_id(struct deliver_request *request, const struct deliver_event *event)
 {
-	request->ids[request->count++] = copy(request, event->id);
+	request->ids[request->count++] = copy_request_text(request, event->id);
 }
 
 static void add_attribute(
@@ -33,7 +33,7 @@ static void add_attribute(
 {
 	const char *name = arena_join(&request->memory, "ce-", attribute->name, NULL);
 
-	add_header(request, name, deliver_event_encode(&request->memory, attribute->value));
+	add_request_header(request, name, deliver_event_encode(&request->memory, attribute->value));
 }
 
 /* An empty body has a content type all the same when there is a payload. */
@@ -43,12 +43,13 @@ static void write_binary(struct deliver_request *request, const struct deliver_w
 	struct deliver_event event;
 
 	deliver_event_init(&event, message, &wire->defaults);
-	make_room(request, event.count);
-	add_id(request, &event);
+	reserve_headers(request, event.count);
+	add_event_id(request, &event);
 	for (size_t i = 0; i < event.count; i++)
 		add_attribute(request, &event.attributes[i]);
 	if (event.content_type)
-		add_header(request, "Content-Type", copy(request, event.content_type));
+		add_request_header(
+		    request, "Content-Type", copy_request_text(request, event.content_type));
 	request->body = event.payload ? event.payload : "";
 	request->body_length = event.length;
 	deliver_event_finish(&event);
@@ -60,7 +61,7 @@ static void write_event(struct deliver_request *request, const struct deliver_wi
 	struct deliver_event event;
 
 	deliver_event_init(&event, message, &wire->defaults);
-	add_id(request, &event);
+	add_event_id(request, &event);
 	deliver_event_write(&event, &request->written);
 	deliver_event_finish(&event);
 }
@@ -70,8 +71,8 @@ static void write_structured(struct deliver_request *request, const struct deliv
 {
 	bool batch = wire->form == DELIVER_BATCH;
 
-	make_room(request, 0);
-	add_header(request, "Content-Type",
+	reserve_headers(request, 0);
+	add_request_header(request, "Content-Type",
 	    batch ? "application/cloudevents-batch+json; charset=utf-8"
 		  : "application/cloudevents+json; charset=utf-8");
 	text_add(&request->written, batch ? "[" : "");
@@ -85,18 +86,18 @@ static void write_structured(struct deliver_request *request, const struct deliv
 }
 
 /* Of several messages it is made of all their ids in their order. */
-static const char *name_of(struct deliver_request *request)
+static const char *request_name(struct deliver_request *request)
 {
 	OWNED(text_finish) struct text all = {0};
 	char made[DELIVER_NAME_SIZE];
 
 	if (request->count == 1)
-		return copy(request, deliver_event_name(request->ids[0], made));
+		return copy_request_text(request, deliver_event_name(request->ids[0], made));
 	for (size_t i = 0; i < request->count; i++) {
 		text_add(&all, request->ids[i]);
 		text_append(&all, "\n", 1);
 	}
-	return copy(request, deliver_event_name(text_string(&all), made));
+	return copy_request_text(request, deliver_event_name(text_string(&all), made));
 }
 
 void deliver_request_init(struct deliver_request *request, const struct deliver_wire *wire,
@@ -108,8 +109,8 @@ void deliver_request_init(struct deliver_request *request, const struct deliver_
 		write_binary(request, wire, messages[0]);
 	else
 		write_structured(request, wire, messages, count);
-	add_header(request, "Accept", "application/json");
-	request->name = name_of(request);
+	add_request_header(request, "Accept", "application/json");
+	request->name = request_name(request);
 }
 
 void deliver_request_finish(struct deliver_request *request)

@@ -35,7 +35,7 @@ static struct parcel *parcel_create(
 	return parcel;
 }
 
-static void unwrite(struct parcel *parcel)
+static void unwrite_parcel(struct parcel *parcel)
 {
 	if (parcel->written)
 		deliver_request_finish(&parcel->request);
@@ -44,7 +44,7 @@ static void unwrite(struct parcel *parcel)
 
 static void parcel_destroy(struct parcel *parcel)
 {
-	unwrite(parcel);
+	unwrite_parcel(parcel);
 	free(parcel->messages);
 	free(parcel);
 }
@@ -71,7 +71,7 @@ static void put_first(struct line *line, struct parcel *parcel)
 	line->first = parcel;
 }
 
-static void take_out(struct line *line, struct parcel *parcel)
+static void take_from_line(struct line *line, struct parcel *parcel)
 {
 	if (parcel->before)
 		parcel->before->after = parcel->after;
@@ -156,7 +156,7 @@ static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
 	}
 	if (gone == 0)
 		return true;
-	unwrite(parcel);
+	unwrite_parcel(parcel);
 	parcel->count = kept;
 	dispatch->messages -= gone;
 	settings->finish(settings->context, ends, gone);
@@ -164,7 +164,7 @@ static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
 }
 
 /* In its place in front of the line, in their order. */
-static void take_apart(struct dispatch *dispatch, struct parcel *parcel)
+static void split_parcel(struct dispatch *dispatch, struct parcel *parcel)
 {
 	for (size_t i = parcel->count; i > 0; i--)
 		put_first(&dispatch->waiting, parcel_create(&parcel->messages[i - 1], 1));
@@ -206,13 +206,13 @@ static void end_waiting(struct dispatch *dispatch, int64_t after_ms, const char 
 	struct parcel *parcel;
 
 	while ((parcel = dispatch->waiting.first)) {
-		take_out(&dispatch->waiting, parcel);
+		take_from_line(&dispatch->waiting, parcel);
 		end_all(dispatch, parcel, OUTBOX_INBOX_WAIT, after_ms, reason);
 	}
 }
 
 /* May a request go out now? */
-static bool has_turn(struct dispatch *dispatch, int64_t now)
+static bool may_send_parcel(struct dispatch *dispatch, int64_t now)
 {
 	int64_t wait = breaker_wait(&dispatch->breaker, now);
 
@@ -232,7 +232,7 @@ static struct parcel *take_written(struct dispatch *dispatch)
 	struct parcel *parcel;
 
 	while ((parcel = dispatch->waiting.first)) {
-		take_out(&dispatch->waiting, parcel);
+		take_from_line(&dispatch->waiting, parcel);
 		if (!keep_held(dispatch, parcel)) {
 			parcel_destroy(parcel);
 			continue;
@@ -243,7 +243,7 @@ static struct parcel *take_written(struct dispatch *dispatch)
 		parcel->written = true;
 		if (!deliver_request_is_ambiguous(&parcel->request))
 			return parcel;
-		take_apart(dispatch, parcel);
+		split_parcel(dispatch, parcel);
 	}
 	return NULL;
 }
@@ -252,7 +252,7 @@ struct parcel *dispatch_next(struct dispatch *dispatch, int64_t now)
 {
 	struct parcel *parcel;
 
-	if (!has_turn(dispatch, now))
+	if (!may_send_parcel(dispatch, now))
 		return NULL;
 	parcel = take_written(dispatch);
 	if (!parcel)
@@ -268,7 +268,7 @@ struct parcel *dispatch_next(struct dispatch *dispatch, int64_t now)
 static void come_back(
     struct dispatch *dispatch, struct parcel *parcel, int64_t now, enum breaker_outcome outcome)
 {
-	take_out(&dispatch->sent, parcel);
+	take_from_line(&dispatch->sent, parcel);
 	dispatch->in_flight--;
 	breaker_end(&dispatch->breaker, now, parcel->probe, outcome,
 	    dispatch->settings.breaker_failures, dispatch->settings.breaker_pause_ms);
@@ -287,7 +287,7 @@ const char *dispatch_answered(struct dispatch *dispatch, int64_t now, struct par
 	label = answer.label;
 	come_back(dispatch, parcel, now, answer.outcome);
 	if (answer.apart)
-		take_apart(dispatch, parcel);
+		split_parcel(dispatch, parcel);
 	else
 		end_each(dispatch, parcel, answer.verdicts);
 	deliver_answer_finish(&answer);

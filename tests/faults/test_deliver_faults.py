@@ -117,10 +117,10 @@ def test_whatever_an_application_does_nothing_is_lost_and_dead_letters_are_exact
     effects = shop.effects()
     assert len(effects) == len(wanted) and {id for id, _, _ in effects} == wanted
     assert not out_of_order(effects)
-    letters = list(read_topics(kafka.bootstrap, [dead_topic]))
-    assert {header(letter, "outbox-id") for letter in letters} == refused
-    assert {header(letter, "outbox-reason")[:10] for letter in letters} == {"status 422"}
-    # who is killed between a letter and its offset writes it once more
-    twice = len(letters) - len(refused)
-    print(f"{len(made)} messages, {len(letters)} letters, {twice} of them again")
+    refusals = list(read_topics(kafka.bootstrap, [dead_topic]))
+    assert {header(refusal, "outbox-id") for refusal in refusals} == refused
+    assert {header(refusal, "outbox-reason")[:10] for refusal in refusals} == {"status 422"}
+    # who is killed between a dead letter and its offset writes it once more
+    twice = len(refusals) - len(refused)
+    print(f"{len(made)} messages, {len(refusals)} dead letters, {twice} of them again")
     assert twice <= faults.count(sidecar_killed) * 16

@@ -244,7 +244,7 @@ def test_one_that_stood_still_for_longer_than_its_session_hands_out_nothing(kafk
             first.resume()
             effects.wait_ids(f"id-{i}" for i in range(count))
             first.wait_stats(rebalances=2)
-    assert len(effects.all()) <= count + again + 1  # that was in hand
+    assert len(effects.all()) <= count + again + 1  # that was in progress
 
 
 def test_what_goes_to_another_consumer_is_not_pending_until_a_lease_ends(kafka, topic, redis_server):

@@ -88,9 +88,9 @@ def test_answers_say_what_becomes_of_a_message(make_sidecar, kafka, topic, dead_
     produce(kafka.bootstrap, topic, [(name, name, "{}") for name in names])
     with Application(answer) as application:
         relay = make_sidecar(application)
-        letters = dead_letters(kafka, dead_topic, 2)
-        reasons = {header(letter, "outbox-id"): header(letter, "outbox-reason")
-                   for letter in letters}
+        refusals = dead_letters(kafka, dead_topic, 2)
+        reasons = {header(refusal, "outbox-id"): header(refusal, "outbox-reason")
+                   for refusal in refusals}
         assert set(reasons) == {"refused", "moved"}
         assert "status 422: no such customer" in reasons["refused"]
         assert "status 301" in reasons["moved"]
@@ -116,8 +116,8 @@ def test_a_batch_has_an_answer_for_each_of_its_messages(make_sidecar, kafka, top
     with Application(answer) as application:
         relay = make_sidecar(application, form="batch", batch=20)
         application.wait_ids(f"id-{i}" for i in range(200))
-        letters = dead_letters(kafka, dead_topic, 2)
-        assert {header(letter, "outbox-id") for letter in letters} == refused
+        refusals = dead_letters(kafka, dead_topic, 2)
+        assert {header(refusal, "outbox-id") for refusal in refusals} == refused
         relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 198)
         assert max(len(delivery.ids) for delivery in application.deliveries) > 1
         # the batch that was too large came apart
@@ -192,9 +192,9 @@ def test_what_fails_goes_through_the_retry_topics_and_is_dead_then(
     with Application(lambda delivery: 500 if delivery.event["id"] == "bad" else 200) as application:
         make_sidecar(application, attempts=2, retry_topics=f"{topic}.retry=1s",
                      breaker_failures=1000)
-        letters = dead_letters(kafka, dead_topic, 1)
-        assert [header(letter, "outbox-id") for letter in letters] == ["bad"]
-        assert "status 500" in header(letters[0], "outbox-reason")
+        refusals = dead_letters(kafka, dead_topic, 1)
+        assert [header(refusal, "outbox-id") for refusal in refusals] == ["bad"]
+        assert "status 500" in header(refusals[0], "outbox-reason")
         tries = application.of("bad")
         # where it was first, whatever topic it comes from
         assert {(try_.event["outboxtopic"], try_.event["source"]) for try_ in tries} == {
@@ -305,7 +305,7 @@ def test_status_shows_what_became_of_messages(make_sidecar, kafka, topic, tmp_pa
         name, value = line.split(" ")
         figures[name.removeprefix("relay_deliver_").removesuffix('{section="billing"}')] = float(value)
     assert figures.pop("rebalances_total") >= 1
-    assert figures == {"handled_total": 5, "duplicates_total": 1, "false_positive_rate": 0, "in_hand": 0,
+    assert figures == {"handled_total": 5, "duplicates_total": 1, "false_positive_rate": 0, "in_progress": 0,
                        "oldest_seconds": 0, "retries_total": 0, "dead_letters_total": 1, "breaker": 0}
 
 
@@ -375,7 +375,7 @@ def test_a_letter_that_went_back_and_fails_again_is_a_dead_letter_again(
         dead_letters(kafka, dead_topic, 4)
 
 
-def test_letters_are_chosen_by_the_id_that_the_application_knows(
+def test_dead_letters_are_chosen_by_the_id_that_the_application_knows(
         make_sidecar, kafka, topic, dead_topic, redrive):
     produce(kafka.bootstrap, topic, [
         ("x-1", "k", '{"order": "o-1"}'), ("x-2", "k", '{"order": "o-2"}'),
@@ -413,7 +413,7 @@ def test_a_letter_in_a_partition_that_is_added_meanwhile_waits_for_the_next_call
         assert len(application.of("bad")) == 2
 
 
-def test_letters_that_cannot_go_back_are_refused(make_sidecar, kafka, topic, dead_topic, redrive):
+def test_dead_letters_that_cannot_go_back_are_refused(make_sidecar, kafka, topic, dead_topic, redrive):
     produce(kafka.bootstrap, dead_topic,
             [("x", "k", "{}", None, [("outbox-group", topic.encode()),
                                      ("outbox-origin-topic", b"elsewhere")])])

@@ -98,9 +98,9 @@ def test_a_service_charges_each_order_once(service, make_sidecar, kafka, topic, 
                    and relay.metric("relay_deliver_dead_letters_total") == 1)
     assert service.charges() == sorted(
         (f"order-{i}", f"customer-{i % 7}", i + 0.5) for i in range(COUNT))
-    letters = dead_letters(kafka, dead_topic, 1)
-    assert [header(letter, "outbox-id") for letter in letters] == ["none"]
-    assert "an order has a customer and an amount" in header(letters[0], "outbox-reason")
+    refusals = dead_letters(kafka, dead_topic, 1)
+    assert [header(refusal, "outbox-id") for refusal in refusals] == ["none"]
+    assert "an order has a customer and an amount" in header(refusals[0], "outbox-reason")
 
 
 def test_a_service_takes_only_what_is_signed(service):

@@ -58,7 +58,7 @@ def test_each_message_is_handled_once_in_the_order_of_its_key(make_inbox, kafka,
     wait_committed(kafka.bootstrap, topic, topic, ends(kafka, topic))
 
 
-def letters(kafka, topic):
+def topic_records(kafka, topic):
     return list(read_topics(kafka.bootstrap, [topic]))
 
 
@@ -109,7 +109,7 @@ def test_messages_without_a_key_run_beside_each_other(make_inbox, kafka, topic, 
     produce(kafka.bootstrap, topic,
             [(f"id-{i}", None, f"seq={i} slow=1500", 0) for i in range(8)])
     inbox = make_inbox(concurrency=8)
-    inbox.wait_stats(in_hand=8)
+    inbox.wait_stats(in_progress=8)
     effects.wait_ids(f"id-{i}" for i in range(8))
 
 
@@ -134,7 +134,7 @@ def test_what_can_never_be_handled_is_a_dead_letter_with_its_origin(
     inbox = make_inbox(dead_letters=dead, attempts=3, retry_first_ms=10)
     effects.wait_ids("c")
     inbox.wait_stats(dead_letters=2)
-    first, second = sorted(letters(kafka, dead), key=lambda record: header(record, "outbox-id"))
+    first, second = sorted(topic_records(kafka, dead), key=lambda record: header(record, "outbox-id"))
     assert first.key == b"k" and first.payload == b"seq=1 dead"
     assert {name: header(first, name) for name, _ in first.headers} == {
         "outbox-id": "a", "trace": "t1", "outbox-group": topic, "outbox-origin-topic": topic,
@@ -152,10 +152,10 @@ def test_retry_topics_come_in_turn_and_then_the_dead_letters(
     produce(kafka.bootstrap, topic, [("a", "k", "seq=1 retry=3"), ("b", "k", "seq=2"),
                                      ("c", "k", "seq=3 retry=99"), ("a", "k", "seq=1 retry=3")])
     inbox = make_inbox(dead_letters=dead, attempts=1, retry_topics=f"{soon}=200,{late}=400")
-    inbox.wait_stats(dead_letters=2, retry_letters=4)
+    inbox.wait_stats(dead_letters=2, retry_records=4)
     # "a" is tried three times in all, and is a letter then; its copy was none.
     ended = [(header(record, "outbox-id"), header(record, "outbox-attempts"),
-              header(record, "outbox-origin-topic")) for record in letters(kafka, dead)]
+              header(record, "outbox-origin-topic")) for record in topic_records(kafka, dead)]
     assert sorted(ended) == [("a", "3", topic), ("c", "3", topic)]
     assert [effect.id for effect in effects.all()] == ["b"]
     assert inbox.stats()["duplicates"] == 1
@@ -167,7 +167,7 @@ def test_a_retry_topic_waits_as_long_as_it_says(make_inbox, kafka, topic, other_
     inbox = make_inbox(attempts=1, retry_topics=f"{late}=3000")
     effects.wait_ids("ab")
     assert [(effect.id, effect.topic) for effect in effects.all()] == [("b", topic), ("a", late)]
-    record, = letters(kafka, late)
+    record, = topic_records(kafka, late)
     assert int(header(record, "outbox-retry-at")) - int(header(record, "outbox-origin-time")) >= 3000
     assert inbox.stats()["handled"] == 2
 
@@ -214,7 +214,7 @@ def test_a_handler_that_never_finishes_holds_its_key_alone(make_inbox, kafka, to
     inbox = make_inbox(concurrency=4, drain_ms=500)
     effects.wait_ids(f"id-{i}" for i in range(50))
     stats = inbox.wait_stats(oldest_ms=1000)
-    assert stats["in_hand"] == 1 and stats["messages"] == 2
+    assert stats["in_progress"] == 1 and stats["messages"] == 2
     assert committed(kafka.bootstrap, topic, topic)[0] <= 0
 
 
@@ -237,7 +237,7 @@ def test_without_an_id_the_policy_decides(make_inbox, kafka, topic, other_topic,
                                      (None, "k", "seq=3", 0)])
     inbox = make_inbox(group=f"{topic}-dead", dead_letters=dead, without_id=0)
     inbox.wait_stats(handled=1, dead_letters=2)
-    assert "header:outbox-id finds nothing" in header(letters(kafka, dead)[0], "outbox-reason")
+    assert "header:outbox-id finds nothing" in header(topic_records(kafka, dead)[0], "outbox-reason")
     assert len(inbox.events("inbox_without_id")) == 1
     inbox.close()
     inbox = make_inbox(group=f"{topic}-process", without_id=1)
@@ -495,7 +495,7 @@ def test_a_stuck_partition_leaves_room_in_the_store_of_all(make_inbox, kafka, to
     produce(kafka.bootstrap, topic, [("stuck", "s", "seq=0 never", 0),
                                      *[(f"behind-{i}", "s", "seq=1", 0) for i in range(100)]])
     inbox = make_inbox(dedup=line, path=None, drain_ms=100)
-    inbox.wait_stats(in_hand=1)
+    inbox.wait_stats(in_progress=1)
     produce(kafka.bootstrap, topic, [(f"id-{i}", f"k{i}", f"seq={i}", 1) for i in range(100)])
     inbox.wait_stats(handled=100)
 
@@ -507,7 +507,7 @@ def test_what_is_done_is_logged_before_its_partition_goes(make_inbox, kafka, top
         settings = {"dedup": line, "path": None, "drain_ms": 60_000}
         produce(kafka.bootstrap, topic, [("a", "k", "seq=1 slow=1000", 0)])
         inbox = make_inbox(**settings)
-        inbox.wait_stats(in_hand=1)
+        inbox.wait_stats(in_progress=1)
         server.pause()
         inbox.process.stdin.close()
         inbox.wait_event("inbox_revoked")
@@ -565,12 +565,12 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(make_inbox, kafka,
     assert inbox.stats()["handled"] == 350
 
 
-def test_a_topic_that_is_deleted_under_way_is_told_and_what_is_in_hand_of_it_ends(
+def test_a_topic_that_is_deleted_under_way_is_told_and_what_is_in_progress_of_it_ends(
         make_inbox, kafka, topic, effects):
     gone = kafka.create_topic(f"{topic}.gone", partitions=1)
     produce(kafka.bootstrap, gone, [("slow", "k", "seq=0 slow=3000"), ("behind", "k", "seq=1")])
     inbox = make_inbox(topics=[topic, gone], kafka={"topic.metadata.refresh.interval.ms": 500})
-    inbox.wait_stats(messages=2, in_hand=1)
+    inbox.wait_stats(messages=2, in_progress=1)
     kafka.delete_topic(gone)
     told = inbox.wait_event("inbox_topic_missing")
     assert len(told) == 1 and f"topic={gone} partition=0 " in told[0]
@@ -623,7 +623,7 @@ def test_what_was_deleted_unread_is_a_gap_and_the_rest_is_remembered(make_inbox,
     inbox.wait_stats(handled=50)
     for turn in range(2):
         produce(kafka.bootstrap, topic, [("new", "k1", f"seq={100 + turn} slow=3000", 0)])
-        inbox.wait_stats(in_hand=1)
+        inbox.wait_stats(in_progress=1)
         inbox.ask("pause")
         produce(kafka.bootstrap, topic, [("deleted", "k", "seq=1", 0)] * 10)
         kafka.delete_records({(topic, 0): 50 + 61 * turn + 11})
@@ -682,7 +682,7 @@ def test_rules_drop_and_send_to_the_dead_letters(make_inbox, kafka, topic, other
         "sliding name=few most=4 within=1h key=key action=dead-letter"])
     stats = inbox.wait_stats(handled=4, dead_letters=6)
     assert stats["refused"] == 0
-    assert header(letters(kafka, dead)[0], "outbox-reason") == "rule few"
+    assert header(topic_records(kafka, dead)[0], "outbox-reason") == "rule few"
 
 
 def test_memory_stays_bounded_behind_a_slow_handler(make_inbox, kafka, topic):
@@ -699,7 +699,7 @@ def test_stuck_partitions_leave_memory_to_the_others(make_inbox, kafka, topic):
         (f"{partition}-{i}", "s", "seq=0" if i else "seq=0 never", partition)
         for partition in range(5) for i in range(400)])
     inbox = make_inbox(dedup=None, concurrency=8, most_messages=300, drain_ms=100)
-    inbox.wait_stats(in_hand=5)
+    inbox.wait_stats(in_progress=5)
     produce(kafka.bootstrap, topic, [(f"id-{i}", f"k{i}", f"seq={i}", 5) for i in range(1000)])
     inbox.wait_stats(handled=1000)
     assert inbox.stats()["messages"] <= 300
@@ -708,7 +708,7 @@ def test_stuck_partitions_leave_memory_to_the_others(make_inbox, kafka, topic):
 def test_a_handler_past_the_drain_has_its_message_still(make_inbox, kafka, topic, effects):
     produce(kafka.bootstrap, topic, [("a", "k", "seq=1 slow=1500", 0)])
     inbox = make_inbox(drain_ms=1)
-    inbox.wait_stats(in_hand=1)
+    inbox.wait_stats(in_progress=1)
     inbox.close()
     assert [effect.topic for effect in effects.all()] == [topic]
 

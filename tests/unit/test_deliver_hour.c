@@ -1,7 +1,8 @@
 /*
  * An hour and more of a [deliver] section whose application is away for most of it, a seed at a
- * time: the dispatch, and around it what the inbox does, with its lanes, timers and back-off. The
- * application refuses, fails, says what makes no sense, is slow, does a thing and loses the answer.
+ * time: the dispatch, and around it what the inbox does, with its key queues, timers and back-off.
+ * The application refuses, fails, says what makes no sense, is slow, does a thing and loses the
+ * answer.
  *
  * Of each message it is known beforehand what may become of it. What is checked: a message is asked
  * about only when all before it of its key have ended; each answer means what it should; each
@@ -18,7 +19,7 @@
 
 #include "backoff.h"
 #include "dispatch.h"
-#include "lanes.h"
+#include "key_queues.h"
 #include "timers.h"
 
 enum {
@@ -38,7 +39,7 @@ enum {
 enum kind { TAKES, REFUSES, FAILS, WAITS_ONCE, HAD_IT, KINDS };
 
 struct message {
-	struct item item; /* first; its offset is the number, its lane the key */
+	struct item item; /* first; its offset is the number, its key_hash the key */
 	char id[12];
 	enum kind kind;
 	enum outbox_inbox_result wanted; /* of the answer that comes */
@@ -62,7 +63,7 @@ struct world {
 	int64_t now, away_from, away_to;
 	struct message *messages;
 	int arrived, ended, dead, in_outage;
-	struct lanes lanes;
+	struct key_queues key_queues;
 	struct timers timers;
 	struct item_list ready;
 	struct dispatch *dispatch;
@@ -91,7 +92,7 @@ static void take_end(void *context, const struct outbox_inbox_end *ends, size_t 
 
 static void leave(struct world *world, struct message *message, bool dead)
 {
-	struct item *next = lanes_leave(&world->lanes, &message->item);
+	struct item *next = key_queues_leave(&world->key_queues, &message->item);
 
 	message->ends++;
 	message->dead = dead;
@@ -166,7 +167,7 @@ static void arrive(struct world *world)
 {
 	struct message *message = &world->messages[world->arrived++];
 
-	if (lanes_add(&world->lanes, &message->item))
+	if (key_queues_add(&world->key_queues, &message->item))
 		item_list_add(&world->ready, &message->item);
 }
 
@@ -329,7 +330,7 @@ static struct world *begin(uint64_t seed)
 	settings.wire = (struct deliver_wire){world->form, DELIVER_BINARY, {"", ""}};
 	settings.judge = (struct deliver_judge){world->form, PAUSE_MS};
 	world->dispatch = dispatch_create(&settings, 0);
-	lanes_init(&world->lanes, KEYS);
+	key_queues_init(&world->key_queues, KEYS);
 	world->messages = calloc(MESSAGES, sizeof *world->messages);
 	for (int i = 0; i < MESSAGES; i++) {
 		struct message *message = &world->messages[i];
@@ -339,7 +340,7 @@ static struct world *begin(uint64_t seed)
 		message->kind = kind < KINDS ? (enum kind)kind : TAKES;
 		message->before = last[key];
 		last[key] = message;
-		message->item.lane = (uint64_t)key;
+		message->item.key_hash = (uint64_t)key;
 		message->item.public = (struct outbox_inbox_message){.ticket = (uint64_t)i,
 		    .topic = "orders",
 		    .offset = i,
@@ -438,7 +439,7 @@ static void live(uint64_t seed)
 		fail_msg("seed %d: %d of %d messages ended", (int)seed, world->ended, MESSAGES);
 	judge(world);
 	dispatch_destroy(world->dispatch);
-	lanes_finish(&world->lanes);
+	key_queues_finish(&world->key_queues);
 	timers_finish(&world->timers);
 	free(world->messages);
 	free(world);

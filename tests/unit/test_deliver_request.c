@@ -209,7 +209,7 @@ static void no_more_attributes_are_taken_than_a_server_takes_headers(void **stat
 	deliver_request_finish(&request);
 }
 
-static void a_letter_says_where_its_message_was_first(void **state)
+static void a_redelivered_record_says_where_its_message_was_first(void **state)
 {
 	const struct outbox_rules_header headers[] = {
 	    header("outbox-origin-topic", "first"),
@@ -239,7 +239,7 @@ static void a_letter_says_where_its_message_was_first(void **state)
 	deliver_request_finish(&other);
 }
 
-static void a_letter_that_says_nonsense_hurts_nobody(void **state)
+static void a_redelivered_record_that_says_nonsense_hurts_nobody(void **state)
 {
 	const struct outbox_rules_header headers[] = {
 	    header("outbox-origin-partition", "x\"y"),
@@ -433,8 +433,8 @@ int main(void)
 	    cmocka_unit_test(headers_that_are_no_attributes_are_left_out),
 	    cmocka_unit_test(an_event_of_another_version_is_not_taken_for_one),
 	    cmocka_unit_test(no_more_attributes_are_taken_than_a_server_takes_headers),
-	    cmocka_unit_test(a_letter_says_where_its_message_was_first),
-	    cmocka_unit_test(a_letter_that_says_nonsense_hurts_nobody),
+	    cmocka_unit_test(a_redelivered_record_says_where_its_message_was_first),
+	    cmocka_unit_test(a_redelivered_record_that_says_nonsense_hurts_nobody),
 	    cmocka_unit_test(a_message_without_payload_is_told_from_an_empty_one),
 	    cmocka_unit_test(an_id_that_is_no_text_has_a_name_made_of_it),
 	    cmocka_unit_test(an_id_that_cannot_be_signed_stays_that_of_the_event),

@@ -1,4 +1,4 @@
-#include "share.h"
+#include "inbox_partition.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include "clock.h"
 #include "dedup_disk.h"
 #include "fault.h"
-#include "letters.h"
 #include "logging.h"
 #include "outbox_error.h"
 #include "position.h"
+#include "redelivery.h"
 #include "text.h"
 
 enum {
@@ -25,7 +25,7 @@ enum {
 	FOLDERS = 100,
 	GROUP_NAME = 128,   /* a longer one is known by its digest */
 	LOOK_EVERY = 1000,  /* records of a partition between two looks at the text's length */
-	LEAST_LAG_MS = 1000 /* of a partition, as far as it is to be known */
+	LEAST_LAG_MS = 1000 /* the shortest lag that find_window assumes */
 };
 
 /* --- folders -------------------------------------------------------------------------------- */
@@ -49,7 +49,9 @@ static bool make_folder(const char *path, struct err *err)
 	    "path: %s cannot be made: %s", path, strerror(errno));
 }
 
-/* The group's name, as one of a folder: what others have done is no copy of what this one is to do.
+/*
+ * The folder of the group. Groups do not share a store: each group handles every message, also one
+ * that another group has handled.
  */
 static char *group_folder(const struct inbox_settings *settings)
 {
@@ -68,9 +70,9 @@ static char *group_folder(const struct inbox_settings *settings)
 
 /* number 0: the usual one; others while a process that does not know yet that it has lost the
  * partition has that open. */
-static char *folder_of(const char *group, const struct share *share, int number)
+static char *folder_of(const char *group, const struct inbox_partition *assigned, int number)
 {
-	char *usual = xformat("%s/%s-%" PRId32, group, share->topic, share->partition);
+	char *usual = xformat("%s/%s-%" PRId32, group, assigned->topic, assigned->partition);
 	if (number == 0)
 		return usual;
 	char *other = xformat("%s.%d", usual, number);
@@ -78,61 +80,63 @@ static char *folder_of(const char *group, const struct share *share, int number)
 	return other;
 }
 
-static bool open_store(
-    const struct inbox_settings *settings, struct share *share, const char *folder, struct err *err)
+static bool open_partition_store(const struct inbox_settings *settings,
+    struct inbox_partition *assigned, const char *folder, struct err *err)
 {
 	struct outbox_error error;
 	if (!settings->local)
 		return true;
 	owned_text char *line = xformat("%s path=\"%s/dedup\"", settings->given.dedup, folder);
-	share->own.dedup = outbox_dedup_open(line, &error);
-	return share->own.dedup || outbox_error_take(&error, err);
+	assigned->own.dedup = outbox_dedup_open(line, &error);
+	return assigned->own.dedup || outbox_error_take(&error, err);
 }
 
-static bool open_rules(
-    const struct inbox_settings *settings, struct share *share, const char *folder, struct err *err)
+static bool open_rules(const struct inbox_settings *settings, struct inbox_partition *assigned,
+    const char *folder, struct err *err)
 {
 	struct outbox_error error;
 	if (settings->rule_count == 0)
 		return true;
 	owned_text char *path = xformat("%s/rules", folder);
-	share->rules = outbox_rules_open(path, settings->given.rules, settings->rule_count, &error);
-	return share->rules || outbox_error_take(&error, err);
+	assigned->rules =
+	    outbox_rules_open(path, settings->given.rules, settings->rule_count, &error);
+	return assigned->rules || outbox_error_take(&error, err);
 }
 
-static void close_state(struct share *share)
+static void close_state(struct inbox_partition *assigned)
 {
-	outbox_dedup_close(share->own.dedup);
-	outbox_rules_close(share->rules);
-	share->own.dedup = NULL;
-	share->rules = NULL;
+	outbox_dedup_close(assigned->own.dedup);
+	outbox_rules_close(assigned->rules);
+	assigned->own.dedup = NULL;
+	assigned->rules = NULL;
 }
 
-static bool open_in(
-    const struct inbox_settings *settings, struct share *share, int number, struct err *err)
+static bool open_in(const struct inbox_settings *settings, struct inbox_partition *assigned,
+    int number, struct err *err)
 {
 	owned_text char *group = group_folder(settings);
-	owned_text char *folder = folder_of(group, share, number);
+	owned_text char *folder = folder_of(group, assigned, number);
 	if (make_folder(settings->given.path, err) && make_folder(group, err) &&
-	    make_folder(folder, err) && open_store(settings, share, folder, err) &&
-	    open_rules(settings, share, folder, err))
+	    make_folder(folder, err) && open_partition_store(settings, assigned, folder, err) &&
+	    open_rules(settings, assigned, folder, err))
 		return true;
-	close_state(share);
+	close_state(assigned);
 	return false;
 }
 
-static bool open_folder(const struct inbox_settings *settings, struct share *share, struct err *err)
+static bool open_folder(
+    const struct inbox_settings *settings, struct inbox_partition *assigned, struct err *err)
 {
 	if (!settings->local && settings->rule_count == 0)
 		return true;
 	for (int number = 0; number < FOLDERS; number++) {
-		if (open_in(settings, share, number, err))
+		if (open_in(settings, assigned, number, err))
 			return true;
 		if (err->kind != ERR_FENCED)
 			return false;
 	}
 	return err_set(err, ERR_RETRY, "%s-%" PRId32 ": all of its %d folders are in use",
-	    share->topic, share->partition, FOLDERS);
+	    assigned->topic, assigned->partition, FOLDERS);
 }
 
 /* What is committed. */
@@ -150,26 +154,26 @@ static void refuse_text(struct commit *commit)
 	commit->ours = false;
 }
 
-static bool open_sequence(const struct inbox_settings *settings, struct share *share,
+static bool open_sequence(const struct inbox_settings *settings, struct inbox_partition *assigned,
     struct commit *commit, struct err *err)
 {
 	struct outbox_error error;
 	if (!settings->by_position)
 		return true;
-	share->own.dedup = outbox_dedup_open(settings->given.dedup, &error);
-	if (!share->own.dedup)
+	assigned->own.dedup = outbox_dedup_open(settings->given.dedup, &error);
+	if (!assigned->own.dedup)
 		return outbox_error_take(&error, err);
-	if (!commit->mark[0] || outbox_dedup_resume(share->own.dedup, commit->mark, &error))
+	if (!commit->mark[0] || outbox_dedup_resume(assigned->own.dedup, commit->mark, &error))
 		return true;
-	outbox_dedup_close(share->own.dedup);
+	outbox_dedup_close(assigned->own.dedup);
 	refuse_text(commit);
-	return open_sequence(settings, share, commit, err); /* without a mark */
+	return open_sequence(settings, assigned, commit, err); /* without a mark */
 }
 
-void share_tell_gone(const struct share *share, int64_t offset)
+void inbox_partition_log_gone(const struct inbox_partition *assigned, int64_t offset)
 {
-	log_error("inbox_offset_gone", {"topic", LOG_TEXT(share->topic)},
-	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(offset)},
+	log_error("inbox_offset_gone", {"topic", LOG_TEXT(assigned->topic)},
+	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(offset)},
 	    {"consequence", LOG_TEXT("the topic was cut, or made anew, or keeps records for too "
 				     "short a time: it goes on as `start` says")});
 }
@@ -178,17 +182,18 @@ void share_tell_gone(const struct share *share, int64_t offset)
 
 /* Up to which offset the state knows what is done: INT64_MAX: it needs none, -1: it knows nothing.
  */
-static int64_t offset_of_state(const struct inbox_settings *settings, const struct share *share)
+static int64_t offset_of_state(
+    const struct inbox_settings *settings, const struct inbox_partition *assigned)
 {
 	struct outbox_dedup_stats dedup;
 	struct outbox_rules_stats rules;
 	int64_t offset = INT64_MAX;
 	if (settings->local) {
-		outbox_dedup_stats(share->own.dedup, &dedup);
+		outbox_dedup_stats(assigned->own.dedup, &dedup);
 		offset = dedup.offset;
 	}
-	if (share->rules) {
-		outbox_rules_stats(share->rules, &rules);
+	if (assigned->rules) {
+		outbox_rules_stats(assigned->rules, &rules);
 		offset = rules.offset < offset ? rules.offset : offset;
 	}
 	return offset;
@@ -199,9 +204,9 @@ struct range {
 };
 
 /*
- * Where what the window holds begins. Its time is that of the stream, the largest of what is before
- * the committed offset, and not the clock's, from which a consumer that lags is far. It is found
- * by doubling, so that rather too much is read.
+ * Finds the first offset that the window holds. The end of the window is the largest time before
+ * the committed offset, and not the clock, because a consumer may lag. The lag is found by
+ * doubling, so that too much is read rather than too little.
  */
 static bool find_window(const struct inbox_settings *settings, struct subscription *subscription,
     const struct subscription_place *place, int64_t *ret_offset, struct err *err)
@@ -219,8 +224,8 @@ static bool find_window(const struct inbox_settings *settings, struct subscripti
 
 /*
  * The place's offset, which is committed, becomes one before, if the state does not reach so far:
- * the partition was with somebody else, or the state is lost. What is older than the window is not
- * needed.
+ * another consumer had the partition, or the state is lost. Records older than the window are not
+ * read.
  */
 static bool go_back(const struct inbox_settings *settings, struct subscription *subscription,
     int64_t known, int64_t low, struct subscription_place *place, struct err *err)
@@ -242,31 +247,31 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
 	return true;
 }
 
-void share_stand_unset(struct share *share)
+void inbox_partition_stop_unset(struct inbox_partition *assigned)
 {
-	share->stops |= STOP_UNSET;
-	share->missing = true;
-	log_error("inbox_stands_still", {"topic", LOG_TEXT(share->topic)},
-	    {"partition", LOG_INT(share->partition)}, {"reason", LOG_TEXT("it has no offset")},
+	assigned->stops |= STOP_UNSET;
+	assigned->missing = true;
+	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
+	    {"partition", LOG_INT(assigned->partition)}, {"reason", LOG_TEXT("it has no offset")},
 	    {"consequence", LOG_TEXT("nothing of the partition is read, until somebody sets the "
 				     "group's offset in it and it is resumed, or its consumer "
 				     "begins anew")});
 }
 
 /*
- * Of a group that has committed nothing, or something that is not there. What was deleted from the
- * partition's front is a gap, with the rest of the text beyond it; beyond the end it is another
- * log.
+ * Begins where the settings say: the group has committed no offset, or one that does not exist. An
+ * offset before the first record is a gap, and the text of the commit still holds behind the gap.
+ * An offset behind the last record belongs to another log.
  */
-static void begin_as_set(const struct inbox_settings *settings, struct share *share,
+static void begin_as_set(const struct inbox_settings *settings, struct inbox_partition *assigned,
     const struct range *range, struct subscription_place *place, struct commit *commit)
 {
 	bool earliest = settings->given.start == OUTBOX_INBOX_EARLIEST;
 	commit->there = false;
 	if (place->offset >= 0)
-		share_tell_gone(share, place->offset);
+		inbox_partition_log_gone(assigned, place->offset);
 	if (settings->given.start == OUTBOX_INBOX_STAND_STILL)
-		share_stand_unset(share);
+		inbox_partition_stop_unset(assigned);
 	place->offset = earliest ? range->low : range->high;
 	if (commit->offset > range->high)
 		commit->finished = "";
@@ -275,10 +280,10 @@ static void begin_as_set(const struct inbox_settings *settings, struct share *sh
 }
 
 /* It was made for another log than this one. */
-static void tell_ahead(const struct share *share, int64_t known, int64_t high)
+static void tell_ahead(const struct inbox_partition *assigned, int64_t known, int64_t high)
 {
-	log_warn("inbox_state_ahead", {"topic", LOG_TEXT(share->topic)},
-	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(known)},
+	log_warn("inbox_state_ahead", {"topic", LOG_TEXT(assigned->topic)},
+	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(known)},
 	    {"end", LOG_INT(high)},
 	    {"consequence",
 		LOG_TEXT("the topic was made anew, or cut: its ids are kept, and what is "
@@ -286,106 +291,109 @@ static void tell_ahead(const struct share *share, int64_t known, int64_t high)
 }
 
 /* The place's offset becomes that where reading begins. */
-static bool find_beginning(const struct inbox_settings *settings, struct share *share,
+static bool find_beginning(const struct inbox_settings *settings, struct inbox_partition *assigned,
     struct subscription *subscription, struct subscription_place *place, struct commit *commit,
     struct err *err)
 {
 	struct range range;
-	int64_t known = offset_of_state(settings, share);
+	int64_t known = offset_of_state(settings, assigned);
 	if (place->offset >= 0 && known == INT64_MAX)
 		return true; /* if it is not there, librdkafka says so */
 	if (!subscription_range(
-		subscription, share->topic, share->partition, &range.low, &range.high, err))
+		subscription, assigned->topic, assigned->partition, &range.low, &range.high, err))
 		return false;
 	if (place->offset < range.low || place->offset > range.high) {
-		begin_as_set(settings, share, &range, place, commit);
+		begin_as_set(settings, assigned, &range, place, commit);
 		return true;
 	}
 	if (known != INT64_MAX && known > range.high) {
-		tell_ahead(share, known, range.high);
+		tell_ahead(assigned, known, range.high);
 		known = -1;
 	}
 	return go_back(settings, subscription, known, range.low, place, err);
 }
 
-static void tell_foreign(const struct share *share, const struct subscription_place *place)
+static void tell_foreign(
+    const struct inbox_partition *assigned, const struct subscription_place *place)
 {
-	log_warn("inbox_foreign_text", {"topic", LOG_TEXT(share->topic)},
-	    {"partition", LOG_INT(share->partition)}, {"offset", LOG_INT(place->offset)},
+	log_warn("inbox_foreign_text", {"topic", LOG_TEXT(assigned->topic)},
+	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(place->offset)},
 	    {"consequence",
 		LOG_TEXT("the offset is taken, the text beside it is not: somebody else commits "
 			 "for this group, or did; messages beyond the offset are handled again")});
 }
 
-static void set_offsets(
-    struct share *share, const struct subscription_place *place, const struct commit *commit)
+static void set_offsets(struct inbox_partition *assigned, const struct subscription_place *place,
+    const struct commit *commit)
 {
-	bool ours = offsets_init(&share->offsets, commit->offset, commit->finished);
+	bool ours = offsets_init(&assigned->offsets, commit->offset, commit->finished);
 	if (!ours || !commit->ours)
-		tell_foreign(share, place);
-	share->read = place->offset;
-	share->behind = place->offset < commit->offset;
-	offsets_skip(&share->offsets, place->offset);
-	share->committed = share->offsets.done;
-	share->changed = !commit->there; /* else another start would move it once more */
-	share->mark_length = strlen(commit->mark);
-	commit_text_write(&share->offsets, commit->mark, share->text);
+		tell_foreign(assigned, place);
+	assigned->read = place->offset;
+	assigned->behind = place->offset < commit->offset;
+	offsets_skip(&assigned->offsets, place->offset);
+	assigned->committed = assigned->offsets.done;
+	assigned->changed = !commit->there; /* else another start would move it once more */
+	assigned->mark_length = strlen(commit->mark);
+	commit_text_write(&assigned->offsets, commit->mark, assigned->text);
 }
 
-static bool begin(const struct inbox_settings *settings, struct share *share,
+static bool begin_partition(const struct inbox_settings *settings, struct inbox_partition *assigned,
     struct subscription *subscription, struct subscription_place *place, struct err *err)
 {
 	owned_text char *text = xstrdup(place->text);
 	struct commit commit = {.text = text, .offset = place->offset, .there = true};
 	commit.ours = commit_text_parse(text, &commit.finished, &commit.mark);
-	if (!open_folder(settings, share, err) || !open_sequence(settings, share, &commit, err) ||
-	    !find_beginning(settings, share, subscription, place, &commit, err))
+	if (!open_folder(settings, assigned, err) ||
+	    !open_sequence(settings, assigned, &commit, err) ||
+	    !find_beginning(settings, assigned, subscription, place, &commit, err))
 		return false;
-	set_offsets(share, place, &commit);
+	set_offsets(assigned, place, &commit);
 	return true;
 }
 
-static bool is_subscribed(
-    const struct inbox_settings *settings, struct share *share, const char *topic, struct err *err)
+static bool is_subscribed(const struct inbox_settings *settings, struct inbox_partition *assigned,
+    const char *topic, struct err *err)
 {
-	share->topic_number = inbox_settings_topic(settings, topic);
-	if (share->topic_number < 0)
+	assigned->topic_number = inbox_settings_topic(settings, topic);
+	if (assigned->topic_number < 0)
 		return err_set(err, ERR_RETRY, "the group has given it, and nobody asked for it");
-	share->topic = settings->topics[share->topic_number];
-	share->retry = inbox_settings_retry_of(settings, topic);
-	share->salt = XXH3_64bits_withSeed(topic, strlen(topic), (uint64_t)share->partition);
+	assigned->topic = settings->topics[assigned->topic_number];
+	assigned->retry = inbox_settings_retry_of(settings, topic);
+	assigned->salt = XXH3_64bits_withSeed(topic, strlen(topic), (uint64_t)assigned->partition);
 	return true;
 }
 
-struct share *share_open(const struct inbox_settings *settings, struct share_store *common,
-    struct subscription *subscription, struct subscription_place *place, struct err *err)
+struct inbox_partition *inbox_partition_open(const struct inbox_settings *settings,
+    struct inbox_partition_store *common, struct subscription *subscription,
+    struct subscription_place *place, struct err *err)
 {
-	struct share *share = xcalloc(1, sizeof *share);
-	share->partition = place->partition;
-	share->store = common ? common : &share->own;
-	share->store->shares++;
-	if (is_subscribed(settings, share, place->topic, err) &&
-	    begin(settings, share, subscription, place, err))
-		return share;
-	err_prefix(err, "%s-%" PRId32, place->topic, share->partition);
-	share_close(share);
+	struct inbox_partition *assigned = xcalloc(1, sizeof *assigned);
+	assigned->partition = place->partition;
+	assigned->store = common ? common : &assigned->own;
+	assigned->store->partitions++;
+	if (is_subscribed(settings, assigned, place->topic, err) &&
+	    begin_partition(settings, assigned, subscription, place, err))
+		return assigned;
+	err_prefix(err, "%s-%" PRId32, place->topic, assigned->partition);
+	inbox_partition_close(assigned);
 	return NULL;
 }
 
-static void free_list(struct item_list *list)
+static void destroy_items(struct item_list *list)
 {
 	for (struct item *item; (item = item_list_take(list));)
 		item_destroy(item);
 }
 
-void share_close(struct share *share)
+void inbox_partition_close(struct inbox_partition *assigned)
 {
-	free_list(&share->arrived);
-	free_list(&share->logging);
-	close_state(share);
-	share->store->shares--;
-	offsets_finish(&share->offsets);
-	free(share);
+	destroy_items(&assigned->arrived);
+	destroy_items(&assigned->logging);
+	close_state(assigned);
+	assigned->store->partitions--;
+	offsets_finish(&assigned->offsets);
+	free(assigned);
 }
 
 /* --- ids ------------------------------------------------------------------------------------ */
@@ -438,7 +446,7 @@ static void set_store_id(struct item *item, const void *id, size_t length)
 static void add_leg(struct item *item)
 {
 	const struct outbox_rules_header *leg =
-	    item->letter ? item_header(item, "outbox-leg") : NULL;
+	    item->redelivered ? item_header(item, "outbox-leg") : NULL;
 	struct text text = {0};
 	if (!leg || !item->public.id) {
 		set_store_id(item, item->public.id, item->public.id_length);
@@ -450,7 +458,7 @@ static void add_leg(struct item *item)
 	set_store_id(item, text.data, text.length);
 }
 
-/* What has none that we know is no message of a relay's, or a replay: it is new. */
+/* A message without a known position is not from a relay, or is a replay: it counts as new. */
 static void take_position(struct item *item)
 {
 	const struct outbox_rules_header *header = item_header(item, "outbox-position");
@@ -459,7 +467,7 @@ static void take_position(struct item *item)
 		set_store_id(item, header->value, header->length);
 }
 
-static void identify(const struct inbox_settings *settings, struct item *item)
+static void identify_item(const struct inbox_settings *settings, struct item *item)
 {
 	const struct outbox_inbox_message *message = &item->public;
 	const struct outbox_rules_header *header;
@@ -483,7 +491,7 @@ static void identify(const struct inbox_settings *settings, struct item *item)
 		add_leg(item);
 }
 
-static void say(struct item *item, enum item_fate fate, const char *format, const char *detail)
+static void set_fate(struct item *item, enum item_fate fate, const char *format, const char *detail)
 {
 	item->fate = fate;
 	free(item->reason);
@@ -491,33 +499,35 @@ static void say(struct item *item, enum item_fate fate, const char *format, cons
 }
 
 /* Without an id, where one is needed. */
-static void miss_id(struct share *share, const struct inbox_settings *settings, struct item *item)
+static void miss_id(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	static const char *const consequences[] = {"it is a dead letter",
 	    "it is handled, and its copies are not known", "its partition stands still"};
 	enum outbox_inbox_policy policy = settings->given.without_id;
-	if (!settings->told[share->topic_number])
-		log_warn("inbox_without_id", {"topic", LOG_TEXT(share->topic)},
-		    {"partition", LOG_INT(share->partition)},
+	if (!settings->told[assigned->topic_number])
+		log_warn("inbox_without_id", {"topic", LOG_TEXT(assigned->topic)},
+		    {"partition", LOG_INT(assigned->partition)},
 		    {"offset", LOG_INT(item->public.offset)}, {"id", LOG_TEXT(settings->given.id)},
 		    {"consequence", LOG_TEXT(consequences[policy])});
-	settings->told[share->topic_number] = true;
+	settings->told[assigned->topic_number] = true;
 	if (policy != OUTBOX_INBOX_PROCESS)
-		say(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
+		set_fate(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
 		    "there is no id in it: %s finds nothing", settings->given.id);
 }
 
 /* --- arrival -------------------------------------------------------------------------------- */
 
-static uint64_t lane_of(const struct share *share, const struct item *item)
+static uint64_t key_hash_of(const struct inbox_partition *assigned, const struct item *item)
 {
 	const struct outbox_inbox_message *message = &item->public;
 	if (!message->key) /* alone */
-		return XXH3_64bits_withSeed(&message->offset, sizeof message->offset, ~share->salt);
-	return XXH3_64bits_withSeed(message->key, message->key_length, share->salt);
+		return XXH3_64bits_withSeed(
+		    &message->offset, sizeof message->offset, ~assigned->salt);
+	return XXH3_64bits_withSeed(message->key, message->key_length, assigned->salt);
 }
 
-static int number_of(const struct outbox_rules_header *header)
+static int header_number(const struct outbox_rules_header *header)
 {
 	char text[16];
 	int64_t number = 0;
@@ -531,134 +541,138 @@ static int number_of(const struct outbox_rules_header *header)
 static bool is_for_others(const struct inbox_settings *settings, const struct item *item)
 {
 	const struct outbox_rules_header *group =
-	    item->letter ? item_header(item, "outbox-group") : NULL;
+	    item->redelivered ? item_header(item, "outbox-group") : NULL;
 	return group && (group->length != strlen(settings->given.group) ||
 			    memcmp(group->value, settings->given.group, group->length) != 0);
 }
 
-bool share_arrive(struct share *share, const struct inbox_settings *settings, struct item *item)
+bool inbox_partition_arrive(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	int64_t offset = item->public.offset;
-	if (offset < share->read || share->stops & STOP_UNSET) {
+	if (offset < assigned->read || assigned->stops & STOP_UNSET) {
 		item_destroy(item);
 		return false;
 	}
-	share->read = offset + 1;
-	item->share = share;
-	item->public.topic = share->topic;
-	if (share->retry < 0)
+	assigned->read = offset + 1;
+	item->assigned = assigned;
+	item->public.topic = assigned->topic;
+	if (assigned->retry < 0)
 		item_drop_claims(item);
-	item->lane = lane_of(share, item);
-	if (item->letter)
-		item->public.attempt += number_of(item_header(item, "outbox-attempts"));
-	identify(settings, item);
+	item->key_hash = key_hash_of(assigned, item);
+	if (item->redelivered)
+		item->public.attempt += header_number(item_header(item, "outbox-attempts"));
+	identify_item(settings, item);
 	if (is_for_others(settings, item))
 		item->fate = FATE_DROP;
-	share->items++;
-	share->bytes += (int64_t)item->bytes;
-	item_list_add(&share->arrived, item);
+	assigned->items++;
+	assigned->bytes += (int64_t)item->bytes;
+	item_list_add(&assigned->arrived, item);
 	return true;
 }
 
 /* --- the store ------------------------------------------------------------------------------ */
 
-struct outbox_dedup_id share_id(const struct item *item)
+struct outbox_dedup_id inbox_partition_id(const struct item *item)
 {
 	return (struct outbox_dedup_id){
 	    item->id, item->id_length, item->public.time_ms, item->public.offset};
 }
 
-static bool is_asked(const struct share *share, const struct item *item)
+static bool is_asked(const struct inbox_partition *assigned, const struct item *item)
 {
-	return share->store->dedup && !item->checked && item->id && item->fate == FATE_HANDLE &&
-	       (!item->known || share->own.dedup);
+	return assigned->store->dedup && !item->checked && item->id && item->fate == FATE_HANDLE &&
+	       (!item->known || assigned->own.dedup);
 }
 
-static void answer(struct share *share, struct item *item, enum outbox_dedup_state state)
+static void apply_state(
+    struct inbox_partition *assigned, struct item *item, enum outbox_dedup_state state)
 {
 	item->checked = true;
 	item->fate = state == OUTBOX_DEDUP_NEW       ? FATE_HANDLE
 		     : state == OUTBOX_DEDUP_PENDING ? FATE_ASK
 						     : FATE_COPY;
 	item->pending = state == OUTBOX_DEDUP_NEW;
-	share->store->pending += item->pending;
-	share->pending += item->pending;
+	assigned->store->pending += item->pending;
+	assigned->pending += item->pending;
 }
 
-bool share_ask_again(struct share *share, struct item *item, struct err *err)
+bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *item, struct err *err)
 {
-	const struct outbox_dedup_id id = share_id(item);
+	const struct outbox_dedup_id id = inbox_partition_id(item);
 	enum outbox_dedup_state state;
 	struct outbox_error error;
-	if (!outbox_dedup_check(share->store->dedup, &id, 1, &state, &error))
+	if (!outbox_dedup_check(assigned->store->dedup, &id, 1, &state, &error))
 		return outbox_error_take(&error, err);
-	answer(share, item, state);
+	apply_state(assigned, item, state);
 	return true;
 }
 
 /* Some id of a batch is refused: the message that has it is a dead letter, the others are not. */
 static bool check_one_by_one(
-    struct share *share, struct item *const *asked, size_t count, struct err *err)
+    struct inbox_partition *assigned, struct item *const *asked, size_t count, struct err *err)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct err why;
-		if (share_ask_again(share, asked[i], &why))
+		if (inbox_partition_ask_again(assigned, asked[i], &why))
 			continue;
 		if (why.kind != ERR_REJECT) {
 			*err = why;
 			return false;
 		}
-		say(asked[i], FATE_DEAD, "its id is refused: %s", why.message);
+		set_fate(asked[i], FATE_DEAD, "its id is refused: %s", why.message);
 	}
 	return true;
 }
 
 /* The first `count` that have arrived. */
-static bool check(struct share *share, size_t count, struct err *err)
+static bool check_arrived(struct inbox_partition *assigned, size_t count, struct err *err)
 {
 	struct outbox_dedup_id ids[BATCH];
-	struct item *asked[BATCH], *item = share->arrived.first;
+	struct item *asked[BATCH], *item = assigned->arrived.first;
 	enum outbox_dedup_state states[BATCH];
 	struct outbox_error error;
 	size_t asking = 0;
 	for (size_t i = 0; i < count; i++, item = item->link)
-		if (is_asked(share, item)) {
-			ids[asking] = share_id(item);
+		if (is_asked(assigned, item)) {
+			ids[asking] = inbox_partition_id(item);
 			asked[asking++] = item;
 		}
-	if (asking && !outbox_dedup_check(share->store->dedup, ids, asking, states, &error)) {
+	if (asking && !outbox_dedup_check(assigned->store->dedup, ids, asking, states, &error)) {
 		if (error.kind == OUTBOX_REJECT)
-			return check_one_by_one(share, asked, asking, err);
+			return check_one_by_one(assigned, asked, asking, err);
 		return outbox_error_take(&error, err);
 	}
 	for (size_t i = 0; i < asking; i++)
-		answer(share, asked[i], states[i]);
+		apply_state(assigned, asked[i], states[i]);
 	return true;
 }
 
-bool share_log(struct share *share, struct item_list *ret_items, struct err *err)
+bool inbox_partition_log(
+    struct inbox_partition *assigned, struct item_list *ret_items, struct err *err)
 {
 	struct outbox_dedup_id ids[BATCH];
 	struct outbox_error error;
 	size_t count = 0;
-	for (struct item *item = share->logging.first; item && count < BATCH; item = item->link)
-		ids[count++] = share_id(item);
+	for (struct item *item = assigned->logging.first; item && count < BATCH; item = item->link)
+		ids[count++] = inbox_partition_id(item);
 	if (count == 0)
 		return true;
-	if (!outbox_dedup_done(share->store->dedup, ids, count, &error)) {
+	if (!outbox_dedup_done(assigned->store->dedup, ids, count, &error)) {
 		if (error.kind != OUTBOX_FENCED)
 			return outbox_error_take(&error, err);
-		log_warn("inbox_handled_twice", {"topic", LOG_TEXT(share->topic)},
-		    {"partition", LOG_INT(share->partition)}, {"error", LOG_TEXT(error.message)});
+		log_warn("inbox_handled_twice", {"topic", LOG_TEXT(assigned->topic)},
+		    {"partition", LOG_INT(assigned->partition)},
+		    {"error", LOG_TEXT(error.message)});
 	}
 	for (size_t i = 0; i < count; i++) {
-		struct item *item = item_list_take(&share->logging);
+		struct item *item = item_list_take(&assigned->logging);
 		item->pending = false;
 		item_list_add(ret_items, item);
 	}
-	share->store->pending -= (int64_t)count;
-	share->pending -= (int64_t)count;
-	share->unflushed = true;
+	assigned->store->pending -= (int64_t)count;
+	assigned->pending -= (int64_t)count;
+	assigned->unflushed = true;
 	return true;
 }
 
@@ -669,20 +683,20 @@ static bool is_judged(const struct item *item)
 	return item->fate == FATE_HANDLE && !item->judged;
 }
 
-static void sentence(struct item *item, const struct outbox_rules_verdict *verdict)
+static void apply_verdict(struct item *item, const struct outbox_rules_verdict *verdict)
 {
 	item->judged = true;
 	if (verdict->action == OUTBOX_RULES_DROP)
-		say(item, FATE_DROP, "rule %s", verdict->name);
+		set_fate(item, FATE_DROP, "rule %s", verdict->name);
 	else if (verdict->action == OUTBOX_RULES_DEAD_LETTER)
-		say(item, FATE_DEAD, "rule %s", verdict->name);
+		set_fate(item, FATE_DEAD, "rule %s", verdict->name);
 }
 
-static bool judge(struct share *share, size_t count, struct err *err)
+static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct err *err)
 {
 	struct outbox_rules_message messages[BATCH];
 	struct outbox_rules_verdict verdicts[BATCH];
-	struct item *judged[BATCH], *item = share->arrived.first;
+	struct item *judged[BATCH], *item = assigned->arrived.first;
 	struct outbox_error error;
 	size_t judging = 0;
 	for (size_t i = 0; i < count; i++, item = item->link)
@@ -690,144 +704,159 @@ static bool judge(struct share *share, size_t count, struct err *err)
 			messages[judging] = message_of(item);
 			judged[judging++] = item;
 		}
-	if (judging && !outbox_rules_check(share->rules, messages, judging, verdicts, &error))
+	if (judging && !outbox_rules_check(assigned->rules, messages, judging, verdicts, &error))
 		return outbox_error_take(&error, err);
 	for (size_t i = 0; i < judging; i++)
-		sentence(judged[i], &verdicts[i]);
+		apply_verdict(judged[i], &verdicts[i]);
 	return true;
 }
 
 /* --- admission ------------------------------------------------------------------------------ */
 
 /* Also what was finished beyond the committed offset. */
-static bool is_known(struct share *share, int64_t offset)
+static bool offset_is_known(struct inbox_partition *assigned, int64_t offset)
 {
-	if (offset < share->offsets.done)
+	if (offset < assigned->offsets.done)
 		return true;
-	share->behind = false;
-	bool known = !offsets_take(&share->offsets, offset);
-	share->changed |= known;
+	assigned->behind = false;
+	bool known = !offsets_take(&assigned->offsets, offset);
+	assigned->changed |= known;
 	return known;
 }
 
-static void look_at_text(struct share *share)
+static void look_at_text(struct inbox_partition *assigned)
 {
 	char text[COMMIT_TEXT_SIZE];
-	if (++share->taken < LOOK_EVERY)
+	if (++assigned->taken < LOOK_EVERY)
 		return;
-	share->taken = 0;
-	size_t needed = commit_text_write(&share->offsets, "", text);
-	if (commit_text_is_full(false, needed + share->mark_length, share->mark_length))
-		share->stops |= STOP_TEXT;
+	assigned->taken = 0;
+	size_t needed = commit_text_write(&assigned->offsets, "", text);
+	if (commit_text_is_full(false, needed + assigned->mark_length, assigned->mark_length))
+		assigned->stops |= STOP_TEXT;
 }
 
-static void meet(struct share *share, const struct inbox_settings *settings, struct item *item)
+static void meet_item(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	item->met = true;
-	item->known = is_known(share, item->public.offset);
-	share->known += item->known;
+	item->known = offset_is_known(assigned, item->public.offset);
+	assigned->known += item->known;
 	if (!item->known)
-		look_at_text(share);
+		look_at_text(assigned);
 	if (item->fate == FATE_HANDLE && !item->public.id && !item->known &&
 	    !settings->by_position && (settings->given.dedup || settings->given.take))
-		miss_id(share, settings, item);
+		miss_id(assigned, settings, item);
 }
 
-/* The first that have arrived, as far as they are in reach of what is not finished; at most so
- * many. */
-static size_t meet_first(struct share *share, const struct inbox_settings *settings, size_t most)
+/*
+ * Meets the first messages that have arrived, at most so many. Stops at the first that is too far
+ * behind an unfinished one. Returns their number.
+ */
+static size_t meet_first(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, size_t most)
 {
 	size_t count = 0;
-	struct item *item = share->arrived.first;
+	struct item *item = assigned->arrived.first;
 	for (; item && count < most; item = item->link, count++) {
-		if (!item->met && !offsets_reaches(&share->offsets, item->public.offset))
+		if (!item->met && !offsets_reaches(&assigned->offsets, item->public.offset))
 			break;
 		if (!item->met)
-			meet(share, settings, item);
+			meet_item(assigned, settings, item);
 	}
 	return count;
 }
 
-/* How many more may be pending. Of a store of several, a partition leaves as much as it has: so
- * that others go on beside those that are stuck. */
-static size_t room(const struct share *share, const struct inbox_settings *settings)
+/*
+ * How many more ids may be pending. In a store of several partitions each partition leaves as much
+ * room as it uses, so that a stuck partition does not block the others.
+ */
+static size_t pending_room(
+    const struct inbox_partition *assigned, const struct inbox_settings *settings)
 {
-	int64_t left = settings->spec.pending - share->store->pending;
-	if (!share->store->dedup)
+	int64_t left = settings->spec.pending - assigned->store->pending;
+	if (!assigned->store->dedup)
 		return BATCH;
-	if (share->store->shares > 1)
-		left = (left - share->pending + 1) / 2;
+	if (assigned->store->partitions > 1)
+		left = (left - assigned->pending + 1) / 2;
 	return left < 0 ? 0 : left < BATCH ? (size_t)left : BATCH;
 }
 
-bool share_admit(struct share *share, const struct inbox_settings *settings,
+bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_settings *settings,
     struct item_list *ret_items, struct err *err)
 {
-	for (size_t count; (count = meet_first(share, settings, room(share, settings))) > 0;) {
-		if (!check(share, count, err) || (share->rules && !judge(share, count, err)))
+	for (size_t count;
+	     (count = meet_first(assigned, settings, pending_room(assigned, settings))) > 0;) {
+		if (!check_arrived(assigned, count, err) ||
+		    (assigned->rules && !judge_arrived(assigned, count, err)))
 			return false;
 		while (count-- > 0)
-			item_list_add(ret_items, item_list_take(&share->arrived));
+			item_list_add(ret_items, item_list_take(&assigned->arrived));
 	}
 	return true;
 }
 
-bool share_flush(struct share *share, struct err *err)
+bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err)
 {
 	struct outbox_error error;
-	if (!share->unflushed)
+	if (!assigned->unflushed)
 		return true;
-	if (!outbox_dedup_flush(share->store->dedup, &error))
+	if (!outbox_dedup_flush(assigned->store->dedup, &error))
 		return outbox_error_take(&error, err);
-	share->unflushed = false;
+	assigned->unflushed = false;
 	return true;
 }
 
 /* --- commits -------------------------------------------------------------------------------- */
 
-/* Up to which offset the state knows all that is done. -1: what was before is still being read. */
-static int64_t known_to(const struct share *share)
+/* Up to which offset the state knows all finished messages. -1: older records are still read. */
+static int64_t known_to(const struct inbox_partition *assigned)
 {
-	return share->behind || share->known ? -1 : share->offsets.done;
+	return assigned->behind || assigned->known ? -1 : assigned->offsets.done;
 }
 
-/* Of rules first: what they recorded of messages that are not done passes again. The marks of
- * `sequence` are those of the offset that is committed. */
-static bool make_durable(
-    struct share *share, const struct inbox_settings *settings, struct err *err)
+/*
+ * The rules come first: a message that they recorded passes them again if it is not finished. The
+ * marks of `sequence` are those of the committed offset.
+ */
+static bool make_partition_durable(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err)
 {
 	struct outbox_error error;
-	int64_t done = share->offsets.done, offset = settings->by_position ? done : known_to(share);
-	if (share->rules && !outbox_rules_checkpoint(share->rules, known_to(share), &error))
+	int64_t done = assigned->offsets.done,
+		offset = settings->by_position ? done : known_to(assigned);
+	if (assigned->rules &&
+	    !outbox_rules_checkpoint(assigned->rules, known_to(assigned), &error))
 		return outbox_error_take(&error, err);
-	if (share->store->dedup && !outbox_dedup_checkpoint(share->store->dedup, offset, &error))
+	if (assigned->store->dedup &&
+	    !outbox_dedup_checkpoint(assigned->store->dedup, offset, &error))
 		return outbox_error_take(&error, err);
 	return true;
 }
 
-bool share_checkpoint(struct share *share, const struct inbox_settings *settings, struct err *err)
+bool inbox_partition_checkpoint(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err)
 {
 	char mark[COMMIT_TEXT_MARK + 1] = "";
 	fault_point("inbox_handled");
-	if (!make_durable(share, settings, err))
+	if (!make_partition_durable(assigned, settings, err))
 		return false;
 	fault_point("inbox_durable");
 	size_t length =
-	    settings->by_position ? outbox_dedup_mark(share->own.dedup, mark, sizeof mark) : 0;
+	    settings->by_position ? outbox_dedup_mark(assigned->own.dedup, mark, sizeof mark) : 0;
 	if (length >= sizeof mark) {
-		share->stops |= STOP_STANDING;
+		assigned->stops |= STOP_STANDING;
 		return err_set(err, ERR_RETRY,
 		    "the positions of sequence take %zu bytes, and a commit has room for %d: read "
 		    "topics of fewer publishers and shards",
 		    length, COMMIT_TEXT_MARK);
 	}
-	length = commit_text_write(&share->offsets, mark, share->text);
-	share->mark_length = strlen(mark);
-	share->committed = share->offsets.done;
-	share->taken = 0;
-	if (commit_text_is_full(share->stops & STOP_TEXT, length, share->mark_length))
-		share->stops |= STOP_TEXT;
+	length = commit_text_write(&assigned->offsets, mark, assigned->text);
+	assigned->mark_length = strlen(mark);
+	assigned->committed = assigned->offsets.done;
+	assigned->taken = 0;
+	if (commit_text_is_full(assigned->stops & STOP_TEXT, length, assigned->mark_length))
+		assigned->stops |= STOP_TEXT;
 	else
-		share->stops &= ~(unsigned)STOP_TEXT;
+		assigned->stops &= ~(unsigned)STOP_TEXT;
 	return true;
 }

@@ -1,6 +1,7 @@
 /*
- * Partitions come and go: opened from what is committed, put off while their leader is away,
- * drained and let go, all taken anew; and what is done where an offset or a topic is not there.
+ * Partitions come and go. A partition is opened from its commit, put off while its leader is away,
+ * drained and released. After a failure all partitions are opened again. The last part handles
+ * offsets and topics that do not exist.
  */
 #include "loop_private.h"
 
@@ -10,12 +11,12 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "hands.h"
-#include "letters.h"
 #include "logging.h"
 #include "outbox_error.h"
+#include "redelivery.h"
 #include "subscription.h"
 #include "text.h"
+#include "worker_pool.h"
 
 enum {
 	GIVEN_BACK = 256,  /* ids at once */
@@ -24,7 +25,7 @@ enum {
 	 * Between looks for partitions whose leader is away as many times what the last one took,
 	 * at least.
 	 */
-	LATE_SHARE = 4,
+	LATE_PACE = 4,
 };
 
 /* --- rebalances ----------------------------------------------------------------------------- */
@@ -35,21 +36,21 @@ static void free_late(struct late *late)
 	free(late->text);
 }
 
-static void close_shares(struct loop *loop)
+static void close_partitions(struct loop *loop)
 {
-	for (int i = 0; i < loop->share_count; i++)
-		share_close(loop->shares[i]);
-	free(loop->shares);
-	loop->shares = NULL;
+	for (int i = 0; i < loop->partition_count; i++)
+		inbox_partition_close(loop->partitions[i]);
+	free(loop->partitions);
+	loop->partitions = NULL;
 	loop->recent = NULL;
-	loop->share_count = 0;
+	loop->partition_count = 0;
 	for (int i = 0; i < loop->late_count; i++)
 		free_late(&loop->late[i]);
 	free(loop->late);
 	loop->late = NULL;
 	loop->late_count = 0;
 	outbox_dedup_close(loop->common.dedup);
-	loop->common = (struct share_store){0};
+	loop->common = (struct inbox_partition_store){0};
 }
 
 static bool open_common(struct loop *loop, struct err *err)
@@ -64,17 +65,18 @@ static bool open_common(struct loop *loop, struct err *err)
 	return loop->common.dedup || outbox_error_take(&error, err);
 }
 
-static struct share *open_one(struct loop *loop, struct subscription_place *place, struct err *err)
+static struct inbox_partition *open_one(
+    struct loop *loop, struct subscription_place *place, struct err *err)
 {
-	struct share *share = share_open(loop->settings, loop->common.dedup ? &loop->common : NULL,
-	    loop->subscription, place, err);
-	if (share)
-		loop->shares[loop->share_count++] = share;
-	return share;
+	struct inbox_partition *assigned = inbox_partition_open(loop->settings,
+	    loop->common.dedup ? &loop->common : NULL, loop->subscription, place, err);
+	if (assigned)
+		loop->partitions[loop->partition_count++] = assigned;
+	return assigned;
 }
 
 /* As when its leader is away: it is read later, and others meanwhile. */
-static void put_off(struct loop *loop, struct subscription_place *place)
+static void put_off_partition(struct loop *loop, struct subscription_place *place)
 {
 	struct late *late = &loop->late[loop->late_count++];
 	late->topic = xstrdup(place->topic);
@@ -84,10 +86,10 @@ static void put_off(struct loop *loop, struct subscription_place *place)
 	place->offset = SUBSCRIPTION_NONE;
 }
 
-static bool open_shares(
+static bool open_partitions(
     struct loop *loop, struct subscription_place *places, int count, struct err *err)
 {
-	loop->shares = xcalloc((size_t)count + 1, sizeof *loop->shares);
+	loop->partitions = xcalloc((size_t)count + 1, sizeof *loop->partitions);
 	loop->late = xcalloc((size_t)count + 1, sizeof *loop->late);
 	loop->late_at = 0;
 	if (!open_common(loop, err))
@@ -96,7 +98,7 @@ static bool open_shares(
 	for (int i = 0; i < count; i++) {
 		struct subscription_place place = places[i];
 		if (away >= 0)
-			put_off(loop, &places[i]);
+			put_off_partition(loop, &places[i]);
 		else if (open_one(loop, &place, err))
 			places[i].offset = place.offset;
 		else if (err->kind == ERR_CONFIG || err->kind == ERR_FATAL)
@@ -107,14 +109,14 @@ static bool open_shares(
 	if (away < 0)
 		return true;
 	loop_tell(loop, "inbox_waits", err);
-	put_off(loop, &places[away]);
+	put_off_partition(loop, &places[away]);
 	return true;
 }
 
 /* When they are tried again: most of the time is for the others. */
 static void pace_late(struct loop *loop, int64_t began_ms)
 {
-	int64_t now = clock_ms(), took = LATE_SHARE * (now - began_ms);
+	int64_t now = clock_ms(), took = LATE_PACE * (now - began_ms);
 	loop->late_at = now + (took > AGAIN_MS ? took : AGAIN_MS);
 }
 
@@ -137,9 +139,9 @@ static bool open_late(struct loop *loop, struct err *err)
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err)
 {
 	struct loop *loop = context;
-	close_shares(loop);
-	if (!open_shares(loop, places, count, err)) {
-		close_shares(loop);
+	close_partitions(loop);
+	if (!open_partitions(loop, places, count, err)) {
+		close_partitions(loop);
 		return false;
 	}
 	loop->stats.rebalances++;
@@ -149,20 +151,22 @@ bool loop_on_assigned(void *context, struct subscription_place *places, int coun
 	return true;
 }
 
-/* What is in hand ends, and what ended is recorded; nothing is begun. */
-static void drain(struct loop *loop, int64_t until_ms)
+/* Waits for the messages in progress, and records those that ended; starts no message. */
+static void drain_handlers(struct loop *loop, int64_t until_ms)
 {
 	struct pollfd fd = {loop->wake_fd, POLLIN, 0};
 	for (;;) {
 		uint64_t count;
-		bool in_hand = hands_in_hand(loop->hands) > 0; /* else all that ended is there */
+		bool in_progress =
+		    worker_pool_in_progress(loop->workers) > 0; /* else all that ended is there */
 		loop_take_ends(loop);
-		loop_take_letters(loop);
+		loop_take_redelivered(loop);
 		loop_log_done(loop);
 		if (clock_ms() >= until_ms ||
-		    (!in_hand && letters_count(loop->letters) == 0 && !loop_is_logging(loop)))
+		    (!in_progress && redelivery_count(loop->redelivery) == 0 &&
+			!loop_is_logging(loop)))
 			return;
-		struct item_list ended = hands_ended(loop->hands, true);
+		struct item_list ended = worker_pool_ended(loop->workers, true);
 		for (struct item *item; (item = item_list_take(&ended));)
 			loop_take_end(loop, item);
 		poll(&fd, 1, 20);
@@ -170,7 +174,7 @@ static void drain(struct loop *loop, int64_t until_ms)
 	}
 }
 
-static bool release(
+static bool release_ids(
     struct loop *loop, const struct outbox_dedup_id *ids, size_t count, struct err *err)
 {
 	struct outbox_error error;
@@ -179,41 +183,41 @@ static bool release(
 }
 
 /* What nobody has begun. */
-static bool give_back_lanes(struct loop *loop, struct err *err)
+static bool give_back_queued(struct loop *loop, struct err *err)
 {
 	struct outbox_dedup_id ids[GIVEN_BACK];
 	size_t count = 0;
-	for (struct item *first = lanes_first(&loop->lanes); first;
-	     first = lanes_after(&loop->lanes, first))
+	for (struct item *first = key_queues_first(&loop->key_queues); first;
+	     first = key_queues_after(&loop->key_queues, first))
 		for (struct item *item = first; item; item = item->behind) {
 			if (!item->pending || item->out || item->state == ITEM_LOGGING)
 				continue;
-			ids[count++] = share_id(item);
+			ids[count++] = inbox_partition_id(item);
 			if (count < GIVEN_BACK)
 				continue;
-			if (!release(loop, ids, count, err))
+			if (!release_ids(loop, ids, count, err))
 				return false;
 			count = 0;
 		}
-	return count == 0 || release(loop, ids, count, err);
+	return count == 0 || release_ids(loop, ids, count, err);
 }
 
 /*
- * In a store of several consumers it would be pending for whoever has the partition next, until its
- * lease is over. What cannot be given back waits for that.
+ * In a store of several consumers an id stays pending for the next owner of the partition until its
+ * lease ends. An id that cannot be given back waits for that end.
  */
-static void give_back(struct loop *loop)
+static void give_back_ids(struct loop *loop)
 {
 	struct err err;
-	if (loop->common.dedup && !give_back_lanes(loop, &err))
+	if (loop->common.dedup && !give_back_queued(loop, &err))
 		loop_tell(loop, "inbox_not_given_back", &err);
 }
 
-/* Everything that is in a lane, but for what the hands have and what is to be logged. */
-static void forget_lanes(struct loop *loop)
+/* Frees all queued messages, except those of the worker pool and those that are to be logged. */
+static void forget_queued(struct loop *loop)
 {
 	struct item *next, *behind;
-	for (struct item *first = lanes_clear(&loop->lanes); first; first = next) {
+	for (struct item *first = key_queues_clear(&loop->key_queues); first; first = next) {
 		next = first->chain;
 		for (struct item *item = first; item; item = behind) {
 			behind = item->behind;
@@ -223,46 +227,46 @@ static void forget_lanes(struct loop *loop)
 	}
 }
 
-static void free_list(struct item_list *list)
+static void destroy_listed_items(struct item_list *list)
 {
 	for (struct item *item; (item = item_list_take(list));)
 		item_destroy(item);
 }
 
-static void take_back(struct item_list *list)
+static void take_back_ready(struct item_list *list)
 {
 	for (struct item *item; (item = item_list_take(list));)
 		item->out = false;
 }
 
-static void abandon(struct loop *loop)
+static void abandon_in_progress(struct loop *loop)
 {
-	loop->stats.abandoned += (uint64_t)hands_abandon(loop->hands);
+	loop->stats.abandoned += (uint64_t)worker_pool_abandon(loop->workers);
 }
 
 void loop_forget(struct loop *loop)
 {
-	letters_drop(loop->letters);
+	redelivery_drop(loop->redelivery);
 	timers_finish(&loop->timers);
-	give_back(loop);
-	forget_lanes(loop);
-	abandon(loop);
-	struct item_list ended = hands_ended(loop->hands, false);
-	free_list(&ended);
-	hands_forget(loop->hands);
-	close_shares(loop);
+	give_back_ids(loop);
+	forget_queued(loop);
+	abandon_in_progress(loop);
+	struct item_list ended = worker_pool_ended(loop->workers, false);
+	destroy_listed_items(&ended);
+	worker_pool_forget(loop->workers);
+	close_partitions(loop);
 	loop->items = loop->bytes = 0;
 }
 
-static void let_go(struct loop *loop, bool lost)
+static void let_partitions_go(struct loop *loop, bool lost)
 {
-	struct item_list ready = hands_withdraw(loop->hands);
+	struct item_list ready = worker_pool_withdraw(loop->workers);
 	loop->closing = true;
-	take_back(&ready);
-	take_back(&loop->ready);
-	hands_hold_until(loop->hands, 0);
-	drain(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
-	abandon(loop);
+	take_back_ready(&ready);
+	take_back_ready(&loop->ready);
+	worker_pool_hold_until(loop->workers, 0);
+	drain_handlers(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
+	abandon_in_progress(loop);
 	loop_take_ends(loop); /* no more come after that */
 	loop_log_done(loop);
 	if (!lost)
@@ -275,8 +279,8 @@ void loop_on_revoked(void *context, bool lost)
 {
 	struct loop *loop = context;
 	log_info("inbox_revoked", {"group", LOG_TEXT(loop->settings->given.group)},
-	    {"partitions", LOG_INT(loop->share_count)}, {"lost", LOG_INT(lost)});
-	let_go(loop, lost);
+	    {"partitions", LOG_INT(loop->partition_count)}, {"lost", LOG_INT(lost)});
+	let_partitions_go(loop, lost);
 }
 
 void loop_begin_again(struct loop *loop)
@@ -285,66 +289,70 @@ void loop_begin_again(struct loop *loop)
 	if (!loop->again_at || clock_ms() < loop->again_at)
 		return;
 	loop->again_at = 0;
-	let_go(loop, false);
+	let_partitions_go(loop, false);
 	if (!subscription_again(loop->subscription, &err))
 		loop_fail(loop, &err);
 }
 
-/* --- offsets and topics that are not there --------------------------------------------------- */
+/* --- offsets and topics that are not there -------------------------------------------------- */
 
 /* Records were deleted before they were read: a gap. */
-static void skip_deleted(struct share *share, int64_t to)
+static void skip_deleted(struct inbox_partition *assigned, int64_t to)
 {
-	share->read = to;
-	if (!offsets_reaches(&share->offsets, to)) /* the record there waits until it is */
+	assigned->read = to;
+	if (!offsets_reaches(&assigned->offsets, to)) /* the record there waits until it is */
 		return;
-	offsets_skip(&share->offsets, to);
-	share->changed = true;
+	offsets_skip(&assigned->offsets, to);
+	assigned->changed = true;
 }
 
-/* Its log is another one: what is committed is set, so that it holds. Of the text only the mark of
- * `sequence` goes along. */
-static bool begin_anew(struct loop *loop, struct share *share, int64_t at, struct err *err)
+/*
+ * The topic was made anew: commits the offset where reading of the new log begins, so that the old
+ * commit no longer holds. Of its text only the mark of `sequence` is kept.
+ */
+static bool commit_new_log(
+    struct loop *loop, struct inbox_partition *assigned, int64_t at, struct err *err)
 {
 	char text[COMMIT_TEXT_SIZE];
-	owned_text char *copy = xstrdup(share->text);
+	owned_text char *copy = xstrdup(assigned->text);
 	const char *finished, *mark;
 	struct offsets none;
 	(void)commit_text_parse(copy, &finished, &mark);
 	offsets_init(&none, at, "");
 	commit_text_write(&none, mark, text);
-	const struct subscription_place place = {share->topic, share->partition, at, text};
-	share->missing = true;
+	const struct subscription_place place = {assigned->topic, assigned->partition, at, text};
+	assigned->missing = true;
 	loop->again_at = clock_ms();
 	return subscription_commit(loop->subscription, &place, 1, true, err);
 }
 
 /* To where the settings say. */
-static bool move_on(struct loop *loop, struct share *share, struct err *err)
+static bool move_on(struct loop *loop, struct inbox_partition *assigned, struct err *err)
 {
 	int64_t low, high;
 	if (!subscription_range(
-		loop->subscription, share->topic, share->partition, &low, &high, err))
+		loop->subscription, assigned->topic, assigned->partition, &low, &high, err))
 		return false;
 	int64_t at = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
-	share->gone = false;
-	if (share->read >= low)
-		return begin_anew(loop, share, at, err);
-	skip_deleted(share, at);
+	assigned->gone = false;
+	if (assigned->read >= low)
+		return commit_new_log(loop, assigned, at, err);
+	skip_deleted(assigned, at);
 	return true;
 }
 
-/* Of all shares, from where each is. */
+/* All assigned partitions, each from its own offset. */
 static bool begin_reading(struct loop *loop, struct err *err)
 {
-	struct subscription_place *places = xcalloc((size_t)loop->share_count + 1, sizeof *places);
-	for (int i = 0; i < loop->share_count; i++) {
-		struct share *share = loop->shares[i];
-		share->paused = false;
-		places[i] =
-		    (struct subscription_place){share->topic, share->partition, share->read, NULL};
+	struct subscription_place *places =
+	    xcalloc((size_t)loop->partition_count + 1, sizeof *places);
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		assigned->paused = false;
+		places[i] = (struct subscription_place){
+		    assigned->topic, assigned->partition, assigned->read, NULL};
 	}
-	bool begun = subscription_begin(loop->subscription, places, loop->share_count, err);
+	bool begun = subscription_begin(loop->subscription, places, loop->partition_count, err);
 	free(places);
 	return begun;
 }
@@ -352,14 +360,14 @@ static bool begin_reading(struct loop *loop, struct err *err)
 void loop_on_out_of_range(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;
-	struct share *share = loop_find_share(loop, topic, partition);
-	if (!share || share->missing || share->gone)
+	struct inbox_partition *assigned = loop_find_partition(loop, topic, partition);
+	if (!assigned || assigned->missing || assigned->gone)
 		return;
-	share_tell_gone(share, share->read);
+	inbox_partition_log_gone(assigned, assigned->read);
 	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL)
-		share_stand_unset(share);
+		inbox_partition_stop_unset(assigned);
 	else
-		share->gone = true;
+		assigned->gone = true;
 }
 
 void loop_see_to_late(struct loop *loop)
@@ -369,9 +377,9 @@ void loop_see_to_late(struct loop *loop)
 	bool well = true, moved = false;
 	if (began_ms < loop->late_at || loop->again_at)
 		return;
-	for (int i = 0; well && i < loop->share_count; i++)
-		if (loop->shares[i]->gone) {
-			well = move_on(loop, loop->shares[i], &err);
+	for (int i = 0; well && i < loop->partition_count; i++)
+		if (loop->partitions[i]->gone) {
+			well = move_on(loop, loop->partitions[i], &err);
 			moved |= well;
 		}
 	while (well && loop->late_count) {
@@ -386,22 +394,22 @@ void loop_see_to_late(struct loop *loop)
 		loop->again_at = clock_ms() + AGAIN_MS;
 }
 
-/* Deleted under way: what is committed of it is gone with it, and must not come back. */
+/* The topic was deleted: Kafka forgot its commits, and none of them may be written again. */
 void loop_on_missing(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;
-	struct share *share = loop_find_share(loop, topic, partition);
+	struct inbox_partition *assigned = loop_find_partition(loop, topic, partition);
 	struct err err;
 	err_set(&err, ERR_RETRY, "topic %s does not exist: make it, or leave it out", topic);
-	if (!share)
+	if (!assigned)
 		loop_tell(loop, "inbox_waits", &err);
-	if (!share || share->missing)
+	if (!assigned || assigned->missing)
 		return;
 	log_error("inbox_topic_missing", {"topic", LOG_TEXT(topic)},
-	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(share->offsets.done)},
+	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(assigned->offsets.done)},
 	    {"consequence",
 		LOG_TEXT("handlers end what they have of it; when it is made anew, it is "
 			 "read as the settings say for a group without an offset")});
-	share->missing = true;
+	assigned->missing = true;
 	loop->again_at = clock_ms() + MISSING_MS;
 }

@@ -1,4 +1,4 @@
-#include "hands.h"
+#include "worker_pool.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -13,8 +13,9 @@
 #include "clock.h"
 #include "text.h"
 
-static struct share *const some_share = (struct share *)&some_share; /* is not looked into */
-static _Atomic uint64_t handed;                                      /* the ticket; 0: none yet */
+static struct inbox_partition *const some_partition =
+    (struct inbox_partition *)&some_partition; /* is not looked into */
+static _Atomic uint64_t handed;                /* the ticket; 0: none yet */
 
 static void handle(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count)
@@ -24,26 +25,26 @@ static void handle(void *context, struct outbox_inbox *inbox,
 	atomic_store(&handed, messages[0]->ticket);
 }
 
-static struct hands *begin(int *ret_fd)
+static struct worker_pool *begin(int *ret_fd)
 {
 	struct err err;
 	*ret_fd = eventfd(0, EFD_CLOEXEC);
-	const struct hands_settings settings = {
+	const struct worker_pool_settings settings = {
 	    .handle = handle, .threads = 1, .most = 4, .batch = 1, .wake_fd = *ret_fd};
-	struct hands *hands = hands_create(&settings, &err);
-	assert_non_null(hands);
+	struct worker_pool *pool = worker_pool_create(&settings, &err);
+	assert_non_null(pool);
 	atomic_store(&handed, 0);
-	return hands;
+	return pool;
 }
 
-static struct item *offer(struct hands *hands)
+static struct item *offer(struct worker_pool *pool)
 {
 	struct item *item = xcalloc(1, sizeof *item);
 	struct item_list list = {0};
-	item->share = some_share;
+	item->assigned = some_partition;
 	item_move(item, ITEM_READY);
 	item_list_add(&list, item);
-	hands_offer(hands, &list);
+	worker_pool_offer(pool, &list);
 	return item;
 }
 
@@ -54,9 +55,9 @@ static uint64_t wait_handed(void)
 	return atomic_load(&handed);
 }
 
-static void end(struct hands *hands, int fd)
+static void end(struct worker_pool *pool, int fd)
 {
-	hands_destroy(hands);
+	worker_pool_destroy(pool);
 	close(fd);
 }
 
@@ -64,19 +65,19 @@ static void nothing_is_handed_out_or_held_beyond_the_moment(void **state)
 {
 	(void)state;
 	int fd;
-	struct hands *hands = begin(&fd);
-	hands_hold_until(hands, clock_ms());
-	offer(hands);
-	assert_int_equal(hands_in_hand(hands), 0);
-	hands_hold_until(hands, INT64_MAX);
+	struct worker_pool *pool = begin(&fd);
+	worker_pool_hold_until(pool, clock_ms());
+	offer(pool);
+	assert_int_equal(worker_pool_in_progress(pool), 0);
+	worker_pool_hold_until(pool, INT64_MAX);
 	uint64_t ticket = wait_handed();
-	assert_true(hands_holds(hands, ticket));
-	assert_false(hands_holds(hands, ticket + (1 << 20)));
-	hands_hold_until(hands, clock_ms());
-	assert_false(hands_holds(hands, ticket));
-	hands_hold_until(hands, INT64_MAX);
-	assert_true(hands_holds(hands, ticket));
-	end(hands, fd);
+	assert_true(worker_pool_holds(pool, ticket));
+	assert_false(worker_pool_holds(pool, ticket + (1 << 20)));
+	worker_pool_hold_until(pool, clock_ms());
+	assert_false(worker_pool_holds(pool, ticket));
+	worker_pool_hold_until(pool, INT64_MAX);
+	assert_true(worker_pool_holds(pool, ticket));
+	end(pool, fd);
 }
 
 static void what_was_taken_away_is_not_held_and_counted_once(void **state)
@@ -84,36 +85,36 @@ static void what_was_taken_away_is_not_held_and_counted_once(void **state)
 	(void)state;
 	int fd;
 	struct err err;
-	struct hands *hands = begin(&fd);
-	hands_hold_until(hands, INT64_MAX);
-	offer(hands);
+	struct worker_pool *pool = begin(&fd);
+	worker_pool_hold_until(pool, INT64_MAX);
+	offer(pool);
 	uint64_t ticket = wait_handed();
-	assert_int_equal(hands_abandon(hands), 1);
-	assert_int_equal(hands_abandon(hands), 0);
-	assert_false(hands_holds(hands, ticket));
+	assert_int_equal(worker_pool_abandon(pool), 1);
+	assert_int_equal(worker_pool_abandon(pool), 0);
+	assert_false(worker_pool_holds(pool, ticket));
 	const struct outbox_inbox_end one = {.ticket = ticket};
-	assert_false(hands_finish(hands, &one, 1, &err));
+	assert_false(worker_pool_finish(pool, &one, 1, &err));
 	assert_int_equal(err.kind, ERR_FENCED);
-	assert_false(hands_holds(hands, ticket));
-	assert_null(hands_ended(hands, false).first);
-	end(hands, fd);
+	assert_false(worker_pool_holds(pool, ticket));
+	assert_null(worker_pool_ended(pool, false).first);
+	end(pool, fd);
 }
 
-/* The loop may still meet it in its lane. */
+/* The loop may still meet the message in its key queue. */
 static void what_was_taken_away_stays_where_it_is_until_it_is_forgotten(void **state)
 {
 	(void)state;
 	int fd;
 	struct err err;
-	struct hands *hands = begin(&fd);
-	hands_hold_until(hands, INT64_MAX);
-	struct item *item = offer(hands);
+	struct worker_pool *pool = begin(&fd);
+	worker_pool_hold_until(pool, INT64_MAX);
+	struct item *item = offer(pool);
 	const struct outbox_inbox_end one = {.ticket = wait_handed()};
-	assert_int_equal(hands_abandon(hands), 1);
-	assert_false(hands_finish(hands, &one, 1, &err));
+	assert_int_equal(worker_pool_abandon(pool), 1);
+	assert_false(worker_pool_finish(pool, &one, 1, &err));
 	assert_int_equal(item->public.ticket, one.ticket); /* the sanitizer looks on */
-	hands_forget(hands);
-	end(hands, fd);
+	worker_pool_forget(pool);
+	end(pool, fd);
 }
 
 int main(void)

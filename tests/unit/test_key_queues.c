@@ -7,26 +7,27 @@
 
 #include <cmocka.h>
 
-#include "lanes.h"
+#include "key_queues.h"
 #include "timers.h"
 
 enum { ITEMS = 2000, KEYS = 37 };
 
-static void of_a_lane_one_is_first_and_the_others_follow_in_order(void **state)
+static void of_a_key_one_is_first_and_the_others_follow_in_order(void **state)
 {
 	struct item *items = calloc(ITEMS, sizeof *items);
-	struct lanes lanes;
+	struct key_queues queues;
 	struct item *firsts[KEYS] = {NULL};
 	int64_t last[KEYS];
 	(void)state;
 	memset(last, -1, sizeof last);
-	lanes_init(&lanes, 10);
+	key_queues_init(&queues, 10);
 	for (int i = 0; i < ITEMS; i++) {
-		items[i].lane = (uint64_t)(i * 7919 % KEYS) << 32 | 5; /* alike in their low bits */
+		items[i].key_hash =
+		    (uint64_t)(i * 7919 % KEYS) << 32 | 5; /* alike in their low bits */
 		items[i].public.offset = i;
-		if (lanes_add(&lanes, &items[i])) {
-			assert_null(firsts[items[i].lane >> 32]);
-			firsts[items[i].lane >> 32] = &items[i];
+		if (key_queues_add(&queues, &items[i])) {
+			assert_null(firsts[items[i].key_hash >> 32]);
+			firsts[items[i].key_hash >> 32] = &items[i];
 		}
 	}
 	for (int left = ITEMS, turn = 0; left > 0; turn++) {
@@ -35,13 +36,13 @@ static void of_a_lane_one_is_first_and_the_others_follow_in_order(void **state)
 		if (!item)
 			continue;
 		assert_true(item->public.offset > last[key]);
-		assert_int_equal(item->lane >> 32, key);
+		assert_int_equal(item->key_hash >> 32, key);
 		last[key] = item->public.offset;
-		firsts[key] = lanes_leave(&lanes, item);
+		firsts[key] = key_queues_leave(&queues, item);
 		left--;
 	}
-	assert_null(lanes_first(&lanes));
-	lanes_finish(&lanes);
+	assert_null(key_queues_first(&queues));
+	key_queues_finish(&queues);
 	free(items);
 }
 
@@ -74,7 +75,7 @@ static void timers_come_in_the_order_of_their_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(of_a_lane_one_is_first_and_the_others_follow_in_order),
+	    cmocka_unit_test(of_a_key_one_is_first_and_the_others_follow_in_order),
 	    cmocka_unit_test(timers_come_in_the_order_of_their_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
  * A partition from where it begins to its commits, on a model of the broker: what subscription.h
  * and a record's headers say comes from this file.
  */
-#include "share.h"
+#include "inbox_partition.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ bool consumer_headers_at(const void *headers, size_t index, const char **ret_nam
 
 static char folder[TEMPORARY];
 static struct inbox_settings *settings;
-static struct share_store common;
+static struct inbox_partition_store common;
 
 static void handle(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count)
@@ -107,49 +107,49 @@ static void use(const char *dedup)
 	set(&(struct outbox_inbox_settings){.dedup = dedup});
 }
 
-static struct share *open_text(int64_t committed, const char *text, int64_t *ret_from)
+static struct inbox_partition *open_text(int64_t committed, const char *text, int64_t *ret_from)
 {
 	struct subscription_place place = {"orders", 3, committed, text};
 	struct err err;
-	struct share *share =
-	    share_open(settings, common.dedup ? &common : NULL, NULL, &place, &err);
-	if (!share)
+	struct inbox_partition *assigned =
+	    inbox_partition_open(settings, common.dedup ? &common : NULL, NULL, &place, &err);
+	if (!assigned)
 		fail_msg("%s", err.message);
 	*ret_from = place.offset;
-	return share;
+	return assigned;
 }
 
-static struct share *open_at(int64_t committed, int64_t *ret_from)
+static struct inbox_partition *open_at(int64_t committed, int64_t *ret_from)
 {
 	return open_text(committed, "", ret_from);
 }
 
-static bool arrive(struct share *share, int64_t offset, const char *id)
+static bool arrive(struct inbox_partition *assigned, int64_t offset, const char *id)
 {
 	char text[32];
 	snprintf(text, sizeof text, "id-%d", (int)offset);
-	const struct consumer_record record = {.topic = share->topic,
+	const struct consumer_record record = {.topic = assigned->topic,
 	    .partition = 3,
 	    .offset = offset,
 	    .timestamp_ms = broker.first_ms + offset * 1000,
 	    .payload = "x",
 	    .payload_length = 1,
 	    .internal = (void *)(id ? id : text)};
-	return share_arrive(share, settings, item_create(NULL, &record));
+	return inbox_partition_arrive(assigned, settings, item_create(NULL, &record));
 }
 
 /* Those that are admitted; the caller frees them. */
-static struct item_list admit(struct share *share)
+static struct item_list admit(struct inbox_partition *assigned)
 {
 	struct item_list items = {0};
 	struct err err;
-	if (!share_admit(share, settings, &items, &err))
+	if (!inbox_partition_admit(assigned, settings, &items, &err))
 		fail_msg("%s", err.message);
 	return items;
 }
 
 /* As the loop does it, without handlers. Returns how many of them were new. */
-static int finish(struct share *share, struct item_list *items)
+static int finish(struct inbox_partition *assigned, struct item_list *items)
 {
 	struct item_list logged = {0};
 	struct err err;
@@ -157,32 +157,32 @@ static int finish(struct share *share, struct item_list *items)
 	for (struct item *item; (item = item_list_take(items));) {
 		fresh += !item->known && item->fate == FATE_HANDLE;
 		item->state = ITEM_LOGGING;
-		item_list_add(item->pending ? &share->logging : &logged, item);
+		item_list_add(item->pending ? &assigned->logging : &logged, item);
 	}
-	while (share->logging.first)
-		assert_true(share_log(share, &logged, &err));
+	while (assigned->logging.first)
+		assert_true(inbox_partition_log(assigned, &logged, &err));
 	for (struct item *item; (item = item_list_take(&logged));) {
-		share->known -= item->known;
-		share->items--;
+		assigned->known -= item->known;
+		assigned->items--;
 		if (!item->known)
-			offsets_finished(&share->offsets, item->public.offset);
+			offsets_finished(&assigned->offsets, item->public.offset);
 		item_destroy(item);
 	}
 	return fresh;
 }
 
-static int handle_all(struct share *share, int64_t from, int64_t to)
+static int handle_all(struct inbox_partition *assigned, int64_t from, int64_t to)
 {
 	for (int64_t offset = from; offset < to; offset++)
-		assert_true(arrive(share, offset, NULL));
-	struct item_list items = admit(share);
-	return finish(share, &items);
+		assert_true(arrive(assigned, offset, NULL));
+	struct item_list items = admit(assigned);
+	return finish(assigned, &items);
 }
 
-static void checkpoint(struct share *share)
+static void checkpoint(struct inbox_partition *assigned)
 {
 	struct err err;
-	if (!share_checkpoint(share, settings, &err))
+	if (!inbox_partition_checkpoint(assigned, settings, &err))
 		fail_msg("%s", err.message);
 }
 
@@ -198,7 +198,7 @@ static int set_up(void **state)
 	broker.low = 0;
 	broker.high = 1000;
 	broker.first_ms = clock_wall_us() / 1000 - 1000 * 1000;
-	common = (struct share_store){0};
+	common = (struct inbox_partition_store){0};
 	return temporary_make(folder) ? 0 : -1;
 }
 
@@ -226,13 +226,13 @@ static void the_state_of_another_group_says_nothing_of_this_one(void **state)
 		longest[sizeof longest - 1] = '\0';
 		set(&(struct outbox_inbox_settings){
 		    .group = groups[i][0] ? groups[i] : longest, .dedup = exact});
-		struct share *share = open_at(0, &from);
-		assert_int_equal(handle_all(share, 0, 20), 20);
-		checkpoint(share);
-		share_close(share);
-		share = open_at(20, &from);
+		struct inbox_partition *assigned = open_at(0, &from);
+		assert_int_equal(handle_all(assigned, 0, 20), 20);
+		checkpoint(assigned);
+		inbox_partition_close(assigned);
+		assigned = open_at(20, &from);
 		assert_int_equal(from, 20); /* and what it knows itself is there */
-		share_close(share);
+		inbox_partition_close(assigned);
 	}
 }
 
@@ -241,18 +241,18 @@ static void what_was_elsewhere_is_read_from_where_the_state_ends(void **state)
 	int64_t from;
 	(void)state;
 	use(exact);
-	struct share *share = open_at(0, &from);
-	handle_all(share, 0, 20);
-	checkpoint(share);
-	share_close(share);
-	share = open_at(50, &from);
+	struct inbox_partition *assigned = open_at(0, &from);
+	handle_all(assigned, 0, 20);
+	checkpoint(assigned);
+	inbox_partition_close(assigned);
+	assigned = open_at(50, &from);
 	assert_int_equal(from, 20);
-	assert_int_equal(handle_all(share, 20, 60), 10);
-	checkpoint(share);
-	share_close(share);
-	share = open_at(60, &from);
+	assert_int_equal(handle_all(assigned, 20, 60), 10);
+	checkpoint(assigned);
+	inbox_partition_close(assigned);
+	assigned = open_at(60, &from);
 	assert_int_equal(from, 60);
-	share_close(share);
+	inbox_partition_close(assigned);
 }
 
 static void a_checkpoint_before_the_gap_is_read_does_not_say_that_it_was(void **state)
@@ -260,26 +260,26 @@ static void a_checkpoint_before_the_gap_is_read_does_not_say_that_it_was(void **
 	int64_t from;
 	(void)state;
 	use(exact);
-	struct share *share = open_at(50, &from);
+	struct inbox_partition *assigned = open_at(50, &from);
 	assert_int_equal(from, 0);
-	checkpoint(share); /* nothing of it was read */
-	share_close(share);
-	share = open_at(50, &from);
+	checkpoint(assigned); /* nothing of it was read */
+	inbox_partition_close(assigned);
+	assigned = open_at(50, &from);
 	assert_int_equal(from, 0);
 	for (int offset = 0; offset <= 50; offset++)
-		assert_true(arrive(share, offset, NULL));
-	struct item_list items = admit(share);
-	checkpoint(share); /* all was read, and not logged yet */
+		assert_true(arrive(assigned, offset, NULL));
+	struct item_list items = admit(assigned);
+	checkpoint(assigned); /* all was read, and not logged yet */
 	drop(&items);
-	share_close(share);
-	share = open_at(50, &from);
+	inbox_partition_close(assigned);
+	assigned = open_at(50, &from);
 	assert_int_equal(from, 0);
-	handle_all(share, 0, 51);
-	checkpoint(share);
-	share_close(share);
-	share = open_at(51, &from);
+	handle_all(assigned, 0, 51);
+	checkpoint(assigned);
+	inbox_partition_close(assigned);
+	assigned = open_at(51, &from);
 	assert_int_equal(from, 51);
-	share_close(share);
+	inbox_partition_close(assigned);
 }
 
 static void the_window_of_one_that_lags_is_that_of_its_stream(void **state)
@@ -289,13 +289,13 @@ static void the_window_of_one_that_lags_is_that_of_its_stream(void **state)
 	use("exact ids=10k window=10s");
 	broker.high = 100000;
 	broker.first_ms = clock_wall_us() / 1000 - 24 * HOUR; /* of which it has read an hour */
-	struct share *share = open_at(3600, &from);
+	struct inbox_partition *assigned = open_at(3600, &from);
 	assert_true(from <= 3590);
-	share_close(share);
+	inbox_partition_close(assigned);
 	broker.first_ms = clock_wall_us() / 1000 - 3600 * 1000; /* it is at the end */
-	share = open_at(3600, &from);
+	assigned = open_at(3600, &from);
 	assert_in_range(from, 3500, 3590);
-	share_close(share);
+	inbox_partition_close(assigned);
 }
 
 static void a_state_beyond_the_end_is_of_another_topic_and_not_believed(void **state)
@@ -303,16 +303,16 @@ static void a_state_beyond_the_end_is_of_another_topic_and_not_believed(void **s
 	int64_t from;
 	(void)state;
 	use(exact);
-	struct share *share = open_at(0, &from);
-	handle_all(share, 0, 500);
-	checkpoint(share);
-	share_close(share);
+	struct inbox_partition *assigned = open_at(0, &from);
+	handle_all(assigned, 0, 500);
+	checkpoint(assigned);
+	inbox_partition_close(assigned);
 	broker.high = 100;
-	share = open_at(50, &from);
+	assigned = open_at(50, &from);
 	assert_int_equal(from, 0);
-	handle_all(share, 0, 50);
-	assert_int_equal(handle_all(share, 50, 60), 0); /* its ids are kept */
-	share_close(share);
+	handle_all(assigned, 0, 50);
+	assert_int_equal(handle_all(assigned, 50, 60), 0); /* its ids are kept */
+	inbox_partition_close(assigned);
 }
 
 static void what_is_not_in_the_partition_begins_as_the_settings_say(void **state)
@@ -334,14 +334,15 @@ static void what_is_not_in_the_partition_begins_as_the_settings_say(void **state
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		int64_t from;
 		set(&(struct outbox_inbox_settings){.dedup = exact, .start = cases[i].start});
-		struct share *share = open_text(cases[i].committed, "inbox1:r8BB:", &from);
+		struct inbox_partition *assigned =
+		    open_text(cases[i].committed, "inbox1:r8BB:", &from);
 		assert_int_equal(from, cases[i].from);
-		assert_int_equal(share->offsets.done, cases[i].done);
-		assert_int_equal(offsets_is_finished(&share->offsets, cases[i].committed + 60),
+		assert_int_equal(assigned->offsets.done, cases[i].done);
+		assert_int_equal(offsets_is_finished(&assigned->offsets, cases[i].committed + 60),
 		    cases[i].finished || cases[i].committed + 60 < cases[i].done);
-		assert_int_equal(share->stops, 0);
-		assert_true(share->changed); /* it is committed, and holds */
-		share_close(share);
+		assert_int_equal(assigned->stops, 0);
+		assert_true(assigned->changed); /* it is committed, and holds */
+		inbox_partition_close(assigned);
 	}
 }
 
@@ -351,11 +352,11 @@ static void stand_still_reads_and_commits_nothing(void **state)
 	(void)state;
 	set(&(struct outbox_inbox_settings){.dedup = exact, .start = OUTBOX_INBOX_STAND_STILL});
 	for (int64_t committed = -1; committed < 5000; committed += 5000) {
-		struct share *share = open_at(committed, &from);
-		assert_int_equal(share->stops, STOP_UNSET);
-		assert_true(share->missing);
-		assert_false(arrive(share, 1000, NULL));
-		share_close(share);
+		struct inbox_partition *assigned = open_at(committed, &from);
+		assert_int_equal(assigned->stops, STOP_UNSET);
+		assert_true(assigned->missing);
+		assert_false(arrive(assigned, 1000, NULL));
+		inbox_partition_close(assigned);
 	}
 }
 
@@ -364,13 +365,14 @@ static void a_damaged_mark_is_not_taken(void **state)
 	int64_t from;
 	(void)state;
 	use("sequence");
-	struct share *share = open_text(5, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9 what", &from);
+	struct inbox_partition *assigned =
+	    open_text(5, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9 what", &from);
 	assert_int_equal(from, 5);
-	assert_string_equal(share->text, "");
-	share_close(share);
-	share = open_text(5, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9", &from);
-	assert_string_equal(share->text, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9");
-	share_close(share);
+	assert_string_equal(assigned->text, "");
+	inbox_partition_close(assigned);
+	assigned = open_text(5, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9", &from);
+	assert_string_equal(assigned->text, "inbox1:bC:2:main:1a2b3c4d:0:1:9:9");
+	inbox_partition_close(assigned);
 }
 
 static void a_message_without_an_id_is_told_once_a_topic(void **state)
@@ -379,10 +381,10 @@ static void a_message_without_an_id_is_told_once_a_topic(void **state)
 	(void)state;
 	set(&(struct outbox_inbox_settings){
 	    .dedup = exact, .id = "header:absent", .without_id = OUTBOX_INBOX_PROCESS});
-	struct share *share = open_at(0, &from);
+	struct inbox_partition *assigned = open_at(0, &from);
 	assert_false(settings->told[0]);
-	handle_all(share, 0, 2);
-	share_close(share);
+	handle_all(assigned, 0, 2);
+	inbox_partition_close(assigned);
 	assert_true(settings->told[0]);
 	assert_false(settings->told[1]);
 }
@@ -393,18 +395,18 @@ static void what_is_too_far_behind_an_unfinished_one_waits_for_it(void **state)
 	(void)state;
 	use(exact);
 	broker.high = far + 10;
-	struct share *share = open_at(0, &from);
-	arrive(share, 0, NULL);
-	arrive(share, far, NULL);
-	arrive(share, far + 1, NULL);
-	struct item_list items = admit(share);
+	struct inbox_partition *assigned = open_at(0, &from);
+	arrive(assigned, 0, NULL);
+	arrive(assigned, far, NULL);
+	arrive(assigned, far + 1, NULL);
+	struct item_list items = admit(assigned);
 	assert_int_equal(items.count, 1);
-	assert_int_equal(share->arrived.count, 2);
-	assert_int_equal(finish(share, &items), 1);
-	items = admit(share);
-	assert_int_equal(finish(share, &items), 2);
-	assert_true(share->offsets.done == far + 2);
-	share_close(share);
+	assert_int_equal(assigned->arrived.count, 2);
+	assert_int_equal(finish(assigned, &items), 1);
+	items = admit(assigned);
+	assert_int_equal(finish(assigned, &items), 2);
+	assert_true(assigned->offsets.done == far + 2);
+	inbox_partition_close(assigned);
 }
 
 static void a_partition_leaves_room_in_the_store_of_all(void **state)
@@ -418,24 +420,24 @@ static void a_partition_leaves_room_in_the_store_of_all(void **state)
 	common.dedup = outbox_dedup_open(line, &error);
 	assert_non_null(common.dedup);
 	settings->local = false;
-	struct share *shares[3];
+	struct inbox_partition *partitions[3];
 	struct item_list items[3];
 	for (int i = 0; i < 3; i++)
-		shares[i] = open_at(0, &from);
+		partitions[i] = open_at(0, &from);
 	for (int i = 0; i < 3; i++) {
 		for (int j = 0; j < 100; j++) {
 			char id[32];
 			snprintf(id, sizeof id, "%d-%d", i, j);
-			arrive(shares[i], j, id);
+			arrive(partitions[i], j, id);
 		}
-		items[i] = admit(shares[i]);
+		items[i] = admit(partitions[i]);
 		assert_true(items[i].count > 1);
 	}
 	assert_true(common.pending < 30);
 	for (int i = 0; i < 3; i++) {
 		int count = (int)items[i].count;
-		assert_int_equal(finish(shares[i], &items[i]), count);
-		share_close(shares[i]);
+		assert_int_equal(finish(partitions[i], &items[i]), count);
+		inbox_partition_close(partitions[i]);
 	}
 	outbox_dedup_close(common.dedup);
 }
@@ -449,7 +451,7 @@ static const struct outbox_rules_header *header_of(const struct item *item, cons
 }
 
 /* A producer may write any header. Only what the relay itself wrote, into a retry topic, counts. */
-static void headers_of_letters_count_in_retry_topics_alone(void **state)
+static void headers_of_redelivery_count_in_retry_topics_alone(void **state)
 {
 	(void)state;
 	static const char *const claims[] = {"outbox-origin-topic", "outbox-origin-partition",
@@ -470,10 +472,10 @@ static void headers_of_letters_count_in_retry_topics_alone(void **state)
 		further[3 + i].value = "7";
 	}
 	for (int retry = -1; retry <= 0; retry++) {
-		struct share *share = open_at(0, &from);
-		share->retry = retry;
-		assert_true(arrive(share, 0, NULL));
-		struct item_list items = admit(share);
+		struct inbox_partition *assigned = open_at(0, &from);
+		assigned->retry = retry;
+		assert_true(arrive(assigned, 0, NULL));
+		struct item_list items = admit(assigned);
 		struct item *item = items.first;
 		assert_int_equal(items.count, 1);
 		for (int i = 0; i < CLAIMS; i++) {
@@ -484,8 +486,8 @@ static void headers_of_letters_count_in_retry_topics_alone(void **state)
 		assert_int_equal(item_header(item, "outbox-id")->length, strlen("id-0"));
 		assert_memory_equal(item_header(item, "ce_type")->value, "paid", 4);
 		assert_memory_equal(item_header(item, "outbox-leg")->value, "/x", 2);
-		assert_int_equal(finish(share, &items), 1);
-		share_close(share);
+		assert_int_equal(finish(assigned, &items), 1);
+		inbox_partition_close(assigned);
 	}
 	memset(further, 0, sizeof further);
 }
@@ -505,7 +507,7 @@ int main(void)
 	    TEST(a_message_without_an_id_is_told_once_a_topic),
 	    TEST(what_is_too_far_behind_an_unfinished_one_waits_for_it),
 	    TEST(a_partition_leaves_room_in_the_store_of_all),
-	    TEST(headers_of_letters_count_in_retry_topics_alone),
+	    TEST(headers_of_redelivery_count_in_retry_topics_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * A partition while it is this consumer's: what is finished of it, its store of dedup, its rules.
+ * An assigned partition: its finished offsets, its store of dedup, its rules.
  *
  * Records come in by the order of their offsets, also those from before the committed one that a
  * store needs to be whole again ("known": they were finished, here or elsewhere).
@@ -13,15 +13,15 @@
 #include "subscription.h"
 
 /* A store, how many ids are pending in it, and of how many partitions. */
-struct share_store {
+struct inbox_partition_store {
 	struct outbox_dedup *dedup; /* NULL: none */
 	int64_t pending;
-	int shares;
+	int partitions;
 	int64_t trouble_until; /* clock_ms: it did not answer, and is asked nothing before */
 };
 
 /* Why nothing new is taken of a partition. */
-enum share_stop {
+enum inbox_partition_stop {
 	STOP_TEXT = 1 << 0,     /* the text of the commit gets too long */
 	STOP_ITEMS = 1 << 1,    /* it has its part of the memory */
 	STOP_FULL = 1 << 2,     /* all have */
@@ -31,14 +31,14 @@ enum share_stop {
 	STOP_UNSET = 1 << 6,    /* nobody has said where it begins; until it is taken anew */
 };
 
-struct share {
+struct inbox_partition {
 	const char *topic; /* the settings' */
 	int topic_number;
 	int32_t partition;
 	int retry; /* the retry topic it is of; -1: none */
 	uint64_t salt;
-	struct share_store own, *store; /* store: its own, or the one of all */
-	struct outbox_rules *rules;     /* NULL: none */
+	struct inbox_partition_store own, *store; /* store: its own, or the one of all */
+	struct outbox_rules *rules;               /* NULL: none */
 
 	struct offsets offsets;
 	int64_t read;      /* behind the last record that has arrived */
@@ -52,46 +52,52 @@ struct share {
 	struct item_list arrived; /* not yet admitted */
 	struct item_list logging; /* done, and their ids not yet in the store */
 	int64_t items, bytes;     /* in memory */
-	int64_t known;            /* of them, those that were finished before */
-	int64_t pending;          /* of them, those that are so in the store */
+	int64_t known;            /* items that were finished before */
+	int64_t pending;          /* items whose ids are pending in the store */
 	unsigned stops;
-	bool unflushed; /* ids were logged since share_flush */
+	bool unflushed; /* ids were logged since inbox_partition_flush */
 	bool paused;    /* in librdkafka */
 	bool missing;   /* its topic was deleted, or its offset is not there: it commits nothing */
-	bool gone;      /* what comes next was deleted: it is to be read from elsewhere */
+	bool gone;      /* the next record was deleted: reading goes on elsewhere */
 };
 
 /*
  * place: what is committed; its offset becomes that of the first record to be read. common: the
  * store of all partitions, or NULL. ERR_RETRY: again later; others: never.
  */
-struct share *share_open(const struct inbox_settings *settings, struct share_store *common,
-    struct subscription *subscription, struct subscription_place *place, struct err *err);
+struct inbox_partition *inbox_partition_open(const struct inbox_settings *settings,
+    struct inbox_partition_store *common, struct subscription *subscription,
+    struct subscription_place *place, struct err *err);
 /* In the log: the offset is not in the partition. */
-void share_tell_gone(const struct share *share, int64_t offset);
+void inbox_partition_log_gone(const struct inbox_partition *assigned, int64_t offset);
 /* Nothing is read or committed of it until somebody sets an offset, and it is taken anew. */
-void share_stand_unset(struct share *share);
-void share_close(struct share *share); /* frees what has arrived and what is to be logged */
+void inbox_partition_stop_unset(struct inbox_partition *assigned);
+/* Also frees the messages in `arrived` and `logging`. */
+void inbox_partition_close(struct inbox_partition *assigned);
 
 /* By which the store knows the item; of its memory. */
-struct outbox_dedup_id share_id(const struct item *item);
+struct outbox_dedup_id inbox_partition_id(const struct item *item);
 
 /* Takes the item over. False: it is here already, or not wanted, and gone. */
-bool share_arrive(struct share *share, const struct inbox_settings *settings, struct item *item);
+bool inbox_partition_arrive(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item);
 
 /*
- * Asks the store and the rules about what has arrived, as far as the store has room and what is not
- * finished allows, and gives each item its fate. Items leave in order. ERR_RETRY: some may have
- * left.
+ * Asks the store and the rules about the items that have arrived and gives each its fate. Stops
+ * where the store has no room, or where an item is too far behind an unfinished one. Items leave in
+ * order. ERR_RETRY: some may have left.
  */
-bool share_admit(struct share *share, const struct inbox_settings *settings,
+bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_settings *settings,
     struct item_list *ret_items, struct err *err);
-/* Of one that waits for the end of another one (FATE_ASK): asks again. */
-bool share_ask_again(struct share *share, struct item *item, struct err *err);
+/* Asks the store again about an item that waits for a copy to end (FATE_ASK). */
+bool inbox_partition_ask_again(
+    struct inbox_partition *assigned, struct item *item, struct err *err);
 /* Records what is in `logging`. True: those in ret_items are. */
-bool share_log(struct share *share, struct item_list *ret_items, struct err *err);
+bool inbox_partition_log(
+    struct inbox_partition *assigned, struct item_list *ret_items, struct err *err);
 
-/* What is in the store's memory alone goes to the kernel, and outlives a killed process. */
-bool share_flush(struct share *share, struct err *err);
+/* Writes the ids of the store to the kernel, so that they outlive a killed process. */
+bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err);
 /* Makes durable what is done, and writes the text of a commit of offsets.done. False: not now. */
-bool share_checkpoint(struct share *share, const struct inbox_settings *settings, struct err *err);
+bool inbox_partition_checkpoint(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err);

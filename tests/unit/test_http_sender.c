@@ -1,5 +1,5 @@
-/* The courier with a server of the test's own; there is no inbox, as it knows of none. */
-#include "courier.h"
+/* The HTTP sender with a server of the test's own, and without an inbox. */
+#include "http_sender.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ struct world {
 	struct server server;
 	struct config_deliver section;
 	struct deliver_metrics *metrics;
-	struct courier *courier;
+	struct http_sender *sender;
 	char url[64];
 	struct outbox_inbox_message messages[MESSAGES];
 	char ids[MESSAGES][8];
@@ -103,23 +103,24 @@ static void begin(struct world *world, conversation *serve)
 	world->section = section_at(world->url);
 	make_messages(world);
 	world->metrics = deliver_metrics_create(name);
-	world->courier = courier_start(
-	    &(struct courier_options){&world->section, world->metrics, holds, finish, world}, &err);
-	if (!world->courier)
+	world->sender = http_sender_start(
+	    &(struct http_sender_options){&world->section, world->metrics, holds, finish, world},
+	    &err);
+	if (!world->sender)
 		fail_msg("%s", err.message);
 }
 
 static void end(struct world *world)
 {
-	courier_rest(world->courier, 0);
-	courier_stop(world->courier);
+	http_sender_rest(world->sender, 0);
+	http_sender_stop(world->sender);
 	deliver_metrics_destroy(world->metrics);
 	server_stop(&world->server);
 }
 
-static void hand(struct world *world, int number)
+static void submit(struct world *world, int number)
 {
-	courier_hand(world->courier,
+	http_sender_submit(world->sender,
 	    (const struct outbox_inbox_message *const[]){&world->messages[number]}, 1);
 }
 
@@ -144,7 +145,7 @@ static void wait_in_flight(struct world *world, int count)
 {
 	int64_t until = clock_ms() + LONG_MS;
 
-	for (; courier_status(world->courier).figures.in_flight < count; usleep(1000))
+	for (; http_sender_status(world->sender).figures.in_flight < count; usleep(1000))
 		if (clock_ms() > until)
 			fail_msg("%d requests are not under way", count);
 }
@@ -173,14 +174,14 @@ static void say_late(struct peer *peer)
 
 /* --------------------------------------------------------------------------------------------- */
 
-static void each_message_that_is_handed_over_ends_once(void **state)
+static void each_message_that_is_submitted_ends_once(void **state)
 {
 	struct world world;
 
 	(void)state;
 	begin(&world, say_yes);
 	for (int i = 0; i < MESSAGES; i++)
-		hand(&world, i);
+		submit(&world, i);
 	for (int i = 0; i < MESSAGES; i++)
 		wait_ended(&world, i);
 	end(&world);
@@ -198,9 +199,9 @@ static void what_is_under_way_ends_by_itself_before_it_rests(void **state)
 
 	(void)state;
 	begin(&world, say_late);
-	hand(&world, 0);
+	submit(&world, 0);
 	wait_in_flight(&world, 1);
-	courier_rest(world.courier, LONG_MS);
+	http_sender_rest(world.sender, LONG_MS);
 	assert_int_equal(world.ended[0], 1);
 	assert_int_equal(world.results[0], OUTBOX_INBOX_DONE);
 	end(&world);
@@ -213,9 +214,9 @@ static void what_is_under_way_for_too_long_and_what_waits_was_not_tried(void **s
 	(void)state;
 	begin(&world, say_nothing);
 	for (int i = 0; i < 6; i++)
-		hand(&world, i);
+		submit(&world, i);
 	wait_in_flight(&world, 4);
-	courier_rest(world.courier, 50);
+	http_sender_rest(world.sender, 50);
 	for (int i = 0; i < 6; i++) {
 		assert_int_equal(world.ended[i], 1);
 		assert_int_equal(world.results[i], OUTBOX_INBOX_WAIT);
@@ -230,13 +231,13 @@ static void what_comes_while_it_rests_ends_at_once_on_the_same_thread(void **sta
 
 	(void)state;
 	begin(&world, say_yes);
-	courier_rest(world.courier, 0);
-	hand(&world, 0);
+	http_sender_rest(world.sender, 0);
+	submit(&world, 0);
 	assert_int_equal(world.ended[0], 1);
 	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	assert_true(pthread_equal(world.thread, pthread_self()));
-	courier_work(world.courier);
-	hand(&world, 1);
+	http_sender_work(world.sender);
+	submit(&world, 1);
 	wait_ended(&world, 1);
 	assert_int_equal(world.results[1], OUTBOX_INBOX_DONE);
 	end(&world);
@@ -249,14 +250,14 @@ static void it_sends_again_after_it_gave_requests_up(void **state)
 
 	(void)state;
 	begin(&world, say_nothing);
-	hand(&world, 0);
+	submit(&world, 0);
 	wait_in_flight(&world, 1);
-	courier_rest(world.courier, 0);
+	http_sender_rest(world.sender, 0);
 	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
-	courier_work(world.courier);
-	hand(&world, 1);
+	http_sender_work(world.sender);
+	submit(&world, 1);
 	wait_in_flight(&world, 1);
-	courier_rest(world.courier, 0);
+	http_sender_rest(world.sender, 0);
 	assert_int_equal(world.ended[1], 1);
 	end(&world);
 	assert_int_equal(world.server.requests, 2);
@@ -269,7 +270,7 @@ static void an_application_that_is_not_there_costs_no_attempt(void **state)
 	(void)state;
 	begin(&world, say_yes);
 	server_stop(&world.server);
-	hand(&world, 0);
+	submit(&world, 0);
 	wait_ended(&world, 0);
 	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	if (!text_starts(world.reasons[0], "connect: "))
@@ -285,13 +286,14 @@ static void an_address_that_is_not_listed_is_not_connected_to(void **state)
 
 	(void)state;
 	begin(&world, say_yes);
-	courier_rest(world.courier, 0);
-	courier_stop(world.courier);
+	http_sender_rest(world.sender, 0);
+	http_sender_stop(world.sender);
 	world.section.networks = nothing;
-	world.courier = courier_start(
-	    &(struct courier_options){&world.section, world.metrics, holds, finish, &world}, &err);
-	assert_non_null(world.courier);
-	hand(&world, 0);
+	world.sender = http_sender_start(
+	    &(struct http_sender_options){&world.section, world.metrics, holds, finish, &world},
+	    &err);
+	assert_non_null(world.sender);
+	submit(&world, 0);
 	wait_ended(&world, 0);
 	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	assert_true(text_starts(world.reasons[0], "address_refused: "));
@@ -305,18 +307,18 @@ static void a_section_that_cannot_work_is_refused_with_its_place(void **state)
 	struct err err;
 
 	(void)state;
-	assert_false(courier_check(&section, &err));
+	assert_false(http_sender_check(&section, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
 	assert_string_equal(err.message, "relay.ini:1: [deliver \"billing\"] url: it is empty; say "
 					 "where messages are posted to");
-	assert_null(
-	    courier_start(&(struct courier_options){&section, NULL, holds, finish, NULL}, &err));
+	assert_null(http_sender_start(
+	    &(struct http_sender_options){&section, NULL, holds, finish, NULL}, &err));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(each_message_that_is_handed_over_ends_once),
+	    cmocka_unit_test(each_message_that_is_submitted_ends_once),
 	    cmocka_unit_test(what_is_under_way_ends_by_itself_before_it_rests),
 	    cmocka_unit_test(what_is_under_way_for_too_long_and_what_waits_was_not_tried),
 	    cmocka_unit_test(what_comes_while_it_rests_ends_at_once_on_the_same_thread),

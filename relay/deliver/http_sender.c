@@ -1,0 +1,450 @@
+#include "http_sender.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "http_client.h"
+#include "http_peer.h"
+#include "logging.h"
+
+enum {
+	MOST_HEADER_BYTES = 32 << 10,
+	LONGEST_WAIT_MS = 1000,
+	REST_MS = 1000, /* a message that is submitted at rest comes again after that */
+};
+
+/* Messages on their way from http_sender_submit to the thread. */
+struct arrival {
+	struct arrival *next;
+	size_t count;
+	const struct outbox_inbox_message *messages[];
+};
+
+struct http_sender {
+	struct http_sender_options options;
+	pthread_t thread;
+	int wake_fd;
+
+	/* used by the thread alone, once it runs */
+	struct http_peer peer;
+	struct http_client *client;
+	struct dispatch *dispatch;
+	enum breaker_state told; /* in the log */
+
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t rested; /* it has become idle */
+	struct arrival *first, *last;
+	bool resting, idle, ending;
+	int64_t abandon_at; /* resting */
+	struct http_sender_status status;
+};
+
+/* --- settings ------------------------------------------------------------------------------- */
+
+static bool refuse_sender_key(
+    const struct config_deliver *deliver, struct err *err, const char *key, const char *why)
+{
+	return err_set(err, ERR_CONFIG, "%s: [deliver \"%s\"] %s: %s", deliver->origin,
+	    deliver->name, key, why);
+}
+
+/* To be finished in any case. */
+static bool set_sender_peer(
+    struct http_peer *peer, const struct config_deliver *deliver, struct err *err)
+{
+	const struct http_peer_texts texts = {.url = deliver->url,
+	    .networks = deliver->networks,
+	    .secret = deliver->secret,
+	    .old_secret = deliver->old_secret,
+	    .tls_ca = deliver->tls_ca,
+	    .tls_certificate = deliver->tls_certificate,
+	    .tls_key = deliver->tls_key};
+	const char *key;
+	struct err why;
+
+	if (!http_peer_init(peer, &texts, &key, &why))
+		return refuse_sender_key(deliver, err, key, why.message);
+	return deliver->url[0] || refuse_sender_key(deliver, err, "url",
+				      "it is empty; say where messages are posted to");
+}
+
+bool http_sender_check(const struct config_deliver *deliver, struct err *err)
+{
+	struct http_peer peer;
+	bool good = set_sender_peer(&peer, deliver, err);
+
+	http_peer_finish(&peer);
+	return good;
+}
+
+static struct http_client *new_client(const struct http_sender *sender, struct err *err)
+{
+	int most = (int)sender->options.deliver->connections;
+	const struct http_client_settings settings = {.max_in_flight = most,
+	    .max_connections = most,
+	    .max_host_connections = most,
+	    .user_agent = "outbox-relay/" RELAY_VERSION,
+	    .networks = &sender->peer.networks};
+
+	return http_client_create(&settings, err);
+}
+
+static struct dispatch *new_dispatch(const struct http_sender *sender)
+{
+	const struct config_deliver *deliver = sender->options.deliver;
+	const struct dispatch_settings settings = {
+	    .wire = {deliver->form, deliver->mode, {deliver->event_source, deliver->event_type}},
+	    .judge = {deliver->form, deliver->retry_after_max_ms},
+	    .connections = deliver->connections,
+	    .rate = deliver->rate,
+	    .breaker_failures = deliver->breaker_failures,
+	    .breaker_pause_ms = deliver->breaker_pause_ms,
+	    .holds = sender->options.holds,
+	    .finish = sender->options.finish,
+	    .context = sender->options.context};
+
+	return dispatch_create(&settings, clock_ms());
+}
+
+/* --- requests ------------------------------------------------------------------------------- */
+
+static struct http_limits limits_of(const struct config_deliver *deliver)
+{
+	return (struct http_limits){.timeout_ms = (int)deliver->timeout_ms,
+	    .connect_timeout_ms = (int)deliver->connect_timeout_ms,
+	    .max_body = (size_t)deliver->max_answer,
+	    .max_headers = MOST_HEADER_BYTES};
+}
+
+/* The headers of the signature follow those of the request, which does not count them. */
+static bool send_parcel(struct http_sender *sender, struct parcel *parcel, struct err *err)
+{
+	const struct config_deliver *deliver = sender->options.deliver;
+	struct deliver_request *request = &parcel->request;
+	struct http_signature signature = {0};
+	size_t count = request->header_count;
+	bool sent =
+	    http_peer_sign(&sender->peer, request->name, clock_wall_us() / 1000000, request->body,
+		request->body_length, &signature, request->headers, &count, err) &&
+	    http_client_send(sender->client,
+		&(struct http_request){.method = HTTP_POST,
+		    .protocol = HTTP_1_1,
+		    .url = deliver->url,
+		    .headers = request->headers,
+		    .header_count = count,
+		    .body = request->body,
+		    .body_length = request->body_length,
+		    .tls = &sender->peer.tls,
+		    .limits = limits_of(deliver),
+		    .opaque = parcel},
+		err);
+
+	http_signature_finish(&signature);
+	return sent;
+}
+
+static void send_due_parcels(struct http_sender *sender, int64_t now)
+{
+	struct parcel *parcel;
+	struct err err;
+
+	while ((parcel = dispatch_next(sender->dispatch, now))) {
+		if (send_parcel(sender, parcel, &err))
+			continue;
+		if (err.kind == ERR_RETRY) {
+			dispatch_put_back(sender->dispatch, parcel, now);
+			return;
+		}
+		dispatch_refused(sender->dispatch, parcel, now, err.message);
+	}
+}
+
+static void take_http_answers(struct http_sender *sender, int64_t now)
+{
+	struct http_response *response;
+
+	http_client_step(sender->client, now);
+	while ((response = http_client_take(sender->client))) {
+		const struct deliver_response said = {.failure = response->failure,
+		    .error = response->error,
+		    .tried = response->sent,
+		    .status = response->status,
+		    .retry_after_ms = http_response_retry_after_ms(response, clock_wall_us()),
+		    .body = response->body,
+		    .length = response->body_length};
+		const char *label =
+		    dispatch_answered(sender->dispatch, now, response->opaque, &said);
+
+		deliver_metrics_answer(
+		    sender->options.metrics, label, response->sent, response->total_us);
+		http_client_release(sender->client, response);
+	}
+}
+
+/* --- the loop ------------------------------------------------------------------------------- */
+
+static void add_arrivals(struct http_sender *sender, struct arrival *arrival)
+{
+	while (arrival) {
+		struct arrival *next = arrival->next;
+
+		dispatch_add(sender->dispatch, arrival->messages, arrival->count);
+		free(arrival);
+		arrival = next;
+	}
+}
+
+/* Abandons the requests in flight, and closes their connections. */
+static void abandon_requests(struct http_sender *sender, int64_t now)
+{
+	struct err err;
+	struct http_client *client = new_client(sender, &err);
+
+	if (!client) {
+		log_error("deliver_cannot_abandon",
+		    {"section", LOG_TEXT(sender->options.deliver->name)},
+		    {"error", LOG_TEXT(err.message)},
+		    {"consequence", LOG_TEXT("requests under way are waited for")});
+		return;
+	}
+	http_client_destroy(sender->client);
+	sender->client = client;
+	dispatch_abandon(sender->dispatch, now, "no answer came before the end");
+}
+
+/* Half-open is open as far as people are concerned. */
+static void tell_breaker(struct http_sender *sender, enum breaker_state state)
+{
+	const char *name = sender->options.deliver->name;
+	bool was_closed = sender->told == BREAKER_CLOSED;
+
+	sender->told = state;
+	if (was_closed == (state == BREAKER_CLOSED))
+		return;
+	if (state == BREAKER_CLOSED)
+		log_info("deliver_breaker_closed", {"section", LOG_TEXT(name)},
+		    {"consequence", LOG_TEXT("it answers, and gets messages again")});
+	else
+		log_warn("deliver_breaker_opened", {"section", LOG_TEXT(name)},
+		    {"consequence",
+			LOG_TEXT("it failed too often in a row: one request at a time finds out "
+				 "when it answers again, and no other attempt is spent")});
+}
+
+/* The fields that the mutex guards, copied at the beginning of a turn. */
+struct turn {
+	struct arrival *arrivals;
+	bool resting, ending;
+	int64_t abandon_at;
+};
+
+static struct turn begin_sender_turn(struct http_sender *sender, int64_t now)
+{
+	struct turn turn;
+	eventfd_t ignored;
+
+	(void)eventfd_read(sender->wake_fd, &ignored); /* fails when nobody called */
+	pthread_mutex_lock(&sender->mutex);
+	turn = (struct turn){sender->first, sender->resting, sender->ending, sender->abandon_at};
+	sender->first = sender->last = NULL;
+	sender->status.loop_ms = now;
+	pthread_mutex_unlock(&sender->mutex);
+	return turn;
+}
+
+static void end_sender_turn(struct http_sender *sender, const struct turn *turn, int64_t now)
+{
+	struct dispatch_figures figures = dispatch_figures(sender->dispatch, now);
+
+	tell_breaker(sender, figures.breaker);
+	pthread_mutex_lock(&sender->mutex);
+	sender->status.figures = figures;
+	if (turn->resting && sender->resting && figures.messages == 0 && !sender->first) {
+		sender->idle = true;
+		pthread_cond_broadcast(&sender->rested);
+	}
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+static void wait_for_http_events(const struct http_sender *sender, const struct turn *turn)
+{
+	struct pollfd polled[] = {{.fd = sender->wake_fd, .events = POLLIN},
+	    {.fd = http_client_fd(sender->client), .events = POLLIN}};
+	int64_t now = clock_ms(), due = now + LONGEST_WAIT_MS;
+	int64_t deadlines[] = {http_client_deadline(sender->client),
+	    dispatch_deadline(sender->dispatch, now),
+	    turn->resting && turn->abandon_at > now ? turn->abandon_at : INT64_MAX};
+
+	for (size_t i = 0; i < sizeof deadlines / sizeof *deadlines; i++)
+		if (deadlines[i] < due)
+			due = deadlines[i];
+	poll(polled, 2, due > now ? (int)(due - now) : 0);
+}
+
+static void *run_http_sender(void *context)
+{
+	struct http_sender *sender = context;
+
+	pthread_setname_np(pthread_self(), "http-sender");
+	for (;;) {
+		int64_t now = clock_ms();
+		struct turn turn = begin_sender_turn(sender, now);
+
+		add_arrivals(sender, turn.arrivals);
+		take_http_answers(sender, now);
+		if (turn.resting)
+			dispatch_drain(sender->dispatch, REST_MS);
+		else
+			send_due_parcels(sender, now);
+		if (turn.resting && now >= turn.abandon_at &&
+		    dispatch_figures(sender->dispatch, now).in_flight > 0)
+			abandon_requests(sender, now);
+		end_sender_turn(sender, &turn, now);
+		if (turn.ending)
+			return NULL;
+		wait_for_http_events(sender, &turn);
+	}
+}
+
+/* --- from other threads --------------------------------------------------------------------- */
+
+static void wake_sender(struct http_sender *sender)
+{
+	if (eventfd_write(sender->wake_fd, 1) != 0)
+		log_debug("already_told", {"section", LOG_TEXT(sender->options.deliver->name)});
+}
+
+static struct arrival *new_arrival(const struct outbox_inbox_message *const *messages, size_t count)
+{
+	struct arrival *arrival = xmalloc(sizeof *arrival + count * sizeof *messages);
+
+	*arrival = (struct arrival){.count = count};
+	memcpy(arrival->messages, messages, count * sizeof *messages);
+	return arrival;
+}
+
+static void end_unsent(
+    struct http_sender *sender, const struct outbox_inbox_message *const *messages, size_t count)
+{
+	owned_text struct outbox_inbox_end *ends = xcalloc(count, sizeof *ends);
+
+	for (size_t i = 0; i < count; i++)
+		ends[i] = (struct outbox_inbox_end){
+		    messages[i]->ticket, OUTBOX_INBOX_WAIT, "nothing is sent any more", REST_MS};
+	sender->options.finish(sender->options.context, ends, count);
+}
+
+void http_sender_submit(
+    struct http_sender *sender, const struct outbox_inbox_message *const *messages, size_t count)
+{
+	struct arrival *arrival = new_arrival(messages, count);
+	bool resting, first;
+
+	pthread_mutex_lock(&sender->mutex);
+	resting = sender->resting;
+	first = !sender->first;
+	if (!resting && first)
+		sender->first = arrival;
+	else if (!resting)
+		sender->last->next = arrival;
+	if (!resting)
+		sender->last = arrival;
+	pthread_mutex_unlock(&sender->mutex);
+	if (resting) {
+		end_unsent(sender, messages, count);
+		free(arrival);
+	} else if (first) {
+		wake_sender(sender);
+	}
+}
+
+void http_sender_rest(struct http_sender *sender, int64_t drain_ms)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->resting = true;
+	sender->idle = false;
+	sender->abandon_at = clock_ms() + drain_ms;
+	wake_sender(sender);
+	while (!sender->idle)
+		pthread_cond_wait(&sender->rested, &sender->mutex);
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+void http_sender_work(struct http_sender *sender)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->resting = false;
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+struct http_sender_status http_sender_status(struct http_sender *sender)
+{
+	struct http_sender_status status;
+
+	pthread_mutex_lock(&sender->mutex);
+	status = sender->status;
+	pthread_mutex_unlock(&sender->mutex);
+	return status;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+static void free_http_sender(struct http_sender *sender)
+{
+	http_client_destroy(sender->client);
+	dispatch_destroy(sender->dispatch);
+	http_peer_finish(&sender->peer);
+	if (sender->wake_fd >= 0)
+		close(sender->wake_fd);
+	pthread_cond_destroy(&sender->rested);
+	pthread_mutex_destroy(&sender->mutex);
+	free(sender);
+}
+
+static bool start_sender_thread(struct http_sender *sender, struct err *err)
+{
+	int error;
+
+	sender->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (sender->wake_fd < 0)
+		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
+	sender->status.loop_ms = clock_ms();
+	error = pthread_create(&sender->thread, NULL, run_http_sender, sender);
+	return error == 0 || err_set(err, ERR_RETRY, "no thread for [deliver \"%s\"]: %s",
+				 sender->options.deliver->name, strerror(error));
+}
+
+struct http_sender *http_sender_start(const struct http_sender_options *options, struct err *err)
+{
+	struct http_sender *sender = xcalloc(1, sizeof *sender);
+
+	sender->options = *options;
+	sender->wake_fd = -1;
+	pthread_mutex_init(&sender->mutex, NULL);
+	pthread_cond_init(&sender->rested, NULL);
+	sender->dispatch = new_dispatch(sender);
+	if (set_sender_peer(&sender->peer, options->deliver, err)) {
+		sender->client = new_client(sender, err);
+		if (sender->client && start_sender_thread(sender, err))
+			return sender;
+	}
+	free_http_sender(sender);
+	return NULL;
+}
+
+void http_sender_stop(struct http_sender *sender)
+{
+	if (!sender)
+		return;
+	pthread_mutex_lock(&sender->mutex);
+	sender->ending = true;
+	pthread_mutex_unlock(&sender->mutex);
+	wake_sender(sender);
+	pthread_join(sender->thread, NULL);
+	free_http_sender(sender);
+}
