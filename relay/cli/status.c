@@ -4,16 +4,16 @@
 #include <unistd.h>
 #include "commands.h"
 #include "session.h"
-#include "survey.h"
+#include "status_report.h"
 
-static void print(const struct survey *survey, bool json, bool watched)
+static void print(const struct status_report *report, bool json, bool watched)
 {
 	OWNED(text_finish) struct text out = {0};
 
 	if (json)
-		survey_print_json(survey, &out);
+		status_report_print_json(report, &out);
 	else
-		survey_print(survey, &out);
+		status_report_print(report, &out);
 	if (watched && !json && isatty(STDOUT_FILENO))
 		fputs("\033[H\033[2J", stdout);
 	fputs(text_string(&out), stdout);
@@ -22,11 +22,11 @@ static void print(const struct survey *survey, bool json, bool watched)
 	fflush(stdout);
 }
 
-static int worst(const struct survey *survey)
+static int worst(const struct status_report *report)
 {
-	for (int i = 0; i < survey->count; i++)
-		if (survey->databases[i].exit_status)
-			return survey->databases[i].exit_status;
+	for (int i = 0; i < report->count; i++)
+		if (report->databases[i].exit_status)
+			return report->databases[i].exit_status;
 	return 0;
 }
 
@@ -34,7 +34,7 @@ static int worst(const struct survey *survey)
 static int watch(const struct config *config, bool json, int64_t interval_s)
 {
 	const struct timespec pause = {.tv_sec = (time_t)interval_s};
-	struct survey before = {0}, survey;
+	struct status_report before = {0}, report;
 	sigset_t ends;
 
 	sigemptyset(&ends);
@@ -42,13 +42,13 @@ static int watch(const struct config *config, bool json, int64_t interval_s)
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	do {
-		survey_take(&survey, config);
-		survey_compare(&survey, &before);
-		print(&survey, json, true);
-		survey_finish(&before);
-		before = survey;
+		status_report_take(&report, config);
+		status_report_compare(&report, &before);
+		print(&report, json, true);
+		status_report_finish(&before);
+		before = report;
 	} while (!ferror(stdout) && sigtimedwait(&ends, NULL, &pause) < 0);
-	survey_finish(&before);
+	status_report_finish(&before);
 	return 0;
 }
 
@@ -56,17 +56,17 @@ static int run(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct survey survey;
+	struct status_report report;
 	int status;
 
 	if (!config)
 		return session_failed(&err);
 	if (call_flag(call, "watch"))
 		return watch(config, call_flag(call, "json"), call_number(call, "interval", 2));
-	survey_take(&survey, config);
-	print(&survey, call_flag(call, "json"), false);
-	status = worst(&survey);
-	survey_finish(&survey);
+	status_report_take(&report, config);
+	print(&report, call_flag(call, "json"), false);
+	status = worst(&report);
+	status_report_finish(&report);
 	return status;
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "moment.h"
-#include "survey.h"
+#include "status_report.h"
 
 /* --- for people ---------------------------------------------------------------------------- */
 
@@ -32,7 +32,7 @@ static const char *size(int64_t bytes, char text[32])
 	return text;
 }
 
-static void print_shard(const struct survey_shard *shard, struct text *out)
+static void print_shard(const struct status_shard *shard, struct text *out)
 {
 	char name[64], lag[64], oldest[32], lease[32], rate[32] = "";
 
@@ -64,7 +64,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 }
 
 /* Publishers with nothing parked are not worth a line. */
-static void print_parked(const struct survey_parked *parked, struct text *out)
+static void print_parked(const struct status_parked *parked, struct text *out)
 {
 	int64_t total =
 	    parked->waiting + parked->dead + parked->stalled + parked->free + parked->behind;
@@ -79,7 +79,7 @@ static void print_parked(const struct survey_parked *parked, struct text *out)
 		    age(parked->oldest_age_ms, oldest));
 }
 
-static void print_scheduled(const struct survey_scheduled *scheduled, struct text *out)
+static void print_scheduled(const struct status_scheduled *scheduled, struct text *out)
 {
 	bool late = scheduled->late_ms > 0;
 	char first[32];
@@ -91,7 +91,7 @@ static void print_scheduled(const struct survey_scheduled *scheduled, struct tex
 		    age(late ? scheduled->late_ms : scheduled->next_ms, first));
 }
 
-static void print_lookback(const struct survey_lookback *lookback, struct text *out)
+static void print_lookback(const struct status_lookback *lookback, struct text *out)
 {
 	owned_text char *name = xformat("%s/%s", lookback->section, lookback->type);
 	char oldest[32];
@@ -107,7 +107,7 @@ static void print_lookback(const struct survey_lookback *lookback, struct text *
 	text_add(out, "\n");
 }
 
-static void print_partition(const struct survey_partition *partition, struct text *out)
+static void print_partition(const struct status_partition *partition, struct text *out)
 {
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
 
@@ -119,7 +119,7 @@ static void print_partition(const struct survey_partition *partition, struct tex
 	    size(partition->bytes, bytes), partition->rows);
 }
 
-static void print_database(const struct survey_postgres *database, struct text *out)
+static void print_database(const struct status_postgres *database, struct text *out)
 {
 	text_addf(out, "postgres %s%s%s\n", database->section->name, database->place[0] ? "  " : "",
 	    database->place);
@@ -155,21 +155,21 @@ static void print_lines(const char *lines, struct text *out)
 	}
 }
 
-static void print_admin(const struct survey *survey, struct text *out)
+static void print_admin(const struct status_report *report, struct text *out)
 {
-	if (survey->admin_report[0] == '\0')
+	if (report->admin_report[0] == '\0')
 		return;
-	text_addf(out, "relay at %s\n", survey->config->admin_listen);
-	print_lines(survey->admin_report, out);
-	print_lines(survey->admin_lookback, out);
-	print_lines(survey->admin_deliver, out);
+	text_addf(out, "relay at %s\n", report->config->admin_listen);
+	print_lines(report->admin_report, out);
+	print_lines(report->admin_lookback, out);
+	print_lines(report->admin_deliver, out);
 }
 
-void survey_print(const struct survey *survey, struct text *out)
+void status_report_print(const struct status_report *report, struct text *out)
 {
-	for (int i = 0; i < survey->count; i++)
-		print_database(&survey->databases[i], out);
-	print_admin(survey, out);
+	for (int i = 0; i < report->count; i++)
+		print_database(&report->databases[i], out);
+	print_admin(report, out);
 }
 
 /* --- for programs --------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static json_t *moment(int64_t us)
 	return json_string(text);
 }
 
-static json_t *shard_json(const struct survey_shard *shard)
+static json_t *shard_json(const struct status_shard *shard)
 {
 	json_t *object = json_object();
 
@@ -215,7 +215,7 @@ static json_t *shard_json(const struct survey_shard *shard)
 	return object;
 }
 
-static json_t *parked_json(const struct survey_parked *parked)
+static json_t *parked_json(const struct status_parked *parked)
 {
 	json_t *object = json_object();
 
@@ -230,7 +230,7 @@ static json_t *parked_json(const struct survey_parked *parked)
 	return object;
 }
 
-static json_t *scheduled_json(const struct survey_scheduled *scheduled)
+static json_t *scheduled_json(const struct status_scheduled *scheduled)
 {
 	json_t *object = json_object();
 
@@ -242,7 +242,7 @@ static json_t *scheduled_json(const struct survey_scheduled *scheduled)
 	return object;
 }
 
-static json_t *lookback_json(const struct survey_lookback *lookback)
+static json_t *lookback_json(const struct status_lookback *lookback)
 {
 	json_t *object = json_object();
 
@@ -256,7 +256,7 @@ static json_t *lookback_json(const struct survey_lookback *lookback)
 	return object;
 }
 
-static json_t *partition_json(const struct survey_partition *partition)
+static json_t *partition_json(const struct status_partition *partition)
 {
 	json_t *object = json_object();
 
@@ -270,7 +270,7 @@ static json_t *partition_json(const struct survey_partition *partition)
 	return object;
 }
 
-static json_t *database_json(const struct survey_postgres *database)
+static json_t *database_json(const struct status_postgres *database)
 {
 	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
 	json_t *parked = json_array(), *scheduled = json_array(), *default_rows = json_object();
@@ -317,32 +317,32 @@ static json_t *lines_json(const char *lines)
 	return list;
 }
 
-static json_t *admin_json(const struct survey *survey)
+static json_t *admin_json(const struct status_report *report)
 {
 	json_t *object;
 
-	if (survey->admin_report[0] == '\0')
+	if (report->admin_report[0] == '\0')
 		return json_null();
 	object = json_object();
-	json_object_set_new(object, "listen", json_string(survey->config->admin_listen));
-	json_object_set_new(object, "answers", json_boolean(survey->admin_status != 0));
-	json_object_set_new(object, "ready", json_boolean(survey->admin_status == 200));
-	json_object_set_new(object, "report", lines_json(survey->admin_report));
-	json_object_set_new(object, "lookback", lines_json(survey->admin_lookback));
-	json_object_set_new(object, "deliver", lines_json(survey->admin_deliver));
+	json_object_set_new(object, "listen", json_string(report->config->admin_listen));
+	json_object_set_new(object, "answers", json_boolean(report->admin_status != 0));
+	json_object_set_new(object, "ready", json_boolean(report->admin_status == 200));
+	json_object_set_new(object, "report", lines_json(report->admin_report));
+	json_object_set_new(object, "lookback", lines_json(report->admin_lookback));
+	json_object_set_new(object, "deliver", lines_json(report->admin_deliver));
 	return object;
 }
 
-void survey_print_json(const struct survey *survey, struct text *out)
+void status_report_print_json(const struct status_report *report, struct text *out)
 {
 	json_t *object = json_object(), *databases = json_array();
 	char *text;
 
-	for (int i = 0; i < survey->count; i++)
-		json_array_append_new(databases, database_json(&survey->databases[i]));
-	json_object_set_new(object, "time", moment(survey->taken_wall_us));
+	for (int i = 0; i < report->count; i++)
+		json_array_append_new(databases, database_json(&report->databases[i]));
+	json_object_set_new(object, "time", moment(report->taken_wall_us));
 	json_object_set_new(object, "postgres", databases);
-	json_object_set_new(object, "relay", admin_json(survey));
+	json_object_set_new(object, "relay", admin_json(report));
 	text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	text_addf(out, "%s\n", text ? text : "{}");
 	free(text);
