@@ -17,7 +17,7 @@ struct replaying {
 	struct pg *pg;
 	struct catalog *catalog;
 	struct replay replay;
-	struct replay_survey survey;
+	struct replay_plan plan;
 };
 
 /* --- what was asked for ---------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool check_way(const struct call *call, struct err *err)
 
 static void print_gone(const struct replaying *replaying)
 {
-	int64_t gone = replaying->survey.gone;
+	int64_t gone = replaying->plan.gone;
 
 	if (gone > 0)
 		printf("%" PRId64 " ids of ids=%s have no row: their partition was dropped, or "
@@ -100,16 +100,15 @@ static void print_gone(const struct replaying *replaying)
 		    gone, replaying->replay.filter.terms[REPLAY_IDS]);
 }
 
-static void print_survey(const struct replaying *replaying)
+static void print_replay_plan(const struct replaying *replaying)
 {
 	const struct replay *replay = &replaying->replay;
-	const struct replay_survey *survey = &replaying->survey;
+	const struct replay_plan *plan = &replaying->plan;
 
-	for (int i = 0; i < survey->count; i++)
-		printf("%" PRId64 " rows of topic %s would go to %s\n", survey->topics[i].rows,
-		    survey->topics[i].name,
-		    replay->target ? replay->target : survey->topics[i].name);
-	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, survey->low_id,
+	for (int i = 0; i < plan->count; i++)
+		printf("%" PRId64 " rows of topic %s would go to %s\n", plan->topics[i].rows,
+		    plan->topics[i].name, replay->target ? replay->target : plan->topics[i].name);
+	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, plan->low_id,
 	    replay->upto_id);
 	print_gone(replaying);
 	puts("nothing was published: --dry-run");
@@ -170,19 +169,19 @@ static bool begin(struct replaying *replaying, struct err *err)
 	struct replay *replay = &replaying->replay;
 
 	if (!read_wish(replaying, err) || !check_everything(replaying, err) ||
-	    !replay_survey(replay, replaying->pg, &replaying->survey, err))
+	    !replay_plan_make(replay, replaying->pg, &replaying->plan, err))
 		return false;
 	if (!call_flag(call, "dry-run") && !confirm(replaying, err))
 		return false;
 	block_signals();
 	if (!connect_kafka(replaying, err) ||
-	    !replay_check_topics(replay, &replaying->survey, replaying->catalog, err))
+	    !replay_check_topics(replay, &replaying->plan, replaying->catalog, err))
 		return false;
 	if (call_flag(call, "dry-run")) {
-		print_survey(replaying);
+		print_replay_plan(replaying);
 		return true;
 	}
-	if (!replay_create(replay, replaying->pg, replaying->survey.low_id,
+	if (!replay_create(replay, replaying->pg, replaying->plan.low_id,
 		call_text(call, "reason", NULL), err))
 		return false;
 	print_gone(replaying);
@@ -225,7 +224,7 @@ static int run(const struct call *call)
 	replay_init(&replaying.replay, publisher);
 	done = pg && work(&replaying, &err);
 	catalog_destroy(replaying.catalog);
-	replay_survey_finish(&replaying.survey);
+	replay_plan_finish(&replaying.plan);
 	replay_finish(&replaying.replay);
 	return done ? 0 : session_failed(&err);
 }

@@ -84,21 +84,21 @@ static bool check_topic(const struct replay *replay, const char *name, int32_t p
 	return true;
 }
 
-bool replay_check_topics(const struct replay *replay, const struct replay_survey *survey,
+bool replay_check_topics(const struct replay *replay, const struct replay_plan *plan,
     struct catalog *catalog, struct err *err)
 {
 	int64_t oldest_ms = INT64_MAX;
 	int32_t partition = -1;
 
-	for (int i = 0; i < survey->count; i++) {
-		const struct replay_topic *topic = &survey->topics[i];
+	for (int i = 0; i < plan->count; i++) {
+		const struct replay_topic *topic = &plan->topics[i];
 
 		if (!replay->target && !check_topic(replay, topic->name, topic->partition,
-					   topic->oldest_ms, survey->now_ms, catalog, err))
+					   topic->oldest_ms, plan->now_ms, catalog, err))
 			return false;
 		oldest_ms = topic->oldest_ms < oldest_ms ? topic->oldest_ms : oldest_ms;
 		partition = topic->partition > partition ? topic->partition : partition;
 	}
 	return !replay->target || check_topic(replay, replay->target, partition, oldest_ms,
-				      survey->now_ms, catalog, err);
+				      plan->now_ms, catalog, err);
 }
