@@ -2,12 +2,12 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include "audit_table.h"
-#include "audit_topics.h"
 #include "clock.h"
 #include "commands.h"
 #include "moment.h"
 #include "session.h"
+#include "verify_table.h"
+#include "verify_topics.h"
 
 #define MIB (INT64_C(1) << 20)
 

@@ -3,8 +3,8 @@
  * The table's side of `verify`: rows, and what the publisher's log says of them. Blocking; one
  * thread. No statement stays open while Kafka is read.
  */
-#include "audit.h"
 #include "session.h"
+#include "verify_engine.h"
 
 struct audit_table;
 

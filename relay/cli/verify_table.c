@@ -1,4 +1,4 @@
-#include "audit_table.h"
+#include "verify_table.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,16 +1,16 @@
-#include "audit_topics.h"
+#include "verify_topics.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include "audit_table.h"
 #include "catalog.h"
 #include "clock.h"
 #include "consumer.h"
 #include "digest.h"
 #include "partitioner.h"
 #include "progress.h"
+#include "verify_table.h"
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
 DEFINE_OWNED(struct catalog, catalog_destroy)

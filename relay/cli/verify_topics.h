@@ -4,9 +4,9 @@
  * range of time, a part that certainly begins before the records of its rows, and ends some time
  * after it. Blocking.
  */
-#include "audit.h"
-#include "audit_table.h"
 #include "config.h"
+#include "verify_engine.h"
+#include "verify_table.h"
 
 struct audit_topics;
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit.h"
+#include "verify_engine.h"
 #include "digest.h"
 
 enum { MEMORY = 1 << 20 };

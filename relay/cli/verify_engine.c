@@ -1,4 +1,4 @@
-#include "audit.h"
+#include "verify_engine.h"
 
 #include <assert.h>
 #include <inttypes.h>
