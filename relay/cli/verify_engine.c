@@ -10,13 +10,13 @@
 #include "digest.h"
 
 /* clang-format off */
-const struct audit_kind_row audit_kinds[AUDIT_KINDS] = {
-	[AUDIT_LOST] = {"lost", "lost"},
-	[AUDIT_PHANTOM] = {"phantom", "phantom"},
-	[AUDIT_ALTERED] = {"altered", "altered"},
-	[AUDIT_OUT_OF_ORDER] = {"out_of_order", "out of order"},
-	[AUDIT_UNEQUAL] = {"unequal", "unequal duplicates"},
-	[AUDIT_DUPLICATE] = {"duplicates", "duplicates"},
+const struct verify_kind_row verify_kinds[VERIFY_KINDS] = {
+	[VERIFY_LOST] = {"lost", "lost"},
+	[VERIFY_PHANTOM] = {"phantom", "phantom"},
+	[VERIFY_ALTERED] = {"altered", "altered"},
+	[VERIFY_OUT_OF_ORDER] = {"out_of_order", "out of order"},
+	[VERIFY_UNEQUAL] = {"unequal", "unequal duplicates"},
+	[VERIFY_DUPLICATE] = {"duplicates", "duplicates"},
 };
 /* clang-format on */
 
@@ -26,14 +26,14 @@ struct entry {
 	int64_t id;
 	uint64_t event, content;
 	uint16_t epoch, place; /* digests of the first occurrence's */
-	uint8_t state;         /* enum audit_state */
+	uint8_t state;         /* enum verify_state */
 	bool seen;
 };
-static_assert(sizeof(struct entry) == AUDIT_ROW_BYTES, "the header promises it");
+static_assert(sizeof(struct entry) == VERIFY_ROW_BYTES, "the header promises it");
 
-/* The furthest position in a partition, of a shard and an epoch. */
-struct lane {
-	struct lane_name {
+/* The highest position seen in a partition, per shard and epoch. */
+struct high_mark {
+	struct high_mark_name {
 		int64_t epoch;
 		int32_t partition, shard;
 		char topic[256];
@@ -48,100 +48,101 @@ struct key {
 	int64_t highest;
 };
 
-struct audit {
+struct verify_engine {
 	struct entry *rows;
 	int64_t count, room, capacity;
 	int64_t after, upto;
-	struct lane *lanes, *recent;
+	struct high_mark *high_marks, *recent;
 	struct key *keys; /* open addressing, at most half full */
 	uint32_t key_room, key_count;
 	bool first_round;
-	struct audit_verdict verdict;
+	struct verify_verdict verdict;
 };
 
-struct audit *audit_create(int64_t memory)
+struct verify_engine *verify_engine_create(int64_t memory)
 {
-	struct audit *audit = xcalloc(1, sizeof *audit);
+	struct verify_engine *engine = xcalloc(1, sizeof *engine);
 
-	audit->capacity = memory / AUDIT_ROW_BYTES;
-	assert(audit->capacity > 0);
-	audit->first_round = true;
-	return audit;
+	engine->capacity = memory / VERIFY_ROW_BYTES;
+	assert(engine->capacity > 0);
+	engine->first_round = true;
+	return engine;
 }
 
-static void forget_round(struct audit *audit)
+static void forget_round(struct verify_engine *engine)
 {
-	struct lane *lane, *next;
+	struct high_mark *mark, *next;
 
-	HASH_ITER(hh, audit->lanes, lane, next)
+	HASH_ITER(hh, engine->high_marks, mark, next)
 	{
-		HASH_DEL(audit->lanes, lane);
-		free(lane);
+		HASH_DEL(engine->high_marks, mark);
+		free(mark);
 	}
-	audit->recent = NULL;
-	free(audit->keys);
-	audit->keys = NULL;
-	audit->key_room = audit->key_count = 0;
-	audit->count = 0;
+	engine->recent = NULL;
+	free(engine->keys);
+	engine->keys = NULL;
+	engine->key_room = engine->key_count = 0;
+	engine->count = 0;
 }
 
-void audit_destroy(struct audit *audit)
+void verify_engine_destroy(struct verify_engine *engine)
 {
-	if (!audit)
+	if (!engine)
 		return;
-	forget_round(audit);
-	for (int kind = 0; kind < AUDIT_KINDS; kind++)
-		for (int i = 0; i < AUDIT_SAMPLES; i++)
-			free(audit->verdict.samples[kind][i]);
-	free(audit->rows);
-	free(audit);
+	forget_round(engine);
+	for (int kind = 0; kind < VERIFY_KINDS; kind++)
+		for (int i = 0; i < VERIFY_SAMPLES; i++)
+			free(engine->verdict.samples[kind][i]);
+	free(engine->rows);
+	free(engine);
 }
 
-void audit_found(struct audit *audit, enum audit_kind kind, const char *format, ...)
+void verify_engine_found(
+    struct verify_engine *engine, enum verify_kind kind, const char *format, ...)
 {
 	char text[512];
-	int64_t place = audit->verdict.found[kind]++;
+	int64_t place = engine->verdict.found[kind]++;
 	va_list arguments;
 
-	if (place >= AUDIT_SAMPLES)
+	if (place >= VERIFY_SAMPLES)
 		return;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	audit->verdict.samples[kind][place] = xstrdup(text);
+	engine->verdict.samples[kind][place] = xstrdup(text);
 }
 
-struct audit_verdict *audit_verdict(struct audit *audit)
+struct verify_verdict *verify_engine_verdict(struct verify_engine *engine)
 {
-	return &audit->verdict;
+	return &engine->verdict;
 }
 
-bool audit_is_clean(const struct audit_verdict *verdict, bool no_duplicates)
+bool verify_is_clean(const struct verify_verdict *verdict, bool no_duplicates)
 {
-	for (int kind = 0; kind < AUDIT_KINDS; kind++)
-		if (verdict->found[kind] > 0 && (kind != AUDIT_DUPLICATE || no_duplicates))
+	for (int kind = 0; kind < VERIFY_KINDS; kind++)
+		if (verdict->found[kind] > 0 && (kind != VERIFY_DUPLICATE || no_duplicates))
 			return false;
 	return true;
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-void audit_begin(struct audit *audit, int64_t after)
+void verify_engine_begin(struct verify_engine *engine, int64_t after)
 {
-	audit->first_round &= audit->count == 0;
-	forget_round(audit);
-	audit->after = after;
+	engine->first_round &= engine->count == 0;
+	forget_round(engine);
+	engine->after = after;
 }
 
-int64_t audit_capacity(const struct audit *audit)
+int64_t verify_engine_capacity(const struct verify_engine *engine)
 {
-	return audit->capacity;
+	return engine->capacity;
 }
 
-bool audit_row(struct audit *audit, const struct audit_row *row, struct err *err)
+bool verify_engine_row(struct verify_engine *engine, const struct verify_row *row, struct err *err)
 {
-	const struct entry *last = audit->count ? &audit->rows[audit->count - 1] : NULL;
-	int64_t before = last ? last->id : audit->after;
+	const struct entry *last = engine->count ? &engine->rows[engine->count - 1] : NULL;
+	int64_t before = last ? last->id : engine->after;
 	/* after the sequence of ids went back; a page does not part them */
 	bool shares_id = last && row->id == before && row->event != last->event;
 
@@ -150,57 +151,57 @@ bool audit_row(struct audit *audit, const struct audit_row *row, struct err *err
 		return err_set(err, ERR_FATAL,
 		    "the server sends row %lld behind row %lld, though the query orders them by id",
 		    (long long)row->id, (long long)before);
-	if (audit->count >= audit->capacity && !shares_id)
+	if (engine->count >= engine->capacity && !shares_id)
 		return err_set(err, ERR_FATAL,
 		    "the server sends more than the %lld rows that the query is limited to",
-		    (long long)audit->capacity);
-	if (audit->count == audit->room) {
-		audit->room = audit->room ? audit->room * 2 : 1 << 14;
-		if (audit->room > audit->capacity && audit->count < audit->capacity)
-			audit->room = audit->capacity;
-		audit->rows = xrealloc(audit->rows, (size_t)audit->room * sizeof *audit->rows);
+		    (long long)engine->capacity);
+	if (engine->count == engine->room) {
+		engine->room = engine->room ? engine->room * 2 : 1 << 14;
+		if (engine->room > engine->capacity && engine->count < engine->capacity)
+			engine->room = engine->capacity;
+		engine->rows = xrealloc(engine->rows, (size_t)engine->room * sizeof *engine->rows);
 	}
-	audit->rows[audit->count++] = (struct entry){.id = row->id,
+	engine->rows[engine->count++] = (struct entry){.id = row->id,
 	    .event = row->event,
 	    .content = row->content,
 	    .state = (uint8_t)row->state};
-	audit->verdict.committed++;
-	audit->verdict.acknowledged += row->state == AUDIT_ACKNOWLEDGED;
+	engine->verdict.committed++;
+	engine->verdict.acknowledged += row->state == VERIFY_ACKNOWLEDGED;
 	return true;
 }
 
-int64_t audit_rows_end(struct audit *audit, bool last)
+int64_t verify_engine_rows_end(struct verify_engine *engine, bool last)
 {
-	int64_t end = audit->count ? audit->rows[audit->count - 1].id : audit->after;
+	int64_t end = engine->count ? engine->rows[engine->count - 1].id : engine->after;
 
-	audit->upto = last ? INT64_MAX : end;
+	engine->upto = last ? INT64_MAX : end;
 	return end;
 }
 
 /* Ids are nearly dense: where this one would stand if they were, and from there by halves. */
-static struct entry *find(struct audit *audit, int64_t id)
+static struct entry *find(struct verify_engine *engine, int64_t id)
 {
-	int64_t low = 0, high = audit->count - 1;
+	int64_t low = 0, high = engine->count - 1;
 
 	while (low <= high) {
-		int64_t first = audit->rows[low].id, last = audit->rows[high].id, at;
+		int64_t first = engine->rows[low].id, last = engine->rows[high].id, at;
 
 		if (id < first || id > last)
 			return NULL;
 		at = first == last ? low
 				   : low + (int64_t)((double)(id - first) / (double)(last - first) *
 						     (double)(high - low));
-		if (audit->rows[at].id == id)
-			return &audit->rows[at];
-		if (audit->rows[at].id < id)
+		if (engine->rows[at].id == id)
+			return &engine->rows[at];
+		if (engine->rows[at].id < id)
 			low = at + 1;
 		else
 			high = at - 1;
 		/* a guess on ids with holes may creep: halve what is left as well */
 		at = low + (high - low) / 2;
-		if (low <= high && audit->rows[at].id < id)
+		if (low <= high && engine->rows[at].id < id)
 			low = at + 1;
-		else if (low <= high && audit->rows[at].id > id)
+		else if (low <= high && engine->rows[at].id > id)
 			high = at - 1;
 	}
 	return NULL;
@@ -208,48 +209,49 @@ static struct entry *find(struct audit *audit, int64_t id)
 
 /* --- order --------------------------------------------------------------------------------- */
 
-static bool is_lane_of(const struct lane *lane, const struct audit_record *record)
+static bool is_high_mark_of(const struct high_mark *mark, const struct verify_record *record)
 {
-	return lane->name.partition == record->partition &&
-	       lane->name.epoch == record->position.epoch &&
-	       lane->name.shard == record->position.shard &&
-	       text_equal(lane->name.topic, record->topic);
+	return mark->name.partition == record->partition &&
+	       mark->name.epoch == record->position.epoch &&
+	       mark->name.shard == record->position.shard &&
+	       text_equal(mark->name.topic, record->topic);
 }
 
-static struct lane *lane_of(struct audit *audit, const struct audit_record *record)
+static struct high_mark *high_mark_of(
+    struct verify_engine *engine, const struct verify_record *record)
 {
-	struct lane_name name;
-	struct lane *lane;
+	struct high_mark_name name;
+	struct high_mark *mark;
 
-	if (audit->recent && is_lane_of(audit->recent, record))
-		return audit->recent;
+	if (engine->recent && is_high_mark_of(engine->recent, record))
+		return engine->recent;
 	memset(&name, 0, sizeof name);
 	name.epoch = record->position.epoch;
 	name.partition = record->partition;
 	name.shard = record->position.shard;
 	text_copy(name.topic, sizeof name.topic, record->topic);
-	HASH_FIND(hh, audit->lanes, &name, sizeof name, lane);
-	if (!lane) {
-		lane = xcalloc(1, sizeof *lane);
-		lane->name = name;
-		lane->tick = lane->id = -1;
-		HASH_ADD(hh, audit->lanes, name, sizeof lane->name, lane);
+	HASH_FIND(hh, engine->high_marks, &name, sizeof name, mark);
+	if (!mark) {
+		mark = xcalloc(1, sizeof *mark);
+		mark->name = name;
+		mark->tick = mark->id = -1;
+		HASH_ADD(hh, engine->high_marks, name, sizeof mark->name, mark);
 	}
-	audit->recent = lane;
-	return lane;
+	engine->recent = mark;
+	return mark;
 }
 
-/* Does it stand behind a record with a later position? Positions grow along a partition. */
-static bool is_behind_position(struct audit *audit, const struct audit_record *record)
+/* Does the record come after one with a later position? Positions grow along a partition. */
+static bool is_behind_position(struct verify_engine *engine, const struct verify_record *record)
 {
-	struct lane *lane = lane_of(audit, record);
+	struct high_mark *mark = high_mark_of(engine, record);
 	const struct outbox_position *position = &record->position;
 
-	if (position->tick < lane->tick ||
-	    (position->tick == lane->tick && position->id <= lane->id))
+	if (position->tick < mark->tick ||
+	    (position->tick == mark->tick && position->id <= mark->id))
 		return true;
-	lane->tick = position->tick;
-	lane->id = position->id;
+	mark->tick = position->tick;
+	mark->id = position->id;
 	return false;
 }
 
@@ -262,36 +264,36 @@ static struct key *place_of(struct key *keys, uint32_t room, uint64_t digest)
 	return &keys[at];
 }
 
-static void grow_keys(struct audit *audit)
+static void grow_keys(struct verify_engine *engine)
 {
-	uint32_t room = audit->key_room ? audit->key_room * 2 : FIRST_KEYS;
+	uint32_t room = engine->key_room ? engine->key_room * 2 : FIRST_KEYS;
 	struct key *keys = xcalloc(room, sizeof *keys);
 
-	for (uint32_t i = 0; i < audit->key_room; i++)
-		if (audit->keys[i].digest)
-			*place_of(keys, room, audit->keys[i].digest) = audit->keys[i];
-	free(audit->keys);
-	audit->keys = keys;
-	audit->key_room = room;
+	for (uint32_t i = 0; i < engine->key_room; i++)
+		if (engine->keys[i].digest)
+			*place_of(keys, room, engine->keys[i].digest) = engine->keys[i];
+	free(engine->keys);
+	engine->keys = keys;
+	engine->key_room = room;
 }
 
-/* Does it stand behind a record of its key with a higher sequence? */
-static bool is_behind_sequence(struct audit *audit, const struct audit_record *record)
+/* Does the record come after one of its key with a higher sequence? */
+static bool is_behind_sequence(struct verify_engine *engine, const struct verify_record *record)
 {
 	uint64_t digest = digest_add(DIGEST_BEGIN, record->topic, strlen(record->topic));
 	struct key *key;
 
-	if (audit->key_count * 2 >= audit->key_room && audit->key_room < 2 * MOST_KEYS)
-		grow_keys(audit);
+	if (engine->key_count * 2 >= engine->key_room && engine->key_room < 2 * MOST_KEYS)
+		grow_keys(engine);
 	digest = digest_add(digest, record->key, record->key_length) | 1;
-	key = place_of(audit->keys, audit->key_room, digest);
-	if (!key->digest && audit->key_count >= MOST_KEYS) {
-		audit->verdict.sequences_unjudged += audit->first_round;
+	key = place_of(engine->keys, engine->key_room, digest);
+	if (!key->digest && engine->key_count >= MOST_KEYS) {
+		engine->verdict.sequences_unjudged += engine->first_round;
 		return false;
 	}
 	if (!key->digest) {
 		*key = (struct key){digest, record->sequence};
-		audit->key_count++;
+		engine->key_count++;
 		return false;
 	}
 	if (record->sequence <= key->highest)
@@ -302,20 +304,20 @@ static bool is_behind_sequence(struct audit *audit, const struct audit_record *r
 
 /* --- records ------------------------------------------------------------------------------- */
 
-static void judge_again(struct audit *audit, const struct entry *row,
-    const struct audit_record *record, uint16_t epoch, uint16_t place)
+static void judge_again(struct verify_engine *engine, const struct entry *row,
+    const struct verify_record *record, uint16_t epoch, uint16_t place)
 {
-	audit_found(audit, AUDIT_DUPLICATE, "id %" PRId64 " in %s [%d] at %" PRId64, row->id,
-	    record->topic, record->partition, record->offset);
+	verify_engine_found(engine, VERIFY_DUPLICATE, "id %" PRId64 " in %s [%d] at %" PRId64,
+	    row->id, record->topic, record->partition, record->offset);
 	/* A new epoch gives the rows that are sent again new positions. */
 	if (row->epoch == epoch && row->place != place)
-		audit_found(audit, AUDIT_UNEQUAL,
+		verify_engine_found(engine, VERIFY_UNEQUAL,
 		    "id %" PRId64 " in %s [%d] at %" PRId64 ", tick %" PRId64, row->id,
 		    record->topic, record->partition, record->offset, record->position.tick);
 }
 
-static void judge(
-    struct audit *audit, struct entry *row, const struct audit_record *record, bool behind)
+static void judge(struct verify_engine *engine, struct entry *row,
+    const struct verify_record *record, bool behind)
 {
 	const int64_t place[] = {record->position.shard, record->position.tick, record->partition};
 	uint16_t place_digest = (uint16_t)digest_add(DIGEST_BEGIN, place, sizeof place);
@@ -323,32 +325,32 @@ static void judge(
 	    DIGEST_BEGIN, &record->position.epoch, sizeof record->position.epoch);
 
 	if (row->content && record->content && row->content != record->content)
-		audit_found(audit, AUDIT_ALTERED, "id %" PRId64 " in %s [%d] at %" PRId64, row->id,
-		    record->topic, record->partition, record->offset);
+		verify_engine_found(engine, VERIFY_ALTERED, "id %" PRId64 " in %s [%d] at %" PRId64,
+		    row->id, record->topic, record->partition, record->offset);
 	if (row->seen) {
-		judge_again(audit, row, record, epoch_digest, place_digest);
+		judge_again(engine, row, record, epoch_digest, place_digest);
 		return;
 	}
 	row->seen = true;
 	row->epoch = epoch_digest;
 	row->place = place_digest;
-	audit->verdict.published++;
+	engine->verdict.published++;
 	if (behind)
-		audit_found(audit, AUDIT_OUT_OF_ORDER,
+		verify_engine_found(engine, VERIFY_OUT_OF_ORDER,
 		    "id %" PRId64 ", key %.*s, in %s [%d] at %" PRId64, row->id,
 		    (int)(record->key_length < 80 ? record->key_length : 80),
 		    (const char *)record->key, record->topic, record->partition, record->offset);
 }
 
 /* The row with this id and this event; NULL: none. Several rows may share an id. */
-static struct entry *find_event(struct audit *audit, int64_t id, uint64_t event)
+static struct entry *find_event(struct verify_engine *engine, int64_t id, uint64_t event)
 {
-	const struct entry *end = audit->rows + audit->count;
-	struct entry *row = find(audit, id);
+	const struct entry *end = engine->rows + engine->count;
+	struct entry *row = find(engine, id);
 
 	if (!row)
 		return NULL;
-	while (row > audit->rows && row[-1].id == id)
+	while (row > engine->rows && row[-1].id == id)
 		row--;
 	for (; row < end && row->id == id; row++)
 		if (row->event == event)
@@ -356,48 +358,49 @@ static struct entry *find_event(struct audit *audit, int64_t id, uint64_t event)
 	return NULL;
 }
 
-enum audit_outcome audit_record(struct audit *audit, const struct audit_record *record)
+enum verify_outcome verify_engine_record(
+    struct verify_engine *engine, const struct verify_record *record)
 {
 	bool behind = false;
 	struct entry *row;
 
 	if (record->key) {
-		behind = is_behind_position(audit, record);
-		behind |= record->has_sequence && is_behind_sequence(audit, record);
+		behind = is_behind_position(engine, record);
+		behind |= record->has_sequence && is_behind_sequence(engine, record);
 	}
-	if (record->position.id <= audit->after || record->position.id > audit->upto)
-		return AUDIT_ELSEWHERE;
-	row = find_event(audit, record->position.id, record->event);
+	if (record->position.id <= engine->after || record->position.id > engine->upto)
+		return VERIFY_ELSEWHERE;
+	row = find_event(engine, record->position.id, record->event);
 	if (!row)
-		return AUDIT_UNKNOWN;
-	judge(audit, row, record, behind);
-	return AUDIT_JUDGED;
+		return VERIFY_UNKNOWN;
+	judge(engine, row, record, behind);
+	return VERIFY_JUDGED;
 }
 
-bool audit_missing(struct audit *audit, int64_t *cursor, int64_t *ret_id)
+bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_t *ret_id)
 {
-	for (; *cursor < audit->count; (*cursor)++) {
-		const struct entry *row = &audit->rows[*cursor];
+	for (; *cursor < engine->count; (*cursor)++) {
+		const struct entry *row = &engine->rows[*cursor];
 
 		if (row->seen)
 			continue;
-		if (row->state == AUDIT_ACKNOWLEDGED) {
+		if (row->state == VERIFY_ACKNOWLEDGED) {
 			*ret_id = row->id;
 			(*cursor)++;
 			return true;
 		}
-		audit->verdict.pending += row->state == AUDIT_PENDING;
-		audit->verdict.parked += row->state == AUDIT_PARKED;
-		audit->verdict.scheduled += row->state == AUDIT_SCHEDULED;
-		audit->verdict.before += row->state == AUDIT_BEFORE;
+		engine->verdict.pending += row->state == VERIFY_PENDING;
+		engine->verdict.parked += row->state == VERIFY_PARKED;
+		engine->verdict.scheduled += row->state == VERIFY_SCHEDULED;
+		engine->verdict.before += row->state == VERIFY_BEFORE;
 	}
 	return false;
 }
 
-bool audit_is_missing(const struct audit *audit)
+bool verify_engine_is_missing(const struct verify_engine *engine)
 {
-	for (int64_t i = 0; i < audit->count; i++)
-		if (!audit->rows[i].seen && audit->rows[i].state == AUDIT_ACKNOWLEDGED)
+	for (int64_t i = 0; i < engine->count; i++)
+		if (!engine->rows[i].seen && engine->rows[i].state == VERIFY_ACKNOWLEDGED)
 			return true;
 	return false;
 }

@@ -1,10 +1,10 @@
 #pragma once
 /*
- * The judge of `verify`: what a publisher's rows and the records in its topics say of each other.
- * It does no I/O; one thread owns it.
+ * The engine of `verify`: compares a publisher's rows with the records in its topics. It does no
+ * I/O; one thread owns it.
  *
  * Work goes in rounds, so that memory is bounded: each takes as many rows as fit, by id, and then
- * all records of all topics, of which it judges those of its own ids. 32 bytes a row are kept, and
+ * all records of all topics, of which it judges those of its own ids. It keeps 32 bytes a row, and
  * 32 a key for the first 2 million keys when payloads carry a sequence.
  *
  *   begin, row…, rows_end, record…, missing…    then begin again behind the last id, until `last`
@@ -13,35 +13,35 @@
 #include "position.h"
 #include "text.h"
 
-/* What can be wrong. A table of their names: audit_kinds. */
-enum audit_kind {
-	AUDIT_LOST,         /* committed, published by the publisher's log, and in no topic */
-	AUDIT_PHANTOM,      /* published, and there is no such row */
-	AUDIT_ALTERED,      /* topic, key, value or headers are not the row's */
-	AUDIT_OUT_OF_ORDER, /* a first occurrence behind that of a later message of its key */
-	AUDIT_UNEQUAL,      /* a duplicate that differs from the first: position or partition */
-	AUDIT_DUPLICATE,    /* a record beyond the first of its row */
-	AUDIT_KINDS
+/* Kinds of findings; verify_kinds holds their names. */
+enum verify_kind {
+	VERIFY_LOST,         /* committed, published by the publisher's log, and in no topic */
+	VERIFY_PHANTOM,      /* published, and there is no such row */
+	VERIFY_ALTERED,      /* topic, key, value or headers are not the row's */
+	VERIFY_OUT_OF_ORDER, /* a first occurrence behind that of a later message of its key */
+	VERIFY_UNEQUAL,      /* a duplicate that differs from the first: position or partition */
+	VERIFY_DUPLICATE,    /* a record beyond the first of its row */
+	VERIFY_KINDS
 };
-struct audit_kind_row {
+struct verify_kind_row {
 	const char *name;  /* "out_of_order" */
 	const char *title; /* "out of order" */
 };
-extern const struct audit_kind_row audit_kinds[AUDIT_KINDS];
+extern const struct verify_kind_row verify_kinds[VERIFY_KINDS];
 
-enum { AUDIT_SAMPLES = 5, AUDIT_ROW_BYTES = 32 };
+enum { VERIFY_SAMPLES = 5, VERIFY_ROW_BYTES = 32 };
 
-struct audit_verdict {
+struct verify_verdict {
 	int64_t committed;    /* rows in the table, of the range that is judged */
 	int64_t acknowledged; /* of them, published by the publisher's log */
-	int64_t published;    /* rows that stand in a topic */
+	int64_t published;    /* rows that are in a topic */
 	int64_t pending;      /* neither acknowledged nor published */
 	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
 	int64_t scheduled;    /* not published, since their time has not come */
 	int64_t skipped;      /* acknowledged, and an operator wanted them not to be published */
 	int64_t before; /* not published, and from before the publisher's start, or its identity */
-	int64_t found[AUDIT_KINDS];
-	char *samples[AUDIT_KINDS][AUDIT_SAMPLES]; /* the first of each, NULL-filled */
+	int64_t found[VERIFY_KINDS];
+	char *samples[VERIFY_KINDS][VERIFY_SAMPLES]; /* the first of each, NULL-filled */
 	/* not judged, because the other side is gone or came later */
 	int64_t expired;            /* rows: Kafka has deleted what stood there */
 	int64_t older;              /* records: their partition of the table is gone */
@@ -50,23 +50,22 @@ struct audit_verdict {
 };
 
 /* What the publisher has to do with a row that no record belongs to. */
-enum audit_state {
-	AUDIT_PENDING,      /* its log has not come to it yet */
-	AUDIT_ACKNOWLEDGED, /* its log says that it is published */
-	AUDIT_PARKED,       /* Kafka refused it, or one of its key before it */
-	AUDIT_SCHEDULED,    /* its deliver_at has not come, or was a moment ago */
-	AUDIT_BEFORE /* the publisher starts behind it, or it was published under another identity
-		      */
+enum verify_state {
+	VERIFY_PENDING,      /* its log has not come to it yet */
+	VERIFY_ACKNOWLEDGED, /* its log says that it is published */
+	VERIFY_PARKED,       /* Kafka refused it, or one of its key before it */
+	VERIFY_SCHEDULED,    /* its deliver_at has not come, or was a moment ago */
+	VERIFY_BEFORE        /* the publisher starts behind it, or had another identity then */
 };
 
-struct audit_row {
+struct verify_row {
 	int64_t id;
 	uint64_t event;   /* digest of the event id's text */
 	uint64_t content; /* of topic, key, value and headers; 0: not known */
-	enum audit_state state;
+	enum verify_state state;
 };
 
-struct audit_record {
+struct verify_record {
 	const char *topic;
 	int32_t partition;
 	int64_t offset;
@@ -78,41 +77,43 @@ struct audit_record {
 	int64_t sequence;
 };
 
-struct audit;
+struct verify_engine;
 
 /* memory: bytes for rows. */
-struct audit *audit_create(int64_t memory);
-void audit_destroy(struct audit *audit);
+struct verify_engine *verify_engine_create(int64_t memory);
+void verify_engine_destroy(struct verify_engine *engine);
 
 /* A round over ids > after. */
-void audit_begin(struct audit *audit, int64_t after);
-int64_t audit_capacity(const struct audit *audit);
+void verify_engine_begin(struct verify_engine *engine, int64_t after);
+int64_t verify_engine_capacity(const struct verify_engine *engine);
 /* In the order of id; at most capacity. */
-bool audit_row(struct audit *audit, const struct audit_row *row, struct err *err) MUST_CHECK;
+bool verify_engine_row(
+    struct verify_engine *engine, const struct verify_row *row, struct err *err) MUST_CHECK;
 /* Returns the last id of the round; last: the table has no further rows. */
-int64_t audit_rows_end(struct audit *audit, bool last);
+int64_t verify_engine_rows_end(struct verify_engine *engine, bool last);
 
-enum audit_outcome {
-	AUDIT_JUDGED,
-	AUDIT_ELSEWHERE, /* its id is another round's */
-	AUDIT_UNKNOWN    /* no row: the caller asks the table again, and tells what came of it */
+enum verify_outcome {
+	VERIFY_JUDGED,
+	VERIFY_ELSEWHERE, /* its id is another round's */
+	VERIFY_UNKNOWN    /* no row: the caller queries the table again and reports the result */
 };
 /* Records of a partition in the order of their offsets, all of them in each round. */
-enum audit_outcome audit_record(struct audit *audit, const struct audit_record *record);
+enum verify_outcome verify_engine_record(
+    struct verify_engine *engine, const struct verify_record *record);
 
 /*
- * The next acknowledged row of the round that no record belongs to; *cursor begins at 0. False:
- * none is left. The caller tells what came of it.
+ * The next acknowledged row of the round that has no record; *cursor begins at 0. False: none is
+ * left. The caller reports what became of the row.
  */
-bool audit_missing(struct audit *audit, int64_t *cursor, int64_t *ret_id);
+bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_t *ret_id);
 /* Is there one? Changes nothing: further records may come. */
-bool audit_is_missing(const struct audit *audit);
+bool verify_engine_is_missing(const struct verify_engine *engine);
 
 /* Counts one; the text becomes a sample if there is room. */
-void audit_found(struct audit *audit, enum audit_kind kind, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void verify_engine_found(struct verify_engine *engine, enum verify_kind kind, const char *format,
+    ...) __attribute__((format(printf, 3, 4)));
 
-/* Owned by the audit. The caller may count `skipped`, `expired`, `older` and `newer` in it. */
-struct audit_verdict *audit_verdict(struct audit *audit);
+/* Owned by the engine. The caller may count `skipped`, `expired`, `older` and `newer` in it. */
+struct verify_verdict *verify_engine_verdict(struct verify_engine *engine);
 /* Duplicates alone are not against the promise, unless the caller says so. */
-bool audit_is_clean(const struct audit_verdict *verdict, bool no_duplicates);
+bool verify_is_clean(const struct verify_verdict *verdict, bool no_duplicates);

@@ -6,10 +6,10 @@
 #include "session.h"
 #include "verify_engine.h"
 
-struct audit_table;
+struct verify_table;
 
 /* Rows by created_at, without the end; INT64_MIN and INT64_MAX: all. */
-struct audit_range {
+struct verify_range {
 	int64_t from_us, to_us;
 };
 
@@ -17,29 +17,29 @@ struct audit_range {
  * Notes what the log says is published now: the rows that are read later are judged by it.
  * ERR_REJECT when there is no such publisher. pg and postgres must outlive it.
  */
-struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_publisher *publisher, const struct audit_range *range, struct err *err);
-void audit_table_close(struct audit_table *table);
+struct verify_table *verify_table_open(struct pg *pg, const struct config_postgres *postgres,
+    const struct config_publisher *publisher, const struct verify_range *range, struct err *err);
+void verify_table_close(struct verify_table *table);
 /* The publisher's identity, a uuid as text; valid as long as the table. */
-const char *audit_table_identity(const struct audit_table *table);
+const char *verify_table_identity(const struct verify_table *table);
 
 /*
- * One round's rows, those behind `after`, into the audit; topic is called for each row's. Returns
- * the round's last id; *ret_last: there are no further rows.
+ * Reads one round's rows, those behind `after`, into the engine, and calls topic with the topic of
+ * each row. Returns the round's last id; *ret_last: there are no further rows.
  */
-bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t after,
+bool verify_table_read(struct verify_table *table, struct verify_engine *engine, int64_t after,
     void (*topic)(void *context, const char *name, size_t length), void *context, int64_t *ret_end,
     bool *ret_last, struct err *err) MUST_CHECK;
 
 /* The topics that the log names, and those of the newest rows. */
-bool audit_table_topics(struct audit_table *table,
+bool verify_table_topics(struct verify_table *table,
     void (*topic)(void *context, const char *name, size_t length), void *context,
     struct err *err) MUST_CHECK;
 
 /* One row looked up by id. */
-struct audit_found_row {
+struct verify_found_row {
 	int64_t id;
-	uint64_t event;                              /* as in struct audit_row */
+	uint64_t event;                              /* as in struct verify_row */
 	const char *topic;                           /* not ended by NUL */
 	const void *key;                             /* NULL: null */
 	int32_t topic_length, key_length, partition; /* -1: none is asked for */
@@ -47,17 +47,17 @@ struct audit_found_row {
 	bool skipped; /* an operator asked for it to be left out */
 };
 /* Calls see for each of them that is there now, in no order. */
-bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
-    void (*see)(void *context, const struct audit_found_row *row), void *context,
+bool verify_table_find(struct verify_table *table, const int64_t *ids, int count,
+    void (*see)(void *context, const struct verify_found_row *row), void *context,
     struct err *err) MUST_CHECK;
 
 /*
  * Can the table still hold the row of a record with this id and timestamp? Rows leave with their
  * partition, by the time when they were written.
  */
-bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t timestamp_ms);
+bool verify_table_keeps(const struct verify_table *table, int64_t id, int64_t timestamp_ms);
 
-/* Digests as struct audit_row has them, of either side's form. */
-uint64_t audit_event_digest(const char *text, size_t length);
-uint64_t audit_content_digest(const char *topic, size_t topic_length, const void *key,
+/* Digests as in struct verify_row, computed from a row or from a record. */
+uint64_t verify_event_digest(const char *text, size_t length);
+uint64_t verify_content_digest(const char *topic, size_t topic_length, const void *key,
     size_t key_length, const void *payload, size_t payload_length);

@@ -8,58 +8,60 @@
 #include "verify_engine.h"
 #include "verify_table.h"
 
-struct audit_topics;
+struct verify_topics;
 
 /*
  * publisher, and its identity in the database (a uuid as text), must outlive it: only records with
  * both in their position are judged. sequence: the payload's field that counts up with each key, or
  * NULL. range: of rows; a record without a row is looked at when its timestamp lies in it.
  */
-struct audit_topics *audit_topics_create(const struct config_publisher *publisher,
-    const char *identity, const char *sequence, const struct audit_range *range);
-void audit_topics_destroy(struct audit_topics *topics);
+struct verify_topics *verify_topics_create(const struct config_publisher *publisher,
+    const char *identity, const char *sequence, const struct verify_range *range);
+void verify_topics_destroy(struct verify_topics *topics);
 
 /* One more topic to read; a name that is known already is fine. */
-void audit_topics_add(void *topics, const char *name, size_t length);
+void verify_topics_add(void *topics, const char *name, size_t length);
 
 /* A record without a row: asked of the table in one go. */
-struct audit_unknown {
+struct verify_unknown {
 	int64_t id, offset, timestamp_ms;
 	uint64_t event;
 	int32_t partition;
 	const char *topic;
 };
-enum { AUDIT_UNKNOWNS = 1000 };
+enum { VERIFY_UNKNOWNS = 1000 };
 
 /*
- * Reads all of them, up to the ends that they have now, or that of the range. unknown is called
- * with records of no row, AUDIT_UNKNOWNS at most; false from it ends the reading with its error. A
- * topic that does not exist has no records.
+ * Reads all topics up to their current ends, or up to that of the range. Calls unknown with records
+ * that have no row, at most VERIFY_UNKNOWNS at once; if it returns false, the reading ends with its
+ * error. A topic that does not exist has no records.
  */
-bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engine,
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err) MUST_CHECK;
 
 /*
  * Goes on behind the range, to the ends that they have now: records of rows that waited long, for
  * an operator perhaps, stand there. Without a range nothing is left to read.
  */
-bool audit_topics_read_on(struct audit_topics *topics, struct audit *audit,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *engine,
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err) MUST_CHECK;
 
 /*
  * Can the record of this row have been there and be deleted by now (retention, compaction)? key
  * NULL: any partition; partition -1: by the key.
  */
-bool audit_topics_expired(const struct audit_topics *topics, const char *topic, size_t topic_length,
-    const void *key, size_t key_length, int32_t partition, int64_t id);
+bool verify_topics_expired(const struct verify_topics *topics, const char *topic,
+    size_t topic_length, const void *key, size_t key_length, int32_t partition, int64_t id);
 
-struct audit_topics_figures {
+struct verify_topics_figures {
 	int64_t records; /* of this publisher, read once */
 	int64_t others;  /* without its position */
 	int topics, missing;
 };
-struct audit_topics_figures audit_topics_figures(const struct audit_topics *topics);
+struct verify_topics_figures verify_topics_figures(const struct verify_topics *topics);
 /* The i-th topic's name; NULL beyond the last. *ret_missing: it does not exist. */
-const char *audit_topics_name(const struct audit_topics *topics, int index, bool *ret_missing);
+const char *verify_topics_name(const struct verify_topics *topics, int index, bool *ret_missing);

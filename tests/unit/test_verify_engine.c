@@ -16,18 +16,18 @@ static uint64_t event_of(int64_t id)
 	return digest_add(DIGEST_BEGIN, &id, sizeof id);
 }
 
-static void add_row(struct audit *audit, int64_t id, enum audit_state state)
+static void add_row(struct verify_engine *engine, int64_t id, enum verify_state state)
 {
-	const struct audit_row row = {id, event_of(id), (uint64_t)id * 7 + 1, state};
+	const struct verify_row row = {id, event_of(id), (uint64_t)id * 7 + 1, state};
 
 	struct err err;
-	assert_true(audit_row(audit, &row, &err));
+	assert_true(verify_engine_row(engine, &row, &err));
 }
 
 /* A record of partition 0 as the relay writes it: tick 1, key "k". */
-static struct audit_record record_of(int64_t id)
+static struct verify_record record_of(int64_t id)
 {
-	struct audit_record record = {.topic = "orders",
+	struct verify_record record = {.topic = "orders",
 	    .offset = id,
 	    .key = "k",
 	    .key_length = 1,
@@ -38,28 +38,28 @@ static struct audit_record record_of(int64_t id)
 	return record;
 }
 
-static enum audit_outcome see(struct audit *audit, struct audit_record record)
+static enum verify_outcome see(struct verify_engine *engine, struct verify_record record)
 {
-	return audit_record(audit, &record);
+	return verify_engine_record(engine, &record);
 }
 
 /* Rows 1 … count, acknowledged, in a round that is the last. */
-static struct audit *audit_of_rows(int count)
+static struct verify_engine *engine_of_rows(int count)
 {
-	struct audit *audit = audit_create(MEMORY);
+	struct verify_engine *engine = verify_engine_create(MEMORY);
 
-	audit_begin(audit, 0);
+	verify_engine_begin(engine, 0);
 	for (int id = 1; id <= count; id++)
-		add_row(audit, id, AUDIT_ACKNOWLEDGED);
-	audit_rows_end(audit, true);
-	return audit;
+		add_row(engine, id, VERIFY_ACKNOWLEDGED);
+	verify_engine_rows_end(engine, true);
+	return engine;
 }
 
-static int64_t count_missing(struct audit *audit)
+static int64_t count_missing(struct verify_engine *engine)
 {
 	int64_t cursor = 0, id, count = 0;
 
-	while (audit_missing(audit, &cursor, &id))
+	while (verify_engine_missing(engine, &cursor, &id))
 		count++;
 	return count;
 }
@@ -67,195 +67,195 @@ static int64_t count_missing(struct audit *audit)
 static void rows_that_are_not_to_be_published_yet_are_counted_and_not_missing(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_create(MEMORY);
+	struct verify_engine *engine = verify_engine_create(MEMORY);
 
-	audit_begin(audit, 0);
-	add_row(audit, 1, AUDIT_PENDING);
-	add_row(audit, 2, AUDIT_PARKED);
-	add_row(audit, 3, AUDIT_BEFORE);
-	add_row(audit, 4, AUDIT_PARKED);
-	audit_rows_end(audit, true);
-	see(audit, record_of(4)); /* it was drained meanwhile */
-	assert_false(audit_is_missing(audit));
-	assert_int_equal(count_missing(audit), 0);
-	assert_int_equal(audit_verdict(audit)->pending, 1);
-	assert_int_equal(audit_verdict(audit)->parked, 1);
-	assert_int_equal(audit_verdict(audit)->before, 1);
-	assert_true(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+	verify_engine_begin(engine, 0);
+	add_row(engine, 1, VERIFY_PENDING);
+	add_row(engine, 2, VERIFY_PARKED);
+	add_row(engine, 3, VERIFY_BEFORE);
+	add_row(engine, 4, VERIFY_PARKED);
+	verify_engine_rows_end(engine, true);
+	see(engine, record_of(4)); /* it was drained meanwhile */
+	assert_false(verify_engine_is_missing(engine));
+	assert_int_equal(count_missing(engine), 0);
+	assert_int_equal(verify_engine_verdict(engine)->pending, 1);
+	assert_int_equal(verify_engine_verdict(engine)->parked, 1);
+	assert_int_equal(verify_engine_verdict(engine)->before, 1);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void asking_whether_something_is_missing_changes_nothing(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(2);
+	struct verify_engine *engine = engine_of_rows(2);
 
-	see(audit, record_of(1));
-	assert_true(audit_is_missing(audit));
-	see(audit, record_of(2));
-	assert_false(audit_is_missing(audit));
-	assert_int_equal(count_missing(audit), 0);
-	audit_destroy(audit);
+	see(engine, record_of(1));
+	assert_true(verify_engine_is_missing(engine));
+	see(engine, record_of(2));
+	assert_false(verify_engine_is_missing(engine));
+	assert_int_equal(count_missing(engine), 0);
+	verify_engine_destroy(engine);
 }
 
 static void rows_that_were_published_once_in_order_are_clean(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(1000);
+	struct verify_engine *engine = engine_of_rows(1000);
 
 	for (int id = 1; id <= 1000; id++)
-		assert_int_equal(see(audit, record_of(id)), AUDIT_JUDGED);
-	assert_int_equal(count_missing(audit), 0);
-	assert_int_equal(audit_verdict(audit)->published, 1000);
-	assert_true(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+		assert_int_equal(see(engine, record_of(id)), VERIFY_JUDGED);
+	assert_int_equal(count_missing(engine), 0);
+	assert_int_equal(verify_engine_verdict(engine)->published, 1000);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void an_acknowledged_row_without_a_record_is_missing_and_another_pending(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_create(MEMORY);
+	struct verify_engine *engine = verify_engine_create(MEMORY);
 	int64_t cursor = 0, id;
 
-	audit_begin(audit, 0);
-	add_row(audit, 3, AUDIT_ACKNOWLEDGED);
-	add_row(audit, 9, AUDIT_PENDING);
-	audit_rows_end(audit, true);
-	assert_true(audit_missing(audit, &cursor, &id));
+	verify_engine_begin(engine, 0);
+	add_row(engine, 3, VERIFY_ACKNOWLEDGED);
+	add_row(engine, 9, VERIFY_PENDING);
+	verify_engine_rows_end(engine, true);
+	assert_true(verify_engine_missing(engine, &cursor, &id));
 	assert_int_equal(id, 3);
-	assert_false(audit_missing(audit, &cursor, &id));
-	assert_int_equal(audit_verdict(audit)->pending, 1);
-	audit_destroy(audit);
+	assert_false(verify_engine_missing(engine, &cursor, &id));
+	assert_int_equal(verify_engine_verdict(engine)->pending, 1);
+	verify_engine_destroy(engine);
 }
 
 static void a_record_without_a_row_is_unknown_and_so_is_one_with_another_event(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(3);
-	struct audit_record record = record_of(2);
+	struct verify_engine *engine = engine_of_rows(3);
+	struct verify_record record = record_of(2);
 
 	record.event++;
-	assert_int_equal(see(audit, record_of(4)), AUDIT_UNKNOWN);
-	assert_int_equal(see(audit, record), AUDIT_UNKNOWN);
-	assert_int_equal(audit_verdict(audit)->published, 0);
-	audit_destroy(audit);
+	assert_int_equal(see(engine, record_of(4)), VERIFY_UNKNOWN);
+	assert_int_equal(see(engine, record), VERIFY_UNKNOWN);
+	assert_int_equal(verify_engine_verdict(engine)->published, 0);
+	verify_engine_destroy(engine);
 }
 
 static void a_first_occurrence_behind_a_later_position_is_out_of_order(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(3);
+	struct verify_engine *engine = engine_of_rows(3);
 
-	see(audit, record_of(1));
-	see(audit, record_of(3));
-	see(audit, record_of(2));
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_OUT_OF_ORDER], 1);
-	assert_false(audit_is_clean(audit_verdict(audit), false));
-	audit_destroy(audit);
+	see(engine, record_of(1));
+	see(engine, record_of(3));
+	see(engine, record_of(2));
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_OUT_OF_ORDER], 1);
+	assert_false(verify_is_clean(verify_engine_verdict(engine), false));
+	verify_engine_destroy(engine);
 }
 
 static void a_later_tick_comes_after_whatever_its_ids(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(3);
-	struct audit_record late = record_of(1);
+	struct verify_engine *engine = engine_of_rows(3);
+	struct verify_record late = record_of(1);
 
 	late.position.tick = 2;
-	see(audit, record_of(2));
-	see(audit, record_of(3));
-	see(audit, late);
-	assert_true(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+	see(engine, record_of(2));
+	see(engine, record_of(3));
+	see(engine, late);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void partitions_shards_and_epochs_are_ordered_each_for_itself(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(4);
-	struct audit_record other_partition = record_of(3), other_shard = record_of(2),
-			    other_epoch = record_of(1);
+	struct verify_engine *engine = engine_of_rows(4);
+	struct verify_record other_partition = record_of(3), other_shard = record_of(2),
+			     other_epoch = record_of(1);
 
 	other_partition.partition = 1;
 	other_shard.position.shard = 1;
 	other_epoch.position.epoch = 6;
-	see(audit, record_of(4));
-	see(audit, other_partition);
-	see(audit, other_shard);
-	see(audit, other_epoch);
-	assert_true(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+	see(engine, record_of(4));
+	see(engine, other_partition);
+	see(engine, other_shard);
+	see(engine, other_epoch);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void records_without_a_key_have_no_order(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(2);
-	struct audit_record late = record_of(1);
+	struct verify_engine *engine = engine_of_rows(2);
+	struct verify_record late = record_of(1);
 
 	late.key = NULL;
-	see(audit, record_of(2));
-	see(audit, late);
-	assert_true(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+	see(engine, record_of(2));
+	see(engine, late);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void what_is_sent_again_is_a_duplicate_and_not_out_of_order(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(3);
+	struct verify_engine *engine = engine_of_rows(3);
 
 	for (int again = 0; again < 2; again++)
 		for (int id = 1; id <= 3; id++)
-			see(audit, record_of(id));
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_DUPLICATE], 3);
-	assert_int_equal(audit_verdict(audit)->published, 3);
-	assert_true(audit_is_clean(audit_verdict(audit), false));
-	assert_false(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+			see(engine, record_of(id));
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_DUPLICATE], 3);
+	assert_int_equal(verify_engine_verdict(engine)->published, 3);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), false));
+	assert_false(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void a_duplicate_with_another_tick_or_partition_is_unequal(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(2);
-	struct audit_record tick = record_of(1), partition = record_of(2);
+	struct verify_engine *engine = engine_of_rows(2);
+	struct verify_record tick = record_of(1), partition = record_of(2);
 
-	see(audit, record_of(1));
-	see(audit, record_of(2));
+	see(engine, record_of(1));
+	see(engine, record_of(2));
 	tick.position.tick = 9;
 	partition.partition = 1;
-	see(audit, tick);
-	see(audit, partition);
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_UNEQUAL], 2);
-	assert_false(audit_is_clean(audit_verdict(audit), false));
-	audit_destroy(audit);
+	see(engine, tick);
+	see(engine, partition);
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_UNEQUAL], 2);
+	assert_false(verify_is_clean(verify_engine_verdict(engine), false));
+	verify_engine_destroy(engine);
 }
 
 static void a_new_epoch_may_give_a_duplicate_another_position(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(1);
-	struct audit_record again = record_of(1);
+	struct verify_engine *engine = engine_of_rows(1);
+	struct verify_record again = record_of(1);
 
 	again.position.epoch = 6;
 	again.position.tick = 3;
-	see(audit, record_of(1));
-	see(audit, again);
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_UNEQUAL], 0);
-	audit_destroy(audit);
+	see(engine, record_of(1));
+	see(engine, again);
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_UNEQUAL], 0);
+	verify_engine_destroy(engine);
 }
 
 static void a_record_that_is_not_its_rows_is_altered(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(1);
-	struct audit_record record = record_of(1);
+	struct verify_engine *engine = engine_of_rows(1);
+	struct verify_record record = record_of(1);
 
 	record.content++;
-	see(audit, record);
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_ALTERED], 1);
-	assert_non_null(audit_verdict(audit)->samples[AUDIT_ALTERED][0]);
-	audit_destroy(audit);
+	see(engine, record);
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_ALTERED], 1);
+	assert_non_null(verify_engine_verdict(engine)->samples[VERIFY_ALTERED][0]);
+	verify_engine_destroy(engine);
 }
 
 /* Positions may be right and the rows all the same in a wrong order: the application's own count
@@ -263,79 +263,79 @@ static void a_record_that_is_not_its_rows_is_altered(void **state)
 static void a_sequence_that_falls_is_out_of_order(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(4);
+	struct verify_engine *engine = engine_of_rows(4);
 
 	for (int id = 1; id <= 4; id++) {
 		static const int64_t sequences[] = {1, 2, 4, 3};
-		struct audit_record record = record_of(id);
+		struct verify_record record = record_of(id);
 
 		record.has_sequence = true;
 		record.sequence = sequences[id - 1];
-		see(audit, record);
+		see(engine, record);
 	}
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_OUT_OF_ORDER], 1);
-	audit_destroy(audit);
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_OUT_OF_ORDER], 1);
+	verify_engine_destroy(engine);
 }
 
 static void each_key_has_a_sequence_of_its_own(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_of_rows(20000);
+	struct verify_engine *engine = engine_of_rows(20000);
 	char key[16];
 
 	for (int id = 1; id <= 20000; id++) {
-		struct audit_record record = record_of(id);
+		struct verify_record record = record_of(id);
 
 		record.key = key;
 		record.key_length = (size_t)snprintf(key, sizeof key, "key-%d", id % 9000);
 		record.has_sequence = true;
 		record.sequence = id / 9000;
-		see(audit, record);
+		see(engine, record);
 	}
-	assert_true(audit_is_clean(audit_verdict(audit), true));
-	audit_destroy(audit);
+	assert_true(verify_is_clean(verify_engine_verdict(engine), true));
+	verify_engine_destroy(engine);
 }
 
 static void rounds_judge_each_row_once(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_create((int64_t)AUDIT_ROW_BYTES * 10);
+	struct verify_engine *engine = verify_engine_create((int64_t)VERIFY_ROW_BYTES * 10);
 	int64_t after = INT64_MIN, missing = 0;
 
 	for (int round = 0; round < 3; round++) {
-		audit_begin(audit, after);
+		verify_engine_begin(engine, after);
 		for (int i = 1; i <= (round == 2 ? 5 : 10); i++)
-			add_row(audit, round * 10 + i, AUDIT_ACKNOWLEDGED);
-		after = audit_rows_end(audit, round == 2);
+			add_row(engine, round * 10 + i, VERIFY_ACKNOWLEDGED);
+		after = verify_engine_rows_end(engine, round == 2);
 		for (int id = 1; id <= 26; id++)
 			if (id != 14)
-				see(audit, record_of(id));
-		see(audit, record_of(13)); /* a duplicate, in every round */
-		missing += count_missing(audit);
+				see(engine, record_of(id));
+		see(engine, record_of(13)); /* a duplicate, in every round */
+		missing += count_missing(engine);
 	}
 	assert_int_equal(missing, 1);
-	assert_int_equal(audit_verdict(audit)->committed, 25);
-	assert_int_equal(audit_verdict(audit)->published, 24);
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_DUPLICATE], 1);
-	assert_int_equal(audit_verdict(audit)->found[AUDIT_OUT_OF_ORDER], 0);
-	audit_destroy(audit);
+	assert_int_equal(verify_engine_verdict(engine)->committed, 25);
+	assert_int_equal(verify_engine_verdict(engine)->published, 24);
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_DUPLICATE], 1);
+	assert_int_equal(verify_engine_verdict(engine)->found[VERIFY_OUT_OF_ORDER], 0);
+	verify_engine_destroy(engine);
 }
 
 static void ids_with_holes_are_found(void **state)
 {
 	(void)state;
-	struct audit *audit = audit_create(MEMORY);
+	struct verify_engine *engine = verify_engine_create(MEMORY);
 
-	audit_begin(audit, INT64_MIN);
+	verify_engine_begin(engine, INT64_MIN);
 	for (int64_t id = 1; id < (INT64_C(1) << 40); id = id * 2 + id % 3)
-		add_row(audit, id, AUDIT_ACKNOWLEDGED);
-	audit_rows_end(audit, true);
+		add_row(engine, id, VERIFY_ACKNOWLEDGED);
+	verify_engine_rows_end(engine, true);
 	for (int64_t id = 1; id < (INT64_C(1) << 40); id = id * 2 + id % 3) {
-		assert_int_equal(see(audit, record_of(id)), AUDIT_JUDGED);
-		assert_int_equal(see(audit, record_of(id + (INT64_C(1) << 41))), AUDIT_UNKNOWN);
+		assert_int_equal(see(engine, record_of(id)), VERIFY_JUDGED);
+		assert_int_equal(see(engine, record_of(id + (INT64_C(1) << 41))), VERIFY_UNKNOWN);
 	}
-	assert_int_equal(count_missing(audit), 0);
-	audit_destroy(audit);
+	assert_int_equal(count_missing(engine), 0);
+	verify_engine_destroy(engine);
 }
 
 static void fields_do_not_run_into_each_other(void **state)
@@ -351,45 +351,45 @@ static void fields_do_not_run_into_each_other(void **state)
 
 static void rows_that_a_server_sends_out_of_order_or_in_excess_are_an_error(void **state)
 {
-	struct audit *audit = audit_create(2 * AUDIT_ROW_BYTES);
+	struct verify_engine *engine = verify_engine_create(2 * VERIFY_ROW_BYTES);
 	struct err err = {0};
-	const struct audit_row two = {.id = 2}, one = {.id = 1}, three = {.id = 3},
-			       four = {.id = 4};
+	const struct verify_row two = {.id = 2}, one = {.id = 1}, three = {.id = 3},
+				four = {.id = 4};
 
 	(void)state;
-	audit_begin(audit, 1);
-	assert_false(audit_row(audit, &one, &err));
-	assert_true(audit_row(audit, &two, &err));
-	assert_false(audit_row(audit, &two, &err));
+	verify_engine_begin(engine, 1);
+	assert_false(verify_engine_row(engine, &one, &err));
+	assert_true(verify_engine_row(engine, &two, &err));
+	assert_false(verify_engine_row(engine, &two, &err));
 	assert_non_null(strstr(err.message, "row 2 behind row 2"));
-	assert_false(audit_row(audit, &one, &err));
-	assert_true(audit_row(audit, &three, &err));
-	assert_false(audit_row(audit, &four, &err));
+	assert_false(verify_engine_row(engine, &one, &err));
+	assert_true(verify_engine_row(engine, &three, &err));
+	assert_false(verify_engine_row(engine, &four, &err));
 	assert_non_null(strstr(err.message, "more than the 2 rows"));
-	audit_destroy(audit);
+	verify_engine_destroy(engine);
 }
 
 /* After the sequence of ids went back. A page has all of them, beyond the capacity if need be. */
 static void rows_that_share_an_id_are_judged_each_by_its_event(void **state)
 {
-	struct audit *audit = audit_create(2 * AUDIT_ROW_BYTES);
-	struct audit_row row = {.id = 2, .state = AUDIT_ACKNOWLEDGED};
-	struct audit_record record = record_of(2);
+	struct verify_engine *engine = verify_engine_create(2 * VERIFY_ROW_BYTES);
+	struct verify_row row = {.id = 2, .state = VERIFY_ACKNOWLEDGED};
+	struct verify_record record = record_of(2);
 	struct err err = {0};
 
 	(void)state;
-	audit_begin(audit, 0);
-	add_row(audit, 1, AUDIT_ACKNOWLEDGED);
+	verify_engine_begin(engine, 0);
+	add_row(engine, 1, VERIFY_ACKNOWLEDGED);
 	for (row.event = 1; row.event <= 3; row.event++)
-		assert_true(audit_row(audit, &row, &err));
+		assert_true(verify_engine_row(engine, &row, &err));
 	row.event = 3;
-	assert_false(audit_row(audit, &row, &err));
-	audit_rows_end(audit, true);
+	assert_false(verify_engine_row(engine, &row, &err));
+	verify_engine_rows_end(engine, true);
 	for (record.event = 2; record.event <= 4; record.event++)
 		assert_int_equal(
-		    see(audit, record), record.event <= 3 ? AUDIT_JUDGED : AUDIT_UNKNOWN);
-	assert_int_equal(count_missing(audit), 2); /* row 1 and the first of these */
-	audit_destroy(audit);
+		    see(engine, record), record.event <= 3 ? VERIFY_JUDGED : VERIFY_UNKNOWN);
+	assert_int_equal(count_missing(engine), 2); /* row 1 and the first of these */
+	verify_engine_destroy(engine);
 }
 
 int main(void)
