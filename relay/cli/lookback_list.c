@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
+#include "lookback_selection.h"
+#include "lookback_selection_print.h"
 #include "sql_files.h"
-#include "undecided.h"
-#include "undecided_print.h"
 
 enum { PAGE = 500, STATES = 3, LIST_PLACE = UNDECIDED_COLUMNS };
 

@@ -1,6 +1,6 @@
 #include "commands.h"
-#include "undecided.h"
-#include "undecided_request.h"
+#include "lookback_selection.h"
+#include "lookback_selection_request.h"
 
 static int run(const struct call *call)
 {

@@ -1,9 +1,9 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
+#include "lookback_selection.h"
+#include "lookback_selection_print.h"
 #include "sql_files.h"
-#include "undecided.h"
-#include "undecided_print.h"
 
 /* Columns of lookback_show.sql behind those of enum undecided_column. */
 enum {

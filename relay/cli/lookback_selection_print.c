@@ -1,4 +1,4 @@
-#include "undecided_print.h"
+#include "lookback_selection_print.h"
 
 #include "cleanup.h"
 #include "field.h"

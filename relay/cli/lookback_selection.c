@@ -1,4 +1,4 @@
-#include "undecided.h"
+#include "lookback_selection.h"
 
 #include <inttypes.h>
 #include <string.h>

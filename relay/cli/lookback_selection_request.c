@@ -1,13 +1,13 @@
-#include "undecided_request.h"
+#include "lookback_selection_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include "confirm.h"
 #include "field.h"
+#include "lookback_selection.h"
+#include "lookback_selection_print.h"
 #include "pg_array.h"
 #include "sql_files.h"
-#include "undecided.h"
-#include "undecided_print.h"
 
 enum { SAMPLE = 10 };
 
