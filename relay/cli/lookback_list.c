@@ -6,12 +6,12 @@
 #include "lookback_selection_print.h"
 #include "sql_files.h"
 
-enum { PAGE = 500, STATES = 3, LIST_PLACE = UNDECIDED_COLUMNS };
+enum { PAGE = 500, STATES = 3, LIST_PLACE = SELECTION_COLUMNS };
 
 static const char *const states[STATES] = {"overdue", "parked", "undecided"};
 
 struct listing {
-	struct undecided *undecided;
+	struct lookback_selection *selection;
 	const char *chosen, *with_undecided; /* parameters */
 	bool json;
 	int64_t left, shown;                    /* rows that may still be shown, and that were */
@@ -25,11 +25,11 @@ static void print_row(struct listing *listing, const struct pg_result *rows, int
 	json_t *object;
 
 	if (!listing->json) {
-		undecided_add_row(&line, rows, i);
+		lookback_selection_add_row(&line, rows, i);
 		fputs(line.data, stdout);
 		return;
 	}
-	object = undecided_row_json(rows, i);
+	object = lookback_selection_row_json(rows, i);
 	text = json_dumps(object, JSON_COMPACT);
 	printf("%s%s", listing->shown ? ",\n" : "\n", text);
 	json_decref(object);
@@ -40,8 +40,8 @@ static void go_on_behind(struct listing *listing, const struct pg_result *rows, 
 	free(listing->after_type);
 	free(listing->after_id);
 	free(listing->after_at);
-	listing->after_type = xstrdup(i < 0 ? "" : pg_value(rows, i, UNDECIDED_TYPE));
-	listing->after_id = xstrdup(i < 0 ? "" : pg_value(rows, i, UNDECIDED_ID));
+	listing->after_type = xstrdup(i < 0 ? "" : pg_value(rows, i, SELECTION_TYPE));
+	listing->after_id = xstrdup(i < 0 ? "" : pg_value(rows, i, SELECTION_ID));
 	listing->after_at = xstrdup(i < 0 ? "-infinity" : pg_value(rows, i, LIST_PLACE));
 }
 
@@ -51,7 +51,7 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 	const struct pg_param params[] = {{listing->chosen}, {listing->after_type},
 	    {listing->after_id}, {listing->after_at}, {most}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = undecided_query(listing->undecided, sql, params, 5, err);
+	struct pg_result *rows = lookback_selection_query(listing->selection, sql, params, 5, err);
 
 	if (!rows)
 		return false;
@@ -87,7 +87,7 @@ static bool count_states(struct listing *listing, int64_t counts[STATES], struct
 	const struct pg_param params[] = {{listing->chosen}, {listing->with_undecided}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    undecided_query(listing->undecided, sql_lookback_totals, params, 2, err);
+	    lookback_selection_query(listing->selection, sql_lookback_totals, params, 2, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		for (int k = 0; k < STATES; k++)
@@ -99,7 +99,7 @@ static bool count_states(struct listing *listing, int64_t counts[STATES], struct
 /* Those that are not due yet are counted when they were asked for. */
 static int counted_states(const struct listing *listing)
 {
-	return call_flag(listing->undecided->call, "undecided") ? STATES : STATES - 1;
+	return call_flag(listing->selection->call, "undecided") ? STATES : STATES - 1;
 }
 
 static void print_totals_json(const struct listing *listing, const int64_t counts[STATES])
@@ -119,7 +119,8 @@ static void print_totals(const struct listing *listing, const int64_t counts[STA
 		total += counts[i];
 	if (total == 0) {
 		printf("nothing%s is %s\n",
-		    undecided_is_narrowed(listing->undecided, &narrowed) ? " that matches" : "",
+		    lookback_selection_is_narrowed(listing->selection, &narrowed) ? " that matches"
+										  : "",
 		    counted_states(listing) == STATES ? "undecided" : "overdue or parked");
 		return;
 	}
@@ -146,23 +147,23 @@ static bool check_undecided(const struct call *call, struct err *err)
 		   other);
 }
 
-static bool list(struct undecided *undecided, struct err *err)
+static bool list(struct lookback_selection *selection, struct err *err)
 {
-	const struct call *call = undecided->call;
-	struct listing listing = {.undecided = undecided,
+	const struct call *call = selection->call;
+	struct listing listing = {.selection = selection,
 	    .with_undecided = call_flag(call, "undecided") ? "true" : "false",
 	    .json = call_flag(call, "json"),
 	    .left = call_number(call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
 	int64_t counts[STATES] = {0};
 
-	if (!check_undecided(call, err) || !undecided_choose(undecided, err))
+	if (!check_undecided(call, err) || !lookback_selection_choose(selection, err))
 		return false;
-	listing.chosen = chosen = undecided_chosen(undecided);
+	listing.chosen = chosen = lookback_selection_chosen(selection);
 	if (!count_states(&listing, counts, err))
 		return false;
 	if (listing.json)
-		printf("{\"postgres\":\"%s\",\"rows\":[", undecided->postgres->name);
+		printf("{\"postgres\":\"%s\",\"rows\":[", selection->postgres->name);
 	if (!print_rows(&listing, sql_lookback_list, err) ||
 	    (call_flag(call, "undecided") && !print_rows(&listing, sql_lookback_waiting, err)))
 		return false;
@@ -175,15 +176,15 @@ static bool list(struct undecided *undecided, struct err *err)
 
 static int run(const struct call *call)
 {
-	return undecided_run(call, list);
+	return lookback_selection_run(call, list);
 }
 
 static const struct command_option options[] = {
-    UNDECIDED_OPTIONS,
+    LOOKBACK_SELECTION_OPTIONS,
     {"undecided", NULL, "Those that are not due yet as well."},
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
-    UNDECIDED_POSTGRES_OPTION,
+    LOOKBACK_SELECTION_POSTGRES_OPTION,
     {0},
 };
 

@@ -1,38 +1,37 @@
 #pragma once
-/* Undecided ids as people and programs read them. */
+/* Prints ids of the look-back, as text for people and as JSON for programs. */
 #include <jansson.h>
 #include "pg.h"
 #include "text.h"
 
-/* Columns of lookback_list.sql, with which those of lookback_find.sql and lookback_show.sql begin.
- */
-enum undecided_column {
-	UNDECIDED_TYPE,
-	UNDECIDED_ID,
-	UNDECIDED_STATE,
-	UNDECIDED_SECTION,
-	UNDECIDED_PREPARED,
-	UNDECIDED_SERVICE,
-	UNDECIDED_URL,
-	UNDECIDED_ATTEMPTS,
-	UNDECIDED_PENDINGS,
-	UNDECIDED_NEXT_AT,
-	UNDECIDED_EXPIRES,
-	UNDECIDED_RESULT,
-	UNDECIDED_ERROR,
-	UNDECIDED_LAST_AT,
-	UNDECIDED_COLUMNS
+/* Columns of lookback_list.sql; lookback_find.sql and lookback_show.sql begin with the same. */
+enum lookback_selection_column {
+	SELECTION_TYPE,
+	SELECTION_ID,
+	SELECTION_STATE,
+	SELECTION_SECTION,
+	SELECTION_PREPARED,
+	SELECTION_SERVICE,
+	SELECTION_URL,
+	SELECTION_ATTEMPTS,
+	SELECTION_PENDINGS,
+	SELECTION_NEXT_AT,
+	SELECTION_EXPIRES,
+	SELECTION_RESULT,
+	SELECTION_ERROR,
+	SELECTION_LAST_AT,
+	SELECTION_COLUMNS
 };
 
 /* One line. */
-void undecided_add_row(struct text *out, const struct pg_result *rows, int i);
-json_t *undecided_row_json(const struct pg_result *rows, int i);
+void lookback_selection_add_row(struct text *out, const struct pg_result *rows, int i);
+json_t *lookback_selection_row_json(const struct pg_result *rows, int i);
 
 /* A value under its name in an object. */
-struct undecided_field {
+struct lookback_selection_field {
 	const char *name;
 	int column;
 };
 /* A list of them ends with a row without a name. */
-void undecided_add_json(
-    json_t *object, const struct undecided_field *fields, const struct pg_result *rows, int i);
+void lookback_selection_add_json(json_t *object, const struct lookback_selection_field *fields,
+    const struct pg_result *rows, int i);

@@ -14,30 +14,30 @@ enum { SAMPLE = 10 };
 static const struct verb {
 	const char *word, *question;
 } verbs[] = {
-    [UNDECIDED_COMMIT] = {"commit", "Commit"},
-    [UNDECIDED_ROLLBACK] = {"rollback", "Roll back"},
-    [UNDECIDED_RETRY] = {"retry", "Ask again about"},
+    [SELECTION_COMMIT] = {"commit", "Commit"},
+    [SELECTION_ROLLBACK] = {"rollback", "Roll back"},
+    [SELECTION_RETRY] = {"retry", "Ask again about"},
 };
 
 /* One call. */
 struct request {
-	struct undecided *undecided;
-	enum undecided_verb verb;
+	struct lookback_selection *selection;
+	enum lookback_selection_verb verb;
 	char *chosen;
 	int64_t matching;
 };
 
 /* --- the command line ------------------------------------------------------------------------ */
 
-static bool check_choice(const struct undecided *undecided, struct err *err)
+static bool check_choice(const struct lookback_selection *selection, struct err *err)
 {
-	bool all = call_flag(undecided->call, "all"), named = undecided->id_count > 0;
+	bool all = call_flag(selection->call, "all"), named = selection->id_count > 0;
 	const char *narrowed;
 
 	if (named && all)
 		return err_set(
 		    err, ERR_REJECT, "--all does not go with ids: take one of them away");
-	if (named && undecided_is_narrowed(undecided, &narrowed))
+	if (named && lookback_selection_is_narrowed(selection, &narrowed))
 		return err_set(err, ERR_REJECT,
 		    "--%s does not go with ids: name them, or choose with --all", narrowed);
 	if (!named && !all)
@@ -49,9 +49,9 @@ static bool check_choice(const struct undecided *undecided, struct err *err)
 
 /* --- what stands against it ------------------------------------------------------------------ */
 
-/* Columns of lookback_find.sql behind those of enum undecided_column. */
+/* Columns of lookback_find.sql behind those of enum lookback_selection_column. */
 enum {
-	FIND_DECISION = UNDECIDED_COLUMNS,
+	FIND_DECISION = SELECTION_COLUMNS,
 	FIND_SOURCE,
 	FIND_DECIDED_AT,
 	FIND_DECIDED_BY,
@@ -77,32 +77,32 @@ static bool refuse_row(
     const struct request *request, const struct pg_result *rows, int i, struct err *err)
 {
 	OWNED(text_finish) struct text id = {0};
-	const char *state = pg_value(rows, i, UNDECIDED_STATE);
+	const char *state = pg_value(rows, i, SELECTION_STATE);
 
-	text_addf(&id, "%s ", pg_value(rows, i, UNDECIDED_TYPE));
-	field_add_line(&id, pg_value(rows, i, UNDECIDED_ID));
-	if (pg_is_null(rows, i, UNDECIDED_STATE) && !pg_is_null(rows, i, FIND_CAME_BEFORE))
+	text_addf(&id, "%s ", pg_value(rows, i, SELECTION_TYPE));
+	field_add_line(&id, pg_value(rows, i, SELECTION_ID));
+	if (pg_is_null(rows, i, SELECTION_STATE) && !pg_is_null(rows, i, FIND_CAME_BEFORE))
 		return err_set(err, ERR_REJECT,
 		    "%s: its %s came, and its prepare has not: it will be decided by that", id.data,
 		    pg_value(rows, i, FIND_CAME_BEFORE));
-	if (pg_is_null(rows, i, UNDECIDED_STATE))
+	if (pg_is_null(rows, i, SELECTION_STATE))
 		return err_set(err, ERR_REJECT,
 		    "%s is not known: `outbox-relay lookback list` shows what is overdue or "
 		    "parked",
 		    id.data);
 	if (text_equal(state, "decided"))
 		return refuse_decided(id.data, rows, i, err);
-	if (request->verb == UNDECIDED_RETRY && text_equal(state, "undecided"))
+	if (request->verb == SELECTION_RETRY && text_equal(state, "undecided"))
 		return err_set(err, ERR_REJECT,
 		    "%s is not overdue: the business is asked first at %s", id.data,
-		    pg_value(rows, i, UNDECIDED_NEXT_AT));
+		    pg_value(rows, i, SELECTION_NEXT_AT));
 	return true;
 }
 
 /* Of the ids that are named; NULL on error. */
 static struct pg_result *find(const struct request *request, struct err *err)
 {
-	const json_t *pairs = json_object_get(request->undecided->chosen, "ids");
+	const json_t *pairs = json_object_get(request->selection->chosen, "ids");
 	struct pg_array types = {0}, ids = {0};
 	struct pg_result *rows;
 
@@ -115,7 +115,7 @@ static struct pg_result *find(const struct request *request, struct err *err)
 
 	const struct pg_param params[] = {{pg_array_end(&types)}, {pg_array_end(&ids)}};
 
-	rows = undecided_query(request->undecided, sql_lookback_find, params, 2, err);
+	rows = lookback_selection_query(request->selection, sql_lookback_find, params, 2, err);
 	pg_array_finish(&types);
 	pg_array_finish(&ids);
 	return rows;
@@ -137,7 +137,7 @@ static bool count_matching(struct request *request, struct err *err)
 	const struct pg_param params[] = {{request->chosen}, {"false"}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    undecided_query(request->undecided, sql_lookback_totals, params, 2, err);
+	    lookback_selection_query(request->selection, sql_lookback_totals, params, 2, err);
 	const char *narrowed;
 
 	if (!rows)
@@ -147,14 +147,15 @@ static bool count_matching(struct request *request, struct err *err)
 		request->matching += pg_int(rows, i, 1);
 	return request->matching > 0 ||
 	       err_set(err, ERR_REJECT, "nothing%s is overdue or parked",
-		   undecided_is_narrowed(request->undecided, &narrowed) ? " that matches" : "");
+		   lookback_selection_is_narrowed(request->selection, &narrowed) ? " that matches"
+										 : "");
 }
 
 static bool count(struct request *request, struct err *err)
 {
-	if (request->undecided->id_count == 0)
+	if (request->selection->id_count == 0)
 		return count_matching(request, err);
-	request->matching = request->undecided->id_count;
+	request->matching = request->selection->id_count;
 	return check_ids(request, err);
 }
 
@@ -165,9 +166,9 @@ static struct pg_result *find_sample(const struct request *request, struct err *
 	owned_text char *most = xformat("%d", SAMPLE);
 	const struct pg_param params[] = {{request->chosen}, {""}, {""}, {"-infinity"}, {most}};
 
-	if (request->undecided->id_count > 0)
+	if (request->selection->id_count > 0)
 		return find(request, err);
-	return undecided_query(request->undecided, sql_lookback_list, params, 5, err);
+	return lookback_selection_query(request->selection, sql_lookback_list, params, 5, err);
 }
 
 static bool print_sample(const struct request *request, struct err *err)
@@ -178,7 +179,7 @@ static bool print_sample(const struct request *request, struct err *err)
 	if (!rows)
 		return false;
 	for (int i = 0; i < pg_rows(rows) && i < SAMPLE; i++)
-		undecided_add_row(&out, rows, i);
+		lookback_selection_add_row(&out, rows, i);
 	fputs(text_string(&out), stdout);
 	if (request->matching > SAMPLE)
 		puts("…");
@@ -201,13 +202,13 @@ static bool look_again(struct request *request, struct err *err)
 static bool operate(struct request *request, struct err *err)
 {
 	enum { AUDIT, DONE, REFUSED };
-	const struct undecided *undecided = request->undecided;
+	const struct lookback_selection *selection = request->selection;
 	const struct pg_param params[] = {{verbs[request->verb].word}, {request->chosen},
-	    {call_text(undecided->call, "reason", "")},
-	    {undecided->id_count > 0 ? "true" : "false"}};
+	    {call_text(selection->call, "reason", "")},
+	    {selection->id_count > 0 ? "true" : "false"}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row =
-	    undecided_query(request->undecided, sql_lookback_operate, params, 4, err);
+	    lookback_selection_query(request->selection, sql_lookback_operate, params, 4, err);
 	int64_t done;
 
 	if (!row)
@@ -232,54 +233,55 @@ static bool carry_on(struct request *request, struct err *err)
 		return false;
 	printf("%s of %" PRId64 " ids\n", verb->word, request->matching);
 	fflush(stdout);
-	if (call_flag(request->undecided->call, "dry-run"))
+	if (call_flag(request->selection->call, "dry-run"))
 		return print_sample(request, err);
 	question = xformat("%s %" PRId64 " ids?", verb->question, request->matching);
-	return confirm_call(request->undecided->call, question, err) && operate(request, err);
+	return confirm_call(request->selection->call, question, err) && operate(request, err);
 }
 
-static bool make_request(struct undecided *undecided, enum undecided_verb verb, struct err *err)
+static bool make_request(
+    struct lookback_selection *selection, enum lookback_selection_verb verb, struct err *err)
 {
-	struct request request = {.undecided = undecided, .verb = verb};
+	struct request request = {.selection = selection, .verb = verb};
 	bool done;
 
-	if (!check_choice(undecided, err) || !undecided_choose(undecided, err) ||
-	    !confirm_check(undecided->call, err))
+	if (!check_choice(selection, err) || !lookback_selection_choose(selection, err) ||
+	    !confirm_check(selection->call, err))
 		return false;
-	request.chosen = undecided_chosen(undecided);
+	request.chosen = lookback_selection_chosen(selection);
 	done = carry_on(&request, err);
 	free(request.chosen);
 	return done;
 }
 
-static bool commit(struct undecided *undecided, struct err *err)
+static bool commit(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(undecided, UNDECIDED_COMMIT, err);
+	return make_request(selection, SELECTION_COMMIT, err);
 }
 
-static bool rollback(struct undecided *undecided, struct err *err)
+static bool rollback(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(undecided, UNDECIDED_ROLLBACK, err);
+	return make_request(selection, SELECTION_ROLLBACK, err);
 }
 
-static bool retry(struct undecided *undecided, struct err *err)
+static bool retry(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(undecided, UNDECIDED_RETRY, err);
+	return make_request(selection, SELECTION_RETRY, err);
 }
 
-int undecided_request_run(const struct call *call, enum undecided_verb verb)
+int lookback_selection_request_run(const struct call *call, enum lookback_selection_verb verb)
 {
-	return undecided_run(call, verb == UNDECIDED_COMMIT     ? commit
-				   : verb == UNDECIDED_ROLLBACK ? rollback
-								: retry);
+	return lookback_selection_run(call, verb == SELECTION_COMMIT     ? commit
+					    : verb == SELECTION_ROLLBACK ? rollback
+									 : retry);
 }
 
-const struct command_option undecided_request_options[] = {
+const struct command_option lookback_selection_request_options[] = {
     {"all", NULL, "Everything that is overdue or parked, as far as the other options choose it."},
-    UNDECIDED_OPTIONS,
+    LOOKBACK_SELECTION_OPTIONS,
     {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
     {"dry-run", NULL, "Counts the ids, shows some, and changes nothing."},
     {"yes", NULL, "Do not ask. Needed where no terminal is."},
-    UNDECIDED_POSTGRES_OPTION,
+    LOOKBACK_SELECTION_POSTGRES_OPTION,
     {0},
 };

@@ -1,16 +1,16 @@
 #pragma once
-/* What an operator does to undecided ids: decide them, or have the business asked anew. */
+/* Carries out an operator's order: decides the selected ids, or has the business called again. */
 #include "command.h"
 
-enum undecided_verb { UNDECIDED_COMMIT, UNDECIDED_ROLLBACK, UNDECIDED_RETRY };
+enum lookback_selection_verb { SELECTION_COMMIT, SELECTION_ROLLBACK, SELECTION_RETRY };
 
 /* The body of `lookback commit`, `rollback` and `retry`. Returns the exit status. */
-int undecided_request_run(const struct call *call, enum undecided_verb verb);
+int lookback_selection_request_run(const struct call *call, enum lookback_selection_verb verb);
 
-extern const struct command_option undecided_request_options[];
+extern const struct command_option lookback_selection_request_options[];
 
-/* Of the description of each of them. */
-#define UNDECIDED_REQUEST_HELP                                                                     \
+/* A part of the description of each of these commands. */
+#define LOOKBACK_SELECTION_REQUEST_HELP                                                            \
 	"Ids are named with their type, all or none of them are changed; or --all takes what is "  \
 	"overdue or parked, and options that must all hold choose among it. It is done when the "  \
 	"command ends, in one transaction, and noted in outbox.audit with who and why.\n"
