@@ -1,6 +1,6 @@
 #include <stdio.h>
 #include "commands.h"
-#include "deliver_desk.h"
+#include "deliver_client.h"
 #include "field.h"
 #include "session.h"
 
@@ -62,7 +62,7 @@ static int run(const struct call *call)
 	json_t *answer = NULL;
 	struct err err;
 
-	if (!deliver_desk_ask(call, "/v1/deliver", NULL, &answer, &err))
+	if (!deliver_client_ask(call, "/v1/deliver", NULL, &answer, &err))
 		return session_failed(&err);
 	print(call, answer);
 	json_decref(answer);

@@ -1,4 +1,4 @@
-#include "deliver_desk.h"
+#include "deliver_client.h"
 
 #include <stdio.h>
 #include "admin_client.h"
@@ -7,7 +7,7 @@
 
 enum { ANSWER_MS = 10000 };
 
-const struct command_option deliver_desk_options[] = {
+const struct command_option deliver_client_options[] = {
     {"reason", "TEXT", "Why, for the log. Needed."},
     {0},
 };
@@ -53,7 +53,7 @@ static bool ask(const struct config_api *api, const char *path, const json_t *or
 	return false;
 }
 
-bool deliver_desk_ask(const struct call *call, const char *path, const json_t *order,
+bool deliver_client_ask(const struct call *call, const char *path, const json_t *order,
     json_t **ret_answer, struct err *err)
 {
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
@@ -79,7 +79,7 @@ static bool operate(const struct call *call, const char *verb, struct err *err)
 	order = json_pack("{s:s, s:s, s:s}", "verb", verb, "section", section, "reason", reason);
 	if (!order)
 		return err_set(err, ERR_REJECT, "the name or the reason is not UTF-8");
-	done = deliver_desk_ask(call, "/v1/deliver/operate", order, &answer, err);
+	done = deliver_client_ask(call, "/v1/deliver/operate", order, &answer, err);
 	if (done)
 		printf("deliver %s is %s in that process\n", section,
 		    json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work");
@@ -88,7 +88,7 @@ static bool operate(const struct call *call, const char *verb, struct err *err)
 	return done;
 }
 
-int deliver_desk_operate(const struct call *call, const char *verb)
+int deliver_client_operate(const struct call *call, const char *verb)
 {
 	struct err err;
 
