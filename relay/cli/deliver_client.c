@@ -19,7 +19,7 @@ static const char *token_of(const struct config_api *api, bool orders)
 	return !orders && api->read_tokens.count > 0 ? api->read_tokens.items[0] : NULL;
 }
 
-static bool judge(int status, json_t *answer, struct err *err)
+static bool judge_relay_answer(int status, json_t *answer, struct err *err)
 {
 	const char *text = json_string_value(json_object_get(answer, "error"));
 
@@ -32,7 +32,7 @@ static bool judge(int status, json_t *answer, struct err *err)
 	    "the relay answers with status %d: %s", status, text ? text : "what is not JSON");
 }
 
-static bool ask(const struct config_api *api, const char *path, const json_t *order,
+static bool call_relay(const struct config_api *api, const char *path, const json_t *order,
     json_t **ret_answer, struct err *err)
 {
 	owned_text char *body = order ? json_dumps(order, JSON_COMPACT) : NULL;
@@ -46,7 +46,7 @@ static bool ask(const struct config_api *api, const char *path, const json_t *or
 	if (!admin_ask(api->listen, &request, &status, &answer, err))
 		return false;
 	*ret_answer = json_loads(text_string(&answer), 0, NULL);
-	if (judge(status, *ret_answer, err))
+	if (judge_relay_answer(status, *ret_answer, err))
 		return true;
 	json_decref(*ret_answer);
 	*ret_answer = NULL;
@@ -64,10 +64,10 @@ bool deliver_client_ask(const struct call *call, const char *path, const json_t 
 		return err_set(err, ERR_CONFIG,
 		    "[api] does not listen: set listen and operate_tokens_file, and restart the "
 		    "relay");
-	return ask(&config->api, path, order, ret_answer, err);
+	return call_relay(&config->api, path, order, ret_answer, err);
 }
 
-static bool operate(const struct call *call, const char *verb, struct err *err)
+static bool operate_section(const struct call *call, const char *verb, struct err *err)
 {
 	const char *section = call->arguments[0];
 	const char *reason = call_text(call, "reason", "");
@@ -92,5 +92,5 @@ int deliver_client_operate(const struct call *call, const char *verb)
 {
 	struct err err;
 
-	return operate(call, verb, &err) ? 0 : session_failed(&err);
+	return operate_section(call, verb, &err) ? 0 : session_failed(&err);
 }

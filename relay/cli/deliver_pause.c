@@ -1,7 +1,7 @@
 #include "commands.h"
 #include "deliver_client.h"
 
-static int run(const struct call *call)
+static int run_deliver_pause(const struct call *call)
 {
 	return deliver_client_operate(call, "pause");
 }
@@ -18,5 +18,5 @@ const struct command command_deliver_pause = {
 	"resume`, or until the process ends. Other processes that run the section go on with "
 	"their partitions.\n",
     .options = deliver_client_options,
-    .run = run,
+    .run = run_deliver_pause,
 };

@@ -62,7 +62,7 @@ static char *header_of(const struct consumer_record *record, const char *name)
 	return xformat("%.*s", (int)length, (const char *)value);
 }
 
-static bool has(const struct consumer_record *record, const char *name, const char *wanted)
+static bool has_header(const struct consumer_record *record, const char *name, const char *wanted)
 {
 	owned_text char *found = header_of(record, name);
 	return !wanted || text_equal(found, wanted);
@@ -97,14 +97,14 @@ static char *event_id(const struct redrive *redrive, const struct consumer_recor
 	return name;
 }
 
-static bool has_id(const struct redrive *redrive, const struct consumer_record *record)
+static bool has_wanted_id(const struct redrive *redrive, const struct consumer_record *record)
 {
 	const char *wanted = call_text(redrive->call, "id", NULL);
 	owned_text char *id = wanted ? event_id(redrive, record) : NULL;
-	return !wanted || text_equal(id, wanted) || has(record, "outbox-id", wanted);
+	return !wanted || text_equal(id, wanted) || has_header(record, "outbox-id", wanted);
 }
 
-static bool is_wanted(const struct redrive *redrive, const struct consumer_record *record)
+static bool is_redrive_wanted(const struct redrive *redrive, const struct consumer_record *record)
 {
 	const char *key = call_text(redrive->call, "key", NULL);
 	const char *reason = call_text(redrive->call, "reason-has", NULL);
@@ -115,12 +115,13 @@ static bool is_wanted(const struct redrive *redrive, const struct consumer_recor
 		return false;
 	if (reason && (!why || !strstr(why, reason)))
 		return false;
-	return has(record, "outbox-group", redrive->section->group) &&
-	       has(record, "outbox-origin-topic", call_text(redrive->call, "topic", NULL)) &&
-	       at_us >= redrive->from_us && at_us < redrive->to_us && has_id(redrive, record);
+	return has_header(record, "outbox-group", redrive->section->group) &&
+	       has_header(record, "outbox-origin-topic", call_text(redrive->call, "topic", NULL)) &&
+	       at_us >= redrive->from_us && at_us < redrive->to_us &&
+	       has_wanted_id(redrive, record);
 }
 
-static void show(struct redrive *redrive, const struct consumer_record *record)
+static void show_dead_letter(struct redrive *redrive, const struct consumer_record *record)
 {
 	owned_text char *id = event_id(redrive, record);
 	owned_text char *topic = header_of(record, "outbox-origin-topic");
@@ -139,7 +140,7 @@ static void show(struct redrive *redrive, const struct consumer_record *record)
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-static bool fail(struct redrive *redrive, const struct err *err)
+static bool fail_redrive(struct redrive *redrive, const struct err *err)
 {
 	if (!redrive->failed)
 		redrive->err = *err;
@@ -147,13 +148,13 @@ static bool fail(struct redrive *redrive, const struct err *err)
 	return false;
 }
 
-static void take_back(struct redrive *redrive)
+static void take_acknowledged(struct redrive *redrive)
 {
 	struct err why;
 	bool refused;
 	for (struct item *item; (item = letters_take(redrive->letters, &refused, &why));) {
 		if (refused)
-			fail(redrive, &why);
+			fail_redrive(redrive, &why);
 		else {
 			offsets_finished(
 			    &redrive->parts[item->public.partition].offsets, item->public.offset);
@@ -164,7 +165,7 @@ static void take_back(struct redrive *redrive)
 }
 
 /* Until so few are under way. */
-static bool pump(struct redrive *redrive, size_t most)
+static bool send_until_few(struct redrive *redrive, size_t most)
 {
 	struct err err;
 	int64_t until = clock_ms() + GIVE_UP_MS;
@@ -172,13 +173,13 @@ static bool pump(struct redrive *redrive, size_t most)
 	while (!redrive->failed && letters_count(redrive->letters) > most) {
 		struct pollfd fd = {letters_fd(redrive->letters), POLLIN, 0};
 		letters_step(redrive->letters, clock_ms());
-		take_back(redrive);
+		take_acknowledged(redrive);
 		size_t now = letters_count(redrive->letters);
 		if (now < before)
 			until = clock_ms() + GIVE_UP_MS;
 		else if (clock_ms() > until) {
 			err_set(&err, ERR_RETRY, "no broker acknowledges a letter");
-			return fail(redrive, &err);
+			return fail_redrive(redrive, &err);
 		}
 		before = now;
 		if (now > most)
@@ -197,18 +198,18 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 		    "not read: add it to its topics, or leave the letter out",
 		    record->partition, record->offset, topic ? topic : "?", redrive->section->name);
 		free(topic);
-		return fail(redrive, &err);
+		return fail_redrive(redrive, &err);
 	}
 	struct item *item = item_create(NULL, record);
 	item->public.topic = redrive->section->dead_letter_topic;
 	item->owned_id = topic; /* as long as the letter */
 	letters_send(redrive->letters, item, topic, LETTER_BACK);
-	return pump(redrive, UNDER_WAY);
+	return send_until_few(redrive, UNDER_WAY);
 }
 
 /* --- passes --------------------------------------------------------------------------------- */
 
-static bool see(void *context, const struct consumer_record *record)
+static bool see_dead_letter(void *context, const struct consumer_record *record)
 {
 	struct redrive *redrive = context;
 	if (redrive->matching >= redrive->limit)
@@ -221,7 +222,7 @@ static bool see(void *context, const struct consumer_record *record)
 	bool gone = offsets_is_finished(&part->offsets, record->offset);
 	if (redrive->sends && !gone)
 		offsets_take(&part->offsets, record->offset);
-	if (!is_wanted(redrive, record))
+	if (!is_redrive_wanted(redrive, record))
 		return true;
 	redrive->gone_before += gone;
 	if (gone)
@@ -230,11 +231,11 @@ static bool see(void *context, const struct consumer_record *record)
 	if (redrive->sends)
 		return send_back(redrive, record);
 	part->upto = record->offset + 1;
-	show(redrive, record);
+	show_dead_letter(redrive, record);
 	return true;
 }
 
-static bool pass(struct redrive *redrive, bool sends, struct err *err)
+static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *err)
 {
 	const char *topics[] = {redrive->section->dead_letter_topic, NULL};
 	OWNED(owned_consumer_destroy)
@@ -244,10 +245,10 @@ static bool pass(struct redrive *redrive, bool sends, struct err *err)
 	redrive->sends = sends;
 	redrive->matching = redrive->gone_before = 0;
 	while (consumer && !at_end && !redrive->failed && redrive->matching < redrive->limit)
-		if (!consumer_read(consumer, WAIT_MS, see, redrive, &at_end, err))
+		if (!consumer_read(consumer, WAIT_MS, see_dead_letter, redrive, &at_end, err))
 			return false;
 	if (consumer && sends)
-		pump(redrive, 0);
+		send_until_few(redrive, 0);
 	return consumer;
 }
 
@@ -308,7 +309,7 @@ static bool note_parts(struct redrive *redrive, struct err *err)
 
 /* --- the command ---------------------------------------------------------------------------- */
 
-static const struct config_deliver *find_section(
+static const struct config_deliver *find_redrive_section(
     const struct config *config, const char *name, struct err *err)
 {
 	for (int i = 0; i < config->deliver_count; i++) {
@@ -325,14 +326,14 @@ static const struct config_deliver *find_section(
 	return NULL;
 }
 
-static bool send_all(struct redrive *redrive, struct err *err)
+static bool send_all_back(struct redrive *redrive, struct err *err)
 {
 	owned_text char *question = xformat("Send %" PRId64 " letters back?", redrive->matching);
 	struct err noting;
 	if (!confirm_call(redrive->call, question, err))
 		return false;
 	redrive->limit = INT64_MAX; /* the passes read partitions by turns, each in its own order */
-	bool well = pass(redrive, true, err);
+	bool well = read_dead_letters(redrive, true, err);
 	bool noted = note_parts(redrive, well && !redrive->failed ? err : &noting);
 	if (redrive->failed)
 		*err = redrive->err;
@@ -340,16 +341,16 @@ static bool send_all(struct redrive *redrive, struct err *err)
 	return well && noted && !redrive->failed;
 }
 
-static bool work(struct redrive *redrive, struct err *err)
+static bool show_and_redrive(struct redrive *redrive, struct err *err)
 {
-	if (!read_parts(redrive, err) || !pass(redrive, false, err))
+	if (!read_parts(redrive, err) || !read_dead_letters(redrive, false, err))
 		return false;
 	if (redrive->shown > SHOWN)
 		printf("… and %" PRId64 " more\n", redrive->shown - SHOWN);
 	printf("%" PRId64 " dead letters match; %" PRId64 " more went back before\n",
 	    redrive->matching, redrive->gone_before);
 	return redrive->matching == 0 || call_flag(redrive->call, "dry-run") ||
-	       send_all(redrive, err);
+	       send_all_back(redrive, err);
 }
 
 static bool redrive_all(const struct call *call, struct err *err)
@@ -359,7 +360,7 @@ static bool redrive_all(const struct call *call, struct err *err)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
 	if (!config || !session_range(call, &redrive.from_us, &redrive.to_us, from, to, err))
 		return false;
-	redrive.section = find_section(config, call->arguments[0], err);
+	redrive.section = find_redrive_section(config, call->arguments[0], err);
 	if (!redrive.section)
 		return false;
 	OWNED(owned_rule_key_destroy)
@@ -374,14 +375,14 @@ static bool redrive_all(const struct call *call, struct err *err)
 	redrive.committed = committed;
 	redrive.letters = letters;
 	redrive.id_key = id_key;
-	bool done = committed && work(&redrive, err);
+	bool done = committed && show_and_redrive(&redrive, err);
 	for (int i = 0; i < redrive.part_count; i++)
 		offsets_finish(&redrive.parts[i].offsets);
 	free(redrive.parts);
 	return done;
 }
 
-static int run(const struct call *call)
+static int run_deliver_redrive(const struct call *call)
 {
 	struct err err;
 	if (!call_flag(call, "dry-run") && !call_flag(call, "yes") && !confirm_can_ask()) {
@@ -392,7 +393,7 @@ static int run(const struct call *call)
 	return redrive_all(call, &err) ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option deliver_redrive_options[] = {
     {"id", "ID",
 	"Letters of the message that the application knows by this id, or with this outbox-id."},
     {"key", "KEY", "Letters with this key."},
@@ -419,6 +420,6 @@ const struct command command_deliver_redrive = {
 	"went back is noted with Kafka, as the group GROUP.redriven. They come behind all that is "
 	"in those topics now: their place in the order of their key is gone.\n"
 	"It shows the first 20 and how many there are, and asks.\n",
-    .options = options,
-    .run = run,
+    .options = deliver_redrive_options,
+    .run = run_deliver_redrive,
 };

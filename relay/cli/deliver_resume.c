@@ -1,7 +1,7 @@
 #include "commands.h"
 #include "deliver_client.h"
 
-static int run(const struct call *call)
+static int run_deliver_resume(const struct call *call)
 {
 	return deliver_client_operate(call, "resume");
 }
@@ -16,5 +16,5 @@ const struct command command_deliver_resume = {
 	"Asks the process at [api] listen, with the first of operate_tokens. One that was not "
 	"paused stays as it is.\n",
     .options = deliver_client_options,
-    .run = run,
+    .run = run_deliver_resume,
 };

@@ -8,7 +8,7 @@
 
 enum { PAGE = 500, STATES = 3, LIST_PLACE = SELECTION_COLUMNS };
 
-static const char *const states[STATES] = {"overdue", "parked", "undecided"};
+static const char *const lookback_states[STATES] = {"overdue", "parked", "undecided"};
 
 struct listing {
 	struct lookback_selection *selection;
@@ -18,7 +18,7 @@ struct listing {
 	char *after_type, *after_id, *after_at; /* the last row that was */
 };
 
-static void print_row(struct listing *listing, const struct pg_result *rows, int i)
+static void print_listed_id(struct listing *listing, const struct pg_result *rows, int i)
 {
 	OWNED(text_finish) struct text line = {0};
 	owned_text char *text = NULL;
@@ -57,7 +57,7 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 		return false;
 	*ret_count = pg_rows(rows);
 	for (int i = 0; i < *ret_count; i++, listing->shown++)
-		print_row(listing, rows, i);
+		print_listed_id(listing, rows, i);
 	if (*ret_count > 0)
 		go_on_behind(listing, rows, *ret_count - 1);
 	listing->left -= *ret_count;
@@ -65,7 +65,7 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 }
 
 /* A page at a time, whatever their number. */
-static bool print_rows(struct listing *listing, const char *sql, struct err *err)
+static bool print_listed_ids(struct listing *listing, const char *sql, struct err *err)
 {
 	bool done = true;
 	int count = PAGE;
@@ -82,7 +82,7 @@ static bool print_rows(struct listing *listing, const char *sql, struct err *err
 
 /* --- how many of each state ------------------------------------------------------------------ */
 
-static bool count_states(struct listing *listing, int64_t counts[STATES], struct err *err)
+static bool count_lookback_states(struct listing *listing, int64_t counts[STATES], struct err *err)
 {
 	const struct pg_param params[] = {{listing->chosen}, {listing->with_undecided}};
 	OWNED(owned_pg_result_destroy)
@@ -91,7 +91,7 @@ static bool count_states(struct listing *listing, int64_t counts[STATES], struct
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		for (int k = 0; k < STATES; k++)
-			if (text_equal(states[k], pg_value(rows, i, 0)))
+			if (text_equal(lookback_states[k], pg_value(rows, i, 0)))
 				counts[k] = pg_int(rows, i, 1);
 	return rows != NULL;
 }
@@ -102,15 +102,15 @@ static int counted_states(const struct listing *listing)
 	return call_flag(listing->selection->call, "undecided") ? STATES : STATES - 1;
 }
 
-static void print_totals_json(const struct listing *listing, const int64_t counts[STATES])
+static void print_lookback_totals_json(const struct listing *listing, const int64_t counts[STATES])
 {
 	printf("\n],\"totals\":{");
 	for (int i = 0; i < counted_states(listing); i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", states[i], counts[i]);
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", lookback_states[i], counts[i]);
 	puts("}}");
 }
 
-static void print_totals(const struct listing *listing, const int64_t counts[STATES])
+static void print_lookback_totals(const struct listing *listing, const int64_t counts[STATES])
 {
 	const char *narrowed;
 	int64_t total = 0;
@@ -125,7 +125,7 @@ static void print_totals(const struct listing *listing, const int64_t counts[STA
 		return;
 	}
 	for (int i = 0; i < counted_states(listing); i++)
-		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], states[i]);
+		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], lookback_states[i]);
 	if (counted_states(listing) == STATES)
 		printf(" and not due");
 	if (listing->shown < total)
@@ -147,7 +147,7 @@ static bool check_undecided(const struct call *call, struct err *err)
 		   other);
 }
 
-static bool list(struct lookback_selection *selection, struct err *err)
+static bool list_lookback_ids(struct lookback_selection *selection, struct err *err)
 {
 	const struct call *call = selection->call;
 	struct listing listing = {.selection = selection,
@@ -160,26 +160,27 @@ static bool list(struct lookback_selection *selection, struct err *err)
 	if (!check_undecided(call, err) || !lookback_selection_choose(selection, err))
 		return false;
 	listing.chosen = chosen = lookback_selection_chosen(selection);
-	if (!count_states(&listing, counts, err))
+	if (!count_lookback_states(&listing, counts, err))
 		return false;
 	if (listing.json)
 		printf("{\"postgres\":\"%s\",\"rows\":[", selection->postgres->name);
-	if (!print_rows(&listing, sql_lookback_list, err) ||
-	    (call_flag(call, "undecided") && !print_rows(&listing, sql_lookback_waiting, err)))
+	if (!print_listed_ids(&listing, sql_lookback_list, err) ||
+	    (call_flag(call, "undecided") &&
+		!print_listed_ids(&listing, sql_lookback_waiting, err)))
 		return false;
 	if (listing.json)
-		print_totals_json(&listing, counts);
+		print_lookback_totals_json(&listing, counts);
 	else
-		print_totals(&listing, counts);
+		print_lookback_totals(&listing, counts);
 	return true;
 }
 
-static int run(const struct call *call)
+static int run_lookback_list(const struct call *call)
 {
-	return lookback_selection_run(call, list);
+	return lookback_selection_run(call, list_lookback_ids);
 }
 
-static const struct command_option options[] = {
+static const struct command_option lookback_list_options[] = {
     LOOKBACK_SELECTION_OPTIONS,
     {"undecided", NULL, "Those that are not due yet as well."},
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
@@ -202,6 +203,6 @@ const struct command command_lookback_list = {
 	"attempts or the time are used up; an operator decides. With --undecided also the prepares "
 	"that are not due, behind the others and by their ids; that takes a pass over the "
 	"journal.\n",
-    .options = options,
-    .run = run,
+    .options = lookback_list_options,
+    .run = run_lookback_list,
 };

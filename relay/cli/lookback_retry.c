@@ -2,7 +2,7 @@
 #include "lookback_selection.h"
 #include "lookback_selection_request.h"
 
-static int run(const struct call *call)
+static int run_lookback_retry(const struct call *call)
 {
 	return lookback_selection_request_run(call, SELECTION_RETRY);
 }
@@ -18,5 +18,5 @@ const struct command command_lookback_retry = {
 	"much time as they had until they are parked. It decides "
 	"nothing.\n" LOOKBACK_SELECTION_REQUEST_HELP,
     .options = lookback_selection_request_options,
-    .run = run,
+    .run = run_lookback_retry,
 };

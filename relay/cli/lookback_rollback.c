@@ -2,7 +2,7 @@
 #include "lookback_selection.h"
 #include "lookback_selection_request.h"
 
-static int run(const struct call *call)
+static int run_lookback_rollback(const struct call *call)
 {
 	return lookback_selection_request_run(call, SELECTION_ROLLBACK);
 }
@@ -19,5 +19,5 @@ const struct command command_lookback_rollback = {
 	"the business first. An id that is named need not be "
 	"overdue.\n" LOOKBACK_SELECTION_REQUEST_HELP,
     .options = lookback_selection_request_options,
-    .run = run,
+    .run = run_lookback_rollback,
 };

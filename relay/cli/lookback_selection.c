@@ -8,7 +8,8 @@ enum { TYPE_LENGTH = 100, ID_LENGTH = 500 };
 
 /* --- which database -------------------------------------------------------------------------- */
 
-static const struct config_lookback *find_section(const struct config *config, const char *name)
+static const struct config_lookback *find_lookback_section(
+    const struct config *config, const char *name)
 {
 	for (int i = 0; name && i < config->lookback_count; i++)
 		if (text_equal(config->lookbacks[i].name, name))
@@ -47,7 +48,7 @@ static const struct config_postgres *choose_postgres(const struct lookback_selec
     const char *section, const char *type, struct err *err)
 {
 	const struct config *config = selection->config;
-	const struct config_lookback *owner = find_section(config, section);
+	const struct config_lookback *owner = find_lookback_section(config, section);
 
 	if (call_flag(selection->call, "postgres") || config->lookback_count == 0)
 		return session_postgres(selection->call, config, err);
@@ -77,7 +78,7 @@ static bool has_pair(const json_t *pairs, const json_t *pair)
 	return false;
 }
 
-static bool add_id(json_t *pairs, const char *type, const char *id, struct err *err)
+static bool add_selected_id(json_t *pairs, const char *type, const char *id, struct err *err)
 {
 	json_t *text = json_string(id), *pair = json_array();
 
@@ -93,7 +94,7 @@ static bool add_id(json_t *pairs, const char *type, const char *id, struct err *
 	return true;
 }
 
-static bool read_ids(struct lookback_selection *selection, struct err *err)
+static bool read_selected_ids(struct lookback_selection *selection, struct err *err)
 {
 	const struct call *call = selection->call;
 	json_t *pairs;
@@ -108,7 +109,7 @@ static bool read_ids(struct lookback_selection *selection, struct err *err)
 	pairs = json_array();
 	json_object_set_new(selection->chosen, "ids", pairs);
 	for (int i = 1; i < call->argument_count; i++)
-		if (!add_id(pairs, call->arguments[0], call->arguments[i], err))
+		if (!add_selected_id(pairs, call->arguments[0], call->arguments[i], err))
 			return false;
 	selection->type = call->arguments[0];
 	selection->ids = call->arguments + 1;
@@ -117,7 +118,8 @@ static bool read_ids(struct lookback_selection *selection, struct err *err)
 }
 
 /* Text that is not UTF-8 must not be left out of what restricts the rows. */
-static bool choose_text(struct lookback_selection *selection, const char *name, struct err *err)
+static bool choose_by_option(
+    struct lookback_selection *selection, const char *name, struct err *err)
 {
 	const char *value = call_text(selection->call, name, NULL);
 	json_t *string = value ? json_string(value) : NULL;
@@ -157,9 +159,11 @@ bool lookback_selection_choose(struct lookback_selection *selection, struct err 
 	if (!text_equal(state, "parked") && !text_equal(state, "overdue"))
 		return err_set(
 		    err, ERR_REJECT, "--state %.60s is not known: write overdue or parked", state);
-	return choose_text(selection, "type", err) && choose_text(selection, "section", err) &&
-	       choose_text(selection, "state", err) && choose_text(selection, "service", err) &&
-	       choose_text(selection, "error", err) && choose_range(selection, err);
+	return choose_by_option(selection, "type", err) &&
+	       choose_by_option(selection, "section", err) &&
+	       choose_by_option(selection, "state", err) &&
+	       choose_by_option(selection, "service", err) &&
+	       choose_by_option(selection, "error", err) && choose_range(selection, err);
 }
 
 bool lookback_selection_is_narrowed(
@@ -212,7 +216,7 @@ int lookback_selection_run(
 	if (!config)
 		return session_failed(&err);
 	selection.chosen = json_object();
-	done = read_ids(&selection, &err) && work(&selection, &err);
+	done = read_selected_ids(&selection, &err) && work(&selection, &err);
 	json_decref(selection.chosen);
 	pg_destroy(selection.pg);
 	return done ? 0 : session_failed(&err);

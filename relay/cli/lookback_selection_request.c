@@ -13,7 +13,7 @@ enum { SAMPLE = 10 };
 
 static const struct verb {
 	const char *word, *question;
-} verbs[] = {
+} selection_verbs[] = {
     [SELECTION_COMMIT] = {"commit", "Commit"},
     [SELECTION_ROLLBACK] = {"rollback", "Roll back"},
     [SELECTION_RETRY] = {"retry", "Ask again about"},
@@ -29,7 +29,7 @@ struct request {
 
 /* --- the command line ------------------------------------------------------------------------ */
 
-static bool check_choice(const struct lookback_selection *selection, struct err *err)
+static bool check_selection(const struct lookback_selection *selection, struct err *err)
 {
 	bool all = call_flag(selection->call, "all"), named = selection->id_count > 0;
 	const char *narrowed;
@@ -73,7 +73,7 @@ static bool refuse_decided(const char *id, const struct pg_result *rows, int i, 
 	    pg_value(rows, i, FIND_DECIDED_AT), text_string(&why));
 }
 
-static bool refuse_row(
+static bool refuse_selected_row(
     const struct request *request, const struct pg_result *rows, int i, struct err *err)
 {
 	OWNED(text_finish) struct text id = {0};
@@ -100,7 +100,7 @@ static bool refuse_row(
 }
 
 /* Of the ids that are named; NULL on error. */
-static struct pg_result *find(const struct request *request, struct err *err)
+static struct pg_result *find_selected_ids(const struct request *request, struct err *err)
 {
 	const json_t *pairs = json_object_get(request->selection->chosen, "ids");
 	struct pg_array types = {0}, ids = {0};
@@ -122,12 +122,12 @@ static struct pg_result *find(const struct request *request, struct err *err)
 }
 
 /* True: nothing stands against any of the ids. */
-static bool check_ids(const struct request *request, struct err *err)
+static bool check_selected_ids(const struct request *request, struct err *err)
 {
-	OWNED(owned_pg_result_destroy) struct pg_result *rows = find(request, err);
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = find_selected_ids(request, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (!refuse_row(request, rows, i, err))
+		if (!refuse_selected_row(request, rows, i, err))
 			return false;
 	return rows != NULL;
 }
@@ -151,12 +151,12 @@ static bool count_matching(struct request *request, struct err *err)
 										 : "");
 }
 
-static bool count(struct request *request, struct err *err)
+static bool count_selected_ids(struct request *request, struct err *err)
 {
 	if (request->selection->id_count == 0)
 		return count_matching(request, err);
 	request->matching = request->selection->id_count;
-	return check_ids(request, err);
+	return check_selected_ids(request, err);
 }
 
 /* --- what it would do ------------------------------------------------------------------------ */
@@ -167,11 +167,11 @@ static struct pg_result *find_sample(const struct request *request, struct err *
 	const struct pg_param params[] = {{request->chosen}, {""}, {""}, {"-infinity"}, {most}};
 
 	if (request->selection->id_count > 0)
-		return find(request, err);
+		return find_selected_ids(request, err);
 	return lookback_selection_query(request->selection, sql_lookback_list, params, 5, err);
 }
 
-static bool print_sample(const struct request *request, struct err *err)
+static bool print_selected_sample(const struct request *request, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = find_sample(request, err);
 	OWNED(text_finish) struct text out = {0};
@@ -192,18 +192,18 @@ static bool print_sample(const struct request *request, struct err *err)
 /* Somebody was faster, or nothing is left of it: what stands against it now? */
 static bool look_again(struct request *request, struct err *err)
 {
-	if (!count(request, err))
+	if (!count_selected_ids(request, err))
 		return false;
 	return err_set(err, ERR_RETRY,
 	    "others have decided some of these ids just now, and nothing was changed: repeat the "
 	    "call");
 }
 
-static bool operate(struct request *request, struct err *err)
+static bool operate_on_selected(struct request *request, struct err *err)
 {
 	enum { AUDIT, DONE, REFUSED };
 	const struct lookback_selection *selection = request->selection;
-	const struct pg_param params[] = {{verbs[request->verb].word}, {request->chosen},
+	const struct pg_param params[] = {{selection_verbs[request->verb].word}, {request->chosen},
 	    {call_text(selection->call, "reason", "")},
 	    {selection->id_count > 0 ? "true" : "false"}};
 	OWNED(owned_pg_result_destroy)
@@ -217,63 +217,64 @@ static bool operate(struct request *request, struct err *err)
 		return look_again(request, err);
 	done = pg_int(row, 0, DONE);
 	printf("request %s: %s of %" PRId64 " ids is done", pg_value(row, 0, AUDIT),
-	    verbs[request->verb].word, done);
+	    selection_verbs[request->verb].word, done);
 	if (done < request->matching)
 		printf("; %" PRId64 " were decided meanwhile", request->matching - done);
 	puts("");
 	return true;
 }
 
-static bool carry_on(struct request *request, struct err *err)
+static bool confirm_and_operate(struct request *request, struct err *err)
 {
-	const struct verb *verb = &verbs[request->verb];
+	const struct verb *verb = &selection_verbs[request->verb];
 	owned_text char *question = NULL;
 
-	if (!count(request, err))
+	if (!count_selected_ids(request, err))
 		return false;
 	printf("%s of %" PRId64 " ids\n", verb->word, request->matching);
 	fflush(stdout);
 	if (call_flag(request->selection->call, "dry-run"))
-		return print_sample(request, err);
+		return print_selected_sample(request, err);
 	question = xformat("%s %" PRId64 " ids?", verb->question, request->matching);
-	return confirm_call(request->selection->call, question, err) && operate(request, err);
+	return confirm_call(request->selection->call, question, err) &&
+	       operate_on_selected(request, err);
 }
 
-static bool make_request(
+static bool make_selection_request(
     struct lookback_selection *selection, enum lookback_selection_verb verb, struct err *err)
 {
 	struct request request = {.selection = selection, .verb = verb};
 	bool done;
 
-	if (!check_choice(selection, err) || !lookback_selection_choose(selection, err) ||
+	if (!check_selection(selection, err) || !lookback_selection_choose(selection, err) ||
 	    !confirm_check(selection->call, err))
 		return false;
 	request.chosen = lookback_selection_chosen(selection);
-	done = carry_on(&request, err);
+	done = confirm_and_operate(&request, err);
 	free(request.chosen);
 	return done;
 }
 
-static bool commit(struct lookback_selection *selection, struct err *err)
+static bool commit_selected(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(selection, SELECTION_COMMIT, err);
+	return make_selection_request(selection, SELECTION_COMMIT, err);
 }
 
-static bool rollback(struct lookback_selection *selection, struct err *err)
+static bool roll_back_selected(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(selection, SELECTION_ROLLBACK, err);
+	return make_selection_request(selection, SELECTION_ROLLBACK, err);
 }
 
-static bool retry(struct lookback_selection *selection, struct err *err)
+static bool retry_selected(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(selection, SELECTION_RETRY, err);
+	return make_selection_request(selection, SELECTION_RETRY, err);
 }
 
 int lookback_selection_request_run(const struct call *call, enum lookback_selection_verb verb)
 {
-	return lookback_selection_run(call, verb == SELECTION_COMMIT     ? commit
-					    : verb == SELECTION_ROLLBACK ? rollback
-									 : retry);
+	return lookback_selection_run(call, verb == SELECTION_COMMIT     ? commit_selected
+					    : verb == SELECTION_ROLLBACK ? roll_back_selected
+									 : retry_selected);
 }
 
 const struct command_option lookback_selection_request_options[] = {

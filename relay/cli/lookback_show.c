@@ -56,7 +56,7 @@ struct shown_row {
 };
 
 /* The section's look-back topic, as far as this configuration knows it. */
-static const char *topic_of(const struct showing *showing, int i)
+static const char *lookback_topic(const struct showing *showing, int i)
 {
 	const struct config *config = showing->selection->config;
 	const char *section = pg_value(showing->rows, i, SELECTION_SECTION);
@@ -71,7 +71,7 @@ static const char *topic_of(const struct showing *showing, int i)
 
 static void print_place(const struct showing *showing, int i)
 {
-	const char *topic = topic_of(showing, i);
+	const char *topic = lookback_topic(showing, i);
 	owned_text char *place = xformat("%s%spartition %s, offset %s", topic ? topic : "",
 	    topic ? ", " : "", pg_value(showing->rows, i, SHOW_PARTITION),
 	    pg_value(showing->rows, i, SHOW_OFFSET));
@@ -111,7 +111,7 @@ static void print_message(const struct pg_result *message)
 	field_print("message id", line.data ? line.data : "gone with its partition");
 }
 
-static void print_row(const struct showing *showing, const struct shown_row *row)
+static void print_shown_row(const struct showing *showing, const struct shown_row *row)
 {
 	static const struct lookback_selection_field fields[] = {{"section", SELECTION_SECTION},
 	    {"prepared", SELECTION_PREPARED}, {"told", SHOW_TOLD}, {"topic", SHOW_TOPIC},
@@ -202,7 +202,7 @@ static json_t *row_json(const struct showing *showing, const struct shown_row *r
 	    {"overdue_at", SHOW_OVERDUE_AT}, {"claimed_until", SHOW_CLAIMED_UNTIL},
 	    {"event_id", SHOW_EVENT_ID}, {0}};
 	const struct pg_result *rows = showing->rows;
-	const char *topic = topic_of(showing, row->i);
+	const char *topic = lookback_topic(showing, row->i);
 	json_t *object = lookback_selection_row_json(rows, row->i);
 
 	lookback_selection_add_json(object, fields, rows, row->i);
@@ -235,7 +235,7 @@ static json_t *conflicts_json(const struct pg_result *conflicts)
 	return list;
 }
 
-static void print_json(const struct showing *showing)
+static void print_shown_json(const struct showing *showing)
 {
 	const struct lookback_selection *selection = showing->selection;
 	json_t *object = json_object();
@@ -255,7 +255,8 @@ static void print_json(const struct showing *showing)
 /* --- the command ----------------------------------------------------------------------------- */
 
 /* Of a tombstone, and of a row that went since, there is none. */
-static bool read_payload(const struct showing *showing, struct shown_row *row, struct err *err)
+static bool read_lookback_payload(
+    const struct showing *showing, struct shown_row *row, struct err *err)
 {
 	const struct lookback_selection *selection = showing->selection;
 	const struct pg_param params[] = {
@@ -274,7 +275,7 @@ static bool read_payload(const struct showing *showing, struct shown_row *row, s
 	return true;
 }
 
-static bool show_row(const struct showing *showing, int i, struct err *err)
+static bool show_lookback_row(const struct showing *showing, int i, struct err *err)
 {
 	const struct pg_result *rows = showing->rows;
 	const struct pg_param params[] = {
@@ -285,12 +286,12 @@ static bool show_row(const struct showing *showing, int i, struct err *err)
 						       sql_lookback_message, params, 2, err)
 						 : NULL;
 	struct shown_row row = {.i = i, .message = message};
-	bool done = (message || !is_committed) && read_payload(showing, &row, err);
+	bool done = (message || !is_committed) && read_lookback_payload(showing, &row, err);
 
 	if (done && showing->list)
 		json_array_append_new(showing->list, row_json(showing, &row));
 	else if (done)
-		print_row(showing, &row);
+		print_shown_row(showing, &row);
 	field_payload_finish(&row.payload);
 	return done;
 }
@@ -309,9 +310,9 @@ static bool show_rows(struct showing *showing, struct err *err)
 	if (!showing->list)
 		puts(title.data);
 	for (int i = 0; done && i < pg_rows(showing->rows); i++)
-		done = show_row(showing, i, err);
+		done = show_lookback_row(showing, i, err);
 	if (done && showing->list) {
-		print_json(showing);
+		print_shown_json(showing);
 	} else if (done) {
 		print_conflicts(showing->conflicts);
 		field_print_audit(showing->audit);
@@ -319,7 +320,7 @@ static bool show_rows(struct showing *showing, struct err *err)
 	return done;
 }
 
-static bool show(struct lookback_selection *selection, struct err *err)
+static bool show_lookback_id(struct lookback_selection *selection, struct err *err)
 {
 	const struct pg_param params[] = {{selection->type}, {selection->ids[0]}};
 	OWNED(owned_pg_result_destroy)
@@ -345,12 +346,12 @@ static bool show(struct lookback_selection *selection, struct err *err)
 	return done;
 }
 
-static int run(const struct call *call)
+static int run_lookback_show(const struct call *call)
 {
-	return lookback_selection_run(call, show);
+	return lookback_selection_run(call, show_lookback_id);
 }
 
-static const struct command_option options[] = {
+static const struct command_option lookback_show_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     LOOKBACK_SELECTION_POSTGRES_OPTION,
     {0},
@@ -371,6 +372,6 @@ const struct command command_lookback_show = {
 	"a commit wrote with its state in each publisher, and the payload: as text when a terminal "
 	"shows "
 	"it as it is, else in hexadecimal. `outbox_reader` sees all but the payload.\n",
-    .options = options,
-    .run = run,
+    .options = lookback_show_options,
+    .run = run_lookback_show,
 };

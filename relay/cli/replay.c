@@ -58,7 +58,7 @@ static bool check_everything(const struct replaying *replaying, struct err *err)
 	return true;
 }
 
-static bool confirm(const struct replaying *replaying, struct err *err)
+static bool confirm_replay(const struct replaying *replaying, struct err *err)
 {
 	owned_text char *question =
 	    xformat("Publish all %" PRId64 " rows once more?", replaying->replay.total);
@@ -68,7 +68,7 @@ static bool confirm(const struct replaying *replaying, struct err *err)
 }
 
 /* What only one of the three ways of use understands. */
-static bool check_way(const struct call *call, struct err *err)
+static bool check_replay_way(const struct call *call, struct err *err)
 {
 	static const char *const fixed[] = {"to", "reason", "all", "yes", "dry-run"};
 	const char *way = call_flag(call, "list") ? "list" : "resume";
@@ -152,7 +152,7 @@ static void block_signals(void)
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 }
 
-static bool send(struct replaying *replaying, struct err *err)
+static bool send_replay(struct replaying *replaying, struct err *err)
 {
 	struct replay *replay = &replaying->replay;
 
@@ -163,7 +163,7 @@ static bool send(struct replaying *replaying, struct err *err)
 	return true;
 }
 
-static bool begin(struct replaying *replaying, struct err *err)
+static bool begin_replay(struct replaying *replaying, struct err *err)
 {
 	const struct call *call = replaying->call;
 	struct replay *replay = &replaying->replay;
@@ -171,7 +171,7 @@ static bool begin(struct replaying *replaying, struct err *err)
 	if (!read_wish(replaying, err) || !check_everything(replaying, err) ||
 	    !replay_plan_make(replay, replaying->pg, &replaying->plan, err))
 		return false;
-	if (!call_flag(call, "dry-run") && !confirm(replaying, err))
+	if (!call_flag(call, "dry-run") && !confirm_replay(replaying, err))
 		return false;
 	block_signals();
 	if (!connect_kafka(replaying, err) ||
@@ -185,10 +185,10 @@ static bool begin(struct replaying *replaying, struct err *err)
 		call_text(call, "reason", NULL), err))
 		return false;
 	print_gone(replaying);
-	return send(replaying, err);
+	return send_replay(replaying, err);
 }
 
-static bool resume(struct replaying *replaying, struct err *err)
+static bool resume_replay(struct replaying *replaying, struct err *err)
 {
 	struct replay *replay = &replaying->replay;
 
@@ -196,18 +196,18 @@ static bool resume(struct replaying *replaying, struct err *err)
 	replay->rate = call_number(replaying->call, "rate", 0);
 	block_signals();
 	return replay_take(replay, replaying->pg, replaying->config, err) &&
-	       connect_kafka(replaying, err) && send(replaying, err);
+	       connect_kafka(replaying, err) && send_replay(replaying, err);
 }
 
-static bool work(struct replaying *replaying, struct err *err)
+static bool list_or_replay(struct replaying *replaying, struct err *err)
 {
 	if (call_flag(replaying->call, "list"))
 		return replay_print_list(replaying->pg, replaying->replay.publisher->postgres, err);
-	return call_flag(replaying->call, "resume") ? resume(replaying, err)
-						    : begin(replaying, err);
+	return call_flag(replaying->call, "resume") ? resume_replay(replaying, err)
+						    : begin_replay(replaying, err);
 }
 
-static int run(const struct call *call)
+static int run_replay(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -217,19 +217,19 @@ static int run(const struct call *call)
 	struct replaying replaying = {.call = call, .config = config};
 	bool done;
 
-	if (!publisher || !check_way(call, &err))
+	if (!publisher || !check_replay_way(call, &err))
 		return session_failed(&err);
 	pg = session_connect(publisher->postgres, &err);
 	replaying.pg = pg;
 	replay_init(&replaying.replay, publisher);
-	done = pg && work(&replaying, &err);
+	done = pg && list_or_replay(&replaying, &err);
 	catalog_destroy(replaying.catalog);
 	replay_plan_finish(&replaying.plan);
 	replay_finish(&replaying.replay);
 	return done ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option replay_options[] = {
     {"to", "TOPIC", "Every record goes to this topic instead of its row's own."},
     {"rate", "N", "At most so many records a second.", 1, 10000000},
     {"dry-run", NULL, "Counts and checks, and changes nothing."},
@@ -265,6 +265,6 @@ const struct command command_replay = {
 	"not look at it. The order of each key is kept.\n"
 	"The rows are those that were committed when it began. Progress is noted each second; "
 	"after a crash at most `max_in_flight` records are sent twice.\n",
-    .options = options,
-    .run = run,
+    .options = replay_options,
+    .run = run_replay,
 };

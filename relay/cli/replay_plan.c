@@ -17,7 +17,7 @@ void replay_plan_finish(struct replay_plan *plan)
 	*plan = (struct replay_plan){0};
 }
 
-static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
+static struct pg_result *query_for_plan(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
 	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
@@ -30,7 +30,7 @@ static const char *or_any(const char *value, const char *any)
 	return value ? value : any;
 }
 
-static char *filled(
+static char *fill_replay_script(
     const struct replay *replay, const char *sql, int64_t from_id, int64_t to_id, int64_t rows)
 {
 	const struct replay_filter *filter = &replay->filter;
@@ -67,7 +67,7 @@ static char *filled(
 
 char *replay_page_script(const struct replay *replay, int64_t after, int64_t rows)
 {
-	return filled(replay, sql_replay_page, after + 1, replay->upto_id, rows);
+	return fill_replay_script(replay, sql_replay_page, after + 1, replay->upto_id, rows);
 }
 
 /* --- before it begins ------------------------------------------------------------------------ */
@@ -80,7 +80,7 @@ static bool read_published(struct replay *replay, struct pg *pg, struct err *err
 
 	if (!replay->filter.terms[REPLAY_STATE])
 		return true;
-	row = query(replay, pg, sql_verify_publisher, params, 1, err);
+	row = query_for_plan(replay, pg, sql_verify_publisher, params, 1, err);
 	if (!row)
 		return false;
 	if (pg_rows(row) == 0)
@@ -95,7 +95,7 @@ static bool read_published(struct replay *replay, struct pg *pg, struct err *err
 	return true;
 }
 
-static void add_topic(
+static void add_planned_topic(
     struct replay *replay, struct replay_plan *plan, const struct pg_result *rows, int i)
 {
 	int64_t low = pg_int(rows, i, 2), high = pg_int(rows, i, 3);
@@ -112,18 +112,19 @@ static void add_topic(
 	replay->total += pg_int(rows, i, 1);
 }
 
-static bool count_rows(
+static bool count_planned_rows(
     struct replay *replay, struct pg *pg, struct replay_plan *plan, struct err *err)
 {
 	const struct replay_filter *filter = &replay->filter;
-	owned_text char *sql = filled(replay, sql_replay_count, filter->from_id, filter->to_id, 0);
+	owned_text char *sql =
+	    fill_replay_script(replay, sql_replay_count, filter->from_id, filter->to_id, 0);
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = pg_query(pg, sql, NULL, 0, err);
 
 	if (!rows)
 		return false;
 	plan->topics = xcalloc((size_t)pg_rows(rows), sizeof *plan->topics);
 	for (int i = 0; i < pg_rows(rows); i++)
-		add_topic(replay, plan, rows, i);
+		add_planned_topic(replay, plan, rows, i);
 	if (pg_rows(rows) > 0)
 		replay->snapshot = xstrdup(pg_value(rows, 0, 7));
 	return true;
@@ -141,7 +142,7 @@ static bool count_gone(
 	plan->gone = -1;
 	if (!filter->terms[REPLAY_IDS])
 		return true;
-	row = query(replay, pg, sql_replay_gone, params, 2, err);
+	row = query_for_plan(replay, pg, sql_replay_gone, params, 2, err);
 	if (row)
 		plan->gone = pg_rows(row) > 0 ? pg_int(row, 0, 0) : 0;
 	return row != NULL;
@@ -154,7 +155,7 @@ static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, st
 	const struct pg_param params[] = {{topic}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
-	if (topic && !(row = query(replay, pg, sql_replay_topic, params, 1, err)))
+	if (topic && !(row = query_for_plan(replay, pg, sql_replay_topic, params, 1, err)))
 		return false;
 	if (row && pg_rows(row) == 0)
 		return err_set(err, ERR_REJECT,
@@ -175,7 +176,8 @@ static bool plan_rows(
 	owned_text char *begin = schema_text(sql_replay_begin, replay->publisher->postgres->schema);
 	struct err ignored;
 	bool good = pg_script(pg, begin, err) && read_published(replay, pg, err) &&
-		    count_rows(replay, pg, plan, err) && count_gone(replay, pg, plan, err) &&
+		    count_planned_rows(replay, pg, plan, err) &&
+		    count_gone(replay, pg, plan, err) &&
 		    (plan->count > 0 || nothing_found(replay, pg, plan->gone, err));
 
 	/* a lost connection ends it as well */

@@ -25,7 +25,7 @@ static void read_backlog(struct status_shard *shard, const struct pg_result *row
 }
 
 /* A sequential scan through everything published is what the settings keep the planner from. */
-static bool count_backlog(struct pg *pg, const struct status_postgres *database,
+static bool count_shard_backlog(struct pg *pg, const struct status_postgres *database,
     struct status_shard *shard, struct err *err)
 {
 	owned_text char *number = xformat("%d", shard->shard);
@@ -69,12 +69,12 @@ static bool read_shards(struct pg *pg, struct status_postgres *database, struct 
 	for (int i = 0; i < pg_rows(rows); i++)
 		read_shard(&database->shards[database->shard_count++], rows, i);
 	for (int i = 0; i < database->shard_count; i++)
-		if (!count_backlog(pg, database, &database->shards[i], err))
+		if (!count_shard_backlog(pg, database, &database->shards[i], err))
 			return false;
 	return true;
 }
 
-static bool read_parked(struct pg *pg, struct status_postgres *database, struct err *err)
+static bool read_parked_counts(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy)
@@ -176,7 +176,7 @@ static bool read_partitions(struct pg *pg, struct status_postgres *database, str
 }
 
 /* Columns of message_ids.sql: last_id, kept_id, increment, cache. */
-static bool read_ids(struct pg *pg, struct status_postgres *database, struct err *err)
+static bool read_message_ids(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *ids = session_query(pg, database->section, sql_message_ids, NULL, 0, err);
@@ -211,9 +211,9 @@ static void report_database(struct status_postgres *database, const struct confi
 
 	database->section = section;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	done = done && read_shards(pg, database, &err) && read_parked(pg, database, &err) &&
+	done = done && read_shards(pg, database, &err) && read_parked_counts(pg, database, &err) &&
 	       read_scheduled(pg, database, &err) && read_lookbacks(pg, database, &err) &&
-	       read_partitions(pg, database, &err) && read_ids(pg, database, &err);
+	       read_partitions(pg, database, &err) && read_message_ids(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
@@ -229,7 +229,7 @@ static const char *const of_delivers[] = {"relay_deliver_handled_total{",
     "relay_deliver_breaker{", NULL};
 
 /* Lines of the page that begin with one of these, which NULL ends. */
-static char *samples(const char *page, const char *const *families)
+static char *find_samples(const char *page, const char *const *families)
 {
 	OWNED(text_finish) struct text found = {0};
 
@@ -256,8 +256,8 @@ static void ask_admin_of_metrics(struct status_report *report)
 	    !admin_get(config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
 		text_clear(&body);
 	page = status == 200 ? text_string(&body) : "";
-	report->admin_lookback = samples(page, of_lookbacks);
-	report->admin_deliver = samples(page, of_delivers);
+	report->admin_lookback = find_samples(page, of_lookbacks);
+	report->admin_deliver = find_samples(page, of_delivers);
 }
 
 static void ask_admin(struct status_report *report)

@@ -131,7 +131,7 @@ static bool judge_round(struct verification *verification, struct err *err)
 
 /* The topics' ends are taken after the rows were read: what the log calls published stands there.
  */
-static bool verify(struct verification *verification, struct err *err)
+static bool verify_in_rounds(struct verification *verification, struct err *err)
 {
 	int64_t began = clock_us(), after = INT64_MIN;
 	bool last = false;
@@ -149,7 +149,7 @@ static bool verify(struct verification *verification, struct err *err)
 
 /* --- what is printed ----------------------------------------------------------------------- */
 
-static void print_count(const char *title, int64_t count, const char *remark)
+static void print_verify_count(const char *title, int64_t count, const char *remark)
 {
 	printf("  %-20s %12" PRId64 "%s%s\n", title, count, remark[0] ? "  " : "", remark);
 }
@@ -157,28 +157,28 @@ static void print_count(const char *title, int64_t count, const char *remark)
 static void print_unjudged(const struct verify_verdict *verdict)
 {
 	if (verdict->pending)
-		print_count("pending", verdict->pending, "committed, not published yet");
+		print_verify_count("pending", verdict->pending, "committed, not published yet");
 	if (verdict->parked)
-		print_count("parked", verdict->parked,
+		print_verify_count("parked", verdict->parked,
 		    "refused by Kafka, or behind one that is; see `outbox-relay parked list`");
 	if (verdict->scheduled)
-		print_count("scheduled", verdict->scheduled, "for a time that has not come");
+		print_verify_count("scheduled", verdict->scheduled, "for a time that has not come");
 	if (verdict->skipped)
-		print_count("skipped", verdict->skipped, "by an operator: `parked skip`");
+		print_verify_count("skipped", verdict->skipped, "by an operator: `parked skip`");
 	if (verdict->before)
-		print_count(
+		print_verify_count(
 		    "before the start", verdict->before, "of the publisher, or of its identity");
 	if (verdict->expired)
-		print_count("not judged", verdict->expired,
+		print_verify_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted what stood there by retention or compaction");
 	if (verdict->older)
-		print_count(
+		print_verify_count(
 		    "not judged", verdict->older, "records: their partition of the table is gone");
 	if (verdict->newer)
-		print_count("not judged", verdict->newer,
+		print_verify_count("not judged", verdict->newer,
 		    "records: their rows came while the table was read");
 	if (verdict->sequences_unjudged)
-		print_count("not judged", verdict->sequences_unjudged,
+		print_verify_count("not judged", verdict->sequences_unjudged,
 		    "sequences: more than 2 million keys");
 }
 
@@ -190,7 +190,7 @@ static void print_samples(const struct verify_verdict *verdict, enum verify_kind
 		puts("      …");
 }
 
-static void print_text(const struct verification *verification, bool clean)
+static void print_verify_text(const struct verification *verification, bool clean)
 {
 	const struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
 	struct verify_topics_figures figures = verify_topics_figures(verification->topics);
@@ -203,10 +203,10 @@ static void print_text(const struct verification *verification, bool clean)
 	if (verification->from[0] || verification->to[0])
 		printf("  rows created%s%s%s%s\n", verification->from[0] ? " from " : "",
 		    verification->from, verification->to[0] ? " up to " : "", verification->to);
-	print_count("committed", verdict->committed, "");
-	print_count("published", verdict->published, "");
+	print_verify_count("committed", verdict->committed, "");
+	print_verify_count("published", verdict->published, "");
 	for (int kind = 0; kind < VERIFY_KINDS; kind++) {
-		print_count(verify_kinds[kind].title, verdict->found[kind], "");
+		print_verify_count(verify_kinds[kind].title, verdict->found[kind], "");
 		print_samples(verdict, kind);
 	}
 	print_unjudged(verdict);
@@ -242,7 +242,7 @@ static json_t *topics_json(const struct verify_topics *topics, bool wants_missin
 	return list;
 }
 
-static void print_json(const struct verification *verification, bool clean)
+static void print_verify_json(const struct verification *verification, bool clean)
 {
 	const struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
 	struct verify_topics_figures figures = verify_topics_figures(verification->topics);
@@ -281,7 +281,7 @@ static bool read_range(const struct call *call, struct verification *verificatio
 	    verification->from, verification->to, err);
 }
 
-static int run(const struct call *call)
+static int run_verify(const struct call *call)
 {
 	struct verification verification = {0};
 	struct err err;
@@ -309,18 +309,18 @@ static int run(const struct call *call)
 	verification.engine = engine;
 	verification.table = table;
 	verification.topics = topics;
-	if (!table || !verify(&verification, &err))
+	if (!table || !verify_in_rounds(&verification, &err))
 		return session_failed(&err);
 	text_copy(verification.place, sizeof verification.place, pg_place(pg));
 	clean = verify_is_clean(verify_engine_verdict(engine), call_flag(call, "no-duplicates"));
 	if (call_flag(call, "json"))
-		print_json(&verification, clean);
+		print_verify_json(&verification, clean);
 	else
-		print_text(&verification, clean);
+		print_verify_text(&verification, clean);
 	return clean ? 0 : EXIT_FOUND;
 }
 
-static const struct command_option options[] = {
+static const struct command_option verify_options[] = {
     {"publisher", "NAME",
 	"The publisher to judge; the only one of the configuration, or \"main\"."},
     {"from", "TIME",
@@ -379,6 +379,6 @@ const struct command command_verify = {
 	"Postgres and Kafka keep of topics with up to 12 partitions; 4 MiB for each further one.\n"
 	"The exit status is 0 when all is well and 1 when something was found; any other says that "
 	"nothing could be said.\n",
-    .options = options,
-    .run = run,
+    .options = verify_options,
+    .run = run_verify,
 };

@@ -179,7 +179,7 @@ int64_t verify_engine_rows_end(struct verify_engine *engine, bool last)
 }
 
 /* Ids are nearly dense: where this one would stand if they were, and from there by halves. */
-static struct entry *find(struct verify_engine *engine, int64_t id)
+static struct entry *find_row_by_id(struct verify_engine *engine, int64_t id)
 {
 	int64_t low = 0, high = engine->count - 1;
 
@@ -255,7 +255,7 @@ static bool is_behind_position(struct verify_engine *engine, const struct verify
 	return false;
 }
 
-static struct key *place_of(struct key *keys, uint32_t room, uint64_t digest)
+static struct key *key_place(struct key *keys, uint32_t room, uint64_t digest)
 {
 	uint32_t at = (uint32_t)digest & (room - 1);
 
@@ -271,7 +271,7 @@ static void grow_keys(struct verify_engine *engine)
 
 	for (uint32_t i = 0; i < engine->key_room; i++)
 		if (engine->keys[i].digest)
-			*place_of(keys, room, engine->keys[i].digest) = engine->keys[i];
+			*key_place(keys, room, engine->keys[i].digest) = engine->keys[i];
 	free(engine->keys);
 	engine->keys = keys;
 	engine->key_room = room;
@@ -286,7 +286,7 @@ static bool is_behind_sequence(struct verify_engine *engine, const struct verify
 	if (engine->key_count * 2 >= engine->key_room && engine->key_room < 2 * MOST_KEYS)
 		grow_keys(engine);
 	digest = digest_add(digest, record->key, record->key_length) | 1;
-	key = place_of(engine->keys, engine->key_room, digest);
+	key = key_place(engine->keys, engine->key_room, digest);
 	if (!key->digest && engine->key_count >= MOST_KEYS) {
 		engine->verdict.sequences_unjudged += engine->first_round;
 		return false;
@@ -316,7 +316,7 @@ static void judge_again(struct verify_engine *engine, const struct entry *row,
 		    record->topic, record->partition, record->offset, record->position.tick);
 }
 
-static void judge(struct verify_engine *engine, struct entry *row,
+static void judge_occurrence(struct verify_engine *engine, struct entry *row,
     const struct verify_record *record, bool behind)
 {
 	const int64_t place[] = {record->position.shard, record->position.tick, record->partition};
@@ -346,7 +346,7 @@ static void judge(struct verify_engine *engine, struct entry *row,
 static struct entry *find_event(struct verify_engine *engine, int64_t id, uint64_t event)
 {
 	const struct entry *end = engine->rows + engine->count;
-	struct entry *row = find(engine, id);
+	struct entry *row = find_row_by_id(engine, id);
 
 	if (!row)
 		return NULL;
@@ -373,7 +373,7 @@ enum verify_outcome verify_engine_record(
 	row = find_event(engine, record->position.id, record->event);
 	if (!row)
 		return VERIFY_UNKNOWN;
-	judge(engine, row, record, behind);
+	judge_occurrence(engine, row, record, behind);
 	return VERIFY_JUDGED;
 }
 

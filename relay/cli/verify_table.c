@@ -42,7 +42,7 @@ uint64_t verify_content_digest(const char *topic, size_t topic_length, const voi
 
 /* --- what the log says --------------------------------------------------------------------- */
 
-static bool read_publisher(struct verify_table *table, struct err *err)
+static bool read_publisher_log(struct verify_table *table, struct err *err)
 {
 	const struct pg_param params[] = {{table->publisher->name}};
 	OWNED(owned_pg_result_destroy)
@@ -81,7 +81,7 @@ struct verify_table *verify_table_open(struct pg *pg, const struct config_postgr
 		moment_format_exact(range->from_us, table->from_at);
 	if (range->to_us != INT64_MAX)
 		moment_format_exact(range->to_us, table->to_at);
-	if (read_publisher(table, err) &&
+	if (read_publisher_log(table, err) &&
 	    partition_list(pg, postgres->schema, "message", postgres->partition_every_ms,
 		&table->partitions, err))
 		return table;
@@ -162,7 +162,7 @@ enum {
 	FIELDS
 };
 
-static bool send_rows(struct verify_table *table, int64_t after, int64_t most, struct err *err)
+static bool send_row_query(struct verify_table *table, int64_t after, int64_t most, struct err *err)
 {
 	owned_text char *after_text = xformat("%lld", (long long)after);
 	owned_text char *most_text = xformat("%lld", (long long)most);
@@ -191,7 +191,7 @@ struct header_digest {
 	uint64_t state;
 };
 
-static void add_header(void *context, const char *name, const void *value, size_t length)
+static void digest_header(void *context, const char *name, const void *value, size_t length)
 {
 	struct header_digest *digest = context;
 
@@ -209,7 +209,7 @@ static uint64_t content_of(const struct copy_field *fields, int64_t id)
 	struct err err;
 
 	/* headers that cannot be read cannot be published either */
-	return message_headers(&message, add_header, &digest, &err) ? digest.state : 0;
+	return message_headers(&message, digest_header, &digest, &err) ? digest.state : 0;
 }
 
 static bool is_row(const struct copy_field *fields)
@@ -221,7 +221,7 @@ static bool is_row(const struct copy_field *fields)
 	       fields[INHERITED].length == 1;
 }
 
-static enum verify_state state_of(const struct copy_field *fields)
+static enum verify_state row_state(const struct copy_field *fields)
 {
 	if (fields[PARKED].data[0])
 		return VERIFY_PARKED;
@@ -235,7 +235,7 @@ static enum verify_state state_of(const struct copy_field *fields)
 	return fields[INHERITED].data[0] ? VERIFY_BEFORE : VERIFY_ACKNOWLEDGED;
 }
 
-static struct verify_row row_of(const struct copy_field *fields)
+static struct verify_row row_of_fields(const struct copy_field *fields)
 {
 	char event[UUID_TEXT];
 	int64_t id = copy_int64(fields[ID].data);
@@ -244,10 +244,10 @@ static struct verify_row row_of(const struct copy_field *fields)
 	return (struct verify_row){.id = id,
 	    .event = verify_event_digest(event, sizeof event),
 	    .content = content_of(fields, id),
-	    .state = state_of(fields)};
+	    .state = row_state(fields)};
 }
 
-static bool wait_for(struct pg *pg, struct err *err)
+static bool wait_for_postgres(struct pg *pg, struct err *err)
 {
 	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
 
@@ -265,7 +265,7 @@ static bool next_row(struct pg *pg, char **ret_row, int *ret_length, struct err 
 			return false;
 		if (what != PG_COPY_WAIT)
 			return true;
-		if (!wait_for(pg, err))
+		if (!wait_for_postgres(pg, err))
 			return false;
 	}
 }
@@ -276,7 +276,7 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 {
 	int64_t count = 0, capacity = verify_engine_capacity(engine);
 	struct progress progress;
-	bool good = send_rows(table, after, capacity, err), first = true;
+	bool good = send_row_query(table, after, capacity, err), first = true;
 
 	progress_begin(&progress, "rows read");
 	verify_engine_begin(engine, after);
@@ -295,7 +295,7 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 			good = err_set(
 			    err, ERR_FATAL, "a row of the message table has unexpected types");
 		if (good && kind == COPY_ROW) {
-			struct verify_row row = row_of(fields);
+			struct verify_row row = row_of_fields(fields);
 
 			good = verify_engine_row(engine, &row, err);
 			if (good)
@@ -312,7 +312,7 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 
 /* --- rows by id ---------------------------------------------------------------------------- */
 
-static struct pg_result *answer(struct pg *pg, struct err *err)
+static struct pg_result *wait_for_result(struct pg *pg, struct err *err)
 {
 	struct pg_result *result;
 	bool done;
@@ -322,7 +322,7 @@ static struct pg_result *answer(struct pg *pg, struct err *err)
 			return NULL;
 		if (done)
 			return result;
-		if (!wait_for(pg, err))
+		if (!wait_for_postgres(pg, err))
 			return NULL;
 	}
 }
@@ -357,7 +357,7 @@ bool verify_table_find(struct verify_table *table, const int64_t *ids, int count
 	    {text_string(&list)}, {table->from_at}, {table->to_at}, {table->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
-	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = answer(table->pg, err)))
+	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = wait_for_result(table->pg, err)))
 		return false;
 	if (!pg_has_shape(rows, "lxtxibb", err))
 		return false;

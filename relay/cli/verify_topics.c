@@ -83,7 +83,8 @@ void verify_topics_destroy(struct verify_topics *topics)
 	free(topics);
 }
 
-static struct topic *topic_of(const struct verify_topics *topics, const char *name, size_t length)
+static struct topic *find_known_topic(
+    const struct verify_topics *topics, const char *name, size_t length)
 {
 	struct topic *topic = topics->recent;
 
@@ -96,7 +97,7 @@ static struct topic *topic_of(const struct verify_topics *topics, const char *na
 void verify_topics_add(void *context, const char *name, size_t length)
 {
 	struct verify_topics *topics = context;
-	struct topic *topic = topic_of(topics, name, length);
+	struct topic *topic = find_known_topic(topics, name, length);
 
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
@@ -116,7 +117,7 @@ struct headers {
 	size_t event_length, position_length;
 };
 
-static struct headers read_headers(const struct consumer_record *record)
+static struct headers read_record_headers(const struct consumer_record *record)
 {
 	struct headers headers = {
 	    .content = verify_content_digest(record->topic, strlen(record->topic), record->key,
@@ -182,7 +183,7 @@ static int64_t floor_ms(int64_t us)
 }
 
 /* Timestamps are in milliseconds, and rounded down. */
-static bool is_in_range(const struct verify_topics *topics, int64_t timestamp_ms)
+static bool is_in_verified_range(const struct verify_topics *topics, int64_t timestamp_ms)
 {
 	const struct verify_range *range = &topics->range;
 
@@ -191,7 +192,7 @@ static bool is_in_range(const struct verify_topics *topics, int64_t timestamp_ms
 }
 
 /* Other databases may publish to the topic, from a publisher of the same name. */
-static bool is_own(const struct verify_topics *topics, const struct headers *headers,
+static bool is_of_publisher(const struct verify_topics *topics, const struct headers *headers,
     struct outbox_position *ret_position)
 {
 	return headers->position &&
@@ -201,10 +202,10 @@ static bool is_own(const struct verify_topics *topics, const struct headers *hea
 }
 
 /* False when there is no room for a further unknown one. */
-static bool see_record(void *context, const struct consumer_record *record)
+static bool judge_topic_record(void *context, const struct consumer_record *record)
 {
 	struct verify_topics *topics = context;
-	struct headers headers = read_headers(record);
+	struct headers headers = read_record_headers(record);
 	struct verify_record judged = {.topic = topics->reading->name,
 	    .partition = record->partition,
 	    .offset = record->offset,
@@ -214,7 +215,7 @@ static bool see_record(void *context, const struct consumer_record *record)
 	    .content = headers.content};
 
 	progress_step(&topics->progress, ++topics->seen);
-	if (!is_own(topics, &headers, &judged.position)) {
+	if (!is_of_publisher(topics, &headers, &judged.position)) {
 		topics->figures.others += !topics->counted;
 		return true;
 	}
@@ -222,7 +223,7 @@ static bool see_record(void *context, const struct consumer_record *record)
 	note_place(topics->reading, record->partition, judged.position.id);
 	judged.has_sequence = read_sequence(topics, record, &judged.sequence);
 	if (verify_engine_record(topics->engine, &judged) == VERIFY_UNKNOWN &&
-	    is_in_range(topics, record->timestamp_ms))
+	    is_in_verified_range(topics, record->timestamp_ms))
 		note_unknown(topics, record, &judged);
 	return topics->unknown_count < VERIFY_UNKNOWNS;
 }
@@ -273,7 +274,7 @@ static bool read_to_end(struct verify_topics *topics, struct consumer *consumer,
 	for (bool at_end = false; !at_end;) {
 		int64_t seen = topics->seen;
 
-		if (!consumer_read(consumer, WAIT_MS, see_record, topics, &at_end, err))
+		if (!consumer_read(consumer, WAIT_MS, judge_topic_record, topics, &at_end, err))
 			return false;
 		if (topics->unknown_count == VERIFY_UNKNOWNS || at_end) {
 			if (!unknown(context, topics->unknown, topics->unknown_count, err))
@@ -290,7 +291,7 @@ static bool read_to_end(struct verify_topics *topics, struct consumer *consumer,
 	return true;
 }
 
-static bool read_topic(struct verify_topics *topics, struct topic *topic,
+static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
     const struct consumer_range *range,
     bool (*unknown)(
 	void *context, const struct verify_unknown *records, int count, struct err *err),
@@ -339,7 +340,7 @@ bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engi
 	progress_begin(&topics->progress, "records read");
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
-		good = good && read_topic(topics, topic, &part, unknown, context, err);
+		good = good && read_topic_range(topics, topic, &part, unknown, context, err);
 	}
 	progress_end(&topics->progress);
 	topics->counted = true;
@@ -361,7 +362,7 @@ static bool read_rest(struct verify_topics *topics, struct topic *topic,
 	rest.to_ms = INT64_MAX;
 	rest.offsets = offsets;
 	rest.offset_count = topic->count;
-	good = topic->missing || read_topic(topics, topic, &rest, unknown, context, err);
+	good = topic->missing || read_topic_range(topics, topic, &rest, unknown, context, err);
 	free(offsets);
 	return good;
 }
@@ -396,7 +397,7 @@ static bool is_before(const struct place *place, int64_t id)
 bool verify_topics_expired(const struct verify_topics *topics, const char *name, size_t length,
     const void *key, size_t key_length, int32_t partition, int64_t id)
 {
-	struct topic *topic = topic_of(topics, name, length);
+	struct topic *topic = find_known_topic(topics, name, length);
 
 	if (!topic || topic->count == 0)
 		return false;
