@@ -12,7 +12,7 @@ enum { CONNECT_MS = 10000 };
 static const char example[] =
     "write one query of an id and perhaps a time, as \"select id, created_at from orders\"";
 
-/* What the query is at fault for is told so; not that a table of ours would be missing. */
+/* Reports errors caused by the user's query as such. A missing table of ours is not one. */
 static bool blame_user_query(const struct dedup_source *source, struct err *err)
 {
 	const char *sqlstate = pg_sqlstate(source->pg);

@@ -117,7 +117,7 @@ static bool read_selected_ids(struct lookback_selection *selection, struct err *
 	return true;
 }
 
-/* Text that is not UTF-8 must not be left out of what restricts the rows. */
+/* A filter that is not UTF-8 is an error: left out, it would select more ids. */
 static bool choose_by_option(
     struct lookback_selection *selection, const char *name, struct err *err)
 {

@@ -12,7 +12,7 @@ struct lookback_selection {
 	const struct config_postgres *postgres;
 	struct pg *pg;  /* NULL until the first query */
 	json_t *chosen; /* as outbox.lookback_operate takes it; {}: all that is overdue or parked */
-	const char *type; /* of the ids that are named; NULL: selected by options */
+	const char *type; /* business type of the named ids; NULL: ids are selected by options */
 	const char *const *ids;
 	int id_count;
 };

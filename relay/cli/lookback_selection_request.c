@@ -47,7 +47,7 @@ static bool check_selection(const struct lookback_selection *selection, struct e
 	return true;
 }
 
-/* --- what stands against it ------------------------------------------------------------------ */
+/* --- ids that must be refused ---------------------------------------------------------------- */
 
 /* Columns of lookback_find.sql behind those of enum lookback_selection_column. */
 enum {
@@ -99,7 +99,7 @@ static bool refuse_selected_row(
 	return true;
 }
 
-/* Of the ids that are named; NULL on error. */
+/* Returns the rows of the named ids; NULL on error. */
 static struct pg_result *find_selected_ids(const struct request *request, struct err *err)
 {
 	const json_t *pairs = json_object_get(request->selection->chosen, "ids");
@@ -121,7 +121,7 @@ static struct pg_result *find_selected_ids(const struct request *request, struct
 	return rows;
 }
 
-/* True: nothing stands against any of the ids. */
+/* True: the request may be carried out for each of the ids. */
 static bool check_selected_ids(const struct request *request, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = find_selected_ids(request, err);

@@ -8,7 +8,7 @@
 
 /* --- which rows ------------------------------------------------------------------------------ */
 
-/* Text that is not UTF-8 must not be left out of what restricts the rows. */
+/* A filter that is not UTF-8 is an error: left out, it would select more rows. */
 static bool choose_parked_text(
     struct parked *parked, const char *name, const char *value, struct err *err)
 {

@@ -94,7 +94,7 @@ static bool refuse_parked_row(
 	return true;
 }
 
-/* True: nothing stands against any of the ids. */
+/* True: the request may be carried out for each of the ids. */
 static bool check_parked_ids(const struct request *request, struct err *err)
 {
 	OWNED(text_finish) struct text list = {0};
@@ -217,8 +217,8 @@ static bool note_once(struct request *request, struct err *err)
 }
 
 /*
- * The owner may be changing the rows at this very moment (OR002). Those of ids are looked at again:
- * mostly it becomes clear what stands against them now.
+ * The owner may be changing the rows at this very moment (OR002). Then they are counted and checked
+ * again, which usually finds the reason why the request must be refused now.
  */
 static bool note_request(struct request *request, struct err *err)
 {

@@ -72,7 +72,7 @@ char *replay_page_script(const struct replay *replay, int64_t after, int64_t row
 
 /* --- before it begins ------------------------------------------------------------------------ */
 
-/* What the publisher has published, as it is now. */
+/* Reads which rows the publisher has published so far. */
 static bool read_published(struct replay *replay, struct pg *pg, struct err *err)
 {
 	const struct pg_param params[] = {{replay->publisher->name}};

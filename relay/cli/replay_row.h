@@ -32,7 +32,7 @@ struct replay_topic {
 	int64_t rows, oldest_ms; /* since 1970 */
 	int32_t partition;       /* the largest that a row asks for; -1: none does */
 };
-/* What a replay would publish, counted before it begins. */
+/* Rows and topics of a replay, counted before it begins. */
 struct replay_plan {
 	struct replay_topic *topics;
 	int count;

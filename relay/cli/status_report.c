@@ -218,10 +218,10 @@ static void report_database(struct status_postgres *database, const struct confi
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
 
-/* Who decided, what was answered, and who is not asked. */
+/* Decisions by source, answers of services, and circuit breakers. */
 static const char *const of_lookbacks[] = {"relay_lookback_decisions_total{",
     "relay_lookback_checks_total{", "relay_lookback_breaker{", NULL};
-/* What became of messages, and what is under way. */
+/* Messages by outcome, and those in flight. */
 static const char *const of_delivers[] = {"relay_deliver_handled_total{",
     "relay_deliver_duplicates_total{", "relay_deliver_false_positive_rate{",
     "relay_deliver_in_hand{", "relay_deliver_oldest_seconds{", "relay_deliver_retries_total{",
@@ -299,8 +299,8 @@ static const struct status_shard *same_shard(
 }
 
 /*
- * What came, by ids, and is not unpublished any more; ids that rolled back count with it. A shard
- * gets its share of what came.
+ * The rate of a shard: new ids since the previous report, divided by the number of shards, less the
+ * growth of its backlog. Ids of rolled-back transactions count as published.
  */
 void status_report_compare(struct status_report *report, const struct status_report *before)
 {

@@ -31,10 +31,10 @@ struct status_scheduled {
 	char *publisher;
 	int64_t rows;
 	bool more;
-	int64_t late_ms, next_ms; /* of the first of them */
+	int64_t late_ms, next_ms; /* of the first row that is due */
 };
 
-/* What is undecided and late, and the conflicts that are remembered. */
+/* Undecided ids that are late, and the conflicts that are kept. */
 struct status_lookback {
 	char *section, *type;
 	int64_t overdue, parked, conflicts;
@@ -77,7 +77,7 @@ struct status_report {
 	int admin_status;     /* HTTP; 0: none is configured, or it does not answer */
 	char *admin_report;   /* its checks, line by line; or why it does not answer; "" */
 	char *admin_lookback; /* samples of its metrics of the look-back, line by line; "" */
-	char *admin_deliver;  /* of its sections that deliver */
+	char *admin_deliver;  /* samples of its metrics of deliver sections */
 };
 
 /* Never fails as a whole: each database holds its own error. config must outlive the report. */

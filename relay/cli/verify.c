@@ -15,7 +15,7 @@ DEFINE_OWNED(struct verify_engine, verify_engine_destroy)
 DEFINE_OWNED(struct verify_table, verify_table_close)
 DEFINE_OWNED(struct verify_topics, verify_topics_destroy)
 
-/* Both sides and the judge between them. */
+/* One call of the command: the table, the topics, and the engine that compares them. */
 struct verification {
 	const struct config_publisher *publisher;
 	struct verify_engine *engine;
@@ -29,7 +29,7 @@ struct verification {
 
 /* --- records without a row ----------------------------------------------------------------- */
 
-/* Looked up again: their rows may have come while the table was read. */
+/* Records that are looked up again: their rows may have come while the table was read. */
 struct second_look {
 	const struct verify_unknown *records;
 	int count;
@@ -83,7 +83,7 @@ static bool settle_unknown(
 
 /* --- rows without a record ----------------------------------------------------------------- */
 
-/* A row that is not found any more left with its partition meanwhile: nothing can be said. */
+/* A row that is no longer found was dropped with its partition: it is not judged. */
 static void see_missing(void *context, const struct verify_found_row *row)
 {
 	struct verification *verification = context;
@@ -116,7 +116,7 @@ static bool settle_missing(struct verification *verification, struct err *err)
 	return true;
 }
 
-/* Records of rows that are missed may stand behind the part of the topics that was read. */
+/* Records of missing rows may be behind the part of the topics that was read. */
 static bool judge_round(struct verification *verification, struct err *err)
 {
 	struct verify_engine *engine = verification->engine;
@@ -129,7 +129,9 @@ static bool judge_round(struct verification *verification, struct err *err)
 	       settle_missing(verification, err);
 }
 
-/* The topics' ends are taken after the rows were read: what the log calls published stands there.
+/*
+ * The ends of the topics are taken after the rows were read, so they include each row that the log
+ * calls published.
  */
 static bool verify_in_rounds(struct verification *verification, struct err *err)
 {
@@ -147,7 +149,7 @@ static bool verify_in_rounds(struct verification *verification, struct err *err)
 	return true;
 }
 
-/* --- what is printed ----------------------------------------------------------------------- */
+/* --- output -------------------------------------------------------------------------------- */
 
 static void print_verify_count(const char *title, int64_t count, const char *remark)
 {

@@ -178,7 +178,7 @@ int64_t verify_engine_rows_end(struct verify_engine *engine, bool last)
 	return end;
 }
 
-/* Ids are nearly dense: where this one would stand if they were, and from there by halves. */
+/* Ids are nearly dense: guesses the place as if they were, then halves the rest. */
 static struct entry *find_row_by_id(struct verify_engine *engine, int64_t id)
 {
 	int64_t low = 0, high = engine->count - 1;

@@ -33,7 +33,7 @@ enum { VERIFY_SAMPLES = 5, VERIFY_ROW_BYTES = 32 };
 
 struct verify_verdict {
 	int64_t committed;    /* rows in the table, of the range that is judged */
-	int64_t acknowledged; /* of them, published by the publisher's log */
+	int64_t acknowledged; /* committed, and published by the publisher's log */
 	int64_t published;    /* rows that are in a topic */
 	int64_t pending;      /* neither acknowledged nor published */
 	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
@@ -46,10 +46,10 @@ struct verify_verdict {
 	int64_t expired;            /* rows: Kafka has deleted what stood there */
 	int64_t older;              /* records: their partition of the table is gone */
 	int64_t newer;              /* records: their row came while the table was read */
-	int64_t sequences_unjudged; /* records: of keys beyond the 2 million */
+	int64_t sequences_unjudged; /* records whose key is beyond the 2 million */
 };
 
-/* What the publisher has to do with a row that no record belongs to. */
+/* State of a row in the publisher's log; it explains why the row has no record. */
 enum verify_state {
 	VERIFY_PENDING,      /* its log has not come to it yet */
 	VERIFY_ACKNOWLEDGED, /* its log says that it is published */
@@ -61,7 +61,7 @@ enum verify_state {
 struct verify_row {
 	int64_t id;
 	uint64_t event;   /* digest of the event id's text */
-	uint64_t content; /* of topic, key, value and headers; 0: not known */
+	uint64_t content; /* digest of topic, key, value and headers; 0: not known */
 	enum verify_state state;
 };
 

@@ -18,7 +18,7 @@ struct verify_table {
 	struct pg *pg;
 	const struct config_postgres *postgres;
 	const struct config_publisher *publisher;
-	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* of rows, for the server */
+	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* range of created_at, as SQL text */
 	char *shards, *acked, *windows, *acked_ids;    /* of verify_publisher.sql */
 	char *start, *start_at;                        /* of the publisher */
 	char *identity, *identity_since;
@@ -40,7 +40,7 @@ uint64_t verify_content_digest(const char *topic, size_t topic_length, const voi
 	return digest_add(state, payload, payload_length);
 }
 
-/* --- what the log says --------------------------------------------------------------------- */
+/* --- the publisher's log ------------------------------------------------------------------- */
 
 static bool read_publisher_log(struct verify_table *table, struct err *err)
 {

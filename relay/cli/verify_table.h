@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The table's side of `verify`: rows, and what the publisher's log says of them. Blocking; one
- * thread. No statement stays open while Kafka is read.
+ * The table's side of `verify`: rows, and their state in the publisher's log. Blocking; one thread.
+ * No statement stays open while Kafka is read.
  */
 #include "session.h"
 #include "verify_engine.h"

@@ -25,8 +25,8 @@ enum { MARGIN_MS = 10 * 60 * 1000 };
 
 struct place {
 	int64_t low;      /* the first offset that is still there; 0: it is not known to matter */
-	int64_t upto;     /* what is read in this round ends there */
-	int64_t first_id; /* of this publisher's first record in it; INT64_MAX: there is none */
+	int64_t upto;     /* this round reads up to this offset */
+	int64_t first_id; /* id of this publisher's first record in it; INT64_MAX: none */
 };
 
 struct topic {
@@ -258,7 +258,7 @@ static void note_places(struct topic *topic, const struct consumer *consumer)
 			topic->places =
 			    xrealloc(topic->places, (size_t)topic->count * sizeof *topic->places);
 		}
-		/* what a range leaves out is not known to be gone */
+		/* records before the range are not read, so it is not known that they are gone */
 		topic->places[partition.partition] = (struct place){
 		    partition.from == partition.low ? partition.low : 0, partition.high, INT64_MAX};
 	}
@@ -347,7 +347,7 @@ bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engi
 	return good;
 }
 
-/* What is left of each partition. */
+/* Reads each partition from where the range ended. */
 static bool read_rest(struct verify_topics *topics, struct topic *topic,
     bool (*unknown)(
 	void *context, const struct verify_unknown *records, int count, struct err *err),

@@ -42,8 +42,8 @@ bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engi
     void *context, struct err *err) MUST_CHECK;
 
 /*
- * Goes on behind the range, to the ends that they have now: records of rows that waited long, for
- * an operator perhaps, stand there. Without a range nothing is left to read.
+ * Reads on behind the range, to the current ends of the topics: rows that were published late, for
+ * example after an operator's retry, have their records there. Without a range nothing is left.
  */
 bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *engine,
     bool (*unknown)(
@@ -58,7 +58,7 @@ bool verify_topics_expired(const struct verify_topics *topics, const char *topic
     size_t topic_length, const void *key, size_t key_length, int32_t partition, int64_t id);
 
 struct verify_topics_figures {
-	int64_t records; /* of this publisher, read once */
+	int64_t records; /* records of this publisher; each counts once */
 	int64_t others;  /* without its position */
 	int topics, missing;
 };
