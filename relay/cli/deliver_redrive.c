@@ -19,9 +19,9 @@
 /*
  * Dead letters cannot be taken out of their topic. Which of them went back is what a group of its
  * own, GROUP.redriven, has committed there: an offset, and beside it what is finished beyond it, in
- * the form of the inbox's commits (commit_text.h). A letter counts as gone back when the broker has
- * acknowledged it; who dies before that is noted sends it once more, with the same outbox-leg, by
- * which dedup knows the copy.
+ * the form of the inbox's commits (commit_text.h). A dead letter counts as gone back when the
+ * broker has acknowledged it. A process that dies before it has noted that sends it once more, with
+ * the same outbox-leg, by which dedup knows the copy.
  */
 enum { WAIT_MS = 500, UNDER_WAY = 1000, SHOWN = 20, STEP_MS = 100, GIVE_UP_MS = 60000 };
 
@@ -164,7 +164,7 @@ static void take_acknowledged(struct redrive *redrive)
 	}
 }
 
-/* Until so few are under way. */
+/* Waits until at most `most` of them are in flight. */
 static bool send_until_few(struct redrive *redrive, size_t most)
 {
 	struct err err;
@@ -178,7 +178,7 @@ static bool send_until_few(struct redrive *redrive, size_t most)
 		if (now < before)
 			until = clock_ms() + GIVE_UP_MS;
 		else if (clock_ms() > until) {
-			err_set(&err, ERR_RETRY, "no broker acknowledges a letter");
+			err_set(&err, ERR_RETRY, "no broker acknowledges a dead letter");
 			return fail_redrive(redrive, &err);
 		}
 		before = now;
@@ -194,15 +194,15 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 	char *topic = header_of(record, "outbox-origin-topic");
 	if (!topic || !config_list_has(&redrive->section->topics, topic)) {
 		err_set(&err, ERR_REJECT,
-		    "letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] does "
-		    "not read: add it to its topics, or leave the letter out",
+		    "dead letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] "
+		    "does not read: add it to its topics, or leave the dead letter out",
 		    record->partition, record->offset, topic ? topic : "?", redrive->section->name);
 		free(topic);
 		return fail_redrive(redrive, &err);
 	}
 	struct item *item = item_create(NULL, record);
 	item->public.topic = redrive->section->dead_letter_topic;
-	item->owned_id = topic; /* as long as the letter */
+	item->owned_id = topic; /* as long as the dead letter */
 	letters_send(redrive->letters, item, topic, LETTER_BACK);
 	return send_until_few(redrive, UNDER_WAY);
 }
@@ -266,7 +266,8 @@ static bool read_part(struct redrive *redrive, const struct consumer_partition *
 	bool stale = offset < at->low || offset > at->high; /* the topic was made anew, or cut */
 	if (!offsets_init(&part->offsets, stale ? at->low : offset, stale ? "" : finished) || !ours)
 		return err_set(err, ERR_REJECT,
-		    "group %s.redriven has committed what is no list of letters: delete that group",
+		    "group %s.redriven has committed what is no list of dead letters: delete that "
+		    "group",
 		    redrive->section->group);
 	return true;
 }
@@ -296,8 +297,8 @@ static bool note_parts(struct redrive *redrive, struct err *err)
 		const struct offsets *offsets = &redrive->parts[i].offsets;
 		if (commit_text_write(offsets, "", text) >= COMMIT_TEXT_SIZE)
 			fprintf(stderr,
-			    "outbox-relay: partition %d: too many single letters went back to note "
-			    "each; some will be shown again\n",
+			    "outbox-relay: partition %d: too many single dead letters went back to "
+			    "note each; some will be shown again\n",
 			    i);
 		const struct subscription_place place = {
 		    redrive->section->dead_letter_topic, i, offsets->done, text};
@@ -328,7 +329,8 @@ static const struct config_deliver *find_redrive_section(
 
 static bool send_all_back(struct redrive *redrive, struct err *err)
 {
-	owned_text char *question = xformat("Send %" PRId64 " letters back?", redrive->matching);
+	owned_text char *question =
+	    xformat("Send %" PRId64 " dead letters back?", redrive->matching);
 	struct err noting;
 	if (!confirm_call(redrive->call, question, err))
 		return false;
@@ -337,7 +339,7 @@ static bool send_all_back(struct redrive *redrive, struct err *err)
 	bool noted = note_parts(redrive, well && !redrive->failed ? err : &noting);
 	if (redrive->failed)
 		*err = redrive->err;
-	printf("%" PRId64 " letters went back\n", redrive->sent);
+	printf("%" PRId64 " dead letters went back\n", redrive->sent);
 	return well && noted && !redrive->failed;
 }
 
@@ -395,12 +397,13 @@ static int run_deliver_redrive(const struct call *call)
 
 static const struct command_option deliver_redrive_options[] = {
     {"id", "ID",
-	"Letters of the message that the application knows by this id, or with this outbox-id."},
-    {"key", "KEY", "Letters with this key."},
-    {"topic", "TOPIC", "Letters of messages that were in this topic first."},
-    {"reason-has", "TEXT", "Letters whose reason has this text in it."},
-    {"from", "MOMENT", "Letters of messages of this moment or later (RFC 3339, UTC)."},
-    {"to", "MOMENT", "Letters of messages before this moment."},
+	"Dead letters of the message that the application knows by this id, or with this "
+	"outbox-id."},
+    {"key", "KEY", "Dead letters with this key."},
+    {"topic", "TOPIC", "Dead letters of messages that were in this topic first."},
+    {"reason-has", "TEXT", "Dead letters whose reason contains this text."},
+    {"from", "MOMENT", "Dead letters of messages of this moment or later (RFC 3339, UTC)."},
+    {"to", "MOMENT", "Dead letters of messages before this moment."},
     {"limit", "N", "At most so many, the oldest of each partition first.", 1, INT64_MAX},
     {"dry-run", NULL, "Shows what would go back, and sends nothing."},
     {"yes", NULL, "Asks nobody."},
@@ -414,9 +417,9 @@ const struct command command_deliver_redrive = {
     .most_arguments = 1,
     .summary = "Sends dead letters of a section back to be delivered once more.",
     .description =
-	"Reads the section's dead_letter_topic and sends the letters that match back to the topics "
-	"that their messages were in first, for this section's group alone: with their key, "
-	"payload, and headers. All that match, if nothing is said; each letter once, since what "
+	"Reads the section's dead_letter_topic and sends the dead letters that match back to the "
+	"topics that their messages were in first, for this section's group alone: with their "
+	"key, payload, and headers. All that match by default; each dead letter once, since what "
 	"went back is noted with Kafka, as the group GROUP.redriven. They come behind all that is "
 	"in those topics now: their place in the order of their key is gone.\n"
 	"It shows the first 20 and how many there are, and asks.\n",
