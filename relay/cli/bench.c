@@ -9,7 +9,7 @@
 
 static volatile sig_atomic_t interrupted;
 
-static void interrupt(int number)
+static void note_interruption(int number)
 {
 	interrupted = number;
 }
@@ -61,7 +61,7 @@ static const struct part {
     {"dedup", bench_dedup, .needs = NOTHING},
 };
 
-static bool is_wanted(const struct call *call, const char *name)
+static bool is_part_wanted(const struct call *call, const char *name)
 {
 	if (call->argument_count == 0)
 		return true;
@@ -92,7 +92,7 @@ static int needs_of(const struct call *call)
 	int needs = NOTHING;
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-		if (is_wanted(call, parts[i].name) && (int)parts[i].needs < needs)
+		if (is_part_wanted(call, parts[i].name) && (int)parts[i].needs < needs)
 			needs = parts[i].needs;
 	return needs;
 }
@@ -108,7 +108,7 @@ static bool run_parts(struct bench *bench, const struct call *call, struct err *
 	bool good = make_place(bench, needs_of(call), err);
 
 	for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
-		if (is_wanted(call, parts[i].name)) {
+		if (is_part_wanted(call, parts[i].name)) {
 			bench_say("%s", parts[i].name);
 			good = bench_goes_on(err) && parts[i].run(bench, err);
 		}
@@ -147,9 +147,9 @@ static struct bench_options options_of(const struct call *call)
 	    .json = call_flag(call, "json")};
 }
 
-static int measure(const struct call *call, const struct config_publisher *publisher)
+static int measure_and_print(const struct call *call, const struct config_publisher *publisher)
 {
-	const struct sigaction action = {.sa_handler = interrupt};
+	const struct sigaction action = {.sa_handler = note_interruption};
 	struct bench bench = {.options = options_of(call),
 	    .publisher = publisher,
 	    .postgres = publisher->postgres,
@@ -173,7 +173,7 @@ static int measure(const struct call *call, const struct config_publisher *publi
 	return status;
 }
 
-static int run(const struct call *call)
+static int run_bench(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -198,10 +198,10 @@ static int run(const struct call *call)
 			   call_text(call, "topic", ""), call_number(call, "topics", 1), &err)
 			   ? 0
 			   : session_failed(&err);
-	return check_parts(call, &err) ? measure(call, publisher) : session_failed(&err);
+	return check_parts(call, &err) ? measure_and_print(call, publisher) : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option bench_command_options[] = {
     {"rows", "N", "Rows of a drain; 3000000 unless given. Drains of 4 KB have a fifteenth.", 1000,
 	1000000000},
     {"payload", "BYTES", "Only drains of this size, instead of 300 and 4096.", 250, 900000},
@@ -338,6 +338,6 @@ const struct command command_bench = {
 	"with --dsn, ids taken in transactions beside the bare insert into a table with a unique "
 	"index.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
-    .options = options,
-    .run = run,
+    .options = bench_command_options,
+    .run = run_bench,
 };

@@ -74,7 +74,7 @@ void bench_peer_answer(struct bench_peer *peer, struct text *bytes)
 	business->last = answer;
 }
 
-static void take_answer(struct bench_business *business)
+static void free_first_answer(struct bench_business *business)
 {
 	struct answer *answer = business->first;
 
@@ -86,7 +86,7 @@ static void take_answer(struct bench_business *business)
 	free(answer);
 }
 
-static void answer_due(struct bench_business *business)
+static void send_due_answers(struct bench_business *business)
 {
 	int64_t now = clock_us();
 
@@ -95,7 +95,7 @@ static void answer_due(struct bench_business *business)
 
 		if (answer->peer->fd >= 0 && !bench_peer_write(answer->peer, &answer->bytes))
 			hang_up(answer->peer);
-		take_answer(business);
+		free_first_answer(business);
 	}
 }
 
@@ -131,7 +131,7 @@ void bench_peer_read(struct bench_peer *peer, size_t length)
 	memmove(peer->in.data, peer->in.data + length, peer->in.length + 1);
 }
 
-static void forget(struct bench_peer *peer)
+static void finish_peer(struct bench_peer *peer)
 {
 	if (peer->business->dialect->finish)
 		peer->business->dialect->finish(peer);
@@ -145,7 +145,7 @@ static struct bench_peer *vacant_peer(struct bench_business *business)
 		struct bench_peer *peer = business->peers[i];
 
 		if (peer->fd < 0 && !peer->waiting) {
-			forget(peer);
+			finish_peer(peer);
 			return peer;
 		}
 	}
@@ -189,7 +189,7 @@ static void read_peer(struct bench_peer *peer)
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-static void turn(struct bench_business *business)
+static void serve_once(struct bench_business *business)
 {
 	struct pollfd fds[MOST_PEERS + 1];
 	int64_t wait = business->first ? business->first->due_us - clock_us() : LONGEST_US;
@@ -211,13 +211,13 @@ static void turn(struct bench_business *business)
 		accept_peer(business);
 }
 
-static void *serve(void *context)
+static void *serve_peers(void *context)
 {
 	struct bench_business *business = context;
 
 	while (!atomic_load(&business->stopping)) {
-		turn(business);
-		answer_due(business);
+		serve_once(business);
+		send_due_answers(business);
 	}
 	return NULL;
 }
@@ -237,15 +237,15 @@ static bool listen_here(struct bench_business *business, struct err *err)
 	return true;
 }
 
-static void release(struct bench_business *business)
+static void free_business(struct bench_business *business)
 {
 	while (business->first)
-		take_answer(business);
+		free_first_answer(business);
 	for (int i = 0; i < business->peer_count; i++) {
 		struct bench_peer *peer = business->peers[i];
 
 		hang_up(peer);
-		forget(peer);
+		finish_peer(peer);
 		free(peer);
 	}
 	if (business->fd >= 0)
@@ -261,11 +261,11 @@ struct bench_business *bench_business_start(
 	business->dialect = dialect;
 	business->commits = commits;
 	if (listen_here(business, err)) {
-		if (pthread_create(&business->thread, NULL, serve, business) == 0)
+		if (pthread_create(&business->thread, NULL, serve_peers, business) == 0)
 			return business;
 		err_set(err, ERR_FATAL, "no thread can be started");
 	}
-	release(business);
+	free_business(business);
 	return NULL;
 }
 
@@ -280,5 +280,5 @@ void bench_business_stop(struct bench_business *business)
 		return;
 	atomic_store(&business->stopping, true);
 	pthread_join(business->thread, NULL);
-	release(business);
+	free_business(business);
 }

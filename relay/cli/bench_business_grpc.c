@@ -22,13 +22,13 @@ struct bench_call {
 	struct text body;
 };
 
-static uint32_t number_of(const uint8_t *bytes)
+static uint32_t read_uint32(const uint8_t *bytes)
 {
 	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
 	       bytes[3];
 }
 
-static void add_number(struct text *out, uint32_t number)
+static void add_uint32(struct text *out, uint32_t number)
 {
 	const char bytes[] = {
 	    (char)(number >> 24), (char)(number >> 16), (char)(number >> 8), (char)number};
@@ -36,14 +36,14 @@ static void add_number(struct text *out, uint32_t number)
 	text_append(out, bytes, sizeof bytes);
 }
 
-static void add_frame(
+static void add_http2_frame(
     struct text *out, int type, int flags, uint32_t stream, const void *bytes, size_t length)
 {
 	const char head[] = {
 	    (char)(length >> 16), (char)(length >> 8), (char)length, (char)type, (char)flags};
 
 	text_append(out, head, sizeof head);
-	add_number(out, stream);
+	add_uint32(out, stream);
 	text_append(out, bytes, length);
 }
 
@@ -100,7 +100,7 @@ static void add_answer(struct text *message, const uint8_t *id, size_t length, i
 	text_append(message, tail, sizeof tail);
 }
 
-static void answer(struct bench_peer *peer, const struct bench_call *call)
+static void answer_grpc_call(struct bench_peer *peer, const struct bench_call *call)
 {
 	static const char headers[] = "\x88\x0f\x10\x10" /* :status 200, content-type */
 				      "application/grpc";
@@ -117,11 +117,11 @@ static void answer(struct bench_peer *peer, const struct bench_call *call)
 			add_answer(
 			    &message, bytes, length, bench_peer_commits(peer) ? COMMIT : ROLLBACK);
 	text_append(&body, "", 1);
-	add_number(&body, (uint32_t)message.length);
+	add_uint32(&body, (uint32_t)message.length);
 	text_append(&body, text_string(&message), message.length);
-	add_frame(&out, HEADERS, END_HEADERS, call->stream, headers, sizeof headers - 1);
-	add_frame(&out, DATA, 0, call->stream, body.data, body.length);
-	add_frame(
+	add_http2_frame(&out, HEADERS, END_HEADERS, call->stream, headers, sizeof headers - 1);
+	add_http2_frame(&out, DATA, 0, call->stream, body.data, body.length);
+	add_http2_frame(
 	    &out, HEADERS, END_HEADERS | END_STREAM, call->stream, trailers, sizeof trailers - 1);
 	text_finish(&message);
 	text_finish(&body);
@@ -155,12 +155,12 @@ static void end_call(struct bench_peer *peer, struct bench_call *call)
 	free(call);
 }
 
-static bool confirm(struct bench_peer *peer, int type, const void *bytes, size_t length)
+static bool acknowledge_frame(struct bench_peer *peer, int type, const void *bytes, size_t length)
 {
 	struct text out = {0};
 	bool good;
 
-	add_frame(&out, type, ACK, 0, bytes, length);
+	add_http2_frame(&out, type, ACK, 0, bytes, length);
 	good = bench_peer_write(peer, &out);
 	text_finish(&out);
 	return good;
@@ -172,9 +172,9 @@ static bool read_frame(
 	struct bench_call *call;
 
 	if (type == SETTINGS)
-		return flags & ACK || confirm(peer, SETTINGS, "", 0);
+		return flags & ACK || acknowledge_frame(peer, SETTINGS, "", 0);
 	if (type == PING)
-		return flags & ACK || confirm(peer, PING, bytes, length);
+		return flags & ACK || acknowledge_frame(peer, PING, bytes, length);
 	if (type == RST_STREAM)
 		end_call(peer, call_of(peer, stream));
 	if (type > HEADERS)
@@ -186,7 +186,7 @@ static bool read_frame(
 		return true;
 	if (call->body.length < MESSAGE_HEAD)
 		return false;
-	answer(peer, call);
+	answer_grpc_call(peer, call);
 	end_call(peer, call);
 	return true;
 }
@@ -202,12 +202,12 @@ static bool read_frames(struct bench_peer *peer)
 		return true;
 	while (length - done >= FRAME_HEAD) {
 		const uint8_t *frame = bytes + done;
-		size_t count = number_of(frame) >> 8;
+		size_t count = read_uint32(frame) >> 8;
 
 		if (length - done < FRAME_HEAD + count)
 			break;
-		if (!read_frame(
-			peer, frame[3], frame[4], number_of(frame + 5), frame + FRAME_HEAD, count))
+		if (!read_frame(peer, frame[3], frame[4], read_uint32(frame + 5),
+			frame + FRAME_HEAD, count))
 			return false;
 		done += FRAME_HEAD + count;
 	}
@@ -216,25 +216,25 @@ static bool read_frames(struct bench_peer *peer)
 }
 
 /* The connection's window once and for all: 2 GiB of questions. */
-static bool greet(struct bench_peer *peer)
+static bool greet_grpc_peer(struct bench_peer *peer)
 {
 	struct text window = {0}, out = {0};
 	bool good;
 
-	add_number(&window, 0x7fff0000);
-	add_frame(&out, SETTINGS, 0, 0, "", 0);
-	add_frame(&out, WINDOW_UPDATE, 0, 0, window.data, window.length);
+	add_uint32(&window, 0x7fff0000);
+	add_http2_frame(&out, SETTINGS, 0, 0, "", 0);
+	add_http2_frame(&out, WINDOW_UPDATE, 0, 0, window.data, window.length);
 	good = bench_peer_write(peer, &out);
 	text_finish(&window);
 	text_finish(&out);
 	return good;
 }
 
-static void finish(struct bench_peer *peer)
+static void end_all_calls(struct bench_peer *peer)
 {
 	while (peer->calls)
 		end_call(peer, peer->calls);
 }
 
 const struct bench_dialect bench_business_grpc = {
-    .greet = greet, .read = read_frames, .finish = finish};
+    .greet = greet_grpc_peer, .read = read_frames, .finish = end_all_calls};

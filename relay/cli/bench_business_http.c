@@ -16,13 +16,13 @@ static size_t body_length(const char *head, const char *end)
 	return (size_t)length;
 }
 
-static void add_pair(struct text *body, const json_t *pair, const char *decision)
+static void add_decided_pair(struct text *body, const json_t *pair, const char *decision)
 {
 	text_addf(body, "{\"biz_id\":\"%s\",\"decision\":\"%s\"}",
 	    json_string_value(json_object_get(pair, "biz_id")), decision);
 }
 
-static bool answer(struct bench_peer *peer, const char *bytes, size_t length)
+static bool answer_http_question(struct bench_peer *peer, const char *bytes, size_t length)
 {
 	const char *decision = bench_peer_commits(peer) ? "commit" : "rollback";
 	json_t *question = json_loadb(bytes, length, 0, NULL);
@@ -36,11 +36,11 @@ static bool answer(struct bench_peer *peer, const char *bytes, size_t length)
 		json_array_foreach(ids, index, id)
 		{
 			text_add(&body, index ? "," : "{\"answers\":[");
-			add_pair(&body, id, decision);
+			add_decided_pair(&body, id, decision);
 		}
 		text_add(&body, "]}");
 	} else {
-		add_pair(&body, question, decision);
+		add_decided_pair(&body, question, decision);
 	}
 	json_decref(question);
 	text_addf(&out,
@@ -65,7 +65,7 @@ static int64_t messages_of(const char *body, size_t length)
 	return count ? count : 1;
 }
 
-static bool take(struct bench_peer *peer, const char *bytes, size_t length)
+static bool count_http_messages(struct bench_peer *peer, const char *bytes, size_t length)
 {
 	/* ab keeps a connection only when it is told so */
 	static const char done[] =
@@ -95,12 +95,12 @@ static bool read_requests(struct bench_peer *peer,
 
 static bool read_questions(struct bench_peer *peer)
 {
-	return read_requests(peer, answer);
+	return read_requests(peer, answer_http_question);
 }
 
 static bool read_messages(struct bench_peer *peer)
 {
-	return read_requests(peer, take);
+	return read_requests(peer, count_http_messages);
 }
 
 const struct bench_dialect bench_business_http = {.read = read_questions};

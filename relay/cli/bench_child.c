@@ -38,7 +38,7 @@ static void free_variables(struct variables *variables)
 }
 
 /* bootstrap.servers as OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS */
-static void add_property(struct variables *variables, const struct config_property *property)
+static void add_kafka_variable(struct variables *variables, const struct config_property *property)
 {
 	char *text = xformat("OUTBOX_RELAY_KAFKA_%s=%s", property->name, property->value);
 
@@ -47,7 +47,8 @@ static void add_property(struct variables *variables, const struct config_proper
 	add_variable(variables, text);
 }
 
-static void add_publisher(struct variables *variables, const struct config_publisher *publisher)
+static void add_publisher_variables(
+    struct variables *variables, const struct config_publisher *publisher)
 {
 	if (publisher->in_flight_said)
 		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT=%lld",
@@ -64,7 +65,7 @@ static void add_publisher(struct variables *variables, const struct config_publi
 				    (long long)publisher->ack_interval_ms));
 }
 
-static const char *const deliveries[] = {
+static const char *const delivery_words[] = {
     [DELIVERY_AT_LEAST_ONCE] = "at-least-once", [DELIVERY_EXACTLY_ONCE] = "exactly-once"};
 
 static void add_database(struct variables *variables, const struct bench *bench)
@@ -73,9 +74,9 @@ static void add_database(struct variables *variables, const struct bench *bench)
 		add_variable(
 		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
 	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
-	add_publisher(variables, bench->publisher);
-	add_variable(
-	    variables, xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", deliveries[bench->delivery]));
+	add_publisher_variables(variables, bench->publisher);
+	add_variable(variables,
+	    xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", delivery_words[bench->delivery]));
 }
 
 static void make_variables(struct bench *bench, struct variables *variables)
@@ -84,7 +85,7 @@ static void make_variables(struct bench *bench, struct variables *variables)
 		if (!text_starts(*at, "OUTBOX_RELAY_") && !text_starts(*at, "DATABASE_URL="))
 			add_variable(variables, xstrdup(*at));
 	for (int i = 0; i < bench->kafka->property_count; i++)
-		add_property(variables, &bench->kafka->properties[i]);
+		add_kafka_variable(variables, &bench->kafka->properties[i]);
 	if (bench->schema[0])
 		add_database(variables, bench);
 	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
@@ -152,7 +153,7 @@ static void note_peak(struct bench_child *child)
 }
 
 /* Not longer than until `until_ms` (0: for ever) or an interruption. True: it has ended. */
-static bool wait_for_end(
+static bool wait_for_child_end(
     struct bench_child *child, int64_t until_ms, int *ret_status, struct rusage *ret_usage)
 {
 	for (;;) {
@@ -172,7 +173,7 @@ bool bench_child_wait(struct bench_child *child, struct rusage *ret_usage, struc
 {
 	int status = 0;
 
-	if (!wait_for_end(child, 0, &status, ret_usage)) {
+	if (!wait_for_child_end(child, 0, &status, ret_usage)) {
 		bench_child_stop(child);
 		return bench_goes_on(err);
 	}
@@ -184,7 +185,7 @@ bool bench_child_wait(struct bench_child *child, struct rusage *ret_usage, struc
 	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
-static bool read_number(int fd, double *ret_number)
+static bool read_told_number(int fd, double *ret_number)
 {
 	owned_file FILE *file = fdopen(fd, "r");
 
@@ -204,7 +205,7 @@ bool bench_child_tells(struct bench *bench, struct bench_child *child, const cha
 
 	close(ends[1]);
 	good = good && bench_child_wait(child, ret_usage, err);
-	if (!read_number(ends[0], ret_number) || !good)
+	if (!read_told_number(ends[0], ret_number) || !good)
 		return !good
 			   ? false
 			   : err_set(err, ERR_FATAL, "`bench %s` printed no number", arguments[1]);
@@ -219,7 +220,7 @@ void bench_child_stop(struct bench_child *child)
 	if (!child->pid)
 		return;
 	kill(child->pid, SIGTERM);
-	if (!wait_for_end(child, clock_ms() + STOP_MS, &status, &ignored)) {
+	if (!wait_for_child_end(child, clock_ms() + STOP_MS, &status, &ignored)) {
 		kill(child->pid, SIGKILL);
 		wait4(child->pid, &status, 0, &ignored);
 	}

@@ -24,7 +24,7 @@ struct consumed {
 	atomic_llong count, first_us, last_us;
 };
 
-static void note(struct consumed *consumed, size_t count)
+static void note_consumed(struct consumed *consumed, size_t count)
 {
 	int64_t now = clock_us();
 	long long none = 0;
@@ -41,7 +41,7 @@ static void do_nothing(void *context, struct outbox_inbox *inbox,
 
 	for (size_t i = 0; i < count; i++)
 		ends[i] = (struct outbox_inbox_end){.ticket = messages[i]->ticket};
-	note(context, count);
+	note_consumed(context, count);
 	(void)outbox_inbox_finish(inbox, ends, count, NULL);
 }
 
@@ -57,23 +57,23 @@ static const struct kind {
 	const char *dedup;
 	outbox_inbox_handler *handle;
 	int concurrency, batch;
-} kinds[] = {
+} consumer_kinds[] = {
     {"none", NULL, do_nothing, 4 * BATCH, BATCH},
     {"bloom", "bloom ids=%lld rate=0.1%% window=24h", do_nothing, 4 * BATCH, BATCH},
     {"sequence", "sequence", do_nothing, 4 * BATCH, BATCH},
     {"slow", NULL, be_slow, BENCH_SLOW_AT_ONCE, 1},
 };
 
-static const struct kind *find_kind(const char *name)
+static const struct kind *find_consumer_kind(const char *name)
 {
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (text_equal(kinds[i].name, name))
-			return &kinds[i];
+	for (size_t i = 0; i < sizeof consumer_kinds / sizeof *consumer_kinds; i++)
+		if (text_equal(consumer_kinds[i].name, name))
+			return &consumer_kinds[i];
 	return NULL;
 }
 
 /* Until so many were handled, as long as some are. */
-static bool wait_for(
+static bool wait_until_consumed(
     struct outbox_inbox *inbox, struct consumed *consumed, int64_t count, struct err *err)
 {
 	struct outbox_error error;
@@ -93,7 +93,7 @@ static bool wait_for(
 	return true;
 }
 
-static const char **properties_of(const struct config_kafka *kafka)
+static const char **kafka_properties(const struct config_kafka *kafka)
 {
 	const char **list = xcalloc((size_t)kafka->property_count * 2 + 1, sizeof *list);
 
@@ -104,10 +104,11 @@ static const char **properties_of(const struct config_kafka *kafka)
 	return list;
 }
 
-static bool consume(const struct config_kafka *kafka, const struct kind *kind, const char *topic,
-    const char *group, const char *folder, int64_t count, int64_t *ret_span_us, struct err *err)
+static bool consume_topic(const struct config_kafka *kafka, const struct kind *kind,
+    const char *topic, const char *group, const char *folder, int64_t count, int64_t *ret_span_us,
+    struct err *err)
 {
-	const char **properties = properties_of(kafka), *topics[] = {topic, NULL};
+	const char **properties = kafka_properties(kafka), *topics[] = {topic, NULL};
 	owned_text char *dedup = kind->dedup ? xformat(kind->dedup, (long long)count * 2) : NULL;
 	struct consumed consumed = {0};
 	struct outbox_error error;
@@ -121,7 +122,8 @@ static bool consume(const struct config_kafka *kafka, const struct kind *kind, c
 	    .concurrency = kind->concurrency,
 	    .batch = kind->batch};
 	struct outbox_inbox *inbox = outbox_inbox_open(&settings, &error);
-	bool good = inbox ? wait_for(inbox, &consumed, count, err) : outbox_error_take(&error, err);
+	bool good = inbox ? wait_until_consumed(inbox, &consumed, count, err)
+			  : outbox_error_take(&error, err);
 
 	outbox_inbox_close(inbox);
 	free(properties);
@@ -132,7 +134,7 @@ static bool consume(const struct config_kafka *kafka, const struct kind *kind, c
 bool bench_consume(const struct config_kafka *kafka, const char *name, const char *topic,
     int64_t count, struct err *err)
 {
-	const struct kind *kind = find_kind(name);
+	const struct kind *kind = find_consumer_kind(name);
 	owned_text char *group = xformat("outbox_bench_%d", (int)getpid());
 	char folder[256];
 	int64_t span_us = 0;
@@ -142,7 +144,7 @@ bool bench_consume(const struct config_kafka *kafka, const char *name, const cha
 		return err_set(err, ERR_REJECT, "bench has no consumer '%.40s'", name);
 	if (!bench_dedup_folder(folder, sizeof folder, err))
 		return false;
-	good = kind ? consume(kafka, kind, topic, group, folder, count, &span_us, err)
+	good = kind ? consume_topic(kafka, kind, topic, group, folder, count, &span_us, err)
 		    : bare_consume(kafka, topic, group, count, &span_us, err);
 	bench_dedup_remove(folder);
 	printf("%lld\n", (long long)span_us);

@@ -23,7 +23,7 @@ struct filled {
 	struct bloom_filter filters[BLOOM_FILTERS];
 };
 
-static void fill(const struct filled *filled, const struct bloom_code *code)
+static void fill_filters(const struct filled *filled, const struct bloom_code *code)
 {
 	for (uint64_t i = 0; i < filled->ids + FILL_AHEAD; i++) {
 		if (i < filled->ids)
@@ -37,7 +37,7 @@ static void fill(const struct filled *filled, const struct bloom_code *code)
 }
 
 /* slices 0: one filter for all ids, by the rate. */
-static void make(struct filled *filled, uint64_t ids, int slices)
+static void make_filters(struct filled *filled, uint64_t ids, int slices)
 {
 	const struct bloom_plan plan = bloom_plan(ids, 0.001, slices ? slices : 1, BLOOM_PLACES);
 	filled->count = slices ? slices + 1 : 1;
@@ -48,11 +48,11 @@ static void make(struct filled *filled, uint64_t ids, int slices)
 		filled->filters[i] = (struct bloom_filter){
 		    (void *)((char *)filled->memory + plan.lines * BLOOM_LINE * (size_t)i),
 		    plan.lines};
-	fill(filled, *bloom_codes());
+	fill_filters(filled, *bloom_codes());
 }
 
 /* Looks at what is not there, in nanoseconds each. */
-static double look(const struct filled *filled, bool batched)
+static double time_looks(const struct filled *filled, bool batched)
 {
 	const struct bloom_code *code = *bloom_codes();
 	uint64_t first = filled->ids, found = 0;
@@ -72,14 +72,14 @@ static double look(const struct filled *filled, bool batched)
 }
 
 /* Each run beside bare reads, as many as it has slices. */
-static void measure(
+static void measure_filter(
     struct bench *bench, const char *name, uint64_t ids, int slices, bool batched, double bound)
 {
 	double values[BENCH_MOST_RUNS], references[BENCH_MOST_RUNS];
 	struct filled filled;
-	make(&filled, ids, slices);
+	make_filters(&filled, ids, slices);
 	for (int run = 0; run < (int)bench->options.runs && !bench_interrupted(); run++) {
-		values[run] = look(&filled, batched);
+		values[run] = time_looks(&filled, batched);
 		references[run] =
 		    filled.count * bench_dedup_bare(filled.memory, filled.bytes, reads);
 	}
@@ -127,13 +127,15 @@ bool bench_dedup_filter(struct bench *bench, struct err *err)
 	judge_size(bench, "filter at 1 %, an id", 0.01, 18);
 	judge_size(bench, "filter at 0.1 %, an id", 0.001, 27);
 	tell_hash(bench);
-	measure(bench, "one slice, 1 M ids, beside a read", 1000000, 0, false, 2);
-	measure(bench, "window, 2 M ids in 6 slices, beside 6 reads", 2000000, 5, false, 1.3);
-	measure(bench, "window, 2 M ids in 9 slices, beside 9 reads", 2000000, 8, false, 1.3);
+	measure_filter(bench, "one slice, 1 M ids, beside a read", 1000000, 0, false, 2);
+	measure_filter(
+	    bench, "window, 2 M ids in 6 slices, beside 6 reads", 2000000, 5, false, 1.3);
+	measure_filter(
+	    bench, "window, 2 M ids in 9 slices, beside 9 reads", 2000000, 8, false, 1.3);
 	snprintf(name, sizeof name, "window, %llu M ids in 6 slices, beside 6 reads",
 	    (unsigned long long)many / 1000000);
-	measure(bench, name, many, 5, false, 1.3);
-	measure(bench, "the same in batches, beside 6 reads", many, 5, true, 0.5);
+	measure_filter(bench, name, many, 5, false, 1.3);
+	measure_filter(bench, "the same in batches, beside 6 reads", many, 5, true, 0.5);
 	tell_bare(bench, many);
 	return bench_goes_on(err);
 }

@@ -15,8 +15,8 @@
 #include "sql_files.h"
 #include "text.h"
 
-static const int batches[] = {1, 10, 100, 1000};
-enum { BATCHES = sizeof batches / sizeof *batches, RUN_US = 1000000 };
+static const int batch_sizes[] = {1, 10, 100, 1000};
+enum { BATCHES = sizeof batch_sizes / sizeof *batch_sizes, RUN_US = 1000000 };
 
 struct taker {
 	struct bench *place;
@@ -24,7 +24,7 @@ struct taker {
 	int64_t next; /* an id that was not used yet */
 };
 
-static void name_ids(struct taker *taker, int count)
+static void name_taken_ids(struct taker *taker, int count)
 {
 	int64_t now_us = clock_wall_us();
 	pg_column_clear(&taker->ids);
@@ -40,13 +40,13 @@ static void name_ids(struct taker *taker, int count)
 }
 
 /* One statement, one transaction, again and again; ids a second. */
-static bool measure(struct taker *taker, const char *sql, int params_count, int batch,
+static bool measure_statement(struct taker *taker, const char *sql, int params_count, int batch,
     double *ret_rate, struct err *err)
 {
 	owned_text char *text = schema_text(sql, taker->place->schema);
 	int64_t begin = clock_us(), count = 0;
 	while (clock_us() - begin < RUN_US) {
-		name_ids(taker, batch);
+		name_taken_ids(taker, batch);
 		const struct pg_param params[] = {{"bench"}, pg_column_param(&taker->ids),
 		    pg_column_param(&taker->times), {"86400000"}};
 		if (!bench_goes_on(err) ||
@@ -65,8 +65,9 @@ static bool measure_batch(struct taker *taker, int batch, struct err *err)
 	int runs = (int)bench->options.runs;
 	char name[80];
 	for (int i = 0; i < runs; i++)
-		if (!measure(taker, sql_bench_processed_insert, 3, batch, &inserted[i], err) ||
-		    !measure(taker, sql_processed_take, 4, batch, &taken[i], err))
+		if (!measure_statement(
+			taker, sql_bench_processed_insert, 3, batch, &inserted[i], err) ||
+		    !measure_statement(taker, sql_processed_take, 4, batch, &taken[i], err))
 			return false;
 	snprintf(name, sizeof name, "postgres: %d taken in a transaction, beside an insert", batch);
 	bench_judge_pairs(bench, name, "ids/s", taken, inserted, runs, '>', 0.2);
@@ -79,7 +80,7 @@ static bool measure_all(struct bench *place, struct err *err)
 	    .place = place, .ids.type = PG_COLUMN_BYTEA, .times.type = PG_COLUMN_TIMESTAMPTZ};
 	bool good = bench_script(place, sql_bench_processed_objects, err);
 	for (int i = 0; good && i < BATCHES; i++)
-		good = measure_batch(&taker, batches[i], err);
+		good = measure_batch(&taker, batch_sizes[i], err);
 	pg_column_finish(&taker.ids);
 	pg_column_finish(&taker.times);
 	return good;

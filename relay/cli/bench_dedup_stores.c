@@ -32,7 +32,7 @@ struct figures {
 };
 
 /* The records' times go through the window, so that each slice has what it was planned for. */
-static void name_ids(struct batch *batch, enum ids kind, int64_t first, int64_t ids)
+static void name_batch_ids(struct batch *batch, enum ids kind, int64_t first, int64_t ids)
 {
 	static const char *const forms[] = {
 	    "%08llx-d9cb-469f-a165-%012llx", "%llu", "2:main:5eed5eed:0:7:1:%llu"};
@@ -66,13 +66,13 @@ static size_t keep_new(struct batch *batch)
 	return kept;
 }
 
-static bool add(struct outbox_dedup *dedup, enum ids kind, int64_t ids, struct figures *figures,
-    struct err *err)
+static bool add_new_ids(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
+    struct figures *figures, struct err *err)
 {
 	static struct batch batch;
 	struct outbox_error error;
 	for (int64_t first = 0; first < ids; first += BATCH) {
-		name_ids(&batch, kind, first, ids);
+		name_batch_ids(&batch, kind, first, ids);
 		int64_t begin = clock_us();
 		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
 			return outbox_error_take(&error, err);
@@ -91,13 +91,13 @@ static bool add(struct outbox_dedup *dedup, enum ids kind, int64_t ids, struct f
 	return true;
 }
 
-static bool ask_again(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
+static bool check_ids_again(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
     struct figures *figures, struct err *err)
 {
 	static struct batch batch;
 	struct outbox_error error;
 	for (int64_t first = 0; first < ids; first += BATCH) {
-		name_ids(&batch, kind, first, ids);
+		name_batch_ids(&batch, kind, first, ids);
 		int64_t begin = clock_us();
 		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
 			return outbox_error_take(&error, err);
@@ -111,7 +111,7 @@ static bool ask_again(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
 }
 
 /* ids: a multiple of BATCH. */
-static bool run(
+static bool run_store(
     const char *line, enum ids kind, int64_t ids, struct figures *ret_figures, struct err *err)
 {
 	struct outbox_error error;
@@ -119,8 +119,8 @@ static bool run(
 	struct outbox_dedup *dedup = outbox_dedup_open(line, &error);
 	if (!dedup)
 		return outbox_error_take(&error, err);
-	bool good = add(dedup, kind, ids, ret_figures, err) &&
-		    ask_again(dedup, kind, ids, ret_figures, err);
+	bool good = add_new_ids(dedup, kind, ids, ret_figures, err) &&
+		    check_ids_again(dedup, kind, ids, ret_figures, err);
 	outbox_dedup_stats(dedup, &ret_figures->stats);
 	outbox_dedup_close(dedup);
 	return good;
@@ -141,7 +141,7 @@ static const struct local {
     {"sequence", IDS_POSITION, 0},
 };
 
-static void tell(
+static void tell_store_figures(
     struct bench *bench, const struct local *local, const struct figures *figures, int64_t ids)
 {
 	const char *store = figures->stats.store;
@@ -173,9 +173,9 @@ static bool measure_local(struct bench *bench, const struct local *local, struct
 	    takes_ids ? xformat("%s ids=%lld path=%s", local->line, (long long)ids, path)
 		      : xformat("%s path=%s", local->line, path);
 	bench_say("%s", line);
-	bool good = run(line, local->kind, ids, &figures, err);
+	bool good = run_store(line, local->kind, ids, &figures, err);
 	if (good)
-		tell(bench, local, &figures, ids);
+		tell_store_figures(bench, local, &figures, ids);
 	bench_dedup_remove(path);
 	return good;
 }
@@ -192,7 +192,7 @@ static bool read_rate(FILE *output, double *ret_rate)
 }
 
 /* One connection, pipelines as long as ours. */
-static bool benchmark(const char *url, int64_t sets, double *ret_rate, struct err *err)
+static bool run_redis_benchmark(const char *url, int64_t sets, double *ret_rate, struct err *err)
 {
 	int ends[2];
 	owned_text char *count = xformat("%lld", (long long)sets);
@@ -218,7 +218,7 @@ static bool benchmark(const char *url, int64_t sets, double *ret_rate, struct er
 		   "that it understands");
 }
 
-static bool begin(const char *url, struct redis **ret_redis, struct err *err)
+static bool connect_to_redis(const char *url, struct redis **ret_redis, struct err *err)
 {
 	struct redis_address address;
 	*ret_redis = redis_address_parse(url, &address, err)
@@ -237,7 +237,7 @@ static void keep_number(void *context, size_t number, const struct redis_answer 
 static bool count_keys(const char *url, int64_t *ret_keys, struct err *err)
 {
 	OWNED(owned_redis_destroy) struct redis *redis = NULL;
-	if (!begin(url, &redis, err))
+	if (!connect_to_redis(url, &redis, err))
 		return false;
 	redis_sayf(redis, "DBSIZE");
 	return redis_hear(redis, SERVER_MS, keep_number, ret_keys, err);
@@ -259,7 +259,7 @@ static void keep_foreign(void *context, size_t number, const struct redis_answer
  * A table of the server is copied when it grows, for either of both: each begins with none. What
  * somebody else has put there meanwhile is not removed: that ends the measurement.
  */
-static bool empty(const char *url, bool may, struct err *err)
+static bool empty_redis(const char *url, bool may, struct err *err)
 {
 	static const char script[] =
 	    "local cursor = '0' "
@@ -278,7 +278,7 @@ static bool empty(const char *url, bool may, struct err *err)
 	    redis_word("EVAL"), redis_word(script), redis_word("1"), redis_word(ours)};
 	if (!may)
 		return true;
-	if (!begin(url, &redis, err))
+	if (!connect_to_redis(url, &redis, err))
 		return false;
 	redis_say(redis, words, 4);
 	if (!redis_hear(redis, SERVER_MS, keep_foreign, &foreign, err))
@@ -295,8 +295,9 @@ static bool measure_turn(const char *url, bool may_empty, int turn, int64_t ids,
 	struct figures figures;
 	owned_text char *line =
 	    xformat("redis name=b%d-%d window=10m url=%s", (int)getpid(), turn, url);
-	if (!empty(url, may_empty, err) || !benchmark(url, ids, &rates->sets[turn], err) ||
-	    !empty(url, may_empty, err) || !run(line, IDS_TEXT, ids, &figures, err))
+	if (!empty_redis(url, may_empty, err) ||
+	    !run_redis_benchmark(url, ids, &rates->sets[turn], err) ||
+	    !empty_redis(url, may_empty, err) || !run_store(line, IDS_TEXT, ids, &figures, err))
 		return false;
 	rates->check[turn] = (double)ids * 1e6 / (double)figures.check_us;
 	rates->done[turn] = (double)ids * 1e6 / (double)figures.done_us;
@@ -324,7 +325,7 @@ static bool measure_redis(struct bench *bench, const char *url, struct err *err)
 		    (long long)keys);
 	for (int turn = 0; good && turn < runs; turn++)
 		good = measure_turn(url, keys == 0, turn, ids, &rates, err);
-	if (!empty(url, keys == 0, good ? err : &after) || !good)
+	if (!empty_redis(url, keys == 0, good ? err : &after) || !good)
 		return false;
 	bench_judge_pairs(bench, "redis: new ids checked, beside SETs of redis-benchmark", "ids/s",
 	    rates.check, rates.sets, runs, '>', 0.5);

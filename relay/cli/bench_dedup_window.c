@@ -34,7 +34,8 @@ static struct dedup_window *open_window(const struct window_bench *run, struct e
 }
 
 /* How it is asked in use: what is not there is added. */
-static bool take(struct dedup_window *window, int64_t number, int64_t time_ms, struct err *err)
+static bool take_window_id(
+    struct dedup_window *window, int64_t number, int64_t time_ms, struct err *err)
 {
 	struct dedup_hash hash = bench_dedup_hash((uint64_t)number);
 	bool there;
@@ -48,7 +49,7 @@ static bool add_all(struct window_bench *run, struct dedup_window *window, struc
 	for (int64_t i = 0; i < run->ids; i++) {
 		bool turns = i && i % a_slice == 0;
 		int64_t begin = turns ? clock_us() : 0;
-		if (!take(window, i, BEGIN_MS + i / a_slice * SLICE_MS, err))
+		if (!take_window_id(window, i, BEGIN_MS + i / a_slice * SLICE_MS, err))
 			return false;
 		if (turns && (double)(clock_us() - begin) > run->rotation_us)
 			run->rotation_us = (double)(clock_us() - begin);
@@ -102,7 +103,8 @@ static bool kill_one(struct window_bench *run, struct err *err)
 	if (child == 0) {
 		struct dedup_window *window = open_window(run, err);
 		for (int64_t i = 0; window && i < 100000; i++)
-			if (!take(window, run->ids + i, BEGIN_MS + SLICES * SLICE_MS, err))
+			if (!take_window_id(
+				window, run->ids + i, BEGIN_MS + SLICES * SLICE_MS, err))
 				_exit(1);
 		kill(getpid(), window ? SIGKILL : SIGTERM);
 	}
@@ -142,7 +144,7 @@ static bool measure_restarts(struct window_bench *run, struct err *err)
 
 /* --- a hit is confirmed --------------------------------------------------------------------- */
 
-static double confirm(struct dedup_slice *slice, uint64_t ids)
+static double time_confirmations(struct dedup_slice *slice, uint64_t ids)
 {
 	const int64_t looks = 2000000;
 	int64_t found = 0, begin = clock_us();
@@ -173,7 +175,7 @@ static void judge_confirming(struct bench *bench, struct dedup_slice *slice, uin
 	size_t bytes = ids * (KEY_UNIT + KEY_BUCKET / KEY_BUCKET_PLANNED);
 	void *memory = bench_dedup_memory(bytes);
 	for (int i = 0; i < (int)bench->options.runs; i++) {
-		values[i] = confirm(slice, ids);
+		values[i] = time_confirmations(slice, ids);
 		references[i] = bench_dedup_bare(memory, bytes, 4000000);
 	}
 	munmap(memory, bytes);

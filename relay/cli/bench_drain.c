@@ -32,7 +32,7 @@ static void judge_cpu(struct bench *bench, const struct bench_way ways[2], int64
 		bench_judge_ratio(bench, name, "s", relay, limit, '<', 1.4);
 }
 
-static bool fill(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
+static bool fill_and_settle(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
 {
 	return bench_empty_table(bench, err) && bench_fill(bench, 0, rows, payload, false, err) &&
 	       bench_settle(bench, err);
@@ -44,7 +44,7 @@ static bool drain_size(struct bench *bench, int64_t rows, int64_t payload, struc
 	bool large = payload > BENCH_SMALL;
 
 	ways[1].limit = true;
-	if (!fill(bench, rows, payload, err) ||
+	if (!fill_and_settle(bench, rows, payload, err) ||
 	    !bench_turns(ways, 2, (int)bench->options.pairs, rows, err))
 		return false;
 	judge_rate(bench, ways, rows, payload);
@@ -96,7 +96,8 @@ static bool drain_memory(
 	struct bench_way way = bench_way(bench, "relay");
 
 	if (!bench->peak_kib[large]) {
-		if (!fill(bench, rows, payload, err) || !bench_turns(&way, 1, 1, rows, err))
+		if (!fill_and_settle(bench, rows, payload, err) ||
+		    !bench_turns(&way, 1, 1, rows, err))
 			return false;
 		bench->peak_kib[large] = way.peak_kib;
 		bench->drained[large] = rows;

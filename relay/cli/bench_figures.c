@@ -12,7 +12,7 @@
 
 /* --- collecting ------------------------------------------------------------------------------ */
 
-static struct bench_figure *add(
+static struct bench_figure *add_figure(
     struct bench *bench, const char *name, const char *unit, double value)
 {
 	struct bench_figure *figure;
@@ -27,7 +27,7 @@ static struct bench_figure *add(
 	return figure;
 }
 
-static void judge(struct bench_figure *figure, double judged, const char *as, char relation,
+static void judge_figure(struct bench_figure *figure, double judged, const char *as, char relation,
     double bound, bool saturated)
 {
 	figure->judged = judged;
@@ -43,22 +43,22 @@ static void judge(struct bench_figure *figure, double judged, const char *as, ch
 
 void bench_tell(struct bench *bench, const char *name, const char *unit, double value)
 {
-	add(bench, name, unit, value);
+	add_figure(bench, name, unit, value);
 }
 
 void bench_tell_beside(
     struct bench *bench, const char *name, const char *unit, double value, double reference)
 {
-	add(bench, name, unit, value)->reference = reference;
+	add_figure(bench, name, unit, value)->reference = reference;
 }
 
 void bench_judge_ratio(struct bench *bench, const char *name, const char *unit, double value,
     double reference, char relation, double bound)
 {
-	struct bench_figure *figure = add(bench, name, unit, value);
+	struct bench_figure *figure = add_figure(bench, name, unit, value);
 
 	figure->reference = reference;
-	judge(figure, value / reference, "ratio", relation, bound, false);
+	judge_figure(figure, value / reference, "ratio", relation, bound, false);
 }
 
 void bench_tell_ratio(
@@ -70,25 +70,25 @@ void bench_tell_ratio(
 void bench_tell_difference(
     struct bench *bench, const char *name, const char *unit, double value, double reference)
 {
-	struct bench_figure *figure = add(bench, name, unit, value);
+	struct bench_figure *figure = add_figure(bench, name, unit, value);
 
 	figure->reference = reference;
-	judge(figure, value - reference, "difference", 0, NAN, false);
+	judge_figure(figure, value - reference, "difference", 0, NAN, false);
 }
 
 void bench_judge_difference(struct bench *bench, const char *name, const char *unit, double value,
     double reference, double most, bool saturated)
 {
-	struct bench_figure *figure = add(bench, name, unit, value);
+	struct bench_figure *figure = add_figure(bench, name, unit, value);
 
 	figure->reference = reference;
-	judge(figure, value - reference, "difference", '<', most, saturated);
+	judge_figure(figure, value - reference, "difference", '<', most, saturated);
 }
 
 void bench_judge(struct bench *bench, const char *name, const char *unit, double value,
     char relation, double bound)
 {
-	judge(add(bench, name, unit, value), value, "value", relation, bound, false);
+	judge_figure(add_figure(bench, name, unit, value), value, "value", relation, bound, false);
 }
 
 void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
@@ -99,21 +99,21 @@ void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
 
 	for (int pair = 0; pair < count; pair++)
 		ratios[pair] = values[pair] / references[pair];
-	figure = add(bench, name, unit, bench_median_of(values, count));
+	figure = add_figure(bench, name, unit, bench_median_of(values, count));
 	figure->reference = bench_median_of(references, count);
-	judge(figure, bench_median(ratios, count), "ratio", relation, bound, false);
+	judge_figure(figure, bench_median(ratios, count), "ratio", relation, bound, false);
 }
 
 void bench_judge_beside(struct bench *bench, const char *name, const char *unit,
     const double *values, const double *references, int count, char relation, double bound)
 {
-	struct bench_figure *figure = add(bench, name, unit, bench_median_of(values, count));
+	struct bench_figure *figure = add_figure(bench, name, unit, bench_median_of(values, count));
 
 	figure->reference = bench_median_of(references, count);
-	judge(figure, figure->value, "value", relation, bound, false);
+	judge_figure(figure, figure->value, "value", relation, bound, false);
 }
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
 	double left = *(const double *)a, right = *(const double *)b;
 
@@ -122,7 +122,7 @@ static int compare(const void *a, const void *b)
 
 double bench_median(double *values, int count)
 {
-	qsort(values, (size_t)count, sizeof *values, compare);
+	qsort(values, (size_t)count, sizeof *values, compare_doubles);
 	return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
@@ -162,7 +162,7 @@ void bench_proc_value(const char *path, const char *name, char *value, size_t si
 	}
 }
 
-static json_t *machine(struct bench *bench)
+static json_t *machine_json(struct bench *bench)
 {
 	char cpu[128], memory[64], date[32];
 	time_t now = time(NULL);
@@ -185,11 +185,11 @@ static json_t *machine(struct bench *bench)
 
 /* --- printing -------------------------------------------------------------------------------- */
 
-static const char *const verdicts[] = {
+static const char *const verdict_words[] = {
     [BENCH_TOLD] = "", [BENCH_OK] = "ok", [BENCH_NOT] = "NOT", [BENCH_SATURATED] = "saturated"};
 
 /* As many digits as a figure has. */
-static const char *number(double value, char text[24])
+static const char *figure_text(double value, char text[24])
 {
 	if (isnan(value))
 		text[0] = '\0';
@@ -217,13 +217,13 @@ static void print_figure(const struct bench_figure *figure)
 		snprintf(bound, sizeof bound, "%s %.4g", figure->relation == '<' ? "≤" : "≥",
 		    figure->bound);
 	printf("%-46s %-8s %11s %11s %10s  %-10s  %s\n", figure->name, figure->unit,
-	    number(figure->value, value), number(figure->reference, reference),
-	    number(shown_ratio(figure), judged), bound, verdicts[figure->verdict]);
+	    figure_text(figure->value, value), figure_text(figure->reference, reference),
+	    figure_text(shown_ratio(figure), judged), bound, verdict_words[figure->verdict]);
 }
 
 void bench_print(struct bench *bench)
 {
-	json_t *about = machine(bench);
+	json_t *about = machine_json(bench);
 	const char *name;
 	json_t *value;
 
@@ -241,7 +241,7 @@ void bench_print(struct bench *bench)
 		print_figure(&bench->figures[i]);
 }
 
-static void set_number(json_t *object, const char *name, double value)
+static void set_figure_json(json_t *object, const char *name, double value)
 {
 	json_object_set_new(object, name, isnan(value) ? json_null() : json_real(value));
 }
@@ -250,15 +250,15 @@ static json_t *figure_json(const struct bench_figure *figure)
 {
 	json_t *object = json_pack("{ss, ss}", "name", figure->name, "unit", figure->unit);
 
-	set_number(object, "value", figure->value);
-	set_number(object, "beside", figure->reference);
+	set_figure_json(object, "value", figure->value);
+	set_figure_json(object, "beside", figure->reference);
 	if (figure->judged_as)
-		set_number(object, figure->judged_as, figure->judged);
+		set_figure_json(object, figure->judged_as, figure->judged);
 	if (figure->relation) {
 		json_object_set_new(
 		    object, "bound", json_string(figure->relation == '<' ? "at most" : "at least"));
-		set_number(object, "bound_value", figure->bound);
-		json_object_set_new(object, "verdict", json_string(verdicts[figure->verdict]));
+		set_figure_json(object, "bound_value", figure->bound);
+		json_object_set_new(object, "verdict", json_string(verdict_words[figure->verdict]));
 	}
 	return object;
 }
@@ -269,7 +269,7 @@ void bench_print_json(struct bench *bench)
 
 	for (int i = 0; i < bench->figure_count; i++)
 		json_array_append_new(figures, figure_json(&bench->figures[i]));
-	object = json_pack("{so, so}", "machine", machine(bench), "figures", figures);
+	object = json_pack("{so, so}", "machine", machine_json(bench), "figures", figures);
 	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	putchar('\n');
 	json_decref(object);

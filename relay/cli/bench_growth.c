@@ -53,7 +53,7 @@ static double server_ms(const struct pg_result *rows)
 	return (double)pg_int(rows, pg_rows(rows) - 1, 1) / 1000;
 }
 
-static bool note_progress(
+static bool measure_noting(
     struct bench *place, int times, bool folds, double *ret_ms, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -79,7 +79,7 @@ static bool measure_tick(struct bench *place, const struct bench_dimension *dime
 {
 	(void)dimension;
 	(void)count;
-	return note_progress(place, 1, false, ret_ms, err);
+	return measure_noting(place, 1, false, ret_ms, err);
 }
 
 static bool measure_fold(struct bench *place, const struct bench_dimension *dimension,
@@ -87,7 +87,7 @@ static bool measure_fold(struct bench *place, const struct bench_dimension *dime
 {
 	(void)dimension;
 	(void)count;
-	return note_progress(place, NOTED, true, ret_ms, err);
+	return measure_noting(place, NOTED, true, ret_ms, err);
 }
 
 static bool take_shard(struct bench *place, double *ret_ms, struct err *err)
@@ -109,7 +109,7 @@ static bool measure_take(struct bench *place, const struct bench_dimension *dime
 {
 	(void)dimension;
 	(void)count;
-	return note_progress(place, NOTED, false, ret_ms, err) && take_shard(place, ret_ms, err);
+	return measure_noting(place, NOTED, false, ret_ms, err) && take_shard(place, ret_ms, err);
 }
 
 /* Two ticks for each list, as an owner makes them: one that lists and one that ends the window. */
@@ -290,7 +290,7 @@ static void list_parked(
 	    .unit = "rows/s"};
 }
 
-static bool set_up(
+static bool set_up_dimension(
     struct bench *place, const struct bench_dimension *dimension, int64_t count, struct err *err)
 {
 	int64_t rows = (int64_t)dimension->turns * dimension->drained;
@@ -326,7 +326,7 @@ static bool measure_in_turns(struct bench *bench, const struct bench_dimension *
 
 	for (int side = 0; side < 2; side++)
 		if (!bench_place_beside(bench, 2 + side, &places[side], err) ||
-		    !set_up(&places[side], dimension, side ? dimension->count : 0, err))
+		    !set_up_dimension(&places[side], dimension, side ? dimension->count : 0, err))
 			return false;
 	for (int turn = 0; turn < turns; turn++)
 		for (int i = 0; i < 2; i++) {

@@ -42,7 +42,8 @@ void bench_growth_drop_topic(struct bench *bench)
 
 /* --- other messages meanwhile ---------------------------------------------------------------- */
 
-static bool count_rows(struct bench *place, const char *query, int64_t *ret_rows, struct err *err)
+static bool count_queried_rows(
+    struct bench *place, const char *query, int64_t *ret_rows, struct err *err)
 {
 	owned_text char *sql = schema_text(query, place->schema);
 	OWNED(owned_pg_result_destroy)
@@ -54,7 +55,7 @@ static bool count_rows(struct bench *place, const char *query, int64_t *ret_rows
 }
 
 /* stalled: their topic was missing. */
-static bool park(struct bench *place, int64_t count, bool stalled, struct err *err)
+static bool park_bench_rows(struct bench *place, int64_t count, bool stalled, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_growth_parked, place->schema);
 	owned_text char *topic = parked_topic(place), *counted = xformat("%lld", (long long)count);
@@ -66,7 +67,7 @@ static bool park(struct bench *place, int64_t count, bool stalled, struct err *e
 	       bench_script_alone(place, sql_bench_growth_vacuum, err);
 }
 
-static bool request(struct bench *place, const char *verb, struct err *err)
+static bool request_for_parked(struct bench *place, const char *verb, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_growth_request, place->schema);
 	const struct pg_param params[] = {{BENCH_PUBLISHER}, {verb}};
@@ -79,7 +80,7 @@ static bool check_work(struct bench *place, int64_t before, struct err *err)
 {
 	int64_t left;
 
-	if (!count_rows(place, sql_bench_parked, &left, err))
+	if (!count_queried_rows(place, sql_bench_parked, &left, err))
 		return false;
 	bench_say("%lld of %lld parked messages left the table meanwhile",
 	    (long long)(before - left), (long long)before);
@@ -92,7 +93,8 @@ static bool measure_others(
 {
 	struct bench_latency latency;
 
-	if (!park(place, count, !verb, err) || (count && verb && !request(place, verb, err)) ||
+	if (!park_bench_rows(place, count, !verb, err) ||
+	    (count && verb && !request_for_parked(place, verb, err)) ||
 	    !bench_latency_of_relay(place, HEALTHY_RATE, &latency, err))
 		return false;
 	*ret_p99 = latency.p99;
@@ -127,7 +129,7 @@ static bool wait_until_parked(struct bench *place, int64_t count, struct err *er
 	int64_t parked = 0;
 
 	for (int64_t end = clock_ms() + LONG_MS; bench_goes_on(err); usleep(LOOK_US)) {
-		if (!count_rows(place, sql_bench_parked, &parked, err))
+		if (!count_queried_rows(place, sql_bench_parked, &parked, err))
 			return false;
 		if (parked >= count)
 			return true;
@@ -165,7 +167,7 @@ bool bench_growth_park(struct bench *place, const struct bench_dimension *dimens
 
 /* --- topics in use --------------------------------------------------------------------------- */
 
-static char *open_topic(const struct bench *bench, int64_t number)
+static char *open_topic_name(const struct bench *bench, int64_t number)
 {
 	return xformat("%s-%lld", bench->topic, (long long)number);
 }
@@ -174,7 +176,7 @@ static bool make_topics(
     struct bench *bench, int64_t topics, int partitions, int64_t *ret_made, struct err *err)
 {
 	for (*ret_made = 0; *ret_made < topics; ++*ret_made) {
-		owned_text char *topic = open_topic(bench, *ret_made);
+		owned_text char *topic = open_topic_name(bench, *ret_made);
 
 		if (!bench_goes_on(err) || !catalog_create_topic(bench->catalog, topic, partitions,
 					       -1, NULL, 0, ANSWER_MS, err))
@@ -188,7 +190,7 @@ static void drop_topics(struct bench *bench, int64_t topics)
 	struct err err;
 
 	for (int64_t i = 0; i < topics; i++) {
-		owned_text char *topic = open_topic(bench, i);
+		owned_text char *topic = open_topic_name(bench, i);
 
 		if (!catalog_delete_topic(bench->catalog, topic, ANSWER_MS, &err) &&
 		    err.kind != ERR_REJECT)
@@ -201,7 +203,7 @@ static bool wait_until_published(struct bench *place, struct err *err)
 	int64_t pending = 1;
 
 	for (int64_t end = clock_ms() + LONG_MS; bench_goes_on(err); usleep(LOOK_US)) {
-		if (!count_rows(place, sql_bench_growth_pending, &pending, err))
+		if (!count_queried_rows(place, sql_bench_growth_pending, &pending, err))
 			return false;
 		if (!pending)
 			return true;

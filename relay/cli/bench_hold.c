@@ -15,7 +15,7 @@ struct bench_held {
 	int count;
 };
 
-static bool begin(
+static bool open_held_sessions(
     struct bench_held *held, struct bench *bench, const struct bench_hold *hold, struct err *err)
 {
 	struct bench place = *bench;
@@ -37,7 +37,7 @@ struct bench_held *bench_hold(struct bench *bench, const struct bench_hold *hold
 	struct err ignored;
 
 	for (; holds && holds->sql; holds++)
-		if (!begin(held, bench, holds, err)) {
+		if (!open_held_sessions(held, bench, holds, err)) {
 			(void)!bench_release(held, &ignored);
 			return NULL;
 		}

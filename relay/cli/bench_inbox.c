@@ -40,7 +40,7 @@ struct filling {
 	int64_t in_flight;
 };
 
-static bool take_reports(struct filling *filling, int wait_ms, struct err *err)
+static bool take_filling_reports(struct filling *filling, int wait_ms, struct err *err)
 {
 	struct pollfd fd = {.fd = producer_fd(filling->producer), .events = POLLIN};
 	struct producer_report reports[REPORTS];
@@ -60,7 +60,7 @@ static bool take_reports(struct filling *filling, int wait_ms, struct err *err)
 }
 
 /* A full queue is waited for. */
-static bool send_one(struct filling *filling, int64_t number, struct err *err)
+static bool send_filling_record(struct filling *filling, int64_t number, struct err *err)
 {
 	const struct text *payload = &filling->payloads[number % PAYLOADS];
 	char key[32], id[40], position[OUTBOX_POSITION_SIZE];
@@ -85,24 +85,24 @@ static bool send_one(struct filling *filling, int64_t number, struct err *err)
 
 	while (!producer_send(filling->producer, &record, err))
 		if (err->kind != ERR_RETRY || filling->in_flight == 0 ||
-		    !take_reports(filling, FULL_MS, err))
+		    !take_filling_reports(filling, FULL_MS, err))
 			return false;
 	filling->in_flight++;
-	return number % REPORTS || take_reports(filling, 0, err);
+	return number % REPORTS || take_filling_reports(filling, 0, err);
 }
 
-static bool flush(struct filling *filling, struct err *err)
+static bool flush_filling(struct filling *filling, struct err *err)
 {
 	int64_t until = clock_ms() + STILL_MS;
 
 	while (filling->in_flight > 0)
-		if (!take_reports(filling, FULL_MS, err) ||
+		if (!take_filling_reports(filling, FULL_MS, err) ||
 		    (clock_ms() > until && !err_set(err, ERR_RETRY, "Kafka acknowledges nothing")))
 			return false;
 	return true;
 }
 
-static bool open_producer(struct filling *filling, struct err *err)
+static bool open_filling_producer(struct filling *filling, struct err *err)
 {
 	const struct bench *bench = filling->bench;
 
@@ -124,14 +124,14 @@ bool bench_inbox_fill(struct bench *bench, int64_t count, struct err *err)
 	filling->bench = bench;
 	for (int i = 0; i < PAYLOADS; i++)
 		bench_payload(&filling->payloads[i], i, BENCH_SMALL);
-	good = good && open_producer(filling, err);
+	good = good && open_filling_producer(filling, err);
 	progress_begin(&progress, "messages produced");
 	for (int64_t number = 0; good && number < count; number++) {
-		good = send_one(filling, number, err);
+		good = send_filling_record(filling, number, err);
 		progress_step(&progress, number);
 	}
 	progress_end(&progress);
-	good = good && flush(filling, err);
+	good = good && flush_filling(filling, err);
 	producer_destroy(filling->producer, 1000); /* the payloads are its until then */
 	for (int i = 0; i < PAYLOADS; i++)
 		text_finish(&filling->payloads[i]);
@@ -145,7 +145,7 @@ struct consumed {
 	double rate, mib;
 };
 
-static bool consume(struct bench *bench, const char *kind, int64_t count,
+static bool consume_in_child(struct bench *bench, const char *kind, int64_t count,
     struct consumed *ret_consumed, struct err *err)
 {
 	owned_text char *messages = xformat("%lld", (long long)count);
@@ -184,7 +184,8 @@ static bool measure_ways(struct bench *bench, double *most_mib, struct err *err)
 		for (int turn = 0; turn < WAYS; turn++) {
 			int i = run % 2 ? WAYS - 1 - turn : turn;
 
-			if (!consume(bench, ways[i].kind, bench->options.messages, &consumed, err))
+			if (!consume_in_child(
+				bench, ways[i].kind, bench->options.messages, &consumed, err))
 				return false;
 			rates[i][run] = consumed.rate;
 			if (i > 0 && consumed.mib > *most_mib)
@@ -205,7 +206,7 @@ static bool measure_slow(struct bench *bench, double *most_mib, struct err *err)
 	struct consumed consumed;
 
 	for (int run = 0; run < runs; run++) {
-		if (!consume(bench, "slow", count < all ? count : all, &consumed, err))
+		if (!consume_in_child(bench, "slow", count < all ? count : all, &consumed, err))
 			return false;
 		rates[run] = consumed.rate;
 		*most_mib = consumed.mib > *most_mib ? consumed.mib : *most_mib;

@@ -73,8 +73,8 @@ static bool wait_until_taken(
 	return true;
 }
 
-static bool deliver(struct bench *bench, const struct bench_business *sink, int run, bool batch,
-    int64_t count, double *ret_rate, struct err *err)
+static bool measure_sidecar(struct bench *bench, const struct bench_business *sink, int run,
+    bool batch, int64_t count, double *ret_rate, struct err *err)
 {
 	OWNED(text_finish) struct text section = {0};
 	struct bench_child child = {0};
@@ -94,7 +94,7 @@ static bool deliver(struct bench *bench, const struct bench_business *sink, int 
 }
 
 /* As long as those of the sidecar. */
-static const char *const headers[] = {"Content-Type: application/json",
+static const char *const posted_headers[] = {"Content-Type: application/json",
     "Expect:", "User-Agent: outbox-relay/0.1.0", "ce-specversion: 1.0",
     "ce-id: 0000002a-0000-7000-8000-000000000000", "ce-source: /topics/outbox-bench-12345",
     "ce-type: outbox-bench-12345", "ce-subject: customer-42", "ce-time: 2026-01-01T00:00:00.000Z",
@@ -109,8 +109,8 @@ static bool post_bare(
 	int64_t span_us;
 
 	bench_payload(&body, 0, BENCH_SMALL);
-	if (!http_bare_post(
-		url, headers, text_string(&body), body.length, CONNECTIONS, count, &span_us, err))
+	if (!http_bare_post(url, posted_headers, text_string(&body), body.length, CONNECTIONS,
+		count, &span_us, err))
 		return false;
 	*ret_rate = (double)count * 1e6 / (double)span_us;
 	bench_say("bare libcurl: %.0f requests/s", *ret_rate);
@@ -118,13 +118,13 @@ static bool post_bare(
 }
 
 /* A server for each, which counts. way 0: bare; 1: single; 2: batches. */
-static bool measure(struct bench *bench, int run, int way, double *ret_rate, struct err *err)
+static bool measure_way(struct bench *bench, int run, int way, double *ret_rate, struct err *err)
 {
 	int64_t all = bench->options.messages, some = all < MOST_SINGLE ? all : MOST_SINGLE;
 	struct bench_business *sink = bench_business_start(&bench_business_sink, false, err);
 	bool good = sink && (way == 0 ? post_bare(sink, some, ret_rate, err)
-				      : deliver(bench, sink, run, way == 2, way == 2 ? all : some,
-					    ret_rate, err));
+				      : measure_sidecar(bench, sink, run, way == 2,
+					    way == 2 ? all : some, ret_rate, err));
 
 	bench_business_stop(sink);
 	return good;
@@ -186,7 +186,7 @@ bool bench_inbox_sidecar(struct bench *bench, struct err *err)
 
 	for (int run = 0; run < runs; run++)
 		for (int way = 0; way < 3; way++)
-			if (!measure(bench, run, way, &rates[way][run], err))
+			if (!measure_way(bench, run, way, &rates[way][run], err))
 				return false;
 	bench_judge_pairs(bench, "sidecar, beside a bare loop of libcurl", "messages/s", rates[1],
 	    rates[0], runs, '>', 0.5);

@@ -32,7 +32,7 @@ struct timing {
 /* --- the direct application --------------------------------------------------------------------
  */
 
-static void produce(struct timing *timing, int64_t number)
+static void produce_directly(struct timing *timing, int64_t number)
 {
 	struct text payload = {0};
 	char key[32];
@@ -57,7 +57,7 @@ static void produce(struct timing *timing, int64_t number)
 	free(payload.data);
 }
 
-static bool take_reports(void *context, struct err *err)
+static bool take_direct_reports(void *context, struct err *err)
 {
 	struct timing *timing = context;
 	struct producer_report reports[REPORTS];
@@ -83,21 +83,21 @@ static int producer_event(void *context)
 	return producer_fd(timing->producer);
 }
 
-static void committed(void *context, int64_t first, int rows, int64_t now_us)
+static void note_commit_times(void *context, int64_t first, int rows, int64_t now_us)
 {
 	struct timing *timing = context;
 
 	for (int64_t n = first; n < first + rows && n < timing->numbers; n++) {
 		timing->committed_us[n] = now_us;
 		if (timing->producer)
-			produce(timing, n);
+			produce_directly(timing, n);
 	}
 }
 
 /* --- a run -------------------------------------------------------------------------------------
  */
 
-static int compare(const void *a, const void *b)
+static int compare_int64(const void *a, const void *b)
 {
 	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
 
@@ -118,7 +118,7 @@ void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, 
 		/* seen before COMMIT returned to the writer */
 		spans[count++] = seen > since_us[n] ? seen - since_us[n] : 0;
 	}
-	qsort(spans, (size_t)count, sizeof *spans, compare);
+	qsort(spans, (size_t)count, sizeof *spans, compare_int64);
 	ret_latency->p50 = count ? (double)spans[count / 2] / 1000 : NAN;
 	ret_latency->p99 = count ? (double)spans[count * 99 / 100] / 1000 : NAN;
 	free(spans);
@@ -130,9 +130,9 @@ static bool send_first(struct timing *timing, struct err *err)
 	bool good = bench_fill(timing->bench, 0, 1, BENCH_SMALL, false, err);
 
 	if (timing->producer)
-		produce(timing, 0);
+		produce_directly(timing, 0);
 	for (int64_t end = clock_ms() + LAST_MS; good && bench_watch_count(timing->watch) < 1;) {
-		if (timing->producer && !take_reports(timing, err))
+		if (timing->producer && !take_direct_reports(timing, err))
 			return false;
 		if (clock_ms() > end)
 			return err_set(err, ERR_RETRY, "the first record did not come");
@@ -154,8 +154,8 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 	    .first = 1,
 	    .rate = (double)rate / rows,
 	    .duration_us = timing->bench->options.seconds * 1000000,
-	    .committed = committed,
-	    .turn = timing->producer ? take_reports : NULL,
+	    .committed = note_commit_times,
+	    .turn = timing->producer ? take_direct_reports : NULL,
 	    .fd = timing->producer ? producer_event : NULL,
 	    .context = timing};
 	struct bench_load_done done;
@@ -164,7 +164,7 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 		return false;
 	for (int64_t end = clock_ms() + LAST_MS;
 	     bench_watch_count(timing->watch) < 1 + done.transactions * rows;) {
-		if (!bench_goes_on(err) || (timing->producer && !take_reports(timing, err)))
+		if (!bench_goes_on(err) || (timing->producer && !take_direct_reports(timing, err)))
 			return false;
 		if (clock_ms() > end)
 			return err_set(err, ERR_RETRY,
@@ -176,7 +176,7 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 	return true;
 }
 
-static bool open_producer(struct timing *timing, struct err *err)
+static bool open_direct_producer(struct timing *timing, struct err *err)
 {
 	const struct config_publisher *publisher = timing->bench->publisher;
 
@@ -193,14 +193,14 @@ static void close_producer(struct timing *timing)
 	struct err err;
 
 	for (int64_t end = clock_ms() + LAST_MS; timing->in_flight > 0 && clock_ms() < end;) {
-		if (!take_reports(timing, &err))
+		if (!take_direct_reports(timing, &err))
 			break;
 		usleep(1000);
 	}
 	producer_destroy(timing->producer, 1000);
 }
 
-static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
+static bool measure_latency(struct bench *bench, bool direct, int64_t rate, int rows,
     struct bench_latency *ret_latency, struct err *err)
 {
 	const char *const arguments[] = {"run", NULL};
@@ -212,7 +212,7 @@ static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
 
 	timing.committed_us = xcalloc((size_t)numbers, sizeof *timing.committed_us);
 	good = good && (timing.watch = bench_watch_start(bench, numbers, err)) &&
-	       (direct ? open_producer(&timing, err)
+	       (direct ? open_direct_producer(&timing, err)
 		       : bench_child_start(bench, &child, arguments, err)) &&
 	       write_and_wait(&timing, rate, rows, ret_latency, err);
 	close_producer(&timing);
@@ -229,7 +229,7 @@ static bool measure(struct bench *bench, bool direct, int64_t rate, int rows,
 bool bench_latency_of_relay(
     struct bench *bench, int64_t rate, struct bench_latency *ret_latency, struct err *err)
 {
-	return measure(bench, false, rate, 1, ret_latency, err);
+	return measure_latency(bench, false, rate, 1, ret_latency, err);
 }
 
 /* --- the part ----------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ static void judge_percentile(struct bench *bench, int64_t rate, const char *perc
 		bench_judge_difference(bench, name, "ms", relay, direct, most, saturated);
 }
 
-static void judge(struct bench *bench, int64_t rate, const struct bench_latency *relay,
+static void judge_latency(struct bench *bench, int64_t rate, const struct bench_latency *relay,
     const struct bench_latency *direct, int runs)
 {
 	double p50[2][BENCH_MOST_RUNS], p99[2][BENCH_MOST_RUNS], held = 1;
@@ -278,11 +278,11 @@ bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err)
 		for (int turn = 0; turn < 2; turn++) {
 			bool is_direct = turn != run % 2;
 
-			if (!measure(bench, is_direct, rate, rows,
+			if (!measure_latency(bench, is_direct, rate, rows,
 				is_direct ? &direct[run] : &relay[run], err))
 				return false;
 		}
-	judge(bench, rate, relay, direct, (int)bench->options.runs);
+	judge_latency(bench, rate, relay, direct, (int)bench->options.runs);
 	return true;
 }
 

@@ -36,7 +36,7 @@ struct limit {
 	int64_t in_flight, most_in_flight;
 };
 
-static bool take_reports(struct limit *limit, struct err *err)
+static bool take_limit_reports(struct limit *limit, struct err *err)
 {
 	struct producer_report reports[REPORTS];
 	int count;
@@ -55,7 +55,7 @@ static bool take_reports(struct limit *limit, struct err *err)
 }
 
 /* False in *ret_sent: the queue is full. */
-static bool hand_over(struct limit *limit, bool *ret_sent, struct err *err)
+static bool send_limit_row(struct limit *limit, bool *ret_sent, struct err *err)
 {
 	const struct copy_field *fields = limit->fields;
 	char id[UUID_TEXT];
@@ -88,7 +88,7 @@ static bool hand_over(struct limit *limit, bool *ret_sent, struct err *err)
 }
 
 /* The next row of the COPY, if there is one now. */
-static bool take_row(struct limit *limit, bool *ret_waits, struct err *err)
+static bool take_limit_row(struct limit *limit, bool *ret_waits, struct err *err)
 {
 	enum pg_copy what;
 	enum copy_kind kind;
@@ -119,10 +119,10 @@ static bool move_rows(struct limit *limit, bool *ret_waits, struct err *err)
 
 	*ret_waits = false;
 	for (int i = 0; i < TURN && !*ret_waits && !limit->over; i++) {
-		if (!limit->row && !take_row(limit, ret_waits, err))
+		if (!limit->row && !take_limit_row(limit, ret_waits, err))
 			return false;
 		if (limit->row && (limit->in_flight >= limit->most_in_flight ||
-				      !hand_over(limit, &sent, err) || !sent)) {
+				      !send_limit_row(limit, &sent, err) || !sent)) {
 			*ret_waits = true;
 			return sent || err->kind == ERR_RETRY;
 		}
@@ -131,14 +131,14 @@ static bool move_rows(struct limit *limit, bool *ret_waits, struct err *err)
 	return true;
 }
 
-static bool run(struct limit *limit, struct err *err)
+static bool run_limit(struct limit *limit, struct err *err)
 {
 	while (!limit->over || limit->in_flight > 0) {
 		struct pollfd fds[] = {{.fd = producer_fd(limit->producer), .events = POLLIN},
 		    {.fd = limit->over ? -1 : pg_fd(limit->pg), .events = pg_events(limit->pg)}};
 		bool waits;
 
-		if (!move_rows(limit, &waits, err) || !take_reports(limit, err))
+		if (!move_rows(limit, &waits, err) || !take_limit_reports(limit, err))
 			return false;
 		if (limit->row)
 			fds[1].fd = -1;
@@ -172,7 +172,7 @@ bool bench_limit(const struct config_publisher *publisher, const char *topic, st
 	limit.producer = producer_create(
 	    publisher->kafka, NULL, publisher->memory, limit.most_in_flight, 1, err);
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
-	good = limit.topic && pg_send_copy(pg, sql, err) && run(&limit, err);
+	good = limit.topic && pg_send_copy(pg, sql, err) && run_limit(&limit, err);
 	producer_destroy(limit.producer, 1000);
 	return good;
 }

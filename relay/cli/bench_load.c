@@ -27,7 +27,7 @@ struct loading {
 
 /* --- parameters ------------------------------------------------------------------------------ */
 
-static void add_quoted(struct text *list, const struct text *payload)
+static void add_quoted_payload(struct text *list, const struct text *payload)
 {
 	text_add(list, list->length ? ",\"" : "{\"");
 	for (const char *at = payload->data; *at; at++)
@@ -41,7 +41,7 @@ static void make_payload(struct loading *loading, int64_t number)
 	bench_payload(&loading->payload, number, BENCH_SMALL);
 }
 
-static bool send_rows(
+static bool send_load_rows(
     struct loading *loading, struct writer *writer, const char *sql, struct err *err)
 {
 	char keys[16];
@@ -52,7 +52,7 @@ static bool send_rows(
 		make_payload(loading, n);
 		text_addf(
 		    &loading->numbers, "%s%lld", loading->numbers.length ? "," : "{", (long long)n);
-		add_quoted(&loading->payloads, &loading->payload);
+		add_quoted_payload(&loading->payloads, &loading->payload);
 	}
 	text_add(&loading->numbers, "}");
 	text_add(&loading->payloads, "}");
@@ -93,7 +93,7 @@ static bool send_step(struct loading *loading, struct writer *writer, struct err
 
 	switch (loading->load->steps[writer->step].takes) {
 	case BENCH_TAKES_ROWS:
-		return send_rows(loading, writer, sql, err);
+		return send_load_rows(loading, writer, sql, err);
 	case BENCH_TAKES_ROW:
 		return send_row(loading, writer, sql, err);
 	case BENCH_TAKES_ORDER:
@@ -114,7 +114,7 @@ static int64_t due_us(const struct loading *loading)
 }
 
 /* A late transaction of a rate still comes, for a while: what is not held shows in `held`. */
-static bool is_open(const struct loading *loading, int64_t now)
+static bool is_load_open(const struct loading *loading, int64_t now)
 {
 	const struct bench_load *load = loading->load;
 	int64_t end = loading->began_us + load->duration_us;
@@ -126,7 +126,7 @@ static bool is_open(const struct loading *loading, int64_t now)
 	return now < end;
 }
 
-static bool start(struct loading *loading, struct writer *writer, struct err *err)
+static bool start_writer(struct loading *loading, struct writer *writer, struct err *err)
 {
 	writer->step = 0;
 	writer->first = loading->load->first + loading->started++ * loading->load->rows;
@@ -139,15 +139,16 @@ static bool start_due(struct loading *loading, struct err *err)
 	for (int i = 0; i < loading->load->connections; i++) {
 		int64_t now = clock_us();
 
-		if (!is_open(loading, now) || due_us(loading) > now)
+		if (!is_load_open(loading, now) || due_us(loading) > now)
 			return true;
-		if (loading->writers[i].step < 0 && !start(loading, &loading->writers[i], err))
+		if (loading->writers[i].step < 0 &&
+		    !start_writer(loading, &loading->writers[i], err))
 			return false;
 	}
 	return true;
 }
 
-static void committed(struct loading *loading, struct writer *writer)
+static void note_committed_rows(struct loading *loading, struct writer *writer)
 {
 	loading->last_us = clock_us();
 	loading->committed++;
@@ -158,7 +159,7 @@ static void committed(struct loading *loading, struct writer *writer)
 		    loading->load->context, writer->first, loading->load->rows, loading->last_us);
 }
 
-static bool step(struct loading *loading, struct writer *writer, struct err *err)
+static bool step_writer(struct loading *loading, struct writer *writer, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
 	bool done;
@@ -169,7 +170,7 @@ static bool step(struct loading *loading, struct writer *writer, struct err *err
 		return true;
 	if (loading->statements[++writer->step])
 		return send_step(loading, writer, err);
-	committed(loading, writer);
+	note_committed_rows(loading, writer);
 	return true;
 }
 
@@ -182,7 +183,7 @@ static bool wait_and_step(struct loading *loading, struct err *err)
 	int64_t now = clock_us(), wait = LONGEST_US, until_due = due_us(loading) - now;
 	int count = 0;
 
-	if (loading->busy < load->connections && is_open(loading, now) && until_due < wait)
+	if (loading->busy < load->connections && is_load_open(loading, now) && until_due < wait)
 		wait = until_due > 0 ? until_due : 0;
 	for (int i = 0; i < load->connections; i++)
 		if (loading->writers[i].step >= 0) {
@@ -199,12 +200,12 @@ static bool wait_and_step(struct loading *loading, struct err *err)
 	if (ppoll(fds, (nfds_t)count + 1, &timeout, NULL) < 0)
 		return true; /* EINTR: the loop asks again */
 	for (int i = 0; i < count; i++)
-		if (fds[i].revents && !step(loading, asked[i], err))
+		if (fds[i].revents && !step_writer(loading, asked[i], err))
 			return false;
 	return true;
 }
 
-static bool run(struct loading *loading, struct err *err)
+static bool run_writers(struct loading *loading, struct err *err)
 {
 	const struct bench_load *load = loading->load;
 
@@ -213,7 +214,7 @@ static bool run(struct loading *loading, struct err *err)
 		if (!start_due(loading, err) || !wait_and_step(loading, err) ||
 		    (load->turn && !load->turn(load->context, err)))
 			return false;
-	} while (loading->busy > 0 || is_open(loading, clock_us()));
+	} while (loading->busy > 0 || is_load_open(loading, clock_us()));
 	return bench_goes_on(err);
 }
 
@@ -247,7 +248,7 @@ bool bench_load_run(struct bench *bench, const struct bench_load *load,
 
 	for (int i = 0; load->steps[i].sql; i++)
 		loading.statements[i] = schema_text(load->steps[i].sql, bench->schema);
-	good = connect_all(&loading, err) && run(&loading, err);
+	good = connect_all(&loading, err) && run_writers(&loading, err);
 	*ret_done = done_of(&loading);
 	for (int i = 0; i < load->connections; i++)
 		pg_destroy(loading.writers[i].pg);

@@ -16,7 +16,7 @@
 enum { LOOKS = 5000, FEWEST = 20, ENOUGH_US = 300000, LONGEST_MS = 30000 };
 #define LOOK "bench_look"
 
-static bool receive(struct pg *pg, struct pg_result **ret_result, struct err *err)
+static bool receive_look_result(struct pg *pg, struct pg_result **ret_result, struct err *err)
 {
 	bool done = false;
 
@@ -33,23 +33,23 @@ static bool receive(struct pg *pg, struct pg_result **ret_result, struct err *er
 	return true;
 }
 
-static bool prepare(struct bench *place, struct pg *pg, struct err *err)
+static bool prepare_look(struct bench *place, struct pg *pg, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_look, place->schema);
 	OWNED(owned_pg_result_destroy) struct pg_result *none = NULL;
 
-	return pg_send_prepare(pg, LOOK, sql, err) && receive(pg, &none, err);
+	return pg_send_prepare(pg, LOOK, sql, err) && receive_look_result(pg, &none, err);
 }
 
 /* A look that took long writes a log row, as an owner's does: the next one goes on from that. */
-static bool look(struct pg *pg, bool lists, int64_t *n, double *ret_us, struct err *err)
+static bool look_timed(struct pg *pg, bool lists, int64_t *n, double *ret_us, struct err *err)
 {
 	owned_text char *number = xformat("%lld", (long long)*n);
 	const struct pg_param params[] = {{BENCH_PUBLISHER}, {number}, {lists ? "t" : "f"}};
 	OWNED(owned_pg_result_destroy) struct pg_result *answer = NULL;
 	int64_t began = clock_us();
 
-	if (!pg_send_prepared(pg, LOOK, params, 3, err) || !receive(pg, &answer, err))
+	if (!pg_send_prepared(pg, LOOK, params, 3, err) || !receive_look_result(pg, &answer, err))
 		return false;
 	*ret_us = (double)(clock_us() - began);
 
@@ -63,7 +63,7 @@ static bool look(struct pg *pg, bool lists, int64_t *n, double *ret_us, struct e
 }
 
 /* The publisher at rest behind all rows. */
-static bool rest(struct bench *place, int64_t *ret_n, struct err *err)
+static bool rest_behind_rows(struct bench *place, int64_t *ret_n, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_newest, place->schema);
 	owned_text char *snapshot = bench_snapshot(place, err);
@@ -84,11 +84,11 @@ bool bench_look(struct bench *place, bool lists, double *ret_us, struct err *err
 	int64_t n, began;
 	int looks = 0;
 
-	if (!pg || !rest(place, &n, err) || !prepare(place, pg, err))
+	if (!pg || !rest_behind_rows(place, &n, err) || !prepare_look(place, pg, err))
 		return false;
 	began = clock_us();
 	while (looks < FEWEST || (looks < LOOKS && clock_us() < began + ENOUGH_US))
-		if (!look(pg, lists, &n, &spans[looks++], err))
+		if (!look_timed(pg, lists, &n, &spans[looks++], err))
 			return false;
 	*ret_us = bench_median(spans, looks);
 	return true;

@@ -126,7 +126,7 @@ static bool say_pairs(struct bench_talk *talk, int64_t first, int64_t count, str
 }
 
 /* Until so many came, as long as they come. */
-static bool wait_for(const struct bench_watch *watch, int64_t count, struct err *err)
+static bool wait_for_pairs(const struct bench_watch *watch, int64_t count, struct err *err)
 {
 	for (int64_t seen = 0; seen < count; seen = bench_watch_count(watch)) {
 		int64_t next = seen + 1;
@@ -144,7 +144,7 @@ struct passed {
 };
 
 /* A relay takes what was said: so many, up to number `end`. */
-static bool pass(struct bench_lookback *look, struct bench *place, int64_t count, int64_t end,
+static bool pass_pairs(struct bench_lookback *look, struct bench *place, int64_t count, int64_t end,
     struct passed *ret_passed, struct err *err)
 {
 	struct bench_child child = {0};
@@ -154,7 +154,7 @@ static bool pass(struct bench_lookback *look, struct bench *place, int64_t count
 		    bench_rewind(place, BENCH_BEGINNING, err) &&
 		    (watch = bench_watch_start(place, end, err)) &&
 		    bench_lookback_run(look, place, NULL, &child, err) &&
-		    wait_for(watch, count, err) &&
+		    wait_for_pairs(watch, count, err) &&
 		    bench_child_cpu(place, &child, &ret_passed->cpu, err);
 
 	bench_child_stop(&child);
@@ -177,7 +177,7 @@ static bool measure_pairs(struct bench_lookback *look, struct err *err)
 
 	if (!bench_lookback_fresh(look, err) || !bench_lookback_empty(bench, err) ||
 	    !say_pairs(look->talk, 0, count, err) ||
-	    !pass(look, bench, count, count, &passed, err) ||
+	    !pass_pairs(look, bench, count, count, &passed, err) ||
 	    !bench_lookback_ask(bench, sql_bench_lookback_apart, type, 1, &apart, err))
 		return false;
 	bench_judge(bench, "look-back, prepare and commit", "pairs/s", passed.rate, '>', 10000);
@@ -215,7 +215,7 @@ static bool fill_undecided(struct bench *place, int64_t count, struct err *err)
 }
 
 /* What is written back or cleaned up later is so in both places, and in neither's run. */
-static bool settle(struct bench *const places[2], struct err *err)
+static bool settle_places(struct bench *const places[2], struct err *err)
 {
 	for (int i = 0; i < 2; i++)
 		if (!bench_script_alone(places[i], sql_bench_lookback_vacuum, err) ||
@@ -229,20 +229,20 @@ static bool settle(struct bench *const places[2], struct err *err)
  * before: nothing else tells them apart than the undecided ones. Turn number -1 goes ahead, and
  * counts for the memory only: behind it both have been written to alike.
  */
-static bool turns(struct bench_lookback *look, struct bench *const places[2], int runs,
+static bool measure_turns(struct bench_lookback *look, struct bench *const places[2], int runs,
     int64_t count, double rates[2][BENCH_MOST_RUNS], double *ret_peak_kib, struct err *err)
 {
 	*ret_peak_kib = 0;
 	for (int run = -1; run < runs; run++) {
 		int64_t first = (run + 1) * count;
 
-		if (!say_pairs(look->talk, first, count, err) || !settle(places, err))
+		if (!say_pairs(look->talk, first, count, err) || !settle_places(places, err))
 			return false;
 		for (int turn = 0; turn < 2; turn++) {
 			int which = turn == (run & 1);
 			struct passed passed;
 
-			if (!pass(look, places[which], count, first + count, &passed, err))
+			if (!pass_pairs(look, places[which], count, first + count, &passed, err))
 				return false;
 			if (run >= 0)
 				rates[which][run] = passed.rate;
@@ -266,7 +266,7 @@ static bool measure_in(struct bench_lookback *look, struct bench *const places[2
 	    !bench_script(places[0], sql_bench_still, err) ||
 	    !bench_script(places[1], sql_bench_still, err) ||
 	    !fill_undecided(places[1], options->undecided, err) ||
-	    !turns(look, places, runs, count, rates, &peak_kib, err))
+	    !measure_turns(look, places, runs, count, rates, &peak_kib, err))
 		return false;
 	snprintf(
 	    name, sizeof name, "beside %lld undecided prepares", (long long)options->undecided);

@@ -66,7 +66,7 @@ static bool resolve_all(struct bench *bench, const struct bench_child *child, in
 	return true;
 }
 
-static bool resolve(struct bench_lookback *look, bool grpc, int batch, bool commits,
+static bool resolve_overdue(struct bench_lookback *look, bool grpc, int batch, bool commits,
     struct resolved *ret_resolved, struct err *err)
 {
 	struct bench *bench = look->bench;
@@ -98,7 +98,7 @@ static bool measure_rate(
 	for (int run = 0; run < runs; run++) {
 		struct resolved resolved;
 
-		if (!resolve(look, false, batch, true, &resolved, err))
+		if (!resolve_overdue(look, false, batch, true, &resolved, err))
 			return false;
 		rates[run] = resolved.rate;
 	}
@@ -117,7 +117,7 @@ static bool measure_cpu(struct bench_lookback *look, struct err *err)
 			int grpc = turn == run % 2;
 			struct resolved resolved;
 
-			if (!resolve(look, grpc, 1, false, &resolved, err))
+			if (!resolve_overdue(look, grpc, 1, false, &resolved, err))
 				return false;
 			cpus[grpc][run] = resolved.cpu * 1e6 / (double)bench->options.overdue;
 		}

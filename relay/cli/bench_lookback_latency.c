@@ -20,25 +20,25 @@ struct saying {
 	int64_t *sent_us, *acked_us;
 };
 
-static bool decide(struct saying *saying, int64_t number, struct err *err)
+static bool decide_pair(struct saying *saying, int64_t number, struct err *err)
 {
 	saying->sent_us[number] = clock_us();
 	return bench_talk_commit(saying->look->talk, number, err);
 }
 
 /* One tick of the rate: a prepare, its commit or that of the pair a second before. */
-static bool say(struct saying *saying, int64_t tick, struct err *err)
+static bool say_tick(struct saying *saying, int64_t tick, struct err *err)
 {
 	int64_t late = tick - saying->rate;
 
 	if (tick <= saying->count && (!bench_talk_prepare(saying->look->talk, tick, err) ||
-					 (tick % 2 == 0 && !decide(saying, tick, err))))
+					 (tick % 2 == 0 && !decide_pair(saying, tick, err))))
 		return false;
-	return late < 1 || late % 2 == 0 || decide(saying, late, err);
+	return late < 1 || late % 2 == 0 || decide_pair(saying, late, err);
 }
 
 /* A late tick waits for nothing, so that the rate is held. */
-static bool wait_until(struct saying *saying, int64_t due_us, struct err *err)
+static bool wait_until_due(struct saying *saying, int64_t due_us, struct err *err)
 {
 	int64_t now;
 
@@ -55,8 +55,8 @@ static bool say_all(struct saying *saying, double *ret_held, struct err *err)
 	int64_t ticks = saying->count + saying->rate, began = clock_us(), spent;
 
 	for (int64_t tick = 1; tick <= ticks; tick++)
-		if (!wait_until(saying, began + tick * 1000000 / saying->rate, err) ||
-		    !say(saying, tick, err))
+		if (!wait_until_due(saying, began + tick * 1000000 / saying->rate, err) ||
+		    !say_tick(saying, tick, err))
 			return false;
 	spent = clock_us() - began;
 	*ret_held = (double)ticks / (double)saying->rate / ((double)spent / 1e6);
@@ -85,7 +85,7 @@ static bool measure_run(struct saying *saying, const struct bench_watch *watch,
 	return true;
 }
 
-static bool measure(
+static bool measure_spans(
     struct bench_lookback *look, int64_t rate, struct spans *ret_spans, struct err *err)
 {
 	struct bench *bench = look->bench;
@@ -126,7 +126,7 @@ static bool measure_look(
 {
 	struct spans spans;
 
-	if (!measure(look, rate, &spans, err))
+	if (!measure_spans(look, rate, &spans, err))
 		return false;
 	runs->p50[run] = spans.acked.p50;
 	runs->p99[run] = spans.acked.p99;
@@ -148,7 +148,7 @@ static bool measure_outbox(
 	return true;
 }
 
-static void judge(struct bench *bench, int64_t rate, struct runs *runs)
+static void judge_spans(struct bench *bench, int64_t rate, struct runs *runs)
 {
 	int count = (int)bench->options.runs;
 	char name[80];
@@ -175,6 +175,6 @@ bool bench_lookback_latency(struct bench_lookback *look, struct err *err)
 			if (!(turn == run % 2 ? measure_outbox(bench, rate, &runs, run, err)
 					      : measure_look(look, rate, &runs, run, err)))
 				return false;
-	judge(bench, rate, &runs);
+	judge_spans(bench, rate, &runs);
 	return true;
 }

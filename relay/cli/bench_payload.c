@@ -5,7 +5,7 @@
 #define FIRST_NUMBER INT64_C(1000000000)
 
 /* xorshift64*: the same payload for the same number. */
-static uint64_t draw(uint64_t *state)
+static uint64_t draw_number(uint64_t *state)
 {
 	*state ^= *state >> 12;
 	*state ^= *state << 25;
@@ -13,12 +13,12 @@ static uint64_t draw(uint64_t *state)
 	return *state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-static unsigned below(uint64_t *state, unsigned count)
+static unsigned draw_below(uint64_t *state, unsigned count)
 {
-	return (unsigned)(draw(state) >> 33) % count;
+	return (unsigned)(draw_number(state) >> 33) % count;
 }
 
-#define PICK(state, words) words[below(state, sizeof words / sizeof *words)]
+#define PICK(state, words) words[draw_below(state, sizeof words / sizeof *words)]
 
 static const char *const first_names[] = {"Ada", "Alan", "Barbara", "Donald", "Edsger", "Frances",
     "Grace", "Hedy", "John", "Katherine", "Ken", "Margaret", "Niklaus", "Radia", "Tony", "Vint"};
@@ -34,8 +34,9 @@ static const char *const events[] = {
 static void add_item(struct text *out, uint64_t *state)
 {
 	text_addf(out, "{\"sku\":\"%c%c-%05u\",\"name\":\"%s\",\"quantity\":%u,\"price\":%u.%02u}",
-	    'A' + below(state, 26), 'A' + below(state, 26), below(state, 100000),
-	    PICK(state, things), 1 + below(state, 5), 3 + below(state, 400), below(state, 100));
+	    'A' + draw_below(state, 26), 'A' + draw_below(state, 26), draw_below(state, 100000),
+	    PICK(state, things), 1 + draw_below(state, 5), 3 + draw_below(state, 400),
+	    draw_below(state, 100));
 }
 
 void bench_payload(struct text *out, int64_t number, int64_t bytes)
@@ -50,8 +51,8 @@ void bench_payload(struct text *out, int64_t number, int64_t bytes)
 	    "\"name\":\"%s "
 	    "%s\",\"email\":\"%s.%s%u@example.com\",\"city\":\"%s\"},\"items\":[",
 	    (long long)(FIRST_NUMBER + number), (long long)(number / BENCH_KEYS),
-	    PICK(&state, events), (unsigned)draw(&state), first, last, first, last,
-	    below(&state, 1000), PICK(&state, cities));
+	    PICK(&state, events), (unsigned)draw_number(&state), first, last, first, last,
+	    draw_below(&state, 1000), PICK(&state, cities));
 	do {
 		add_item(out, &state);
 		text_add(out, ",");
@@ -59,8 +60,9 @@ void bench_payload(struct text *out, int64_t number, int64_t bytes)
 	out->length--; /* the last comma */
 	text_addf(out,
 	    "],\"currency\":\"EUR\",\"total\":%u.%02u,\"at\":\"2026-%02u-%02uT%02u:%02u:%02uZ\"}",
-	    10 + below(&state, 2000), below(&state, 100), 1 + below(&state, 12),
-	    1 + below(&state, 28), below(&state, 24), below(&state, 60), below(&state, 60));
+	    10 + draw_below(&state, 2000), draw_below(&state, 100), 1 + draw_below(&state, 12),
+	    1 + draw_below(&state, 28), draw_below(&state, 24), draw_below(&state, 60),
+	    draw_below(&state, 60));
 }
 
 int64_t bench_number(const void *payload, size_t length)

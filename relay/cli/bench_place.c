@@ -161,7 +161,7 @@ static void add_element(struct text *list, const char *element)
 	text_add(list, "\"");
 }
 
-static bool fill_batch(
+static bool fill_bench_batch(
     struct bench *bench, int64_t first, int64_t count, int64_t bytes, int64_t day, struct err *err)
 {
 	OWNED(text_finish) struct text numbers = {0}, payloads = {0}, payload = {0};
@@ -197,7 +197,7 @@ bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t paylo
 		if (!open)
 			good = pg_script(bench->pg, "begin", err);
 		good = good && bench_goes_on(err) &&
-		       fill_batch(
+		       fill_bench_batch(
 			   bench, first + done, batch, payload, done * bench->days / count, err);
 		done += batch;
 		open = one_transaction ? done < count : done % TRANSACTION && done < count;

@@ -33,7 +33,7 @@ static void make_ways(struct bench *bench, struct bench_way ways[SPREADS])
 	}
 }
 
-static void tell(
+static void tell_way(
     struct bench *bench, const struct bench_way *way, const struct bench_way *usual, int64_t rows)
 {
 	int runs = (int)bench->options.runs;
@@ -56,6 +56,6 @@ bool bench_spread(struct bench *bench, struct err *err)
 	    !bench_turns(ways, SPREADS, (int)bench->options.runs, rows, err))
 		return false;
 	for (int i = 1; i < SPREADS; i++)
-		tell(bench, &ways[i], &ways[0], rows);
+		tell_way(bench, &ways[i], &ways[0], rows);
 	return true;
 }

@@ -16,7 +16,7 @@ struct rest {
 	struct bench_watch *watch;
 };
 
-static bool begin(struct bench *bench, struct rest *rest, int64_t numbers, struct err *err)
+static bool begin_rest(struct bench *bench, struct rest *rest, int64_t numbers, struct err *err)
 {
 	const char *const arguments[] = {"run", NULL};
 
@@ -28,13 +28,13 @@ static bool begin(struct bench *bench, struct rest *rest, int64_t numbers, struc
 	       bench_watch_wait(rest->watch, 1, LAST_MS, err);
 }
 
-static void end(struct rest *rest)
+static void end_rest(struct rest *rest)
 {
 	bench_child_stop(&rest->child);
 	bench_watch_stop(rest->watch);
 }
 
-static bool load(struct bench *bench, int64_t first, int64_t seconds,
+static bool load_steadily(struct bench *bench, int64_t first, int64_t seconds,
     struct bench_load_done *ret_done, struct err *err)
 {
 	static const struct bench_step steps[] = {
@@ -57,14 +57,14 @@ static bool steady_once(struct bench *bench, struct bench_cpu *ret_cpu, struct e
 	struct bench_cpu before, after;
 	struct bench_load_done warm, done;
 	bool good =
-	    begin(bench, &rest, (seconds + WARM_S + 1) * RATE, err) &&
-	    load(bench, 1, WARM_S, &warm, err) &&
+	    begin_rest(bench, &rest, (seconds + WARM_S + 1) * RATE, err) &&
+	    load_steadily(bench, 1, WARM_S, &warm, err) &&
 	    bench_child_cpu(bench, &rest.child, &before, err) &&
-	    load(bench, 1 + warm.transactions, seconds, &done, err) &&
+	    load_steadily(bench, 1 + warm.transactions, seconds, &done, err) &&
 	    bench_watch_wait(rest.watch, 1 + warm.transactions + done.transactions, LAST_MS, err) &&
 	    bench_child_cpu(bench, &rest.child, &after, err);
 
-	end(&rest);
+	end_rest(&rest);
 	if (!good)
 		return false;
 	ret_cpu->relay = (after.relay - before.relay) * 1e6 / (double)done.transactions;
@@ -116,7 +116,7 @@ bool bench_idle(struct bench *bench, struct err *err)
 	int64_t seconds = bench->options.idle_seconds, began, committed = 0;
 	struct rest rest = {0};
 	struct bench_cpu before, after;
-	bool good = begin(bench, &rest, 2, err) && sleep_idle(SETTLE_S, err) &&
+	bool good = begin_rest(bench, &rest, 2, err) && sleep_idle(SETTLE_S, err) &&
 		    bench_child_cpu(bench, &rest.child, &before, err) && (began = clock_us()) &&
 		    sleep_idle(seconds, err) && bench_child_cpu(bench, &rest.child, &after, err);
 	double spent = good ? (double)(clock_us() - began) / 1e6 : 1;
@@ -137,6 +137,6 @@ bool bench_idle(struct bench *bench, struct err *err)
 		bench_judge(bench, "first message after idleness", "ms",
 		    (double)(bench_watch_seen(rest.watch, 1) - committed) / 1000, '<', 100);
 	}
-	end(&rest);
+	end_rest(&rest);
 	return good;
 }

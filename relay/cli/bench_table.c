@@ -78,7 +78,7 @@ struct obstacle {
 	char *snapshot;     /* behind what is put there */
 };
 
-static bool put(struct obstacle *obstacle, struct err *err)
+static bool put_obstacle(struct obstacle *obstacle, struct err *err)
 {
 	struct bench *place = &obstacle->place;
 	owned_text char *sql =
@@ -91,7 +91,7 @@ static bool put(struct obstacle *obstacle, struct err *err)
 }
 
 /* The relay is not to have taken away what was to be in its way. */
-static bool is_there(struct obstacle *obstacle, struct err *err)
+static bool is_obstacle_there(struct obstacle *obstacle, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *count = NULL;
 	owned_text char *sql = NULL;
@@ -108,14 +108,14 @@ static bool is_there(struct obstacle *obstacle, struct err *err)
 		   (long long)pg_int(count, 0, 0));
 }
 
-static bool set_up(
+static bool set_up_obstacle(
     struct bench *bench, struct obstacle *obstacle, int number, int64_t rows, struct err *err)
 {
 	struct bench *place = &obstacle->place;
 
 	return bench_place_beside(bench, number, place, err) &&
-	       bench_partition(place, obstacle->load.partitions, err) && put(obstacle, err) &&
-	       (obstacle->snapshot = bench_snapshot(place, err)) &&
+	       bench_partition(place, obstacle->load.partitions, err) &&
+	       put_obstacle(obstacle, err) && (obstacle->snapshot = bench_snapshot(place, err)) &&
 	       bench_fill(place, obstacle->load.published, rows, BENCH_SMALL, false, err) &&
 	       bench_settle(place, err);
 }
@@ -131,7 +131,7 @@ static bool set_up_all(
 {
 	for (int i = 0; i < count; i++)
 		if (owner_of_rows(obstacles, i) == &obstacles[i] &&
-		    !set_up(bench, &obstacles[i], i + 2, rows, err))
+		    !set_up_obstacle(bench, &obstacles[i], i + 2, rows, err))
 			return false;
 	return true;
 }
@@ -147,7 +147,7 @@ static void drop_all(struct obstacle *obstacles, int count)
 
 /* --- the drain ------------------------------------------------------------------------------- */
 
-static void name_of(const struct load *load, const char *measured, char name[80])
+static void write_load_name(const struct load *load, const char *measured, char name[80])
 {
 	snprintf(
 	    name, 80, "%s %s %lld %s", measured, load->where, (long long)load->count, load->what);
@@ -170,9 +170,9 @@ static bool drain_all(
 	if (!bench_turns(ways, count, runs, rows, err))
 		return false;
 	for (int i = 1; i < count; i++) {
-		if (!is_there(&obstacles[i], err))
+		if (!is_obstacle_there(&obstacles[i], err))
 			return false;
-		name_of(&obstacles[i].load, "drain", name);
+		write_load_name(&obstacles[i].load, "drain", name);
 		bench_judge_pairs(
 		    bench, name, "rows/s", ways[i].rates, ways[0].rates, runs, '>', 0.95);
 	}
@@ -195,7 +195,7 @@ static bool look_once(const struct side *side, bool lists, double *ret_us, struc
 	return bench_release(held, good ? err : &ignored) && good;
 }
 
-static bool look(
+static bool look_in_pairs(
     struct bench *bench, struct obstacle *obstacles, int which, bool lists, struct err *err)
 {
 	const struct load *load = &obstacles[which].load;
@@ -212,7 +212,7 @@ static bool look(
 			if (!look_once(&sides[side], lists, &us[side][pair], err))
 				return false;
 		}
-	name_of(load, lists ? "look for what is due" : "empty look", name);
+	write_load_name(load, lists ? "look for what is due" : "empty look", name);
 	bench_judge_pairs(bench, name, "us", us[1], us[0], pairs, '<', load->most);
 	return true;
 }
@@ -220,8 +220,8 @@ static bool look(
 static bool look_at_all(struct bench *bench, struct obstacle *obstacles, int count, struct err *err)
 {
 	for (int i = 1; i < count; i++)
-		if (!look(bench, obstacles, i, false, err) ||
-		    (obstacles[i].load.lists && !look(bench, obstacles, i, true, err)))
+		if (!look_in_pairs(bench, obstacles, i, false, err) ||
+		    (obstacles[i].load.lists && !look_in_pairs(bench, obstacles, i, true, err)))
 			return false;
 	return true;
 }

@@ -94,7 +94,7 @@ void bench_talk_note(struct bench_talk *talk, int64_t *acked_us)
 	talk->acked_us = acked_us;
 }
 
-static void take(struct bench_talk *talk, struct said *said, int64_t now)
+static void take_said(struct bench_talk *talk, struct said *said, int64_t now)
 {
 	talk->in_flight--;
 	if (talk->acked_us && said->commit >= 0)
@@ -116,7 +116,7 @@ bool bench_talk_step(struct bench_talk *talk, int wait_ms, struct err *err)
 		count = producer_poll(talk->producer, reports, REPORTS);
 		for (int i = 0; i < count; i++) {
 			lost += reports[i].error != 0;
-			take(talk, reports[i].opaque, now);
+			take_said(talk, reports[i].opaque, now);
 		}
 	} while (count == REPORTS);
 	return lost == 0 ||
@@ -142,7 +142,7 @@ bool bench_talk_flush(struct bench_talk *talk, struct err *err)
 }
 
 /* A full queue is waited for. */
-static bool say(
+static bool say_operation(
     struct bench_talk *talk, int64_t number, bool commit, struct text *value, struct err *err)
 {
 	struct said *said = xcalloc(1, sizeof *said);
@@ -172,7 +172,7 @@ static bool say(
 	return true;
 }
 
-static void begin(struct text *value, const char *op, int64_t number)
+static void begin_said_value(struct text *value, const char *op, int64_t number)
 {
 	text_addf(value,
 	    "{\"version\":1,\"op\":\"%s\",\"biz_type\":\"" BENCH_PAIR "\",\"biz_id\":\"%lld\"", op,
@@ -185,17 +185,17 @@ bool bench_talk_prepare(struct bench_talk *talk, int64_t number, struct err *err
 
 	text_clear(&talk->payload);
 	bench_payload(&talk->payload, number, BENCH_SMALL);
-	begin(&value, "prepare", number);
+	begin_said_value(&value, "prepare", number);
 	text_addf(&value, ",\"topic\":\"%s\",\"key\":\"customer-%lld\",\"payload\":%s}",
 	    talk->business_topic, (long long)(number % BENCH_KEYS), text_string(&talk->payload));
-	return say(talk, number, false, &value, err);
+	return say_operation(talk, number, false, &value, err);
 }
 
 bool bench_talk_commit(struct bench_talk *talk, int64_t number, struct err *err)
 {
 	struct text value = {0};
 
-	begin(&value, "commit", number);
+	begin_said_value(&value, "commit", number);
 	text_add(&value, "}");
-	return say(talk, number, true, &value, err);
+	return say_operation(talk, number, true, &value, err);
 }

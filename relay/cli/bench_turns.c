@@ -18,7 +18,7 @@ struct drained {
 };
 
 /* Makes the publisher wait as for a split, until all of its shards have an owner. */
-static bool gather(struct bench *bench, struct err *err)
+static bool gather_shards(struct bench *bench, struct err *err)
 {
 	owned_text char *owned = schema_text(sql_bench_owned, bench->schema);
 	owned_text char *go_on = schema_text(sql_publisher_split_cancel, bench->schema);
@@ -51,7 +51,8 @@ static bool hold_back(struct bench *bench, struct err *err)
 }
 
 /* Into an empty topic. */
-static bool drain(struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
+static bool drain_way(
+    struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
 {
 	struct bench *bench = &way->place;
 	const char *const relay[] = {"run", "--drain", NULL};
@@ -63,7 +64,7 @@ static bool drain(struct bench_way *way, int64_t rows, struct drained *ret_drain
 	if (!bench_rewind(bench, way->snapshot, err) || (way->gathers && !hold_back(bench, err)) ||
 	    !bench_child_start(bench, &child, way->limit ? limit : relay, err))
 		return false;
-	if (way->gathers && !gather(bench, err)) {
+	if (way->gathers && !gather_shards(bench, err)) {
 		bench_child_stop(&child);
 		return false;
 	}
@@ -88,15 +89,16 @@ static bool drain_beside_sessions(
 	struct bench *bench = &way->place;
 	struct bench_held *held = NULL;
 	struct err ignored;
-	bool good =
-	    bench_fresh_topic(bench, err) && (!way->writes || bench_empty_table(bench, err)) &&
-	    (held = bench_hold(bench, way->holds, err)) &&
-	    (!way->writes || write_rows(bench, rows, err)) && drain(way, rows, ret_drained, err);
+	bool good = bench_fresh_topic(bench, err) &&
+		    (!way->writes || bench_empty_table(bench, err)) &&
+		    (held = bench_hold(bench, way->holds, err)) &&
+		    (!way->writes || write_rows(bench, rows, err)) &&
+		    drain_way(way, rows, ret_drained, err);
 
 	return bench_release(held, good ? err : &ignored) && good;
 }
 
-static bool run(struct bench_way *way, int run, int64_t rows, struct err *err)
+static bool run_way(struct bench_way *way, int run, int64_t rows, struct err *err)
 {
 	struct drained drained;
 
@@ -118,7 +120,7 @@ bool bench_turns(struct bench_way *ways, int count, int runs, int64_t rows, stru
 		for (int turn = 0; turn < count; turn++) {
 			int way = (pass + turn) % count;
 
-			if (!run(&ways[pass % 2 ? count - 1 - way : way], pass, rows, err))
+			if (!run_way(&ways[pass % 2 ? count - 1 - way : way], pass, rows, err))
 				return false;
 		}
 	return true;

@@ -13,7 +13,7 @@ enum { SHOWN_MS = 10000 };
 
 /* --- the whole topic, afterwards ------------------------------------------------------------- */
 
-static bool see_record(void *context, const struct consumer_record *record)
+static bool count_seen_record(void *context, const struct consumer_record *record)
 {
 	struct bench_seen *seen = context;
 
@@ -27,7 +27,7 @@ static bool see_record(void *context, const struct consumer_record *record)
 	return true;
 }
 
-static bool read_topic(struct bench *bench, struct bench_seen *ret_seen, struct err *err)
+static bool read_bench_records(struct bench *bench, struct bench_seen *ret_seen, struct err *err)
 {
 	const char *const topics[] = {bench->topic, NULL};
 	OWNED(owned_consumer_destroy)
@@ -39,7 +39,7 @@ static bool read_topic(struct bench *bench, struct bench_seen *ret_seen, struct 
 		return false;
 	while (!at_end)
 		if (!bench_goes_on(err) ||
-		    !consumer_read(consumer, 500, see_record, ret_seen, &at_end, err))
+		    !consumer_read(consumer, 500, count_seen_record, ret_seen, &at_end, err))
 			return false;
 	return true;
 }
@@ -51,7 +51,7 @@ bool bench_read_topic(
 	int64_t end = clock_ms() + SHOWN_MS;
 
 	do
-		if (!read_topic(bench, ret_seen, err))
+		if (!read_bench_records(bench, ret_seen, err))
 			return false;
 	while (ret_seen->records < records && clock_ms() < end);
 	return ret_seen->records == records ||

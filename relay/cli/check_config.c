@@ -4,7 +4,7 @@
 #include "kafka_conf.h"
 #include "session.h"
 
-static int run(const struct call *call)
+static int run_check_config(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -38,5 +38,5 @@ const struct command command_check_config = {
 	"Reads the file and the environment as `run` does, and lets librdkafka check "
 	"the properties of each [kafka] section; of a [deliver] section also the URL, the "
 	"secrets, dedup and the rules. The first error is printed with its place.\n",
-    .run = run,
+    .run = run_check_config,
 };

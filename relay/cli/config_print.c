@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "config.h"
 
-static int run(const struct call *call)
+static int run_config(const struct call *call)
 {
 	OWNED(text_finish) struct text out = {0};
 
@@ -15,7 +15,7 @@ static int run(const struct call *call)
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option config_options[] = {
     {"print-sample", NULL, "A commented file with every key at its default. The default."},
     {"print-reference", NULL, "The same as a page of documentation."},
     {0},
@@ -27,6 +27,6 @@ const struct command command_config = {
     .summary = "Prints what can be configured.",
     .description = "Sections, keys, types, ranges, defaults and help, from the table that also "
 		   "parses them.\n",
-    .options = options,
-    .run = run,
+    .options = config_options,
+    .run = run_config,
 };

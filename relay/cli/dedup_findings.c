@@ -5,7 +5,7 @@
 #include "field.h"
 
 /* A name of somebody else's may be any bytes. */
-static void add_name(struct text *out, const char *name)
+static void add_foreign_name(struct text *out, const char *name)
 {
 	owned_text char *copy = xstrdup(name);
 	uint32_t code;
@@ -23,7 +23,7 @@ void dedup_finding_print(const struct dedup_finding *finding)
 {
 	OWNED(text_finish) struct text line = {0};
 	text_add(&line, finding->harmless ? "harmless: " : "damaged: ");
-	add_name(&line, finding->file);
+	add_foreign_name(&line, finding->file);
 	if (finding->byte >= 0)
 		text_addf(&line, " at byte %" PRId64, finding->byte);
 	printf("%s: %s\n", text_string(&line), finding->what);
@@ -33,7 +33,7 @@ json_t *dedup_finding_json(const struct dedup_finding *finding)
 {
 	OWNED(text_finish) struct text file = {0};
 	json_t *byte = finding->byte < 0 ? json_null() : json_integer(finding->byte);
-	add_name(&file, finding->file);
+	add_foreign_name(&file, finding->file);
 	return json_pack("{s:s, s:o, s:b, s:s}", "file", text_string(&file), "byte", byte,
 	    "harmless", finding->harmless, "what", finding->what);
 }

@@ -28,7 +28,7 @@ struct load {
 
 /* --- rows ----------------------------------------------------------------------------------- */
 
-static bool refuse(const struct load *load, const char *what, struct err *err)
+static bool refuse_load_row(const struct load *load, const char *what, struct err *err)
 {
 	return err_set(err, ERR_REJECT, "--sql: row %" PRId64 ": %s", load->rows + 1, what);
 }
@@ -37,26 +37,27 @@ static bool take_id(
     const struct load *load, const char *hex, size_t length, uint8_t *bytes, struct err *err)
 {
 	if (length == 0)
-		return refuse(load, "its id is empty: leave such rows out, as where id <> ''", err);
+		return refuse_load_row(
+		    load, "its id is empty: leave such rows out, as where id <> ''", err);
 	if (length > OUTBOX_DEDUP_ID_MAX) {
 		owned_text char *what =
 		    xformat("its id has %zu bytes, and at most are %d: load what consumers ask "
 			    "for, as sha256(id::bytea)",
 			length, OUTBOX_DEDUP_ID_MAX);
-		return refuse(load, what, err);
+		return refuse_load_row(load, what, err);
 	}
-	return hex_read(hex, length, bytes) || refuse(load, "its id is no bytea", err);
+	return hex_read(hex, length, bytes) || refuse_load_row(load, "its id is no bytea", err);
 }
 
-static bool take_row(
+static bool take_load_row(
     struct load *load, const struct pg_result *page, int row, int place, struct err *err)
 {
 	size_t length = ((size_t)pg_length(page, row, 0) - 2) / 2; /* behind \x */
 	if (pg_is_null(page, row, 0))
-		return refuse(
+		return refuse_load_row(
 		    load, "its id is null: leave such rows out, as where id is not null", err);
 	if (load->timed && pg_is_null(page, row, 1))
-		return refuse(load,
+		return refuse_load_row(load,
 		    "its time is null or infinite: leave such rows out, or give them one, as "
 		    "coalesce(created_at, now())",
 		    err);
@@ -101,19 +102,19 @@ static bool store_rows(
 {
 	int64_t first = load->rows + 1;
 	for (int row = from; row < to; row++)
-		if (!take_row(load, page, row, row - from, err))
+		if (!take_load_row(load, page, row, row - from, err))
 			return false;
 	return store_turn(load, (size_t)(to - from), err) ||
 	       err_prefix(err, "rows %" PRId64 " to %" PRId64 " of --sql", first, load->rows);
 }
 
-static bool checkpoint(struct load *load, struct err *err)
+static bool checkpoint_load(struct load *load, struct err *err)
 {
 	struct outbox_error error;
 	return outbox_dedup_checkpoint(load->dedup, -1, &error) || outbox_error_take(&error, err);
 }
 
-static void tell(struct load *load)
+static void tell_load_progress(struct load *load)
 {
 	int64_t now = clock_ms(), spent = now - load->began_ms;
 	if (now - load->told_ms < TOLD_MS)
@@ -130,9 +131,9 @@ static bool store_page(struct load *load, const struct pg_result *page, struct e
 		int to = from + load->turn < count ? from + load->turn : count;
 		if (!store_rows(load, page, from, to, err))
 			return false;
-		tell(load);
+		tell_load_progress(load);
 	}
-	return checkpoint(load, err);
+	return checkpoint_load(load, err);
 }
 
 static bool store_all(struct load *load, struct dedup_source *source, struct err *err)
@@ -180,7 +181,7 @@ static bool open_source(
 	return dedup_source_open(source, dsn, query, call_number(call, "batch", BATCH), err);
 }
 
-static bool open_store(struct load *load, const char *line, struct err *err)
+static bool open_loaded_store(struct load *load, const char *line, struct err *err)
 {
 	struct outbox_error error;
 	load->dedup = outbox_dedup_open(line, &error);
@@ -194,7 +195,7 @@ static bool run_load(struct load *load, struct dedup_source *source, struct err 
 	load->began_ms = load->told_ms = clock_ms();
 	if (store_all(load, source, err))
 		return true;
-	if (checkpoint(load, &again))
+	if (checkpoint_load(load, &again))
 		fprintf(stderr,
 		    "outbox-relay: %" PRId64 " new ids were loaded before, and stay; the same call "
 		    "goes on\n",
@@ -229,7 +230,7 @@ static int load_all(const struct call *call, const char *query)
 	OWNED(dedup_source_close) struct dedup_source source = {0};
 	OWNED(cleanup_free) struct load *load = xcalloc(1, sizeof *load);
 	bool good = read_line(load, line, &err) && open_source(call, &source, query, &err) &&
-		    open_store(load, line, &err);
+		    open_loaded_store(load, line, &err);
 	load->timed = source.timed;
 	good = good && run_load(load, &source, &err);
 	if (good)
@@ -241,7 +242,7 @@ static int load_all(const struct call *call, const char *query)
 	return 0;
 }
 
-static int run(const struct call *call)
+static int run_dedup_load(const struct call *call)
 {
 	const char *query = call_text(call, "sql", NULL);
 	if (query)
@@ -252,7 +253,7 @@ static int run(const struct call *call)
 	return EXIT_USAGE;
 }
 
-static const struct command_option options[] = {
+static const struct command_option dedup_load_options[] = {
     {"sql", "QUERY",
 	"One or two columns: the id (text, bytea, uuid or a whole number), and the time of its "
 	"record (timestamptz; without it, now); needed."},
@@ -280,6 +281,6 @@ const struct command command_dedup_load = {
 	"memory at a time, and durable in the store before the next one is asked for. What is "
 	"there is not loaded twice, so that the same call may be repeated, and goes on after a "
 	"failure. Each second a line on stderr tells how far it is.\n",
-    .options = options,
-    .run = run,
+    .options = dedup_load_options,
+    .run = run_dedup_load,
 };

@@ -44,7 +44,7 @@ static struct disk disk_of(const struct bloom_plan *plan)
 	    .all = slices * (log + dedup_map_bytes(plan->lines, buckets))};
 }
 
-static void print_text(const struct dedup_spec *spec, const struct bloom_plan *plan)
+static void print_size_text(const struct dedup_spec *spec, const struct bloom_plan *plan)
 {
 	uint64_t slice = plan->lines * BLOOM_LINE;
 	struct disk disk = disk_of(plan);
@@ -68,7 +68,7 @@ static void print_text(const struct dedup_spec *spec, const struct bloom_plan *p
 	    "classic formula", bloom_classic_bits(spec->rate), bloom_classic_hashes(spec->rate));
 }
 
-static json_t *to_json(const struct dedup_spec *spec, const struct bloom_plan *plan)
+static json_t *size_json(const struct dedup_spec *spec, const struct bloom_plan *plan)
 {
 	struct disk disk = disk_of(plan);
 	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
@@ -95,7 +95,7 @@ static bool read_spec(const struct call *call, struct dedup_spec *spec, struct e
 	return dedup_spec_check(spec, err);
 }
 
-static int run(const struct call *call)
+static int run_dedup_size(const struct call *call)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
 	struct err err;
@@ -108,17 +108,17 @@ static int run(const struct call *call)
 	struct bloom_plan plan =
 	    bloom_plan((uint64_t)spec.ids, spec.rate, (int)spec.slices, BLOOM_PLACES);
 	if (!call_flag(call, "json")) {
-		print_text(&spec, &plan);
+		print_size_text(&spec, &plan);
 		return 0;
 	}
-	json_t *object = to_json(&spec, &plan);
+	json_t *object = size_json(&spec, &plan);
 	json_dumpf(object, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(object);
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option dedup_size_options[] = {
     {"ids", "N", "Different ids in a window, as 50M; needed."},
     {"rate", "SHARE", "False positives of the whole window, as 0.1% or 0.001; 0.1% unless given."},
     {"window", "TIME", "So long an id is remembered, as 24h, which it is unless given."},
@@ -134,6 +134,6 @@ const struct command command_dedup_size = {
     .description = "By the formula of a blocked filter, whose ids have all their bits in one cache "
 		   "line, and the classic one beside it. The index is in memory as far as it is "
 		   "read: 8 bytes an id; on disk are filter, index and key log.\n",
-    .options = options,
-    .run = run,
+    .options = dedup_size_options,
+    .run = run_dedup_size,
 };

@@ -12,8 +12,8 @@ enum { CONNECT_MS = 10000 };
 static const char example[] =
     "write one query of an id and perhaps a time, as \"select id, created_at from orders\"";
 
-/* What the query is at fault for is told so; not that a table of ours would be missing. */
-static bool judge(const struct dedup_source *source, struct err *err)
+/* Reports errors caused by the user's query as such. A missing table of ours is not one. */
+static bool blame_user_query(const struct dedup_source *source, struct err *err)
 {
 	const char *sqlstate = pg_sqlstate(source->pg);
 	bool at_fault = (text_starts(sqlstate, "42") && !text_equal(sqlstate, "42501")) ||
@@ -29,11 +29,11 @@ static bool judge(const struct dedup_source *source, struct err *err)
 	return err_set(err, ERR_REJECT, "--sql: %s; %s", said.message, example);
 }
 
-static struct pg_result *ask(struct dedup_source *source, const char *sql, struct err *err)
+static struct pg_result *query_source(struct dedup_source *source, const char *sql, struct err *err)
 {
 	struct pg_result *rows = pg_query(source->pg, sql, NULL, 0, err);
 	if (!rows)
-		judge(source, err);
+		blame_user_query(source, err);
 	return rows;
 }
 
@@ -43,7 +43,7 @@ static struct pg_result *ask_about(
 	const struct script_place places[] = {{"query", query, true},
 	    {"blank", source->timed ? "" : ", null::pg_catalog.timestamptz", true}, {NULL}};
 	owned_text char *sql = script_fill(template, places);
-	return ask(source, sql, err);
+	return query_source(source, sql, err);
 }
 
 /* --- what the query returns ----------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool check_types(struct dedup_source *source, const char *query, struct e
 /* --- life ----------------------------------------------------------------------------------- */
 
 /* Without what ends a statement: it goes into brackets. */
-static char *trim(const char *query)
+static char *trim_query(const char *query)
 {
 	char *copy = xstrdup(query);
 	size_t length = strlen(copy);
@@ -101,7 +101,7 @@ static char *trim(const char *query)
 	return copy;
 }
 
-static bool declare(struct dedup_source *source, const char *query, struct err *err)
+static bool declare_cursor(struct dedup_source *source, const char *query, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = ask_about(source, sql_dedup_load_declare, query, err);
@@ -111,13 +111,13 @@ static bool declare(struct dedup_source *source, const char *query, struct err *
 bool dedup_source_open(struct dedup_source *ret_source, const char *dsn, const char *query,
     int64_t batch, struct err *err)
 {
-	owned_text char *trimmed = trim(query), *number = xformat("%" PRId64, batch);
+	owned_text char *trimmed = trim_query(query), *number = xformat("%" PRId64, batch);
 	const struct script_place places[] = {{"batch", number, true}, {NULL}};
 	*ret_source = (struct dedup_source){.fetch = script_fill(sql_dedup_load_fetch, places)};
 	ret_source->pg = pg_connect_plain(dsn, "outbox-relay dedup load", CONNECT_MS, err);
 	return ret_source->pg && pg_script(ret_source->pg, sql_dedup_load_begin, err) &&
 	       check_shape(ret_source, trimmed, err) && check_types(ret_source, trimmed, err) &&
-	       declare(ret_source, trimmed, err);
+	       declare_cursor(ret_source, trimmed, err);
 }
 
 void dedup_source_close(struct dedup_source *source)
@@ -129,5 +129,5 @@ void dedup_source_close(struct dedup_source *source)
 
 struct pg_result *dedup_source_next(struct dedup_source *source, struct err *err)
 {
-	return ask(source, source->fetch, err);
+	return query_source(source, source->fetch, err);
 }

@@ -92,7 +92,7 @@ static void print_found(void *context, const struct dedup_finding *finding)
 	dedup_finding_print(finding);
 }
 
-static bool print_text(const char *path, struct err *err)
+static bool print_stat_text(const char *path, struct err *err)
 {
 	char offset[MOMENT_SIZE];
 	struct listing listing = {.offset = -1};
@@ -151,7 +151,7 @@ static void note_found(void *context, const struct dedup_finding *finding)
 	json_array_append_new(listing->findings, dedup_finding_json(finding));
 }
 
-static bool print_json(const char *path, struct err *err)
+static bool print_stat_json(const char *path, struct err *err)
 {
 	struct listing listing = {.files = json_array(), .findings = json_array(), .offset = -1};
 	const struct dedup_inspector inspector = {note_folder, note_part, note_found, &listing};
@@ -170,15 +170,16 @@ static bool print_json(const char *path, struct err *err)
 	return good;
 }
 
-static int run(const struct call *call)
+static int run_dedup_stat(const struct call *call)
 {
 	struct err err;
 	const char *path = call->arguments[0];
-	bool good = call_flag(call, "json") ? print_json(path, &err) : print_text(path, &err);
+	bool good =
+	    call_flag(call, "json") ? print_stat_json(path, &err) : print_stat_text(path, &err);
 	return good ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option dedup_stat_options[] = {
     {"json", NULL, "As JSON."},
     {0},
 };
@@ -198,6 +199,6 @@ const struct command command_dedup_stat = {
 	"(from the log), refused (its log is shorter than it was).\n"
 	"It locks and writes nothing, and may run while the folder is in use. Key logs are read "
 	"whole. A process of another container or machine is not seen.\n",
-    .options = options,
-    .run = run,
+    .options = dedup_stat_options,
+    .run = run_dedup_stat,
 };

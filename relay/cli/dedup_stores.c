@@ -4,16 +4,16 @@
 #include "dedup.h"
 #include "text.h"
 
-static const char *yes(bool value)
+static const char *yes_or_no(bool value)
 {
 	return value ? "yes" : "no";
 }
 
-static void print_text(const struct outbox_dedup_promise *promise)
+static void print_store_text(const struct outbox_dedup_promise *promise)
 {
 	printf("%s%s\n", promise->store, promise->lossy ? " (lossy: the line must say so)" : "");
-	printf("  releases what is done  %s\n", yes(promise->releases));
-	printf("  shared by machines     %s\n", yes(promise->shared));
+	printf("  releases what is done  %s\n", yes_or_no(promise->releases));
+	printf("  shared by machines     %s\n", yes_or_no(promise->shared));
 	printf("  false positives        %s\n", promise->false_positives);
 	printf("  false negatives        %s\n", promise->false_negatives);
 	printf("  restart                %s\n", promise->restart);
@@ -25,7 +25,7 @@ static void print_text(const struct outbox_dedup_promise *promise)
 static void print_markdown(const struct outbox_dedup_promise *promise)
 {
 	printf("| `%s` | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", promise->store,
-	    yes(promise->lossy), yes(promise->releases), yes(promise->shared),
+	    yes_or_no(promise->lossy), yes_or_no(promise->releases), yes_or_no(promise->shared),
 	    promise->false_positives, promise->false_negatives, promise->restart, promise->scope,
 	    promise->memory, promise->disk);
 }
@@ -37,7 +37,7 @@ static void print_all(void (*print)(const struct outbox_dedup_promise *promise))
 		print(promise);
 }
 
-static void print_json(void)
+static void print_stores_json(void)
 {
 	const struct outbox_dedup_promise *promise;
 	json_t *stores = json_array();
@@ -53,22 +53,22 @@ static void print_json(void)
 	json_decref(stores);
 }
 
-static int run(const struct call *call)
+static int run_dedup_stores(const struct call *call)
 {
 	if (call_flag(call, "json")) {
-		print_json();
+		print_stores_json();
 	} else if (call_flag(call, "markdown")) {
 		puts("| store | lossy | releases what is done | shared by machines | false "
 		     "positives | false negatives | restart | scope | memory | disk "
 		     "|\n|---|---|---|---|---|---|---|---|---|---|");
 		print_all(print_markdown);
 	} else {
-		print_all(print_text);
+		print_all(print_store_text);
 	}
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option dedup_stores_options[] = {
     {"json", NULL, "As JSON."},
     {"markdown", NULL, "As the table of docs/dedup.md."},
     {0},
@@ -81,6 +81,6 @@ const struct command command_dedup_stores = {
     .description =
 	"False positives (a new id that is taken for one that is done) and negatives, what is "
 	"there after a restart, whose copies are seen, and what an id costs.\n",
-    .options = options,
-    .run = run,
+    .options = dedup_stores_options,
+    .run = run_dedup_stores,
 };

@@ -30,7 +30,7 @@ static void see_found(void *context, const struct dedup_finding *finding)
 	dedup_finding_print(finding);
 }
 
-static int run(const struct call *call)
+static int run_dedup_verify(const struct call *call)
 {
 	struct err err;
 	struct verdict verdict = {0};
@@ -62,5 +62,5 @@ const struct command command_dedup_verify = {
 	"written is judged, and what it is writing is left out. It takes the memory of one map.\n"
 	"The exit status is 0 when all is whole and 1 when something is damaged; any other says "
 	"that nothing could be said.\n",
-    .run = run,
+    .run = run_dedup_verify,
 };

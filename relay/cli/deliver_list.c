@@ -1,15 +1,15 @@
 #include <stdio.h>
 #include "commands.h"
-#include "deliver_desk.h"
+#include "deliver_client.h"
 #include "field.h"
 #include "session.h"
 
-static long long number(const json_t *section, const char *name)
+static long long section_number(const json_t *section, const char *name)
 {
 	return (long long)json_integer_value(json_object_get(section, name));
 }
 
-static const char *word_of(const json_t *section)
+static const char *section_word(const json_t *section)
 {
 	if (!json_is_true(json_object_get(section, "works")))
 		return "does not work";
@@ -26,17 +26,18 @@ static void print_section(const json_t *section)
 
 	printf("%s: %s, %lld partitions (%lld stand still), %lld of %lld messages under way, "
 	       "%lld handled, %lld dead letters, breaker %s\n",
-	    json_string_value(json_object_get(section, "section")), word_of(section),
-	    number(section, "partitions"), number(section, "standing"),
-	    number(section, "in_progress"), number(section, "messages"), number(section, "handled"),
-	    number(section, "dead_letters"), breaker ? breaker : "-");
+	    json_string_value(json_object_get(section, "section")), section_word(section),
+	    section_number(section, "partitions"), section_number(section, "standing"),
+	    section_number(section, "in_progress"), section_number(section, "messages"),
+	    section_number(section, "handled"), section_number(section, "dead_letters"),
+	    breaker ? breaker : "-");
 	if (!error || !error[0])
 		return;
 	field_add_line(&why, error);
 	printf("  %s\n", text_string(&why));
 }
 
-static void print(const struct call *call, const json_t *answer)
+static void print_sections(const struct call *call, const json_t *answer)
 {
 	const json_t *sections = json_object_get(answer, "sections");
 	const json_t *section;
@@ -57,19 +58,19 @@ static void print(const struct call *call, const json_t *answer)
 		puts("no [deliver] section runs in that process");
 }
 
-static int run(const struct call *call)
+static int run_deliver_list(const struct call *call)
 {
 	json_t *answer = NULL;
 	struct err err;
 
-	if (!deliver_desk_ask(call, "/v1/deliver", NULL, &answer, &err))
+	if (!deliver_client_ask(call, "/v1/deliver", NULL, &answer, &err))
 		return session_failed(&err);
-	print(call, answer);
+	print_sections(call, answer);
 	json_decref(answer);
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option deliver_list_options[] = {
     {"json", NULL, "As a JSON object."},
     {0},
 };
@@ -81,6 +82,6 @@ const struct command command_deliver_list = {
     .description =
 	"Asks the process at [api] listen, with the first of operate_tokens or read_tokens. "
 	"Counts are since that process began.\n",
-    .options = options,
-    .run = run,
+    .options = deliver_list_options,
+    .run = run_deliver_list,
 };

@@ -1,9 +1,9 @@
 #include "commands.h"
-#include "deliver_desk.h"
+#include "deliver_client.h"
 
-static int run(const struct call *call)
+static int run_deliver_pause(const struct call *call)
 {
-	return deliver_desk_operate(call, "pause");
+	return deliver_client_operate(call, "pause");
 }
 
 const struct command command_deliver_pause = {
@@ -17,6 +17,6 @@ const struct command command_deliver_pause = {
 	"is delivered, its partitions stay its own, and nothing new is taken until `deliver "
 	"resume`, or until the process ends. Other processes that run the section go on with "
 	"their partitions.\n",
-    .options = deliver_desk_options,
-    .run = run,
+    .options = deliver_client_options,
+    .run = run_deliver_pause,
 };

@@ -19,9 +19,9 @@
 /*
  * Dead letters cannot be taken out of their topic. Which of them went back is what a group of its
  * own, GROUP.redriven, has committed there: an offset, and beside it what is finished beyond it, in
- * the form of the inbox's commits (commit_text.h). A letter counts as gone back when the broker has
- * acknowledged it; who dies before that is noted sends it once more, with the same outbox-leg, by
- * which dedup knows the copy.
+ * the form of the inbox's commits (commit_text.h). A dead letter counts as gone back when the
+ * broker has acknowledged it. A process that dies before it has noted that sends it once more, with
+ * the same outbox-leg, by which dedup knows the copy.
  */
 enum { WAIT_MS = 500, UNDER_WAY = 1000, SHOWN = 20, STEP_MS = 100, GIVE_UP_MS = 60000 };
 
@@ -62,7 +62,7 @@ static char *header_of(const struct consumer_record *record, const char *name)
 	return xformat("%.*s", (int)length, (const char *)value);
 }
 
-static bool has(const struct consumer_record *record, const char *name, const char *wanted)
+static bool has_header(const struct consumer_record *record, const char *name, const char *wanted)
 {
 	owned_text char *found = header_of(record, name);
 	return !wanted || text_equal(found, wanted);
@@ -97,14 +97,14 @@ static char *event_id(const struct redrive *redrive, const struct consumer_recor
 	return name;
 }
 
-static bool has_id(const struct redrive *redrive, const struct consumer_record *record)
+static bool has_wanted_id(const struct redrive *redrive, const struct consumer_record *record)
 {
 	const char *wanted = call_text(redrive->call, "id", NULL);
 	owned_text char *id = wanted ? event_id(redrive, record) : NULL;
-	return !wanted || text_equal(id, wanted) || has(record, "outbox-id", wanted);
+	return !wanted || text_equal(id, wanted) || has_header(record, "outbox-id", wanted);
 }
 
-static bool is_wanted(const struct redrive *redrive, const struct consumer_record *record)
+static bool is_redrive_wanted(const struct redrive *redrive, const struct consumer_record *record)
 {
 	const char *key = call_text(redrive->call, "key", NULL);
 	const char *reason = call_text(redrive->call, "reason-has", NULL);
@@ -115,12 +115,13 @@ static bool is_wanted(const struct redrive *redrive, const struct consumer_recor
 		return false;
 	if (reason && (!why || !strstr(why, reason)))
 		return false;
-	return has(record, "outbox-group", redrive->section->group) &&
-	       has(record, "outbox-origin-topic", call_text(redrive->call, "topic", NULL)) &&
-	       at_us >= redrive->from_us && at_us < redrive->to_us && has_id(redrive, record);
+	return has_header(record, "outbox-group", redrive->section->group) &&
+	       has_header(record, "outbox-origin-topic", call_text(redrive->call, "topic", NULL)) &&
+	       at_us >= redrive->from_us && at_us < redrive->to_us &&
+	       has_wanted_id(redrive, record);
 }
 
-static void show(struct redrive *redrive, const struct consumer_record *record)
+static void show_dead_letter(struct redrive *redrive, const struct consumer_record *record)
 {
 	owned_text char *id = event_id(redrive, record);
 	owned_text char *topic = header_of(record, "outbox-origin-topic");
@@ -139,7 +140,7 @@ static void show(struct redrive *redrive, const struct consumer_record *record)
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-static bool fail(struct redrive *redrive, const struct err *err)
+static bool fail_redrive(struct redrive *redrive, const struct err *err)
 {
 	if (!redrive->failed)
 		redrive->err = *err;
@@ -147,13 +148,13 @@ static bool fail(struct redrive *redrive, const struct err *err)
 	return false;
 }
 
-static void take_back(struct redrive *redrive)
+static void take_acknowledged(struct redrive *redrive)
 {
 	struct err why;
 	bool refused;
 	for (struct item *item; (item = redelivery_take(redrive->redelivery, &refused, &why));) {
 		if (refused)
-			fail(redrive, &why);
+			fail_redrive(redrive, &why);
 		else {
 			offsets_finished(
 			    &redrive->parts[item->public.partition].offsets, item->public.offset);
@@ -163,8 +164,8 @@ static void take_back(struct redrive *redrive)
 	}
 }
 
-/* Until so few are under way. */
-static bool pump(struct redrive *redrive, size_t most)
+/* Waits until at most `most` of them are in flight. */
+static bool send_until_few(struct redrive *redrive, size_t most)
 {
 	struct err err;
 	int64_t until = clock_ms() + GIVE_UP_MS;
@@ -172,13 +173,13 @@ static bool pump(struct redrive *redrive, size_t most)
 	while (!redrive->failed && redelivery_count(redrive->redelivery) > most) {
 		struct pollfd fd = {redelivery_fd(redrive->redelivery), POLLIN, 0};
 		redelivery_step(redrive->redelivery, clock_ms());
-		take_back(redrive);
+		take_acknowledged(redrive);
 		size_t now = redelivery_count(redrive->redelivery);
 		if (now < before)
 			until = clock_ms() + GIVE_UP_MS;
 		else if (clock_ms() > until) {
-			err_set(&err, ERR_RETRY, "no broker acknowledges a letter");
-			return fail(redrive, &err);
+			err_set(&err, ERR_RETRY, "no broker acknowledges a dead letter");
+			return fail_redrive(redrive, &err);
 		}
 		before = now;
 		if (now > most)
@@ -193,22 +194,22 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 	char *topic = header_of(record, "outbox-origin-topic");
 	if (!topic || !config_list_has(&redrive->section->topics, topic)) {
 		err_set(&err, ERR_REJECT,
-		    "letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] does "
-		    "not read: add it to its topics, or leave the letter out",
+		    "dead letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] "
+		    "does not read: add it to its topics, or leave the dead letter out",
 		    record->partition, record->offset, topic ? topic : "?", redrive->section->name);
 		free(topic);
-		return fail(redrive, &err);
+		return fail_redrive(redrive, &err);
 	}
 	struct item *item = item_create(NULL, record);
 	item->public.topic = redrive->section->dead_letter_topic;
-	item->owned_id = topic; /* as long as the letter */
+	item->owned_id = topic; /* as long as the dead letter */
 	redelivery_send(redrive->redelivery, item, topic, REDELIVERY_TO_ORIGIN);
-	return pump(redrive, UNDER_WAY);
+	return send_until_few(redrive, UNDER_WAY);
 }
 
 /* --- passes --------------------------------------------------------------------------------- */
 
-static bool see(void *context, const struct consumer_record *record)
+static bool see_dead_letter(void *context, const struct consumer_record *record)
 {
 	struct redrive *redrive = context;
 	if (redrive->matching >= redrive->limit)
@@ -221,7 +222,7 @@ static bool see(void *context, const struct consumer_record *record)
 	bool gone = offsets_is_finished(&part->offsets, record->offset);
 	if (redrive->sends && !gone)
 		offsets_take(&part->offsets, record->offset);
-	if (!is_wanted(redrive, record))
+	if (!is_redrive_wanted(redrive, record))
 		return true;
 	redrive->gone_before += gone;
 	if (gone)
@@ -230,11 +231,11 @@ static bool see(void *context, const struct consumer_record *record)
 	if (redrive->sends)
 		return send_back(redrive, record);
 	part->upto = record->offset + 1;
-	show(redrive, record);
+	show_dead_letter(redrive, record);
 	return true;
 }
 
-static bool pass(struct redrive *redrive, bool sends, struct err *err)
+static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *err)
 {
 	const char *topics[] = {redrive->section->dead_letter_topic, NULL};
 	OWNED(owned_consumer_destroy)
@@ -244,10 +245,10 @@ static bool pass(struct redrive *redrive, bool sends, struct err *err)
 	redrive->sends = sends;
 	redrive->matching = redrive->gone_before = 0;
 	while (consumer && !at_end && !redrive->failed && redrive->matching < redrive->limit)
-		if (!consumer_read(consumer, WAIT_MS, see, redrive, &at_end, err))
+		if (!consumer_read(consumer, WAIT_MS, see_dead_letter, redrive, &at_end, err))
 			return false;
 	if (consumer && sends)
-		pump(redrive, 0);
+		send_until_few(redrive, 0);
 	return consumer;
 }
 
@@ -265,7 +266,8 @@ static bool read_part(struct redrive *redrive, const struct consumer_partition *
 	bool stale = offset < at->low || offset > at->high; /* the topic was made anew, or cut */
 	if (!offsets_init(&part->offsets, stale ? at->low : offset, stale ? "" : finished) || !ours)
 		return err_set(err, ERR_REJECT,
-		    "group %s.redriven has committed what is no list of letters: delete that group",
+		    "group %s.redriven has committed what is no list of dead letters: delete that "
+		    "group",
 		    redrive->section->group);
 	return true;
 }
@@ -295,8 +297,8 @@ static bool note_parts(struct redrive *redrive, struct err *err)
 		const struct offsets *offsets = &redrive->parts[i].offsets;
 		if (commit_text_write(offsets, "", text) >= COMMIT_TEXT_SIZE)
 			fprintf(stderr,
-			    "outbox-relay: partition %d: too many single letters went back to note "
-			    "each; some will be shown again\n",
+			    "outbox-relay: partition %d: too many single dead letters went back to "
+			    "note each; some will be shown again\n",
 			    i);
 		const struct subscription_place place = {
 		    redrive->section->dead_letter_topic, i, offsets->done, text};
@@ -308,7 +310,7 @@ static bool note_parts(struct redrive *redrive, struct err *err)
 
 /* --- the command ---------------------------------------------------------------------------- */
 
-static const struct config_deliver *find_section(
+static const struct config_deliver *find_redrive_section(
     const struct config *config, const char *name, struct err *err)
 {
 	for (int i = 0; i < config->deliver_count; i++) {
@@ -325,31 +327,32 @@ static const struct config_deliver *find_section(
 	return NULL;
 }
 
-static bool send_all(struct redrive *redrive, struct err *err)
+static bool send_all_back(struct redrive *redrive, struct err *err)
 {
-	owned_text char *question = xformat("Send %" PRId64 " letters back?", redrive->matching);
+	owned_text char *question =
+	    xformat("Send %" PRId64 " dead letters back?", redrive->matching);
 	struct err noting;
 	if (!confirm_call(redrive->call, question, err))
 		return false;
 	redrive->limit = INT64_MAX; /* the passes read partitions by turns, each in its own order */
-	bool well = pass(redrive, true, err);
+	bool well = read_dead_letters(redrive, true, err);
 	bool noted = note_parts(redrive, well && !redrive->failed ? err : &noting);
 	if (redrive->failed)
 		*err = redrive->err;
-	printf("%" PRId64 " letters went back\n", redrive->sent);
+	printf("%" PRId64 " dead letters went back\n", redrive->sent);
 	return well && noted && !redrive->failed;
 }
 
-static bool work(struct redrive *redrive, struct err *err)
+static bool show_and_redrive(struct redrive *redrive, struct err *err)
 {
-	if (!read_parts(redrive, err) || !pass(redrive, false, err))
+	if (!read_parts(redrive, err) || !read_dead_letters(redrive, false, err))
 		return false;
 	if (redrive->shown > SHOWN)
 		printf("… and %" PRId64 " more\n", redrive->shown - SHOWN);
 	printf("%" PRId64 " dead letters match; %" PRId64 " more went back before\n",
 	    redrive->matching, redrive->gone_before);
 	return redrive->matching == 0 || call_flag(redrive->call, "dry-run") ||
-	       send_all(redrive, err);
+	       send_all_back(redrive, err);
 }
 
 static bool redrive_all(const struct call *call, struct err *err)
@@ -359,7 +362,7 @@ static bool redrive_all(const struct call *call, struct err *err)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
 	if (!config || !session_range(call, &redrive.from_us, &redrive.to_us, from, to, err))
 		return false;
-	redrive.section = find_section(config, call->arguments[0], err);
+	redrive.section = find_redrive_section(config, call->arguments[0], err);
 	if (!redrive.section)
 		return false;
 	OWNED(owned_rule_key_destroy)
@@ -375,14 +378,14 @@ static bool redrive_all(const struct call *call, struct err *err)
 	redrive.committed = committed;
 	redrive.redelivery = redelivery;
 	redrive.id_key = id_key;
-	bool done = committed && work(&redrive, err);
+	bool done = committed && show_and_redrive(&redrive, err);
 	for (int i = 0; i < redrive.part_count; i++)
 		offsets_finish(&redrive.parts[i].offsets);
 	free(redrive.parts);
 	return done;
 }
 
-static int run(const struct call *call)
+static int run_deliver_redrive(const struct call *call)
 {
 	struct err err;
 	if (!call_flag(call, "dry-run") && !call_flag(call, "yes") && !confirm_can_ask()) {
@@ -393,14 +396,15 @@ static int run(const struct call *call)
 	return redrive_all(call, &err) ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option deliver_redrive_options[] = {
     {"id", "ID",
-	"Letters of the message that the application knows by this id, or with this outbox-id."},
-    {"key", "KEY", "Letters with this key."},
-    {"topic", "TOPIC", "Letters of messages that were in this topic first."},
-    {"reason-has", "TEXT", "Letters whose reason has this text in it."},
-    {"from", "MOMENT", "Letters of messages of this moment or later (RFC 3339, UTC)."},
-    {"to", "MOMENT", "Letters of messages before this moment."},
+	"Dead letters of the message that the application knows by this id, or with this "
+	"outbox-id."},
+    {"key", "KEY", "Dead letters with this key."},
+    {"topic", "TOPIC", "Dead letters of messages that were in this topic first."},
+    {"reason-has", "TEXT", "Dead letters whose reason contains this text."},
+    {"from", "MOMENT", "Dead letters of messages of this moment or later (RFC 3339, UTC)."},
+    {"to", "MOMENT", "Dead letters of messages before this moment."},
     {"limit", "N", "At most so many, the oldest of each partition first.", 1, INT64_MAX},
     {"dry-run", NULL, "Shows what would go back, and sends nothing."},
     {"yes", NULL, "Asks nobody."},
@@ -414,12 +418,12 @@ const struct command command_deliver_redrive = {
     .most_arguments = 1,
     .summary = "Sends dead letters of a section back to be delivered once more.",
     .description =
-	"Reads the section's dead_letter_topic and sends the letters that match back to the topics "
-	"that their messages were in first, for this section's group alone: with their key, "
-	"payload, and headers. All that match, if nothing is said; each letter once, since what "
+	"Reads the section's dead_letter_topic and sends the dead letters that match back to the "
+	"topics that their messages were in first, for this section's group alone: with their "
+	"key, payload, and headers. All that match by default; each dead letter once, since what "
 	"went back is noted with Kafka, as the group GROUP.redriven. They come behind all that is "
 	"in those topics now: their place in the order of their key is gone.\n"
 	"It shows the first 20 and how many there are, and asks.\n",
-    .options = options,
-    .run = run,
+    .options = deliver_redrive_options,
+    .run = run_deliver_redrive,
 };

@@ -1,9 +1,9 @@
 #include "commands.h"
-#include "deliver_desk.h"
+#include "deliver_client.h"
 
-static int run(const struct call *call)
+static int run_deliver_resume(const struct call *call)
 {
-	return deliver_desk_operate(call, "resume");
+	return deliver_client_operate(call, "resume");
 }
 
 const struct command command_deliver_resume = {
@@ -15,6 +15,6 @@ const struct command command_deliver_resume = {
     .description =
 	"Asks the process at [api] listen, with the first of operate_tokens. One that was not "
 	"paused stays as it is.\n",
-    .options = deliver_desk_options,
-    .run = run,
+    .options = deliver_client_options,
+    .run = run_deliver_resume,
 };

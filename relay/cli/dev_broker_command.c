@@ -25,7 +25,7 @@ static bool make_topic(struct dev_broker *broker, const char *argument, struct e
 	return dev_broker_topic(broker, name, (int)partitions, err);
 }
 
-static int run(const struct call *call)
+static int run_dev_broker(const struct call *call)
 {
 	OWNED(owned_dev_broker_destroy) struct dev_broker *broker = NULL;
 	struct err err;
@@ -50,7 +50,7 @@ static int run(const struct call *call)
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option dev_broker_options[] = {
     {"brokers", "N", "Brokers of the cluster, 1 unless given.", 1, MOST_BROKERS},
     {"partitions", "N", "Partitions of a topic made on first use, 4 unless given.", 1,
 	MOST_PARTITIONS},
@@ -69,6 +69,6 @@ const struct command command_dev_broker = {
 	"when they are named.\n"
 	"It keeps 5 MiB a partition, nothing on disk, and can say nothing about durability, "
 	"transactions or the settings of a topic: never publish to it what matters.\n",
-    .options = options,
-    .run = run,
+    .options = dev_broker_options,
+    .run = run_dev_broker,
 };

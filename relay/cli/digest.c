@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Multiply and fold, as wyhash does. */
-static uint64_t mix(uint64_t state, uint64_t word)
+static uint64_t mix_word(uint64_t state, uint64_t word)
 {
 	unsigned __int128 product = (unsigned __int128)(state ^ UINT64_C(0xa0761d6478bd642f)) *
 				    (word ^ UINT64_C(0xe7037ed1a0b428db));
@@ -19,10 +19,10 @@ uint64_t digest_add(uint64_t state, const void *bytes, size_t length)
 
 	for (; left >= sizeof word; at += sizeof word, left -= sizeof word) {
 		memcpy(&word, at, sizeof word);
-		state = mix(state, word);
+		state = mix_word(state, word);
 	}
 	word = 0;
 	if (left > 0)
 		memcpy(&word, at, left);
-	return mix(mix(state, word), bytes ? length + 1 : 0);
+	return mix_word(mix_word(state, word), bytes ? length + 1 : 0);
 }

@@ -13,7 +13,7 @@
 DEFINE_OWNED(struct catalog, catalog_destroy)
 
 /* What could not be asked is a failure of its own, with the status that its error has. */
-static void add_failure(
+static void add_check_failure(
     struct checks *checks, const char *place, const struct err *err, int *status)
 {
 	preflight_add(&checks->report, PREFLIGHT_FAIL, place, NULL, "%s", err->message)->kind =
@@ -28,7 +28,7 @@ static void check_postgres(
 	struct err err;
 
 	if (!checks_postgres(checks, postgres, &err)) {
-		add_failure(checks, place, &err, status);
+		add_check_failure(checks, place, &err, status);
 	} else {
 		checks_lookback_publishers(checks, postgres);
 		checks_lookback_figures(checks, postgres);
@@ -44,7 +44,7 @@ static void check_kafka(struct checks *checks, const struct config_kafka *kafka,
 	if (kafka_conf_check(kafka, config_has_transactions(checks->config, kafka), &err))
 		catalog = catalog_create(kafka, &err);
 	if (!catalog || !checks_kafka(checks, kafka, catalog, &err))
-		add_failure(checks, place, &err, status);
+		add_check_failure(checks, place, &err, status);
 	else if (!checks_topics(checks, kafka, catalog, &err) ||
 		 !checks_lookback_topics(checks, kafka, catalog, &err))
 		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
@@ -53,7 +53,7 @@ static void check_kafka(struct checks *checks, const struct config_kafka *kafka,
 		checks_tails(checks, kafka);
 }
 
-static void print_text(const struct checks *checks)
+static void print_findings_text(const struct checks *checks)
 {
 	for (int i = 0; i < checks->report.count; i++) {
 		const struct preflight_finding *finding = &checks->report.findings[i];
@@ -66,7 +66,7 @@ static void print_text(const struct checks *checks)
 	}
 }
 
-static void print_json(const struct checks *checks)
+static void print_findings_json(const struct checks *checks)
 {
 	json_t *list = json_array();
 	char *text;
@@ -97,7 +97,7 @@ static bool is_failed(const struct checks *checks)
 	return !checks_verdict(checks, 0, safety, &err);
 }
 
-static int run(const struct call *call)
+static int run_doctor(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -116,13 +116,13 @@ static int run(const struct call *call)
 	checks_lookback_services(&checks);
 	checks_deliver(&checks);
 	if (call_flag(call, "json"))
-		print_json(&checks);
+		print_findings_json(&checks);
 	else
-		print_text(&checks);
+		print_findings_text(&checks);
 	return status ? status : is_failed(&checks) ? EXIT_FOUND : 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option doctor_options[] = {
     {"json", NULL, "A JSON array of objects {severity, place, finding, cure}."},
     {0},
 };
@@ -148,6 +148,6 @@ const struct command command_doctor = {
 	"conflicts, decisions without a prepare (a warning), and, of the newest 100,000 rows of "
 	"the "
 	"journal, what brought decisions and what is undecided.\n",
-    .options = options,
-    .run = run,
+    .options = doctor_options,
+    .run = run_doctor,
 };

@@ -6,7 +6,7 @@
 
 /* --- bytes ----------------------------------------------------------------------------------- */
 
-static unsigned digit(char c)
+static unsigned hex_value(char c)
 {
 	return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
@@ -36,7 +36,7 @@ char *field_bytes(const char *hex, bool lines, bool *ret_is_text)
 	char *bytes = xmalloc(length + 1);
 
 	for (size_t i = 0; i < length; i++)
-		bytes[i] = (char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+		bytes[i] = (char)(hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
 	bytes[length] = '\0';
 	*ret_is_text =
 	    length > 0 && is_printable(bytes, length, lines) && !text_starts(bytes, "\\x");

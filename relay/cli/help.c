@@ -28,7 +28,7 @@ const struct command_exit command_exits[] = {
 };
 
 /* Words of one paragraph, from the column `indent` on; the line stands there already. */
-static void wrap(struct text *out, const char *words, size_t length, int indent, int column)
+static void wrap_words(struct text *out, const char *words, size_t length, int indent, int column)
 {
 	while (length > 0) {
 		size_t word = 0;
@@ -54,7 +54,7 @@ static void wrap(struct text *out, const char *words, size_t length, int indent,
 	text_add(out, "\n");
 }
 
-static void usage(const struct command *command, struct text *out)
+static void add_usage(const struct command *command, struct text *out)
 {
 	text_addf(out, "outbox-relay %s", command->name);
 	for (int i = 0; command->options && command->options[i].name; i++) {
@@ -78,7 +78,7 @@ static void help_option(const struct command_option *option, struct text *out)
 
 	option_name(option, &name);
 	text_addf(out, "  %-24s  ", text_string(&name));
-	wrap(out, option->help, strlen(option->help), 28,
+	wrap_words(out, option->help, strlen(option->help), 28,
 	    name.length > 24 ? (int)name.length + 4 : 28);
 }
 
@@ -86,15 +86,15 @@ void help_command(const struct command *command, struct text *out)
 {
 	OWNED(text_finish) struct text line = {0};
 
-	usage(command, &line);
+	add_usage(command, &line);
 	text_add(out, "Usage: ");
-	wrap(out, line.data, line.length, 7, 7);
+	wrap_words(out, line.data, line.length, 7, 7);
 	text_addf(out, "\n%s\n", command->summary);
 	for (const char *at = command->description; *at;) {
 		size_t length = strcspn(at, "\n");
 
 		text_add(out, "\n");
-		wrap(out, at, length, 0, 0);
+		wrap_words(out, at, length, 0, 0);
 		at += length + (at[length] == '\n');
 	}
 	text_add(out, "\n");
@@ -118,7 +118,7 @@ static void help_tail(struct text *out)
 	text_add(out, "\nExit status:\n");
 	for (const struct command_exit *row = command_exits; row->meaning; row++) {
 		text_addf(out, "  %2d  ", row->status);
-		wrap(out, row->meaning, strlen(row->meaning), 6, 6);
+		wrap_words(out, row->meaning, strlen(row->meaning), 6, 6);
 	}
 	text_add(out, "\n`outbox-relay help COMMAND` tells more of each.\n");
 }
@@ -143,7 +143,7 @@ bool help_list(const char *group, struct text *out)
 static void markdown_command(const struct command *command, struct text *out)
 {
 	text_addf(out, "## %s\n\n%s\n\n```\n", command->name, command->summary);
-	usage(command, out);
+	add_usage(command, out);
 	text_add(out, "\n```\n\n");
 	for (const char *at = command->description; *at;) {
 		size_t length = strcspn(at, "\n");
@@ -184,7 +184,7 @@ void help_markdown(struct text *out)
 		text_addf(out, "| %d | %s |\n", row->status, row->meaning);
 }
 
-static int run(const struct call *call)
+static int run_help(const struct call *call)
 {
 	OWNED(text_finish) struct text out = {0};
 	const char *name = call->argument_count > 0 ? call->arguments[0] : NULL;
@@ -213,7 +213,7 @@ static int run(const struct call *call)
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option help_options[] = {
     {"markdown", NULL, "All commands as a page of documentation."},
     {0},
 };
@@ -224,6 +224,6 @@ const struct command command_help = {
     .most_arguments = 2,
     .summary = "Tells what a command does.",
     .description = "Without a name it lists all commands and the exit statuses.\n",
-    .options = options,
-    .run = run,
+    .options = help_options,
+    .run = run_help,
 };

@@ -1,10 +1,10 @@
 #include "commands.h"
-#include "undecided.h"
-#include "undecided_request.h"
+#include "lookback_selection.h"
+#include "lookback_selection_request.h"
 
-static int run(const struct call *call)
+static int run_lookback_commit(const struct call *call)
 {
-	return undecided_request_run(call, UNDECIDED_COMMIT);
+	return lookback_selection_request_run(call, SELECTION_COMMIT);
 }
 
 const struct command command_lookback_commit = {
@@ -16,7 +16,7 @@ const struct command command_lookback_commit = {
 		   "commit. The first "
 		   "decision stands: what the business says afterwards is noted as a conflict, so "
 		   "ask it first. An "
-		   "id that is named need not be overdue.\n" UNDECIDED_REQUEST_HELP,
-    .options = undecided_request_options,
-    .run = run,
+		   "id that is named need not be overdue.\n" LOOKBACK_SELECTION_REQUEST_HELP,
+    .options = lookback_selection_request_options,
+    .run = run_lookback_commit,
 };

@@ -2,34 +2,34 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
+#include "lookback_selection.h"
+#include "lookback_selection_print.h"
 #include "sql_files.h"
-#include "undecided.h"
-#include "undecided_print.h"
 
-enum { PAGE = 500, STATES = 3, LIST_PLACE = UNDECIDED_COLUMNS };
+enum { PAGE = 500, STATES = 3, LIST_PLACE = SELECTION_COLUMNS };
 
-static const char *const states[STATES] = {"overdue", "parked", "undecided"};
+static const char *const lookback_states[STATES] = {"overdue", "parked", "undecided"};
 
 struct listing {
-	struct undecided *undecided;
+	struct lookback_selection *selection;
 	const char *chosen, *with_undecided; /* parameters */
 	bool json;
 	int64_t left, shown;                    /* rows that may still be shown, and that were */
 	char *after_type, *after_id, *after_at; /* the last row that was */
 };
 
-static void print_row(struct listing *listing, const struct pg_result *rows, int i)
+static void print_listed_id(struct listing *listing, const struct pg_result *rows, int i)
 {
 	OWNED(text_finish) struct text line = {0};
 	owned_text char *text = NULL;
 	json_t *object;
 
 	if (!listing->json) {
-		undecided_add_row(&line, rows, i);
+		lookback_selection_add_row(&line, rows, i);
 		fputs(line.data, stdout);
 		return;
 	}
-	object = undecided_row_json(rows, i);
+	object = lookback_selection_row_json(rows, i);
 	text = json_dumps(object, JSON_COMPACT);
 	printf("%s%s", listing->shown ? ",\n" : "\n", text);
 	json_decref(object);
@@ -40,8 +40,8 @@ static void go_on_behind(struct listing *listing, const struct pg_result *rows, 
 	free(listing->after_type);
 	free(listing->after_id);
 	free(listing->after_at);
-	listing->after_type = xstrdup(i < 0 ? "" : pg_value(rows, i, UNDECIDED_TYPE));
-	listing->after_id = xstrdup(i < 0 ? "" : pg_value(rows, i, UNDECIDED_ID));
+	listing->after_type = xstrdup(i < 0 ? "" : pg_value(rows, i, SELECTION_TYPE));
+	listing->after_id = xstrdup(i < 0 ? "" : pg_value(rows, i, SELECTION_ID));
 	listing->after_at = xstrdup(i < 0 ? "-infinity" : pg_value(rows, i, LIST_PLACE));
 }
 
@@ -51,13 +51,13 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 	const struct pg_param params[] = {{listing->chosen}, {listing->after_type},
 	    {listing->after_id}, {listing->after_at}, {most}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = undecided_query(listing->undecided, sql, params, 5, err);
+	struct pg_result *rows = lookback_selection_query(listing->selection, sql, params, 5, err);
 
 	if (!rows)
 		return false;
 	*ret_count = pg_rows(rows);
 	for (int i = 0; i < *ret_count; i++, listing->shown++)
-		print_row(listing, rows, i);
+		print_listed_id(listing, rows, i);
 	if (*ret_count > 0)
 		go_on_behind(listing, rows, *ret_count - 1);
 	listing->left -= *ret_count;
@@ -65,7 +65,7 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 }
 
 /* A page at a time, whatever their number. */
-static bool print_rows(struct listing *listing, const char *sql, struct err *err)
+static bool print_listed_ids(struct listing *listing, const char *sql, struct err *err)
 {
 	bool done = true;
 	int count = PAGE;
@@ -82,16 +82,16 @@ static bool print_rows(struct listing *listing, const char *sql, struct err *err
 
 /* --- how many of each state ------------------------------------------------------------------ */
 
-static bool count_states(struct listing *listing, int64_t counts[STATES], struct err *err)
+static bool count_lookback_states(struct listing *listing, int64_t counts[STATES], struct err *err)
 {
 	const struct pg_param params[] = {{listing->chosen}, {listing->with_undecided}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    undecided_query(listing->undecided, sql_lookback_totals, params, 2, err);
+	    lookback_selection_query(listing->selection, sql_lookback_totals, params, 2, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		for (int k = 0; k < STATES; k++)
-			if (text_equal(states[k], pg_value(rows, i, 0)))
+			if (text_equal(lookback_states[k], pg_value(rows, i, 0)))
 				counts[k] = pg_int(rows, i, 1);
 	return rows != NULL;
 }
@@ -99,18 +99,18 @@ static bool count_states(struct listing *listing, int64_t counts[STATES], struct
 /* Those that are not due yet are counted when they were asked for. */
 static int counted_states(const struct listing *listing)
 {
-	return call_flag(listing->undecided->call, "undecided") ? STATES : STATES - 1;
+	return call_flag(listing->selection->call, "undecided") ? STATES : STATES - 1;
 }
 
-static void print_totals_json(const struct listing *listing, const int64_t counts[STATES])
+static void print_lookback_totals_json(const struct listing *listing, const int64_t counts[STATES])
 {
 	printf("\n],\"totals\":{");
 	for (int i = 0; i < counted_states(listing); i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", states[i], counts[i]);
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", lookback_states[i], counts[i]);
 	puts("}}");
 }
 
-static void print_totals(const struct listing *listing, const int64_t counts[STATES])
+static void print_lookback_totals(const struct listing *listing, const int64_t counts[STATES])
 {
 	const char *narrowed;
 	int64_t total = 0;
@@ -119,12 +119,13 @@ static void print_totals(const struct listing *listing, const int64_t counts[STA
 		total += counts[i];
 	if (total == 0) {
 		printf("nothing%s is %s\n",
-		    undecided_is_narrowed(listing->undecided, &narrowed) ? " that matches" : "",
+		    lookback_selection_is_narrowed(listing->selection, &narrowed) ? " that matches"
+										  : "",
 		    counted_states(listing) == STATES ? "undecided" : "overdue or parked");
 		return;
 	}
 	for (int i = 0; i < counted_states(listing); i++)
-		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], states[i]);
+		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], lookback_states[i]);
 	if (counted_states(listing) == STATES)
 		printf(" and not due");
 	if (listing->shown < total)
@@ -146,44 +147,45 @@ static bool check_undecided(const struct call *call, struct err *err)
 		   other);
 }
 
-static bool list(struct undecided *undecided, struct err *err)
+static bool list_lookback_ids(struct lookback_selection *selection, struct err *err)
 {
-	const struct call *call = undecided->call;
-	struct listing listing = {.undecided = undecided,
+	const struct call *call = selection->call;
+	struct listing listing = {.selection = selection,
 	    .with_undecided = call_flag(call, "undecided") ? "true" : "false",
 	    .json = call_flag(call, "json"),
 	    .left = call_number(call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
 	int64_t counts[STATES] = {0};
 
-	if (!check_undecided(call, err) || !undecided_choose(undecided, err))
+	if (!check_undecided(call, err) || !lookback_selection_choose(selection, err))
 		return false;
-	listing.chosen = chosen = undecided_chosen(undecided);
-	if (!count_states(&listing, counts, err))
-		return false;
-	if (listing.json)
-		printf("{\"postgres\":\"%s\",\"rows\":[", undecided->postgres->name);
-	if (!print_rows(&listing, sql_lookback_list, err) ||
-	    (call_flag(call, "undecided") && !print_rows(&listing, sql_lookback_waiting, err)))
+	listing.chosen = chosen = lookback_selection_chosen(selection);
+	if (!count_lookback_states(&listing, counts, err))
 		return false;
 	if (listing.json)
-		print_totals_json(&listing, counts);
+		printf("{\"postgres\":\"%s\",\"rows\":[", selection->postgres->name);
+	if (!print_listed_ids(&listing, sql_lookback_list, err) ||
+	    (call_flag(call, "undecided") &&
+		!print_listed_ids(&listing, sql_lookback_waiting, err)))
+		return false;
+	if (listing.json)
+		print_lookback_totals_json(&listing, counts);
 	else
-		print_totals(&listing, counts);
+		print_lookback_totals(&listing, counts);
 	return true;
 }
 
-static int run(const struct call *call)
+static int run_lookback_list(const struct call *call)
 {
-	return undecided_run(call, list);
+	return lookback_selection_run(call, list_lookback_ids);
 }
 
-static const struct command_option options[] = {
-    UNDECIDED_OPTIONS,
+static const struct command_option lookback_list_options[] = {
+    LOOKBACK_SELECTION_OPTIONS,
     {"undecided", NULL, "Those that are not due yet as well."},
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
-    UNDECIDED_POSTGRES_OPTION,
+    LOOKBACK_SELECTION_POSTGRES_OPTION,
     {0},
 };
 
@@ -201,6 +203,6 @@ const struct command command_lookback_list = {
 	"attempts or the time are used up; an operator decides. With --undecided also the prepares "
 	"that are not due, behind the others and by their ids; that takes a pass over the "
 	"journal.\n",
-    .options = options,
-    .run = run,
+    .options = lookback_list_options,
+    .run = run_lookback_list,
 };

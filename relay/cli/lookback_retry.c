@@ -1,10 +1,10 @@
 #include "commands.h"
-#include "undecided.h"
-#include "undecided_request.h"
+#include "lookback_selection.h"
+#include "lookback_selection_request.h"
 
-static int run(const struct call *call)
+static int run_lookback_retry(const struct call *call)
 {
-	return undecided_request_run(call, UNDECIDED_RETRY);
+	return lookback_selection_request_run(call, SELECTION_RETRY);
 }
 
 const struct command command_lookback_retry = {
@@ -15,7 +15,8 @@ const struct command command_lookback_retry = {
     .description =
 	"Puts overdue and parked ids to the front with their attempts counted from 0, and gives "
 	"them as "
-	"much time as they had until they are parked. It decides nothing.\n" UNDECIDED_REQUEST_HELP,
-    .options = undecided_request_options,
-    .run = run,
+	"much time as they had until they are parked. It decides "
+	"nothing.\n" LOOKBACK_SELECTION_REQUEST_HELP,
+    .options = lookback_selection_request_options,
+    .run = run_lookback_retry,
 };

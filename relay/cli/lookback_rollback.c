@@ -1,10 +1,10 @@
 #include "commands.h"
-#include "undecided.h"
-#include "undecided_request.h"
+#include "lookback_selection.h"
+#include "lookback_selection_request.h"
 
-static int run(const struct call *call)
+static int run_lookback_rollback(const struct call *call)
 {
-	return undecided_request_run(call, UNDECIDED_ROLLBACK);
+	return lookback_selection_request_run(call, SELECTION_ROLLBACK);
 }
 
 const struct command command_lookback_rollback = {
@@ -16,7 +16,8 @@ const struct command command_lookback_rollback = {
 	"Drops the messages of these ids, as if the business had said rollback. The first decision "
 	"stands: a commit that comes afterwards is noted as a conflict and nothing is published, "
 	"so ask "
-	"the business first. An id that is named need not be overdue.\n" UNDECIDED_REQUEST_HELP,
-    .options = undecided_request_options,
-    .run = run,
+	"the business first. An id that is named need not be "
+	"overdue.\n" LOOKBACK_SELECTION_REQUEST_HELP,
+    .options = lookback_selection_request_options,
+    .run = run_lookback_rollback,
 };

@@ -1,13 +1,13 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
+#include "lookback_selection.h"
+#include "lookback_selection_print.h"
 #include "sql_files.h"
-#include "undecided.h"
-#include "undecided_print.h"
 
-/* Columns of lookback_show.sql behind those of enum undecided_column. */
+/* Columns of lookback_show.sql behind those of enum lookback_selection_column. */
 enum {
-	SHOW_PLACE = UNDECIDED_COLUMNS,
+	SHOW_PLACE = SELECTION_COLUMNS,
 	SHOW_PARTITION,
 	SHOW_OFFSET,
 	SHOW_TOPIC,
@@ -43,7 +43,7 @@ enum { MESSAGE_ID, MESSAGE_PUBLISHER, MESSAGE_STATE };
 
 /* All that is known of an id; `rows` are prepares and tombstones. */
 struct showing {
-	struct undecided *undecided;
+	struct lookback_selection *selection;
 	const struct pg_result *rows, *conflicts, *audit;
 	json_t *list; /* of --json: an object for each row */
 };
@@ -56,10 +56,10 @@ struct shown_row {
 };
 
 /* The section's look-back topic, as far as this configuration knows it. */
-static const char *topic_of(const struct showing *showing, int i)
+static const char *lookback_topic(const struct showing *showing, int i)
 {
-	const struct config *config = showing->undecided->config;
-	const char *section = pg_value(showing->rows, i, UNDECIDED_SECTION);
+	const struct config *config = showing->selection->config;
+	const char *section = pg_value(showing->rows, i, SELECTION_SECTION);
 
 	for (int k = 0; k < config->lookback_count; k++)
 		if (text_equal(config->lookbacks[k].name, section))
@@ -71,7 +71,7 @@ static const char *topic_of(const struct showing *showing, int i)
 
 static void print_place(const struct showing *showing, int i)
 {
-	const char *topic = topic_of(showing, i);
+	const char *topic = lookback_topic(showing, i);
 	owned_text char *place = xformat("%s%spartition %s, offset %s", topic ? topic : "",
 	    topic ? ", " : "", pg_value(showing->rows, i, SHOW_PARTITION),
 	    pg_value(showing->rows, i, SHOW_OFFSET));
@@ -111,21 +111,21 @@ static void print_message(const struct pg_result *message)
 	field_print("message id", line.data ? line.data : "gone with its partition");
 }
 
-static void print_row(const struct showing *showing, const struct shown_row *row)
+static void print_shown_row(const struct showing *showing, const struct shown_row *row)
 {
-	static const struct undecided_field fields[] = {{"section", UNDECIDED_SECTION},
-	    {"prepared", UNDECIDED_PREPARED}, {"told", SHOW_TOLD}, {"topic", SHOW_TOPIC},
-	    {"headers", SHOW_HEADERS}, {"event id", SHOW_EVENT_ID}, {"service", UNDECIDED_SERVICE},
-	    {"check url", UNDECIDED_URL}, {"due", SHOW_CHECK_AT}, {"expires", UNDECIDED_EXPIRES}};
-	static const struct undecided_field checks[] = {{"overdue", SHOW_OVERDUE_AT},
-	    {"attempts", UNDECIDED_ATTEMPTS}, {"pending", UNDECIDED_PENDINGS},
-	    {"last result", UNDECIDED_RESULT}, {"last error", UNDECIDED_ERROR},
-	    {"last asked", UNDECIDED_LAST_AT}, {"next check", UNDECIDED_NEXT_AT},
+	static const struct lookback_selection_field fields[] = {{"section", SELECTION_SECTION},
+	    {"prepared", SELECTION_PREPARED}, {"told", SHOW_TOLD}, {"topic", SHOW_TOPIC},
+	    {"headers", SHOW_HEADERS}, {"event id", SHOW_EVENT_ID}, {"service", SELECTION_SERVICE},
+	    {"check url", SELECTION_URL}, {"due", SHOW_CHECK_AT}, {"expires", SELECTION_EXPIRES}};
+	static const struct lookback_selection_field checks[] = {{"overdue", SHOW_OVERDUE_AT},
+	    {"attempts", SELECTION_ATTEMPTS}, {"pending", SELECTION_PENDINGS},
+	    {"last result", SELECTION_RESULT}, {"last error", SELECTION_ERROR},
+	    {"last asked", SELECTION_LAST_AT}, {"next check", SELECTION_NEXT_AT},
 	    {"claimed to", SHOW_CLAIMED_UNTIL}};
 	const struct pg_result *rows = showing->rows;
 	bool is_prepare = pg_is_null(rows, row->i, SHOW_TOLD);
 
-	field_print("state", pg_value(rows, row->i, UNDECIDED_STATE));
+	field_print("state", pg_value(rows, row->i, SELECTION_STATE));
 	print_place(showing, row->i);
 	for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
 		field_print_column(fields[k].name, rows, row->i, fields[k].column);
@@ -163,7 +163,7 @@ static void print_conflicts(const struct pg_result *conflicts)
 
 static json_t *decision_json(const struct pg_result *rows, int i)
 {
-	static const struct undecided_field fields[] = {{"decision", SHOW_DECISION},
+	static const struct lookback_selection_field fields[] = {{"decision", SHOW_DECISION},
 	    {"source", SHOW_SOURCE}, {"decided_at", SHOW_DECIDED_AT},
 	    {"decided_by", SHOW_DECIDED_BY}, {"reason", SHOW_REASON},
 	    {"source_offset", SHOW_DECISION_OFFSET}, {0}};
@@ -172,7 +172,7 @@ static json_t *decision_json(const struct pg_result *rows, int i)
 	if (pg_is_null(rows, i, SHOW_DECISION))
 		return json_null();
 	object = json_object();
-	undecided_add_json(object, fields, rows, i);
+	lookback_selection_add_json(object, fields, rows, i);
 	json_object_set_new(
 	    object, "source_partition", field_json_number(rows, i, SHOW_DECISION_PARTITION));
 	return object;
@@ -197,15 +197,15 @@ static json_t *message_json(const struct pg_result *message)
 
 static json_t *row_json(const struct showing *showing, const struct shown_row *row)
 {
-	static const struct undecided_field fields[] = {{"told", SHOW_TOLD},
+	static const struct lookback_selection_field fields[] = {{"told", SHOW_TOLD},
 	    {"source_offset", SHOW_OFFSET}, {"topic", SHOW_TOPIC}, {"check_at", SHOW_CHECK_AT},
 	    {"overdue_at", SHOW_OVERDUE_AT}, {"claimed_until", SHOW_CLAIMED_UNTIL},
 	    {"event_id", SHOW_EVENT_ID}, {0}};
 	const struct pg_result *rows = showing->rows;
-	const char *topic = topic_of(showing, row->i);
-	json_t *object = undecided_row_json(rows, row->i);
+	const char *topic = lookback_topic(showing, row->i);
+	json_t *object = lookback_selection_row_json(rows, row->i);
 
-	undecided_add_json(object, fields, rows, row->i);
+	lookback_selection_add_json(object, fields, rows, row->i);
 	json_object_set_new(object, "source_topic", topic ? json_string(topic) : json_null());
 	json_object_set_new(
 	    object, "source_partition", field_json_number(rows, row->i, SHOW_PARTITION));
@@ -219,7 +219,7 @@ static json_t *row_json(const struct showing *showing, const struct shown_row *r
 
 static json_t *conflicts_json(const struct pg_result *conflicts)
 {
-	static const struct undecided_field fields[] = {{"at", CONFLICT_AT},
+	static const struct lookback_selection_field fields[] = {{"at", CONFLICT_AT},
 	    {"kept", CONFLICT_KEPT}, {"refused", CONFLICT_REFUSED}, {"source", CONFLICT_SOURCE},
 	    {"who", CONFLICT_WHO}, {"source_offset", CONFLICT_OFFSET}, {0}};
 	json_t *list = json_array();
@@ -227,7 +227,7 @@ static json_t *conflicts_json(const struct pg_result *conflicts)
 	for (int i = 0; i < pg_rows(conflicts); i++) {
 		json_t *object = json_object();
 
-		undecided_add_json(object, fields, conflicts, i);
+		lookback_selection_add_json(object, fields, conflicts, i);
 		json_object_set_new(object, "source_partition",
 		    field_json_number(conflicts, i, CONFLICT_PARTITION));
 		json_array_append_new(list, object);
@@ -235,15 +235,15 @@ static json_t *conflicts_json(const struct pg_result *conflicts)
 	return list;
 }
 
-static void print_json(const struct showing *showing)
+static void print_shown_json(const struct showing *showing)
 {
-	const struct undecided *undecided = showing->undecided;
+	const struct lookback_selection *selection = showing->selection;
 	json_t *object = json_object();
 	owned_text char *text = NULL;
 
-	json_object_set_new(object, "type", json_string(undecided->type));
-	json_object_set_new(object, "id", json_string(undecided->ids[0]));
-	json_object_set_new(object, "postgres", json_string(undecided->postgres->name));
+	json_object_set_new(object, "type", json_string(selection->type));
+	json_object_set_new(object, "id", json_string(selection->ids[0]));
+	json_object_set_new(object, "postgres", json_string(selection->postgres->name));
 	json_object_set(object, "rows", showing->list);
 	json_object_set_new(object, "conflicts", conflicts_json(showing->conflicts));
 	json_object_set_new(object, "requests", field_json_audit(showing->audit));
@@ -255,17 +255,18 @@ static void print_json(const struct showing *showing)
 /* --- the command ----------------------------------------------------------------------------- */
 
 /* Of a tombstone, and of a row that went since, there is none. */
-static bool read_payload(const struct showing *showing, struct shown_row *row, struct err *err)
+static bool read_lookback_payload(
+    const struct showing *showing, struct shown_row *row, struct err *err)
 {
-	const struct undecided *undecided = showing->undecided;
+	const struct lookback_selection *selection = showing->selection;
 	const struct pg_param params[] = {
-	    {undecided->type}, {undecided->ids[0]}, {pg_value(showing->rows, row->i, SHOW_PLACE)}};
+	    {selection->type}, {selection->ids[0]}, {pg_value(showing->rows, row->i, SHOW_PLACE)}};
 	OWNED(owned_pg_result_destroy) struct pg_result *found = NULL;
 
 	row->payload.form = "hidden";
 	if (!text_equal(pg_value(showing->rows, row->i, SHOW_MAY_READ), "t"))
 		return true;
-	found = undecided_query(showing->undecided, sql_lookback_payload, params, 3, err);
+	found = lookback_selection_query(showing->selection, sql_lookback_payload, params, 3, err);
 	if (!found)
 		return false;
 	row->payload.form = "null";
@@ -274,44 +275,44 @@ static bool read_payload(const struct showing *showing, struct shown_row *row, s
 	return true;
 }
 
-static bool show_row(const struct showing *showing, int i, struct err *err)
+static bool show_lookback_row(const struct showing *showing, int i, struct err *err)
 {
 	const struct pg_result *rows = showing->rows;
 	const struct pg_param params[] = {
 	    {pg_value(rows, i, SHOW_EVENT_ID)}, {pg_value(rows, i, SHOW_DECISION_TXID)}};
 	bool is_committed = text_equal(pg_value(rows, i, SHOW_DECISION), "commit");
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *message =
-	    is_committed ? undecided_query(showing->undecided, sql_lookback_message, params, 2, err)
-			 : NULL;
+	struct pg_result *message = is_committed ? lookback_selection_query(showing->selection,
+						       sql_lookback_message, params, 2, err)
+						 : NULL;
 	struct shown_row row = {.i = i, .message = message};
-	bool done = (message || !is_committed) && read_payload(showing, &row, err);
+	bool done = (message || !is_committed) && read_lookback_payload(showing, &row, err);
 
 	if (done && showing->list)
 		json_array_append_new(showing->list, row_json(showing, &row));
 	else if (done)
-		print_row(showing, &row);
+		print_shown_row(showing, &row);
 	field_payload_finish(&row.payload);
 	return done;
 }
 
 static bool show_rows(struct showing *showing, struct err *err)
 {
-	const struct undecided *undecided = showing->undecided;
+	const struct lookback_selection *selection = showing->selection;
 	OWNED(text_finish) struct text title = {0};
 	bool done = true;
 
-	text_addf(&title, "%s ", undecided->type);
-	field_add_line(&title, undecided->ids[0]);
+	text_addf(&title, "%s ", selection->type);
+	field_add_line(&title, selection->ids[0]);
 	if (pg_rows(showing->rows) + pg_rows(showing->conflicts) == 0)
 		return err_set(err, ERR_REJECT,
 		    "%s is not known: nothing of it came, or its partition is gone", title.data);
 	if (!showing->list)
 		puts(title.data);
 	for (int i = 0; done && i < pg_rows(showing->rows); i++)
-		done = show_row(showing, i, err);
+		done = show_lookback_row(showing, i, err);
 	if (done && showing->list) {
-		print_json(showing);
+		print_shown_json(showing);
 	} else if (done) {
 		print_conflicts(showing->conflicts);
 		field_print_audit(showing->audit);
@@ -319,37 +320,40 @@ static bool show_rows(struct showing *showing, struct err *err)
 	return done;
 }
 
-static bool show(struct undecided *undecided, struct err *err)
+static bool show_lookback_id(struct lookback_selection *selection, struct err *err)
 {
-	const struct pg_param params[] = {{undecided->type}, {undecided->ids[0]}};
+	const struct pg_param params[] = {{selection->type}, {selection->ids[0]}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = undecided_query(undecided, sql_lookback_show, params, 2, err);
+	struct pg_result *rows =
+	    lookback_selection_query(selection, sql_lookback_show, params, 2, err);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *conflicts =
-	    rows ? undecided_query(undecided, sql_lookback_conflicts, params, 2, err) : NULL;
+	    rows ? lookback_selection_query(selection, sql_lookback_conflicts, params, 2, err)
+		 : NULL;
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *audit =
-	    conflicts ? undecided_query(undecided, sql_lookback_audit, params, 2, err) : NULL;
+	    conflicts ? lookback_selection_query(selection, sql_lookback_audit, params, 2, err)
+		      : NULL;
 	struct showing showing = {
-	    .undecided = undecided, .rows = rows, .conflicts = conflicts, .audit = audit};
+	    .selection = selection, .rows = rows, .conflicts = conflicts, .audit = audit};
 	bool done;
 
 	if (!audit)
 		return false;
-	showing.list = call_flag(undecided->call, "json") ? json_array() : NULL;
+	showing.list = call_flag(selection->call, "json") ? json_array() : NULL;
 	done = show_rows(&showing, err);
 	json_decref(showing.list);
 	return done;
 }
 
-static int run(const struct call *call)
+static int run_lookback_show(const struct call *call)
 {
-	return undecided_run(call, show);
+	return lookback_selection_run(call, show_lookback_id);
 }
 
-static const struct command_option options[] = {
+static const struct command_option lookback_show_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
-    UNDECIDED_POSTGRES_OPTION,
+    LOOKBACK_SELECTION_POSTGRES_OPTION,
     {0},
 };
 
@@ -368,6 +372,6 @@ const struct command command_lookback_show = {
 	"a commit wrote with its state in each publisher, and the payload: as text when a terminal "
 	"shows "
 	"it as it is, else in hexadecimal. `outbox_reader` sees all but the payload.\n",
-    .options = options,
-    .run = run,
+    .options = lookback_show_options,
+    .run = run_lookback_show,
 };

@@ -3,7 +3,7 @@
 #include "migrate.h"
 #include "session.h"
 
-static int run(const struct call *call)
+static int run_migrate_print(const struct call *call)
 {
 	struct err err;
 	OWNED(text_finish) struct text out = {0};
@@ -22,7 +22,7 @@ static int run(const struct call *call)
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option migrate_print_options[] = {
     {"no-roles", NULL, "Leave out roles and grants."},
     {"max-message-bytes", "N",
 	"The most that the payload of a row may weigh; 1000000 unless given.", 1, 1000000000},
@@ -37,6 +37,6 @@ const struct command command_migrate_print = {
     .description =
 	"For a database whose changes go through other hands. The script records what it "
 	"does, so that `migrate up` can go on from there. Nothing is connected to.\n",
-    .options = options,
-    .run = run,
+    .options = migrate_print_options,
+    .run = run_migrate_print,
 };

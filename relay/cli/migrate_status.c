@@ -23,7 +23,7 @@ static int print_list(struct pg *pg, const char *schema)
 	return undone > 0 ? EXIT_FOUND : 0;
 }
 
-static int run(const struct call *call)
+static int run_migrate_status(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -34,7 +34,7 @@ static int run(const struct call *call)
 	return pg ? print_list(pg, postgres->schema) : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option migrate_status_options[] = {
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -44,6 +44,6 @@ const struct command command_migrate_status = {
     .arguments = "",
     .summary = "Lists the migrations and what became of each.",
     .description = "Ends with 1 when one is pending or was changed after it was applied.\n",
-    .options = options,
-    .run = run,
+    .options = migrate_status_options,
+    .run = run_migrate_status,
 };

@@ -3,7 +3,7 @@
 #include "migrate.h"
 #include "session.h"
 
-static void applied(void *context, const char *name)
+static void print_applied(void *context, const char *name)
 {
 	int *count = context;
 
@@ -12,7 +12,7 @@ static void applied(void *context, const char *name)
 	fflush(stdout);
 }
 
-static int run(const struct call *call)
+static int run_migrate_up(const struct call *call)
 {
 	struct err err;
 	int count = 0;
@@ -22,7 +22,7 @@ static int run(const struct call *call)
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
 	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),
 	    .max_message_bytes = call_number(call, "max-message-bytes", 0),
-	    .applied = applied,
+	    .applied = print_applied,
 	    .context = &count};
 
 	if (!pg)
@@ -36,7 +36,7 @@ static int run(const struct call *call)
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option migrate_up_options[] = {
     {"no-roles", NULL,
 	"Leave out roles and grants: for a role without CREATEROLE, or a policy of your own."},
     {"max-message-bytes", "N",
@@ -58,6 +58,6 @@ const struct command command_migrate_up = {
 	"The schema's name is the setting `schema` of the [postgres] section.\n"
 	"Refused: a file that was changed after it was applied, and a schema that needs a newer "
 	"program.\n",
-    .options = options,
-    .run = run,
+    .options = migrate_up_options,
+    .run = run_migrate_up,
 };

@@ -25,7 +25,7 @@ static bool read_fraction(const char **at, int64_t *ret_us)
 }
 
 /* "Z", "+01:00", or nothing, which means UTC; to the end of the text. */
-static bool read_zone(const char *at, int64_t *ret_us)
+static bool read_zone_offset(const char *at, int64_t *ret_us)
 {
 	int hours, minutes, length = 0;
 
@@ -58,8 +58,8 @@ bool moment_parse(const char *text, int64_t *ret_us, struct err *err)
 		const char *end = strptime(text, forms[i], &fields);
 		int64_t us, fraction = 0, zone;
 
-		if (!end || (i == 0 && !read_fraction(&end, &fraction)) || !read_zone(end, &zone) ||
-		    !is_in_calendar(fields, &us))
+		if (!end || (i == 0 && !read_fraction(&end, &fraction)) ||
+		    !read_zone_offset(end, &zone) || !is_in_calendar(fields, &us))
 			continue;
 		*ret_us = us + fraction - zone;
 		return true;

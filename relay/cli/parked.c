@@ -8,8 +8,9 @@
 
 /* --- which rows ------------------------------------------------------------------------------ */
 
-/* Text that is not UTF-8 must not be left out of what restricts the rows. */
-static bool choose_text(struct parked *parked, const char *name, const char *value, struct err *err)
+/* A filter that is not UTF-8 is an error: left out, it would select more rows. */
+static bool choose_parked_text(
+    struct parked *parked, const char *name, const char *value, struct err *err)
 {
 	json_t *string = json_string(value);
 
@@ -19,16 +20,16 @@ static bool choose_text(struct parked *parked, const char *name, const char *val
 	return true;
 }
 
-static bool read_topic(struct parked *parked, const char *value, struct err *err)
+static bool read_parked_topic(struct parked *parked, const char *value, struct err *err)
 {
-	return term_topic(value, err) && choose_text(parked, "topic", value, err);
+	return term_topic(value, err) && choose_parked_text(parked, "topic", value, err);
 }
 
-static bool read_key(struct parked *parked, const char *value, struct err *err)
+static bool read_parked_key(struct parked *parked, const char *value, struct err *err)
 {
 	owned_text char *key = term_key(value, err);
 
-	return key && choose_text(parked, "key", key, err);
+	return key && choose_parked_text(parked, "key", key, err);
 }
 
 static bool read_error(struct parked *parked, const char *value, struct err *err)
@@ -36,25 +37,25 @@ static bool read_error(struct parked *parked, const char *value, struct err *err
 	if (!*value)
 		return err_set(err, ERR_REJECT,
 		    "error= names no error: write a part of it, as error=\"too large\"");
-	return choose_text(parked, "error", value, err);
+	return choose_parked_text(parked, "error", value, err);
 }
 
-static bool read_parked(struct parked *parked, const char *value, struct err *err)
+static bool read_parked_times(struct parked *parked, const char *value, struct err *err)
 {
 	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "";
 
 	return term_moments("parked", value, clock_wall_us(), from, to, err) &&
-	       (!*from || choose_text(parked, "from", from, err)) &&
-	       (!*to || choose_text(parked, "to", to, err));
+	       (!*from || choose_parked_text(parked, "from", from, err)) &&
+	       (!*to || choose_parked_text(parked, "to", to, err));
 }
 
 const char *const parked_states[PARKED_STATES] = {"waiting", "dead", "stalled", "free", "behind"};
 
-static bool read_state(struct parked *parked, const char *value, struct err *err)
+static bool read_parked_state(struct parked *parked, const char *value, struct err *err)
 {
 	for (int i = 0; i < PARKED_STATES; i++)
 		if (text_equal(value, parked_states[i]))
-			return choose_text(parked, "state", value, err);
+			return choose_parked_text(parked, "state", value, err);
 	return err_set(err, ERR_REJECT,
 	    "state=%.60s is not known: write waiting, dead, stalled, free or behind", value);
 }
@@ -65,7 +66,7 @@ static void choose_ids(struct parked *parked, int64_t from, int64_t to)
 	json_object_set_new(parked->chosen, "to_id", json_integer(to));
 }
 
-static bool read_ids(struct parked *parked, const char *value, struct err *err)
+static bool read_parked_ids(struct parked *parked, const char *value, struct err *err)
 {
 	int64_t from = 1, to = INT64_MAX;
 
@@ -79,12 +80,12 @@ static const struct {
 	const char *name;
 	bool (*read)(struct parked *parked, const char *value, struct err *err);
 } terms[] = {
-    {"topic", read_topic},
-    {"key", read_key},
+    {"topic", read_parked_topic},
+    {"key", read_parked_key},
     {"error", read_error},
-    {"parked", read_parked},
-    {"state", read_state},
-    {"ids", read_ids},
+    {"parked", read_parked_times},
+    {"state", read_parked_state},
+    {"ids", read_parked_ids},
 };
 enum { TERMS = sizeof terms / sizeof *terms };
 
@@ -116,7 +117,7 @@ bool parked_id(const char *word, int64_t *ret_id, struct err *err)
 		   word);
 }
 
-static bool has_id(const json_t *ids, int64_t id)
+static bool has_chosen_id(const json_t *ids, int64_t id)
 {
 	for (size_t i = 0; i < json_array_size(ids); i++)
 		if (json_integer_value(json_array_get(ids, i)) == id)
@@ -125,7 +126,7 @@ static bool has_id(const json_t *ids, int64_t id)
 }
 
 /* The range beside the list lets the database look by its index. */
-static bool add_id(struct parked *parked, const char *word, struct err *err)
+static bool add_chosen_id(struct parked *parked, const char *word, struct err *err)
 {
 	json_t *ids = json_object_get(parked->chosen, "ids");
 	int64_t id, low, high;
@@ -137,7 +138,7 @@ static bool add_id(struct parked *parked, const char *word, struct err *err)
 		json_object_set_new(parked->chosen, "ids", ids);
 		choose_ids(parked, id, id);
 	}
-	if (has_id(ids, id))
+	if (has_chosen_id(ids, id))
 		return true;
 	json_array_append_new(ids, json_integer(id));
 	low = json_integer_value(json_object_get(parked->chosen, "from_id"));
@@ -167,7 +168,7 @@ bool parked_choose(struct parked *parked, bool may_name_ids, struct err *err)
 			return err_set(err, ERR_REJECT,
 			    "'%.60s' does not go with '%.60s': name ids, or choose rows by terms",
 			    word, call->arguments[i - 1]);
-		if (!(term ? add_term(parked, word, given, err) : add_id(parked, word, err)))
+		if (!(term ? add_term(parked, word, given, err) : add_chosen_id(parked, word, err)))
 			return false;
 	}
 	return true;

@@ -14,7 +14,7 @@ struct listing {
 	int64_t left, shown; /* rows that may still be shown, and that were */
 };
 
-static void print_row(struct listing *listing, const struct pg_result *rows, int i)
+static void print_parked_row(struct listing *listing, const struct pg_result *rows, int i)
 {
 	OWNED(text_finish) struct text line = {0};
 	owned_text char *text = NULL;
@@ -32,7 +32,7 @@ static void print_row(struct listing *listing, const struct pg_result *rows, int
 }
 
 /* A page at a time, whatever their number. */
-static bool print_rows(struct listing *listing, const char *chosen, struct err *err)
+static bool print_parked_rows(struct listing *listing, const char *chosen, struct err *err)
 {
 	int64_t after = 0;
 	int count;
@@ -51,7 +51,7 @@ static bool print_rows(struct listing *listing, const char *chosen, struct err *
 			return false;
 		count = pg_rows(rows);
 		for (int i = 0; i < count; i++, listing->shown++)
-			print_row(listing, rows, i);
+			print_parked_row(listing, rows, i);
 		if (count > 0)
 			after = pg_int(rows, count - 1, PARKED_ID);
 		listing->left -= count;
@@ -61,7 +61,7 @@ static bool print_rows(struct listing *listing, const char *chosen, struct err *
 
 /* --- how many of each state ------------------------------------------------------------------ */
 
-static bool count_states(
+static bool count_parked_states(
     struct parked *parked, const char *chosen, int64_t counts[PARKED_STATES], struct err *err)
 {
 	const struct pg_param params[] = {{parked->publisher->name}, {chosen}};
@@ -75,7 +75,7 @@ static bool count_states(
 	return rows != NULL;
 }
 
-static void print_totals_json(const int64_t counts[PARKED_STATES])
+static void print_parked_totals_json(const int64_t counts[PARKED_STATES])
 {
 	printf("\n],\"totals\":{");
 	for (int i = 0; i < PARKED_STATES; i++)
@@ -83,7 +83,7 @@ static void print_totals_json(const int64_t counts[PARKED_STATES])
 	puts("}}");
 }
 
-static void print_totals(const struct listing *listing, const int64_t counts[PARKED_STATES])
+static void print_parked_totals(const struct listing *listing, const int64_t counts[PARKED_STATES])
 {
 	int64_t total = 0;
 
@@ -172,7 +172,7 @@ static bool print_requests(const struct listing *listing, struct err *err)
 	return rows != NULL;
 }
 
-static bool list(struct parked *parked, struct err *err)
+static bool list_parked_rows(struct parked *parked, struct err *err)
 {
 	struct listing listing = {.parked = parked,
 	    .json = call_flag(parked->call, "json"),
@@ -183,29 +183,29 @@ static bool list(struct parked *parked, struct err *err)
 	if (!parked_choose(parked, false, err))
 		return false;
 	chosen = parked_chosen(parked);
-	if (!count_states(parked, chosen, counts, err))
+	if (!count_parked_states(parked, chosen, counts, err))
 		return false;
 	if (listing.json)
 		printf("{\"publisher\":\"%s\",\"rows\":[", parked->publisher->name);
-	if (!print_rows(&listing, chosen, err))
+	if (!print_parked_rows(&listing, chosen, err))
 		return false;
 	if (!listing.json)
-		print_totals(&listing, counts);
+		print_parked_totals(&listing, counts);
 	else
 		printf("\n],\"requests\":[");
 	if (!print_requests(&listing, err))
 		return false;
 	if (listing.json)
-		print_totals_json(counts);
+		print_parked_totals_json(counts);
 	return true;
 }
 
-static int run(const struct call *call)
+static int run_parked_list(const struct call *call)
 {
-	return parked_run(call, list);
+	return parked_run(call, list_parked_rows);
 }
 
-static const struct command_option options[] = {
+static const struct command_option parked_list_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
     PARKED_PUBLISHER_OPTION,
@@ -229,6 +229,6 @@ const struct command command_parked_list = {
 	"or its topic was missing; goes when it is there again. free: goes as soon as possible. "
 	"behind: waits for the first "
 	"of its topic and key.\n",
-    .options = options,
-    .run = run,
+    .options = parked_list_options,
+    .run = run_parked_list,
 };

@@ -28,7 +28,7 @@ struct request {
 
 /* --- the command line ------------------------------------------------------------------------ */
 
-static bool check_choice(const struct request *request, struct err *err)
+static bool check_parked_choice(const struct request *request, struct err *err)
 {
 	const struct call *call = request->parked->call;
 
@@ -42,7 +42,7 @@ static bool check_choice(const struct request *request, struct err *err)
 	return true;
 }
 
-static bool check_way(const struct request *request, struct err *err)
+static bool check_request_way(const struct request *request, struct err *err)
 {
 	const struct call *call = request->parked->call;
 	bool dry = call_flag(call, "dry-run");
@@ -68,7 +68,7 @@ enum {
 	FIND_HEAD_STATE
 };
 
-static bool refuse_row(
+static bool refuse_parked_row(
     const struct request *request, const struct pg_result *rows, int i, struct err *err)
 {
 	const char *id = pg_value(rows, i, FIND_ID);
@@ -94,8 +94,8 @@ static bool refuse_row(
 	return true;
 }
 
-/* True: nothing stands against any of the ids. */
-static bool check_ids(const struct request *request, struct err *err)
+/* True: the request may be carried out for each of the ids. */
+static bool check_parked_ids(const struct request *request, struct err *err)
 {
 	OWNED(text_finish) struct text list = {0};
 	const json_t *ids = json_object_get(request->parked->chosen, "ids");
@@ -110,7 +110,7 @@ static bool check_ids(const struct request *request, struct err *err)
 	struct pg_result *rows = parked_query(request->parked, sql_parked_find, params, 2, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (!refuse_row(request, rows, i, err))
+		if (!refuse_parked_row(request, rows, i, err))
 			return false;
 	return rows != NULL;
 }
@@ -142,7 +142,7 @@ static bool check_terms(const struct request *request, struct err *err)
 		   request->matching, text_string(&others));
 }
 
-static bool count(struct request *request, struct err *err)
+static bool count_addressed_rows(struct request *request, struct err *err)
 {
 	owned_text char *counted = xformat("%d", COUNTED);
 	const struct pg_param params[] = {
@@ -158,12 +158,13 @@ static bool count(struct request *request, struct err *err)
 	request->free = pg_int(row, 0, 3);
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
-	return request->parked->id_count > 0 ? check_ids(request, err) : check_terms(request, err);
+	return request->parked->id_count > 0 ? check_parked_ids(request, err)
+					     : check_terms(request, err);
 }
 
 /* --- what it would do ------------------------------------------------------------------------ */
 
-static void print_count(const struct request *request)
+static void print_addressed_rows(const struct request *request)
 {
 	OWNED(text_finish) struct text others = {0};
 
@@ -178,7 +179,7 @@ static void print_count(const struct request *request)
 	fflush(stdout);
 }
 
-static bool print_sample(const struct request *request, struct err *err)
+static bool print_parked_sample(const struct request *request, struct err *err)
 {
 	owned_text char *most = xformat("%d", SAMPLE);
 	const struct pg_param params[] = {
@@ -216,17 +217,17 @@ static bool note_once(struct request *request, struct err *err)
 }
 
 /*
- * The owner may be changing the rows at this very moment (OR002). Those of ids are looked at again:
- * mostly it becomes clear what stands against them now.
+ * The owner may be changing the rows at this very moment (OR002). Then they are counted and checked
+ * again, which usually finds the reason why the request must be refused now.
  */
-static bool note(struct request *request, struct err *err)
+static bool note_request(struct request *request, struct err *err)
 {
 	int64_t until = clock_ms() + BUSY_MS;
 
 	while (!note_once(request, err)) {
 		if (!text_equal(pg_sqlstate(request->parked->pg), "OR002"))
 			return false;
-		if (!count(request, err))
+		if (!count_addressed_rows(request, err))
 			return false;
 		if (clock_ms() > until)
 			return err_set(err, ERR_RETRY,
@@ -250,13 +251,13 @@ struct outcome {
 };
 
 /* A retry is over when Kafka has answered for each row. */
-static bool is_over(const struct request *request, const struct outcome *outcome)
+static bool is_request_over(const struct request *request, const struct outcome *outcome)
 {
 	return outcome->ended && (request->verb == PARKED_SKIP ||
 				     outcome->published + outcome->refused >= outcome->done);
 }
 
-static bool look(struct request *request, struct outcome *ret_outcome, struct err *err)
+static bool look_at_outcome(struct request *request, struct outcome *ret_outcome, struct err *err)
 {
 	owned_text char *id = xformat("%" PRId64, request->id);
 	const struct pg_param params[] = {{request->parked->publisher->name}, {id}};
@@ -277,7 +278,8 @@ static bool look(struct request *request, struct outcome *ret_outcome, struct er
 	return true;
 }
 
-static bool report(const struct request *request, const struct outcome *outcome, struct err *err)
+static bool report_outcome(
+    const struct request *request, const struct outcome *outcome, struct err *err)
 {
 	const char *word = request->verb == PARKED_RETRY ? "retried" : "skipped";
 
@@ -289,7 +291,7 @@ static bool report(const struct request *request, const struct outcome *outcome,
 		return err_set(err, ERR_REJECT,
 		    "%" PRId64 " of %" PRId64 " rows were refused again, first id %" PRId64 ": %s",
 		    outcome->refused, outcome->done, outcome->refused_id, outcome->error);
-	return is_over(request, outcome) ||
+	return is_request_over(request, outcome) ||
 	       err_set(err, ERR_RETRY,
 		   "not all rows are %s and answered for; the request stays noted: does a relay "
 		   "own publisher %s? `outbox-relay status` tells",
@@ -303,17 +305,17 @@ static bool wait_for_owner(struct request *request, struct err *err)
 	struct outcome outcome;
 
 	for (;;) {
-		if (!look(request, &outcome, err))
+		if (!look_at_outcome(request, &outcome, err))
 			return false;
-		if (is_over(request, &outcome) || clock_ms() >= until)
-			return report(request, &outcome, err);
+		if (is_request_over(request, &outcome) || clock_ms() >= until)
+			return report_outcome(request, &outcome, err);
 		poll(NULL, 0, LOOK_MS);
 	}
 }
 
 /* --- the command ----------------------------------------------------------------------------- */
 
-static bool confirm(const struct request *request, struct err *err)
+static bool confirm_request(const struct request *request, struct err *err)
 {
 	owned_text char *question =
 	    xformat("%s %s%" PRId64 " rows?", request->verb == PARKED_RETRY ? "Retry" : "Skip",
@@ -322,19 +324,19 @@ static bool confirm(const struct request *request, struct err *err)
 	return confirm_call(request->parked->call, question, err);
 }
 
-static bool carry_on(struct request *request, struct err *err)
+static bool confirm_and_note(struct request *request, struct err *err)
 {
-	if (!count(request, err))
+	if (!count_addressed_rows(request, err))
 		return false;
-	print_count(request);
+	print_addressed_rows(request);
 	if (call_flag(request->parked->call, "dry-run"))
-		return print_sample(request, err);
-	if (!confirm(request, err) || !note(request, err))
+		return print_parked_sample(request, err);
+	if (!confirm_request(request, err) || !note_request(request, err))
 		return false;
 	return !call_flag(request->parked->call, "wait") || wait_for_owner(request, err);
 }
 
-static bool make_request(struct parked *parked, enum parked_verb verb, struct err *err)
+static bool make_parked_request(struct parked *parked, enum parked_verb verb, struct err *err)
 {
 	struct request request = {.parked = parked,
 	    .verb = verb,
@@ -342,28 +344,28 @@ static bool make_request(struct parked *parked, enum parked_verb verb, struct er
 	    .reason = call_text(parked->call, "reason", "")};
 	bool done;
 
-	if (!check_choice(&request, err) || !parked_choose(parked, true, err) ||
-	    !check_way(&request, err))
+	if (!check_parked_choice(&request, err) || !parked_choose(parked, true, err) ||
+	    !check_request_way(&request, err))
 		return false;
 	request.chosen = parked_chosen(parked);
-	done = carry_on(&request, err);
+	done = confirm_and_note(&request, err);
 	free(request.chosen);
 	return done;
 }
 
-static bool retry(struct parked *parked, struct err *err)
+static bool retry_parked(struct parked *parked, struct err *err)
 {
-	return make_request(parked, PARKED_RETRY, err);
+	return make_parked_request(parked, PARKED_RETRY, err);
 }
 
-static bool skip(struct parked *parked, struct err *err)
+static bool skip_parked(struct parked *parked, struct err *err)
 {
-	return make_request(parked, PARKED_SKIP, err);
+	return make_parked_request(parked, PARKED_SKIP, err);
 }
 
 int parked_request_run(const struct call *call, enum parked_verb verb)
 {
-	return parked_run(call, verb == PARKED_RETRY ? retry : skip);
+	return parked_run(call, verb == PARKED_RETRY ? retry_parked : skip_parked);
 }
 
 const struct command_option parked_request_options[] = {

@@ -2,7 +2,7 @@
 #include "parked.h"
 #include "parked_request.h"
 
-static int run(const struct call *call)
+static int run_parked_retry(const struct call *call)
 {
 	return parked_request_run(call, PARKED_RETRY);
 }
@@ -26,5 +26,5 @@ const struct command command_parked_retry = {
 	"with "
 	"what Kafka said, a time that passes another (69), and the request stays noted.\n",
     .options = parked_request_options,
-    .run = run,
+    .run = run_parked_retry,
 };

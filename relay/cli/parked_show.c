@@ -46,7 +46,7 @@ static void print_queue(const struct showing *showing)
 	field_print_column("behind it", row, 0, SHOW_FOLLOWERS);
 }
 
-static void print(const struct showing *showing)
+static void print_parked_message(const struct showing *showing)
 {
 	static const struct {
 		const char *name;
@@ -82,7 +82,7 @@ static json_t *head_json(const struct pg_result *row)
 	return object;
 }
 
-static void print_json(const struct showing *showing)
+static void print_parked_json(const struct showing *showing)
 {
 	const struct pg_result *row = showing->row;
 	json_t *object = parked_row_json(row, 0);
@@ -106,7 +106,8 @@ static void print_json(const struct showing *showing)
 /* --- the command ----------------------------------------------------------------------------- */
 
 /* Of a tombstone, and of a row that went since, there is none. */
-static bool read_payload(struct showing *showing, const struct pg_param *params, struct err *err)
+static bool read_parked_payload(
+    struct showing *showing, const struct pg_param *params, struct err *err)
 {
 	struct field_payload *payload = &showing->payload;
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
@@ -124,7 +125,7 @@ static bool read_payload(struct showing *showing, const struct pg_param *params,
 	return true;
 }
 
-static bool show_row(struct showing *showing, const struct pg_param *params, struct err *err)
+static bool show_parked_row(struct showing *showing, const struct pg_param *params, struct err *err)
 {
 	struct parked *parked = showing->parked;
 	bool done;
@@ -133,16 +134,16 @@ static bool show_row(struct showing *showing, const struct pg_param *params, str
 		return err_set(err, ERR_REJECT,
 		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
 		    showing->id, parked->publisher->name);
-	done = read_payload(showing, params, err);
+	done = read_parked_payload(showing, params, err);
 	if (done && call_flag(parked->call, "json"))
-		print_json(showing);
+		print_parked_json(showing);
 	else if (done)
-		print(showing);
+		print_parked_message(showing);
 	field_payload_finish(&showing->payload);
 	return done;
 }
 
-static bool show(struct parked *parked, struct err *err)
+static bool show_parked_id(struct parked *parked, struct err *err)
 {
 	int64_t id;
 
@@ -158,15 +159,15 @@ static bool show(struct parked *parked, struct err *err)
 	    row ? parked_query(parked, sql_parked_audit, params, 2, err) : NULL;
 	struct showing showing = {.parked = parked, .id = id_text, .row = row, .audit = audit};
 
-	return audit && show_row(&showing, params, err);
+	return audit && show_parked_row(&showing, params, err);
 }
 
-static int run(const struct call *call)
+static int run_parked_show(const struct call *call)
 {
-	return parked_run(call, show);
+	return parked_run(call, show_parked_id);
 }
 
-static const struct command_option options[] = {
+static const struct command_option parked_show_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     PARKED_PUBLISHER_OPTION,
     {0},
@@ -182,6 +183,6 @@ const struct command command_parked_show = {
 	"The row, what it waits behind and how many wait behind it, what operators requested and "
 	"why, and the payload: as text when a terminal shows it as it is, else in hexadecimal. "
 	"`outbox_reader` sees all but the payload.\n",
-    .options = options,
-    .run = run,
+    .options = parked_show_options,
+    .run = run_parked_show,
 };

@@ -2,7 +2,7 @@
 #include "parked.h"
 #include "parked_request.h"
 
-static int run(const struct call *call)
+static int run_parked_skip(const struct call *call)
 {
 	return parked_request_run(call, PARKED_SKIP);
 }
@@ -26,5 +26,5 @@ const struct command command_parked_skip = {
 	"stays "
 	"noted.\n",
     .options = parked_request_options,
-    .run = run,
+    .run = run_parked_skip,
 };

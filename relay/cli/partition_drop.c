@@ -13,8 +13,8 @@ typedef bool partition_call(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err);
 
 /* A lock that a writer holds for a moment is tried again, for a while. */
-static bool try(partition_call *call, struct pg *pg, const char *schema, const char *name,
-    enum partition_outcome *ret_outcome, struct err *err)
+static bool try_partition_call(partition_call *call, struct pg *pg, const char *schema,
+    const char *name, enum partition_outcome *ret_outcome, struct err *err)
 {
 	const struct timespec pause = {0, PAUSE_MS * 1000000L};
 	int64_t until = clock_ms() + TRY_MS;
@@ -29,7 +29,7 @@ static bool try(partition_call *call, struct pg *pg, const char *schema, const c
 	return true;
 }
 
-static bool judge(struct pg *pg, const char *schema, const char *name,
+static bool judge_drop_outcome(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome outcome, struct err *err)
 {
 	char holder[128] = "";
@@ -60,23 +60,25 @@ static bool judge(struct pg *pg, const char *schema, const char *name,
 	}
 }
 
-static bool drop(struct pg *pg, const char *schema, const char *name, bool detach, struct err *err)
+static bool drop_or_detach(
+    struct pg *pg, const char *schema, const char *name, bool detach, struct err *err)
 {
 	enum partition_outcome outcome;
 
 	if (detach) {
-		if (!try(partition_detach, pg, schema, name, &outcome, err))
+		if (!try_partition_call(partition_detach, pg, schema, name, &outcome, err))
 			return false;
-		return judge(pg, schema, name, outcome, err);
+		return judge_drop_outcome(pg, schema, name, outcome, err);
 	}
-	if (!try(partition_empty, pg, schema, name, &outcome, err))
+	if (!try_partition_call(partition_empty, pg, schema, name, &outcome, err))
 		return false;
-	if (outcome == PARTITION_EMPTIED && !try(partition_drop, pg, schema, name, &outcome, err))
+	if (outcome == PARTITION_EMPTIED &&
+	    !try_partition_call(partition_drop, pg, schema, name, &outcome, err))
 		return false;
-	return judge(pg, schema, name, outcome, err);
+	return judge_drop_outcome(pg, schema, name, outcome, err);
 }
 
-static int run(const struct call *call)
+static int run_partition_drop(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -85,13 +87,13 @@ static int run(const struct call *call)
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
 	bool detach = call_flag(call, "detach");
 
-	if (!pg || !drop(pg, postgres->schema, call->arguments[0], detach, &err))
+	if (!pg || !drop_or_detach(pg, postgres->schema, call->arguments[0], detach, &err))
 		return session_failed(&err);
 	printf("%s %s\n", call->arguments[0], detach ? "detached" : "dropped");
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option partition_drop_options[] = {
     {"detach", NULL, "Leave it as a table of its own, to be archived."},
     SESSION_POSTGRES_OPTION,
     {0},
@@ -109,6 +111,6 @@ const struct command command_partition_drop = {
 	"not published, with a prepare that is undecided, or with an id of a consumer whose "
 	"window has not passed, is refused. No writer waits for it longer than 50 ms; when the "
 	"lock is not to be had that way within 10 s, it ends with 69.\n",
-    .options = options,
-    .run = run,
+    .options = partition_drop_options,
+    .run = run_partition_drop,
 };

@@ -5,7 +5,7 @@
 #include "partitions.h"
 #include "session.h"
 
-static bool print_partition(struct pg *pg, const struct config_postgres *postgres,
+static bool print_listed_partition(struct pg *pg, const struct config_postgres *postgres,
     const struct partition *partition, struct err *err)
 {
 	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[128] = "";
@@ -31,13 +31,13 @@ static bool print_table(
 		pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err))
 		return false;
 	for (int i = 0; i < partitions.count; i++)
-		if (!print_partition(pg, postgres, &partitions.items[i], err))
+		if (!print_listed_partition(pg, postgres, &partitions.items[i], err))
 			return false;
 	return true;
 }
 
 /* table NULL: all */
-static int list(struct pg *pg, const struct config_postgres *postgres, const char *table)
+static int list_partitions(struct pg *pg, const struct config_postgres *postgres, const char *table)
 {
 	struct err err;
 
@@ -50,7 +50,7 @@ static int list(struct pg *pg, const struct config_postgres *postgres, const cha
 	return 0;
 }
 
-static int run(const struct call *call)
+static int run_partition_list(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -61,10 +61,10 @@ static int run(const struct call *call)
 	struct pg *pg =
 	    postgres && session_table(call, &table, &err) ? session_connect(postgres, &err) : NULL;
 
-	return pg ? list(pg, postgres, table) : session_failed(&err);
+	return pg ? list_partitions(pg, postgres, table) : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option partition_list_options[] = {
     SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},
@@ -79,6 +79,6 @@ const struct command command_partition_list = {
 	"the publisher and shard that has not published all of its rows, of the look-back's "
 	"the section of a prepare that is undecided, of what was processed a consumer whose "
 	"window has not passed.\n",
-    .options = options,
-    .run = run,
+    .options = partition_list_options,
+    .run = run_partition_list,
 };

@@ -4,7 +4,7 @@
 #include "partitions.h"
 #include "session.h"
 
-static void made(void *context, int64_t from_us)
+static void print_made_partition(void *context, int64_t from_us)
 {
 	const char *table = context;
 	char from[MOMENT_SIZE];
@@ -13,15 +13,15 @@ static void made(void *context, int64_t from_us)
 	printf("%s: made the partition from %s\n", table, from);
 }
 
-static bool make_ahead(struct pg *pg, const struct config_postgres *postgres, const char *table,
-    enum partition_outcome *ret_outcome, struct err *err)
+static bool make_missing_ahead(struct pg *pg, const struct config_postgres *postgres,
+    const char *table, enum partition_outcome *ret_outcome, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list partitions = {0};
 
 	return partition_list(
 		   pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err) &&
-	       partition_make_ahead(
-		   pg, postgres, table, &partitions, made, (void *)table, ret_outcome, err);
+	       partition_make_ahead(pg, postgres, table, &partitions, print_made_partition,
+		   (void *)table, ret_outcome, err);
 }
 
 static bool make_one(struct pg *pg, const struct config_postgres *postgres, const char *table,
@@ -34,11 +34,11 @@ static bool make_one(struct pg *pg, const struct config_postgres *postgres, cons
 		from_us + postgres->partition_every_ms * 1000, ret_outcome, err))
 		return false;
 	if (*ret_outcome == PARTITION_MADE)
-		made((void *)table, from_us);
+		print_made_partition((void *)table, from_us);
 	return true;
 }
 
-static bool judge(const char *table, enum partition_outcome outcome, struct err *err)
+static bool judge_make_outcome(const char *table, enum partition_outcome outcome, struct err *err)
 {
 	switch (outcome) {
 	case PARTITION_MADE:
@@ -59,8 +59,8 @@ static bool judge(const char *table, enum partition_outcome outcome, struct err 
 }
 
 /* from NULL: what is missing ahead; table NULL: of all. */
-static bool make(struct pg *pg, const struct config_postgres *postgres, const char *table,
-    const char *from, struct err *err)
+static bool make_partitions(struct pg *pg, const struct config_postgres *postgres,
+    const char *table, const char *from, struct err *err)
 {
 	for (int i = 0; i < PARTITION_TABLES; i++) {
 		const char *name = partition_tables[i];
@@ -69,14 +69,14 @@ static bool make(struct pg *pg, const struct config_postgres *postgres, const ch
 		if (table && !text_equal(table, name))
 			continue;
 		if (!(from ? make_one(pg, postgres, name, from, &outcome, err)
-			   : make_ahead(pg, postgres, name, &outcome, err)) ||
-		    !judge(name, outcome, err))
+			   : make_missing_ahead(pg, postgres, name, &outcome, err)) ||
+		    !judge_make_outcome(name, outcome, err))
 			return false;
 	}
 	return true;
 }
 
-static int run(const struct call *call)
+static int run_partition_make(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -87,12 +87,12 @@ static int run(const struct call *call)
 	struct pg *pg =
 	    postgres && session_table(call, &table, &err) ? session_connect(postgres, &err) : NULL;
 
-	if (!pg || !make(pg, postgres, table, call_text(call, "from", NULL), &err))
+	if (!pg || !make_partitions(pg, postgres, table, call_text(call, "from", NULL), &err))
 		return session_failed(&err);
 	return 0;
 }
 
-static const struct command_option options[] = {
+static const struct command_option partition_make_options[] = {
     {"from", "MOMENT",
 	"One partition from there, as wide as partition_every: 2026-01-02 or "
 	"2026-01-02T03:00:00, UTC."},
@@ -107,6 +107,6 @@ const struct command command_partition_make = {
     .summary = "Makes the partitions that should be there, or one.",
     .description =
 	"Without --from: from now to `partitions_ahead` periods ahead, as `run` does by itself.\n",
-    .options = options,
-    .run = run,
+    .options = partition_make_options,
+    .run = run_partition_make,
 };

@@ -5,7 +5,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-static int create(struct pg *pg, const struct config_postgres *postgres, const char *name,
+static int create_publisher(struct pg *pg, const struct config_postgres *postgres, const char *name,
     const char *shards, const char *start)
 {
 	const struct pg_param params[] = {{name}, {shards}, {start}};
@@ -40,7 +40,7 @@ static bool read_start(const char *text, char start[MOMENT_SIZE], struct err *er
 	return true;
 }
 
-static int run(const struct call *call)
+static int run_publisher_create(const struct call *call)
 {
 	char start[MOMENT_SIZE];
 	struct err err;
@@ -53,11 +53,12 @@ static int run(const struct call *call)
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
 
-	return pg ? create(pg, postgres, call->arguments[0], call_text(call, "shards", "1"), start)
+	return pg ? create_publisher(
+			pg, postgres, call->arguments[0], call_text(call, "shards", "1"), start)
 		  : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option publisher_create_options[] = {
     {"shards", "N", "Shards by key hash, each with an owner of its own; 1 unless given.", 1, 64},
     {"start", "now|beginning|TIME",
 	"What it publishes: what commits from here on, every row that is in the table, or every "
@@ -82,6 +83,6 @@ const struct command command_publisher_create = {
 	"is the database's clock when the row was written, not when it was committed. "
 	"Rows whose partition is gone are not published. The time is not in the future. "
 	"The partition in which it lies is read once for this.\n",
-    .options = options,
-    .run = run,
+    .options = publisher_create_options,
+    .run = run_publisher_create,
 };

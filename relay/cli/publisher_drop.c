@@ -45,7 +45,8 @@ static bool check_asked(struct pg *pg, const struct config_postgres *postgres, c
 			  name, pg_value(row, 0, 1), pg_value(row, 0, 2));
 }
 
-static int drop(struct pg *pg, const struct config_postgres *postgres, const char *name, bool force)
+static int drop_publisher(
+    struct pg *pg, const struct config_postgres *postgres, const char *name, bool force)
 {
 	const struct pg_param params[] = {{name}};
 	struct err err;
@@ -60,7 +61,7 @@ static int drop(struct pg *pg, const struct config_postgres *postgres, const cha
 	return 0;
 }
 
-static int run(const struct call *call)
+static int run_publisher_drop(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -74,10 +75,10 @@ static int run(const struct call *call)
 	if (!pg || !check_asked(pg, postgres, call->arguments[0], call_flag(call, "yes"),
 		       call_flag(call, "force"), &err))
 		return session_failed(&err);
-	return drop(pg, postgres, call->arguments[0], call_flag(call, "force"));
+	return drop_publisher(pg, postgres, call->arguments[0], call_flag(call, "force"));
 }
 
-static const struct command_option options[] = {
+static const struct command_option publisher_drop_options[] = {
     {"yes", NULL, "Really drop it."},
     {"force", NULL,
 	"Also while a process owns one of its shards, which that process lets go of, and also the "
@@ -97,6 +98,6 @@ const struct command command_publisher_drop = {
 	"published by it any more. A publisher made anew under the same name begins where "
 	"`--start` "
 	"says.\n",
-    .options = options,
-    .run = run,
+    .options = publisher_drop_options,
+    .run = run_publisher_drop,
 };

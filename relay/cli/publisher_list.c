@@ -26,7 +26,7 @@ static int list_publishers(struct pg *pg, const struct config_postgres *postgres
 	return 0;
 }
 
-static int run(const struct call *call)
+static int run_publisher_list(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -37,7 +37,7 @@ static int run(const struct call *call)
 	return pg ? list_publishers(pg, postgres) : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option publisher_list_options[] = {
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -47,6 +47,6 @@ const struct command command_publisher_list = {
     .arguments = "",
     .summary = "Lists the publishers in the database and who owns their shards.",
     .description = "`status` tells more: lag, partitions, rates.\n",
-    .options = options,
-    .run = run,
+    .options = publisher_list_options,
+    .run = run_publisher_list,
 };

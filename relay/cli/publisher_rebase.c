@@ -17,7 +17,7 @@ struct rebase {
  * A row has one transaction id, which all publishers compare with what they have published: none
  * can be rebased without the others. A name alone will do while there is one publisher.
  */
-static bool check_scope(const struct rebase *rebase, struct err *err)
+static bool check_rebase_scope(const struct rebase *rebase, struct err *err)
 {
 	const char *name = rebase->call->argument_count ? rebase->call->arguments[0] : NULL;
 	OWNED(owned_pg_result_destroy)
@@ -94,7 +94,7 @@ static bool rebase_all(const struct rebase *rebase, struct err *err)
 {
 	bool dry = call_flag(rebase->call, "dry-run"), sure = call_flag(rebase->call, "yes");
 
-	if (!check_scope(rebase, err))
+	if (!check_rebase_scope(rebase, err))
 		return false;
 	if (dry)
 		return print_plan(rebase, err);
@@ -103,7 +103,7 @@ static bool rebase_all(const struct rebase *rebase, struct err *err)
 	return carry_out(rebase, err);
 }
 
-static bool check_way(const struct call *call, struct err *err)
+static bool check_rebase_way(const struct call *call, struct err *err)
 {
 	if (call_flag(call, "dry-run"))
 		return true;
@@ -115,21 +115,21 @@ static bool check_way(const struct call *call, struct err *err)
 		   "no terminal to ask at: repeat with --yes, or look first with --dry-run");
 }
 
-static int run(const struct call *call)
+static int run_publisher_rebase(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	struct rebase rebase = {.call = call};
 	OWNED(owned_pg_destroy) struct pg *pg = NULL;
 
-	if (!config || !check_way(call, &err))
+	if (!config || !check_rebase_way(call, &err))
 		return session_failed(&err);
 	rebase.postgres = session_postgres(call, config, &err);
 	pg = rebase.pg = rebase.postgres ? session_connect(rebase.postgres, &err) : NULL;
 	return pg && rebase_all(&rebase, &err) ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option publisher_rebase_options[] = {
     {"all", NULL, "Every publisher of the database. Needed where there are several, or none."},
     {"new-identity", NULL,
 	"For a copy whose original goes on publishing: each publisher gets an identity of its "
@@ -172,6 +172,6 @@ const struct command command_publisher_rebase = {
 	"them all records in Kafka are those of another database. It works for a copy of the disk "
 	"and for one in the same cluster as well, where it changes no row. Rows that the original "
 	"had not published when it was copied come from both.\n",
-    .options = options,
-    .run = run,
+    .options = publisher_rebase_options,
+    .run = run_publisher_rebase,
 };

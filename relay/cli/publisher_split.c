@@ -36,7 +36,7 @@ static bool call_sql(
 	return result != NULL;
 }
 
-static void show(int64_t behind, int64_t since)
+static void show_split_progress(int64_t behind, int64_t since)
 {
 	static int64_t shown_at;
 	int64_t now = clock_ms();
@@ -71,7 +71,7 @@ static bool try_to_finish(struct split *split, int64_t *behind, struct err *err)
 	return err->kind == ERR_FENCED || text_equal(pg_sqlstate(split->pg), "55P03");
 }
 
-static bool wait_for_end(
+static bool wait_for_common_end(
     struct split *split, int64_t timeout_s, const sigset_t *ends, struct err *err)
 {
 	int64_t since = clock_ms(), behind = 1;
@@ -79,7 +79,7 @@ static bool wait_for_end(
 	while (try_to_finish(split, &behind, err)) {
 		if (behind == 0)
 			return true;
-		show(behind, since);
+		show_split_progress(behind, since);
 		if (pause_or_signal(ends))
 			return err_set(err, ERR_RETRY, "interrupted");
 		if (clock_ms() - since >= timeout_s * 1000)
@@ -92,7 +92,7 @@ static bool wait_for_end(
 }
 
 /* Also over a new connection, when the old one is what failed. */
-static bool cancel(struct split *split, struct err *err)
+static bool cancel_split(struct split *split, struct err *err)
 {
 	struct err failed;
 
@@ -160,13 +160,13 @@ static bool split_publisher(struct split *split, int64_t timeout_s, struct err *
 	if (!check_owned(split, err) || !call_sql(split, sql_publisher_split_begin, 2, NULL, err))
 		return false;
 	done = call_sql(split, sql_publisher_split_bound, 1, NULL, err) &&
-	       wait_for_end(split, timeout_s, &ends, err);
+	       wait_for_common_end(split, timeout_s, &ends, err);
 	if (isatty(STDOUT_FILENO))
 		printf("\r\033[K");
-	return done || cancel(split, err);
+	return done || cancel_split(split, err);
 }
 
-static bool work(const struct call *call, struct split *split, struct err *err)
+static bool split_or_cancel(const struct call *call, struct split *split, struct err *err)
 {
 	if (call_flag(call, "cancel")) {
 		if (!call_sql(split, sql_publisher_split_cancel, 1, NULL, err))
@@ -183,7 +183,7 @@ static bool work(const struct call *call, struct split *split, struct err *err)
 	return true;
 }
 
-static int run(const struct call *call)
+static int run_publisher_split(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -193,12 +193,12 @@ static int run(const struct call *call)
 
 	split.postgres = config ? session_postgres(call, config, &err) : NULL;
 	split.pg = split.postgres ? session_connect(split.postgres, &err) : NULL;
-	done = split.pg && work(call, &split, &err);
+	done = split.pg && split_or_cancel(call, &split, &err);
 	pg_destroy(split.pg);
 	return done ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option publisher_split_options[] = {
     {"shards", "N", "How many shards the publisher has then.", 1, 64},
     {"timeout", "SECONDS", "Give up and cancel after so long; 300 unless given.", 1, 86400},
     {"cancel", NULL, "End a split whose command was killed: the publisher goes on as before."},
@@ -220,6 +220,6 @@ const struct command command_publisher_split = {
 	"Ctrl-C and the timeout cancel the split, and the publisher goes on as before. A "
 	"configuration "
 	"that names another number of shards is refused at its next start.\n",
-    .options = options,
-    .run = run,
+    .options = publisher_split_options,
+    .run = run_publisher_split,
 };

@@ -17,7 +17,7 @@ struct replaying {
 	struct pg *pg;
 	struct catalog *catalog;
 	struct replay replay;
-	struct replay_survey survey;
+	struct replay_plan plan;
 };
 
 /* --- what was asked for ---------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ static bool check_everything(const struct replaying *replaying, struct err *err)
 	return true;
 }
 
-static bool confirm(const struct replaying *replaying, struct err *err)
+static bool confirm_replay(const struct replaying *replaying, struct err *err)
 {
 	owned_text char *question =
 	    xformat("Publish all %" PRId64 " rows once more?", replaying->replay.total);
@@ -68,7 +68,7 @@ static bool confirm(const struct replaying *replaying, struct err *err)
 }
 
 /* What only one of the three ways of use understands. */
-static bool check_way(const struct call *call, struct err *err)
+static bool check_replay_way(const struct call *call, struct err *err)
 {
 	static const char *const fixed[] = {"to", "reason", "all", "yes", "dry-run"};
 	const char *way = call_flag(call, "list") ? "list" : "resume";
@@ -92,7 +92,7 @@ static bool check_way(const struct call *call, struct err *err)
 
 static void print_gone(const struct replaying *replaying)
 {
-	int64_t gone = replaying->survey.gone;
+	int64_t gone = replaying->plan.gone;
 
 	if (gone > 0)
 		printf("%" PRId64 " ids of ids=%s have no row: their partition was dropped, or "
@@ -100,16 +100,15 @@ static void print_gone(const struct replaying *replaying)
 		    gone, replaying->replay.filter.terms[REPLAY_IDS]);
 }
 
-static void print_survey(const struct replaying *replaying)
+static void print_replay_plan(const struct replaying *replaying)
 {
 	const struct replay *replay = &replaying->replay;
-	const struct replay_survey *survey = &replaying->survey;
+	const struct replay_plan *plan = &replaying->plan;
 
-	for (int i = 0; i < survey->count; i++)
-		printf("%" PRId64 " rows of topic %s would go to %s\n", survey->topics[i].rows,
-		    survey->topics[i].name,
-		    replay->target ? replay->target : survey->topics[i].name);
-	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, survey->low_id,
+	for (int i = 0; i < plan->count; i++)
+		printf("%" PRId64 " rows of topic %s would go to %s\n", plan->topics[i].rows,
+		    plan->topics[i].name, replay->target ? replay->target : plan->topics[i].name);
+	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, plan->low_id,
 	    replay->upto_id);
 	print_gone(replaying);
 	puts("nothing was published: --dry-run");
@@ -153,7 +152,7 @@ static void block_signals(void)
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 }
 
-static bool send(struct replaying *replaying, struct err *err)
+static bool send_replay(struct replaying *replaying, struct err *err)
 {
 	struct replay *replay = &replaying->replay;
 
@@ -164,32 +163,32 @@ static bool send(struct replaying *replaying, struct err *err)
 	return true;
 }
 
-static bool begin(struct replaying *replaying, struct err *err)
+static bool begin_replay(struct replaying *replaying, struct err *err)
 {
 	const struct call *call = replaying->call;
 	struct replay *replay = &replaying->replay;
 
 	if (!read_wish(replaying, err) || !check_everything(replaying, err) ||
-	    !replay_survey(replay, replaying->pg, &replaying->survey, err))
+	    !replay_plan_make(replay, replaying->pg, &replaying->plan, err))
 		return false;
-	if (!call_flag(call, "dry-run") && !confirm(replaying, err))
+	if (!call_flag(call, "dry-run") && !confirm_replay(replaying, err))
 		return false;
 	block_signals();
 	if (!connect_kafka(replaying, err) ||
-	    !replay_check_topics(replay, &replaying->survey, replaying->catalog, err))
+	    !replay_check_topics(replay, &replaying->plan, replaying->catalog, err))
 		return false;
 	if (call_flag(call, "dry-run")) {
-		print_survey(replaying);
+		print_replay_plan(replaying);
 		return true;
 	}
-	if (!replay_create(replay, replaying->pg, replaying->survey.low_id,
+	if (!replay_create(replay, replaying->pg, replaying->plan.low_id,
 		call_text(call, "reason", NULL), err))
 		return false;
 	print_gone(replaying);
-	return send(replaying, err);
+	return send_replay(replaying, err);
 }
 
-static bool resume(struct replaying *replaying, struct err *err)
+static bool resume_replay(struct replaying *replaying, struct err *err)
 {
 	struct replay *replay = &replaying->replay;
 
@@ -197,18 +196,18 @@ static bool resume(struct replaying *replaying, struct err *err)
 	replay->rate = call_number(replaying->call, "rate", 0);
 	block_signals();
 	return replay_take(replay, replaying->pg, replaying->config, err) &&
-	       connect_kafka(replaying, err) && send(replaying, err);
+	       connect_kafka(replaying, err) && send_replay(replaying, err);
 }
 
-static bool work(struct replaying *replaying, struct err *err)
+static bool list_or_replay(struct replaying *replaying, struct err *err)
 {
 	if (call_flag(replaying->call, "list"))
 		return replay_print_list(replaying->pg, replaying->replay.publisher->postgres, err);
-	return call_flag(replaying->call, "resume") ? resume(replaying, err)
-						    : begin(replaying, err);
+	return call_flag(replaying->call, "resume") ? resume_replay(replaying, err)
+						    : begin_replay(replaying, err);
 }
 
-static int run(const struct call *call)
+static int run_replay(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
@@ -218,19 +217,19 @@ static int run(const struct call *call)
 	struct replaying replaying = {.call = call, .config = config};
 	bool done;
 
-	if (!publisher || !check_way(call, &err))
+	if (!publisher || !check_replay_way(call, &err))
 		return session_failed(&err);
 	pg = session_connect(publisher->postgres, &err);
 	replaying.pg = pg;
 	replay_init(&replaying.replay, publisher);
-	done = pg && work(&replaying, &err);
+	done = pg && list_or_replay(&replaying, &err);
 	catalog_destroy(replaying.catalog);
-	replay_survey_finish(&replaying.survey);
+	replay_plan_finish(&replaying.plan);
 	replay_finish(&replaying.replay);
 	return done ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option replay_options[] = {
     {"to", "TOPIC", "Every record goes to this topic instead of its row's own."},
     {"rate", "N", "At most so many records a second.", 1, 10000000},
     {"dry-run", NULL, "Counts and checks, and changes nothing."},
@@ -266,6 +265,6 @@ const struct command command_replay = {
 	"not look at it. The order of each key is kept.\n"
 	"The rows are those that were committed when it began. Progress is noted each second; "
 	"after a crash at most `max_in_flight` records are sent twice.\n",
-    .options = options,
-    .run = run,
+    .options = replay_options,
+    .run = run_replay,
 };

@@ -9,7 +9,7 @@
 
 enum { ANSWER_MS = 10000, LOOK_MS = 20, AGE_MS = 60000 };
 
-static bool look(
+static bool look_up_topic(
     struct catalog *catalog, const char *name, struct catalog_topic *ret_topic, struct err *err)
 {
 	int64_t until = clock_ms() + ANSWER_MS;
@@ -31,7 +31,8 @@ static bool look(
 	    name, ret_topic->error[0] ? ": " : "", ret_topic->error);
 }
 
-static const char *setting(const struct catalog_setting *settings, int count, const char *name)
+static const char *setting_value(
+    const struct catalog_setting *settings, int count, const char *name)
 {
 	for (int i = 0; i < count; i++)
 		if (text_equal(settings[i].name, name))
@@ -50,9 +51,10 @@ static void check_retention(
 
 	if (!catalog_topic_settings(catalog, name, ANSWER_MS, &settings, &count, &err))
 		return;
-	if (strstr(setting(settings, count, "cleanup.policy"), "delete") &&
-	    text_equal(setting(settings, count, "message.timestamp.type"), "CreateTime") &&
-	    text_to_int64(setting(settings, count, "retention.ms"), 0, INT64_MAX, &retention_ms) &&
+	if (strstr(setting_value(settings, count, "cleanup.policy"), "delete") &&
+	    text_equal(setting_value(settings, count, "message.timestamp.type"), "CreateTime") &&
+	    text_to_int64(
+		setting_value(settings, count, "retention.ms"), 0, INT64_MAX, &retention_ms) &&
 	    now_ms - oldest_ms > retention_ms)
 		log_warn("replay_older_than_retention", {"topic", LOG_TEXT(name)},
 		    {"oldest_row_s", LOG_INT((now_ms - oldest_ms) / 1000)},
@@ -63,7 +65,7 @@ static void check_retention(
 	catalog_settings_free(settings, count);
 }
 
-static bool check_topic(const struct replay *replay, const char *name, int32_t partition,
+static bool check_replay_topic(const struct replay *replay, const char *name, int32_t partition,
     int64_t oldest_ms, int64_t now_ms, struct catalog *catalog, struct err *err)
 {
 	struct catalog_topic topic;
@@ -73,7 +75,7 @@ static bool check_topic(const struct replay *replay, const char *name, int32_t p
 		return err_set(err, ERR_REJECT,
 		    "topic %s: %s; choose the rows of another topic with topic=…, or another --to",
 		    name, why);
-	if (!look(catalog, name, &topic, err))
+	if (!look_up_topic(catalog, name, &topic, err))
 		return false;
 	if (partition >= topic.partitions)
 		return err_set(err, ERR_REJECT,
@@ -84,21 +86,21 @@ static bool check_topic(const struct replay *replay, const char *name, int32_t p
 	return true;
 }
 
-bool replay_check_topics(const struct replay *replay, const struct replay_survey *survey,
+bool replay_check_topics(const struct replay *replay, const struct replay_plan *plan,
     struct catalog *catalog, struct err *err)
 {
 	int64_t oldest_ms = INT64_MAX;
 	int32_t partition = -1;
 
-	for (int i = 0; i < survey->count; i++) {
-		const struct replay_topic *topic = &survey->topics[i];
+	for (int i = 0; i < plan->count; i++) {
+		const struct replay_topic *topic = &plan->topics[i];
 
-		if (!replay->target && !check_topic(replay, topic->name, topic->partition,
-					   topic->oldest_ms, survey->now_ms, catalog, err))
+		if (!replay->target && !check_replay_topic(replay, topic->name, topic->partition,
+					   topic->oldest_ms, plan->now_ms, catalog, err))
 			return false;
 		oldest_ms = topic->oldest_ms < oldest_ms ? topic->oldest_ms : oldest_ms;
 		partition = topic->partition > partition ? topic->partition : partition;
 	}
-	return !replay->target || check_topic(replay, replay->target, partition, oldest_ms,
-				      survey->now_ms, catalog, err);
+	return !replay->target || check_replay_topic(replay, replay->target, partition, oldest_ms,
+				      plan->now_ms, catalog, err);
 }

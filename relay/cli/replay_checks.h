@@ -8,5 +8,5 @@
  * than a row asks for; ERR_RETRY: no answer within 10 s). Logs a warning where Kafka would delete
  * the records at once, since their timestamps are older than its retention.
  */
-bool replay_check_topics(const struct replay *replay, const struct replay_survey *survey,
+bool replay_check_topics(const struct replay *replay, const struct replay_plan *plan,
     struct catalog *catalog, struct err *err) MUST_CHECK;

@@ -21,7 +21,7 @@ void replay_filter_finish(struct replay_filter *filter)
 
 /* --- the terms ------------------------------------------------------------------------------- */
 
-static bool read_ids(
+static bool read_filter_ids(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
 	(void)now_us;
@@ -40,7 +40,7 @@ static bool read_created(
 	return true;
 }
 
-static bool read_topic(
+static bool read_filter_topic(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
 	(void)now_us;
@@ -50,7 +50,7 @@ static bool read_topic(
 	return true;
 }
 
-static bool read_key(
+static bool read_filter_key(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
 	(void)now_us;
@@ -73,7 +73,7 @@ static bool read_event_id(
 	return true;
 }
 
-static bool read_state(
+static bool read_filter_state(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
 	(void)now_us;
@@ -91,25 +91,26 @@ static const struct {
 	const char *name;
 	bool (*read)(
 	    struct replay_filter *filter, const char *value, int64_t now_us, struct err *err);
-} rows[REPLAY_TERMS] = {
-    {"ids", read_ids},
+} filter_rows[REPLAY_TERMS] = {
+    {"ids", read_filter_ids},
     {"created", read_created},
-    {"topic", read_topic},
-    {"key", read_key},
+    {"topic", read_filter_topic},
+    {"key", read_filter_key},
     {"event-id", read_event_id},
-    {"state", read_state},
+    {"state", read_filter_state},
 };
 
-static bool add(struct replay_filter *filter, const char *name, size_t length, const char *value,
-    int64_t now_us, struct err *err)
+static bool add_filter_term(struct replay_filter *filter, const char *name, size_t length,
+    const char *value, int64_t now_us, struct err *err)
 {
 	for (int i = 0; i < REPLAY_TERMS; i++) {
-		if (strlen(rows[i].name) != length || strncmp(rows[i].name, name, length) != 0)
+		if (strlen(filter_rows[i].name) != length ||
+		    strncmp(filter_rows[i].name, name, length) != 0)
 			continue;
 		if (filter->terms[i])
-			return err_set(
-			    err, ERR_REJECT, "%s= is given twice: give it once", rows[i].name);
-		return rows[i].read(filter, value, now_us, err);
+			return err_set(err, ERR_REJECT, "%s= is given twice: give it once",
+			    filter_rows[i].name);
+		return filter_rows[i].read(filter, value, now_us, err);
 	}
 	return err_set(err, ERR_REJECT,
 	    "'%.*s' is nothing to choose rows by: ids=, created=, topic=, key=, event-id= and "
@@ -125,7 +126,7 @@ bool replay_filter_add(
 	if (!equals)
 		return err_set(err, ERR_REJECT,
 		    "'%.60s' chooses no rows: write NAME=VALUE, for example topic=orders", term);
-	return add(filter, term, (size_t)(equals - term), equals + 1, now_us, err);
+	return add_filter_term(filter, term, (size_t)(equals - term), equals + 1, now_us, err);
 }
 
 bool replay_filter_is_everything(const struct replay_filter *filter)
@@ -145,7 +146,8 @@ char *replay_filter_json(const struct replay_filter *filter)
 
 	for (int i = 0; i < REPLAY_TERMS; i++)
 		if (filter->terms[i])
-			json_object_set_new(object, rows[i].name, json_string(filter->terms[i]));
+			json_object_set_new(
+			    object, filter_rows[i].name, json_string(filter->terms[i]));
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
 	return text;
@@ -162,7 +164,7 @@ bool replay_filter_from_json(struct replay_filter *filter, const char *json, str
 	json_object_foreach(object, name, value)
 	{
 		if (good)
-			good = json_is_string(value) ? add(filter, name, strlen(name),
+			good = json_is_string(value) ? add_filter_term(filter, name, strlen(name),
 							   json_string_value(value), INT64_MAX, err)
 						     : err_set(err, ERR_FATAL,
 							   "the replay's filter has a term "

@@ -20,7 +20,7 @@ enum {
 	LIST_OWNER
 };
 
-static void print_row(const struct pg_result *rows, int i)
+static void print_replay_row(const struct pg_result *rows, int i)
 {
 	const char *target = pg_value(rows, i, LIST_TARGET);
 	const char *reason = pg_value(rows, i, LIST_REASON);
@@ -46,7 +46,7 @@ bool replay_print_list(struct pg *pg, const struct config_postgres *postgres, st
 	if (!rows)
 		return false;
 	for (int i = 0; i < pg_rows(rows); i++)
-		print_row(rows, i);
+		print_replay_row(rows, i);
 	if (pg_rows(rows) == 0)
 		puts("there was no replay");
 	return true;

@@ -11,7 +11,7 @@ void replay_pages_init(struct replay_pages *pages, struct pg *pg, const struct r
 	    .pg = pg, .replay = replay, .after = replay->last_id, .rows = FIRST_ROWS};
 }
 
-static int64_t room(const struct replay_pages *pages)
+static int64_t page_room(const struct replay_pages *pages)
 {
 	return pages->replay->publisher->memory / 2;
 }
@@ -34,11 +34,11 @@ static void end_page(struct replay_pages *pages)
 	pages->copying = false;
 	if (pages->count == 0)
 		return;
-	rows = room(pages) / (pages->bytes / pages->count + 1);
+	rows = page_room(pages) / (pages->bytes / pages->count + 1);
 	pages->rows = rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 
-static bool take_row(
+static bool take_page_row(
     struct replay_pages *pages, struct replay_send *send, char *row, int length, struct err *err)
 {
 	struct message message;
@@ -53,7 +53,7 @@ static bool take_row(
 	pages->count++;
 	pages->bytes += message.bytes;
 	replay_send_add(send, &message);
-	if (pages->cut || pages->bytes <= room(pages))
+	if (pages->cut || pages->bytes <= page_room(pages))
 		return true;
 	pages->cut = pages->ever_cut = true;
 	return pg_cancel(pages->pg, err);
@@ -86,7 +86,7 @@ static bool take_page(struct replay_pages *pages, struct replay_send *send, stru
 			end_page(pages);
 			return true;
 		}
-		if (!take_row(pages, send, row, length, err))
+		if (!take_page_row(pages, send, row, length, err))
 			return false;
 	}
 }
@@ -96,7 +96,7 @@ bool replay_pages_step(struct replay_pages *pages, struct replay_send *send, str
 	struct replay_send_state state = replay_send_state(send);
 
 	if (!pages->copying && !pages->finished && state.waiting <= pages->rows / 2 &&
-	    state.bytes <= room(pages) && !begin_page(pages, err))
+	    state.bytes <= page_room(pages) && !begin_page(pages, err))
 		return false;
 	if (!pages->copying)
 		return true;

@@ -24,13 +24,13 @@ void replay_finish(struct replay *replay)
 	replay_init(replay, NULL);
 }
 
-static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
+static struct pg_result *query_replay(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
 	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
 }
 
-static char *owner_name(void)
+static char *replay_owner_name(void)
 {
 	char host[64] = "";
 
@@ -48,7 +48,7 @@ bool replay_create(
 	owned_text char *high = xformat("%" PRId64, replay->upto_id);
 	owned_text char *total = xformat("%" PRId64, replay->total);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
-	owned_text char *owner = owner_name();
+	owned_text char *owner = replay_owner_name();
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {{reason}, {replay->publisher->name}, {filter},
 	    {replay->target}, {rate}, {replay->snapshot}, {replay->shards}, {replay->acked},
@@ -56,7 +56,7 @@ bool replay_create(
 	    {lease}};
 	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query(replay, pg, sql_replay_create, params, 16, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_create, params, 16, err);
 
 	if (!row)
 		return false;
@@ -66,7 +66,7 @@ bool replay_create(
 	return true;
 }
 
-static char *copy_of(const struct pg_result *row, int column)
+static char *copy_column(const struct pg_result *row, int column)
 {
 	return pg_is_null(row, 0, column) ? NULL : xstrdup(pg_value(row, 0, column));
 }
@@ -86,13 +86,13 @@ static bool find_publisher(
 	return true;
 }
 
-static bool read_row(
+static bool read_replay_row(
     struct replay *replay, struct pg *pg, const struct config *config, struct err *err)
 {
 	owned_text char *id = xformat("%" PRId64, replay->id);
 	const struct pg_param params[] = {{id}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query(replay, pg, sql_replay_find, params, 1, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_find, params, 1, err);
 
 	if (!row)
 		return false;
@@ -100,13 +100,13 @@ static bool read_row(
 		return err_set(err, ERR_REJECT,
 		    "there is no replay %s in %s; `outbox-relay replay --list` shows them", id,
 		    pg_place(pg));
-	replay->target = copy_of(row, 2);
+	replay->target = copy_column(row, 2);
 	replay->rate = replay->rate ? replay->rate : pg_int(row, 0, 3);
-	replay->snapshot = copy_of(row, 4);
-	replay->shards = copy_of(row, 5);
-	replay->acked = copy_of(row, 6);
-	replay->windows = copy_of(row, 7);
-	replay->acked_ids = copy_of(row, 8);
+	replay->snapshot = copy_column(row, 4);
+	replay->shards = copy_column(row, 5);
+	replay->acked = copy_column(row, 6);
+	replay->windows = copy_column(row, 7);
+	replay->acked_ids = copy_column(row, 8);
 	replay->upto_id = pg_int(row, 0, 9);
 	replay->last_id = pg_int(row, 0, 10);
 	replay->total = pg_int(row, 0, 11);
@@ -145,18 +145,18 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 {
 	int64_t id = replay->id, rate = replay->rate, now;
 
-	if (!read_row(replay, pg, config, err))
+	if (!read_replay_row(replay, pg, config, err))
 		return false;
 
 	owned_text char *id_text = xformat("%" PRId64, id);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
-	owned_text char *owner = owner_name();
+	owned_text char *owner = replay_owner_name();
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {{id_text}, {nonce}, {owner}, {lease}};
 
 	now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query(replay, pg, sql_replay_take, params, 4, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_take, params, 4, err);
 	struct replay taken;
 
 	if (!row || !judge_taken(replay, row, err))
@@ -168,7 +168,7 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 	taken.noted_ms = now;
 	replay_finish(replay);
 	*replay = taken;
-	return read_row(replay, pg, config, err);
+	return read_replay_row(replay, pg, config, err);
 }
 
 bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t done,
@@ -182,7 +182,7 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 	const struct pg_param params[] = {{id}, {nonce}, {last}, {count}, {state}, {lease}};
 	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query(replay, pg, sql_replay_note, params, 6, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_note, params, 6, err);
 
 	if (!row)
 		return false;

@@ -26,25 +26,26 @@ struct replay {
 void replay_init(struct replay *replay, const struct config_publisher *publisher);
 void replay_finish(struct replay *replay);
 
-/* The rows of one topic in what was chosen. */
+/* The selected rows of one topic. */
 struct replay_topic {
 	char *name;
 	int64_t rows, oldest_ms; /* since 1970 */
 	int32_t partition;       /* the largest that a row asks for; -1: none does */
 };
-struct replay_survey {
+/* Rows and topics of a replay, counted before it begins. */
+struct replay_plan {
 	struct replay_topic *topics;
 	int count;
 	int64_t low_id, now_ms, gone; /* gone: ids of the range without a row; -1: no range */
 };
-void replay_survey_finish(struct replay_survey *survey);
+void replay_plan_finish(struct replay_plan *plan);
 
 /*
  * Counts the filter's rows and fixes snapshot, upto_id and total. May take long; changes nothing.
  * ERR_REJECT: there is no such row.
  */
-bool replay_survey(struct replay *replay, struct pg *pg, struct replay_survey *ret_survey,
-    struct err *err) MUST_CHECK;
+bool replay_plan_make(
+    struct replay *replay, struct pg *pg, struct replay_plan *ret_plan, struct err *err) MUST_CHECK;
 
 /* Writes the row; this process has the replay from here on. */
 bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const char *reason,

@@ -39,7 +39,7 @@ struct run {
 
 /* --- the rate -------------------------------------------------------------------------------- */
 
-static int64_t may_send(struct run *run)
+static int64_t records_allowed_by_rate(struct run *run)
 {
 	int64_t now = clock_us(), rate = run->replay->rate;
 
@@ -58,7 +58,7 @@ static void have_sent(struct run *run, int64_t count)
 
 /* --- notes ----------------------------------------------------------------------------------- */
 
-static bool note(struct run *run, const char *state, struct err *err)
+static bool note_replay_progress(struct run *run, const char *state, struct err *err)
 {
 	struct replay_send_state now = replay_send_state(run->send);
 
@@ -84,7 +84,7 @@ static bool note_if_due(struct run *run, struct err *err)
 	if (clock_ms() - run->replay->noted_ms < note_every(run) &&
 	    now.done - run->noted < (config_in_flight(run->replay->publisher) + 1) / 2)
 		return true;
-	return note(run, "running", err);
+	return note_replay_progress(run, "running", err);
 }
 
 /* --- a turn ---------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static void look_for_signal(struct run *run)
 		run->stop_ms = clock_ms() + LAST_REPORTS_MS;
 }
 
-static void tell_silence(struct run *run)
+static void warn_of_silence(struct run *run)
 {
 	struct replay_send_state state = replay_send_state(run->send);
 	int64_t now = clock_ms();
@@ -118,23 +118,23 @@ static void tell_silence(struct run *run)
 	}
 }
 
-static bool turn(struct run *run, struct err *err)
+static bool take_replay_turn(struct run *run, struct err *err)
 {
 	int64_t sent, most;
 
 	look_for_signal(run);
 	if (!note_if_due(run, err))
 		return false;
-	most = run->stop_ms || !has_lease(run) ? 0 : may_send(run);
+	most = run->stop_ms || !has_lease(run) ? 0 : records_allowed_by_rate(run);
 	if (!replay_send_step(
 		run->send, run->noted, config_in_flight(run->replay->publisher), most, &sent, err))
 		return false;
 	have_sent(run, sent);
-	tell_silence(run);
+	warn_of_silence(run);
 	return run->stop_ms || replay_pages_step(&run->pages, run->send, err);
 }
 
-static int64_t wait_ms(const struct run *run)
+static int64_t replay_wait_ms(const struct run *run)
 {
 	struct replay_send_state state = replay_send_state(run->send);
 	int64_t wait = WAIT_MS, rate_ms = (run->due_us - clock_us()) / 1000 + 1;
@@ -153,12 +153,12 @@ static void wait_for_something(const struct run *run)
 		.events = run->pages.copying ? pg_events(run->pages.pg) : 0},
 	};
 
-	poll(wanted, sizeof wanted / sizeof *wanted, (int)wait_ms(run));
+	poll(wanted, sizeof wanted / sizeof *wanted, (int)replay_wait_ms(run));
 }
 
 /* --- beginning and end ----------------------------------------------------------------------- */
 
-static bool is_over(const struct run *run)
+static bool is_replay_over(const struct run *run)
 {
 	struct replay_send_state state = replay_send_state(run->send);
 
@@ -167,18 +167,19 @@ static bool is_over(const struct run *run)
 	return run->pages.finished && state.unacked == 0;
 }
 
-static bool work(struct run *run, struct err *err)
+static bool work_until_over(struct run *run, struct err *err)
 {
 	for (;;) {
-		if (!turn(run, err))
+		if (!take_replay_turn(run, err))
 			return false;
-		if (is_over(run))
+		if (is_replay_over(run))
 			break;
 		wait_for_something(run);
 	}
 	if (!run->stop_ms)
-		return note(run, "finished", err);
-	return note(run, "stopped", err) && err_set(err, ERR_RETRY, "stopped by a signal");
+		return note_replay_progress(run, "finished", err);
+	return note_replay_progress(run, "stopped", err) &&
+	       err_set(err, ERR_RETRY, "stopped by a signal");
 }
 
 static bool say_how_to_go_on(const struct run *run, struct err *err)
@@ -194,12 +195,12 @@ static bool say_how_to_go_on(const struct run *run, struct err *err)
 	    replay->id, why, replay->done, replay->total, replay->id);
 }
 
-static void give_back(struct run *run, const struct err *why)
+static void give_back_replay(struct run *run, const struct err *why)
 {
 	struct err ignored; /* the first error is the one to tell */
 
 	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE &&
-	    !note(run, "stopped", &ignored))
+	    !note_replay_progress(run, "stopped", &ignored))
 		return;
 }
 
@@ -235,10 +236,10 @@ bool replay_run(struct replay *replay, struct pg *pg, struct catalog *catalog, s
 	if (send) {
 		replay_pages_init(&run.pages, reader, replay);
 		progress_begin(&run.progress, what);
-		good = work(&run, err);
+		good = work_until_over(&run, err);
 		progress_end(&run.progress);
 		if (!good)
-			give_back(&run, err);
+			give_back_replay(&run, err);
 	}
 	return good || say_how_to_go_on(&run, err);
 }

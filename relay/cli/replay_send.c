@@ -66,7 +66,7 @@ static struct entry *entry_at(struct replay_send *send, int64_t number)
 	return &send->ring[number & (send->capacity - 1)];
 }
 
-static bool make_producer(struct replay_send *send, struct err *err)
+static bool make_replay_producer(struct replay_send *send, struct err *err)
 {
 	send->producer = producer_create(send->publisher->kafka, NULL, send->publisher->memory,
 	    config_in_flight(send->publisher), 1, err);
@@ -90,7 +90,7 @@ struct replay_send *replay_send_create(const struct config_publisher *publisher,
 		.first_ms = 20, .cap_ms = 2000, .jitter = 0.2, .seed = (uint64_t)clock_random()}};
 	snprintf(send->replay_text, sizeof send->replay_text, "%" PRId64, replay_id);
 	send->ring = xcalloc((size_t)send->capacity, sizeof *send->ring);
-	if (make_producer(send, err))
+	if (make_replay_producer(send, err))
 		return send;
 	replay_send_destroy(send);
 	return NULL;
@@ -116,7 +116,7 @@ void replay_send_destroy(struct replay_send *send)
 
 /* --- rows in --------------------------------------------------------------------------------- */
 
-static void grow(struct replay_send *send)
+static void grow_ring(struct replay_send *send)
 {
 	struct entry *ring = xcalloc((size_t)send->capacity * 2, sizeof *ring);
 
@@ -130,13 +130,13 @@ static void grow(struct replay_send *send)
 void replay_send_add(struct replay_send *send, const struct message *message)
 {
 	if (send->end - send->first == send->capacity)
-		grow(send);
+		grow_ring(send);
 	*entry_at(send, send->end++) = (struct entry){.message = *message, .topic = -1};
 	send->bytes += message->bytes;
 }
 
 /* What is acknowledged from the beginning on is done with. */
-static void let_go(struct replay_send *send)
+static void release_written(struct replay_send *send)
 {
 	while (send->first < send->end && entry_at(send, send->first)->state == WRITTEN) {
 		struct message *message = &entry_at(send, send->first++)->message;
@@ -221,7 +221,7 @@ static bool choose_place(struct replay_send *send, struct entry *entry, struct e
 
 /* --- reports in ------------------------------------------------------------------------------ */
 
-static void take_report(struct replay_send *send, const struct producer_report *report)
+static void take_replay_report(struct replay_send *send, const struct producer_report *report)
 {
 	int64_t number = (int64_t)(uintptr_t)report->opaque;
 	struct entry *entry = entry_at(send, number);
@@ -248,16 +248,16 @@ static void take_report(struct replay_send *send, const struct producer_report *
 		send->guilty = number;
 }
 
-static void take_reports(struct replay_send *send)
+static void take_replay_reports(struct replay_send *send)
 {
 	int count;
 
 	do {
 		count = producer_poll(send->producer, send->reports, REPORTS);
 		for (int i = 0; i < count; i++)
-			take_report(send, &send->reports[i]);
+			take_replay_report(send, &send->reports[i]);
 	} while (count == REPORTS);
-	let_go(send);
+	release_written(send);
 }
 
 /* --- the producer's life --------------------------------------------------------------------- */
@@ -291,13 +291,13 @@ static bool name_row(const struct entry *entry, struct err *err)
 	    entry->message.topic_length, entry->message.topic);
 }
 
-static bool abandon(struct replay_send *send, const char *why, struct err *err)
+static bool abandon_replay_producer(struct replay_send *send, const char *why, struct err *err)
 {
 	int64_t until = clock_ms() + LAST_REPORTS_MS;
 
 	while (send->flying > 0 && clock_ms() < until) {
 		poll(NULL, 0, 2);
-		take_reports(send);
+		take_replay_reports(send);
 	}
 	if (send->guilty >= 0) {
 		err_set(err, ERR_REJECT,
@@ -326,7 +326,7 @@ static bool may_go(const struct replay_send *send, const struct entry *entry, in
 	       topic->flying[entry->partition] == 0;
 }
 
-static bool hand_over(
+static bool send_replay_record(
     struct replay_send *send, struct entry *entry, int64_t number, struct err *err)
 {
 	const struct message *message = &entry->message;
@@ -353,7 +353,7 @@ static bool hand_over(
 }
 
 /* *ret_gone false: not now. */
-static bool send_one(struct replay_send *send, int64_t number, bool *ret_gone, struct err *err)
+static bool send_if_ready(struct replay_send *send, int64_t number, bool *ret_gone, struct err *err)
 {
 	struct entry *entry = entry_at(send, number);
 	const struct message *message = &entry->message;
@@ -370,7 +370,7 @@ static bool send_one(struct replay_send *send, int64_t number, bool *ret_gone, s
 	if (ready && choose_place(send, entry, &failed)) {
 		if (!may_go(send, entry, number))
 			return true;
-		*ret_gone = hand_over(send, entry, number, &failed);
+		*ret_gone = send_replay_record(send, entry, number, &failed);
 	}
 	if (*ret_gone || failed.kind != ERR_REJECT || send->flying > 0)
 		return true; /* what is under way comes to its end before anything is given up */
@@ -392,7 +392,7 @@ static void note_sent(struct replay_send *send, int64_t number, int64_t *ret_sen
 	}
 }
 
-static bool send_records(
+static bool send_waiting_records(
     struct replay_send *send, int64_t limit, int64_t most, int64_t *ret_sent, struct err *err)
 {
 	bool gone = true;
@@ -402,7 +402,7 @@ static bool send_records(
 			continue;
 		if (send->next >= send->fresh && *ret_sent >= most)
 			return true;
-		if (!send_one(send, send->next, &gone, err))
+		if (!send_if_ready(send, send->next, &gone, err))
 			return false;
 		if (!gone)
 			return true;
@@ -419,12 +419,12 @@ bool replay_send_step(struct replay_send *send, int64_t noted, int64_t ahead, in
 	*ret_sent = 0;
 	if (!send->producer && clock_ms() < send->create_at)
 		return true;
-	if (!send->producer && !make_producer(send, err))
+	if (!send->producer && !make_replay_producer(send, err))
 		return false;
-	take_reports(send);
+	take_replay_reports(send);
 	if (producer_is_fatal(send->producer, &why))
-		return abandon(send, why.message, err);
-	return send_records(send, noted + ahead, most, ret_sent, err);
+		return abandon_replay_producer(send, why.message, err);
+	return send_waiting_records(send, noted + ahead, most, ret_sent, err);
 }
 
 /* --- what is known --------------------------------------------------------------------------- */

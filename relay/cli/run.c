@@ -2,7 +2,7 @@
 #include "daemon.h"
 #include "session.h"
 
-static int run(const struct call *call)
+static int run_relay(const struct call *call)
 {
 	const struct daemon_options options = {
 	    .config_path = session_config_path(call), .drain = call_flag(call, "drain")};
@@ -11,7 +11,7 @@ static int run(const struct call *call)
 	return daemon_run(&options, &err) ? 0 : session_failed(&err);
 }
 
-static const struct command_option options[] = {
+static const struct command_option run_options[] = {
     {"drain", NULL,
 	"Publish what is there and end. A shard that another process owns is waited for; behind a "
 	"record that Kafka refuses, and for a publisher that needs a rebase, the end is status "
@@ -35,6 +35,6 @@ const struct command command_run = {
 	"schema does not fit, an address is occupied, or Postgres does not answer within 10 s of "
 	"the "
 	"start. Kafka is waited for, and so is Postgres once it has answered.\n",
-    .options = options,
-    .run = run,
+    .options = run_options,
+    .run = run_relay,
 };

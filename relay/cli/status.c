@@ -4,16 +4,16 @@
 #include <unistd.h>
 #include "commands.h"
 #include "session.h"
-#include "survey.h"
+#include "status_report.h"
 
-static void print(const struct survey *survey, bool json, bool watched)
+static void print_status(const struct status_report *report, bool json, bool watched)
 {
 	OWNED(text_finish) struct text out = {0};
 
 	if (json)
-		survey_print_json(survey, &out);
+		status_report_print_json(report, &out);
 	else
-		survey_print(survey, &out);
+		status_report_print(report, &out);
 	if (watched && !json && isatty(STDOUT_FILENO))
 		fputs("\033[H\033[2J", stdout);
 	fputs(text_string(&out), stdout);
@@ -22,19 +22,19 @@ static void print(const struct survey *survey, bool json, bool watched)
 	fflush(stdout);
 }
 
-static int worst(const struct survey *survey)
+static int worst_exit_status(const struct status_report *report)
 {
-	for (int i = 0; i < survey->count; i++)
-		if (survey->databases[i].exit_status)
-			return survey->databases[i].exit_status;
+	for (int i = 0; i < report->count; i++)
+		if (report->databases[i].exit_status)
+			return report->databases[i].exit_status;
 	return 0;
 }
 
 /* Until a signal, or until nobody reads any more. */
-static int watch(const struct config *config, bool json, int64_t interval_s)
+static int watch_status(const struct config *config, bool json, int64_t interval_s)
 {
 	const struct timespec pause = {.tv_sec = (time_t)interval_s};
-	struct survey before = {0}, survey;
+	struct status_report before = {0}, report;
 	sigset_t ends;
 
 	sigemptyset(&ends);
@@ -42,35 +42,36 @@ static int watch(const struct config *config, bool json, int64_t interval_s)
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	do {
-		survey_take(&survey, config);
-		survey_compare(&survey, &before);
-		print(&survey, json, true);
-		survey_finish(&before);
-		before = survey;
+		status_report_take(&report, config);
+		status_report_compare(&report, &before);
+		print_status(&report, json, true);
+		status_report_finish(&before);
+		before = report;
 	} while (!ferror(stdout) && sigtimedwait(&ends, NULL, &pause) < 0);
-	survey_finish(&before);
+	status_report_finish(&before);
 	return 0;
 }
 
-static int run(const struct call *call)
+static int run_status(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct survey survey;
+	struct status_report report;
 	int status;
 
 	if (!config)
 		return session_failed(&err);
 	if (call_flag(call, "watch"))
-		return watch(config, call_flag(call, "json"), call_number(call, "interval", 2));
-	survey_take(&survey, config);
-	print(&survey, call_flag(call, "json"), false);
-	status = worst(&survey);
-	survey_finish(&survey);
+		return watch_status(
+		    config, call_flag(call, "json"), call_number(call, "interval", 2));
+	status_report_take(&report, config);
+	print_status(&report, call_flag(call, "json"), false);
+	status = worst_exit_status(&report);
+	status_report_finish(&report);
 	return status;
 }
 
-static const struct command_option options[] = {
+static const struct command_option status_options[] = {
     {"json", NULL, "One JSON object a line; 64-bit numbers are strings."},
     {"watch", NULL, "Repeat, with the rate at which each shard publishes."},
     {"interval", "SECONDS", "Between two rounds of --watch; 2 unless given.", 1, 3600},
@@ -104,6 +105,6 @@ const struct command command_status = {
 	"that delivers the messages that its application did, the copies, the false positives of "
 	"dedup, what is being delivered, the age of the oldest message, retries, dead letters, how "
 	"often partitions were given to the process, and its breaker.\n",
-    .options = options,
-    .run = run,
+    .options = status_options,
+    .run = run_status,
 };

@@ -2,26 +2,26 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include "audit_table.h"
-#include "audit_topics.h"
 #include "clock.h"
 #include "commands.h"
 #include "moment.h"
 #include "session.h"
+#include "verify_table.h"
+#include "verify_topics.h"
 
 #define MIB (INT64_C(1) << 20)
 
-DEFINE_OWNED(struct audit, audit_destroy)
-DEFINE_OWNED(struct audit_table, audit_table_close)
-DEFINE_OWNED(struct audit_topics, audit_topics_destroy)
+DEFINE_OWNED(struct verify_engine, verify_engine_destroy)
+DEFINE_OWNED(struct verify_table, verify_table_close)
+DEFINE_OWNED(struct verify_topics, verify_topics_destroy)
 
-/* Both sides and the judge between them. */
+/* One call of the command: the table, the topics, and the engine that compares them. */
 struct verification {
 	const struct config_publisher *publisher;
-	struct audit *audit;
-	struct audit_table *table;
-	struct audit_topics *topics;
-	struct audit_range range;
+	struct verify_engine *engine;
+	struct verify_table *table;
+	struct verify_topics *topics;
+	struct verify_range range;
 	char from[MOMENT_SIZE], to[MOMENT_SIZE]; /* of the range; "": open */
 	char place[128];                         /* of the database */
 	double seconds;
@@ -29,15 +29,15 @@ struct verification {
 
 /* --- records without a row ----------------------------------------------------------------- */
 
-/* Looked up again: their rows may have come while the table was read. */
+/* Records that are looked up again: their rows may have come while the table was read. */
 struct second_look {
-	const struct audit_unknown *records;
+	const struct verify_unknown *records;
 	int count;
-	bool there[AUDIT_UNKNOWNS];   /* there is such a row */
-	bool outside[AUDIT_UNKNOWNS]; /* and it is not in the range */
+	bool there[VERIFY_UNKNOWNS];   /* there is such a row */
+	bool outside[VERIFY_UNKNOWNS]; /* and it is not in the range */
 };
 
-static void see_unknown(void *context, const struct audit_found_row *row)
+static void see_unknown(void *context, const struct verify_found_row *row)
 {
 	struct second_look *look = context;
 
@@ -49,31 +49,31 @@ static void see_unknown(void *context, const struct audit_found_row *row)
 }
 
 static void judge_unknown(
-    struct verification *verification, const struct audit_unknown *record, bool there)
+    struct verification *verification, const struct verify_unknown *record, bool there)
 {
-	struct audit_verdict *verdict = audit_verdict(verification->audit);
+	struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
 
 	if (there)
 		verdict->newer++;
-	else if (!audit_table_keeps(verification->table, record->id, record->timestamp_ms))
+	else if (!verify_table_keeps(verification->table, record->id, record->timestamp_ms))
 		verdict->older++;
 	else
-		audit_found(verification->audit, AUDIT_PHANTOM,
+		verify_engine_found(verification->engine, VERIFY_PHANTOM,
 		    "id %" PRId64 " in %s [%d] at %" PRId64, record->id, record->topic,
 		    record->partition, record->offset);
 }
 
 static bool settle_unknown(
-    void *context, const struct audit_unknown *records, int count, struct err *err)
+    void *context, const struct verify_unknown *records, int count, struct err *err)
 {
 	struct verification *verification = context;
 	struct second_look look = {.records = records, .count = count};
-	int64_t ids[AUDIT_UNKNOWNS];
+	int64_t ids[VERIFY_UNKNOWNS];
 
 	for (int i = 0; i < count; i++)
 		ids[i] = records[i].id;
 	if (count > 0 &&
-	    !audit_table_find(verification->table, ids, count, see_unknown, &look, err))
+	    !verify_table_find(verification->table, ids, count, see_unknown, &look, err))
 		return false;
 	for (int i = 0; i < count; i++)
 		if (!look.outside[i])
@@ -83,19 +83,19 @@ static bool settle_unknown(
 
 /* --- rows without a record ----------------------------------------------------------------- */
 
-/* A row that is not found any more left with its partition meanwhile: nothing can be said. */
-static void see_missing(void *context, const struct audit_found_row *row)
+/* A row that is no longer found was dropped with its partition: it is not judged. */
+static void see_missing(void *context, const struct verify_found_row *row)
 {
 	struct verification *verification = context;
 
 	if (row->skipped)
-		audit_verdict(verification->audit)->skipped++;
-	else if (audit_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
+		verify_engine_verdict(verification->engine)->skipped++;
+	else if (verify_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
 		     row->key, (size_t)row->key_length, row->partition, row->id))
-		audit_verdict(verification->audit)->expired++;
+		verify_engine_verdict(verification->engine)->expired++;
 	else
-		audit_found(verification->audit, AUDIT_LOST, "id %" PRId64 " for %.*s", row->id,
-		    row->topic_length, row->topic);
+		verify_engine_found(verification->engine, VERIFY_LOST, "id %" PRId64 " for %.*s",
+		    row->id, row->topic_length, row->topic);
 }
 
 static bool settle_missing(struct verification *verification, struct err *err)
@@ -106,91 +106,96 @@ static bool settle_missing(struct verification *verification, struct err *err)
 
 	do {
 		count = 0;
-		while (count < AT_ONCE && audit_missing(verification->audit, &cursor, &ids[count]))
+		while (count < AT_ONCE &&
+		       verify_engine_missing(verification->engine, &cursor, &ids[count]))
 			count++;
-		if (count > 0 && !audit_table_find(verification->table, ids, count, see_missing,
+		if (count > 0 && !verify_table_find(verification->table, ids, count, see_missing,
 				     verification, err))
 			return false;
 	} while (count == AT_ONCE);
 	return true;
 }
 
-/* Records of rows that are missed may stand behind the part of the topics that was read. */
+/* Records of missing rows may be behind the part of the topics that was read. */
 static bool judge_round(struct verification *verification, struct err *err)
 {
-	struct audit *audit = verification->audit;
+	struct verify_engine *engine = verification->engine;
 
-	return audit_topics_read(verification->topics, audit, settle_unknown, verification, err) &&
-	       (!audit_is_missing(audit) || audit_topics_read_on(verification->topics, audit,
-						settle_unknown, verification, err)) &&
+	return verify_topics_read(
+		   verification->topics, engine, settle_unknown, verification, err) &&
+	       (!verify_engine_is_missing(engine) ||
+		   verify_topics_read_on(
+		       verification->topics, engine, settle_unknown, verification, err)) &&
 	       settle_missing(verification, err);
 }
 
-/* The topics' ends are taken after the rows were read: what the log calls published stands there.
+/*
+ * The ends of the topics are taken after the rows were read, so they include each row that the log
+ * calls published.
  */
-static bool verify(struct verification *verification, struct err *err)
+static bool verify_in_rounds(struct verification *verification, struct err *err)
 {
 	int64_t began = clock_us(), after = INT64_MIN;
 	bool last = false;
 
-	if (!audit_table_topics(verification->table, audit_topics_add, verification->topics, err))
+	if (!verify_table_topics(verification->table, verify_topics_add, verification->topics, err))
 		return false;
 	while (!last)
-		if (!audit_table_read(verification->table, verification->audit, after,
-			audit_topics_add, verification->topics, &after, &last, err) ||
+		if (!verify_table_read(verification->table, verification->engine, after,
+			verify_topics_add, verification->topics, &after, &last, err) ||
 		    !judge_round(verification, err))
 			return false;
 	verification->seconds = (double)(clock_us() - began) / 1e6;
 	return true;
 }
 
-/* --- what is printed ----------------------------------------------------------------------- */
+/* --- output -------------------------------------------------------------------------------- */
 
-static void print_count(const char *title, int64_t count, const char *remark)
+static void print_verify_count(const char *title, int64_t count, const char *remark)
 {
 	printf("  %-20s %12" PRId64 "%s%s\n", title, count, remark[0] ? "  " : "", remark);
 }
 
-static void print_unjudged(const struct audit_verdict *verdict)
+static void print_unjudged(const struct verify_verdict *verdict)
 {
 	if (verdict->pending)
-		print_count("pending", verdict->pending, "committed, not published yet");
+		print_verify_count("pending", verdict->pending, "committed, not published yet");
 	if (verdict->parked)
-		print_count("parked", verdict->parked,
+		print_verify_count("parked", verdict->parked,
 		    "refused by Kafka, or behind one that is; see `outbox-relay parked list`");
 	if (verdict->scheduled)
-		print_count("scheduled", verdict->scheduled, "for a time that has not come");
+		print_verify_count("scheduled", verdict->scheduled, "for a time that has not come");
 	if (verdict->skipped)
-		print_count("skipped", verdict->skipped, "by an operator: `parked skip`");
+		print_verify_count("skipped", verdict->skipped, "by an operator: `parked skip`");
 	if (verdict->before)
-		print_count(
+		print_verify_count(
 		    "before the start", verdict->before, "of the publisher, or of its identity");
 	if (verdict->expired)
-		print_count("not judged", verdict->expired,
+		print_verify_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted what stood there by retention or compaction");
 	if (verdict->older)
-		print_count(
+		print_verify_count(
 		    "not judged", verdict->older, "records: their partition of the table is gone");
 	if (verdict->newer)
-		print_count("not judged", verdict->newer,
+		print_verify_count("not judged", verdict->newer,
 		    "records: their rows came while the table was read");
 	if (verdict->sequences_unjudged)
-		print_count("not judged", verdict->sequences_unjudged,
+		print_verify_count("not judged", verdict->sequences_unjudged,
 		    "sequences: more than 2 million keys");
 }
 
-static void print_samples(const struct audit_verdict *verdict, enum audit_kind kind)
+static void print_samples(const struct verify_verdict *verdict, enum verify_kind kind)
 {
-	for (int i = 0; i < AUDIT_SAMPLES && verdict->samples[kind][i]; i++)
+	for (int i = 0; i < VERIFY_SAMPLES && verdict->samples[kind][i]; i++)
 		printf("      %s\n", verdict->samples[kind][i]);
-	if (verdict->found[kind] > AUDIT_SAMPLES)
+	if (verdict->found[kind] > VERIFY_SAMPLES)
 		puts("      …");
 }
 
-static void print_text(const struct verification *verification, bool clean)
+static void print_verify_text(const struct verification *verification, bool clean)
 {
-	const struct audit_verdict *verdict = audit_verdict(verification->audit);
-	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
+	const struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
+	struct verify_topics_figures figures = verify_topics_figures(verification->topics);
 	bool missing;
 	const char *name;
 
@@ -200,49 +205,49 @@ static void print_text(const struct verification *verification, bool clean)
 	if (verification->from[0] || verification->to[0])
 		printf("  rows created%s%s%s%s\n", verification->from[0] ? " from " : "",
 		    verification->from, verification->to[0] ? " up to " : "", verification->to);
-	print_count("committed", verdict->committed, "");
-	print_count("published", verdict->published, "");
-	for (int kind = 0; kind < AUDIT_KINDS; kind++) {
-		print_count(audit_kinds[kind].title, verdict->found[kind], "");
+	print_verify_count("committed", verdict->committed, "");
+	print_verify_count("published", verdict->published, "");
+	for (int kind = 0; kind < VERIFY_KINDS; kind++) {
+		print_verify_count(verify_kinds[kind].title, verdict->found[kind], "");
 		print_samples(verdict, kind);
 	}
 	print_unjudged(verdict);
-	for (int i = 0; (name = audit_topics_name(verification->topics, i, &missing)); i++)
+	for (int i = 0; (name = verify_topics_name(verification->topics, i, &missing)); i++)
 		if (missing)
 			printf("  topic %s does not exist\n", name);
 	puts(clean ? "clean" : "NOT CLEAN");
 }
 
-static json_t *samples_json(const struct audit_verdict *verdict)
+static json_t *samples_json(const struct verify_verdict *verdict)
 {
 	json_t *object = json_object();
 
-	for (int kind = 0; kind < AUDIT_KINDS; kind++) {
+	for (int kind = 0; kind < VERIFY_KINDS; kind++) {
 		json_t *list = json_array();
 
-		for (int i = 0; i < AUDIT_SAMPLES && verdict->samples[kind][i]; i++)
+		for (int i = 0; i < VERIFY_SAMPLES && verdict->samples[kind][i]; i++)
 			json_array_append_new(list, json_string(verdict->samples[kind][i]));
-		json_object_set_new(object, audit_kinds[kind].name, list);
+		json_object_set_new(object, verify_kinds[kind].name, list);
 	}
 	return object;
 }
 
-static json_t *topics_json(const struct audit_topics *topics, bool wants_missing)
+static json_t *topics_json(const struct verify_topics *topics, bool wants_missing)
 {
 	json_t *list = json_array();
 	const char *name;
 	bool missing;
 
-	for (int i = 0; (name = audit_topics_name(topics, i, &missing)); i++)
+	for (int i = 0; (name = verify_topics_name(topics, i, &missing)); i++)
 		if (missing == wants_missing)
 			json_array_append_new(list, json_string(name));
 	return list;
 }
 
-static void print_json(const struct verification *verification, bool clean)
+static void print_verify_json(const struct verification *verification, bool clean)
 {
-	const struct audit_verdict *verdict = audit_verdict(verification->audit);
-	struct audit_topics_figures figures = audit_topics_figures(verification->topics);
+	const struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
+	struct verify_topics_figures figures = verify_topics_figures(verification->topics);
 	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI, sI}",
 	    "publisher", verification->publisher->name, "from",
 	    verification->from[0] ? verification->from : NULL, "to",
@@ -252,9 +257,9 @@ static void print_json(const struct verification *verification, bool clean)
 	    "parked", (json_int_t)verdict->parked, "scheduled", (json_int_t)verdict->scheduled,
 	    "skipped", (json_int_t)verdict->skipped, "before_start", (json_int_t)verdict->before);
 
-	for (int kind = 0; kind < AUDIT_KINDS; kind++)
+	for (int kind = 0; kind < VERIFY_KINDS; kind++)
 		json_object_set_new(
-		    object, audit_kinds[kind].name, json_integer(verdict->found[kind]));
+		    object, verify_kinds[kind].name, json_integer(verdict->found[kind]));
 	json_object_set_new(object, "not_judged",
 	    json_pack("{sI, sI, sI, sI}", "expired_rows", (json_int_t)verdict->expired,
 		"older_records", (json_int_t)verdict->older, "newer_records",
@@ -278,7 +283,7 @@ static bool read_range(const struct call *call, struct verification *verificatio
 	    verification->from, verification->to, err);
 }
 
-static int run(const struct call *call)
+static int run_verify(const struct call *call)
 {
 	struct verification verification = {0};
 	struct err err;
@@ -289,35 +294,35 @@ static int run(const struct call *call)
 	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy)
 	struct pg *pg = publisher ? session_connect(publisher->postgres, &err) : NULL;
-	OWNED(owned_audit_table_close)
-	struct audit_table *table =
-	    pg ? audit_table_open(pg, publisher->postgres, publisher, &verification.range, &err)
+	OWNED(owned_verify_table_close)
+	struct verify_table *table =
+	    pg ? verify_table_open(pg, publisher->postgres, publisher, &verification.range, &err)
 	       : NULL;
-	OWNED(owned_audit_destroy)
-	struct audit *audit = audit_create(call_number(call, "memory", 256) * MIB);
-	OWNED(owned_audit_topics_destroy)
-	struct audit_topics *topics =
-	    table ? audit_topics_create(publisher, audit_table_identity(table),
+	OWNED(owned_verify_engine_destroy)
+	struct verify_engine *engine = verify_engine_create(call_number(call, "memory", 256) * MIB);
+	OWNED(owned_verify_topics_destroy)
+	struct verify_topics *topics =
+	    table ? verify_topics_create(publisher, verify_table_identity(table),
 			call_text(call, "sequence", NULL), &verification.range)
 		  : NULL;
 	bool clean;
 
 	verification.publisher = publisher;
-	verification.audit = audit;
+	verification.engine = engine;
 	verification.table = table;
 	verification.topics = topics;
-	if (!table || !verify(&verification, &err))
+	if (!table || !verify_in_rounds(&verification, &err))
 		return session_failed(&err);
 	text_copy(verification.place, sizeof verification.place, pg_place(pg));
-	clean = audit_is_clean(audit_verdict(audit), call_flag(call, "no-duplicates"));
+	clean = verify_is_clean(verify_engine_verdict(engine), call_flag(call, "no-duplicates"));
 	if (call_flag(call, "json"))
-		print_json(&verification, clean);
+		print_verify_json(&verification, clean);
 	else
-		print_text(&verification, clean);
+		print_verify_text(&verification, clean);
 	return clean ? 0 : EXIT_FOUND;
 }
 
-static const struct command_option options[] = {
+static const struct command_option verify_options[] = {
     {"publisher", "NAME",
 	"The publisher to judge; the only one of the configuration, or \"main\"."},
     {"from", "TIME",
@@ -376,6 +381,6 @@ const struct command command_verify = {
 	"Postgres and Kafka keep of topics with up to 12 partitions; 4 MiB for each further one.\n"
 	"The exit status is 0 when all is well and 1 when something was found; any other says that "
 	"nothing could be said.\n",
-    .options = options,
-    .run = run,
+    .options = verify_options,
+    .run = run_verify,
 };

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include "commands.h"
 
-static int run(const struct call *call)
+static int run_version(const struct call *call)
 {
 	(void)call;
 	puts("outbox-relay " RELAY_VERSION);
@@ -13,5 +13,5 @@ const struct command command_version = {
     .arguments = "",
     .summary = "Prints the version.",
     .description = "",
-    .run = run,
+    .run = run_version,
 };

@@ -340,15 +340,15 @@ def test_dead_letters_go_back_once_as_an_operator_says(
         assert all("tried 1 times: " in line and "status 422" in line for line in lines[:20])
         assert len(list(read_topics(kafka.bootstrap, [topic]))) == 31  # nothing was sent
 
-        assert redrive("--id", "bad-7", "--yes")[1][-1] == "1 letters went back"
+        assert redrive("--id", "bad-7", "--yes")[1][-1] == "1 dead letters went back"
         relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 2)
         assert redrive("--id", "bad-7", "--yes")[1] == [
             "0 dead letters match; 1 more went back before"]
-        assert redrive("--key", "bad-9", "--yes")[1][-1] == "1 letters went back"
-        assert redrive("--limit", 3, "--yes")[1][-1] == "3 letters went back"
+        assert redrive("--key", "bad-9", "--yes")[1][-1] == "1 dead letters went back"
+        assert redrive("--limit", 3, "--yes")[1][-1] == "3 dead letters went back"
         assert redrive("--reason-has", "status 500", "--yes")[1][0].startswith("0 dead letters")
         status, lines, _ = redrive("--yes")
-        assert (status, lines[-1]) == (0, "25 letters went back")
+        assert (status, lines[-1]) == (0, "25 dead letters went back")
         relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 31)
         # each was posted twice, and the second time it was the same event
         for name in names:
@@ -371,7 +371,7 @@ def test_a_letter_that_went_back_and_fails_again_is_a_dead_letter_again(
         for times in (1, 2, 3):
             dead_letters(kafka, dead_topic, times)
             assert len(application.of("bad")) == times
-            assert redrive("--yes")[1][-1] == "1 letters went back"
+            assert redrive("--yes")[1][-1] == "1 dead letters went back"
         dead_letters(kafka, dead_topic, 4)
 
 
@@ -407,8 +407,8 @@ def test_a_letter_in_a_partition_that_is_added_meanwhile_waits_for_the_next_call
         status, shown = on_a_terminal(
             ["--config", tmp_path / "relay-0.ini", "deliver", "redrive", "billing"], None,
             b"yes\n", grow)
-        assert status == 0 and "1 letters went back" in shown, shown
-        assert redrive("--yes")[1][-1] == "1 letters went back"
+        assert status == 0 and "1 dead letters went back" in shown, shown
+        assert redrive("--yes")[1][-1] == "1 dead letters went back"
         application.wait_ids({"late"})
         assert len(application.of("bad")) == 2
 

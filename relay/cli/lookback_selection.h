@@ -1,18 +1,18 @@
 #pragma once
 /*
- * What the `lookback` commands have in common: whose ids, which of them, and the questions to the
- * database. Ids are named (TYPE ID…), or chosen by options that must all hold.
+ * The ids that a `lookback` command is about, shared by all of these commands, and their queries.
+ * Ids are named (TYPE ID…), or selected by options that must all hold.
  */
 #include <jansson.h>
 #include "session.h"
 
-struct undecided {
+struct lookback_selection {
 	const struct call *call;
 	const struct config *config;
 	const struct config_postgres *postgres;
-	struct pg *pg;  /* NULL until something is asked */
+	struct pg *pg;  /* NULL until the first query */
 	json_t *chosen; /* as outbox.lookback_operate takes it; {}: all that is overdue or parked */
-	const char *type; /* of the ids that are named; NULL: chosen by options */
+	const char *type; /* business type of the named ids; NULL: ids are selected by options */
 	const char *const *ids;
 	int id_count;
 };
@@ -21,11 +21,11 @@ struct undecided {
  * The body of a command whose arguments, if there are any, are TYPE ID…: the configuration, the
  * database, then `work`. Returns the exit status.
  */
-int undecided_run(
-    const struct call *call, bool (*work)(struct undecided *undecided, struct err *err));
+int lookback_selection_run(
+    const struct call *call, bool (*work)(struct lookback_selection *selection, struct err *err));
 
-/* Of each command that takes options to choose by. */
-#define UNDECIDED_OPTIONS                                                                          \
+/* Options of each command that can select ids by them. */
+#define LOOKBACK_SELECTION_OPTIONS                                                                 \
 	{"type", "TYPE", "Only ids of this business type."},                                       \
 	    {"section", "NAME", "Only those of this [lookback] section."},                         \
 	    {"state", "STATE", "Only those that are overdue, or parked."},                         \
@@ -35,20 +35,21 @@ int undecided_run(
 	{                                                                                          \
 		"to", "TIME", "Only those prepared before this time."                              \
 	}
-#define UNDECIDED_POSTGRES_OPTION                                                                  \
+#define LOOKBACK_SELECTION_POSTGRES_OPTION                                                         \
 	{                                                                                          \
 		"postgres", "SECTION",                                                             \
 		    "The [postgres] section; that of the [lookback] section unless given."         \
 	}
 
 /* Reads those options into `chosen`. */
-bool undecided_choose(struct undecided *undecided, struct err *err) MUST_CHECK;
+bool lookback_selection_choose(struct lookback_selection *selection, struct err *err) MUST_CHECK;
 /* Is any of them given? *ret_name is the first. */
-bool undecided_is_narrowed(const struct undecided *undecided, const char **ret_name);
+bool lookback_selection_is_narrowed(
+    const struct lookback_selection *selection, const char **ret_name);
 
 /* `chosen` as text; the caller frees. */
-char *undecided_chosen(const struct undecided *undecided);
+char *lookback_selection_chosen(const struct lookback_selection *selection);
 
 /* session_query, connecting first if need be. */
-struct pg_result *undecided_query(struct undecided *undecided, const char *sql,
+struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
     const struct pg_param *params, int count, struct err *err);

@@ -1,4 +1,4 @@
-#include "deliver_desk.h"
+#include "deliver_client.h"
 
 #include <stdio.h>
 #include "admin_client.h"
@@ -7,7 +7,7 @@
 
 enum { ANSWER_MS = 10000 };
 
-const struct command_option deliver_desk_options[] = {
+const struct command_option deliver_client_options[] = {
     {"reason", "TEXT", "Why, for the log. Needed."},
     {0},
 };
@@ -19,7 +19,7 @@ static const char *token_of(const struct config_api *api, bool orders)
 	return !orders && api->read_tokens.count > 0 ? api->read_tokens.items[0] : NULL;
 }
 
-static bool judge(int status, json_t *answer, struct err *err)
+static bool judge_relay_answer(int status, json_t *answer, struct err *err)
 {
 	const char *text = json_string_value(json_object_get(answer, "error"));
 
@@ -32,7 +32,7 @@ static bool judge(int status, json_t *answer, struct err *err)
 	    "the relay answers with status %d: %s", status, text ? text : "what is not JSON");
 }
 
-static bool ask(const struct config_api *api, const char *path, const json_t *order,
+static bool call_relay(const struct config_api *api, const char *path, const json_t *order,
     json_t **ret_answer, struct err *err)
 {
 	owned_text char *body = order ? json_dumps(order, JSON_COMPACT) : NULL;
@@ -46,14 +46,14 @@ static bool ask(const struct config_api *api, const char *path, const json_t *or
 	if (!admin_ask(api->listen, &request, &status, &answer, err))
 		return false;
 	*ret_answer = json_loads(text_string(&answer), 0, NULL);
-	if (judge(status, *ret_answer, err))
+	if (judge_relay_answer(status, *ret_answer, err))
 		return true;
 	json_decref(*ret_answer);
 	*ret_answer = NULL;
 	return false;
 }
 
-bool deliver_desk_ask(const struct call *call, const char *path, const json_t *order,
+bool deliver_client_ask(const struct call *call, const char *path, const json_t *order,
     json_t **ret_answer, struct err *err)
 {
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
@@ -64,10 +64,10 @@ bool deliver_desk_ask(const struct call *call, const char *path, const json_t *o
 		return err_set(err, ERR_CONFIG,
 		    "[api] does not listen: set listen and operate_tokens_file, and restart the "
 		    "relay");
-	return ask(&config->api, path, order, ret_answer, err);
+	return call_relay(&config->api, path, order, ret_answer, err);
 }
 
-static bool operate(const struct call *call, const char *verb, struct err *err)
+static bool operate_section(const struct call *call, const char *verb, struct err *err)
 {
 	const char *section = call->arguments[0];
 	const char *reason = call_text(call, "reason", "");
@@ -79,7 +79,7 @@ static bool operate(const struct call *call, const char *verb, struct err *err)
 	order = json_pack("{s:s, s:s, s:s}", "verb", verb, "section", section, "reason", reason);
 	if (!order)
 		return err_set(err, ERR_REJECT, "the name or the reason is not UTF-8");
-	done = deliver_desk_ask(call, "/v1/deliver/operate", order, &answer, err);
+	done = deliver_client_ask(call, "/v1/deliver/operate", order, &answer, err);
 	if (done)
 		printf("deliver %s is %s in that process\n", section,
 		    json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work");
@@ -88,9 +88,9 @@ static bool operate(const struct call *call, const char *verb, struct err *err)
 	return done;
 }
 
-int deliver_desk_operate(const struct call *call, const char *verb)
+int deliver_client_operate(const struct call *call, const char *verb)
 {
 	struct err err;
 
-	return operate(call, verb, &err) ? 0 : session_failed(&err);
+	return operate_section(call, verb, &err) ? 0 : session_failed(&err);
 }

@@ -1,16 +1,16 @@
-#include "audit_topics.h"
+#include "verify_topics.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include "audit_table.h"
 #include "catalog.h"
 #include "clock.h"
 #include "consumer.h"
 #include "digest.h"
 #include "partitioner.h"
 #include "progress.h"
+#include "verify_table.h"
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
 DEFINE_OWNED(struct catalog, catalog_destroy)
@@ -25,8 +25,8 @@ enum { MARGIN_MS = 10 * 60 * 1000 };
 
 struct place {
 	int64_t low;      /* the first offset that is still there; 0: it is not known to matter */
-	int64_t upto;     /* what is read in this round ends there */
-	int64_t first_id; /* of this publisher's first record in it; INT64_MAX: there is none */
+	int64_t upto;     /* this round reads up to this offset */
+	int64_t first_id; /* id of this publisher's first record in it; INT64_MAX: none */
 };
 
 struct topic {
@@ -37,28 +37,28 @@ struct topic {
 	UT_hash_handle hh;
 };
 
-struct audit_topics {
+struct verify_topics {
 	const struct config_publisher *publisher;
 	const char *identity; /* the publisher's identity in this database */
 	const char *sequence;
-	struct audit_range range;
+	struct verify_range range;
 	struct topic *topics, *recent;
-	struct audit_topics_figures figures;
+	struct verify_topics_figures figures;
 	bool counted; /* the figures: later rounds read the same again */
 
 	/* while reading */
-	struct audit *audit;
+	struct verify_engine *engine;
 	struct topic *reading;
-	struct audit_unknown unknown[AUDIT_UNKNOWNS];
+	struct verify_unknown unknown[VERIFY_UNKNOWNS];
 	int unknown_count;
 	struct progress progress;
 	int64_t seen;
 };
 
-struct audit_topics *audit_topics_create(const struct config_publisher *publisher,
-    const char *identity, const char *sequence, const struct audit_range *range)
+struct verify_topics *verify_topics_create(const struct config_publisher *publisher,
+    const char *identity, const char *sequence, const struct verify_range *range)
 {
-	struct audit_topics *topics = xcalloc(1, sizeof *topics);
+	struct verify_topics *topics = xcalloc(1, sizeof *topics);
 
 	topics->publisher = publisher;
 	topics->identity = identity;
@@ -67,7 +67,7 @@ struct audit_topics *audit_topics_create(const struct config_publisher *publishe
 	return topics;
 }
 
-void audit_topics_destroy(struct audit_topics *topics)
+void verify_topics_destroy(struct verify_topics *topics)
 {
 	struct topic *topic, *next;
 
@@ -83,7 +83,8 @@ void audit_topics_destroy(struct audit_topics *topics)
 	free(topics);
 }
 
-static struct topic *topic_of(const struct audit_topics *topics, const char *name, size_t length)
+static struct topic *find_known_topic(
+    const struct verify_topics *topics, const char *name, size_t length)
 {
 	struct topic *topic = topics->recent;
 
@@ -93,10 +94,10 @@ static struct topic *topic_of(const struct audit_topics *topics, const char *nam
 	return topic;
 }
 
-void audit_topics_add(void *context, const char *name, size_t length)
+void verify_topics_add(void *context, const char *name, size_t length)
 {
-	struct audit_topics *topics = context;
-	struct topic *topic = topic_of(topics, name, length);
+	struct verify_topics *topics = context;
+	struct topic *topic = find_known_topic(topics, name, length);
 
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
@@ -116,10 +117,10 @@ struct headers {
 	size_t event_length, position_length;
 };
 
-static struct headers read_headers(const struct consumer_record *record)
+static struct headers read_record_headers(const struct consumer_record *record)
 {
 	struct headers headers = {
-	    .content = audit_content_digest(record->topic, strlen(record->topic), record->key,
+	    .content = verify_content_digest(record->topic, strlen(record->topic), record->key,
 		record->key_length, record->payload, record->payload_length)};
 	const char *name;
 	const void *value;
@@ -142,7 +143,7 @@ static struct headers read_headers(const struct consumer_record *record)
 
 /* Payloads without the field, as tombstones, are judged by their position alone. */
 static bool read_sequence(
-    const struct audit_topics *topics, const struct consumer_record *record, int64_t *ret_sequence)
+    const struct verify_topics *topics, const struct consumer_record *record, int64_t *ret_sequence)
 {
 	json_t *payload, *field;
 	bool found;
@@ -157,10 +158,10 @@ static bool read_sequence(
 	return found;
 }
 
-static void note_unknown(struct audit_topics *topics, const struct consumer_record *record,
-    const struct audit_record *judged)
+static void note_unknown(struct verify_topics *topics, const struct consumer_record *record,
+    const struct verify_record *judged)
 {
-	topics->unknown[topics->unknown_count++] = (struct audit_unknown){
+	topics->unknown[topics->unknown_count++] = (struct verify_unknown){
 	    .id = judged->position.id,
 	    .offset = record->offset,
 	    .timestamp_ms = record->timestamp_ms,
@@ -182,16 +183,16 @@ static int64_t floor_ms(int64_t us)
 }
 
 /* Timestamps are in milliseconds, and rounded down. */
-static bool is_in_range(const struct audit_topics *topics, int64_t timestamp_ms)
+static bool is_in_verified_range(const struct verify_topics *topics, int64_t timestamp_ms)
 {
-	const struct audit_range *range = &topics->range;
+	const struct verify_range *range = &topics->range;
 
 	return (range->from_us == INT64_MIN || timestamp_ms >= floor_ms(range->from_us)) &&
 	       (range->to_us == INT64_MAX || timestamp_ms <= floor_ms(range->to_us - 1));
 }
 
 /* Other databases may publish to the topic, from a publisher of the same name. */
-static bool is_own(const struct audit_topics *topics, const struct headers *headers,
+static bool is_of_publisher(const struct verify_topics *topics, const struct headers *headers,
     struct outbox_position *ret_position)
 {
 	return headers->position &&
@@ -201,30 +202,30 @@ static bool is_own(const struct audit_topics *topics, const struct headers *head
 }
 
 /* False when there is no room for a further unknown one. */
-static bool see_record(void *context, const struct consumer_record *record)
+static bool judge_topic_record(void *context, const struct consumer_record *record)
 {
-	struct audit_topics *topics = context;
-	struct headers headers = read_headers(record);
-	struct audit_record judged = {.topic = topics->reading->name,
+	struct verify_topics *topics = context;
+	struct headers headers = read_record_headers(record);
+	struct verify_record judged = {.topic = topics->reading->name,
 	    .partition = record->partition,
 	    .offset = record->offset,
 	    .key = record->key,
 	    .key_length = record->key_length,
-	    .event = audit_event_digest(headers.event, headers.event_length),
+	    .event = verify_event_digest(headers.event, headers.event_length),
 	    .content = headers.content};
 
 	progress_step(&topics->progress, ++topics->seen);
-	if (!is_own(topics, &headers, &judged.position)) {
+	if (!is_of_publisher(topics, &headers, &judged.position)) {
 		topics->figures.others += !topics->counted;
 		return true;
 	}
 	topics->figures.records += !topics->counted;
 	note_place(topics->reading, record->partition, judged.position.id);
 	judged.has_sequence = read_sequence(topics, record, &judged.sequence);
-	if (audit_record(topics->audit, &judged) == AUDIT_UNKNOWN &&
-	    is_in_range(topics, record->timestamp_ms))
+	if (verify_engine_record(topics->engine, &judged) == VERIFY_UNKNOWN &&
+	    is_in_verified_range(topics, record->timestamp_ms))
 		note_unknown(topics, record, &judged);
-	return topics->unknown_count < AUDIT_UNKNOWNS;
+	return topics->unknown_count < VERIFY_UNKNOWNS;
 }
 
 /* --- topics -------------------------------------------------------------------------------- */
@@ -257,14 +258,15 @@ static void note_places(struct topic *topic, const struct consumer *consumer)
 			topic->places =
 			    xrealloc(topic->places, (size_t)topic->count * sizeof *topic->places);
 		}
-		/* what a range leaves out is not known to be gone */
+		/* records before the range are not read, so it is not known that they are gone */
 		topic->places[partition.partition] = (struct place){
 		    partition.from == partition.low ? partition.low : 0, partition.high, INT64_MAX};
 	}
 }
 
-static bool read_to_end(struct audit_topics *topics, struct consumer *consumer,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+static bool read_to_end(struct verify_topics *topics, struct consumer *consumer,
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
 	int64_t heard_at = clock_ms();
@@ -272,9 +274,9 @@ static bool read_to_end(struct audit_topics *topics, struct consumer *consumer,
 	for (bool at_end = false; !at_end;) {
 		int64_t seen = topics->seen;
 
-		if (!consumer_read(consumer, WAIT_MS, see_record, topics, &at_end, err))
+		if (!consumer_read(consumer, WAIT_MS, judge_topic_record, topics, &at_end, err))
 			return false;
-		if (topics->unknown_count == AUDIT_UNKNOWNS || at_end) {
+		if (topics->unknown_count == VERIFY_UNKNOWNS || at_end) {
 			if (!unknown(context, topics->unknown, topics->unknown_count, err))
 				return false;
 			topics->unknown_count = 0;
@@ -289,9 +291,10 @@ static bool read_to_end(struct audit_topics *topics, struct consumer *consumer,
 	return true;
 }
 
-static bool read_topic(struct audit_topics *topics, struct topic *topic,
+static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
     const struct consumer_range *range,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
 	const char *const names[] = {topic->name, NULL};
@@ -313,9 +316,9 @@ static bool read_topic(struct audit_topics *topics, struct topic *topic,
 }
 
 /* As much of each partition as the range wants; the first time it may end in the middle. */
-static struct consumer_range part_of(const struct audit_topics *topics)
+static struct consumer_range part_of(const struct verify_topics *topics)
 {
-	const struct audit_range *range = &topics->range;
+	const struct verify_range *range = &topics->range;
 
 	return (struct consumer_range){.from_ms = range->from_us == INT64_MIN
 						      ? INT64_MIN
@@ -323,29 +326,31 @@ static struct consumer_range part_of(const struct audit_topics *topics)
 	    .to_ms = range->to_us == INT64_MAX ? INT64_MAX : floor_ms(range->to_us) + MARGIN_MS};
 }
 
-bool audit_topics_read(struct audit_topics *topics, struct audit *audit,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engine,
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
 	const struct consumer_range part = part_of(topics);
 	struct topic *topic, *next;
 	bool good = true;
 
-	topics->audit = audit;
+	topics->engine = engine;
 	topics->seen = 0;
 	progress_begin(&topics->progress, "records read");
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
-		good = good && read_topic(topics, topic, &part, unknown, context, err);
+		good = good && read_topic_range(topics, topic, &part, unknown, context, err);
 	}
 	progress_end(&topics->progress);
 	topics->counted = true;
 	return good;
 }
 
-/* What is left of each partition. */
-static bool read_rest(struct audit_topics *topics, struct topic *topic,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+/* Reads each partition from where the range ended. */
+static bool read_rest(struct verify_topics *topics, struct topic *topic,
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
 	struct consumer_range rest = part_of(topics);
@@ -357,13 +362,14 @@ static bool read_rest(struct audit_topics *topics, struct topic *topic,
 	rest.to_ms = INT64_MAX;
 	rest.offsets = offsets;
 	rest.offset_count = topic->count;
-	good = topic->missing || read_topic(topics, topic, &rest, unknown, context, err);
+	good = topic->missing || read_topic_range(topics, topic, &rest, unknown, context, err);
 	free(offsets);
 	return good;
 }
 
-bool audit_topics_read_on(struct audit_topics *topics, struct audit *audit,
-    bool (*unknown)(void *context, const struct audit_unknown *records, int count, struct err *err),
+bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *engine,
+    bool (*unknown)(
+	void *context, const struct verify_unknown *records, int count, struct err *err),
     void *context, struct err *err)
 {
 	struct topic *topic, *next;
@@ -371,7 +377,7 @@ bool audit_topics_read_on(struct audit_topics *topics, struct audit *audit,
 
 	if (topics->range.to_us == INT64_MAX)
 		return true;
-	topics->audit = audit;
+	topics->engine = engine;
 	progress_begin(&topics->progress, "records read");
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
@@ -388,10 +394,10 @@ static bool is_before(const struct place *place, int64_t id)
 	return place->low > 0 && id < place->first_id;
 }
 
-bool audit_topics_expired(const struct audit_topics *topics, const char *name, size_t length,
+bool verify_topics_expired(const struct verify_topics *topics, const char *name, size_t length,
     const void *key, size_t key_length, int32_t partition, int64_t id)
 {
-	struct topic *topic = topic_of(topics, name, length);
+	struct topic *topic = find_known_topic(topics, name, length);
 
 	if (!topic || topic->count == 0)
 		return false;
@@ -409,12 +415,12 @@ bool audit_topics_expired(const struct audit_topics *topics, const char *name, s
 	return false;
 }
 
-struct audit_topics_figures audit_topics_figures(const struct audit_topics *topics)
+struct verify_topics_figures verify_topics_figures(const struct verify_topics *topics)
 {
 	return topics->figures;
 }
 
-const char *audit_topics_name(const struct audit_topics *topics, int index, bool *ret_missing)
+const char *verify_topics_name(const struct verify_topics *topics, int index, bool *ret_missing)
 {
 	const struct topic *topic = topics->topics;
 

@@ -1,43 +1,43 @@
-#include "undecided_request.h"
+#include "lookback_selection_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include "confirm.h"
 #include "field.h"
+#include "lookback_selection.h"
+#include "lookback_selection_print.h"
 #include "pg_array.h"
 #include "sql_files.h"
-#include "undecided.h"
-#include "undecided_print.h"
 
 enum { SAMPLE = 10 };
 
 static const struct verb {
 	const char *word, *question;
-} verbs[] = {
-    [UNDECIDED_COMMIT] = {"commit", "Commit"},
-    [UNDECIDED_ROLLBACK] = {"rollback", "Roll back"},
-    [UNDECIDED_RETRY] = {"retry", "Ask again about"},
+} selection_verbs[] = {
+    [SELECTION_COMMIT] = {"commit", "Commit"},
+    [SELECTION_ROLLBACK] = {"rollback", "Roll back"},
+    [SELECTION_RETRY] = {"retry", "Ask again about"},
 };
 
 /* One call. */
 struct request {
-	struct undecided *undecided;
-	enum undecided_verb verb;
+	struct lookback_selection *selection;
+	enum lookback_selection_verb verb;
 	char *chosen;
 	int64_t matching;
 };
 
 /* --- the command line ------------------------------------------------------------------------ */
 
-static bool check_choice(const struct undecided *undecided, struct err *err)
+static bool check_selection(const struct lookback_selection *selection, struct err *err)
 {
-	bool all = call_flag(undecided->call, "all"), named = undecided->id_count > 0;
+	bool all = call_flag(selection->call, "all"), named = selection->id_count > 0;
 	const char *narrowed;
 
 	if (named && all)
 		return err_set(
 		    err, ERR_REJECT, "--all does not go with ids: take one of them away");
-	if (named && undecided_is_narrowed(undecided, &narrowed))
+	if (named && lookback_selection_is_narrowed(selection, &narrowed))
 		return err_set(err, ERR_REJECT,
 		    "--%s does not go with ids: name them, or choose with --all", narrowed);
 	if (!named && !all)
@@ -47,11 +47,11 @@ static bool check_choice(const struct undecided *undecided, struct err *err)
 	return true;
 }
 
-/* --- what stands against it ------------------------------------------------------------------ */
+/* --- ids that must be refused ---------------------------------------------------------------- */
 
-/* Columns of lookback_find.sql behind those of enum undecided_column. */
+/* Columns of lookback_find.sql behind those of enum lookback_selection_column. */
 enum {
-	FIND_DECISION = UNDECIDED_COLUMNS,
+	FIND_DECISION = SELECTION_COLUMNS,
 	FIND_SOURCE,
 	FIND_DECIDED_AT,
 	FIND_DECIDED_BY,
@@ -73,36 +73,36 @@ static bool refuse_decided(const char *id, const struct pg_result *rows, int i, 
 	    pg_value(rows, i, FIND_DECIDED_AT), text_string(&why));
 }
 
-static bool refuse_row(
+static bool refuse_selected_row(
     const struct request *request, const struct pg_result *rows, int i, struct err *err)
 {
 	OWNED(text_finish) struct text id = {0};
-	const char *state = pg_value(rows, i, UNDECIDED_STATE);
+	const char *state = pg_value(rows, i, SELECTION_STATE);
 
-	text_addf(&id, "%s ", pg_value(rows, i, UNDECIDED_TYPE));
-	field_add_line(&id, pg_value(rows, i, UNDECIDED_ID));
-	if (pg_is_null(rows, i, UNDECIDED_STATE) && !pg_is_null(rows, i, FIND_CAME_BEFORE))
+	text_addf(&id, "%s ", pg_value(rows, i, SELECTION_TYPE));
+	field_add_line(&id, pg_value(rows, i, SELECTION_ID));
+	if (pg_is_null(rows, i, SELECTION_STATE) && !pg_is_null(rows, i, FIND_CAME_BEFORE))
 		return err_set(err, ERR_REJECT,
 		    "%s: its %s came, and its prepare has not: it will be decided by that", id.data,
 		    pg_value(rows, i, FIND_CAME_BEFORE));
-	if (pg_is_null(rows, i, UNDECIDED_STATE))
+	if (pg_is_null(rows, i, SELECTION_STATE))
 		return err_set(err, ERR_REJECT,
 		    "%s is not known: `outbox-relay lookback list` shows what is overdue or "
 		    "parked",
 		    id.data);
 	if (text_equal(state, "decided"))
 		return refuse_decided(id.data, rows, i, err);
-	if (request->verb == UNDECIDED_RETRY && text_equal(state, "undecided"))
+	if (request->verb == SELECTION_RETRY && text_equal(state, "undecided"))
 		return err_set(err, ERR_REJECT,
 		    "%s is not overdue: the business is asked first at %s", id.data,
-		    pg_value(rows, i, UNDECIDED_NEXT_AT));
+		    pg_value(rows, i, SELECTION_NEXT_AT));
 	return true;
 }
 
-/* Of the ids that are named; NULL on error. */
-static struct pg_result *find(const struct request *request, struct err *err)
+/* Returns the rows of the named ids; NULL on error. */
+static struct pg_result *find_selected_ids(const struct request *request, struct err *err)
 {
-	const json_t *pairs = json_object_get(request->undecided->chosen, "ids");
+	const json_t *pairs = json_object_get(request->selection->chosen, "ids");
 	struct pg_array types = {0}, ids = {0};
 	struct pg_result *rows;
 
@@ -115,19 +115,19 @@ static struct pg_result *find(const struct request *request, struct err *err)
 
 	const struct pg_param params[] = {{pg_array_end(&types)}, {pg_array_end(&ids)}};
 
-	rows = undecided_query(request->undecided, sql_lookback_find, params, 2, err);
+	rows = lookback_selection_query(request->selection, sql_lookback_find, params, 2, err);
 	pg_array_finish(&types);
 	pg_array_finish(&ids);
 	return rows;
 }
 
-/* True: nothing stands against any of the ids. */
-static bool check_ids(const struct request *request, struct err *err)
+/* True: the request may be carried out for each of the ids. */
+static bool check_selected_ids(const struct request *request, struct err *err)
 {
-	OWNED(owned_pg_result_destroy) struct pg_result *rows = find(request, err);
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = find_selected_ids(request, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (!refuse_row(request, rows, i, err))
+		if (!refuse_selected_row(request, rows, i, err))
 			return false;
 	return rows != NULL;
 }
@@ -137,7 +137,7 @@ static bool count_matching(struct request *request, struct err *err)
 	const struct pg_param params[] = {{request->chosen}, {"false"}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    undecided_query(request->undecided, sql_lookback_totals, params, 2, err);
+	    lookback_selection_query(request->selection, sql_lookback_totals, params, 2, err);
 	const char *narrowed;
 
 	if (!rows)
@@ -147,15 +147,16 @@ static bool count_matching(struct request *request, struct err *err)
 		request->matching += pg_int(rows, i, 1);
 	return request->matching > 0 ||
 	       err_set(err, ERR_REJECT, "nothing%s is overdue or parked",
-		   undecided_is_narrowed(request->undecided, &narrowed) ? " that matches" : "");
+		   lookback_selection_is_narrowed(request->selection, &narrowed) ? " that matches"
+										 : "");
 }
 
-static bool count(struct request *request, struct err *err)
+static bool count_selected_ids(struct request *request, struct err *err)
 {
-	if (request->undecided->id_count == 0)
+	if (request->selection->id_count == 0)
 		return count_matching(request, err);
-	request->matching = request->undecided->id_count;
-	return check_ids(request, err);
+	request->matching = request->selection->id_count;
+	return check_selected_ids(request, err);
 }
 
 /* --- what it would do ------------------------------------------------------------------------ */
@@ -165,12 +166,12 @@ static struct pg_result *find_sample(const struct request *request, struct err *
 	owned_text char *most = xformat("%d", SAMPLE);
 	const struct pg_param params[] = {{request->chosen}, {""}, {""}, {"-infinity"}, {most}};
 
-	if (request->undecided->id_count > 0)
-		return find(request, err);
-	return undecided_query(request->undecided, sql_lookback_list, params, 5, err);
+	if (request->selection->id_count > 0)
+		return find_selected_ids(request, err);
+	return lookback_selection_query(request->selection, sql_lookback_list, params, 5, err);
 }
 
-static bool print_sample(const struct request *request, struct err *err)
+static bool print_selected_sample(const struct request *request, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = find_sample(request, err);
 	OWNED(text_finish) struct text out = {0};
@@ -178,7 +179,7 @@ static bool print_sample(const struct request *request, struct err *err)
 	if (!rows)
 		return false;
 	for (int i = 0; i < pg_rows(rows) && i < SAMPLE; i++)
-		undecided_add_row(&out, rows, i);
+		lookback_selection_add_row(&out, rows, i);
 	fputs(text_string(&out), stdout);
 	if (request->matching > SAMPLE)
 		puts("…");
@@ -191,23 +192,23 @@ static bool print_sample(const struct request *request, struct err *err)
 /* Somebody was faster, or nothing is left of it: what stands against it now? */
 static bool look_again(struct request *request, struct err *err)
 {
-	if (!count(request, err))
+	if (!count_selected_ids(request, err))
 		return false;
 	return err_set(err, ERR_RETRY,
 	    "others have decided some of these ids just now, and nothing was changed: repeat the "
 	    "call");
 }
 
-static bool operate(struct request *request, struct err *err)
+static bool operate_on_selected(struct request *request, struct err *err)
 {
 	enum { AUDIT, DONE, REFUSED };
-	const struct undecided *undecided = request->undecided;
-	const struct pg_param params[] = {{verbs[request->verb].word}, {request->chosen},
-	    {call_text(undecided->call, "reason", "")},
-	    {undecided->id_count > 0 ? "true" : "false"}};
+	const struct lookback_selection *selection = request->selection;
+	const struct pg_param params[] = {{selection_verbs[request->verb].word}, {request->chosen},
+	    {call_text(selection->call, "reason", "")},
+	    {selection->id_count > 0 ? "true" : "false"}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row =
-	    undecided_query(request->undecided, sql_lookback_operate, params, 4, err);
+	    lookback_selection_query(request->selection, sql_lookback_operate, params, 4, err);
 	int64_t done;
 
 	if (!row)
@@ -216,70 +217,72 @@ static bool operate(struct request *request, struct err *err)
 		return look_again(request, err);
 	done = pg_int(row, 0, DONE);
 	printf("request %s: %s of %" PRId64 " ids is done", pg_value(row, 0, AUDIT),
-	    verbs[request->verb].word, done);
+	    selection_verbs[request->verb].word, done);
 	if (done < request->matching)
 		printf("; %" PRId64 " were decided meanwhile", request->matching - done);
 	puts("");
 	return true;
 }
 
-static bool carry_on(struct request *request, struct err *err)
+static bool confirm_and_operate(struct request *request, struct err *err)
 {
-	const struct verb *verb = &verbs[request->verb];
+	const struct verb *verb = &selection_verbs[request->verb];
 	owned_text char *question = NULL;
 
-	if (!count(request, err))
+	if (!count_selected_ids(request, err))
 		return false;
 	printf("%s of %" PRId64 " ids\n", verb->word, request->matching);
 	fflush(stdout);
-	if (call_flag(request->undecided->call, "dry-run"))
-		return print_sample(request, err);
+	if (call_flag(request->selection->call, "dry-run"))
+		return print_selected_sample(request, err);
 	question = xformat("%s %" PRId64 " ids?", verb->question, request->matching);
-	return confirm_call(request->undecided->call, question, err) && operate(request, err);
+	return confirm_call(request->selection->call, question, err) &&
+	       operate_on_selected(request, err);
 }
 
-static bool make_request(struct undecided *undecided, enum undecided_verb verb, struct err *err)
+static bool make_selection_request(
+    struct lookback_selection *selection, enum lookback_selection_verb verb, struct err *err)
 {
-	struct request request = {.undecided = undecided, .verb = verb};
+	struct request request = {.selection = selection, .verb = verb};
 	bool done;
 
-	if (!check_choice(undecided, err) || !undecided_choose(undecided, err) ||
-	    !confirm_check(undecided->call, err))
+	if (!check_selection(selection, err) || !lookback_selection_choose(selection, err) ||
+	    !confirm_check(selection->call, err))
 		return false;
-	request.chosen = undecided_chosen(undecided);
-	done = carry_on(&request, err);
+	request.chosen = lookback_selection_chosen(selection);
+	done = confirm_and_operate(&request, err);
 	free(request.chosen);
 	return done;
 }
 
-static bool commit(struct undecided *undecided, struct err *err)
+static bool commit_selected(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(undecided, UNDECIDED_COMMIT, err);
+	return make_selection_request(selection, SELECTION_COMMIT, err);
 }
 
-static bool rollback(struct undecided *undecided, struct err *err)
+static bool roll_back_selected(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(undecided, UNDECIDED_ROLLBACK, err);
+	return make_selection_request(selection, SELECTION_ROLLBACK, err);
 }
 
-static bool retry(struct undecided *undecided, struct err *err)
+static bool retry_selected(struct lookback_selection *selection, struct err *err)
 {
-	return make_request(undecided, UNDECIDED_RETRY, err);
+	return make_selection_request(selection, SELECTION_RETRY, err);
 }
 
-int undecided_request_run(const struct call *call, enum undecided_verb verb)
+int lookback_selection_request_run(const struct call *call, enum lookback_selection_verb verb)
 {
-	return undecided_run(call, verb == UNDECIDED_COMMIT     ? commit
-				   : verb == UNDECIDED_ROLLBACK ? rollback
-								: retry);
+	return lookback_selection_run(call, verb == SELECTION_COMMIT     ? commit_selected
+					    : verb == SELECTION_ROLLBACK ? roll_back_selected
+									 : retry_selected);
 }
 
-const struct command_option undecided_request_options[] = {
+const struct command_option lookback_selection_request_options[] = {
     {"all", NULL, "Everything that is overdue or parked, as far as the other options choose it."},
-    UNDECIDED_OPTIONS,
+    LOOKBACK_SELECTION_OPTIONS,
     {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
     {"dry-run", NULL, "Counts the ids, shows some, and changes nothing."},
     {"yes", NULL, "Do not ask. Needed where no terminal is."},
-    UNDECIDED_POSTGRES_OPTION,
+    LOOKBACK_SELECTION_POSTGRES_OPTION,
     {0},
 };

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "moment.h"
-#include "survey.h"
+#include "status_report.h"
 
 /* --- for people ---------------------------------------------------------------------------- */
 
-static const char *age(int64_t ms, char text[32])
+static const char *age_text(int64_t ms, char text[32])
 {
 	if (ms < 60000)
 		snprintf(text, 32, "%.1f s", (double)ms / 1000);
@@ -18,7 +18,7 @@ static const char *age(int64_t ms, char text[32])
 	return text;
 }
 
-static const char *size(int64_t bytes, char text[32])
+static const char *size_text(int64_t bytes, char text[32])
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 	double value = (double)bytes;
@@ -32,7 +32,7 @@ static const char *size(int64_t bytes, char text[32])
 	return text;
 }
 
-static void print_shard(const struct survey_shard *shard, struct text *out)
+static void print_shard(const struct status_shard *shard, struct text *out)
 {
 	char name[64], lag[64], oldest[32], lease[32], rate[32] = "";
 
@@ -45,7 +45,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 	if (shard->rate >= 0)
 		snprintf(rate, sizeof rate, "  %.0f/s", shard->rate);
 	text_addf(out, "  %-16s unpublished %s, oldest %s%s\n", name, lag,
-	    age(shard->oldest_age_ms, oldest), rate);
+	    age_text(shard->oldest_age_ms, oldest), rate);
 	if (shard->elsewhere)
 		text_addf(out,
 		    "  %-16s not published: its rows were carried here from another database "
@@ -53,7 +53,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 		    "");
 	if (shard->owner[0])
 		text_addf(out, "  %-16s owner %s, lease %s", "", shard->owner,
-		    age(shard->lease_left_ms, lease));
+		    age_text(shard->lease_left_ms, lease));
 	else
 		text_addf(out, "  %-16s nobody owns it", "");
 	text_addf(out, ", open windows %" PRId64 ", n %" PRId64 ", epoch %" PRId64, shard->windows,
@@ -64,7 +64,7 @@ static void print_shard(const struct survey_shard *shard, struct text *out)
 }
 
 /* Publishers with nothing parked are not worth a line. */
-static void print_parked(const struct survey_parked *parked, struct text *out)
+static void print_parked(const struct status_parked *parked, struct text *out)
 {
 	int64_t total =
 	    parked->waiting + parked->dead + parked->stalled + parked->free + parked->behind;
@@ -76,10 +76,10 @@ static void print_parked(const struct survey_parked *parked, struct text *out)
 		    " stalled, %" PRId64 " free, %" PRId64 " behind), the oldest for %s\n",
 		    parked->publisher, parked->more ? "≥" : "", total, parked->waiting,
 		    parked->dead, parked->stalled, parked->free, parked->behind,
-		    age(parked->oldest_age_ms, oldest));
+		    age_text(parked->oldest_age_ms, oldest));
 }
 
-static void print_scheduled(const struct survey_scheduled *scheduled, struct text *out)
+static void print_scheduled(const struct status_scheduled *scheduled, struct text *out)
 {
 	bool late = scheduled->late_ms > 0;
 	char first[32];
@@ -88,10 +88,10 @@ static void print_scheduled(const struct survey_scheduled *scheduled, struct tex
 		text_addf(out, "  %-16s scheduled %s%" PRId64 ", the first %s %s\n",
 		    scheduled->publisher, scheduled->more ? "≥" : "", scheduled->rows,
 		    late ? "due for" : "in",
-		    age(late ? scheduled->late_ms : scheduled->next_ms, first));
+		    age_text(late ? scheduled->late_ms : scheduled->next_ms, first));
 }
 
-static void print_lookback(const struct survey_lookback *lookback, struct text *out)
+static void print_lookback(const struct status_lookback *lookback, struct text *out)
 {
 	owned_text char *name = xformat("%s/%s", lookback->section, lookback->type);
 	char oldest[32];
@@ -99,7 +99,7 @@ static void print_lookback(const struct survey_lookback *lookback, struct text *
 	text_addf(out, "  %-16s overdue %" PRId64 ", parked %" PRId64, name, lookback->overdue,
 	    lookback->parked);
 	if (lookback->overdue + lookback->parked > 0)
-		text_addf(out, ", the oldest for %s", age(lookback->oldest_age_ms, oldest));
+		text_addf(out, ", the oldest for %s", age_text(lookback->oldest_age_ms, oldest));
 	if (lookback->conflicts > 0)
 		text_addf(out, ", %" PRId64 " conflicts", lookback->conflicts);
 	if (lookback->unprepared > 0)
@@ -107,7 +107,7 @@ static void print_lookback(const struct survey_lookback *lookback, struct text *
 	text_add(out, "\n");
 }
 
-static void print_partition(const struct survey_partition *partition, struct text *out)
+static void print_bounded_partition(const struct status_partition *partition, struct text *out)
 {
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
 
@@ -116,10 +116,10 @@ static void print_partition(const struct survey_partition *partition, struct tex
 	moment_format(partition->from_us, from);
 	moment_format(partition->to_us, to);
 	text_addf(out, "  %-24s %s … %s  %s, about %" PRId64 " rows\n", partition->name, from, to,
-	    size(partition->bytes, bytes), partition->rows);
+	    size_text(partition->bytes, bytes), partition->rows);
 }
 
-static void print_database(const struct survey_postgres *database, struct text *out)
+static void print_database(const struct status_postgres *database, struct text *out)
 {
 	text_addf(out, "postgres %s%s%s\n", database->section->name, database->place[0] ? "  " : "",
 	    database->place);
@@ -134,7 +134,7 @@ static void print_database(const struct survey_postgres *database, struct text *
 	for (int i = 0; i < database->lookback_count; i++)
 		print_lookback(&database->lookbacks[i], out);
 	for (int i = 0; i < database->partition_count; i++)
-		print_partition(&database->partitions[i], out);
+		print_bounded_partition(&database->partitions[i], out);
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		if (database->default_rows[i] > 0)
 			text_addf(out,
@@ -155,26 +155,26 @@ static void print_lines(const char *lines, struct text *out)
 	}
 }
 
-static void print_admin(const struct survey *survey, struct text *out)
+static void print_admin(const struct status_report *report, struct text *out)
 {
-	if (survey->admin_report[0] == '\0')
+	if (report->admin_report[0] == '\0')
 		return;
-	text_addf(out, "relay at %s\n", survey->config->admin_listen);
-	print_lines(survey->admin_report, out);
-	print_lines(survey->admin_lookback, out);
-	print_lines(survey->admin_deliver, out);
+	text_addf(out, "relay at %s\n", report->config->admin_listen);
+	print_lines(report->admin_report, out);
+	print_lines(report->admin_lookback, out);
+	print_lines(report->admin_deliver, out);
 }
 
-void survey_print(const struct survey *survey, struct text *out)
+void status_report_print(const struct status_report *report, struct text *out)
 {
-	for (int i = 0; i < survey->count; i++)
-		print_database(&survey->databases[i], out);
-	print_admin(survey, out);
+	for (int i = 0; i < report->count; i++)
+		print_database(&report->databases[i], out);
+	print_admin(report, out);
 }
 
 /* --- for programs --------------------------------------------------------------------------- */
 
-static json_t *big(int64_t number)
+static json_t *int64_json(int64_t number)
 {
 	char text[24];
 
@@ -182,7 +182,7 @@ static json_t *big(int64_t number)
 	return json_string(text);
 }
 
-static json_t *moment(int64_t us)
+static json_t *moment_json(int64_t us)
 {
 	char text[MOMENT_SIZE];
 
@@ -190,7 +190,7 @@ static json_t *moment(int64_t us)
 	return json_string(text);
 }
 
-static json_t *shard_json(const struct survey_shard *shard)
+static json_t *shard_json(const struct status_shard *shard)
 {
 	json_t *object = json_object();
 
@@ -202,75 +202,75 @@ static json_t *shard_json(const struct survey_shard *shard)
 	json_object_set_new(
 	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
 	json_object_set_new(object, "elsewhere", json_boolean(shard->elsewhere));
-	json_object_set_new(object, "lease_left_ms", big(shard->lease_left_ms));
-	json_object_set_new(object, "n", big(shard->n));
-	json_object_set_new(object, "epoch", big(shard->epoch));
+	json_object_set_new(object, "lease_left_ms", int64_json(shard->lease_left_ms));
+	json_object_set_new(object, "n", int64_json(shard->n));
+	json_object_set_new(object, "epoch", int64_json(shard->epoch));
 	json_object_set_new(object, "open_windows", json_integer(shard->windows));
-	json_object_set_new(object, "unpublished", big(shard->unpublished));
+	json_object_set_new(object, "unpublished", int64_json(shard->unpublished));
 	json_object_set_new(object, "unpublished_exact", json_boolean(!shard->more));
-	json_object_set_new(object, "unpublished_estimated", big(shard->estimated));
-	json_object_set_new(object, "oldest_age_ms", big(shard->oldest_age_ms));
+	json_object_set_new(object, "unpublished_estimated", int64_json(shard->estimated));
+	json_object_set_new(object, "oldest_age_ms", int64_json(shard->oldest_age_ms));
 	json_object_set_new(
 	    object, "published_per_second", shard->rate < 0 ? json_null() : json_real(shard->rate));
 	return object;
 }
 
-static json_t *parked_json(const struct survey_parked *parked)
+static json_t *parked_json(const struct status_parked *parked)
 {
 	json_t *object = json_object();
 
 	json_object_set_new(object, "publisher", json_string(parked->publisher));
-	json_object_set_new(object, "waiting", big(parked->waiting));
-	json_object_set_new(object, "dead", big(parked->dead));
-	json_object_set_new(object, "stalled", big(parked->stalled));
-	json_object_set_new(object, "free", big(parked->free));
-	json_object_set_new(object, "behind", big(parked->behind));
+	json_object_set_new(object, "waiting", int64_json(parked->waiting));
+	json_object_set_new(object, "dead", int64_json(parked->dead));
+	json_object_set_new(object, "stalled", int64_json(parked->stalled));
+	json_object_set_new(object, "free", int64_json(parked->free));
+	json_object_set_new(object, "behind", int64_json(parked->behind));
 	json_object_set_new(object, "exact", json_boolean(!parked->more));
-	json_object_set_new(object, "oldest_age_ms", big(parked->oldest_age_ms));
+	json_object_set_new(object, "oldest_age_ms", int64_json(parked->oldest_age_ms));
 	return object;
 }
 
-static json_t *scheduled_json(const struct survey_scheduled *scheduled)
+static json_t *scheduled_json(const struct status_scheduled *scheduled)
 {
 	json_t *object = json_object();
 
 	json_object_set_new(object, "publisher", json_string(scheduled->publisher));
-	json_object_set_new(object, "rows", big(scheduled->rows));
+	json_object_set_new(object, "rows", int64_json(scheduled->rows));
 	json_object_set_new(object, "exact", json_boolean(!scheduled->more));
-	json_object_set_new(object, "late_ms", big(scheduled->late_ms));
-	json_object_set_new(object, "next_ms", big(scheduled->next_ms));
+	json_object_set_new(object, "late_ms", int64_json(scheduled->late_ms));
+	json_object_set_new(object, "next_ms", int64_json(scheduled->next_ms));
 	return object;
 }
 
-static json_t *lookback_json(const struct survey_lookback *lookback)
+static json_t *lookback_json(const struct status_lookback *lookback)
 {
 	json_t *object = json_object();
 
 	json_object_set_new(object, "section", json_string(lookback->section));
 	json_object_set_new(object, "type", json_string(lookback->type));
-	json_object_set_new(object, "overdue", big(lookback->overdue));
-	json_object_set_new(object, "parked", big(lookback->parked));
-	json_object_set_new(object, "oldest_age_ms", big(lookback->oldest_age_ms));
-	json_object_set_new(object, "conflicts", big(lookback->conflicts));
-	json_object_set_new(object, "unprepared", big(lookback->unprepared));
+	json_object_set_new(object, "overdue", int64_json(lookback->overdue));
+	json_object_set_new(object, "parked", int64_json(lookback->parked));
+	json_object_set_new(object, "oldest_age_ms", int64_json(lookback->oldest_age_ms));
+	json_object_set_new(object, "conflicts", int64_json(lookback->conflicts));
+	json_object_set_new(object, "unprepared", int64_json(lookback->unprepared));
 	return object;
 }
 
-static json_t *partition_json(const struct survey_partition *partition)
+static json_t *partition_json(const struct status_partition *partition)
 {
 	json_t *object = json_object();
 
 	json_object_set_new(object, "name", json_string(partition->name));
 	json_object_set_new(
-	    object, "from", partition->bounded ? moment(partition->from_us) : json_null());
+	    object, "from", partition->bounded ? moment_json(partition->from_us) : json_null());
 	json_object_set_new(
-	    object, "to", partition->bounded ? moment(partition->to_us) : json_null());
-	json_object_set_new(object, "bytes", big(partition->bytes));
-	json_object_set_new(object, "rows_estimated", big(partition->rows));
+	    object, "to", partition->bounded ? moment_json(partition->to_us) : json_null());
+	json_object_set_new(object, "bytes", int64_json(partition->bytes));
+	json_object_set_new(object, "rows_estimated", int64_json(partition->rows));
 	return object;
 }
 
-static json_t *database_json(const struct survey_postgres *database)
+static json_t *database_json(const struct status_postgres *database)
 {
 	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
 	json_t *parked = json_array(), *scheduled = json_array(), *default_rows = json_object();
@@ -297,7 +297,7 @@ static json_t *database_json(const struct survey_postgres *database)
 	json_object_set_new(object, "partitions", partitions);
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		json_object_set_new(
-		    default_rows, partition_tables[i], big(database->default_rows[i]));
+		    default_rows, partition_tables[i], int64_json(database->default_rows[i]));
 	json_object_set_new(object, "default_rows", default_rows);
 	json_object_set_new(
 	    object, "ids_problem", json_string(database->ids_problem ? database->ids_problem : ""));
@@ -317,32 +317,32 @@ static json_t *lines_json(const char *lines)
 	return list;
 }
 
-static json_t *admin_json(const struct survey *survey)
+static json_t *admin_json(const struct status_report *report)
 {
 	json_t *object;
 
-	if (survey->admin_report[0] == '\0')
+	if (report->admin_report[0] == '\0')
 		return json_null();
 	object = json_object();
-	json_object_set_new(object, "listen", json_string(survey->config->admin_listen));
-	json_object_set_new(object, "answers", json_boolean(survey->admin_status != 0));
-	json_object_set_new(object, "ready", json_boolean(survey->admin_status == 200));
-	json_object_set_new(object, "report", lines_json(survey->admin_report));
-	json_object_set_new(object, "lookback", lines_json(survey->admin_lookback));
-	json_object_set_new(object, "deliver", lines_json(survey->admin_deliver));
+	json_object_set_new(object, "listen", json_string(report->config->admin_listen));
+	json_object_set_new(object, "answers", json_boolean(report->admin_status != 0));
+	json_object_set_new(object, "ready", json_boolean(report->admin_status == 200));
+	json_object_set_new(object, "report", lines_json(report->admin_report));
+	json_object_set_new(object, "lookback", lines_json(report->admin_lookback));
+	json_object_set_new(object, "deliver", lines_json(report->admin_deliver));
 	return object;
 }
 
-void survey_print_json(const struct survey *survey, struct text *out)
+void status_report_print_json(const struct status_report *report, struct text *out)
 {
 	json_t *object = json_object(), *databases = json_array();
 	char *text;
 
-	for (int i = 0; i < survey->count; i++)
-		json_array_append_new(databases, database_json(&survey->databases[i]));
-	json_object_set_new(object, "time", moment(survey->taken_wall_us));
+	for (int i = 0; i < report->count; i++)
+		json_array_append_new(databases, database_json(&report->databases[i]));
+	json_object_set_new(object, "time", moment_json(report->taken_wall_us));
 	json_object_set_new(object, "postgres", databases);
-	json_object_set_new(object, "relay", admin_json(survey));
+	json_object_set_new(object, "relay", admin_json(report));
 	text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	text_addf(out, "%s\n", text ? text : "{}");
 	free(text);

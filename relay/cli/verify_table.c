@@ -1,4 +1,4 @@
-#include "audit_table.h"
+#include "verify_table.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 #include "script.h"
 #include "sql_files.h"
 
-struct audit_table {
+struct verify_table {
 	struct pg *pg;
 	const struct config_postgres *postgres;
 	const struct config_publisher *publisher;
-	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* of rows, for the server */
+	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* range of created_at, as SQL text */
 	char *shards, *acked, *windows, *acked_ids;    /* of verify_publisher.sql */
 	char *start, *start_at;                        /* of the publisher */
 	char *identity, *identity_since;
@@ -26,12 +26,12 @@ struct audit_table {
 	int64_t first_id; /* the smallest in the table at the start; INT64_MAX: it was empty */
 };
 
-uint64_t audit_event_digest(const char *text, size_t length)
+uint64_t verify_event_digest(const char *text, size_t length)
 {
 	return digest_add(DIGEST_BEGIN, text, length);
 }
 
-uint64_t audit_content_digest(const char *topic, size_t topic_length, const void *key,
+uint64_t verify_content_digest(const char *topic, size_t topic_length, const void *key,
     size_t key_length, const void *payload, size_t payload_length)
 {
 	uint64_t state = digest_add(DIGEST_BEGIN, topic, topic_length);
@@ -40,9 +40,9 @@ uint64_t audit_content_digest(const char *topic, size_t topic_length, const void
 	return digest_add(state, payload, payload_length);
 }
 
-/* --- what the log says --------------------------------------------------------------------- */
+/* --- the publisher's log ------------------------------------------------------------------- */
 
-static bool read_publisher(struct audit_table *table, struct err *err)
+static bool read_publisher_log(struct verify_table *table, struct err *err)
 {
 	const struct pg_param params[] = {{table->publisher->name}};
 	OWNED(owned_pg_result_destroy)
@@ -67,12 +67,12 @@ static bool read_publisher(struct audit_table *table, struct err *err)
 	       err_set(err, ERR_FATAL, "the smallest id of the message table is no number");
 }
 
-struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_publisher *publisher, const struct audit_range *range, struct err *err)
+struct verify_table *verify_table_open(struct pg *pg, const struct config_postgres *postgres,
+    const struct config_publisher *publisher, const struct verify_range *range, struct err *err)
 {
-	struct audit_table *table = xcalloc(1, sizeof *table);
+	struct verify_table *table = xcalloc(1, sizeof *table);
 
-	*table = (struct audit_table){.pg = pg,
+	*table = (struct verify_table){.pg = pg,
 	    .postgres = postgres,
 	    .publisher = publisher,
 	    .from_at = "-infinity",
@@ -81,15 +81,15 @@ struct audit_table *audit_table_open(struct pg *pg, const struct config_postgres
 		moment_format_exact(range->from_us, table->from_at);
 	if (range->to_us != INT64_MAX)
 		moment_format_exact(range->to_us, table->to_at);
-	if (read_publisher(table, err) &&
+	if (read_publisher_log(table, err) &&
 	    partition_list(pg, postgres->schema, "message", postgres->partition_every_ms,
 		&table->partitions, err))
 		return table;
-	audit_table_close(table);
+	verify_table_close(table);
 	return NULL;
 }
 
-void audit_table_close(struct audit_table *table)
+void verify_table_close(struct verify_table *table)
 {
 	if (!table)
 		return;
@@ -105,12 +105,12 @@ void audit_table_close(struct audit_table *table)
 	free(table);
 }
 
-const char *audit_table_identity(const struct audit_table *table)
+const char *verify_table_identity(const struct verify_table *table)
 {
 	return table->identity;
 }
 
-bool audit_table_topics(struct audit_table *table,
+bool verify_table_topics(struct verify_table *table,
     void (*topic)(void *context, const char *name, size_t length), void *context, struct err *err)
 {
 	const struct pg_param params[] = {{table->publisher->name}};
@@ -127,7 +127,7 @@ bool audit_table_topics(struct audit_table *table,
  * A row of a partition that is gone is no phantom. With timestamp = created the record's timestamp
  * is the row's; otherwise it is later, and the id has to say it for those near the border.
  */
-bool audit_table_keeps(const struct audit_table *table, int64_t id, int64_t timestamp_ms)
+bool verify_table_keeps(const struct verify_table *table, int64_t id, int64_t timestamp_ms)
 {
 	int64_t end_us = INT64_MIN, us = timestamp_ms * 1000;
 
@@ -162,7 +162,7 @@ enum {
 	FIELDS
 };
 
-static bool send_rows(struct audit_table *table, int64_t after, int64_t most, struct err *err)
+static bool send_row_query(struct verify_table *table, int64_t after, int64_t most, struct err *err)
 {
 	owned_text char *after_text = xformat("%lld", (long long)after);
 	owned_text char *most_text = xformat("%lld", (long long)most);
@@ -191,7 +191,7 @@ struct header_digest {
 	uint64_t state;
 };
 
-static void add_header(void *context, const char *name, const void *value, size_t length)
+static void digest_header(void *context, const char *name, const void *value, size_t length)
 {
 	struct header_digest *digest = context;
 
@@ -203,13 +203,13 @@ static uint64_t content_of(const struct copy_field *fields, int64_t id)
 {
 	const struct message message = {
 	    .id = id, .headers = fields[HEADERS].data, .headers_length = fields[HEADERS].length};
-	struct header_digest digest = {
-	    audit_content_digest(fields[TOPIC].data, (size_t)fields[TOPIC].length, fields[KEY].data,
-		(size_t)fields[KEY].length, fields[PAYLOAD].data, (size_t)fields[PAYLOAD].length)};
+	struct header_digest digest = {verify_content_digest(fields[TOPIC].data,
+	    (size_t)fields[TOPIC].length, fields[KEY].data, (size_t)fields[KEY].length,
+	    fields[PAYLOAD].data, (size_t)fields[PAYLOAD].length)};
 	struct err err;
 
 	/* headers that cannot be read cannot be published either */
-	return message_headers(&message, add_header, &digest, &err) ? digest.state : 0;
+	return message_headers(&message, digest_header, &digest, &err) ? digest.state : 0;
 }
 
 static bool is_row(const struct copy_field *fields)
@@ -221,33 +221,33 @@ static bool is_row(const struct copy_field *fields)
 	       fields[INHERITED].length == 1;
 }
 
-static enum audit_state state_of(const struct copy_field *fields)
+static enum verify_state row_state(const struct copy_field *fields)
 {
 	if (fields[PARKED].data[0])
-		return AUDIT_PARKED;
+		return VERIFY_PARKED;
 	if (fields[SCHEDULED].data[0])
-		return AUDIT_SCHEDULED;
+		return VERIFY_SCHEDULED;
 	if (fields[BEFORE].data[0])
-		return AUDIT_BEFORE;
+		return VERIFY_BEFORE;
 	if (!fields[ACKNOWLEDGED].data[0])
-		return AUDIT_PENDING;
+		return VERIFY_PENDING;
 	/* its record may have another identity, that of the database which this one is a copy of */
-	return fields[INHERITED].data[0] ? AUDIT_BEFORE : AUDIT_ACKNOWLEDGED;
+	return fields[INHERITED].data[0] ? VERIFY_BEFORE : VERIFY_ACKNOWLEDGED;
 }
 
-static struct audit_row row_of(const struct copy_field *fields)
+static struct verify_row row_of_fields(const struct copy_field *fields)
 {
 	char event[UUID_TEXT];
 	int64_t id = copy_int64(fields[ID].data);
 
 	uuid_write(fields[EVENT_ID].data, event);
-	return (struct audit_row){.id = id,
-	    .event = audit_event_digest(event, sizeof event),
+	return (struct verify_row){.id = id,
+	    .event = verify_event_digest(event, sizeof event),
 	    .content = content_of(fields, id),
-	    .state = state_of(fields)};
+	    .state = row_state(fields)};
 }
 
-static bool wait_for(struct pg *pg, struct err *err)
+static bool wait_for_postgres(struct pg *pg, struct err *err)
 {
 	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
 
@@ -265,21 +265,21 @@ static bool next_row(struct pg *pg, char **ret_row, int *ret_length, struct err 
 			return false;
 		if (what != PG_COPY_WAIT)
 			return true;
-		if (!wait_for(pg, err))
+		if (!wait_for_postgres(pg, err))
 			return false;
 	}
 }
 
-bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t after,
+bool verify_table_read(struct verify_table *table, struct verify_engine *engine, int64_t after,
     void (*topic)(void *context, const char *name, size_t length), void *context, int64_t *ret_end,
     bool *ret_last, struct err *err)
 {
-	int64_t count = 0, capacity = audit_capacity(audit);
+	int64_t count = 0, capacity = verify_engine_capacity(engine);
 	struct progress progress;
-	bool good = send_rows(table, after, capacity, err), first = true;
+	bool good = send_row_query(table, after, capacity, err), first = true;
 
 	progress_begin(&progress, "rows read");
-	audit_begin(audit, after);
+	verify_engine_begin(engine, after);
 	while (good) {
 		struct copy_field fields[FIELDS];
 		enum copy_kind kind = COPY_TRAILER;
@@ -295,9 +295,9 @@ bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t af
 			good = err_set(
 			    err, ERR_FATAL, "a row of the message table has unexpected types");
 		if (good && kind == COPY_ROW) {
-			struct audit_row row = row_of(fields);
+			struct verify_row row = row_of_fields(fields);
 
-			good = audit_row(audit, &row, err);
+			good = verify_engine_row(engine, &row, err);
 			if (good)
 				topic(context, fields[TOPIC].data, (size_t)fields[TOPIC].length);
 			progress_step(&progress, ++count);
@@ -306,13 +306,13 @@ bool audit_table_read(struct audit_table *table, struct audit *audit, int64_t af
 	}
 	progress_end(&progress);
 	*ret_last = count < capacity;
-	*ret_end = audit_rows_end(audit, *ret_last);
+	*ret_end = verify_engine_rows_end(engine, *ret_last);
 	return good;
 }
 
 /* --- rows by id ---------------------------------------------------------------------------- */
 
-static struct pg_result *answer(struct pg *pg, struct err *err)
+static struct pg_result *wait_for_result(struct pg *pg, struct err *err)
 {
 	struct pg_result *result;
 	bool done;
@@ -322,18 +322,18 @@ static struct pg_result *answer(struct pg *pg, struct err *err)
 			return NULL;
 		if (done)
 			return result;
-		if (!wait_for(pg, err))
+		if (!wait_for_postgres(pg, err))
 			return NULL;
 	}
 }
 
-static struct audit_found_row found_row(const struct pg_result *rows, int i)
+static struct verify_found_row found_row(const struct pg_result *rows, int i)
 {
 	char event[UUID_TEXT];
 
 	uuid_write(pg_value(rows, i, 1), event);
-	return (struct audit_found_row){.id = pg_int8(rows, i, 0),
-	    .event = audit_event_digest(event, sizeof event),
+	return (struct verify_found_row){.id = pg_int8(rows, i, 0),
+	    .event = verify_event_digest(event, sizeof event),
 	    .topic = pg_value(rows, i, 2),
 	    .topic_length = pg_length(rows, i, 2),
 	    .key = pg_is_null(rows, i, 3) ? NULL : pg_value(rows, i, 3),
@@ -343,8 +343,8 @@ static struct audit_found_row found_row(const struct pg_result *rows, int i)
 	    .skipped = pg_value(rows, i, 6)[0] != 0};
 }
 
-bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
-    void (*see)(void *context, const struct audit_found_row *row), void *context, struct err *err)
+bool verify_table_find(struct verify_table *table, const int64_t *ids, int count,
+    void (*see)(void *context, const struct verify_found_row *row), void *context, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_verify_ids, table->postgres->schema);
 	OWNED(text_finish) struct text list = {0};
@@ -357,7 +357,7 @@ bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
 	    {text_string(&list)}, {table->from_at}, {table->to_at}, {table->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
-	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = answer(table->pg, err)))
+	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = wait_for_result(table->pg, err)))
 		return false;
 	if (!pg_has_shape(rows, "lxtxibb", err))
 		return false;
@@ -366,7 +366,7 @@ bool audit_table_find(struct audit_table *table, const int64_t *ids, int count,
 			return err_set(
 			    err, ERR_FATAL, "the server sends an event_id that is no uuid");
 
-		struct audit_found_row row = found_row(rows, i);
+		struct verify_found_row row = found_row(rows, i);
 
 		see(context, &row);
 	}

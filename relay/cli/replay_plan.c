@@ -1,4 +1,4 @@
-/* Which rows a replay is about: the texts of SQL that choose them, and the count at its start. */
+/* The plan of a replay: the SQL that selects its rows, and their count before it begins. */
 #include <inttypes.h>
 #include <string.h>
 #include "replay_row.h"
@@ -9,15 +9,15 @@
 
 #define NO_UUID "00000000-0000-0000-0000-000000000000"
 
-void replay_survey_finish(struct replay_survey *survey)
+void replay_plan_finish(struct replay_plan *plan)
 {
-	for (int i = 0; i < survey->count; i++)
-		free(survey->topics[i].name);
-	free(survey->topics);
-	*survey = (struct replay_survey){0};
+	for (int i = 0; i < plan->count; i++)
+		free(plan->topics[i].name);
+	free(plan->topics);
+	*plan = (struct replay_plan){0};
 }
 
-static struct pg_result *query(const struct replay *replay, struct pg *pg, const char *sql,
+static struct pg_result *query_for_plan(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
 	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
@@ -30,7 +30,7 @@ static const char *or_any(const char *value, const char *any)
 	return value ? value : any;
 }
 
-static char *filled(
+static char *fill_replay_script(
     const struct replay *replay, const char *sql, int64_t from_id, int64_t to_id, int64_t rows)
 {
 	const struct replay_filter *filter = &replay->filter;
@@ -67,12 +67,12 @@ static char *filled(
 
 char *replay_page_script(const struct replay *replay, int64_t after, int64_t rows)
 {
-	return filled(replay, sql_replay_page, after + 1, replay->upto_id, rows);
+	return fill_replay_script(replay, sql_replay_page, after + 1, replay->upto_id, rows);
 }
 
 /* --- before it begins ------------------------------------------------------------------------ */
 
-/* What the publisher has published, as it is now. */
+/* Reads which rows the publisher has published so far. */
 static bool read_published(struct replay *replay, struct pg *pg, struct err *err)
 {
 	const struct pg_param params[] = {{replay->publisher->name}};
@@ -80,7 +80,7 @@ static bool read_published(struct replay *replay, struct pg *pg, struct err *err
 
 	if (!replay->filter.terms[REPLAY_STATE])
 		return true;
-	row = query(replay, pg, sql_verify_publisher, params, 1, err);
+	row = query_for_plan(replay, pg, sql_verify_publisher, params, 1, err);
 	if (!row)
 		return false;
 	if (pg_rows(row) == 0)
@@ -95,42 +95,43 @@ static bool read_published(struct replay *replay, struct pg *pg, struct err *err
 	return true;
 }
 
-static void add_topic(
-    struct replay *replay, struct replay_survey *survey, const struct pg_result *rows, int i)
+static void add_planned_topic(
+    struct replay *replay, struct replay_plan *plan, const struct pg_result *rows, int i)
 {
 	int64_t low = pg_int(rows, i, 2), high = pg_int(rows, i, 3);
 
-	survey->topics[survey->count++] = (struct replay_topic){
+	plan->topics[plan->count++] = (struct replay_topic){
 	    .name = xstrdup(pg_value(rows, i, 0)),
 	    .rows = pg_int(rows, i, 1),
 	    .partition = (int32_t)pg_int(rows, i, 4),
 	    .oldest_ms = pg_int(rows, i, 5),
 	};
-	survey->low_id = i == 0 || low < survey->low_id ? low : survey->low_id;
-	survey->now_ms = pg_int(rows, i, 6);
+	plan->low_id = i == 0 || low < plan->low_id ? low : plan->low_id;
+	plan->now_ms = pg_int(rows, i, 6);
 	replay->upto_id = high > replay->upto_id ? high : replay->upto_id;
 	replay->total += pg_int(rows, i, 1);
 }
 
-static bool count_rows(
-    struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
+static bool count_planned_rows(
+    struct replay *replay, struct pg *pg, struct replay_plan *plan, struct err *err)
 {
 	const struct replay_filter *filter = &replay->filter;
-	owned_text char *sql = filled(replay, sql_replay_count, filter->from_id, filter->to_id, 0);
+	owned_text char *sql =
+	    fill_replay_script(replay, sql_replay_count, filter->from_id, filter->to_id, 0);
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = pg_query(pg, sql, NULL, 0, err);
 
 	if (!rows)
 		return false;
-	survey->topics = xcalloc((size_t)pg_rows(rows), sizeof *survey->topics);
+	plan->topics = xcalloc((size_t)pg_rows(rows), sizeof *plan->topics);
 	for (int i = 0; i < pg_rows(rows); i++)
-		add_topic(replay, survey, rows, i);
+		add_planned_topic(replay, plan, rows, i);
 	if (pg_rows(rows) > 0)
 		replay->snapshot = xstrdup(pg_value(rows, 0, 7));
 	return true;
 }
 
 static bool count_gone(
-    struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
+    struct replay *replay, struct pg *pg, struct replay_plan *plan, struct err *err)
 {
 	const struct replay_filter *filter = &replay->filter;
 	owned_text char *from = xformat("%" PRId64, filter->from_id);
@@ -138,12 +139,12 @@ static bool count_gone(
 	const struct pg_param params[] = {{from}, {to}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
-	survey->gone = -1;
+	plan->gone = -1;
 	if (!filter->terms[REPLAY_IDS])
 		return true;
-	row = query(replay, pg, sql_replay_gone, params, 2, err);
+	row = query_for_plan(replay, pg, sql_replay_gone, params, 2, err);
 	if (row)
-		survey->gone = pg_rows(row) > 0 ? pg_int(row, 0, 0) : 0;
+		plan->gone = pg_rows(row) > 0 ? pg_int(row, 0, 0) : 0;
 	return row != NULL;
 }
 
@@ -154,7 +155,7 @@ static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, st
 	const struct pg_param params[] = {{topic}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
-	if (topic && !(row = query(replay, pg, sql_replay_topic, params, 1, err)))
+	if (topic && !(row = query_for_plan(replay, pg, sql_replay_topic, params, 1, err)))
 		return false;
 	if (row && pg_rows(row) == 0)
 		return err_set(err, ERR_REJECT,
@@ -169,22 +170,23 @@ static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, st
 	    "no row in %s matches: take a term away, or widen its range", pg_place(pg));
 }
 
-static bool survey_rows(
-    struct replay *replay, struct pg *pg, struct replay_survey *survey, struct err *err)
+static bool plan_rows(
+    struct replay *replay, struct pg *pg, struct replay_plan *plan, struct err *err)
 {
 	owned_text char *begin = schema_text(sql_replay_begin, replay->publisher->postgres->schema);
 	struct err ignored;
 	bool good = pg_script(pg, begin, err) && read_published(replay, pg, err) &&
-		    count_rows(replay, pg, survey, err) && count_gone(replay, pg, survey, err) &&
-		    (survey->count > 0 || nothing_found(replay, pg, survey->gone, err));
+		    count_planned_rows(replay, pg, plan, err) &&
+		    count_gone(replay, pg, plan, err) &&
+		    (plan->count > 0 || nothing_found(replay, pg, plan->gone, err));
 
 	/* a lost connection ends it as well */
 	return pg_script(pg, sql_replay_end, good ? err : &ignored) && good;
 }
 
-bool replay_survey(
-    struct replay *replay, struct pg *pg, struct replay_survey *ret_survey, struct err *err)
+bool replay_plan_make(
+    struct replay *replay, struct pg *pg, struct replay_plan *ret_plan, struct err *err)
 {
-	*ret_survey = (struct replay_survey){.gone = -1};
-	return survey_rows(replay, pg, ret_survey, err);
+	*ret_plan = (struct replay_plan){.gone = -1};
+	return plan_rows(replay, pg, ret_plan, err);
 }

@@ -1,4 +1,4 @@
-#include "survey.h"
+#include "status_report.h"
 
 #include <inttypes.h>
 
@@ -15,7 +15,7 @@
 
 enum { ADMIN_MS = 2000 };
 
-static void read_backlog(struct survey_shard *shard, const struct pg_result *row)
+static void read_backlog(struct status_shard *shard, const struct pg_result *row)
 {
 	shard->unpublished = pg_int(row, 0, 0);
 	shard->more = text_equal(pg_value(row, 0, 1), "t");
@@ -25,8 +25,8 @@ static void read_backlog(struct survey_shard *shard, const struct pg_result *row
 }
 
 /* A sequential scan through everything published is what the settings keep the planner from. */
-static bool count_backlog(struct pg *pg, const struct survey_postgres *database,
-    struct survey_shard *shard, struct err *err)
+static bool count_shard_backlog(struct pg *pg, const struct status_postgres *database,
+    struct status_shard *shard, struct err *err)
 {
 	owned_text char *number = xformat("%d", shard->shard);
 	const struct pg_param params[] = {{shard->publisher}, {number}, {COUNT_BOUND}};
@@ -41,9 +41,9 @@ static bool count_backlog(struct pg *pg, const struct survey_postgres *database,
 }
 
 /* Columns of status.sql. */
-static void read_shard(struct survey_shard *shard, const struct pg_result *rows, int i)
+static void read_shard(struct status_shard *shard, const struct pg_result *rows, int i)
 {
-	*shard = (struct survey_shard){
+	*shard = (struct status_shard){
 	    .publisher = xstrdup(pg_value(rows, i, 0)),
 	    .shard = (int)pg_int(rows, i, 1),
 	    .shards = (int)pg_int(rows, i, 2),
@@ -58,7 +58,7 @@ static void read_shard(struct survey_shard *shard, const struct pg_result *rows,
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
 }
 
-static bool read_shards(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_shards(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = session_query(pg, database->section, sql_status, NULL, 0, err);
@@ -69,12 +69,12 @@ static bool read_shards(struct pg *pg, struct survey_postgres *database, struct 
 	for (int i = 0; i < pg_rows(rows); i++)
 		read_shard(&database->shards[database->shard_count++], rows, i);
 	for (int i = 0; i < database->shard_count; i++)
-		if (!count_backlog(pg, database, &database->shards[i], err))
+		if (!count_shard_backlog(pg, database, &database->shards[i], err))
 			return false;
 	return true;
 }
 
-static bool read_parked(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_parked_counts(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy)
@@ -87,7 +87,7 @@ static bool read_parked(struct pg *pg, struct survey_postgres *database, struct 
 	database->parked_count = pg_rows(rows);
 	for (int i = 0; i < pg_rows(rows); i++)
 		database->parked[i] =
-		    (struct survey_parked){.publisher = xstrdup(pg_value(rows, i, 0)),
+		    (struct status_parked){.publisher = xstrdup(pg_value(rows, i, 0)),
 			.waiting = pg_int(rows, i, 1),
 			.dead = pg_int(rows, i, 2),
 			.stalled = pg_int(rows, i, 3),
@@ -98,7 +98,7 @@ static bool read_parked(struct pg *pg, struct survey_postgres *database, struct 
 	return true;
 }
 
-static bool read_scheduled(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_scheduled(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy)
@@ -111,7 +111,7 @@ static bool read_scheduled(struct pg *pg, struct survey_postgres *database, stru
 	database->scheduled_count = pg_rows(rows);
 	for (int i = 0; i < pg_rows(rows); i++)
 		database->scheduled[i] =
-		    (struct survey_scheduled){.publisher = xstrdup(pg_value(rows, i, 0)),
+		    (struct status_scheduled){.publisher = xstrdup(pg_value(rows, i, 0)),
 			.rows = pg_int(rows, i, 1),
 			.more = text_equal(pg_value(rows, i, 2), "t"),
 			.late_ms = pg_int(rows, i, 3),
@@ -120,7 +120,7 @@ static bool read_scheduled(struct pg *pg, struct survey_postgres *database, stru
 }
 
 /* Columns of lookback_states.sql. */
-static bool read_lookbacks(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_lookbacks(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
@@ -132,7 +132,7 @@ static bool read_lookbacks(struct pg *pg, struct survey_postgres *database, stru
 	database->lookback_count = pg_rows(rows);
 	for (int i = 0; i < pg_rows(rows); i++)
 		database->lookbacks[i] =
-		    (struct survey_lookback){.section = xstrdup(pg_value(rows, i, 0)),
+		    (struct status_lookback){.section = xstrdup(pg_value(rows, i, 0)),
 			.type = xstrdup(pg_value(rows, i, 1)),
 			.overdue = pg_int(rows, i, 2),
 			.parked = pg_int(rows, i, 3),
@@ -142,7 +142,7 @@ static bool read_lookbacks(struct pg *pg, struct survey_postgres *database, stru
 	return true;
 }
 
-static bool read_table(struct pg *pg, struct survey_postgres *database, int table, struct err *err)
+static bool read_table(struct pg *pg, struct status_postgres *database, int table, struct err *err)
 {
 	const struct config_postgres *section = database->section;
 	const char *name = partition_tables[table];
@@ -156,7 +156,7 @@ static bool read_table(struct pg *pg, struct survey_postgres *database, int tabl
 	    database->partitions, (size_t)database->partition_count * sizeof *database->partitions);
 	for (int i = 0; i < list.count; i++)
 		database->partitions[before + i] =
-		    (struct survey_partition){.name = xstrdup(list.items[i].name),
+		    (struct status_partition){.name = xstrdup(list.items[i].name),
 			.bounded = list.items[i].bounded,
 			.from_us = list.items[i].from_us,
 			.to_us = list.items[i].to_us,
@@ -166,7 +166,7 @@ static bool read_table(struct pg *pg, struct survey_postgres *database, int tabl
 	    pg, section->schema, name, &database->default_rows[table], err);
 }
 
-static bool read_partitions(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_partitions(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	bool done = true;
 
@@ -176,7 +176,7 @@ static bool read_partitions(struct pg *pg, struct survey_postgres *database, str
 }
 
 /* Columns of message_ids.sql: last_id, kept_id, increment, cache. */
-static bool read_ids(struct pg *pg, struct survey_postgres *database, struct err *err)
+static bool read_message_ids(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *ids = session_query(pg, database->section, sql_message_ids, NULL, 0, err);
@@ -203,7 +203,7 @@ static bool read_ids(struct pg *pg, struct survey_postgres *database, struct err
 	return true;
 }
 
-static void survey_database(struct survey_postgres *database, const struct config_postgres *section)
+static void report_database(struct status_postgres *database, const struct config_postgres *section)
 {
 	struct err err;
 	OWNED(owned_pg_destroy) struct pg *pg = session_connect(section, &err);
@@ -211,17 +211,17 @@ static void survey_database(struct survey_postgres *database, const struct confi
 
 	database->section = section;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	done = done && read_shards(pg, database, &err) && read_parked(pg, database, &err) &&
+	done = done && read_shards(pg, database, &err) && read_parked_counts(pg, database, &err) &&
 	       read_scheduled(pg, database, &err) && read_lookbacks(pg, database, &err) &&
-	       read_partitions(pg, database, &err) && read_ids(pg, database, &err);
+	       read_partitions(pg, database, &err) && read_message_ids(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
 
-/* Who decided, what was answered, and who is not asked. */
+/* Decisions by source, answers of services, and circuit breakers. */
 static const char *const of_lookbacks[] = {"relay_lookback_decisions_total{",
     "relay_lookback_checks_total{", "relay_lookback_breaker{", NULL};
-/* What became of messages, and what is under way. */
+/* Messages by outcome, and those in flight. */
 static const char *const of_delivers[] = {"relay_deliver_handled_total{",
     "relay_deliver_duplicates_total{", "relay_deliver_false_positive_rate{",
     "relay_deliver_in_progress{", "relay_deliver_oldest_seconds{", "relay_deliver_retries_total{",
@@ -229,7 +229,7 @@ static const char *const of_delivers[] = {"relay_deliver_handled_total{",
     "relay_deliver_breaker{", NULL};
 
 /* Lines of the page that begin with one of these, which NULL ends. */
-static char *samples(const char *page, const char *const *families)
+static char *find_samples(const char *page, const char *const *families)
 {
 	OWNED(text_finish) struct text found = {0};
 
@@ -244,51 +244,51 @@ static char *samples(const char *page, const char *const *families)
 	return xstrdup(text_string(&found));
 }
 
-static void ask_admin_of_metrics(struct survey *survey)
+static void ask_admin_of_metrics(struct status_report *report)
 {
-	const struct config *config = survey->config;
+	const struct config *config = report->config;
 	OWNED(text_finish) struct text body = {0};
 	struct err ignored;
 	int status = 0;
 	const char *page;
 
-	if (config->lookback_count + config->deliver_count > 0 && survey->admin_status != 0 &&
+	if (config->lookback_count + config->deliver_count > 0 && report->admin_status != 0 &&
 	    !admin_get(config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
 		text_clear(&body);
 	page = status == 200 ? text_string(&body) : "";
-	survey->admin_lookback = samples(page, of_lookbacks);
-	survey->admin_deliver = samples(page, of_delivers);
+	report->admin_lookback = find_samples(page, of_lookbacks);
+	report->admin_deliver = find_samples(page, of_delivers);
 }
 
-static void ask_admin(struct survey *survey)
+static void ask_admin(struct status_report *report)
 {
 	OWNED(text_finish) struct text body = {0};
 	struct err err;
 
-	if (survey->config->admin_listen[0] == '\0')
-		survey->admin_report = xstrdup("");
-	else if (admin_get(survey->config->admin_listen, "/readyz?verbose", ADMIN_MS,
-		     &survey->admin_status, &body, &err))
-		survey->admin_report = xstrdup(text_string(&body));
+	if (report->config->admin_listen[0] == '\0')
+		report->admin_report = xstrdup("");
+	else if (admin_get(report->config->admin_listen, "/readyz?verbose", ADMIN_MS,
+		     &report->admin_status, &body, &err))
+		report->admin_report = xstrdup(text_string(&body));
 	else
-		survey->admin_report = xstrdup(err.message);
+		report->admin_report = xstrdup(err.message);
 }
 
-void survey_take(struct survey *survey, const struct config *config)
+void status_report_take(struct status_report *report, const struct config *config)
 {
-	*survey = (struct survey){.config = config,
+	*report = (struct status_report){.config = config,
 	    .taken_ms = clock_ms(),
 	    .taken_wall_us = clock_wall_us(),
 	    .count = config->postgres_count};
-	survey->databases = xcalloc((size_t)survey->count, sizeof *survey->databases);
-	for (int i = 0; i < survey->count; i++)
-		survey_database(&survey->databases[i], &config->postgres[i]);
-	ask_admin(survey);
-	ask_admin_of_metrics(survey);
+	report->databases = xcalloc((size_t)report->count, sizeof *report->databases);
+	for (int i = 0; i < report->count; i++)
+		report_database(&report->databases[i], &config->postgres[i]);
+	ask_admin(report);
+	ask_admin_of_metrics(report);
 }
 
-static const struct survey_shard *same_shard(
-    const struct survey_postgres *database, const struct survey_shard *shard)
+static const struct status_shard *same_shard(
+    const struct status_postgres *database, const struct status_shard *shard)
 {
 	for (int i = 0; i < database->shard_count; i++)
 		if (database->shards[i].shard == shard->shard &&
@@ -299,17 +299,17 @@ static const struct survey_shard *same_shard(
 }
 
 /*
- * What came, by ids, and is not unpublished any more; ids that rolled back count with it. A shard
- * gets its share of what came.
+ * The rate of a shard: new ids since the previous report, divided by the number of shards, less the
+ * growth of its backlog. Ids of rolled-back transactions count as published.
  */
-void survey_compare(struct survey *survey, const struct survey *before)
+void status_report_compare(struct status_report *report, const struct status_report *before)
 {
-	double seconds = (double)(survey->taken_ms - before->taken_ms) / 1000;
+	double seconds = (double)(report->taken_ms - before->taken_ms) / 1000;
 
-	for (int i = 0; i < survey->count && i < before->count && seconds > 0; i++)
-		for (int j = 0; j < survey->databases[i].shard_count; j++) {
-			struct survey_shard *now = &survey->databases[i].shards[j];
-			const struct survey_shard *then = same_shard(&before->databases[i], now);
+	for (int i = 0; i < report->count && i < before->count && seconds > 0; i++)
+		for (int j = 0; j < report->databases[i].shard_count; j++) {
+			struct status_shard *now = &report->databases[i].shards[j];
+			const struct status_shard *then = same_shard(&before->databases[i], now);
 			double came, left;
 
 			if (!then)
@@ -320,7 +320,7 @@ void survey_compare(struct survey *survey, const struct survey *before)
 		}
 }
 
-static void finish_database(struct survey_postgres *database)
+static void finish_database(struct status_postgres *database)
 {
 	for (int i = 0; i < database->shard_count; i++) {
 		free(database->shards[i].publisher);
@@ -346,13 +346,13 @@ static void finish_database(struct survey_postgres *database)
 	free(database->ids_problem);
 }
 
-void survey_finish(struct survey *survey)
+void status_report_finish(struct status_report *report)
 {
-	for (int i = 0; i < survey->count; i++)
-		finish_database(&survey->databases[i]);
-	free(survey->databases);
-	free(survey->admin_report);
-	free(survey->admin_lookback);
-	free(survey->admin_deliver);
-	*survey = (struct survey){0};
+	for (int i = 0; i < report->count; i++)
+		finish_database(&report->databases[i]);
+	free(report->databases);
+	free(report->admin_report);
+	free(report->admin_lookback);
+	free(report->admin_deliver);
+	*report = (struct status_report){0};
 }

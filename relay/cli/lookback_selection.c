@@ -1,4 +1,4 @@
-#include "undecided.h"
+#include "lookback_selection.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -8,7 +8,8 @@ enum { TYPE_LENGTH = 100, ID_LENGTH = 500 };
 
 /* --- which database -------------------------------------------------------------------------- */
 
-static const struct config_lookback *find_section(const struct config *config, const char *name)
+static const struct config_lookback *find_lookback_section(
+    const struct config *config, const char *name)
 {
 	for (int i = 0; name && i < config->lookback_count; i++)
 		if (text_equal(config->lookbacks[i].name, name))
@@ -43,14 +44,14 @@ static const struct config_postgres *common_postgres(const struct config *config
  * A section or a type may be another process's, whose configuration knows it; this one's then says
  * where it is only when it has no more than one database.
  */
-static const struct config_postgres *choose_postgres(
-    const struct undecided *undecided, const char *section, const char *type, struct err *err)
+static const struct config_postgres *choose_postgres(const struct lookback_selection *selection,
+    const char *section, const char *type, struct err *err)
 {
-	const struct config *config = undecided->config;
-	const struct config_lookback *owner = find_section(config, section);
+	const struct config *config = selection->config;
+	const struct config_lookback *owner = find_lookback_section(config, section);
 
-	if (call_flag(undecided->call, "postgres") || config->lookback_count == 0)
-		return session_postgres(undecided->call, config, err);
+	if (call_flag(selection->call, "postgres") || config->lookback_count == 0)
+		return session_postgres(selection->call, config, err);
 	if (!owner && !section)
 		owner = find_owner(config, type);
 	return owner ? owner->postgres : common_postgres(config, err);
@@ -77,7 +78,7 @@ static bool has_pair(const json_t *pairs, const json_t *pair)
 	return false;
 }
 
-static bool add_id(json_t *pairs, const char *type, const char *id, struct err *err)
+static bool add_selected_id(json_t *pairs, const char *type, const char *id, struct err *err)
 {
 	json_t *text = json_string(id), *pair = json_array();
 
@@ -93,9 +94,9 @@ static bool add_id(json_t *pairs, const char *type, const char *id, struct err *
 	return true;
 }
 
-static bool read_ids(struct undecided *undecided, struct err *err)
+static bool read_selected_ids(struct lookback_selection *selection, struct err *err)
 {
-	const struct call *call = undecided->call;
+	const struct call *call = selection->call;
 	json_t *pairs;
 
 	if (call->argument_count == 0)
@@ -106,20 +107,21 @@ static bool read_ids(struct undecided *undecided, struct err *err)
 		return err_set(
 		    err, ERR_REJECT, "'%.60s' names no id: write TYPE ID", call->arguments[0]);
 	pairs = json_array();
-	json_object_set_new(undecided->chosen, "ids", pairs);
+	json_object_set_new(selection->chosen, "ids", pairs);
 	for (int i = 1; i < call->argument_count; i++)
-		if (!add_id(pairs, call->arguments[0], call->arguments[i], err))
+		if (!add_selected_id(pairs, call->arguments[0], call->arguments[i], err))
 			return false;
-	undecided->type = call->arguments[0];
-	undecided->ids = call->arguments + 1;
-	undecided->id_count = (int)json_array_size(pairs);
+	selection->type = call->arguments[0];
+	selection->ids = call->arguments + 1;
+	selection->id_count = (int)json_array_size(pairs);
 	return true;
 }
 
-/* Text that is not UTF-8 must not be left out of what restricts the rows. */
-static bool choose_text(struct undecided *undecided, const char *name, struct err *err)
+/* A filter that is not UTF-8 is an error: left out, it would select more ids. */
+static bool choose_by_option(
+    struct lookback_selection *selection, const char *name, struct err *err)
 {
-	const char *value = call_text(undecided->call, name, NULL);
+	const char *value = call_text(selection->call, name, NULL);
 	json_t *string = value ? json_string(value) : NULL;
 
 	if (!value)
@@ -129,90 +131,93 @@ static bool choose_text(struct undecided *undecided, const char *name, struct er
 		return err_set(err, ERR_REJECT, "--%s %s", name,
 		    *value ? "is not UTF-8" : "is empty: leave it out, or say which");
 	}
-	json_object_set_new(undecided->chosen, name, string);
+	json_object_set_new(selection->chosen, name, string);
 	return true;
 }
 
-static bool choose_range(struct undecided *undecided, struct err *err)
+static bool choose_range(struct lookback_selection *selection, struct err *err)
 {
 	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "";
 	int64_t from_us, to_us;
 
-	if (!session_range(undecided->call, &from_us, &to_us, from, to, err))
+	if (!session_range(selection->call, &from_us, &to_us, from, to, err))
 		return false;
 	if (*from)
-		json_object_set_new(undecided->chosen, "from", json_string(from));
+		json_object_set_new(selection->chosen, "from", json_string(from));
 	if (*to)
-		json_object_set_new(undecided->chosen, "to", json_string(to));
+		json_object_set_new(selection->chosen, "to", json_string(to));
 	return true;
 }
 
-bool undecided_choose(struct undecided *undecided, struct err *err)
+bool lookback_selection_choose(struct lookback_selection *selection, struct err *err)
 {
-	const char *state = call_text(undecided->call, "state", "parked");
-	const char *type = call_text(undecided->call, "type", NULL);
+	const char *state = call_text(selection->call, "state", "parked");
+	const char *type = call_text(selection->call, "type", NULL);
 
 	if (type && !check_type(type, err))
 		return err_prefix(err, "--type");
 	if (!text_equal(state, "parked") && !text_equal(state, "overdue"))
 		return err_set(
 		    err, ERR_REJECT, "--state %.60s is not known: write overdue or parked", state);
-	return choose_text(undecided, "type", err) && choose_text(undecided, "section", err) &&
-	       choose_text(undecided, "state", err) && choose_text(undecided, "service", err) &&
-	       choose_text(undecided, "error", err) && choose_range(undecided, err);
+	return choose_by_option(selection, "type", err) &&
+	       choose_by_option(selection, "section", err) &&
+	       choose_by_option(selection, "state", err) &&
+	       choose_by_option(selection, "service", err) &&
+	       choose_by_option(selection, "error", err) && choose_range(selection, err);
 }
 
-bool undecided_is_narrowed(const struct undecided *undecided, const char **ret_name)
+bool lookback_selection_is_narrowed(
+    const struct lookback_selection *selection, const char **ret_name)
 {
 	static const char *const names[] = {
 	    "type", "section", "state", "service", "error", "from", "to"};
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (call_text(undecided->call, names[i], NULL)) {
+		if (call_text(selection->call, names[i], NULL)) {
 			*ret_name = names[i];
 			return true;
 		}
 	return false;
 }
 
-char *undecided_chosen(const struct undecided *undecided)
+char *lookback_selection_chosen(const struct lookback_selection *selection)
 {
-	return json_dumps(undecided->chosen, JSON_COMPACT);
+	return json_dumps(selection->chosen, JSON_COMPACT);
 }
 
 /* --- the session ----------------------------------------------------------------------------- */
 
-struct pg_result *undecided_query(struct undecided *undecided, const char *sql,
+struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	if (!undecided->postgres) {
-		const json_t *chosen = undecided->chosen;
+	if (!selection->postgres) {
+		const json_t *chosen = selection->chosen;
 		const char *section = json_string_value(json_object_get(chosen, "section"));
 		const char *type = json_string_value(json_object_get(chosen, "type"));
 
-		undecided->postgres = choose_postgres(
-		    undecided, section, undecided->type ? undecided->type : type, err);
+		selection->postgres = choose_postgres(
+		    selection, section, selection->type ? selection->type : type, err);
 	}
-	if (undecided->postgres && !undecided->pg)
-		undecided->pg = session_connect(undecided->postgres, err);
-	return undecided->pg
-		   ? session_query(undecided->pg, undecided->postgres, sql, params, count, err)
+	if (selection->postgres && !selection->pg)
+		selection->pg = session_connect(selection->postgres, err);
+	return selection->pg
+		   ? session_query(selection->pg, selection->postgres, sql, params, count, err)
 		   : NULL;
 }
 
-int undecided_run(
-    const struct call *call, bool (*work)(struct undecided *undecided, struct err *err))
+int lookback_selection_run(
+    const struct call *call, bool (*work)(struct lookback_selection *selection, struct err *err))
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct undecided undecided = {.call = call, .config = config};
+	struct lookback_selection selection = {.call = call, .config = config};
 	bool done;
 
 	if (!config)
 		return session_failed(&err);
-	undecided.chosen = json_object();
-	done = read_ids(&undecided, &err) && work(&undecided, &err);
-	json_decref(undecided.chosen);
-	pg_destroy(undecided.pg);
+	selection.chosen = json_object();
+	done = read_selected_ids(&selection, &err) && work(&selection, &err);
+	json_decref(selection.chosen);
+	pg_destroy(selection.pg);
 	return done ? 0 : session_failed(&err);
 }
