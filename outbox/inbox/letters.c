@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "clock.h"
 #include "logging.h"
 #include "partitioner.h"
@@ -44,7 +44,7 @@ struct letter_list {
 struct letters {
 	const struct config_kafka *kafka;
 	const char *group;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	struct producer *producer;
 	struct letter_list queue, sent, over;
 	int64_t broken_until; /* 0: the producer works */
@@ -202,7 +202,8 @@ static bool find_partition(
     struct letters *letters, const struct letter *letter, int32_t *ret_partition, struct err *err)
 {
 	const struct outbox_inbox_message *message = &letter->item->public;
-	struct catalog_topic topic = catalog_look(letters->catalog, letter->topic, TOPIC_AGE_MS);
+	struct known_topic topic =
+	    topic_metadata_get(letters->metadata, letter->topic, TOPIC_AGE_MS);
 	if (topic.state != TOPIC_THERE || topic.partitions <= 0)
 		return err_set(err, ERR_RETRY, "%s%s%s",
 		    topic.state == TOPIC_MISSING || topic.error[0] ? letter->topic : "",
@@ -244,9 +245,9 @@ static void refuse(
 
 static bool make_clients(struct letters *letters, struct err *err)
 {
-	if (!letters->catalog)
-		letters->catalog = catalog_create(letters->kafka, err);
-	if (letters->catalog && !letters->producer)
+	if (!letters->metadata)
+		letters->metadata = topic_metadata_create(letters->kafka, err);
+	if (letters->metadata && !letters->producer)
 		letters->producer =
 		    producer_create(letters->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
 	return letters->producer;
@@ -412,6 +413,6 @@ void letters_destroy(struct letters *letters)
 	if (!letters)
 		return;
 	letters_drop(letters);
-	catalog_destroy(letters->catalog);
+	topic_metadata_destroy(letters->metadata);
 	free(letters);
 }

@@ -444,13 +444,13 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 /* --- start ----------------------------------------------------------------------------------- */
 
 static bool start_section(struct api *api, const struct config_lookback *section,
-    struct catalog *const *catalogs, struct err *err)
+    struct topic_metadata *const *topic_metadata, struct err *err)
 {
 	ptrdiff_t kafka = section->kafka - api->config->kafka;
 	ptrdiff_t postgres = section->postgres - api->config->postgres;
 
 	if (!api->senders[kafka])
-		api->senders[kafka] = api_sender_start(section->kafka, catalogs[kafka], err);
+		api->senders[kafka] = api_sender_start(section->kafka, topic_metadata[kafka], err);
 	if (api->senders[kafka] && !api->desks[postgres])
 		api->desks[postgres] = api_desk_start(section->postgres, err);
 	return api->senders[kafka] && api->desks[postgres];
@@ -498,7 +498,7 @@ static struct api *create(const struct config *config)
 }
 
 struct api *api_start(struct listener *listener, const struct config *config,
-    struct catalog *const *catalogs, struct deliver *const *delivers, struct err *err)
+    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers, struct err *err)
 {
 	struct api *api = create(config);
 
@@ -507,7 +507,7 @@ struct api *api_start(struct listener *listener, const struct config *config,
 	if (!api->route)
 		goto fail;
 	for (int i = 0; i < config->lookback_count; i++)
-		if (!start_section(api, &config->lookbacks[i], catalogs, err))
+		if (!start_section(api, &config->lookbacks[i], topic_metadata, err))
 			goto fail;
 	if (!start_gate(api, listener, err))
 		goto fail;

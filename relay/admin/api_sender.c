@@ -36,7 +36,7 @@ struct letter {
 
 struct api_sender {
 	const struct config_kafka *kafka;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	int wake_fd;
 	pthread_t thread;
 	pthread_mutex_t mutex; /* guards the next three */
@@ -93,8 +93,8 @@ static void log_silence(struct api_sender *sender, const char *topic)
 
 static void tell_late(struct api_sender *sender, struct letter *letter)
 {
-	struct catalog_topic topic =
-	    catalog_look(sender->catalog, letter->record.topic, TOPIC_AGE_MS);
+	struct known_topic topic =
+	    topic_metadata_get(sender->metadata, letter->record.topic, TOPIC_AGE_MS);
 	owned_text char *text = NULL;
 
 	if (topic.state == TOPIC_MISSING) {
@@ -293,8 +293,8 @@ static enum sent hand_over(struct api_sender *sender, struct letter *letter,
 
 static enum sent send_letter(struct api_sender *sender, struct letter *letter)
 {
-	struct catalog_topic known =
-	    catalog_look(sender->catalog, letter->record.topic, TOPIC_AGE_MS);
+	struct known_topic known =
+	    topic_metadata_get(sender->metadata, letter->record.topic, TOPIC_AGE_MS);
 	struct producer_topic *topic;
 	struct err err;
 
@@ -397,23 +397,23 @@ static void *run(void *context)
 }
 
 struct api_sender *api_sender_start(
-    const struct config_kafka *kafka, struct catalog *catalog, struct err *err)
+    const struct config_kafka *kafka, struct topic_metadata *metadata, struct err *err)
 {
 	struct api_sender *sender = xcalloc(1, sizeof *sender);
 
 	sender->kafka = kafka;
-	sender->catalog = catalog;
+	sender->metadata = metadata;
 	pthread_mutex_init(&sender->mutex, NULL);
 	sender->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (sender->wake_fd < 0) {
 		err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
 		goto fail;
 	}
-	catalog_watch(catalog, sender->wake_fd);
+	topic_metadata_watch(metadata, sender->wake_fd);
 	if (pthread_create(&sender->thread, NULL, run, sender) == 0)
 		return sender;
 	err_set(err, ERR_FATAL, "no thread for the records of the HTTP interface");
-	catalog_unwatch(catalog, sender->wake_fd);
+	topic_metadata_unwatch(metadata, sender->wake_fd);
 	close(sender->wake_fd);
 fail:
 	pthread_mutex_destroy(&sender->mutex);
@@ -449,7 +449,7 @@ void api_sender_stop(struct api_sender *sender)
 	pthread_mutex_unlock(&sender->mutex);
 	wake(sender);
 	pthread_join(sender->thread, NULL);
-	catalog_unwatch(sender->catalog, sender->wake_fd);
+	topic_metadata_unwatch(sender->metadata, sender->wake_fd);
 	drop_producer(sender); /* and what it gave back */
 	close(sender->wake_fd);
 	pthread_mutex_destroy(&sender->mutex);

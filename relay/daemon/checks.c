@@ -153,10 +153,10 @@ bool checks_postgres(struct checks *checks, const struct config_postgres *postgr
 
 /* --- Kafka ---------------------------------------------------------------------------------- */
 
-bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
-    struct err *err)
+bool checks_kafka(struct checks *checks, const struct config_kafka *kafka,
+    struct topic_metadata *metadata, struct err *err)
 {
-	return preflight_cluster(&checks->report, catalog, kafka, KAFKA_MS, err);
+	return preflight_cluster(&checks->report, metadata, kafka, KAFKA_MS, err);
 }
 
 /* Has a publisher before this one the same topic on the same cluster? */
@@ -172,8 +172,8 @@ static bool is_checked(const struct checks *checks, int publisher, const char *t
 	return false;
 }
 
-bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
-    struct err *err)
+bool checks_topics(struct checks *checks, const struct config_kafka *kafka,
+    struct topic_metadata *metadata, struct err *err)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
@@ -184,7 +184,7 @@ bool checks_topics(struct checks *checks, const struct config_kafka *kafka, stru
 		for (int j = 0; publisher->publisher->kafka == kafka && j < publisher->topic_count;
 		     j++)
 			if (!is_checked(checks, i, publisher->topics[j]) &&
-			    !preflight_topic(&checks->report, catalog, kafka, publisher->topics[j],
+			    !preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
 				age, KAFKA_MS, err))
 				return false;
 	}

@@ -123,7 +123,7 @@ void checks_lookback_figures(struct checks *checks, const struct config_postgres
 struct topics {
 	struct checks *checks;
 	const struct config_kafka *kafka;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	const char **names;
 	int count;
 };
@@ -153,7 +153,7 @@ static bool check_topic(struct topics *topics, const char *topic, struct err *er
 	    xrealloc(topics->names, (size_t)(topics->count + 1) * sizeof *topics->names);
 	topics->names[topics->count++] = topic;
 	return preflight_topic(
-	    &topics->checks->report, topics->catalog, topics->kafka, topic, 0, KAFKA_MS, err);
+	    &topics->checks->report, topics->metadata, topics->kafka, topic, 0, KAFKA_MS, err);
 }
 
 /* What it writes goes through the outbox, to the cluster of the publishers that read that. */
@@ -179,9 +179,9 @@ static bool check_targets(
 }
 
 bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
-    struct catalog *catalog, struct err *err)
+    struct topic_metadata *metadata, struct err *err)
 {
-	struct topics topics = {.checks = checks, .kafka = kafka, .catalog = catalog};
+	struct topics topics = {.checks = checks, .kafka = kafka, .metadata = metadata};
 	bool done = true;
 
 	for (int i = 0; done && i < checks->config->lookback_count; i++) {

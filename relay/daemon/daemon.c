@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "admin.h"
 #include "api.h"
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "checks.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -55,9 +55,9 @@ struct daemon {
 	struct config *config;
 	struct config *fresh; /* of the newest reload; NULL: none */
 	int signal_fd, event_fd;
-	struct catalog **catalogs;          /* as config->kafka; NULL: no publisher uses it */
-	struct topic_checks **topic_checks; /* the same */
-	struct keeper **keepers;            /* as config->postgres; NULL: nothing uses it */
+	struct topic_metadata **topic_metadata; /* as config->kafka; NULL: no publisher uses it */
+	struct topic_checks **topic_checks;     /* the same */
+	struct keeper **keepers;                /* as config->postgres; NULL: nothing uses it */
 	struct fleet *fleet;
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
@@ -287,13 +287,13 @@ static bool check_cluster(struct daemon *daemon, struct checks *checks, int plac
 {
 	const struct config_kafka *kafka = &daemon->config->kafka[place];
 	enum safety safety = checks_safety(daemon->config, kafka);
-	struct catalog *catalog = daemon->catalogs[place];
+	struct topic_metadata *metadata = daemon->topic_metadata[place];
 	struct preflight_finding *findings;
 	int first = checks->report.count;
 	struct err away;
 
-	if (!checks_kafka(checks, kafka, catalog, &away) ||
-	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, catalog, &away)))
+	if (!checks_kafka(checks, kafka, metadata, &away) ||
+	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, metadata, &away)))
 		log_away(kafka, &away);
 	findings = checks->report.findings + first;
 	for (int i = 0; i < checks->report.count - first; i++)
@@ -326,10 +326,11 @@ static bool start_clusters(struct daemon *daemon, struct checks *checks, struct 
 
 		if (!uses_kafka(daemon->config, i))
 			continue;
-		daemon->catalogs[i] = catalog_create(kafka, err);
-		if (!daemon->catalogs[i] || !check_cluster(daemon, checks, i, err))
+		daemon->topic_metadata[i] = topic_metadata_create(kafka, err);
+		if (!daemon->topic_metadata[i] || !check_cluster(daemon, checks, i, err))
 			return false;
-		daemon->topic_checks[i] = topic_checks_create(daemon->catalogs[i], kafka, err);
+		daemon->topic_checks[i] =
+		    topic_checks_create(daemon->topic_metadata[i], kafka, err);
 		if (!daemon->topic_checks[i])
 			return false;
 	}
@@ -366,7 +367,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 {
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
-	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->catalogs,
+	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->topic_metadata,
 	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
@@ -436,13 +437,13 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	daemon->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (daemon->event_fd < 0)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	daemon->catalogs = xcalloc((size_t)config->kafka_count, sizeof(void *));
+	daemon->topic_metadata = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->topic_checks = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->keepers = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	daemon->owner = owner_name();
 	if (!start_clusters(daemon, checks, err) || !start_keepers(daemon, err))
 		return false;
-	fleet = (struct fleet_options){config, daemon->catalogs, daemon->topic_checks,
+	fleet = (struct fleet_options){config, daemon->topic_metadata, daemon->topic_checks,
 	    daemon->keepers, daemon->owner, daemon->options->drain};
 	daemon->fleet = fleet_create(&fleet);
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
@@ -692,13 +693,13 @@ static void finish(struct daemon *daemon)
 			keeper_stop(daemon->keepers[i]);
 			keeper_join(daemon->keepers[i]);
 		}
-	for (int i = 0; daemon->catalogs && i < config->kafka_count; i++) {
+	for (int i = 0; daemon->topic_metadata && i < config->kafka_count; i++) {
 		topic_checks_destroy(daemon->topic_checks[i]);
-		catalog_destroy(daemon->catalogs[i]);
+		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
 	free(daemon->keepers);
 	free(daemon->topic_checks);
-	free(daemon->catalogs);
+	free(daemon->topic_metadata);
 	free(daemon->owner);
 	if (daemon->event_fd >= 0)
 		close(daemon->event_fd);

@@ -3,7 +3,7 @@
  * `outbox-relay run`: everything is started in layer order and stopped in reverse.
  *
  * Configuration and log; the checks of each Postgres; then, with signals blocked, for each cluster
- * a catalog and its checks, for each database a keeper, the admin endpoint, and last the
+ * the topic metadata and its checks, for each database a keeper, the admin endpoint, and last the
  * publishers.
  *
  * SIGTERM, SIGINT: clean handover; a second one ends the process at once with status 75, as does a

@@ -27,7 +27,7 @@ static const char *const state_names[] = {"idle", "running", "ending", "looking"
 struct fleet_publisher {
 	const struct config_publisher *config;
 	struct keeper *keeper;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	struct topic_checks *topic_checks;
 	enum publisher_state state;
 	struct shard_worker *publishers[MOST_SHARDS];
@@ -67,7 +67,7 @@ struct fleet *fleet_create(const struct fleet_options *options)
 
 		fleet->publishers[i] = (struct fleet_publisher){.config = publisher,
 		    .keeper = options->keepers[publisher->postgres - config->postgres],
-		    .catalog = options->catalogs[place_of_kafka(config, publisher->kafka)],
+		    .metadata = options->topic_metadata[place_of_kafka(config, publisher->kafka)],
 		    .topic_checks =
 			options->topic_checks[place_of_kafka(config, publisher->kafka)]};
 	}
@@ -118,7 +118,7 @@ static bool start_publisher(
 {
 	struct shard_worker_options options = {.publisher = publisher->config,
 	    .shards = shards,
-	    .catalog = publisher->catalog,
+	    .metadata = publisher->metadata,
 	    .topic_checks = publisher->topic_checks,
 	    .spread = fleet->spread,
 	    .turn = &fleet->turn,

@@ -7,7 +7,7 @@
  * Owned by the daemon's main thread; fleet_ready and fleet_live may be called from any.
  */
 #include <poll.h>
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "keeper.h"
 #include "text.h"
@@ -16,8 +16,9 @@
 struct fleet;
 
 struct fleet_options {
-	const struct config *config;     /* all of this outlives the fleet */
-	struct catalog *const *catalogs; /* as config->kafka; NULL for one that no publisher uses */
+	const struct config *config; /* all of this outlives the fleet */
+	struct topic_metadata *const
+	    *topic_metadata; /* as config->kafka; NULL for one that no publisher uses */
 	struct topic_checks *const *topic_checks; /* the same */
 	struct keeper *const
 	    *keepers; /* as config->postgres; NULL for one that no publisher uses */

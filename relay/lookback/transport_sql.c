@@ -532,7 +532,7 @@ static void add_quoted(struct text *text, const char *name, size_t length)
 	text_add(text, "\"");
 }
 
-/* "name" or "schema.name", as the catalog spells them. */
+/* "name" or "schema.name", as PostgreSQL's system catalogs spell them. */
 static bool set_function(struct transport *transport, struct err *err)
 {
 	const char *name = transport->check->function, *dot = strchr(name, '.');

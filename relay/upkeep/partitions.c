@@ -6,7 +6,7 @@
 #include "schema_query.h"
 #include "sql_files.h"
 
-/* So many at once: a wrong setting must not fill the catalog. */
+/* So many at once: a wrong setting must not fill the system catalogs. */
 enum { MOST_MADE_AT_ONCE = 64 };
 
 const char *const partition_tables[PARTITION_TABLES] = {"message", "lookback", "processed"};
