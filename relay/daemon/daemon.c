@@ -21,7 +21,7 @@
 #include "fleet.h"
 #include "epoch_check.h"
 #include "kafka_conf.h"
-#include "keeper.h"
+#include "upkeep_worker.h"
 #include "logging.h"
 #include "listener.h"
 #include "lookbacks.h"
@@ -34,7 +34,7 @@
 enum {
 	TURN_MS = 1000,             /* the loop turns at least so often */
 	STALLED_MS = 10000,         /* its own, and that of a shard_worker */
-	KEEPER_STALLED_MS = 600000, /* a statement of upkeep may take its time */
+	UPKEEP_STALLED_MS = 600000, /* a statement of upkeep may take its time */
 	HANDOVER_SPARE_MS = 5000,
 	MOST_FDS = 1024,
 	EXIT_NOT_HANDED_OVER = 75,
@@ -57,7 +57,7 @@ struct daemon {
 	int signal_fd, event_fd;
 	struct topic_metadata **topic_metadata; /* as config->kafka; NULL: no publisher uses it */
 	struct topic_checks **topic_checks;     /* the same */
-	struct keeper **keepers;                /* as config->postgres; NULL: nothing uses it */
+	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
 	struct fleet *fleet;
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
@@ -75,18 +75,18 @@ struct daemon {
 
 /* --- what the endpoint asks ------------------------------------------------------------------ */
 
-static bool keepers_live(struct daemon *daemon, int64_t now, struct text *report)
+static bool upkeep_workers_live(struct daemon *daemon, int64_t now, struct text *report)
 {
 	bool all = true;
 
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
-		struct keeper_status status;
+		struct upkeep_worker_status status;
 		bool live;
 
-		if (!daemon->keepers[i])
+		if (!daemon->upkeep_workers[i])
 			continue;
-		status = keeper_status(daemon->keepers[i]);
-		live = now - status.turn_ms < KEEPER_STALLED_MS;
+		status = upkeep_worker_status(daemon->upkeep_workers[i]);
+		live = now - status.turn_ms < UPKEEP_STALLED_MS;
 		text_addf(report, "[%s] upkeep of postgres %s: last turn %" PRId64 " ms ago\n",
 		    live ? "+" : "-", daemon->config->postgres[i].name, now - status.turn_ms);
 		all &= live;
@@ -107,7 +107,7 @@ static bool is_live(void *context, struct text *report)
 	}
 	text_addf(report, "[%s] main loop: last turn %" PRId64 " ms ago\n", live ? "+" : "-", age);
 	live &= fleet_live(daemon->fleet, now, report);
-	live &= keepers_live(daemon, now, report);
+	live &= upkeep_workers_live(daemon, now, report);
 	if (daemon->lookbacks)
 		live &= lookbacks_live(daemon->lookbacks, now, report);
 	if (daemon->delivers)
@@ -116,15 +116,15 @@ static bool is_live(void *context, struct text *report)
 }
 
 /* Trouble of upkeep is shown; it stops no message. */
-static void show_keepers(struct daemon *daemon, struct text *report)
+static void show_upkeep_workers(struct daemon *daemon, struct text *report)
 {
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
-		struct keeper_status status;
+		struct upkeep_worker_status status;
 		const char *trouble;
 
-		if (!daemon->keepers[i])
+		if (!daemon->upkeep_workers[i])
 			continue;
-		status = keeper_status(daemon->keepers[i]);
+		status = upkeep_worker_status(daemon->upkeep_workers[i]);
 		trouble = status.error[0] ? status.error : status.problem;
 		text_addf(report, "[%s] upkeep of postgres %s%s%s\n", trouble[0] ? "!" : "+",
 		    daemon->config->postgres[i].name, trouble[0] ? ": " : "", trouble);
@@ -165,7 +165,7 @@ static bool is_ready(void *context, struct text *report)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
 	if (daemon->delivers)
 		ready &= delivers_ready(daemon->delivers, report);
-	show_keepers(daemon, report);
+	show_upkeep_workers(daemon, report);
 	return ready;
 }
 
@@ -337,14 +337,14 @@ static bool start_clusters(struct daemon *daemon, struct checks *checks, struct 
 	return true;
 }
 
-static bool start_keepers(struct daemon *daemon, struct err *err)
+static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 {
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->keepers[i] = keeper_start(
+		daemon->upkeep_workers[i] = upkeep_worker_start(
 		    daemon->config, &daemon->config->postgres[i], daemon->event_fd, err);
-		if (!daemon->keepers[i])
+		if (!daemon->upkeep_workers[i])
 			return false;
 	}
 	return true;
@@ -439,12 +439,12 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
 	daemon->topic_metadata = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->topic_checks = xcalloc((size_t)config->kafka_count, sizeof(void *));
-	daemon->keepers = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	daemon->upkeep_workers = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	daemon->owner = owner_name();
-	if (!start_clusters(daemon, checks, err) || !start_keepers(daemon, err))
+	if (!start_clusters(daemon, checks, err) || !start_upkeep_workers(daemon, err))
 		return false;
 	fleet = (struct fleet_options){config, daemon->topic_metadata, daemon->topic_checks,
-	    daemon->keepers, daemon->owner, daemon->options->drain};
+	    daemon->upkeep_workers, daemon->owner, daemon->options->drain};
 	daemon->fleet = fleet_create(&fleet);
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
 	    !start_api(daemon, err))
@@ -478,8 +478,8 @@ static void apply(struct daemon *daemon, struct config *fresh)
 		const struct config_postgres *settings =
 		    config_find_postgres(fresh, daemon->config->postgres[i].name);
 
-		if (daemon->keepers[i] && settings)
-			keeper_retune(daemon->keepers[i], settings);
+		if (daemon->upkeep_workers[i] && settings)
+			upkeep_worker_retune(daemon->upkeep_workers[i], settings);
 	}
 	config_destroy(daemon->fresh);
 	daemon->fresh = fresh;
@@ -544,8 +544,8 @@ static void begin_stop(struct daemon *daemon)
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
-		if (daemon->keepers[i])
-			keeper_stop(daemon->keepers[i]);
+		if (daemon->upkeep_workers[i])
+			upkeep_worker_stop(daemon->upkeep_workers[i]);
 }
 
 static void on_end(struct daemon *daemon)
@@ -611,7 +611,8 @@ static bool others_ended(const struct daemon *daemon)
 	if (daemon->delivers && !delivers_are_over(daemon->delivers))
 		return false;
 	for (int i = 0; i < daemon->config->postgres_count; i++)
-		if (daemon->keepers[i] && !keeper_status(daemon->keepers[i]).ended)
+		if (daemon->upkeep_workers[i] &&
+		    !upkeep_worker_status(daemon->upkeep_workers[i]).ended)
 			return false;
 	return true;
 }
@@ -688,16 +689,16 @@ static void finish(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
 	fleet_destroy(daemon->fleet);
-	for (int i = 0; daemon->keepers && i < config->postgres_count; i++)
-		if (daemon->keepers[i]) {
-			keeper_stop(daemon->keepers[i]);
-			keeper_join(daemon->keepers[i]);
+	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
+		if (daemon->upkeep_workers[i]) {
+			upkeep_worker_stop(daemon->upkeep_workers[i]);
+			upkeep_worker_join(daemon->upkeep_workers[i]);
 		}
 	for (int i = 0; daemon->topic_metadata && i < config->kafka_count; i++) {
 		topic_checks_destroy(daemon->topic_checks[i]);
 		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
-	free(daemon->keepers);
+	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);
 	free(daemon->topic_metadata);
 	free(daemon->owner);

@@ -26,14 +26,14 @@ static const char *const state_names[] = {"idle", "running", "ending", "looking"
 
 struct fleet_publisher {
 	const struct config_publisher *config;
-	struct keeper *keeper;
+	struct upkeep_worker *upkeep_worker;
 	struct topic_metadata *metadata;
 	struct topic_checks *topic_checks;
 	enum publisher_state state;
 	struct shard_worker *publishers[MOST_SHARDS];
 	int shards;         /* as many publishers */
 	int refused_shards; /* a number of shards that the configuration refuses, logged; 0: none */
-	int64_t looks;      /* the keeper's when the publisher was found gone */
+	int64_t looks;      /* upkeep_worker_looks when the publisher was found gone */
 	int shards_before;  /* and how many publishers ended then */
 	int64_t start_at;
 };
@@ -66,7 +66,8 @@ struct fleet *fleet_create(const struct fleet_options *options)
 		const struct config_publisher *publisher = &config->publishers[i];
 
 		fleet->publishers[i] = (struct fleet_publisher){.config = publisher,
-		    .keeper = options->keepers[publisher->postgres - config->postgres],
+		    .upkeep_worker =
+			options->upkeep_workers[publisher->postgres - config->postgres],
 		    .metadata = options->topic_metadata[place_of_kafka(config, publisher->kafka)],
 		    .topic_checks =
 			options->topic_checks[place_of_kafka(config, publisher->kafka)]};
@@ -191,16 +192,16 @@ static void step_ending(struct fleet *fleet, struct fleet_publisher *publisher)
 		return;
 	publisher->shards_before = publisher->shards;
 	clear(fleet, publisher);
-	publisher->looks = keeper_looks(publisher->keeper);
-	keeper_look(publisher->keeper);
+	publisher->looks = upkeep_worker_looks(publisher->upkeep_worker);
+	upkeep_worker_look(publisher->upkeep_worker);
 	move(fleet, publisher, PUBLISHER_LOOKING);
 }
 
 static void step_looking(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
 {
-	int shards = keeper_shards(publisher->keeper, publisher->config);
+	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 
-	if (keeper_looks(publisher->keeper) == publisher->looks)
+	if (upkeep_worker_looks(publisher->upkeep_worker) == publisher->looks)
 		return;
 	if (shards == 0)
 		log_warn("publisher_dropped", {"publisher", LOG_TEXT(publisher->config->name)},
@@ -223,7 +224,7 @@ static void refuse_shards(struct fleet_publisher *publisher, int shards)
 /* Nothing is left of a publisher that is gone: drained. */
 static void step_idle(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
 {
-	int shards = keeper_shards(publisher->keeper, publisher->config);
+	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 	struct err err;
 
 	if (now < publisher->start_at)

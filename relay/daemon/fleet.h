@@ -9,7 +9,7 @@
 #include <poll.h>
 #include "topic_metadata.h"
 #include "config.h"
-#include "keeper.h"
+#include "upkeep_worker.h"
 #include "text.h"
 #include "topic_checks.h"
 
@@ -20,8 +20,8 @@ struct fleet_options {
 	struct topic_metadata *const
 	    *topic_metadata; /* as config->kafka; NULL for one that no publisher uses */
 	struct topic_checks *const *topic_checks; /* the same */
-	struct keeper *const
-	    *keepers; /* as config->postgres; NULL for one that no publisher uses */
+	struct upkeep_worker *const
+	    *upkeep_workers; /* as config->postgres; NULL for one that no publisher uses */
 	const char *owner;
 	bool drain;
 };
@@ -34,8 +34,8 @@ void fleet_destroy(struct fleet *fleet);
  * stopped. */
 bool fleet_start(struct fleet *fleet, const int *shards, struct err *err) MUST_CHECK;
 
-/* Looks for ends and for publishers that changed. To be called when an fd of fleet_fds calls, or a
- * keeper. */
+/* Looks for ends and for publishers that changed. To be called when an fd of fleet_fds calls, or an
+ * upkeep worker. */
 void fleet_step(struct fleet *fleet, int64_t now);
 /* Appends the publishers' event fds; room for at most max. Returns how many. */
 int fleet_fds(const struct fleet *fleet, struct pollfd *fds, int max);
