@@ -18,7 +18,7 @@
 #include "config.h"
 #include "deliver_check.h"
 #include "delivers.h"
-#include "fleet.h"
+#include "publishers.h"
 #include "epoch_check.h"
 #include "kafka_conf.h"
 #include "upkeep_worker.h"
@@ -58,7 +58,7 @@ struct daemon {
 	struct topic_metadata **topic_metadata; /* as config->kafka; NULL: no publisher uses it */
 	struct topic_checks **topic_checks;     /* the same */
 	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
-	struct fleet *fleet;
+	struct publishers *publishers;
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
 	struct listener admin_listener, api_listener; /* until admin and api take them over */
@@ -106,7 +106,7 @@ static bool is_live(void *context, struct text *report)
 		return true;
 	}
 	text_addf(report, "[%s] main loop: last turn %" PRId64 " ms ago\n", live ? "+" : "-", age);
-	live &= fleet_live(daemon->fleet, now, report);
+	live &= publishers_live(daemon->publishers, now, report);
 	live &= upkeep_workers_live(daemon, now, report);
 	if (daemon->lookbacks)
 		live &= lookbacks_live(daemon->lookbacks, now, report);
@@ -159,7 +159,7 @@ static bool is_ready(void *context, struct text *report)
 		text_add(report, "[-] starting\n");
 		return false;
 	}
-	ready = fleet_ready(daemon->fleet, report);
+	ready = publishers_ready(daemon->publishers, report);
 	ready &= topics_open(daemon, report);
 	if (daemon->lookbacks)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
@@ -390,7 +390,7 @@ static bool start_publishers(struct daemon *daemon, const struct checks *checks,
 
 	for (int i = 0; i < daemon->config->publisher_count; i++)
 		shards[i] = checks->publishers[i].shards;
-	return fleet_start(daemon->fleet, shards, err);
+	return publishers_start(daemon->publishers, shards, err);
 }
 
 static bool start_lookbacks(struct daemon *daemon, struct err *err)
@@ -426,7 +426,7 @@ static void announce(const struct daemon *daemon)
 static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 {
 	const struct config *config = daemon->config;
-	struct fleet_options fleet;
+	struct publishers_options options;
 
 	/* Probes are answered from here on. */
 	if (!start_admin(daemon, err) || !check_databases(daemon, checks, err))
@@ -443,9 +443,9 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	daemon->owner = owner_name();
 	if (!start_clusters(daemon, checks, err) || !start_upkeep_workers(daemon, err))
 		return false;
-	fleet = (struct fleet_options){config, daemon->topic_metadata, daemon->topic_checks,
+	options = (struct publishers_options){config, daemon->topic_metadata, daemon->topic_checks,
 	    daemon->upkeep_workers, daemon->owner, daemon->options->drain};
-	daemon->fleet = fleet_create(&fleet);
+	daemon->publishers = publishers_create(&options);
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
 	    !start_api(daemon, err))
 		return false;
@@ -473,7 +473,7 @@ static void log_fixed(const struct text *fixed)
 static void apply(struct daemon *daemon, struct config *fresh)
 {
 	log_configure(fresh->log_level, fresh->log_format);
-	fleet_retune(daemon->fleet, fresh);
+	publishers_retune(daemon->publishers, fresh);
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		const struct config_postgres *settings =
 		    config_find_postgres(fresh, daemon->config->postgres[i].name);
@@ -538,7 +538,7 @@ static void begin_stop(struct daemon *daemon)
 	daemon->hurry = "the handover took too long";
 	service_notify("STOPPING=1");
 	metric_set(metric_series(&up, NULL), 0);
-	fleet_stop(daemon->fleet);
+	publishers_stop(daemon->publishers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
 	if (daemon->delivers)
@@ -595,7 +595,7 @@ static void wait_for_events(struct daemon *daemon)
 	    {.fd = daemon->signal_fd, .events = POLLIN},
 	    {.fd = daemon->event_fd, .events = POLLIN},
 	};
-	int count = 2 + fleet_fds(daemon->fleet, fds + 2, MOST_FDS - 2);
+	int count = 2 + publishers_fds(daemon->publishers, fds + 2, MOST_FDS - 2);
 	int64_t watchdog = service_watchdog_ms() / 3;
 	eventfd_t told;
 
@@ -621,7 +621,7 @@ static bool others_ended(const struct daemon *daemon)
 static bool is_drained(const struct daemon *daemon)
 {
 	return (daemon->config->publisher_count > 0 || daemon->options->drain) &&
-	       fleet_is_over(daemon->fleet);
+	       publishers_is_over(daemon->publishers);
 }
 
 /* True: drained, or handed over after a signal that interrupted nothing. */
@@ -629,14 +629,15 @@ static bool loop(struct daemon *daemon, struct err *err)
 {
 	bool drained = false;
 
-	while (!(daemon->stopping && fleet_is_over(daemon->fleet) && others_ended(daemon))) {
+	while (
+	    !(daemon->stopping && publishers_is_over(daemon->publishers) && others_ended(daemon))) {
 		int64_t now;
 
 		wait_for_events(daemon);
 		now = clock_ms();
 		atomic_store(&daemon->turn_ms, now);
 		serve_signals(daemon);
-		fleet_step(daemon->fleet, now);
+		publishers_step(daemon->publishers, now);
 		serve_watchdog(daemon, now);
 		if (!daemon->stopping && is_drained(daemon)) {
 			drained = true;
@@ -644,13 +645,13 @@ static bool loop(struct daemon *daemon, struct err *err)
 		}
 		if (!daemon->stopping || now < daemon->stop_by)
 			continue;
-		if (!fleet_is_over(daemon->fleet))
+		if (!publishers_is_over(daemon->publishers))
 			end_at_once(daemon->hurry);
 		daemon->others_linger = !others_ended(daemon);
 		break;
 	}
-	bool failed =
-	    fleet_is_refused(daemon->fleet, err) || fleet_is_abandoned(daemon->fleet, err);
+	bool failed = publishers_is_refused(daemon->publishers, err) ||
+		      publishers_is_abandoned(daemon->publishers, err);
 	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
 	    {"drained", LOG_TEXT(drained && !failed ? "true" : "false")});
 	if (failed)
@@ -664,10 +665,10 @@ static bool loop(struct daemon *daemon, struct err *err)
 
 static void wait_for_publishers(struct daemon *daemon)
 {
-	fleet_stop(daemon->fleet);
-	while (!fleet_is_over(daemon->fleet)) {
+	publishers_stop(daemon->publishers);
+	while (!publishers_is_over(daemon->publishers)) {
 		wait_for_events(daemon);
-		fleet_step(daemon->fleet, clock_ms());
+		publishers_step(daemon->publishers, clock_ms());
 	}
 }
 
@@ -677,7 +678,7 @@ static void finish(struct daemon *daemon)
 	const struct config *config = daemon->config;
 
 	api_stop(daemon->api);
-	if (daemon->fleet)
+	if (daemon->publishers)
 		wait_for_publishers(daemon);
 	admin_stop(daemon->admin);
 	listener_close(&daemon->admin_listener);
@@ -688,7 +689,7 @@ static void finish(struct daemon *daemon)
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
-	fleet_destroy(daemon->fleet);
+	publishers_destroy(daemon->publishers);
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
 		if (daemon->upkeep_workers[i]) {
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
