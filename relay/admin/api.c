@@ -44,7 +44,7 @@ struct api {
 	struct route *route;
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
-	struct api_desk **desks;         /* as config->postgres */
+	struct api_database **databases; /* as config->postgres */
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
 	char *address;
@@ -94,9 +94,9 @@ struct api_sender *api_sender_of(const struct api *api, const struct config_kafk
 	return api->senders[kafka - api->config->kafka];
 }
 
-struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres)
+struct api_database *api_database_of(const struct api *api, const struct config_postgres *postgres)
 {
-	return api->desks[postgres - api->config->postgres];
+	return api->databases[postgres - api->config->postgres];
 }
 
 struct deliver *api_deliver(const struct api *api, int place)
@@ -451,9 +451,9 @@ static bool start_section(struct api *api, const struct config_lookback *section
 
 	if (!api->senders[kafka])
 		api->senders[kafka] = api_sender_start(section->kafka, topic_metadata[kafka], err);
-	if (api->senders[kafka] && !api->desks[postgres])
-		api->desks[postgres] = api_desk_start(section->postgres, err);
-	return api->senders[kafka] && api->desks[postgres];
+	if (api->senders[kafka] && !api->databases[postgres])
+		api->databases[postgres] = api_database_start(section->postgres, err);
+	return api->senders[kafka] && api->databases[postgres];
 }
 
 static bool start_gate(struct api *api, struct listener *listener, struct err *err)
@@ -488,7 +488,7 @@ static struct api *create(const struct config *config)
 	metric_add(metric_series(&wrong_tokens, NULL), 0);
 	api->auth = api_auth_create(config);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
-	api->desks = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -543,11 +543,11 @@ static void stop_others(struct api *api)
 	for (int i = 0; i < api->config->kafka_count; i++)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
-		api_desk_stop(api->desks[i]);
+		api_database_stop(api->databases[i]);
 }
 
-/* The senders' and the desks' last answers are out before the servers, which may not hold resting
- * calls, end. */
+/* The last answers of the senders and of the databases are out before the servers, which may not
+ * hold resting calls, end. */
 static void stop_gate(struct api *api)
 {
 	gate_quiesce(api->gate);
@@ -566,7 +566,7 @@ void api_stop(struct api *api)
 	else
 		stop_others(api);
 	free(api->senders);
-	free(api->desks);
+	free(api->databases);
 	free(api->address);
 	api_auth_destroy(api->auth);
 	route_destroy(api->route);

@@ -15,8 +15,8 @@
  *
  * Threads: those of a gate, which looks at heads and hands requests to eight servers of
  * libmicrohttpd, which read, judge and answer (gate.h); one for each cluster that a [lookback]
- * section names, with its producer (api_sender.h); one for each database (api_desk.h). A request
- * that waits for the latter two holds no thread.
+ * section names, with its producer (api_sender.h); one for each database (api_database.h). A
+ * request that waits for the latter two holds no thread.
  *
  * Bounds: 1024 connections, of which one address has at most 512, one request each; 16 KiB of head;
  * a body of [api] max_body; 64 MiB of bodies at once, or two of the largest. A head arrives within

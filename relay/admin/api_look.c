@@ -27,7 +27,7 @@ void api_look_ask(struct api_call *call, const struct config_postgres *postgres,
 	question->context = call;
 	call->work = question;
 	api_wait(call, 1);
-	if (api_desk_ask(api_desk_of(call->api, postgres), question))
+	if (api_database_ask(api_database_of(call->api, postgres), question))
 		return;
 	err_set(&question->err, ERR_RETRY, "too many questions wait for the database");
 	api_part_done(call);
