@@ -28,15 +28,15 @@ struct id {
 struct record {
 	int32_t partition;
 	int64_t offset;
-	struct id *id; /* NULL: a letter */
+	struct id *id; /* NULL: a dead letter */
 	bool dropped;
 	struct lookback_request request;
-	char *letter_topic, *letter_headers;
-	struct lookback_bytes letter_key, letter_payload;
+	char *dead_letter_topic, *dead_letter_headers;
+	struct lookback_bytes dead_letter_key, dead_letter_payload;
 };
 
-enum row_kind { ROW_PREPARE, ROW_DECISION, ROW_LETTER, ROW_NOTE, ROW_KINDS };
-static const char *const row_kinds[ROW_KINDS] = {"prepare", "decision", "letter", "note"};
+enum row_kind { ROW_PREPARE, ROW_DECISION, ROW_DEAD_LETTER, ROW_NOTE, ROW_KINDS };
+static const char *const row_kinds[ROW_KINDS] = {"prepare", "decision", "dead_letter", "note"};
 
 struct batch {
 	struct record *records;
@@ -67,10 +67,10 @@ static const enum pg_column_type column_types[BATCH_COLUMNS] = {
     [BATCH_PREPARE_EVENT_ID] = PG_COLUMN_UUID,
     [BATCH_DECISION_PARTITION] = PG_COLUMN_INT,
     [BATCH_DECISION_OFFSET] = PG_COLUMN_BIGINT,
-    [BATCH_LETTER_PARTITION] = PG_COLUMN_INT,
-    [BATCH_LETTER_OFFSET] = PG_COLUMN_BIGINT,
-    [BATCH_LETTER_KEY] = PG_COLUMN_BYTEA,
-    [BATCH_LETTER_PAYLOAD] = PG_COLUMN_BYTEA,
+    [BATCH_DEAD_LETTER_PARTITION] = PG_COLUMN_INT,
+    [BATCH_DEAD_LETTER_OFFSET] = PG_COLUMN_BIGINT,
+    [BATCH_DEAD_LETTER_KEY] = PG_COLUMN_BYTEA,
+    [BATCH_DEAD_LETTER_PAYLOAD] = PG_COLUMN_BYTEA,
     [BATCH_NOTE_PARTITION] = PG_COLUMN_INT,
     [BATCH_NOTE_OFFSET] = PG_COLUMN_BIGINT,
 };
@@ -113,10 +113,10 @@ void batch_clear(struct batch *batch)
 		struct record *record = &batch->records[i];
 
 		lookback_request_finish(&record->request);
-		free(record->letter_topic);
-		free(record->letter_headers);
-		free(record->letter_key.bytes);
-		free(record->letter_payload.bytes);
+		free(record->dead_letter_topic);
+		free(record->dead_letter_headers);
+		free(record->dead_letter_key.bytes);
+		free(record->dead_letter_payload.bytes);
 	}
 	forget_ids(batch);
 	pg_column_clear(&batch->types);
@@ -222,15 +222,16 @@ void batch_add(
 	record->id = find_id(batch, &record->request);
 }
 
-void batch_add_letter(
-    struct batch *batch, int32_t partition, int64_t offset, const struct batch_letter *letter)
+void batch_add_dead_letter(struct batch *batch, int32_t partition, int64_t offset,
+    const struct batch_dead_letter *dead_letter)
 {
 	struct record *record = new_record(batch, partition, offset);
 
-	record->letter_topic = xstrdup(letter->topic);
-	record->letter_headers = xstrdup(letter->headers);
-	record->letter_key = lookback_bytes_copy(letter->key, letter->key_length);
-	record->letter_payload = lookback_bytes_copy(letter->payload, letter->payload_length);
+	record->dead_letter_topic = xstrdup(dead_letter->topic);
+	record->dead_letter_headers = xstrdup(dead_letter->headers);
+	record->dead_letter_key = lookback_bytes_copy(dead_letter->key, dead_letter->key_length);
+	record->dead_letter_payload =
+	    lookback_bytes_copy(dead_letter->payload, dead_letter->payload_length);
 }
 
 int batch_records(const struct batch *batch)
@@ -344,13 +345,13 @@ static void decide(struct batch *batch, const struct record *record, const char 
 	batch->figures.decisions++;
 }
 
-static void add_letter(struct batch *batch, const struct record *record)
+static void add_dead_letter(struct batch *batch, const struct record *record)
 {
-	note_row(batch, ROW_LETTER);
-	add_place(&batch->columns[BATCH_LETTER_PARTITION], record);
-	add_message(&batch->columns[BATCH_LETTER_TOPIC], record->letter_topic, &record->letter_key,
-	    &record->letter_payload, record->letter_headers);
-	batch->figures.letters++;
+	note_row(batch, ROW_DEAD_LETTER);
+	add_place(&batch->columns[BATCH_DEAD_LETTER_PARTITION], record);
+	add_message(&batch->columns[BATCH_DEAD_LETTER_TOPIC], record->dead_letter_topic,
+	    &record->dead_letter_key, &record->dead_letter_payload, record->dead_letter_headers);
+	batch->figures.dead_letters++;
 }
 
 static void add_note(struct batch *batch, const char *op, const struct record *record,
@@ -429,7 +430,7 @@ void batch_work(struct batch *batch)
 		if (record->dropped)
 			continue;
 		if (!record->id)
-			add_letter(batch, record);
+			add_dead_letter(batch, record);
 		else if (record->request.op == LOOKBACK_PREPARE)
 			work_prepare(batch, record);
 		else

@@ -13,7 +13,7 @@
 #include "fault.h"
 #include "group.h"
 #include "journal.h"
-#include "letter.h"
+#include "dead_letter.h"
 #include "logging.h"
 #include "lookback_metrics.h"
 #include "metrics.h"
@@ -69,7 +69,7 @@ struct place {
 	bool noted;   /* it is further than stored, by records of other sections only */
 	/* A record that the database refused alone: it becomes a dead letter. -1: none. */
 	int64_t refused_offset;
-	enum letter_extent refused_extent;
+	enum dead_letter_extent refused_extent;
 	struct refusal refusal;
 };
 
@@ -309,16 +309,16 @@ static void keep_raw(struct reader *reader, const struct consumer_record *record
 	reader->raws[reader->raw_count++] = (struct raw){.record = *record};
 }
 
-static void take_letter(struct reader *reader, const struct consumer_record *record,
-    const struct refusal *refusal, enum letter_extent extent)
+static void take_dead_letter(struct reader *reader, const struct consumer_record *record,
+    const struct refusal *refusal, enum dead_letter_extent extent)
 {
-	struct letters letters = letters_of(
+	struct dead_letters dead_letters = dead_letters_of(
 	    record, reader->lookback->dead_letter, refusal, extent, reader->payload_most);
 
-	for (int i = 0; i < letters.count; i++)
-		batch_add_letter(
-		    reader->batch, record->partition, record->offset, &letters.list[i]);
-	letters_finish(&letters);
+	for (int i = 0; i < dead_letters.count; i++)
+		batch_add_dead_letter(
+		    reader->batch, record->partition, record->offset, &dead_letters.list[i]);
+	dead_letters_finish(&dead_letters);
 	log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
 	    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
 	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)});
@@ -380,7 +380,7 @@ static bool take_record(struct reader *reader, const struct consumer_record *rec
 	lookback_request_finish(&request);
 	if (part == ROUTE_OTHERS)
 		return false;
-	take_letter(reader, record, &refusal, LETTER_WHOLE);
+	take_dead_letter(reader, record, &refusal, DEAD_LETTER_WHOLE);
 	return true;
 }
 
@@ -406,7 +406,7 @@ static void take(struct reader *reader, const struct consumer_record *record)
 	place->journal.next = record->offset + 1;
 	int first = batch_records(reader->batch);
 	if (record->offset == place->refused_offset) {
-		take_letter(reader, record, &place->refusal, place->refused_extent);
+		take_dead_letter(reader, record, &place->refusal, place->refused_extent);
 		place->touched = true;
 	} else if (take_record(reader, record)) {
 		place->touched = true;
@@ -531,7 +531,7 @@ static void count_batch(struct reader *reader, const struct journal_outcome *out
 	count_kind(reader, CONFLICT, figures.conflicts);
 	count_kind(reader, TOMBSTONE, figures.tombstones);
 	count_kind(reader, DECISION, figures.decisions);
-	count_kind(reader, DEAD_LETTER, figures.letters);
+	count_kind(reader, DEAD_LETTER, figures.dead_letters);
 	count_kind(reader, LATE_DECISION, outcome->lost);
 	lookback_count_decisions(reader->lookback->name, "message", outcome->won);
 	metric_add(reader->overdue, outcome->promoted);
@@ -621,7 +621,7 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 
 /* A record that the tables refused becomes a dead letter; in parts, and at last bare, when they
  * refuse that. */
-static void turn_into_letter(struct reader *reader, int record, const char *error)
+static void turn_into_dead_letter(struct reader *reader, int record, const char *error)
 {
 	int raw = reader->raw_of[record];
 	int count = batch_records(reader->batch);
@@ -633,8 +633,8 @@ static void turn_into_letter(struct reader *reader, int record, const char *erro
 		if (reader->raw_of[i] == raw)
 			batch_drop(reader->batch, i);
 	text_copy(refusal.text, sizeof refusal.text, error);
-	take_letter(reader, &reader->raws[raw].record, &refusal,
-	    reader->raws[raw].refusals++ < 2 ? LETTER_WHOLE : LETTER_BARE);
+	take_dead_letter(reader, &reader->raws[raw].record, &refusal,
+	    reader->raws[raw].refusals++ < 2 ? DEAD_LETTER_WHOLE : DEAD_LETTER_BARE);
 	note_raw(reader, count, raw);
 }
 
@@ -652,7 +652,7 @@ static bool set_aside(struct reader *reader, struct err *err)
 
 	batch_again(reader->batch);
 	for (int i = 0; found && i < count; i++)
-		turn_into_letter(reader, list[i].record, list[i].error);
+		turn_into_dead_letter(reader, list[i].record, list[i].error);
 	free(list);
 	return found;
 }
@@ -672,7 +672,7 @@ static void on_refused(
 		return;
 	}
 	place->refused_extent =
-	    place->refused_offset == list[0].next - 1 ? LETTER_BARE : LETTER_WHOLE;
+	    place->refused_offset == list[0].next - 1 ? DEAD_LETTER_BARE : DEAD_LETTER_WHOLE;
 	place->refused_offset = list[0].next - 1;
 	place->refusal.code = "not_storable";
 	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
