@@ -63,7 +63,8 @@ struct topic_metadata {
 };
 
 /* Without an answer the last known state stands, with the reason. */
-static struct known_topic judge(struct known_topic known, rd_kafka_resp_err_t code, int partitions)
+static struct known_topic judge_answer(
+    struct known_topic known, rd_kafka_resp_err_t code, int partitions)
 {
 	memset(known.error, 0, sizeof known.error);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -155,13 +156,13 @@ static void tell_watchers(struct topic_metadata *metadata)
 }
 
 /* Called with the mutex held. */
-static bool take_answer(
+static bool take_topic_answer(
     struct topic_metadata *metadata, struct entry *entry, rd_kafka_resp_err_t code, int partitions)
 {
 	struct known_topic before = entry->known;
 
 	entry->asked_ms = clock_ms();
-	entry->known = judge(before, code, partitions);
+	entry->known = judge_answer(before, code, partitions);
 	if (entry->known.error[0] != '\0')
 		list_entry(metadata, entry, FAILED);
 	else if (entry->list == FAILED)
@@ -170,7 +171,7 @@ static bool take_answer(
 }
 
 /* The answer also names what was asked for before with this client. */
-static bool take_answers(
+static bool take_topic_answers(
     struct topic_metadata *metadata, const struct rd_kafka_metadata *answer, int64_t begun)
 {
 	bool changed = false;
@@ -181,13 +182,14 @@ static bool take_answers(
 
 		HASH_FIND_STR(metadata->entries, topic->topic, entry);
 		if (entry && entry->asked_ms < begun)
-			changed |= take_answer(metadata, entry, topic->err, topic->partition_cnt);
+			changed |=
+			    take_topic_answer(metadata, entry, topic->err, topic->partition_cnt);
 	}
 	return changed;
 }
 
 /* Called with the mutex held; lets it go while it asks. */
-static void ask(struct topic_metadata *metadata, struct entry *const due[], int count)
+static void ask_for_topics(struct topic_metadata *metadata, struct entry *const due[], int count)
 {
 	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *answer = NULL;
 	const char *names[BATCH];
@@ -201,18 +203,18 @@ static void ask(struct topic_metadata *metadata, struct entry *const due[], int 
 	    kafka_client_topics(metadata->handle, names, count, ANSWER_MS, &answer);
 	atomic_fetch_add(&metadata->asked, count);
 	pthread_mutex_lock(&metadata->mutex);
-	changed = answer && take_answers(metadata, answer, begun);
+	changed = answer && take_topic_answers(metadata, answer, begun);
 	/* a topic that the answer to many does not name is not known to be missing */
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		code = count > 1 ? RD_KAFKA_RESP_ERR__PARTIAL : RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
 	for (int i = 0; i < count; i++)
 		if (due[i]->asked_ms < begun)
-			changed |= take_answer(metadata, due[i], code, 0);
+			changed |= take_topic_answer(metadata, due[i], code, 0);
 	if (changed)
 		tell_watchers(metadata);
 }
 
-static void wait_until(struct topic_metadata *metadata, int64_t due)
+static void wait_for_due_topic(struct topic_metadata *metadata, int64_t due)
 {
 	struct timespec at;
 	int64_t wait_ms;
@@ -231,15 +233,15 @@ static void wait_until(struct topic_metadata *metadata, int64_t due)
 }
 
 /* The kind of client with no delivery reports to serve; without group.id it joins nothing. */
-static rd_kafka_t *open_client(const struct config_kafka *kafka, struct err *err)
+static rd_kafka_t *open_metadata_client(const struct config_kafka *kafka, struct err *err)
 {
 	return kafka_client_open(RD_KAFKA_CONSUMER, kafka_conf_client(kafka, err), kafka, err);
 }
 
-static void exchange_client(struct topic_metadata *metadata)
+static void exchange_metadata_client(struct topic_metadata *metadata)
 {
 	struct err err;
-	rd_kafka_t *old = metadata->handle, *fresh = open_client(metadata->kafka, &err);
+	rd_kafka_t *old = metadata->handle, *fresh = open_metadata_client(metadata->kafka, &err);
 
 	if (!fresh)
 		return; /* the old one goes on */
@@ -250,7 +252,7 @@ static void exchange_client(struct topic_metadata *metadata)
 	kafka_client_close(old, 0);
 }
 
-static void *run(void *argument)
+static void *run_lookups(void *argument)
 {
 	struct topic_metadata *metadata = argument;
 
@@ -261,20 +263,20 @@ static void *run(void *argument)
 
 		if (atomic_load(&metadata->asked) >= CLIENT_TOPICS) {
 			pthread_mutex_unlock(&metadata->mutex);
-			exchange_client(metadata);
+			exchange_metadata_client(metadata);
 			pthread_mutex_lock(&metadata->mutex);
 		}
 		if (count)
-			ask(metadata, due, count);
+			ask_for_topics(metadata, due, count);
 		else
-			wait_until(metadata, due_ms(metadata));
+			wait_for_due_topic(metadata, due_ms(metadata));
 		forget_unlooked(metadata, clock_ms());
 	}
 	pthread_mutex_unlock(&metadata->mutex);
 	return NULL;
 }
 
-static void init_locks(struct topic_metadata *metadata)
+static void init_metadata_locks(struct topic_metadata *metadata)
 {
 	pthread_condattr_t attributes;
 
@@ -291,12 +293,12 @@ struct topic_metadata *topic_metadata_create(const struct config_kafka *kafka, s
 	struct topic_metadata *metadata = xcalloc(1, sizeof *metadata);
 	int error;
 
-	init_locks(metadata);
+	init_metadata_locks(metadata);
 	metadata->kafka = kafka;
-	metadata->handle = open_client(kafka, err);
+	metadata->handle = open_metadata_client(kafka, err);
 	if (!metadata->handle)
 		goto fail;
-	error = pthread_create(&metadata->thread, NULL, run, metadata);
+	error = pthread_create(&metadata->thread, NULL, run_lookups, metadata);
 	if (error != 0) {
 		err_set(err, ERR_RETRY, "no thread for the topic metadata of Kafka: %s",
 		    strerror(error));
@@ -309,7 +311,7 @@ fail:
 	return NULL;
 }
 
-static void stop_thread(struct topic_metadata *metadata)
+static void stop_lookups(struct topic_metadata *metadata)
 {
 	pthread_mutex_lock(&metadata->mutex);
 	metadata->stop = true;
@@ -323,7 +325,7 @@ void topic_metadata_destroy(struct topic_metadata *metadata)
 	if (!metadata)
 		return;
 	if (metadata->started)
-		stop_thread(metadata);
+		stop_lookups(metadata);
 	kafka_client_close(metadata->handle, CLOSE_MS);
 	while (metadata->looked)
 		forget_entry(metadata, metadata->looked);
@@ -334,7 +336,7 @@ void topic_metadata_destroy(struct topic_metadata *metadata)
 	free(metadata);
 }
 
-static struct entry *entry_of(struct topic_metadata *metadata, const char *name)
+static struct entry *find_or_add_entry(struct topic_metadata *metadata, const char *name)
 {
 	size_t length = strlen(name);
 	struct entry *entry;
@@ -356,7 +358,7 @@ struct known_topic topic_metadata_get(
 	struct entry *entry;
 
 	pthread_mutex_lock(&metadata->mutex);
-	entry = entry_of(metadata, topic);
+	entry = find_or_add_entry(metadata, topic);
 	entry->looked_ms = clock_ms();
 	DL_DELETE2(metadata->looked, entry, prev_looked, next_looked);
 	DL_APPEND2(metadata->looked, entry, prev_looked, next_looked);
