@@ -76,7 +76,7 @@ static bool connect_anew(struct api_database *database, struct err *err)
 	return database->pg != NULL;
 }
 
-static bool ask(struct api_database *database, struct api_question *question)
+static bool ask_database(struct api_database *database, struct api_question *question)
 {
 	struct pg_param params[API_QUESTION_PARAMS];
 	struct pg_result *rows;
@@ -94,7 +94,7 @@ static bool ask(struct api_database *database, struct api_question *question)
 }
 
 /* A connection that broke while it was idle is noticed by the first question. */
-static void answer(struct api_database *database, struct api_question *question)
+static void answer_api_question(struct api_database *database, struct api_question *question)
 {
 	bool was_idle = database->pg != NULL;
 	int64_t left = question->give_up_ms - clock_ms();
@@ -106,11 +106,11 @@ static void answer(struct api_database *database, struct api_question *question)
 	begin_limit(database, left);
 	if (!database->pg && !connect_anew(database, &question->err))
 		return;
-	question->well = ask(database, question);
+	question->well = ask_database(database, question);
 	if (question->well || pg_state(database->pg) == PG_IDLE)
 		return;
 	if (was_idle && !question->changes && connect_anew(database, &question->err))
-		question->well = ask(database, question);
+		question->well = ask_database(database, question);
 	if (!question->well) {
 		pg_destroy(database->pg);
 		database->pg = NULL;
@@ -123,7 +123,7 @@ static void look_at_limit(struct api_database *database)
 	    .sql = sql_api_payload_most, .give_up_ms = clock_ms() + CONNECT_MS};
 	int64_t most;
 
-	answer(database, &question);
+	answer_api_question(database, &question);
 	if (question.json && text_to_int64(question.json, 0, INT64_MAX, &most))
 		atomic_store(&database->payload_most, most);
 	api_question_finish(&question);
@@ -135,7 +135,8 @@ static void look_at_limit(struct api_database *database)
 }
 
 /* With the mutex. False: the time is over. */
-static bool wait_until(struct api_database *database, pthread_cond_t *condition, int64_t at_ms)
+static bool wait_for_condition(
+    struct api_database *database, pthread_cond_t *condition, int64_t at_ms)
 {
 	struct timespec until;
 	int64_t left = at_ms - clock_ms();
@@ -154,7 +155,7 @@ static struct api_question *next_question(struct api_database *database, bool *r
 
 	pthread_mutex_lock(&database->mutex);
 	while (!database->waiting && !database->ending &&
-	       wait_until(database, &database->asked, database->look_at))
+	       wait_for_condition(database, &database->asked, database->look_at))
 		;
 	question = database->waiting;
 	*ret_ending = database->ending;
@@ -166,7 +167,7 @@ static struct api_question *next_question(struct api_database *database, bool *r
 	return question;
 }
 
-static void *run(void *context)
+static void *run_api_database(void *context)
 {
 	struct api_database *database = context;
 	struct api_question *question;
@@ -176,7 +177,7 @@ static void *run(void *context)
 	look_at_limit(database);
 	while ((question = next_question(database, &ending)) || !ending) {
 		if (question) {
-			answer(database, question);
+			answer_api_question(database, question);
 			question->done(question->context);
 		}
 		if (!ending && clock_ms() >= database->look_at)
@@ -186,7 +187,7 @@ static void *run(void *context)
 	return NULL;
 }
 
-static struct api_database *create(const struct config_postgres *postgres)
+static struct api_database *create_api_database(const struct config_postgres *postgres)
 {
 	struct api_database *database = xcalloc(1, sizeof *database);
 	pthread_condattr_t attributes;
@@ -223,17 +224,18 @@ static void free_api_database(struct api_database *database)
 
 struct api_database *api_database_start(const struct config_postgres *postgres, struct err *err)
 {
-	struct api_database *database = create(postgres);
+	struct api_database *database = create_api_database(postgres);
 	int64_t give_up_ms = clock_ms() + CONNECT_MS;
 
-	if (database->limit_fd < 0 || pthread_create(&database->thread, NULL, run, database) != 0) {
+	if (database->limit_fd < 0 ||
+	    pthread_create(&database->thread, NULL, run_api_database, database) != 0) {
 		err_set(err, ERR_FATAL, "no timer or no thread for the HTTP interface: %s",
 		    strerror(errno));
 		free_api_database(database);
 		return NULL;
 	}
 	pthread_mutex_lock(&database->mutex);
-	while (!database->has_looked && wait_until(database, &database->looked, give_up_ms))
+	while (!database->has_looked && wait_for_condition(database, &database->looked, give_up_ms))
 		;
 	pthread_mutex_unlock(&database->mutex);
 	return database;

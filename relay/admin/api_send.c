@@ -88,13 +88,13 @@ static char *with_op(const char *text, size_t length, const char *op, size_t *re
 	return whole;
 }
 
-static char *copy_of(const char *text, size_t length, size_t *ret_length)
+static char *copy_member_text(const char *text, size_t length, size_t *ret_length)
 {
 	*ret_length = length;
 	return lookback_bytes_copy(text, length).bytes;
 }
 
-static bool agrees(
+static bool agrees_with_verb(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
 	char text[100];
@@ -128,7 +128,7 @@ static bool fits_tables(const struct api_call *call, const struct lookback_reque
 	return false;
 }
 
-static bool judge(
+static bool judge_request(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
 	const struct config_lookback *section =
@@ -155,7 +155,7 @@ static bool judge(
 	return true;
 }
 
-static void on_done(void *context, const struct api_outcome *outcome)
+static void on_record_done(void *context, const struct api_outcome *outcome)
 {
 	struct item *item = context;
 
@@ -202,19 +202,19 @@ static void read_object(struct item *item, const char *text, size_t length)
 	struct refusal refusal;
 	size_t ignored;
 	char *value = json_slice(text, length, "op", &ignored)
-			  ? copy_of(text, length, &input.value_length)
+			  ? copy_member_text(text, length, &input.value_length)
 			  : with_op(text, length, call->verb->name, &input.value_length);
 
 	input.value = value;
 	if (!lookback_wire_read(&input, &request, &refusal)) {
 		refuse_item(item, refusal.code, refusal.text);
-	} else if (agrees(call, &request, item) && judge(call, &request, item) &&
+	} else if (agrees_with_verb(call, &request, item) && judge_request(call, &request, item) &&
 		   claim_id(call, &request, item)) {
 		item->record = (struct api_record){.topic = item->topic,
 		    .key = lookback_wire_key(&request),
 		    .value = value,
 		    .length = input.value_length,
-		    .done = on_done,
+		    .done = on_record_done,
 		    .context = item};
 		value = NULL;
 	}
@@ -222,7 +222,7 @@ static void read_object(struct item *item, const char *text, size_t length)
 	free(value);
 }
 
-static void read_item(struct item *item, const char *text, size_t length)
+static void read_message_item(struct item *item, const char *text, size_t length)
 {
 	if (length > 0 && *text == '{')
 		read_object(item, text, length);
@@ -253,7 +253,7 @@ static size_t count_elements(const char *array, size_t length)
 	return count;
 }
 
-static void read_batch(struct api_call *call, const struct json_member *list)
+static void read_message_batch(struct api_call *call, const struct json_member *list)
 {
 	size_t count, length, offset = 0;
 	struct work *work;
@@ -267,7 +267,7 @@ static void read_batch(struct api_call *call, const struct json_member *list)
 		const char *text =
 		    json_slice_next(list->value, list->value_length, &offset, &length);
 
-		read_item(&work->items[i], text, length);
+		read_message_item(&work->items[i], text, length);
 	}
 }
 
@@ -276,7 +276,7 @@ static void read_single(struct api_call *call)
 {
 	size_t blanks = strspn(call->body.data, " \t\r\n");
 
-	read_item(&work_create(call, 1, false)->items[0], call->body.data + blanks,
+	read_message_item(&work_create(call, 1, false)->items[0], call->body.data + blanks,
 	    call->body.length - blanks);
 }
 
@@ -309,7 +309,7 @@ static void read_body(struct api_call *call)
 		api_refuse(call, 400, "bad_batch",
 		    "a batch is an object with one member, an array: {\"messages\": [...]}");
 	else
-		read_batch(call, &list);
+		read_message_batch(call, &list);
 }
 
 static int parts_of(const struct work *work)
@@ -486,7 +486,7 @@ static unsigned status_of(const struct item *item)
 	return 400;
 }
 
-static json_t *json_of(const struct item *item)
+static json_t *json_of_item(const struct item *item)
 {
 	if (item->code)
 		return json_pack("{s:s, s:o}", "code", item->code, "error", api_text(item->error));
@@ -520,7 +520,7 @@ static json_t *results_of(const struct work *work)
 	json_t *results = json_array();
 
 	for (int i = 0; i < work->count; i++) {
-		json_t *result = json_of(&work->items[i]);
+		json_t *result = json_of_item(&work->items[i]);
 
 		json_object_set_new(
 		    result, "status", json_integer((json_int_t)status_of(&work->items[i])));
@@ -537,7 +537,7 @@ void api_send_finish(struct api_call *call)
 	if (work->is_batch)
 		api_answer(call, status_of_all(work), results_of(work));
 	else
-		api_answer(call, status_of(&work->items[0]), json_of(&work->items[0]));
+		api_answer(call, status_of(&work->items[0]), json_of_item(&work->items[0]));
 }
 
 void api_send_forget(struct api_call *call)

@@ -65,16 +65,17 @@ static void free_outgoing(struct outgoing_record *outgoing)
 	free(outgoing);
 }
 
-static void tell(struct outgoing_record *outgoing, const struct api_outcome *outcome)
+static void tell_outcome(struct outgoing_record *outgoing, const struct api_outcome *outcome)
 {
 	if (!outgoing->told)
 		outgoing->record.done(outgoing->record.context, outcome);
 	outgoing->told = true;
 }
 
-static void tell_failure(struct outgoing_record *outgoing, const char *code, const char *text)
+static void tell_failed_outcome(
+    struct outgoing_record *outgoing, const char *code, const char *text)
 {
-	tell(outgoing, &(const struct api_outcome){code, text, -1, -1});
+	tell_outcome(outgoing, &(const struct api_outcome){code, text, -1, -1});
 }
 
 static void log_silence(struct api_sender *sender, const char *topic)
@@ -99,9 +100,9 @@ static void tell_late(struct api_sender *sender, struct outgoing_record *outgoin
 
 	if (topic.state == TOPIC_MISSING) {
 		text = xformat("the look-back topic %s does not exist", outgoing->record.topic);
-		tell_failure(outgoing, "no_topic", text);
+		tell_failed_outcome(outgoing, "no_topic", text);
 	} else {
-		tell_failure(outgoing, "no_acknowledgement",
+		tell_failed_outcome(outgoing, "no_acknowledgement",
 		    "no broker acknowledged it in time; to send it again does no harm");
 	}
 	log_silence(sender, outgoing->record.topic);
@@ -113,7 +114,7 @@ static void tell_late(struct api_sender *sender, struct outgoing_record *outgoin
  * written much later. A new one is given time: after an outage the records that it begins with are
  * old.
  */
-static void give_up(struct api_sender *sender, int64_t now)
+static void give_up_late_records(struct api_sender *sender, int64_t now)
 {
 	struct outgoing_record *outgoing, *next;
 
@@ -143,7 +144,7 @@ static int by_number(const struct outgoing_record *a, const struct outgoing_reco
 }
 
 /* What was not acknowledged waits once more, in its place. */
-static void take_back(struct api_sender *sender, struct outgoing_record **list)
+static void take_back_records(struct api_sender *sender, struct outgoing_record **list)
 {
 	struct outgoing_record *outgoing, *next;
 
@@ -158,7 +159,7 @@ static void take_back(struct api_sender *sender, struct outgoing_record **list)
 	DL_SORT(sender->waiting, by_number);
 }
 
-static void drop_producer(struct api_sender *sender)
+static void drop_sender_producer(struct api_sender *sender)
 {
 	producer_destroy(sender->producer, LEAVE_MS);
 	sender->producer = NULL;
@@ -166,8 +167,8 @@ static void drop_producer(struct api_sender *sender)
 	sender->broken_since = 0;
 	sender->stuck = false;
 	sender->alone = false;
-	take_back(sender, &sender->flying);
-	take_back(sender, &sender->failed);
+	take_back_records(sender, &sender->flying);
+	take_back_records(sender, &sender->failed);
 }
 
 static bool have_producer(struct api_sender *sender, int64_t now)
@@ -206,7 +207,7 @@ static void mind_producer(struct api_sender *sender, int64_t now)
 	}
 	if (sender->stuck || (sender->broken_since &&
 				 (!sender->flying || now - sender->broken_since >= PATIENCE_MS)))
-		drop_producer(sender);
+		drop_sender_producer(sender);
 	else if (sender->broken_since)
 		sender->again = true;
 }
@@ -220,16 +221,18 @@ static void on_written(struct api_sender *sender, struct outgoing_record *outgoi
 		log_info("api_acknowledged", {"kafka", LOG_TEXT(sender->kafka->name)});
 	sender->silent = false;
 	sender->progress_at = clock_ms();
-	tell(outgoing, &(const struct api_outcome){NULL, "", outgoing->partition, report->offset});
+	tell_outcome(
+	    outgoing, &(const struct api_outcome){NULL, "", outgoing->partition, report->offset});
 	free_outgoing(outgoing);
 }
 
 /* On trial it is guilty; else it may be a neighbour that Kafka did not want. */
-static void on_refused(struct api_sender *sender, struct outgoing_record *outgoing,
+static void on_record_refused(struct api_sender *sender, struct outgoing_record *outgoing,
     const struct producer_report *report)
 {
 	if (outgoing->alone) {
-		tell_failure(outgoing, "refused_by_broker", producer_error_text(report->error));
+		tell_failed_outcome(
+		    outgoing, "refused_by_broker", producer_error_text(report->error));
 		free_outgoing(outgoing);
 		return;
 	}
@@ -246,7 +249,7 @@ static void on_report(struct api_sender *sender, const struct producer_report *r
 	if (!report->error)
 		on_written(sender, outgoing, report);
 	else if (!report->purged && producer_error_kind(report->error) == ERR_REJECT)
-		on_refused(sender, outgoing, report);
+		on_record_refused(sender, outgoing, report);
 	else
 		DL_APPEND(sender->failed, outgoing);
 }
@@ -269,7 +272,7 @@ static void read_reports(struct api_sender *sender)
 
 enum sent { SENT, NOT_NOW, REFUSED };
 
-static enum sent hand_over(struct api_sender *sender, struct outgoing_record *outgoing,
+static enum sent hand_to_producer(struct api_sender *sender, struct outgoing_record *outgoing,
     struct producer_topic *topic, int32_t partitions)
 {
 	size_t key_length = strlen(outgoing->record.key);
@@ -287,7 +290,7 @@ static enum sent hand_over(struct api_sender *sender, struct outgoing_record *ou
 		return SENT;
 	if (err.kind != ERR_REJECT)
 		return NOT_NOW;
-	tell_failure(outgoing, "too_large", err.message);
+	tell_failed_outcome(outgoing, "too_large", err.message);
 	return REFUSED;
 }
 
@@ -302,12 +305,12 @@ static enum sent send_outgoing(struct api_sender *sender, struct outgoing_record
 		return NOT_NOW;
 	topic = producer_topic(sender->producer, outgoing->record.topic, &err);
 	if (!topic && err.kind == ERR_REJECT) {
-		tell_failure(outgoing, "no_topic", err.message);
+		tell_failed_outcome(outgoing, "no_topic", err.message);
 		return REFUSED;
 	}
 	if (!topic || !producer_knows(sender->producer, topic, known.partitions, PRODUCER_PAUSE_MS))
 		return NOT_NOW;
-	return hand_over(sender, outgoing, topic, known.partitions);
+	return hand_to_producer(sender, outgoing, topic, known.partitions);
 }
 
 /*
@@ -359,7 +362,7 @@ static bool take_arrived(struct api_sender *sender)
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-static void wait_for_events(struct api_sender *sender)
+static void wait_for_sender_events(struct api_sender *sender)
 {
 	struct pollfd fds[] = {{.fd = sender->wake_fd, .events = POLLIN},
 	    {.fd = sender->producer ? producer_fd(sender->producer) : -1, .events = POLLIN}};
@@ -377,7 +380,7 @@ static bool is_busy(const struct api_sender *sender)
 	return sender->waiting || sender->failed || (sender->flying && !sender->flying->prev->told);
 }
 
-static void *run(void *context)
+static void *run_api_sender(void *context)
 {
 	struct api_sender *sender = context;
 	bool ending = false;
@@ -385,11 +388,11 @@ static void *run(void *context)
 	while (!ending || is_busy(sender)) {
 		int64_t now;
 
-		wait_for_events(sender);
+		wait_for_sender_events(sender);
 		ending = take_arrived(sender);
 		now = clock_ms();
 		read_reports(sender);
-		give_up(sender, now);
+		give_up_late_records(sender, now);
 		mind_producer(sender, now);
 		send_waiting(sender, now);
 	}
@@ -410,7 +413,7 @@ struct api_sender *api_sender_start(
 		goto fail;
 	}
 	topic_metadata_watch(metadata, sender->wake_fd);
-	if (pthread_create(&sender->thread, NULL, run, sender) == 0)
+	if (pthread_create(&sender->thread, NULL, run_api_sender, sender) == 0)
 		return sender;
 	err_set(err, ERR_FATAL, "no thread for the records of the HTTP interface");
 	topic_metadata_unwatch(metadata, sender->wake_fd);
@@ -421,7 +424,7 @@ fail:
 	return NULL;
 }
 
-static void wake(struct api_sender *sender)
+static void wake_api_sender(struct api_sender *sender)
 {
 	/* Fails only when the counter is full, and then it is readable all the same. */
 	if (eventfd_write(sender->wake_fd, 1) != 0)
@@ -437,7 +440,7 @@ void api_sender_put(struct api_sender *sender, const struct api_record *record)
 	outgoing->number = sender->count++;
 	DL_APPEND(sender->arrived, outgoing);
 	pthread_mutex_unlock(&sender->mutex);
-	wake(sender);
+	wake_api_sender(sender);
 }
 
 void api_sender_stop(struct api_sender *sender)
@@ -447,10 +450,10 @@ void api_sender_stop(struct api_sender *sender)
 	pthread_mutex_lock(&sender->mutex);
 	sender->ending = true;
 	pthread_mutex_unlock(&sender->mutex);
-	wake(sender);
+	wake_api_sender(sender);
 	pthread_join(sender->thread, NULL);
 	topic_metadata_unwatch(sender->metadata, sender->wake_fd);
-	drop_producer(sender); /* and what it gave back */
+	drop_sender_producer(sender); /* and what it gave back */
 	close(sender->wake_fd);
 	pthread_mutex_destroy(&sender->mutex);
 	free(sender);
