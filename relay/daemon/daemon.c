@@ -94,7 +94,7 @@ static bool upkeep_workers_live(struct daemon *daemon, int64_t now, struct text 
 	return all;
 }
 
-static bool is_live(void *context, struct text *report)
+static bool is_daemon_live(void *context, struct text *report)
 {
 	struct daemon *daemon = context;
 	int64_t now = clock_ms();
@@ -150,7 +150,7 @@ static bool topics_open(struct daemon *daemon, struct text *report)
 	return count == 0;
 }
 
-static bool is_ready(void *context, struct text *report)
+static bool is_daemon_ready(void *context, struct text *report)
 {
 	struct daemon *daemon = context;
 	bool ready;
@@ -244,7 +244,7 @@ static void warn_of_files(const struct config *config)
 	}
 }
 
-static bool load(struct daemon *daemon, struct err *err)
+static bool load_configuration(struct daemon *daemon, struct err *err)
 {
 	daemon->config = config_load(daemon->options->config_path, err);
 	if (!daemon->config)
@@ -352,7 +352,7 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 
 static bool start_admin(struct daemon *daemon, struct err *err)
 {
-	const struct admin_callbacks callbacks = {is_live, is_ready, daemon};
+	const struct admin_callbacks callbacks = {is_daemon_live, is_daemon_ready, daemon};
 
 	if (daemon->config->admin_listen[0] == '\0')
 		return true;
@@ -375,7 +375,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 }
 
 /* host:pid:random names the process in the log table; a host's name is cut rather than refused. */
-static char *owner_name(void)
+static char *make_owner_name(void)
 {
 	char host[64] = "";
 
@@ -409,7 +409,7 @@ static bool start_delivers(struct daemon *daemon, struct err *err)
 	return daemon->delivers != NULL;
 }
 
-static void announce(const struct daemon *daemon)
+static void announce_start(const struct daemon *daemon)
 {
 	const char *const labels[] = {RELAY_VERSION};
 
@@ -423,7 +423,7 @@ static void announce(const struct daemon *daemon)
 	service_notify("READY=1");
 }
 
-static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
+static bool start_daemon(struct daemon *daemon, struct checks *checks, struct err *err)
 {
 	const struct config *config = daemon->config;
 	struct publishers_options options;
@@ -440,7 +440,7 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	daemon->topic_metadata = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->topic_checks = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->upkeep_workers = xcalloc((size_t)config->postgres_count, sizeof(void *));
-	daemon->owner = owner_name();
+	daemon->owner = make_owner_name();
 	if (!start_clusters(daemon, checks, err) || !start_upkeep_workers(daemon, err))
 		return false;
 	options = (struct publishers_options){config, daemon->topic_metadata, daemon->topic_checks,
@@ -470,7 +470,7 @@ static void log_fixed(const struct text *fixed)
 	}
 }
 
-static void apply(struct daemon *daemon, struct config *fresh)
+static void apply_configuration(struct daemon *daemon, struct config *fresh)
 {
 	log_configure(fresh->log_level, fresh->log_format);
 	publishers_retune(daemon->publishers, fresh);
@@ -485,7 +485,7 @@ static void apply(struct daemon *daemon, struct config *fresh)
 	daemon->fresh = fresh;
 }
 
-static void reload(struct daemon *daemon)
+static void reload_configuration(struct daemon *daemon)
 {
 	OWNED(text_finish) struct text fixed = {0};
 	struct config *fresh;
@@ -495,7 +495,7 @@ static void reload(struct daemon *daemon)
 	fresh = config_load(daemon->options->config_path, &err);
 	if (fresh) {
 		config_compare(daemon->config, fresh, &fixed);
-		apply(daemon, fresh);
+		apply_configuration(daemon, fresh);
 		warn_of_files(fresh);
 		log_fixed(&fixed);
 		log_info("reloaded", {"file", LOG_TEXT(daemon->options->config_path)});
@@ -523,7 +523,7 @@ static int64_t longest_stop_ms(const struct config *config)
 }
 
 /* Whatever is left belongs to the next owner once its lease is over, as after a crash. */
-static void end_at_once(const char *why)
+static void end_daemon_at_once(const char *why)
 {
 	log_warn("ended_at_once", {"why", LOG_TEXT(why)},
 	    {"consequence", LOG_TEXT("shards that were not handed over are free when their leases "
@@ -531,7 +531,7 @@ static void end_at_once(const char *why)
 	_exit(EXIT_NOT_HANDED_OVER);
 }
 
-static void begin_stop(struct daemon *daemon)
+static void begin_daemon_stop(struct daemon *daemon)
 {
 	daemon->stopping = true;
 	daemon->stop_by = clock_ms() + longest_stop_ms(daemon->config) + HANDOVER_SPARE_MS;
@@ -556,7 +556,7 @@ static void on_end(struct daemon *daemon)
 		return;
 	}
 	log_info("stopping", {"owner", LOG_TEXT(daemon->owner)});
-	begin_stop(daemon);
+	begin_daemon_stop(daemon);
 }
 
 static void serve_signals(struct daemon *daemon)
@@ -566,7 +566,7 @@ static void serve_signals(struct daemon *daemon)
 		case SIGNALS_NONE:
 			return;
 		case SIGNALS_RELOAD:
-			reload(daemon);
+			reload_configuration(daemon);
 			break;
 		case SIGNALS_END:
 			on_end(daemon);
@@ -583,13 +583,13 @@ static void serve_watchdog(struct daemon *daemon, int64_t now)
 	if (interval == 0 || now < daemon->watchdog_at)
 		return;
 	daemon->watchdog_at = now + interval / 3;
-	if (is_live(daemon, &report))
+	if (is_daemon_live(daemon, &report))
 		service_notify("WATCHDOG=1");
 	else
 		log_error("loop_stalled", {"report", LOG_TEXT(text_string(&report))});
 }
 
-static void wait_for_events(struct daemon *daemon)
+static void wait_for_daemon_events(struct daemon *daemon)
 {
 	struct pollfd fds[MOST_FDS] = {
 	    {.fd = daemon->signal_fd, .events = POLLIN},
@@ -625,7 +625,7 @@ static bool is_drained(const struct daemon *daemon)
 }
 
 /* True: drained, or handed over after a signal that interrupted nothing. */
-static bool loop(struct daemon *daemon, struct err *err)
+static bool run_main_loop(struct daemon *daemon, struct err *err)
 {
 	bool drained = false;
 
@@ -633,7 +633,7 @@ static bool loop(struct daemon *daemon, struct err *err)
 	    !(daemon->stopping && publishers_is_over(daemon->publishers) && others_ended(daemon))) {
 		int64_t now;
 
-		wait_for_events(daemon);
+		wait_for_daemon_events(daemon);
 		now = clock_ms();
 		atomic_store(&daemon->turn_ms, now);
 		serve_signals(daemon);
@@ -641,12 +641,12 @@ static bool loop(struct daemon *daemon, struct err *err)
 		serve_watchdog(daemon, now);
 		if (!daemon->stopping && is_drained(daemon)) {
 			drained = true;
-			begin_stop(daemon);
+			begin_daemon_stop(daemon);
 		}
 		if (!daemon->stopping || now < daemon->stop_by)
 			continue;
 		if (!publishers_is_over(daemon->publishers))
-			end_at_once(daemon->hurry);
+			end_daemon_at_once(daemon->hurry);
 		daemon->others_linger = !others_ended(daemon);
 		break;
 	}
@@ -667,13 +667,13 @@ static void wait_for_publishers(struct daemon *daemon)
 {
 	publishers_stop(daemon->publishers);
 	while (!publishers_is_over(daemon->publishers)) {
-		wait_for_events(daemon);
+		wait_for_daemon_events(daemon);
 		publishers_step(daemon->publishers, clock_ms());
 	}
 }
 
 /* In reverse; what was never started is NULL. */
-static void finish(struct daemon *daemon)
+static void finish_daemon(struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
 
@@ -748,22 +748,22 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 	    .api_listener = {.fd = -1},
 	    .turn_ms = clock_ms()};
 	struct checks checks = {0};
-	bool done = load(&daemon, err);
+	bool done = load_configuration(&daemon, err);
 
 	if (done)
 		warn_of_exposed(daemon.config);
 	if (done) {
 		checks_init(&checks, daemon.config);
 		checks.starting = true;
-		done = start(&daemon, &checks, err);
+		done = start_daemon(&daemon, &checks, err);
 		checks_finish(&checks);
 	}
 	if (done) {
-		announce(&daemon);
-		done = loop(&daemon, err);
+		announce_start(&daemon);
+		done = run_main_loop(&daemon, err);
 	}
 	/* whose statement not even a cancel ends needs everything until the process has ended */
 	if (!daemon.others_linger)
-		finish(&daemon);
+		finish_daemon(&daemon);
 	return done;
 }

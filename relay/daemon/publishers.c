@@ -91,7 +91,7 @@ void publishers_destroy(struct publishers *publishers)
 /* --- one publisher -------------------------------------------------------------------------------
  */
 
-static void move(
+static void move_publisher(
     struct publishers *publishers, struct publisher *publisher, enum publisher_state state)
 {
 	pthread_mutex_lock(&publishers->mutex);
@@ -102,7 +102,7 @@ static void move(
 	pthread_mutex_unlock(&publishers->mutex);
 }
 
-static void add_publisher(
+static void add_shard_worker(
     struct publishers *publishers, struct publisher *publisher, struct shard_worker *shard_worker)
 {
 	const struct config_publisher *fresh =
@@ -129,20 +129,20 @@ static bool start_publisher(
 	    .drain = publishers->options.drain};
 
 	assert(shards <= MOST_SHARDS && publisher->shards == 0);
-	move(publishers, publisher, PUBLISHER_RUNNING);
+	move_publisher(publishers, publisher, PUBLISHER_RUNNING);
 	for (options.shard = 0; options.shard < shards; options.shard++) {
 		struct shard_worker *shard_worker = shard_worker_start(&options, err);
 
 		if (!shard_worker)
 			return err_prefix(err, "publisher %s", publisher->config->name);
-		add_publisher(publishers, publisher, shard_worker);
+		add_shard_worker(publishers, publisher, shard_worker);
 	}
 	log_info("publisher_started", {"publisher", LOG_TEXT(publisher->config->name)},
 	    {"shards", LOG_INT(shards)});
 	return true;
 }
 
-static void stop_publishers(const struct publisher *publisher)
+static void stop_shard_workers(const struct publisher *publisher)
 {
 	for (int i = 0; i < publisher->shards; i++)
 		shard_worker_stop(publisher->shard_workers[i]);
@@ -158,7 +158,7 @@ static void count_ends(const struct publisher *publisher, int counts[static SHAR
 }
 
 /* Frees shard workers that have all ended; the readers of other threads no longer see them. */
-static void clear(struct publishers *publishers, struct publisher *publisher)
+static void free_shard_workers(struct publishers *publishers, struct publisher *publisher)
 {
 	int count = publisher->shards;
 
@@ -169,7 +169,7 @@ static void clear(struct publishers *publishers, struct publisher *publisher)
 		shard_worker_join(publisher->shard_workers[i]);
 }
 
-static void step_running(struct publishers *publishers, struct publisher *publisher)
+static void step_publisher_running(struct publishers *publishers, struct publisher *publisher)
 {
 	int ends[SHARD_WORKER_GONE + 1];
 
@@ -177,14 +177,14 @@ static void step_running(struct publishers *publishers, struct publisher *publis
 	if (ends[SHARD_WORKER_GONE] > 0 && !publishers->stopping) {
 		log_info("publisher_changed", {"publisher", LOG_TEXT(publisher->config->name)},
 		    {"consequence", LOG_TEXT("it was dropped or split: its shards are let go")});
-		stop_publishers(publisher);
-		move(publishers, publisher, PUBLISHER_ENDING);
+		stop_shard_workers(publisher);
+		move_publisher(publishers, publisher, PUBLISHER_ENDING);
 	} else if (ends[SHARD_WORKER_RUNNING] == 0) {
-		move(publishers, publisher, PUBLISHER_DONE);
+		move_publisher(publishers, publisher, PUBLISHER_DONE);
 	}
 }
 
-static void step_ending(struct publishers *publishers, struct publisher *publisher)
+static void step_publisher_ending(struct publishers *publishers, struct publisher *publisher)
 {
 	int ends[SHARD_WORKER_GONE + 1];
 
@@ -192,13 +192,14 @@ static void step_ending(struct publishers *publishers, struct publisher *publish
 	if (ends[SHARD_WORKER_RUNNING] > 0)
 		return;
 	publisher->shards_before = publisher->shards;
-	clear(publishers, publisher);
+	free_shard_workers(publishers, publisher);
 	publisher->looks = upkeep_worker_looks(publisher->upkeep_worker);
 	upkeep_worker_look(publisher->upkeep_worker);
-	move(publishers, publisher, PUBLISHER_LOOKING);
+	move_publisher(publishers, publisher, PUBLISHER_LOOKING);
 }
 
-static void step_looking(struct publishers *publishers, struct publisher *publisher, int64_t now)
+static void step_publisher_looking(
+    struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
 	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 
@@ -208,7 +209,7 @@ static void step_looking(struct publishers *publishers, struct publisher *publis
 		log_warn("publisher_dropped", {"publisher", LOG_TEXT(publisher->config->name)},
 		    {"consequence", LOG_TEXT("it is not published any more")});
 	publisher->start_at = shards == publisher->shards_before ? now + AGAIN_MS : now;
-	move(publishers, publisher, PUBLISHER_IDLE);
+	move_publisher(publishers, publisher, PUBLISHER_IDLE);
 }
 
 static void refuse_shards(struct publisher *publisher, int shards)
@@ -223,7 +224,8 @@ static void refuse_shards(struct publisher *publisher, int shards)
 }
 
 /* Nothing is left of a publisher that is gone: drained. */
-static void step_idle(struct publishers *publishers, struct publisher *publisher, int64_t now)
+static void step_publisher_idle(
+    struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
 	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 	struct err err;
@@ -231,7 +233,7 @@ static void step_idle(struct publishers *publishers, struct publisher *publisher
 	if (now < publisher->start_at)
 		return;
 	if (publishers->options.drain && shards == 0) {
-		move(publishers, publisher, PUBLISHER_DONE);
+		move_publisher(publishers, publisher, PUBLISHER_DONE);
 		return;
 	}
 	if (shards <= 0)
@@ -245,8 +247,8 @@ static void step_idle(struct publishers *publishers, struct publisher *publisher
 		return;
 	log_error("publisher_not_started", {"publisher", LOG_TEXT(publisher->config->name)},
 	    {"error", LOG_TEXT(err.message)});
-	stop_publishers(publisher);
-	move(publishers, publisher, PUBLISHER_ENDING);
+	stop_shard_workers(publisher);
+	move_publisher(publishers, publisher, PUBLISHER_ENDING);
 }
 
 static void step_publisher(struct publishers *publishers, struct publisher *publisher, int64_t now)
@@ -254,16 +256,16 @@ static void step_publisher(struct publishers *publishers, struct publisher *publ
 	switch (publisher->state) {
 	case PUBLISHER_IDLE:
 		if (!publishers->stopping)
-			step_idle(publishers, publisher, now);
+			step_publisher_idle(publishers, publisher, now);
 		break;
 	case PUBLISHER_RUNNING:
-		step_running(publishers, publisher);
+		step_publisher_running(publishers, publisher);
 		break;
 	case PUBLISHER_ENDING:
-		step_ending(publishers, publisher);
+		step_publisher_ending(publishers, publisher);
 		break;
 	case PUBLISHER_LOOKING:
-		step_looking(publishers, publisher, now);
+		step_publisher_looking(publishers, publisher, now);
 		break;
 	case PUBLISHER_DONE:
 		break;
@@ -320,7 +322,7 @@ void publishers_stop(struct publishers *publishers)
 {
 	publishers->stopping = true;
 	for (int i = 0; i < publishers->options.config->publisher_count; i++)
-		stop_publishers(&publishers->list[i]);
+		stop_shard_workers(&publishers->list[i]);
 }
 
 bool publishers_is_over(const struct publishers *publishers)
@@ -425,7 +427,7 @@ static void describe_away(const struct shard_worker_status *status, struct text 
 		text_addf(report, ", Kafka is away: %s", status->kafka_error);
 }
 
-static void describe(const struct shard_worker_status *status, struct text *report)
+static void describe_shard(const struct shard_worker_status *status, struct text *report)
 {
 	text_addf(report, "publisher %s/%d: %s", status->publisher, status->shard,
 	    stream_state_names[status->state]);
@@ -455,7 +457,7 @@ static bool shard_ready(const struct shard_worker_status *status, struct text *r
 		     !stands_still(status);
 
 	text_addf(report, "[%s] ", ready ? "+" : "-");
-	describe(status, report);
+	describe_shard(status, report);
 	return ready;
 }
 

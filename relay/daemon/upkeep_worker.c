@@ -77,7 +77,7 @@ struct upkeep_worker {
 	int64_t looks;
 };
 
-static struct pg_result *ask(struct upkeep_worker *worker, const char *sql,
+static struct pg_result *ask_worker_database(struct upkeep_worker *worker, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
 	return schema_query(worker->pg, worker->postgres->schema, sql, params, count, err);
@@ -93,14 +93,14 @@ static void note_backlog(const char *publisher, const char *shard, const struct 
 	metric_set(metric_series(&unpublished_age, labels), (double)pg_int(row, 0, 3) / 1000);
 }
 
-static bool count_backlog(struct upkeep_worker *worker, const struct config_publisher *publisher,
-    int shards, struct err *err)
+static bool count_publisher_backlog(struct upkeep_worker *worker,
+    const struct config_publisher *publisher, int shards, struct err *err)
 {
 	for (int i = 0; i < shards; i++) {
 		owned_text char *shard = xformat("%d", i);
 		const struct pg_param params[] = {{publisher->name}, {shard}, {COUNT_BOUND}};
 		OWNED(owned_pg_result_destroy)
-		struct pg_result *row = ask(worker, sql_backlog, params, 3, err);
+		struct pg_result *row = ask_worker_database(worker, sql_backlog, params, 3, err);
 
 		if (!row)
 			return false;
@@ -147,7 +147,7 @@ static bool count_backlogs(struct upkeep_worker *worker, struct err *err)
 		const struct config_publisher *publisher = &worker->config->publishers[i];
 
 		if (publisher->postgres == worker->postgres &&
-		    !count_backlog(worker, publisher, worker->shards[i], err))
+		    !count_publisher_backlog(worker, publisher, worker->shards[i], err))
 			return false;
 	}
 	return true;
@@ -177,7 +177,8 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
     void (*note)(const struct pg_result *rows, int i), struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
-	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask(worker, sql, params, 1, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask_worker_database(worker, sql, params, 1, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++) {
 		const struct config_publisher *publisher =
@@ -190,10 +191,10 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
 }
 
 /* The planner must not read everything published to find what is not. */
-static bool look(struct upkeep_worker *worker, struct err *err)
+static bool look_at_publishers(struct upkeep_worker *worker, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = ask(worker, sql_publishers, NULL, 0, err);
+	struct pg_result *rows = ask_worker_database(worker, sql_publishers, NULL, 0, err);
 
 	if (!rows)
 		return false;
@@ -211,16 +212,16 @@ static bool look(struct upkeep_worker *worker, struct err *err)
 
 /* --- the connection ------------------------------------------------------------------------- */
 
-static void note_error(struct upkeep_worker *worker, const char *error)
+static void note_look_error(struct upkeep_worker *worker, const char *error)
 {
 	pthread_mutex_lock(&worker->mutex);
 	text_copy(worker->status.error, sizeof worker->status.error, error);
 	pthread_mutex_unlock(&worker->mutex);
 }
 
-static void lose(struct upkeep_worker *worker, const struct err *err)
+static void lose_look_connection(struct upkeep_worker *worker, const struct err *err)
 {
-	note_error(worker, err->message);
+	note_look_error(worker, err->message);
 	pg_destroy(worker->pg);
 	worker->pg = NULL;
 	if (!worker->lost)
@@ -236,7 +237,7 @@ static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
 	if (!worker->pg)
 		worker->pg = pg_connect(
 		    worker->postgres->dsn, "outbox-relay upkeep worker", CONNECT_MS, err);
-	return worker->pg && look(worker, err);
+	return worker->pg && look_at_publishers(worker, err);
 }
 
 /* Returns when to come back. */
@@ -245,14 +246,14 @@ static int64_t step_look(struct upkeep_worker *worker)
 	struct err err;
 
 	if (!connect_and_look(worker, &err)) {
-		lose(worker, &err);
+		lose_look_connection(worker, &err);
 		return clock_ms() + backoff_next_ms(&worker->backoff);
 	}
 	backoff_reset(&worker->backoff);
 	if (worker->lost)
 		log_info("look_works_again", {"postgres", LOG_TEXT(worker->postgres->name)});
 	worker->lost = false;
-	note_error(worker, "");
+	note_look_error(worker, "");
 	return clock_ms() + LOOK_MS;
 }
 
@@ -262,7 +263,7 @@ static int64_t step_ids(struct upkeep_worker *worker)
 	struct err err;
 
 	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, &err))
-		lose(worker, &err);
+		lose_look_connection(worker, &err);
 	return clock_ms() + IDS_MS;
 }
 
@@ -282,7 +283,7 @@ static void sleep_until(struct upkeep_worker *worker, int64_t due)
 }
 
 /* False: it is to end. Takes over what was asked for meanwhile. */
-static bool wait_for_work(struct upkeep_worker *worker)
+static bool wait_for_upkeep_work(struct upkeep_worker *worker)
 {
 	bool stop;
 
@@ -336,7 +337,7 @@ static bool wait_for_log_work(struct upkeep_worker *worker)
 	return !stop;
 }
 
-static void step_log(struct upkeep_worker *worker)
+static void step_log_partitions(struct upkeep_worker *worker)
 {
 	int64_t interval, at;
 	bool due;
@@ -355,7 +356,7 @@ static void step_log(struct upkeep_worker *worker)
 	pthread_mutex_unlock(&worker->mutex);
 }
 
-static void end(struct upkeep_worker *worker)
+static void end_worker_thread(struct upkeep_worker *worker)
 {
 	pthread_mutex_lock(&worker->mutex);
 	worker->running--;
@@ -365,20 +366,20 @@ static void end(struct upkeep_worker *worker)
 		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
 }
 
-static void *run(void *context)
+static void *run_table_upkeep(void *context)
 {
 	struct upkeep_worker *worker = context;
 
 	pg_interrupt_by(worker->stop_fd);
-	while (wait_for_work(worker)) {
+	while (wait_for_upkeep_work(worker)) {
 		worker->upkeep_at = upkeep_step(worker->upkeep, clock_ms());
 		note_upkeep(worker);
 	}
-	end(worker);
+	end_worker_thread(worker);
 	return NULL;
 }
 
-static void *run_log(void *context)
+static void *run_looks_and_log(void *context)
 {
 	struct upkeep_worker *worker = context;
 
@@ -388,9 +389,9 @@ static void *run_log(void *context)
 			worker->look_at = step_look(worker);
 		if (worker->ids_at <= clock_ms())
 			worker->ids_at = step_ids(worker);
-		step_log(worker);
+		step_log_partitions(worker);
 	}
-	end(worker);
+	end_worker_thread(worker);
 	return NULL;
 }
 
@@ -407,7 +408,7 @@ static void free_upkeep_worker(struct upkeep_worker *worker)
 	free(worker);
 }
 
-static void init_locks(struct upkeep_worker *worker)
+static void init_worker_locks(struct upkeep_worker *worker)
 {
 	pthread_condattr_t attributes;
 
@@ -418,7 +419,7 @@ static void init_locks(struct upkeep_worker *worker)
 	pthread_condattr_destroy(&attributes);
 }
 
-static void wake(struct upkeep_worker *worker, bool *flag)
+static void wake_upkeep_worker(struct upkeep_worker *worker, bool *flag)
 {
 	pthread_mutex_lock(&worker->mutex);
 	*flag = true;
@@ -427,15 +428,15 @@ static void wake(struct upkeep_worker *worker, bool *flag)
 }
 
 /* Both threads or none. Returns 0 or an errno. */
-static int start_threads(struct upkeep_worker *worker)
+static int start_worker_threads(struct upkeep_worker *worker)
 {
 	int error;
 
 	worker->running = 2;
-	error = pthread_create(&worker->log_thread, NULL, run_log, worker);
+	error = pthread_create(&worker->log_thread, NULL, run_looks_and_log, worker);
 	if (error != 0)
 		return error;
-	error = pthread_create(&worker->thread, NULL, run, worker);
+	error = pthread_create(&worker->thread, NULL, run_table_upkeep, worker);
 	if (error == 0)
 		return 0;
 	upkeep_worker_stop(worker);
@@ -463,8 +464,8 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	worker->shards = xcalloc((size_t)config->publisher_count, sizeof *worker->shards);
 	for (int i = 0; i < config->publisher_count; i++)
 		worker->shards[i] = -1;
-	init_locks(worker);
-	error = start_threads(worker);
+	init_worker_locks(worker);
+	error = start_worker_threads(worker);
 	if (error == 0)
 		return worker;
 	err_set(err, ERR_RETRY, "no thread for the upkeep of postgres %s: %s", postgres->name,
@@ -475,7 +476,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 
 void upkeep_worker_stop(struct upkeep_worker *worker)
 {
-	wake(worker, &worker->stop);
+	wake_upkeep_worker(worker, &worker->stop);
 	/* Without it a statement under way is waited for. */
 	if (eventfd_write(worker->stop_fd, 1) != 0)
 		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
@@ -483,7 +484,7 @@ void upkeep_worker_stop(struct upkeep_worker *worker)
 
 void upkeep_worker_look(struct upkeep_worker *worker)
 {
-	wake(worker, &worker->look_asked);
+	wake_upkeep_worker(worker, &worker->look_asked);
 }
 
 void upkeep_worker_retune(struct upkeep_worker *worker, const struct config_postgres *postgres)
@@ -496,7 +497,7 @@ void upkeep_worker_retune(struct upkeep_worker *worker, const struct config_post
 	worker->settings.schema = worker->postgres->schema;
 	worker->log_at = 0;
 	pthread_mutex_unlock(&worker->mutex);
-	wake(worker, &worker->retuned);
+	wake_upkeep_worker(worker, &worker->retuned);
 }
 
 void upkeep_worker_join(struct upkeep_worker *worker)
