@@ -188,7 +188,7 @@ static struct record *new_record(struct batch *batch, int32_t partition, int64_t
 	return &batch->records[batch->count++];
 }
 
-static struct id *find_id(struct batch *batch, const struct lookback_request *request)
+static struct id *find_or_add_id(struct batch *batch, const struct lookback_request *request)
 {
 	owned_text char *name = lookback_wire_key(request);
 	size_t length = strlen(name);
@@ -219,7 +219,7 @@ void batch_add(
 
 	record->request = *request;
 	*request = (struct lookback_request){0};
-	record->id = find_id(batch, &record->request);
+	record->id = find_or_add_id(batch, &record->request);
 }
 
 void batch_add_dead_letter(struct batch *batch, int32_t partition, int64_t offset,
@@ -285,18 +285,18 @@ static void add_duration(struct pg_column *column, int64_t ms)
 }
 
 /* Two columns from the first one on: partition, offset. */
-static void add_place(struct pg_column *columns, const struct record *record)
+static void add_record_place(struct pg_column *columns, const struct record *record)
 {
 	pg_column_add_int(&columns[0], record->partition);
 	pg_column_add_int(&columns[1], record->offset);
 }
 
 /* Type, id, partition, offset. */
-static void add_id(struct pg_column *columns, const struct record *record)
+static void add_record_id(struct pg_column *columns, const struct record *record)
 {
 	pg_column_add_text(&columns[0], record->request.biz_type);
 	pg_column_add_text(&columns[1], record->request.biz_id);
-	add_place(&columns[2], record);
+	add_record_place(&columns[2], record);
 }
 
 /* Topic, key, payload, headers. */
@@ -323,7 +323,7 @@ static void add_prepare(struct batch *batch, const struct record *record)
 
 	note_row(batch, ROW_PREPARE);
 	lookback_event_id(body->biz_type, body->biz_id, uuid);
-	add_id(&columns[BATCH_PREPARE_TYPE], record);
+	add_record_id(&columns[BATCH_PREPARE_TYPE], record);
 	add_message(
 	    &columns[BATCH_PREPARE_TOPIC], body->topic, &body->key, &body->payload, body->headers);
 	pg_column_add_text(&columns[BATCH_PREPARE_SERVICE], body->check_service);
@@ -335,10 +335,10 @@ static void add_prepare(struct batch *batch, const struct record *record)
 	batch->figures.prepares++;
 }
 
-static void decide(struct batch *batch, const struct record *record, const char *decision)
+static void decide_prepare(struct batch *batch, const struct record *record, const char *decision)
 {
 	note_row(batch, ROW_DECISION);
-	add_id(&batch->columns[BATCH_DECISION_TYPE], record);
+	add_record_id(&batch->columns[BATCH_DECISION_TYPE], record);
 	pg_column_add_text(
 	    &batch->columns[BATCH_DECISION_PREPARED_AT], prepared_before(record->id));
 	pg_column_add_text(&batch->columns[BATCH_DECISION], decision);
@@ -348,7 +348,7 @@ static void decide(struct batch *batch, const struct record *record, const char 
 static void add_dead_letter(struct batch *batch, const struct record *record)
 {
 	note_row(batch, ROW_DEAD_LETTER);
-	add_place(&batch->columns[BATCH_DEAD_LETTER_PARTITION], record);
+	add_record_place(&batch->columns[BATCH_DEAD_LETTER_PARTITION], record);
 	add_message(&batch->columns[BATCH_DEAD_LETTER_TOPIC], record->dead_letter_topic,
 	    &record->dead_letter_key, &record->dead_letter_payload, record->dead_letter_headers);
 	batch->figures.dead_letters++;
@@ -359,7 +359,7 @@ static void add_note(struct batch *batch, const char *op, const struct record *r
 {
 	note_row(batch, ROW_NOTE);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_OP], op);
-	add_id(&batch->columns[BATCH_NOTE_TYPE], record);
+	add_record_id(&batch->columns[BATCH_NOTE_TYPE], record);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_PREPARED_AT], prepared_before(record->id));
 	pg_column_add_text(&batch->columns[BATCH_NOTE_DECISION], decision);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_KEPT], kept);
@@ -389,7 +389,7 @@ static void work_prepare(struct batch *batch, struct record *record)
 	memcpy(id->now.digest, record->request.digest, LOOKBACK_DIGEST);
 	add_prepare(batch, record);
 	if (was_decided)
-		decide(batch, record, id->now.decision);
+		decide_prepare(batch, record, id->now.decision);
 }
 
 static void work_decision(struct batch *batch, struct record *record)
@@ -399,7 +399,7 @@ static void work_decision(struct batch *batch, struct record *record)
 
 	switch (id->now.state) {
 	case PREPARED:
-		decide(batch, record, decision);
+		decide_prepare(batch, record, decision);
 		return;
 	case TOMBSTONE:
 		if (text_equal(id->now.decision, decision))

@@ -14,13 +14,13 @@ enum {
 	SPARE = 2048,         /* of it, for what is said here */
 };
 
-static void add(json_t *pairs, const char *name, json_t *value)
+static void add_text_header(json_t *pairs, const char *name, json_t *value)
 {
 	json_array_append_new(pairs, json_pack("[so]", name, value));
 }
 
 /* A name that the table takes: text, and none of the relay's own. */
-static bool is_name(const char *name)
+static bool is_storable_name(const char *name)
 {
 	json_t *text = json_string(name);
 	bool well = text && *name && !text_starts(name, "outbox-");
@@ -30,7 +30,7 @@ static bool is_name(const char *name)
 }
 
 /* As many as there is room for; false: some were left out. */
-static bool add_own(json_t *pairs, const struct consumer_record *record)
+static bool add_record_headers(json_t *pairs, const struct consumer_record *record)
 {
 	const char *name;
 	const void *value;
@@ -41,7 +41,7 @@ static bool add_own(json_t *pairs, const struct consumer_record *record)
 		char *text;
 		size_t size;
 
-		if (!is_name(name) || length > room)
+		if (!is_storable_name(name) || length > room)
 			return false;
 		own = json_pack("[so]", name, json_bytes(value, length));
 		text = json_dumps(own, JSON_COMPACT);
@@ -91,18 +91,19 @@ static json_t *base_headers(const struct consumer_record *record, const struct r
 	json_t *pairs = json_array();
 	char number[24];
 
-	add(pairs, "dead-letter-reason", json_string(refusal->code));
-	add(pairs, "dead-letter-error", json_bytes(refusal->text, strlen(refusal->text)));
-	add(pairs, "dead-letter-topic", json_string(record->topic));
+	add_text_header(pairs, "dead-letter-reason", json_string(refusal->code));
+	add_text_header(
+	    pairs, "dead-letter-error", json_bytes(refusal->text, strlen(refusal->text)));
+	add_text_header(pairs, "dead-letter-topic", json_string(record->topic));
 	snprintf(number, sizeof number, "%" PRId32, record->partition);
-	add(pairs, "dead-letter-partition", json_string(number));
+	add_text_header(pairs, "dead-letter-partition", json_string(number));
 	snprintf(number, sizeof number, "%" PRId64, record->offset);
-	add(pairs, "dead-letter-offset", json_string(number));
+	add_text_header(pairs, "dead-letter-offset", json_string(number));
 	return pairs;
 }
 
 /* Takes over the pairs. The dead letter's other texts stay the caller's. */
-static void put(
+static void put_dead_letter(
     struct dead_letters *dead_letters, struct batch_dead_letter dead_letter, json_t *pairs)
 {
 	dead_letter.headers = json_dumps(pairs, JSON_COMPACT);
@@ -137,9 +138,9 @@ static void put_parts(struct dead_letters *dead_letters, const struct consumer_r
 			dead_letter.payload = rests[i].bytes + at;
 			dead_letter.payload_length = left < most ? left : most;
 			snprintf(text, sizeof text, "%d/%d", ++number, total);
-			add(pairs, "dead-letter-part", json_string(text));
-			add(pairs, "dead-letter-holds", json_string(rests[i].what));
-			put(dead_letters, dead_letter, pairs);
+			add_text_header(pairs, "dead-letter-part", json_string(text));
+			add_text_header(pairs, "dead-letter-holds", json_string(rests[i].what));
+			put_dead_letter(dead_letters, dead_letter, pairs);
 		}
 }
 
@@ -158,8 +159,8 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 	char left_out[64] = "", text[24];
 
 	if (extent == DEAD_LETTER_BARE) {
-		add(pairs, "dead-letter-left-out", json_string("key payload headers"));
-		put(&dead_letters, dead_letter, pairs);
+		add_text_header(pairs, "dead-letter-left-out", json_string("key payload headers"));
+		put_dead_letter(&dead_letters, dead_letter, pairs);
 		return dead_letters;
 	}
 	if (record->key_length <= KEY_MOST) {
@@ -174,7 +175,7 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 	} else {
 		rests[count++] = (struct rest){"payload", record->payload, record->payload_length};
 	}
-	if (!add_own(pairs, record)) {
+	if (!add_record_headers(pairs, record)) {
 		headers = all_headers(record);
 		rests[count++] = (struct rest){"headers", headers, strlen(headers)};
 	}
@@ -182,9 +183,9 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 		snprintf(left_out + strlen(left_out), sizeof left_out - strlen(left_out), "%s%s",
 		    i ? " " : "", rests[i].what);
 	if (count > 0) {
-		add(pairs, "dead-letter-left-out", json_string(left_out));
+		add_text_header(pairs, "dead-letter-left-out", json_string(left_out));
 		snprintf(text, sizeof text, "1/%d", 1 + count_parts(rests, count, most));
-		add(pairs, "dead-letter-part", json_string(text));
+		add_text_header(pairs, "dead-letter-part", json_string(text));
 		/* one key, so that they are in one partition and in order */
 		place = xformat(
 		    "%s/%" PRId32 "/%" PRId64, record->topic, record->partition, record->offset);
@@ -193,7 +194,7 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 			dead_letter.key_length = strlen(place);
 		}
 	}
-	put(&dead_letters, dead_letter, pairs);
+	put_dead_letter(&dead_letters, dead_letter, pairs);
 	put_parts(&dead_letters, record, refusal, &dead_letter, rests, count, most);
 	for (int i = 0; i < dead_letters.count; i++) {
 		struct batch_dead_letter *one = &dead_letters.list[i];

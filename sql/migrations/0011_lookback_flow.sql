@@ -162,7 +162,8 @@ begin
 					|| l.headers::jsonb)::outbox.message_headers,
 				l.source_partition, l.source_offset
 			from unnest(dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,
-				dead_letter_partitions, dead_letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
+				dead_letter_partitions, dead_letter_offsets) l (
+				topic, key, payload, headers, source_partition, source_offset)
 		) m order by m.source_partition, m.source_offset
 	)
 	select (select count(*) from decided), bool_or(p.is_overdue) into won, overdue from prepared p;
