@@ -1,7 +1,5 @@
 #pragma once
-/*
- * What topic_metadata.c (the background look-ups) and topic_metadata_requests.c (the blocking ones)
- * share.
+/* Shared by topic_metadata.c (background look-ups) and topic_metadata_requests.c (blocking ones).
  */
 #include <librdkafka/rdkafka.h>
 #include "topic_metadata.h"

@@ -35,7 +35,7 @@ void api_question_finish(struct api_question *question); /* what it owns */
 
 /* Returns when it knows what a payload may weigh, or after some seconds without an answer. */
 struct api_database *api_database_start(const struct config_postgres *postgres, struct err *err);
-/* What it is at is cancelled, what waits is answered with an error. NULL is fine. */
+/* Cancels the running question and answers the waiting ones with an error. NULL is fine. */
 void api_database_stop(struct api_database *database);
 
 /* Any thread. False: too many wait, and it was not taken. */

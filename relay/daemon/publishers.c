@@ -223,7 +223,7 @@ static void refuse_shards(struct publisher *publisher, int shards)
 		LOG_TEXT("it is not published until the configuration agrees with the database")});
 }
 
-/* Nothing is left of a publisher that is gone: drained. */
+/* With `drain`, a publisher that the database no longer has is drained. */
 static void step_publisher_idle(
     struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
@@ -330,7 +330,7 @@ bool publishers_is_over(const struct publishers *publishers)
 	for (int i = 0; i < publishers->options.config->publisher_count; i++) {
 		enum publisher_state state = publishers->list[i].state;
 
-		/* With nothing running, what the database says does not matter any more. */
+		/* Nothing runs, so the state in the database no longer matters. */
 		if (state == PUBLISHER_DONE ||
 		    (publishers->stopping &&
 			(state == PUBLISHER_IDLE || state == PUBLISHER_LOOKING)))
@@ -413,7 +413,7 @@ static bool is_out_of_lease(const struct shard_worker_status *status)
 	return is_owner(status) && status->lease_over;
 }
 
-/* Rows of other topics go on only as far as progress may lag behind what is sent. */
+/* Rows of other topics are sent only until progress lags too far behind the sent rows. */
 static bool stands_still(const struct shard_worker_status *status)
 {
 	return is_owner(status) && status->missing_topic[0] && status->full;

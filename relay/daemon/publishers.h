@@ -30,8 +30,8 @@ struct publishers *publishers_create(const struct publishers_options *options);
 /* After publishers_stop and publishers_is_over, or before publishers_start. NULL is fine. */
 void publishers_destroy(struct publishers *publishers);
 
-/* shards: of each publisher. Fails on what cannot work at all; what was started by then is to be
- * stopped. */
+/* shards: of each publisher. On failure the caller stops the publishers that were started by then.
+ */
 bool publishers_start(struct publishers *publishers, const int *shards, struct err *err) MUST_CHECK;
 
 /* Looks for ends and for publishers that changed. The caller calls it when an fd of publishers_fds
@@ -42,8 +42,8 @@ int publishers_fds(const struct publishers *publishers, struct pollfd *fds, int 
 
 /* Clean handover: returns at once, publishers_is_over tells when it is done. */
 void publishers_stop(struct publishers *publishers);
-/* Nothing runs any more and nothing is to be started: stopped, or with `drain` nothing more can be
- * published. */
+/* No shard worker runs and none will be started: all are stopped, or with `drain` nothing is left
+ * to publish. */
 bool publishers_is_over(const struct publishers *publishers);
 
 /*

@@ -20,8 +20,8 @@
 #include "upkeep.h"
 
 /*
- * So many unpublished rows are counted one by one; beyond it ids say how many there are about. Of
- * the parked and of the scheduled rows of a publisher as many are counted, and no more.
+ * The maximum number of unpublished rows that are counted one by one; a larger backlog is estimated
+ * from ids. The same maximum holds for the parked and for the scheduled rows of a publisher.
  */
 #define COUNT_BOUND "100000"
 
