@@ -18,7 +18,7 @@ static void make_one_line(char *message)
 }
 
 /* The arguments may point into err->message, so it is written last. */
-static bool fill(struct err *err, enum err_kind kind, const char *message)
+static bool fill_error(struct err *err, enum err_kind kind, const char *message)
 {
 	size_t length = strnlen(message, sizeof err->message - 1);
 
@@ -39,7 +39,7 @@ bool err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
-	return fill(err, kind, message);
+	return fill_error(err, kind, message);
 }
 
 bool err_prefix(struct err *err, const char *format, ...)
@@ -53,7 +53,7 @@ bool err_prefix(struct err *err, const char *format, ...)
 	vsnprintf(prefix, sizeof prefix, format, args);
 	va_end(args);
 	snprintf(message, sizeof message, "%s: %s", prefix, err->message);
-	return fill(err, err->kind, message);
+	return fill_error(err, err->kind, message);
 }
 
 int err_exit_status(const struct err *err)

@@ -23,7 +23,7 @@ static bool first_meeting(const char *name)
 	return true;
 }
 
-static void list(const char *path, const char *name)
+static void list_fault_point(const char *path, const char *name)
 {
 	char *line = xformat("%s\n", name);
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -56,7 +56,7 @@ void fault_point(const char *name)
 
 	pthread_mutex_lock(&lock);
 	if (path && first_meeting(name))
-		list(path, name);
+		list_fault_point(path, name);
 	if (death && is_chosen(death, name, &deaths)) {
 		kill(getpid(), SIGKILL);
 		for (;;)

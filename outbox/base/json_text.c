@@ -15,9 +15,9 @@ struct scan {
 	enum json_verdict verdict; /* says which limit the text passed */
 };
 
-static bool take_value(struct scan *scan);
+static bool take_spaced_value(struct scan *scan);
 
-static bool take(struct scan *scan, char wanted)
+static bool take_char(struct scan *scan, char wanted)
 {
 	if (scan->at == scan->end || *scan->at != wanted)
 		return false;
@@ -25,7 +25,7 @@ static bool take(struct scan *scan, char wanted)
 	return true;
 }
 
-static void skip_blanks(struct scan *scan)
+static void skip_json_blanks(struct scan *scan)
 {
 	while (scan->at < scan->end &&
 	       (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\t' || *scan->at == '\r'))
@@ -52,15 +52,15 @@ static bool take_digits(struct scan *scan)
 
 static bool take_number(struct scan *scan)
 {
-	take(scan, '-');
-	if (!take(scan, '0') && !take_digits(scan))
+	take_char(scan, '-');
+	if (!take_char(scan, '0') && !take_digits(scan))
 		return false;
-	if (take(scan, '.') && !take_digits(scan))
+	if (take_char(scan, '.') && !take_digits(scan))
 		return false;
-	if (!take(scan, 'e') && !take(scan, 'E'))
+	if (!take_char(scan, 'e') && !take_char(scan, 'E'))
 		return true;
-	if (!take(scan, '+'))
-		take(scan, '-');
+	if (!take_char(scan, '+'))
+		take_char(scan, '-');
 	return take_digits(scan);
 }
 
@@ -84,7 +84,7 @@ static bool take_escape(struct scan *scan)
 
 	if (scan->at == scan->end || !*scan->at)
 		return false;
-	if (!take(scan, 'u'))
+	if (!take_char(scan, 'u'))
 		return strchr("\"\\/bfnrt", *scan->at++);
 	if (!take_hex(scan, &unit))
 		return false;
@@ -131,24 +131,24 @@ static bool take_string(struct scan *scan)
 
 static bool take_member(struct scan *scan)
 {
-	skip_blanks(scan);
-	if (!take(scan, '"') || !take_string(scan))
+	skip_json_blanks(scan);
+	if (!take_char(scan, '"') || !take_string(scan))
 		return false;
-	skip_blanks(scan);
-	return take(scan, ':') && take_value(scan);
+	skip_json_blanks(scan);
+	return take_char(scan, ':') && take_spaced_value(scan);
 }
 
 /* Behind the opening bracket. */
 static bool take_list(struct scan *scan, bool (*take_one)(struct scan *scan), char closing)
 {
-	skip_blanks(scan);
-	if (take(scan, closing))
+	skip_json_blanks(scan);
+	if (take_char(scan, closing))
 		return true;
 	do
 		if (!take_one(scan))
 			return false;
-	while (take(scan, ','));
-	return take(scan, closing);
+	while (take_char(scan, ','));
+	return take_char(scan, closing);
 }
 
 static bool take_bare_value(struct scan *scan)
@@ -161,7 +161,7 @@ static bool take_bare_value(struct scan *scan)
 		return take_list(scan, take_member, '}');
 	case '[':
 		scan->at++;
-		return take_list(scan, take_value, ']');
+		return take_list(scan, take_spaced_value, ']');
 	case '"':
 		scan->at++;
 		return take_string(scan);
@@ -177,7 +177,7 @@ static bool take_bare_value(struct scan *scan)
 }
 
 /* With the blanks around it. */
-static bool take_value(struct scan *scan)
+static bool take_spaced_value(struct scan *scan)
 {
 	bool taken;
 
@@ -186,9 +186,9 @@ static bool take_value(struct scan *scan)
 		    scan->depth > scan->limits.depth ? JSON_TOO_DEEP : JSON_TOO_MANY_VALUES;
 		return false;
 	}
-	skip_blanks(scan);
+	skip_json_blanks(scan);
 	taken = take_bare_value(scan);
-	skip_blanks(scan);
+	skip_json_blanks(scan);
 	scan->depth--;
 	return taken;
 }
@@ -200,7 +200,7 @@ enum json_verdict json_text_check(
 	    .end = (const char *)bytes + length,
 	    .limits = *limits,
 	    .verdict = JSON_MALFORMED};
-	bool well = length > 0 && take_value(&scan) && scan.at == scan.end;
+	bool well = length > 0 && take_spaced_value(&scan) && scan.at == scan.end;
 
 	*ret_at = length > 0 ? (size_t)(scan.at - (const char *)bytes) : 0;
 	return well ? JSON_WELL_FORMED : scan.verdict;

@@ -51,7 +51,7 @@ static struct allowance *find_allowance(const char *event)
 }
 
 /* False: not this line. True: write it, and say how many were left out before it. */
-static bool allow(const char *event, int64_t *ret_suppressed)
+static bool allow_line(const char *event, int64_t *ret_suppressed)
 {
 	int64_t now = clock_ms();
 	struct allowance *allowance;
@@ -79,7 +79,7 @@ static bool allow(const char *event, int64_t *ret_suppressed)
  * Control characters, those of C1 included, would let a value act on the reader's terminal; bytes
  * that are not UTF-8 would make the line unreadable for every JSON parser.
  */
-static void add_quoted(struct text *line, const char *value)
+static void add_quoted_value(struct text *line, const char *value)
 {
 	text_add(line, "\"");
 	while (*value) {
@@ -112,21 +112,23 @@ static bool is_bare(const char *value)
 	return true;
 }
 
-static void add_text(struct text *line, enum log_format format, const char *name, const char *value)
+static void add_text_field(
+    struct text *line, enum log_format format, const char *name, const char *value)
 {
 	if (format == LOG_JSON) {
 		text_addf(line, "%s\"%s\":", line->length ? "," : "{", name);
-		add_quoted(line, value);
+		add_quoted_value(line, value);
 		return;
 	}
 	text_addf(line, "%s%s=", line->length ? " " : "", name);
 	if (is_bare(value))
 		text_add(line, value);
 	else
-		add_quoted(line, value);
+		add_quoted_value(line, value);
 }
 
-static void add_number(struct text *line, enum log_format format, const char *name, int64_t number)
+static void add_number_field(
+    struct text *line, enum log_format format, const char *name, int64_t number)
 {
 	const char *shape = format == LOG_JSON ? ",\"%s\":%lld" : " %s=%lld";
 
@@ -143,7 +145,7 @@ static void add_time(struct text *line, enum log_format format)
 	gmtime_r(&seconds, &utc);
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
 	snprintf(stamp, sizeof stamp, "%s.%03dZ", date, (int)(now_ms % 1000));
-	add_text(line, format, "ts", stamp);
+	add_text_field(line, format, "ts", stamp);
 }
 
 /* What was left out is told with the next line of that code. */
@@ -158,7 +160,7 @@ static void leave_out(const char *event, int64_t lines)
  * How many bytes stderr took at once. Of a pipe poll says that it takes PIPE_BUF bytes without
  * waiting. stderr is not made non-blocking: other programs may hold the same open file.
  */
-static size_t put_some(const char *data, size_t length)
+static size_t put_some_bytes(const char *data, size_t length)
 {
 	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
 	ssize_t taken;
@@ -175,7 +177,7 @@ static size_t put_some(const char *data, size_t length)
  * What stderr does not take at once is lost: a log must not stop the stream. False: not all of the
  * line was written.
  */
-static bool put(const struct text *line)
+static bool put_line(const struct text *line)
 {
 	/* nobody of this process comes between poll and write, or into the line */
 	static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
@@ -183,10 +185,10 @@ static bool put(const struct text *line)
 	size_t done = 0, some = 1;
 
 	pthread_mutex_lock(&output);
-	if (torn && put_some("\n", 1) == 1)
+	if (torn && put_some_bytes("\n", 1) == 1)
 		torn = false;
 	while (!torn && some > 0 && done < line->length) {
-		some = put_some(line->data + done, line->length - done);
+		some = put_some_bytes(line->data + done, line->length - done);
 		done += some;
 	}
 	torn |= done > 0 && done < line->length;
@@ -200,21 +202,21 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 	struct text line = {0};
 	int64_t suppressed = 0;
 
-	if (!allow(event, &suppressed))
+	if (!allow_line(event, &suppressed))
 		return;
 	add_time(&line, format);
-	add_text(&line, format, "level", level_names[level]);
-	add_text(&line, format, "event", event);
+	add_text_field(&line, format, "level", level_names[level]);
+	add_text_field(&line, format, "event", event);
 	for (int i = 0; i < count; i++) {
 		if (fields[i].value.text)
-			add_text(&line, format, fields[i].name, fields[i].value.text);
+			add_text_field(&line, format, fields[i].name, fields[i].value.text);
 		else
-			add_number(&line, format, fields[i].name, fields[i].value.number);
+			add_number_field(&line, format, fields[i].name, fields[i].value.number);
 	}
 	if (suppressed)
-		add_number(&line, format, "suppressed", suppressed);
+		add_number_field(&line, format, "suppressed", suppressed);
 	text_add(&line, format == LOG_JSON ? "}\n" : "\n");
-	if (!put(&line))
+	if (!put_line(&line))
 		leave_out(event, suppressed + 1);
 	text_finish(&line);
 }

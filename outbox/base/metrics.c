@@ -84,7 +84,7 @@ struct metric *metric_series(const struct metric_family *family, const char *con
 	return *at;
 }
 
-static void increase(_Atomic double *value, double amount)
+static void increase_value(_Atomic double *value, double amount)
 {
 	double before = atomic_load_explicit(value, memory_order_relaxed);
 
@@ -97,7 +97,7 @@ void metric_add(struct metric *metric, double amount)
 {
 	assert(metric->family->type != METRIC_HISTOGRAM);
 	assert(metric->family->type == METRIC_GAUGE || amount >= 0);
-	increase(&metric->value, amount);
+	increase_value(&metric->value, amount);
 }
 
 void metric_set(struct metric *metric, double value)
@@ -120,11 +120,11 @@ void metric_observe(struct metric *metric, double value, uint64_t count)
 		bound++;
 	atomic_fetch_add_explicit(
 	    &metric->filled[bound - metric->family->buckets], count, memory_order_relaxed);
-	increase(&metric->value, value * (double)count);
+	increase_value(&metric->value, value * (double)count);
 }
 
 /* The fewest digits that read back as the same number. */
-static void add_number(struct text *page, double value)
+static void add_metric_value(struct text *page, double value)
 {
 	char digits[32];
 
@@ -173,7 +173,7 @@ static void add_series_name(
 	}
 	if (bound) {
 		text_addf(page, "%sle=\"", separator);
-		add_number(page, *bound);
+		add_metric_value(page, *bound);
 		text_add(page, "\"");
 		separator = ",";
 	}
@@ -192,7 +192,7 @@ static void write_histogram(struct text *page, const struct metric *metric)
 		text_addf(page, "%llu\n", (unsigned long long)total);
 	}
 	add_series_name(page, metric, "_sum", NULL);
-	add_number(page, metric_value(metric));
+	add_metric_value(page, metric_value(metric));
 	text_add(page, "\n");
 	add_series_name(page, metric, "_count", NULL);
 	text_addf(page, "%llu\n", (unsigned long long)total);
@@ -211,7 +211,7 @@ static void write_family(struct text *page, const struct family *family)
 			continue;
 		}
 		add_series_name(page, metric, "", NULL);
-		add_number(page, metric_value(metric));
+		add_metric_value(page, metric_value(metric));
 		text_add(page, "\n");
 	}
 }

@@ -51,7 +51,8 @@ size_t outbox_position_format(
 }
 
 /* The consumer's way reads a position up to three times a message: no library calls for numbers. */
-static bool read_number(const char **at, const char *end, int64_t most, int64_t *ret_number)
+static bool read_position_number(
+    const char **at, const char *end, int64_t most, int64_t *ret_number)
 {
 	const char *digit = *at;
 	int64_t number = 0;
@@ -74,7 +75,7 @@ static bool is_of_a_name(char c)
 
 /* Anything else in a name could break the texts that hold several positions, with blanks between.
  */
-static bool read_publisher(const char **at, const char *end, char ret_publisher[41])
+static bool read_publisher_name(const char **at, const char *end, char ret_publisher[41])
 {
 	const char *from = *at;
 	size_t length = 0;
@@ -111,12 +112,12 @@ bool outbox_position_parse(const char *text, size_t length, struct outbox_positi
 	int64_t shard;
 	if (length < 2 || text[0] != VERSION || text[1] != ':' || text[length - 1] == ':')
 		return false;
-	if (!read_publisher(&at, end, ret_position->publisher) ||
+	if (!read_publisher_name(&at, end, ret_position->publisher) ||
 	    !read_identity(&at, end, ret_position->identity) ||
-	    !read_number(&at, end, INT32_MAX, &shard) ||
-	    !read_number(&at, end, INT64_MAX, &ret_position->epoch) ||
-	    !read_number(&at, end, INT64_MAX, &ret_position->tick) ||
-	    !read_number(&at, end, INT64_MAX, &ret_position->id) || at != end)
+	    !read_position_number(&at, end, INT32_MAX, &shard) ||
+	    !read_position_number(&at, end, INT64_MAX, &ret_position->epoch) ||
+	    !read_position_number(&at, end, INT64_MAX, &ret_position->tick) ||
+	    !read_position_number(&at, end, INT64_MAX, &ret_position->id) || at != end)
 		return false;
 	ret_position->shard = (int32_t)shard;
 	return true;

@@ -8,7 +8,7 @@
 
 DEFINE_OWNED(struct config, config_destroy)
 
-static void add_property(struct config_kafka *kafka, const struct config_entry *entry)
+static void add_kafka_property(struct config_kafka *kafka, const struct config_entry *entry)
 {
 	size_t size = (size_t)(kafka->property_count + 1) * sizeof *kafka->properties;
 
@@ -60,7 +60,7 @@ static bool set_item(
 		    !set_value(config, section, item, &config_rows[i], err))
 			return false;
 	for (int i = 0; config_kinds[section->kind].open && i < section->count; i++)
-		add_property(item, &section->entries[i]);
+		add_kafka_property(item, &section->entries[i]);
 	return true;
 }
 
@@ -79,7 +79,7 @@ static void *next_item(struct config *config, const struct config_section *secti
 	return item;
 }
 
-static void make_room(struct config *config, const struct config_source *source, int kind)
+static void allocate_sections(struct config *config, const struct config_source *source, int kind)
 {
 	void *list = xcalloc((size_t)source->count, config_kinds[kind].size);
 
@@ -116,14 +116,14 @@ static int compare_topics(const void *a, const void *b)
 	return strcmp(left->name, right->name);
 }
 
-static struct config *build(const struct config_source *source, struct err *err)
+static struct config *build_config(const struct config_source *source, struct err *err)
 {
 	OWNED(owned_config_destroy) struct config *config = xcalloc(1, sizeof *config);
 	struct config *built = config;
 
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		if (config_kinds[kind].size)
-			make_room(config, source, kind);
+			allocate_sections(config, source, kind);
 		for (int i = 0; i < source->count; i++) {
 			const struct config_section *section = &source->sections[i];
 			if ((int)section->kind != kind)
@@ -145,7 +145,7 @@ static struct config *build(const struct config_source *source, struct err *err)
 	return built;
 }
 
-static struct config *parse(struct config_source *source, const char *name, const char *ini,
+static struct config *parse_config(struct config_source *source, const char *name, const char *ini,
     char *const *environ_list, struct err *err)
 {
 	struct config *config;
@@ -154,7 +154,7 @@ static struct config *parse(struct config_source *source, const char *name, cons
 	    !config_environ_apply(source, environ_list, err) ||
 	    !config_secret_read(source, environ_list, err))
 		return NULL;
-	config = build(source, err);
+	config = build_config(source, err);
 	if (!config)
 		return NULL;
 	text_add(&config->warnings, text_string(&source->warnings));
@@ -169,7 +169,7 @@ struct config *config_parse(
 {
 	OWNED(config_source_finish) struct config_source source = {0};
 
-	return parse(&source, name, ini, environ_list, err);
+	return parse_config(&source, name, ini, environ_list, err);
 }
 
 struct config *config_load(const char *path, struct err *err)
@@ -181,7 +181,7 @@ struct config *config_load(const char *path, struct err *err)
 		ini = config_source_read_file(path, &source.warnings, err);
 	else
 		ini = xstrdup("");
-	return ini ? parse(&source, path ? path : "", ini, environ, err) : NULL;
+	return ini ? parse_config(&source, path ? path : "", ini, environ, err) : NULL;
 }
 
 void config_destroy(struct config *config)

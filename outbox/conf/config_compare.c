@@ -8,7 +8,7 @@ static const char *item_name(enum config_kind kind, const void *item)
 }
 
 /* "publisher.main.shards: restart to apply"; key NULL: of the whole section. */
-static void add_line(
+static void add_difference(
     struct text *out, enum config_kind kind, const char *name, const char *key, const char *what)
 {
 	text_addf(out, "%s%s%s%s%s: %srestart to apply\n", config_kinds[kind].word, name ? "." : "",
@@ -32,7 +32,8 @@ static void compare_properties(const struct config_kafka *from, const struct con
 		const struct config_property *here = &from->properties[i];
 		const struct config_property *there = find_property(to, here->name);
 		if (!there || (changed && strcmp(here->value, there->value) != 0))
-			add_line(out, CONFIG_KAFKA, from->name, here->name, there ? "" : what);
+			add_difference(
+			    out, CONFIG_KAFKA, from->name, here->name, there ? "" : what);
 	}
 }
 
@@ -43,7 +44,7 @@ static void compare_in_flight(
 	if (running->max_in_flight == fresh->max_in_flight &&
 	    running->delivery == fresh->delivery &&
 	    config_in_flight(running) != config_in_flight(fresh))
-		add_line(out, CONFIG_PUBLISHER, running->name, "max_in_flight", "");
+		add_difference(out, CONFIG_PUBLISHER, running->name, "max_in_flight", "");
 }
 
 static void compare_items(
@@ -53,7 +54,7 @@ static void compare_items(
 		const struct config_row *row = &config_rows[i];
 		if (row->kind == kind && !row->reloadable &&
 		    !config_value_equal(running, fresh, row))
-			add_line(out, kind, item_name(kind, running), row->key, "");
+			add_difference(out, kind, item_name(kind, running), row->key, "");
 	}
 	if (kind == CONFIG_PUBLISHER)
 		compare_in_flight(running, fresh, out);
@@ -75,12 +76,12 @@ void config_compare(
 			if (other)
 				compare_items(kind, item, other, ret_fixed);
 			else
-				add_line(ret_fixed, kind, name, NULL, "removed, ");
+				add_difference(ret_fixed, kind, name, NULL, "removed, ");
 		}
 		for (int i = 0; i < config_rows_items(fresh, kind); i++) {
 			const char *name = item_name(kind, config_rows_item(fresh, kind, i));
 			if (!config_rows_item_named(running, kind, name))
-				add_line(ret_fixed, kind, name, NULL, "added, ");
+				add_difference(ret_fixed, kind, name, NULL, "added, ");
 		}
 	}
 }

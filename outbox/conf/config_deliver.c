@@ -17,7 +17,7 @@ static bool is_topic(const char *name)
 	       !text_equal(name, ".") && !text_equal(name, "..");
 }
 
-static bool check_topics(
+static bool check_deliver_topics(
     const struct config_source *source, const struct config_deliver *deliver, struct err *err)
 {
 	for (int i = 0; i < deliver->topics.count; i++)
@@ -136,7 +136,7 @@ static bool compare_delivers(const struct config_source *source,
 	return true;
 }
 
-static bool compare_lookbacks(const struct config *config, const struct config_source *source,
+static bool compare_with_lookbacks(const struct config *config, const struct config_source *source,
     const struct config_deliver *deliver, struct err *err)
 {
 	for (int i = 0; i < config->lookback_count; i++)
@@ -150,7 +150,8 @@ static bool compare_lookbacks(const struct config *config, const struct config_s
 }
 
 /* What is not written but follows. */
-static void fill(const struct config_source *source, struct config_deliver *deliver)
+static void derive_deliver_settings(
+    const struct config_source *source, struct config_deliver *deliver)
 {
 	const char *name = deliver->name;
 
@@ -173,10 +174,10 @@ bool config_deliver_finish(
 	for (int i = 0; i < config->deliver_count; i++) {
 		struct config_deliver *deliver = &config->delivers[i];
 
-		fill(source, deliver);
-		if (!check_topics(source, deliver, err) || !check_batch(source, deliver, err) ||
-		    !check_failures(source, deliver, err) ||
-		    !compare_lookbacks(config, source, deliver, err))
+		derive_deliver_settings(source, deliver);
+		if (!check_deliver_topics(source, deliver, err) ||
+		    !check_batch(source, deliver, err) || !check_failures(source, deliver, err) ||
+		    !compare_with_lookbacks(config, source, deliver, err))
 			return false;
 		for (int k = 0; k < i; k++)
 			if (!compare_delivers(source, deliver, &config->delivers[k], err))

@@ -11,7 +11,7 @@ static const char prefix[] = "OUTBOX_RELAY_";
 static const char *const reserved[] = {"OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_FAULT",
     "OUTBOX_RELAY_FAULT_LIST", "OUTBOX_RELAY_FAULT_STOP"};
 
-static bool is_reserved(const char *variable)
+static bool is_reserved_variable(const char *variable)
 {
 	for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
 		if (strcmp(reserved[i], variable) == 0)
@@ -63,7 +63,7 @@ static char *property_name(const char *variable)
 }
 
 /* The key that the rest of a variable spells; malloc'ed, NULL: none. */
-static char *find_key(enum config_kind kind, const char *variable)
+static char *find_variable_key(enum config_kind kind, const char *variable)
 {
 	if (config_kinds[kind].open)
 		return property_name(variable);
@@ -75,7 +75,7 @@ static char *find_key(enum config_kind kind, const char *variable)
 	return NULL;
 }
 
-static void put(
+static void put_variable(
     struct config_section *section, const char *key, const char *value, const char *variable)
 {
 	owned_text char *other = config_source_other_key(key);
@@ -105,11 +105,11 @@ static bool apply_to_main(struct config_source *source, enum config_kind kind, c
 		    variable);
 	if (!section)
 		section = config_source_add(source, kind, "main", variable);
-	put(section, key, value, variable);
+	put_variable(section, key, value, variable);
 	return true;
 }
 
-static bool refuse(struct err *err, const char *variable)
+static bool refuse_variable(struct err *err, const char *variable)
 {
 	return err_set(err, ERR_CONFIG,
 	    "%s: no setting has this variable; unset it, or correct it to "
@@ -125,7 +125,7 @@ static char *find_named_key(
 
 	if (section->kind != kind || !config_kinds[kind].size || !behind)
 		return NULL;
-	return find_key(kind, behind);
+	return find_variable_key(kind, behind);
 }
 
 static bool apply_to_kind(struct config_source *source, enum config_kind kind, const char *rest,
@@ -149,14 +149,15 @@ static bool apply_to_kind(struct config_source *source, enum config_kind kind, c
 		}
 	}
 	if (section) {
-		put(section, key, value, variable);
+		put_variable(section, key, value, variable);
 		return true;
 	}
-	key = find_key(kind, rest);
-	return key ? apply_to_main(source, kind, key, variable, value, err) : refuse(err, variable);
+	key = find_variable_key(kind, rest);
+	return key ? apply_to_main(source, kind, key, variable, value, err)
+		   : refuse_variable(err, variable);
 }
 
-static bool apply(struct config_source *source, const char *assignment, struct err *err)
+static bool apply_variable(struct config_source *source, const char *assignment, struct err *err)
 {
 	const char *equals = strchr(assignment, '=');
 	owned_text char *variable = NULL;
@@ -164,7 +165,7 @@ static bool apply(struct config_source *source, const char *assignment, struct e
 	if (!equals || !text_starts(assignment, prefix))
 		return true;
 	variable = xformat("%.*s", (int)(equals - assignment), assignment);
-	if (is_reserved(variable))
+	if (is_reserved_variable(variable))
 		return true;
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		const char *rest = skip_part(variable + sizeof prefix - 1, config_kinds[kind].word);
@@ -172,7 +173,7 @@ static bool apply(struct config_source *source, const char *assignment, struct e
 			return apply_to_kind(
 			    source, (enum config_kind)kind, rest, variable, equals + 1, err);
 	}
-	return refuse(err, variable);
+	return refuse_variable(err, variable);
 }
 
 /* It delivers by HTTP, and nothing that has to do with a database is declared. */
@@ -198,13 +199,13 @@ static void add_defaults(struct config_source *source, const char *database_url)
 	section = config_source_find(source, CONFIG_POSTGRES, "main");
 	if (section && database_url && !config_source_has_value(section, "dsn") &&
 	    !config_source_has_value(section, "dsn_file"))
-		put(section, "dsn", database_url, "DATABASE_URL");
+		put_variable(section, "dsn", database_url, "DATABASE_URL");
 }
 
 bool config_environ_apply(struct config_source *source, char *const *environ_list, struct err *err)
 {
 	for (char *const *at = environ_list; *at; at++)
-		if (!apply(source, *at, err))
+		if (!apply_variable(source, *at, err))
 			return false;
 	add_defaults(source, config_environ_get(environ_list, "DATABASE_URL"));
 	return true;

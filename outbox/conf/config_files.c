@@ -59,7 +59,8 @@ bool config_files_check(
 }
 
 /* A file that is not there is an error of whoever needs it. */
-static bool check_path(const char *path, bool secret, struct text *warnings, struct err *err)
+static bool check_configured_path(
+    const char *path, bool secret, struct text *warnings, struct err *err)
 {
 	struct stat file;
 
@@ -70,9 +71,9 @@ static bool check_path(const char *path, bool secret, struct text *warnings, str
 static bool check_tls(const char *ca, const char *certificate, const char *key,
     struct config *config, struct err *err)
 {
-	return check_path(ca, false, &config->warnings, err) &&
-	       check_path(certificate, false, &config->warnings, err) &&
-	       check_path(key, true, &config->warnings, err);
+	return check_configured_path(ca, false, &config->warnings, err) &&
+	       check_configured_path(certificate, false, &config->warnings, err) &&
+	       check_configured_path(key, true, &config->warnings, err);
 }
 
 static bool check_property(
@@ -86,7 +87,8 @@ static bool check_property(
 
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
 		if (text_equal(files[i].name, property->name) &&
-		    !check_path(property->value, files[i].secret, &config->warnings, err))
+		    !check_configured_path(
+			property->value, files[i].secret, &config->warnings, err))
 			return err_prefix(err, "%s", property->origin);
 	return true;
 }

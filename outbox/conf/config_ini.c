@@ -18,7 +18,7 @@ struct reader {
 	struct err *err;
 };
 
-__attribute__((format(printf, 2, 3))) static bool fail(
+__attribute__((format(printf, 2, 3))) static bool fail_at_line(
     struct reader *reader, const char *format, ...)
 {
 	char message[sizeof reader->err->message];
@@ -31,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(
 	return err_set(reader->err, ERR_CONFIG, "%s:%d: %s", reader->name, reader->line, message);
 }
 
-static bool find_kind(const char *word, enum config_kind *ret_kind)
+static bool find_section_kind(const char *word, enum config_kind *ret_kind)
 {
 	for (int kind = 0; kind < CONFIG_KINDS; kind++)
 		if (strcmp(config_kinds[kind].word, word) == 0) {
@@ -47,23 +47,23 @@ static bool refuse_kind(struct reader *reader, const char *word)
 
 	for (int kind = 0; kind < CONFIG_KINDS; kind++)
 		text_addf(&known, "%s[%s]", kind ? ", " : "", config_kinds[kind].word);
-	fail(reader, "unknown section [%.40s]; there are %s", word, known.data);
+	fail_at_line(reader, "unknown section [%.40s]; there are %s", word, known.data);
 	text_finish(&known);
 	return false;
 }
 
-static bool declare(struct reader *reader, const char *word, const char *name)
+static bool declare_section(struct reader *reader, const char *word, const char *name)
 {
 	struct config_section *before;
 	owned_text char *origin = xformat("%s:%d", reader->name, reader->line);
 	enum config_kind kind;
 
-	if (!find_kind(word, &kind))
+	if (!find_section_kind(word, &kind))
 		return refuse_kind(reader, word);
 	if (*name && !config_kinds[kind].size)
-		return fail(reader, "[%s] takes no name; write [%s]", word, word);
+		return fail_at_line(reader, "[%s] takes no name; write [%s]", word, word);
 	if (!*name && config_kinds[kind].named)
-		return fail(reader, "[%s] needs a name; write [%s \"orders\"]", word, word);
+		return fail_at_line(reader, "[%s] needs a name; write [%s \"orders\"]", word, word);
 	if (!*name)
 		name = "main";
 	before = config_source_find(reader->source, kind, name);
@@ -75,7 +75,7 @@ static bool declare(struct reader *reader, const char *word, const char *name)
 	    "duplicate section, already at %s; keep one of them", before->origin);
 }
 
-static const char *skip_blanks(const char *at)
+static const char *skip_line_blanks(const char *at)
 {
 	return at + strspn(at, " \t\r");
 }
@@ -88,27 +88,27 @@ static bool is_publisher_name(const char *name)
 }
 
 /* As Kafka has it; the letters were looked at. */
-static bool is_topic_name(const char *name)
+static bool is_topic_section_name(const char *name)
 {
 	return *name && strlen(name) <= TOPIC_LENGTH && !text_equal(name, ".") &&
 	       !text_equal(name, "..");
 }
 
-static bool check_name(struct reader *reader, const char *word, const char *name)
+static bool check_section_name(struct reader *reader, const char *word, const char *name)
 {
 	if (text_equal(word, "topic"))
-		return is_topic_name(name) ||
-		       fail(reader,
+		return is_topic_section_name(name) ||
+		       fail_at_line(reader,
 			   "a topic's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in "
 			   "double quotes, and neither . nor .., as in Kafka",
 			   TOPIC_LENGTH);
 	if (!*name || strlen(name) > NAME_LENGTH)
-		return fail(reader,
+		return fail_at_line(reader,
 		    "a section's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in double "
 		    "quotes",
 		    NAME_LENGTH);
 	if (text_equal(word, "publisher") && !is_publisher_name(name))
-		return fail(reader,
+		return fail_at_line(reader,
 		    "a publisher's name is 1 to 40 of a-z, 0-9, '_' and '-', as in the database");
 	return true;
 }
@@ -121,27 +121,28 @@ static bool begin_section(struct reader *reader, const char *line)
 	owned_text char *word = NULL, *name = NULL;
 	size_t length;
 
-	line = skip_blanks(line + 1);
+	line = skip_line_blanks(line + 1);
 	length = strspn(line, letters);
 	word = xformat("%.*s", (int)length, line);
-	line = skip_blanks(line + length);
+	line = skip_line_blanks(line + length);
 	if (*line == '"') {
 		length = strspn(++line, letters);
 		name = xformat("%.*s", line[length] == '"' ? (int)length : 0, line);
-		if (!check_name(reader, word, name))
+		if (!check_section_name(reader, word, name))
 			return false;
-		line = skip_blanks(line + length + 1);
+		line = skip_line_blanks(line + length + 1);
 	}
-	if (!*word || *line != ']' || !strchr(";#", *skip_blanks(line + 1)))
-		return fail(reader, "write a section as [publisher] or [publisher \"name\"]");
-	return declare(reader, word, name ? name : "");
+	if (!*word || *line != ']' || !strchr(";#", *skip_line_blanks(line + 1)))
+		return fail_at_line(
+		    reader, "write a section as [publisher] or [publisher \"name\"]");
+	return declare_section(reader, word, name ? name : "");
 }
 
 /*
  * The reader of libinih, like fgets. Blanks before a line go, so that an indented line is never
  * taken for the continuation of the one before.
  */
-static char *next_line(char *buffer, int size, void *user)
+static char *next_ini_line(char *buffer, int size, void *user)
 {
 	struct reader *reader = user;
 	const char *line = reader->rest;
@@ -152,9 +153,9 @@ static char *next_line(char *buffer, int size, void *user)
 	reader->line++;
 	reader->rest += length + (line[length] == '\n');
 	length -= strspn(line, " \t\r") < length ? strspn(line, " \t\r") : length;
-	line = skip_blanks(line);
+	line = skip_line_blanks(line);
 	if (length + 2 > (size_t)size) {
-		fail(reader,
+		fail_at_line(reader,
 		    "the line is longer than %d bytes; put the value in a file and use "
 		    "the key with _file",
 		    size - 2);
@@ -183,7 +184,7 @@ static bool refuse_key(struct reader *reader, const char *origin, const char *ke
 }
 
 /* The handler of libinih; its `section` is not used, being cut off when long. */
-static int take(void *user, const char *section, const char *key, const char *value)
+static int take_ini_entry(void *user, const char *section, const char *key, const char *value)
 {
 	struct reader *reader = user;
 	owned_text char *origin = xformat("%s:%d", reader->name, reader->line);
@@ -193,12 +194,12 @@ static int take(void *user, const char *section, const char *key, const char *va
 	if (reader->failed)
 		return 0;
 	if (!reader->section)
-		return fail(reader,
+		return fail_at_line(reader,
 		    "%.60s: a key before the first section; write [publisher] or another "
 		    "section above it",
 		    key);
 	if (!*key)
-		return fail(reader, "a value without a key; write key = value");
+		return fail_at_line(reader, "a value without a key; write key = value");
 	if (!config_kinds[reader->section->kind].open &&
 	    !config_rows_find(reader->section->kind, key))
 		return refuse_key(reader, origin, key);
@@ -224,11 +225,11 @@ bool config_ini_read(
 #endif
 	if (text_starts(ini, "\xef\xbb\xbf"))
 		reader.rest += 3;
-	first_bad = ini_parse_stream(next_line, &reader, take, &reader);
+	first_bad = ini_parse_stream(next_ini_line, &reader, take_ini_entry, &reader);
 	if (first_bad == 0 && !reader.failed)
 		return true;
 	if (reader.failed && (first_bad <= 0 || first_bad >= reader.line))
 		return false;
 	reader.line = first_bad;
-	return fail(&reader, "neither a [section] nor key = value");
+	return fail_at_line(&reader, "neither a [section] nor key = value");
 }

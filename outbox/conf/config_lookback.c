@@ -11,7 +11,7 @@ static void add_default(struct config_list *list, const char *word)
 }
 
 /* Two sections that read the same topic. */
-static bool compare_lookbacks(const struct config_source *source,
+static bool compare_two_lookbacks(const struct config_source *source,
     const struct config_lookback *lookback, const struct config_lookback *other, struct err *err)
 {
 	for (int i = 0; i < lookback->types.count; i++)
@@ -48,7 +48,7 @@ static bool check_dead_letter(const struct config *config, const struct config_s
 }
 
 /* A pattern stands for business topics alone; an internal topic by its name is a mistake. */
-static bool check_topics(const struct config *config, const struct config_source *source,
+static bool check_lookback_topics(const struct config *config, const struct config_source *source,
     const struct config_lookback *lookback, struct err *err)
 {
 	for (int i = 0; i < lookback->topics.count; i++) {
@@ -126,12 +126,12 @@ bool config_lookback_finish(
 		if (!finish_lookback(source, lookback, err))
 			return false;
 		for (int k = 0; k < i; k++)
-			if (!compare_lookbacks(source, lookback, &config->lookbacks[k], err))
+			if (!compare_two_lookbacks(source, lookback, &config->lookbacks[k], err))
 				return false;
 	}
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!check_dead_letter(config, source, &config->lookbacks[i], err) ||
-		    !check_topics(config, source, &config->lookbacks[i], err))
+		    !check_lookback_topics(config, source, &config->lookbacks[i], err))
 			return false;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!has_default(config, &config->lookbacks[i]))

@@ -39,7 +39,7 @@ static bool fits_some_type(
 	return false;
 }
 
-static bool check_scope(const struct config *config, const struct config_source *source,
+static bool check_sender_scope(const struct config *config, const struct config_source *source,
     const struct config_sender *sender, struct err *err)
 {
 	if (sender->sections.count + sender->types.count == 0)
@@ -99,7 +99,7 @@ bool config_senders_finish(
 		if (sender->tokens.count + sender->sections.count + sender->types.count == 0)
 			continue;
 		if (!check_tokens(config, source, sender, err) ||
-		    !check_scope(config, source, sender, err))
+		    !check_sender_scope(config, source, sender, err))
 			return false;
 	}
 	return true;

@@ -26,13 +26,13 @@ static int64_t *number_at(const void *item, const struct config_row *row)
 	return (int64_t *)((const char *)item + row->offset);
 }
 
-static void replace(void *item, const struct config_row *row, char *text)
+static void replace_text(void *item, const struct config_row *row, char *text)
 {
 	free(*text_at(item, row));
 	*text_at(item, row) = text;
 }
 
-static void add_number(struct text *out, const struct config_row *row, int64_t number)
+static void add_number_with_unit(struct text *out, const struct config_row *row, int64_t number)
 {
 	const struct unit *best = units_best(number, numbers[row->type].units);
 
@@ -45,9 +45,9 @@ void config_value_describe(struct text *out, const struct config_row *row)
 	case CONFIG_INTEGER:
 	case CONFIG_DURATION:
 	case CONFIG_BYTES:
-		add_number(out, row, row->low);
+		add_number_with_unit(out, row, row->low);
 		text_add(out, " to ");
-		add_number(out, row, row->high);
+		add_number_with_unit(out, row, row->high);
 		break;
 	case CONFIG_CHOICE:
 		for (int i = 0; row->choices[i]; i++)
@@ -78,7 +78,7 @@ void config_value_describe(struct text *out, const struct config_row *row)
 	}
 }
 
-static bool refuse(
+static bool refuse_value(
     struct err *err, const char *text, const char *what, const struct config_row *row)
 {
 	return err_set(
@@ -95,7 +95,8 @@ static bool refuse_range(struct err *err, const char *text, const struct config_
 	return false;
 }
 
-static bool set_number(void *item, const struct config_row *row, const char *text, struct err *err)
+static bool set_number_with_unit(
+    void *item, const struct config_row *row, const char *text, struct err *err)
 {
 	int64_t number = 0;
 	char what[40];
@@ -103,9 +104,9 @@ static bool set_number(void *item, const struct config_row *row, const char *tex
 	switch (units_parse(text, numbers[row->type].units, &number)) {
 	case UNITS_MALFORMED:
 		snprintf(what, sizeof what, "is not a %s", numbers[row->type].noun);
-		return refuse(err, text, what, row);
+		return refuse_value(err, text, what, row);
 	case UNITS_MISSING:
-		return refuse(err, text, "has no unit", row);
+		return refuse_value(err, text, "has no unit", row);
 	case UNITS_TOO_LARGE:
 		return refuse_range(err, text, row);
 	case UNITS_READ:
@@ -139,7 +140,7 @@ static bool set_schema(void *item, const struct config_row *row, const char *tex
 
 	if (!text[length] && length > 0 && length <= SCHEMA_LENGTH &&
 	    strchr("0123456789", *text) == NULL && !text_starts(text, "pg_")) {
-		replace(item, row, xstrdup(text));
+		replace_text(item, row, xstrdup(text));
 		return true;
 	}
 	config_value_describe(&rule, row);
@@ -163,7 +164,7 @@ static bool set_address(void *item, const struct config_row *row, const char *te
 		return err_set(err, ERR_CONFIG,
 		    "'%.40s' is neither a port nor host:port; write for example 127.0.0.1:9187",
 		    text);
-	replace(item, row, xformat("%s%s", *text && !colon ? "127.0.0.1:" : "", text));
+	replace_text(item, row, xformat("%s%s", *text && !colon ? "127.0.0.1:" : "", text));
 	return true;
 }
 
@@ -238,7 +239,7 @@ bool config_value_set(void *item, const struct config_row *row, const char *text
 {
 	switch (row->type) {
 	case CONFIG_TEXT:
-		replace(item, row, xstrdup(text));
+		replace_text(item, row, xstrdup(text));
 		return true;
 	case CONFIG_SCHEMA:
 		return set_schema(item, row, text, err);
@@ -247,7 +248,7 @@ bool config_value_set(void *item, const struct config_row *row, const char *text
 	case CONFIG_INTEGER:
 	case CONFIG_DURATION:
 	case CONFIG_BYTES:
-		return set_number(item, row, text, err);
+		return set_number_with_unit(item, row, text, err);
 	case CONFIG_CHOICE:
 		return set_choice(item, row, text, err);
 	case CONFIG_LIST:
@@ -264,7 +265,7 @@ bool config_value_set(void *item, const struct config_row *row, const char *text
 	return false;
 }
 
-static bool is_text(const struct config_row *row)
+static bool is_text_row(const struct config_row *row)
 {
 	return row->type == CONFIG_TEXT || row->type == CONFIG_SCHEMA ||
 	       row->type == CONFIG_ADDRESS;
@@ -277,8 +278,8 @@ static bool is_list(const struct config_row *row)
 
 void config_value_free(void *item, const struct config_row *row)
 {
-	if (is_text(row))
-		replace(item, row, NULL);
+	if (is_text_row(row))
+		replace_text(item, row, NULL);
 	if (is_list(row))
 		list_finish(list_at(item, row));
 }
@@ -299,7 +300,7 @@ bool config_value_equal(const void *a, const void *b, const struct config_row *r
 	if (row->type == CONFIG_CHOICE)
 		return memcmp((const char *)a + row->offset, (const char *)b + row->offset,
 			   sizeof(int)) == 0;
-	if (is_text(row))
+	if (is_text_row(row))
 		return text_equal(*text_at(a, row), *text_at(b, row));
 	if (is_list(row))
 		return list_equal(list_at(a, row), list_at(b, row));

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "clock.h"
 #include "logging.h"
 #include "partitioner.h"
@@ -44,7 +44,7 @@ struct redelivery_list {
 struct redelivery {
 	const struct config_kafka *kafka;
 	const char *group;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	struct producer *producer;
 	struct redelivery_list queue, sent, over;
 	int64_t broken_until; /* 0: the producer works */
@@ -204,7 +204,8 @@ static bool find_record_partition(struct redelivery *redelivery,
     const struct redelivery_record *record, int32_t *ret_partition, struct err *err)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
-	struct catalog_topic topic = catalog_look(redelivery->catalog, record->topic, TOPIC_AGE_MS);
+	struct known_topic topic =
+	    topic_metadata_get(redelivery->metadata, record->topic, TOPIC_AGE_MS);
 	if (topic.state != TOPIC_THERE || topic.partitions <= 0)
 		return err_set(err, ERR_RETRY, "%s%s%s",
 		    topic.state == TOPIC_MISSING || topic.error[0] ? record->topic : "",
@@ -247,9 +248,9 @@ static void refuse_record(struct redelivery *redelivery, struct redelivery_list 
 
 static bool make_clients(struct redelivery *redelivery, struct err *err)
 {
-	if (!redelivery->catalog)
-		redelivery->catalog = catalog_create(redelivery->kafka, err);
-	if (redelivery->catalog && !redelivery->producer)
+	if (!redelivery->metadata)
+		redelivery->metadata = topic_metadata_create(redelivery->kafka, err);
+	if (redelivery->metadata && !redelivery->producer)
 		redelivery->producer =
 		    producer_create(redelivery->kafka, NULL, QUEUE_BYTES, QUEUE_MESSAGES, 1, err);
 	return redelivery->producer;
@@ -415,6 +416,6 @@ void redelivery_destroy(struct redelivery *redelivery)
 	if (!redelivery)
 		return;
 	redelivery_drop(redelivery);
-	catalog_destroy(redelivery->catalog);
+	topic_metadata_destroy(redelivery->metadata);
 	free(redelivery);
 }

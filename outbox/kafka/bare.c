@@ -11,7 +11,7 @@
 
 enum { POLL_MS = 100, LONG_MS = 60000, CLOSE_MS = 5000 };
 
-static rd_kafka_t *join(
+static rd_kafka_t *join_group(
     const struct config_kafka *kafka, const char *topic, const char *group, struct err *err)
 {
 	static const char *const defaults[] = {NULL};
@@ -36,7 +36,8 @@ static rd_kafka_t *join(
 	return handle;
 }
 
-static bool read_all(rd_kafka_t *handle, int64_t count, int64_t *ret_span_us, struct err *err)
+static bool read_whole_topic(
+    rd_kafka_t *handle, int64_t count, int64_t *ret_span_us, struct err *err)
 {
 	int64_t first_us = 0, silent_ms = 0;
 	for (int64_t read = 0; read < count && silent_ms < LONG_MS;) {
@@ -55,15 +56,15 @@ static bool read_all(rd_kafka_t *handle, int64_t count, int64_t *ret_span_us, st
 bool bare_consume(const struct config_kafka *kafka, const char *topic, const char *group,
     int64_t count, int64_t *ret_span_us, struct err *err)
 {
-	rd_kafka_t *handle = join(kafka, topic, group, err);
-	bool good = handle && read_all(handle, count, ret_span_us, err);
+	rd_kafka_t *handle = join_group(kafka, topic, group, err);
+	bool good = handle && read_whole_topic(handle, count, ret_span_us, err);
 	if (handle)
 		rd_kafka_consumer_close(handle);
 	kafka_client_close(handle, CLOSE_MS);
 	return good;
 }
 
-static bool produce(
+static bool produce_one_each(
     rd_kafka_t *handle, const char *name, int partitions, int64_t *failed, struct err *err)
 {
 	rd_kafka_topic_t *topic = rd_kafka_topic_new(handle, name, NULL);
@@ -83,7 +84,7 @@ static void count_failure(rd_kafka_t *handle, const rd_kafka_message_t *report, 
 	*failed += report->err != RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-static bool resident(int64_t *ret_bytes, struct err *err)
+static bool read_resident_bytes(int64_t *ret_bytes, struct err *err)
 {
 	owned_file FILE *file = fopen("/proc/self/statm", "re");
 	long long pages = 0;
@@ -99,13 +100,13 @@ static bool produce_to_all(rd_kafka_t *handle, const char *prefix, int64_t topic
 	int64_t failed = 0;
 	for (int64_t i = 0; i < topics; i++) {
 		owned_text char *name = xformat("%s-%lld", prefix, (long long)i);
-		if (!produce(handle, name, partitions, &failed, err))
+		if (!produce_one_each(handle, name, partitions, &failed, err))
 			return false;
 	}
 	if (rd_kafka_flush(handle, 5 * LONG_MS) != RD_KAFKA_RESP_ERR_NO_ERROR || failed)
 		return err_set(err, ERR_RETRY, "%lld records were not taken, and %d not answered",
 		    (long long)failed, rd_kafka_outq_len(handle));
-	return resident(ret_bytes, err);
+	return read_resident_bytes(ret_bytes, err);
 }
 
 bool bare_open(const struct config_kafka *kafka, const char *prefix, int64_t topics, int partitions,

@@ -49,7 +49,7 @@ struct consumer {
 	int64_t run, run_bytes; /* seen since nothing was ready */
 };
 
-static bool open_client(struct consumer *consumer, const struct config_kafka *kafka,
+static bool open_consumer_client(struct consumer *consumer, const struct config_kafka *kafka,
     const char *isolation, struct err *err)
 {
 	/* the fetch that tells of an end is answered after fetch.wait.max.ms */
@@ -57,7 +57,7 @@ static bool open_client(struct consumer *consumer, const struct config_kafka *ka
 	    "10", "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576", NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
-	/* not the section's to set: fetch_on stands on them */
+	/* not the section's to set: restart_stopped_fetch stands on them */
 	if (conf && !kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err)) {
 		rd_kafka_conf_destroy(conf);
 		return false;
@@ -70,7 +70,7 @@ static bool open_client(struct consumer *consumer, const struct config_kafka *ka
 }
 
 /* What lies behind a range is not fetched while other partitions are still read. */
-static void rest(struct consumer *consumer, struct reading *reading)
+static void rest_reading(struct consumer *consumer, struct reading *reading)
 {
 	if (consumer->range.to_ms == INT64_MAX)
 		return;
@@ -113,7 +113,7 @@ static bool offset_of_first(struct consumer *consumer, const char *name,
 	return true;
 }
 
-static int64_t between(int64_t low, int64_t value, int64_t high)
+static int64_t clamp_offset(int64_t low, int64_t value, int64_t high)
 {
 	return value < low ? low : value > high ? high : value;
 }
@@ -133,14 +133,14 @@ static bool apply_range(
 	if (range->to_ms != INT64_MAX && !offset_of_time(consumer, name, reading->partition,
 					     range->to_ms > 0 ? range->to_ms : 0, &to, err))
 		return false;
-	reading->from = between(reading->low, from, reading->end);
+	reading->from = clamp_offset(reading->low, from, reading->end);
 	if (to != RD_KAFKA_OFFSET_END)
-		reading->end = between(reading->from, to, reading->end);
+		reading->end = clamp_offset(reading->from, to, reading->end);
 	return true;
 }
 
 /* The end by isolation level: with read_committed the last stable offset. */
-static bool find_partition(
+static bool find_topic_partition(
     struct consumer *consumer, rd_kafka_topic_t *topic, int32_t partition, struct err *err)
 {
 	struct reading *reading = &consumer->readings[consumer->reading_count];
@@ -177,7 +177,7 @@ static bool count_partitions(
 	return true;
 }
 
-static bool find_topic(struct consumer *consumer, const char *name, struct err *err)
+static bool find_consumer_topic(struct consumer *consumer, const char *name, struct err *err)
 {
 	rd_kafka_topic_t *topic;
 	int count = 0;
@@ -191,7 +191,7 @@ static bool find_topic(struct consumer *consumer, const char *name, struct err *
 	consumer->readings = xrealloc(consumer->readings,
 	    (size_t)(consumer->reading_count + count) * sizeof *consumer->readings);
 	for (int partition = 0; partition < count; partition++)
-		if (!find_partition(consumer, topic, partition, err))
+		if (!find_topic_partition(consumer, topic, partition, err))
 			return false;
 	return true;
 }
@@ -240,10 +240,10 @@ struct consumer *consumer_create_range(const struct config_kafka *kafka, const c
 	while (topics[count])
 		count++;
 	consumer->topics = xcalloc(count, sizeof *consumer->topics);
-	if (!open_client(consumer, kafka, isolation, err))
+	if (!open_consumer_client(consumer, kafka, isolation, err))
 		goto fail;
 	for (size_t i = 0; i < count; i++)
-		if (!find_topic(consumer, topics[i], err))
+		if (!find_consumer_topic(consumer, topics[i], err))
 			goto fail;
 	if (start_all(consumer, err))
 		return consumer;
@@ -252,7 +252,7 @@ fail:
 	return NULL;
 }
 
-static void close_client(struct consumer *consumer)
+static void close_consumer_client(struct consumer *consumer)
 {
 	while (consumer->taken < consumer->filled)
 		rd_kafka_message_destroy(consumer->batch[consumer->taken++]);
@@ -268,7 +268,7 @@ void consumer_destroy(struct consumer *consumer)
 	if (!consumer)
 		return;
 	if (consumer->handle)
-		close_client(consumer);
+		close_consumer_client(consumer);
 	free(consumer->readings);
 	free(consumer->topics);
 	free(consumer);
@@ -302,7 +302,7 @@ static struct reading *reading_of(struct consumer *consumer, const rd_kafka_mess
 	return NULL;
 }
 
-static ssize_t take(struct consumer *consumer, int timeout_ms, int count)
+static ssize_t take_queued_messages(struct consumer *consumer, int timeout_ms, int count)
 {
 	ssize_t taken = rd_kafka_consume_batch_queue(
 	    consumer->queue, timeout_ms, consumer->batch + consumer->filled, (size_t)count);
@@ -316,7 +316,7 @@ static ssize_t take(struct consumer *consumer, int timeout_ms, int count)
  * started again where they are. What arrived meanwhile is void and taken off the queue: it would
  * count as ready. An error may be there all the same.
  */
-static bool fetch_on(struct consumer *consumer, struct err *err)
+static bool restart_stopped_fetch(struct consumer *consumer, struct err *err)
 {
 	bool stopped =
 	    consumer->run >= READY_MESSAGES - BATCH || consumer->run_bytes >= READY_BYTES / 4 * 3;
@@ -325,11 +325,11 @@ static bool fetch_on(struct consumer *consumer, struct err *err)
 	if (!stopped)
 		return true;
 	stop_all(consumer);
-	return take(consumer, 0, 1) >= 0 && start_all(consumer, err);
+	return take_queued_messages(consumer, 0, 1) >= 0 && start_all(consumer, err);
 }
 
 /* Everything before offset `next` was seen, or is no record (a transaction's marker, a gap). */
-static void note_progress(
+static void note_reading_progress(
     struct consumer *consumer, const rd_kafka_message_t *message, int64_t next)
 {
 	struct reading *reading = reading_of(consumer, message);
@@ -340,7 +340,7 @@ static void note_progress(
 		return;
 	if (reading->next < reading->end && next >= reading->end) {
 		consumer->unfinished--;
-		rest(consumer, reading);
+		rest_reading(consumer, reading);
 	}
 	reading->next = next;
 }
@@ -361,22 +361,22 @@ struct consumer_record consumer_record_of(rd_kafka_message_t *message)
 }
 
 /* Waits for the first message only: a batch call would wait until the batch is full. */
-static bool fill_batch(struct consumer *consumer, int timeout_ms, struct err *err)
+static bool fill_message_batch(struct consumer *consumer, int timeout_ms, struct err *err)
 {
 	ssize_t some;
 
 	consumer->taken = consumer->filled = 0;
-	some = take(consumer, 0, 1);
-	if (some == 0 && !fetch_on(consumer, err))
+	some = take_queued_messages(consumer, 0, 1);
+	if (some == 0 && !restart_stopped_fetch(consumer, err))
 		return false;
 	if (some == 0 && consumer->filled == 0)
-		some = take(consumer, timeout_ms, 1);
+		some = take_queued_messages(consumer, timeout_ms, 1);
 	if (some == 1)
-		some = take(consumer, 0, BATCH - 1);
+		some = take_queued_messages(consumer, 0, BATCH - 1);
 	return some >= 0 || kafka_client_failed(err, rd_kafka_last_error(), "reading");
 }
 
-static bool is_in_range(struct consumer *consumer, const rd_kafka_message_t *message)
+static bool is_in_reading_range(struct consumer *consumer, const rd_kafka_message_t *message)
 {
 	const struct reading *reading =
 	    consumer->range.to_ms == INT64_MAX ? NULL : reading_of(consumer, message);
@@ -391,13 +391,13 @@ static bool see_message(struct consumer *consumer, rd_kafka_message_t *message,
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		struct consumer_record record = consumer_record_of(message);
 
-		if (is_in_range(consumer, message))
+		if (is_in_reading_range(consumer, message))
 			*ret_stop = !see(context, &record);
-		note_progress(consumer, message, message->offset + 1);
+		note_reading_progress(consumer, message, message->offset + 1);
 		return true;
 	}
 	if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-		note_progress(consumer, message, message->offset);
+		note_reading_progress(consumer, message, message->offset);
 		return true;
 	}
 	return kafka_client_failed(err, message->err, rd_kafka_message_errstr(message));
@@ -409,7 +409,7 @@ bool consumer_read(struct consumer *consumer, int timeout_ms,
 {
 	bool stop = false;
 
-	if (consumer->taken == consumer->filled && !fill_batch(consumer, timeout_ms, err))
+	if (consumer->taken == consumer->filled && !fill_message_batch(consumer, timeout_ms, err))
 		return false;
 	while (consumer->taken < consumer->filled && !stop) {
 		rd_kafka_message_t *message = consumer->batch[consumer->taken++];

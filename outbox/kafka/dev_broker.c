@@ -14,7 +14,8 @@ struct dev_broker {
 };
 
 /* Its own "no bootstrap.servers" and each client's comings and goings are nobody's business. */
-static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
+static void on_dev_broker_log(
+    const rd_kafka_t *handle, int level, const char *facility, const char *text)
 {
 	(void)handle;
 	(void)level;
@@ -29,7 +30,7 @@ struct dev_broker *dev_broker_create(int brokers, int partitions, struct err *er
 
 	broker->brokers = brokers;
 	broker->partitions = partitions;
-	rd_kafka_conf_set_log_cb(conf, on_log);
+	rd_kafka_conf_set_log_cb(conf, on_dev_broker_log);
 	broker->handle = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
 	if (!broker->handle) {
 		rd_kafka_conf_destroy(conf);

@@ -32,7 +32,7 @@ static const struct situation situations[] = {
     {"unknown-producer", 1, RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, RD_KAFKA_RESP_ERR_NO_ERROR},
 };
 
-static rd_kafka_t *make_producer(rd_kafka_mock_cluster_t *cluster, struct err *err)
+static rd_kafka_t *make_mock_producer(rd_kafka_mock_cluster_t *cluster, struct err *err)
 {
 	struct config_property servers = {.name = "bootstrap.servers",
 	    .value = (char *)rd_kafka_mock_cluster_bootstraps(cluster),
@@ -82,7 +82,7 @@ static bool becomes_fatal(rd_kafka_t *handle)
 static bool is_seen(
     rd_kafka_mock_cluster_t *cluster, const struct situation *situation, struct err *err)
 {
-	rd_kafka_t *handle = make_producer(cluster, err);
+	rd_kafka_t *handle = make_mock_producer(cluster, err);
 	bool seen;
 
 	if (!handle)

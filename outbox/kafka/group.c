@@ -37,7 +37,7 @@ struct group {
 	int32_t position_count;
 };
 
-static rd_kafka_conf_t *make_conf(
+static rd_kafka_conf_t *make_group_conf(
     const struct config_kafka *kafka, const char *name, struct err *err)
 {
 	static const char *const defaults[] = {"fetch.wait.max.ms", "100", "fetch.error.backoff.ms",
@@ -58,7 +58,7 @@ static rd_kafka_conf_t *make_conf(
 	return NULL;
 }
 
-static bool subscribe(struct group *group, struct err *err)
+static bool subscribe_group(struct group *group, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
 	rd_kafka_resp_err_t code;
@@ -77,12 +77,12 @@ struct group *group_create(const struct config_kafka *kafka, const char *name, c
 	group->topic = xstrdup(topic);
 	group->callbacks = *callbacks;
 	group->handle =
-	    kafka_client_open(RD_KAFKA_CONSUMER, make_conf(kafka, name, err), kafka, err);
+	    kafka_client_open(RD_KAFKA_CONSUMER, make_group_conf(kafka, name, err), kafka, err);
 	if (!group->handle)
 		goto fail;
 	rd_kafka_poll_set_consumer(group->handle);
 	group->queue = rd_kafka_queue_get_consumer(group->handle);
-	if (subscribe(group, err))
+	if (subscribe_group(group, err))
 		return group;
 fail:
 	group_destroy(group, 0);
@@ -156,13 +156,13 @@ bool group_at_end(const struct group *group, int32_t partition)
 /* --- rebalances --------------------------------------------------------------------------------
  */
 
-static int64_t kafka_offset(int64_t offset)
+static int64_t group_kafka_offset(int64_t offset)
 {
 	return offset == GROUP_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING : offset;
 }
 
 /* Answers the assignment that waits. */
-static bool answer(struct group *group, struct err *err)
+static bool answer_assignment(struct group *group, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = group->unanswered;
 	struct group_place *places = xcalloc((size_t)list->cnt + 1, sizeof *places);
@@ -173,7 +173,7 @@ static bool answer(struct group *group, struct err *err)
 		places[i].partition = list->elems[i].partition;
 	known = group->callbacks.assigned(group->callbacks.context, places, list->cnt, err);
 	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].offset = kafka_offset(places[i].offset);
+		list->elems[i].offset = group_kafka_offset(places[i].offset);
 	free(places);
 	group->ask_at = clock_ms() + ASK_AGAIN_MS;
 	if (!known)
@@ -218,7 +218,7 @@ static void note_end(struct group *group, rd_kafka_event_t *event)
 	rd_kafka_topic_partition_destroy(end);
 }
 
-static bool take_error(struct group *group, rd_kafka_event_t *event, struct err *err)
+static bool take_group_error(struct group *group, rd_kafka_event_t *event, struct err *err)
 {
 	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
 
@@ -234,7 +234,7 @@ static bool take_error(struct group *group, rd_kafka_event_t *event, struct err 
 }
 
 /* A message may be an error as well. */
-static bool take_message(struct group *group, const rd_kafka_message_t *message,
+static bool take_group_message(struct group *group, const rd_kafka_message_t *message,
     struct consumer_record *ret_record, bool *ret_some, struct err *err)
 {
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -260,7 +260,7 @@ static void keep_event(struct group *group, rd_kafka_event_t *event)
 	group->events[group->event_count++] = event;
 }
 
-static bool take_event(struct group *group, rd_kafka_event_t *event,
+static bool take_group_event(struct group *group, rd_kafka_event_t *event,
     struct consumer_record *ret_record, bool *ret_some, struct err *err)
 {
 	const rd_kafka_message_t *message;
@@ -272,10 +272,10 @@ static bool take_event(struct group *group, rd_kafka_event_t *event,
 		break;
 	case RD_KAFKA_EVENT_FETCH:
 		message = rd_kafka_event_message_next(event);
-		well = !message || take_message(group, message, ret_record, ret_some, err);
+		well = !message || take_group_message(group, message, ret_record, ret_some, err);
 		break;
 	case RD_KAFKA_EVENT_ERROR:
-		well = take_error(group, event, err);
+		well = take_group_error(group, event, err);
 		break;
 	default:
 		break;
@@ -294,7 +294,7 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 	bool rebalanced = false;
 
 	*ret_some = false;
-	if (group->unanswered && clock_ms() >= group->ask_at && !answer(group, err))
+	if (group->unanswered && clock_ms() >= group->ask_at && !answer_assignment(group, err))
 		return false;
 	/* The end of one partition is met again and again, and records of others stand behind it.
 	 */
@@ -306,7 +306,7 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 		if (!event)
 			return true;
 		rebalanced = rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE;
-		if (!take_event(group, event, ret_record, ret_some, err))
+		if (!take_group_event(group, event, ret_record, ret_some, err))
 			return false;
 	}
 	return true;
@@ -315,14 +315,14 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 /* --- places ------------------------------------------------------------------------------------
  */
 
-static rd_kafka_topic_partition_list_t *list_of(
+static rd_kafka_topic_partition_list_t *list_of_group_places(
     const struct group *group, const struct group_place *places, int count)
 {
 	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
 
 	for (int i = 0; i < count; i++)
 		rd_kafka_topic_partition_list_add(list, group->topic, places[i].partition)->offset =
-		    kafka_offset(places[i].offset);
+		    group_kafka_offset(places[i].offset);
 	return list;
 }
 
@@ -332,7 +332,7 @@ static rd_kafka_topic_partition_list_t *list_of(
  */
 bool group_seek(struct group *group, const struct group_place *places, int count, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *list = list_of(group, places, count);
+	rd_kafka_topic_partition_list_t *list = list_of_group_places(group, places, count);
 	rd_kafka_resp_err_t code = rd_kafka_assign(group->handle, list);
 
 	forget_positions(group);
@@ -362,7 +362,7 @@ bool group_ends(
 
 void group_note(struct group *group, const struct group_place *places, int count)
 {
-	rd_kafka_topic_partition_list_t *list = list_of(group, places, count);
+	rd_kafka_topic_partition_list_t *list = list_of_group_places(group, places, count);
 
 	rd_kafka_commit(group->handle, list, 1); /* what comes of it is nobody's concern */
 	rd_kafka_topic_partition_list_destroy(list);

@@ -1,6 +1,7 @@
 #pragma once
 /*
- * What producer, catalog and consumer do alike with a librdkafka handle. Private to this folder.
+ * The steps that producer, topic metadata and consumer share for a librdkafka handle. Private to
+ * this folder.
  */
 #include <librdkafka/rdkafka.h>
 #include "config.h"

@@ -114,7 +114,7 @@ static const struct rule *find_rule(const char *name)
 	return NULL;
 }
 
-static bool is_allowed(const char *allowed, const char *value)
+static bool is_allowed_value(const char *allowed, const char *value)
 {
 	size_t length = strlen(value);
 	int64_t low, high, number;
@@ -145,8 +145,9 @@ static bool is_secret(const char *name)
 }
 
 /* Values are shown of properties that are known and hold no secret: a misspelt one may hold one. */
-static bool refuse(const struct config_kafka *kafka, const struct config_property *property,
-    const char *value, const char *why, const char *cure, struct err *err)
+static bool refuse_property(const struct config_kafka *kafka,
+    const struct config_property *property, const char *value, const char *why, const char *cure,
+    struct err *err)
 {
 	return err_set(err, ERR_CONFIG, "%s: [kafka \"%s\"] %s%s%s: %s%s", property->origin,
 	    kafka->name, property->name, value ? " = " : "", value ? value : "", why, cure);
@@ -157,12 +158,12 @@ static bool check_rule(const struct config_kafka *kafka, const struct config_pro
 {
 	char cure[128] = "; remove it";
 
-	if (!rule || !rule->allowed || is_allowed(rule->allowed, property->value))
+	if (!rule || !rule->allowed || is_allowed_value(rule->allowed, property->value))
 		return true;
 	if (rule->allowed[0])
 		snprintf(cure, sizeof cure, "; remove it or use %.*s",
 		    (int)strcspn(rule->allowed, " "), rule->allowed);
-	return refuse(kafka, property, property->value, rule->why, cure, err);
+	return refuse_property(kafka, property, property->value, rule->why, cure, err);
 }
 
 static bool set_property(rd_kafka_conf_t *conf, const struct config_kafka *kafka,
@@ -174,18 +175,18 @@ static bool set_property(rd_kafka_conf_t *conf, const struct config_kafka *kafka
 	case RD_KAFKA_CONF_OK:
 		return true;
 	case RD_KAFKA_CONF_UNKNOWN:
-		return refuse(kafka, property, NULL, "librdkafka knows no such property",
+		return refuse_property(kafka, property, NULL, "librdkafka knows no such property",
 		    "; see its CONFIGURATION.md for the names", err);
 	default:
 		if (is_secret(property->name))
-			return refuse(
+			return refuse_property(
 			    kafka, property, "(hidden)", "librdkafka refuses the value", "", err);
-		return refuse(kafka, property, property->value, text, "", err);
+		return refuse_property(kafka, property, property->value, text, "", err);
 	}
 }
 
 /* Every property is checked, also those that this side leaves out. */
-static bool apply(
+static bool apply_properties(
     rd_kafka_conf_t *conf, const struct config_kafka *kafka, enum side side, struct err *err)
 {
 	bool has_servers = false;
@@ -249,7 +250,8 @@ static void refuse_new_epoch(const rd_kafka_t *handle, const char *facility)
 }
 
 /* Called from librdkafka's threads. */
-static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
+static void on_kafka_log(
+    const rd_kafka_t *handle, int level, const char *facility, const char *text)
 {
 	refuse_new_epoch(handle, facility);
 	log_event(level_of(level, facility, text), "kafka_log",
@@ -280,7 +282,7 @@ bool kafka_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value, 
 	    name, value, text);
 }
 
-static bool set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
+static bool set_conf_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
 {
 	char text[32];
 
@@ -290,13 +292,13 @@ static bool set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, s
 
 bool kafka_conf_bound_ready(rd_kafka_conf_t *conf, int64_t messages, int64_t bytes, struct err *err)
 {
-	return set_number(conf, "queued.min.messages", messages, err) &&
-	       set_number(conf, "queued.max.messages.kbytes", bytes / 1024, err);
+	return set_conf_number(conf, "queued.min.messages", messages, err) &&
+	       set_conf_number(conf, "queued.max.messages.kbytes", bytes / 1024, err);
 }
 
 static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 {
-	rd_kafka_conf_set_log_cb(conf, on_log);
+	rd_kafka_conf_set_log_cb(conf, on_kafka_log);
 	/* A misspelt topic is reported and waited for, not made with the broker's defaults. */
 	return kafka_conf_set(conf, "client.id", "outbox-relay", err) &&
 	       kafka_conf_set(conf, "socket.nagle.disable", "true", err) &&
@@ -334,7 +336,7 @@ static bool set_transactions(rd_kafka_conf_t *conf, const char *transactional_id
 	       kafka_conf_set(conf, "transaction.timeout.ms", "10000", err);
 }
 
-static int64_t number_of(rd_kafka_conf_t *conf, const char *name)
+static int64_t conf_number(rd_kafka_conf_t *conf, const char *name)
 {
 	char text[32] = "";
 	size_t size = sizeof text;
@@ -346,7 +348,7 @@ static int64_t number_of(rd_kafka_conf_t *conf, const char *name)
 
 static int64_t largest_record(rd_kafka_conf_t *conf)
 {
-	return number_of(conf, "message.max.bytes");
+	return conf_number(conf, "message.max.bytes");
 }
 
 /*
@@ -357,8 +359,8 @@ static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, st
 {
 	int64_t kbytes = bytes / 1024 + bytes / 4096 + largest_record(conf) / 1024 + 1024;
 
-	return set_number(conf, "queue.buffering.max.kbytes", kbytes, err) &&
-	       set_number(
+	return set_conf_number(conf, "queue.buffering.max.kbytes", kbytes, err) &&
+	       set_conf_number(
 		   conf, "queue.buffering.max.messages", messages + messages / 4 + 1000, err);
 }
 
@@ -371,7 +373,8 @@ rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const cha
 	    conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
 	if (set_common(conf, err) && set_producer(conf, err) &&
 	    (!transactional_id || set_transactions(conf, transactional_id, err)) &&
-	    apply(conf, kafka, PRODUCER, err) && set_queue(conf, queue_bytes, queue_messages, err))
+	    apply_properties(conf, kafka, PRODUCER, err) &&
+	    set_queue(conf, queue_bytes, queue_messages, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;
@@ -381,7 +384,7 @@ rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err 
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
-	if (set_common(conf, err) && apply(conf, kafka, CONSUMER, err))
+	if (set_common(conf, err) && apply_properties(conf, kafka, CONSUMER, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;
@@ -400,8 +403,8 @@ static bool set_fetch(rd_kafka_conf_t *conf, struct err *err)
 {
 	int64_t largest = largest_record(conf);
 
-	return number_of(conf, "fetch.max.bytes") >= largest ||
-	       set_number(conf, "fetch.max.bytes", largest, err);
+	return conf_number(conf, "fetch.max.bytes") >= largest ||
+	       set_conf_number(conf, "fetch.max.bytes", largest, err);
 }
 
 static bool set_reader(
@@ -419,7 +422,7 @@ rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char 
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
 	if (set_common(conf, err) && set_defaults(conf, defaults, err) &&
-	    apply(conf, kafka, CONSUMER, err) && set_reader(conf, isolation, reset, err))
+	    apply_properties(conf, kafka, CONSUMER, err) && set_reader(conf, isolation, reset, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);
 	return NULL;

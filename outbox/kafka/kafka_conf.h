@@ -26,7 +26,7 @@ bool kafka_conf_check(
 rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const char *transactional_id,
     int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
-/* A plain client (catalog, admin): the section's properties that are not the producer's.
+/* A plain client (topic metadata, admin): the section's properties that are not the producer's.
  */
 rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err);
 

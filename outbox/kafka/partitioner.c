@@ -8,7 +8,7 @@ static uint32_t word_at(const unsigned char *at)
 }
 
 /* org.apache.kafka.common.utils.Utils.murmur2 */
-static uint32_t murmur2(const unsigned char *key, size_t length)
+static uint32_t murmur2_hash(const unsigned char *key, size_t length)
 {
 	const uint32_t multiplier = 0x5bd1e995;
 	uint32_t hash = 0x9747b28c ^ (uint32_t)length;
@@ -32,5 +32,5 @@ static uint32_t murmur2(const unsigned char *key, size_t length)
 
 int32_t partitioner_of_key(const void *key, size_t length, int32_t count)
 {
-	return (int32_t)(murmur2(key, length) & 0x7fffffff) % count;
+	return (int32_t)(murmur2_hash(key, length) & 0x7fffffff) % count;
 }

@@ -27,7 +27,7 @@ static const struct kafka_code faults[] = {
     {RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION, PRODUCE_FAULT_TOPIC},
     {RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS, PRODUCE_FAULT_TOPIC},
     {RD_KAFKA_RESP_ERR_INVALID_CONFIG, PRODUCE_FAULT_TOPIC},
-    /* the catalog says whether the topic is there, and it is waited for */
+    /* topic_metadata says whether the topic exists; the caller waits for it */
     {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, PRODUCE_FAULT_NONE},
     /* the state of this producer is wrong, for every topic: the next producer has its own */
     {RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, PRODUCE_FAULT_NONE},

@@ -58,7 +58,7 @@ struct producer {
 	struct caller caller;
 };
 
-static void wake(int fd)
+static void wake_producer_fd(int fd)
 {
 	/* Fails only when the counter is full, and then the fd is readable all the same. */
 	if (eventfd_write(fd, 1) != 0)
@@ -114,7 +114,7 @@ static void *run_calls(void *context)
 		bool done = finish_call(producer, &caller->why);
 
 		atomic_store(&caller->outcome, done ? PRODUCER_DONE : PRODUCER_FAILED);
-		wake(producer->wake_fd);
+		wake_producer_fd(producer->wake_fd);
 	}
 	return NULL;
 }
@@ -136,7 +136,7 @@ static void end_caller(struct caller *caller)
 	atomic_store(&caller->ending, true);
 	atomic_store(&caller->outcome, PRODUCER_NO_CALL);
 	if (caller->runs) {
-		wake(caller->call_fd);
+		wake_producer_fd(caller->call_fd);
 		pthread_join(caller->thread, NULL);
 	}
 	if (caller->call_fd >= 0)
@@ -147,7 +147,7 @@ void producer_begin(struct producer *producer, enum producer_call call)
 {
 	producer->caller.call = call;
 	atomic_store(&producer->caller.outcome, PRODUCER_CALLING);
-	wake(producer->caller.call_fd);
+	wake_producer_fd(producer->caller.call_fd);
 }
 
 enum producer_outcome producer_work(struct producer *producer, struct err *ret_why)
@@ -221,7 +221,7 @@ static void drop_everything(struct producer *producer, int wait_ms)
 	}
 }
 
-static void close_topics(struct producer *producer)
+static void close_producer_topics(struct producer *producer)
 {
 	struct producer_topic *topic, *next;
 
@@ -267,7 +267,7 @@ void producer_destroy(struct producer *producer, int wait_ms)
 		/* It would call a purge on purpose a fatal error. */
 		rd_kafka_set_log_level(producer->handle, -1);
 		drop_everything(producer, wait_ms);
-		close_topics(producer);
+		close_producer_topics(producer);
 		/* Closing may go on in the background: nothing writes to the eventfd any more. */
 		rd_kafka_queue_io_event_enable(producer->queue, -1, NULL, 0);
 		rd_kafka_queue_destroy(producer->queue);
@@ -285,7 +285,7 @@ int producer_fd(const struct producer *producer)
 }
 
 /* As the broker does (org.apache.kafka.common.internals.Topic). */
-static bool is_topic_name(const char *name)
+static bool is_valid_topic_name(const char *name)
 {
 	size_t length =
 	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -302,7 +302,7 @@ struct producer_topic *producer_topic(struct producer *producer, const char *nam
 	HASH_FIND_STR(producer->topics, name, topic);
 	if (topic)
 		return topic;
-	if (!is_topic_name(name)) {
+	if (!is_valid_topic_name(name)) {
 		err_set(err, ERR_REJECT,
 		    "\"%.249s\" is no topic name: Kafka allows 1 to 249 of a-z A-Z 0-9 . _ -",
 		    name);
@@ -365,7 +365,7 @@ static bool send_failed(
 	    rd_kafka_err2name(code));
 }
 
-static rd_kafka_resp_err_t hand_over(
+static rd_kafka_resp_err_t hand_to_librdkafka(
     struct producer *producer, const struct producer_record *record)
 {
 	rd_kafka_headers_t *headers = record->header_count > 0 ? headers_of(record) : NULL;
@@ -386,12 +386,12 @@ static rd_kafka_resp_err_t hand_over(
 bool producer_send(struct producer *producer, const struct producer_record *record, struct err *err)
 {
 	rd_kafka_resp_err_t code =
-	    producer->given_up ? RD_KAFKA_RESP_ERR__FATAL : hand_over(producer, record);
+	    producer->given_up ? RD_KAFKA_RESP_ERR__FATAL : hand_to_librdkafka(producer, record);
 
 	return code == RD_KAFKA_RESP_ERR_NO_ERROR || send_failed(record, code, err);
 }
 
-static void take_error(struct producer *producer, rd_kafka_event_t *event)
+static void take_producer_error(struct producer *producer, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
 
@@ -412,7 +412,7 @@ static void take_error(struct producer *producer, rd_kafka_event_t *event)
 	    {"text", LOG_TEXT(rd_kafka_event_error_string(event))});
 }
 
-static int64_t number_of(const json_t *object, const char *name)
+static int64_t statistics_number(const json_t *object, const char *name)
 {
 	return (int64_t)json_integer_value(json_object_get(object, name));
 }
@@ -426,7 +426,7 @@ static int64_t slowest_rtt_us(json_t *brokers)
 
 	json_object_foreach(brokers, name, broker)
 	{
-		int64_t average = number_of(json_object_get(broker, "rtt"), "avg");
+		int64_t average = statistics_number(json_object_get(broker, "rtt"), "avg");
 
 		slowest = average > slowest ? average : slowest;
 	}
@@ -455,10 +455,10 @@ static void take_statistics(struct producer *producer, rd_kafka_event_t *event)
 	if (!root)
 		return;
 	producer->figures = (struct producer_figures){
-	    .queue_messages = number_of(root, "msg_cnt"),
-	    .queue_bytes = number_of(root, "msg_size"),
-	    .requests = number_of(root, "tx"),
-	    .bytes_sent = number_of(root, "tx_bytes"),
+	    .queue_messages = statistics_number(root, "msg_cnt"),
+	    .queue_bytes = statistics_number(root, "msg_size"),
+	    .requests = statistics_number(root, "tx"),
+	    .bytes_sent = statistics_number(root, "tx_bytes"),
 	    .broker_rtt_us = slowest_rtt_us(json_object_get(root, "brokers")),
 	    .brokers_up = brokers_up(json_object_get(root, "brokers")),
 	    .at_ms = clock_ms(),
@@ -478,14 +478,14 @@ static void give_back_queue(struct producer *producer)
 }
 
 /* Delivery events are kept, to be handed out; the others are dealt with here. */
-static void take_event(struct producer *producer, rd_kafka_event_t *event)
+static void take_producer_event(struct producer *producer, rd_kafka_event_t *event)
 {
 	switch (rd_kafka_event_type(event)) {
 	case RD_KAFKA_EVENT_DR:
 		producer->reports = event;
 		return;
 	case RD_KAFKA_EVENT_ERROR:
-		take_error(producer, event);
+		take_producer_error(producer, event);
 		break;
 	case RD_KAFKA_EVENT_STATS:
 		take_statistics(producer, event);
@@ -520,7 +520,7 @@ static struct producer_report report_of(
 	return report;
 }
 
-static int hand_out(struct producer *producer, struct producer_report *reports, int max)
+static int hand_out_reports(struct producer *producer, struct producer_report *reports, int max)
 {
 	const rd_kafka_message_t *message;
 	int count = 0;
@@ -548,12 +548,12 @@ int producer_poll(struct producer *producer, struct producer_report *reports, in
 		eventfd_t ignored;
 
 		if (producer->reports) {
-			count += hand_out(producer, reports + count, max - count);
+			count += hand_out_reports(producer, reports + count, max - count);
 			continue;
 		}
 		event = rd_kafka_queue_poll(producer->queue, 0);
 		if (event) {
-			take_event(producer, event);
+			take_producer_event(producer, event);
 		} else if (fd_was_read) {
 			return count;
 		} else {
@@ -563,7 +563,7 @@ int producer_poll(struct producer *producer, struct producer_report *reports, in
 		}
 	}
 	if (fd_was_read) /* stopped by max: there may be more, and nothing would say so */
-		wake(producer->wake_fd);
+		wake_producer_fd(producer->wake_fd);
 	return count;
 }
 

@@ -86,7 +86,7 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 	rd_kafka_assign(handle, NULL);
 }
 
-static int64_t kafka_offset(int64_t offset)
+static int64_t subscription_kafka_offset(int64_t offset)
 {
 	return offset == SUBSCRIPTION_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING
 	       : offset == SUBSCRIPTION_END     ? RD_KAFKA_OFFSET_END
@@ -94,7 +94,7 @@ static int64_t kafka_offset(int64_t offset)
 }
 
 /* A copy that ends with a NUL, as librdkafka's does not. */
-static char *text_of(const rd_kafka_topic_partition_t *element)
+static char *copy_offset_text(const rd_kafka_topic_partition_t *element)
 {
 	return xformat("%.*s", (int)element->metadata_size,
 	    element->metadata ? (const char *)element->metadata : "");
@@ -106,7 +106,8 @@ static struct subscription_place *places_of(const rd_kafka_topic_partition_list_
 	for (int i = 0; i < list->cnt; i++) {
 		const rd_kafka_topic_partition_t *element = &list->elems[i];
 		places[i] = (struct subscription_place){element->topic, element->partition,
-		    element->offset < 0 ? SUBSCRIPTION_NONE : element->offset, text_of(element)};
+		    element->offset < 0 ? SUBSCRIPTION_NONE : element->offset,
+		    copy_offset_text(element)};
 	}
 	return places;
 }
@@ -127,7 +128,8 @@ static bool ask_committed(
 	return !code || kafka_client_failed(err, code, "the committed offsets");
 }
 
-static void forward(struct subscription *subscription, const rd_kafka_topic_partition_list_t *list)
+static void forward_partition_queues(
+    struct subscription *subscription, const rd_kafka_topic_partition_list_t *list)
 {
 	for (int i = 0; i < list->cnt; i++) {
 		rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(
@@ -146,7 +148,7 @@ static rd_kafka_topic_partition_list_t *list_with_offsets(
 		if (places[i].offset != SUBSCRIPTION_NONE)
 			rd_kafka_topic_partition_list_add(
 			    list, places[i].topic, places[i].partition)
-			    ->offset = kafka_offset(places[i].offset);
+			    ->offset = subscription_kafka_offset(places[i].offset);
 	return list;
 }
 
@@ -162,18 +164,18 @@ static void stop_reading(struct subscription *subscription)
 		rd_kafka_topic_partition_list_destroy(none);
 }
 
-static bool assign(
+static bool assign_partitions(
     struct subscription *subscription, rd_kafka_topic_partition_list_t *list, struct err *err)
 {
 	stop_reading(subscription);
-	forward(subscription, list);
+	forward_partition_queues(subscription, list);
 	rd_kafka_resp_err_t code = rd_kafka_assign(subscription->handle, list);
 	/* One that was paused when it went is so still when it comes back. */
 	rd_kafka_resume_partitions(subscription->handle, list);
 	return !code || kafka_client_failed(err, code, "the assignment");
 }
 
-static bool answer(struct subscription *subscription, struct err *err)
+static bool answer_rebalance(struct subscription *subscription, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = subscription->given;
 	if (!ask_committed(subscription, list, err))
@@ -189,7 +191,7 @@ static bool answer(struct subscription *subscription, struct err *err)
 
 /* --- what the coordinator grants ------------------------------------------------------------ */
 
-static int64_t sooner(int64_t one, int64_t other)
+static int64_t sooner_deadline(int64_t one, int64_t other)
 {
 	return one < other ? one : other;
 }
@@ -217,14 +219,14 @@ static void on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 		code = offsets->elems[i].err;
 	if (!code || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
-	subscription->ask_at = sooner(subscription->ask_at, clock_ms() + ASK_AGAIN_MS);
+	subscription->ask_at = sooner_deadline(subscription->ask_at, clock_ms() + ASK_AGAIN_MS);
 	kafka_client_failed(&err, code, "offsets are not committed");
 	subscription->callbacks.not_committed(subscription->callbacks.context, &err);
 }
 
 int64_t subscription_held_until(const struct subscription *subscription)
 {
-	return sooner(subscription->granted_ms + subscription->session_ms * 9 / 10,
+	return sooner_deadline(subscription->granted_ms + subscription->session_ms * 9 / 10,
 	    subscription->stepped_ms + subscription->patience_ms * 9 / 10);
 }
 
@@ -235,7 +237,7 @@ bool subscription_is_to_ask(const struct subscription *subscription)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static rd_kafka_conf_t *make_conf(
+static rd_kafka_conf_t *make_subscription_conf(
     const struct subscription_settings *settings, void *context, struct err *err)
 {
 	static const char *const defaults[] = {"fetch.wait.max.ms", "100", "fetch.error.backoff.ms",
@@ -257,7 +259,7 @@ static rd_kafka_conf_t *make_conf(
 	return NULL;
 }
 
-static int64_t number_of(const rd_kafka_conf_t *conf, const char *name)
+static int64_t configured_number(const rd_kafka_conf_t *conf, const char *name)
 {
 	char text[32] = "";
 	size_t size = sizeof text;
@@ -268,7 +270,8 @@ static int64_t number_of(const rd_kafka_conf_t *conf, const char *name)
 	return number;
 }
 
-static bool subscribe(struct subscription *subscription, const char *const *topics, struct err *err)
+static bool subscribe_topics(
+    struct subscription *subscription, const char *const *topics, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
 	for (; *topics; topics++)
@@ -287,10 +290,10 @@ struct subscription *subscription_create(const struct subscription_settings *set
     const struct subscription_callbacks *callbacks, struct err *err)
 {
 	struct subscription *subscription = xcalloc(1, sizeof *subscription);
-	rd_kafka_conf_t *conf = make_conf(settings, subscription, err);
+	rd_kafka_conf_t *conf = make_subscription_conf(settings, subscription, err);
 	subscription->callbacks = *callbacks;
-	subscription->session_ms = number_of(conf, "session.timeout.ms");
-	subscription->patience_ms = number_of(conf, "max.poll.interval.ms");
+	subscription->session_ms = configured_number(conf, "session.timeout.ms");
+	subscription->patience_ms = configured_number(conf, "max.poll.interval.ms");
 	subscription->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	subscription->handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, settings->kafka, err);
 	if (!subscription->handle)
@@ -304,7 +307,7 @@ struct subscription *subscription_create(const struct subscription_settings *set
 	subscription->records = rd_kafka_queue_new(subscription->handle);
 	tell_of(subscription->events, subscription->fd);
 	tell_of(subscription->records, subscription->fd);
-	if (subscribe(subscription, settings->topics, err))
+	if (subscribe_topics(subscription, settings->topics, err))
 		return subscription;
 fail:
 	subscription_destroy(subscription, 0);
@@ -339,7 +342,7 @@ void subscription_destroy(struct subscription *subscription, int wait_ms)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static bool take_error(
+static bool take_subscription_error(
     struct subscription *subscription, const rd_kafka_message_t *message, struct err *err)
 {
 	const struct subscription_callbacks *callbacks = &subscription->callbacks;
@@ -388,12 +391,12 @@ static void wake_fetchers(struct subscription *subscription)
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void take(rd_kafka_message_t *message, void *context)
+static void take_subscription_message(rd_kafka_message_t *message, void *context)
 {
 	struct reading *reading = context;
 	struct subscription *subscription = reading->subscription;
 	if (message->err) {
-		reading->failed = !take_error(subscription, message, reading->err);
+		reading->failed = !take_subscription_error(subscription, message, reading->err);
 		if (reading->failed)
 			rd_kafka_yield(subscription->handle);
 		return;
@@ -409,10 +412,11 @@ bool subscription_step(struct subscription *subscription, struct err *err)
 {
 	subscription->stepped_ms = clock_ms();
 	rd_kafka_message_t *message = rd_kafka_consumer_poll(subscription->handle, 0);
-	bool well = !message || !message->err || take_error(subscription, message, err);
+	bool well =
+	    !message || !message->err || take_subscription_error(subscription, message, err);
 	if (message)
 		rd_kafka_message_destroy(message);
-	return well && (!subscription->unanswered || answer(subscription, err));
+	return well && (!subscription->unanswered || answer_rebalance(subscription, err));
 }
 
 bool subscription_read(struct subscription *subscription, subscription_see *see, void *context,
@@ -421,7 +425,8 @@ bool subscription_read(struct subscription *subscription, subscription_see *see,
 	struct reading reading = {
 	    .subscription = subscription, .see = see, .context = context, .err = err};
 	wake_fetchers(subscription);
-	rd_kafka_consume_callback_queue(subscription->records, 0, take, &reading);
+	rd_kafka_consume_callback_queue(
+	    subscription->records, 0, take_subscription_message, &reading);
 	*ret_count = reading.count;
 	if (reading.count)
 		subscription->length = reading.bytes / (size_t)reading.count;
@@ -435,14 +440,14 @@ int subscription_fd(const struct subscription *subscription)
 
 /* --- places --------------------------------------------------------------------------------- */
 
-static rd_kafka_topic_partition_list_t *list_of(
+static rd_kafka_topic_partition_list_t *list_of_subscription_places(
     const struct subscription_place *places, int count, bool texts)
 {
 	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
 	for (int i = 0; i < count; i++) {
 		rd_kafka_topic_partition_t *element =
 		    rd_kafka_topic_partition_list_add(list, places[i].topic, places[i].partition);
-		element->offset = kafka_offset(places[i].offset);
+		element->offset = subscription_kafka_offset(places[i].offset);
 		if (!texts || !places[i].text || !places[i].text[0])
 			continue;
 		element->metadata = xstrdup(places[i].text); /* librdkafka frees it */
@@ -454,7 +459,7 @@ static rd_kafka_topic_partition_list_t *list_of(
 bool subscription_pause(struct subscription *subscription, const struct subscription_place *place,
     bool pause, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *list = list_of(place, 1, false);
+	rd_kafka_topic_partition_list_t *list = list_of_subscription_places(place, 1, false);
 	rd_kafka_resp_err_t code = pause ? rd_kafka_pause_partitions(subscription->handle, list)
 					 : rd_kafka_resume_partitions(subscription->handle, list);
 	if (!code)
@@ -494,7 +499,7 @@ bool subscription_begin(struct subscription *subscription, const struct subscrip
     int count, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = list_with_offsets(places, count);
-	bool begun = assign(subscription, list, err);
+	bool begun = assign_partitions(subscription, list, err);
 	rd_kafka_topic_partition_list_destroy(list);
 	return begun;
 }
@@ -502,7 +507,7 @@ bool subscription_begin(struct subscription *subscription, const struct subscrip
 bool subscription_commit(struct subscription *subscription, const struct subscription_place *places,
     int count, bool wait, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *list = list_of(places, count, true);
+	rd_kafka_topic_partition_list_t *list = list_of_subscription_places(places, count, true);
 	int64_t asked_ms = clock_ms();
 	subscription->ask_at = asked_ms + subscription->session_ms / 3;
 	rd_kafka_resp_err_t code =

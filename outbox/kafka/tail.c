@@ -41,7 +41,7 @@ enum {
 	BUNCH = 200,            /* messages without an event in one call */
 	READY_MESSAGES = 10000, /* librdkafka fetches no more while so many are ready, */
 	READY_BYTES = 2 << 20,  /* or so much */
-	AGAIN_MS = 50,          /* fetch_on */
+	AGAIN_MS = 50,          /* keep_tail_fetching */
 	LOOK_MS = 1000,         /* so often librdkafka looks by itself */
 	MOST_ANSWERED = 1000,   /* partitions in a client's memory about which nothing is asked */
 };
@@ -109,7 +109,7 @@ struct tail {
 	int64_t due_at;          /* not after any question's due */
 	int64_t idle_at;         /* ends the client; 0: not idle, or not noticed yet */
 	int64_t run, run_bytes;  /* taken since nothing was ready */
-	int64_t again_at;        /* fetch_on; INT64_MAX: not needed */
+	int64_t again_at;        /* keep_tail_fetching; INT64_MAX: not needed */
 	int64_t again_ms;
 	uint64_t seed;
 };
@@ -137,8 +137,8 @@ static const char *const defaults[] = {"fetch.wait.max.ms", "2", "fetch.error.ba
     "topic.metadata.propagation.max.ms", "2000", "socket.timeout.ms", "10000", NULL};
 
 /*
- * Not the section's to set: fetch_on stands on them. What is ready is bounded in number as well,
- * since a small record takes half a kilobyte here.
+ * Not the section's to set: keep_tail_fetching stands on them. What is ready is bounded in number
+ * as well, since a small record takes half a kilobyte here.
  */
 static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
 {
@@ -147,7 +147,7 @@ static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
 	       kafka_conf_set(conf, "client.rack", "", err);
 }
 
-static rd_kafka_conf_t *make_conf(const struct tail *tail, struct err *err)
+static rd_kafka_conf_t *make_tail_conf(const struct tail *tail, struct err *err)
 {
 	rd_kafka_conf_t *conf =
 	    kafka_conf_reader(tail->kafka, tail->isolation, "error", defaults, err);
@@ -169,13 +169,14 @@ static void forward_errors(const struct tail *tail, rd_kafka_queue_t *to)
 	rd_kafka_queue_destroy(errors);
 }
 
-static bool open_client(struct tail *tail, struct err *err)
+static bool open_tail_client(struct tail *tail, struct err *err)
 {
 	static const uint64_t one = 1;
 
 	if (tail->handle)
 		return true;
-	tail->handle = kafka_client_open(RD_KAFKA_CONSUMER, make_conf(tail, err), tail->kafka, err);
+	tail->handle =
+	    kafka_client_open(RD_KAFKA_CONSUMER, make_tail_conf(tail, err), tail->kafka, err);
 	if (!tail->handle)
 		return false;
 	tail->queue = rd_kafka_queue_new(tail->handle);
@@ -235,7 +236,7 @@ static void leave_client(struct tail *tail)
 }
 
 /* Needs all partitions stopped. Closing may go on in the background: nothing writes to the fd. */
-static bool close_client(struct tail *tail, int wait_ms)
+static bool close_tail_client(struct tail *tail, int wait_ms)
 {
 	rd_kafka_t *handle = tail->handle;
 
@@ -255,7 +256,7 @@ void tail_destroy(struct tail *tail, int wait_ms)
 	if (!tail)
 		return;
 	tail_forget(tail);
-	if (!close_client(tail, wait_ms))
+	if (!close_tail_client(tail, wait_ms))
 		log_info("kafka_close_slow", {"waited_ms", LOG_INT(wait_ms)});
 	if (tail->wake_fd >= 0)
 		close(tail->wake_fd);
@@ -267,41 +268,42 @@ static bool is_started(const struct question *question)
 	return question->state != QUIET && question->state != WAITING;
 }
 
-static void move(struct tail *tail, struct question *question, enum state next)
+static void move_question(struct tail *tail, struct question *question, enum state next)
 {
 	assert(states[question->state].next & TO(next));
 	tail->asked += (next != QUIET) - (question->state != QUIET);
 	question->state = next;
 }
 
-static void stop(struct tail *tail, struct question *question, enum state next)
+static void stop_question(struct tail *tail, struct question *question, enum state next)
 {
 	if (is_started(question))
 		rd_kafka_consume_stop(question->topic->handle, question->partition);
-	move(tail, question, next);
+	move_question(tail, question, next);
 }
 
-static void start(struct tail *tail, struct question *question, enum state next, int64_t offset)
+static void start_question(
+    struct tail *tail, struct question *question, enum state next, int64_t offset)
 {
-	stop(tail, question, next);
+	stop_question(tail, question, next);
 	/* Fails on a negative partition or a foreign offset only. */
 	if (rd_kafka_consume_start_queue(
 		question->topic->handle, question->partition, offset, tail->queue) != 0)
 		assert(!"a partition that can be started");
 }
 
-static void begin(struct tail *tail, struct question *question)
+static void begin_question(struct tail *tail, struct question *question)
 {
 	question->due = 0;
 	question->end = INT64_MAX;
 	tail->due_at = 0;
 	if (question->met)
-		start(tail, question, ASKING, RD_KAFKA_OFFSET_END);
+		start_question(tail, question, ASKING, RD_KAFKA_OFFSET_END);
 	else
-		start(tail, question, KNOCKING, beyond_any_end);
+		start_question(tail, question, KNOCKING, beyond_any_end);
 }
 
-static bool open_topic(struct tail *tail, struct topic *topic, struct err *err)
+static bool open_tail_topic(struct tail *tail, struct topic *topic, struct err *err)
 {
 	rd_kafka_topic_conf_t *conf = rd_kafka_default_topic_conf_dup(tail->handle);
 
@@ -321,7 +323,7 @@ static void stop_for_now(struct tail *tail)
 			if (!question || question->state == QUIET)
 				continue;
 			if (question->state != WAITING)
-				stop(tail, question, WAITING);
+				stop_question(tail, question, WAITING);
 			question->met = false;
 			question->due = 0;
 		}
@@ -341,7 +343,7 @@ static void renew_client(struct tail *tail)
 	struct err err;
 
 	tail->handle = NULL;
-	if (!open_client(tail, &err)) {
+	if (!open_tail_client(tail, &err)) {
 		tail->handle = former.handle;
 		return;
 	}
@@ -350,15 +352,15 @@ static void renew_client(struct tail *tail)
 	tail->handle = former.handle;
 	tail->queue = former.queue;
 	stop_for_now(tail);
-	close_client(tail, 0);
+	close_tail_client(tail, 0);
 	tail->handle = handle;
 	tail->queue = queue;
 	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
-		if (!open_topic(tail, topic, &err))
+		if (!open_tail_topic(tail, topic, &err))
 			assert(!"a topic that could be opened before");
 }
 
-static struct topic *find_topic(struct tail *tail, const char *name, struct err *err)
+static struct topic *find_tail_topic(struct tail *tail, const char *name, struct err *err)
 {
 	struct topic *topic;
 	size_t length = strlen(name);
@@ -368,7 +370,7 @@ static struct topic *find_topic(struct tail *tail, const char *name, struct err 
 		return topic;
 	topic = xcalloc(1, sizeof *topic + length + 1);
 	memcpy(topic->name, name, length);
-	if (!open_topic(tail, topic, err)) {
+	if (!open_tail_topic(tail, topic, err)) {
 		free(topic);
 		return NULL;
 	}
@@ -407,11 +409,11 @@ bool tail_ask(struct tail *tail, const struct tail_question *asked, struct err *
 	    asked->offset >= beyond_any_end)
 		return err_set(err, ERR_REJECT, "%s [%d] from offset %lld cannot be read",
 		    asked->topic, asked->partition, (long long)asked->offset);
-	if (!open_fd(tail, err) || !open_client(tail, err))
+	if (!open_fd(tail, err) || !open_tail_client(tail, err))
 		return false;
 	if (tail->partitions - tail->asked >= MOST_ANSWERED)
 		renew_client(tail);
-	topic = find_topic(tail, asked->topic, err);
+	topic = find_tail_topic(tail, asked->topic, err);
 	if (!topic)
 		return false;
 	question = find_question(tail, topic, asked->partition);
@@ -421,7 +423,7 @@ bool tail_ask(struct tail *tail, const struct tail_question *asked, struct err *
 	question->stable = question->unstable_at = 0;
 	backoff_reset(&question->backoff);
 	tail->idle_at = 0;
-	begin(tail, question);
+	begin_question(tail, question);
 	return true;
 }
 
@@ -431,7 +433,7 @@ void tail_drop(struct tail *tail, const char *name, int32_t partition)
 
 	HASH_FIND_STR(tail->topics, name, topic);
 	if (topic && partition >= 0 && partition < topic->count && topic->questions[partition])
-		stop(tail, topic->questions[partition], QUIET);
+		stop_question(tail, topic->questions[partition], QUIET);
 }
 
 void tail_forget(struct tail *tail)
@@ -439,7 +441,7 @@ void tail_forget(struct tail *tail)
 	for (struct topic *topic = tail->topics; topic; topic = topic->hh.next)
 		for (int32_t i = 0; i < topic->count; i++)
 			if (topic->questions[i] && topic->questions[i]->state != QUIET)
-				stop(tail, topic->questions[i], QUIET);
+				stop_question(tail, topic->questions[i], QUIET);
 }
 
 int tail_fd(const struct tail *tail)
@@ -476,7 +478,7 @@ static void set_due(struct tail *tail, struct question *question, int64_t at)
 /* Begins again after a while, from the position reached. */
 static void begin_later(struct tail *tail, struct question *question, int64_t now)
 {
-	stop(tail, question, WAITING);
+	stop_question(tail, question, WAITING);
 	question->met = false;
 	set_due(tail, question, now + backoff_next_ms(&question->backoff));
 }
@@ -489,10 +491,10 @@ static void begin_event(const struct question *question, int kind, struct tail_e
 	ret_event->number = question->number;
 }
 
-static bool answer(struct tail *tail, struct question *question, int kind, int64_t first,
+static bool answer_question(struct tail *tail, struct question *question, int kind, int64_t first,
     int64_t end, struct tail_event *ret_event)
 {
-	stop(tail, question, QUIET);
+	stop_question(tail, question, QUIET);
 	begin_event(question, kind, ret_event);
 	ret_event->asked = question->asked;
 	ret_event->begin = first;
@@ -501,7 +503,7 @@ static bool answer(struct tail *tail, struct question *question, int kind, int64
 }
 
 /* NULL: it reads nothing now. */
-static struct question *question_of(struct tail *tail, const char *name, int32_t partition)
+static struct question *started_question(struct tail *tail, const char *name, int32_t partition)
 {
 	struct question *question;
 	struct topic *topic;
@@ -511,8 +513,8 @@ static struct question *question_of(struct tail *tail, const char *name, int32_t
 	return question && is_started(question) ? question : NULL;
 }
 
-static bool tell_failure(const struct question *question, enum err_kind kind, const char *why,
-    struct tail_event *ret_event)
+static bool tell_question_failure(const struct question *question, enum err_kind kind,
+    const char *why, struct tail_event *ret_event)
 {
 	begin_event(question, TAIL_FAILED, ret_event);
 	err_set(&ret_event->failure, kind, "%s [%d]: %s", question->topic->name,
@@ -533,30 +535,30 @@ static void known_offsets(
 static bool wait_for_transactions(
     struct tail *tail, struct question *question, int64_t now, struct tail_event *ret_event)
 {
-	stop(tail, question, WAITING);
+	stop_question(tail, question, WAITING);
 	set_due(tail, question, now + STABLE_MS);
 	if (!question->unstable_at)
 		question->unstable_at = now;
 	if (now - question->unstable_at < PATIENCE_MS)
 		return false;
 	question->unstable_at = now;
-	return tell_failure(
+	return tell_question_failure(
 	    question, ERR_RETRY, "a transaction that is open on it is waited for", ret_event);
 }
 
 /* Asking is over. */
-static bool take_answer(struct tail *tail, struct question *question, int64_t end, int64_t now,
-    struct tail_event *ret_event)
+static bool take_question_answer(struct tail *tail, struct question *question, int64_t end,
+    int64_t now, struct tail_event *ret_event)
 {
 	int64_t low, high;
 
 	if (question->position == TAIL_FROM_END)
-		return answer(tail, question, TAIL_END, end, end, ret_event);
+		return answer_question(tail, question, TAIL_END, end, end, ret_event);
 	known_offsets(tail, question, &low, &high);
 	if (high < end || text_equal(tail->isolation, "read_uncommitted"))
 		high = end;
 	if (question->position > high || question->least > high)
-		return answer(tail, question, TAIL_BEYOND, low, end, ret_event);
+		return answer_question(tail, question, TAIL_BEYOND, low, end, ret_event);
 	if (!question->stable)
 		question->stable = high;
 	if (end < question->stable)
@@ -564,22 +566,22 @@ static bool take_answer(struct tail *tail, struct question *question, int64_t en
 	if (question->position < low)
 		question->begin = question->position = low;
 	if (question->position >= end)
-		return answer(tail, question, TAIL_END, question->begin, end, ret_event);
+		return answer_question(tail, question, TAIL_END, question->begin, end, ret_event);
 	question->end = end;
-	start(tail, question, READING, question->position);
+	start_question(tail, question, READING, question->position);
 	return false;
 }
 
 static bool answer_read(struct tail *tail, struct question *question, struct tail_event *ret_event)
 {
-	return answer(tail, question, TAIL_END, question->begin, question->end, ret_event);
+	return answer_question(tail, question, TAIL_END, question->begin, question->end, ret_event);
 }
 
-static bool take_record(struct tail *tail, struct question *question, rd_kafka_message_t *message,
-    int64_t now, struct tail_event *ret_event)
+static bool take_tail_record(struct tail *tail, struct question *question,
+    rd_kafka_message_t *message, int64_t now, struct tail_event *ret_event)
 {
 	if (question->state == ASKING)
-		return take_answer(tail, question, message->offset, now, ret_event);
+		return take_question_answer(tail, question, message->offset, now, ret_event);
 	if (message->offset >= question->end)
 		return answer_read(tail, question, ret_event);
 	backoff_reset(&question->backoff);
@@ -596,7 +598,7 @@ static bool take_end(struct tail *tail, struct question *question, int64_t offse
     struct tail_event *ret_event)
 {
 	if (question->state == ASKING)
-		return take_answer(tail, question, offset, now, ret_event);
+		return take_question_answer(tail, question, offset, now, ret_event);
 	if (offset >= question->end)
 		return answer_read(tail, question, ret_event);
 	/* Cut off meanwhile, or the leader changed once more. */
@@ -605,14 +607,14 @@ static bool take_end(struct tail *tail, struct question *question, int64_t offse
 }
 
 /* There is no such offset. */
-static void take_refusal(struct tail *tail, struct question *question, int64_t now)
+static void take_offset_refusal(struct tail *tail, struct question *question, int64_t now)
 {
 	if (question->state != KNOCKING) {
 		begin_later(tail, question, now);
 		return;
 	}
 	question->met = true;
-	start(tail, question, ASKING, RD_KAFKA_OFFSET_END);
+	start_question(tail, question, ASKING, RD_KAFKA_OFFSET_END);
 }
 
 static enum err_kind kind_of(rd_kafka_resp_err_t code)
@@ -634,8 +636,8 @@ static bool take_failure(struct tail *tail, struct question *question, rd_kafka_
 	if (kind == ERR_RETRY)
 		begin_later(tail, question, now);
 	else
-		stop(tail, question, QUIET);
-	return tell_failure(question, kind, why, ret_event);
+		stop_question(tail, question, QUIET);
+	return tell_question_failure(question, kind, why, ret_event);
 }
 
 static bool take_partition_error(struct tail *tail, struct question *question,
@@ -646,7 +648,7 @@ static bool take_partition_error(struct tail *tail, struct question *question,
 	case RD_KAFKA_RESP_ERR__PARTITION_EOF:
 		return take_end(tail, question, offset, now, ret_event);
 	case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
-		take_refusal(tail, question, now);
+		take_offset_refusal(tail, question, now);
 		return false;
 	default:
 		return take_failure(tail, question, event, now, ret_event);
@@ -664,7 +666,7 @@ static bool take_cluster_error(
 	    rd_kafka_event_error_string(event), rd_kafka_err2name(rd_kafka_event_error(event)));
 }
 
-static bool take_error(
+static bool take_tail_error(
     struct tail *tail, rd_kafka_event_t *event, int64_t now, struct tail_event *ret_event)
 {
 	rd_kafka_topic_partition_t *of = rd_kafka_event_topic_partition(event);
@@ -673,13 +675,13 @@ static bool take_error(
 
 	if (!of)
 		return take_cluster_error(tail, event, ret_event);
-	question = question_of(tail, of->topic, of->partition);
+	question = started_question(tail, of->topic, of->partition);
 	told = question && take_partition_error(tail, question, event, of->offset, now, ret_event);
 	rd_kafka_topic_partition_destroy(of);
 	return told;
 }
 
-static bool take_message(
+static bool take_tail_message(
     struct tail *tail, rd_kafka_event_t *event, int64_t now, struct tail_event *ret_event)
 {
 	/* The event is ours, and so its message. */
@@ -690,14 +692,14 @@ static bool take_message(
 	if (!is_started(question))
 		return false;
 	set_due(tail, question, now + PATIENCE_MS);
-	return take_record(tail, question, message, now, ret_event);
+	return take_tail_record(tail, question, message, now, ret_event);
 }
 
 /*
  * Does librdkafka know of it? This is its one function that says so without waiting for Kafka and
  * without making the partition up; it stores nothing of what nobody assigned.
  */
-static bool is_known(const struct topic *topic, int32_t partition)
+static bool is_known_partition(const struct topic *topic, int32_t partition)
 {
 	return rd_kafka_offset_store(topic->handle, partition, 0) !=
 	       RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
@@ -707,16 +709,17 @@ static bool is_known(const struct topic *topic, int32_t partition)
  * A partition that the topic does not have is no error to librdkafka when it knew the topic before:
  * nothing ever comes.
  */
-static bool tell_silence(
+static bool tell_question_silence(
     struct tail *tail, struct question *question, int64_t now, struct tail_event *ret_event)
 {
-	if (is_known(question->topic, 0) && !is_known(question->topic, question->partition)) {
-		stop(tail, question, QUIET);
-		return tell_failure(
+	if (is_known_partition(question->topic, 0) &&
+	    !is_known_partition(question->topic, question->partition)) {
+		stop_question(tail, question, QUIET);
+		return tell_question_failure(
 		    question, ERR_REJECT, "the topic has no such partition", ret_event);
 	}
 	set_due(tail, question, now + PATIENCE_MS);
-	return tell_failure(question, ERR_RETRY, "no answer from Kafka yet", ret_event);
+	return tell_question_failure(question, ERR_RETRY, "no answer from Kafka yet", ret_event);
 }
 
 static bool serve_due(
@@ -725,9 +728,9 @@ static bool serve_due(
 	if (question->due > now)
 		return false;
 	if (question->state == WAITING)
-		begin(tail, question);
+		begin_question(tail, question);
 	if (question->due != 0)
-		return tell_silence(tail, question, now, ret_event);
+		return tell_question_silence(tail, question, now, ret_event);
 	question->due = now + PATIENCE_MS;
 	return false;
 }
@@ -754,20 +757,20 @@ static bool visit_due(struct tail *tail, int64_t now, struct tail_event *ret_eve
 	return false;
 }
 
-static bool take_event(
+static bool take_tail_event(
     struct tail *tail, rd_kafka_event_t *event, int64_t now, struct tail_event *ret_event)
 {
 	switch (rd_kafka_event_type(event)) {
 	case RD_KAFKA_EVENT_FETCH:
-		return take_message(tail, event, now, ret_event);
+		return take_tail_message(tail, event, now, ret_event);
 	case RD_KAFKA_EVENT_ERROR:
-		return take_error(tail, event, now, ret_event);
+		return take_tail_error(tail, event, now, ret_event);
 	default:
 		return false;
 	}
 }
 
-static int start_readers(struct tail *tail)
+static int restart_readings(struct tail *tail)
 {
 	int count = 0;
 
@@ -777,7 +780,7 @@ static int start_readers(struct tail *tail)
 
 			if (!question || question->state != READING)
 				continue;
-			start(tail, question, READING, question->position);
+			start_question(tail, question, READING, question->position);
 			count++;
 		}
 	return count;
@@ -790,7 +793,7 @@ static int start_readers(struct tail *tail)
  * well, and is dropped unseen: when nothing comes after a start, there is another one, later each
  * time until something does, or a broker that takes longer would be asked in vain.
  */
-static void fetch_on(struct tail *tail, int64_t now)
+static void keep_tail_fetching(struct tail *tail, int64_t now)
 {
 	bool stopped = tail->run >= READY_MESSAGES / 2 || tail->run_bytes >= READY_BYTES / 2;
 
@@ -801,10 +804,10 @@ static void fetch_on(struct tail *tail, int64_t now)
 		return;
 	if (!stopped && tail->again_ms < LOOK_MS)
 		tail->again_ms *= 2;
-	tail->again_at = start_readers(tail) > 0 ? now + tail->again_ms : INT64_MAX;
+	tail->again_at = restart_readings(tail) > 0 ? now + tail->again_ms : INT64_MAX;
 }
 
-static void wake(int fd)
+static void wake_tail_fd(int fd)
 {
 	/* Fails only when the counter is full, and then the fd is readable all the same. */
 	if (eventfd_write(fd, 1) != 0)
@@ -826,17 +829,17 @@ static bool take_some(struct tail *tail, int64_t now, struct tail_event *ret_eve
 		drop_shown(tail);
 		tail->shown = rd_kafka_queue_poll(tail->queue, 0);
 		if (tail->shown) {
-			told = take_event(tail, tail->shown, now, ret_event);
+			told = take_tail_event(tail, tail->shown, now, ret_event);
 			continue;
 		}
 		if (fd_was_read)
 			return false;
-		fetch_on(tail, now);
+		keep_tail_fetching(tail, now);
 		/* EAGAIN: it was called without having been woken. */
 		fd_was_read = eventfd_read(tail->wake_fd, &ignored) == 0 || errno == EAGAIN;
 	}
 	if (fd_was_read)
-		wake(tail->wake_fd);
+		wake_tail_fd(tail->wake_fd);
 	return told;
 }
 
@@ -847,7 +850,7 @@ static void serve_idle(struct tail *tail, int64_t now)
 	if (tail->idle_at == 0)
 		tail->idle_at = now + tail->idle_ms;
 	if (now >= tail->idle_at)
-		close_client(tail, 0);
+		close_tail_client(tail, 0);
 }
 
 bool tail_next(struct tail *tail, int64_t now, struct tail_event *ret_event)

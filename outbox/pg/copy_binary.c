@@ -6,7 +6,7 @@ static const char signature[] = "PGCOPY\n\377\r\n";
 /* Flag bits that a reader must know; of these only OIDs (16) ever meant anything, until 11. */
 static const uint32_t critical_flags = 0xffff0000u;
 
-static bool damaged(struct err *err, const char *what, int offset, int length)
+static bool refuse_damaged_copy(struct err *err, const char *what, int offset, int length)
 {
 	return err_set(err, ERR_FATAL, "COPY binary: %s at byte %d of a message of %d bytes", what,
 	    offset, length);
@@ -17,20 +17,20 @@ static int skip_header(const char *message, int length, struct err *err)
 {
 	const int fixed = (int)sizeof signature + 8;
 	if (length < fixed) {
-		damaged(err, "short file header", 0, length);
+		refuse_damaged_copy(err, "short file header", 0, length);
 		return -1;
 	}
 	if (memcmp(message, signature, sizeof signature) != 0) {
-		damaged(err, "no PGCOPY signature", 0, length);
+		refuse_damaged_copy(err, "no PGCOPY signature", 0, length);
 		return -1;
 	}
 	if ((uint32_t)copy_int32(message + sizeof signature) & critical_flags) {
-		damaged(err, "unknown critical flag", (int)sizeof signature, length);
+		refuse_damaged_copy(err, "unknown critical flag", (int)sizeof signature, length);
 		return -1;
 	}
 	int32_t extension = copy_int32(message + sizeof signature + 4);
 	if (extension < 0 || extension > length - fixed) {
-		damaged(err, "bad length of the header extension", fixed - 4, length);
+		refuse_damaged_copy(err, "bad length of the header extension", fixed - 4, length);
 		return -1;
 	}
 	return fixed + extension;
@@ -43,12 +43,12 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 	if (at < 0)
 		return false;
 	if (length - at < 2)
-		return damaged(err, "no field count", at, length);
+		return refuse_damaged_copy(err, "no field count", at, length);
 	int16_t found = copy_int16(message + at);
 	at += 2;
 	if (found == -1) {
 		if (at != length)
-			return damaged(err, "bytes behind the trailer", at, length);
+			return refuse_damaged_copy(err, "bytes behind the trailer", at, length);
 		*ret_kind = COPY_TRAILER;
 		return true;
 	}
@@ -57,7 +57,7 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 		    err, ERR_FATAL, "COPY binary: a row of %d fields, expected %d", found, count);
 	for (int i = 0; i < count; i++) {
 		if (length - at < 4)
-			return damaged(err, "no field length", at, length);
+			return refuse_damaged_copy(err, "no field length", at, length);
 		int32_t size = copy_int32(message + at);
 		at += 4;
 		if (size == -1) {
@@ -65,12 +65,12 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 			continue;
 		}
 		if (size < 0 || size > length - at)
-			return damaged(err, "bad field length", at - 4, length);
+			return refuse_damaged_copy(err, "bad field length", at - 4, length);
 		fields[i] = (struct copy_field){message + at, size};
 		at += size;
 	}
 	if (at != length)
-		return damaged(err, "bytes behind the last field", at, length);
+		return refuse_damaged_copy(err, "bytes behind the last field", at, length);
 	*ret_kind = COPY_ROW;
 	return true;
 }

@@ -84,8 +84,8 @@ static void phrase_kind(const char *text, enum err_kind *ret_kind, const char **
 	}
 }
 
-static bool tell(const char *place, enum err_kind kind, const char *message, const char *sqlstate,
-    const char *advice, struct err *err)
+static bool tell_pg_failure(const char *place, enum err_kind kind, const char *message,
+    const char *sqlstate, const char *advice, struct err *err)
 {
 	owned_text char *code = sqlstate[0] ? xformat(" (SQLSTATE %s)", sqlstate) : NULL;
 	return err_set(err, kind, "%s: %s%s%s%s", place, message, code ? code : "",
@@ -97,7 +97,7 @@ bool failure_of_statement(
 {
 	const char *advice;
 	enum err_kind kind = failure_kind(sqlstate, &advice);
-	return tell(place, kind, message, sqlstate, advice ? advice : hint, err);
+	return tell_pg_failure(place, kind, message, sqlstate, advice ? advice : hint, err);
 }
 
 /* A verbose line is "FATAL:  28P01: message"; moves *line to the message. */
@@ -139,7 +139,8 @@ static bool tried_one(const char *text)
 	return !server || !strstr(server + 1, server_prefix);
 }
 
-static void condense(const char *text, char ret_sqlstate[SQLSTATE_SIZE], struct text *message)
+static void condense_server_text(
+    const char *text, char ret_sqlstate[SQLSTATE_SIZE], struct text *message)
 {
 	owned_text char *copy = xstrdup(text);
 	bool one = tried_one(text);
@@ -164,7 +165,7 @@ bool failure_of_connecting(const char *dsn, const char *place, const char *text,
 	if (!text_starts(text, server_prefix) && !text_starts(text, "could not translate host"))
 		return failure_of_dsn(dsn, text, err);
 	OWNED(text_finish) struct text message = {0};
-	condense(text, ret_sqlstate, &message);
+	condense_server_text(text, ret_sqlstate, &message);
 	const char *advice = NULL;
 	enum err_kind kind = ERR_RETRY;
 	bool vague = !ret_sqlstate[0] || text_starts(ret_sqlstate, "08");
@@ -172,7 +173,7 @@ bool failure_of_connecting(const char *dsn, const char *place, const char *text,
 		kind = failure_kind(ret_sqlstate, &advice);
 	else
 		phrase_kind(text, &kind, &advice);
-	return tell(place, kind, text_string(&message), ret_sqlstate, advice, err);
+	return tell_pg_failure(place, kind, text_string(&message), ret_sqlstate, advice, err);
 }
 
 static bool may_hold_password(const char *dsn)

@@ -119,7 +119,7 @@ void pg_note_place(struct pg *pg)
 	    database && *database ? database : "?");
 }
 
-static const char *option(const PQconninfoOption *options, const char *keyword)
+static const char *find_dsn_option(const PQconninfoOption *options, const char *keyword)
 {
 	for (; options->keyword; options++) {
 		if (text_equal(options->keyword, keyword))
@@ -138,7 +138,8 @@ static bool check_dsn(const char *dsn, struct err *err)
 		PQfreemem(message);
 		return false;
 	}
-	const char *host = option(options, "host"), *database = option(options, "dbname");
+	const char *host = find_dsn_option(options, "host"),
+		   *database = find_dsn_option(options, "dbname");
 	bool uri = text_starts(dsn, "postgresql://") || text_starts(dsn, "postgres://");
 	bool split = uri && ((host && strchr(host, '@')) || (database && strchr(database, '@')));
 	PQconninfoFree(options);
@@ -153,8 +154,8 @@ static bool check_dsn(const char *dsn, struct err *err)
 static const char *option_or_default(
     const PQconninfoOption *options, const PQconninfoOption *defaults, const char *keyword)
 {
-	const char *value = option(options, keyword);
-	return value ? value : option(defaults, keyword);
+	const char *value = find_dsn_option(options, keyword);
+	return value ? value : find_dsn_option(defaults, keyword);
 }
 
 /* Checks each host of a comma-separated list. */
@@ -201,14 +202,15 @@ static PGconn *start_connecting(const char *dsn, const char *application)
 	return PQconnectStartParams(keywords, values, 1);
 }
 
-static bool fail_connecting(struct pg *pg, struct err *err)
+static bool fail_pg_connecting(struct pg *pg, struct err *err)
 {
 	pg->state = PG_LOST;
 	return failure_of_connecting(
 	    pg->dsn, pg->place, PQerrorMessage(pg->connection), pg->sqlstate, err);
 }
 
-static struct pg *start(const char *dsn, const char *application, bool plain, struct err *err)
+static struct pg *start_pg_session(
+    const char *dsn, const char *application, bool plain, struct err *err)
 {
 	if (!check_dsn(dsn, err))
 		return NULL;
@@ -228,7 +230,7 @@ static struct pg *start(const char *dsn, const char *application, bool plain, st
 	/* The one way to the SQLSTATE of a refused connection: no result carries it. */
 	PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
 	struct err failure;
-	if (PQstatus(connection) == CONNECTION_BAD && !fail_connecting(pg, &failure)) {
+	if (PQstatus(connection) == CONNECTION_BAD && !fail_pg_connecting(pg, &failure)) {
 		if (failure.kind == ERR_CONFIG) {
 			err_set(err, ERR_CONFIG, "%s", failure.message);
 			pg_destroy(pg);
@@ -241,15 +243,15 @@ static struct pg *start(const char *dsn, const char *application, bool plain, st
 
 struct pg *pg_start(const char *dsn, const char *application, struct err *err)
 {
-	return start(dsn, application, false, err);
+	return start_pg_session(dsn, application, false, err);
 }
 
 struct pg *pg_start_plain(const char *dsn, const char *application, struct err *err)
 {
-	return start(dsn, application, true, err);
+	return start_pg_session(dsn, application, true, err);
 }
 
-static bool is_ready(const struct pg *pg)
+static bool is_pg_socket_ready(const struct pg *pg)
 {
 	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
 	return wanted.fd < 0 || poll(&wanted, 1, 0) != 0;
@@ -281,12 +283,12 @@ static bool finish_connecting(struct pg *pg, struct err *err)
 }
 
 /* PQconnectPoll takes a socket that is still connecting for a connected one. */
-static bool step_connecting(struct pg *pg, struct err *err)
+static bool step_pg_connecting(struct pg *pg, struct err *err)
 {
 	if (pg->settling)
 		return pg_settle_step(pg, err);
 	if (PQstatus(pg->connection) != CONNECTION_BAD) {
-		if (!is_ready(pg))
+		if (!is_pg_socket_ready(pg))
 			return true;
 		if (!pg_is_within_limit(pg))
 			return refuse_flood(pg, err);
@@ -294,7 +296,7 @@ static bool step_connecting(struct pg *pg, struct err *err)
 		pg_note_place(pg);
 	}
 	if (PQstatus(pg->connection) == CONNECTION_BAD || pg->polling == PGRES_POLLING_FAILED)
-		return fail_connecting(pg, err);
+		return fail_pg_connecting(pg, err);
 	return pg->polling == PGRES_POLLING_OK ? finish_connecting(pg, err) : true;
 }
 
@@ -305,7 +307,8 @@ static int64_t connect_limit_ms(const struct pg *pg, int timeout_ms)
 	PQconninfoOption *options = PQconninfo(pg->connection);
 	if (!options)
 		return limit;
-	const char *timeout = option(options, "connect_timeout"), *host = option(options, "host");
+	const char *timeout = find_dsn_option(options, "connect_timeout"),
+		   *host = find_dsn_option(options, "host");
 	for (; host && *host; host++)
 		hosts += *host == ',';
 	if (timeout && text_to_int64(timeout, 1, INT32_MAX, &seconds)) {
@@ -427,14 +430,14 @@ bool pg_tls_holds_bytes(const struct pg *pg)
 	return tls && SSL_pending(tls) > 0;
 }
 
-static bool step_idle(struct pg *pg, struct err *err)
+static bool step_pg_idle(struct pg *pg, struct err *err)
 {
 	bool alive = pg_consume(pg);
 	(void)PQisBusy(pg->connection); /* parses: a FATAL comes to receive_notice */
 	return alive && !pg->farewell.message[0] ? true : pg_lose(pg, err);
 }
 
-static bool step_busy(struct pg *pg, struct err *err)
+static bool step_pg_busy(struct pg *pg, struct err *err)
 {
 	if (pg->flushing) {
 		int left = PQflush(pg->connection);
@@ -453,11 +456,11 @@ bool pg_step(struct pg *pg, struct err *err)
 {
 	switch (pg->state) {
 	case PG_CONNECTING:
-		return step_connecting(pg, err);
+		return step_pg_connecting(pg, err);
 	case PG_IDLE:
-		return step_idle(pg, err);
+		return step_pg_idle(pg, err);
 	case PG_BUSY:
-		return step_busy(pg, err);
+		return step_pg_busy(pg, err);
 	default:
 		return pg_is_there(pg, err);
 	}
@@ -501,10 +504,10 @@ bool pg_may_land_on_standby(const struct pg *pg)
 	PQconninfoOption *options = PQconninfo(pg->connection);
 	if (!options)
 		return false;
-	const char *hosts = option(options, "hostaddr");
-	const char *wanted = option(options, "target_session_attrs");
+	const char *hosts = find_dsn_option(options, "hostaddr");
+	const char *wanted = find_dsn_option(options, "target_session_attrs");
 	if (!hosts || !*hosts)
-		hosts = option(options, "host");
+		hosts = find_dsn_option(options, "host");
 	bool may = hosts && strchr(hosts, ',') && !text_equal(wanted, "read-write") &&
 		   !text_equal(wanted, "primary");
 	PQconninfoFree(options);

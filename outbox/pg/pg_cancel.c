@@ -35,7 +35,7 @@ static void *ask_server(void *context)
 }
 
 /* Detached: nobody waits for it, and the end of the process ends it. */
-static bool start_thread(struct pg_cancel *cancel)
+static bool start_cancel_thread(struct pg_cancel *cancel)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -58,7 +58,7 @@ struct pg_cancel *pg_cancel_begin(struct pg *pg)
 	cancel->request = request;
 	atomic_init(&cancel->holders, 2);
 	atomic_init(&cancel->outcome, PG_CANCEL_ASKING);
-	if (atomic_fetch_add(&asking, 1) < MOST_ASKING && start_thread(cancel))
+	if (atomic_fetch_add(&asking, 1) < MOST_ASKING && start_cancel_thread(cancel))
 		return cancel;
 	atomic_fetch_sub(&asking, 1);
 	PQfreeCancel(request);

@@ -23,17 +23,17 @@ static void reserve_header(struct pg_column *column)
 		text_append(&column->bytes, (const char *)&nothing, sizeof nothing);
 }
 
-static void begin(struct pg_column *column)
+static void begin_column_value(struct pg_column *column)
 {
 	reserve_header(column);
 	column->count++;
 }
 
-static void add(struct pg_column *column, const void *bytes, size_t length)
+static void add_column_value(struct pg_column *column, const void *bytes, size_t length)
 {
 	uint32_t size = htonl((uint32_t)length);
 
-	begin(column);
+	begin_column_value(column);
 	text_append(&column->bytes, (const char *)&size, sizeof size);
 	text_append(&column->bytes, bytes, length);
 }
@@ -42,7 +42,7 @@ void pg_column_add_null(struct pg_column *column)
 {
 	static const uint32_t null = UINT32_MAX;
 
-	begin(column);
+	begin_column_value(column);
 	text_append(&column->bytes, (const char *)&null, sizeof null);
 	column->has_null = true;
 }
@@ -51,7 +51,7 @@ void pg_column_add_text(struct pg_column *column, const char *text)
 {
 	assert(column->type == PG_COLUMN_TEXT);
 	if (text)
-		add(column, text, strlen(text));
+		add_column_value(column, text, strlen(text));
 	else
 		pg_column_add_null(column);
 }
@@ -60,22 +60,23 @@ void pg_column_add_int(struct pg_column *column, int64_t value)
 {
 	assert(column->type == PG_COLUMN_INT || column->type == PG_COLUMN_BIGINT);
 	if (column->type == PG_COLUMN_INT)
-		add(column, &(uint32_t){htonl((uint32_t)value)}, sizeof(uint32_t));
+		add_column_value(column, &(uint32_t){htonl((uint32_t)value)}, sizeof(uint32_t));
 	else
-		add(column, &(uint64_t){htobe64((uint64_t)value)}, sizeof(uint64_t));
+		add_column_value(column, &(uint64_t){htobe64((uint64_t)value)}, sizeof(uint64_t));
 }
 
 void pg_column_add_time(struct pg_column *column, int64_t unix_us)
 {
 	assert(column->type == PG_COLUMN_TIMESTAMPTZ);
-	add(column, &(uint64_t){htobe64((uint64_t)(unix_us - POSTGRES_EPOCH_US))}, sizeof(int64_t));
+	add_column_value(
+	    column, &(uint64_t){htobe64((uint64_t)(unix_us - POSTGRES_EPOCH_US))}, sizeof(int64_t));
 }
 
 void pg_column_add_bytes(struct pg_column *column, const void *bytes, size_t length)
 {
 	assert(column->type == PG_COLUMN_BYTEA || column->type == PG_COLUMN_UUID);
 	if (bytes)
-		add(column, bytes, length);
+		add_column_value(column, bytes, length);
 	else
 		pg_column_add_null(column);
 }

@@ -62,7 +62,7 @@ static bool bytes_received(int fd, uint64_t *ret_bytes)
 	return true;
 }
 
-static void *watch(void *context)
+static void *watch_received_bytes(void *context)
 {
 	struct guard *guard = context;
 	struct timespec until;
@@ -98,7 +98,7 @@ static bool guard_begin(struct guard *guard, const struct pg *pg)
 		return false;
 	if (bytes_received(guard->fd, &received)) {
 		guard->most = received + (uint64_t)(pg->answer_limit - pg->received);
-		if (pthread_create(&guard->thread, NULL, watch, guard) == 0)
+		if (pthread_create(&guard->thread, NULL, watch_received_bytes, guard) == 0)
 			return true;
 	}
 	close(guard->fd);

@@ -13,7 +13,7 @@ enum { FORMAT_TEXT, FORMAT_BINARY };
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-static bool may_send(struct pg *pg, struct err *err)
+static bool may_send_statement(struct pg *pg, struct err *err)
 {
 	if (!pg_is_there(pg, err))
 		return false;
@@ -21,7 +21,7 @@ static bool may_send(struct pg *pg, struct err *err)
 	return true;
 }
 
-static bool sent(struct pg *pg, bool accepted, bool wants_copy, struct err *err)
+static bool finish_submit(struct pg *pg, bool accepted, bool wants_copy, struct err *err)
 {
 	int left = accepted ? PQflush(pg->connection) : -1;
 	pg->sqlstate[0] = '\0';
@@ -95,27 +95,29 @@ static bool send_pipeline(struct pg *pg, const char *passing, const char *name, 
 		accepted = submit_before(pg, passing) &&
 			   submit_statement(pg, name, sql, params, count, format) &&
 			   submit_sync(pg);
-	return sent(pg, accepted, false, err);
+	return finish_submit(pg, accepted, false, err);
 }
 
 static bool send_statement(struct pg *pg, const char *name, const char *sql,
     const struct pg_param *params, int count, int format, struct err *err)
 {
-	if (!may_send(pg, err))
+	if (!may_send_statement(pg, err))
 		return false;
 	if (pg_needs_settings(pg))
 		return send_pipeline(pg, NULL, name, sql, params, count, format, err);
-	return sent(pg, submit_statement(pg, name, sql, params, count, format), false, err);
+	return finish_submit(
+	    pg, submit_statement(pg, name, sql, params, count, format), false, err);
 }
 
 static bool send_alone(struct pg *pg, const char *script, bool wants_copy, struct err *err)
 {
-	return may_send(pg, err) && sent(pg, PQsendQuery(pg->connection, script), wants_copy, err);
+	return may_send_statement(pg, err) &&
+	       finish_submit(pg, PQsendQuery(pg->connection, script), wants_copy, err);
 }
 
 static bool send_script(struct pg *pg, const char *script, bool wants_copy, struct err *err)
 {
-	if (!may_send(pg, err))
+	if (!may_send_statement(pg, err))
 		return false;
 	if (!pg_needs_settings(pg))
 		return send_alone(pg, script, wants_copy, err);
@@ -134,14 +136,14 @@ bool pg_send(
 bool pg_send_behind(struct pg *pg, const char *settings, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	return may_send(pg, err) &&
+	return may_send_statement(pg, err) &&
 	       send_pipeline(pg, settings, NULL, sql, params, count, FORMAT_BINARY, err);
 }
 
 bool pg_send_prepare(struct pg *pg, const char *name, const char *sql, struct err *err)
 {
-	return may_send(pg, err) &&
-	       sent(pg, PQsendPrepare(pg->connection, name, sql, 0, NULL), false, err);
+	return may_send_statement(pg, err) &&
+	       finish_submit(pg, PQsendPrepare(pg->connection, name, sql, 0, NULL), false, err);
 }
 
 bool pg_send_prepared(
@@ -179,7 +181,7 @@ static bool refuse_copy(struct pg *pg, struct err *err)
 	return err_set(err, ERR_FATAL, "%s: COPY has no place here", pg->place);
 }
 
-static bool settle(struct pg *pg, PGresult **ret_answer, struct err *err)
+static bool settle_statement(struct pg *pg, PGresult **ret_answer, struct err *err)
 {
 	if (pg->flooded || PQstatus(pg->connection) == CONNECTION_BAD || pg->farewell.message[0])
 		return pg_lose(pg, err);
@@ -220,7 +222,7 @@ static bool receive_pipelined(
 			*ret_progress = ENDED;
 			pg->pipelined = false;
 			return over && PQexitPipelineMode(pg->connection)
-				   ? settle(pg, ret_answer, err)
+				   ? settle_statement(pg, ret_answer, err)
 				   : pg_lose(pg, err);
 		}
 		if (counts)
@@ -234,7 +236,7 @@ static bool receive_pipelined(
 }
 
 /* Takes what has arrived. *ret_answer is set at ENDED. */
-static bool receive(
+static bool receive_answer(
     struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
 {
 	PGresult *result;
@@ -245,7 +247,7 @@ static bool receive(
 	while (pg_take_result(pg, &result)) {
 		if (!result) {
 			*ret_progress = ENDED;
-			return settle(pg, ret_answer, err);
+			return settle_statement(pg, ret_answer, err);
 		}
 		ExecStatusType status = PQresultStatus(result);
 		bool out = status == PGRES_COPY_OUT;
@@ -273,7 +275,7 @@ bool pg_receive(struct pg *pg, bool *ret_done, struct pg_result **ret_result, st
 {
 	enum progress progress = ENDED;
 	PGresult *answer = NULL;
-	bool good = pg_is_there(pg, err) && receive(pg, &progress, &answer, err);
+	bool good = pg_is_there(pg, err) && receive_answer(pg, &progress, &answer, err);
 	*ret_done = !good || progress == ENDED;
 	*ret_result = good && progress == ENDED ? make_result(answer) : NULL;
 	return good;
@@ -288,7 +290,7 @@ static bool lose_row(struct pg *pg, struct err *err)
 }
 
 /* COPY_ROW, COPY_WAIT, or COPY_END: of the rows, the answer follows. */
-static bool take_row(
+static bool take_copy_row(
     struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *ret_length, struct err *err)
 {
 	for (;;) {
@@ -333,13 +335,13 @@ bool pg_copy_next(
 		return false;
 	for (;;) {
 		if (pg->copying) {
-			bool good = take_row(pg, ret_what, ret_row, ret_length, err);
+			bool good = take_copy_row(pg, ret_what, ret_row, ret_length, err);
 			if (!good || *ret_what != PG_COPY_END)
 				return good;
 		}
 		enum progress progress;
 		PGresult *answer = NULL;
-		if (!receive(pg, &progress, &answer, err))
+		if (!receive_answer(pg, &progress, &answer, err))
 			return false;
 		if (progress == ENDED)
 			return end_copy(pg, answer, ret_what, err);
@@ -364,7 +366,7 @@ enum { GRACE_MS = 300 };
  * For a thread that is interrupted: most statements are short and end by themselves. A cancel may
  * come before the statement has begun and then goes for nothing, so it is called again.
  */
-static void hurry(struct pg *pg)
+static void cancel_after_grace(struct pg *pg)
 {
 	struct pollfd answer = {.fd = pg_fd(pg), .events = pg_events(pg)};
 	struct err ignored;
@@ -375,7 +377,7 @@ static void hurry(struct pg *pg)
 enum { FOREVER = -1 };
 
 /* A statement that goes on without us cannot be told from one that will never end. */
-static bool give_up(struct pg *pg, int timeout_ms, struct err *err)
+static bool give_up_statement(struct pg *pg, int timeout_ms, struct err *err)
 {
 	pg->state = PG_LOST;
 	return err_set(err, ERR_RETRY, "%s: no answer within %d ms", pg->place, timeout_ms);
@@ -386,15 +388,15 @@ static bool wait_for_answer(struct pg *pg, int timeout_ms, PGresult **ret_answer
 	const int64_t end = clock_ms() + timeout_ms;
 	enum progress progress;
 	for (;;) {
-		if (!receive(pg, &progress, ret_answer, err))
+		if (!receive_answer(pg, &progress, ret_answer, err))
 			return false;
 		if (progress == ENDED)
 			return true;
 		int64_t left = timeout_ms == FOREVER ? FOREVER : end - clock_ms();
 		if (timeout_ms != FOREVER && left <= 0)
-			return give_up(pg, timeout_ms, err);
+			return give_up_statement(pg, timeout_ms, err);
 		if (pg_wait(pg, (int)left))
-			hurry(pg);
+			cancel_after_grace(pg);
 		if (!pg_step(pg, err))
 			return false;
 	}

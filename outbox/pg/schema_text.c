@@ -39,7 +39,7 @@ static bool continues_word(char c)
 	return is_name_byte(c) || (c >= 'A' && c <= 'Z') || c == '-';
 }
 
-static bool is_reserved(const char *name)
+static bool is_reserved_word(const char *name)
 {
 	owned_text char *word = xformat(" %.60s ", name);
 
@@ -48,7 +48,7 @@ static bool is_reserved(const char *name)
 
 bool schema_text_check(const char *schema, struct err *err)
 {
-	if (is_reserved(schema))
+	if (is_reserved_word(schema))
 		return err_set(err, ERR_CONFIG,
 		    "schema \"%s\": this is a reserved word of SQL or PL/pgSQL; choose another "
 		    "name",

@@ -4,7 +4,7 @@
  * findings that name the place, what is wrong and the cure. Used by doctor, at start, and for each
  * topic at its first use (topic_checks.h). Blocking; any thread, a report belongs to one at a time.
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "pg.h"
 
@@ -52,7 +52,7 @@ bool preflight_postgres(struct preflight *report, struct pg *pg,
     const struct config_postgres *postgres, bool *ret_usable, struct err *err) MUST_CHECK;
 
 /* Brokers that answer. False: none. */
-bool preflight_cluster(struct preflight *report, struct catalog *catalog,
+bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata,
     const struct config_kafka *kafka, int timeout_ms, struct err *err) MUST_CHECK;
 
 /*
@@ -60,7 +60,7 @@ bool preflight_cluster(struct preflight *report, struct catalog *catalog,
  * sizes, retention and timestamps against rows that wait since oldest_age_ms (0: none). A missing
  * topic is a finding. False: no broker answered.
  */
-bool preflight_topic(struct preflight *report, struct catalog *catalog,
+bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
     const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err) MUST_CHECK;
 
@@ -69,7 +69,7 @@ bool preflight_topic(struct preflight *report, struct catalog *catalog,
  * "replication.factor".
  */
 void preflight_topic_settings(struct preflight *report, const struct config_kafka *kafka,
-    const char *topic, const struct catalog_setting *settings, int count, int64_t oldest_age_ms);
+    const char *topic, const struct topic_setting *settings, int count, int64_t oldest_age_ms);
 
 /* May the ends of these topics be read, as resume = tail does? Only what is wrong is a finding. */
 void preflight_tails(struct preflight *report, const struct config_kafka *kafka,

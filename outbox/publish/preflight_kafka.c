@@ -19,7 +19,7 @@ struct topic {
 	const struct config_kafka *kafka;
 	const char *name;
 	char *place;
-	const struct catalog_setting *settings;
+	const struct topic_setting *settings;
 	int count;
 	int64_t oldest_age_ms;
 };
@@ -161,7 +161,7 @@ static void check_age(const struct topic *topic)
 }
 
 void preflight_topic_settings(struct preflight *report, const struct config_kafka *kafka,
-    const char *name, const struct catalog_setting *settings, int count, int64_t oldest_age_ms)
+    const char *name, const struct topic_setting *settings, int count, int64_t oldest_age_ms)
 {
 	owned_text char *place = xformat("topic %s", name);
 	const struct topic topic = {report, kafka, name, place, settings, count, oldest_age_ms};
@@ -174,18 +174,18 @@ void preflight_topic_settings(struct preflight *report, const struct config_kafk
 	check_age(&topic);
 }
 
-bool preflight_topic(struct preflight *report, struct catalog *catalog,
+bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
     const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err)
 {
 	owned_text char *place = xformat("topic %s", topic);
-	struct catalog_setting *settings = NULL;
+	struct topic_setting *settings = NULL;
 	struct err failed;
 	int count = 0;
 
-	if (catalog_topic_settings(catalog, topic, timeout_ms, &settings, &count, &failed)) {
+	if (topic_metadata_settings(metadata, topic, timeout_ms, &settings, &count, &failed)) {
 		preflight_topic_settings(report, kafka, topic, settings, count, oldest_age_ms);
-		catalog_settings_free(settings, count);
+		topic_metadata_settings_free(settings, count);
 		return true;
 	}
 	switch (failed.kind) {
@@ -203,13 +203,13 @@ bool preflight_topic(struct preflight *report, struct catalog *catalog,
 	}
 }
 
-bool preflight_cluster(struct preflight *report, struct catalog *catalog,
+bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata,
     const struct config_kafka *kafka, int timeout_ms, struct err *err)
 {
 	owned_text char *place = xformat("kafka %s", kafka->name);
 	int brokers = 0;
 
-	if (!catalog_broker_count(catalog, timeout_ms, &brokers, err))
+	if (!topic_metadata_broker_count(metadata, timeout_ms, &brokers, err))
 		return false;
 	preflight_add(
 	    report, PREFLIGHT_OK, place, NULL, "%d broker%s", brokers, brokers == 1 ? "" : "s");

@@ -42,7 +42,7 @@ enum {
 struct shard_worker {
 	struct shard_worker_options options;
 	pthread_t thread;
-	int event_fd, wake_fd, catalog_fd;
+	int event_fd, wake_fd, metadata_fd;
 	atomic_bool stop_asked;
 
 	/* of the thread */
@@ -62,7 +62,7 @@ struct shard_worker {
 	struct stream_page page;
 	int64_t page_rows, page_bytes, page_id; /* of its last row */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
-	bool topics_told;  /* the catalog has news */
+	bool topics_told;  /* metadata_fd was written: a topic changed */
 	int topics_to_ask; /* left in this round over the topics in use */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
@@ -469,8 +469,8 @@ static bool is_partition_known(struct shard_worker *shard_worker, const char *to
 static void ask_topic(
     struct shard_worker *shard_worker, const char *name, int32_t logged, int64_t now)
 {
-	struct catalog_topic topic =
-	    catalog_look(shard_worker->options.catalog, name, TOPICS_MAX_AGE_MS);
+	struct known_topic topic =
+	    topic_metadata_get(shard_worker->options.metadata, name, TOPICS_MAX_AGE_MS);
 	if (topic.state == TOPIC_MISSING) {
 		stream_topic(shard_worker->stream, name, 0);
 		stream_topic_answered(shard_worker->stream, name, topic.answered_ms);
@@ -606,8 +606,8 @@ static const char *missing_topic(struct shard_worker *shard_worker, const char *
 {
 	if (!waited_for)
 		return NULL;
-	struct catalog_topic topic =
-	    catalog_look(shard_worker->options.catalog, waited_for, TOPICS_MAX_AGE_MS);
+	struct known_topic topic =
+	    topic_metadata_get(shard_worker->options.metadata, waited_for, TOPICS_MAX_AGE_MS);
 	return topic.state == TOPIC_MISSING ? waited_for : NULL;
 }
 
@@ -820,7 +820,7 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	for (int i = 0; i < 2; i++)
 		fds[count++] = link_pollfd(links[i]);
 	struct pollfd *told = &fds[count++], *woken = &fds[count++];
-	*told = (struct pollfd){.fd = shard_worker->catalog_fd, .events = POLLIN};
+	*told = (struct pollfd){.fd = shard_worker->metadata_fd, .events = POLLIN};
 	*woken = (struct pollfd){.fd = shard_worker->wake_fd, .events = POLLIN};
 	fds[count++] = (struct pollfd){.fd = resume_fd(shard_worker->resume), .events = POLLIN};
 	if (!patient)
@@ -880,7 +880,7 @@ static void shard_worker_free(struct shard_worker *shard_worker)
 	link_finish(&shard_worker->read);
 	close(shard_worker->event_fd);
 	close(shard_worker->wake_fd);
-	close(shard_worker->catalog_fd);
+	close(shard_worker->metadata_fd);
 	pthread_mutex_destroy(&shard_worker->mutex);
 	free(shard_worker);
 }
@@ -893,7 +893,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	shard_worker->options = *options;
 	shard_worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	shard_worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	shard_worker->catalog_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	shard_worker->metadata_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	pthread_mutex_init(&shard_worker->mutex, NULL);
 	shard_worker->status.publisher = publisher->name;
 	shard_worker->status.shard = options->shard;
@@ -920,11 +920,11 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 		shard_worker_free(shard_worker);
 		return NULL;
 	}
-	catalog_watch(options->catalog, shard_worker->catalog_fd);
+	topic_metadata_watch(options->metadata, shard_worker->metadata_fd);
 	if (pthread_create(&shard_worker->thread, NULL, run_shard_worker, shard_worker) == 0)
 		return shard_worker;
 	err_set(err, ERR_FATAL, "publisher %s: no thread can be started", publisher->name);
-	catalog_unwatch(options->catalog, shard_worker->catalog_fd);
+	topic_metadata_unwatch(options->metadata, shard_worker->metadata_fd);
 	shard_worker_free(shard_worker);
 	return NULL;
 }
@@ -943,7 +943,7 @@ void shard_worker_join(struct shard_worker *shard_worker)
 	if (!shard_worker)
 		return;
 	pthread_join(shard_worker->thread, NULL);
-	catalog_unwatch(shard_worker->options.catalog, shard_worker->catalog_fd);
+	topic_metadata_unwatch(shard_worker->options.metadata, shard_worker->metadata_fd);
 	shard_worker_free(shard_worker);
 }
 

@@ -4,7 +4,7 @@
  * connections (one for the log, one to read) and a Kafka producer. Made and ended by one thread
  * (the daemon's main one); status and retune may be called from any.
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "stream.h"
 #include "take_limiter.h"
@@ -15,7 +15,8 @@ struct shard_worker;
 struct shard_worker_options {
 	const struct config_publisher *publisher; /* must outlive the shard_worker */
 	int shard, shards;
-	struct catalog *catalog; /* of publisher->kafka; shared, outlives the shard_worker */
+	struct topic_metadata
+	    *metadata; /* of publisher->kafka; shared, outlives the shard_worker */
 	struct topic_checks *topic_checks; /* of the same cluster, likewise; NULL: none */
 	struct take_limiter *take_limiter;
 	poison_guard_turn *turn; /* of the process; outlives the shard_worker */

@@ -30,7 +30,7 @@ struct entry {
 };
 
 struct topic_checks {
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	const struct config_kafka *kafka;
 	pthread_t thread;
 	bool started;
@@ -97,8 +97,8 @@ static void check_entry_topic(struct topic_checks *checks, struct entry *entry)
 	bool answered;
 
 	pthread_mutex_unlock(&checks->mutex);
-	answered =
-	    preflight_topic(&report, checks->catalog, checks->kafka, entry->topic, 0, ASK_MS, &err);
+	answered = preflight_topic(
+	    &report, checks->metadata, checks->kafka, entry->topic, 0, ASK_MS, &err);
 	pthread_mutex_lock(&checks->mutex);
 	if (answered)
 		note_findings(entry, &report);
@@ -158,12 +158,12 @@ static void init_checks_locks(struct topic_checks *checks)
 }
 
 struct topic_checks *topic_checks_create(
-    struct catalog *catalog, const struct config_kafka *kafka, struct err *err)
+    struct topic_metadata *metadata, const struct config_kafka *kafka, struct err *err)
 {
 	struct topic_checks *checks = xcalloc(1, sizeof *checks);
 	int error;
 
-	checks->catalog = catalog;
+	checks->metadata = metadata;
 	checks->kafka = kafka;
 	init_checks_locks(checks);
 	error = pthread_create(&checks->thread, NULL, run_topic_checks, checks);

@@ -5,14 +5,14 @@
  * until it was found safe; an unsafe one is looked at again every half minute, so that mending it
  * is enough. A topic that is missing is looked for until it is there.
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 
 struct topic_checks;
 
 /* Both outlive it. NULL: no thread. */
 struct topic_checks *topic_checks_create(
-    struct catalog *catalog, const struct config_kafka *kafka, struct err *err);
+    struct topic_metadata *metadata, const struct config_kafka *kafka, struct err *err);
 /* Waits for the question under way (seconds at most). NULL is fine. */
 void topic_checks_destroy(struct topic_checks *checks);
 

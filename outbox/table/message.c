@@ -102,7 +102,7 @@ struct header_sink {
 };
 
 /* at: behind the opening quote. Returns what follows the closing one. */
-static const char *skip_string(const char *at, const char *end)
+static const char *skip_header_string(const char *at, const char *end)
 {
 	while (at < end && *at != '"')
 		at += *at == '\\' && at + 1 < end ? 2 : 1;
@@ -119,7 +119,7 @@ static void quote_numbers(const char *at, const char *end, struct text *out)
 	while (at < end) {
 		const char *number = at;
 		if (*at == '"') {
-			at = skip_string(at + 1, end);
+			at = skip_header_string(at + 1, end);
 		} else if (*at == '-' || (*at >= '0' && *at <= '9')) {
 			while (at < end && strchr("+-.0123456789eE", *at))
 				at++;

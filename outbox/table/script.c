@@ -4,7 +4,7 @@
 
 #include "text.h"
 
-static const struct script_place *find(
+static const struct script_place *find_script_place(
     const struct script_place *places, const char *name, size_t length)
 {
 	for (; places->name; places++)
@@ -22,7 +22,8 @@ char *script_fill(const char *sql, const struct script_place *places)
 		sql += plain;
 		size_t colons = strspn(sql, ":");
 		size_t name = strspn(sql + colons, "abcdefghijklmnopqrstuvwxyz_");
-		const struct script_place *place = colons == 1 ? find(places, sql + 1, name) : NULL;
+		const struct script_place *place =
+		    colons == 1 ? find_script_place(places, sql + 1, name) : NULL;
 		if (place)
 			text_addf(&script, place->bare ? "%s" : "'%s'", place->value);
 		else

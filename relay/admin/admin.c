@@ -25,7 +25,7 @@ struct admin {
 typedef unsigned route_answer(struct admin *admin, bool verbose, struct text *body);
 
 /* A failing probe always says why; a good one does when asked. */
-static unsigned probe(
+static unsigned answer_probe(
     struct admin *admin, admin_probe *ask, const char *good, bool verbose, struct text *body)
 {
 	bool well;
@@ -41,12 +41,12 @@ static unsigned probe(
 
 static unsigned answer_livez(struct admin *admin, bool verbose, struct text *body)
 {
-	return probe(admin, admin->callbacks.live, "live", verbose, body);
+	return answer_probe(admin, admin->callbacks.live, "live", verbose, body);
 }
 
 static unsigned answer_readyz(struct admin *admin, bool verbose, struct text *body)
 {
-	return probe(admin, admin->callbacks.ready, "ready", verbose, body);
+	return answer_probe(admin, admin->callbacks.ready, "ready", verbose, body);
 }
 
 static unsigned answer_metrics(struct admin *admin, bool verbose, struct text *body)
@@ -76,7 +76,7 @@ static const struct route *find_route(const char *path)
 }
 
 /* Requests have no body: the first call has all of one. */
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
+static enum MHD_Result on_admin_request(void *context, struct MHD_Connection *connection,
     const char *path, const char *method, const char *version, const char *upload,
     size_t *upload_size, void **seen)
 {
@@ -114,7 +114,7 @@ struct admin *admin_start(struct listener *listener, const char *listen,
 	    .arrival_ms = ARRIVAL_MS,
 	    .answer_ms = ANSWER_MS,
 	    .discards = DISCARDS,
-	    .on_request = on_request,
+	    .on_request = on_admin_request,
 	    .context = admin};
 
 	admin->callbacks = *callbacks;

@@ -17,7 +17,7 @@ struct exchange {
 	int64_t until; /* clock_ms */
 };
 
-static bool wait_for(const struct exchange *exchange, short events)
+static bool wait_for_socket(const struct exchange *exchange, short events)
 {
 	struct pollfd fd = {.fd = exchange->fd, .events = events};
 	int64_t left = exchange->until - clock_ms();
@@ -37,7 +37,7 @@ static int connect_at(const struct addrinfo *at, int64_t until)
 		return -1;
 	if (connect(exchange.fd, at->ai_addr, at->ai_addrlen) == 0)
 		return exchange.fd;
-	if (errno == EINPROGRESS && wait_for(&exchange, POLLOUT) &&
+	if (errno == EINPROGRESS && wait_for_socket(&exchange, POLLOUT) &&
 	    getsockopt(exchange.fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)
 		return exchange.fd;
 	error = error ? error : errno;
@@ -69,14 +69,14 @@ static bool connect_to(const char *listen, struct exchange *exchange, struct err
 	       err_set(err, ERR_RETRY, "no relay answers at %s: %s", listen, strerror(error));
 }
 
-static bool send_all(const struct exchange *exchange, const char *bytes, size_t length)
+static bool send_whole_request(const struct exchange *exchange, const char *bytes, size_t length)
 {
 	while (length > 0) {
 		ssize_t sent = send(exchange->fd, bytes, length, MSG_NOSIGNAL);
 
 		if (sent < 0 && errno != EAGAIN)
 			return false;
-		if (sent < 0 && !wait_for(exchange, POLLOUT))
+		if (sent < 0 && !wait_for_socket(exchange, POLLOUT))
 			return false;
 		bytes += sent > 0 ? sent : 0;
 		length -= sent > 0 ? (size_t)sent : 0;
@@ -96,7 +96,7 @@ static bool receive_all(const struct exchange *exchange, struct text *answer)
 			return true;
 		if (length < 0 && errno != EAGAIN)
 			return false;
-		if (length < 0 && !wait_for(exchange, POLLIN))
+		if (length < 0 && !wait_for_socket(exchange, POLLIN))
 			return false;
 		if (length > 0)
 			text_append(answer, part, (size_t)length);
@@ -113,7 +113,7 @@ static bool exchange_texts(const char *listen, const char *request, size_t lengt
 
 	if (!connect_to(listen, &exchange, err))
 		return false;
-	done = send_all(&exchange, request, length) && receive_all(&exchange, answer);
+	done = send_whole_request(&exchange, request, length) && receive_all(&exchange, answer);
 	close(exchange.fd);
 	return done || err_set(err, ERR_RETRY, "no answer from %s: %s", listen, strerror(errno));
 }

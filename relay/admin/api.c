@@ -44,7 +44,7 @@ struct api {
 	struct route *route;
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
-	struct api_desk **desks;         /* as config->postgres */
+	struct api_database **databases; /* as config->postgres */
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
 	char *address;
@@ -94,9 +94,9 @@ struct api_sender *api_sender_of(const struct api *api, const struct config_kafk
 	return api->senders[kafka - api->config->kafka];
 }
 
-struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres)
+struct api_database *api_database_of(const struct api *api, const struct config_postgres *postgres)
 {
-	return api->desks[postgres - api->config->postgres];
+	return api->databases[postgres - api->config->postgres];
 }
 
 struct deliver *api_deliver(const struct api *api, int place)
@@ -179,7 +179,7 @@ static bool is_method(const struct api_verb *verb, const char *method)
 	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
 }
 
-static const char *header(const struct api_call *call, const char *name)
+static const char *request_header(const struct api_call *call, const char *name)
 {
 	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
@@ -187,7 +187,7 @@ static const char *header(const struct api_call *call, const char *name)
 /* The client's own if it is a plain one. */
 static void name_request(struct api_call *call)
 {
-	const char *given = header(call, "X-Request-Id");
+	const char *given = request_header(call, "X-Request-Id");
 	size_t length = given ? strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 					      "0123456789._-")
 			      : 0;
@@ -200,7 +200,7 @@ static void name_request(struct api_call *call)
 }
 
 /* "application/json", with parameters or without. */
-static bool is_json(const char *type)
+static bool is_json_media_type(const char *type)
 {
 	static const char wanted[] = "application/json";
 
@@ -214,13 +214,13 @@ static void refuse_size(struct api_call *call)
 	    call->api->config->api.max_body);
 }
 
-static void judge_body(struct api_call *call)
+static void judge_body_headers(struct api_call *call)
 {
-	const char *coding = header(call, "Content-Encoding");
-	const char *length = header(call, "Content-Length");
+	const char *coding = request_header(call, "Content-Encoding");
+	const char *length = request_header(call, "Content-Length");
 	int64_t bytes;
 
-	if (!is_json(header(call, "Content-Type")))
+	if (!is_json_media_type(request_header(call, "Content-Type")))
 		api_refuse(call, 415, "unsupported_media_type",
 		    "the body is to be Content-Type: application/json");
 	else if (coding && strcasecmp(coding, "identity") != 0)
@@ -233,7 +233,7 @@ static void judge_body(struct api_call *call)
 static void refuse_token(struct api_call *call)
 {
 	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
-	if (!api_auth_has_token(header(call, "Authorization")))
+	if (!api_auth_has_token(request_header(call, "Authorization")))
 		return;
 	metric_add(metric_series(&wrong_tokens, NULL), 1);
 	call->delay_ms = gate_wrong_token(call->connection);
@@ -249,7 +249,7 @@ static void judge_head(struct api_call *call, const char *method)
 	if (!is_method(call->verb, method))
 		return api_refuse(
 		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
-	rights = api_auth_rights(call->api->auth, header(call, "Authorization"));
+	rights = api_auth_rights(call->api->auth, request_header(call, "Authorization"));
 	call->sender = rights.sender;
 	if (!rights.roles)
 		return refuse_token(call);
@@ -257,7 +257,7 @@ static void judge_head(struct api_call *call, const char *method)
 		return api_refuse(
 		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
 	if (text_equal(call->verb->method, "POST"))
-		judge_body(call);
+		judge_body_headers(call);
 }
 
 static struct api_call *call_create(
@@ -290,7 +290,7 @@ static void drop_body(struct api_call *call)
 }
 
 /* Room for what comes beside what others sent. */
-static bool hold(struct api_call *call, int64_t bytes)
+static bool hold_body_bytes(struct api_call *call, int64_t bytes)
 {
 	int64_t most = 2 * call->api->config->api.max_body;
 
@@ -310,7 +310,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 	if (call->taken > call->api->config->api.max_body) {
 		refuse_size(call);
 		drop_body(call);
-	} else if (!hold(call, (int64_t)length)) {
+	} else if (!hold_body_bytes(call, (int64_t)length)) {
 		api_refuse(call, 503, "busy", "too many bodies at once");
 		drop_body(call);
 	} else {
@@ -321,7 +321,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 
 /* --- and is answered ------------------------------------------------------------------------- */
 
-static enum MHD_Result respond(struct api_call *call)
+static enum MHD_Result respond_to_call(struct api_call *call)
 {
 	struct gate_field fields[4] = {{"X-Request-Id", call->request_id}};
 	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
@@ -368,13 +368,13 @@ static enum MHD_Result on_head(struct api_call *call)
 		return MHD_YES;
 	}
 	if (call->delay_ms == 0)
-		return respond(call);
+		return respond_to_call(call);
 	api_wait(call, 1);
 	gate_delay(call->connection, call->delay_ms, end_delay, call);
 	return MHD_YES;
 }
 
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
+static enum MHD_Result on_api_request(void *context, struct MHD_Connection *connection,
     const char *path, const char *method, const char *version, const char *upload,
     size_t *upload_size, void **seen)
 {
@@ -400,7 +400,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 		return MHD_YES;
 	if (!call->status)
 		call->verb->finish(call);
-	return respond(call);
+	return respond_to_call(call);
 }
 
 static void count_call(const struct api_call *call, bool was_read)
@@ -443,17 +443,17 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 
 /* --- start ----------------------------------------------------------------------------------- */
 
-static bool start_section(struct api *api, const struct config_lookback *section,
-    struct catalog *const *catalogs, struct err *err)
+static bool start_section_threads(struct api *api, const struct config_lookback *section,
+    struct topic_metadata *const *topic_metadata, struct err *err)
 {
 	ptrdiff_t kafka = section->kafka - api->config->kafka;
 	ptrdiff_t postgres = section->postgres - api->config->postgres;
 
 	if (!api->senders[kafka])
-		api->senders[kafka] = api_sender_start(section->kafka, catalogs[kafka], err);
-	if (api->senders[kafka] && !api->desks[postgres])
-		api->desks[postgres] = api_desk_start(section->postgres, err);
-	return api->senders[kafka] && api->desks[postgres];
+		api->senders[kafka] = api_sender_start(section->kafka, topic_metadata[kafka], err);
+	if (api->senders[kafka] && !api->databases[postgres])
+		api->databases[postgres] = api_database_start(section->postgres, err);
+	return api->senders[kafka] && api->databases[postgres];
 }
 
 static bool start_gate(struct api *api, struct listener *listener, struct err *err)
@@ -470,7 +470,7 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	    .discards = 2 * config->max_body,
 	    .takes_bodies = true,
 	    .says_json = true,
-	    .on_request = on_request,
+	    .on_request = on_api_request,
 	    .on_completed = on_completed,
 	    .context = api};
 
@@ -479,7 +479,7 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	return api->gate != NULL;
 }
 
-static struct api *create(const struct config *config)
+static struct api *create_api(const struct config *config)
 {
 	struct api *api = xcalloc(1, sizeof *api);
 	pthread_condattr_t attributes;
@@ -488,7 +488,7 @@ static struct api *create(const struct config *config)
 	metric_add(metric_series(&wrong_tokens, NULL), 0);
 	api->auth = api_auth_create(config);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
-	api->desks = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -498,16 +498,16 @@ static struct api *create(const struct config *config)
 }
 
 struct api *api_start(struct listener *listener, const struct config *config,
-    struct catalog *const *catalogs, struct deliver *const *delivers, struct err *err)
+    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers, struct err *err)
 {
-	struct api *api = create(config);
+	struct api *api = create_api(config);
 
 	api->delivers = delivers;
 	api->route = route_create(config, err);
 	if (!api->route)
 		goto fail;
 	for (int i = 0; i < config->lookback_count; i++)
-		if (!start_section(api, &config->lookbacks[i], catalogs, err))
+		if (!start_section_threads(api, &config->lookbacks[i], topic_metadata, err))
 			goto fail;
 	if (!start_gate(api, listener, err))
 		goto fail;
@@ -543,11 +543,11 @@ static void stop_others(struct api *api)
 	for (int i = 0; i < api->config->kafka_count; i++)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
-		api_desk_stop(api->desks[i]);
+		api_database_stop(api->databases[i]);
 }
 
-/* The senders' and the desks' last answers are out before the servers, which may not hold resting
- * calls, end. */
+/* The last answers of the senders and of the databases are out before the servers, which may not
+ * hold resting calls, end. */
 static void stop_gate(struct api *api)
 {
 	gate_quiesce(api->gate);
@@ -566,7 +566,7 @@ void api_stop(struct api *api)
 	else
 		stop_others(api);
 	free(api->senders);
-	free(api->desks);
+	free(api->databases);
 	free(api->address);
 	api_auth_destroy(api->auth);
 	route_destroy(api->route);

@@ -15,15 +15,15 @@
  *
  * Threads: those of a gate, which looks at heads and hands requests to eight servers of
  * libmicrohttpd, which read, judge and answer (gate.h); one for each cluster that a [lookback]
- * section names, with its producer (api_sender.h); one for each database (api_desk.h). A request
- * that waits for the latter two holds no thread.
+ * section names, with its producer (api_sender.h); one for each database (api_database.h). A
+ * request that waits for the latter two holds no thread.
  *
  * Bounds: 1024 connections, of which one address has at most 512, one request each; 16 KiB of head;
  * a body of [api] max_body; 64 MiB of bodies at once, or two of the largest. A head arrives within
  * 10 s, a request within [api] arrival; an answer comes within 10 s of a request that is there (a
  * question to the database: 20 s) and is read within 30 s.
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "deliver.h"
 #include "listener.h"
@@ -31,21 +31,21 @@
 struct api;
 
 /*
- * The configuration has [api] listen, and outlives it. catalogs, as config->kafka: one at least for
- * each cluster that a [lookback] section names. delivers, as config->delivers; NULL: none runs in
- * this process. They outlive it as well.
+ * The configuration has [api] listen, and outlives it. topic_metadata, as config->kafka: one at
+ * least for each cluster that a [lookback] section names. delivers, as config->delivers; NULL: none
+ * runs in this process. They outlive it as well.
  *
  * The listener is bound to [api] listen; its socket is taken over when the servers start.
  * ERR_CONFIG: a list of destinations that cannot be read. Neither Kafka nor Postgres has to be
  * there.
  */
 struct api *api_start(struct listener *listener, const struct config *config,
-    struct catalog *const *catalogs, struct deliver *const *delivers, struct err *err);
+    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers, struct err *err);
 
 /*
  * Takes no new connection and no new request, answers those that were taken, and frees it all: 10 s
- * at most, if a broker or a database is away. To be called before the catalogs are destroyed. NULL
- * is fine.
+ * at most, if a broker or a database is away. To be called before the topic metadata is destroyed.
+ * NULL is fine.
  */
 void api_stop(struct api *api);
 

@@ -23,7 +23,7 @@ struct api_auth {
 	int count;
 };
 
-static struct digest digest_of(const char *token)
+static struct digest digest_of_token(const char *token)
 {
 	struct digest digest = {{0}};
 
@@ -33,24 +33,25 @@ static struct digest digest_of(const char *token)
 	return digest;
 }
 
-static void add(struct api_auth *auth, const struct config_list *tokens, unsigned role,
+static void add_tokens(struct api_auth *auth, const struct config_list *tokens, unsigned role,
     const struct config_sender *sender)
 {
 	auth->rows =
 	    xrealloc(auth->rows, (size_t)(auth->count + tokens->count + 1) * sizeof *auth->rows);
 	for (int i = 0; i < tokens->count; i++)
-		auth->rows[auth->count++] = (struct row){digest_of(tokens->items[i]), role, sender};
+		auth->rows[auth->count++] =
+		    (struct row){digest_of_token(tokens->items[i]), role, sender};
 }
 
 struct api_auth *api_auth_create(const struct config *config)
 {
 	struct api_auth *auth = xcalloc(1, sizeof *auth);
 
-	add(auth, &config->api.send_tokens, API_SEND, NULL);
-	add(auth, &config->api.read_tokens, API_READ, NULL);
-	add(auth, &config->api.operate_tokens, API_OPERATE, NULL);
+	add_tokens(auth, &config->api.send_tokens, API_SEND, NULL);
+	add_tokens(auth, &config->api.read_tokens, API_READ, NULL);
+	add_tokens(auth, &config->api.operate_tokens, API_OPERATE, NULL);
 	for (int i = 0; i < config->sender_count; i++)
-		add(auth, &config->senders[i].tokens, API_SEND, &config->senders[i]);
+		add_tokens(auth, &config->senders[i].tokens, API_SEND, &config->senders[i]);
 	return auth;
 }
 
@@ -88,7 +89,7 @@ struct api_rights api_auth_rights(const struct api_auth *auth, const char *autho
 
 	if (!token)
 		return rights;
-	digest = digest_of(token);
+	digest = digest_of_token(token);
 	for (int i = 0; i < auth->count; i++) {
 		const struct row *row = &auth->rows[i];
 		bool same =

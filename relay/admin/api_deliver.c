@@ -45,7 +45,7 @@ struct order {
 	const char *verb, *section, *reason;
 };
 
-static bool is_well(struct api_call *call, const struct order *order)
+static bool is_valid_order(struct api_call *call, const struct order *order)
 {
 	size_t length = order->reason ? strlen(order->reason) : 0;
 
@@ -60,7 +60,7 @@ static bool is_well(struct api_call *call, const struct order *order)
 	return false;
 }
 
-static struct deliver *find_section(struct api_call *call, const char *name)
+static struct deliver *find_deliver_section(struct api_call *call, const char *name)
 {
 	const struct config *config = api_config(call->api);
 
@@ -70,9 +70,9 @@ static struct deliver *find_section(struct api_call *call, const char *name)
 	return NULL;
 }
 
-static void obey(struct api_call *call, const struct order *order)
+static void obey_order(struct api_call *call, const struct order *order)
 {
-	struct deliver *deliver = find_section(call, order->section);
+	struct deliver *deliver = find_deliver_section(call, order->section);
 	bool pause = text_equal(order->verb, "pause");
 
 	if (!deliver)
@@ -96,7 +96,7 @@ void api_deliver_operate_begin(struct api_call *call)
 	if (json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:s}", "verb", &order.verb,
 		"section", &order.section, "reason", &order.reason) != 0)
 		api_refuse(call, 400, "bad_json", "%s", why.text);
-	else if (is_well(call, &order))
-		obey(call, &order);
+	else if (is_valid_order(call, &order))
+		obey_order(call, &order);
 	json_decref(body);
 }

@@ -13,7 +13,7 @@ enum { LIMIT = 100, MOST_ROWS = 1000 };
 
 /* --- the question ---------------------------------------------------------------------------- */
 
-static void on_done(void *context)
+static void on_question_done(void *context)
 {
 	api_part_done(context);
 }
@@ -23,17 +23,17 @@ void api_look_ask(struct api_call *call, const struct config_postgres *postgres,
 {
 	question->sql = sql;
 	question->give_up_ms = clock_ms() + API_ASK_MS;
-	question->done = on_done;
+	question->done = on_question_done;
 	question->context = call;
 	call->work = question;
 	api_wait(call, 1);
-	if (api_desk_ask(api_desk_of(call->api, postgres), question))
+	if (api_database_ask(api_database_of(call->api, postgres), question))
 		return;
 	err_set(&question->err, ERR_RETRY, "too many questions wait for the database");
 	api_part_done(call);
 }
 
-static void refuse(struct api_call *call)
+static void refuse_failed_question(struct api_call *call)
 {
 	const struct api_question *question = call->work;
 
@@ -52,7 +52,7 @@ void api_look_finish(struct api_call *call)
 	const struct api_question *question = call->work;
 
 	if (!question->well)
-		refuse(call);
+		refuse_failed_question(call);
 	else if (!question->json)
 		api_refuse(call, 404, "not_found", "nothing is known of this id");
 	else
@@ -67,7 +67,7 @@ void api_look_forget(struct api_call *call)
 
 /* --- an id ----------------------------------------------------------------------------------- */
 
-static bool is_text(const char *text)
+static bool is_utf8_text(const char *text)
 {
 	uint32_t code;
 	int step;
@@ -88,7 +88,7 @@ void api_show_begin(struct api_call *call)
 	if (!section)
 		return api_refuse(
 		    call, 404, "unknown_type", "no [lookback] section has this business type");
-	if (!is_text(slash + 1))
+	if (!is_utf8_text(slash + 1))
 		return api_refuse(call, 400, "bad_value", "the id is not UTF-8");
 	question = xcalloc(1, sizeof *question);
 	question->params[0] = xstrdup(type);
@@ -143,7 +143,7 @@ const struct config_postgres *api_look_postgres(
 }
 
 /* Of the arguments: those that outbox.lookback_is takes, and a limit. */
-static char *chosen(const struct api_call *call)
+static char *filter_of_arguments(const struct api_call *call)
 {
 	static const char *const names[] = {"state", "type", "section", "service"};
 	json_t *object = json_object();
@@ -174,13 +174,13 @@ void api_list_begin(struct api_call *call)
 	if (limit && !text_to_int64(limit, 1, MOST_ROWS, &most))
 		return api_refuse(
 		    call, 400, "bad_value", "limit is no number from 1 to %d", MOST_ROWS);
-	if (service && !is_text(service))
+	if (service && !is_utf8_text(service))
 		return api_refuse(call, 400, "bad_value", "service is not UTF-8");
 	postgres = api_look_postgres(call, type, section);
 	if (!postgres)
 		return;
 	question = xcalloc(1, sizeof *question);
-	question->params[0] = chosen(call);
+	question->params[0] = filter_of_arguments(call);
 	question->params[1] = xformat("%" PRId64, most);
 	question->param_count = 2;
 	api_look_ask(call, postgres, sql_api_lookback_list, question);

@@ -15,7 +15,7 @@ struct order {
 	int whole;
 };
 
-static bool refuse(struct api_call *call, const char *what)
+static bool refuse_bad_order(struct api_call *call, const char *what)
 {
 	api_refuse(call, 400, "bad_value", "%s", what);
 	return false;
@@ -30,12 +30,13 @@ static bool read_verb(struct api_call *call, const struct order *order)
 	if (!order->verb ||
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
-		return refuse(call, "verb is none of commit, rollback and retry");
+		return refuse_bad_order(call, "verb is none of commit, rollback and retry");
 	length = order->reason ? strlen(order->reason) : 0;
 	if (length == 0 || length > MOST_REASON)
-		return refuse(call, "reason has 1 to 500 bytes, for whoever reads the audit");
+		return refuse_bad_order(
+		    call, "reason has 1 to 500 bytes, for whoever reads the audit");
 	if (!order->ids == !order->filter)
-		return refuse(call, "there is one of ids and filter");
+		return refuse_bad_order(call, "there is one of ids and filter");
 	return true;
 }
 
@@ -53,13 +54,13 @@ static const struct config_postgres *postgres_of_ids(struct api_call *call, cons
 	json_t *pair;
 
 	if (!json_is_array(ids) || json_array_size(ids) == 0 || json_array_size(ids) > MOST_IDS) {
-		refuse(call, "ids is no array of 1 to 1000 pairs of type and id");
+		refuse_bad_order(call, "ids is no array of 1 to 1000 pairs of type and id");
 		return NULL;
 	}
 	json_array_foreach(ids, index, pair)
 	{
 		if (!is_pair(pair)) {
-			refuse(call, "one of the ids is no pair of type and id");
+			refuse_bad_order(call, "one of the ids is no pair of type and id");
 			return NULL;
 		}
 		other = api_look_postgres(call, json_string_value(json_array_get(pair, 0)), NULL);
@@ -83,7 +84,8 @@ static const struct config_postgres *postgres_of_filter(struct api_call *call, c
 	json_t *value;
 
 	if (json_object_size(filter) == 0) {
-		refuse(call, "filter is no object with a member; {\"state\": \"parked\"} is one");
+		refuse_bad_order(
+		    call, "filter is no object with a member; {\"state\": \"parked\"} is one");
 		return NULL;
 	}
 	json_object_foreach((json_t *)filter, name, value)
@@ -93,8 +95,9 @@ static const struct config_postgres *postgres_of_filter(struct api_call *call, c
 		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 			known |= text_equal(names[i], name);
 		if (!known || !json_is_string(value)) {
-			refuse(call, "filter takes texts for type, state, service, error, from, to "
-				     "and section");
+			refuse_bad_order(call,
+			    "filter takes texts for type, state, service, error, from, to "
+			    "and section");
 			return NULL;
 		}
 	}
@@ -102,7 +105,7 @@ static const struct config_postgres *postgres_of_filter(struct api_call *call, c
 	    json_string_value(json_object_get(filter, "section")));
 }
 
-static void ask(
+static void ask_to_operate(
     struct api_call *call, const struct config_postgres *postgres, const struct order *order)
 {
 	struct api_question *question = xcalloc(1, sizeof *question);
@@ -154,7 +157,7 @@ void api_operate_begin(struct api_call *call)
 		postgres = order.ids ? postgres_of_ids(call, order.ids)
 				     : postgres_of_filter(call, order.filter);
 		if (postgres)
-			ask(call, postgres, &order);
+			ask_to_operate(call, postgres, &order);
 	}
 	json_decref(body);
 }

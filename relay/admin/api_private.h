@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include "api.h"
 #include "api_auth.h"
-#include "api_desk.h"
+#include "api_database.h"
 #include "api_sender.h"
 #include "route.h"
 
@@ -68,7 +68,7 @@ struct api_call {
 const struct config *api_config(const struct api *api);
 const struct route *api_route(const struct api *api);
 struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *kafka);
-struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *postgres);
+struct api_database *api_database_of(const struct api *api, const struct config_postgres *postgres);
 
 /* NULL: it does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);

@@ -32,8 +32,8 @@ struct item {
 	struct api_record record;  /* until it is put */
 	struct api_sender *sender; /* NULL: refused before */
 	const char *topic;
-	struct api_desk
-	    *desk; /* of a prepare: its id may be taken; NULL: it need not be looked up */
+	struct api_database
+	    *database; /* of a prepare: its id may be taken; NULL: it need not be looked up */
 	char *biz_type, *biz_id;
 	unsigned char id[UUID_BYTES], digest[LOOKBACK_DIGEST];
 	bool taken;
@@ -46,7 +46,7 @@ struct item {
 /* One look-up in one database, for all items of it. */
 struct look_up {
 	struct api_question question;
-	struct api_desk *desk;
+	struct api_database *database;
 	struct work *work;
 };
 
@@ -88,13 +88,13 @@ static char *with_op(const char *text, size_t length, const char *op, size_t *re
 	return whole;
 }
 
-static char *copy_of(const char *text, size_t length, size_t *ret_length)
+static char *copy_member_text(const char *text, size_t length, size_t *ret_length)
 {
 	*ret_length = length;
 	return lookback_bytes_copy(text, length).bytes;
 }
 
-static bool agrees(
+static bool agrees_with_verb(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
 	char text[100];
@@ -112,7 +112,7 @@ static bool agrees(
 static bool fits_tables(const struct api_call *call, const struct lookback_request *request,
     const struct config_lookback *section, struct item *item)
 {
-	int64_t most = api_desk_payload_most(api_desk_of(call->api, section->postgres));
+	int64_t most = api_database_payload_most(api_database_of(call->api, section->postgres));
 	char text[100];
 
 	if (request->op != LOOKBACK_PREPARE ||
@@ -128,7 +128,7 @@ static bool fits_tables(const struct api_call *call, const struct lookback_reque
 	return false;
 }
 
-static bool judge(
+static bool judge_request(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
 	const struct config_lookback *section =
@@ -155,16 +155,16 @@ static bool judge(
 	return true;
 }
 
-static void on_done(void *context, const struct api_outcome *outcome)
+static void on_record_done(void *context, const struct api_outcome *outcome)
 {
 	struct item *item = context;
 
 	item->partition = outcome->partition;
 	item->offset = outcome->offset;
 	/* a record that was given up may be in the topic, and its id stays taken */
-	if (item->desk && outcome->code && !text_equal(outcome->code, "no_acknowledgement") &&
+	if (item->database && outcome->code && !text_equal(outcome->code, "no_acknowledgement") &&
 	    !text_equal(outcome->code, "no_topic"))
-		api_desk_unclaim(item->desk, item->id);
+		api_database_unclaim(item->database, item->id);
 	if (outcome->code)
 		refuse_item(item, outcome->code, outcome->text);
 	api_part_done(item->call);
@@ -181,12 +181,13 @@ static bool claim_id(
 		return true;
 	lookback_event_id(request->biz_type, request->biz_id, item->id);
 	memcpy(item->digest, request->digest, LOOKBACK_DIGEST);
-	if (!api_desk_claim(api_desk_of(call->api, section->postgres), item->id, item->digest)) {
+	if (!api_database_claim(
+		api_database_of(call->api, section->postgres), item->id, item->digest)) {
 		refuse_taken(item);
 		item->sender = NULL;
 		return false;
 	}
-	item->desk = api_desk_of(call->api, section->postgres);
+	item->database = api_database_of(call->api, section->postgres);
 	item->biz_type = xstrdup(request->biz_type);
 	item->biz_id = xstrdup(request->biz_id);
 	return true;
@@ -201,19 +202,19 @@ static void read_object(struct item *item, const char *text, size_t length)
 	struct refusal refusal;
 	size_t ignored;
 	char *value = json_slice(text, length, "op", &ignored)
-			  ? copy_of(text, length, &input.value_length)
+			  ? copy_member_text(text, length, &input.value_length)
 			  : with_op(text, length, call->verb->name, &input.value_length);
 
 	input.value = value;
 	if (!lookback_wire_read(&input, &request, &refusal)) {
 		refuse_item(item, refusal.code, refusal.text);
-	} else if (agrees(call, &request, item) && judge(call, &request, item) &&
+	} else if (agrees_with_verb(call, &request, item) && judge_request(call, &request, item) &&
 		   claim_id(call, &request, item)) {
 		item->record = (struct api_record){.topic = item->topic,
 		    .key = lookback_wire_key(&request),
 		    .value = value,
 		    .length = input.value_length,
-		    .done = on_done,
+		    .done = on_record_done,
 		    .context = item};
 		value = NULL;
 	}
@@ -221,7 +222,7 @@ static void read_object(struct item *item, const char *text, size_t length)
 	free(value);
 }
 
-static void read_item(struct item *item, const char *text, size_t length)
+static void read_message_item(struct item *item, const char *text, size_t length)
 {
 	if (length > 0 && *text == '{')
 		read_object(item, text, length);
@@ -252,7 +253,7 @@ static size_t count_elements(const char *array, size_t length)
 	return count;
 }
 
-static void read_batch(struct api_call *call, const struct json_member *list)
+static void read_message_batch(struct api_call *call, const struct json_member *list)
 {
 	size_t count, length, offset = 0;
 	struct work *work;
@@ -266,7 +267,7 @@ static void read_batch(struct api_call *call, const struct json_member *list)
 		const char *text =
 		    json_slice_next(list->value, list->value_length, &offset, &length);
 
-		read_item(&work->items[i], text, length);
+		read_message_item(&work->items[i], text, length);
 	}
 }
 
@@ -275,7 +276,7 @@ static void read_single(struct api_call *call)
 {
 	size_t blanks = strspn(call->body.data, " \t\r\n");
 
-	read_item(&work_create(call, 1, false)->items[0], call->body.data + blanks,
+	read_message_item(&work_create(call, 1, false)->items[0], call->body.data + blanks,
 	    call->body.length - blanks);
 }
 
@@ -308,7 +309,7 @@ static void read_body(struct api_call *call)
 		api_refuse(call, 400, "bad_batch",
 		    "a batch is an object with one member, an array: {\"messages\": [...]}");
 	else
-		read_batch(call, &list);
+		read_message_batch(call, &list);
 }
 
 static int parts_of(const struct work *work)
@@ -349,7 +350,7 @@ static void read_taken(const struct look_up *look_up)
 		struct item *item = &work->items[i];
 		unsigned char digest[LOOKBACK_DIGEST];
 
-		if (item->desk != look_up->desk)
+		if (item->database != look_up->database)
 			continue;
 		place++;
 		if (json_unpack(json_array_get(list, next), "[I,s]", &found_place, &found) != 0 ||
@@ -375,7 +376,7 @@ static void send_free(struct work *work)
 
 		if (!item->taken)
 			continue;
-		api_desk_unclaim(item->desk, item->id);
+		api_database_unclaim(item->database, item->id);
 		free(item->record.key);
 		free(item->record.value);
 		item->sender = NULL;
@@ -397,23 +398,23 @@ static void on_looked_up(void *context)
 		send_free(work);
 }
 
-static struct look_up *look_up_in(struct work *work, struct api_desk *desk)
+static struct look_up *look_up_in(struct work *work, struct api_database *database)
 {
 	for (int i = 0; i < work->look_up_count; i++)
-		if (work->look_ups[i].desk == desk)
+		if (work->look_ups[i].database == database)
 			return &work->look_ups[i];
-	work->look_ups[work->look_up_count] = (struct look_up){.desk = desk, .work = work};
+	work->look_ups[work->look_up_count] = (struct look_up){.database = database, .work = work};
 	return &work->look_ups[work->look_up_count++];
 }
 
 /* NULL: there are none of this database. */
-static char *ids_json(const struct work *work, const struct api_desk *desk)
+static char *ids_json(const struct work *work, const struct api_database *database)
 {
 	json_t *list = json_array();
 	char *text;
 
 	for (int i = 0; i < work->count; i++)
-		if (work->items[i].desk == desk)
+		if (work->items[i].database == database)
 			json_array_append_new(list,
 			    json_pack("[s,s]", work->items[i].biz_type, work->items[i].biz_id));
 	text = json_dumps(list, JSON_COMPACT);
@@ -431,20 +432,20 @@ static void look_up_ids(struct work *work)
 
 	work->look_ups = xcalloc((size_t)work->count + 1, sizeof *work->look_ups);
 	for (int i = 0; i < work->count; i++)
-		if (work->items[i].desk)
-			look_up_in(work, work->items[i].desk);
+		if (work->items[i].database)
+			look_up_in(work, work->items[i].database);
 	count = work->look_up_count;
 	atomic_store(&work->looking, count + 1);
 	for (int i = 0; i < count; i++) {
 		struct look_up *look_up = &work->look_ups[i];
 
 		look_up->question = (struct api_question){.sql = sql_api_lookback_taken,
-		    .params = {ids_json(work, look_up->desk)},
+		    .params = {ids_json(work, look_up->database)},
 		    .param_count = 1,
 		    .give_up_ms = clock_ms() + LOOK_UP_MS,
 		    .done = on_looked_up,
 		    .context = work};
-		if (!api_desk_ask(look_up->desk, &look_up->question))
+		if (!api_database_ask(look_up->database, &look_up->question))
 			atomic_fetch_sub(&work->looking, 1);
 	}
 	on_looked_up(work);
@@ -485,7 +486,7 @@ static unsigned status_of(const struct item *item)
 	return 400;
 }
 
-static json_t *json_of(const struct item *item)
+static json_t *json_of_item(const struct item *item)
 {
 	if (item->code)
 		return json_pack("{s:s, s:o}", "code", item->code, "error", api_text(item->error));
@@ -519,7 +520,7 @@ static json_t *results_of(const struct work *work)
 	json_t *results = json_array();
 
 	for (int i = 0; i < work->count; i++) {
-		json_t *result = json_of(&work->items[i]);
+		json_t *result = json_of_item(&work->items[i]);
 
 		json_object_set_new(
 		    result, "status", json_integer((json_int_t)status_of(&work->items[i])));
@@ -536,7 +537,7 @@ void api_send_finish(struct api_call *call)
 	if (work->is_batch)
 		api_answer(call, status_of_all(work), results_of(work));
 	else
-		api_answer(call, status_of(&work->items[0]), json_of(&work->items[0]));
+		api_answer(call, status_of(&work->items[0]), json_of_item(&work->items[0]));
 }
 
 void api_send_forget(struct api_call *call)

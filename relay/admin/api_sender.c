@@ -25,10 +25,10 @@ enum {
 	TOPIC_AGE_MS = 60000,
 };
 
-struct letter {
+struct outgoing_record {
 	struct api_record record;
 	uint64_t number; /* in the order of api_sender_put */
-	struct letter *prev, *next;
+	struct outgoing_record *prev, *next;
 	bool told;         /* its outcome; the memory is librdkafka's a little longer */
 	bool alone;        /* refused once, in a batch with others perhaps */
 	int32_t partition; /* that it was sent to */
@@ -36,16 +36,16 @@ struct letter {
 
 struct api_sender {
 	const struct config_kafka *kafka;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	int wake_fd;
 	pthread_t thread;
 	pthread_mutex_t mutex; /* guards the next three */
-	struct letter *arrived;
+	struct outgoing_record *arrived;
 	uint64_t count;
 	bool ending;
 
 	/* of the thread; a record is in one of these, and those that wait are in their order */
-	struct letter *waiting, *flying, *failed;
+	struct outgoing_record *waiting, *flying, *failed;
 	struct producer *producer;
 	int64_t producer_at;  /* none before */
 	int64_t progress_at;  /* when the producer was made, or brought something last */
@@ -58,23 +58,24 @@ struct api_sender {
 
 /* --- outcomes -------------------------------------------------------------------------------- */
 
-static void letter_free(struct letter *letter)
+static void free_outgoing(struct outgoing_record *outgoing)
 {
-	free(letter->record.key);
-	free(letter->record.value);
-	free(letter);
+	free(outgoing->record.key);
+	free(outgoing->record.value);
+	free(outgoing);
 }
 
-static void tell(struct letter *letter, const struct api_outcome *outcome)
+static void tell_outcome(struct outgoing_record *outgoing, const struct api_outcome *outcome)
 {
-	if (!letter->told)
-		letter->record.done(letter->record.context, outcome);
-	letter->told = true;
+	if (!outgoing->told)
+		outgoing->record.done(outgoing->record.context, outcome);
+	outgoing->told = true;
 }
 
-static void tell_failure(struct letter *letter, const char *code, const char *text)
+static void tell_failed_outcome(
+    struct outgoing_record *outgoing, const char *code, const char *text)
 {
-	tell(letter, &(const struct api_outcome){code, text, -1, -1});
+	tell_outcome(outgoing, &(const struct api_outcome){code, text, -1, -1});
 }
 
 static void log_silence(struct api_sender *sender, const char *topic)
@@ -91,20 +92,20 @@ static void log_silence(struct api_sender *sender, const char *topic)
 	    {"consequence", LOG_TEXT("senders are told to try again")});
 }
 
-static void tell_late(struct api_sender *sender, struct letter *letter)
+static void tell_late(struct api_sender *sender, struct outgoing_record *outgoing)
 {
-	struct catalog_topic topic =
-	    catalog_look(sender->catalog, letter->record.topic, TOPIC_AGE_MS);
+	struct known_topic topic =
+	    topic_metadata_get(sender->metadata, outgoing->record.topic, TOPIC_AGE_MS);
 	owned_text char *text = NULL;
 
 	if (topic.state == TOPIC_MISSING) {
-		text = xformat("the look-back topic %s does not exist", letter->record.topic);
-		tell_failure(letter, "no_topic", text);
+		text = xformat("the look-back topic %s does not exist", outgoing->record.topic);
+		tell_failed_outcome(outgoing, "no_topic", text);
 	} else {
-		tell_failure(letter, "no_acknowledgement",
+		tell_failed_outcome(outgoing, "no_acknowledgement",
 		    "no broker acknowledged it in time; to send it again does no harm");
 	}
-	log_silence(sender, letter->record.topic);
+	log_silence(sender, outgoing->record.topic);
 }
 
 /*
@@ -113,52 +114,52 @@ static void tell_late(struct api_sender *sender, struct letter *letter)
  * written much later. A new one is given time: after an outage the records that it begins with are
  * old.
  */
-static void give_up(struct api_sender *sender, int64_t now)
+static void give_up_late_records(struct api_sender *sender, int64_t now)
 {
-	struct letter *letter, *next;
+	struct outgoing_record *outgoing, *next;
 
-	DL_FOREACH_SAFE(sender->waiting, letter, next)
+	DL_FOREACH_SAFE(sender->waiting, outgoing, next)
 	{
-		if (now < letter->record.give_up_ms)
+		if (now < outgoing->record.give_up_ms)
 			break;
-		tell_late(sender, letter);
-		DL_DELETE(sender->waiting, letter);
-		letter_free(letter);
+		tell_late(sender, outgoing);
+		DL_DELETE(sender->waiting, outgoing);
+		free_outgoing(outgoing);
 	}
-	DL_FOREACH(sender->flying, letter)
+	DL_FOREACH(sender->flying, outgoing)
 	{
-		if (now < letter->record.give_up_ms)
+		if (now < outgoing->record.give_up_ms)
 			break;
-		if (!letter->told)
-			tell_late(sender, letter);
+		if (!outgoing->told)
+			tell_late(sender, outgoing);
 		sender->stuck = now - sender->progress_at >= STALL_MS;
 	}
 }
 
 /* --- the producer ---------------------------------------------------------------------------- */
 
-static int by_number(const struct letter *a, const struct letter *b)
+static int by_number(const struct outgoing_record *a, const struct outgoing_record *b)
 {
 	return (a->number > b->number) - (a->number < b->number);
 }
 
 /* What was not acknowledged waits once more, in its place. */
-static void take_back(struct api_sender *sender, struct letter **list)
+static void take_back_records(struct api_sender *sender, struct outgoing_record **list)
 {
-	struct letter *letter, *next;
+	struct outgoing_record *outgoing, *next;
 
-	DL_FOREACH_SAFE(*list, letter, next)
+	DL_FOREACH_SAFE(*list, outgoing, next)
 	{
-		DL_DELETE(*list, letter);
-		if (letter->told)
-			letter_free(letter);
+		DL_DELETE(*list, outgoing);
+		if (outgoing->told)
+			free_outgoing(outgoing);
 		else
-			DL_APPEND(sender->waiting, letter);
+			DL_APPEND(sender->waiting, outgoing);
 	}
 	DL_SORT(sender->waiting, by_number);
 }
 
-static void drop_producer(struct api_sender *sender)
+static void drop_sender_producer(struct api_sender *sender)
 {
 	producer_destroy(sender->producer, LEAVE_MS);
 	sender->producer = NULL;
@@ -166,8 +167,8 @@ static void drop_producer(struct api_sender *sender)
 	sender->broken_since = 0;
 	sender->stuck = false;
 	sender->alone = false;
-	take_back(sender, &sender->flying);
-	take_back(sender, &sender->failed);
+	take_back_records(sender, &sender->flying);
+	take_back_records(sender, &sender->failed);
 }
 
 static bool have_producer(struct api_sender *sender, int64_t now)
@@ -206,49 +207,51 @@ static void mind_producer(struct api_sender *sender, int64_t now)
 	}
 	if (sender->stuck || (sender->broken_since &&
 				 (!sender->flying || now - sender->broken_since >= PATIENCE_MS)))
-		drop_producer(sender);
+		drop_sender_producer(sender);
 	else if (sender->broken_since)
 		sender->again = true;
 }
 
 /* --- reports --------------------------------------------------------------------------------- */
 
-static void on_written(
-    struct api_sender *sender, struct letter *letter, const struct producer_report *report)
+static void on_written(struct api_sender *sender, struct outgoing_record *outgoing,
+    const struct producer_report *report)
 {
 	if (sender->silent)
 		log_info("api_acknowledged", {"kafka", LOG_TEXT(sender->kafka->name)});
 	sender->silent = false;
 	sender->progress_at = clock_ms();
-	tell(letter, &(const struct api_outcome){NULL, "", letter->partition, report->offset});
-	letter_free(letter);
+	tell_outcome(
+	    outgoing, &(const struct api_outcome){NULL, "", outgoing->partition, report->offset});
+	free_outgoing(outgoing);
 }
 
 /* On trial it is guilty; else it may be a neighbour that Kafka did not want. */
-static void on_refused(
-    struct api_sender *sender, struct letter *letter, const struct producer_report *report)
+static void on_record_refused(struct api_sender *sender, struct outgoing_record *outgoing,
+    const struct producer_report *report)
 {
-	if (letter->alone) {
-		tell_failure(letter, "refused_by_broker", producer_error_text(report->error));
-		letter_free(letter);
+	if (outgoing->alone) {
+		tell_failed_outcome(
+		    outgoing, "refused_by_broker", producer_error_text(report->error));
+		free_outgoing(outgoing);
 		return;
 	}
-	letter->alone = true;
-	DL_APPEND(sender->failed, letter);
+	outgoing->alone = true;
+	DL_APPEND(sender->failed, outgoing);
 }
 
 static void on_report(struct api_sender *sender, const struct producer_report *report)
 {
-	struct letter *letter = report->opaque;
+	struct outgoing_record *outgoing = report->opaque;
 
-	DL_DELETE(sender->flying, letter);
+	DL_DELETE(sender->flying, outgoing);
 	sender->alone = false;
 	if (!report->error)
-		on_written(sender, letter, report);
+		on_written(sender, outgoing, report);
 	else if (!report->purged && producer_error_kind(report->error) == ERR_REJECT)
-		on_refused(sender, letter, report);
+		on_record_refused(sender, outgoing, report);
 	else
-		DL_APPEND(sender->failed, letter);
+		DL_APPEND(sender->failed, outgoing);
 }
 
 static void read_reports(struct api_sender *sender)
@@ -269,45 +272,45 @@ static void read_reports(struct api_sender *sender)
 
 enum sent { SENT, NOT_NOW, REFUSED };
 
-static enum sent hand_over(struct api_sender *sender, struct letter *letter,
+static enum sent hand_to_producer(struct api_sender *sender, struct outgoing_record *outgoing,
     struct producer_topic *topic, int32_t partitions)
 {
-	size_t key_length = strlen(letter->record.key);
+	size_t key_length = strlen(outgoing->record.key);
 	struct producer_record record = {.topic = topic,
-	    .partition = partitioner_of_key(letter->record.key, key_length, partitions),
-	    .key = letter->record.key,
+	    .partition = partitioner_of_key(outgoing->record.key, key_length, partitions),
+	    .key = outgoing->record.key,
 	    .key_length = key_length,
-	    .payload = letter->record.value,
-	    .payload_length = letter->record.length,
-	    .opaque = letter};
+	    .payload = outgoing->record.value,
+	    .payload_length = outgoing->record.length,
+	    .opaque = outgoing};
 	struct err err;
 
-	letter->partition = record.partition;
+	outgoing->partition = record.partition;
 	if (producer_send(sender->producer, &record, &err))
 		return SENT;
 	if (err.kind != ERR_REJECT)
 		return NOT_NOW;
-	tell_failure(letter, "too_large", err.message);
+	tell_failed_outcome(outgoing, "too_large", err.message);
 	return REFUSED;
 }
 
-static enum sent send_letter(struct api_sender *sender, struct letter *letter)
+static enum sent send_outgoing(struct api_sender *sender, struct outgoing_record *outgoing)
 {
-	struct catalog_topic known =
-	    catalog_look(sender->catalog, letter->record.topic, TOPIC_AGE_MS);
+	struct known_topic known =
+	    topic_metadata_get(sender->metadata, outgoing->record.topic, TOPIC_AGE_MS);
 	struct producer_topic *topic;
 	struct err err;
 
 	if (known.state != TOPIC_THERE)
 		return NOT_NOW;
-	topic = producer_topic(sender->producer, letter->record.topic, &err);
+	topic = producer_topic(sender->producer, outgoing->record.topic, &err);
 	if (!topic && err.kind == ERR_REJECT) {
-		tell_failure(letter, "no_topic", err.message);
+		tell_failed_outcome(outgoing, "no_topic", err.message);
 		return REFUSED;
 	}
 	if (!topic || !producer_knows(sender->producer, topic, known.partitions, PRODUCER_PAUSE_MS))
 		return NOT_NOW;
-	return hand_over(sender, letter, topic, known.partitions);
+	return hand_to_producer(sender, outgoing, topic, known.partitions);
 }
 
 /*
@@ -316,32 +319,32 @@ static enum sent send_letter(struct api_sender *sender, struct letter *letter)
  */
 static void send_waiting(struct api_sender *sender, int64_t now)
 {
-	struct letter *letter, *next;
+	struct outgoing_record *outgoing, *next;
 	const char *held = NULL;
 
 	if (!have_producer(sender, now) || sender->broken_since)
 		return;
-	DL_FOREACH_SAFE(sender->waiting, letter, next)
+	DL_FOREACH_SAFE(sender->waiting, outgoing, next)
 	{
 		enum sent sent;
 
-		if (held && text_equal(held, letter->record.topic))
+		if (held && text_equal(held, outgoing->record.topic))
 			continue;
-		if (sender->alone || (letter->alone && sender->flying))
+		if (sender->alone || (outgoing->alone && sender->flying))
 			return;
-		sent = send_letter(sender, letter);
+		sent = send_outgoing(sender, outgoing);
 		if (sent == NOT_NOW) {
-			held = letter->record.topic;
+			held = outgoing->record.topic;
 			sender->again = true;
 			continue;
 		}
-		DL_DELETE(sender->waiting, letter);
+		DL_DELETE(sender->waiting, outgoing);
 		if (sent == REFUSED) {
-			letter_free(letter);
+			free_outgoing(outgoing);
 			continue;
 		}
-		DL_APPEND(sender->flying, letter);
-		sender->alone = letter->alone;
+		DL_APPEND(sender->flying, outgoing);
+		sender->alone = outgoing->alone;
 	}
 }
 
@@ -359,7 +362,7 @@ static bool take_arrived(struct api_sender *sender)
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-static void wait_for_events(struct api_sender *sender)
+static void wait_for_sender_events(struct api_sender *sender)
 {
 	struct pollfd fds[] = {{.fd = sender->wake_fd, .events = POLLIN},
 	    {.fd = sender->producer ? producer_fd(sender->producer) : -1, .events = POLLIN}};
@@ -377,7 +380,7 @@ static bool is_busy(const struct api_sender *sender)
 	return sender->waiting || sender->failed || (sender->flying && !sender->flying->prev->told);
 }
 
-static void *run(void *context)
+static void *run_api_sender(void *context)
 {
 	struct api_sender *sender = context;
 	bool ending = false;
@@ -385,11 +388,11 @@ static void *run(void *context)
 	while (!ending || is_busy(sender)) {
 		int64_t now;
 
-		wait_for_events(sender);
+		wait_for_sender_events(sender);
 		ending = take_arrived(sender);
 		now = clock_ms();
 		read_reports(sender);
-		give_up(sender, now);
+		give_up_late_records(sender, now);
 		mind_producer(sender, now);
 		send_waiting(sender, now);
 	}
@@ -397,23 +400,23 @@ static void *run(void *context)
 }
 
 struct api_sender *api_sender_start(
-    const struct config_kafka *kafka, struct catalog *catalog, struct err *err)
+    const struct config_kafka *kafka, struct topic_metadata *metadata, struct err *err)
 {
 	struct api_sender *sender = xcalloc(1, sizeof *sender);
 
 	sender->kafka = kafka;
-	sender->catalog = catalog;
+	sender->metadata = metadata;
 	pthread_mutex_init(&sender->mutex, NULL);
 	sender->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (sender->wake_fd < 0) {
 		err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
 		goto fail;
 	}
-	catalog_watch(catalog, sender->wake_fd);
-	if (pthread_create(&sender->thread, NULL, run, sender) == 0)
+	topic_metadata_watch(metadata, sender->wake_fd);
+	if (pthread_create(&sender->thread, NULL, run_api_sender, sender) == 0)
 		return sender;
 	err_set(err, ERR_FATAL, "no thread for the records of the HTTP interface");
-	catalog_unwatch(catalog, sender->wake_fd);
+	topic_metadata_unwatch(metadata, sender->wake_fd);
 	close(sender->wake_fd);
 fail:
 	pthread_mutex_destroy(&sender->mutex);
@@ -421,7 +424,7 @@ fail:
 	return NULL;
 }
 
-static void wake(struct api_sender *sender)
+static void wake_api_sender(struct api_sender *sender)
 {
 	/* Fails only when the counter is full, and then it is readable all the same. */
 	if (eventfd_write(sender->wake_fd, 1) != 0)
@@ -430,14 +433,14 @@ static void wake(struct api_sender *sender)
 
 void api_sender_put(struct api_sender *sender, const struct api_record *record)
 {
-	struct letter *letter = xcalloc(1, sizeof *letter);
+	struct outgoing_record *outgoing = xcalloc(1, sizeof *outgoing);
 
-	letter->record = *record;
+	outgoing->record = *record;
 	pthread_mutex_lock(&sender->mutex);
-	letter->number = sender->count++;
-	DL_APPEND(sender->arrived, letter);
+	outgoing->number = sender->count++;
+	DL_APPEND(sender->arrived, outgoing);
 	pthread_mutex_unlock(&sender->mutex);
-	wake(sender);
+	wake_api_sender(sender);
 }
 
 void api_sender_stop(struct api_sender *sender)
@@ -447,10 +450,10 @@ void api_sender_stop(struct api_sender *sender)
 	pthread_mutex_lock(&sender->mutex);
 	sender->ending = true;
 	pthread_mutex_unlock(&sender->mutex);
-	wake(sender);
+	wake_api_sender(sender);
 	pthread_join(sender->thread, NULL);
-	catalog_unwatch(sender->catalog, sender->wake_fd);
-	drop_producer(sender); /* and what it gave back */
+	topic_metadata_unwatch(sender->metadata, sender->wake_fd);
+	drop_sender_producer(sender); /* and what it gave back */
 	close(sender->wake_fd);
 	pthread_mutex_destroy(&sender->mutex);
 	free(sender);

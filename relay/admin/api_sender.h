@@ -10,7 +10,7 @@
  * record may come twice, which the look-back takes as once. What Kafka refused for good was perhaps
  * refused for a neighbour in its batch: it is sent once more, alone, before its sender is told.
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 
 struct api_sender;
@@ -36,9 +36,9 @@ struct api_record {
 	void *context;
 };
 
-/* kafka and catalog outlive it; the catalog is of the same cluster. */
+/* kafka and metadata outlive it; metadata is that of the same cluster. */
 struct api_sender *api_sender_start(
-    const struct config_kafka *kafka, struct catalog *catalog, struct err *err);
+    const struct config_kafka *kafka, struct topic_metadata *metadata, struct err *err);
 /* Waits until every record has its outcome, which is no longer than until it is given up. */
 void api_sender_stop(struct api_sender *sender); /* NULL is fine */
 

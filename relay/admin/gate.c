@@ -1,9 +1,10 @@
 /*
- * A connection is a guest, from accept_one to close_guest: read_head looks at it, hand_over gives a
- * copy of its socket to libmicrohttpd, whose callbacks tell how far the request is
- * (gate_await_body, gate_whole, gate_answer); on_connection tells that it is done with the copy,
- * and leave closes our side. make_room and check_times end connections before that. The callbacks
- * run in threads of libmicrohttpd, everything else in the gate's thread, under one mutex.
+ * A connection is a guest, from accept_one to close_guest: read_guest_head looks at it,
+ * hand_guest_over gives a copy of its socket to libmicrohttpd, whose callbacks tell how far the
+ * request is (gate_await_body, gate_whole, gate_answer); on_connection tells that it is done with
+ * the copy, and begin_leaving closes our side. make_room_for_guest and check_times end connections
+ * before that. The callbacks run in threads of libmicrohttpd, everything else in the gate's thread,
+ * under one mutex.
  */
 #include "gate.h"
 
@@ -132,7 +133,7 @@ static void show_connections(const struct gate *gate)
 	metric_set(metric_series(&connections, labels), gate->count);
 }
 
-static void move(struct guest *guest, enum guest_state next, int64_t ms)
+static void move_guest(struct guest *guest, enum guest_state next, int64_t ms)
 {
 	assert(next_states[guest->state] & TO(next));
 	guest->state = next;
@@ -142,7 +143,7 @@ static void move(struct guest *guest, enum guest_state next, int64_t ms)
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-static void uncount(struct guest *guest)
+static void uncount_guest(struct guest *guest)
 {
 	guest->gate->count--;
 	guest->peer->connections--;
@@ -155,7 +156,7 @@ static void close_guest(struct guest *guest, const char *reason)
 	if (reason)
 		count_refused(gate, reason);
 	if (!guest->is_cut)
-		uncount(guest);
+		uncount_guest(guest);
 	/* epoll would not forget it while libmicrohttpd closes its copy. */
 	epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
 	close(guest->fd);
@@ -164,7 +165,7 @@ static void close_guest(struct guest *guest, const char *reason)
 	free(guest);
 }
 
-static void resume(struct guest *guest)
+static void resume_guest(struct guest *guest)
 {
 	void (*then)(void *) = guest->then;
 
@@ -175,20 +176,20 @@ static void resume(struct guest *guest)
 }
 
 /* Its server notices that the socket is shut down, and lets go of it. */
-static void cut(struct guest *guest, const char *reason)
+static void cut_guest(struct guest *guest, const char *reason)
 {
 	count_refused(guest->gate, reason);
-	uncount(guest);
+	uncount_guest(guest);
 	guest->is_cut = true;
 	guest->until_ms = INT64_MAX;
 	shutdown(guest->fd, SHUT_RDWR);
-	resume(guest);
+	resume_guest(guest);
 }
 
 static void end_guest(struct guest *guest, const char *reason)
 {
 	if (guest->server)
-		cut(guest, reason);
+		cut_guest(guest, reason);
 	else
 		close_guest(guest, reason);
 }
@@ -205,19 +206,19 @@ static void drop_rest(struct guest *guest)
 		close_guest(guest, NULL);
 }
 
-static void leave(struct guest *guest)
+static void begin_leaving(struct guest *guest)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = guest};
 
 	if (guest->is_cut || shutdown(guest->fd, SHUT_WR) != 0 ||
 	    epoll_ctl(guest->gate->epoll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0)
 		return close_guest(guest, NULL);
-	move(guest, GUEST_LEAVING, LEAVE_MS);
+	move_guest(guest, GUEST_LEAVING, LEAVE_MS);
 	drop_rest(guest);
 }
 
 /* Only before it was handed over. The texts are ours, and need no escapes. */
-static void refuse(struct guest *guest, unsigned status, const char *reason, const char *why)
+static void refuse_guest(struct guest *guest, unsigned status, const char *reason, const char *why)
 {
 	const struct gate_settings *settings = &guest->gate->settings;
 	const char *phrase = status == 400   ? "Bad Request"
@@ -238,7 +239,7 @@ static void refuse(struct guest *guest, unsigned status, const char *reason, con
 	epoll_ctl(guest->gate->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
 	/* An empty socket has room for it. */
 	(void)!send(guest->fd, answer, strlen(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
-	leave(guest);
+	begin_leaving(guest);
 }
 
 /* --- a head arrives --------------------------------------------------------------------------- */
@@ -309,19 +310,19 @@ static void forget_server(struct guest *guest)
  * libmicrohttpd gets a copy of the socket and closes it when it likes. It tells so before, unless
  * it had no memory for the connection: then its number is met again, as that of another copy.
  */
-static void hand_over(struct guest *guest)
+static void hand_guest_over(struct guest *guest)
 {
 	struct gate *gate = guest->gate;
 	int copy = fcntl(guest->fd, F_DUPFD_CLOEXEC, 0);
 	struct guest *stale;
 
 	if (copy < 0)
-		return refuse(guest, 503, "full", "too many connections");
+		return refuse_guest(guest, 503, "full", "too many connections");
 	HASH_FIND_INT(gate->served, &copy, stale);
 	if (stale)
 		forget_server(stale);
 	epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
-	move(guest, GUEST_WORKING, INT64_MAX);
+	move_guest(guest, GUEST_WORKING, INT64_MAX);
 	guest->server = idlest_server(gate);
 	guest->server->guests++;
 	guest->server_fd = copy;
@@ -331,24 +332,24 @@ static void hand_over(struct guest *guest)
 		forget_server(guest);
 }
 
-static void check_head(struct guest *guest, size_t length)
+static void check_guest_head(struct guest *guest, size_t length)
 {
 	struct request_head head;
 	const char *why = "";
 
 	if (!request_head_parse(guest->gate->bytes, length, &head, &why))
-		return refuse(guest, 400, "bad_request", why);
+		return refuse_guest(guest, 400, "bad_request", why);
 	if (!is_own_host(guest, head.host))
-		return refuse(guest, 400, "bad_request",
+		return refuse_guest(guest, 400, "bad_request",
 		    "Host is no name of this listener; its setting host lists further ones");
 	if (head.has_body && !guest->gate->settings.takes_bodies)
-		return refuse(guest, 413, "bad_request", "requests have no body here");
+		return refuse_guest(guest, 413, "bad_request", "requests have no body here");
 	guest->has_body = head.has_body;
-	hand_over(guest);
+	hand_guest_over(guest);
 }
 
 /* The bytes stay in the socket: epoll tells edges, so that they are looked at when more came. */
-static void read_head(struct guest *guest, bool is_ended)
+static void read_guest_head(struct guest *guest, bool is_ended)
 {
 	char *bytes = guest->gate->bytes;
 	ssize_t length = recv(guest->fd, bytes, HEAD_BYTES, MSG_PEEK), span;
@@ -360,11 +361,11 @@ static void read_head(struct guest *guest, bool is_ended)
 		return close_guest(guest, NULL);
 	span = request_head_span(bytes, (size_t)length, &guest->scanned, &why);
 	if (span > 0)
-		check_head(guest, (size_t)span);
+		check_guest_head(guest, (size_t)span);
 	else if (span < 0)
-		refuse(guest, 400, "bad_request", why);
+		refuse_guest(guest, 400, "bad_request", why);
 	else if (length == HEAD_BYTES)
-		refuse(guest, 431, "bad_request", "the head is longer than 16 KiB");
+		refuse_guest(guest, 431, "bad_request", "the head is longer than 16 KiB");
 	else if (is_ended)
 		close_guest(guest, NULL);
 }
@@ -372,7 +373,7 @@ static void read_head(struct guest *guest, bool is_ended)
 static void on_event(struct guest *guest, uint32_t events)
 {
 	if (guest->state == GUEST_HEAD)
-		read_head(guest, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
+		read_guest_head(guest, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
 	else
 		drop_rest(guest);
 }
@@ -403,7 +404,7 @@ static struct guest *find_idlest(const struct gate *gate, const struct peer *pee
 	return found;
 }
 
-static bool evict(struct gate *gate, const struct peer *peer)
+static bool evict_idlest_guest(struct gate *gate, const struct peer *peer)
 {
 	struct guest *idlest = find_idlest(gate, peer);
 
@@ -412,12 +413,12 @@ static bool evict(struct gate *gate, const struct peer *peer)
 	return idlest != NULL;
 }
 
-static void make_room(struct gate *gate, const struct peer *peer)
+static void make_room_for_guest(struct gate *gate, const struct peer *peer)
 {
-	if (peer->connections >= gate->most_of_peer && evict(gate, peer))
+	if (peer->connections >= gate->most_of_peer && evict_idlest_guest(gate, peer))
 		return;
 	if (gate->count >= gate->most)
-		(void)evict(gate, NULL);
+		(void)evict_idlest_guest(gate, NULL);
 }
 
 /* Answers that nobody reads take memory, but not without end. */
@@ -435,7 +436,7 @@ static void limit_unread(struct gate *gate, const struct guest *newest)
 			return;
 		gate->unread -= oldest->unread;
 		oldest->unread = 0;
-		cut(oldest, "unread");
+		cut_guest(oldest, "unread");
 	}
 }
 
@@ -460,7 +461,7 @@ static void open_guest(struct gate *gate, int fd, const struct guest *like)
 	if (epoll_ctl(gate->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
 		return close_guest(guest, "full");
 	/* Most clients have sent their request by now: it is taken before others can come. */
-	read_head(guest, false);
+	read_guest_head(guest, false);
 }
 
 /* False: no more of them now. */
@@ -472,14 +473,14 @@ static bool accept_one(struct gate *gate)
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 		/* A connection of ours makes room, or the next tick tries again. */
-		(void)evict(gate, NULL);
+		(void)evict_idlest_guest(gate, NULL);
 		gate->lacks_files = true;
 		return false;
 	}
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR;
 	like.peer = peer_find(&gate->peers, &like.from);
-	make_room(gate, like.peer);
+	make_room_for_guest(gate, like.peer);
 	open_guest(gate, fd, &like);
 	return true;
 }
@@ -514,7 +515,7 @@ static void watch_listener(struct gate *gate)
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void wake(const struct gate *gate)
+static void wake_gate(const struct gate *gate)
 {
 	(void)!eventfd_write(gate->wake_fd, 1);
 }
@@ -526,7 +527,7 @@ static void end_done(struct gate *gate)
 	gate->done = NULL;
 	for (; done; done = next) {
 		next = done->done_next;
-		leave(done);
+		begin_leaving(done);
 	}
 }
 
@@ -534,13 +535,13 @@ static void check_guest(struct guest *guest)
 {
 	switch (guest->state) {
 	case GUEST_HEAD:
-		return refuse(guest, 408, "late", "the head did not arrive in time");
+		return refuse_guest(guest, 408, "late", "the head did not arrive in time");
 	case GUEST_BODY:
-		return cut(guest, "late");
+		return cut_guest(guest, "late");
 	case GUEST_WRITING:
-		return cut(guest, "unread");
+		return cut_guest(guest, "unread");
 	case GUEST_DELAYED:
-		return resume(guest);
+		return resume_guest(guest);
 	case GUEST_LEAVING:
 		return close_guest(guest, NULL);
 	case GUEST_WORKING:
@@ -632,7 +633,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 		forget_server(guest);
 	pthread_mutex_unlock(&gate->mutex);
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED)
-		wake(gate);
+		wake_gate(gate);
 }
 
 static struct guest *guest_of(struct MHD_Connection *connection)
@@ -649,7 +650,7 @@ void gate_await_body(struct MHD_Connection *connection)
 	if (!guest->has_body)
 		return;
 	pthread_mutex_lock(&guest->gate->mutex);
-	move(guest, GUEST_BODY, until - clock_ms());
+	move_guest(guest, GUEST_BODY, until - clock_ms());
 	pthread_mutex_unlock(&guest->gate->mutex);
 }
 
@@ -659,7 +660,7 @@ void gate_whole(struct MHD_Connection *connection)
 
 	pthread_mutex_lock(&guest->gate->mutex);
 	if (guest->state != GUEST_WORKING)
-		move(guest, GUEST_WORKING, INT64_MAX);
+		move_guest(guest, GUEST_WORKING, INT64_MAX);
 	pthread_mutex_unlock(&guest->gate->mutex);
 }
 
@@ -668,7 +669,7 @@ static void note_answer(struct guest *guest, int64_t bytes)
 	struct gate *gate = guest->gate;
 
 	pthread_mutex_lock(&gate->mutex);
-	move(guest, GUEST_WRITING, guest->is_cut ? INT64_MAX : gate->settings.answer_ms);
+	move_guest(guest, GUEST_WRITING, guest->is_cut ? INT64_MAX : gate->settings.answer_ms);
 	guest->unread = bytes;
 	gate->unread += bytes;
 	limit_unread(gate, guest);
@@ -715,21 +716,21 @@ void gate_delay(
 	struct gate *gate = guest->gate;
 
 	pthread_mutex_lock(&gate->mutex);
-	move(guest, GUEST_DELAYED, ms);
+	move_guest(guest, GUEST_DELAYED, ms);
 	guest->then = then;
 	guest->then_context = context;
 	/* Nobody waits for the end of the delay any longer. */
 	if (guest->is_cut || gate->quiesces)
-		resume(guest);
+		resume_guest(guest);
 	pthread_mutex_unlock(&gate->mutex);
 }
 
 /* --- start and stop --------------------------------------------------------------------------- */
 
 /* A client's mistakes are its own business. */
-static void on_log(void *context, const char *format, va_list arguments)
+static void on_listener_log(void *context, const char *format, va_list arguments)
     __attribute__((format(printf, 2, 0)));
-static void on_log(void *context, const char *format, va_list arguments)
+static void on_listener_log(void *context, const char *format, va_list arguments)
 {
 	const struct gate *gate = context;
 	char line[256];
@@ -747,7 +748,7 @@ static bool start_server(struct gate *gate, struct server *server)
 					      MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG |
 					      MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME,
 	    0, NULL, NULL, settings->on_request, settings->context, MHD_OPTION_EXTERNAL_LOGGER,
-	    on_log, gate, MHD_OPTION_CONNECTION_LIMIT, (unsigned)gate->most * 2,
+	    on_listener_log, gate, MHD_OPTION_CONNECTION_LIMIT, (unsigned)gate->most * 2,
 	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
 	    settings->on_completed, settings->context, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
 	    gate, MHD_OPTION_END);
@@ -762,7 +763,7 @@ static bool watch_fd(const struct gate *gate, int fd, void *context)
 }
 
 /* Signals are for the main thread, which may not have blocked them yet. */
-static bool start_threads(struct gate *gate)
+static bool start_gate_threads(struct gate *gate)
 {
 	sigset_t every, before;
 
@@ -830,7 +831,7 @@ struct gate *gate_start(
 	gate->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	gate->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (watch_fd(gate, gate->listen_fd, gate) && watch_fd(gate, gate->wake_fd, NULL) &&
-	    start_threads(gate))
+	    start_gate_threads(gate))
 		return gate;
 	err_set(err, ERR_FATAL, "[%s] listen = %s: no HTTP server: %s", settings->section,
 	    settings->listen, strerror(errno));
@@ -838,25 +839,25 @@ struct gate *gate_start(
 	return NULL;
 }
 
-static void tell(struct gate *gate, bool *what)
+static void tell_gate(struct gate *gate, bool *what)
 {
 	pthread_mutex_lock(&gate->mutex);
 	*what = true;
 	pthread_mutex_unlock(&gate->mutex);
-	wake(gate);
+	wake_gate(gate);
 }
 
 void gate_quiesce(struct gate *gate)
 {
-	tell(gate, &gate->quiesces);
+	tell_gate(gate, &gate->quiesces);
 }
 
 void gate_stop(struct gate *gate)
 {
 	if (!gate)
 		return;
-	tell(gate, &gate->quiesces);
-	tell(gate, &gate->ends);
+	tell_gate(gate, &gate->quiesces);
+	tell_gate(gate, &gate->ends);
 	if (gate->runs)
 		pthread_join(gate->thread, NULL);
 	for (int i = 0; i < gate->settings.servers; i++)

@@ -43,7 +43,7 @@ struct peer *peer_find(struct peer **peers, const struct sockaddr_storage *name)
 	return peer;
 }
 
-static void halve(struct peer *peer, int64_t now)
+static void halve_wrong_tokens(struct peer *peer, int64_t now)
 {
 	for (; peer->wrong_tokens > 0 && now - peer->wrong_at >= HALVED_MS;
 	     peer->wrong_at += HALVED_MS)
@@ -54,7 +54,7 @@ int64_t peer_wrong_token(struct peer *peer, int64_t now)
 {
 	int64_t delay = FIRST_DELAY_MS;
 
-	halve(peer, now);
+	halve_wrong_tokens(peer, now);
 	if (peer->wrong_tokens == 0)
 		peer->wrong_at = now;
 	/* More would only take longer to be forgotten. */
@@ -67,7 +67,7 @@ int64_t peer_wrong_token(struct peer *peer, int64_t now)
 	return delay < MOST_DELAY_MS ? delay : MOST_DELAY_MS;
 }
 
-static void forget(struct peer **peers, struct peer *peer)
+static void forget_peer(struct peer **peers, struct peer *peer)
 {
 	HASH_DELETE(hh, *peers, peer);
 	free(peer);
@@ -81,11 +81,11 @@ void peers_sweep(struct peer **peers, int64_t now)
 	/* In the order in which they came: the newest may go when there are too many. */
 	HASH_ITER(hh, *peers, peer, next)
 	{
-		halve(peer, now);
+		halve_wrong_tokens(peer, now);
 		if (peer->connections > 0)
 			continue;
 		if (peer->wrong_tokens == 0 || ++idle > MOST_IDLE)
-			forget(peers, peer);
+			forget_peer(peers, peer);
 	}
 }
 
@@ -94,5 +94,5 @@ void peers_finish(struct peer **peers)
 	struct peer *peer, *next;
 
 	HASH_ITER(hh, *peers, peer, next)
-	forget(peers, peer);
+	forget_peer(peers, peer);
 }

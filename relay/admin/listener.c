@@ -61,7 +61,7 @@ static char *bound_address(int fd)
 	return xformat(name.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-static const char *cure(int error)
+static const char *cure_of_bind_error(int error)
 {
 	switch (error) {
 	case EADDRINUSE:
@@ -96,7 +96,7 @@ bool listener_open(
 	freeaddrinfo(found);
 	if (fd < 0)
 		return err_set(err, ERR_CONFIG, "[%s] listen = %s: %s%s", section, address,
-		    strerror(error), cure(error));
+		    strerror(error), cure_of_bind_error(error));
 	*ret_listener = (struct listener){fd, bound_address(fd)};
 	return true;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-static bool refuse(const char **ret_why, const char *why)
+static bool refuse_head(const char **ret_why, const char *why)
 {
 	*ret_why = why;
 	return false;
@@ -34,9 +34,9 @@ ssize_t request_head_span(const char *bytes, size_t length, size_t *scanned, con
 		const char *why = wrong_at(bytes, i);
 
 		if (why)
-			return refuse(ret_why, why) - 1;
+			return refuse_head(ret_why, why) - 1;
 		if (bytes[i] == '\n' && i == 1)
-			return refuse(ret_why, "the request begins with an empty line") - 1;
+			return refuse_head(ret_why, "the request begins with an empty line") - 1;
 		if (bytes[i] == '\n' && bytes[i - 2] == '\n')
 			return (ssize_t)i + 1;
 	}
@@ -80,10 +80,11 @@ static bool check_target(const char *target, const char **ret_why)
 	/* Printable ASCII; other characters have to be encoded. */
 	for (const char *at = target; *at; at++)
 		if (*at <= ' ' || *at >= 127 || *at == '#')
-			return refuse(ret_why, "the path holds a character that is not encoded");
+			return refuse_head(
+			    ret_why, "the path holds a character that is not encoded");
 	if (*target != '/')
-		return refuse(ret_why, "the path does not begin with a slash");
-	return is_encoded_well(target) || refuse(ret_why, "the path is not encoded well");
+		return refuse_head(ret_why, "the path does not begin with a slash");
+	return is_encoded_well(target) || refuse_head(ret_why, "the path is not encoded well");
 }
 
 static bool check_first_line(char *line, bool *ret_is_new, const char **ret_why)
@@ -91,14 +92,14 @@ static bool check_first_line(char *line, bool *ret_is_new, const char **ret_why)
 	char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
 
 	if (!version)
-		return refuse(ret_why, "the first line is not METHOD PATH HTTP/1.1");
+		return refuse_head(ret_why, "the first line is not METHOD PATH HTTP/1.1");
 	*target++ = '\0';
 	*version++ = '\0';
 	*ret_is_new = text_equal(version, "HTTP/1.1");
 	if (!is_token(line))
-		return refuse(ret_why, "the first line is not METHOD PATH HTTP/1.1");
+		return refuse_head(ret_why, "the first line is not METHOD PATH HTTP/1.1");
 	if (!*ret_is_new && !text_equal(version, "HTTP/1.0"))
-		return refuse(ret_why, "the version is neither HTTP/1.1 nor HTTP/1.0");
+		return refuse_head(ret_why, "the version is neither HTTP/1.1 nor HTTP/1.0");
 	return check_target(target, ret_why);
 }
 
@@ -117,18 +118,19 @@ static bool parse_field(char *line, struct once *fields, const char **ret_why)
 	char *colon = strchr(line, ':'), *end;
 
 	if (*line == ' ' || *line == '\t')
-		return refuse(ret_why, "a field is folded over two lines");
+		return refuse_head(ret_why, "a field is folded over two lines");
 	if (!colon)
-		return refuse(ret_why, "a field has no colon");
+		return refuse_head(ret_why, "a field has no colon");
 	*colon++ = '\0';
 	if (!is_token(line))
-		return refuse(ret_why, "the name of a field holds a blank or another character "
-				       "that no name has");
+		return refuse_head(ret_why,
+		    "the name of a field holds a blank or another character "
+		    "that no name has");
 	for (int i = 0; i < ONCE; i++) {
 		if (strcasecmp(line, fields[i].name) != 0)
 			continue;
 		if (fields[i].value)
-			return refuse(ret_why, fields[i].twice);
+			return refuse_head(ret_why, fields[i].twice);
 		fields[i].value = colon + strspn(colon, " \t");
 		for (end = colon + strlen(colon); end > fields[i].value && strchr(" \t", end[-1]);)
 			*--end = '\0';
@@ -143,36 +145,36 @@ static bool parse_host(char *host, struct request_head *head, const char **ret_w
 	int64_t number;
 
 	if (!host)
-		return refuse(ret_why, "the head has no Host field");
+		return refuse_head(ret_why, "the head has no Host field");
 	port = *host == '[' ? strchr(++host, ']') : host + strcspn(host, ":");
 	if (port && *port == ']')
 		*port++ = '\0';
 	if (!port || (*port && (*port != ':' || !text_to_int64(port + 1, 0, 65535, &number))))
-		return refuse(ret_why, "Host is no name or address");
+		return refuse_head(ret_why, "Host is no name or address");
 	*port = '\0';
 	if (host[strspn(
 		host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:")] ||
 	    *host == '\0')
-		return refuse(ret_why, "Host is no name or address");
+		return refuse_head(ret_why, "Host is no name or address");
 	head->host = host;
 	return true;
 }
 
-static bool check_length(
+static bool check_body_length(
     const struct once *fields, bool is_new, struct request_head *head, const char **ret_why)
 {
 	const char *length = fields[LENGTH].value, *coding = fields[CODING].value;
 	int64_t bytes = 0;
 
 	if (length && coding)
-		return refuse(ret_why, "the head has Content-Length and Transfer-Encoding");
+		return refuse_head(ret_why, "the head has Content-Length and Transfer-Encoding");
 	if (length && (length[strspn(length, "0123456789")] != '\0' ||
 			  !text_to_int64(length, 0, INT64_MAX, &bytes)))
-		return refuse(ret_why, "Content-Length is no number");
+		return refuse_head(ret_why, "Content-Length is no number");
 	if (coding && !is_new)
-		return refuse(ret_why, "HTTP/1.0 has no Transfer-Encoding");
+		return refuse_head(ret_why, "HTTP/1.0 has no Transfer-Encoding");
 	if (coding && strcasecmp(coding, "chunked") != 0)
-		return refuse(ret_why, "Transfer-Encoding is not chunked");
+		return refuse_head(ret_why, "Transfer-Encoding is not chunked");
 	head->has_body = coding || bytes > 0;
 	return true;
 }
@@ -180,7 +182,7 @@ static bool check_length(
 /* --- all of it -------------------------------------------------------------------------------- */
 
 /* The next line, with its CR LF made to NUL; NULL: none is left. */
-static char *next_line(char **at, const char *end)
+static char *next_head_line(char **at, const char *end)
 {
 	char *line = *at, *lf = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
 
@@ -196,18 +198,18 @@ bool request_head_parse(char *bytes, size_t length, struct request_head *head, c
 	struct once fields[ONCE] = {[HOST] = {"Host", NULL, "the head has two Host fields"},
 	    [LENGTH] = {"Content-Length", NULL, "the head has two Content-Length fields"},
 	    [CODING] = {"Transfer-Encoding", NULL, "the head has two Transfer-Encoding fields"}};
-	char *at = bytes, *end = bytes + length - 2, *line = next_line(&at, end);
+	char *at = bytes, *end = bytes + length - 2, *line = next_head_line(&at, end);
 	bool is_new;
 
 	*head = (struct request_head){0};
 	if (!line || !check_first_line(line, &is_new, ret_why))
-		return line ? false : refuse(ret_why, "the first line is empty");
-	for (int count = 0; (line = next_line(&at, end)); count++) {
+		return line ? false : refuse_head(ret_why, "the first line is empty");
+	for (int count = 0; (line = next_head_line(&at, end)); count++) {
 		if (count == REQUEST_FIELDS)
-			return refuse(ret_why, "the head has too many fields");
+			return refuse_head(ret_why, "the head has too many fields");
 		if (!parse_field(line, fields, ret_why))
 			return false;
 	}
 	return parse_host(fields[HOST].value, head, ret_why) &&
-	       check_length(fields, is_new, head, ret_why);
+	       check_body_length(fields, is_new, head, ret_why);
 }

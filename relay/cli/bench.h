@@ -5,7 +5,7 @@
  */
 #include <sys/resource.h>
 #include <sys/types.h>
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "pg.h"
 
@@ -52,7 +52,7 @@ struct bench {
 	const char *sections; /* a file with more of the relay's configuration; NULL: none */
 	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	bool has_topic;
 	enum delivery_mode delivery; /* of the relay */
 	int shards;                  /* of the publisher */

@@ -24,11 +24,11 @@ static char *parked_topic(const struct bench *bench)
 
 bool bench_growth_make_topic(struct bench *bench, struct err *err)
 {
-	const struct catalog_setting most[] = {{(char *)"max.message.bytes", (char *)"20000"}};
+	const struct topic_setting most[] = {{(char *)"max.message.bytes", (char *)"20000"}};
 	owned_text char *topic = parked_topic(bench);
 
-	return catalog_create_topic(
-	    bench->catalog, topic, BENCH_PARTITIONS, -1, most, 1, ANSWER_MS, err);
+	return topic_metadata_create_topic(
+	    bench->metadata, topic, BENCH_PARTITIONS, -1, most, 1, ANSWER_MS, err);
 }
 
 void bench_growth_drop_topic(struct bench *bench)
@@ -36,7 +36,8 @@ void bench_growth_drop_topic(struct bench *bench)
 	owned_text char *topic = parked_topic(bench);
 	struct err err;
 
-	if (!catalog_delete_topic(bench->catalog, topic, ANSWER_MS, &err) && err.kind != ERR_REJECT)
+	if (!topic_metadata_delete_topic(bench->metadata, topic, ANSWER_MS, &err) &&
+	    err.kind != ERR_REJECT)
 		bench_say("topic %s stays behind: %s", topic, err.message);
 }
 
@@ -178,8 +179,8 @@ static bool make_topics(
 	for (*ret_made = 0; *ret_made < topics; ++*ret_made) {
 		owned_text char *topic = open_topic_name(bench, *ret_made);
 
-		if (!bench_goes_on(err) || !catalog_create_topic(bench->catalog, topic, partitions,
-					       -1, NULL, 0, ANSWER_MS, err))
+		if (!bench_goes_on(err) || !topic_metadata_create_topic(bench->metadata, topic,
+					       partitions, -1, NULL, 0, ANSWER_MS, err))
 			return false;
 	}
 	return true;
@@ -192,7 +193,7 @@ static void drop_topics(struct bench *bench, int64_t topics)
 	for (int64_t i = 0; i < topics; i++) {
 		owned_text char *topic = open_topic_name(bench, i);
 
-		if (!catalog_delete_topic(bench->catalog, topic, ANSWER_MS, &err) &&
+		if (!topic_metadata_delete_topic(bench->metadata, topic, ANSWER_MS, &err) &&
 		    err.kind != ERR_REJECT)
 			bench_say("topic %s stays behind: %s", topic, err.message);
 	}

@@ -295,7 +295,7 @@ static void remove_topic(struct bench *source)
 {
 	struct err err;
 
-	if (!catalog_delete_topic(source->catalog, source->topic, ANSWER_MS, &err) &&
+	if (!topic_metadata_delete_topic(source->metadata, source->topic, ANSWER_MS, &err) &&
 	    err.kind != ERR_REJECT)
 		bench_say("topic %s stays behind: %s", source->topic, err.message);
 }

@@ -72,8 +72,8 @@ bool bench_cluster_make(struct bench *bench, struct err *err)
 {
 	snprintf(bench->topic, sizeof bench->topic, "outbox-bench-%d", (int)getpid());
 	bench->destinations = BENCH_PARTITIONS;
-	bench->catalog = catalog_create(bench->kafka, err);
-	return bench->catalog;
+	bench->metadata = topic_metadata_create(bench->kafka, err);
+	return bench->metadata;
 }
 
 bool bench_place_make(struct bench *bench, struct err *err)
@@ -89,11 +89,11 @@ void bench_place_remove(struct bench *bench)
 {
 	struct err err;
 
-	if (bench->catalog &&
-	    !catalog_delete_topic(bench->catalog, bench->topic, ANSWER_MS, &err) &&
+	if (bench->metadata &&
+	    !topic_metadata_delete_topic(bench->metadata, bench->topic, ANSWER_MS, &err) &&
 	    err.kind != ERR_REJECT)
 		bench_say("topic %s stays behind: %s", bench->topic, err.message);
-	catalog_destroy(bench->catalog);
+	topic_metadata_destroy(bench->metadata);
 	pg_destroy(bench->pg);
 	bench->pg = NULL;
 	if (bench->schema[0])
@@ -118,17 +118,17 @@ static bool wait_until_led(struct bench *bench, struct err *err)
 
 bool bench_fresh_topic(struct bench *bench, struct err *err)
 {
-	const struct catalog_setting settings[] = {
+	const struct topic_setting settings[] = {
 	    {(char *)"message.timestamp.type", (char *)"LogAppendTime"}};
 
 	if (bench->has_topic &&
-	    !catalog_delete_topic(bench->catalog, bench->topic, ANSWER_MS, err) &&
+	    !topic_metadata_delete_topic(bench->metadata, bench->topic, ANSWER_MS, err) &&
 	    err->kind != ERR_REJECT)
 		return false;
 	/* the broker may still be at the old one's end */
 	for (int64_t end = clock_ms() + ANSWER_MS; bench_goes_on(err); usleep(100000)) {
-		if (catalog_create_topic(bench->catalog, bench->topic, bench->destinations, -1,
-			settings, 1, ANSWER_MS, err)) {
+		if (topic_metadata_create_topic(bench->metadata, bench->topic, bench->destinations,
+			-1, settings, 1, ANSWER_MS, err)) {
 			bench->has_topic = true;
 			return wait_until_led(bench, err);
 		}

@@ -10,7 +10,7 @@
 #include "session.h"
 #include "text.h"
 
-DEFINE_OWNED(struct catalog, catalog_destroy)
+DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
 
 /* What could not be asked is a failure of its own, with the status that its error has. */
 static void add_check_failure(
@@ -38,15 +38,15 @@ static void check_postgres(
 static void check_kafka(struct checks *checks, const struct config_kafka *kafka, int *status)
 {
 	owned_text char *place = xformat("kafka %s", kafka->name);
-	OWNED(owned_catalog_destroy) struct catalog *catalog = NULL;
+	OWNED(owned_topic_metadata_destroy) struct topic_metadata *metadata = NULL;
 	struct err err;
 
 	if (kafka_conf_check(kafka, config_has_transactions(checks->config, kafka), &err))
-		catalog = catalog_create(kafka, &err);
-	if (!catalog || !checks_kafka(checks, kafka, catalog, &err))
+		metadata = topic_metadata_create(kafka, &err);
+	if (!metadata || !checks_kafka(checks, kafka, metadata, &err))
 		add_check_failure(checks, place, &err, status);
-	else if (!checks_topics(checks, kafka, catalog, &err) ||
-		 !checks_lookback_topics(checks, kafka, catalog, &err))
+	else if (!checks_topics(checks, kafka, metadata, &err) ||
+		 !checks_lookback_topics(checks, kafka, metadata, &err))
 		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
 		    "the settings of topics cannot be read: %s", err.message);
 	else

@@ -15,7 +15,7 @@ struct replaying {
 	const struct call *call;
 	const struct config *config;
 	struct pg *pg;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	struct replay replay;
 	struct replay_plan plan;
 };
@@ -137,8 +137,8 @@ static void print_end(const struct replay *replay)
 
 static bool connect_kafka(struct replaying *replaying, struct err *err)
 {
-	replaying->catalog = catalog_create(replaying->replay.publisher->kafka, err);
-	return replaying->catalog != NULL;
+	replaying->metadata = topic_metadata_create(replaying->replay.publisher->kafka, err);
+	return replaying->metadata != NULL;
 }
 
 /* From here on a signal is for the loop that sends; threads inherit it. */
@@ -157,7 +157,7 @@ static bool send_replay(struct replaying *replaying, struct err *err)
 	struct replay *replay = &replaying->replay;
 
 	print_begin(replay);
-	if (!replay_run(replay, replaying->pg, replaying->catalog, err))
+	if (!replay_run(replay, replaying->pg, replaying->metadata, err))
 		return false;
 	print_end(replay);
 	return true;
@@ -175,7 +175,7 @@ static bool begin_replay(struct replaying *replaying, struct err *err)
 		return false;
 	block_signals();
 	if (!connect_kafka(replaying, err) ||
-	    !replay_check_topics(replay, &replaying->plan, replaying->catalog, err))
+	    !replay_check_topics(replay, &replaying->plan, replaying->metadata, err))
 		return false;
 	if (call_flag(call, "dry-run")) {
 		print_replay_plan(replaying);
@@ -223,7 +223,7 @@ static int run_replay(const struct call *call)
 	replaying.pg = pg;
 	replay_init(&replaying.replay, publisher);
 	done = pg && list_or_replay(&replaying, &err);
-	catalog_destroy(replaying.catalog);
+	topic_metadata_destroy(replaying.metadata);
 	replay_plan_finish(&replaying.plan);
 	replay_finish(&replaying.replay);
 	return done ? 0 : session_failed(&err);

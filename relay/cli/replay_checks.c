@@ -9,13 +9,13 @@
 
 enum { ANSWER_MS = 10000, LOOK_MS = 20, AGE_MS = 60000 };
 
-static bool look_up_topic(
-    struct catalog *catalog, const char *name, struct catalog_topic *ret_topic, struct err *err)
+static bool look_up_topic(struct topic_metadata *metadata, const char *name,
+    struct known_topic *ret_topic, struct err *err)
 {
 	int64_t until = clock_ms() + ANSWER_MS;
 
 	do {
-		*ret_topic = catalog_look(catalog, name, AGE_MS);
+		*ret_topic = topic_metadata_get(metadata, name, AGE_MS);
 		if (ret_topic->state == TOPIC_THERE)
 			return true;
 		if (ret_topic->state == TOPIC_MISSING)
@@ -31,8 +31,7 @@ static bool look_up_topic(
 	    name, ret_topic->error[0] ? ": " : "", ret_topic->error);
 }
 
-static const char *setting_value(
-    const struct catalog_setting *settings, int count, const char *name)
+static const char *setting_value(const struct topic_setting *settings, int count, const char *name)
 {
 	for (int i = 0; i < count; i++)
 		if (text_equal(settings[i].name, name))
@@ -42,14 +41,14 @@ static const char *setting_value(
 
 /* An answer that does not come is no reason not to begin: the warning is a help. */
 static void check_retention(
-    struct catalog *catalog, const char *name, int64_t oldest_ms, int64_t now_ms)
+    struct topic_metadata *metadata, const char *name, int64_t oldest_ms, int64_t now_ms)
 {
-	struct catalog_setting *settings;
+	struct topic_setting *settings;
 	struct err err;
 	int64_t retention_ms;
 	int count;
 
-	if (!catalog_topic_settings(catalog, name, ANSWER_MS, &settings, &count, &err))
+	if (!topic_metadata_settings(metadata, name, ANSWER_MS, &settings, &count, &err))
 		return;
 	if (strstr(setting_value(settings, count, "cleanup.policy"), "delete") &&
 	    text_equal(setting_value(settings, count, "message.timestamp.type"), "CreateTime") &&
@@ -62,32 +61,32 @@ static void check_retention(
 		    {"meaning", LOG_TEXT("Kafka may delete such records at once")},
 		    {"cure",
 			LOG_TEXT("raise retention.ms, or set [publisher] timestamp = publish")});
-	catalog_settings_free(settings, count);
+	topic_metadata_settings_free(settings, count);
 }
 
 static bool check_replay_topic(const struct replay *replay, const char *name, int32_t partition,
-    int64_t oldest_ms, int64_t now_ms, struct catalog *catalog, struct err *err)
+    int64_t oldest_ms, int64_t now_ms, struct topic_metadata *metadata, struct err *err)
 {
-	struct catalog_topic topic;
+	struct known_topic topic;
 	owned_text char *why = config_topic_refused(replay->publisher, name);
 
 	if (why)
 		return err_set(err, ERR_REJECT,
 		    "topic %s: %s; choose the rows of another topic with topic=…, or another --to",
 		    name, why);
-	if (!look_up_topic(catalog, name, &topic, err))
+	if (!look_up_topic(metadata, name, &topic, err))
 		return false;
 	if (partition >= topic.partitions)
 		return err_set(err, ERR_REJECT,
 		    "rows ask for partition %d, and topic %s has %d: choose another --to",
 		    partition, name, topic.partitions);
 	if (replay->publisher->timestamp == TIMESTAMP_CREATED)
-		check_retention(catalog, name, oldest_ms, now_ms);
+		check_retention(metadata, name, oldest_ms, now_ms);
 	return true;
 }
 
 bool replay_check_topics(const struct replay *replay, const struct replay_plan *plan,
-    struct catalog *catalog, struct err *err)
+    struct topic_metadata *metadata, struct err *err)
 {
 	int64_t oldest_ms = INT64_MAX;
 	int32_t partition = -1;
@@ -96,11 +95,11 @@ bool replay_check_topics(const struct replay *replay, const struct replay_plan *
 		const struct replay_topic *topic = &plan->topics[i];
 
 		if (!replay->target && !check_replay_topic(replay, topic->name, topic->partition,
-					   topic->oldest_ms, plan->now_ms, catalog, err))
+					   topic->oldest_ms, plan->now_ms, metadata, err))
 			return false;
 		oldest_ms = topic->oldest_ms < oldest_ms ? topic->oldest_ms : oldest_ms;
 		partition = topic->partition > partition ? topic->partition : partition;
 	}
 	return !replay->target || check_replay_topic(replay, replay->target, partition, oldest_ms,
-				      plan->now_ms, catalog, err);
+				      plan->now_ms, metadata, err);
 }

@@ -1,6 +1,6 @@
 #pragma once
 /* What can be known of the topics before a replay begins. */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "replay_row.h"
 
 /*
@@ -9,4 +9,4 @@
  * the records at once, since their timestamps are older than its retention.
  */
 bool replay_check_topics(const struct replay *replay, const struct replay_plan *plan,
-    struct catalog *catalog, struct err *err) MUST_CHECK;
+    struct topic_metadata *metadata, struct err *err) MUST_CHECK;

@@ -214,14 +214,15 @@ static int make_signals(void)
 	return signalfd(-1, &ends, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-bool replay_run(struct replay *replay, struct pg *pg, struct catalog *catalog, struct err *err)
+bool replay_run(
+    struct replay *replay, struct pg *pg, struct topic_metadata *metadata, struct err *err)
 {
 	owned_fd int signals = make_signals();
 	owned_text char *what = xformat("published of %" PRId64, replay->total);
 	OWNED(owned_pg_destroy)
 	struct pg *reader = session_connect(replay->publisher->postgres, err);
 	OWNED(owned_replay_send_destroy)
-	struct replay_send *send = reader ? replay_send_create(replay->publisher, catalog,
+	struct replay_send *send = reader ? replay_send_create(replay->publisher, metadata,
 						replay->id, replay->target, replay->last_id, err)
 					  : NULL;
 	struct run run = {.replay = replay,

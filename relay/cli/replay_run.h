@@ -1,6 +1,6 @@
 #pragma once
 /* Sends the rows of a replay that this process has, until they are out or a signal comes. */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "replay_row.h"
 
 /*
@@ -8,5 +8,5 @@
  * the replay is given back where the database answers. False: *err says why, and how to go on.
  * SIGINT and SIGTERM must be blocked.
  */
-bool replay_run(
-    struct replay *replay, struct pg *pg, struct catalog *catalog, struct err *err) MUST_CHECK;
+bool replay_run(struct replay *replay, struct pg *pg, struct topic_metadata *metadata,
+    struct err *err) MUST_CHECK;

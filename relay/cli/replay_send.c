@@ -38,7 +38,7 @@ struct entry {
 
 struct replay_send {
 	const struct config_publisher *publisher;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	const char *target;
 	int64_t replay_id;
 	char replay_text[24];
@@ -74,13 +74,13 @@ static bool make_replay_producer(struct replay_send *send, struct err *err)
 }
 
 struct replay_send *replay_send_create(const struct config_publisher *publisher,
-    struct catalog *catalog, int64_t replay_id, const char *target, int64_t last_id,
+    struct topic_metadata *metadata, int64_t replay_id, const char *target, int64_t last_id,
     struct err *err)
 {
 	struct replay_send *send = xcalloc(1, sizeof *send);
 
 	*send = (struct replay_send){.publisher = publisher,
-	    .catalog = catalog,
+	    .metadata = metadata,
 	    .target = target,
 	    .replay_id = replay_id,
 	    .last_id = last_id,
@@ -168,7 +168,7 @@ static int topic_number(struct replay_send *send, const char *name, size_t lengt
 static bool find_partitions(
     struct replay_send *send, struct topic *topic, bool *ret_ready, struct err *err)
 {
-	struct catalog_topic known = catalog_look(send->catalog, topic->name, TOPIC_AGE_MS);
+	struct known_topic known = topic_metadata_get(send->metadata, topic->name, TOPIC_AGE_MS);
 
 	*ret_ready = known.state == TOPIC_THERE;
 	text_copy(send->why, sizeof send->why, known.error);

@@ -11,7 +11,7 @@
  *
  * One thread; only the end of a producer blocks, and a question about a topic (200 ms).
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "message.h"
 
@@ -19,7 +19,7 @@ struct replay_send;
 
 /* The pointers must outlive it. target NULL: each row's own topic. */
 struct replay_send *replay_send_create(const struct config_publisher *publisher,
-    struct catalog *catalog, int64_t replay_id, const char *target, int64_t last_id,
+    struct topic_metadata *metadata, int64_t replay_id, const char *target, int64_t last_id,
     struct err *err);
 void replay_send_destroy(struct replay_send *send);
 

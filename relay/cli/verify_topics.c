@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include "catalog.h"
 #include "clock.h"
 #include "consumer.h"
 #include "digest.h"
 #include "partitioner.h"
 #include "progress.h"
+#include "topic_metadata.h"
 #include "verify_table.h"
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
-DEFINE_OWNED(struct catalog, catalog_destroy)
+DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
 
 enum { WAIT_MS = 500, SILENCE_MS = 30000, SETTINGS_MS = 5000 };
 
@@ -234,18 +234,19 @@ static bool judge_topic_record(void *context, const struct consumer_record *reco
 static void ask_compaction(const struct config_kafka *kafka, struct topic *topic)
 {
 	struct err err;
-	OWNED(owned_catalog_destroy) struct catalog *catalog = catalog_create(kafka, &err);
-	struct catalog_setting *settings;
+	OWNED(owned_topic_metadata_destroy)
+	struct topic_metadata *metadata = topic_metadata_create(kafka, &err);
+	struct topic_setting *settings;
 	int count;
 
 	topic->asked = true;
-	if (!catalog ||
-	    !catalog_topic_settings(catalog, topic->name, SETTINGS_MS, &settings, &count, &err))
+	if (!metadata ||
+	    !topic_metadata_settings(metadata, topic->name, SETTINGS_MS, &settings, &count, &err))
 		return;
 	for (int i = 0; i < count; i++)
 		topic->compacted |= text_equal(settings[i].name, "cleanup.policy") &&
 				    strstr(settings[i].value, "compact");
-	catalog_settings_free(settings, count);
+	topic_metadata_settings_free(settings, count);
 }
 
 static void note_places(struct topic *topic, const struct consumer *consumer)

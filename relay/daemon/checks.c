@@ -126,7 +126,7 @@ static bool check_publishers(
 	return pg_script(pg, "commit", err);
 }
 
-static bool check_schema(
+static bool check_database_schema(
     struct checks *checks, struct pg *pg, const struct config_postgres *postgres, struct err *err)
 {
 	owned_text char *place = xformat("postgres %s", postgres->name);
@@ -148,19 +148,19 @@ bool checks_postgres(struct checks *checks, const struct config_postgres *postgr
 	bool usable = false;
 
 	return pg && preflight_postgres(&checks->report, pg, postgres, &usable, err) &&
-	       (!usable || check_schema(checks, pg, postgres, err));
+	       (!usable || check_database_schema(checks, pg, postgres, err));
 }
 
 /* --- Kafka ---------------------------------------------------------------------------------- */
 
-bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
-    struct err *err)
+bool checks_kafka(struct checks *checks, const struct config_kafka *kafka,
+    struct topic_metadata *metadata, struct err *err)
 {
-	return preflight_cluster(&checks->report, catalog, kafka, KAFKA_MS, err);
+	return preflight_cluster(&checks->report, metadata, kafka, KAFKA_MS, err);
 }
 
 /* Has a publisher before this one the same topic on the same cluster? */
-static bool is_checked(const struct checks *checks, int publisher, const char *topic)
+static bool is_checked_before(const struct checks *checks, int publisher, const char *topic)
 {
 	for (int i = 0; i < publisher; i++)
 		for (int j = 0; checks->publishers[i].publisher->kafka ==
@@ -172,8 +172,8 @@ static bool is_checked(const struct checks *checks, int publisher, const char *t
 	return false;
 }
 
-bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
-    struct err *err)
+bool checks_topics(struct checks *checks, const struct config_kafka *kafka,
+    struct topic_metadata *metadata, struct err *err)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
@@ -183,8 +183,8 @@ bool checks_topics(struct checks *checks, const struct config_kafka *kafka, stru
 
 		for (int j = 0; publisher->publisher->kafka == kafka && j < publisher->topic_count;
 		     j++)
-			if (!is_checked(checks, i, publisher->topics[j]) &&
-			    !preflight_topic(&checks->report, catalog, kafka, publisher->topics[j],
+			if (!is_checked_before(checks, i, publisher->topics[j]) &&
+			    !preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
 				age, KAFKA_MS, err))
 				return false;
 	}

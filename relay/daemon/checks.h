@@ -3,7 +3,7 @@
  * Every check of `doctor`, over a whole configuration; `run` makes the same ones at its start.
  * Blocking.
  */
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "config.h"
 #include "preflight.h"
 
@@ -34,11 +34,11 @@ bool checks_postgres(
     struct checks *checks, const struct config_postgres *postgres, struct err *err) MUST_CHECK;
 
 /* The brokers. False: none answers within 5 s. */
-bool checks_kafka(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
-    struct err *err) MUST_CHECK;
+bool checks_kafka(struct checks *checks, const struct config_kafka *kafka,
+    struct topic_metadata *metadata, struct err *err) MUST_CHECK;
 /* The topics of the publishers that publish there, as far as checks_postgres found them. */
-bool checks_topics(struct checks *checks, const struct config_kafka *kafka, struct catalog *catalog,
-    struct err *err) MUST_CHECK;
+bool checks_topics(struct checks *checks, const struct config_kafka *kafka,
+    struct topic_metadata *metadata, struct err *err) MUST_CHECK;
 
 /* Whether the topics of publishers with resume = tail may be read: for doctor, since `run` says it
  * itself. */

@@ -4,7 +4,7 @@
 #include "deliver_check.h"
 #include "text.h"
 
-static void check_section(struct checks *checks, const struct config_deliver *section)
+static void check_deliver_section(struct checks *checks, const struct config_deliver *section)
 {
 	owned_text char *place = xformat("deliver %s (%s)", section->name, section->origin);
 	struct preflight *report = &checks->report;
@@ -27,5 +27,5 @@ static void check_section(struct checks *checks, const struct config_deliver *se
 void checks_deliver(struct checks *checks)
 {
 	for (int i = 0; i < checks->config->deliver_count; i++)
-		check_section(checks, &checks->config->delivers[i]);
+		check_deliver_section(checks, &checks->config->delivers[i]);
 }

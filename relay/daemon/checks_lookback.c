@@ -43,7 +43,7 @@ void checks_lookback_publishers(struct checks *checks, const struct config_postg
 	}
 }
 
-static void find(struct checks *checks, enum preflight_severity severity,
+static void add_type_finding(struct checks *checks, enum preflight_severity severity,
     const struct pg_result *rows, int row, const char *cure, const char *what)
 {
 	owned_text char *place = xformat("lookback %s", pg_value(rows, row, 0));
@@ -62,13 +62,13 @@ static void find_states(struct checks *checks, const struct pg_result *rows, int
 		pg_int(rows, row, 2), parked, pg_int(rows, row, 4) / 1000, pg_int(rows, row, 5));
 	owned_text char *lost = xformat("%" PRId64 " decisions came without a prepare", unprepared);
 
-	find(checks, parked > 0 ? PREFLIGHT_WARN : PREFLIGHT_INFO, rows, row,
+	add_type_finding(checks, parked > 0 ? PREFLIGHT_WARN : PREFLIGHT_INFO, rows, row,
 	    parked > 0 ? "outbox-relay lookback list --state parked, and then commit, rollback or "
 			 "retry"
 		       : NULL,
 	    late);
 	if (unprepared > 0)
-		find(checks, PREFLIGHT_WARN, rows, row,
+		add_type_finding(checks, PREFLIGHT_WARN, rows, row,
 		    "look for their prepares among the dead letters: nothing is published for a "
 		    "commit without one",
 		    lost);
@@ -82,7 +82,7 @@ static void find_recent(struct checks *checks, const struct pg_result *rows, int
 	    pg_value(rows, row, 2), pg_value(rows, row, 3), pg_value(rows, row, 4),
 	    pg_value(rows, row, 5), pg_int(rows, row, 6) / 1000);
 
-	find(checks, PREFLIGHT_INFO, rows, row, NULL, recent);
+	add_type_finding(checks, PREFLIGHT_INFO, rows, row, NULL, recent);
 }
 
 static bool ask_figures(
@@ -123,12 +123,12 @@ void checks_lookback_figures(struct checks *checks, const struct config_postgres
 struct topics {
 	struct checks *checks;
 	const struct config_kafka *kafka;
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	const char **names;
 	int count;
 };
 
-static bool is_checked(const struct topics *topics, const char *topic)
+static bool is_checked_topic(const struct topics *topics, const char *topic)
 {
 	for (int i = 0; i < topics->count; i++)
 		if (text_equal(topics->names[i], topic))
@@ -145,15 +145,15 @@ static bool is_checked(const struct topics *topics, const char *topic)
 	return false;
 }
 
-static bool check_topic(struct topics *topics, const char *topic, struct err *err)
+static bool check_lookback_topic(struct topics *topics, const char *topic, struct err *err)
 {
-	if (is_checked(topics, topic))
+	if (is_checked_topic(topics, topic))
 		return true;
 	topics->names =
 	    xrealloc(topics->names, (size_t)(topics->count + 1) * sizeof *topics->names);
 	topics->names[topics->count++] = topic;
 	return preflight_topic(
-	    &topics->checks->report, topics->catalog, topics->kafka, topic, 0, KAFKA_MS, err);
+	    &topics->checks->report, topics->metadata, topics->kafka, topic, 0, KAFKA_MS, err);
 }
 
 /* What it writes goes through the outbox, to the cluster of the publishers that read that. */
@@ -170,25 +170,25 @@ static bool is_published_to(const struct checks *checks, const struct config_loo
 static bool check_targets(
     struct topics *topics, const struct config_lookback *lookback, struct err *err)
 {
-	bool done = check_topic(topics, lookback->dead_letter, err);
+	bool done = check_lookback_topic(topics, lookback->dead_letter, err);
 
 	for (int i = 0; done && i < lookback->topics.count; i++)
 		if (!strchr(lookback->topics.items[i], '*'))
-			done = check_topic(topics, lookback->topics.items[i], err);
+			done = check_lookback_topic(topics, lookback->topics.items[i], err);
 	return done;
 }
 
 bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
-    struct catalog *catalog, struct err *err)
+    struct topic_metadata *metadata, struct err *err)
 {
-	struct topics topics = {.checks = checks, .kafka = kafka, .catalog = catalog};
+	struct topics topics = {.checks = checks, .kafka = kafka, .metadata = metadata};
 	bool done = true;
 
 	for (int i = 0; done && i < checks->config->lookback_count; i++) {
 		const struct config_lookback *lookback = &checks->config->lookbacks[i];
 
 		if (lookback->kafka == kafka)
-			done = check_topic(&topics, lookback->topic, err);
+			done = check_lookback_topic(&topics, lookback->topic, err);
 		if (done && is_published_to(checks, lookback, kafka))
 			done = check_targets(&topics, lookback, err);
 	}
@@ -205,26 +205,27 @@ struct service {
 	const char *place;
 };
 
-static void add(const struct service *service, enum preflight_severity severity, const char *cure,
-    const char *what)
+static void add_service_finding(const struct service *service, enum preflight_severity severity,
+    const char *cure, const char *what)
 {
 	preflight_add(service->report, severity, service->place, cure, "%s", what);
 }
 
-static void add_failure(const struct service *service, const char *key, const struct err *err)
+static void add_service_failure(
+    const struct service *service, const char *key, const struct err *err)
 {
 	preflight_add(
 	    service->report, PREFLIGHT_FAIL, service->place, NULL, "%s: %s", key, err->message);
 }
 
-static void check_url(const struct service *service)
+static void check_service_url(const struct service *service)
 {
 	const char *url = service->check->url;
 	struct http_destinations none = {0};
 	struct refusal refusal;
 
 	if (!*url && !*service->check->allow)
-		add(service, PREFLIGHT_FAIL,
+		add_service_finding(service, PREFLIGHT_FAIL,
 		    "set url, or in allow the destinations that messages may bring",
 		    "nobody can be asked: neither url nor allow is set");
 	/* a list that is empty refuses every URL; this is what it says of one that is well formed
@@ -234,7 +235,8 @@ static void check_url(const struct service *service)
 		preflight_add(
 		    service->report, PREFLIGHT_FAIL, service->place, NULL, "url: %s", refusal.text);
 	if (strncasecmp(url, "http:", 5) == 0 || strcasestr(service->check->allow, "http:"))
-		add(service, PREFLIGHT_WARN, "ask at https://, or within a network that is trusted",
+		add_service_finding(service, PREFLIGHT_WARN,
+		    "ask at https://, or within a network that is trusted",
 		    "what decides goes over the network without TLS: whoever is between can "
 		    "decide");
 }
@@ -246,9 +248,9 @@ static void check_destinations(const struct service *service)
 	struct err err;
 
 	if (!http_destinations_parse(service->check->allow, &destinations, &err))
-		add_failure(service, "allow", &err);
+		add_service_failure(service, "allow", &err);
 	if (!http_networks_parse(service->check->networks, &networks, &err))
-		add_failure(service, "networks", &err);
+		add_service_failure(service, "networks", &err);
 	http_destinations_finish(&destinations);
 	http_networks_finish(&networks);
 }
@@ -259,7 +261,7 @@ static void check_secret(const struct service *service, const char *key, const c
 	struct err err;
 
 	if (*text && !http_secret_parse(text, &secret, &err))
-		add_failure(service, key, &err);
+		add_service_failure(service, key, &err);
 	http_secret_finish(&secret);
 }
 
@@ -270,10 +272,10 @@ static void check_secrets(const struct service *service)
 	check_secret(service, "secret", check->secret);
 	check_secret(service, "old_secret", check->old_secret);
 	if (!*check->secret && *check->old_secret)
-		add(service, PREFLIGHT_FAIL, "name it secret",
+		add_service_finding(service, PREFLIGHT_FAIL, "name it secret",
 		    "old_secret is set, and secret is not");
 	else if (!*check->secret)
-		add(service, PREFLIGHT_WARN, "set secret_file",
+		add_service_finding(service, PREFLIGHT_WARN, "set secret_file",
 		    "requests are not signed: the service cannot tell who asks");
 }
 
@@ -288,17 +290,17 @@ static void check_requests(const struct service *service)
 {
 	const struct config_check *check = service->check;
 
-	check_url(service);
+	check_service_url(service);
 	check_destinations(service);
 	check_secrets(service);
 	check_file(service, "tls_ca", check->tls_ca);
 	check_file(service, "tls_certificate", check->tls_certificate);
 	check_file(service, "tls_key", check->tls_key);
 	if (!*check->tls_certificate != !*check->tls_key)
-		add(service, PREFLIGHT_FAIL, "set both, or none",
+		add_service_finding(service, PREFLIGHT_FAIL, "set both, or none",
 		    "tls_certificate and tls_key go together, and one of them is set");
 	if (check->connect_timeout_ms > check->timeout_ms)
-		add(service, PREFLIGHT_WARN, "set connect_timeout below timeout",
+		add_service_finding(service, PREFLIGHT_WARN, "set connect_timeout below timeout",
 		    "connect_timeout is longer than timeout, which ends the request before");
 }
 
@@ -338,10 +340,10 @@ static void check_database(const struct service *service)
 	struct err err;
 
 	if (!*service->check->dsn)
-		add(service, PREFLIGHT_FAIL, "set dsn_file, or dsn",
+		add_service_finding(service, PREFLIGHT_FAIL, "set dsn_file, or dsn",
 		    "nobody can be asked: transport = sql needs a dsn");
 	else if (!ask_function(service, &err))
-		add_failure(service, "dsn", &err);
+		add_service_failure(service, "dsn", &err);
 }
 
 static void check_service(struct checks *checks, const struct config_check *check)
@@ -358,7 +360,7 @@ static void check_service(struct checks *checks, const struct config_check *chec
 /* --- sections -------------------------------------------------------------------------------- */
 
 /* Its service must be there for all of its types; without one each message names its own. */
-static void check_section(struct checks *checks, const struct config_lookback *lookback)
+static void check_lookback_section(struct checks *checks, const struct config_lookback *lookback)
 {
 	owned_text char *place = xformat("lookback %s (%s)", lookback->name, lookback->origin);
 	const struct config_list *allowed = lookback->check ? &lookback->check->types : NULL;
@@ -377,7 +379,7 @@ static void check_section(struct checks *checks, const struct config_lookback *l
 void checks_lookback_services(struct checks *checks)
 {
 	for (int i = 0; i < checks->config->lookback_count; i++)
-		check_section(checks, &checks->config->lookbacks[i]);
+		check_lookback_section(checks, &checks->config->lookbacks[i]);
 	for (int i = 0; i < checks->config->check_count; i++)
 		check_service(checks, &checks->config->checks[i]);
 }

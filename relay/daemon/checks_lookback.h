@@ -16,7 +16,7 @@ void checks_lookback_figures(struct checks *checks, const struct config_postgres
  * configuration names them. After checks_topics.
  */
 bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
-    struct catalog *catalog, struct err *err) MUST_CHECK;
+    struct topic_metadata *metadata, struct err *err) MUST_CHECK;
 
 /* The settings of both kinds of sections; a service that is a database is asked for its function.
  */

@@ -11,17 +11,17 @@
 #include <unistd.h>
 #include "admin.h"
 #include "api.h"
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "checks.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "config.h"
 #include "deliver_check.h"
 #include "delivers.h"
-#include "fleet.h"
+#include "publishers.h"
 #include "epoch_check.h"
 #include "kafka_conf.h"
-#include "keeper.h"
+#include "upkeep_worker.h"
 #include "logging.h"
 #include "listener.h"
 #include "lookbacks.h"
@@ -34,7 +34,7 @@
 enum {
 	TURN_MS = 1000,             /* the loop turns at least so often */
 	STALLED_MS = 10000,         /* its own, and that of a shard_worker */
-	KEEPER_STALLED_MS = 600000, /* a statement of upkeep may take its time */
+	UPKEEP_STALLED_MS = 600000, /* a statement of upkeep may take its time */
 	HANDOVER_SPARE_MS = 5000,
 	MOST_FDS = 1024,
 	EXIT_NOT_HANDED_OVER = 75,
@@ -55,10 +55,10 @@ struct daemon {
 	struct config *config;
 	struct config *fresh; /* of the newest reload; NULL: none */
 	int signal_fd, event_fd;
-	struct catalog **catalogs;          /* as config->kafka; NULL: no publisher uses it */
-	struct topic_checks **topic_checks; /* the same */
-	struct keeper **keepers;            /* as config->postgres; NULL: nothing uses it */
-	struct fleet *fleet;
+	struct topic_metadata **topic_metadata; /* as config->kafka; NULL: no publisher uses it */
+	struct topic_checks **topic_checks;     /* the same */
+	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
+	struct publishers *publishers;
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
 	struct listener admin_listener, api_listener; /* until admin and api take them over */
@@ -75,18 +75,18 @@ struct daemon {
 
 /* --- what the endpoint asks ------------------------------------------------------------------ */
 
-static bool keepers_live(struct daemon *daemon, int64_t now, struct text *report)
+static bool upkeep_workers_live(struct daemon *daemon, int64_t now, struct text *report)
 {
 	bool all = true;
 
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
-		struct keeper_status status;
+		struct upkeep_worker_status status;
 		bool live;
 
-		if (!daemon->keepers[i])
+		if (!daemon->upkeep_workers[i])
 			continue;
-		status = keeper_status(daemon->keepers[i]);
-		live = now - status.turn_ms < KEEPER_STALLED_MS;
+		status = upkeep_worker_status(daemon->upkeep_workers[i]);
+		live = now - status.turn_ms < UPKEEP_STALLED_MS;
 		text_addf(report, "[%s] upkeep of postgres %s: last turn %" PRId64 " ms ago\n",
 		    live ? "+" : "-", daemon->config->postgres[i].name, now - status.turn_ms);
 		all &= live;
@@ -94,7 +94,7 @@ static bool keepers_live(struct daemon *daemon, int64_t now, struct text *report
 	return all;
 }
 
-static bool is_live(void *context, struct text *report)
+static bool is_daemon_live(void *context, struct text *report)
 {
 	struct daemon *daemon = context;
 	int64_t now = clock_ms();
@@ -106,8 +106,8 @@ static bool is_live(void *context, struct text *report)
 		return true;
 	}
 	text_addf(report, "[%s] main loop: last turn %" PRId64 " ms ago\n", live ? "+" : "-", age);
-	live &= fleet_live(daemon->fleet, now, report);
-	live &= keepers_live(daemon, now, report);
+	live &= publishers_live(daemon->publishers, now, report);
+	live &= upkeep_workers_live(daemon, now, report);
 	if (daemon->lookbacks)
 		live &= lookbacks_live(daemon->lookbacks, now, report);
 	if (daemon->delivers)
@@ -116,15 +116,15 @@ static bool is_live(void *context, struct text *report)
 }
 
 /* Trouble of upkeep is shown; it stops no message. */
-static void show_keepers(struct daemon *daemon, struct text *report)
+static void show_upkeep_workers(struct daemon *daemon, struct text *report)
 {
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
-		struct keeper_status status;
+		struct upkeep_worker_status status;
 		const char *trouble;
 
-		if (!daemon->keepers[i])
+		if (!daemon->upkeep_workers[i])
 			continue;
-		status = keeper_status(daemon->keepers[i]);
+		status = upkeep_worker_status(daemon->upkeep_workers[i]);
 		trouble = status.error[0] ? status.error : status.problem;
 		text_addf(report, "[%s] upkeep of postgres %s%s%s\n", trouble[0] ? "!" : "+",
 		    daemon->config->postgres[i].name, trouble[0] ? ": " : "", trouble);
@@ -150,7 +150,7 @@ static bool topics_open(struct daemon *daemon, struct text *report)
 	return count == 0;
 }
 
-static bool is_ready(void *context, struct text *report)
+static bool is_daemon_ready(void *context, struct text *report)
 {
 	struct daemon *daemon = context;
 	bool ready;
@@ -159,13 +159,13 @@ static bool is_ready(void *context, struct text *report)
 		text_add(report, "[-] starting\n");
 		return false;
 	}
-	ready = fleet_ready(daemon->fleet, report);
+	ready = publishers_ready(daemon->publishers, report);
 	ready &= topics_open(daemon, report);
 	if (daemon->lookbacks)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
 	if (daemon->delivers)
 		ready &= delivers_ready(daemon->delivers, report);
-	show_keepers(daemon, report);
+	show_upkeep_workers(daemon, report);
 	return ready;
 }
 
@@ -244,7 +244,7 @@ static void warn_of_files(const struct config *config)
 	}
 }
 
-static bool load(struct daemon *daemon, struct err *err)
+static bool load_configuration(struct daemon *daemon, struct err *err)
 {
 	daemon->config = config_load(daemon->options->config_path, err);
 	if (!daemon->config)
@@ -287,13 +287,13 @@ static bool check_cluster(struct daemon *daemon, struct checks *checks, int plac
 {
 	const struct config_kafka *kafka = &daemon->config->kafka[place];
 	enum safety safety = checks_safety(daemon->config, kafka);
-	struct catalog *catalog = daemon->catalogs[place];
+	struct topic_metadata *metadata = daemon->topic_metadata[place];
 	struct preflight_finding *findings;
 	int first = checks->report.count;
 	struct err away;
 
-	if (!checks_kafka(checks, kafka, catalog, &away) ||
-	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, catalog, &away)))
+	if (!checks_kafka(checks, kafka, metadata, &away) ||
+	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, metadata, &away)))
 		log_away(kafka, &away);
 	findings = checks->report.findings + first;
 	for (int i = 0; i < checks->report.count - first; i++)
@@ -326,24 +326,25 @@ static bool start_clusters(struct daemon *daemon, struct checks *checks, struct 
 
 		if (!uses_kafka(daemon->config, i))
 			continue;
-		daemon->catalogs[i] = catalog_create(kafka, err);
-		if (!daemon->catalogs[i] || !check_cluster(daemon, checks, i, err))
+		daemon->topic_metadata[i] = topic_metadata_create(kafka, err);
+		if (!daemon->topic_metadata[i] || !check_cluster(daemon, checks, i, err))
 			return false;
-		daemon->topic_checks[i] = topic_checks_create(daemon->catalogs[i], kafka, err);
+		daemon->topic_checks[i] =
+		    topic_checks_create(daemon->topic_metadata[i], kafka, err);
 		if (!daemon->topic_checks[i])
 			return false;
 	}
 	return true;
 }
 
-static bool start_keepers(struct daemon *daemon, struct err *err)
+static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 {
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->keepers[i] = keeper_start(
+		daemon->upkeep_workers[i] = upkeep_worker_start(
 		    daemon->config, &daemon->config->postgres[i], daemon->event_fd, err);
-		if (!daemon->keepers[i])
+		if (!daemon->upkeep_workers[i])
 			return false;
 	}
 	return true;
@@ -351,7 +352,7 @@ static bool start_keepers(struct daemon *daemon, struct err *err)
 
 static bool start_admin(struct daemon *daemon, struct err *err)
 {
-	const struct admin_callbacks callbacks = {is_live, is_ready, daemon};
+	const struct admin_callbacks callbacks = {is_daemon_live, is_daemon_ready, daemon};
 
 	if (daemon->config->admin_listen[0] == '\0')
 		return true;
@@ -366,7 +367,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 {
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
-	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->catalogs,
+	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->topic_metadata,
 	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
@@ -374,7 +375,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 }
 
 /* host:pid:random names the process in the log table; a host's name is cut rather than refused. */
-static char *owner_name(void)
+static char *make_owner_name(void)
 {
 	char host[64] = "";
 
@@ -389,7 +390,7 @@ static bool start_publishers(struct daemon *daemon, const struct checks *checks,
 
 	for (int i = 0; i < daemon->config->publisher_count; i++)
 		shards[i] = checks->publishers[i].shards;
-	return fleet_start(daemon->fleet, shards, err);
+	return publishers_start(daemon->publishers, shards, err);
 }
 
 static bool start_lookbacks(struct daemon *daemon, struct err *err)
@@ -408,7 +409,7 @@ static bool start_delivers(struct daemon *daemon, struct err *err)
 	return daemon->delivers != NULL;
 }
 
-static void announce(const struct daemon *daemon)
+static void announce_start(const struct daemon *daemon)
 {
 	const char *const labels[] = {RELAY_VERSION};
 
@@ -422,10 +423,10 @@ static void announce(const struct daemon *daemon)
 	service_notify("READY=1");
 }
 
-static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
+static bool start_daemon(struct daemon *daemon, struct checks *checks, struct err *err)
 {
 	const struct config *config = daemon->config;
-	struct fleet_options fleet;
+	struct publishers_options options;
 
 	/* Probes are answered from here on. */
 	if (!start_admin(daemon, err) || !check_databases(daemon, checks, err))
@@ -436,15 +437,15 @@ static bool start(struct daemon *daemon, struct checks *checks, struct err *err)
 	daemon->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (daemon->event_fd < 0)
 		return err_set(err, ERR_FATAL, "no eventfd: %s", strerror(errno));
-	daemon->catalogs = xcalloc((size_t)config->kafka_count, sizeof(void *));
+	daemon->topic_metadata = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->topic_checks = xcalloc((size_t)config->kafka_count, sizeof(void *));
-	daemon->keepers = xcalloc((size_t)config->postgres_count, sizeof(void *));
-	daemon->owner = owner_name();
-	if (!start_clusters(daemon, checks, err) || !start_keepers(daemon, err))
+	daemon->upkeep_workers = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	daemon->owner = make_owner_name();
+	if (!start_clusters(daemon, checks, err) || !start_upkeep_workers(daemon, err))
 		return false;
-	fleet = (struct fleet_options){config, daemon->catalogs, daemon->topic_checks,
-	    daemon->keepers, daemon->owner, daemon->options->drain};
-	daemon->fleet = fleet_create(&fleet);
+	options = (struct publishers_options){config, daemon->topic_metadata, daemon->topic_checks,
+	    daemon->upkeep_workers, daemon->owner, daemon->options->drain};
+	daemon->publishers = publishers_create(&options);
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
 	    !start_api(daemon, err))
 		return false;
@@ -469,22 +470,22 @@ static void log_fixed(const struct text *fixed)
 	}
 }
 
-static void apply(struct daemon *daemon, struct config *fresh)
+static void apply_configuration(struct daemon *daemon, struct config *fresh)
 {
 	log_configure(fresh->log_level, fresh->log_format);
-	fleet_retune(daemon->fleet, fresh);
+	publishers_retune(daemon->publishers, fresh);
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		const struct config_postgres *settings =
 		    config_find_postgres(fresh, daemon->config->postgres[i].name);
 
-		if (daemon->keepers[i] && settings)
-			keeper_retune(daemon->keepers[i], settings);
+		if (daemon->upkeep_workers[i] && settings)
+			upkeep_worker_retune(daemon->upkeep_workers[i], settings);
 	}
 	config_destroy(daemon->fresh);
 	daemon->fresh = fresh;
 }
 
-static void reload(struct daemon *daemon)
+static void reload_configuration(struct daemon *daemon)
 {
 	OWNED(text_finish) struct text fixed = {0};
 	struct config *fresh;
@@ -494,7 +495,7 @@ static void reload(struct daemon *daemon)
 	fresh = config_load(daemon->options->config_path, &err);
 	if (fresh) {
 		config_compare(daemon->config, fresh, &fixed);
-		apply(daemon, fresh);
+		apply_configuration(daemon, fresh);
 		warn_of_files(fresh);
 		log_fixed(&fixed);
 		log_info("reloaded", {"file", LOG_TEXT(daemon->options->config_path)});
@@ -522,7 +523,7 @@ static int64_t longest_stop_ms(const struct config *config)
 }
 
 /* Whatever is left belongs to the next owner once its lease is over, as after a crash. */
-static void end_at_once(const char *why)
+static void end_daemon_at_once(const char *why)
 {
 	log_warn("ended_at_once", {"why", LOG_TEXT(why)},
 	    {"consequence", LOG_TEXT("shards that were not handed over are free when their leases "
@@ -530,21 +531,21 @@ static void end_at_once(const char *why)
 	_exit(EXIT_NOT_HANDED_OVER);
 }
 
-static void begin_stop(struct daemon *daemon)
+static void begin_daemon_stop(struct daemon *daemon)
 {
 	daemon->stopping = true;
 	daemon->stop_by = clock_ms() + longest_stop_ms(daemon->config) + HANDOVER_SPARE_MS;
 	daemon->hurry = "the handover took too long";
 	service_notify("STOPPING=1");
 	metric_set(metric_series(&up, NULL), 0);
-	fleet_stop(daemon->fleet);
+	publishers_stop(daemon->publishers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
-		if (daemon->keepers[i])
-			keeper_stop(daemon->keepers[i]);
+		if (daemon->upkeep_workers[i])
+			upkeep_worker_stop(daemon->upkeep_workers[i]);
 }
 
 static void on_end(struct daemon *daemon)
@@ -555,7 +556,7 @@ static void on_end(struct daemon *daemon)
 		return;
 	}
 	log_info("stopping", {"owner", LOG_TEXT(daemon->owner)});
-	begin_stop(daemon);
+	begin_daemon_stop(daemon);
 }
 
 static void serve_signals(struct daemon *daemon)
@@ -565,7 +566,7 @@ static void serve_signals(struct daemon *daemon)
 		case SIGNALS_NONE:
 			return;
 		case SIGNALS_RELOAD:
-			reload(daemon);
+			reload_configuration(daemon);
 			break;
 		case SIGNALS_END:
 			on_end(daemon);
@@ -582,19 +583,19 @@ static void serve_watchdog(struct daemon *daemon, int64_t now)
 	if (interval == 0 || now < daemon->watchdog_at)
 		return;
 	daemon->watchdog_at = now + interval / 3;
-	if (is_live(daemon, &report))
+	if (is_daemon_live(daemon, &report))
 		service_notify("WATCHDOG=1");
 	else
 		log_error("loop_stalled", {"report", LOG_TEXT(text_string(&report))});
 }
 
-static void wait_for_events(struct daemon *daemon)
+static void wait_for_daemon_events(struct daemon *daemon)
 {
 	struct pollfd fds[MOST_FDS] = {
 	    {.fd = daemon->signal_fd, .events = POLLIN},
 	    {.fd = daemon->event_fd, .events = POLLIN},
 	};
-	int count = 2 + fleet_fds(daemon->fleet, fds + 2, MOST_FDS - 2);
+	int count = 2 + publishers_fds(daemon->publishers, fds + 2, MOST_FDS - 2);
 	int64_t watchdog = service_watchdog_ms() / 3;
 	eventfd_t told;
 
@@ -610,7 +611,8 @@ static bool others_ended(const struct daemon *daemon)
 	if (daemon->delivers && !delivers_are_over(daemon->delivers))
 		return false;
 	for (int i = 0; i < daemon->config->postgres_count; i++)
-		if (daemon->keepers[i] && !keeper_status(daemon->keepers[i]).ended)
+		if (daemon->upkeep_workers[i] &&
+		    !upkeep_worker_status(daemon->upkeep_workers[i]).ended)
 			return false;
 	return true;
 }
@@ -619,36 +621,37 @@ static bool others_ended(const struct daemon *daemon)
 static bool is_drained(const struct daemon *daemon)
 {
 	return (daemon->config->publisher_count > 0 || daemon->options->drain) &&
-	       fleet_is_over(daemon->fleet);
+	       publishers_is_over(daemon->publishers);
 }
 
 /* True: drained, or handed over after a signal that interrupted nothing. */
-static bool loop(struct daemon *daemon, struct err *err)
+static bool run_main_loop(struct daemon *daemon, struct err *err)
 {
 	bool drained = false;
 
-	while (!(daemon->stopping && fleet_is_over(daemon->fleet) && others_ended(daemon))) {
+	while (
+	    !(daemon->stopping && publishers_is_over(daemon->publishers) && others_ended(daemon))) {
 		int64_t now;
 
-		wait_for_events(daemon);
+		wait_for_daemon_events(daemon);
 		now = clock_ms();
 		atomic_store(&daemon->turn_ms, now);
 		serve_signals(daemon);
-		fleet_step(daemon->fleet, now);
+		publishers_step(daemon->publishers, now);
 		serve_watchdog(daemon, now);
 		if (!daemon->stopping && is_drained(daemon)) {
 			drained = true;
-			begin_stop(daemon);
+			begin_daemon_stop(daemon);
 		}
 		if (!daemon->stopping || now < daemon->stop_by)
 			continue;
-		if (!fleet_is_over(daemon->fleet))
-			end_at_once(daemon->hurry);
+		if (!publishers_is_over(daemon->publishers))
+			end_daemon_at_once(daemon->hurry);
 		daemon->others_linger = !others_ended(daemon);
 		break;
 	}
-	bool failed =
-	    fleet_is_refused(daemon->fleet, err) || fleet_is_abandoned(daemon->fleet, err);
+	bool failed = publishers_is_refused(daemon->publishers, err) ||
+		      publishers_is_abandoned(daemon->publishers, err);
 	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
 	    {"drained", LOG_TEXT(drained && !failed ? "true" : "false")});
 	if (failed)
@@ -662,20 +665,20 @@ static bool loop(struct daemon *daemon, struct err *err)
 
 static void wait_for_publishers(struct daemon *daemon)
 {
-	fleet_stop(daemon->fleet);
-	while (!fleet_is_over(daemon->fleet)) {
-		wait_for_events(daemon);
-		fleet_step(daemon->fleet, clock_ms());
+	publishers_stop(daemon->publishers);
+	while (!publishers_is_over(daemon->publishers)) {
+		wait_for_daemon_events(daemon);
+		publishers_step(daemon->publishers, clock_ms());
 	}
 }
 
 /* In reverse; what was never started is NULL. */
-static void finish(struct daemon *daemon)
+static void finish_daemon(struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
 
 	api_stop(daemon->api);
-	if (daemon->fleet)
+	if (daemon->publishers)
 		wait_for_publishers(daemon);
 	admin_stop(daemon->admin);
 	listener_close(&daemon->admin_listener);
@@ -686,19 +689,19 @@ static void finish(struct daemon *daemon)
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
-	fleet_destroy(daemon->fleet);
-	for (int i = 0; daemon->keepers && i < config->postgres_count; i++)
-		if (daemon->keepers[i]) {
-			keeper_stop(daemon->keepers[i]);
-			keeper_join(daemon->keepers[i]);
+	publishers_destroy(daemon->publishers);
+	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
+		if (daemon->upkeep_workers[i]) {
+			upkeep_worker_stop(daemon->upkeep_workers[i]);
+			upkeep_worker_join(daemon->upkeep_workers[i]);
 		}
-	for (int i = 0; daemon->catalogs && i < config->kafka_count; i++) {
+	for (int i = 0; daemon->topic_metadata && i < config->kafka_count; i++) {
 		topic_checks_destroy(daemon->topic_checks[i]);
-		catalog_destroy(daemon->catalogs[i]);
+		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
-	free(daemon->keepers);
+	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);
-	free(daemon->catalogs);
+	free(daemon->topic_metadata);
 	free(daemon->owner);
 	if (daemon->event_fd >= 0)
 		close(daemon->event_fd);
@@ -745,22 +748,22 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 	    .api_listener = {.fd = -1},
 	    .turn_ms = clock_ms()};
 	struct checks checks = {0};
-	bool done = load(&daemon, err);
+	bool done = load_configuration(&daemon, err);
 
 	if (done)
 		warn_of_exposed(daemon.config);
 	if (done) {
 		checks_init(&checks, daemon.config);
 		checks.starting = true;
-		done = start(&daemon, &checks, err);
+		done = start_daemon(&daemon, &checks, err);
 		checks_finish(&checks);
 	}
 	if (done) {
-		announce(&daemon);
-		done = loop(&daemon, err);
+		announce_start(&daemon);
+		done = run_main_loop(&daemon, err);
 	}
 	/* whose statement not even a cancel ends needs everything until the process has ended */
 	if (!daemon.others_linger)
-		finish(&daemon);
+		finish_daemon(&daemon);
 	return done;
 }

@@ -3,8 +3,8 @@
  * `outbox-relay run`: everything is started in layer order and stopped in reverse.
  *
  * Configuration and log; the checks of each Postgres; then, with signals blocked, for each cluster
- * a catalog and its checks, for each database a keeper, the admin endpoint, and last the
- * publishers.
+ * the topic metadata and its checks, for each database an upkeep worker, the admin endpoint, and
+ * last the publishers.
  *
  * SIGTERM, SIGINT: clean handover; a second one ends the process at once with status 75, as does a
  * handover that takes longer than the longest lease and some seconds. SIGHUP: reload.

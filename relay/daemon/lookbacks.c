@@ -21,7 +21,7 @@ struct section {
 	struct checker *checker;
 };
 
-static bool start_readers(
+static bool start_section_readers(
     struct lookbacks *lookbacks, int place, const char *owner, int event_fd, struct err *err)
 {
 	const struct config_lookback *lookback = &lookbacks->config->lookbacks[place];
@@ -36,7 +36,7 @@ static bool start_readers(
 	return true;
 }
 
-static bool start_section(
+static bool start_lookback_section(
     struct lookbacks *lookbacks, int place, const char *owner, int event_fd, struct err *err)
 {
 	const struct config_lookback *lookback = &lookbacks->config->lookbacks[place];
@@ -48,7 +48,8 @@ static bool start_section(
 
 	section->readers = xcalloc((size_t)lookback->readers, sizeof(struct reader *));
 	section->checker = checker_start(&checker, err);
-	return (section->checker && start_readers(lookbacks, place, owner, event_fd, err)) ||
+	return (section->checker &&
+		   start_section_readers(lookbacks, place, owner, event_fd, err)) ||
 	       err_prefix(err, "[lookback \"%s\"]", lookback->name);
 }
 
@@ -64,7 +65,7 @@ struct lookbacks *lookbacks_start(
 	if (!lookbacks->route)
 		goto fail;
 	for (int i = 0; i < config->lookback_count; i++)
-		if (!start_section(lookbacks, i, owner, event_fd, err))
+		if (!start_lookback_section(lookbacks, i, owner, event_fd, err))
 			goto fail;
 	return lookbacks;
 fail:
@@ -180,7 +181,7 @@ bool lookbacks_ready(const struct lookbacks *lookbacks, struct text *report)
 	return all;
 }
 
-static bool is_live(
+static bool is_part_live(
     const char *what, const char *name, int64_t turn_ms, int64_t now, struct text *report)
 {
 	bool live = now - turn_ms < STALLED_MS;
@@ -198,9 +199,10 @@ bool lookbacks_live(const struct lookbacks *lookbacks, int64_t now, struct text 
 		const struct section *section = &lookbacks->sections[i];
 		const char *name = lookbacks->config->lookbacks[i].name;
 
-		all &= is_live("reader", name, readers_status(lookbacks, i).turn_ms, now, report);
 		all &=
-		    is_live("checker", name, checker_status(section->checker).loop_ms, now, report);
+		    is_part_live("reader", name, readers_status(lookbacks, i).turn_ms, now, report);
+		all &= is_part_live(
+		    "checker", name, checker_status(section->checker).loop_ms, now, report);
 	}
 	return all;
 }

@@ -28,15 +28,15 @@ struct id {
 struct record {
 	int32_t partition;
 	int64_t offset;
-	struct id *id; /* NULL: a letter */
+	struct id *id; /* NULL: a dead letter */
 	bool dropped;
 	struct lookback_request request;
-	char *letter_topic, *letter_headers;
-	struct lookback_bytes letter_key, letter_payload;
+	char *dead_letter_topic, *dead_letter_headers;
+	struct lookback_bytes dead_letter_key, dead_letter_payload;
 };
 
-enum row_kind { ROW_PREPARE, ROW_DECISION, ROW_LETTER, ROW_NOTE, ROW_KINDS };
-static const char *const row_kinds[ROW_KINDS] = {"prepare", "decision", "letter", "note"};
+enum row_kind { ROW_PREPARE, ROW_DECISION, ROW_DEAD_LETTER, ROW_NOTE, ROW_KINDS };
+static const char *const row_kinds[ROW_KINDS] = {"prepare", "decision", "dead_letter", "note"};
 
 struct batch {
 	struct record *records;
@@ -67,10 +67,10 @@ static const enum pg_column_type column_types[BATCH_COLUMNS] = {
     [BATCH_PREPARE_EVENT_ID] = PG_COLUMN_UUID,
     [BATCH_DECISION_PARTITION] = PG_COLUMN_INT,
     [BATCH_DECISION_OFFSET] = PG_COLUMN_BIGINT,
-    [BATCH_LETTER_PARTITION] = PG_COLUMN_INT,
-    [BATCH_LETTER_OFFSET] = PG_COLUMN_BIGINT,
-    [BATCH_LETTER_KEY] = PG_COLUMN_BYTEA,
-    [BATCH_LETTER_PAYLOAD] = PG_COLUMN_BYTEA,
+    [BATCH_DEAD_LETTER_PARTITION] = PG_COLUMN_INT,
+    [BATCH_DEAD_LETTER_OFFSET] = PG_COLUMN_BIGINT,
+    [BATCH_DEAD_LETTER_KEY] = PG_COLUMN_BYTEA,
+    [BATCH_DEAD_LETTER_PAYLOAD] = PG_COLUMN_BYTEA,
     [BATCH_NOTE_PARTITION] = PG_COLUMN_INT,
     [BATCH_NOTE_OFFSET] = PG_COLUMN_BIGINT,
 };
@@ -113,10 +113,10 @@ void batch_clear(struct batch *batch)
 		struct record *record = &batch->records[i];
 
 		lookback_request_finish(&record->request);
-		free(record->letter_topic);
-		free(record->letter_headers);
-		free(record->letter_key.bytes);
-		free(record->letter_payload.bytes);
+		free(record->dead_letter_topic);
+		free(record->dead_letter_headers);
+		free(record->dead_letter_key.bytes);
+		free(record->dead_letter_payload.bytes);
 	}
 	forget_ids(batch);
 	pg_column_clear(&batch->types);
@@ -188,7 +188,7 @@ static struct record *new_record(struct batch *batch, int32_t partition, int64_t
 	return &batch->records[batch->count++];
 }
 
-static struct id *find_id(struct batch *batch, const struct lookback_request *request)
+static struct id *find_or_add_id(struct batch *batch, const struct lookback_request *request)
 {
 	owned_text char *name = lookback_wire_key(request);
 	size_t length = strlen(name);
@@ -219,18 +219,19 @@ void batch_add(
 
 	record->request = *request;
 	*request = (struct lookback_request){0};
-	record->id = find_id(batch, &record->request);
+	record->id = find_or_add_id(batch, &record->request);
 }
 
-void batch_add_letter(
-    struct batch *batch, int32_t partition, int64_t offset, const struct batch_letter *letter)
+void batch_add_dead_letter(struct batch *batch, int32_t partition, int64_t offset,
+    const struct batch_dead_letter *dead_letter)
 {
 	struct record *record = new_record(batch, partition, offset);
 
-	record->letter_topic = xstrdup(letter->topic);
-	record->letter_headers = xstrdup(letter->headers);
-	record->letter_key = lookback_bytes_copy(letter->key, letter->key_length);
-	record->letter_payload = lookback_bytes_copy(letter->payload, letter->payload_length);
+	record->dead_letter_topic = xstrdup(dead_letter->topic);
+	record->dead_letter_headers = xstrdup(dead_letter->headers);
+	record->dead_letter_key = lookback_bytes_copy(dead_letter->key, dead_letter->key_length);
+	record->dead_letter_payload =
+	    lookback_bytes_copy(dead_letter->payload, dead_letter->payload_length);
 }
 
 int batch_records(const struct batch *batch)
@@ -284,18 +285,18 @@ static void add_duration(struct pg_column *column, int64_t ms)
 }
 
 /* Two columns from the first one on: partition, offset. */
-static void add_place(struct pg_column *columns, const struct record *record)
+static void add_record_place(struct pg_column *columns, const struct record *record)
 {
 	pg_column_add_int(&columns[0], record->partition);
 	pg_column_add_int(&columns[1], record->offset);
 }
 
 /* Type, id, partition, offset. */
-static void add_id(struct pg_column *columns, const struct record *record)
+static void add_record_id(struct pg_column *columns, const struct record *record)
 {
 	pg_column_add_text(&columns[0], record->request.biz_type);
 	pg_column_add_text(&columns[1], record->request.biz_id);
-	add_place(&columns[2], record);
+	add_record_place(&columns[2], record);
 }
 
 /* Topic, key, payload, headers. */
@@ -322,7 +323,7 @@ static void add_prepare(struct batch *batch, const struct record *record)
 
 	note_row(batch, ROW_PREPARE);
 	lookback_event_id(body->biz_type, body->biz_id, uuid);
-	add_id(&columns[BATCH_PREPARE_TYPE], record);
+	add_record_id(&columns[BATCH_PREPARE_TYPE], record);
 	add_message(
 	    &columns[BATCH_PREPARE_TOPIC], body->topic, &body->key, &body->payload, body->headers);
 	pg_column_add_text(&columns[BATCH_PREPARE_SERVICE], body->check_service);
@@ -334,23 +335,23 @@ static void add_prepare(struct batch *batch, const struct record *record)
 	batch->figures.prepares++;
 }
 
-static void decide(struct batch *batch, const struct record *record, const char *decision)
+static void decide_prepare(struct batch *batch, const struct record *record, const char *decision)
 {
 	note_row(batch, ROW_DECISION);
-	add_id(&batch->columns[BATCH_DECISION_TYPE], record);
+	add_record_id(&batch->columns[BATCH_DECISION_TYPE], record);
 	pg_column_add_text(
 	    &batch->columns[BATCH_DECISION_PREPARED_AT], prepared_before(record->id));
 	pg_column_add_text(&batch->columns[BATCH_DECISION], decision);
 	batch->figures.decisions++;
 }
 
-static void add_letter(struct batch *batch, const struct record *record)
+static void add_dead_letter(struct batch *batch, const struct record *record)
 {
-	note_row(batch, ROW_LETTER);
-	add_place(&batch->columns[BATCH_LETTER_PARTITION], record);
-	add_message(&batch->columns[BATCH_LETTER_TOPIC], record->letter_topic, &record->letter_key,
-	    &record->letter_payload, record->letter_headers);
-	batch->figures.letters++;
+	note_row(batch, ROW_DEAD_LETTER);
+	add_record_place(&batch->columns[BATCH_DEAD_LETTER_PARTITION], record);
+	add_message(&batch->columns[BATCH_DEAD_LETTER_TOPIC], record->dead_letter_topic,
+	    &record->dead_letter_key, &record->dead_letter_payload, record->dead_letter_headers);
+	batch->figures.dead_letters++;
 }
 
 static void add_note(struct batch *batch, const char *op, const struct record *record,
@@ -358,7 +359,7 @@ static void add_note(struct batch *batch, const char *op, const struct record *r
 {
 	note_row(batch, ROW_NOTE);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_OP], op);
-	add_id(&batch->columns[BATCH_NOTE_TYPE], record);
+	add_record_id(&batch->columns[BATCH_NOTE_TYPE], record);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_PREPARED_AT], prepared_before(record->id));
 	pg_column_add_text(&batch->columns[BATCH_NOTE_DECISION], decision);
 	pg_column_add_text(&batch->columns[BATCH_NOTE_KEPT], kept);
@@ -388,7 +389,7 @@ static void work_prepare(struct batch *batch, struct record *record)
 	memcpy(id->now.digest, record->request.digest, LOOKBACK_DIGEST);
 	add_prepare(batch, record);
 	if (was_decided)
-		decide(batch, record, id->now.decision);
+		decide_prepare(batch, record, id->now.decision);
 }
 
 static void work_decision(struct batch *batch, struct record *record)
@@ -398,7 +399,7 @@ static void work_decision(struct batch *batch, struct record *record)
 
 	switch (id->now.state) {
 	case PREPARED:
-		decide(batch, record, decision);
+		decide_prepare(batch, record, decision);
 		return;
 	case TOMBSTONE:
 		if (text_equal(id->now.decision, decision))
@@ -429,7 +430,7 @@ void batch_work(struct batch *batch)
 		if (record->dropped)
 			continue;
 		if (!record->id)
-			add_letter(batch, record);
+			add_dead_letter(batch, record);
 		else if (record->request.op == LOOKBACK_PREPARE)
 			work_prepare(batch, record);
 		else

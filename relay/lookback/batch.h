@@ -29,16 +29,16 @@ void batch_add(
 
 /* A record that goes to a topic as it is; everything is copied. Key, payload and headers may be
  * NULL. */
-struct batch_letter {
+struct batch_dead_letter {
 	const char *topic;
 	const char *key, *payload;
 	size_t key_length, payload_length;
 	const char *headers; /* JSON */
 };
-void batch_add_letter(
-    struct batch *batch, int32_t partition, int64_t offset, const struct batch_letter *letter);
+void batch_add_dead_letter(struct batch *batch, int32_t partition, int64_t offset,
+    const struct batch_dead_letter *dead_letter);
 
-int batch_records(const struct batch *batch); /* letters and dropped ones among them */
+int batch_records(const struct batch *batch); /* with dead letters and dropped ones */
 
 /*
  * For a batch that the tables refused. Which record a row came from: a kind as
@@ -69,7 +69,7 @@ void batch_work(struct batch *batch);
 
 /*
  * The columns of the rows, in the order of the parameters of outbox.lookback_apply from the
- * prepares on: those of prepares, of decisions, of letters, and of notes (tombstones and
+ * prepares on: those of prepares, of decisions, of dead letters, and of notes (tombstones and
  * conflicts).
  */
 enum batch_column {
@@ -93,12 +93,12 @@ enum batch_column {
 	BATCH_DECISION_OFFSET,
 	BATCH_DECISION_PREPARED_AT,
 	BATCH_DECISION,
-	BATCH_LETTER_PARTITION,
-	BATCH_LETTER_OFFSET,
-	BATCH_LETTER_TOPIC,
-	BATCH_LETTER_KEY,
-	BATCH_LETTER_PAYLOAD,
-	BATCH_LETTER_HEADERS,
+	BATCH_DEAD_LETTER_PARTITION,
+	BATCH_DEAD_LETTER_OFFSET,
+	BATCH_DEAD_LETTER_TOPIC,
+	BATCH_DEAD_LETTER_KEY,
+	BATCH_DEAD_LETTER_PAYLOAD,
+	BATCH_DEAD_LETTER_HEADERS,
 	BATCH_NOTE_OP,
 	BATCH_NOTE_TYPE,
 	BATCH_NOTE_ID,
@@ -114,6 +114,6 @@ struct pg_param batch_column(struct batch *batch, enum batch_column column);
 
 /* Of the batch that was worked out. */
 struct batch_figures {
-	int prepares, duplicates, conflicts, tombstones, decisions, letters;
+	int prepares, duplicates, conflicts, tombstones, decisions, dead_letters;
 };
 struct batch_figures batch_figures(const struct batch *batch);

@@ -62,7 +62,7 @@ const struct link_statement *check_calls_settles(const struct check_calls *calls
 	return calls->settles;
 }
 
-static bool send(const struct link *link, const struct link_statement *statement,
+static bool send_link_statement(const struct link *link, const struct link_statement *statement,
     const struct pg_param *params, int count, struct err *err)
 {
 	return link->prepared ? pg_send_prepared(link->pg, statement->name, params, count, err)
@@ -80,11 +80,11 @@ bool check_calls_claim(struct check_calls *calls, const struct link *link, const
 		pg_array_add_int(&calls->most, most[i]);
 	const struct pg_param params[] = {{calls->lookback->name}, {pg_array_end(&calls->types)},
 	    {pg_array_end(&calls->most)}, {number}, {length}};
-	return send(link, calls->claims, params, 5, err);
+	return send_link_statement(link, calls->claims, params, 5, err);
 }
 
 /* What a peer said may be cut in the middle of a character, or be none. */
-static const char *clean(struct check_calls *calls, const char *text)
+static const char *clean_peer_text(struct check_calls *calls, const char *text)
 {
 	text_clear(&calls->clean);
 	while (*text) {
@@ -97,7 +97,7 @@ static const char *clean(struct check_calls *calls, const char *text)
 	return text_string(&calls->clean);
 }
 
-static void add_row(struct check_calls *calls, const struct schedule_row *row)
+static void add_settled_row(struct check_calls *calls, const struct schedule_row *row)
 {
 	struct pg_array *columns = calls->columns;
 	const struct verdict *verdict = row->verdict;
@@ -106,8 +106,9 @@ static void add_row(struct check_calls *calls, const struct schedule_row *row)
 	pg_array_add_text(&columns[TYPE], calls->lookback->types.items[row->type]);
 	pg_array_add_text(&columns[ID], row->biz_id);
 	pg_array_add_text(&columns[PREPARED_AT], row->prepared_at);
-	pg_array_add_text(&columns[RESULT], clean(calls, result));
-	pg_array_add_text(&columns[ERROR], verdict->error[0] ? clean(calls, verdict->error) : NULL);
+	pg_array_add_text(&columns[RESULT], clean_peer_text(calls, result));
+	pg_array_add_text(
+	    &columns[ERROR], verdict->error[0] ? clean_peer_text(calls, verdict->error) : NULL);
 	pg_array_add_text(&columns[COUNTS], verdict->counts ? "t" : "f");
 	pg_array_add_int(&columns[NEXT_MS], verdict->next_ms);
 	pg_array_add_text(&columns[PARKS], verdict->parks ? "t" : "f");
@@ -122,10 +123,10 @@ bool check_calls_settle(struct check_calls *calls, const struct link *link,
 	for (int i = 0; i < COLUMNS; i++)
 		pg_array_clear(&calls->columns[i]);
 	for (const struct schedule_row *row = rows; row; row = row->next)
-		add_row(calls, row);
+		add_settled_row(calls, row);
 	for (int i = 0; i < COLUMNS; i++)
 		params[2 + i] = (struct pg_param){pg_array_end(&calls->columns[i])};
-	return send(link, calls->settles, params, 2 + COLUMNS, err);
+	return send_link_statement(link, calls->settles, params, 2 + COLUMNS, err);
 }
 
 bool check_calls_figures(struct check_calls *calls, const struct link *link, struct err *err)

@@ -77,7 +77,7 @@ struct check_metrics {
 	int64_t seen_late;
 };
 
-static struct metric *series(
+static struct metric *section_series(
     const struct check_metrics *metrics, const struct metric_family *family, const char *label)
 {
 	const char *const labels[] = {metrics->lookback->name, label};
@@ -100,15 +100,15 @@ struct check_metrics *check_metrics_create(
 
 	metrics->config = config;
 	metrics->lookback = lookback;
-	metrics->in_flight = series(metrics, &in_flight, NULL);
-	metrics->late = series(metrics, &late, NULL);
-	metrics->lost = series(metrics, &lost_decisions, NULL);
-	metrics->parks = series(metrics, &parks, NULL);
+	metrics->in_flight = section_series(metrics, &in_flight, NULL);
+	metrics->late = section_series(metrics, &late, NULL);
+	metrics->lost = section_series(metrics, &lost_decisions, NULL);
+	metrics->parks = section_series(metrics, &parks, NULL);
 	lookback_count_decisions(lookback->name, "check", 0);
 	lookback_count_decisions(lookback->name, "operator", 0);
 	for (int i = 0; i < config->check_count; i++) {
 		count_results(metrics, config->checks[i].name, "commit", 0);
-		metric_observe(series(metrics, &latency, config->checks[i].name), 0, 0);
+		metric_observe(section_series(metrics, &latency, config->checks[i].name), 0, 0);
 	}
 	return metrics;
 }
@@ -137,7 +137,8 @@ void check_metrics_answer(
 	int counts[CHECK_WORDS] = {0};
 
 	if (answer->sent)
-		metric_observe(series(metrics, &latency, name), (double)answer->total_us / 1e6, 1);
+		metric_observe(
+		    section_series(metrics, &latency, name), (double)answer->total_us / 1e6, 1);
 	if (answer->failure) {
 		count_results(metrics, name, answer->failure, id_count);
 		return;
@@ -161,7 +162,8 @@ static struct shown *find_shown(struct check_metrics *metrics, const char *host)
 	if (metrics->host_count == HOSTS_SHOWN)
 		return NULL;
 	shown = &metrics->hosts[metrics->host_count++];
-	*shown = (struct shown){.host = xstrdup(host), .metric = series(metrics, &breaker, host)};
+	*shown = (struct shown){
+	    .host = xstrdup(host), .metric = section_series(metrics, &breaker, host)};
 	return shown;
 }
 
@@ -181,7 +183,7 @@ static void log_change(
 }
 
 /* Half-open is open as far as people are concerned. */
-static void show(struct check_metrics *metrics, const char *host, enum breaker_state state)
+static void show_breaker(struct check_metrics *metrics, const char *host, enum breaker_state state)
 {
 	struct shown *shown = find_shown(metrics, host);
 
@@ -208,7 +210,7 @@ static void forget_unseen(struct check_metrics *metrics)
 
 void check_metrics_host(struct check_metrics *metrics, const char *host)
 {
-	show(metrics, host, BREAKER_CLOSED);
+	show_breaker(metrics, host, BREAKER_CLOSED);
 }
 
 int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now)
@@ -220,7 +222,7 @@ int check_metrics_note(struct check_metrics *metrics, const struct schedule *sch
 
 	for (int i = 0; (host = schedule_host(schedule, i, now, &state, &ignored)); i++) {
 		tripped += state != BREAKER_CLOSED;
-		show(metrics, host, state);
+		show_breaker(metrics, host, state);
 	}
 	forget_unseen(metrics);
 	metric_set(metrics->in_flight, figures.in_flight);
@@ -235,10 +237,10 @@ void check_metrics_type(struct check_metrics *metrics, const struct check_type_f
 {
 	const char *name = metrics->lookback->types.items[figures->type];
 
-	metric_set(series(metrics, &overdue, name), (double)figures->overdue);
-	metric_set(series(metrics, &parked, name), (double)figures->parked);
-	metric_set(series(metrics, &oldest, name), (double)figures->oldest_ms / 1000);
-	metric_set(series(metrics, &unprepared, name), (double)figures->unprepared);
+	metric_set(section_series(metrics, &overdue, name), (double)figures->overdue);
+	metric_set(section_series(metrics, &parked, name), (double)figures->parked);
+	metric_set(section_series(metrics, &oldest, name), (double)figures->oldest_ms / 1000);
+	metric_set(section_series(metrics, &unprepared, name), (double)figures->unprepared);
 }
 
 void check_metrics_settled(

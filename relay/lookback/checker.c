@@ -87,7 +87,7 @@ struct checker {
 	struct checker_status status;
 };
 
-static const char *name_of(const struct checker *checker)
+static const char *checker_section(const struct checker *checker)
 {
 	return checker->options.lookback->name;
 }
@@ -97,7 +97,8 @@ static const char *name_of(const struct checker *checker)
 static void side_init(struct side *side, const struct checker *checker, const char *what,
     const struct link_statement *statements)
 {
-	owned_text char *name = xformat("outbox-relay lookback %s %s", name_of(checker), what);
+	owned_text char *name =
+	    xformat("outbox-relay lookback %s %s", checker_section(checker), what);
 
 	link_init(&side->link, checker->options.lookback->postgres->dsn, name, statements);
 	side->backoff = (struct backoff){
@@ -108,7 +109,8 @@ static void side_failed(
     struct checker *checker, struct side *side, int64_t now, const struct err *err)
 {
 	if (!side->failing)
-		log_warn("lookback_statement_failed", {"section", LOG_TEXT(name_of(checker))},
+		log_warn("lookback_statement_failed",
+		    {"section", LOG_TEXT(checker_section(checker))},
 		    {"what", LOG_TEXT(side == &checker->claims ? "claim" : "settle")},
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence", LOG_TEXT("it is tried again; nothing is decided meanwhile")});
@@ -120,7 +122,8 @@ static void side_failed(
 static void side_worked(struct checker *checker, struct side *side)
 {
 	if (side->failing)
-		log_info("lookback_statement_works_again", {"section", LOG_TEXT(name_of(checker))},
+		log_info("lookback_statement_works_again",
+		    {"section", LOG_TEXT(checker_section(checker))},
 		    {"what", LOG_TEXT(side == &checker->claims ? "claim" : "settle")});
 	side->failing = false;
 	side->error[0] = '\0';
@@ -291,7 +294,7 @@ static void step_claims(struct checker *checker, int64_t now)
 
 /* --- settlements ---------------------------------------------------------------------------- */
 
-static int count_rows(const struct schedule_row *row)
+static int count_schedule_rows(const struct schedule_row *row)
 {
 	int count = 0;
 
@@ -300,15 +303,15 @@ static int count_rows(const struct schedule_row *row)
 	return count;
 }
 
-static void log_parked(const struct checker *checker, const struct schedule_row *row)
+static void log_parked_row(const struct checker *checker, const struct schedule_row *row)
 {
-	log_warn("lookback_parked", {"section", LOG_TEXT(name_of(checker))},
+	log_warn("lookback_parked", {"section", LOG_TEXT(checker_section(checker))},
 	    {"type", LOG_TEXT(checker->options.lookback->types.items[row->type])},
 	    {"id", LOG_TEXT(row->biz_id)}, {"error", LOG_TEXT(row->verdict->error)},
 	    {"consequence", LOG_TEXT("an operator has to decide")});
 }
 
-static void settled(struct checker *checker, const struct pg_result *result)
+static void take_settled(struct checker *checker, const struct pg_result *result)
 {
 	struct check_settled told = check_calls_settled(result);
 	int64_t parked = 0;
@@ -319,7 +322,7 @@ static void settled(struct checker *checker, const struct pg_result *result)
 
 		checker->settling = row->next;
 		if (row->verdict->parks)
-			log_parked(checker, row);
+			log_parked_row(checker, row);
 		parked += row->verdict->parks;
 		schedule_release(checker->schedule, row);
 	}
@@ -329,7 +332,7 @@ static void settled(struct checker *checker, const struct pg_result *result)
 }
 
 /* The first half alone; the other one waits. */
-static void split(struct checker *checker, int count)
+static void split_settlements(struct checker *checker, int count)
 {
 	struct schedule_row *last = checker->settling, *rest;
 
@@ -352,7 +355,7 @@ static void give_up_row(struct checker *checker, int64_t now, const struct err *
 	struct schedule_row *row = checker->settling;
 	bool decided = row->verdict->decision;
 
-	log_error("lookback_settle_refused", {"section", LOG_TEXT(name_of(checker))},
+	log_error("lookback_settle_refused", {"section", LOG_TEXT(checker_section(checker))},
 	    {"type", LOG_TEXT(checker->options.lookback->types.items[row->type])},
 	    {"id", LOG_TEXT(row->biz_id)}, {"error", LOG_TEXT(err->message)},
 	    {"consequence", LOG_TEXT("it is undecided, and asked about again")});
@@ -374,13 +377,13 @@ static void give_up_row(struct checker *checker, int64_t now, const struct err *
 
 static void settle_failed(struct checker *checker, int64_t now, const struct err *err)
 {
-	int count = count_rows(checker->settling);
+	int count = count_schedule_rows(checker->settling);
 
 	side_failed(checker, &checker->settles, now, err);
 	if (err->kind != ERR_FATAL && err->kind != ERR_FENCED)
 		return;
 	if (count > 1) {
-		split(checker, count);
+		split_settlements(checker, count);
 		checker->settles.at = now;
 	} else {
 		give_up_row(checker, now, err);
@@ -430,7 +433,7 @@ static void step_settles(struct checker *checker, int64_t now)
 	}
 	if (answered) {
 		side_worked(checker, &checker->settles);
-		settled(checker, result);
+		take_settled(checker, result);
 	}
 	if (ready)
 		send_settlements(checker, now);
@@ -452,13 +455,13 @@ static bool open_service(struct checker *checker, int64_t now, int number)
 		return true;
 	service->open_at = now + OPEN_AGAIN_MS;
 	text_copy(service->error, sizeof service->error, err.message);
-	log_error("lookback_service_unusable", {"section", LOG_TEXT(name_of(checker))},
+	log_error("lookback_service_unusable", {"section", LOG_TEXT(checker_section(checker))},
 	    {"service", LOG_TEXT(check->name)}, {"error", LOG_TEXT(err.message)},
 	    {"consequence", LOG_TEXT("nobody is asked there, and no attempt is spent")});
 	return false;
 }
 
-static void ask(struct checker *checker, int64_t now, struct schedule_question *question)
+static void ask_service(struct checker *checker, int64_t now, struct schedule_question *question)
 {
 	struct service *service = &checker->services[question->service];
 	struct err err;
@@ -488,13 +491,13 @@ static void ask_all(struct checker *checker, int64_t now)
 
 		if (!question)
 			return;
-		ask(checker, now, question);
+		ask_service(checker, now, question);
 		asked++;
 	}
 	checker->more = true;
 }
 
-static void hear(struct checker *checker, int number, int64_t now)
+static void hear_service(struct checker *checker, int number, int64_t now)
 {
 	struct service *service = &checker->services[number];
 	struct check_answer *answer;
@@ -514,12 +517,12 @@ static void hear_all(struct checker *checker, int64_t now)
 {
 	for (int i = 0; i < checker->options.config->check_count; i++)
 		if (checker->services[i].transport)
-			hear(checker, i, now);
+			hear_service(checker, i, now);
 }
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-static void note_status(struct checker *checker, int64_t now)
+static void note_checker_status(struct checker *checker, int64_t now)
 {
 	struct schedule_figures figures = schedule_figures(checker->schedule);
 	const struct side *side = checker->settles.error[0] ? &checker->settles : &checker->claims;
@@ -555,7 +558,7 @@ static void add_side(struct pollfd *polled, int *count, const struct side *side,
 		*due = side->at;
 }
 
-static void sooner(int64_t *due, int64_t at)
+static void bring_forward(int64_t *due, int64_t at)
 {
 	if (at < *due)
 		*due = at;
@@ -575,20 +578,20 @@ static int64_t next_due(struct checker *checker, int64_t now)
 {
 	int64_t due = now + LONGEST_WAIT_MS, since;
 
-	sooner(&due, checker->status_at);
-	sooner(&due, schedule_deadline(checker->schedule, may_claim(checker, now)));
+	bring_forward(&due, checker->status_at);
+	bring_forward(&due, schedule_deadline(checker->schedule, may_claim(checker, now)));
 	/* once it is over an event has to make room, or a deadline of the schedule */
 	if (checker->poll_at > now && checker->call == CALL_NONE)
-		sooner(&due, checker->poll_at);
+		bring_forward(&due, checker->poll_at);
 	if (!checker->settling && schedule_settlements(checker->schedule, &since) > 0 &&
 	    since + SETTLE_WAIT_MS > now)
-		sooner(&due, since + SETTLE_WAIT_MS);
+		bring_forward(&due, since + SETTLE_WAIT_MS);
 	if (checker->more)
 		due = now;
 	return due;
 }
 
-static void wait_for_events(struct checker *checker)
+static void wait_for_checker_events(struct checker *checker)
 {
 	int64_t now = clock_ms(), due = next_due(checker, now), left;
 	struct pollfd *polled = checker->polled;
@@ -604,14 +607,14 @@ static void wait_for_events(struct checker *checker)
 			continue;
 		polled[count++] =
 		    (struct pollfd){.fd = service->kind->fd(service->transport), .events = POLLIN};
-		sooner(&due, service->kind->deadline(service->transport));
+		bring_forward(&due, service->kind->deadline(service->transport));
 	}
 	left = due - clock_ms();
 	if (left > 0)
 		poll(polled, (nfds_t)count, (int)left);
 }
 
-static bool is_settled(struct checker *checker)
+static bool has_settled_all(struct checker *checker)
 {
 	int64_t since;
 
@@ -626,7 +629,7 @@ static bool has_ended(struct checker *checker, int64_t now)
 		return false;
 	if (schedule_figures(checker->schedule).in_flight > 0 && now - checker->stop_at < GRACE_MS)
 		return false;
-	return is_settled(checker) || unreachable || now - checker->stop_at >= END_MS;
+	return has_settled_all(checker) || unreachable || now - checker->stop_at >= END_MS;
 }
 
 static void note_stop(struct checker *checker, int64_t now)
@@ -639,20 +642,20 @@ static void note_stop(struct checker *checker, int64_t now)
 	schedule_drain(checker->schedule, now);
 	/* or it would be readable for ever */
 	if (eventfd_read(checker->wake_fd, &ignored) != 0)
-		log_debug("already_told", {"section", LOG_TEXT(name_of(checker))});
+		log_debug("already_told", {"section", LOG_TEXT(checker_section(checker))});
 }
 
-static void end(struct checker *checker)
+static void end_checker(struct checker *checker)
 {
 	pthread_mutex_lock(&checker->mutex);
 	checker->status.ended = true;
 	checker->status.works = false;
 	pthread_mutex_unlock(&checker->mutex);
 	if (checker->options.event_fd >= 0 && eventfd_write(checker->options.event_fd, 1) != 0)
-		log_debug("already_told", {"section", LOG_TEXT(name_of(checker))});
+		log_debug("already_told", {"section", LOG_TEXT(checker_section(checker))});
 }
 
-static void *run(void *context)
+static void *run_checker(void *context)
 {
 	struct checker *checker = context;
 
@@ -664,12 +667,12 @@ static void *run(void *context)
 		step_claims(checker, now);
 		ask_all(checker, now);
 		step_settles(checker, now);
-		note_status(checker, now);
+		note_checker_status(checker, now);
 		if (has_ended(checker, now))
 			break;
-		wait_for_events(checker);
+		wait_for_checker_events(checker);
 	}
-	end(checker);
+	end_checker(checker);
 	return NULL;
 }
 
@@ -715,7 +718,8 @@ static void warn_of_short_claim(const struct checker *checker)
 
 	for (int i = 0; i < config->check_count; i++)
 		if (config->checks[i].timeout_ms > checker->options.lookback->claim_ms / 4 * 3)
-			log_warn("lookback_claim_short", {"section", LOG_TEXT(name_of(checker))},
+			log_warn("lookback_claim_short",
+			    {"section", LOG_TEXT(checker_section(checker))},
 			    {"service", LOG_TEXT(config->checks[i].name)},
 			    {"claim_ms", LOG_INT(checker->options.lookback->claim_ms)},
 			    {"timeout_ms", LOG_INT(config->checks[i].timeout_ms)},
@@ -735,7 +739,7 @@ static void show_host(struct checker *checker)
 		check_metrics_host(checker->metrics, route.host);
 }
 
-static void make_parts(struct checker *checker)
+static void make_checker_parts(struct checker *checker)
 {
 	const struct config *config = checker->options.config;
 	const struct config_lookback *lookback = checker->options.lookback;
@@ -776,9 +780,9 @@ struct checker *checker_start(const struct checker_options *options, struct err 
 	checker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	checker->status.loop_ms = clock_ms();
 	pthread_mutex_init(&checker->mutex, NULL);
-	make_parts(checker);
+	make_checker_parts(checker);
 	warn_of_short_claim(checker);
-	error = pthread_create(&checker->thread, NULL, run, checker);
+	error = pthread_create(&checker->thread, NULL, run_checker, checker);
 	if (error == 0)
 		return checker;
 	err_set(err, ERR_RETRY, "no thread for the checker of [lookback \"%s\"]: %s",
@@ -791,7 +795,7 @@ void checker_stop(struct checker *checker)
 {
 	atomic_store(&checker->stop_asked, true);
 	if (eventfd_write(checker->wake_fd, 1) != 0)
-		log_debug("already_told", {"section", LOG_TEXT(name_of(checker))});
+		log_debug("already_told", {"section", LOG_TEXT(checker_section(checker))});
 }
 
 void checker_join(struct checker *checker)

@@ -75,7 +75,7 @@ static bool is_own_session(struct journal *journal)
 }
 
 /* What cannot be prepared fails when it is asked, where that is told. */
-static bool prepare(struct journal *journal)
+static bool prepare_statements(struct journal *journal)
 {
 	struct err ignored;
 
@@ -92,7 +92,7 @@ static bool be_connected(struct journal *journal, struct err *err)
 		return true;
 	journal->pg =
 	    pg_connect(journal->lookback->postgres->dsn, "outbox-relay look-back", CONNECT_MS, err);
-	journal->prepared = journal->pg && is_own_session(journal) && prepare(journal);
+	journal->prepared = journal->pg && is_own_session(journal) && prepare_statements(journal);
 	return journal->pg;
 }
 
@@ -113,7 +113,7 @@ static bool may_go_on(const struct journal *journal, const char *sqlstate)
 	       !text_equal(sqlstate, "0A000");
 }
 
-static struct pg_result *ask(
+static struct pg_result *ask_journal(
     struct journal *journal, int which, const struct pg_param *params, int count, struct err *err)
 {
 	struct pg_result *rows;
@@ -142,7 +142,8 @@ static struct pg_result *ask(
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-static struct journal_place *find_place(struct journal_place *places, int count, int64_t partition)
+static struct journal_place *find_journal_place(
+    struct journal_place *places, int count, int64_t partition)
 {
 	for (int i = 0; i < count; i++)
 		if (places[i].partition == partition)
@@ -156,7 +157,7 @@ bool journal_progress(
 	enum { PARTITION, N, NEXT_OFFSET };
 	const struct pg_param params[] = {{journal->lookback->name}, {journal->lookback->topic}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = ask(journal, PROGRESS, params, 2, err);
+	struct pg_result *rows = ask_journal(journal, PROGRESS, params, 2, err);
 
 	if (!rows)
 		return false;
@@ -165,7 +166,8 @@ bool journal_progress(
 		places[i].start = -1;
 	}
 	for (int i = 0; i < pg_rows(rows); i++) {
-		struct journal_place *place = find_place(places, count, pg_int(rows, i, PARTITION));
+		struct journal_place *place =
+		    find_journal_place(places, count, pg_int(rows, i, PARTITION));
 
 		if (!place)
 			continue;
@@ -192,7 +194,7 @@ bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
 
 	if (batch_id_count(batch) == 0)
 		return true;
-	rows = ask(journal, KNOWN, params, 2, err);
+	rows = ask_journal(journal, KNOWN, params, 2, err);
 	for (int i = 0; rows && i < pg_rows(rows); i++) {
 		unsigned char digest[LOOKBACK_DIGEST];
 		bool has_digest =
@@ -244,7 +246,7 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
 		params[BEFORE + i] = (struct pg_param){pg_array_end(&arrays[i])};
 	for (int i = 0; i < BATCH_COLUMNS; i++)
 		params[BEFORE + PLACE_ARRAYS + i] = batch_column(batch, (enum batch_column)i);
-	rows = ask(journal, APPLY, params, ALL, err);
+	rows = ask_journal(journal, APPLY, params, ALL, err);
 	for (int i = 0; i < PLACE_ARRAYS; i++)
 		pg_array_finish(&arrays[i]);
 	if (!rows)
@@ -264,7 +266,7 @@ bool journal_refused(struct journal *journal, struct batch *batch,
 
 	for (int i = 0; i < BATCH_COLUMNS; i++)
 		params[1 + i] = batch_column(batch, (enum batch_column)i);
-	rows = ask(journal, REFUSED, params, 1 + BATCH_COLUMNS, err);
+	rows = ask_journal(journal, REFUSED, params, 1 + BATCH_COLUMNS, err);
 	if (!rows)
 		return false;
 	*ret_list = xcalloc((size_t)pg_rows(rows) + 1, sizeof **ret_list);
@@ -283,7 +285,7 @@ bool journal_refused(struct journal *journal, struct batch *batch,
 bool journal_payload_most(struct journal *journal, int64_t *ret_most, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = ask(journal, PAYLOAD_MOST, NULL, 0, err);
+	struct pg_result *rows = ask_journal(journal, PAYLOAD_MOST, NULL, 0, err);
 
 	*ret_most =
 	    rows && pg_rows(rows) > 0 && !pg_is_null(rows, 0, 0) ? pg_int(rows, 0, 0) : INT64_MAX;
@@ -303,7 +305,7 @@ bool journal_due(struct journal *journal, const struct journal_place *places, in
 		pg_array_add_int(&partitions, places[i].partition);
 		ret_wait_ms[i] = INT64_MAX;
 	}
-	rows = ask(journal, DUE,
+	rows = ask_journal(journal, DUE,
 	    (const struct pg_param[]){
 		{journal->lookback->name}, {journal->lookback->topic}, {pg_array_end(&partitions)}},
 	    3, err);

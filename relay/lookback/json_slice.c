@@ -15,15 +15,15 @@ struct scan {
 	const char *at, *end;
 };
 
-static void skip_blanks(struct scan *scan)
+static void skip_slice_blanks(struct scan *scan)
 {
 	while (scan->at < scan->end && strchr(" \t\r\n", *scan->at))
 		scan->at++;
 }
 
-static bool take(struct scan *scan, char wanted)
+static bool take_slice_char(struct scan *scan, char wanted)
 {
-	skip_blanks(scan);
+	skip_slice_blanks(scan);
 	if (scan->at == scan->end || *scan->at != wanted)
 		return false;
 	scan->at++;
@@ -31,7 +31,7 @@ static bool take(struct scan *scan, char wanted)
 }
 
 /* From behind the opening quote to behind the closing one. */
-static void skip_string(struct scan *scan)
+static void skip_slice_string(struct scan *scan)
 {
 	while (scan->at < scan->end && *scan->at != '"')
 		scan->at += *scan->at == '\\' && scan->at + 1 < scan->end ? 2 : 1;
@@ -49,7 +49,7 @@ static void skip_value(struct scan *scan)
 			return;
 		scan->at++;
 		if (next == '"')
-			skip_string(scan);
+			skip_slice_string(scan);
 		else if (next == '{' || next == '[')
 			depth++;
 		else if (next == '}' || next == ']')
@@ -58,11 +58,11 @@ static void skip_value(struct scan *scan)
 }
 
 /* The value that begins here, without the blanks behind it. */
-static const char *take_value(struct scan *scan, size_t *ret_length)
+static const char *take_value_slice(struct scan *scan, size_t *ret_length)
 {
 	const char *begin, *end;
 
-	skip_blanks(scan);
+	skip_slice_blanks(scan);
 	begin = scan->at;
 	skip_value(scan);
 	for (end = scan->at; end > begin && strchr(" \t\r\n", end[-1]);)
@@ -75,7 +75,7 @@ static const char *take_value(struct scan *scan, size_t *ret_length)
  * Is this the name, between its quotes, with escapes perhaps? Names of ours are ASCII without
  * quotes, backslashes and slashes: only the escape \uXXXX can stand for one of their characters.
  */
-static bool is_name(const char *begin, size_t length, const char *name)
+static bool is_member_name(const char *begin, size_t length, const char *name)
 {
 	const char *at = begin + 1, *end = begin + length - 1;
 
@@ -104,20 +104,20 @@ const char *json_slice(const char *text, size_t length, const char *name, size_t
 {
 	struct scan scan = {text, text + length};
 
-	if (!take(&scan, '{'))
+	if (!take_slice_char(&scan, '{'))
 		return NULL;
-	while (take(&scan, '"')) {
+	while (take_slice_char(&scan, '"')) {
 		const char *begin = scan.at - 1;
 		bool found;
 
-		skip_string(&scan);
-		found = is_name(begin, (size_t)(scan.at - begin), name);
-		if (!take(&scan, ':'))
+		skip_slice_string(&scan);
+		found = is_member_name(begin, (size_t)(scan.at - begin), name);
+		if (!take_slice_char(&scan, ':'))
 			return NULL;
-		begin = take_value(&scan, ret_length);
+		begin = take_value_slice(&scan, ret_length);
 		if (found)
 			return begin;
-		if (!take(&scan, ','))
+		if (!take_slice_char(&scan, ','))
 			return NULL;
 	}
 	return NULL;
@@ -128,25 +128,25 @@ bool json_member_next(
 {
 	struct scan scan = {object + *offset, object + length};
 
-	if (!take(&scan, *offset == 0 ? '{' : ',') || !take(&scan, '"'))
+	if (!take_slice_char(&scan, *offset == 0 ? '{' : ',') || !take_slice_char(&scan, '"'))
 		return false;
 	ret_member->name = scan.at - 1;
-	skip_string(&scan);
+	skip_slice_string(&scan);
 	ret_member->name_length = (size_t)(scan.at - ret_member->name);
-	if (!take(&scan, ':'))
+	if (!take_slice_char(&scan, ':'))
 		return false;
-	ret_member->value = take_value(&scan, &ret_member->value_length);
+	ret_member->value = take_value_slice(&scan, &ret_member->value_length);
 	*offset = (size_t)(scan.at - object);
 	return ret_member->value_length > 0;
 }
 
 bool json_member_is(const struct json_member *member, const char *name)
 {
-	return is_name(member->name, member->name_length, name);
+	return is_member_name(member->name, member->name_length, name);
 }
 
 /* Counted from 1; a column is a byte of its line. */
-static void find_line(const char *text, size_t at, size_t *ret_line, size_t *ret_column)
+static void find_line_and_column(const char *text, size_t at, size_t *ret_line, size_t *ret_column)
 {
 	const char *line = text, *end = text + at, *newline;
 
@@ -163,7 +163,7 @@ bool json_check(
 
 	if (verdict == JSON_WELL_FORMED)
 		return true;
-	find_line(text, at, &line, &column);
+	find_line_and_column(text, at, &line, &column);
 	switch (verdict) {
 	case JSON_TOO_DEEP:
 		return refusal_set(ret_refusal, "too_complex",
@@ -200,16 +200,16 @@ const char *json_slice_next(const char *array, size_t length, size_t *offset, si
 	struct scan scan = {array + *offset, array + length};
 	const char *begin;
 
-	if (!take(&scan, *offset == 0 ? '[' : ','))
+	if (!take_slice_char(&scan, *offset == 0 ? '[' : ','))
 		return NULL;
-	begin = take_value(&scan, ret_length);
+	begin = take_value_slice(&scan, ret_length);
 	*offset = (size_t)(scan.at - array);
 	return *ret_length > 0 ? begin : NULL;
 }
 
 /* --- numbers of any size -------------------------------------------------------------------- */
 
-static const char number_letters[] = "+-.0123456789eE";
+static const char number_characters[] = "+-.0123456789eE";
 
 static bool is_digit(char c)
 {
@@ -224,7 +224,7 @@ static const char *skip_digits(const char *at)
 }
 
 /* Is all of it one number, as JSON has them? What is behind it is no digit. */
-static bool is_number(const char *at, const char *end)
+static bool is_json_number(const char *at, const char *end)
 {
 	at += *at == '-';
 	if (!is_digit(*at))
@@ -279,10 +279,10 @@ const char *json_unstorable_number(const char *text, size_t length, size_t *ret_
 		const char *begin = scan.at++;
 
 		if (*begin == '"')
-			skip_string(&scan);
+			skip_slice_string(&scan);
 		if (!is_digit(*begin) && *begin != '-')
 			continue;
-		while (scan.at < scan.end && strchr(number_letters, *scan.at) && *scan.at)
+		while (scan.at < scan.end && strchr(number_characters, *scan.at) && *scan.at)
 			scan.at++;
 		if (is_numeric(begin, scan.at))
 			continue;
@@ -299,7 +299,7 @@ static void tame_number(char *begin, char *end)
 	size_t length = (size_t)(end - begin);
 	char *behind;
 
-	if (length <= sizeof large - 1 || !is_number(begin, end) ||
+	if (length <= sizeof large - 1 || !is_json_number(begin, end) ||
 	    !isinf(strtod(begin, &behind)) || behind != end)
 		return;
 	memset(begin, ' ', length);
@@ -320,12 +320,13 @@ json_t *json_read(const char *text, size_t length, json_error_t *ret_why)
 	tame[length] = '\0';
 	for (struct scan scan = {tame, tame + length}; scan.at < scan.end;) {
 		char *begin = tame + (scan.at - tame);
-		size_t run = is_digit(*begin) || *begin == '-' ? strspn(begin, number_letters) : 0;
+		size_t run =
+		    is_digit(*begin) || *begin == '-' ? strspn(begin, number_characters) : 0;
 
 		tame_number(begin, begin + run);
 		scan.at += run > 0 ? run : 1;
 		if (*begin == '"')
-			skip_string(&scan);
+			skip_slice_string(&scan);
 	}
 	return json_loadb(tame, length, flags, ret_why);
 }
@@ -340,7 +341,7 @@ size_t json_longest(const char *text, size_t length)
 		const char *begin = scan.at++;
 
 		if (*begin == '"')
-			skip_string(&scan);
+			skip_slice_string(&scan);
 		if (strchr(" \t\r\n", *begin))
 			continue;
 		longest += (size_t)(scan.at - begin) + (*begin == ',' || *begin == ':');

@@ -13,7 +13,7 @@
 #include "fault.h"
 #include "group.h"
 #include "journal.h"
-#include "letter.h"
+#include "dead_letter.h"
 #include "logging.h"
 #include "lookback_metrics.h"
 #include "metrics.h"
@@ -69,7 +69,7 @@ struct place {
 	bool noted;   /* it is further than stored, by records of other sections only */
 	/* A record that the database refused alone: it becomes a dead letter. -1: none. */
 	int64_t refused_offset;
-	enum letter_extent refused_extent;
+	enum dead_letter_extent refused_extent;
 	struct refusal refusal;
 };
 
@@ -119,7 +119,7 @@ struct reader {
 
 /* --- status ---------------------------------------------------------------------------------- */
 
-static void note_error(struct reader *reader, const char *error)
+static void note_reader_error(struct reader *reader, const char *error)
 {
 	pthread_mutex_lock(&reader->mutex);
 	text_copy(reader->status.error, sizeof reader->status.error, error);
@@ -156,7 +156,7 @@ struct reader_status reader_status(struct reader *reader)
 }
 
 /* What failed is told once, and once more when it works again. */
-static void tell(struct reader *reader, const struct err *err)
+static void tell_reader_waits(struct reader *reader, const struct err *err)
 {
 	if (atomic_load(&reader->stop))
 		return;
@@ -164,15 +164,15 @@ static void tell(struct reader *reader, const struct err *err)
 		log_warn("lookback_reader_waits", {"section", LOG_TEXT(reader->lookback->name)},
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence", LOG_TEXT("it begins again where the database says")});
-	note_error(reader, err->message);
+	note_reader_error(reader, err->message);
 }
 
-static void tell_well(struct reader *reader)
+static void tell_reader_works(struct reader *reader)
 {
 	backoff_reset(&reader->backoff);
 	if (!*reader_status(reader).error)
 		return;
-	note_error(reader, "");
+	note_reader_error(reader, "");
 	log_info("lookback_reader_goes_on", {"section", LOG_TEXT(reader->lookback->name)});
 }
 
@@ -195,7 +195,7 @@ static void begin_again(struct reader *reader)
 	reader->adrift = true;
 }
 
-static struct place *place_of(struct reader *reader, int32_t partition)
+static struct place *find_reader_place(struct reader *reader, int32_t partition)
 {
 	for (int i = 0; i < reader->place_count; i++)
 		if (reader->places[i].journal.partition == partition)
@@ -309,16 +309,16 @@ static void keep_raw(struct reader *reader, const struct consumer_record *record
 	reader->raws[reader->raw_count++] = (struct raw){.record = *record};
 }
 
-static void take_letter(struct reader *reader, const struct consumer_record *record,
-    const struct refusal *refusal, enum letter_extent extent)
+static void take_dead_letter(struct reader *reader, const struct consumer_record *record,
+    const struct refusal *refusal, enum dead_letter_extent extent)
 {
-	struct letters letters = letters_of(
+	struct dead_letters dead_letters = dead_letters_of(
 	    record, reader->lookback->dead_letter, refusal, extent, reader->payload_most);
 
-	for (int i = 0; i < letters.count; i++)
-		batch_add_letter(
-		    reader->batch, record->partition, record->offset, &letters.list[i]);
-	letters_finish(&letters);
+	for (int i = 0; i < dead_letters.count; i++)
+		batch_add_dead_letter(
+		    reader->batch, record->partition, record->offset, &dead_letters.list[i]);
+	dead_letters_finish(&dead_letters);
 	log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
 	    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
 	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)});
@@ -359,7 +359,7 @@ static struct lookback_input input_of(struct reader *reader, const struct consum
 }
 
 /* False: it is another section's. */
-static bool take_record(struct reader *reader, const struct consumer_record *record)
+static bool take_section_record(struct reader *reader, const struct consumer_record *record)
 {
 	const struct lookback_input input = input_of(reader, record);
 	struct lookback_request request = {0};
@@ -380,7 +380,7 @@ static bool take_record(struct reader *reader, const struct consumer_record *rec
 	lookback_request_finish(&request);
 	if (part == ROUTE_OTHERS)
 		return false;
-	take_letter(reader, record, &refusal, LETTER_WHOLE);
+	take_dead_letter(reader, record, &refusal, DEAD_LETTER_WHOLE);
 	return true;
 }
 
@@ -395,9 +395,9 @@ static int64_t record_bytes(const struct consumer_record *record)
 	return (int64_t)total;
 }
 
-static void take(struct reader *reader, const struct consumer_record *record)
+static void take_consumed_record(struct reader *reader, const struct consumer_record *record)
 {
-	struct place *place = place_of(reader, record->partition);
+	struct place *place = find_reader_place(reader, record->partition);
 
 	if (!place)
 		return;
@@ -406,9 +406,9 @@ static void take(struct reader *reader, const struct consumer_record *record)
 	place->journal.next = record->offset + 1;
 	int first = batch_records(reader->batch);
 	if (record->offset == place->refused_offset) {
-		take_letter(reader, record, &place->refusal, place->refused_extent);
+		take_dead_letter(reader, record, &place->refusal, place->refused_extent);
 		place->touched = true;
-	} else if (take_record(reader, record)) {
+	} else if (take_section_record(reader, record)) {
 		place->touched = true;
 	} else {
 		place->noted = true;
@@ -424,7 +424,7 @@ static void take(struct reader *reader, const struct consumer_record *record)
 /* Of one place, perhaps, or for a moment: what was read holds, and others are read on. */
 static void on_unread(struct reader *reader, const struct err *err)
 {
-	tell(reader, err);
+	tell_reader_waits(reader, err);
 	if (reader->again_at == INT64_MAX)
 		reader->again_at = clock_ms() + backoff_next_ms(&reader->backoff);
 }
@@ -439,7 +439,7 @@ static void release_raws(struct reader *reader)
 }
 
 /* Reads what is there, or waits for a record until `wait_ms`. */
-static void collect(struct reader *reader, int wait_ms)
+static void collect_records(struct reader *reader, int wait_ms)
 {
 	struct consumer_record record;
 	struct err err;
@@ -452,7 +452,7 @@ static void collect(struct reader *reader, int wait_ms)
 		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
 			on_unread(reader, &err);
 		if (some && !reader->adrift)
-			take(reader, &record);
+			take_consumed_record(reader, &record);
 		else
 			release_raws(reader);
 		taken += some;
@@ -477,16 +477,16 @@ static void ask_ends(struct reader *reader, const int64_t *wait_ms, const char *
 			ends[count++].partition = reader->places[i].journal.partition;
 	reader->blind = count > 0 && !group_ends(reader->group, ends, count, ENDS_MS, &err);
 	if (reader->blind)
-		tell(reader, &err);
+		tell_reader_waits(reader, &err);
 	for (int i = 0; i < count; i++) {
-		struct place *place = place_of(reader, ends[i].partition);
+		struct place *place = find_reader_place(reader, ends[i].partition);
 
 		place->end = ends[i].offset;
 		text_copy(place->clock, sizeof place->clock, clock);
 	}
 }
 
-static int64_t nearest(const int64_t *wait_ms, int count)
+static int64_t nearest_wait(const int64_t *wait_ms, int count)
 {
 	int64_t least = INT64_MAX;
 
@@ -505,7 +505,7 @@ static bool look_for_due(struct reader *reader, struct err *err)
 	if (!journal_due(reader->journal, list, reader->place_count, wait_ms, clock, err))
 		return false;
 	ask_ends(reader, wait_ms, clock);
-	least = nearest(wait_ms, reader->place_count);
+	least = nearest_wait(wait_ms, reader->place_count);
 	pause = reader->blind ? ENDS_MS : LOOK_MS;
 	reader->look_at =
 	    least == INT64_MAX ? INT64_MAX : clock_ms() + (least > pause ? least : pause);
@@ -531,7 +531,7 @@ static void count_batch(struct reader *reader, const struct journal_outcome *out
 	count_kind(reader, CONFLICT, figures.conflicts);
 	count_kind(reader, TOMBSTONE, figures.tombstones);
 	count_kind(reader, DECISION, figures.decisions);
-	count_kind(reader, DEAD_LETTER, figures.letters);
+	count_kind(reader, DEAD_LETTER, figures.dead_letters);
 	count_kind(reader, LATE_DECISION, outcome->lost);
 	lookback_count_decisions(reader->lookback->name, "message", outcome->won);
 	metric_add(reader->overdue, outcome->promoted);
@@ -554,7 +554,7 @@ static void pass_marks(struct reader *reader, struct place *place)
 
 /*
  * The places whose progress is to be stored; the others wait. A record that is tried by itself
- * (on_refused) comes with nothing of other places.
+ * (on_batch_refused) comes with nothing of other places.
  */
 static int list_places(struct reader *reader, struct journal_place *list)
 {
@@ -598,7 +598,7 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 	int records = batch_records(reader->batch);
 
 	for (int i = 0; i < count; i++) {
-		struct place *place = place_of(reader, list[i].partition);
+		struct place *place = find_reader_place(reader, list[i].partition);
 
 		place->journal.n++;
 		place->journal.start = place->journal.next;
@@ -621,7 +621,7 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 
 /* A record that the tables refused becomes a dead letter; in parts, and at last bare, when they
  * refuse that. */
-static void turn_into_letter(struct reader *reader, int record, const char *error)
+static void turn_into_dead_letter(struct reader *reader, int record, const char *error)
 {
 	int raw = reader->raw_of[record];
 	int count = batch_records(reader->batch);
@@ -633,8 +633,8 @@ static void turn_into_letter(struct reader *reader, int record, const char *erro
 		if (reader->raw_of[i] == raw)
 			batch_drop(reader->batch, i);
 	text_copy(refusal.text, sizeof refusal.text, error);
-	take_letter(reader, &reader->raws[raw].record, &refusal,
-	    reader->raws[raw].refusals++ < 2 ? LETTER_WHOLE : LETTER_BARE);
+	take_dead_letter(reader, &reader->raws[raw].record, &refusal,
+	    reader->raws[raw].refusals++ < 2 ? DEAD_LETTER_WHOLE : DEAD_LETTER_BARE);
 	note_raw(reader, count, raw);
 }
 
@@ -652,7 +652,7 @@ static bool set_aside(struct reader *reader, struct err *err)
 
 	batch_again(reader->batch);
 	for (int i = 0; found && i < count; i++)
-		turn_into_letter(reader, list[i].record, list[i].error);
+		turn_into_dead_letter(reader, list[i].record, list[i].error);
 	free(list);
 	return found;
 }
@@ -662,17 +662,17 @@ static bool set_aside(struct reader *reader, struct err *err)
  * smaller parts, until a record stands alone: that is a dead letter, bare of its content when even
  * so it is refused.
  */
-static void on_refused(
+static void on_batch_refused(
     struct reader *reader, const struct journal_place *list, int count, const struct err *err)
 {
-	struct place *place = count == 1 ? place_of(reader, list[0].partition) : NULL;
+	struct place *place = count == 1 ? find_reader_place(reader, list[0].partition) : NULL;
 
 	if (reader->limit > 1 || !place || batch_records(reader->batch) != 1) {
 		reader->limit = reader->limit / 8 > 1 ? reader->limit / 8 : 1;
 		return;
 	}
 	place->refused_extent =
-	    place->refused_offset == list[0].next - 1 ? LETTER_BARE : LETTER_WHOLE;
+	    place->refused_offset == list[0].next - 1 ? DEAD_LETTER_BARE : DEAD_LETTER_WHOLE;
 	place->refused_offset = list[0].next - 1;
 	place->refusal.code = "not_storable";
 	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
@@ -692,7 +692,7 @@ static void try_less(struct reader *reader)
  * its end and left nothing to store. An empty turn by itself says neither: what failed to be stored
  * has yet to come again.
  */
-static bool is_well(const struct reader *reader, bool stored)
+static bool is_reader_well(const struct reader *reader, bool stored)
 {
 	if (!reader->member || reader->again_at != INT64_MAX || reader->blind)
 		return false;
@@ -738,7 +738,7 @@ static bool store_batch(struct reader *reader, const struct journal_place *list,
 	}
 }
 
-static bool store(struct reader *reader, struct err *err)
+static bool store_collected(struct reader *reader, struct err *err)
 {
 	owned_text struct journal_place *list =
 	    xcalloc((size_t)reader->place_count + 1, sizeof *list);
@@ -746,21 +746,21 @@ static bool store(struct reader *reader, struct err *err)
 	struct journal_outcome outcome;
 
 	if (count == 0) {
-		if (is_well(reader, false))
-			tell_well(reader);
+		if (is_reader_well(reader, false))
+			tell_reader_works(reader);
 		return true;
 	}
 	if (!store_batch(reader, list, count, &outcome, err)) {
 		if (err->kind == ERR_REJECT)
-			on_refused(reader, list, count, err);
+			on_batch_refused(reader, list, count, err);
 		else if (err->kind != ERR_FENCED)
 			try_less(reader);
 		return false;
 	}
 	fault_point("after_lookback_apply");
 	go_on(reader, list, count, &outcome);
-	if (is_well(reader, true))
-		tell_well(reader);
+	if (is_reader_well(reader, true))
+		tell_reader_works(reader);
 	return true;
 }
 
@@ -784,7 +784,7 @@ static bool find_back(struct reader *reader, struct err *err)
 	return true;
 }
 
-static bool turn(struct reader *reader, struct err *err)
+static bool turn_reader(struct reader *reader, struct err *err)
 {
 	int64_t wait = reader->place_count > 0 ? reader->look_at - clock_ms() : TURN_MS;
 
@@ -792,10 +792,10 @@ static bool turn(struct reader *reader, struct err *err)
 	reader->adrift |= clock_ms() >= reader->again_at;
 	if (reader->adrift && !find_back(reader, err))
 		return false;
-	collect(reader, wait < TURN_MS ? (int)wait : TURN_MS);
+	collect_records(reader, wait < TURN_MS ? (int)wait : TURN_MS);
 	if (reader->place_count > 0 && clock_ms() >= reader->look_at && !look_for_due(reader, err))
 		return false;
-	return store(reader, err);
+	return store_collected(reader, err);
 }
 
 /* The group is served while one waits, or it would take the partitions away. */
@@ -805,7 +805,7 @@ static void wait_a_moment(struct reader *reader)
 
 	while (!atomic_load(&reader->stop) && clock_ms() < until) {
 		note_turn(reader);
-		collect(reader, 20);
+		collect_records(reader, 20);
 	}
 }
 
@@ -819,13 +819,13 @@ static void on_failure(struct reader *reader, const struct err *err)
 		log_info("lookback_fenced", {"section", LOG_TEXT(reader->lookback->name)},
 		    {"error", LOG_TEXT(err->message)});
 	else
-		tell(reader, err);
+		tell_reader_waits(reader, err);
 	begin_again(reader);
 	if (err->kind != ERR_REJECT)
 		wait_a_moment(reader);
 }
 
-static void *run(void *context)
+static void *run_reader(void *context)
 {
 	struct reader *reader = context;
 	struct err err;
@@ -833,7 +833,7 @@ static void *run(void *context)
 	pg_interrupt_by(reader->stop_fd);
 	while (!atomic_load(&reader->stop)) {
 		note_turn(reader);
-		if (!turn(reader, &err) && !atomic_load(&reader->stop))
+		if (!turn_reader(reader, &err) && !atomic_load(&reader->stop))
 			on_failure(reader, &err);
 	}
 	group_destroy(reader->group, LEAVE_MS);
@@ -902,7 +902,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	    group_create(lookback->kafka, lookback->group, lookback->topic, &callbacks, err);
 	if (!reader->group)
 		goto fail;
-	error = pthread_create(&reader->thread, NULL, run, reader);
+	error = pthread_create(&reader->thread, NULL, run_reader, reader);
 	if (error == 0)
 		return reader;
 	err_set(

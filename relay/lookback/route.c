@@ -142,13 +142,13 @@ static bool judge_topic(const struct route *route, const struct config_lookback 
 
 /* --- whom to ask ----------------------------------------------------------------------------- */
 
-static bool serves(const struct config_check *check, const char *biz_type)
+static bool serves_type(const struct config_check *check, const char *biz_type)
 {
 	return check->types.count == 0 || config_list_has(&check->types, biz_type);
 }
 
 /* May this one be asked at the URL of a message? */
-static bool allows(const struct route *route, const struct config_check *check,
+static bool allows_check_url(const struct route *route, const struct config_check *check,
     const char *check_url, struct refusal *why)
 {
 	if (check->transport == CHECK_SQL) {
@@ -177,14 +177,14 @@ static const struct config_check *check_by_url(const struct route *route,
 {
 	struct refusal why = {"not_listed", "none brings its own"};
 
-	if (section->check && serves(section->check, biz_type) &&
-	    allows(route, section->check, check_url, &why))
+	if (section->check && serves_type(section->check, biz_type) &&
+	    allows_check_url(route, section->check, check_url, &why))
 		return section->check;
 	for (int i = 0; i < route->config->check_count; i++) {
 		const struct config_check *check = &route->config->checks[i];
 
-		if (check->transport != CHECK_SQL && serves(check, biz_type) &&
-		    allows(route, check, check_url, &why))
+		if (check->transport != CHECK_SQL && serves_type(check, biz_type) &&
+		    allows_check_url(route, check, check_url, &why))
 			return check;
 	}
 	refuse_url(ret_refusal, biz_type, NULL, &why);
@@ -199,7 +199,7 @@ static const struct config_check *check_by_name(const struct route *route, const
 	if (!check)
 		refusal_set(
 		    ret_refusal, "unknown_service", "there is no [check \"%s\"]", check_service);
-	else if (!serves(check, biz_type))
+	else if (!serves_type(check, biz_type))
 		refusal_set(ret_refusal, "service_not_allowed",
 		    "[check \"%s\"] is not for the business type %s", check_service, biz_type);
 	else
@@ -215,7 +215,7 @@ static const struct config_check *check_of_section(
 		    "it names neither check_service nor check_url, and [lookback \"%s\"] has no "
 		    "check: nobody could be asked about it",
 		    section->name);
-	else if (!serves(section->check, biz_type))
+	else if (!serves_type(section->check, biz_type))
 		refusal_set(ret_refusal, "no_route",
 		    "it names neither check_service nor check_url, and [check \"%s\"] is not for "
 		    "the business type %s: nobody could be asked about it",
@@ -231,7 +231,7 @@ static bool judge_place(const struct route *route, const struct config_check *ch
 	struct refusal why;
 
 	if (check_url)
-		return allows(route, check, check_url, &why) ||
+		return allows_check_url(route, check, check_url, &why) ||
 		       refuse_url(ret_refusal, biz_type, check->name, &why);
 	return check->transport == CHECK_SQL || check->url[0] ||
 	       refusal_set(ret_refusal, "no_route",

@@ -78,7 +78,7 @@ struct schedule {
 	uint64_t seed;
 };
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_time(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -126,7 +126,7 @@ static struct verdict_id facts_of(const struct schedule_row *row, int64_t now)
 }
 
 /* The row goes into the list of settlements. */
-static void settle(
+static void settle_row(
     struct schedule *schedule, int64_t now, struct schedule_row *row, const struct verdict *verdict)
 {
 	row->verdict = xmalloc(sizeof *row->verdict);
@@ -148,15 +148,15 @@ static void cannot_ask(struct schedule *schedule, int64_t now, struct schedule_r
 	struct verdict verdict = verdict_cannot_ask(
 	    check_of(schedule, row->service), &facts, result, error, &schedule->seed);
 
-	settle(schedule, now, row, &verdict);
+	settle_row(schedule, now, row, &verdict);
 }
 
-static void give_back(struct schedule *schedule, int64_t now, struct schedule_row *row,
+static void give_row_back(struct schedule *schedule, int64_t now, struct schedule_row *row,
     const char *result, const char *error, int64_t pause_ms)
 {
 	struct verdict verdict = verdict_give_back(result, error, pause_ms, &schedule->seed);
 
-	settle(schedule, now, row, &verdict);
+	settle_row(schedule, now, row, &verdict);
 }
 
 /* Its host is closed off. */
@@ -167,9 +167,10 @@ static void give_back_closed(struct schedule *schedule, int64_t now, struct sche
 	char error[DESTINATION_HOST + 64];
 
 	if (wait == 0)
-		wait = earlier(PROBE_WAIT_MS, check_of(schedule, row->service)->breaker_pause_ms);
+		wait =
+		    earlier_time(PROBE_WAIT_MS, check_of(schedule, row->service)->breaker_pause_ms);
 	snprintf(error, sizeof error, "%s failed again and again, and is left alone", host->name);
-	give_back(schedule, now, row, "breaker", error, wait);
+	give_row_back(schedule, now, row, "breaker", error, wait);
 }
 
 /* --- hosts ---------------------------------------------------------------------------------- */
@@ -244,7 +245,7 @@ const char *schedule_host(const struct schedule *schedule, int index, int64_t no
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
-static struct line *find_line(struct type *type, struct schedule_host *host, int service)
+static struct line *find_or_add_line(struct type *type, struct schedule_host *host, int service)
 {
 	struct line **at = &type->lines;
 
@@ -300,7 +301,7 @@ static void remove_line(struct line **at)
 	free(line);
 }
 
-static void shrink(struct type *type)
+static void shrink_window(struct type *type)
 {
 	if (!type->shrunk && type->window > WINDOW_MIN)
 		type->window /= 2;
@@ -313,8 +314,8 @@ static void sweep_line(struct schedule *schedule, int64_t now, struct type *type
 	int64_t longest = schedule->settings.claim_ms / CLAIM_PARTS;
 
 	while (line->first && now - line->first->claimed_at >= longest) {
-		shrink(type);
-		give_back(schedule, now, leave_line(schedule, type, line, NULL), "waited",
+		shrink_window(type);
+		give_row_back(schedule, now, leave_line(schedule, type, line, NULL), "waited",
 		    "it was not its turn in time", 0);
 	}
 }
@@ -328,25 +329,25 @@ static void empty_line(
 		if (closed)
 			give_back_closed(schedule, now, row, line->host);
 		else
-			give_back(schedule, now, row, "waited", "the relay ended", 0);
+			give_row_back(schedule, now, row, "waited", "the relay ended", 0);
 	}
 }
 
-static void hold(struct type *type, int64_t now, struct schedule_host *host)
+static void hold_type(struct type *type, int64_t now, struct schedule_host *host)
 {
-	int64_t longest = earlier(SCOUT_MAX_MS, 1 + host->pause_ms / SCOUT_PARTS);
+	int64_t longest = earlier_time(SCOUT_MAX_MS, 1 + host->pause_ms / SCOUT_PARTS);
 	bool again = type->holder;
 
 	type->holder = host;
 	type->held_at = now;
-	type->scout_ms = earlier(again ? type->scout_ms * 2 : SCOUT_FIRST_MS, longest);
+	type->scout_ms = earlier_time(again ? type->scout_ms * 2 : SCOUT_FIRST_MS, longest);
 	type->scout_rows =
-	    again ? (int)earlier(type->scout_rows * 2, SCOUT_ROWS_MAX) : WINDOW_FIRST;
+	    again ? (int)earlier_time(type->scout_rows * 2, SCOUT_ROWS_MAX) : WINDOW_FIRST;
 	type->scout_at = now + type->scout_ms;
 }
 
 /* Goes through every line: of all hosts for too old rows, or gives back those of one. */
-static void sweep(struct schedule *schedule, int64_t now, struct schedule_host *closed)
+static void sweep_lines(struct schedule *schedule, int64_t now, struct schedule_host *closed)
 {
 	for (int i = 0; i < schedule->settings.type_count; i++) {
 		struct type *type = &schedule->types[i];
@@ -357,7 +358,7 @@ static void sweep(struct schedule *schedule, int64_t now, struct schedule_host *
 				sweep_line(schedule, now, type, *at);
 			else if ((*at)->host == closed) {
 				empty_line(schedule, now, type, *at, true);
-				hold(type, now, closed);
+				hold_type(type, now, closed);
 			}
 			if ((*at)->first)
 				at = &(*at)->next;
@@ -379,11 +380,11 @@ static int wants_of_held(struct schedule *schedule, int64_t now, struct type *ty
 	if (type->held_at < breaker->until && type->waiting == 0) {
 		if (breaker_allows(breaker, now))
 			return 1;
-		at = earlier(at, breaker->until > now ? breaker->until : at);
+		at = earlier_time(at, breaker->until > now ? breaker->until : at);
 	}
 	if (now >= type->scout_at)
 		return 1 + type->scout_rows / (1 + schedule->held);
-	schedule->claim_at = earlier(schedule->claim_at, at);
+	schedule->claim_at = earlier_time(schedule->claim_at, at);
 	return 0;
 }
 
@@ -416,7 +417,7 @@ int schedule_wants(struct schedule *schedule, int64_t now, int *most)
 	for (int i = 0; i < count; i++) {
 		int *mine = &most[(schedule->claim_turn + i) % count];
 
-		*mine = (int)earlier(*mine, earlier(share, room - sum));
+		*mine = (int)earlier_time(*mine, earlier_time(share, room - sum));
 		sum += *mine;
 	}
 	if (count)
@@ -444,10 +445,10 @@ static struct schedule_row *copy_row(const struct schedule_claimed *claimed, int
 }
 
 /* The first row of a claim, when those of the one before are gone already. */
-static void grow(struct type *type, int64_t now)
+static void grow_window(struct type *type, int64_t now)
 {
 	if (type->more && type->waiting == 0 && now - type->claimed_at < GROW_MS)
-		type->window = (int)earlier(type->window * 2, WINDOW_MAX);
+		type->window = (int)earlier_time(type->window * 2, WINDOW_MAX);
 }
 
 void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_claimed *claimed,
@@ -459,13 +460,13 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 
 	schedule->rows++;
 	if (!type->came)
-		grow(type, now);
+		grow_window(type, now);
 	type->came = true;
 	if (claimed->expired) {
 		struct verdict verdict = verdict_expired();
 
 		type->open = true;
-		settle(schedule, now, row, &verdict);
+		settle_row(schedule, now, row, &verdict);
 		return;
 	}
 	if (route->service < 0) {
@@ -488,7 +489,7 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		type->closed = host;
 	else
 		type->open = true;
-	join_line(schedule, type, find_line(type, host, route->service), row);
+	join_line(schedule, type, find_or_add_line(type, host, route->service), row);
 }
 
 void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most, const int *came)
@@ -504,7 +505,7 @@ void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most
 		if (type->open)
 			type->holder = NULL;
 		else if (type->closed || type->holder)
-			hold(type, now, type->closed ? type->closed : type->holder);
+			hold_type(type, now, type->closed ? type->closed : type->holder);
 		type->came = type->open = false;
 		type->closed = NULL;
 	}
@@ -513,23 +514,24 @@ void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most
 /* --- questions ------------------------------------------------------------------------------ */
 
 /* May the service be asked once more now? If not, from when on. */
-static bool has_turn(struct schedule *schedule, int64_t now, int service)
+static bool has_service_turn(struct schedule *schedule, int64_t now, int service)
 {
 	const struct config_check *check = check_of(schedule, service);
 	struct service *mine = &schedule->services[service];
 	int64_t wait;
 
 	if (now < mine->left_until) {
-		schedule->ask_at = earlier(schedule->ask_at, mine->left_until);
+		schedule->ask_at = earlier_time(schedule->ask_at, mine->left_until);
 		return false;
 	}
 	wait = bucket_wait(&mine->bucket, check->rate, now);
 	if (wait > 0)
-		schedule->ask_at = earlier(schedule->ask_at, now + wait);
+		schedule->ask_at = earlier_time(schedule->ask_at, now + wait);
 	return wait == 0;
 }
 
-static bool has_room(const struct schedule *schedule, const struct type *type, struct line *line)
+static bool has_room_in_flight(
+    const struct schedule *schedule, const struct type *type, struct line *line)
 {
 	const struct config_check *check = check_of(schedule, line->service);
 
@@ -538,7 +540,7 @@ static bool has_room(const struct schedule *schedule, const struct type *type, s
 }
 
 /* Rows of the same URL as the first, from not too far behind. */
-static int take_rows(struct schedule *schedule, struct type *type, struct line *line, int most,
+static int take_line_rows(struct schedule *schedule, struct type *type, struct line *line, int most,
     struct schedule_row **rows)
 {
 	struct schedule_row *before = NULL;
@@ -588,7 +590,7 @@ static const struct check_id *ids_of(struct schedule_row *const *rows, int count
 	return ids;
 }
 
-static struct schedule_question *ask(
+static struct schedule_question *ask_of_line(
     struct schedule *schedule, int64_t now, int number, struct line *line)
 {
 	struct schedule_question *question = xcalloc(1, sizeof *question);
@@ -599,7 +601,7 @@ static struct schedule_question *ask(
 	/* batch is at most 1000 */
 	int most = question->probe ? 1 : (int)check->batch;
 	question->rows = xcalloc((size_t)most, sizeof(struct schedule_row *));
-	question->ask.id_count = take_rows(schedule, type, line, most, question->rows);
+	question->ask.id_count = take_line_rows(schedule, type, line, most, question->rows);
 	question->ask.ids = ids_of(question->rows, question->ask.id_count);
 	question->ask.url = question->rows[0]->url;
 	question->ask.opaque = question;
@@ -608,7 +610,7 @@ static struct schedule_question *ask(
 	question->host = line->host;
 	line->host->pause_ms = check->breaker_pause_ms;
 	if (now - question->rows[0]->claimed_at > SHRINK_MS)
-		shrink(type);
+		shrink_window(type);
 	bucket_take(&schedule->services[line->service].bucket, check->rate);
 	type->in_flight++;
 	line->host->in_flight++;
@@ -646,7 +648,7 @@ static struct schedule_question *ask_of_type(struct schedule *schedule, int64_t 
 
 			empty_line(schedule, now, type, line, true);
 			remove_line(at);
-			hold(type, now, host);
+			hold_type(type, now, host);
 			continue;
 		}
 		sweep_line(schedule, now, type, line);
@@ -654,8 +656,10 @@ static struct schedule_question *ask_of_type(struct schedule *schedule, int64_t 
 			remove_line(at);
 			continue;
 		}
-		if (has_room(schedule, type, line) && has_turn(schedule, now, line->service)) {
-			struct schedule_question *question = ask(schedule, now, number, line);
+		if (has_room_in_flight(schedule, type, line) &&
+		    has_service_turn(schedule, now, line->service)) {
+			struct schedule_question *question =
+			    ask_of_line(schedule, now, number, line);
 
 			turn_lines(type, at);
 			return question;
@@ -670,7 +674,7 @@ struct schedule_question *schedule_next(struct schedule *schedule, int64_t now)
 	int count = schedule->settings.type_count;
 
 	if (now >= schedule->sweep_at) {
-		sweep(schedule, now, NULL);
+		sweep_lines(schedule, now, NULL);
 		schedule->sweep_at = now + SWEEP_MS;
 	}
 	schedule->ask_at = INT64_MAX;
@@ -691,7 +695,7 @@ struct schedule_question *schedule_next(struct schedule *schedule, int64_t now)
 
 /* --- answers -------------------------------------------------------------------------------- */
 
-static enum breaker_outcome outcome_of(const struct check_answer *answer)
+static enum breaker_outcome breaker_outcome_of(const struct check_answer *answer)
 {
 	if (answer->reached)
 		return BREAKER_SUCCESS;
@@ -714,7 +718,7 @@ static void end_question(struct schedule *schedule, int64_t now, struct schedule
 	breaker_end(&host->breaker, now, question->probe, outcome, check->breaker_failures,
 	    check->breaker_pause_ms);
 	if (host->breaker.tripped && (!was_tripped || question->probe))
-		sweep(schedule, now, host);
+		sweep_lines(schedule, now, host);
 	if (!host->breaker.tripped && was_tripped)
 		free_from_hold(schedule, host);
 	free_question(schedule, question);
@@ -734,7 +738,7 @@ static void answer_row(struct schedule *schedule, int64_t now, struct schedule_r
 	}
 	verdict = verdict_of_answer(
 	    check_of(schedule, row->service), &facts, word, answer, &schedule->seed);
-	settle(schedule, now, row, &verdict);
+	settle_row(schedule, now, row, &verdict);
 }
 
 void schedule_answered(struct schedule *schedule, int64_t now, struct schedule_question *question,
@@ -743,7 +747,7 @@ void schedule_answered(struct schedule *schedule, int64_t now, struct schedule_q
 	for (int i = 0; i < question->ask.id_count; i++)
 		answer_row(schedule, now, question->rows[i],
 		    answer->words ? answer->words[i] : CHECK_UNKNOWN, answer);
-	end_question(schedule, now, question, outcome_of(answer));
+	end_question(schedule, now, question, breaker_outcome_of(answer));
 }
 
 void schedule_put_back(struct schedule *schedule, int64_t now, struct schedule_question *question)
@@ -753,9 +757,10 @@ void schedule_put_back(struct schedule *schedule, int64_t now, struct schedule_q
 
 	if (schedule->draining)
 		for (int i = 0; i < question->ask.id_count; i++)
-			give_back(schedule, now, question->rows[i], "waited", "the relay ended", 0);
+			give_row_back(
+			    schedule, now, question->rows[i], "waited", "the relay ended", 0);
 	for (int i = question->ask.id_count - 1; i >= 0 && !schedule->draining; i--) {
-		struct line *line = find_line(type, question->host, question->service);
+		struct line *line = find_or_add_line(type, question->host, question->service);
 		struct schedule_row *first = line->first, *last = line->last;
 
 		line->first = NULL;
@@ -825,9 +830,10 @@ void schedule_drain(struct schedule *schedule, int64_t now)
 
 int64_t schedule_deadline(const struct schedule *schedule, bool wants_too)
 {
-	int64_t at = wants_too ? earlier(schedule->ask_at, schedule->claim_at) : schedule->ask_at;
+	int64_t at =
+	    wants_too ? earlier_time(schedule->ask_at, schedule->claim_at) : schedule->ask_at;
 
-	return schedule->waiting ? earlier(at, schedule->sweep_at) : at;
+	return schedule->waiting ? earlier_time(at, schedule->sweep_at) : at;
 }
 
 struct schedule_figures schedule_figures(const struct schedule *schedule)

@@ -78,7 +78,7 @@ void reply_finish(struct reply *reply)
 }
 
 /* It may quote others, be cut within a character, and is to be stored in a database. */
-static void make_clean(char *text)
+static void make_text_storable(char *text)
 {
 	uint32_t code;
 
@@ -102,12 +102,12 @@ bool reply_fail(struct reply *reply, const char *failure, const char *format, ..
 	va_start(arguments, format);
 	vsnprintf(answer->error, sizeof answer->error, format, arguments);
 	va_end(arguments);
-	make_clean(answer->error);
+	make_text_storable(answer->error);
 	return false;
 }
 
 /* Most answer in the order of the question. -1: it was not asked for. */
-static int find_id(struct reply *reply, const char *biz_id, size_t length)
+static int find_asked_id(struct reply *reply, const char *biz_id, size_t length)
 {
 	const struct check_question *question = reply->question;
 
@@ -124,7 +124,7 @@ static int find_id(struct reply *reply, const char *biz_id, size_t length)
 
 bool reply_add(struct reply *reply, const char *biz_id, size_t length, enum check_word word)
 {
-	int at = find_id(reply, biz_id, length);
+	int at = find_asked_id(reply, biz_id, length);
 
 	if (at < 0)
 		return reply_fail(reply, "answer", "it answers about an id that it was not asked");

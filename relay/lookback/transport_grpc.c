@@ -21,7 +21,7 @@ enum { STATUS_NAMES = sizeof status_names / sizeof *status_names };
 
 /* --- the question --------------------------------------------------------------------------- */
 
-static bool locate(const char *url, struct text *ret_url, struct err *err)
+static bool locate_grpc(const char *url, struct text *ret_url, struct err *err)
 {
 	size_t length = strlen(url);
 
@@ -39,7 +39,7 @@ static ProtobufCBinaryData bytes_of(const char *text)
 	return (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
 }
 
-static void add_frame(struct text *body, size_t length)
+static void add_grpc_frame(struct text *body, size_t length)
 {
 	const char frame[FRAME] = {
 	    0, (char)(length >> 24), (char)(length >> 16), (char)(length >> 8), (char)length};
@@ -47,7 +47,7 @@ static void add_frame(struct text *body, size_t length)
 	text_append(body, frame, sizeof frame);
 }
 
-static void write_question(const struct check_question *question, struct text *ret_body)
+static void write_grpc_question(const struct check_question *question, struct text *ret_body)
 {
 	const size_t count = (size_t)question->id_count;
 	Lookback__V1__CheckRequest request = LOOKBACK__V1__CHECK_REQUEST__INIT;
@@ -67,13 +67,13 @@ static void write_question(const struct check_question *question, struct text *r
 	size_t length = lookback__v1__check_request__get_packed_size(&request);
 	owned_text uint8_t *packed = xmalloc(length);
 	lookback__v1__check_request__pack(&request, packed);
-	add_frame(ret_body, length);
+	add_grpc_frame(ret_body, length);
 	text_append(ret_body, (const char *)packed, length);
 }
 
 /* --- the answer ----------------------------------------------------------------------------- */
 
-static enum check_word word_of(Lookback__V1__Decision decision)
+static enum check_word word_of_decision(Lookback__V1__Decision decision)
 {
 	static const enum check_word words[] = {
 	    [LOOKBACK__V1__DECISION__DECISION_UNKNOWN] = CHECK_UNKNOWN,
@@ -97,7 +97,7 @@ static void read_message(struct reply *reply, const uint8_t *bytes, size_t lengt
 	for (size_t i = 0; good && i < message->n_answers; i++) {
 		const Lookback__V1__CheckAnswer *answer = message->answers[i];
 		good = reply_add(reply, (const char *)answer->biz_id.data, answer->biz_id.len,
-		    word_of(answer->decision));
+		    word_of_decision(answer->decision));
 	}
 	if (good)
 		reply_read(reply);
@@ -130,7 +130,7 @@ static const char *find_status(const struct http_response *response, const char 
 	return trailer || response->body_length ? trailer : http_response_header(response, name);
 }
 
-static void read_status(struct reply *reply, const struct http_response *response)
+static void read_grpc_status(struct reply *reply, const struct http_response *response)
 {
 	const char *text = find_status(response, "grpc-status");
 	const char *message = find_status(response, "grpc-message");
@@ -162,7 +162,7 @@ static bool is_grpc(const char *type)
 	       (!type[length] || strchr("+; \t", type[length]));
 }
 
-static void read_response(struct reply *reply, const struct http_response *response)
+static void read_grpc_response(struct reply *reply, const struct http_response *response)
 {
 	if (response->status != 200)
 		reply_fail(reply, "status",
@@ -174,10 +174,10 @@ static void read_response(struct reply *reply, const struct http_response *respo
 		    "the Content-Type of its answer is not "
 		    "application/grpc");
 	else
-		read_status(reply, response);
+		read_grpc_status(reply, response);
 }
 
-static bool is_well(const struct reply *reply, const struct http_response *response)
+static bool is_grpc_service_well(const struct reply *reply, const struct http_response *response)
 {
 	static const char *const ailing[] = {"UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED",
 	    "INTERNAL", "UNAVAILABLE", "DATA_LOSS"};
@@ -203,11 +203,11 @@ static const struct web_dialect dialect = {
     .headers = headers,
     .header_count = 2,
     .timeout_header = "grpc-timeout",
-    .locate = locate,
-    .write = write_question,
+    .locate = locate_grpc,
+    .write = write_grpc_question,
     .unsigned_bytes = FRAME,
-    .read = read_response,
-    .is_well = is_well,
+    .read = read_grpc_response,
+    .is_well = is_grpc_service_well,
 };
 
 static struct transport *open_grpc(const struct config_check *check, struct err *err)

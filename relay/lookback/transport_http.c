@@ -7,33 +7,33 @@
 
 /* --- the question --------------------------------------------------------------------------- */
 
-static bool locate(const char *url, struct text *ret_url, struct err *err)
+static bool locate_http(const char *url, struct text *ret_url, struct err *err)
 {
 	(void)err;
 	text_add(ret_url, url);
 	return true;
 }
 
-static void add_id(json_t *object, const struct check_id *id)
+static void add_question_id(json_t *object, const struct check_id *id)
 {
 	json_object_set_new(object, "biz_id", json_string(id->biz_id));
 	json_object_set_new(object, "attempt", json_integer(id->attempt));
 	json_object_set_new(object, "prepared_at", json_string(id->prepared_at));
 }
 
-static void write_question(const struct check_question *question, struct text *ret_body)
+static void write_http_question(const struct check_question *question, struct text *ret_body)
 {
 	json_t *object = json_object();
 	char *body;
 
 	json_object_set_new(object, "biz_type", json_string(question->biz_type));
 	if (question->id_count == 1) {
-		add_id(object, question->ids);
+		add_question_id(object, question->ids);
 	} else {
 		json_t *ids = json_array();
 		for (int i = 0; i < question->id_count; i++) {
 			json_t *id = json_object();
-			add_id(id, &question->ids[i]);
+			add_question_id(id, &question->ids[i]);
 			json_array_append_new(ids, id);
 		}
 		json_object_set_new(object, "ids", ids);
@@ -46,7 +46,7 @@ static void write_question(const struct check_question *question, struct text *r
 
 /* --- the answer ----------------------------------------------------------------------------- */
 
-static bool is_json(const char *type)
+static bool is_json_answer(const char *type)
 {
 	static const char name[] = "application/json";
 	static const size_t length = sizeof name - 1;
@@ -103,11 +103,11 @@ void transport_http_read(struct reply *reply, const char *bytes, size_t length)
 	json_decref(body);
 }
 
-static void read_response(struct reply *reply, const struct http_response *response)
+static void read_http_response(struct reply *reply, const struct http_response *response)
 {
 	if (response->status != 200)
 		reply_fail(reply, "status", "it answers with status %d", response->status);
-	else if (!is_json(http_response_header(response, "Content-Type")))
+	else if (!is_json_answer(http_response_header(response, "Content-Type")))
 		reply_fail(reply, "answer",
 		    "the Content-Type of its answer is not "
 		    "application/json");
@@ -115,7 +115,7 @@ static void read_response(struct reply *reply, const struct http_response *respo
 		transport_http_read(reply, response->body, response->body_length);
 }
 
-static bool is_well(const struct reply *reply, const struct http_response *response)
+static bool is_http_service_well(const struct reply *reply, const struct http_response *response)
 {
 	(void)reply;
 	return response->status < 500 && response->status != 429;
@@ -130,10 +130,10 @@ static const struct web_dialect dialect = {
     .protocol = HTTP_1_1,
     .headers = headers,
     .header_count = 2,
-    .locate = locate,
-    .write = write_question,
-    .read = read_response,
-    .is_well = is_well,
+    .locate = locate_http,
+    .write = write_http_question,
+    .read = read_http_response,
+    .is_well = is_http_service_well,
 };
 
 static struct transport *open_http(const struct config_check *check, struct err *err)

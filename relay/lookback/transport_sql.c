@@ -69,14 +69,14 @@ struct transport {
 	bool woken;       /* something new to be done */
 };
 
-static void put(struct queue *queue, struct asked *asked)
+static void put_asked(struct queue *queue, struct asked *asked)
 {
 	asked->behind = NULL;
 	*queue->end = asked;
 	queue->end = &asked->behind;
 }
 
-static struct asked *get(struct queue *queue)
+static struct asked *get_asked(struct queue *queue)
 {
 	struct asked *asked = queue->first;
 
@@ -90,19 +90,19 @@ static struct asked *get(struct queue *queue)
 
 /* --- answers -------------------------------------------------------------------------------- */
 
-static void finish(struct transport *transport, struct asked *asked)
+static void finish_asked(struct transport *transport, struct asked *asked)
 {
 	asked->reply.answer.total_us = clock_us() - asked->reply.began_us;
-	put(&transport->done, asked);
+	put_asked(&transport->done, asked);
 }
 
 static void fail_waiting(struct transport *transport, const char *failure, const char *why)
 {
 	struct asked *asked;
 
-	while ((asked = get(&transport->waiting))) {
+	while ((asked = get_asked(&transport->waiting))) {
 		reply_fail(&asked->reply, failure, "%s", why);
-		finish(transport, asked);
+		finish_asked(transport, asked);
 	}
 }
 
@@ -143,13 +143,13 @@ static void fail_statement(struct transport *transport, struct line *line, const
 	else
 		reply_fail(reply, late ? "timeout" : "database", "%s", err->message);
 	reply->answer.reached = advice || err->kind != ERR_RETRY;
-	finish(transport, line->asked);
+	finish_asked(transport, line->asked);
 	line->asked = NULL;
 }
 
 /* --- connections ---------------------------------------------------------------------------- */
 
-static void watch(struct transport *transport, struct line *line)
+static void watch_line(struct transport *transport, struct line *line)
 {
 	int fd = line->pg ? pg_fd(line->pg) : -1;
 	short wanted = line->pg ? pg_events(line->pg) : 0;
@@ -184,14 +184,14 @@ static void lose_line(
 {
 	if (line->asked) {
 		reply_fail(&line->asked->reply, failure, "%s", why);
-		finish(transport, line->asked);
+		finish_asked(transport, line->asked);
 		line->asked = NULL;
 	}
 	close_line(transport, line);
 }
 
 /* Nobody is to wait for a database that is not there. */
-static void fail_connecting(
+static void fail_line_connecting(
     struct transport *transport, struct line *line, const char *failure, const char *why)
 {
 	bool others = false;
@@ -212,7 +212,7 @@ static bool open_line(struct transport *transport, struct line *line, struct err
 	pg_limit_answer(line->pg, transport->check->max_answer * WIRE_PARTS + WIRE_REST);
 	line->stage = CONNECTING;
 	line->gives_up_at = clock_ms() + transport->check->connect_timeout_ms;
-	watch(transport, line);
+	watch_line(transport, line);
 	return true;
 }
 
@@ -237,13 +237,14 @@ static void open_lines(struct transport *transport, int64_t now_ms)
 		}
 		asked = asked->behind;
 		if (!open_line(transport, line, &err))
-			fail_connecting(transport, line, "connect", err.message);
+			fail_line_connecting(transport, line, "connect", err.message);
 	}
 }
 
 /* --- one question --------------------------------------------------------------------------- */
 
-static bool begin(struct transport *transport, struct line *line, int64_t now_ms, struct err *err)
+static bool begin_line_transaction(
+    struct transport *transport, struct line *line, int64_t now_ms, struct err *err)
 {
 	int64_t left = line->asked->expires_at - now_ms;
 	char limit[24];
@@ -258,7 +259,7 @@ static bool begin(struct transport *transport, struct line *line, int64_t now_ms
 	return pg_send_script(line->pg, script, err);
 }
 
-static bool ask(struct transport *transport, struct line *line, struct err *err)
+static bool ask_line(struct transport *transport, struct line *line, struct err *err)
 {
 	const struct check_question *question = line->asked->reply.question;
 	struct pg_array ids = {0};
@@ -276,7 +277,7 @@ static bool ask(struct transport *transport, struct line *line, struct err *err)
 	return sent;
 }
 
-static bool read_row(struct reply *reply, const struct pg_result *rows, int row)
+static bool read_answer_row(struct reply *reply, const struct pg_result *rows, int row)
 {
 	enum check_word word = CHECK_WORDS;
 
@@ -298,13 +299,13 @@ static bool read_rows(struct reply *reply, const struct pg_result *rows, int64_t
 		if (bytes > max_answer)
 			return reply_fail(reply, "too_large",
 			    "its answer has more than %" PRId64 " bytes (max_answer)", max_answer);
-		if (!read_row(reply, rows, i))
+		if (!read_answer_row(reply, rows, i))
 			return false;
 	}
 	return true;
 }
 
-static bool end(
+static bool end_line_transaction(
     struct line *line, const struct pg_result *rows, int64_t max_answer, struct err *err)
 {
 	struct reply *reply = &line->asked->reply;
@@ -316,16 +317,16 @@ static bool end(
 	    line->pg, read_rows(reply, rows, max_answer) ? "commit" : "rollback", err);
 }
 
-static void settle(struct transport *transport, struct line *line)
+static void settle_line(struct transport *transport, struct line *line)
 {
 	if (!line->asked->reply.answer.failure)
 		reply_read(&line->asked->reply);
-	finish(transport, line->asked);
+	finish_asked(transport, line->asked);
 	line->asked = NULL;
 	line->stage = FREE;
 }
 
-static bool undo(struct transport *transport, struct line *line, struct err *err)
+static bool undo_line_transaction(struct transport *transport, struct line *line, struct err *err)
 {
 	line->stage = UNDOES;
 	line->gives_up_at = clock_ms() + transport->check->connect_timeout_ms;
@@ -333,17 +334,17 @@ static bool undo(struct transport *transport, struct line *line, struct err *err
 }
 
 /* The statement of a stage was answered. */
-static bool advance(
+static bool advance_line(
     struct transport *transport, struct line *line, const struct pg_result *rows, struct err *err)
 {
 	transport->woken = true;
 	switch (line->stage) {
 	case BEGINS:
-		return ask(transport, line, err);
+		return ask_line(transport, line, err);
 	case ASKS:
-		return end(line, rows, transport->check->max_answer, err);
+		return end_line_transaction(line, rows, transport->check->max_answer, err);
 	case ENDS:
-		settle(transport, line);
+		settle_line(transport, line);
 		return true;
 	default:
 		line->stage = FREE;
@@ -353,23 +354,23 @@ static bool advance(
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-static void step_connecting(struct transport *transport, struct line *line, int64_t now_ms)
+static void step_line_connecting(struct transport *transport, struct line *line, int64_t now_ms)
 {
 	struct err err;
 
 	if (!pg_step(line->pg, &err)) {
-		fail_connecting(transport, line, pg_is_flooded(line->pg) ? "too_large" : "connect",
-		    err.message);
+		fail_line_connecting(transport, line,
+		    pg_is_flooded(line->pg) ? "too_large" : "connect", err.message);
 	} else if (pg_state(line->pg) == PG_IDLE) {
 		line->stage = FREE;
 		backoff_reset(&line->pause);
 	} else if (now_ms >= line->gives_up_at) {
 		owned_text char *why = xformat("%s: no connection in time", pg_place(line->pg));
-		fail_connecting(transport, line, "connect_timeout", why);
+		fail_line_connecting(transport, line, "connect_timeout", why);
 	}
 }
 
-static void step_busy(struct transport *transport, struct line *line, int64_t now_ms)
+static void step_line_busy(struct transport *transport, struct line *line, int64_t now_ms)
 {
 	struct pg_result *rows = NULL;
 	struct err err;
@@ -377,11 +378,11 @@ static void step_busy(struct transport *transport, struct line *line, int64_t no
 	bool good = pg_step(line->pg, &err) && pg_receive(line->pg, &done, &rows, &err);
 
 	if (good && done)
-		good = advance(transport, line, rows, &err);
+		good = advance_line(transport, line, rows, &err);
 	pg_result_destroy(rows);
 	if (!good && pg_state(line->pg) == PG_IDLE && line->stage != UNDOES) {
 		fail_statement(transport, line, &err);
-		good = undo(transport, line, &err);
+		good = undo_line_transaction(transport, line, &err);
 	}
 	if (!good) {
 		lose_line(
@@ -397,27 +398,27 @@ static void step_line(struct transport *transport, struct line *line, int64_t no
 	struct err err;
 
 	if (line->stage == CONNECTING)
-		step_connecting(transport, line, now_ms);
+		step_line_connecting(transport, line, now_ms);
 	else if (line->stage == FREE && !pg_step(line->pg, &err))
 		close_line(transport, line);
 	else if (line->stage > FREE)
-		step_busy(transport, line, now_ms);
+		step_line_busy(transport, line, now_ms);
 	if (line->stage == FREE && transport->waiting.first) {
-		line->asked = get(&transport->waiting);
-		if (!begin(transport, line, now_ms, &err))
+		line->asked = get_asked(&transport->waiting);
+		if (!begin_line_transaction(transport, line, now_ms, &err))
 			lose_line(transport, line, "closed", err.message);
 	}
-	watch(transport, line);
+	watch_line(transport, line);
 }
 
 /* All have the same time: the first in the queue is the first to be late. */
-static void stop_the_late(struct transport *transport, int64_t now_ms)
+static void stop_late_questions(struct transport *transport, int64_t now_ms)
 {
 	while (transport->waiting.first && now_ms >= transport->waiting.first->expires_at) {
-		struct asked *asked = get(&transport->waiting);
+		struct asked *asked = get_asked(&transport->waiting);
 		reply_fail(&asked->reply, "queue_timeout",
 		    "no connection to the database was free in time");
-		finish(transport, asked);
+		finish_asked(transport, asked);
 	}
 }
 
@@ -426,7 +427,7 @@ static void step_all(struct transport *transport, int64_t now_ms)
 	transport->woken = false;
 	for (int i = 0; i < transport->line_count; i++)
 		step_line(transport, &transport->lines[i], now_ms);
-	stop_the_late(transport, now_ms);
+	stop_late_questions(transport, now_ms);
 	open_lines(transport, now_ms);
 }
 
@@ -480,14 +481,14 @@ static bool take_over(
 		asked->next->before = asked;
 	transport->all = asked;
 	transport->in_flight++;
-	put(&transport->waiting, asked);
+	put_asked(&transport->waiting, asked);
 	transport->woken = true;
 	return true;
 }
 
 static struct check_answer *next_answer(struct transport *transport)
 {
-	struct asked *asked = get(&transport->done);
+	struct asked *asked = get_asked(&transport->done);
 
 	return asked ? &asked->reply.answer : NULL;
 }
@@ -524,7 +525,7 @@ static void close_all(struct transport *transport)
 	free(transport);
 }
 
-static void add_quoted(struct text *text, const char *name, size_t length)
+static void add_quoted_name(struct text *text, const char *name, size_t length)
 {
 	text_add(text, "\"");
 	for (size_t i = 0; i < length; i++)
@@ -532,7 +533,7 @@ static void add_quoted(struct text *text, const char *name, size_t length)
 	text_add(text, "\"");
 }
 
-/* "name" or "schema.name", as the catalog spells them. */
+/* "name" or "schema.name", as PostgreSQL's system catalogs spell them. */
 static bool set_function(struct transport *transport, struct err *err)
 {
 	const char *name = transport->check->function, *dot = strchr(name, '.');
@@ -546,10 +547,10 @@ static bool set_function(struct transport *transport, struct err *err)
 		    "'%.130s' is no name of a function, with a schema and a dot before it or "
 		    "without",
 		    name);
-	add_quoted(&quoted, name, first);
+	add_quoted_name(&quoted, name, first);
 	if (dot) {
 		text_add(&quoted, ".");
-		add_quoted(&quoted, dot + 1, second);
+		add_quoted_name(&quoted, dot + 1, second);
 	}
 	const struct script_place places[] = {{"function", text_string(&quoted), true}, {0}};
 	transport->ask = script_fill(sql_check_ask, places);
@@ -575,7 +576,7 @@ static bool check_settings(const struct config_check *check, struct err *err)
 	return check_has_none(check, unfit, sizeof unfit / sizeof *unfit, err);
 }
 
-static bool set_up(struct transport *transport, struct err *err)
+static bool set_up_sql(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
 	struct err why;
@@ -607,7 +608,7 @@ static struct transport *open_sql(const struct config_check *check, struct err *
 	transport->opens_at = INT64_MAX;
 	transport->waiting.end = &transport->waiting.first;
 	transport->done.end = &transport->done.first;
-	if (set_up(transport, err))
+	if (set_up_sql(transport, err))
 		return transport;
 	close_all(transport);
 	return NULL;

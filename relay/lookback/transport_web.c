@@ -33,7 +33,7 @@ struct transport {
 /* --- settings ------------------------------------------------------------------------------- */
 
 /* The URLs of messages were looked at by who asks; this one is the operator's. */
-static bool check_url(const struct transport *transport, struct err *err)
+static bool check_configured_url(const struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
 	struct text url = {0};
@@ -82,7 +82,7 @@ static bool set_client(struct transport *transport, struct err *err)
 	return transport->client;
 }
 
-static bool set_peer(struct transport *transport, struct err *err)
+static bool set_service_peer(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
 	const struct http_peer_texts texts = {.url = check->url,
@@ -99,14 +99,15 @@ static bool set_peer(struct transport *transport, struct err *err)
 	       check_refuse(check, err, key, "%s", why.message);
 }
 
-static bool set_up(struct transport *transport, struct err *err)
+static bool set_up_web(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
 	const struct check_unfit unfit[] = {
 	    {"dsn", check->dsn, "only transport = sql asks a database; remove it, or set that"}};
 
-	return check_has_none(check, unfit, 1, err) && set_peer(transport, err) &&
-	       check_url(transport, err) && check_allow(check, err) && set_client(transport, err);
+	return check_has_none(check, unfit, 1, err) && set_service_peer(transport, err) &&
+	       check_configured_url(transport, err) && check_allow(check, err) &&
+	       set_client(transport, err);
 }
 
 struct transport *web_open(
@@ -116,7 +117,7 @@ struct transport *web_open(
 
 	transport->dialect = dialect;
 	transport->check = check;
-	if (set_up(transport, err))
+	if (set_up_web(transport, err))
 		return transport;
 	web_close(transport);
 	return NULL;
@@ -124,7 +125,7 @@ struct transport *web_open(
 
 /* --- asking --------------------------------------------------------------------------------- */
 
-static void forget(struct transport *transport, struct call *call)
+static void forget_call(struct transport *transport, struct call *call)
 {
 	if (call->before)
 		call->before->next = call->next;
@@ -138,7 +139,8 @@ static void forget(struct transport *transport, struct call *call)
 	free(call);
 }
 
-static struct call *remember(struct transport *transport, const struct check_question *question)
+static struct call *remember_call(
+    struct transport *transport, const struct check_question *question)
 {
 	struct call *call = xcalloc(1, sizeof *call);
 
@@ -154,7 +156,7 @@ static struct call *remember(struct transport *transport, const struct check_que
  * The same whenever the same is asked: of one id it is made of the event id that its message would
  * have, of several of all their ids in their order.
  */
-static void add_name(struct text *name, const struct check_question *question)
+static void add_question_name(struct text *name, const struct check_question *question)
 {
 	unsigned char uuid[UUID_BYTES];
 	char digits[2 * UUID_BYTES];
@@ -169,7 +171,7 @@ static void add_name(struct text *name, const struct check_question *question)
 	text_append(name, digits, sizeof digits);
 }
 
-static bool sign(const struct transport *transport, const struct call *call, const char *name,
+static bool sign_call(const struct transport *transport, const struct call *call, const char *name,
     struct http_signature *signature, struct http_header *headers, size_t *count, struct err *err)
 {
 	const size_t skipped = transport->dialect->unsigned_bytes;
@@ -193,8 +195,8 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 	if (dialect->timeout_header)
 		headers[count++] =
 		    (struct http_header){dialect->timeout_header, transport->timeout};
-	add_name(&name, call->reply.question);
-	sent = sign(transport, call, text_string(&name), &signature, headers, &count, err);
+	add_question_name(&name, call->reply.question);
+	sent = sign_call(transport, call, text_string(&name), &signature, headers, &count, err);
 	sent = sent && http_client_send(transport->client,
 			   &(struct http_request){.method = HTTP_POST,
 			       .protocol = dialect->protocol,
@@ -221,19 +223,19 @@ bool web_ask(struct transport *transport, const struct check_question *question,
 		return err_set(err, ERR_REJECT,
 		    "[check \"%s\"] has no url, and the message brings none",
 		    transport->check->name);
-	call = remember(transport, question);
+	call = remember_call(transport, question);
 	if (transport->dialect->locate(url, &call->url, err)) {
 		transport->dialect->write(question, &call->body);
 		if (send_call(transport, call, err))
 			return true;
 	}
-	forget(transport, call);
+	forget_call(transport, call);
 	return false;
 }
 
 /* --- answers -------------------------------------------------------------------------------- */
 
-static void fill(
+static void fill_answer(
     struct transport *transport, struct call *call, const struct http_response *response)
 {
 	struct check_answer *answer = &call->reply.answer;
@@ -258,14 +260,14 @@ struct check_answer *web_take(struct transport *transport)
 	if (!response)
 		return NULL;
 	call = response->opaque;
-	fill(transport, call, response);
+	fill_answer(transport, call, response);
 	http_client_release(transport->client, response);
 	return &call->reply.answer;
 }
 
 void web_release(struct transport *transport, struct check_answer *answer)
 {
-	forget(transport, (struct call *)(void *)answer);
+	forget_call(transport, (struct call *)(void *)answer);
 }
 
 int web_fd(const struct transport *transport)
@@ -289,7 +291,7 @@ void web_close(struct transport *transport)
 		return;
 	http_client_destroy(transport->client);
 	while (transport->calls)
-		forget(transport, transport->calls);
+		forget_call(transport, transport->calls);
 	http_peer_finish(&transport->peer);
 	free(transport);
 }

@@ -14,7 +14,7 @@ enum {
 };
 static const double jitter = 0.2;
 
-static int64_t draw(int64_t first_ms, int64_t cap_ms, int before, uint64_t *seed)
+static int64_t draw_pause(int64_t first_ms, int64_t cap_ms, int before, uint64_t *seed)
 {
 	struct backoff backoff = {.first_ms = first_ms,
 	    .cap_ms = cap_ms,
@@ -27,12 +27,12 @@ static int64_t draw(int64_t first_ms, int64_t cap_ms, int before, uint64_t *seed
 	return pause;
 }
 
-static int64_t longer(int64_t a, int64_t b)
+static int64_t longer_pause(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
 }
 
-static int64_t shorter(int64_t a, int64_t b)
+static int64_t shorter_pause(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -40,10 +40,10 @@ static int64_t shorter(int64_t a, int64_t b)
 /* What an answer asks for, as far as it is heard. */
 static int64_t asked_pause(const struct config_check *check, const struct check_answer *answer)
 {
-	return shorter(answer->retry_after_ms, check->retry_after_max_ms);
+	return shorter_pause(answer->retry_after_ms, check->retry_after_max_ms);
 }
 
-__attribute__((format(printf, 2, 3))) static void park(
+__attribute__((format(printf, 2, 3))) static void park_verdict(
     struct verdict *verdict, const char *format, ...)
 {
 	owned_text char *why = NULL, *whole = NULL;
@@ -60,26 +60,28 @@ __attribute__((format(printf, 2, 3))) static void park(
 	verdict->next_ms = 0;
 }
 
-static void pend(struct verdict *verdict, const struct config_check *check,
+static void wait_while_pending(struct verdict *verdict, const struct config_check *check,
     const struct verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
 	verdict->result = "pending";
-	verdict->next_ms = longer(draw(check->pending_every_ms, check->pending_every_ms, 0, seed),
-	    asked_pause(check, answer));
+	verdict->next_ms =
+	    longer_pause(draw_pause(check->pending_every_ms, check->pending_every_ms, 0, seed),
+		asked_pause(check, answer));
 	if (id->age_ms >= check->pending_max_ms)
-		park(verdict, "still pending %lld s after its prepare",
+		park_verdict(verdict, "still pending %lld s after its prepare",
 		    (long long)(id->age_ms / 1000));
 }
 
-static void ask_again(struct verdict *verdict, const struct config_check *check,
+static void ask_after_pause(struct verdict *verdict, const struct config_check *check,
     const struct verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
 	int before = id->attempts - id->pendings;
 
-	verdict->next_ms = longer(draw(check->retry_first_ms, check->retry_max_ms, before, seed),
-	    asked_pause(check, answer));
+	verdict->next_ms =
+	    longer_pause(draw_pause(check->retry_first_ms, check->retry_max_ms, before, seed),
+		asked_pause(check, answer));
 	if (before + 1 >= check->max_attempts)
-		park(verdict, "%d requests brought no decision", before + 1);
+		park_verdict(verdict, "%d requests brought no decision", before + 1);
 }
 
 bool verdict_is_ours(const char *failure)
@@ -104,7 +106,7 @@ struct verdict verdict_cannot_ask(const struct config_check *check, const struct
 	int64_t cap = check ? check->retry_max_ms : PAUSE_MAX_MS;
 
 	return verdict_give_back(
-	    result, error, longer(first, shorter(cap, id->age_ms / AGE_PARTS)), seed);
+	    result, error, longer_pause(first, shorter_pause(cap, id->age_ms / AGE_PARTS)), seed);
 }
 
 static struct verdict not_sent(const struct config_check *check, const struct verdict_id *id,
@@ -131,9 +133,9 @@ struct verdict verdict_of_answer(const struct config_check *check, const struct 
 	else if (!answer->failure && word == CHECK_ROLLBACK)
 		verdict.decision = verdict.result = "rollback";
 	else if (!answer->failure && word == CHECK_PENDING)
-		pend(&verdict, check, id, answer, seed);
+		wait_while_pending(&verdict, check, id, answer, seed);
 	else
-		ask_again(&verdict, check, id, answer, seed);
+		ask_after_pause(&verdict, check, id, answer, seed);
 	return verdict;
 }
 
@@ -143,7 +145,7 @@ struct verdict verdict_give_back(
 	struct verdict verdict = {.result = result};
 
 	/* never sooner than asked for */
-	verdict.next_ms = longer(pause_ms, draw(pause_ms, pause_ms, 0, seed));
+	verdict.next_ms = longer_pause(pause_ms, draw_pause(pause_ms, pause_ms, 0, seed));
 	text_copy(verdict.error, sizeof verdict.error, error);
 	return verdict;
 }
@@ -152,6 +154,6 @@ struct verdict verdict_expired(void)
 {
 	struct verdict verdict = {.result = "expired"};
 
-	park(&verdict, "its time was over (expires_after) before a decision came");
+	park_verdict(&verdict, "its time was over (expires_after) before a decision came");
 	return verdict;
 }

@@ -77,7 +77,7 @@ static bool is_utf8(const char *text, size_t length)
 	return true;
 }
 
-static bool set_text(struct lookback_request *request, const struct field *field,
+static bool set_text_field(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
 	if (said->length == 0 || said->length > field->most)
@@ -101,12 +101,12 @@ static bool of_alphabet(const char *text)
 }
 
 /* A name that is well formed: what may stand in a Kafka topic's as well. */
-static bool set_name(struct lookback_request *request, const struct field *field,
+static bool set_name_field(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
 	char **at = (char **)((char *)request + field->offset);
 
-	if (!set_text(request, field, said, refusal))
+	if (!set_text_field(request, field, said, refusal))
 		return false;
 	if (of_alphabet(*at) && !text_equal(*at, ".") && !text_equal(*at, ".."))
 		return true;
@@ -187,7 +187,7 @@ static bool is_value(const json_t *value)
 		   json_string_value(base64), json_string_length(base64), &bytes, &length);
 }
 
-static bool is_reserved(const char *name)
+static bool is_reserved_header(const char *name)
 {
 	return text_starts(name, "outbox-");
 }
@@ -204,7 +204,7 @@ static const char *headers_fault(const json_t *headers)
 
 	json_object_foreach((json_t *)headers, name, value)
 	{
-		if (is_reserved(name))
+		if (is_reserved_header(name))
 			return "have a name that begins with outbox-, which is reserved";
 		if (!is_value(value))
 			return no_value;
@@ -213,7 +213,7 @@ static const char *headers_fault(const json_t *headers)
 	{
 		if (json_array_size(pair) != 2 || !json_is_string(json_array_get(pair, 0)))
 			return "have an element that is no pair of name and value";
-		if (is_reserved(json_string_value(json_array_get(pair, 0))))
+		if (is_reserved_header(json_string_value(json_array_get(pair, 0))))
 			return "have a name that begins with outbox-, which is reserved";
 		if (has_nul(json_array_get(pair, 0)) || !is_value(json_array_get(pair, 1)))
 			return no_value;
@@ -265,7 +265,7 @@ static bool keep_headers(
 	return true;
 }
 
-static bool set_headers(struct lookback_request *request, const struct field *field,
+static bool set_headers_field(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
 	static const struct json_limits limits = {DEEPEST, MOST_VALUES};
@@ -281,14 +281,14 @@ static bool set_headers(struct lookback_request *request, const struct field *fi
 
 /* "version", "payload" and "payload_base64" are looked at where each form is read. */
 static const struct field fields[] = {
-    {MEMBER(biz_type), set_name, MOST_TYPE, .required = true},
-    {MEMBER(biz_id), set_text, MOST_ID, .required = true},
+    {MEMBER(biz_type), set_name_field, MOST_TYPE, .required = true},
+    {MEMBER(biz_id), set_text_field, MOST_ID, .required = true},
     {MEMBER(op), set_op, .required = true},
-    {MEMBER(topic), set_name, MOST_TOPIC, .of_prepare = true, .required = true},
+    {MEMBER(topic), set_name_field, MOST_TOPIC, .of_prepare = true, .required = true},
     {MEMBER(key), set_bytes, MOST_KEY, .of_prepare = true},
-    {MEMBER(headers), set_headers, .of_prepare = true},
-    {MEMBER(check_service), set_name, MOST_SERVICE, .of_prepare = true},
-    {MEMBER(check_url), set_text, MOST_URL, .of_prepare = true},
+    {MEMBER(headers), set_headers_field, .of_prepare = true},
+    {MEMBER(check_service), set_name_field, MOST_SERVICE, .of_prepare = true},
+    {MEMBER(check_url), set_text_field, MOST_URL, .of_prepare = true},
     {"check_after", offsetof(struct lookback_request, check_after_ms), set_duration,
 	.of_prepare = true},
     {"expires_after", offsetof(struct lookback_request, expires_after_ms), set_duration,
@@ -296,12 +296,12 @@ static const struct field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static bool is_wanted(const struct lookback_request *request, const struct field *field)
+static bool is_wanted_field(const struct lookback_request *request, const struct field *field)
 {
 	return !field->of_prepare || request->op == LOOKBACK_PREPARE;
 }
 
-static bool missing(struct refusal *refusal, const char *name)
+static bool refuse_missing_field(struct refusal *refusal, const char *name)
 {
 	return refusal_set(refusal, "missing_field", "%s is missing", name);
 }
@@ -378,7 +378,7 @@ static json_t *string_of(const struct member *member)
 				    : NULL;
 }
 
-static bool is_number(const struct member *member)
+static bool is_number_member(const struct member *member)
 {
 	return *member->text == '-' || (*member->text >= '0' && *member->text <= '9');
 }
@@ -389,10 +389,10 @@ static bool read_json_field(struct lookback_request *request, const struct field
 	bool kept;
 
 	if (!member->text)
-		return field->required ? missing(refusal, field->name) : true;
-	if (field->set == set_headers)
+		return field->required ? refuse_missing_field(refusal, field->name) : true;
+	if (field->set == set_headers_field)
 		return keep_headers(request, member->text, member->length, refusal);
-	if (field->set == set_duration && is_number(member))
+	if (field->set == set_duration && is_number_member(member))
 		return field->set(request, field,
 		    &(const struct said){.number = strtod(member->text, NULL)}, refusal);
 	json_t *string = string_of(member);
@@ -444,11 +444,11 @@ static bool read_json_payload(
 	return true;
 }
 
-static bool check_version(const struct member *version, struct refusal *refusal)
+static bool check_json_version(const struct member *version, struct refusal *refusal)
 {
 	if (!version->there)
-		return missing(refusal, "version");
-	if (!version->text || !is_number(version) || strtod(version->text, NULL) != VERSION)
+		return refuse_missing_field(refusal, "version");
+	if (!version->text || !is_number_member(version) || strtod(version->text, NULL) != VERSION)
 		return refusal_set(refusal, "bad_version", "version is not %d", VERSION);
 	return true;
 }
@@ -458,13 +458,13 @@ static bool read_json_object(
 {
 	/* First of all whose it is, for whoever has to answer for a refusal. */
 	if (!read_json_field(request, &fields[0], &body->members[0], refusal) ||
-	    !check_version(&body->members[AT_VERSION], refusal))
+	    !check_json_version(&body->members[AT_VERSION], refusal))
 		return false;
 	if (*body->unknown)
 		return refusal_set(
 		    refusal, "unknown_field", "%s is no field of version 1", body->unknown);
 	for (int i = 1; i < FIELDS; i++)
-		if (is_wanted(request, &fields[i]) &&
+		if (is_wanted_field(request, &fields[i]) &&
 		    !read_json_field(request, &fields[i], &body->members[i], refusal))
 			return false;
 	return request->op != LOOKBACK_PREPARE || read_json_payload(request, body, refusal);
@@ -538,12 +538,13 @@ static bool read_header_field(struct lookback_request *request, const struct fie
 	const struct lookback_header *header = find_header(input, field->name);
 
 	if (!header || !header->value)
-		return field->required ? missing(refusal, field->name) : true;
+		return field->required ? refuse_missing_field(refusal, field->name) : true;
 	return field->set(
 	    request, field, &(const struct said){header->value, header->length, 0}, refusal);
 }
 
-static bool add_pair(json_t *pairs, const struct lookback_header *header, struct refusal *refusal)
+static bool add_header_pair(
+    json_t *pairs, const struct lookback_header *header, struct refusal *refusal)
 {
 	json_t *name = json_string(header->name);
 	json_t *pair;
@@ -569,7 +570,7 @@ static bool pass_headers(
 		return true;
 	for (size_t i = 0; i < input->header_count; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
-		    !is_reserved(input->headers[i].name))
+		    !is_reserved_header(input->headers[i].name))
 			least += strlen("[\"\", \"\"]") + strlen(input->headers[i].name) +
 				 input->headers[i].length;
 	if (least > MOST_HEADERS)
@@ -577,8 +578,8 @@ static bool pass_headers(
 	pairs = json_array();
 	for (size_t i = 0; i < input->header_count && kept; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
-		    !is_reserved(input->headers[i].name))
-			kept = add_pair(pairs, &input->headers[i], refusal);
+		    !is_reserved_header(input->headers[i].name))
+			kept = add_header_pair(pairs, &input->headers[i], refusal);
 	if (kept && json_array_size(pairs) > 0) {
 		owned_text char *text = json_dumps(pairs, 0);
 		kept = keep_headers(request, text, strlen(text), refusal);
@@ -587,7 +588,7 @@ static bool pass_headers(
 	return kept;
 }
 
-static bool read_headers(
+static bool read_header_fields(
     struct lookback_request *request, const struct lookback_input *input, struct refusal *refusal)
 {
 	const struct lookback_header *version = find_header(input, "version");
@@ -599,7 +600,7 @@ static bool read_headers(
 	if (!check_header_names(input, refusal))
 		return false;
 	for (int i = 1; i < FIELDS; i++)
-		if (is_wanted(request, &fields[i]) &&
+		if (is_wanted_field(request, &fields[i]) &&
 		    !read_header_field(request, &fields[i], input, refusal))
 			return false;
 	if (request->op != LOOKBACK_PREPARE)
@@ -618,24 +619,24 @@ static void add_digest(EVP_MD_CTX *digest, const void *bytes, size_t length)
 	EVP_DigestUpdate(digest, bytes ? bytes : "", bytes ? length : 0);
 }
 
-static void add_text(EVP_MD_CTX *digest, const char *text)
+static void add_text_digest(EVP_MD_CTX *digest, const char *text)
 {
 	add_digest(digest, text, text ? strlen(text) : 0);
 }
 
 /* The beginning of a SHA-256 of each field with its length. */
-static void seal(struct lookback_request *request)
+static void seal_request(struct lookback_request *request)
 {
 	unsigned char whole[EVP_MAX_MD_SIZE];
 	EVP_MD_CTX *digest = EVP_MD_CTX_new();
 
 	EVP_DigestInit_ex(digest, EVP_sha256(), NULL);
-	add_text(digest, request->topic);
+	add_text_digest(digest, request->topic);
 	add_digest(digest, request->key.bytes, request->key.length);
 	add_digest(digest, request->payload.bytes, request->payload.length);
-	add_text(digest, request->headers);
-	add_text(digest, request->check_service);
-	add_text(digest, request->check_url);
+	add_text_digest(digest, request->headers);
+	add_text_digest(digest, request->check_service);
+	add_text_digest(digest, request->check_url);
 	add_digest(digest, &request->check_after_ms, sizeof request->check_after_ms);
 	add_digest(digest, &request->expires_after_ms, sizeof request->expires_after_ms);
 	EVP_DigestFinal_ex(digest, whole, NULL);
@@ -659,10 +660,11 @@ bool lookback_wire_read(const struct lookback_input *input, struct lookback_requ
 {
 	*ret_request = (struct lookback_request){.check_after_ms = -1, .expires_after_ms = -1};
 	bool in_headers = !input->is_body && find_header(input, "version");
-	bool well = (in_headers ? read_headers : read_json)(ret_request, input, ret_refusal) &&
-		    has_right_key(ret_request, input, ret_refusal);
+	bool well =
+	    (in_headers ? read_header_fields : read_json)(ret_request, input, ret_refusal) &&
+	    has_right_key(ret_request, input, ret_refusal);
 	if (well) {
-		seal(ret_request);
+		seal_request(ret_request);
 		return true;
 	}
 	char *biz_type = ret_request->biz_type;

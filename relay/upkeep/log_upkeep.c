@@ -25,12 +25,12 @@ struct log_upkeep {
 	char problem[1024];
 };
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t least_time(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
 
-static bool tend(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
+static bool tend_log(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 {
 	const struct config_postgres *postgres = upkeep->postgres;
 	int changes[PARTITION_OUTCOMES];
@@ -46,7 +46,7 @@ static bool tend(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 	return all && upkeep_lock_look(&upkeep->lock, upkeep->pg, postgres, *ret_busy, err);
 }
 
-static int64_t failed(struct log_upkeep *upkeep, const struct err *err, int64_t now_ms)
+static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
 	if (!text_equal(upkeep->problem, err->message))
 		log_warn("log_upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
@@ -58,20 +58,20 @@ static int64_t failed(struct log_upkeep *upkeep, const struct err *err, int64_t 
 	text_copy(upkeep->problem, sizeof upkeep->problem, err->message);
 	pg_destroy(upkeep->pg);
 	upkeep->pg = NULL;
-	return now_ms + least(backoff_next_ms(&upkeep->backoff), LONGEST_INTERVAL_MS);
+	return now_ms + least_time(backoff_next_ms(&upkeep->backoff), LONGEST_INTERVAL_MS);
 }
 
 int64_t log_upkeep_step(struct log_upkeep *upkeep, int64_t now_ms, int64_t interval_ms)
 {
 	struct err err;
 	bool busy = false;
-	if (!tend(upkeep, &busy, &err))
-		return failed(upkeep, &err, now_ms);
+	if (!tend_log(upkeep, &busy, &err))
+		return note_log_failure(upkeep, &err, now_ms);
 	if (*upkeep->problem)
 		log_info("log_upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
 	*upkeep->problem = '\0';
 	backoff_reset(&upkeep->backoff);
-	return now_ms + least(interval_ms, busy ? BUSY_RETRY_MS : LONGEST_INTERVAL_MS);
+	return now_ms + least_time(interval_ms, busy ? BUSY_RETRY_MS : LONGEST_INTERVAL_MS);
 }
 
 struct log_upkeep *log_upkeep_start(const struct config_postgres *postgres)

@@ -8,7 +8,7 @@
 enum { OLDEST_SERVER = 130000 };
 
 /* The first column of the first row, malloc'ed; *ret_value NULL for SQL NULL or no row. */
-static bool ask(
+static bool ask_schema_value(
     struct pg *pg, const char *sql, const char *schema, char **ret_value, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -26,7 +26,7 @@ static bool server_serves(struct pg *pg, const struct migrate_options *options, 
 		return err_set(err, ERR_CONFIG, "%s: PostgreSQL %d is too old; use 13 or newer",
 		    pg_place(pg), pg_server_version(pg) / 10000);
 	owned_text char *plain = NULL;
-	if (!ask(pg, sql_migration_name, options->schema, &plain, err))
+	if (!ask_schema_value(pg, sql_migration_name, options->schema, &plain, err))
 		return false;
 	if (!text_equal(plain, "t"))
 		return err_set(err, ERR_CONFIG,
@@ -35,7 +35,7 @@ static bool server_serves(struct pg *pg, const struct migrate_options *options, 
 	owned_text char *missing = NULL;
 	if (options->no_roles)
 		return true;
-	if (!ask(pg, sql_migration_roles, options->schema, &missing, err))
+	if (!ask_schema_value(pg, sql_migration_roles, options->schema, &missing, err))
 		return false;
 	if (missing)
 		return err_set(err, ERR_DENIED,
@@ -52,7 +52,8 @@ static bool run_script(struct pg *pg, const char *sql, const char *schema, struc
 	return pg_script(pg, text, err);
 }
 
-static bool record(struct pg *pg, const struct sql_file *file, const char *schema, struct err *err)
+static bool record_migration(
+    struct pg *pg, const struct sql_file *file, const char *schema, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_migration_record, schema);
 	owned_text char *version = xformat("%d", file->version);
@@ -95,10 +96,10 @@ static bool apply_next(struct pg *pg, const struct migrate_options *options,
 		return set_size(pg, options, err) && raise_ids(pg, options, err);
 	if (!run_script(pg, file->text, options->schema, err))
 		return err_prefix(err, "migration %s", file->name);
-	return record(pg, file, options->schema, err);
+	return record_migration(pg, file, options->schema, err);
 }
 
-static bool step(struct pg *pg, const struct migrate_options *options,
+static bool step_migration(struct pg *pg, const struct migrate_options *options,
     const struct sql_file **ret_file, struct err *err)
 {
 	if (run_script(pg, sql_migration_begin, options->schema, err) &&
@@ -116,7 +117,7 @@ bool migrate_up(struct pg *pg, const struct migrate_options *options, struct err
 		return false;
 	const struct sql_file *file = NULL;
 	do {
-		if (!step(pg, options, &file, err))
+		if (!step_migration(pg, options, &file, err))
 			return false;
 		if (file && options->applied)
 			options->applied(options->context, file->name);
@@ -156,7 +157,7 @@ const char *migration_state_name(enum migration_state state)
 	return names[state];
 }
 
-static struct migration describe(
+static struct migration describe_migration(
     const char *name, enum migration_state state, const struct ledger_row *row)
 {
 	return (struct migration){
@@ -179,13 +180,13 @@ bool migrate_list(
 	    xcalloc((size_t)(ledger.count + sql_migration_count), sizeof *list);
 	for (int i = 0; i < sql_migration_count; i++) {
 		const struct sql_file *file = &sql_migrations[i];
-		list[count++] = describe(
+		list[count++] = describe_migration(
 		    file->name, ledger_state(&ledger, file), ledger_find(&ledger, file->name));
 	}
 	for (int i = 0; i < ledger.count; i++) {
 		const struct ledger_row *row = &ledger.rows[i];
 		if (!ledger_knows(sql_migrations, sql_migration_count, row->name))
-			list[count++] = describe(row->name, MIGRATION_NEWER, row);
+			list[count++] = describe_migration(row->name, MIGRATION_NEWER, row);
 	}
 	*ret_list = list;
 	*ret_count = count;

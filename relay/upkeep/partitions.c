@@ -6,7 +6,7 @@
 #include "schema_query.h"
 #include "sql_files.h"
 
-/* So many at once: a wrong setting must not fill the catalog. */
+/* So many at once: a wrong setting must not fill the system catalogs. */
 enum { MOST_MADE_AT_ONCE = 64 };
 
 const char *const partition_tables[PARTITION_TABLES] = {"message", "lookback", "processed"};
@@ -47,8 +47,8 @@ void partition_count(
 	metric_add(metric_series(&changes_family, labels), times);
 }
 
-static bool call(struct pg *pg, const char *schema, const char *sql, const struct pg_param *params,
-    int count, enum partition_outcome *ret_outcome, struct err *err)
+static bool call_partition_function(struct pg *pg, const char *schema, const char *sql,
+    const struct pg_param *params, int count, enum partition_outcome *ret_outcome, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result = schema_query(pg, schema, sql, params, count, err);
@@ -69,7 +69,7 @@ static bool call_by_name(struct pg *pg, const char *schema, const char *sql, con
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	const struct pg_param params[] = {{name}};
-	return call(pg, schema, sql, params, 1, ret_outcome, err);
+	return call_partition_function(pg, schema, sql, params, 1, ret_outcome, err);
 }
 
 bool partition_list(struct pg *pg, const char *schema, const char *table, int64_t every_ms,
@@ -114,7 +114,7 @@ bool partition_make(struct pg *pg, const char *schema, const char *table, int64_
 	owned_text char *from = xformat("%" PRId64, from_us);
 	owned_text char *to = xformat("%" PRId64, to_us);
 	const struct pg_param params[] = {{table}, {from}, {to}};
-	return call(pg, schema, sql_partition_make, params, 3, ret_outcome, err);
+	return call_partition_function(pg, schema, sql_partition_make, params, 3, ret_outcome, err);
 }
 
 bool partition_empty(struct pg *pg, const char *schema, const char *name,
@@ -164,7 +164,8 @@ bool partition_rehome(struct pg *pg, const char *schema, const char *table, int6
 {
 	owned_text char *width = xformat("%" PRId64, every_ms);
 	const struct pg_param params[] = {{table}, {width}};
-	return call(pg, schema, sql_partition_rehome, params, 2, ret_outcome, err);
+	return call_partition_function(
+	    pg, schema, sql_partition_rehome, params, 2, ret_outcome, err);
 }
 
 /* Where the next one begins: behind the last, but not before the present period. */
@@ -213,8 +214,9 @@ bool partition_log_upkeep(
 		    {pg_value(due, i, 1)}, {pg_value(due, i, 2)}, {pg_value(due, i, 3)}};
 		enum partition_outcome outcome;
 		struct err later;
-		if (call(pg, schema, makes ? sql_log_partition_make : sql_log_partition_drop,
-			params, 3, &outcome, all ? err : &later))
+		if (call_partition_function(pg, schema,
+			makes ? sql_log_partition_make : sql_log_partition_drop, params, 3,
+			&outcome, all ? err : &later))
 			ret_changes[outcome]++;
 		else
 			all = false;

@@ -58,14 +58,16 @@ struct table {
 	bool busy; /* a lock was not to be had */
 };
 
-static void gauge(const struct table *table, const struct metric_family *family, double value)
+static void set_table_gauge(
+    const struct table *table, const struct metric_family *family, double value)
 {
 	const char *const labels[] = {table->settings->name, table->name};
 	metric_set(metric_series(family, labels), value);
 }
 
 /* Counts an outcome, and logs a change of the database. */
-static void note(struct table *table, const char *partition, enum partition_outcome outcome)
+static void note_partition_outcome(
+    struct table *table, const char *partition, enum partition_outcome outcome)
 {
 	partition_count(table->settings->name, table->name, outcome, 1);
 	table->busy |= outcome == PARTITION_BUSY;
@@ -108,7 +110,7 @@ static bool watch_default(struct table *table, struct err *err)
 		    {"consequence",
 			LOG_TEXT("rows are read as any others, and moved when locks allow")});
 	table->status->default_rows = rows;
-	gauge(table, &default_family, (double)rows);
+	set_table_gauge(table, &default_family, (double)rows);
 	return true;
 }
 
@@ -123,7 +125,7 @@ static bool empty_default(struct table *table, struct err *err)
 		table->settings->partition_every_ms, &outcome, err))
 		return false;
 	owned_text char *name = xformat("%s_default", table->name);
-	note(table, name, outcome);
+	note_partition_outcome(table, name, outcome);
 	if (outcome != PARTITION_MOVED)
 		return true;
 	log_info("default_partition_moved", {"database", LOG_TEXT(table->settings->name)},
@@ -131,7 +133,7 @@ static bool empty_default(struct table *table, struct err *err)
 	return watch_default(table, err); /* a row that no partition takes is still there */
 }
 
-static bool make_ahead(struct table *table, struct err *err)
+static bool make_partitions_ahead(struct table *table, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list list = {0};
 	enum partition_outcome outcome;
@@ -141,7 +143,7 @@ static bool make_ahead(struct table *table, struct err *err)
 		table->pg, table->settings, table->name, &list, note_made, table, &outcome, err))
 		return false;
 	if (outcome != PARTITION_MADE && outcome != PARTITION_EXISTS)
-		note(table, table->name, outcome);
+		note_partition_outcome(table, table->name, outcome);
 	table->busy |= outcome == PARTITION_DEFAULT_NOT_EMPTY;
 	return true;
 }
@@ -153,7 +155,7 @@ static void report_held(struct table *table, const char *partition, const char *
 {
 	struct upkeep_table *status = table->status;
 	bool news = !text_equal(status->held, partition) || !text_equal(status->holder, holder);
-	gauge(table, &held_family, *partition != '\0');
+	set_table_gauge(table, &held_family, *partition != '\0');
 	if (!news)
 		return;
 	snprintf(status->held, sizeof status->held, "%s", partition);
@@ -172,7 +174,7 @@ static void report_held(struct table *table, const char *partition, const char *
  * *ret_outcome BUSY: it may be held or not. An emptied one is held by nobody, also while it cannot
  * be dropped.
  */
-static bool retire(struct table *table, const char *name, bool *parent_busy,
+static bool retire_partition(struct table *table, const char *name, bool *parent_busy,
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	const char *schema = table->settings->schema;
@@ -182,14 +184,14 @@ static bool retire(struct table *table, const char *name, bool *parent_busy,
 			return true;
 		if (!partition_detach(table->pg, schema, name, ret_outcome, err))
 			return false;
-		note(table, name, *ret_outcome);
+		note_partition_outcome(table, name, *ret_outcome);
 		*parent_busy = *ret_outcome == PARTITION_BUSY;
 		return true;
 	}
 	if (!partition_empty(table->pg, schema, name, ret_outcome, err))
 		return false;
 	if (*ret_outcome != PARTITION_EMPTIED) {
-		note(table, name, *ret_outcome);
+		note_partition_outcome(table, name, *ret_outcome);
 		return true;
 	}
 	/* One try a step: the parent's lock is what writers need. */
@@ -198,7 +200,7 @@ static bool retire(struct table *table, const char *name, bool *parent_busy,
 	enum partition_outcome dropped;
 	if (!partition_drop(table->pg, schema, name, &dropped, err))
 		return false;
-	note(table, name, dropped);
+	note_partition_outcome(table, name, dropped);
 	*parent_busy = dropped == PARTITION_BUSY;
 	return true;
 }
@@ -229,7 +231,7 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 		enum partition_outcome outcome;
 		if (!partition->bounded || partition->to_us > horizon_us)
 			continue;
-		if (!retire(table, partition->name, &parent_busy, &outcome, err))
+		if (!retire_partition(table, partition->name, &parent_busy, &outcome, err))
 			return false;
 		unknown |= outcome == PARTITION_BUSY;
 		if (outcome != PARTITION_HELD)
@@ -248,7 +250,7 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 
 /* --- the step ----------------------------------------------------------------------------- */
 
-static void show(struct table *table, const struct partition_list *list)
+static void show_partitions(struct table *table, const struct partition_list *list)
 {
 	int64_t end_us = list->now_us;
 	table->status->partitions = 0;
@@ -259,24 +261,24 @@ static void show(struct table *table, const struct partition_list *list)
 		table->status->partitions++;
 	}
 	table->status->ahead_s = (end_us - list->now_us) / 1000000;
-	gauge(table, &partitions_family, table->status->partitions);
-	gauge(table, &ahead_family, (double)table->status->ahead_s);
+	set_table_gauge(table, &partitions_family, table->status->partitions);
+	set_table_gauge(table, &ahead_family, (double)table->status->ahead_s);
 }
 
-static bool tend(struct table *table, struct err *err)
+static bool tend_table(struct table *table, struct err *err)
 {
-	if (!empty_default(table, err) || !make_ahead(table, err))
+	if (!empty_default(table, err) || !make_partitions_ahead(table, err))
 		return false;
 	OWNED(partition_list_finish) struct partition_list list = {0};
 	if (!partition_list(table->pg, table->settings->schema, table->name,
 		table->settings->partition_every_ms, &list, err))
 		return false;
-	show(table, &list);
+	show_partitions(table, &list);
 	return drop_behind(table, &list, err);
 }
 
 /* busy becomes true when another relay does it now. */
-static bool tidy(struct upkeep *upkeep, bool *busy, struct err *err)
+static bool tidy_lookback(struct upkeep *upkeep, bool *busy, struct err *err)
 {
 	owned_text char *retain_ms = xformat("%" PRId64, upkeep->settings.retain_ms);
 	OWNED(owned_pg_result_destroy)
@@ -302,14 +304,15 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 		    .settings = &upkeep->settings,
 		    .status = &upkeep->status.tables[i]};
 		struct err later;
-		all &= tend(&table, all ? err : &later);
+		all &= tend_table(&table, all ? err : &later);
 		*ret_busy |= table.busy;
 	}
 	struct err later;
-	return pg_state(upkeep->pg) == PG_IDLE && tidy(upkeep, ret_busy, all ? err : &later) && all;
+	return pg_state(upkeep->pg) == PG_IDLE &&
+	       tidy_lookback(upkeep, ret_busy, all ? err : &later) && all;
 }
 
-static int64_t failed(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
+static int64_t note_upkeep_failure(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
 	if (!text_equal(upkeep->status.problem, err->message))
 		log_warn("upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
@@ -328,7 +331,7 @@ int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms)
 	bool busy;
 	if (!tend_all(upkeep, &busy, &err) ||
 	    !upkeep_lock_look(&upkeep->lock, upkeep->pg, &upkeep->settings, busy, &err))
-		return failed(upkeep, &err, now_ms);
+		return note_upkeep_failure(upkeep, &err, now_ms);
 	if (*upkeep->status.problem)
 		log_info("upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
 	*upkeep->status.problem = '\0';

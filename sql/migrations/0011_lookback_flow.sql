@@ -114,8 +114,8 @@ $$;
 -- the index of what comes due, whole, in a partition that was empty when it planned.
 create function outbox.lookback_decide(of_section text, of_source text, by_whom text, why text,
 	types text[], ids text[], prepared_ats timestamptz[], decisions text[], partitions int[],
-	offsets bigint[], letter_topics text[], letter_keys bytea[], letter_payloads bytea[],
-	letter_headers text[], letter_partitions int[], letter_offsets bigint[], out won int)
+	offsets bigint[], dead_letter_topics text[], dead_letter_keys bytea[], dead_letter_payloads bytea[],
+	dead_letter_headers text[], dead_letter_partitions int[], dead_letter_offsets bigint[], out won int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan set row_security = off as $$
@@ -161,8 +161,9 @@ begin
 				(jsonb_build_array(jsonb_build_array('outbox-lookback', of_section))
 					|| l.headers::jsonb)::outbox.message_headers,
 				l.source_partition, l.source_offset
-			from unnest(letter_topics, letter_keys, letter_payloads, letter_headers, letter_partitions,
-				letter_offsets) l (topic, key, payload, headers, source_partition, source_offset)
+			from unnest(dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,
+				dead_letter_partitions, dead_letter_offsets) l (
+				topic, key, payload, headers, source_partition, source_offset)
 		) m order by m.source_partition, m.source_offset
 	)
 	select (select count(*) from decided), bool_or(p.is_overdue) into won, overdue from prepared p;
@@ -265,7 +266,8 @@ $$;
 -- One batch of a reader. The partitions read: their number, the row n and the offset that the reader
 -- went on from, the offset behind what it read, and the time by which it is known to have read all that
 -- was written (null: it is not known to). Then what it writes, each kind in the order of its records:
--- prepares; decisions (prepared_at null: by this batch); letters, records that go to a topic as they are;
+-- prepares; decisions (prepared_at null: by this batch); dead letters, records that go to a topic as
+-- they are;
 -- and notes, whose op is 'tombstone' or 'conflict' (kept and decision say what). Each in arrays of its own:
 -- most of a batch is of the first two kinds, and a pass over all of it for each kind costs more than what
 -- the rare ones do. Fails with OR004 when a partition is not the reader's any more.
@@ -277,8 +279,8 @@ create function outbox.lookback_apply(of_section text, of_topic text, of_reader 
 	prepare_digests bytea[], prepare_event_ids uuid[],
 	decision_types text[], decision_ids text[], decision_partitions int[], decision_offsets bigint[],
 	decision_prepared_ats timestamptz[], decisions text[],
-	letter_partitions int[], letter_offsets bigint[], letter_topics text[], letter_keys bytea[],
-	letter_payloads bytea[], letter_headers text[],
+	dead_letter_partitions int[], dead_letter_offsets bigint[], dead_letter_topics text[],
+	dead_letter_keys bytea[], dead_letter_payloads bytea[], dead_letter_headers text[],
 	note_ops text[], note_types text[], note_ids text[], note_partitions int[], note_offsets bigint[],
 	note_prepared_ats timestamptz[], note_decisions text[], note_kepts text[],
 	out clock timestamptz, out won int, out lost int, out promoted int)
@@ -351,11 +353,11 @@ begin
 		where r.op = 'conflict';
 	end if;
 
-	if cardinality(decisions) > 0 or cardinality(letter_topics) > 0 then
+	if cardinality(decisions) > 0 or cardinality(dead_letter_topics) > 0 then
 		won := outbox.lookback_decide(of_section, 'message', null, null, decision_types, decision_ids,
 			array_replace(decision_prepared_ats, null, moment), decisions, decision_partitions,
-			decision_offsets, letter_topics, letter_keys, letter_payloads, letter_headers,
-			letter_partitions, letter_offsets);
+			decision_offsets, dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,
+			dead_letter_partitions, dead_letter_offsets);
 	end if;
 	lost := cardinality(decisions) - won;
 
@@ -403,8 +405,8 @@ create function outbox.lookback_refused(of_section text,
 	prepare_digests bytea[], prepare_event_ids uuid[],
 	decision_types text[], decision_ids text[], decision_partitions int[], decision_offsets bigint[],
 	decision_prepared_ats timestamptz[], decisions text[],
-	letter_partitions int[], letter_offsets bigint[], letter_topics text[], letter_keys bytea[],
-	letter_payloads bytea[], letter_headers text[],
+	dead_letter_partitions int[], dead_letter_offsets bigint[], dead_letter_topics text[],
+	dead_letter_keys bytea[], dead_letter_payloads bytea[], dead_letter_headers text[],
 	note_ops text[], note_types text[], note_ids text[], note_partitions int[], note_offsets bigint[],
 	note_prepared_ats timestamptz[], note_decisions text[], note_kepts text[])
 returns table (kind text, place int, error text)
@@ -415,7 +417,7 @@ declare
 	moment timestamptz := clock_timestamp();
 	row_kinds text[] := array_fill('prepare'::text, array[cardinality(prepare_types)])
 		|| array_fill('decision'::text, array[cardinality(decisions)])
-		|| array_fill('letter'::text, array[cardinality(letter_topics)])
+		|| array_fill('dead_letter'::text, array[cardinality(dead_letter_topics)])
 		|| array_fill('note'::text, array[cardinality(note_ops)]);
 	row_kind text;
 	at int := 0; -- the row's place in the arrays of its kind
@@ -447,12 +449,12 @@ begin
 						array[decisions[at]], array[decision_partitions[at]],
 						array[decision_offsets[at]],
 						'{}', '{}', '{}', '{}', '{}', '{}');
-				when 'letter' then
+				when 'dead_letter' then
 					perform outbox.lookback_decide(of_section, 'message', null, null,
-						'{}', '{}', '{}', '{}', '{}', '{}', array[letter_topics[at]],
-						array[letter_keys[at]], array[letter_payloads[at]],
-						array[letter_headers[at]], array[letter_partitions[at]],
-						array[letter_offsets[at]]);
+						'{}', '{}', '{}', '{}', '{}', '{}', array[dead_letter_topics[at]],
+						array[dead_letter_keys[at]], array[dead_letter_payloads[at]],
+						array[dead_letter_headers[at]], array[dead_letter_partitions[at]],
+						array[dead_letter_offsets[at]]);
 				else
 					insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
 						source_partition, source_offset, decision)

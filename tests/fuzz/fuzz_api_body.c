@@ -47,7 +47,7 @@ struct api_sender *api_sender_of(const struct api *api, const struct config_kafk
 	return (void *)(uintptr_t)of;
 }
 
-struct api_desk *api_desk_of(const struct api *api, const struct config_postgres *of)
+struct api_database *api_database_of(const struct api *api, const struct config_postgres *of)
 {
 	(void)api;
 	return (void *)(uintptr_t)of;
@@ -119,29 +119,29 @@ void api_sender_put(struct api_sender *sender, const struct api_record *record)
 	free(record->value);
 }
 
-int64_t api_desk_payload_most(struct api_desk *desk)
+int64_t api_database_payload_most(struct api_database *database)
 {
-	(void)desk;
+	(void)database;
 	return 1 << 20;
 }
 
-bool api_desk_ask(struct api_desk *desk, struct api_question *question)
+bool api_database_ask(struct api_database *database, struct api_question *question)
 {
-	require(desk && question);
+	require(database && question);
 	return false; /* the database is busy */
 }
 
 /* One id of eight is taken by another prepare. */
-bool api_desk_claim(struct api_desk *desk, const unsigned char id[UUID_BYTES],
+bool api_database_claim(struct api_database *database, const unsigned char id[UUID_BYTES],
     const unsigned char digest[LOOKBACK_DIGEST])
 {
-	require(desk && digest);
+	require(database && digest);
 	return id[15] % 8 != 0;
 }
 
-void api_desk_unclaim(struct api_desk *desk, const unsigned char id[UUID_BYTES])
+void api_database_unclaim(struct api_database *database, const unsigned char id[UUID_BYTES])
 {
-	require(desk && id);
+	require(database && id);
 }
 
 void api_question_finish(struct api_question *question)

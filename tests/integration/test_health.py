@@ -117,7 +117,7 @@ NEXT_IS_THERE = "SELECT exists (SELECT FROM outbox.log_partitions() WHERE from_n
 NEWEST = "SELECT max(n) FROM outbox.log"
 UPKEEP_WAITS = """
     SELECT exists (SELECT FROM pg_stat_activity WHERE datname = current_database()
-        AND application_name IN ('outbox-relay upkeep', 'outbox-relay keeper')
+        AND application_name IN ('outbox-relay upkeep', 'outbox-relay upkeep worker')
         AND wait_event_type = 'Lock')"""
 
 

@@ -70,9 +70,10 @@ def test_messages_are_in_the_order_of_the_records_that_committed_them(database, 
     ids = [f"{number * 7919 % 1000:03}" for number in range(100)]
     reader.apply(*(prepare(id) for id in reversed(ids)))
     at = reader.prepared_at(ids[0])
-    letter = {"op": "letter", "topic": "dead", "key": b"letter", "headers": "[]"}
-    reader.apply(*(commit(id, at) for id in ids[:50]), letter, *(commit(id, at) for id in ids[50:]))
-    assert messages(database) == ids[:50] + ["letter"] + ids[50:]
+    dead_letter = {"op": "dead_letter", "topic": "dead", "key": b"dead", "headers": "[]"}
+    reader.apply(*(commit(id, at) for id in ids[:50]), dead_letter,
+                 *(commit(id, at) for id in ids[50:]))
+    assert messages(database) == ids[:50] + ["dead"] + ids[50:]
 
 
 def test_the_first_of_several_decisions_stands_and_others_are_noted(database, reader):

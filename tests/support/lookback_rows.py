@@ -9,7 +9,7 @@ ARRAYS = [  # of which rows, and what of them
     (("prepare",), [*ID, *MESSAGE, "service text", "url text", "check_ms bigint", "expire_ms bigint",
                     "digest bytea", "event_id uuid"]),
     (("decision",), [*ID, "prepared_at timestamptz", "decision text"]),
-    (("letter",), [*ID[2:], *MESSAGE]),
+    (("dead_letter",), [*ID[2:], *MESSAGE]),
     (("tombstone", "conflict"), ["op text", *ID, "prepared_at timestamptz", "decision text",
                                  "kept text"])]
 APPLY = ("select won, lost, promoted, clock from outbox.lookback_apply(%s, %s, %s, %s, %s::int[], "

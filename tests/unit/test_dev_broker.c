@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "dev_broker.h"
 
 static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
@@ -28,17 +28,17 @@ static struct dev_broker *start(int brokers, int partitions)
 static int32_t partitions_of(const char *name)
 {
 	struct err err = {0};
-	struct catalog *catalog = catalog_create(&kafka, &err);
+	struct topic_metadata *metadata = topic_metadata_create(&kafka, &err);
 	int fd = eventfd(0, 0);
 	eventfd_t changed;
 	int32_t partitions;
 
-	assert_non_null(catalog);
-	catalog_watch(catalog, fd);
-	catalog_look(catalog, name, 60000);
+	assert_non_null(metadata);
+	topic_metadata_watch(metadata, fd);
+	topic_metadata_get(metadata, name, 60000);
 	assert_int_equal(eventfd_read(fd, &changed), 0);
-	partitions = catalog_look(catalog, name, 60000).partitions;
-	catalog_destroy(catalog);
+	partitions = topic_metadata_get(metadata, name, 60000).partitions;
+	topic_metadata_destroy(metadata);
 	close(fd);
 	return partitions;
 }

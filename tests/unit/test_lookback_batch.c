@@ -235,12 +235,12 @@ static void every_decision_of_a_prepare_goes_to_the_database(void **state)
 	assert_int_equal(batch_figures(batch).decisions, 4);
 }
 
-static void letters_keep_their_place_among_the_records(void **state)
+static void dead_letters_keep_their_place_among_the_records(void **state)
 {
 	(void)state;
 	add('P', "1");
-	batch_add_letter(batch, 3, 7,
-	    &(const struct batch_letter){
+	batch_add_dead_letter(batch, 3, 7,
+	    &(const struct batch_dead_letter){
 		.topic = "dead", .payload = "\0x", .payload_length = 2, .headers = "{}"});
 	add('C', "1");
 	assert_int_equal(batch_records(batch), 3);
@@ -248,12 +248,12 @@ static void letters_keep_their_place_among_the_records(void **state)
 	expect(BATCH_PREPARE_PAYLOAD, "{225022}");
 	expect(BATCH_PREPARE_KEY, "{NULL}");
 	expect(BATCH_PREPARE_HEADERS, "{NULL}");
-	expect(BATCH_LETTER_TOPIC, "{\"dead\"}");
-	expect(BATCH_LETTER_PAYLOAD, "{0078}");
-	expect(BATCH_LETTER_KEY, "{NULL}");
-	expect(BATCH_LETTER_HEADERS, "{\"{}\"}");
-	expect(BATCH_LETTER_PARTITION, "{3}");
-	expect(BATCH_LETTER_OFFSET, "{7}");
+	expect(BATCH_DEAD_LETTER_TOPIC, "{\"dead\"}");
+	expect(BATCH_DEAD_LETTER_PAYLOAD, "{0078}");
+	expect(BATCH_DEAD_LETTER_KEY, "{NULL}");
+	expect(BATCH_DEAD_LETTER_HEADERS, "{\"{}\"}");
+	expect(BATCH_DEAD_LETTER_PARTITION, "{3}");
+	expect(BATCH_DEAD_LETTER_OFFSET, "{7}");
 	expect(BATCH_DECISION_OFFSET, "{1}");
 }
 
@@ -294,7 +294,8 @@ int main(void)
 		the_same_prepare_again_is_counted_and_another_one_is_a_conflict, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		every_decision_of_a_prepare_goes_to_the_database, begin, end),
-	    cmocka_unit_test_setup_teardown(letters_keep_their_place_among_the_records, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		dead_letters_keep_their_place_among_the_records, begin, end),
 	    cmocka_unit_test_setup_teardown(a_cleared_batch_knows_nothing, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

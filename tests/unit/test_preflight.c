@@ -13,7 +13,7 @@
 enum { DAY_MS = 86400000 };
 
 /* A topic that nothing can be said against. */
-static struct catalog_setting good[] = {
+static struct topic_setting good[] = {
     {"replication.factor", "3"},
     {"min.insync.replicas", "2"},
     {"unclean.leader.election.enable", "false"},
@@ -33,7 +33,7 @@ static const struct config_kafka plain = {"main", no_property, 0};
 static void judge(struct preflight *report, const char *name, char *value, int64_t oldest_age_ms,
     const struct config_kafka *kafka)
 {
-	struct catalog_setting settings[SETTINGS];
+	struct topic_setting settings[SETTINGS];
 
 	memcpy(settings, good, sizeof settings);
 	for (int i = 0; i < SETTINGS; i++)

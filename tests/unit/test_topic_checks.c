@@ -23,13 +23,13 @@ static enum answer answer;
 static int questions;
 
 /* In the place of the one in preflight_kafka.c, which asks a broker. */
-bool preflight_topic(struct preflight *report, struct catalog *catalog,
+bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
     const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err)
 {
 	enum answer given;
 
-	(void)catalog, (void)kafka, (void)oldest_age_ms, (void)timeout_ms;
+	(void)metadata, (void)kafka, (void)oldest_age_ms, (void)timeout_ms;
 	pthread_mutex_lock(&lock);
 	given = answer;
 	questions++;

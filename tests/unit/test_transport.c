@@ -47,7 +47,7 @@ static struct config_check settings(enum check_transport transport, char *url)
 static const struct check_id ids[] = {
     {"7", "2024-05-06T07:08:09Z", 1}, {"8", "2024-05-06T07:08:09Z", 2}};
 
-struct desk {
+struct fixture {
 	struct server server;
 	struct config_check check;
 	const struct transport_kind *kind;
@@ -55,50 +55,51 @@ struct desk {
 	char url[64];
 };
 
-static void desk_start(struct desk *desk, enum check_transport transport, conversation *serve)
+static void fixture_start(
+    struct fixture *fixture, enum check_transport transport, conversation *serve)
 {
 	struct err err;
 
-	server_start(&desk->server, serve, NULL);
-	snprintf(desk->url, sizeof desk->url, "http://127.0.0.1:%d/", desk->server.port);
-	desk->check = settings(transport, desk->url);
-	desk->kind = transport_kind_of(transport);
-	desk->transport = desk->kind->open(&desk->check, &err);
-	if (!desk->transport)
+	server_start(&fixture->server, serve, NULL);
+	snprintf(fixture->url, sizeof fixture->url, "http://127.0.0.1:%d/", fixture->server.port);
+	fixture->check = settings(transport, fixture->url);
+	fixture->kind = transport_kind_of(transport);
+	fixture->transport = fixture->kind->open(&fixture->check, &err);
+	if (!fixture->transport)
 		fail_msg("%s", err.message);
 }
 
-static void desk_stop(struct desk *desk)
+static void fixture_stop(struct fixture *fixture)
 {
-	desk->kind->close(desk->transport);
-	server_stop(&desk->server);
+	fixture->kind->close(fixture->transport);
+	server_stop(&fixture->server);
 }
 
-static void ask(struct desk *desk, const struct check_question *question)
+static void ask(struct fixture *fixture, const struct check_question *question)
 {
 	struct err err;
 
-	if (!desk->kind->ask(desk->transport, question, &err))
+	if (!fixture->kind->ask(fixture->transport, question, &err))
 		fail_msg("%s", err.message);
 }
 
-static void turn(struct desk *desk)
+static void turn(struct fixture *fixture)
 {
-	struct pollfd one = {.fd = desk->kind->fd(desk->transport), .events = POLLIN};
-	int64_t wait = desk->kind->deadline(desk->transport) - clock_ms();
+	struct pollfd one = {.fd = fixture->kind->fd(fixture->transport), .events = POLLIN};
+	int64_t wait = fixture->kind->deadline(fixture->transport) - clock_ms();
 
 	poll(&one, 1, wait < 0 ? 0 : wait > 1000 ? 1000 : (int)wait);
-	desk->kind->step(desk->transport, clock_ms());
+	fixture->kind->step(fixture->transport, clock_ms());
 }
 
-static struct check_answer *next_answer(struct desk *desk)
+static struct check_answer *next_answer(struct fixture *fixture)
 {
 	int64_t patience = clock_ms() + 30000;
 	struct check_answer *answer;
 
-	while (!(answer = desk->kind->take(desk->transport))) {
+	while (!(answer = fixture->kind->take(fixture->transport))) {
 		assert_true(clock_ms() < patience);
-		turn(desk);
+		turn(fixture);
 	}
 	return answer;
 }
@@ -109,20 +110,20 @@ static const struct check_question one = {.biz_type = "order", .ids = ids, .id_c
 static void assert_comes_to(
     enum check_transport transport, conversation *serve, const char *failure, enum check_word word)
 {
-	struct desk desk;
+	struct fixture fixture;
 	struct check_answer *answer;
 
-	desk_start(&desk, transport, serve);
-	ask(&desk, &one);
-	answer = next_answer(&desk);
+	fixture_start(&fixture, transport, serve);
+	ask(&fixture, &one);
+	answer = next_answer(&fixture);
 	if (!text_equal(answer->failure, failure) || answer->words[0] != word)
 		fail_msg("%s, %s: %s", answer->failure ? answer->failure : "-",
 		    check_words[answer->words[0]], answer->error);
 	assert_true(answer->sent && answer->reached);
 	assert_true(!failure || strlen(answer->error) > 10);
-	desk.kind->release(desk.transport, answer);
-	assert_int_equal(desk.server.requests, 1);
-	desk_stop(&desk);
+	fixture.kind->release(fixture.transport, answer);
+	assert_int_equal(fixture.server.requests, 1);
+	fixture_stop(&fixture);
 }
 
 /* --- gRPC ------------------------------------------------------------------------------------ */
@@ -248,26 +249,26 @@ static void say_commit_in_json(struct peer *peer)
 
 static void an_answer_is_kept_until_it_is_released(void **state)
 {
-	struct desk desk;
+	struct fixture fixture;
 	struct check_question questions[3];
 	struct check_answer *answers[3];
 
 	(void)state;
-	desk_start(&desk, CHECK_HTTP, say_commit_in_json);
+	fixture_start(&fixture, CHECK_HTTP, say_commit_in_json);
 	for (int i = 0; i < 3; i++) {
 		questions[i] = one;
 		questions[i].opaque = &questions[i];
-		ask(&desk, &questions[i]);
+		ask(&fixture, &questions[i]);
 	}
 	for (int i = 0; i < 3; i++)
-		answers[i] = next_answer(&desk);
+		answers[i] = next_answer(&fixture);
 	for (int i = 0; i < 3; i++) {
 		assert_in_range((struct check_question *)answers[i]->opaque - questions, 0, 2);
 		assert_int_equal(answers[i]->words[0], CHECK_COMMIT);
-		desk.kind->release(desk.transport, answers[i]);
+		fixture.kind->release(fixture.transport, answers[i]);
 	}
-	assert_null(desk.kind->take(desk.transport));
-	desk_stop(&desk);
+	assert_null(fixture.kind->take(fixture.transport));
+	fixture_stop(&fixture);
 }
 
 static void read_and_never_answer(struct peer *peer)
@@ -279,15 +280,15 @@ static void read_and_never_answer(struct peer *peer)
 static void to_close_gives_up_what_is_under_way(void **state)
 {
 	static const struct check_question two = {.biz_type = "order", .ids = ids, .id_count = 2};
-	struct desk desk;
+	struct fixture fixture;
 
 	(void)state;
-	desk_start(&desk, CHECK_HTTP, read_and_never_answer);
+	fixture_start(&fixture, CHECK_HTTP, read_and_never_answer);
 	for (int i = 0; i < 5; i++)
-		ask(&desk, i % 2 ? &one : &two);
-	while (desk.server.requests < 5)
-		turn(&desk);
-	desk_stop(&desk);
+		ask(&fixture, i % 2 ? &one : &two);
+	while (fixture.server.requests < 5)
+		turn(&fixture);
+	fixture_stop(&fixture);
 	for (int i = CHECK_HTTP; i <= CHECK_SQL; i++)
 		transport_kind_of((enum check_transport)i)->close(NULL);
 }

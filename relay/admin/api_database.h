@@ -1,19 +1,19 @@
 #pragma once
 /*
- * What the interface asks of one database: a thread with a connection of its own, one question
- * after another. It also knows how long a payload the tables take, since what is acknowledged and
- * then too long for them would be lost to its sender. Internal to relay/admin.
+ * The questions of the HTTP interface to one database: a thread with a connection of its own, one
+ * question after another. It also knows how long a payload the tables take: a message that is
+ * acknowledged and then too long for them would be lost to its sender. Internal to relay/admin.
  */
 #include "config.h"
 #include "errors.h"
 #include "pg.h"
 #include "wire.h"
 
-struct api_desk;
+struct api_database;
 
 enum { API_QUESTION_PARAMS = 4 };
 
-/* Belongs to the desk from api_desk_ask until done is called. */
+/* Belongs to the api_database from api_database_ask until done is called. */
 struct api_question {
 	const char
 	    *sql; /* of sql/queries; its answer is the text in the first row's first column */
@@ -21,7 +21,7 @@ struct api_question {
 	int param_count;
 	bool changes; /* something: then it is not asked again on a new connection */
 	int64_t give_up_ms;
-	/* Called once, by the desk's thread, and must not block. */
+	/* Called once, by the thread of the api_database, and must not block. */
 	void (*done)(void *context);
 	void *context;
 	/* the answer */
@@ -34,21 +34,21 @@ struct api_question {
 void api_question_finish(struct api_question *question); /* what it owns */
 
 /* Returns when it knows what a payload may weigh, or after some seconds without an answer. */
-struct api_desk *api_desk_start(const struct config_postgres *postgres, struct err *err);
-/* What it is at is cancelled, what waits is answered with an error. NULL is fine. */
-void api_desk_stop(struct api_desk *desk);
+struct api_database *api_database_start(const struct config_postgres *postgres, struct err *err);
+/* Cancels the running question and answers the waiting ones with an error. NULL is fine. */
+void api_database_stop(struct api_database *database);
 
 /* Any thread. False: too many wait, and it was not taken. */
-bool api_desk_ask(struct api_desk *desk, struct api_question *question);
+bool api_database_ask(struct api_database *database, struct api_question *question);
 
 /*
  * Notes that the id of this UUID was prepared with this digest. False: it was with another one,
  * within the last minutes: the reader may not have stored it yet. Any thread.
  */
-bool api_desk_claim(struct api_desk *desk, const unsigned char id[UUID_BYTES],
+bool api_database_claim(struct api_database *database, const unsigned char id[UUID_BYTES],
     const unsigned char digest[LOOKBACK_DIGEST]);
 /* That prepare stands nowhere: it was refused. */
-void api_desk_unclaim(struct api_desk *desk, const unsigned char id[UUID_BYTES]);
+void api_database_unclaim(struct api_database *database, const unsigned char id[UUID_BYTES]);
 
 /* The longest payload, as of some seconds ago; -1: the database never answered. Any thread. */
-int64_t api_desk_payload_most(struct api_desk *desk);
+int64_t api_database_payload_most(struct api_database *database);

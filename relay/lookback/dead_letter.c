@@ -1,4 +1,4 @@
-#include "letter.h"
+#include "dead_letter.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,13 +14,13 @@ enum {
 	SPARE = 2048,         /* of it, for what is said here */
 };
 
-static void add(json_t *pairs, const char *name, json_t *value)
+static void add_text_header(json_t *pairs, const char *name, json_t *value)
 {
 	json_array_append_new(pairs, json_pack("[so]", name, value));
 }
 
 /* A name that the table takes: text, and none of the relay's own. */
-static bool is_name(const char *name)
+static bool is_storable_name(const char *name)
 {
 	json_t *text = json_string(name);
 	bool well = text && *name && !text_starts(name, "outbox-");
@@ -30,7 +30,7 @@ static bool is_name(const char *name)
 }
 
 /* As many as there is room for; false: some were left out. */
-static bool add_own(json_t *pairs, const struct consumer_record *record)
+static bool add_record_headers(json_t *pairs, const struct consumer_record *record)
 {
 	const char *name;
 	const void *value;
@@ -41,7 +41,7 @@ static bool add_own(json_t *pairs, const struct consumer_record *record)
 		char *text;
 		size_t size;
 
-		if (!is_name(name) || length > room)
+		if (!is_storable_name(name) || length > room)
 			return false;
 		own = json_pack("[so]", name, json_bytes(value, length));
 		text = json_dumps(own, JSON_COMPACT);
@@ -58,7 +58,7 @@ static bool add_own(json_t *pairs, const struct consumer_record *record)
 	return true;
 }
 
-/* A part of the record that has no room in the first letter. */
+/* A part of the record that has no room in the first dead letter. */
 struct rest {
 	const char *what;
 	const char *bytes;
@@ -91,24 +91,26 @@ static json_t *base_headers(const struct consumer_record *record, const struct r
 	json_t *pairs = json_array();
 	char number[24];
 
-	add(pairs, "dead-letter-reason", json_string(refusal->code));
-	add(pairs, "dead-letter-error", json_bytes(refusal->text, strlen(refusal->text)));
-	add(pairs, "dead-letter-topic", json_string(record->topic));
+	add_text_header(pairs, "dead-letter-reason", json_string(refusal->code));
+	add_text_header(
+	    pairs, "dead-letter-error", json_bytes(refusal->text, strlen(refusal->text)));
+	add_text_header(pairs, "dead-letter-topic", json_string(record->topic));
 	snprintf(number, sizeof number, "%" PRId32, record->partition);
-	add(pairs, "dead-letter-partition", json_string(number));
+	add_text_header(pairs, "dead-letter-partition", json_string(number));
 	snprintf(number, sizeof number, "%" PRId64, record->offset);
-	add(pairs, "dead-letter-offset", json_string(number));
+	add_text_header(pairs, "dead-letter-offset", json_string(number));
 	return pairs;
 }
 
-/* The texts that the letter points to become its own. */
-static void put(struct letters *letters, struct batch_letter letter, json_t *pairs)
+/* Takes over the pairs. The dead letter's other texts stay the caller's. */
+static void put_dead_letter(
+    struct dead_letters *dead_letters, struct batch_dead_letter dead_letter, json_t *pairs)
 {
-	letter.headers = json_dumps(pairs, JSON_COMPACT);
+	dead_letter.headers = json_dumps(pairs, JSON_COMPACT);
 	json_decref(pairs);
-	letters->list =
-	    xrealloc(letters->list, (size_t)(letters->count + 1) * sizeof *letters->list);
-	letters->list[letters->count++] = letter;
+	dead_letters->list = xrealloc(
+	    dead_letters->list, (size_t)(dead_letters->count + 1) * sizeof *dead_letters->list);
+	dead_letters->list[dead_letters->count++] = dead_letter;
 }
 
 static int count_parts(const struct rest *rests, int count, size_t most)
@@ -120,8 +122,8 @@ static int count_parts(const struct rest *rests, int count, size_t most)
 	return parts;
 }
 
-static void put_parts(struct letters *letters, const struct consumer_record *record,
-    const struct refusal *refusal, const struct batch_letter *first, const struct rest *rests,
+static void put_parts(struct dead_letters *dead_letters, const struct consumer_record *record,
+    const struct refusal *refusal, const struct batch_dead_letter *first, const struct rest *rests,
     int count, size_t most)
 {
 	int total = 1 + count_parts(rests, count, most), number = 1;
@@ -130,24 +132,24 @@ static void put_parts(struct letters *letters, const struct consumer_record *rec
 	for (int i = 0; i < count; i++)
 		for (size_t at = 0; at < rests[i].length; at += most) {
 			size_t left = rests[i].length - at;
-			struct batch_letter letter = *first;
+			struct batch_dead_letter dead_letter = *first;
 			json_t *pairs = base_headers(record, refusal);
 
-			letter.payload = rests[i].bytes + at;
-			letter.payload_length = left < most ? left : most;
+			dead_letter.payload = rests[i].bytes + at;
+			dead_letter.payload_length = left < most ? left : most;
 			snprintf(text, sizeof text, "%d/%d", ++number, total);
-			add(pairs, "dead-letter-part", json_string(text));
-			add(pairs, "dead-letter-holds", json_string(rests[i].what));
-			put(letters, letter, pairs);
+			add_text_header(pairs, "dead-letter-part", json_string(text));
+			add_text_header(pairs, "dead-letter-holds", json_string(rests[i].what));
+			put_dead_letter(dead_letters, dead_letter, pairs);
 		}
 }
 
-struct letters letters_of(const struct consumer_record *record, const char *topic,
-    const struct refusal *refusal, enum letter_extent extent, int64_t payload_most)
+struct dead_letters dead_letters_of(const struct consumer_record *record, const char *topic,
+    const struct refusal *refusal, enum dead_letter_extent extent, int64_t payload_most)
 {
 	enum { PART_MOST = 500000 }; /* bytes of a part, far below the limit of a topic */
-	struct letters letters = {0};
-	struct batch_letter letter = {.topic = topic};
+	struct dead_letters dead_letters = {0};
+	struct batch_dead_letter dead_letter = {.topic = topic};
 	struct rest rests[3];
 	int count = 0;
 	size_t most = payload_most < PART_MOST ? (size_t)payload_most : PART_MOST;
@@ -156,24 +158,24 @@ struct letters letters_of(const struct consumer_record *record, const char *topi
 	owned_text char *place = NULL;
 	char left_out[64] = "", text[24];
 
-	if (extent == LETTER_BARE) {
-		add(pairs, "dead-letter-left-out", json_string("key payload headers"));
-		put(&letters, letter, pairs);
-		return letters;
+	if (extent == DEAD_LETTER_BARE) {
+		add_text_header(pairs, "dead-letter-left-out", json_string("key payload headers"));
+		put_dead_letter(&dead_letters, dead_letter, pairs);
+		return dead_letters;
 	}
 	if (record->key_length <= KEY_MOST) {
-		letter.key = record->key;
-		letter.key_length = record->key_length;
+		dead_letter.key = record->key;
+		dead_letter.key_length = record->key_length;
 	} else {
 		rests[count++] = (struct rest){"key", record->key, record->key_length};
 	}
 	if ((int64_t)record->payload_length <= payload_most) {
-		letter.payload = record->payload;
-		letter.payload_length = record->payload_length;
+		dead_letter.payload = record->payload;
+		dead_letter.payload_length = record->payload_length;
 	} else {
 		rests[count++] = (struct rest){"payload", record->payload, record->payload_length};
 	}
-	if (!add_own(pairs, record)) {
+	if (!add_record_headers(pairs, record)) {
 		headers = all_headers(record);
 		rests[count++] = (struct rest){"headers", headers, strlen(headers)};
 	}
@@ -181,35 +183,35 @@ struct letters letters_of(const struct consumer_record *record, const char *topi
 		snprintf(left_out + strlen(left_out), sizeof left_out - strlen(left_out), "%s%s",
 		    i ? " " : "", rests[i].what);
 	if (count > 0) {
-		add(pairs, "dead-letter-left-out", json_string(left_out));
+		add_text_header(pairs, "dead-letter-left-out", json_string(left_out));
 		snprintf(text, sizeof text, "1/%d", 1 + count_parts(rests, count, most));
-		add(pairs, "dead-letter-part", json_string(text));
+		add_text_header(pairs, "dead-letter-part", json_string(text));
 		/* one key, so that they are in one partition and in order */
 		place = xformat(
 		    "%s/%" PRId32 "/%" PRId64, record->topic, record->partition, record->offset);
-		if (!letter.key) {
-			letter.key = place;
-			letter.key_length = strlen(place);
+		if (!dead_letter.key) {
+			dead_letter.key = place;
+			dead_letter.key_length = strlen(place);
 		}
 	}
-	put(&letters, letter, pairs);
-	put_parts(&letters, record, refusal, &letter, rests, count, most);
-	for (int i = 0; i < letters.count; i++) {
-		struct batch_letter *one = &letters.list[i];
+	put_dead_letter(&dead_letters, dead_letter, pairs);
+	put_parts(&dead_letters, record, refusal, &dead_letter, rests, count, most);
+	for (int i = 0; i < dead_letters.count; i++) {
+		struct batch_dead_letter *one = &dead_letters.list[i];
 
 		one->key = lookback_bytes_copy(one->key, one->key_length).bytes;
 		one->payload = lookback_bytes_copy(one->payload, one->payload_length).bytes;
 	}
-	return letters;
+	return dead_letters;
 }
 
-void letters_finish(struct letters *letters)
+void dead_letters_finish(struct dead_letters *dead_letters)
 {
-	for (int i = 0; i < letters->count; i++) {
-		free((char *)letters->list[i].key);
-		free((char *)letters->list[i].payload);
-		free((char *)letters->list[i].headers);
+	for (int i = 0; i < dead_letters->count; i++) {
+		free((char *)dead_letters->list[i].key);
+		free((char *)dead_letters->list[i].payload);
+		free((char *)dead_letters->list[i].headers);
 	}
-	free(letters->list);
-	*letters = (struct letters){0};
+	free(dead_letters->list);
+	*dead_letters = (struct dead_letters){0};
 }

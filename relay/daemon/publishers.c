@@ -1,4 +1,4 @@
-#include "fleet.h"
+#include "publishers.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -17,34 +17,34 @@ enum {
 
 enum publisher_state {
 	PUBLISHER_IDLE,    /* not started, dropped, or refused: started when the database has it */
-	PUBLISHER_RUNNING, /* publishers run, or some of them have drained */
-	PUBLISHER_ENDING,  /* one found the publisher gone or changed: all of them end */
+	PUBLISHER_RUNNING, /* its shard workers run, or some of them have drained */
+	PUBLISHER_ENDING,  /* one found the publisher gone or changed: all shard workers end */
 	PUBLISHER_LOOKING, /* all have ended: what does the database say? */
 	PUBLISHER_DONE,    /* stopped or drained */
 };
 static const char *const state_names[] = {"idle", "running", "ending", "looking", "done"};
 
-struct fleet_publisher {
+struct publisher {
 	const struct config_publisher *config;
-	struct keeper *keeper;
-	struct catalog *catalog;
+	struct upkeep_worker *upkeep_worker;
+	struct topic_metadata *metadata;
 	struct topic_checks *topic_checks;
 	enum publisher_state state;
-	struct shard_worker *publishers[MOST_SHARDS];
-	int shards;         /* as many publishers */
+	struct shard_worker *shard_workers[MOST_SHARDS];
+	int shards;         /* as many shard workers */
 	int refused_shards; /* a number of shards that the configuration refuses, logged; 0: none */
-	int64_t looks;      /* the keeper's when the publisher was found gone */
-	int shards_before;  /* and how many publishers ended then */
+	int64_t looks;      /* upkeep_worker_looks when the publisher was found gone */
+	int shards_before;  /* and how many shard workers ended then */
 	int64_t start_at;
 };
 
-struct fleet {
-	struct fleet_options options;
+struct publishers {
+	struct publishers_options options;
 	struct take_limiter *take_limiter;
 	poison_guard_turn turn;
 	const struct config *fresh; /* reloaded; NULL: never */
-	pthread_mutex_t mutex;      /* guards publishers against the readers of other threads */
-	struct fleet_publisher *publishers;
+	pthread_mutex_t mutex;      /* guards list against the readers of other threads */
+	struct publisher *list;     /* as config->publishers */
 	bool stopping;
 };
 
@@ -53,136 +53,138 @@ static int place_of_kafka(const struct config *config, const struct config_kafka
 	return (int)(kafka - config->kafka);
 }
 
-struct fleet *fleet_create(const struct fleet_options *options)
+struct publishers *publishers_create(const struct publishers_options *options)
 {
 	const struct config *config = options->config;
-	struct fleet *fleet = xcalloc(1, sizeof *fleet);
+	struct publishers *publishers = xcalloc(1, sizeof *publishers);
 
-	fleet->options = *options;
-	fleet->take_limiter = take_limiter_create(options->drain);
-	pthread_mutex_init(&fleet->mutex, NULL);
-	fleet->publishers = xcalloc((size_t)config->publisher_count, sizeof *fleet->publishers);
+	publishers->options = *options;
+	publishers->take_limiter = take_limiter_create(options->drain);
+	pthread_mutex_init(&publishers->mutex, NULL);
+	publishers->list = xcalloc((size_t)config->publisher_count, sizeof *publishers->list);
 	for (int i = 0; i < config->publisher_count; i++) {
 		const struct config_publisher *publisher = &config->publishers[i];
 
-		fleet->publishers[i] = (struct fleet_publisher){.config = publisher,
-		    .keeper = options->keepers[publisher->postgres - config->postgres],
-		    .catalog = options->catalogs[place_of_kafka(config, publisher->kafka)],
+		publishers->list[i] = (struct publisher){.config = publisher,
+		    .upkeep_worker =
+			options->upkeep_workers[publisher->postgres - config->postgres],
+		    .metadata = options->topic_metadata[place_of_kafka(config, publisher->kafka)],
 		    .topic_checks =
 			options->topic_checks[place_of_kafka(config, publisher->kafka)]};
 	}
-	return fleet;
+	return publishers;
 }
 
-void fleet_destroy(struct fleet *fleet)
+void publishers_destroy(struct publishers *publishers)
 {
-	if (!fleet)
+	if (!publishers)
 		return;
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		for (int j = 0; j < fleet->publishers[i].shards; j++)
-			shard_worker_join(fleet->publishers[i].publishers[j]);
-	take_limiter_destroy(fleet->take_limiter);
-	pthread_mutex_destroy(&fleet->mutex);
-	free(fleet->publishers);
-	free(fleet);
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		for (int j = 0; j < publishers->list[i].shards; j++)
+			shard_worker_join(publishers->list[i].shard_workers[j]);
+	take_limiter_destroy(publishers->take_limiter);
+	pthread_mutex_destroy(&publishers->mutex);
+	free(publishers->list);
+	free(publishers);
 }
 
 /* --- one publisher -------------------------------------------------------------------------------
  */
 
-static void move(struct fleet *fleet, struct fleet_publisher *publisher, enum publisher_state state)
+static void move_publisher(
+    struct publishers *publishers, struct publisher *publisher, enum publisher_state state)
 {
-	pthread_mutex_lock(&fleet->mutex);
+	pthread_mutex_lock(&publishers->mutex);
 	log_debug("publisher_state", {"publisher", LOG_TEXT(publisher->config->name)},
 	    {"from", LOG_TEXT(state_names[publisher->state])},
 	    {"to", LOG_TEXT(state_names[state])});
 	publisher->state = state;
-	pthread_mutex_unlock(&fleet->mutex);
+	pthread_mutex_unlock(&publishers->mutex);
 }
 
-static void add_publisher(
-    struct fleet *fleet, struct fleet_publisher *publisher, struct shard_worker *shard_worker)
+static void add_shard_worker(
+    struct publishers *publishers, struct publisher *publisher, struct shard_worker *shard_worker)
 {
 	const struct config_publisher *fresh =
-	    fleet->fresh ? config_find_publisher(fleet->fresh, publisher->config->name) : NULL;
+	    publishers->fresh ? config_find_publisher(publishers->fresh, publisher->config->name)
+			      : NULL;
 
-	pthread_mutex_lock(&fleet->mutex);
-	publisher->publishers[publisher->shards++] = shard_worker;
-	pthread_mutex_unlock(&fleet->mutex);
+	pthread_mutex_lock(&publishers->mutex);
+	publisher->shard_workers[publisher->shards++] = shard_worker;
+	pthread_mutex_unlock(&publishers->mutex);
 	if (fresh)
 		shard_worker_retune(shard_worker, fresh);
 }
 
 static bool start_publisher(
-    struct fleet *fleet, struct fleet_publisher *publisher, int shards, struct err *err)
+    struct publishers *publishers, struct publisher *publisher, int shards, struct err *err)
 {
 	struct shard_worker_options options = {.publisher = publisher->config,
 	    .shards = shards,
-	    .catalog = publisher->catalog,
+	    .metadata = publisher->metadata,
 	    .topic_checks = publisher->topic_checks,
-	    .take_limiter = fleet->take_limiter,
-	    .turn = &fleet->turn,
-	    .owner = fleet->options.owner,
-	    .drain = fleet->options.drain};
+	    .take_limiter = publishers->take_limiter,
+	    .turn = &publishers->turn,
+	    .owner = publishers->options.owner,
+	    .drain = publishers->options.drain};
 
 	assert(shards <= MOST_SHARDS && publisher->shards == 0);
-	move(fleet, publisher, PUBLISHER_RUNNING);
+	move_publisher(publishers, publisher, PUBLISHER_RUNNING);
 	for (options.shard = 0; options.shard < shards; options.shard++) {
 		struct shard_worker *shard_worker = shard_worker_start(&options, err);
 
 		if (!shard_worker)
 			return err_prefix(err, "publisher %s", publisher->config->name);
-		add_publisher(fleet, publisher, shard_worker);
+		add_shard_worker(publishers, publisher, shard_worker);
 	}
 	log_info("publisher_started", {"publisher", LOG_TEXT(publisher->config->name)},
 	    {"shards", LOG_INT(shards)});
 	return true;
 }
 
-static void stop_publishers(const struct fleet_publisher *publisher)
+static void stop_shard_workers(const struct publisher *publisher)
 {
 	for (int i = 0; i < publisher->shards; i++)
-		shard_worker_stop(publisher->publishers[i]);
+		shard_worker_stop(publisher->shard_workers[i]);
 }
 
-/* A snapshot of how its publishers end. */
-static void count_ends(
-    const struct fleet_publisher *publisher, int counts[static SHARD_WORKER_GONE + 1])
+/* A snapshot of how its shard workers end. */
+static void count_ends(const struct publisher *publisher, int counts[static SHARD_WORKER_GONE + 1])
 {
 	for (int i = 0; i <= SHARD_WORKER_GONE; i++)
 		counts[i] = 0;
 	for (int i = 0; i < publisher->shards; i++)
-		counts[shard_worker_status(publisher->publishers[i]).end]++;
+		counts[shard_worker_status(publisher->shard_workers[i]).end]++;
 }
 
-/* Frees publishers that have all ended; the readers of other threads do not see them any more. */
-static void clear(struct fleet *fleet, struct fleet_publisher *publisher)
+/* Frees shard workers that have all ended; the readers of other threads no longer see them. */
+static void free_shard_workers(struct publishers *publishers, struct publisher *publisher)
 {
 	int count = publisher->shards;
 
-	pthread_mutex_lock(&fleet->mutex);
+	pthread_mutex_lock(&publishers->mutex);
 	publisher->shards = 0;
-	pthread_mutex_unlock(&fleet->mutex);
+	pthread_mutex_unlock(&publishers->mutex);
 	for (int i = 0; i < count; i++)
-		shard_worker_join(publisher->publishers[i]);
+		shard_worker_join(publisher->shard_workers[i]);
 }
 
-static void step_running(struct fleet *fleet, struct fleet_publisher *publisher)
+static void step_publisher_running(struct publishers *publishers, struct publisher *publisher)
 {
 	int ends[SHARD_WORKER_GONE + 1];
 
 	count_ends(publisher, ends);
-	if (ends[SHARD_WORKER_GONE] > 0 && !fleet->stopping) {
+	if (ends[SHARD_WORKER_GONE] > 0 && !publishers->stopping) {
 		log_info("publisher_changed", {"publisher", LOG_TEXT(publisher->config->name)},
 		    {"consequence", LOG_TEXT("it was dropped or split: its shards are let go")});
-		stop_publishers(publisher);
-		move(fleet, publisher, PUBLISHER_ENDING);
+		stop_shard_workers(publisher);
+		move_publisher(publishers, publisher, PUBLISHER_ENDING);
 	} else if (ends[SHARD_WORKER_RUNNING] == 0) {
-		move(fleet, publisher, PUBLISHER_DONE);
+		move_publisher(publishers, publisher, PUBLISHER_DONE);
 	}
 }
 
-static void step_ending(struct fleet *fleet, struct fleet_publisher *publisher)
+static void step_publisher_ending(struct publishers *publishers, struct publisher *publisher)
 {
 	int ends[SHARD_WORKER_GONE + 1];
 
@@ -190,26 +192,27 @@ static void step_ending(struct fleet *fleet, struct fleet_publisher *publisher)
 	if (ends[SHARD_WORKER_RUNNING] > 0)
 		return;
 	publisher->shards_before = publisher->shards;
-	clear(fleet, publisher);
-	publisher->looks = keeper_looks(publisher->keeper);
-	keeper_look(publisher->keeper);
-	move(fleet, publisher, PUBLISHER_LOOKING);
+	free_shard_workers(publishers, publisher);
+	publisher->looks = upkeep_worker_looks(publisher->upkeep_worker);
+	upkeep_worker_look(publisher->upkeep_worker);
+	move_publisher(publishers, publisher, PUBLISHER_LOOKING);
 }
 
-static void step_looking(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
+static void step_publisher_looking(
+    struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
-	int shards = keeper_shards(publisher->keeper, publisher->config);
+	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 
-	if (keeper_looks(publisher->keeper) == publisher->looks)
+	if (upkeep_worker_looks(publisher->upkeep_worker) == publisher->looks)
 		return;
 	if (shards == 0)
 		log_warn("publisher_dropped", {"publisher", LOG_TEXT(publisher->config->name)},
 		    {"consequence", LOG_TEXT("it is not published any more")});
 	publisher->start_at = shards == publisher->shards_before ? now + AGAIN_MS : now;
-	move(fleet, publisher, PUBLISHER_IDLE);
+	move_publisher(publishers, publisher, PUBLISHER_IDLE);
 }
 
-static void refuse_shards(struct fleet_publisher *publisher, int shards)
+static void refuse_shards(struct publisher *publisher, int shards)
 {
 	if (publisher->refused_shards == shards)
 		return;
@@ -220,16 +223,17 @@ static void refuse_shards(struct fleet_publisher *publisher, int shards)
 		LOG_TEXT("it is not published until the configuration agrees with the database")});
 }
 
-/* Nothing is left of a publisher that is gone: drained. */
-static void step_idle(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
+/* With `drain`, a publisher that the database no longer has is drained. */
+static void step_publisher_idle(
+    struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
-	int shards = keeper_shards(publisher->keeper, publisher->config);
+	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 	struct err err;
 
 	if (now < publisher->start_at)
 		return;
-	if (fleet->options.drain && shards == 0) {
-		move(fleet, publisher, PUBLISHER_DONE);
+	if (publishers->options.drain && shards == 0) {
+		move_publisher(publishers, publisher, PUBLISHER_DONE);
 		return;
 	}
 	if (shards <= 0)
@@ -239,106 +243,109 @@ static void step_idle(struct fleet *fleet, struct fleet_publisher *publisher, in
 		return;
 	}
 	publisher->refused_shards = 0;
-	if (start_publisher(fleet, publisher, shards, &err))
+	if (start_publisher(publishers, publisher, shards, &err))
 		return;
 	log_error("publisher_not_started", {"publisher", LOG_TEXT(publisher->config->name)},
 	    {"error", LOG_TEXT(err.message)});
-	stop_publishers(publisher);
-	move(fleet, publisher, PUBLISHER_ENDING);
+	stop_shard_workers(publisher);
+	move_publisher(publishers, publisher, PUBLISHER_ENDING);
 }
 
-static void step_publisher(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
+static void step_publisher(struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
 	switch (publisher->state) {
 	case PUBLISHER_IDLE:
-		if (!fleet->stopping)
-			step_idle(fleet, publisher, now);
+		if (!publishers->stopping)
+			step_publisher_idle(publishers, publisher, now);
 		break;
 	case PUBLISHER_RUNNING:
-		step_running(fleet, publisher);
+		step_publisher_running(publishers, publisher);
 		break;
 	case PUBLISHER_ENDING:
-		step_ending(fleet, publisher);
+		step_publisher_ending(publishers, publisher);
 		break;
 	case PUBLISHER_LOOKING:
-		step_looking(fleet, publisher, now);
+		step_publisher_looking(publishers, publisher, now);
 		break;
 	case PUBLISHER_DONE:
 		break;
 	}
 }
 
-static void step_until_settled(struct fleet *fleet, struct fleet_publisher *publisher, int64_t now)
+static void step_until_settled(
+    struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
 	enum publisher_state before;
 
 	do {
 		before = publisher->state;
-		step_publisher(fleet, publisher, now);
+		step_publisher(publishers, publisher, now);
 	} while (publisher->state != before);
 }
 
 /* --- all of them ---------------------------------------------------------------------------- */
 
-bool fleet_start(struct fleet *fleet, const int *shards, struct err *err)
+bool publishers_start(struct publishers *publishers, const int *shards, struct err *err)
 {
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		if (!start_publisher(fleet, &fleet->publishers[i], shards[i], err))
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		if (!start_publisher(publishers, &publishers->list[i], shards[i], err))
 			return false;
 	return true;
 }
 
-void fleet_step(struct fleet *fleet, int64_t now)
+void publishers_step(struct publishers *publishers, int64_t now)
 {
-	for (int i = 0; i < fleet->options.config->publisher_count; i++) {
-		const struct fleet_publisher *publisher = &fleet->publishers[i];
+	for (int i = 0; i < publishers->options.config->publisher_count; i++) {
+		const struct publisher *publisher = &publishers->list[i];
 		eventfd_t told;
 
 		for (int j = 0; j < publisher->shards; j++)
-			(void)eventfd_read(shard_worker_event_fd(publisher->publishers[j]), &told);
-		step_until_settled(fleet, &fleet->publishers[i], now);
+			(void)eventfd_read(
+			    shard_worker_event_fd(publisher->shard_workers[j]), &told);
+		step_until_settled(publishers, &publishers->list[i], now);
 	}
 }
 
-int fleet_fds(const struct fleet *fleet, struct pollfd *fds, int max)
+int publishers_fds(const struct publishers *publishers, struct pollfd *fds, int max)
 {
 	int count = 0;
 
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		for (int j = 0; j < fleet->publishers[i].shards && count < max; j++)
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		for (int j = 0; j < publishers->list[i].shards && count < max; j++)
 			fds[count++] = (struct pollfd){
-			    .fd = shard_worker_event_fd(fleet->publishers[i].publishers[j]),
+			    .fd = shard_worker_event_fd(publishers->list[i].shard_workers[j]),
 			    .events = POLLIN};
 	return count;
 }
 
-void fleet_stop(struct fleet *fleet)
+void publishers_stop(struct publishers *publishers)
 {
-	fleet->stopping = true;
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		stop_publishers(&fleet->publishers[i]);
+	publishers->stopping = true;
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		stop_shard_workers(&publishers->list[i]);
 }
 
-bool fleet_is_over(const struct fleet *fleet)
+bool publishers_is_over(const struct publishers *publishers)
 {
-	for (int i = 0; i < fleet->options.config->publisher_count; i++) {
-		enum publisher_state state = fleet->publishers[i].state;
+	for (int i = 0; i < publishers->options.config->publisher_count; i++) {
+		enum publisher_state state = publishers->list[i].state;
 
-		/* With nothing running, what the database says does not matter any more. */
+		/* Nothing runs, so the state in the database no longer matters. */
 		if (state == PUBLISHER_DONE ||
-		    (fleet->stopping && (state == PUBLISHER_IDLE || state == PUBLISHER_LOOKING)))
+		    (publishers->stopping &&
+			(state == PUBLISHER_IDLE || state == PUBLISHER_LOOKING)))
 			continue;
 		return false;
 	}
 	return true;
 }
 
-bool fleet_is_refused(const struct fleet *fleet, struct err *err)
+bool publishers_is_refused(const struct publishers *publishers, struct err *err)
 {
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		for (int j = 0; j < fleet->publishers[i].shards; j++) {
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		for (int j = 0; j < publishers->list[i].shards; j++) {
 			struct shard_worker_status status =
-			    shard_worker_status(fleet->publishers[i].publishers[j]);
+			    shard_worker_status(publishers->list[i].shard_workers[j]);
 
 			if (status.end != SHARD_WORKER_REFUSED)
 				continue;
@@ -359,12 +366,12 @@ bool fleet_is_refused(const struct fleet *fleet, struct err *err)
 	return false;
 }
 
-bool fleet_is_abandoned(const struct fleet *fleet, struct err *err)
+bool publishers_is_abandoned(const struct publishers *publishers, struct err *err)
 {
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		for (int j = 0; j < fleet->publishers[i].shards; j++) {
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		for (int j = 0; j < publishers->list[i].shards; j++) {
 			struct shard_worker_status status =
-			    shard_worker_status(fleet->publishers[i].publishers[j]);
+			    shard_worker_status(publishers->list[i].shard_workers[j]);
 
 			if (status.end != SHARD_WORKER_ABANDONED)
 				continue;
@@ -380,16 +387,16 @@ bool fleet_is_abandoned(const struct fleet *fleet, struct err *err)
 	return false;
 }
 
-void fleet_retune(struct fleet *fleet, const struct config *fresh)
+void publishers_retune(struct publishers *publishers, const struct config *fresh)
 {
-	fleet->fresh = fresh;
-	for (int i = 0; i < fleet->options.config->publisher_count; i++) {
-		const struct fleet_publisher *publisher = &fleet->publishers[i];
+	publishers->fresh = fresh;
+	for (int i = 0; i < publishers->options.config->publisher_count; i++) {
+		const struct publisher *publisher = &publishers->list[i];
 		const struct config_publisher *settings =
 		    config_find_publisher(fresh, publisher->config->name);
 
 		for (int j = 0; settings && j < publisher->shards; j++)
-			shard_worker_retune(publisher->publishers[j], settings);
+			shard_worker_retune(publisher->shard_workers[j], settings);
 	}
 }
 
@@ -406,7 +413,7 @@ static bool is_out_of_lease(const struct shard_worker_status *status)
 	return is_owner(status) && status->lease_over;
 }
 
-/* Rows of other topics go on only as far as progress may lag behind what is sent. */
+/* Rows of other topics are sent only until progress lags too far behind the sent rows. */
 static bool stands_still(const struct shard_worker_status *status)
 {
 	return is_owner(status) && status->missing_topic[0] && status->full;
@@ -420,7 +427,7 @@ static void describe_away(const struct shard_worker_status *status, struct text 
 		text_addf(report, ", Kafka is away: %s", status->kafka_error);
 }
 
-static void describe(const struct shard_worker_status *status, struct text *report)
+static void describe_shard(const struct shard_worker_status *status, struct text *report)
 {
 	text_addf(report, "publisher %s/%d: %s", status->publisher, status->shard,
 	    stream_state_names[status->state]);
@@ -450,11 +457,11 @@ static bool shard_ready(const struct shard_worker_status *status, struct text *r
 		     !stands_still(status);
 
 	text_addf(report, "[%s] ", ready ? "+" : "-");
-	describe(status, report);
+	describe_shard(status, report);
 	return ready;
 }
 
-static bool publisher_ready(const struct fleet_publisher *publisher, struct text *report)
+static bool publisher_ready(const struct publisher *publisher, struct text *report)
 {
 	bool ready = true;
 
@@ -466,21 +473,22 @@ static bool publisher_ready(const struct fleet_publisher *publisher, struct text
 		return false;
 	}
 	for (int i = 0; i < publisher->shards; i++) {
-		struct shard_worker_status status = shard_worker_status(publisher->publishers[i]);
+		struct shard_worker_status status =
+		    shard_worker_status(publisher->shard_workers[i]);
 
 		ready &= shard_ready(&status, report);
 	}
 	return ready;
 }
 
-bool fleet_ready(struct fleet *fleet, struct text *report)
+bool publishers_ready(struct publishers *publishers, struct text *report)
 {
 	bool ready = true;
 
-	pthread_mutex_lock(&fleet->mutex);
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		ready &= publisher_ready(&fleet->publishers[i], report);
-	pthread_mutex_unlock(&fleet->mutex);
+	pthread_mutex_lock(&publishers->mutex);
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		ready &= publisher_ready(&publishers->list[i], report);
+	pthread_mutex_unlock(&publishers->mutex);
 	return ready;
 }
 
@@ -495,14 +503,14 @@ static bool shard_live(struct shard_worker *shard_worker, int64_t now, struct te
 	return live;
 }
 
-bool fleet_live(struct fleet *fleet, int64_t now, struct text *report)
+bool publishers_live(struct publishers *publishers, int64_t now, struct text *report)
 {
 	bool live = true;
 
-	pthread_mutex_lock(&fleet->mutex);
-	for (int i = 0; i < fleet->options.config->publisher_count; i++)
-		for (int j = 0; j < fleet->publishers[i].shards; j++)
-			live &= shard_live(fleet->publishers[i].publishers[j], now, report);
-	pthread_mutex_unlock(&fleet->mutex);
+	pthread_mutex_lock(&publishers->mutex);
+	for (int i = 0; i < publishers->options.config->publisher_count; i++)
+		for (int j = 0; j < publishers->list[i].shards; j++)
+			live &= shard_live(publishers->list[i].shard_workers[j], now, report);
+	pthread_mutex_unlock(&publishers->mutex);
 	return live;
 }

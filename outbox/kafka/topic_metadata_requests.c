@@ -1,4 +1,4 @@
-#include "catalog_private.h"
+#include "topic_metadata_private.h"
 
 #include <stdlib.h>
 
@@ -8,19 +8,19 @@
 #include "text.h"
 
 /* The smallest number of replicas over the partitions. */
-static bool replication_factor(
-    struct catalog *catalog, const char *topic, int timeout_ms, int *ret_factor, struct err *err)
+static bool replication_factor(struct topic_metadata *metadata, const char *topic, int timeout_ms,
+    int *ret_factor, struct err *err)
 {
-	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *metadata = NULL;
+	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *answer = NULL;
 	rd_kafka_resp_err_t code =
-	    kafka_client_topic(catalog_handle(catalog), topic, timeout_ms, &metadata);
+	    kafka_client_topic(topic_metadata_handle(metadata), topic, timeout_ms, &answer);
 	const struct rd_kafka_metadata_topic *found;
 
 	if (kafka_client_is_missing(code))
 		return err_set(err, ERR_REJECT, "topic %s does not exist", topic);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return kafka_client_failed(err, code, topic);
-	found = &metadata->topics[0];
+	found = &answer->topics[0];
 	*ret_factor = found->partition_cnt > 0 ? found->partitions[0].replica_cnt : 0;
 	for (int i = 1; i < found->partition_cnt; i++)
 		if (found->partitions[i].replica_cnt < *ret_factor)
@@ -29,11 +29,11 @@ static bool replication_factor(
 }
 
 static void copy_settings(const rd_kafka_ConfigResource_t *resource, int factor,
-    struct catalog_setting **ret_settings, int *ret_count)
+    struct topic_setting **ret_settings, int *ret_count)
 {
 	size_t count = 0;
 	const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resource, &count);
-	struct catalog_setting *settings = xcalloc(count + 1, sizeof *settings);
+	struct topic_setting *settings = xcalloc(count + 1, sizeof *settings);
 
 	for (size_t i = 0; i < count; i++) {
 		const char *value = rd_kafka_ConfigEntry_value(entries[i]);
@@ -79,10 +79,10 @@ static void release_options(rd_kafka_AdminOptions_t **options)
 }
 
 static rd_kafka_AdminOptions_t *admin_options(
-    struct catalog *catalog, rd_kafka_admin_op_t operation, int timeout_ms)
+    struct topic_metadata *metadata, rd_kafka_admin_op_t operation, int timeout_ms)
 {
 	rd_kafka_AdminOptions_t *options =
-	    rd_kafka_AdminOptions_new(catalog_handle(catalog), operation);
+	    rd_kafka_AdminOptions_new(topic_metadata_handle(metadata), operation);
 	char text[128];
 
 	/* Out of librdkafka's range (0 … one hour) its default stands. */
@@ -90,24 +90,26 @@ static rd_kafka_AdminOptions_t *admin_options(
 	return options;
 }
 
-bool catalog_topic_settings(struct catalog *catalog, const char *topic, int timeout_ms,
-    struct catalog_setting **ret_settings, int *ret_count, struct err *err)
+bool topic_metadata_settings(struct topic_metadata *metadata, const char *topic, int timeout_ms,
+    struct topic_setting **ret_settings, int *ret_count, struct err *err)
 {
-	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 1);
-	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(borrowed));
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 1);
+	OWNED(release_queue)
+	rd_kafka_queue_t *queue = rd_kafka_queue_new(topic_metadata_handle(borrowed));
 	OWNED(release_options)
 	rd_kafka_AdminOptions_t *options =
-	    admin_options(catalog, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeout_ms);
+	    admin_options(metadata, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeout_ms);
 	OWNED(release_event) rd_kafka_event_t *event = NULL;
 	rd_kafka_ConfigResource_t *asked;
 	const rd_kafka_ConfigResource_t **found;
 	size_t count = 0;
 	int factor = 0;
 
-	if (!replication_factor(catalog, topic, timeout_ms, &factor, err))
+	if (!replication_factor(metadata, topic, timeout_ms, &factor, err))
 		return false;
 	asked = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
-	rd_kafka_DescribeConfigs(catalog_handle(borrowed), &asked, 1, options, queue);
+	rd_kafka_DescribeConfigs(topic_metadata_handle(borrowed), &asked, 1, options, queue);
 	rd_kafka_ConfigResource_destroy(asked);
 	/* librdkafka answers by itself when the time is over; the second is for its scheduling. */
 	event = admin_result(queue, timeout_ms + 1000, topic, err);
@@ -123,7 +125,7 @@ bool catalog_topic_settings(struct catalog *catalog, const char *topic, int time
 	return true;
 }
 
-void catalog_settings_free(struct catalog_setting *settings, int count)
+void topic_metadata_settings_free(struct topic_setting *settings, int count)
 {
 	for (int i = 0; i < count; i++) {
 		free(settings[i].name);
@@ -132,33 +134,37 @@ void catalog_settings_free(struct catalog_setting *settings, int count)
 	free(settings);
 }
 
-bool catalog_broker_count(struct catalog *catalog, int timeout_ms, int *ret_count, struct err *err)
+bool topic_metadata_broker_count(
+    struct topic_metadata *metadata, int timeout_ms, int *ret_count, struct err *err)
 {
-	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 0);
-	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *metadata = NULL;
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 0);
+	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *answer = NULL;
 	rd_kafka_resp_err_t code =
-	    rd_kafka_metadata(catalog_handle(borrowed), 0, NULL, &metadata, timeout_ms);
+	    rd_kafka_metadata(topic_metadata_handle(borrowed), 0, NULL, &answer, timeout_ms);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return kafka_client_failed(err, code, "the list of brokers");
-	*ret_count = metadata->broker_cnt;
+	*ret_count = answer->broker_cnt;
 	return true;
 }
 
-static bool ask_to_create(struct catalog *catalog, rd_kafka_NewTopic_t *wanted, const char *topic,
-    int timeout_ms, struct err *err)
+static bool ask_to_create(struct topic_metadata *metadata, rd_kafka_NewTopic_t *wanted,
+    const char *topic, int timeout_ms, struct err *err)
 {
-	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 1);
-	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(borrowed));
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 1);
+	OWNED(release_queue)
+	rd_kafka_queue_t *queue = rd_kafka_queue_new(topic_metadata_handle(borrowed));
 	OWNED(release_options)
 	rd_kafka_AdminOptions_t *options =
-	    admin_options(catalog, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeout_ms);
+	    admin_options(metadata, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeout_ms);
 	OWNED(release_event) rd_kafka_event_t *event = NULL;
 	const rd_kafka_topic_result_t **results;
 	rd_kafka_resp_err_t code;
 	size_t count = 0;
 
-	rd_kafka_CreateTopics(catalog_handle(borrowed), &wanted, 1, options, queue);
+	rd_kafka_CreateTopics(topic_metadata_handle(borrowed), &wanted, 1, options, queue);
 	event = admin_result(queue, timeout_ms + 1000, topic, err);
 	if (!event)
 		return false;
@@ -174,8 +180,8 @@ static bool ask_to_create(struct catalog *catalog, rd_kafka_NewTopic_t *wanted, 
 	    rd_kafka_err2name(code));
 }
 
-bool catalog_create_topic(struct catalog *catalog, const char *topic, int partitions,
-    int replication, const struct catalog_setting *settings, int count, int timeout_ms,
+bool topic_metadata_create_topic(struct topic_metadata *metadata, const char *topic, int partitions,
+    int replication, const struct topic_setting *settings, int count, int timeout_ms,
     struct err *err)
 {
 	char text[256];
@@ -187,26 +193,28 @@ bool catalog_create_topic(struct catalog *catalog, const char *topic, int partit
 		return err_set(err, ERR_REJECT, "topic %s: %s", topic, text);
 	for (int i = 0; i < count; i++)
 		rd_kafka_NewTopic_set_config(wanted, settings[i].name, settings[i].value);
-	done = ask_to_create(catalog, wanted, topic, timeout_ms, err);
+	done = ask_to_create(metadata, wanted, topic, timeout_ms, err);
 	rd_kafka_NewTopic_destroy(wanted);
 	return done;
 }
 
-bool catalog_delete_topic(
-    struct catalog *catalog, const char *topic, int timeout_ms, struct err *err)
+bool topic_metadata_delete_topic(
+    struct topic_metadata *metadata, const char *topic, int timeout_ms, struct err *err)
 {
-	OWNED(catalog_return) struct catalog *borrowed = catalog_borrow(catalog, 1);
-	OWNED(release_queue) rd_kafka_queue_t *queue = rd_kafka_queue_new(catalog_handle(borrowed));
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 1);
+	OWNED(release_queue)
+	rd_kafka_queue_t *queue = rd_kafka_queue_new(topic_metadata_handle(borrowed));
 	OWNED(release_options)
 	rd_kafka_AdminOptions_t *options =
-	    admin_options(catalog, RD_KAFKA_ADMIN_OP_DELETETOPICS, timeout_ms);
+	    admin_options(metadata, RD_KAFKA_ADMIN_OP_DELETETOPICS, timeout_ms);
 	OWNED(release_event) rd_kafka_event_t *event = NULL;
 	rd_kafka_DeleteTopic_t *unwanted = rd_kafka_DeleteTopic_new(topic);
 	const rd_kafka_topic_result_t **results;
 	rd_kafka_resp_err_t code;
 	size_t count = 0;
 
-	rd_kafka_DeleteTopics(catalog_handle(borrowed), &unwanted, 1, options, queue);
+	rd_kafka_DeleteTopics(topic_metadata_handle(borrowed), &unwanted, 1, options, queue);
 	rd_kafka_DeleteTopic_destroy(unwanted);
 	event = admin_result(queue, timeout_ms + 1000, topic, err);
 	if (!event)

@@ -11,7 +11,7 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
-#include "catalog.h"
+#include "topic_metadata.h"
 #include "clock.h"
 
 enum { WAIT_MS = 20000 };
@@ -55,7 +55,7 @@ static void hide_topic(const char *name)
 }
 
 struct watched {
-	struct catalog *catalog;
+	struct topic_metadata *metadata;
 	int fd;
 };
 
@@ -64,19 +64,19 @@ static struct watched watch(const struct config_kafka *section)
 	struct watched watched;
 	struct err err = {0};
 
-	watched.catalog = catalog_create(section, &err);
-	if (!watched.catalog)
+	watched.metadata = topic_metadata_create(section, &err);
+	if (!watched.metadata)
 		fail_msg("%s", err.message);
 	watched.fd = eventfd(0, EFD_NONBLOCK);
-	catalog_watch(watched.catalog, watched.fd);
+	topic_metadata_watch(watched.metadata, watched.fd);
 	return watched;
 }
 
 static void unwatch(struct watched *watched)
 {
-	catalog_unwatch(watched->catalog, watched->fd);
+	topic_metadata_unwatch(watched->metadata, watched->fd);
 	close(watched->fd);
-	catalog_destroy(watched->catalog);
+	topic_metadata_destroy(watched->metadata);
 }
 
 static bool is_told(int fd, int timeout_ms)
@@ -87,20 +87,20 @@ static bool is_told(int fd, int timeout_ms)
 	return poll(&entry, 1, timeout_ms) == 1 && eventfd_read(fd, &value) == 0;
 }
 
-static struct catalog_topic look_when_told(struct watched *watched, const char *topic)
+static struct known_topic look_when_told(struct watched *watched, const char *topic)
 {
 	assert_true(is_told(watched->fd, WAIT_MS));
-	return catalog_look(watched->catalog, topic, 60000);
+	return topic_metadata_get(watched->metadata, topic, 60000);
 }
 
 static void a_first_look_asks_and_tells(void **state)
 {
 	struct watched watched = watch(&kafka);
-	struct catalog_topic topic;
+	struct known_topic topic;
 
 	(void)state;
 	make_topic("there", 5);
-	topic = catalog_look(watched.catalog, "there", 60000);
+	topic = topic_metadata_get(watched.metadata, "there", 60000);
 	assert_int_equal(topic.state, TOPIC_UNKNOWN);
 	topic = look_when_told(&watched, "there");
 	assert_int_equal(topic.state, TOPIC_THERE);
@@ -115,10 +115,10 @@ static void an_unchanged_answer_tells_nobody(void **state)
 
 	(void)state;
 	make_topic("same", 1);
-	catalog_look(watched.catalog, "same", 60000);
+	topic_metadata_get(watched.metadata, "same", 60000);
 	assert_int_equal(look_when_told(&watched, "same").state, TOPIC_THERE);
 	for (int i = 0; i < 5; i++) {
-		catalog_look(watched.catalog, "same", -1);
+		topic_metadata_get(watched.metadata, "same", -1);
 		assert_false(is_told(watched.fd, 20));
 	}
 	unwatch(&watched);
@@ -127,12 +127,12 @@ static void an_unchanged_answer_tells_nobody(void **state)
 static void a_missing_topic_is_asked_for_until_it_is_there(void **state)
 {
 	struct watched watched = watch(&kafka);
-	struct catalog_topic topic;
+	struct known_topic topic;
 
 	(void)state;
 	make_topic("later", 2);
 	hide_topic("later");
-	catalog_look(watched.catalog, "later", 60000);
+	topic_metadata_get(watched.metadata, "later", 60000);
 	topic = look_when_told(&watched, "later");
 	assert_int_equal(topic.state, TOPIC_MISSING);
 	assert_string_not_equal(topic.error, "");
@@ -150,11 +150,11 @@ static void no_answer_is_told_with_its_reason(void **state)
 	struct config_property nobody = {"bootstrap.servers", "127.0.0.1:1", "test:1"};
 	struct config_kafka away = {.name = "main", .properties = &nobody, .property_count = 1};
 	struct watched watched = watch(&away);
-	struct catalog_topic topic;
+	struct known_topic topic;
 	int64_t before;
 
 	(void)state;
-	catalog_look(watched.catalog, "there", 60000);
+	topic_metadata_get(watched.metadata, "there", 60000);
 	topic = look_when_told(&watched, "there");
 	assert_int_equal(topic.state, TOPIC_UNKNOWN);
 	assert_string_not_equal(topic.error, "");
@@ -170,7 +170,7 @@ static void brokers_are_counted(void **state)
 	int count = 0;
 
 	(void)state;
-	assert_true(catalog_broker_count(watched.catalog, WAIT_MS, &count, &err));
+	assert_true(topic_metadata_broker_count(watched.metadata, WAIT_MS, &count, &err));
 	assert_int_equal(count, 2);
 	unwatch(&watched);
 }
@@ -178,7 +178,7 @@ static void brokers_are_counted(void **state)
 static void settings_of_a_missing_topic_are_a_reject(void **state)
 {
 	struct watched watched = watch(&kafka);
-	struct catalog_setting *settings;
+	struct topic_setting *settings;
 	struct err err;
 	int count;
 
@@ -186,7 +186,7 @@ static void settings_of_a_missing_topic_are_a_reject(void **state)
 	make_topic("nosuch", 1);
 	hide_topic("nosuch");
 	assert_false(
-	    catalog_topic_settings(watched.catalog, "nosuch", WAIT_MS, &settings, &count, &err));
+	    topic_metadata_settings(watched.metadata, "nosuch", WAIT_MS, &settings, &count, &err));
 	assert_int_equal(err.kind, ERR_REJECT);
 	unwatch(&watched);
 }
@@ -195,30 +195,32 @@ static void settings_of_a_missing_topic_are_a_reject(void **state)
 static void an_unanswered_question_ends_in_time(void **state)
 {
 	struct watched watched = watch(&kafka);
-	struct catalog_setting *settings;
+	struct topic_setting *settings;
 	int64_t before = clock_ms();
 	struct err err;
 	int count;
 
 	(void)state;
 	make_topic("mute", 1);
-	assert_false(catalog_topic_settings(watched.catalog, "mute", 200, &settings, &count, &err));
+	assert_false(
+	    topic_metadata_settings(watched.metadata, "mute", 200, &settings, &count, &err));
 	assert_int_equal(err.kind, ERR_RETRY);
-	assert_false(catalog_create_topic(watched.catalog, "made", 1, 1, NULL, 0, 200, &err));
+	assert_false(
+	    topic_metadata_create_topic(watched.metadata, "made", 1, 1, NULL, 0, 200, &err));
 	assert_int_equal(err.kind, ERR_RETRY);
 	assert_true(clock_ms() - before < WAIT_MS);
 	unwatch(&watched);
 }
 
-static void a_catalog_without_servers_says_so(void **state)
+static void metadata_without_servers_says_so(void **state)
 {
 	struct config_kafka nothing = {.name = "main"};
 	struct err err;
 
 	(void)state;
-	assert_null(catalog_create(&nothing, &err));
+	assert_null(topic_metadata_create(&nothing, &err));
 	assert_int_equal(err.kind, ERR_CONFIG);
-	catalog_destroy(NULL);
+	topic_metadata_destroy(NULL);
 }
 
 int main(void)
@@ -231,7 +233,7 @@ int main(void)
 	    cmocka_unit_test(brokers_are_counted),
 	    cmocka_unit_test(settings_of_a_missing_topic_are_a_reject),
 	    cmocka_unit_test(an_unanswered_question_ends_in_time),
-	    cmocka_unit_test(a_catalog_without_servers_says_so),
+	    cmocka_unit_test(metadata_without_servers_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, start_cluster, stop_cluster);

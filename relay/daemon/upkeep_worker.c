@@ -1,0 +1,544 @@
+#include "upkeep_worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "backoff.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "id_watch.h"
+#include "log_upkeep.h"
+#include "logging.h"
+#include "metrics.h"
+#include "pg.h"
+#include "schema_query.h"
+#include "sql_files.h"
+#include "text.h"
+#include "upkeep.h"
+
+/*
+ * The maximum number of unpublished rows that are counted one by one; a larger backlog is estimated
+ * from ids. The same maximum holds for the parked and for the scheduled rows of a publisher.
+ */
+#define COUNT_BOUND "100000"
+
+enum { CONNECT_MS = 5000, LOOK_MS = 15000, IDS_MS = 2000, LONGEST_SLEEP_MS = 1000 };
+
+static const struct metric_family unpublished_rows = {.name = "relay_unpublished_rows",
+    .type = METRIC_GAUGE,
+    .help = "Rows not published yet: counted up to 100,000, beyond that estimated by ids.",
+    .labels = {"publisher", "shard"}};
+static const struct metric_family unpublished_age = {.name = "relay_unpublished_age_seconds",
+    .type = METRIC_GAUGE,
+    .help = "Age of the oldest row that is not published yet, read or not.",
+    .labels = {"publisher", "shard"}};
+
+static const struct metric_family parked_rows = {.name = "relay_parked_rows",
+    .type = METRIC_GAUGE,
+    .help = "Parked rows by state; of each publisher the first 100,000 are counted.",
+    .labels = {"publisher", "state"}};
+static const struct metric_family scheduled_rows = {.name = "relay_scheduled_rows",
+    .type = METRIC_GAUGE,
+    .help = "Rows that wait for their deliver_at; of each publisher the first 100,000 are counted.",
+    .labels = {"publisher"}};
+static const struct metric_family scheduled_late = {.name = "relay_scheduled_late_seconds",
+    .type = METRIC_GAUGE,
+    .help = "For how long the first of them has been due.",
+    .labels = {"publisher"}};
+
+struct upkeep_worker {
+	const struct config *config;
+	const struct config_postgres *postgres;
+	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
+	pthread_t thread, log_thread;
+	/* of the log's thread */
+	struct log_upkeep *log_upkeep;
+	struct pg *pg;
+	struct backoff backoff;
+	int64_t look_at, ids_at;
+	struct id_watch ids;
+	bool lost; /* logged, and not mended since */
+	/* of the other */
+	struct upkeep *upkeep;
+	int64_t upkeep_at;
+
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t changed;
+	bool stop, look_asked, retuned;
+	int running; /* threads */
+	struct config_postgres settings;
+	struct upkeep_worker_status status;
+	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
+	char log_problem[1024];      /* as status.problem */
+	int *shards;                 /* of each publisher of config; see upkeep_worker_shards */
+	int64_t looks;
+};
+
+static struct pg_result *ask_worker_database(struct upkeep_worker *worker, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	return schema_query(worker->pg, worker->postgres->schema, sql, params, count, err);
+}
+
+/* --- the look ------------------------------------------------------------------------------- */
+
+static void note_backlog(const char *publisher, const char *shard, const struct pg_result *row)
+{
+	const char *const labels[] = {publisher, shard};
+
+	metric_set(metric_series(&unpublished_rows, labels), (double)pg_int(row, 0, 2));
+	metric_set(metric_series(&unpublished_age, labels), (double)pg_int(row, 0, 3) / 1000);
+}
+
+static bool count_publisher_backlog(struct upkeep_worker *worker,
+    const struct config_publisher *publisher, int shards, struct err *err)
+{
+	for (int i = 0; i < shards; i++) {
+		owned_text char *shard = xformat("%d", i);
+		const struct pg_param params[] = {{publisher->name}, {shard}, {COUNT_BOUND}};
+		OWNED(owned_pg_result_destroy)
+		struct pg_result *row = ask_worker_database(worker, sql_backlog, params, 3, err);
+
+		if (!row)
+			return false;
+		if (pg_rows(row) == 1)
+			note_backlog(publisher->name, shard, row);
+	}
+	return true;
+}
+
+/* A shard that is no more has nothing left to publish. */
+static void clear_backlog(const char *publisher, int from, int to)
+{
+	for (int i = from; i < to; i++) {
+		owned_text char *shard = xformat("%d", i);
+		const char *const labels[] = {publisher, shard};
+
+		metric_set(metric_series(&unpublished_rows, labels), 0);
+		metric_set(metric_series(&unpublished_age, labels), 0);
+	}
+}
+
+static void note_publishers(struct upkeep_worker *worker, const struct pg_result *rows)
+{
+	pthread_mutex_lock(&worker->mutex);
+	for (int i = 0; i < worker->config->publisher_count; i++) {
+		const struct config_publisher *publisher = &worker->config->publishers[i];
+		int shards = publisher->postgres == worker->postgres
+				 ? schema_publisher_shards(rows, publisher->name)
+				 : 0;
+
+		clear_backlog(publisher->name, shards, worker->shards[i]);
+		worker->shards[i] = shards;
+	}
+	worker->looks++;
+	pthread_mutex_unlock(&worker->mutex);
+	/* Fails only when the counter is full, and then it is readable all the same. */
+	if (eventfd_write(worker->event_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
+}
+
+static bool count_backlogs(struct upkeep_worker *worker, struct err *err)
+{
+	for (int i = 0; i < worker->config->publisher_count; i++) {
+		const struct config_publisher *publisher = &worker->config->publishers[i];
+
+		if (publisher->postgres == worker->postgres &&
+		    !count_publisher_backlog(worker, publisher, worker->shards[i], err))
+			return false;
+	}
+	return true;
+}
+
+static void note_parked(const struct pg_result *rows, int i)
+{
+	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
+
+	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++) {
+		const char *const labels[] = {pg_value(rows, i, 0), states[k]};
+
+		metric_set(metric_series(&parked_rows, labels), (double)pg_int(rows, i, k + 1));
+	}
+}
+
+static void note_scheduled(const struct pg_result *rows, int i)
+{
+	const char *const labels[] = {pg_value(rows, i, 0)};
+
+	metric_set(metric_series(&scheduled_rows, labels), (double)pg_int(rows, i, 1));
+	metric_set(metric_series(&scheduled_late, labels), (double)pg_int(rows, i, 3) / 1000);
+}
+
+/* Calls `note` for each of the publishers that are configured. */
+static bool count_kept(struct upkeep_worker *worker, const char *sql,
+    void (*note)(const struct pg_result *rows, int i), struct err *err)
+{
+	const struct pg_param params[] = {{COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask_worker_database(worker, sql, params, 1, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++) {
+		const struct config_publisher *publisher =
+		    config_find_publisher(worker->config, pg_value(rows, i, 0));
+
+		if (publisher && publisher->postgres == worker->postgres)
+			note(rows, i);
+	}
+	return rows != NULL;
+}
+
+/* The planner must not read everything published to find what is not. */
+static bool look_at_publishers(struct upkeep_worker *worker, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask_worker_database(worker, sql_publishers, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	note_publishers(worker, rows);
+	if (!pg_script(worker->pg, sql_backlog_begin, err))
+		return false;
+	if (count_backlogs(worker, err) &&
+	    count_kept(worker, sql_parked_states, note_parked, err) &&
+	    count_kept(worker, sql_scheduled_states, note_scheduled, err))
+		return pg_script(worker->pg, "commit", err);
+	/* lock_not_available: the figures stay what they were */
+	return text_equal(pg_sqlstate(worker->pg), "55P03") &&
+	       pg_script(worker->pg, "rollback", err);
+}
+
+/* --- the connection ------------------------------------------------------------------------- */
+
+static void note_look_error(struct upkeep_worker *worker, const char *error)
+{
+	pthread_mutex_lock(&worker->mutex);
+	text_copy(worker->status.error, sizeof worker->status.error, error);
+	pthread_mutex_unlock(&worker->mutex);
+}
+
+static void lose_look_connection(struct upkeep_worker *worker, const struct err *err)
+{
+	note_look_error(worker, err->message);
+	pg_destroy(worker->pg);
+	worker->pg = NULL;
+	if (!worker->lost)
+		log_warn("look_failed", {"postgres", LOG_TEXT(worker->postgres->name)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence",
+			LOG_TEXT("publishers and lag are as last seen; it is tried again")});
+	worker->lost = true;
+}
+
+static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
+{
+	if (!worker->pg)
+		worker->pg = pg_connect(
+		    worker->postgres->dsn, "outbox-relay upkeep worker", CONNECT_MS, err);
+	return worker->pg && look_at_publishers(worker, err);
+}
+
+/* Returns when to come back. */
+static int64_t step_look(struct upkeep_worker *worker)
+{
+	struct err err;
+
+	if (!connect_and_look(worker, &err)) {
+		lose_look_connection(worker, &err);
+		return clock_ms() + backoff_next_ms(&worker->backoff);
+	}
+	backoff_reset(&worker->backoff);
+	if (worker->lost)
+		log_info("look_works_again", {"postgres", LOG_TEXT(worker->postgres->name)});
+	worker->lost = false;
+	note_look_error(worker, "");
+	return clock_ms() + LOOK_MS;
+}
+
+/* On the connection of the look: without one, the look connects first. */
+static int64_t step_ids(struct upkeep_worker *worker)
+{
+	struct err err;
+
+	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, &err))
+		lose_look_connection(worker, &err);
+	return clock_ms() + IDS_MS;
+}
+
+/* --- the loop ------------------------------------------------------------------------------- */
+
+/* Until then, until something is asked for, or for a moment. With the mutex. */
+static void sleep_until(struct upkeep_worker *worker, int64_t due)
+{
+	int64_t wait = due - clock_ms();
+	struct timespec at;
+
+	wait = wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += (at.tv_nsec / 1000000 + wait) / 1000;
+	at.tv_nsec = (at.tv_nsec / 1000000 + wait) % 1000 * 1000000;
+	pthread_cond_timedwait(&worker->changed, &worker->mutex, &at);
+}
+
+/* False: it is to end. Takes over what was asked for meanwhile. */
+static bool wait_for_upkeep_work(struct upkeep_worker *worker)
+{
+	bool stop;
+
+	pthread_mutex_lock(&worker->mutex);
+	worker->status.turn_ms = clock_ms();
+	while (!worker->stop && !worker->retuned && worker->upkeep_at > clock_ms()) {
+		sleep_until(worker, worker->upkeep_at);
+		worker->status.turn_ms = clock_ms();
+	}
+	stop = worker->stop;
+	if (worker->retuned) {
+		upkeep_reload(worker->upkeep, &worker->settings);
+		worker->upkeep_at = 0;
+	}
+	worker->retuned = false;
+	pthread_mutex_unlock(&worker->mutex);
+	return !stop;
+}
+
+static void note_upkeep(struct upkeep_worker *worker)
+{
+	const struct upkeep_status *upkeep = upkeep_status(worker->upkeep);
+
+	pthread_mutex_lock(&worker->mutex);
+	text_copy(worker->status.problem, sizeof worker->status.problem,
+	    upkeep->problem[0] ? upkeep->problem : upkeep->lock_holder);
+	pthread_mutex_unlock(&worker->mutex);
+}
+
+/* False: it is to end. */
+static bool wait_for_log_work(struct upkeep_worker *worker)
+{
+	bool stop;
+
+	pthread_mutex_lock(&worker->mutex);
+	worker->log_turn_ms = clock_ms();
+	for (;;) {
+		int64_t due = worker->look_at < worker->log_at ? worker->look_at : worker->log_at;
+
+		due = worker->ids_at < due ? worker->ids_at : due;
+		if (worker->stop || worker->look_asked || due <= clock_ms())
+			break;
+		sleep_until(worker, due);
+		worker->log_turn_ms = clock_ms();
+	}
+	stop = worker->stop;
+	if (worker->look_asked)
+		worker->look_at = 0;
+	worker->look_asked = false;
+	pthread_mutex_unlock(&worker->mutex);
+	return !stop;
+}
+
+static void step_log_partitions(struct upkeep_worker *worker)
+{
+	int64_t interval, at;
+	bool due;
+
+	pthread_mutex_lock(&worker->mutex);
+	interval = worker->settings.upkeep_interval_ms;
+	due = worker->log_at <= clock_ms();
+	pthread_mutex_unlock(&worker->mutex);
+	if (!due)
+		return;
+	at = log_upkeep_step(worker->log_upkeep, clock_ms(), interval);
+	pthread_mutex_lock(&worker->mutex);
+	worker->log_at = at;
+	text_copy(worker->log_problem, sizeof worker->log_problem,
+	    log_upkeep_problem(worker->log_upkeep));
+	pthread_mutex_unlock(&worker->mutex);
+}
+
+static void end_worker_thread(struct upkeep_worker *worker)
+{
+	pthread_mutex_lock(&worker->mutex);
+	worker->running--;
+	worker->status.ended = worker->running == 0;
+	pthread_mutex_unlock(&worker->mutex);
+	if (eventfd_write(worker->event_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
+}
+
+static void *run_table_upkeep(void *context)
+{
+	struct upkeep_worker *worker = context;
+
+	pg_interrupt_by(worker->stop_fd);
+	while (wait_for_upkeep_work(worker)) {
+		worker->upkeep_at = upkeep_step(worker->upkeep, clock_ms());
+		note_upkeep(worker);
+	}
+	end_worker_thread(worker);
+	return NULL;
+}
+
+static void *run_looks_and_log(void *context)
+{
+	struct upkeep_worker *worker = context;
+
+	pg_interrupt_by(worker->stop_fd);
+	while (wait_for_log_work(worker)) {
+		if (worker->look_at <= clock_ms())
+			worker->look_at = step_look(worker);
+		if (worker->ids_at <= clock_ms())
+			worker->ids_at = step_ids(worker);
+		step_log_partitions(worker);
+	}
+	end_worker_thread(worker);
+	return NULL;
+}
+
+static void free_upkeep_worker(struct upkeep_worker *worker)
+{
+	upkeep_stop(worker->upkeep);
+	log_upkeep_stop(worker->log_upkeep);
+	pg_destroy(worker->pg);
+	if (worker->stop_fd >= 0)
+		close(worker->stop_fd);
+	pthread_cond_destroy(&worker->changed);
+	pthread_mutex_destroy(&worker->mutex);
+	free(worker->shards);
+	free(worker);
+}
+
+static void init_worker_locks(struct upkeep_worker *worker)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&worker->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&worker->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+static void wake_upkeep_worker(struct upkeep_worker *worker, bool *flag)
+{
+	pthread_mutex_lock(&worker->mutex);
+	*flag = true;
+	pthread_cond_broadcast(&worker->changed);
+	pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Both threads or none. Returns 0 or an errno. */
+static int start_worker_threads(struct upkeep_worker *worker)
+{
+	int error;
+
+	worker->running = 2;
+	error = pthread_create(&worker->log_thread, NULL, run_looks_and_log, worker);
+	if (error != 0)
+		return error;
+	error = pthread_create(&worker->thread, NULL, run_table_upkeep, worker);
+	if (error == 0)
+		return 0;
+	upkeep_worker_stop(worker);
+	pthread_join(worker->log_thread, NULL);
+	return error;
+}
+
+struct upkeep_worker *upkeep_worker_start(const struct config *config,
+    const struct config_postgres *postgres, int event_fd, struct err *err)
+{
+	struct upkeep_worker *worker = xcalloc(1, sizeof *worker);
+	int error;
+
+	worker->config = config;
+	worker->postgres = postgres;
+	worker->event_fd = event_fd;
+	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	worker->upkeep = upkeep_start(postgres);
+	worker->log_upkeep = log_upkeep_start(postgres);
+	id_watch_init(&worker->ids, postgres->name, postgres->schema);
+	worker->backoff = (struct backoff){
+	    .first_ms = 200, .cap_ms = 10000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
+	worker->settings = *postgres;
+	worker->status.turn_ms = worker->log_turn_ms = clock_ms();
+	worker->shards = xcalloc((size_t)config->publisher_count, sizeof *worker->shards);
+	for (int i = 0; i < config->publisher_count; i++)
+		worker->shards[i] = -1;
+	init_worker_locks(worker);
+	error = start_worker_threads(worker);
+	if (error == 0)
+		return worker;
+	err_set(err, ERR_RETRY, "no thread for the upkeep of postgres %s: %s", postgres->name,
+	    strerror(error));
+	free_upkeep_worker(worker);
+	return NULL;
+}
+
+void upkeep_worker_stop(struct upkeep_worker *worker)
+{
+	wake_upkeep_worker(worker, &worker->stop);
+	/* Without it a statement under way is waited for. */
+	if (eventfd_write(worker->stop_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
+}
+
+void upkeep_worker_look(struct upkeep_worker *worker)
+{
+	wake_upkeep_worker(worker, &worker->look_asked);
+}
+
+void upkeep_worker_retune(struct upkeep_worker *worker, const struct config_postgres *postgres)
+{
+	pthread_mutex_lock(&worker->mutex);
+	worker->settings = *postgres;
+	/* The fresh configuration goes; its strings do not change without a restart. */
+	worker->settings.name = worker->postgres->name;
+	worker->settings.dsn = worker->postgres->dsn;
+	worker->settings.schema = worker->postgres->schema;
+	worker->log_at = 0;
+	pthread_mutex_unlock(&worker->mutex);
+	wake_upkeep_worker(worker, &worker->retuned);
+}
+
+void upkeep_worker_join(struct upkeep_worker *worker)
+{
+	if (!worker)
+		return;
+	pthread_join(worker->thread, NULL);
+	pthread_join(worker->log_thread, NULL);
+	free_upkeep_worker(worker);
+}
+
+int upkeep_worker_shards(struct upkeep_worker *worker, const struct config_publisher *publisher)
+{
+	int shards;
+
+	pthread_mutex_lock(&worker->mutex);
+	shards = worker->shards[publisher - worker->config->publishers];
+	pthread_mutex_unlock(&worker->mutex);
+	return shards;
+}
+
+int64_t upkeep_worker_looks(struct upkeep_worker *worker)
+{
+	int64_t looks;
+
+	pthread_mutex_lock(&worker->mutex);
+	looks = worker->looks;
+	pthread_mutex_unlock(&worker->mutex);
+	return looks;
+}
+
+struct upkeep_worker_status upkeep_worker_status(struct upkeep_worker *worker)
+{
+	struct upkeep_worker_status status;
+
+	pthread_mutex_lock(&worker->mutex);
+	status = worker->status;
+	if (worker->log_turn_ms < status.turn_ms)
+		status.turn_ms = worker->log_turn_ms;
+	if (worker->log_problem[0])
+		text_copy(status.problem, sizeof status.problem, worker->log_problem);
+	pthread_mutex_unlock(&worker->mutex);
+	return status;
+}

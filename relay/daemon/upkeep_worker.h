@@ -1,0 +1,44 @@
+#pragma once
+/*
+ * The upkeep worker of one database, on two threads. The first thread does the upkeep of the
+ * message table (upkeep.h), which may copy rows for minutes. The publishers wait for the work of
+ * the second thread, so it never waits for the first: on a connection of its own it looks which
+ * publishers there are and how much each shard has left to publish, and it does the upkeep of the
+ * log (log_upkeep.h), without which the publishers would stop in the end. Both threads wait, with
+ * back-off, for a Postgres that is away.
+ *
+ * Made and ended by one thread (the daemon's main one); the other functions may be called from any.
+ */
+#include "config.h"
+
+struct upkeep_worker;
+
+/*
+ * Writes to event_fd (8 bytes) whenever it has looked at the publishers. config and event_fd
+ * outlive it.
+ */
+struct upkeep_worker *upkeep_worker_start(const struct config *config,
+    const struct config_postgres *postgres, int event_fd, struct err *err);
+/* Asks it to end, and cancels what it has under way; returns at once. */
+void upkeep_worker_stop(struct upkeep_worker *worker);
+/* Waits for it and frees everything. NULL is fine. */
+void upkeep_worker_join(struct upkeep_worker *worker);
+
+/* Takes the reloadable values, which are copied. */
+void upkeep_worker_retune(struct upkeep_worker *worker, const struct config_postgres *postgres);
+/* Look at the publishers now. */
+void upkeep_worker_look(struct upkeep_worker *worker);
+
+/* How many shards the publisher has as last seen; 0: the database has no such publisher; -1: not
+ * seen yet. */
+int upkeep_worker_shards(struct upkeep_worker *worker, const struct config_publisher *publisher);
+/* Grows with every look that the server answered. */
+int64_t upkeep_worker_looks(struct upkeep_worker *worker);
+
+struct upkeep_worker_status {
+	bool ended;
+	int64_t turn_ms;    /* clock_ms of the last turn of its loops: the older one */
+	char error[1024];   /* "" or why there is no connection now */
+	char problem[1024]; /* "" or why upkeep could not do its work, or who holds its lock */
+};
+struct upkeep_worker_status upkeep_worker_status(struct upkeep_worker *worker);
