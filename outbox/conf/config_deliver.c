@@ -10,10 +10,10 @@ static const int64_t longest_delay_ms = INT64_C(7) * 24 * 3600 * 1000;
 
 static bool is_topic(const char *name)
 {
-	static const char letters[] =
+	static const char alphabet[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
 
-	return *name && !name[strspn(name, letters)] && strlen(name) <= TOPIC_LENGTH &&
+	return *name && !name[strspn(name, alphabet)] && strlen(name) <= TOPIC_LENGTH &&
 	       !text_equal(name, ".") && !text_equal(name, "..");
 }
 

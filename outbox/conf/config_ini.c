@@ -116,17 +116,17 @@ static bool check_section_name(struct reader *reader, const char *word, const ch
 /* [word] or [word "name"]. libinih would cut it to 49 bytes and be silent about an empty one. */
 static bool begin_section(struct reader *reader, const char *line)
 {
-	static const char letters[] =
+	static const char alphabet[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
 	owned_text char *word = NULL, *name = NULL;
 	size_t length;
 
 	line = skip_line_blanks(line + 1);
-	length = strspn(line, letters);
+	length = strspn(line, alphabet);
 	word = xformat("%.*s", (int)length, line);
 	line = skip_line_blanks(line + length);
 	if (*line == '"') {
-		length = strspn(++line, letters);
+		length = strspn(++line, alphabet);
 		name = xformat("%.*s", line[length] == '"' ? (int)length : 0, line);
 		if (!check_section_name(reader, word, name))
 			return false;

@@ -83,7 +83,7 @@ static bool has_default(const struct config *config, const struct config_lookbac
 static bool finish_lookback(
     const struct config_source *source, struct config_lookback *lookback, struct err *err)
 {
-	static const char letters[] =
+	static const char alphabet[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
 
 	if (lookback->types.count == 0)
@@ -95,7 +95,7 @@ static bool finish_lookback(
 	for (int i = 0; i < lookback->types.count; i++) {
 		const char *type = lookback->types.items[i];
 
-		if (type[strspn(type, letters)] || strlen(type) > 100 || text_equal(type, ".") ||
+		if (type[strspn(type, alphabet)] || strlen(type) > 100 || text_equal(type, ".") ||
 		    text_equal(type, ".."))
 			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
 			    "types",

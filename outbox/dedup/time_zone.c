@@ -3,11 +3,11 @@
  * years behind its last change. A block is a head and tables:
  *
  *   head        44  "TZif", version, 15 zeroes, and six counts: of UT marks, standard marks, leap
- *                   seconds, changes, types and letters
+ *                   seconds, changes, types and bytes of designations
  *   changes     8   (4 in the first block) the second at which one begins
  *   numbers     1   of the type that begins then
  *   types       6   offset, is it daylight time, its name
- *   letters, leap seconds, marks, which are for others
+ *   designations, leap seconds, marks, which are for others
  *
  * All numbers are big-endian. Before the first change the first type holds.
  */
@@ -41,7 +41,7 @@ struct bytes {
 };
 
 struct block {
-	uint32_t ut, standard, leaps, changes, types, letters;
+	uint32_t ut, standard, leaps, changes, types, designations;
 	int version, width; /* of a second */
 	const unsigned char *tables;
 };
@@ -69,7 +69,7 @@ static bool take_bytes(struct bytes *bytes, size_t length, const unsigned char *
 static size_t length_of(const struct block *block)
 {
 	size_t width = (size_t)block->width;
-	return block->changes * (width + 1) + (size_t)block->types * TYPE + block->letters +
+	return block->changes * (width + 1) + (size_t)block->types * TYPE + block->designations +
 	       block->leaps * (width + 4) + block->standard + (size_t)block->ut;
 }
 

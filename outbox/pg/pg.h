@@ -248,8 +248,8 @@ int32_t pg_int4(const struct pg_result *result, int row, int column); /* binary 
 int64_t pg_int8(const struct pg_result *result, int row, int column); /* binary form */
 /*
  * Whether every value of a binary answer has the form that the reader expects, NULL included; a
- * server may send anything. The shape has one letter a column: l bigint, i int, b boolean, t text
- * without NUL, x anything. ERR_FATAL names the column.
+ * server may send anything. The shape has one character a column: l bigint, i int, b boolean, t
+ * text without NUL, x anything. ERR_FATAL names the column.
  */
 bool pg_has_shape(const struct pg_result *result, const char *shape, struct err *err) MUST_CHECK;
 void pg_result_destroy(struct pg_result *result); /* NULL is fine */

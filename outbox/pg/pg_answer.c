@@ -47,10 +47,10 @@ int64_t pg_int8(const struct pg_result *result, int row, int column)
 		   : 0;
 }
 
-/* NULL when the value has the form of the letter, or else what it should be. */
-static const char *wanted_instead(const char *value, size_t length, char letter)
+/* NULL: the value has the type of this character of a shape. Else the name of the expected type. */
+static const char *wanted_instead(const char *value, size_t length, char type)
 {
-	switch (letter) {
+	switch (type) {
 	case 'l':
 		return length == sizeof(int64_t) ? NULL : "a bigint";
 	case 'i':

@@ -61,9 +61,9 @@ static const struct config_postgres *choose_postgres(const struct lookback_selec
 
 static bool check_type(const char *type, struct err *err)
 {
-	static const char letters[] =
+	static const char alphabet[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-	size_t length = strspn(type, letters);
+	size_t length = strspn(type, alphabet);
 
 	return (!type[length] && length >= 1 && length <= TYPE_LENGTH) ||
 	       err_set(err, ERR_REJECT, "'%.60s' is no business type: 1 to %d of A-Z a-z 0-9 . _ -",

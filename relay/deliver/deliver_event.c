@@ -114,9 +114,9 @@ static bool is_outbox_attribute(const char *name)
 /* data is no attribute, and the content type stands in a header of its own. */
 static bool may_be_taken(const char *name)
 {
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
-	return *name && !name[strspn(name, letters)] && strlen(name) <= MOST_NAME &&
+	return *name && !name[strspn(name, alphabet)] && strlen(name) <= MOST_NAME &&
 	       !is_outbox_attribute(name) && !text_equal(name, "data") &&
 	       !text_equal(name, "datacontenttype") && !text_equal(name, "specversion");
 }
