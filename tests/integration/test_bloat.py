@@ -136,7 +136,7 @@ def test_a_snapshot_held_for_the_whole_run_costs_no_throughput(
     with written_all_the_while(database, topic):
         relay.wait_for(lambda: relay.metric("relay_published_total"), what="the first rows")
         rate(relay, seconds)  # caches, connections, the topic
-        while len(ratios) < 7 or statistics.median(ratios) < 0.95 and len(ratios) < 25:
+        while len(ratios) < 7 or statistics.median(ratios) < 0.95 and len(ratios) < 75:
             if len(ratios) % 2:
                 alone, held = rate(relay, seconds), beside()
             else:
