@@ -17,7 +17,7 @@ from .process import free_port
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
-@dataclass(publishers=True)
+@dataclass(slots=True)
 class Question:
     """One request."""
     at: float  # time.monotonic() of its arrival
