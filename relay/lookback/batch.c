@@ -97,7 +97,7 @@ static void forget_ids(struct batch *batch)
 	batch->id_count = 0;
 }
 
-static void forget_rows(struct batch *batch)
+void batch_again(struct batch *batch)
 {
 	for (int i = 0; i < BATCH_COLUMNS; i++)
 		pg_column_clear(&batch->columns[i]);
@@ -121,7 +121,7 @@ void batch_clear(struct batch *batch)
 	forget_ids(batch);
 	pg_column_clear(&batch->types);
 	pg_column_clear(&batch->names);
-	forget_rows(batch);
+	batch_again(batch);
 	batch->count = 0;
 }
 
@@ -151,11 +151,6 @@ void batch_drop(struct batch *batch, int record)
 bool batch_is_dropped(const struct batch *batch, int record)
 {
 	return batch->records[record].dropped;
-}
-
-void batch_again(struct batch *batch)
-{
-	forget_rows(batch);
 }
 
 void batch_destroy(struct batch *batch)

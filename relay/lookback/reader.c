@@ -97,7 +97,6 @@ struct reader {
 	int raw_count, raw_room;
 	int *raw_of;
 	int raw_of_room;
-	bool doubts;          /* the tables refused something in the batch before */
 	int64_t payload_most; /* known once the tables refused a record; INT64_MAX before */
 	struct lookback_header *headers; /* of the record that is looked at */
 	size_t header_room;
@@ -706,17 +705,10 @@ static bool is_reader_well(const struct reader *reader, bool stored)
 	return true;
 }
 
-/*
- * Sets refused records aside and tries again; their dead letters may be refused as well, twice.
- * Refused records come in bursts: behind a batch with some, the tables are asked before anything is
- * stored.
- */
+/* Sets refused records aside and tries again; their dead letters may be refused as well, twice. */
 static bool store_batch(struct reader *reader, const struct journal_place *list, int count,
     struct journal_outcome *ret_outcome, struct err *err)
 {
-	bool doubts = reader->doubts;
-
-	reader->doubts = false;
 	fault_point("before_lookback_known");
 	if (!journal_know(reader->journal, reader->batch, err))
 		return false;
@@ -725,16 +717,12 @@ static bool store_batch(struct reader *reader, const struct journal_place *list,
 
 		batch_work(reader->batch);
 		fault_point("before_lookback_apply");
-		if (!doubts &&
-		    journal_apply(reader->journal, reader->batch, list, count, ret_outcome, err))
+		if (journal_apply(reader->journal, reader->batch, list, count, ret_outcome, err))
 			return true;
-		if (!doubts && (err->kind != ERR_REJECT || tries == 3))
+		if (err->kind != ERR_REJECT || tries == 3)
 			return false;
-		bool aside = set_aside(reader, &refused);
-		if (!aside && !doubts)
+		if (!set_aside(reader, &refused))
 			return false;
-		reader->doubts |= aside;
-		doubts = false;
 	}
 }
 
