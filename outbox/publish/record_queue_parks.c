@@ -65,13 +65,10 @@ static struct partition_queue *stalled_partition(const struct record *record)
 	return has_queue ? topic->partition_queues[record->partition] : NULL;
 }
 
-static void count_unnoted_row(struct record *record)
+static int64_t *unnoted_rows(const struct record *record)
 {
 	struct partition_queue *partition = stalled_partition(record);
-	if (partition)
-		partition->unnoted++;
-	else
-		record->topic->unnoted++;
+	return partition ? &partition->unnoted : &record->topic->unnoted;
 }
 
 /* Records may flow again. A topic that was loaded again meanwhile has new partition queues, which
@@ -81,7 +78,7 @@ static void note_stalled_row(struct record_queue *queue, const struct record *re
 {
 	struct topic *topic = record->topic;
 	struct partition_queue *partition = stalled_partition(record);
-	int64_t *unnoted = partition ? &partition->unnoted : &topic->unnoted;
+	int64_t *unnoted = unnoted_rows(record);
 	if (*unnoted == 0 || --*unnoted > 0)
 		return;
 	if (partition)
@@ -98,7 +95,7 @@ static void park_record(
 	struct park *park = keep_record_back(queue, sequence, error);
 	park->stalled = stalled;
 	if (stalled)
-		count_unnoted_row(record);
+		++*unnoted_rows(record);
 	park->dead = error && record->convicted;
 	queue->parks_refused += error && !stalled;
 	if (key)
