@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "consumer_private.h"
+#include "fetch_wake.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
@@ -33,6 +34,7 @@ struct group {
 	int64_t ask_at;
 	rd_kafka_event_t **events; /* records that the caller has not released */
 	int event_count, event_room;
+	struct fetch_wake wake;
 	struct position *positions; /* by partition */
 	int32_t position_count;
 };
@@ -76,6 +78,8 @@ struct group *group_create(const struct config_kafka *kafka, const char *name, c
 
 	group->topic = xstrdup(topic);
 	group->callbacks = *callbacks;
+	group->wake =
+	    (struct fetch_wake){.most_records = READY_MESSAGES, .most_bytes = READY_BYTES};
 	group->handle =
 	    kafka_client_open(RD_KAFKA_CONSUMER, make_group_conf(kafka, name, err), kafka, err);
 	if (!group->handle)
@@ -240,6 +244,8 @@ static bool take_group_message(struct group *group, const rd_kafka_message_t *me
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		note_position(group, message->partition, message->offset + 1, false);
 		*ret_record = consumer_record_of((rd_kafka_message_t *)message);
+		group->wake.records++;
+		group->wake.bytes += message->len + message->key_len;
 		*ret_some = true;
 		return true;
 	}
@@ -294,6 +300,7 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 	bool rebalanced = false;
 
 	*ret_some = false;
+	fetch_wake_look(&group->wake, group->handle, group->queue);
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer_assignment(group, err))
 		return false;
 	/* The end of one partition is met again and again, and records of others stand behind it.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "clock.h"
 #include "consumer_private.h"
+#include "fetch_wake.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
@@ -28,7 +29,6 @@ enum {
 	LEADER_MS = 2000, /* what only a partition's leader knows */
 	COMMIT_MS = 10000,
 	ASK_AGAIN_MS = 1000, /* after a commit that failed */
-	WAKE_MS = 50,
 	READY_MESSAGES = 10000,
 	READY_BYTES = 4 << 20
 };
@@ -44,8 +44,7 @@ struct subscription {
 	 * since, and is to ask it again */
 	int64_t given_ms, stepped_ms, granted_ms, ask_at;
 	int64_t session_ms, patience_ms; /* session.timeout.ms, max.poll.interval.ms */
-	bool filled;                     /* librdkafka has stopped fetching */
-	size_t length;                   /* of a record, by the last read */
+	struct fetch_wake wake;
 };
 
 /* A read. */
@@ -292,6 +291,8 @@ struct subscription *subscription_create(const struct subscription_settings *set
 	struct subscription *subscription = xcalloc(1, sizeof *subscription);
 	rd_kafka_conf_t *conf = make_subscription_conf(settings, subscription, err);
 	subscription->callbacks = *callbacks;
+	subscription->wake =
+	    (struct fetch_wake){.most_records = READY_MESSAGES, .most_bytes = READY_BYTES};
 	subscription->session_ms = configured_number(conf, "session.timeout.ms");
 	subscription->patience_ms = configured_number(conf, "max.poll.interval.ms");
 	subscription->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -367,30 +368,6 @@ static bool take_subscription_error(
 	}
 }
 
-/*
- * With so much ready librdkafka stops fetching, and its threads look whether that is still so after
- * up to a second, however soon it was taken. A question to the leaders wakes them, while there is
- * still enough to go on with.
- */
-static void wake_fetchers(struct subscription *subscription)
-{
-	size_t ready = rd_kafka_queue_length(subscription->records);
-	size_t most = READY_BYTES / (subscription->length + 1);
-	rd_kafka_topic_partition_list_t *list;
-	most = most < READY_MESSAGES ? most : READY_MESSAGES;
-	if (ready >= most)
-		subscription->filled = true;
-	if (!subscription->filled || ready > most / 2)
-		return;
-	subscription->filled = false;
-	if (rd_kafka_assignment(subscription->handle, &list))
-		return;
-	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].offset = RD_KAFKA_OFFSET_END;
-	rd_kafka_offsets_for_times(subscription->handle, list, WAKE_MS); /* whatever it says */
-	rd_kafka_topic_partition_list_destroy(list);
-}
-
 static void take_subscription_message(rd_kafka_message_t *message, void *context)
 {
 	struct reading *reading = context;
@@ -424,12 +401,12 @@ bool subscription_read(struct subscription *subscription, subscription_see *see,
 {
 	struct reading reading = {
 	    .subscription = subscription, .see = see, .context = context, .err = err};
-	wake_fetchers(subscription);
+	fetch_wake_look(&subscription->wake, subscription->handle, subscription->records);
 	rd_kafka_consume_callback_queue(
 	    subscription->records, 0, take_subscription_message, &reading);
 	*ret_count = reading.count;
-	if (reading.count)
-		subscription->length = reading.bytes / (size_t)reading.count;
+	subscription->wake.records += (size_t)reading.count;
+	subscription->wake.bytes += reading.bytes;
 	return !reading.failed;
 }
 
