@@ -1,8 +1,8 @@
 """Turns .sql files into C: embed.py SOURCE.c HEADER.h FILE.sql…
 
-A file in queries/ becomes `const char sql_<name>[]`; those in migrations/ become the rows of
-`sql_migrations[]`, the numbered ones first. Migrations carry their checksum, so that the program
-needs no hash function of its own.
+A file in queries/ becomes `const char sql_<name>[]`, one in bench/ `sql_bench_<name>`; those in
+migrations/ become the rows of `sql_migrations[]`, the numbered ones first. Migrations carry their
+checksum, so that the program needs no hash function of its own.
 """
 
 import hashlib
@@ -52,14 +52,18 @@ def statement(text):
     return "".join(l for l in text.splitlines(keepends=True) if not l.startswith("--"))
 
 
+def symbol(path):
+    return f"sql_{'bench_' if path.parent.name == 'bench' else ''}{path.stem}"
+
+
 def main():
     source, header, *names = sys.argv[1:]
     paths = [pathlib.Path(name) for name in names]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     migrations = sorted(migration(p, texts[p]) for p in paths if p.parent.name == "migrations")
-    queries = sorted(p for p in paths if p.parent.name == "queries")
+    queries = sorted(p for p in paths if p.parent.name in ("queries", "bench"))
 
-    declarations = "".join(f"extern const char sql_{p.stem}[];\n" for p in queries)
+    declarations = "".join(f"extern const char {symbol(p)}[];\n" for p in queries)
     pathlib.Path(header).write_text(HEADER + "\n" + declarations, encoding="utf-8")
 
     code = f'#include "{pathlib.Path(header).name}"\n\n'
@@ -67,7 +71,7 @@ def main():
     code += "".join(row for _, _, row in migrations) + "\t{0},\n};\n"
     code += f"const int sql_migration_count = {len(migrations)};\n"
     for path in queries:
-        code += f"\nconst char sql_{path.stem}[] =\n{literal(statement(texts[path]))};\n"
+        code += f"\nconst char {symbol(path)}[] =\n{literal(statement(texts[path]))};\n"
     pathlib.Path(source).write_text(code, encoding="utf-8")
 
 

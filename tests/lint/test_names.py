@@ -130,7 +130,7 @@ WORDS = [
     Word("slots?", "publisher", allowed=r"replication[ _]slots?|hash[ _]slots?|array[ _]slots?|"
          r"outbox/inbox/worker_pool\.c"),  # those are slots of an array
     Word("lanes?", "partition queue, key queue or high mark",
-         allowed=r"outbox/dedup/bloom_neon\.h|tests/unit/neon_model\.h"),  # those are lanes of a vector
+         allowed=r"outbox/dedup/window/bloom_neon\.h|tests/unit/neon_model\.h"),  # those are lanes of a vector
     Word("flow", "record queue", "code file"),
     Word("letters?", "dead letter, redelivery or outgoing record", "code file", allowed="dead_letters?"),
     Word("hands", "worker pool", "code file"),

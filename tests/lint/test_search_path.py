@@ -5,7 +5,7 @@ A function of a migration is one of three:
               it is called for each row, where the setting would cost more than the work
   qualified   no setting; every function, operator and type is written with its schema
   inner       no setting and nothing qualified; only functions of the first kind call it
-A statement of sql/queries runs in a session that has set its search_path, or says "Any search_path" and is
+A statement of sql/queries or sql/bench runs in a session that has set its search_path, or says "Any search_path" and is
 qualified.
 """
 
@@ -37,7 +37,7 @@ def texts(folder):
             for path in sorted(glob.glob(os.path.join(ROOT, "sql", folder, "*.sql")))}
 
 
-MIGRATIONS, QUERIES = texts("migrations"), texts("queries")
+MIGRATIONS, QUERIES = texts("migrations"), texts("queries") | texts("bench")
 FUNCTIONS = [function for path, text in MIGRATIONS.items() for function in functions(path, text)]
 INNER = [function for function in FUNCTIONS if not function.safe and function.unqualified()]
 

@@ -1,5 +1,5 @@
 /*
- * outbox/publish/link.h against a living Postgres: TEST_DATABASE_URL, not through a pooler.
+ * outbox/pg/link.h against a living Postgres: TEST_DATABASE_URL, not through a pooler.
  */
 #include <setjmp.h>
 #include <stdarg.h>

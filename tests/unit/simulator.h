@@ -1,9 +1,9 @@
 #pragma once
 /*
  * A world in one thread and one seed: a Postgres with writers, a Kafka, and one to three relays,
- * each with a real stream (stream.h) driven as outbox/publish/shard_worker.c drives it. Faults fall
- * on all of them; what the brokers hold in the end is held against what was committed. The same
- * seed gives the same run, to the last event.
+ * each with a real stream (stream.h) driven as outbox/publish/io/shard_worker.c drives it. Faults
+ * fall on all of them; what the brokers hold in the end is held against what was committed. The
+ * same seed gives the same run, to the last event.
  */
 #include <stdbool.h>
 #include <stdint.h>

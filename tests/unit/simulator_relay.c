@@ -1,5 +1,5 @@
 /*
- * The relays of the simulator: what outbox/publish/shard_worker.c and delivery.c do around a
+ * The relays of the simulator: what outbox/publish/io/shard_worker.c and delivery.c do around a
  * stream, with the simulated database and brokers. A process may be killed or paused between any
  * two steps; paused between the asking and the doing, it does first what it was about to do when it
  * wakes up.

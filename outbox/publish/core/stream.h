@@ -2,8 +2,8 @@
 /*
  * The core of the shard_worker: one shard of one publisher, without I/O. Events go in, actions come
  * out, time is an argument, so that a seeded simulator drives it through crashes and interleavings
- * exactly as outbox/publish/shard_worker.c drives it with Postgres and Kafka. stream.c opens with
- * the algorithm.
+ * exactly as outbox/publish/io/shard_worker.c drives it with Postgres and Kafka. stream.c opens
+ * with the algorithm.
  *
  * One thread owns a stream. Nothing blocks. Times are milliseconds of one monotonic clock.
  */
