@@ -157,7 +157,7 @@ bool bench_limit(const struct config_publisher *publisher, const char *topic, st
 {
 	struct config_publisher plain = *publisher;
 	owned_text char *sql = schema_text(sql_bench_copy, publisher->postgres->schema);
-	OWNED(owned_pg_destroy) struct pg *pg = session_connect(publisher->postgres, err);
+	OWNED(owned_pg_destroy) struct pg *pg = database_connect(publisher->postgres, err);
 	struct limit limit = {.pg = pg, .first = true};
 	/* digits as the relay's: a random epoch, the first tick */
 	const struct outbox_position first = {

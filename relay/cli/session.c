@@ -1,14 +1,11 @@
 #include "session.h"
-#include "clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "clock.h"
 #include "logging.h"
 #include "partitions.h"
-#include "schema_text.h"
 #include "text.h"
-
-enum { CONNECT_MS = 10000 };
 
 int session_failed(const struct err *err)
 {
@@ -38,39 +35,7 @@ struct config *session_config(const struct call *call, struct err *err)
 const struct config_postgres *session_postgres(
     const struct call *call, const struct config *config, struct err *err)
 {
-	const char *name = call_text(call, "postgres", NULL);
-	const struct config_postgres *found;
-
-	if (!name && config->postgres_count == 1)
-		return &config->postgres[0];
-	found = config_find_postgres(config, name ? name : "main");
-	if (!found && name)
-		err_set(err, ERR_CONFIG, "there is no section [postgres \"%s\"]", name);
-	else if (!found && config->postgres_count == 0)
-		err_set(err, ERR_CONFIG,
-		    "this configuration only delivers: it has no [postgres] section");
-	else if (!found)
-		err_set(err, ERR_CONFIG,
-		    "there are several [postgres] sections: name one with "
-		    "--postgres SECTION");
-	return found;
-}
-
-struct pg *session_connect(const struct config_postgres *postgres, struct err *err)
-{
-	return pg_connect(postgres->dsn, "outbox-relay", CONNECT_MS, err);
-}
-
-struct pg_result *session_query(struct pg *pg, const struct config_postgres *postgres,
-    const char *sql, const struct pg_param *params, int count, struct err *err)
-{
-	owned_text char *text = schema_text(sql, postgres->schema);
-	struct pg_result *result = pg_query(pg, text, params, count, err);
-
-	/* What our own functions raise is about what they were asked for. */
-	if (!result && text_equal(pg_sqlstate(pg), "P0001"))
-		err->kind = ERR_REJECT;
-	return result;
+	return database_section(config, call_text(call, "postgres", NULL), err);
 }
 
 bool session_table(const struct call *call, const char **ret_table, struct err *err)

@@ -1,9 +1,8 @@
 #pragma once
-/* What most commands begin with: the configuration, a connection, and how they fail. */
+/* The beginning of most commands: the configuration, its sections; and how a command fails. */
 #include "call.h"
-#include "config.h"
+#include "database.h"
 #include "moment.h"
-#include "pg.h"
 
 DEFINE_OWNED(struct config, config_destroy)
 
@@ -34,13 +33,6 @@ bool session_table(const struct call *call, const char **ret_table, struct err *
 /* The [publisher] section of --publisher; without it the only one, or "main". */
 const struct config_publisher *session_publisher(
     const struct call *call, const struct config *config, struct err *err);
-
-/* One connection, or the reason within 10 s. */
-struct pg *session_connect(const struct config_postgres *postgres, struct err *err);
-
-/* A statement of sql/queries on the section's schema; NULL on error. */
-struct pg_result *session_query(struct pg *pg, const struct config_postgres *postgres,
-    const char *sql, const struct pg_param *params, int count, struct err *err);
 
 /*
  * The range of --from and --to, of which the second end is no part. What is not given is open: the

@@ -199,9 +199,9 @@ struct pg_result *lookback_selection_query(struct lookback_selection *selection,
 		    selection, section, selection->type ? selection->type : type, err);
 	}
 	if (selection->postgres && !selection->pg)
-		selection->pg = session_connect(selection->postgres, err);
+		selection->pg = database_connect(selection->postgres, err);
 	return selection->pg
-		   ? session_query(selection->pg, selection->postgres, sql, params, count, err)
+		   ? database_query(selection->pg, selection->postgres, sql, params, count, err)
 		   : NULL;
 }
 

@@ -50,6 +50,6 @@ bool lookback_selection_is_narrowed(
 /* `chosen` as text; the caller frees. */
 char *lookback_selection_chosen(const struct lookback_selection *selection);
 
-/* session_query, connecting first if need be. */
+/* database_query, connecting first if need be. */
 struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
     const struct pg_param *params, int count, struct err *err);

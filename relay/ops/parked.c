@@ -187,8 +187,8 @@ struct pg_result *parked_query(struct parked *parked, const char *sql,
 	const struct config_postgres *postgres = parked->publisher->postgres;
 
 	if (!parked->pg)
-		parked->pg = session_connect(postgres, err);
-	return parked->pg ? session_query(parked->pg, postgres, sql, params, count, err) : NULL;
+		parked->pg = database_connect(postgres, err);
+	return parked->pg ? database_query(parked->pg, postgres, sql, params, count, err) : NULL;
 }
 
 int parked_run(const struct call *call, bool (*work)(struct parked *parked, struct err *err))

@@ -46,6 +46,6 @@ bool parked_id(const char *word, int64_t *ret_id, struct err *err) MUST_CHECK;
 /* `chosen` as text; the caller frees. */
 char *parked_chosen(const struct parked *parked);
 
-/* session_query, connecting first if need be. */
+/* database_query, connecting first if need be. */
 struct pg_result *parked_query(struct parked *parked, const char *sql,
     const struct pg_param *params, int count, struct err *err);

@@ -1,6 +1,6 @@
 #include <stdio.h>
 #include "replay_row.h"
-#include "session.h"
+#include "database.h"
 #include "sql_files.h"
 
 /* Columns of replay_list.sql. */
@@ -41,7 +41,7 @@ static void print_replay_row(const struct pg_result *rows, int i)
 bool replay_print_list(struct pg *pg, const struct config_postgres *postgres, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = session_query(pg, postgres, sql_replay_list, NULL, 0, err);
+	struct pg_result *rows = database_query(pg, postgres, sql_replay_list, NULL, 0, err);
 
 	if (!rows)
 		return false;

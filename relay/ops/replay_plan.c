@@ -4,7 +4,7 @@
 #include "replay_row.h"
 #include "schema_text.h"
 #include "script.h"
-#include "session.h"
+#include "database.h"
 #include "sql_files.h"
 
 #define NO_UUID "00000000-0000-0000-0000-000000000000"
@@ -20,7 +20,7 @@ void replay_plan_finish(struct replay_plan *plan)
 static struct pg_result *query_for_plan(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
+	return database_query(pg, replay->publisher->postgres, sql, params, count, err);
 }
 
 /* --- texts of SQL with literals in them ------------------------------------------------------ */

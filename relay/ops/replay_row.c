@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 #include "clock.h"
-#include "session.h"
+#include "database.h"
 #include "sql_files.h"
 
 void replay_init(struct replay *replay, const struct config_publisher *publisher)
@@ -27,7 +27,7 @@ void replay_finish(struct replay *replay)
 static struct pg_result *query_replay(const struct replay *replay, struct pg *pg, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	return session_query(pg, replay->publisher->postgres, sql, params, count, err);
+	return database_query(pg, replay->publisher->postgres, sql, params, count, err);
 }
 
 static char *replay_owner_name(void)

@@ -11,7 +11,7 @@
 #include "progress.h"
 #include "replay_pages.h"
 #include "replay_send.h"
-#include "session.h"
+#include "database.h"
 
 enum {
 	NOTE_MS = 1000,
@@ -220,7 +220,7 @@ bool replay_run(
 	owned_fd int signals = make_signals();
 	owned_text char *what = xformat("published of %" PRId64, replay->total);
 	OWNED(owned_pg_destroy)
-	struct pg *reader = session_connect(replay->publisher->postgres, err);
+	struct pg *reader = database_connect(replay->publisher->postgres, err);
 	OWNED(owned_replay_send_destroy)
 	struct replay_send *send = reader ? replay_send_create(replay->publisher, metadata,
 						replay->id, replay->target, replay->last_id, err)

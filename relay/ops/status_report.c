@@ -7,7 +7,7 @@
 #include "admin_client.h"
 #include "clock.h"
 #include "partitions.h"
-#include "session.h"
+#include "database.h"
 #include "sql_files.h"
 
 /* So many unpublished rows, and so many parked ones, are counted one by one. */
@@ -34,7 +34,7 @@ static bool count_shard_backlog(struct pg *pg, const struct status_postgres *dat
 
 	if (!pg_script(pg, sql_backlog_begin, err))
 		return false;
-	row = session_query(pg, database->section, sql_backlog, params, 3, err);
+	row = database_query(pg, database->section, sql_backlog, params, 3, err);
 	if (row && pg_rows(row) == 1)
 		read_backlog(shard, row);
 	return row && pg_script(pg, "commit", err);
@@ -61,7 +61,7 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 static bool read_shards(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = session_query(pg, database->section, sql_status, NULL, 0, err);
+	struct pg_result *rows = database_query(pg, database->section, sql_status, NULL, 0, err);
 
 	if (!rows)
 		return false;
@@ -79,7 +79,7 @@ static bool read_parked_counts(struct pg *pg, struct status_postgres *database, 
 	const struct pg_param params[] = {{COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    session_query(pg, database->section, sql_parked_states, params, 1, err);
+	    database_query(pg, database->section, sql_parked_states, params, 1, err);
 
 	if (!rows)
 		return false;
@@ -103,7 +103,7 @@ static bool read_scheduled(struct pg *pg, struct status_postgres *database, stru
 	const struct pg_param params[] = {{COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    session_query(pg, database->section, sql_scheduled_states, params, 1, err);
+	    database_query(pg, database->section, sql_scheduled_states, params, 1, err);
 
 	if (!rows)
 		return false;
@@ -124,7 +124,7 @@ static bool read_lookbacks(struct pg *pg, struct status_postgres *database, stru
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    session_query(pg, database->section, sql_lookback_states, NULL, 0, err);
+	    database_query(pg, database->section, sql_lookback_states, NULL, 0, err);
 
 	if (!rows)
 		return false;
@@ -179,7 +179,8 @@ static bool read_partitions(struct pg *pg, struct status_postgres *database, str
 static bool read_message_ids(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *ids = session_query(pg, database->section, sql_message_ids, NULL, 0, err);
+	struct pg_result *ids =
+	    database_query(pg, database->section, sql_message_ids, NULL, 0, err);
 	int64_t last, kept, increment, cache;
 
 	if (!ids)
@@ -206,7 +207,7 @@ static bool read_message_ids(struct pg *pg, struct status_postgres *database, st
 static void report_database(struct status_postgres *database, const struct config_postgres *section)
 {
 	struct err err;
-	OWNED(owned_pg_destroy) struct pg *pg = session_connect(section, &err);
+	OWNED(owned_pg_destroy) struct pg *pg = database_connect(section, &err);
 	bool done = pg != NULL;
 
 	database->section = section;

@@ -47,7 +47,7 @@ static bool read_publisher_log(struct verify_table *table, struct err *err)
 	const struct pg_param params[] = {{table->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row =
-	    session_query(table->pg, table->postgres, sql_verify_publisher, params, 1, err);
+	    database_query(table->pg, table->postgres, sql_verify_publisher, params, 1, err);
 
 	if (!row)
 		return false;
@@ -116,7 +116,7 @@ bool verify_table_topics(struct verify_table *table,
 	const struct pg_param params[] = {{table->publisher->name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    session_query(table->pg, table->postgres, sql_topics, params, 1, err);
+	    database_query(table->pg, table->postgres, sql_topics, params, 1, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		topic(context, pg_value(rows, i, 0), strlen(pg_value(rows, i, 0)));

@@ -3,7 +3,7 @@
  * The table's side of `verify`: rows, and their state in the publisher's log. Blocking; one thread.
  * No statement stays open while Kafka is read.
  */
-#include "session.h"
+#include "database.h"
 #include "verify_engine.h"
 
 struct verify_table;

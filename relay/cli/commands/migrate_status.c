@@ -29,7 +29,7 @@ static int run_migrate_status(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 
 	return pg ? print_list(pg, postgres->schema) : session_failed(&err);
 }

@@ -19,7 +19,7 @@ static int run_migrate_up(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),
 	    .max_message_bytes = call_number(call, "max-message-bytes", 0),
 	    .applied = print_applied,

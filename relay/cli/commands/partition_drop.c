@@ -84,7 +84,7 @@ static int run_partition_drop(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 	bool detach = call_flag(call, "detach");
 
 	if (!pg || !drop_or_detach(pg, postgres->schema, call->arguments[0], detach, &err))

@@ -59,7 +59,7 @@ static int run_partition_list(const struct call *call)
 	const char *table = NULL;
 	OWNED(owned_pg_destroy)
 	struct pg *pg =
-	    postgres && session_table(call, &table, &err) ? session_connect(postgres, &err) : NULL;
+	    postgres && session_table(call, &table, &err) ? database_connect(postgres, &err) : NULL;
 
 	return pg ? list_partitions(pg, postgres, table) : session_failed(&err);
 }

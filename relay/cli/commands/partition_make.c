@@ -85,7 +85,7 @@ static int run_partition_make(const struct call *call)
 	const char *table = NULL;
 	OWNED(owned_pg_destroy)
 	struct pg *pg =
-	    postgres && session_table(call, &table, &err) ? session_connect(postgres, &err) : NULL;
+	    postgres && session_table(call, &table, &err) ? database_connect(postgres, &err) : NULL;
 
 	if (!pg || !make_partitions(pg, postgres, table, call_text(call, "from", NULL), &err))
 		return session_failed(&err);

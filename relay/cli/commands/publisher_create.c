@@ -11,7 +11,8 @@ static int create_publisher(struct pg *pg, const struct config_postgres *postgre
 	const struct pg_param params[] = {{name}, {shards}, {start}};
 	struct err err;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *done = session_query(pg, postgres, sql_publisher_create, params, 3, &err);
+	struct pg_result *done =
+	    database_query(pg, postgres, sql_publisher_create, params, 3, &err);
 
 	if (!done && text_equal(pg_sqlstate(pg), "23505"))
 		err_set(&err, ERR_REJECT, "publisher %s exists already in %s", name, pg_place(pg));
@@ -51,7 +52,7 @@ static int run_publisher_create(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 
 	return pg ? create_publisher(
 			pg, postgres, call->arguments[0], call_text(call, "shards", "1"), start)

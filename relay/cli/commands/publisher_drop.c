@@ -9,7 +9,7 @@ static bool check_unowned(
     struct pg *pg, const struct config_postgres *postgres, const char *name, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = session_query(pg, postgres, sql_status, NULL, 0, err);
+	struct pg_result *rows = database_query(pg, postgres, sql_status, NULL, 0, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
 		if (text_equal(pg_value(rows, i, 0), name) && pg_int(rows, i, 7) > 0)
@@ -26,7 +26,7 @@ static bool check_asked(struct pg *pg, const struct config_postgres *postgres, c
 	const struct pg_param params[] = {{name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row =
-	    session_query(pg, postgres, sql_publisher_drop_check, params, 1, err);
+	    database_query(pg, postgres, sql_publisher_drop_check, params, 1, err);
 
 	if (!row)
 		return false;
@@ -54,7 +54,7 @@ static int drop_publisher(
 
 	if (!force && !check_unowned(pg, postgres, name, &err))
 		return session_failed(&err);
-	done = session_query(pg, postgres, sql_publisher_drop, params, 1, &err);
+	done = database_query(pg, postgres, sql_publisher_drop, params, 1, &err);
 	if (!done)
 		return session_failed(&err);
 	printf("publisher %s dropped\n", name);
@@ -71,7 +71,7 @@ static int run_publisher_drop(const struct call *call)
 
 	if (!postgres)
 		return session_failed(&err);
-	pg = session_connect(postgres, &err);
+	pg = database_connect(postgres, &err);
 	if (!pg || !check_asked(pg, postgres, call->arguments[0], call_flag(call, "yes"),
 		       call_flag(call, "force"), &err))
 		return session_failed(&err);

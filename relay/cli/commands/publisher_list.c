@@ -9,7 +9,7 @@ static int list_publishers(struct pg *pg, const struct config_postgres *postgres
 {
 	struct err err;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = session_query(pg, postgres, sql_status, NULL, 0, &err);
+	struct pg_result *rows = database_query(pg, postgres, sql_status, NULL, 0, &err);
 
 	if (!rows)
 		return session_failed(&err);
@@ -32,7 +32,7 @@ static int run_publisher_list(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_postgres *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? session_connect(postgres, &err) : NULL;
+	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 
 	return pg ? list_publishers(pg, postgres) : session_failed(&err);
 }

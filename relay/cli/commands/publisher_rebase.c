@@ -22,7 +22,7 @@ static bool check_rebase_scope(const struct rebase *rebase, struct err *err)
 	const char *name = rebase->call->argument_count ? rebase->call->arguments[0] : NULL;
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *publishers =
-	    session_query(rebase->pg, rebase->postgres, sql_publishers, NULL, 0, err);
+	    database_query(rebase->pg, rebase->postgres, sql_publishers, NULL, 0, err);
 	bool known = false;
 
 	if (!publishers)
@@ -54,7 +54,7 @@ static bool print_plan(const struct rebase *rebase, struct err *err)
 
 	if (!pg_script(rebase->pg, sql_rebase_begin, err))
 		return false;
-	plan = session_query(rebase->pg, rebase->postgres, sql_rebase_plan, NULL, 0, err);
+	plan = database_query(rebase->pg, rebase->postgres, sql_rebase_plan, NULL, 0, err);
 	for (int i = 0; plan && i < pg_rows(plan); i++)
 		if (pg_is_null(plan, i, 0))
 			printf(
@@ -75,7 +75,7 @@ static bool carry_out(const struct rebase *rebase, struct err *err)
 
 	if (!pg_script(rebase->pg, sql_rebase_begin, err))
 		return false;
-	done = session_query(rebase->pg, rebase->postgres, sql_rebase, params, 2, err);
+	done = database_query(rebase->pg, rebase->postgres, sql_rebase, params, 2, err);
 	if (!done && (text_equal(pg_sqlstate(rebase->pg), "55P03") ||
 			 text_equal(pg_sqlstate(rebase->pg), "23505")))
 		return err_set(err, ERR_RETRY,
@@ -125,7 +125,7 @@ static int run_publisher_rebase(const struct call *call)
 	if (!config || !check_rebase_way(call, &err))
 		return session_failed(&err);
 	rebase.postgres = session_postgres(call, config, &err);
-	pg = rebase.pg = rebase.postgres ? session_connect(rebase.postgres, &err) : NULL;
+	pg = rebase.pg = rebase.postgres ? database_connect(rebase.postgres, &err) : NULL;
 	return pg && rebase_all(&rebase, &err) ? 0 : session_failed(&err);
 }
 

@@ -29,7 +29,7 @@ static bool call_sql(
 	const struct pg_param values[] = {{split->publisher}, {split->shards}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result =
-	    session_query(split->pg, split->postgres, sql, values, params, err);
+	    database_query(split->pg, split->postgres, sql, values, params, err);
 
 	if (result && ret_value)
 		*ret_value = pg_int(result, 0, 0);
@@ -100,7 +100,7 @@ static bool cancel_split(struct split *split, struct err *err)
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
 	pg_destroy(split->pg);
-	split->pg = session_connect(split->postgres, &failed);
+	split->pg = database_connect(split->postgres, &failed);
 	if (split->pg && call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
@@ -118,7 +118,7 @@ static bool find_unowned(struct split *split, int64_t *ret_unowned, struct err *
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    session_query(split->pg, split->postgres, sql_status, NULL, 0, err);
+	    database_query(split->pg, split->postgres, sql_status, NULL, 0, err);
 
 	*ret_unowned = -1;
 	for (int i = 0; rows && i < pg_rows(rows); i++)
@@ -192,7 +192,7 @@ static int run_publisher_split(const struct call *call)
 	bool done;
 
 	split.postgres = config ? session_postgres(call, config, &err) : NULL;
-	split.pg = split.postgres ? session_connect(split.postgres, &err) : NULL;
+	split.pg = split.postgres ? database_connect(split.postgres, &err) : NULL;
 	done = split.pg && split_or_cancel(call, &split, &err);
 	pg_destroy(split.pg);
 	return done ? 0 : session_failed(&err);

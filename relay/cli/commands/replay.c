@@ -219,7 +219,7 @@ static int run_replay(const struct call *call)
 
 	if (!publisher || !check_replay_way(call, &err))
 		return session_failed(&err);
-	pg = session_connect(publisher->postgres, &err);
+	pg = database_connect(publisher->postgres, &err);
 	replaying.pg = pg;
 	replay_init(&replaying.replay, publisher);
 	done = pg && list_or_replay(&replaying, &err);

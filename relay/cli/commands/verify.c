@@ -293,7 +293,7 @@ static int run_verify(const struct call *call)
 	const struct config_publisher *publisher =
 	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy)
-	struct pg *pg = publisher ? session_connect(publisher->postgres, &err) : NULL;
+	struct pg *pg = publisher ? database_connect(publisher->postgres, &err) : NULL;
 	OWNED(owned_verify_table_close)
 	struct verify_table *table =
 	    pg ? verify_table_open(pg, publisher->postgres, publisher, &verification.range, &err)

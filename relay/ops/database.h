@@ -1,0 +1,16 @@
+#pragma once
+/* One connection to a database of the configuration, and statements of sql/queries on its schema.
+ */
+#include "config.h"
+#include "pg.h"
+
+/* The section of this name; without one (NULL) the only section, or "main". */
+const struct config_postgres *database_section(
+    const struct config *config, const char *name, struct err *err);
+
+/* Blocks for at most 10 s. NULL: *err says why. The caller destroys it. */
+struct pg *database_connect(const struct config_postgres *postgres, struct err *err);
+
+/* Blocks until the answer is there. NULL: *err says why. The caller destroys the result. */
+struct pg_result *database_query(struct pg *pg, const struct config_postgres *postgres,
+    const char *sql, const struct pg_param *params, int count, struct err *err);
