@@ -27,6 +27,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "gate_peers.h"
+#include "listen_address.h"
 #include "logging.h"
 #include "metrics.h"
 #include "request_head.h"
@@ -795,7 +796,7 @@ static char *host_name(const char *listen)
 	struct in6_addr six;
 	struct err ignored;
 
-	if (!listener_parse(listen, &host, &port, &ignored) ||
+	if (!listen_address_parse(listen, &host, &port, &ignored) ||
 	    inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1)
 		return xstrdup("");
 	return xstrdup(host);

@@ -5,31 +5,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "cleanup.h"
+#include "listen_address.h"
 #include "text.h"
 
 /* Connections that came while the thread did something else; the kernel cuts it to its own. */
 enum { BACKLOG = 4096 };
-
-bool listener_parse(const char *address, char **ret_host, char **ret_port, struct err *err)
-{
-	const char *colon = strrchr(address, ':');
-	const char *port = colon ? colon + 1 : address;
-	size_t length = colon ? (size_t)(colon - address) : 0;
-	bool bracketed = length > 2 && address[0] == '[' && colon[-1] == ']';
-	int64_t number;
-
-	if (!text_to_int64(port, 0, 65535, &number) || (colon && length == 0) ||
-	    (!bracketed && memchr(address, ':', length)))
-		return err_set(err, ERR_CONFIG,
-		    "[admin] listen = %s: write host:port, [address]:port, or a port alone for "
-		    "127.0.0.1",
-		    address);
-	*ret_host = !colon      ? xstrdup("127.0.0.1")
-		    : bracketed ? xformat("%.*s", (int)length - 2, address + 1)
-				: xformat("%.*s", (int)length, address);
-	*ret_port = xstrdup(port);
-	return true;
-}
 
 static int listen_at(const struct addrinfo *at)
 {
@@ -84,7 +64,7 @@ bool listener_open(
 	owned_text char *host = NULL, *port = NULL;
 	int error, fd = -1;
 
-	if (!listener_parse(address, &host, &port, err))
+	if (!listen_address_parse(address, &host, &port, err))
 		return false;
 	error = getaddrinfo(host, port, &wanted, &found);
 	if (error != 0)

@@ -5,13 +5,6 @@
  */
 #include "errors.h"
 
-/*
- * "host:port", "[v6]:port" or "port" (on 127.0.0.1) into the two; both are malloc'ed, the caller
- * frees. ERR_CONFIG when it is none of these.
- */
-bool listener_parse(
-    const char *address, char **ret_host, char **ret_port, struct err *err) MUST_CHECK;
-
 struct listener {
 	int fd;        /* non-blocking and close-on-exec; -1: none */
 	char *address; /* "host:port", as bound */

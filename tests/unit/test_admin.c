@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "listener.h"
+#include "listen_address.h"
 #include "metrics.h"
 
 struct probes {
@@ -192,8 +193,8 @@ static void a_port_alone_is_on_loopback(void **state)
 		char *host = NULL, *port = NULL;
 		struct err err;
 
-		assert_int_equal(
-		    listener_parse(rows[i].address, &host, &port, &err), rows[i].host != NULL);
+		assert_int_equal(listen_address_parse(rows[i].address, &host, &port, &err),
+		    rows[i].host != NULL);
 		assert_true(text_equal(host, rows[i].host));
 		assert_true(text_equal(port, rows[i].port));
 		free(host);

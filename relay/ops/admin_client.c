@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "listener.h"
+#include "listen_address.h"
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -53,7 +53,7 @@ static bool connect_to(const char *listen, struct exchange *exchange, struct err
 	struct addrinfo *found = NULL;
 	int error;
 
-	if (!listener_parse(listen, &host, &port, err))
+	if (!listen_address_parse(listen, &host, &port, err))
 		return false;
 	/* Without a name the resolver gives this host's own addresses. */
 	error = getaddrinfo(text_equal(host, "0.0.0.0") || text_equal(host, "::") ? NULL : host,
