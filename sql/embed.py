@@ -1,8 +1,8 @@
 """Turns .sql files into C: embed.py SOURCE.c HEADER.h FILE.sql…
 
-A file in queries/ becomes `const char sql_<name>[]`, one in bench/ `sql_bench_<name>`; those in
-migrations/ become the rows of `sql_migrations[]`, the numbered ones first. Migrations carry their
-checksum, so that the program needs no hash function of its own.
+A file in queries/ becomes `const char sql_<name>[]`, a file in bench/ `sql_bench_<name>`. Files in
+migrations/ become the rows of `sql_migrations[]`, the numbered ones first. Each row holds the checksum
+of its file, so that the program needs no hash function of its own.
 """
 
 import hashlib
@@ -13,7 +13,9 @@ import sys
 HEADER = """\
 #pragma once
 /* Made from sql/ by sql/embed.py. The texts name the schema `outbox`: see schema_text.h. */
+"""
 
+MIGRATIONS_HEADER = """
 struct sql_file {
 	const char *name;           /* "0001_message" */
 	int version;                /* its number; 0: repeatable, applied last and whenever it changed */
@@ -64,12 +66,14 @@ def main():
     queries = sorted(p for p in paths if p.parent.name in ("queries", "bench"))
 
     declarations = "".join(f"extern const char {symbol(p)}[];\n" for p in queries)
-    pathlib.Path(header).write_text(HEADER + "\n" + declarations, encoding="utf-8")
+    pathlib.Path(header).write_text(
+        HEADER + (MIGRATIONS_HEADER if migrations else "") + "\n" + declarations, encoding="utf-8")
 
-    code = f'#include "{pathlib.Path(header).name}"\n\n'
-    code += "const struct sql_file sql_migrations[] = {\n"
-    code += "".join(row for _, _, row in migrations) + "\t{0},\n};\n"
-    code += f"const int sql_migration_count = {len(migrations)};\n"
+    code = f'#include "{pathlib.Path(header).name}"\n'
+    if migrations:
+        code += "\nconst struct sql_file sql_migrations[] = {\n"
+        code += "".join(row for _, _, row in migrations) + "\t{0},\n};\n"
+        code += f"const int sql_migration_count = {len(migrations)};\n"
     for path in queries:
         code += f"\nconst char {symbol(path)}[] =\n{literal(statement(texts[path]))};\n"
     pathlib.Path(source).write_text(code, encoding="utf-8")

@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "commands.h"
+#include "call.h"
+#include "help.h"
 #include "session.h"
 
 static volatile sig_atomic_t interrupted;
@@ -80,8 +81,7 @@ static bool check_parts(const struct call *call, struct err *err)
 			known |= text_equal(call->arguments[i], parts[part].name);
 		if (!known)
 			return err_set(err, ERR_REJECT,
-			    "bench has no part '%.40s'; see "
-			    "`outbox-relay help bench`",
+			    "there is no kind '%.40s'; see `outbox-relay-bench --help`",
 			    call->arguments[i]);
 	}
 	return true;
@@ -155,9 +155,17 @@ static int measure_and_print(const struct call *call, const struct config_publis
 	    .postgres = publisher->postgres,
 	    .kafka = publisher->kafka};
 	struct err err;
+	owned_text char *relay = NULL;
 	bool good;
 	int status;
 
+	if (!check_parts(call, &err))
+		return session_failed(&err);
+	if (needs_of(call) != NOTHING) {
+		bench.relay = relay = bench_find_relay(call_text(call, "relay", NULL), &err);
+		if (!relay)
+			return session_failed(&err);
+	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	good = run_parts(&bench, call, &err);
@@ -173,171 +181,64 @@ static int measure_and_print(const struct call *call, const struct config_publis
 	return status;
 }
 
+/* A child of the bench: the kinds that others are compared with. False in *ret_known: it is none.
+ */
+static bool run_compared(const struct call *call, const struct config_publisher *publisher,
+    bool *ret_known, struct err *err)
+{
+	const char *kind = call->argument_count > 0 ? call->arguments[0] : "all";
+	const char *topic = call_text(call, "topic", "");
+
+	*ret_known = true;
+	if (call->argument_count == 1 && text_equal(kind, "limit"))
+		return bench_limit(publisher, topic, err);
+	if (call->argument_count == 2 && text_equal(kind, "consume"))
+		return bench_consume(publisher->kafka, call->arguments[1], topic,
+		    call_number(call, "messages", 1), err);
+	if (call->argument_count == 2 && text_equal(kind, "open"))
+		return bench_open(publisher->kafka, call->arguments[1], topic,
+		    call_number(call, "topics", 1), err);
+	*ret_known = false;
+	return true;
+}
+
 static int run_bench(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_publisher *publisher =
-	    config ? config_find_publisher(config, "main") : NULL;
+	const struct config_publisher *publisher;
+	bool known;
 
 	if (!config)
 		return session_failed(&err);
+	publisher = config_find_publisher(config, "main");
 	if (!publisher)
 		publisher = &config->publishers[0];
-	if (call->argument_count == 1 && text_equal(call->arguments[0], "limit"))
-		return bench_limit(publisher, call_text(call, "topic", ""), &err)
-			   ? 0
-			   : session_failed(&err);
-	if (call->argument_count == 2 && text_equal(call->arguments[0], "consume"))
-		return bench_consume(publisher->kafka, call->arguments[1],
-			   call_text(call, "topic", ""), call_number(call, "messages", 1), &err)
-			   ? 0
-			   : session_failed(&err);
-	if (call->argument_count == 2 && text_equal(call->arguments[0], "open"))
-		return bench_open(publisher->kafka, call->arguments[1],
-			   call_text(call, "topic", ""), call_number(call, "topics", 1), &err)
-			   ? 0
-			   : session_failed(&err);
-	return check_parts(call, &err) ? measure_and_print(call, publisher) : session_failed(&err);
+	if (!run_compared(call, publisher, &known, &err))
+		return session_failed(&err);
+	return known ? 0 : measure_and_print(call, publisher);
 }
 
-static const struct command_option bench_command_options[] = {
-    {"rows", "N", "Rows of a drain; 3000000 unless given. Drains of 4 KB have a fifteenth.", 1000,
-	1000000000},
-    {"payload", "BYTES", "Only drains of this size, instead of 300 and 4096.", 250, 900000},
-    {"rate", "N", "Only this rate of messages a second, instead of 1000, 5000 and 20000.", 10,
-	1000000},
-    {"seconds", "N", "The length of a run of latency, half of one of steady; 10 unless given.", 2,
-	3600},
-    {"idle-seconds", "N", "The length of the idle stretch; 60 unless given.", 1, 3600},
-    {"published", "N", "Published rows in front of the drain of `table`; 5000000 unless given.", 1,
-	1000000000},
-    {"parked", "N",
-	"Parked messages beside the drain of `table`, 100000 unless given, and those that `growth` "
-	"skips, retries and recovers, 200000.",
-	1, 10000000},
-    {"scheduled", "N", "Scheduled messages beside the drain of `table`; 500000 unless given.", 1,
-	100000000},
-    {"topics", "N", "Topics that the publisher of `growth` knows; 2000 unless given.", 50, 1000000},
-    {"open-topics", "N",
-	"Topics that `growth` makes and publishes to; 500 unless given. With --full there are "
-	"5000, and then 1000 with 12 partitions each.",
-	1, 100000},
-    {"pairs", "N", "Pairs of prepare and commit of `lookback`; 1000000 unless given.", 1000,
-	100000000},
-    {"overdue", "N", "Overdue prepares that `lookback` resolves; 100000 unless given.", 100,
-	10000000},
-    {"undecided", "N", "Undecided prepares in the table of `lookback`; 1000000 unless given.", 1,
-	100000000},
-    {"messages", "N",
-	"Messages that a consumer of `inbox` reads; 3000000 unless given. Of the sidecar and of "
-	"the slow handler it is less.",
-	1000, 1000000000},
-    {"ids", "N", "Ids of each store of `dedup`, a tenth of them of redis; 10000000 unless given.",
-	100000, 1000000000},
-    {"redis", "URL", "A server of Redis for `dedup`; a database without keys is emptied again."},
-    {"dsn", "DSN", "A database for `dedup`, which makes a schema of its own there."},
-    {"runs", "N",
-	"Runs of which the median counts: 3 unless given; 9 of drains, of consumers that do "
-	"nothing, of `redis` and beside undecided prepares; 15 of `table`. writer, memory and "
-	"idle have a number of their own.",
-	1, BENCH_MOST_RUNS},
-    {"full", NULL,
-	"5000000 rows, 50000000 published ones, 5000000 scheduled, 20000 topics, 10000000 "
-	"messages, 100000000 "
-	"ids: takes hours and "
-	"40 GB."},
-    {"topic", "NAME", "Of `bench limit`, `bench consume` and `bench open` only."},
-    {"json", NULL, "One JSON object."},
-    {0},
-};
+static int print_bench_page(void)
+{
+	OWNED(text_finish) struct text page = {0};
 
-const struct command command_bench = {
-    .name = "bench",
-    .arguments = "[KIND…|all]",
-    .most_arguments = 14,
-    .summary = "Measures this program on your Postgres and Kafka, beside what is possible there.",
-    .description =
-	"Makes a schema and a topic of its own with 6 partitions, fills them with JSON of 10,000 "
-	"keys, "
-	"runs the relay as a child process, and removes everything again. The role must be allowed "
-	"to "
-	"make a schema, and the broker to make topics. The more that runs beside it, the less the "
-	"figures say. What is compared runs in turns; a ratio of rates or looks is the median of "
-	"those of runs that followed each other. The kinds, all of them unless some are named:\n"
-	"drain: rows a second and CPU, in turns with the limit: the same rows by a bare COPY "
-	"BINARY "
-	"handed to librdkafka as the same records (`bench limit`, which is of no use alone). The "
-	"rate "
-	"is the broker's: records by the time between the first and the last append.\n"
-	"exactly-once: the same with that delivery, and its latency at 1,000 messages a second to "
-	"a "
-	"consumer of committed records.\n"
-	"held: the drain of rows that are written and published while one session holds a snapshot "
-	"and another has a write open, in turns with the same without them.\n"
-	"spread: the drain to 1 and 48 partitions of the topic and in 4 and 16 shards, in turns "
-	"with "
-	"6 partitions and 1 shard; of a million rows at most.\n"
-	"memory: the relay's largest resident set through drains, and one transaction of a million "
-	"rows.\n"
-	"latency: from the return of COMMIT to a consumer, beside an application that produces to "
-	"the "
-	"topic itself after its commit. A rate that the writer does not hold to 0.98 in both is "
-	"saturated.\n"
-	"writer: transactions that change a row and call outbox.publish, beside the same ones that "
-	"put the row into a plain table with a primary key.\n"
-	"steady, idle: CPU of the relay and its sessions at 1,000 messages a second and at rest, "
-	"and "
-	"how soon the first message after the rest arrives.\n"
-	"table: the drain of a million rows at most, with something in its way, in turns with the "
-	"same without: published rows in front, parked messages, scheduled ones, 50 open "
-	"transactions of "
-	"writers, "
-	"12 partitions of the message table instead of 4. And what a look for new rows costs then "
-	"that finds none, from call to answer, and one that asks which parked or scheduled message "
-	"is due: "
-	"medians over 0.3 s.\n"
-	"growth: the same figure without and with much of one kind, in turns, each in a schema of "
-	"its own: the time in the server of a take-over and of ticks that note progress in 41 "
-	"topics, with many topics known; the rate at which due rows are listed and deleted, "
-	"behind 20,000 scheduled rows of the far future, and with parked keys of 8,192 bytes "
-	"instead of a few; the latency of 1,000 messages a second while the relay carries out "
-	"`parked skip --all`, `parked retry --all` and the recovery of a topic that was missing; "
-	"from the start of a relay to its first message, and its peak memory "
-	"in half of --seconds after that, with as many messages parked; messages that the relay "
-	"parks in a second, with keys of 8,192 random bytes instead of 16. Last, the peak memory "
-	"of "
-	"a relay that takes over and publishes to each of many topics, beside that of a bare "
-	"producer of librdkafka (`bench open`, which is of no use alone).\n"
-	"lookback: pairs of prepare and commit a second, half of them at least a second apart, "
-	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
-	"messages, at the broker's time, and CPU; 100,000 pairs at most with undecided prepares in "
-	"the table, in turns with the same without them, after a first turn that does not count, "
-	"and the relay's largest resident set; from "
-	"the broker's acknowledgement of a commit to a consumer, at 1,000 pairs a second of an "
-	"application whose producer lingers for 5 ms, beside the latency of the "
-	"outbox; overdue prepares that are resolved a second, from the first decision to the last, "
-	"by an HTTP endpoint of the bench that answers commit in 5 ms, singly and 100 in a "
-	"request, "
-	"with rate = 0; the relay's CPU for a million look-backs over gRPC, in turns with HTTP, "
-	"answered with rollback.\n"
-	"inbox: without Postgres. A topic of JSON with the relay's headers is read by a bare "
-	"consumer of librdkafka and, in turns with it, by the library with a handler that does "
-	"nothing, without dedup, with the stores bloom and sequence, each in a process of its own "
-	"(`bench consume`); by a handler that sleeps for 5 ms, 256 of them at once; and by the "
-	"sidecar, which posts to a server of the bench, singly and in batches of 100, beside the "
-	"same requests by a bare loop of libcurl with as many connections, and by ab, where that "
-	"is installed. The rate is from the first message to the last.\n"
-	"dedup: without Postgres and Kafka. Looks at filters in memory beside bare reads of one "
-	"cache line at random places of the same memory, each of which waits for the one before; a "
-	"window on disk below TMPDIR that is asked for each id and takes it, what a rotation "
-	"costs, and how soon the window is there again, as it was and from its logs; the stores on "
-	"the same ids, through the library; with --redis, ids claimed and done beside the SETs of "
-	"redis-benchmark, which has to be installed, over one connection with pipelines of 1,000, "
-	"each on an empty database, unless it has keys of others; "
-	"with --dsn, ids taken in transactions beside the bare insert into a table with a unique "
-	"index.\n"
-	"The exit status is 1 when a figure is beyond its bound.\n",
-    .options = bench_command_options,
-    .run = run_bench,
-};
+	text_addf(
+	    &page, "# %s\n\n<!-- Written by `%s --markdown`. -->\n\n", program_name, program_name);
+	help_markdown_command(commands[0], &page);
+	text_add(&page,
+	    "The configuration is the file that `--config` or `OUTBOX_RELAY_CONFIG` names, and "
+	    "the environment ([configuration](configuration.md)).\n");
+	fputs(page.data, stdout);
+	return 0;
+}
+
+int bench_run(const struct call *call)
+{
+	if (call_flag(call, "markdown"))
+		return print_bench_page();
+	if (!call_flag(call, "version"))
+		return run_bench(call);
+	printf("%s " RELAY_VERSION "\n", program_name);
+	return 0;
+}

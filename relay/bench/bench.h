@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What the parts of `bench` share: a place of its own (a schema, a topic), figures, and children.
- * One thread, but for bench_watch's consumer.
+ * The parts of outbox-relay-bench share a schema, a topic, figures and child processes. They run in
+ * one thread, except for the consumer of bench_watch.c.
  */
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -49,6 +49,7 @@ struct bench {
 	const struct config_postgres *postgres;
 	const struct config_kafka *kafka;
 	const struct config_publisher *publisher; /* its settings are the relay's */
+	const char *relay;    /* the program to measure; NULL: no part that runs starts it */
 	const char *sections; /* a file with more of the relay's configuration; NULL: none */
 	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;
@@ -64,7 +65,11 @@ struct bench {
 	int64_t drained[2]; /* rows of these drains */
 };
 
-/* --- bench.c: the command -------------------------------------------------------------------- */
+/* --- bench.c: the parts, one after the other ------------------------------------------------- */
+
+struct call;
+/* Runs the command line of bench_command.c; its exit status. */
+int bench_run(const struct call *call);
 
 /* True once SIGINT or SIGTERM came: every loop asks, ends, and what was made is removed. */
 bool bench_interrupted(void);
@@ -142,7 +147,7 @@ bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MU
 /* The snapshot of now, malloc'ed; NULL on error. */
 char *bench_snapshot(struct bench *bench, struct err *err);
 /* A connection of the bench's own. */
-struct pg *bench_connect(struct bench *bench, struct err *err);
+struct pg *bench_connect(const struct config_postgres *postgres, struct err *err);
 /* Runs a script of sql/queries in the bench's schema. */
 bool bench_script(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
 /* The same for one statement that must not run inside of a transaction, such as VACUUM. */
@@ -159,9 +164,18 @@ void bench_payload(struct text *out, int64_t number, int64_t bytes);
 /* The number of a payload; -1: it is none of ours. */
 int64_t bench_number(const void *payload, size_t length);
 
-/* --- bench_child.c: this program as a child -------------------------------------------------- */
+/* --- bench_relay.c: the program to measure --------------------------------------------------- */
+
+/*
+ * The path of the program that --relay names (NULL: the option is not given), malloc'ed. Default:
+ * outbox-relay in the folder of this program, else on PATH. NULL on error.
+ */
+char *bench_find_relay(const char *named, struct err *err);
+
+/* --- bench_child.c: the relay, or a second bench, as a child --------------------------------- */
 
 struct bench_child {
+	bool is_bench;   /* it runs this program, not the relay */
 	pid_t pid;       /* 0: none */
 	int output;      /* where its standard output goes; 0: where ours does */
 	double peak_kib; /* its largest resident set */
@@ -176,7 +190,7 @@ bool bench_child_start(struct bench *bench, struct bench_child *child, const cha
 /* Until it ends by itself, with status 0. */
 bool bench_child_wait(
     struct bench_child *child, struct rusage *ret_usage, struct err *err) MUST_CHECK;
-/* The same for one that prints a number above 0, and is to be started. */
+/* Starts a second bench, which prints a number above 0, and waits until it ends. */
 bool bench_child_tells(struct bench *bench, struct bench_child *child, const char *const *arguments,
     struct rusage *ret_usage, double *ret_number, struct err *err) MUST_CHECK;
 /* Ends it, and waits. */
@@ -307,11 +321,11 @@ bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_growth(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
-/* Not a part but what inbox measures, in a process of its own: `bench consume KIND`. */
+/* `outbox-relay-bench consume KIND`: a consumer that the part inbox measures as a child process. */
 bool bench_consume(const struct config_kafka *kafka, const char *kind, const char *topic,
     int64_t count, struct err *err) MUST_CHECK;
-/* `bench open`: a bare producer to topics PREFIX-0, PREFIX-1 and so on; prints its memory in bytes.
- */
+/* `outbox-relay-bench open`: a bare producer to topics PREFIX-0, PREFIX-1 and so on; prints its
+ * memory in bytes. */
 bool bench_open(const struct config_kafka *kafka, const char *partitions, const char *prefix,
     int64_t topics, struct err *err) MUST_CHECK;
 /* Not a part but what drain compares with: it publishes the table's rows and ends. */

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include "clock.h"
-#include "sql_files.h"
+#include "command.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum { STOP_MS = 15000, VARIABLES = 256 };
@@ -96,7 +97,8 @@ static void make_variables(struct bench *bench, struct variables *variables)
 bool bench_child_start(
     struct bench *bench, struct bench_child *child, const char *const *arguments, struct err *err)
 {
-	char *words[16] = {(char *)"outbox-relay"};
+	const char *program = child->is_bench ? "/proc/self/exe" : bench->relay;
+	char *words[16] = {(char *)(child->is_bench ? program_name : "outbox-relay")};
 	struct variables variables = {0};
 	posix_spawnattr_t attributes;
 	posix_spawn_file_actions_t actions;
@@ -114,15 +116,14 @@ bool bench_child_start(
 	posix_spawn_file_actions_init(&actions);
 	if (child->output > 0)
 		posix_spawn_file_actions_adddup2(&actions, child->output, STDOUT_FILENO);
-	failed = posix_spawn(
-	    &child->pid, "/proc/self/exe", &actions, &attributes, words, variables.list);
+	failed = posix_spawn(&child->pid, program, &actions, &attributes, words, variables.list);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attributes);
 	free_variables(&variables);
 	if (!failed)
 		return true;
 	child->pid = 0;
-	return err_set(err, ERR_FATAL, "the relay cannot be started: %s", strerror(failed));
+	return err_set(err, ERR_FATAL, "%s cannot be started: %s", program, strerror(failed));
 }
 
 /* 0: it has ended. */
@@ -199,6 +200,7 @@ bool bench_child_tells(struct bench *bench, struct bench_child *child, const cha
 
 	if (pipe2(ends, O_CLOEXEC))
 		return err_set(err, ERR_RETRY, "no pipe can be made: %s", strerror(errno));
+	child->is_bench = true;
 	child->output = ends[1];
 
 	bool good = bench_child_start(bench, child, arguments, err);
@@ -206,9 +208,9 @@ bool bench_child_tells(struct bench *bench, struct bench_child *child, const cha
 	close(ends[1]);
 	good = good && bench_child_wait(child, ret_usage, err);
 	if (!read_told_number(ends[0], ret_number) || !good)
-		return !good
-			   ? false
-			   : err_set(err, ERR_FATAL, "`bench %s` printed no number", arguments[1]);
+		return !good ? false
+			     : err_set(err, ERR_FATAL, "`%s %s` printed no number", program_name,
+				   arguments[0]);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * A consumer of `bench inbox`: a bare one, or an inbox with a handler that does nothing or sleeps.
+ * A consumer of the part inbox: a bare one, or an inbox with a handler that does nothing or sleeps.
  * It reads so many messages of a topic as a group of its own, from the beginning, and writes how
  * many microseconds passed between the first of them and the last.
  */
@@ -141,7 +141,7 @@ bool bench_consume(const struct config_kafka *kafka, const char *name, const cha
 	bool good;
 
 	if (!kind && !text_equal(name, "bare"))
-		return err_set(err, ERR_REJECT, "bench has no consumer '%.40s'", name);
+		return err_set(err, ERR_REJECT, "there is no consumer '%.40s'", name);
 	if (!bench_dedup_folder(folder, sizeof folder, err))
 		return false;
 	good = kind ? consume_topic(kafka, kind, topic, group, folder, count, &span_us, err)

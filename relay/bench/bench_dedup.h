@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of `bench dedup` share. One thread. */
+/* Shared by the files of the part dedup. One thread. */
 #include "bench.h"
 #include "dedup_hash.h"
 

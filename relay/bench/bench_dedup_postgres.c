@@ -12,6 +12,7 @@
 #include "dedup.h"
 #include "pg_column.h"
 #include "schema_text.h"
+#include "sql_bench.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -96,7 +97,7 @@ bool bench_dedup_postgres(struct bench *bench, struct err *err)
 	}
 	here.postgres = &postgres;
 	postgres.dsn = (char *)bench->options.dsn;
-	OWNED(owned_pg_destroy) struct pg *pg = here.pg = bench_connect(&here, err);
+	OWNED(owned_pg_destroy) struct pg *pg = here.pg = bench_connect(&postgres, err);
 	bool good = pg && bench_place_beside(&here, 2, &place, err) && measure_all(&place, err);
 	if (pg)
 		bench_schema_drop(&place);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include "kafka_conf.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 /* --- collecting ------------------------------------------------------------------------------ */

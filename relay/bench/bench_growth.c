@@ -10,7 +10,7 @@
 #include <string.h>
 #include "clock.h"
 #include "schema_text.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum {

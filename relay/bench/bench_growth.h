@@ -1,6 +1,6 @@
 #pragma once
 /*
- * The dimensions of `bench growth`. bench_growth.c has the list of them, and those that need a
+ * The dimensions of the part growth. bench_growth.c has the list of them, and those that need a
  * database only; bench_growth_relay.c has those that need a relay and topics.
  */
 #include "bench.h"

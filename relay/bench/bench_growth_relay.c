@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "clock.h"
 #include "schema_text.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum {
@@ -240,7 +240,7 @@ static bool measure_bare(
 	owned_text char *count = xformat("%lld", (long long)topics);
 	owned_text char *each = xformat("%d", partitions);
 	const char *const arguments[] = {
-	    "bench", "open", each, "--topic", bench->topic, "--topics", count, NULL};
+	    "open", each, "--topic", bench->topic, "--topics", count, NULL};
 	struct bench_child child = {0};
 	struct rusage usage;
 	double bytes;

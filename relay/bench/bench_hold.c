@@ -1,7 +1,7 @@
 #include "bench.h"
 
 #include <stdlib.h>
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum { MOST_SESSIONS = 64 };
@@ -21,7 +21,7 @@ static bool open_held_sessions(
 	struct bench place = *bench;
 
 	for (int i = 0; i < hold->sessions && held->count < MOST_SESSIONS; i++) {
-		place.pg = bench_connect(bench, err);
+		place.pg = bench_connect(bench->postgres, err);
 		if (!place.pg)
 			return false;
 		held->sessions[held->count++] = place.pg;

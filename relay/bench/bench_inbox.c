@@ -150,7 +150,7 @@ static bool consume_in_child(struct bench *bench, const char *kind, int64_t coun
 {
 	owned_text char *messages = xformat("%lld", (long long)count);
 	const char *const arguments[] = {
-	    "bench", "consume", kind, "--topic", bench->topic, "--messages", messages, NULL};
+	    "consume", kind, "--topic", bench->topic, "--messages", messages, NULL};
 	struct bench_child child = {0};
 	struct rusage usage;
 	double span_us;

@@ -1,5 +1,5 @@
 #pragma once
-/* What the parts of `bench inbox` share. One thread. */
+/* Shared by the files of the part inbox. One thread. */
 #include "bench.h"
 
 enum { BENCH_SLOW_US = 5000, BENCH_SLOW_AT_ONCE = 256 };

@@ -12,7 +12,7 @@
 #include "clock.h"
 #include "partitioner.h"
 #include "producer.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum { CONNECTIONS = 16, WARM_US = 1000000, LAST_MS = 30000, REPORTS = 256 };

@@ -15,8 +15,7 @@
 #include "position_prefix.h"
 #include "producer.h"
 #include "schema_text.h"
-#include "session.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum { ID, CREATED_AT, EVENT_ID, KEY, PAYLOAD, FIELDS, REPORTS = 1024, TURN = 512 };
@@ -157,7 +156,7 @@ bool bench_limit(const struct config_publisher *publisher, const char *topic, st
 {
 	struct config_publisher plain = *publisher;
 	owned_text char *sql = schema_text(sql_bench_copy, publisher->postgres->schema);
-	OWNED(owned_pg_destroy) struct pg *pg = database_connect(publisher->postgres, err);
+	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(publisher->postgres, err);
 	struct limit limit = {.pg = pg, .first = true};
 	/* digits as the relay's: a random epoch, the first tick */
 	const struct outbox_position first = {

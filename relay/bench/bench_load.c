@@ -233,7 +233,7 @@ static bool connect_all(struct loading *loading, struct err *err)
 {
 	for (int i = 0; i < loading->load->connections; i++) {
 		loading->writers[i].step = -1;
-		loading->writers[i].pg = bench_connect(loading->bench, err);
+		loading->writers[i].pg = bench_connect(loading->bench->postgres, err);
 		if (!loading->writers[i].pg)
 			return false;
 	}

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include "clock.h"
 #include "schema_text.h"
+#include "sql_bench.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -79,7 +80,7 @@ static bool rest_behind_rows(struct bench *place, int64_t *ret_n, struct err *er
 
 bool bench_look(struct bench *place, bool lists, double *ret_us, struct err *err)
 {
-	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(place, err);
+	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(place->postgres, err);
 	double spans[LOOKS];
 	int64_t n, began;
 	int looks = 0;

@@ -12,7 +12,7 @@
 #include "clock.h"
 #include "progress.h"
 #include "schema_text.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum {

@@ -1,7 +1,8 @@
 #pragma once
 /*
- * What the parts of `bench lookback` share: an application that says prepare and commit, a business
- * that is asked, and a relay with the sections for both. One thread, but for the business's.
+ * Shared by the files of the part lookback: an application that sends prepare and commit, a
+ * business that answers, and a relay with the sections for both. The business has a thread of its
+ * own.
  */
 #include "bench.h"
 

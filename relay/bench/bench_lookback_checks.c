@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include "clock.h"
 #include "schema_text.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum { LOOK_US = 50000, FIRST_MS = 60000, EACH_MS = 100 };

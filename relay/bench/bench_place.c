@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
+#include "command.h"
 #include "consumer.h"
 #include "migrate.h"
 #include "progress.h"
 #include "schema_text.h"
+#include "sql_bench.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -27,9 +29,9 @@ bool bench_script_alone(struct bench *bench, const char *sql, struct err *err)
 	return pg_script_alone(bench->pg, text, err);
 }
 
-struct pg *bench_connect(struct bench *bench, struct err *err)
+struct pg *bench_connect(const struct config_postgres *postgres, struct err *err)
 {
-	return pg_connect(bench->postgres->dsn, "outbox-relay bench", ANSWER_MS, err);
+	return pg_connect(postgres->dsn, program_name, ANSWER_MS, err);
 }
 
 static bool make_schema(struct bench *bench, struct err *err)
@@ -61,7 +63,7 @@ void bench_schema_drop(struct bench *bench)
 {
 	struct err err;
 	/* the bench's own may be in the middle of something */
-	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(bench, &err);
+	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(bench->postgres, &err);
 	owned_text char *drop = schema_text(sql_bench_drop, bench->schema);
 
 	if (!pg || !pg_script(pg, drop, &err))
@@ -80,7 +82,7 @@ bool bench_place_make(struct bench *bench, struct err *err)
 {
 	snprintf(bench->schema, sizeof bench->schema, "outbox_bench_%d", (int)getpid());
 	bench->shards = bench->days = 1;
-	bench->pg = bench_connect(bench, err);
+	bench->pg = bench_connect(bench->postgres, err);
 	return bench->pg && bench_cluster_make(bench, err) && make_schema(bench, err) &&
 	       bench_fresh_topic(bench, err);
 }

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 #include "clock.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 
 enum { RATE = 1000, CONNECTIONS = 4, WARM_S = 2, SETTLE_S = 3, LAST_MS = 30000 };
 

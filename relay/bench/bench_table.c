@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "schema_text.h"
-#include "sql_files.h"
+#include "sql_bench.h"
 #include "text.h"
 
 enum { MOST_LOADS = 8, FEW_PARTITIONS = 4, MANY_PARTITIONS = 12 };

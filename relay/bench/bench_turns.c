@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "schema_text.h"
+#include "sql_bench.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -56,8 +57,8 @@ static bool drain_way(
 {
 	struct bench *bench = &way->place;
 	const char *const relay[] = {"run", "--drain", NULL};
-	const char *const limit[] = {"bench", "limit", "--topic", bench->topic, NULL};
-	struct bench_child child = {0};
+	const char *const limit[] = {"limit", "--topic", bench->topic, NULL};
+	struct bench_child child = {.is_bench = way->limit};
 	struct rusage usage;
 	struct bench_seen seen;
 

@@ -5,7 +5,7 @@
 #include "bench_load.h"
 
 #include <stdio.h>
-#include "sql_files.h"
+#include "sql_bench.h"
 
 enum { CONNECTIONS = 4, SHORT_US = 1000000 };
 

@@ -132,7 +132,7 @@ bool call_parse(const struct command *const *rows, int argc, char *const *argv,
 	struct call *call = ret_call;
 	bool only_arguments = false, taken;
 
-	*call = (struct call){0};
+	*call = (struct call){.command = rows[1] ? NULL : rows[0]};
 	for (int at = 1; at < argc; at++) {
 		if (call->command && !only_arguments && text_equal(argv[at], "--")) {
 			only_arguments = true;

@@ -18,7 +18,8 @@ struct call {
 	const char *options[CALL_OPTIONS]; /* values, by the option's place in the row; "" switch */
 };
 
-/* rows ends with NULL. Err: what is wrong, and no more (ERR_REJECT). */
+/* rows ends with NULL. No word names the command of a single row. ERR_REJECT: the command line is
+ * wrong. */
 bool call_parse(const struct command *const *rows, int argc, char *const *argv,
     struct call *ret_call, struct err *err) MUST_CHECK;
 

@@ -30,7 +30,16 @@ struct command {
 	int (*run)(const struct call *call);
 };
 
+/*
+ * What a program brings. A program with one command has no word for it: "outbox-relay-bench drain"
+ * passes an argument.
+ */
+extern const char program_name[];
 extern const struct command *const commands[]; /* ended by NULL, in the order of the help */
+static inline bool program_has_one_command(void)
+{
+	return !commands[1];
+}
 
 /* The exit statuses of every command, as they are documented. */
 enum {

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+const char program_name[] = "outbox-relay";
 const struct command *const commands[] = {
     &command_run,
     &command_migrate_up,
@@ -37,7 +38,6 @@ const struct command *const commands[] = {
     &command_dedup_stat,
     &command_dedup_verify,
     &command_dedup_load,
-    &command_bench,
     &command_check_config,
     &command_config,
     &command_dev_broker,

@@ -38,7 +38,6 @@ extern const struct command command_dedup_size;
 extern const struct command command_dedup_stat;
 extern const struct command command_dedup_verify;
 extern const struct command command_dedup_load;
-extern const struct command command_bench;
 extern const struct command command_dev_broker;
 extern const struct command command_help;
 extern const struct command command_version;

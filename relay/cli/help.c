@@ -13,7 +13,7 @@ const struct command_exit command_exits[] = {
     {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise, `dedup "
 		 "verify` a damaged file, `migrate "
 		 "status` a "
-		 "migration to apply or a changed one, `bench` a figure beyond its bound."},
+		 "migration to apply or a changed one."},
     {EXIT_USAGE, "The command line is wrong."},
     {65, "Refused for good as it is: the message says what to change."},
     {69, "Postgres or Kafka does not answer, or not in time, or `run --drain` was ended by a "
@@ -56,7 +56,9 @@ static void wrap_words(struct text *out, const char *words, size_t length, int i
 
 static void add_usage(const struct command *command, struct text *out)
 {
-	text_addf(out, "outbox-relay %s", command->name);
+	text_add(out, program_name);
+	if (!program_has_one_command())
+		text_addf(out, " %s", command->name);
 	for (int i = 0; command->options && command->options[i].name; i++) {
 		const struct command_option *option = &command->options[i];
 
@@ -82,6 +84,9 @@ static void help_option(const struct command_option *option, struct text *out)
 	    name.length > 24 ? (int)name.length + 4 : 28);
 }
 
+static const struct command_option config_option = {
+    "config", "FILE", "The configuration (else OUTBOX_RELAY_CONFIG, else the environment alone)."};
+
 void help_command(const struct command *command, struct text *out)
 {
 	OWNED(text_finish) struct text line = {0};
@@ -100,9 +105,7 @@ void help_command(const struct command *command, struct text *out)
 	text_add(out, "\n");
 	for (int i = 0; command->options && command->options[i].name; i++)
 		help_option(&command->options[i], out);
-	text_add(out,
-	    "  --config FILE             The configuration (else OUTBOX_RELAY_CONFIG, else "
-	    "the\n                            environment alone).\n");
+	help_option(&config_option, out);
 }
 
 static bool is_in_group(const struct command *command, const char *group)
@@ -140,9 +143,11 @@ bool help_list(const char *group, struct text *out)
 	return found;
 }
 
-static void markdown_command(const struct command *command, struct text *out)
+void help_markdown_command(const struct command *command, struct text *out)
 {
-	text_addf(out, "## %s\n\n%s\n\n```\n", command->name, command->summary);
+	if (!program_has_one_command())
+		text_addf(out, "## %s\n\n", command->name);
+	text_addf(out, "%s\n\n```\n", command->summary);
 	add_usage(command, out);
 	text_add(out, "\n```\n\n");
 	for (const char *at = command->description; *at;) {
@@ -178,7 +183,7 @@ void help_markdown(struct text *out)
 		text_addf(out, "| `%s` | %s |\n", (*row)->name, (*row)->summary);
 	text_add(out, "\n");
 	for (const struct command *const *row = commands; *row; row++)
-		markdown_command(*row, out);
+		help_markdown_command(*row, out);
 	text_add(out, "## Exit status\n\n| status | |\n|---|---|\n");
 	for (const struct command_exit *row = command_exits; row->meaning; row++)
 		text_addf(out, "| %d | %s |\n", row->status, row->meaning);

@@ -7,6 +7,8 @@
 void help_command(const struct command *command, struct text *out);
 /* All commands, or those of a group ("publisher"); NULL: all. False: no command has that name. */
 bool help_list(const char *group, struct text *out);
+/* One command's, as a part of a page of documentation. */
+void help_markdown_command(const struct command *command, struct text *out);
 /* docs/cli.md */
 void help_markdown(struct text *out);
 

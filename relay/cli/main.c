@@ -1,81 +1,12 @@
-#include <errno.h>
-#include <malloc.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include "call.h"
-#include "cleanup.h"
-#include "help.h"
-#include "text.h"
-
-static int print_help(const struct call *call)
-{
-	OWNED(text_finish) struct text out = {0};
-
-	if (call->command)
-		help_command(call->command, &out);
-	else
-		help_list(call->group, &out);
-	fputs(out.data, stdout);
-	return 0;
-}
-
-static int usage_error(const struct call *call, const struct err *err)
-{
-	fprintf(stderr, "outbox-relay: %s; see `outbox-relay help%s%s`\n", err->message,
-	    call->command || call->group ? " " : "",
-	    call->command ? call->command->name
-	    : call->group ? call->group
-			  : "");
-	return EXIT_USAGE;
-}
-
-/* A result that did not reach its reader is no success. */
-static int close_output(int status)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	fprintf(stderr, "outbox-relay: the output could not be written: %s\n", strerror(errno));
-	return status ? status : EXIT_OUTPUT;
-}
-
-/*
- * librdkafka takes and frees some hundred kilobytes for every batch that it compresses. With
- * glibc's own limits each is given back to the kernel at once and faulted in again: a quarter of
- * its thread.
- */
-static void keep_freed_memory(void)
-{
-	mallopt(M_TRIM_THRESHOLD, 1 << 20);
-	mallopt(M_TOP_PAD, 256 << 10);
-	mallopt(M_MMAP_THRESHOLD, 1 << 20);
-}
-
-/*
- * Configuration, tokens and payloads are in memory: no core dump holds them, and no other process
- * of the user reads them by /proc or ptrace. Programs that a bench starts read files of its own
- * there.
- */
-static void keep_out_of_dumps(const struct call *call)
-{
-	if (!call->command || !text_starts(call->command->name, "bench"))
-		prctl(PR_SET_DUMPABLE, 0);
-}
+#include "program.h"
 
 int main(int argc, char **argv)
 {
-	struct call call;
-	struct err err;
-
-	keep_freed_memory();
-	if (!call_parse(commands, argc, argv, &call, &err))
-		return usage_error(&call, &err);
-	keep_out_of_dumps(&call);
-	if (call.help || argc == 1)
-		return close_output(print_help(&call));
-	if (!call.command) {
-		err_set(&err, ERR_REJECT, "name a command");
-		return usage_error(&call, &err);
-	}
-	return close_output(call.command->run(&call));
+	/*
+	 * Configuration, tokens and payloads are in memory: no core dump holds them, and no other
+	 * process of the user reads them by /proc or ptrace.
+	 */
+	prctl(PR_SET_DUMPABLE, 0);
+	return program_main(argc, argv);
 }

@@ -10,7 +10,7 @@
 int session_failed(const struct err *err)
 {
 	fflush(stdout);
-	fprintf(stderr, "outbox-relay: %s\n", err->message);
+	fprintf(stderr, "%s: %s\n", program_name, err->message);
 	return err_exit_status(err);
 }
 

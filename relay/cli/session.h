@@ -6,7 +6,8 @@
 
 DEFINE_OWNED(struct config, config_destroy)
 
-/* Prints "outbox-relay: message" and returns the documented exit status. */
+/* Prints "outbox-relay: message", with the program's name, and returns the documented exit status.
+ */
 int session_failed(const struct err *err);
 
 /* The file that --config or OUTBOX_RELAY_CONFIG names; NULL: none. */

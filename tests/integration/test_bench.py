@@ -1,11 +1,13 @@
-"""`bench` at its smallest: each part runs to its end, gives its figures and removes what it made.
+"""`outbox-relay-bench` at its smallest: each part runs to its end, gives its figures and removes what it made.
 
 What they are is not judged here: the exit status is 1 when one is beyond its bound.
 """
 
 import json
+import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import uuid
@@ -15,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from support.process import wait_for
 from support.redis import Redis
-from support.relay import beside, binary, environment, run_command
+from support.relay import beside, bench_binary, binary, environment, run_command
 
 # A part, its options, and what each of its figures must look like: names in order, with bounds.
 PARTS = {
@@ -136,9 +138,12 @@ def nothing_is_left(database, kafka):
                           if group.id.startswith("outbox_bench")], what="the end of the groups")
 
 
+def run_bench(arguments, settings, **options):
+    return run_command(["--relay", binary(), *arguments], settings, program=bench_binary(), **options)
+
+
 def bench(database, kafka, *arguments):
-    status, output, error = run_command(["bench", *arguments], servers(database, kafka),
-                                        timeout=180)
+    status, output, error = run_bench(arguments, servers(database, kafka), timeout=180)
     assert status in (0, 1), error
     nothing_is_left(database, kafka)
     return status, output
@@ -170,9 +175,9 @@ STORES = ["bloom", "exact", "counting", "bitmap", "bitmap form=hash", "sequence"
 
 def test_dedup_measures_its_stores_without_kafka(empty_database):
     with Redis() as redis:
-        words = ["bench", "dedup", "--json", "--ids", "100000", "--runs", "1", "--redis", redis.url,
-                 "--dsn", empty_database.dsn]
-        status, output, error = run_command(words, {})
+        status, output, error = run_bench(
+            ["dedup", "--json", "--ids", "100000", "--runs", "1", "--redis", redis.url,
+             "--dsn", empty_database.dsn], {})
         assert redis.client.dbsize() == 0
     assert status in (0, 1), error
     figures = {figure["name"]: figure for figure in json.loads(output)["figures"]}
@@ -194,8 +199,8 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
 def test_dedup_empties_no_database_that_has_keys():
     with Redis() as redis:
         redis.client.set("theirs", "1")
-        words = ["bench", "dedup", "--ids", "100000", "--runs", "1", "--redis", redis.url]
-        status, output, error = run_command(words, {})
+        status, output, error = run_bench(
+            ["dedup", "--ids", "100000", "--runs", "1", "--redis", redis.url], {})
         assert redis.client.get("theirs") == b"1"
     assert status in (0, 1), error
     assert "the database has 1 keys and is not emptied" in output + error
@@ -203,7 +208,7 @@ def test_dedup_empties_no_database_that_has_keys():
 
 def test_dedup_removes_no_key_that_came_meanwhile():
     with Redis() as redis:
-        with subprocess.Popen([binary(), "bench", "dedup", "--ids", "300000", "--runs", "9", "--redis", redis.url],
+        with subprocess.Popen([bench_binary(), "dedup", "--ids", "300000", "--runs", "9", "--redis", redis.url],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               env=environment({})) as bench:
             # the filters that need no server are measured before
@@ -242,7 +247,7 @@ def test_filters_are_compared(tmp_path):
 
 def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):
     child = subprocess.Popen(
-        [binary(), "bench", "--rows", "2000", "--published", "2000", "--parked", "100",
+        [bench_binary(), "--relay", binary(), "--rows", "2000", "--published", "2000", "--parked", "100",
          "--scheduled", "100", "table"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment(servers(empty_database, kafka)))
@@ -255,3 +260,47 @@ def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):
         child.kill()
     assert child.returncode not in (0, 1) and "interrupted" in error
     nothing_is_left(empty_database, kafka)
+
+
+# Nobody listens there: a bench that has found the relay ends with status 69.
+NOWHERE = {"DATABASE_URL": "postgres://127.0.0.1:1/", "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+
+
+@pytest.fixture(name="lonely")
+def fixture_lonely(tmp_path):
+    """A bench in a folder of its own."""
+    return shutil.copy(bench_binary(), tmp_path)
+
+
+def test_the_relay_is_found_beside_the_bench_and_on_the_path(lonely, tmp_path):
+    assert run_command(["drain"], NOWHERE | {"PATH": f"{os.path.dirname(binary())}:/bin"}, program=lonely)[0] == 69
+    status, _, error = run_command(["drain"], NOWHERE | {"PATH": "/bin"}, program=lonely)
+    assert status == 78 and "--relay PROGRAM" in error
+    shutil.copy(binary(), tmp_path)
+    assert run_command(["drain"], NOWHERE | {"PATH": "/bin"}, program=lonely)[0] == 69
+
+
+@pytest.mark.parametrize("relay,status", [
+    ("outbox-relay-of-nobody", 78), ("/", 78), (__file__, 78), ("./outbox-relay-of-nobody", 78), ("sh", 69)])
+def test_the_relay_may_be_named(relay, status):
+    given, _, error = run_command(["--relay", relay, "drain"], NOWHERE, program=bench_binary())
+    assert given == status and (status == 69 or f"--relay {relay}" in error), error
+
+
+@pytest.mark.parametrize("words,message", [
+    (["--paint"], "bench has no option '--paint'"), (["paint"], "there is no kind 'paint'"),
+    (["help"], "there is no kind 'help'"), (["--rows", "1"], "--rows wants a number from 1000 to 1000000000")])
+def test_the_command_line_of_the_bench_is_checked(words, message):
+    status, _, error = run_command(words, program=bench_binary())
+    assert status in (64, 65)
+    assert error.startswith(f"outbox-relay-bench: {message}")
+    assert "see `outbox-relay-bench --help`" in error
+
+
+def test_the_bench_explains_itself():
+    for word in ("--help", "-h"):
+        status, output, _ = run_command([word], program=bench_binary())
+        assert status == 0 and output.startswith("Usage: outbox-relay-bench [--rows N]")
+        assert all(len(line) <= 80 for line in output.splitlines())
+    version = run_command(["--version"])[1]
+    assert run_command(["--version"], program=bench_binary())[1] == version.replace("outbox-relay", "outbox-relay-bench")

@@ -10,7 +10,7 @@ import pytest
 from support.api import CONFIG, Api, decision
 from support.dedup import Dedup, DedupError
 from support.process import free_port, wait_for
-from support.relay import beside, run_command
+from support.relay import beside, bench_binary, run_command
 
 TOKEN = "token-of-a-sender"
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -20,14 +20,18 @@ def page(name):
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-def printed(*arguments):
-    status, out, error = run_command(arguments)
+def printed(*arguments, program=None):
+    status, out, error = run_command(arguments, program=program)
     assert status == 0, error
     return out
 
 
 def test_the_page_of_commands_is_fresh():
     assert page("cli.md") == printed("help", "--markdown")
+
+
+def test_the_page_of_the_bench_is_fresh():
+    assert page("bench.md") == printed("--markdown", program=bench_binary())
 
 
 def test_the_page_of_the_configuration_is_fresh():

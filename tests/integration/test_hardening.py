@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from support.process import wait_for
-from support.relay import binary, environment
+from support.relay import bench_binary, binary, environment
 
 NOBODY = 65534
 
@@ -35,6 +35,20 @@ def test_overflows_are_noticed():
     assert "__stack_chk_fail" in symbols
     for name in ("memcpy", "snprintf", "vsnprintf"):
         assert f"__{name}_chk" in symbols, name
+
+
+def names_of_the_bench(program):
+    """Texts and symbols of a program that speak of the bench; "benchmark" is a range of addresses."""
+    printed = [subprocess.run([*tool, program], check=True, capture_output=True, text=True).stdout
+               for tool in (["strings", "--data"], ["nm"])]
+    return [line for line in "".join(printed).splitlines()
+            if re.search(r"bench(?!mark)", line, re.IGNORECASE)]
+
+
+def test_the_relay_contains_nothing_of_the_bench():
+    assert names_of_the_bench(binary()) == []
+    found = "\n".join(names_of_the_bench(bench_binary()))
+    assert "outbox.bench_plain" in found and "bench_business_grpc" in found
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="CET is of x86-64")

@@ -29,6 +29,11 @@ def binary():
     return path
 
 
+def bench_binary():
+    """The bench of the same build."""
+    return os.path.join(os.path.dirname(binary()), "../bench/outbox-relay-bench")
+
+
 def beside(program):
     """beside("tests/sql/test_pg_live"): a program of the tests, in the build that TEST_BUILD names,
     or in that of the relay."""

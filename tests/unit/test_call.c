@@ -160,6 +160,35 @@ static void help_may_be_asked_anywhere(void **state)
 	}
 }
 
+static int run_nothing(const struct call *call)
+{
+	(void)call;
+	return 0;
+}
+
+static void no_word_names_the_command_of_a_single_row(void **state)
+{
+	static const struct command_option options[] = {{"rows", "N", "Rows.", 1, 10}, {0}};
+	static const struct command command = {.name = "bench",
+	    .arguments = "[KIND]",
+	    .most_arguments = 1,
+	    .options = options,
+	    .run = run_nothing};
+	static const struct command *const rows[] = {&command, NULL};
+	static char *words[] = {"outbox-relay-bench", "drain", "--rows", "7", "--config=f"};
+	struct call call;
+	struct err err;
+
+	(void)state;
+	assert_true(call_parse(rows, 5, words, &call, &err));
+	assert_ptr_equal(call.command, &command);
+	assert_string_equal(call.arguments[0], "drain");
+	assert_int_equal(call_number(&call, "rows", 1), 7);
+	assert_string_equal(call.config, "f");
+	assert_true(call_parse(rows, 1, words, &call, &err));
+	assert_int_equal(call.argument_count, 0);
+}
+
 static void every_row_is_complete(void **state)
 {
 	(void)state;
@@ -272,6 +301,7 @@ int main(void)
 	    cmocka_unit_test(as_many_arguments_are_taken_as_there_is_room_for),
 	    cmocka_unit_test(two_dashes_end_the_options),
 	    cmocka_unit_test(help_may_be_asked_anywhere),
+	    cmocka_unit_test(no_word_names_the_command_of_a_single_row),
 	    cmocka_unit_test(every_row_is_complete),
 	    cmocka_unit_test(help_and_reference_name_every_option),
 	    cmocka_unit_test(help_fits_eighty_columns),

@@ -1,0 +1,73 @@
+#include "program.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+#include "call.h"
+#include "cleanup.h"
+#include "help.h"
+#include "text.h"
+
+static int print_help(const struct call *call)
+{
+	OWNED(text_finish) struct text out = {0};
+
+	if (call->command)
+		help_command(call->command, &out);
+	else
+		help_list(call->group, &out);
+	fputs(out.data, stdout);
+	return 0;
+}
+
+static int usage_error(const struct call *call, const struct err *err)
+{
+	const char *name = call->command ? call->command->name : call->group;
+
+	if (program_has_one_command())
+		fprintf(
+		    stderr, "%s: %s; see `%s --help`\n", program_name, err->message, program_name);
+	else
+		fprintf(stderr, "%s: %s; see `%s help%s%s`\n", program_name, err->message,
+		    program_name, name ? " " : "", name ? name : "");
+	return EXIT_USAGE;
+}
+
+/* A result that did not reach its reader is no success. */
+static int close_output(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "%s: the output could not be written: %s\n", program_name, strerror(errno));
+	return status ? status : EXIT_OUTPUT;
+}
+
+/*
+ * librdkafka takes and frees some hundred kilobytes for every batch that it compresses. With
+ * glibc's own limits each is given back to the kernel at once and faulted in again: a quarter of
+ * its thread.
+ */
+static void keep_freed_memory(void)
+{
+	mallopt(M_TRIM_THRESHOLD, 1 << 20);
+	mallopt(M_TOP_PAD, 256 << 10);
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
+int program_main(int argc, char **argv)
+{
+	struct call call;
+	struct err err;
+
+	keep_freed_memory();
+	if (!call_parse(commands, argc, argv, &call, &err))
+		return usage_error(&call, &err);
+	if (call.help || (argc == 1 && !program_has_one_command()))
+		return close_output(print_help(&call));
+	if (!call.command) {
+		err_set(&err, ERR_REJECT, "name a command");
+		return usage_error(&call, &err);
+	}
+	return close_output(call.command->run(&call));
+}
